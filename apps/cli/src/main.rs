@@ -1,0 +1,2 @@
+//! The `nearflash` command.
+fn main() {}

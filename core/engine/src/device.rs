@@ -1,0 +1,87 @@
+//! What the engine asks of a device, and what it knows of one.
+
+use nearflash_request::BufferId;
+use nearflash_units::{BlockSize, ByteLen, ByteOffset};
+
+/// A device's place in the node's device table.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct DeviceId(pub u32);
+
+/// The engine's number for a device operation in flight; comes back with its [`DeviceResult`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct OperationId(pub u32);
+
+/// One operation on one device. Offsets and lengths are whole blocks of the device.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DeviceRequest {
+    /// The engine's number for it.
+    pub id: OperationId,
+    /// Which device.
+    pub device: DeviceId,
+    /// What.
+    pub operation: DeviceOperation,
+    /// Where, from the start of the device.
+    pub offset: ByteOffset,
+    /// How much.
+    pub len: ByteLen,
+}
+
+/// What to do with a range of a device.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DeviceOperation {
+    /// Into `buffer`, from `buffer_offset` on.
+    Read {
+        /// Where the bytes go. `None` for a device that reads as zeroes: only time passes.
+        buffer: Option<BufferId>,
+        /// Where in the buffer.
+        buffer_offset: ByteLen,
+    },
+    /// From `buffer`, from `buffer_offset` on.
+    Write {
+        /// Where the bytes are.
+        buffer: BufferId,
+        /// Where in the buffer.
+        buffer_offset: ByteLen,
+        /// On stable media before the answer.
+        durable: bool,
+    },
+    /// All completed writes are on stable media before the answer. Offset and length are ignored.
+    Flush,
+    /// The range reads as zeroes afterwards; `deallocate` lets the device release the blocks.
+    WriteZeroes {
+        /// The blocks may be released.
+        deallocate: bool,
+    },
+    /// The range is no longer needed. It reads as zeroes or unchanged afterwards.
+    Deallocate,
+}
+
+/// How a device operation ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DeviceResult {
+    /// All of it was done.
+    Done,
+    /// The device is full.
+    NoSpace,
+    /// The medium failed.
+    MediumError,
+    /// The device is gone.
+    Gone,
+    /// The device cannot do that.
+    Unsupported,
+}
+
+/// What the engine and the doors need to know of a device.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DeviceProperties {
+    /// Its size, label included.
+    pub len: ByteLen,
+    /// The smallest unit that it writes whole.
+    pub block_size: BlockSize,
+    /// Completed writes may be lost with power until a flush.
+    pub volatile_cache: bool,
+    /// Every read is zeroes, so reads need no buffer.
+    pub reads_as_zeroes: bool,
+    /// Deallocated blocks are released.
+    pub deallocates: bool,
+}

@@ -1,0 +1,13 @@
+//! A request's life: volume, range, layout, devices, answer. Pure: operations on devices go out,
+//! their completions come in.
+//!
+//! Knows nothing of protocols (it takes [`nearflash_request::Request`]), of sockets, of files, or
+//! of time.
+
+mod device;
+mod pool;
+
+pub use device::{
+    DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId,
+};
+pub use pool::{PAGE_LEN, Pool};

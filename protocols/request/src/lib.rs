@@ -1,0 +1,135 @@
+//! The one request that every door produces and the engine answers.
+//!
+//! NVMe/TCP, iSCSI and direct sessions all turn their commands into a [`Request`] and their
+//! answers from a [`Completion`]; permission, layout, devices and metrics exist once, behind it.
+//! Payload never stands here, only the [`BufferId`] of the pool buffer that holds it.
+//!
+//! Knows nothing of any protocol's bytes, of devices, or of memory.
+
+use nearflash_units::{Blocks, Lba};
+
+/// A session's own number for a request: what comes back with its [`Completion`]. Unique among the
+/// requests that the session has in flight.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Tag(pub u32);
+
+/// A volume's place in the node's volume table. Never reused while the node runs, so that a late
+/// request for a removed volume finds nothing rather than another volume.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct VolumeId(pub u32);
+
+/// A buffer of the pool, aligned for direct I/O. The number is the pool's; nobody else reads it.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct BufferId(pub u32);
+
+/// A run of logical blocks of a volume.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct BlockRange {
+    /// The first block.
+    pub start: Lba,
+    /// How many; may be zero only in a deallocation.
+    pub count: Blocks,
+}
+
+/// What is asked of a volume.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Operation {
+    /// Blocks to the host. The engine takes the buffer and hands it over in the completion.
+    Read,
+    /// Blocks from the host, in `payload`. With `force_unit_access`, on stable media before the
+    /// answer.
+    Write {
+        /// Holds exactly the range's bytes; returns to the pool with the completion.
+        payload: BufferId,
+        /// Durable before the answer.
+        force_unit_access: bool,
+    },
+    /// Everything answered before this was submitted is on stable media before the answer. The
+    /// range is ignored.
+    Flush,
+    /// The range reads as zeroes afterwards.
+    WriteZeroes {
+        /// The device may release the blocks, as long as they read as zeroes.
+        deallocate: bool,
+        /// Durable before the answer.
+        force_unit_access: bool,
+    },
+    /// The contents of these ranges are no longer needed; afterwards they read as zeroes or as
+    /// before, and always the same. The request's own range is ignored.
+    Deallocate(Box<[BlockRange]>),
+    /// Success only if the range's bytes equal those in `payload`.
+    Compare {
+        /// Holds exactly the range's bytes; returns to the pool with the completion.
+        payload: BufferId,
+    },
+    /// If the range's bytes equal those in `compare`, they become those in `write`; nothing else
+    /// touches the range in between. (NVMe fused compare and write, SCSI COMPARE AND WRITE.)
+    CompareAndWrite {
+        /// What must be there.
+        compare: BufferId,
+        /// What is put there.
+        write: BufferId,
+        /// Durable before the answer.
+        force_unit_access: bool,
+    },
+}
+
+/// One thing asked of one volume.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Request {
+    /// The session's number for it.
+    pub tag: Tag,
+    /// Which volume.
+    pub volume: VolumeId,
+    /// Where in it.
+    pub range: BlockRange,
+    /// What.
+    pub operation: Operation,
+}
+
+/// How a request ended. Every door maps each of these to its protocol's exact status code.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// Done, and as durable as was asked.
+    Success,
+    /// The volume ends before the range does.
+    OutOfRange,
+    /// No such volume (any more).
+    VolumeGone,
+    /// The device cannot hold more: its file system or pool is full.
+    CapacityExceeded,
+    /// The bytes differ from what was to be compared; for a compare-and-write nothing was written.
+    Miscompare,
+    /// The device could not read its medium.
+    UnrecoveredRead,
+    /// The device could not write its medium.
+    WriteFault,
+    /// The device can no longer be reached; trying again later may help.
+    DeviceUnavailable,
+    /// The device cannot do this operation at all.
+    Unsupported,
+    /// Stopped on request before it took effect.
+    Aborted,
+}
+
+/// The bytes that answer a read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Payload {
+    /// Nothing to send.
+    None,
+    /// In a pool buffer, which the session owns from here on and gives back once sent.
+    Buffer(BufferId),
+    /// All zeroes: no memory was needed (the null device, unwritten blocks).
+    Zeroes,
+}
+
+/// The answer to a [`Request`]: exactly one for each.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Completion {
+    /// The request's.
+    pub tag: Tag,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What was read, if it was a read and it succeeded.
+    pub payload: Payload,
+}
