@@ -1,11 +1,8 @@
 //! What the engine asks of a device, and what it knows of one.
 
 use nearflash_request::BufferId;
+use nearflash_space::DeviceId;
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
-
-/// A device's place in the node's device table.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct DeviceId(pub u32);
 
 /// The engine's number for a device operation in flight; comes back with its [`DeviceResult`].
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -7,7 +7,6 @@
 mod device;
 mod pool;
 
-pub use device::{
-    DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId,
-};
+pub use device::{DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId};
+pub use nearflash_space::DeviceId;
 pub use pool::{PAGE_LEN, Pool};

@@ -1,0 +1,50 @@
+//! Where blocks lie: the device, and a run of bytes on it.
+
+use nearflash_units::{ByteLen, ByteOffset, MIB};
+
+/// A device's place in the node's device table, for as long as the node runs. What lasts longer
+/// is the device's UUID.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct DeviceId(pub u32);
+
+/// Extents begin and end on multiples of this: 1 MiB, the largest transfer, so that a transfer
+/// touches two extents at most, and a multiple of every block size and flash page.
+pub const GRANULE: ByteLen = ByteLen(MIB);
+
+/// A contiguous run of bytes of one device.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Extent {
+    /// Which device.
+    pub device: DeviceId,
+    /// Where it begins, from the start of the device.
+    pub start: ByteOffset,
+    /// How long it is.
+    pub len: ByteLen,
+}
+
+impl Extent {
+    /// The first byte behind it; `None` past the end of the address space.
+    pub fn end(&self) -> Option<ByteOffset> {
+        self.start.checked_add(self.len)
+    }
+
+    /// Whether it begins and ends on a granule, holds at least one and ends in the address space.
+    pub fn is_whole_granules(&self) -> bool {
+        self.len.0 != 0
+            && self.start.0.is_multiple_of(GRANULE.0)
+            && self.len.0.is_multiple_of(GRANULE.0)
+            && self.end().is_some()
+    }
+
+    /// Whether a byte belongs to both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.device == other.device
+            && self.start.0 < other.start.0.saturating_add(other.len.0)
+            && other.start.0 < self.start.0.saturating_add(self.len.0)
+    }
+}
+
+/// So many bytes in whole granules, rounded up; `None` past the address space.
+pub fn round_up_to_granule(len: ByteLen) -> Option<ByteLen> {
+    len.0.checked_next_multiple_of(GRANULE.0).map(ByteLen)
+}

@@ -1,0 +1,103 @@
+//! The volume table: what a core needs of each volume to answer a request, found by index.
+//!
+//! Invariants: a table never changes, it is replaced whole; a [`VolumeId`] is never given to
+//! another volume while the node runs, so that a late request finds nothing rather than foreign
+//! blocks.
+
+use nearflash_request::VolumeId;
+use nearflash_units::{BlockSize, Blocks};
+
+use crate::Map;
+
+/// Most volumes that a node ever numbers in one run: a bound on the table's memory. Ids of removed
+/// volumes come back only with a restart.
+pub const VOLUME_IDS_MAX: u32 = 65_536;
+
+/// What the engine needs of a volume.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct VolumeEntry {
+    /// Where its blocks lie.
+    pub map: Map,
+    /// The size of its blocks; the map's.
+    pub block_size: BlockSize,
+    /// How many blocks it has; the map's.
+    pub blocks: Blocks,
+}
+
+impl From<Map> for VolumeEntry {
+    fn from(map: Map) -> Self {
+        Self { block_size: map.block_size(), blocks: map.blocks(), map }
+    }
+}
+
+/// Every volume of the node, by number.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct VolumeTable {
+    entries: Box<[Option<VolumeEntry>]>,
+}
+
+impl VolumeTable {
+    /// A table of these volumes.
+    ///
+    /// # Panics
+    /// When an id is not below [`VOLUME_IDS_MAX`] or comes twice: who numbers volumes sees to that.
+    pub fn new(volumes: impl IntoIterator<Item = (VolumeId, Map)>) -> Self {
+        let mut entries: Vec<Option<VolumeEntry>> = Vec::new();
+        for (id, map) in volumes {
+            assert!(id.0 < VOLUME_IDS_MAX, "volume id {} is below {VOLUME_IDS_MAX}", id.0);
+            let index = index(id);
+            if entries.len() <= index {
+                entries.resize(index + 1, None);
+            }
+            assert!(entries[index].is_none(), "volume id {} is given once", id.0);
+            entries[index] = Some(map.into());
+        }
+        Self { entries: entries.into_boxed_slice() }
+    }
+
+    /// The volume of that number; `None` when there is none (any more). One array access.
+    #[inline]
+    pub fn get(&self, id: VolumeId) -> Option<&VolumeEntry> {
+        self.entries.get(index(id))?.as_ref()
+    }
+
+    /// Every volume, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (VolumeId, &VolumeEntry)> {
+        (0u32..).zip(&self.entries).filter_map(|(id, entry)| Some((VolumeId(id), entry.as_ref()?)))
+    }
+}
+
+#[inline]
+fn index(id: VolumeId) -> usize {
+    usize::try_from(id.0).expect("usize is at least 32 bits wide")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DeviceId, Epoch, Extent, GRANULE};
+    use nearflash_units::ByteOffset;
+
+    fn map(blocks: u64) -> Map {
+        let extent = Extent { device: DeviceId(0), start: ByteOffset(GRANULE.0), len: GRANULE };
+        Map::new(Epoch(1), BlockSize::B4096, Blocks(blocks), &[extent]).unwrap()
+    }
+
+    #[test]
+    fn a_volume_is_found_by_its_number_and_a_removed_one_is_not() {
+        let table = VolumeTable::new([(VolumeId(2), map(7)), (VolumeId(0), map(5))]);
+        assert_eq!(table.get(VolumeId(0)).unwrap().blocks, Blocks(5));
+        assert_eq!(table.get(VolumeId(2)).unwrap().blocks, Blocks(7));
+        for absent in [1, 3, u32::MAX] {
+            assert_eq!(table.get(VolumeId(absent)), None);
+        }
+        let ids: Vec<VolumeId> = table.iter().map(|(id, _)| id).collect();
+        assert_eq!(ids, [VolumeId(0), VolumeId(2)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "given once")]
+    fn a_number_given_twice_is_caught() {
+        let _ = VolumeTable::new([(VolumeId(1), map(1)), (VolumeId(1), map(1))]);
+    }
+}
