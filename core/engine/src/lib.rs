@@ -5,8 +5,13 @@
 //! of time.
 
 mod device;
+mod engine;
+mod fence;
+mod job;
 mod pool;
 
 pub use device::{DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId};
+pub use engine::{Answer, Engine, EngineConfig, Owner};
+pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
 pub use nearflash_space::DeviceId;
 pub use pool::{PAGE_LEN, Pool};

@@ -45,6 +45,15 @@ impl Pool {
     /// Largest length that [`Self::take`] gives out.
     pub const LEN_MAX: ByteLen = ByteLen(1 << 20);
 
+    /// How many bytes of the pool a buffer of `len` bytes takes: its size class.
+    #[inline]
+    pub fn charge(len: ByteLen) -> ByteLen {
+        match order_for(len) {
+            Some(order) => ByteLen::from_usize(PAGE_LEN << order),
+            None => len,
+        }
+    }
+
     /// A pool of `len` bytes, rounded up to whole largest buffers. The memory is reserved, not
     /// touched.
     pub fn new(len: ByteLen) -> Self {

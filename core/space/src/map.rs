@@ -58,6 +58,7 @@ pub struct Map {
     block_size: BlockSize,
     blocks: Blocks,
     placed: Box<[Placed]>,
+    devices: Box<[DeviceId]>,
 }
 
 /// A part of a block range that lies in one run on one device.
@@ -99,7 +100,11 @@ impl Map {
         if held < wanted.0 {
             return Err(MapError::TooShort { held: ByteLen(held), wanted });
         }
-        Ok(Self { epoch, block_size, blocks, placed: placed.into_boxed_slice() })
+        let mut devices: Vec<DeviceId> = extents.iter().map(|extent| extent.device).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        let (placed, devices) = (placed.into_boxed_slice(), devices.into_boxed_slice());
+        Ok(Self { epoch, block_size, blocks, placed, devices })
     }
 
     /// Which of the volume's layouts this is.
@@ -120,6 +125,11 @@ impl Map {
     /// The extents, in the order of the volume's blocks.
     pub fn extents(&self) -> impl ExactSizeIterator<Item = Extent> + '_ {
         self.placed.iter().map(|placed| placed.extent)
+    }
+
+    /// The devices that hold any of it, each once: what a flush has to reach.
+    pub fn devices(&self) -> impl ExactSizeIterator<Item = DeviceId> + '_ {
+        self.devices.iter().copied()
     }
 
     /// Where a range lies, in order and without gaps; `None` when the volume ends before the range

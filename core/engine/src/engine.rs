@@ -1,0 +1,570 @@
+//! The engine of one core: takes requests, gives device operations, takes their results, gives
+//! answers.
+//!
+//! Invariants: every request is answered exactly once; a write's buffers return to the pool with
+//! its answer; a read's buffer passes to the owner with a successful answer and to the pool
+//! otherwise; nothing is answered before all its device operations are.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nearflash_request::{BlockRange, BufferId, Completion, Operation, Outcome, Payload, Request};
+use nearflash_space::{DeviceId, VolumeEntry, VolumeTable};
+use nearflash_units::{ByteLen, ByteOffset};
+use slab::Slab;
+
+use crate::device::{DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId};
+use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
+use crate::job::{Job, Stage, Work};
+use crate::pool::Pool;
+
+/// Who asked: the driver's number for a connection. Comes back with every answer.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Owner(pub u64);
+
+/// An answer to a request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Answer {
+    /// Who asked.
+    pub owner: Owner,
+    /// How it ended.
+    pub completion: Completion,
+    /// Pool bytes charged to the owner that are free again: all of the request's, unless the
+    /// completion hands over a buffer.
+    pub returned: ByteLen,
+}
+
+/// What an engine is made with.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Which core it runs on.
+    pub core: CoreId,
+    /// How many cores the node has.
+    pub core_count: u16,
+    /// The node's devices, by [`DeviceId`].
+    pub devices: Arc<[DeviceProperties]>,
+    /// The node's volumes.
+    pub volumes: Arc<VolumeTable>,
+}
+
+/// One core's engine.
+#[derive(Debug)]
+pub struct Engine {
+    core: CoreId,
+    devices: Arc<[DeviceProperties]>,
+    volumes: Arc<VolumeTable>,
+    jobs: Slab<Job>,
+    /// Jobs that wait for a pool buffer, oldest first.
+    starved: VecDeque<usize>,
+    /// Jobs that wait for a hold to be lifted, oldest first.
+    held_back: VecDeque<usize>,
+    holds: Holds,
+    arbiter: Option<Arbiter>,
+    device_requests: VecDeque<DeviceRequest>,
+    answers: VecDeque<Answer>,
+    fence_messages: Outbox,
+    /// Lets one comparison at a time go on when the pool is full of payload that waits to be
+    /// compared, and nothing else would ever come back.
+    reserve: Option<BufferId>,
+}
+
+impl Engine {
+    /// An engine without requests. Takes one largest buffer of the pool as its reserve.
+    pub fn new(config: EngineConfig, pool: &mut Pool) -> Self {
+        let is_arbiter = config.core == CoreId::FIRST;
+        Self {
+            core: config.core,
+            devices: config.devices,
+            volumes: config.volumes,
+            jobs: Slab::new(),
+            starved: VecDeque::new(),
+            held_back: VecDeque::new(),
+            holds: Holds::default(),
+            arbiter: is_arbiter.then(|| Arbiter::new(config.core_count)),
+            device_requests: VecDeque::new(),
+            answers: VecDeque::new(),
+            fence_messages: VecDeque::new(),
+            reserve: pool.take(Pool::LEN_MAX),
+        }
+    }
+
+    /// Replaces the volumes. Requests under way go on as they were laid out.
+    pub fn set_volumes(&mut self, volumes: Arc<VolumeTable>) {
+        self.volumes = volumes;
+    }
+
+    /// The volumes as of now.
+    pub fn volumes(&self) -> &VolumeTable {
+        &self.volumes
+    }
+
+    /// How many requests are in flight.
+    pub fn jobs_len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// How many pool bytes this read will take: zero for a device that reads as zeroes, and for
+    /// everything that is not a read.
+    #[inline]
+    pub fn read_buffer_len(&self, request: &Request) -> ByteLen {
+        if request.operation != Operation::Read {
+            return ByteLen(0);
+        }
+        match self.volumes.get(request.volume) {
+            Some(entry) => Pool::charge(self.read_len(entry, request.range)),
+            None => ByteLen(0),
+        }
+    }
+
+    /// Takes a request. Its answer comes from [`Self::poll_answer`], perhaps at once.
+    #[inline]
+    pub fn submit(&mut self, owner: Owner, request: Request, pool: &mut Pool) {
+        let charge = self.read_buffer_len(&request);
+        let refusal = self.refusal(&request);
+        let job = self.jobs.insert(job_of(owner, request, charge, pool));
+        match refusal {
+            Some(outcome) => self.end(job, outcome, pool),
+            None => self.begin(job, pool),
+        }
+    }
+
+    /// Takes the result of a device operation.
+    #[inline]
+    pub fn handle_device(&mut self, id: OperationId, result: DeviceResult, pool: &mut Pool) {
+        let index = index_of(id);
+        let job = self.jobs.get_mut(index).expect("an operation ends once, before its job");
+        if result != DeviceResult::Done {
+            job.note(result);
+        }
+        job.pending -= 1;
+        if job.pending == 0 {
+            self.end_stage(index, pool);
+        }
+    }
+
+    /// Takes a message about a fence.
+    pub fn handle_fence(&mut self, message: FenceMessage, pool: &mut Pool) {
+        match message {
+            FenceMessage::Acquire(fence, fenced) => {
+                self.arbitrate(|arbiter, out| arbiter.acquire(fence, fenced, out));
+            }
+            FenceMessage::Held(fence) => self.arbitrate(|arbiter, out| arbiter.held(fence, out)),
+            FenceMessage::Release(fence) => {
+                self.arbitrate(|arbiter, out| arbiter.release(fence, out));
+            }
+            FenceMessage::Hold(fence, fenced) => {
+                self.holds.add(fence, fenced);
+                self.answer_holds();
+            }
+            FenceMessage::Granted(fence) => self.compare(index_of(OperationId(fence.job)), pool),
+            FenceMessage::Lift(fence) => {
+                self.holds.lift(fence);
+                self.retry_held_back(pool);
+            }
+        }
+    }
+
+    /// Tries again what waited for pool buffers. Call it after buffers came back.
+    ///
+    /// Reads keep their order; a comparison may pass them, because it can use the reserve.
+    #[inline]
+    pub fn resume(&mut self, pool: &mut Pool) {
+        if self.starved.is_empty() {
+            return;
+        }
+        let mut reads_wait = false;
+        for job in std::mem::take(&mut self.starved) {
+            let is_read = self.jobs[job].work == Work::Read;
+            if (is_read && reads_wait) || !self.start_with_buffer(job, pool) {
+                reads_wait |= is_read;
+                self.starved.push_back(job);
+            }
+        }
+    }
+
+    /// Ends, as aborted, the owner's requests that have not begun. Those under way end by
+    /// themselves.
+    pub fn cancel_waiting(&mut self, owner: Owner, pool: &mut Pool) {
+        let jobs = &self.jobs;
+        let is_owners = |job: &usize| jobs[*job].owner == owner;
+        let ended: Vec<usize> =
+            self.starved.iter().chain(&self.held_back).copied().filter(is_owners).collect();
+        self.starved.retain(|job| !ended.contains(job));
+        self.held_back.retain(|job| !ended.contains(job));
+        for job in ended {
+            self.end(job, Outcome::Aborted, pool);
+        }
+    }
+
+    /// The next device operation to submit.
+    #[inline]
+    pub fn poll_device(&mut self) -> Option<DeviceRequest> {
+        self.device_requests.pop_front()
+    }
+
+    /// The next answer.
+    #[inline]
+    pub fn poll_answer(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
+    }
+
+    /// The next message about a fence, and the core it is for (possibly this one).
+    #[inline]
+    pub fn poll_fence(&mut self) -> Option<(CoreId, FenceMessage)> {
+        self.fence_messages.pop_front()
+    }
+
+    /// Why a request cannot even begin.
+    fn refusal(&self, request: &Request) -> Option<Outcome> {
+        let Some(entry) = self.volumes.get(request.volume) else {
+            return Some(Outcome::VolumeGone);
+        };
+        let fits = |range: &BlockRange| entry.blocks.contains(range.start, range.count);
+        let in_range = match &request.operation {
+            Operation::Flush => true,
+            Operation::Deallocate(ranges) => ranges.iter().all(fits),
+            _ => fits(&request.range),
+        };
+        (!in_range).then_some(Outcome::OutOfRange)
+    }
+
+    #[inline]
+    fn begin(&mut self, index: usize, pool: &mut Pool) {
+        let job = &self.jobs[index];
+        match &job.work {
+            Work::Read | Work::Compare => {
+                if !self.start_with_buffer(index, pool) {
+                    self.starved.push_back(index);
+                }
+            }
+            Work::Flush => self.flush(index, pool),
+            work if work.needs_fence() => {
+                let covers = job.covers();
+                self.jobs[index].fenced = true;
+                let acquire = FenceMessage::Acquire(self.fence_of(index), covers);
+                self.fence_messages.push_back((CoreId::FIRST, acquire));
+            }
+            _ if self.is_held_back(index) => self.held_back.push_back(index),
+            _ => self.write(index, pool),
+        }
+    }
+
+    /// Starts a job that needs a pool buffer; `false` when there is none.
+    fn start_with_buffer(&mut self, index: usize, pool: &mut Pool) -> bool {
+        match self.jobs[index].work {
+            Work::Read => self.read(index, pool),
+            _ => self.try_compare(index, pool),
+        }
+    }
+
+    fn read(&mut self, index: usize, pool: &mut Pool) -> bool {
+        let job = &mut self.jobs[index];
+        if job.charge.0 > 0 {
+            let Some(buffer) = pool.take(job.charge) else { return false };
+            job.buffer = Some(buffer);
+        }
+        let buffer = job.buffer;
+        self.start_stage(index, Stage::Reading, pool, |buffer_offset| DeviceOperation::Read {
+            buffer,
+            buffer_offset,
+        });
+        true
+    }
+
+    fn compare(&mut self, index: usize, pool: &mut Pool) {
+        if !self.try_compare(index, pool) {
+            self.starved.push_back(index);
+        }
+    }
+
+    fn try_compare(&mut self, index: usize, pool: &mut Pool) -> bool {
+        let job = &mut self.jobs[index];
+        let payload = job.compare.expect("a comparison has something to compare");
+        let len = ByteLen::of(pool.bytes(payload));
+        let Some(scratch) = pool.take(len).or_else(|| self.reserve.take()) else { return false };
+        job.scratch = Some(scratch);
+        self.start_stage(index, Stage::Comparing, pool, |buffer_offset| DeviceOperation::Read {
+            buffer: Some(scratch),
+            buffer_offset,
+        });
+        true
+    }
+
+    fn write(&mut self, index: usize, pool: &mut Pool) {
+        let job = &self.jobs[index];
+        let buffer = job.buffer;
+        match &job.work {
+            Work::Write { durable } | Work::CompareAndWrite { durable } => {
+                let (buffer, durable) = (buffer.expect("a write has its payload"), *durable);
+                self.start_stage(index, Stage::Writing, pool, |buffer_offset| {
+                    DeviceOperation::Write { buffer, buffer_offset, durable }
+                });
+            }
+            Work::WriteZeroes { deallocate, .. } => {
+                let deallocate = *deallocate;
+                self.start_stage(index, Stage::Writing, pool, |_| DeviceOperation::WriteZeroes {
+                    deallocate,
+                });
+            }
+            Work::Deallocate(ranges) => {
+                let ranges = ranges.clone();
+                self.start_ranges(index, Stage::Writing, &ranges, pool, |_| {
+                    DeviceOperation::Deallocate
+                });
+            }
+            Work::Read | Work::Flush | Work::Compare => unreachable!("these do not write"),
+        }
+    }
+
+    fn flush(&mut self, index: usize, pool: &mut Pool) {
+        self.jobs[index].stage = Stage::Flushing;
+        let Some(entry) = self.volumes.get(self.jobs[index].volume) else {
+            return self.end(index, Outcome::VolumeGone, pool);
+        };
+        let mut pending = 0;
+        for device in entry.map.devices() {
+            pending += 1;
+            self.device_requests.push_back(DeviceRequest {
+                id: operation_of(index),
+                device,
+                operation: DeviceOperation::Flush,
+                offset: ByteOffset(0),
+                len: ByteLen(0),
+            });
+        }
+        self.jobs[index].pending = pending;
+        if pending == 0 {
+            self.end_stage(index, pool);
+        }
+    }
+
+    /// Starts the operations of a stage over the job's range.
+    #[inline]
+    fn start_stage(
+        &mut self,
+        index: usize,
+        stage: Stage,
+        pool: &mut Pool,
+        operation: impl Fn(ByteLen) -> DeviceOperation,
+    ) {
+        let range = self.jobs[index].range;
+        self.start_ranges(index, stage, &[range], pool, operation);
+    }
+
+    #[inline]
+    fn start_ranges(
+        &mut self,
+        index: usize,
+        stage: Stage,
+        ranges: &[BlockRange],
+        pool: &mut Pool,
+        operation: impl Fn(ByteLen) -> DeviceOperation,
+    ) {
+        let job = &mut self.jobs[index];
+        job.stage = stage;
+        // Looked up again because stages lie apart in time: the volume may be gone or shorter.
+        let Some(entry) = self.volumes.get(job.volume) else {
+            return self.end(index, Outcome::VolumeGone, pool);
+        };
+        for range in ranges {
+            let Some(pieces) = entry.map.locate(*range) else {
+                job.note_out_of_range();
+                break;
+            };
+            let mut buffer_offset = ByteLen(0);
+            for piece in pieces {
+                job.pending += 1;
+                self.device_requests.push_back(DeviceRequest {
+                    id: operation_of(index),
+                    device: piece.device,
+                    operation: operation(buffer_offset),
+                    offset: piece.offset,
+                    len: piece.len,
+                });
+                buffer_offset.0 += piece.len.0;
+            }
+        }
+        if job.pending == 0 {
+            self.end_stage(index, pool);
+        }
+    }
+
+    /// All operations of the stage are answered: on to the next one, or the answer.
+    #[inline]
+    fn end_stage(&mut self, index: usize, pool: &mut Pool) {
+        let job = &self.jobs[index];
+        let (stage, outcome) = (job.stage, job.outcome);
+        if outcome != Outcome::Success {
+            return self.end(index, outcome, pool);
+        }
+        match (stage, &job.work) {
+            (Stage::Comparing, work) => {
+                let then_write = matches!(work, Work::CompareAndWrite { .. });
+                match self.is_equal(index, pool) {
+                    true if then_write => self.write(index, pool),
+                    true => self.end(index, Outcome::Success, pool),
+                    false => self.end(index, Outcome::Miscompare, pool),
+                }
+            }
+            (Stage::Writing, Work::WriteZeroes { durable: true, .. }) => self.flush(index, pool),
+            _ => self.end(index, Outcome::Success, pool),
+        }
+    }
+
+    fn is_equal(&self, index: usize, pool: &Pool) -> bool {
+        let job = &self.jobs[index];
+        let entry = self.volumes.get(job.volume);
+        let len = entry.and_then(|e| e.block_size.len(job.range.count)).map(ByteLen::to_usize);
+        match (len, job.compare, job.scratch) {
+            (Some(len), Some(a), Some(b)) => pool.bytes(a)[..len] == pool.bytes(b)[..len],
+            _ => false,
+        }
+    }
+
+    /// Answers a job and lets go of all it holds.
+    #[inline]
+    fn end(&mut self, index: usize, outcome: Outcome, pool: &mut Pool) {
+        let job = self.jobs.remove(index);
+        debug_assert_eq!(job.pending, 0, "nothing is answered before its operations are");
+        let mut returned = job.charge;
+        let payload = match (&job.work, job.buffer) {
+            (Work::Read, Some(buffer)) if outcome == Outcome::Success => {
+                returned = ByteLen(0);
+                Payload::Buffer(buffer)
+            }
+            (Work::Read, None) if outcome == Outcome::Success => Payload::Zeroes,
+            (_, Some(buffer)) => {
+                pool.give_back(buffer);
+                Payload::None
+            }
+            (_, None) => Payload::None,
+        };
+        if let Some(compare) = job.compare {
+            pool.give_back(compare);
+        }
+        if let Some(scratch) = job.scratch {
+            self.give_back_scratch(scratch, pool);
+        }
+        let completion = Completion { tag: job.tag, outcome, payload };
+        self.answers.push_back(Answer { owner: job.owner, completion, returned });
+        if job.fenced {
+            let release = FenceMessage::Release(self.fence_of(index));
+            self.fence_messages.push_back((CoreId::FIRST, release));
+        }
+        if !self.holds.is_empty() && job.work.writes() {
+            self.answer_holds();
+        }
+    }
+
+    /// The reserve is refilled first: it is what keeps comparisons going.
+    fn give_back_scratch(&mut self, scratch: BufferId, pool: &mut Pool) {
+        if self.reserve.is_none() && ByteLen::of(pool.bytes(scratch)) == Pool::LEN_MAX {
+            self.reserve = Some(scratch);
+        } else {
+            pool.give_back(scratch);
+        }
+    }
+
+    fn is_held_back(&self, index: usize) -> bool {
+        if self.holds.is_empty() {
+            return false;
+        }
+        let (job, fence) = (&self.jobs[index], self.fence_of(index));
+        let stopped = |range| self.holds.stops(fence, &Fenced { volume: job.volume, range });
+        match &job.work {
+            Work::Deallocate(ranges) => ranges.iter().any(|r| stopped(*r)),
+            _ => stopped(job.range),
+        }
+    }
+
+    fn answer_holds(&mut self) {
+        let (jobs, core) = (&self.jobs, self.core);
+        let busy = |fence: &FenceId, fenced: &Fenced| {
+            jobs.iter()
+                .any(|(index, job)| *fence != fence_id(core, index) && job.is_writing_in(fenced))
+        };
+        self.holds.answer_quiet(busy, &mut self.fence_messages);
+    }
+
+    fn retry_held_back(&mut self, pool: &mut Pool) {
+        for index in std::mem::take(&mut self.held_back) {
+            if self.is_held_back(index) {
+                self.held_back.push_back(index);
+            } else {
+                self.write(index, pool);
+            }
+        }
+    }
+
+    fn arbitrate(&mut self, act: impl FnOnce(&mut Arbiter, &mut Outbox)) {
+        let arbiter = self.arbiter.as_mut().expect("such messages are sent to the first core");
+        act(arbiter, &mut self.fence_messages);
+    }
+
+    fn fence_of(&self, index: usize) -> FenceId {
+        fence_id(self.core, index)
+    }
+
+    /// Length of the buffer that a read needs; zero when all of it reads as zeroes.
+    #[inline]
+    fn read_len(&self, entry: &VolumeEntry, range: BlockRange) -> ByteLen {
+        let zeroes = |device: DeviceId| {
+            let index = usize::try_from(device.0).expect("usize is at least 32 bits wide");
+            self.devices.get(index).is_some_and(|d| d.reads_as_zeroes)
+        };
+        if entry.map.devices().all(zeroes) {
+            return ByteLen(0);
+        }
+        entry.block_size.len(range.count).unwrap_or_default()
+    }
+}
+
+fn fence_id(core: CoreId, index: usize) -> FenceId {
+    FenceId { core, job: operation_of(index).0 }
+}
+
+#[inline]
+fn operation_of(index: usize) -> OperationId {
+    OperationId(u32::try_from(index).expect("jobs are bounded by the queues' entries"))
+}
+
+#[inline]
+fn index_of(id: OperationId) -> usize {
+    usize::try_from(id.0).expect("usize is at least 32 bits wide")
+}
+
+#[inline]
+fn job_of(owner: Owner, request: Request, read_charge: ByteLen, pool: &Pool) -> Job {
+    let len = |buffer| ByteLen::of(pool.bytes(buffer));
+    let (work, buffer, compare, charge) = match request.operation {
+        Operation::Read => (Work::Read, None, None, read_charge),
+        Operation::Write { payload, force_unit_access: durable } => {
+            (Work::Write { durable }, Some(payload), None, len(payload))
+        }
+        Operation::Flush => (Work::Flush, None, None, ByteLen(0)),
+        Operation::WriteZeroes { deallocate, force_unit_access: durable } => {
+            (Work::WriteZeroes { deallocate, durable }, None, None, ByteLen(0))
+        }
+        Operation::Deallocate(ranges) => (Work::Deallocate(ranges), None, None, ByteLen(0)),
+        Operation::Compare { payload } => (Work::Compare, None, Some(payload), len(payload)),
+        Operation::CompareAndWrite { compare, write, force_unit_access: durable } => {
+            let charge = ByteLen(len(compare).0 + len(write).0);
+            (Work::CompareAndWrite { durable }, Some(write), Some(compare), charge)
+        }
+    };
+    Job {
+        owner,
+        tag: request.tag,
+        volume: request.volume,
+        range: request.range,
+        work,
+        stage: Stage::Waiting,
+        pending: 0,
+        outcome: Outcome::Success,
+        buffer,
+        compare,
+        scratch: None,
+        charge,
+        fenced: false,
+    }
+}

@@ -1,0 +1,226 @@
+//! Fences: how one request has a range to itself while every core may write.
+//!
+//! A compare-and-write must see no other write between its two halves, yet cores share nothing and
+//! plain writes take no lock. So the rare request asks, and the common one only looks at an empty
+//! list: the asking core sends `Acquire` to the arbiter (one core of the node), which sends `Hold`
+//! to every core; each stops starting writes on the range, waits for those under way, answers
+//! `Held`; when all have, the arbiter sends `Granted`. `Release` lifts it the same way.
+//!
+//! Knows nothing of how messages travel; a core's messages to itself take the same road.
+//!
+//! Invariants: two active fences never overlap; fences on overlapping ranges are granted in the
+//! order in which they were asked for, so none starves.
+
+use std::collections::VecDeque;
+
+use nearflash_request::{BlockRange, VolumeId};
+
+/// A core of the node, counted from 0. Core 0 is the arbiter of fences.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct CoreId(pub u16);
+
+impl CoreId {
+    /// The core that listens, keeps the controllers and arbitrates fences.
+    pub const FIRST: Self = Self(0);
+}
+
+/// Names a fence while it exists: the core that wants it and the job on that core.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FenceId {
+    /// Who wants it.
+    pub core: CoreId,
+    /// That core's job.
+    pub job: u32,
+}
+
+/// What a fence covers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Fenced {
+    /// The volume.
+    pub volume: VolumeId,
+    /// The blocks.
+    pub range: BlockRange,
+}
+
+impl Fenced {
+    /// Whether the two have a block in common.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let end = |r: &BlockRange| r.start.0.saturating_add(r.count.0);
+        self.volume == other.volume
+            && self.range.start.0 < end(&other.range)
+            && other.range.start.0 < end(&self.range)
+    }
+}
+
+/// What cores say to each other about fences.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FenceMessage {
+    /// To the arbiter: wanted.
+    Acquire(FenceId, Fenced),
+    /// To every core: start no more writes there, and say when those under way are done.
+    Hold(FenceId, Fenced),
+    /// To the arbiter: no write of this core is under way there.
+    Held(FenceId),
+    /// To the core that wanted it: the range is yours.
+    Granted(FenceId),
+    /// To the arbiter: no longer wanted.
+    Release(FenceId),
+    /// To every core: writes may start again.
+    Lift(FenceId),
+}
+
+#[derive(Debug)]
+struct Active {
+    fence: FenceId,
+    fenced: Fenced,
+    cores_awaited: u16,
+}
+
+/// The arbiter's side. Lives on [`CoreId::FIRST`].
+#[derive(Debug)]
+pub(crate) struct Arbiter {
+    core_count: u16,
+    active: Vec<Active>,
+    waiting: VecDeque<(FenceId, Fenced)>,
+}
+
+/// Outgoing messages, with the core each is for.
+pub(crate) type Outbox = VecDeque<(CoreId, FenceMessage)>;
+
+impl Arbiter {
+    pub(crate) fn new(core_count: u16) -> Self {
+        Self { core_count, active: Vec::new(), waiting: VecDeque::new() }
+    }
+
+    pub(crate) fn acquire(&mut self, fence: FenceId, fenced: Fenced, out: &mut Outbox) {
+        self.waiting.push_back((fence, fenced));
+        self.activate_waiting(out);
+    }
+
+    pub(crate) fn held(&mut self, fence: FenceId, out: &mut Outbox) {
+        let active = self.active.iter_mut().find(|a| a.fence == fence);
+        let active = active.expect("a core answers a hold before the fence is released");
+        active.cores_awaited -= 1;
+        if active.cores_awaited == 0 {
+            out.push_back((fence.core, FenceMessage::Granted(fence)));
+        }
+    }
+
+    pub(crate) fn release(&mut self, fence: FenceId, out: &mut Outbox) {
+        self.active.retain(|a| a.fence != fence);
+        self.tell_all(FenceMessage::Lift(fence), out);
+        self.activate_waiting(out);
+    }
+
+    fn activate_waiting(&mut self, out: &mut Outbox) {
+        let mut index = 0;
+        while let Some(&(fence, fenced)) = self.waiting.get(index) {
+            let earlier = self.waiting.iter().take(index).map(|(_, f)| f);
+            let blocked = self.active.iter().map(|a| &a.fenced).chain(earlier);
+            if blocked.into_iter().any(|f| f.overlaps(&fenced)) {
+                index += 1;
+                continue;
+            }
+            self.waiting.remove(index);
+            self.active.push(Active { fence, fenced, cores_awaited: self.core_count });
+            self.tell_all(FenceMessage::Hold(fence, fenced), out);
+        }
+    }
+
+    fn tell_all(&self, message: FenceMessage, out: &mut Outbox) {
+        out.extend((0..self.core_count).map(|core| (CoreId(core), message)));
+    }
+}
+
+/// One core's side: the ranges on which it starts no writes.
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    holds: Vec<Hold>,
+}
+
+#[derive(Debug)]
+struct Hold {
+    fence: FenceId,
+    fenced: Fenced,
+    answered: bool,
+}
+
+impl Holds {
+    /// The common case, one comparison.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.holds.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, fence: FenceId, fenced: Fenced) {
+        self.holds.push(Hold { fence, fenced, answered: false });
+    }
+
+    pub(crate) fn lift(&mut self, fence: FenceId) {
+        self.holds.retain(|h| h.fence != fence);
+    }
+
+    /// Whether a write there has to wait; the fence's own job does not.
+    pub(crate) fn stops(&self, job: FenceId, fenced: &Fenced) -> bool {
+        self.holds.iter().any(|h| h.fence != job && h.fenced.overlaps(fenced))
+    }
+
+    /// Answers every hold whose range no write under way touches any more.
+    pub(crate) fn answer_quiet(
+        &mut self,
+        busy: impl Fn(&FenceId, &Fenced) -> bool,
+        out: &mut Outbox,
+    ) {
+        for hold in self.holds.iter_mut().filter(|h| !h.answered) {
+            if !busy(&hold.fence, &hold.fenced) {
+                hold.answered = true;
+                out.push_back((CoreId::FIRST, FenceMessage::Held(hold.fence)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearflash_units::{Blocks, Lba};
+
+    fn fenced(start: u64, count: u64) -> Fenced {
+        let range = BlockRange { start: Lba(start), count: Blocks(count) };
+        Fenced { volume: VolumeId(0), range }
+    }
+
+    fn fence(core: u16, job: u32) -> FenceId {
+        FenceId { core: CoreId(core), job }
+    }
+
+    #[test]
+    fn a_fence_is_granted_when_every_core_holds() {
+        let (mut arbiter, mut out) = (Arbiter::new(2), Outbox::new());
+        arbiter.acquire(fence(1, 7), fenced(0, 8), &mut out);
+        let hold = FenceMessage::Hold(fence(1, 7), fenced(0, 8));
+        assert_eq!(out.drain(..).collect::<Vec<_>>(), [(CoreId(0), hold), (CoreId(1), hold)]);
+        arbiter.held(fence(1, 7), &mut out);
+        assert!(out.is_empty());
+        arbiter.held(fence(1, 7), &mut out);
+        assert_eq!(out.pop_back(), Some((CoreId(1), FenceMessage::Granted(fence(1, 7)))));
+    }
+
+    #[test]
+    fn overlapping_fences_are_granted_in_turn_and_disjoint_ones_at_once() {
+        let (mut arbiter, mut out) = (Arbiter::new(1), Outbox::new());
+        arbiter.acquire(fence(0, 1), fenced(0, 8), &mut out);
+        arbiter.acquire(fence(0, 2), fenced(4, 8), &mut out);
+        arbiter.acquire(fence(0, 3), fenced(10, 1), &mut out);
+        arbiter.acquire(fence(0, 4), fenced(100, 1), &mut out);
+        let held = |m: &(CoreId, FenceMessage)| match m.1 {
+            FenceMessage::Hold(f, _) => Some(f.job),
+            _ => None,
+        };
+        // 3 overlaps the waiting 2, so it stays behind it; 4 overlaps nothing.
+        assert_eq!(out.drain(..).filter_map(|m| held(&m)).collect::<Vec<_>>(), [1, 4]);
+        arbiter.held(fence(0, 1), &mut out);
+        arbiter.release(fence(0, 1), &mut out);
+        assert_eq!(out.drain(..).filter_map(|m| held(&m)).collect::<Vec<_>>(), [2]);
+    }
+}

@@ -1,0 +1,120 @@
+//! One request in flight: what it waits for and what it holds.
+
+use nearflash_request::{BlockRange, BufferId, Outcome, Tag, VolumeId};
+use nearflash_units::ByteLen;
+
+use crate::Owner;
+use crate::device::DeviceResult;
+use crate::fence::Fenced;
+
+/// What a job is doing now. Each stage ends when its device operations are all answered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Stage {
+    /// Not started: waits for a buffer, for a hold to be lifted, or for its fence.
+    Waiting,
+    /// Reads into `buffer`.
+    Reading,
+    /// Reads into the scratch buffer, to compare.
+    Comparing,
+    /// Writes, zeroes or deallocates.
+    Writing,
+    /// Makes what was written durable, or was asked to flush.
+    Flushing,
+}
+
+/// What was asked for, without its buffers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Work {
+    Read,
+    Write { durable: bool },
+    Flush,
+    WriteZeroes { deallocate: bool, durable: bool },
+    Deallocate(Box<[BlockRange]>),
+    Compare,
+    CompareAndWrite { durable: bool },
+}
+
+impl Work {
+    /// Whether it changes what the volume holds, so that fences stop it.
+    pub(crate) fn writes(&self) -> bool {
+        !matches!(self, Self::Read | Self::Flush | Self::Compare)
+    }
+
+    pub(crate) fn needs_fence(&self) -> bool {
+        matches!(self, Self::CompareAndWrite { .. })
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) owner: Owner,
+    pub(crate) tag: Tag,
+    pub(crate) volume: VolumeId,
+    pub(crate) range: BlockRange,
+    pub(crate) work: Work,
+    pub(crate) stage: Stage,
+    /// Device operations of this stage not yet answered.
+    pub(crate) pending: u32,
+    /// The first failure of any of them.
+    pub(crate) outcome: Outcome,
+    /// What is read into or written from.
+    pub(crate) buffer: Option<BufferId>,
+    /// What must be there, in a comparison.
+    pub(crate) compare: Option<BufferId>,
+    /// What is there, in a comparison.
+    pub(crate) scratch: Option<BufferId>,
+    /// Pool bytes that the owner was charged for this request.
+    pub(crate) charge: ByteLen,
+    /// Holds, or has asked for, its fence.
+    pub(crate) fenced: bool,
+}
+
+impl Job {
+    pub(crate) fn covers(&self) -> Fenced {
+        Fenced { volume: self.volume, range: self.range }
+    }
+
+    /// Whether a write of this job may be under way within `fenced`.
+    pub(crate) fn is_writing_in(&self, fenced: &Fenced) -> bool {
+        if self.stage == Stage::Waiting || !self.work.writes() {
+            return false;
+        }
+        match &self.work {
+            Work::Deallocate(ranges) => {
+                ranges.iter().any(|r| Fenced { volume: self.volume, range: *r }.overlaps(fenced))
+            }
+            _ => self.covers().overlaps(fenced),
+        }
+    }
+
+    /// Notes a failed operation. The first one counts.
+    pub(crate) fn note(&mut self, result: DeviceResult) {
+        let outcome = self.outcome_of(result);
+        if self.outcome == Outcome::Success {
+            self.outcome = outcome;
+        }
+    }
+
+    /// Notes that the volume has become shorter than the range since the request began.
+    pub(crate) fn note_out_of_range(&mut self) {
+        if self.outcome == Outcome::Success {
+            self.outcome = Outcome::OutOfRange;
+        }
+    }
+
+    fn outcome_of(&self, result: DeviceResult) -> Outcome {
+        let reading = matches!(self.stage, Stage::Reading | Stage::Comparing);
+        match result {
+            DeviceResult::Done => Outcome::Success,
+            // Deallocation is advice: a device that cannot take it loses nothing.
+            DeviceResult::Unsupported if matches!(self.work, Work::Deallocate(_)) => {
+                Outcome::Success
+            }
+            DeviceResult::Unsupported => Outcome::Unsupported,
+            DeviceResult::NoSpace => Outcome::CapacityExceeded,
+            DeviceResult::Gone => Outcome::DeviceUnavailable,
+            DeviceResult::MediumError if reading => Outcome::UnrecoveredRead,
+            DeviceResult::MediumError => Outcome::WriteFault,
+        }
+    }
+}
