@@ -1,0 +1,93 @@
+//! An opened device: what it is called, what it can do, and what the reactor submits to.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nearflash_engine::DeviceProperties;
+use nearflash_space::Name;
+use nearflash_units::{ByteLen, ByteOffset, Nanos};
+use uuid::Uuid;
+
+use crate::RamRegion;
+
+/// A device that is ours for as long as this lives. Shared by every core.
+#[derive(Debug)]
+pub struct Device {
+    pub(crate) name: Name,
+    pub(crate) uuid: Uuid,
+    pub(crate) properties: DeviceProperties,
+    pub(crate) data_start: ByteOffset,
+    pub(crate) data_len: ByteLen,
+    pub(crate) kind: Kind,
+}
+
+/// How blocks of the device are reached.
+#[derive(Debug)]
+pub enum Kind {
+    /// Through the ring: a file or a block device.
+    Uring(UringDevice),
+    /// In memory, at once.
+    Ram(RamRegion),
+    /// Nowhere: reads are zeroes, writes are forgotten, and only time passes.
+    Null(NullDelays),
+}
+
+/// What the ring needs to know of a file or a block device.
+#[derive(Debug)]
+pub struct UringDevice {
+    pub(crate) fd: OwnedFd,
+    pub(crate) is_block: bool,
+    pub(crate) direct: bool,
+}
+
+/// What the null device waits before it answers.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct NullDelays {
+    /// Before a read is answered.
+    pub read: Nanos,
+    /// Before a write is answered, and everything else that changes blocks.
+    pub write: Nanos,
+}
+
+impl Device {
+    /// What users call it.
+    pub fn name(&self) -> &Name {
+        &self.name
+    }
+
+    /// What its label calls it; for devices without a label (RAM, null) what the node does.
+    pub fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// What the engine and the doors need to know of it.
+    pub fn properties(&self) -> DeviceProperties {
+        self.properties
+    }
+
+    /// Where volumes may lie: from here, so many bytes, whole granules.
+    pub fn data_area(&self) -> (ByteOffset, ByteLen) {
+        (self.data_start, self.data_len)
+    }
+
+    /// What to submit to.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+}
+
+impl UringDevice {
+    /// The file, open for reading and writing, exclusively locked.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// A block device: discarded by `BLKDISCARD` rather than by punching holes.
+    pub fn is_block(&self) -> bool {
+        self.is_block
+    }
+
+    /// Opened with `O_DIRECT`: offsets, lengths and buffers are multiples of the block size.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+}

@@ -1,0 +1,308 @@
+//! A device in memory.
+//!
+//! Invariants: memory never written reads as zeroes and is not resident; a chunk of 4 KiB is read
+//! and written whole, so that no reader on another core sees half a logical block of up to that
+//! size; no Rust reference to the memory ever exists, only copies in and out.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{hint, io, ptr, thread};
+
+use nearflash_units::{ByteLen, ByteOffset};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// What is read and written whole.
+const CHUNK_LEN: usize = 4096;
+
+/// How many locks there are: chunk `n` has lock `n % LOCKS`. Enough that cores seldom meet by
+/// chance, few enough to stay in the cache.
+const LOCKS: usize = 1024;
+
+/// Most chunks held locked at once, by [`RamRegion::zero`]. Divides [`LOCKS`], so that a step that
+/// begins on a multiple of it takes its locks in ascending order, and no two wait in a circle.
+const ZERO_STEP_CHUNKS: usize = 256;
+const ZERO_STEP_LEN: usize = ZERO_STEP_CHUNKS * CHUNK_LEN;
+const _: () = assert!(LOCKS.is_multiple_of(ZERO_STEP_CHUNKS));
+
+/// From this length on, zeroing gives pages back to the system rather than writing to them: below,
+/// the system call costs more than the writing.
+const RELEASE_LEN_MIN: usize = 64 * 1024;
+
+/// How often a lock is tried before the processor is offered to whoever holds it.
+const SPINS_MAX: u32 = 1000;
+
+/// Memory, reserved whole and resident where it was written.
+#[derive(Debug)]
+pub struct RamRegion {
+    start: NonNull<u8>,
+    len: usize,
+    page_len: usize,
+    locks: Box<[AtomicBool]>,
+}
+
+// SAFETY: the memory belongs to the region alone, and only `munmap` in `drop`, which has the region
+// to itself, depends on who calls.
+unsafe impl Send for RamRegion {}
+// SAFETY: every access holds the locks of the chunks it touches, so that no two overlap in time.
+unsafe impl Sync for RamRegion {}
+
+impl RamRegion {
+    /// So much memory, all zeroes.
+    ///
+    /// # Errors
+    /// When the system has no address space for it, or `len` is zero.
+    pub fn new(len: ByteLen) -> io::Result<Self> {
+        let len = usize::try_from(len.0).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        // SAFETY: a new mapping at an address of the kernel's choice aliases nothing.
+        let start = unsafe {
+            mmap_anonymous(
+                ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )?
+        };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let locks = (0..LOCKS).map(|_| AtomicBool::new(false)).collect();
+        Ok(Self { start, len, page_len: rustix::param::page_size(), locks })
+    }
+
+    /// How long it is.
+    pub fn len(&self) -> ByteLen {
+        ByteLen::from_usize(self.len)
+    }
+
+    /// Never: memory of no length cannot be reserved.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Copies out.
+    ///
+    /// # Panics
+    /// When the range is not within the region: who laid out the volumes sees to that.
+    pub fn read(&self, offset: ByteOffset, into: &mut [u8]) {
+        let mut rest = into;
+        for part in chunks(self.range(offset, rest.len())) {
+            let (now, later) = rest.split_at_mut(part.len());
+            let _lock = self.lock_chunk_of(&part);
+            // SAFETY: `range` checked the part to lie in the mapping; `now` is other memory, as no
+            // reference into the mapping exists; the lock keeps writers of this chunk away.
+            unsafe {
+                ptr::copy_nonoverlapping(self.at(part.start), now.as_mut_ptr(), now.len());
+            }
+            rest = later;
+        }
+    }
+
+    /// Copies in.
+    ///
+    /// # Panics
+    /// When the range is not within the region.
+    pub fn write(&self, offset: ByteOffset, from: &[u8]) {
+        let mut rest = from;
+        for part in chunks(self.range(offset, rest.len())) {
+            let (now, later) = rest.split_at(part.len());
+            let _lock = self.lock_chunk_of(&part);
+            // SAFETY: as in `read`, with the directions exchanged; the lock keeps every other
+            // reader and writer of this chunk away.
+            unsafe { ptr::copy_nonoverlapping(now.as_ptr(), self.at(part.start), now.len()) };
+            rest = later;
+        }
+    }
+
+    /// Makes a range read as zeroes, and gives whole pages of it back to the system where that is
+    /// cheaper than writing to them.
+    ///
+    /// # Panics
+    /// When the range is not within the region.
+    pub fn zero(&self, offset: ByteOffset, len: ByteLen) {
+        let range = self.range(offset, len.to_usize());
+        for step in steps(range, ZERO_STEP_LEN) {
+            let _locks = self.lock(step.start / CHUNK_LEN..step.end.div_ceil(CHUNK_LEN));
+            self.zero_locked(step);
+        }
+    }
+
+    /// The caller holds the locks of every chunk of the range.
+    fn zero_locked(&self, range: Range<usize>) {
+        let whole_start = range.start.next_multiple_of(self.page_len);
+        let whole_end = range.end / self.page_len * self.page_len;
+        if whole_end.saturating_sub(whole_start) < RELEASE_LEN_MIN
+            || !self.release(whole_start..whole_end)
+        {
+            // SAFETY: the range lies in the mapping, and the caller holds its locks.
+            unsafe { ptr::write_bytes(self.at(range.start), 0, range.len()) };
+            return;
+        }
+        // SAFETY: both ends lie in the range, which lies in the mapping; locks as above.
+        unsafe {
+            ptr::write_bytes(self.at(range.start), 0, whole_start - range.start);
+            ptr::write_bytes(self.at(whole_end), 0, range.end - whole_end);
+        }
+    }
+
+    /// Whether the system took the pages back: afterwards they read as zeroes.
+    fn release(&self, pages: Range<usize>) -> bool {
+        // SAFETY: whole pages of our own mapping, no reference into which exists; the caller holds
+        // the locks. For private anonymous memory this advice means zeroes on the next touch.
+        unsafe { madvise(self.at(pages.start).cast(), pages.len(), Advice::LinuxDontNeed) }.is_ok()
+    }
+
+    fn range(&self, offset: ByteOffset, len: usize) -> Range<usize> {
+        let start = usize::try_from(offset.0).ok().filter(|start| *start <= self.len);
+        let range = start.and_then(|start| Some(start..start.checked_add(len)?));
+        let range = range.filter(|range| range.end <= self.len);
+        range.expect("the range lies within the device: its layout was checked")
+    }
+
+    /// `offset` is at most the region's length.
+    fn at(&self, offset: usize) -> *mut u8 {
+        debug_assert!(offset <= self.len);
+        // SAFETY: within the mapping or one past its end, says the caller.
+        unsafe { self.start.as_ptr().add(offset) }
+    }
+
+    fn lock_chunk_of(&self, part: &Range<usize>) -> ChunkLocks<'_> {
+        let chunk = part.start / CHUNK_LEN;
+        self.lock(chunk..chunk + 1)
+    }
+
+    /// Locks these chunks in order. They are one, or of one step of [`Self::zero`].
+    fn lock(&self, chunks: Range<usize>) -> ChunkLocks<'_> {
+        for chunk in chunks.clone() {
+            let lock = self.lock_of(chunk);
+            let mut spins = 0;
+            while lock
+                .compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed)
+                .is_err()
+            {
+                spins += 1;
+                if spins < SPINS_MAX { hint::spin_loop() } else { thread::yield_now() }
+            }
+        }
+        ChunkLocks { region: self, chunks }
+    }
+
+    fn lock_of(&self, chunk: usize) -> &AtomicBool {
+        &self.locks[chunk % LOCKS]
+    }
+}
+
+impl Drop for RamRegion {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, whole, and nobody else has the region any more. A failure would
+        // leave it mapped, which harms nothing.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Locked chunks, until dropped.
+struct ChunkLocks<'a> {
+    region: &'a RamRegion,
+    chunks: Range<usize>,
+}
+
+impl Drop for ChunkLocks<'_> {
+    fn drop(&mut self) {
+        for chunk in self.chunks.clone() {
+            self.region.lock_of(chunk).store(false, Ordering::Release);
+        }
+    }
+}
+
+fn chunks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    steps(range, CHUNK_LEN)
+}
+
+/// Cuts a range at every multiple of `step_len`.
+fn steps(range: Range<usize>, step_len: usize) -> impl Iterator<Item = Range<usize>> {
+    let mut start = range.start;
+    std::iter::from_fn(move || {
+        let from = start;
+        start = (from / step_len + 1).saturating_mul(step_len).min(range.end);
+        (from < range.end).then_some(from..start)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn memory_never_written_reads_as_zeroes() {
+        let region = RamRegion::new(ByteLen(1 << 20)).unwrap();
+        let mut bytes = [0xA5; 5000];
+        region.read(ByteOffset(4000), &mut bytes);
+        assert!(bytes.iter().all(|b| *b == 0));
+    }
+
+    #[test]
+    fn a_region_of_no_length_is_an_error() {
+        assert!(RamRegion::new(ByteLen(0)).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "within the device")]
+    fn a_range_past_the_end_is_caught() {
+        let region = RamRegion::new(ByteLen(8192)).unwrap();
+        region.write(ByteOffset(8000), &[1; 200]);
+    }
+
+    #[test]
+    fn no_reader_sees_half_a_block() {
+        let region = Arc::new(RamRegion::new(ByteLen(1 << 20)).unwrap());
+        let writer = {
+            let region = Arc::clone(&region);
+            thread::spawn(move || {
+                for round in 0..20_000u32 {
+                    let fill = u8::try_from(round % 251).unwrap();
+                    region.write(ByteOffset(8192), &[fill; CHUNK_LEN]);
+                    if round % 64 == 0 {
+                        region.zero(ByteOffset(0), ByteLen(256 * 1024));
+                    }
+                }
+            })
+        };
+        let mut seen = [0; CHUNK_LEN];
+        while !writer.is_finished() {
+            region.read(ByteOffset(8192), &mut seen);
+            assert!(seen.iter().all(|b| *b == seen[0]), "torn");
+        }
+        writer.join().unwrap();
+    }
+
+    proptest! {
+        /// Whatever is written, zeroed and read, memory behaves as a plain array.
+        #[test]
+        fn a_region_equals_an_array(
+            steps in prop::collection::vec((0u8..3, 0usize..300_000, 0usize..200_000, any::<u8>()), 1..40)
+        ) {
+            const LEN: usize = 400_000;
+            let region = RamRegion::new(ByteLen::from_usize(LEN)).unwrap();
+            let mut model = vec![0u8; LEN];
+            for (what, start, len, fill) in steps {
+                let end = (start + len).min(LEN);
+                let offset = ByteOffset(ByteLen::from_usize(start).0);
+                match what {
+                    0 => {
+                        region.write(offset, &vec![fill; end - start]);
+                        model[start..end].fill(fill);
+                    }
+                    1 => {
+                        region.zero(offset, ByteLen::from_usize(end - start));
+                        model[start..end].fill(0);
+                    }
+                    _ => {
+                        let mut seen = vec![0xA5; end - start];
+                        region.read(offset, &mut seen);
+                        prop_assert_eq!(&seen[..], &model[start..end]);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! How people write a device: `NAME=KIND:WHAT[,option…]`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use nearflash_space::{Name, ParseNameError};
+use nearflash_units::{ByteLen, ParseDurationError, ParseSizeError, parse_duration, parse_size};
+
+use crate::NullDelays;
+
+/// A device as asked for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DeviceSpec {
+    /// What it is called.
+    pub name: Name,
+    /// What it is.
+    pub backing: Backing,
+    /// Take it although it holds something that is not ours.
+    pub wipe: bool,
+}
+
+/// What stores a device's blocks.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Backing {
+    /// `file:PATH[,size=SIZE]`: created sparse when absent, which needs the size.
+    File {
+        /// Where.
+        path: PathBuf,
+        /// How long it is to be.
+        size: Option<ByteLen>,
+    },
+    /// `block:/dev/…`.
+    Block {
+        /// Which.
+        path: PathBuf,
+    },
+    /// `ram:SIZE`.
+    Ram {
+        /// How long it is.
+        size: ByteLen,
+    },
+    /// `null:SIZE[,read-delay=TIME][,write-delay=TIME]`.
+    Null {
+        /// How long it claims to be.
+        size: ByteLen,
+        /// What it waits.
+        delays: NullDelays,
+    },
+}
+
+/// Why a text is no device.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ParseDeviceSpecError {
+    /// Not of the form at all.
+    #[error(
+        "'{text}' is not a device: write NAME=file:PATH,size=SIZE, NAME=block:/dev/…, \
+         NAME=ram:SIZE or NAME=null:SIZE"
+    )]
+    Form {
+        /// What was written.
+        text: Box<str>,
+    },
+    /// The name before `=` is none.
+    #[error("device name {0}")]
+    Name(#[from] ParseNameError),
+    /// A size is none.
+    #[error("device '{name}': {source}")]
+    Size {
+        /// The device.
+        name: Name,
+        /// What is wrong with it.
+        source: ParseSizeError,
+    },
+    /// A device of no length.
+    #[error("device '{name}' has no size: write at least 1MiB")]
+    Empty {
+        /// The device.
+        name: Name,
+    },
+    /// A delay is none.
+    #[error("device '{name}': {source}")]
+    Delay {
+        /// The device.
+        name: Name,
+        /// What is wrong with it.
+        source: ParseDurationError,
+    },
+    /// An option that this kind of device does not have.
+    #[error("device '{name}': unknown option '{option}', known are {known}")]
+    Option {
+        /// The device.
+        name: Name,
+        /// What was written.
+        option: Box<str>,
+        /// What could have been.
+        known: &'static str,
+    },
+}
+
+impl FromStr for DeviceSpec {
+    type Err = ParseDeviceSpecError;
+
+    fn from_str(text: &str) -> Result<Self, ParseDeviceSpecError> {
+        let form = || ParseDeviceSpecError::Form { text: text.into() };
+        let (name, rest) = text.split_once('=').ok_or_else(form)?;
+        let name: Name = name.parse()?;
+        let (kind, rest) = rest.split_once(':').ok_or_else(form)?;
+        let (what, options) = rest.split_once(',').unwrap_or((rest, ""));
+        let parser = KINDS.iter().find(|(known, _)| *known == kind).ok_or_else(form)?.1;
+        if what.is_empty() {
+            return Err(form());
+        }
+        let options = options.split(',').filter(|option| !option.is_empty());
+        parser(name, what, &options.collect::<Vec<_>>())
+    }
+}
+
+/// In the form that is read back as the same.
+impl fmt::Display for DeviceSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}=", self.name)?;
+        match &self.backing {
+            Backing::File { path, size: None } => write!(f, "file:{}", path.display())?,
+            Backing::File { path, size: Some(size) } => {
+                write!(f, "file:{},size={size}", path.display())?;
+            }
+            Backing::Block { path } => write!(f, "block:{}", path.display())?,
+            Backing::Ram { size } => write!(f, "ram:{size}")?,
+            Backing::Null { size, delays: NullDelays { read, write } } => {
+                write!(f, "null:{size},read-delay={}ns,write-delay={}ns", read.0, write.0)?;
+            }
+        }
+        f.write_str(if self.wipe { ",wipe" } else { "" })
+    }
+}
+
+type Parser = fn(Name, &str, &[&str]) -> Result<DeviceSpec, ParseDeviceSpecError>;
+
+const KINDS: [(&str, Parser); 4] = [("file", file), ("block", block), ("ram", ram), ("null", null)];
+
+fn file(name: Name, path: &str, options: &[&str]) -> Result<DeviceSpec, ParseDeviceSpecError> {
+    let (mut size, mut wipe) = (None, false);
+    for option in options {
+        match option.split_once('=') {
+            Some(("size", text)) => size = Some(parse_nonzero(&name, text)?),
+            None if *option == "wipe" => wipe = true,
+            _ => return Err(unknown(name, option, "size=SIZE and wipe")),
+        }
+    }
+    Ok(DeviceSpec { name, backing: Backing::File { path: path.into(), size }, wipe })
+}
+
+fn block(name: Name, path: &str, options: &[&str]) -> Result<DeviceSpec, ParseDeviceSpecError> {
+    if let Some(option) = options.iter().find(|option| **option != "wipe") {
+        return Err(unknown(name, option, "wipe"));
+    }
+    let wipe = !options.is_empty();
+    Ok(DeviceSpec { name, backing: Backing::Block { path: path.into() }, wipe })
+}
+
+fn ram(name: Name, size: &str, options: &[&str]) -> Result<DeviceSpec, ParseDeviceSpecError> {
+    if let Some(option) = options.first() {
+        return Err(unknown(name, option, "none"));
+    }
+    let size = parse_nonzero(&name, size)?;
+    Ok(DeviceSpec { name, backing: Backing::Ram { size }, wipe: false })
+}
+
+fn null(name: Name, size: &str, options: &[&str]) -> Result<DeviceSpec, ParseDeviceSpecError> {
+    let mut delays = NullDelays::default();
+    for option in options {
+        let delay = match option.split_once('=') {
+            Some(("read-delay", text)) => (&mut delays.read, text),
+            Some(("write-delay", text)) => (&mut delays.write, text),
+            _ => return Err(unknown(name, option, "read-delay=TIME and write-delay=TIME")),
+        };
+        *delay.0 = parse_duration(delay.1)
+            .map_err(|source| ParseDeviceSpecError::Delay { name: name.clone(), source })?;
+    }
+    let size = parse_nonzero(&name, size)?;
+    Ok(DeviceSpec { name, backing: Backing::Null { size, delays }, wipe: false })
+}
+
+fn parse_nonzero(name: &Name, text: &str) -> Result<ByteLen, ParseDeviceSpecError> {
+    match parse_size(text) {
+        Ok(ByteLen(0)) => Err(ParseDeviceSpecError::Empty { name: name.clone() }),
+        Ok(size) => Ok(size),
+        Err(source) => Err(ParseDeviceSpecError::Size { name: name.clone(), source }),
+    }
+}
+
+fn unknown(name: Name, option: &str, known: &'static str) -> ParseDeviceSpecError {
+    ParseDeviceSpecError::Option { name, option: option.into(), known }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearflash_units::Nanos;
+
+    fn parsed(text: &str) -> DeviceSpec {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn devices_are_read_as_people_write_them() {
+        let file = parsed("flash=file:/srv/x.img,size=16GiB,wipe");
+        let backing = Backing::File { path: "/srv/x.img".into(), size: Some(ByteLen(16 << 30)) };
+        assert_eq!((file.name.as_str(), file.backing, file.wipe), ("flash", backing, true));
+        assert_eq!(parsed("b=block:/dev/sdb").backing, Backing::Block { path: "/dev/sdb".into() });
+        assert_eq!(parsed("r=ram:1MiB").backing, Backing::Ram { size: ByteLen(1 << 20) });
+        let delays = NullDelays { read: Nanos::from_micros(10), write: Nanos(0) };
+        let null = Backing::Null { size: ByteLen(1 << 40), delays };
+        assert_eq!(parsed("n=null:1TiB,read-delay=10us").backing, null);
+    }
+
+    #[test]
+    fn a_written_device_is_read_back_as_the_same() {
+        for text in [
+            "a=file:x",
+            "a=file:/x y,size=1GiB",
+            "b=block:/dev/sdb,wipe",
+            "r=ram:5MiB",
+            "n=null:1GiB,write-delay=3ms",
+        ] {
+            assert_eq!(parsed(&parsed(text).to_string()), parsed(text));
+        }
+    }
+
+    #[test]
+    fn what_is_no_device_is_refused_with_what_to_write() {
+        let refused = |text: &str| text.parse::<DeviceSpec>().unwrap_err().to_string();
+        for text in ["", "x", "x=", "x=file", "x=file:", "x=disk:/dev/sda", "file:/x"] {
+            let message = refused(text);
+            assert!(message.contains("write NAME=") || message.contains("is not a"), "{message}");
+        }
+        assert_eq!(
+            refused("x=ram:2Gig"),
+            "device 'x': '2Gig' is not a size: write a whole number and a unit, as 512, 64KiB or 8GiB"
+        );
+        assert_eq!(refused("x=ram:0"), "device 'x' has no size: write at least 1MiB");
+        assert_eq!(
+            refused("x=file:/f,sise=1G"),
+            "device 'x': unknown option 'sise=1G', known are size=SIZE and wipe"
+        );
+        assert_eq!(
+            refused("x=null:1G,read-delay=soon"),
+            "device 'x': 'soon' is not a time: write a whole number and a unit, as 10us, 5ms or 2s"
+        );
+    }
+}
