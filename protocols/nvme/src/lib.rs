@@ -1,1 +1,33 @@
-//! Being built.
+//! NVMe without its transport: the structures that hosts and controllers exchange, what an I/O
+//! command means, and the logic of a node's controllers.
+//!
+//! Spec: NVMe Base 2.0 (with its Fabrics parts) and NVM Command Set 1.0. Everything here is pure:
+//! commands, data and time go in; completions and data come out. Knows nothing of PDUs, sockets,
+//! buffers or devices; `nearflash-nvme-tcp` carries it, the engine does its I/O.
+
+mod command;
+mod completion;
+mod dsm;
+mod event;
+pub mod fabrics;
+pub mod feature;
+pub mod identify;
+mod ids;
+pub mod log;
+mod nqn;
+mod opcode;
+pub mod property;
+mod sgl;
+mod status;
+mod text;
+
+pub use command::{Command, Fused};
+pub use completion::CompletionEntry;
+pub use dsm::DsmRange;
+pub use event::{AsyncEvent, Notices};
+pub use ids::{CommandId, ControllerId, NamespaceId, QueueId};
+pub use nqn::{DISCOVERY_NQN, NQN_LEN_MAX, Nqn, NqnError, NqnField};
+pub use opcode::{AdminOpcode, FABRICS_OPCODE, FabricsType, IoOpcode};
+pub use sgl::{Sgl, SglDescriptor};
+pub use status::Status;
+pub use text::Ascii;

@@ -1,0 +1,160 @@
+//! The 64-byte submission queue entry, as all commands share it.
+//!
+//! Spec: NVMe Base 2.0, 3.3.3.1. Knows which command it is, not what the command asks: admin
+//! commands are read in [`crate::target`], I/O commands in [`crate::io`], Fabrics commands in
+//! [`crate::fabrics`].
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::{CommandId, NamespaceId, SglDescriptor};
+
+/// Submission queue entry, SQE. NVMe Base 2.0, figure 87.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    PartialEq,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct Command {
+    /// OPC: one of [`crate::AdminOpcode`], [`crate::IoOpcode`] or [`crate::FABRICS_OPCODE`].
+    pub opcode: u8,
+    /// FUSE (bits 1:0) and PSDT (bits 7:6).
+    pub flags: u8,
+    /// CID.
+    pub cid: U16,
+    /// NSID; in a Fabrics command its first byte is the command type.
+    pub nsid: U32,
+    /// Command dword 2.
+    pub cdw2: U32,
+    /// Command dword 3.
+    pub cdw3: U32,
+    /// MPTR: metadata pointer.
+    pub metadata: U64,
+    /// DPTR: on fabrics always one SGL descriptor, SGL1.
+    pub sgl: SglDescriptor,
+    /// Command dword 10.
+    pub cdw10: U32,
+    /// Command dword 11.
+    pub cdw11: U32,
+    /// Command dword 12.
+    pub cdw12: U32,
+    /// Command dword 13.
+    pub cdw13: U32,
+    /// Command dword 14.
+    pub cdw14: U32,
+    /// Command dword 15.
+    pub cdw15: U32,
+}
+const _: () = assert!(size_of::<Command>() == Command::LEN);
+
+/// A command's part in a fused operation. NVMe Base 2.0, figure 86 (FUSE).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fused {
+    /// A command by itself.
+    Normal,
+    /// The first of two.
+    First,
+    /// The second of two.
+    Second,
+    /// 11b.
+    Reserved,
+}
+
+impl Command {
+    /// Bytes of a submission queue entry.
+    pub const LEN: usize = 64;
+
+    /// A command with the flags of NVMe over Fabrics (PSDT 01b: SGLs) and no data.
+    pub fn new(opcode: u8, nsid: NamespaceId) -> Self {
+        let sgl = SglDescriptor::transport(0);
+        Self { opcode, flags: Self::PSDT_SGL, nsid: nsid.0.into(), sgl, ..Self::default() }
+    }
+
+    /// PSDT 01b: the data pointer is an SGL.
+    pub const PSDT_SGL: u8 = 0b01 << 6;
+
+    /// CID.
+    pub fn command_id(&self) -> CommandId {
+        CommandId(self.cid.get())
+    }
+
+    /// The same command under another CID.
+    #[must_use]
+    pub fn with_command_id(self, cid: CommandId) -> Self {
+        Self { cid: cid.0.into(), ..self }
+    }
+
+    /// NSID.
+    pub fn namespace_id(&self) -> NamespaceId {
+        NamespaceId(self.nsid.get())
+    }
+
+    /// FUSE.
+    pub fn fused(&self) -> Fused {
+        match self.flags & 0b11 {
+            0b00 => Fused::Normal,
+            0b01 => Fused::First,
+            0b10 => Fused::Second,
+            _ => Fused::Reserved,
+        }
+    }
+
+    /// The same command with another FUSE.
+    #[must_use]
+    pub fn with_fused(self, fused: Fused) -> Self {
+        let bits = match fused {
+            Fused::Normal => 0b00,
+            Fused::First => 0b01,
+            Fused::Second => 0b10,
+            Fused::Reserved => 0b11,
+        };
+        Self { flags: self.flags & !0b11 | bits, ..self }
+    }
+
+    /// PSDT. On fabrics both SGL forms (01b and 10b) are used, and nothing else is allowed.
+    pub fn uses_sgl(&self) -> bool {
+        matches!(self.flags >> 6, 0b01 | 0b10)
+    }
+
+    /// Whether its direction bits say that data goes from the host to the controller. NVMe Base
+    /// 2.0, figure 87: opcode bits 1:0.
+    pub fn opcode_moves_from_host(&self) -> bool {
+        let opcode = if self.is_fabrics() { self.fabrics_type().0 } else { self.opcode };
+        opcode & 0b11 == 0b01
+    }
+
+    /// Dwords 10 and 11 as one number: the starting LBA of I/O commands.
+    pub fn cdw10_11(&self) -> u64 {
+        u64::from(self.cdw11.get()) << 32 | u64::from(self.cdw10.get())
+    }
+
+    /// Dwords 12 and 13 as one number: a log page's offset, a property's value.
+    pub fn cdw12_13(&self) -> u64 {
+        u64::from(self.cdw13.get()) << 32 | u64::from(self.cdw12.get())
+    }
+
+    /// Sets dwords 10 and 11.
+    pub fn set_cdw10_11(&mut self, value: u64) {
+        (self.cdw10, self.cdw11) = halves(value);
+    }
+
+    /// Sets dwords 12 and 13.
+    pub fn set_cdw12_13(&mut self, value: u64) {
+        (self.cdw12, self.cdw13) = halves(value);
+    }
+}
+
+/// Low and high dword.
+#[allow(clippy::cast_possible_truncation, reason = "the halves are meant")]
+fn halves(value: u64) -> (U32, U32) {
+    ((value as u32).into(), ((value >> 32) as u32).into())
+}

@@ -1,0 +1,79 @@
+//! The 16-byte completion queue entry. NVMe Base 2.0, 3.3.3.2.
+
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::{CommandId, QueueId, Status};
+
+/// Completion queue entry, CQE. NVMe Base 2.0, figure 89; over fabrics the phase bit is 0.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    PartialEq,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct CompletionEntry {
+    /// Dword 0: the command's result.
+    pub dw0: U32,
+    /// Dword 1: the result's high half, for Property Get alone.
+    pub dw1: U32,
+    /// SQHD: how far the controller has consumed the submission queue.
+    pub sq_head: U16,
+    /// SQID; reserved over fabrics.
+    pub sq_id: U16,
+    /// CID.
+    pub cid: U16,
+    /// Status in bits 15:1, phase in bit 0.
+    pub status: U16,
+}
+const _: () = assert!(size_of::<CompletionEntry>() == CompletionEntry::LEN);
+
+impl CompletionEntry {
+    /// Bytes of a completion queue entry.
+    pub const LEN: usize = 16;
+
+    /// The answer to `cid` without a result. The queue fills in [`Self::sq_head`].
+    pub fn new(cid: CommandId, status: Status) -> Self {
+        Self { cid: cid.0.into(), status: (status.0 << 1).into(), ..Self::default() }
+    }
+
+    /// The answer to `cid` with a result in dword 0.
+    pub fn with_result(cid: CommandId, status: Status, dw0: u32) -> Self {
+        Self { dw0: dw0.into(), ..Self::new(cid, status) }
+    }
+
+    /// CID.
+    pub fn command_id(&self) -> CommandId {
+        CommandId(self.cid.get())
+    }
+
+    /// The status without the phase bit.
+    pub fn status(&self) -> Status {
+        Status(self.status.get() >> 1)
+    }
+
+    /// SQID.
+    pub fn queue_id(&self) -> QueueId {
+        QueueId(self.sq_id.get())
+    }
+
+    /// Dwords 0 and 1 as one number: what Property Get returns.
+    pub fn result(&self) -> u64 {
+        u64::from(self.dw1.get()) << 32 | u64::from(self.dw0.get())
+    }
+
+    /// The same answer with a 64-bit result.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "the halves are meant")]
+    pub fn with_result64(self, value: u64) -> Self {
+        Self { dw0: (value as u32).into(), dw1: ((value >> 32) as u32).into(), ..self }
+    }
+}

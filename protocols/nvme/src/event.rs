@@ -1,0 +1,63 @@
+//! Asynchronous events: what the controller tells the host unasked.
+//!
+//! Spec: NVMe Base 2.0, 5.2. An event is dword 0 of the completion of an Asynchronous Event
+//! Request; which kinds the host wants to hear of it says with a feature.
+
+use crate::log::LogId;
+
+/// Dword 0 of an Asynchronous Event Request's completion. NVMe Base 2.0, figure 146.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct AsyncEvent {
+    /// Bits 2:0.
+    pub event_type: u8,
+    /// Bits 15:8.
+    pub information: u8,
+    /// Bits 23:16: reading this page clears the event.
+    pub log: LogId,
+}
+
+impl AsyncEvent {
+    /// Type 2h: a notice.
+    pub const NOTICE: u8 = 2;
+
+    /// Namespaces were added, removed or changed. The changed namespace list names them.
+    pub const NAMESPACE_CHANGED: Self =
+        Self { event_type: Self::NOTICE, information: 0x00, log: LogId::CHANGED_NAMESPACES };
+    /// Paths to namespaces changed state.
+    pub const ANA_CHANGED: Self =
+        Self { event_type: Self::NOTICE, information: 0x03, log: LogId::ANA };
+    /// The discovery log changed.
+    pub const DISCOVERY_CHANGED: Self =
+        Self { event_type: Self::NOTICE, information: 0xF0, log: LogId::DISCOVERY };
+
+    /// As dword 0.
+    pub fn to_result(self) -> u32 {
+        u32::from_le_bytes([self.event_type & 0b111, self.information, self.log.0, 0])
+    }
+
+    /// Back from dword 0.
+    pub fn from_result(dw0: u32) -> Self {
+        let [event_type, information, log, _] = dw0.to_le_bytes();
+        Self { event_type: event_type & 0b111, information, log: LogId(log) }
+    }
+}
+
+/// Which notices are meant: OAES says what a controller can tell, the Asynchronous Event
+/// Configuration feature what a host wants to hear, with the same bits. NVMe Base 2.0,
+/// figures 275 (OAES) and 320.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Notices(pub u32);
+
+impl Notices {
+    /// Bit 8: namespace attribute notices.
+    pub const NAMESPACE: u32 = 1 << 8;
+    /// Bit 11: ANA change notices.
+    pub const ANA: u32 = 1 << 11;
+    /// Bit 31: discovery log change notices.
+    pub const DISCOVERY: u32 = 1 << 31;
+
+    /// Whether all of `bits` are in.
+    pub fn has(self, bits: u32) -> bool {
+        self.0 & bits == bits
+    }
+}

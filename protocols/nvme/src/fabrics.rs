@@ -1,0 +1,232 @@
+//! Fabrics commands: how a host joins a controller and reads its properties.
+//!
+//! Spec: NVMe Base 2.0, 6. A Fabrics command is a [`Command`] whose opcode is
+//! [`FABRICS_OPCODE`] and whose byte 4 is its type; here are views of its other bytes, and the
+//! constructors that hosts use.
+
+use uuid::Uuid;
+use zerocopy::little_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::{
+    Command, ControllerId, FABRICS_OPCODE, FabricsType, NamespaceId, Nqn, NqnField, QueueId,
+    SglDescriptor,
+};
+
+/// What a host says of itself when it connects. NVMe Base 2.0, figure 388.
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
+#[repr(C)]
+pub struct ConnectData {
+    /// HOSTID: the same for all queues of a host.
+    pub host_id: [u8; 16],
+    /// CNTLID: [`ControllerId::DYNAMIC`] on an admin queue, the controller's number on others.
+    pub controller_id: U16,
+    /// Reserved.
+    pub reserved: [u8; 238],
+    /// SUBNQN: which subsystem.
+    pub subsystem: NqnField,
+    /// HOSTNQN: which host.
+    pub host: NqnField,
+    /// Reserved.
+    pub reserved2: [u8; 256],
+}
+const _: () = assert!(size_of::<ConnectData>() == ConnectData::LEN);
+
+impl ConnectData {
+    /// Bytes of it, always in the capsule.
+    pub const LEN: usize = 1024;
+    /// Where HOSTID stands.
+    pub const HOST_ID_OFFSET: u16 = 0;
+    /// Where CNTLID stands.
+    pub const CONTROLLER_ID_OFFSET: u16 = 16;
+    /// Where SUBNQN stands.
+    pub const SUBSYSTEM_OFFSET: u16 = 256;
+    /// Where HOSTNQN stands.
+    pub const HOST_OFFSET: u16 = 512;
+
+    /// For a host that wants to join `controller` of `subsystem`.
+    pub fn new(host_id: Uuid, controller: ControllerId, subsystem: &Nqn, host: &Nqn) -> Self {
+        Self {
+            host_id: host_id.into_bytes(),
+            controller_id: controller.0.into(),
+            reserved: [0; 238],
+            subsystem: subsystem.into(),
+            host: host.into(),
+            reserved2: [0; 256],
+        }
+    }
+
+    /// CNTLID.
+    pub fn controller_id(&self) -> ControllerId {
+        ControllerId(self.controller_id.get())
+    }
+}
+
+/// A Connect command's parameters. NVMe Base 2.0, figure 387.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Connect {
+    /// RECFMT: 0 is the only format.
+    pub record_format: u16,
+    /// QID: which queue pair this connection is to be.
+    pub queue: QueueId,
+    /// SQSIZE: entries, 0's based as on the wire.
+    pub queue_entries_zero_based: u16,
+    /// CATTR: priority class (bits 1:0), disable SQ flow control (bit 2).
+    pub attributes: u8,
+    /// KATO in milliseconds; 0 turns the keep-alive timer off. For the admin queue.
+    pub keep_alive_ms: u32,
+}
+
+impl Connect {
+    /// CATTR bit 2: the host wants no SQ flow control; SQHD is not used.
+    pub const DISABLE_SQ_FLOW_CONTROL: u8 = 1 << 2;
+    /// Where RECFMT stands in the command.
+    pub const RECORD_FORMAT_OFFSET: u16 = 40;
+    /// Where QID stands in the command.
+    pub const QUEUE_OFFSET: u16 = 42;
+    /// Where SQSIZE stands in the command.
+    pub const QUEUE_ENTRIES_OFFSET: u16 = 44;
+    /// Where CATTR stands in the command.
+    pub const ATTRIBUTES_OFFSET: u16 = 46;
+    /// Where KATO stands in the command.
+    pub const KEEP_ALIVE_OFFSET: u16 = 48;
+
+    /// Entries of the queue, 1's based.
+    pub fn queue_entries(&self) -> u32 {
+        u32::from(self.queue_entries_zero_based) + 1
+    }
+
+    /// Whether the host wants to go without SQ flow control.
+    pub fn disables_sq_flow_control(&self) -> bool {
+        self.attributes & Self::DISABLE_SQ_FLOW_CONTROL != 0
+    }
+
+    /// The command that carries [`ConnectData`] in its capsule.
+    pub fn to_command(self) -> Command {
+        let [entries_low, entries_high] = self.queue_entries_zero_based.to_le_bytes();
+        Command {
+            sgl: SglDescriptor::in_capsule(0, 1024),
+            cdw10: (u32::from(self.queue.0) << 16 | u32::from(self.record_format)).into(),
+            cdw11: u32::from_le_bytes([entries_low, entries_high, self.attributes, 0]).into(),
+            cdw12: self.keep_alive_ms.into(),
+            ..Command::fabrics(FabricsType::CONNECT)
+        }
+    }
+}
+
+/// A Property Get or Property Set. NVMe Base 2.0, figures 393 and 396.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PropertyAccess {
+    /// ATTRIB bits 2:0: 0 is 4 bytes, 1 is 8 bytes, others are reserved.
+    pub size: u8,
+    /// OFST: which property.
+    pub offset: u32,
+    /// VALUE, of a Property Set.
+    pub value: u64,
+}
+
+impl PropertyAccess {
+    /// ATTRIB of a 4-byte property.
+    pub const SIZE_4: u8 = 0;
+    /// ATTRIB of an 8-byte property.
+    pub const SIZE_8: u8 = 1;
+    /// Where ATTRIB stands in the command.
+    pub const SIZE_OFFSET: u16 = 40;
+    /// Where OFST stands in the command.
+    pub const OFFSET_OFFSET: u16 = 44;
+
+    fn to_command(self, fabrics_type: FabricsType) -> Command {
+        let mut command = Command {
+            cdw10: u32::from(self.size).into(),
+            cdw11: self.offset.into(),
+            ..Command::fabrics(fabrics_type)
+        };
+        command.set_cdw12_13(self.value);
+        command
+    }
+}
+
+impl Command {
+    /// A Fabrics command with nothing in it yet.
+    pub fn fabrics(fabrics_type: FabricsType) -> Self {
+        Self::new(FABRICS_OPCODE, NamespaceId(u32::from(fabrics_type.0)))
+    }
+
+    /// Property Get of `offset`; `size` is [`PropertyAccess::SIZE_4`] or `SIZE_8`.
+    pub fn property_get(offset: u32, size: u8) -> Self {
+        PropertyAccess { size, offset, value: 0 }.to_command(FabricsType::PROPERTY_GET)
+    }
+
+    /// Property Set of the 4-byte property at `offset`: all that hosts may set are.
+    pub fn property_set(offset: u32, value: u32) -> Self {
+        PropertyAccess { size: PropertyAccess::SIZE_4, offset, value: u64::from(value) }
+            .to_command(FabricsType::PROPERTY_SET)
+    }
+
+    /// Disconnect: this I/O queue is to be deleted. NVMe Base 2.0, 6.4.
+    pub fn disconnect() -> Self {
+        Self::fabrics(FabricsType::DISCONNECT)
+    }
+
+    /// Whether this is a Fabrics command.
+    pub fn is_fabrics(&self) -> bool {
+        self.opcode == FABRICS_OPCODE
+    }
+
+    /// FCTYPE; of a Fabrics command only.
+    pub fn fabrics_type(&self) -> FabricsType {
+        FabricsType(self.nsid.get().to_le_bytes()[0])
+    }
+
+    /// The parameters, of a Connect only.
+    pub fn as_connect(&self) -> Connect {
+        let [record_low, record_high, queue_low, queue_high] = self.cdw10.get().to_le_bytes();
+        let [entries_low, entries_high, attributes, _] = self.cdw11.get().to_le_bytes();
+        Connect {
+            record_format: u16::from_le_bytes([record_low, record_high]),
+            queue: QueueId(u16::from_le_bytes([queue_low, queue_high])),
+            queue_entries_zero_based: u16::from_le_bytes([entries_low, entries_high]),
+            attributes,
+            keep_alive_ms: self.cdw12.get(),
+        }
+    }
+
+    /// The parameters, of a Property Get or Property Set only.
+    pub fn as_property_access(&self) -> PropertyAccess {
+        PropertyAccess {
+            size: self.cdw10.get().to_le_bytes()[0] & 0b111,
+            offset: self.cdw11.get(),
+            value: self.cdw12_13(),
+        }
+    }
+}
+
+/// What a refused Connect points at, in dword 0 of its completion with
+/// [`Status::CONNECT_INVALID_PARAMETERS`](crate::Status::CONNECT_INVALID_PARAMETERS).
+/// NVMe Base 2.0, figure 389.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum InvalidParameter {
+    /// IATTR 0: the byte at this offset of the command.
+    Command(u16),
+    /// IATTR 1: the byte at this offset of the [`ConnectData`].
+    Data(u16),
+}
+
+impl InvalidParameter {
+    /// IPO in bits 15:0, IATTR in bit 16.
+    pub fn to_result(self) -> u32 {
+        match self {
+            Self::Command(offset) => u32::from(offset),
+            Self::Data(offset) => 1 << 16 | u32::from(offset),
+        }
+    }
+
+    /// Back from dword 0.
+    pub fn from_result(dw0: u32) -> Self {
+        let [low, high, attribute, _] = dw0.to_le_bytes();
+        let offset = u16::from_le_bytes([low, high]);
+        if attribute & 1 == 0 { Self::Command(offset) } else { Self::Data(offset) }
+    }
+}

@@ -1,0 +1,155 @@
+//! Features: what a host can ask a controller and set. NVMe Base 2.0, 5.27.
+
+use crate::{AdminOpcode, Command, NamespaceId, SglDescriptor};
+
+/// Feature identifier, FID. NVMe Base 2.0, figure 317.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct FeatureId(pub u8);
+
+#[allow(missing_docs, reason = "the names are the specification's")]
+impl FeatureId {
+    pub const ARBITRATION: Self = Self(0x01);
+    pub const POWER_MANAGEMENT: Self = Self(0x02);
+    pub const LBA_RANGE_TYPE: Self = Self(0x03);
+    pub const TEMPERATURE_THRESHOLD: Self = Self(0x04);
+    pub const ERROR_RECOVERY: Self = Self(0x05);
+    pub const VOLATILE_WRITE_CACHE: Self = Self(0x06);
+    pub const NUMBER_OF_QUEUES: Self = Self(0x07);
+    pub const INTERRUPT_COALESCING: Self = Self(0x08);
+    pub const INTERRUPT_CONFIGURATION: Self = Self(0x09);
+    pub const WRITE_ATOMICITY: Self = Self(0x0A);
+    pub const ASYNC_EVENT_CONFIGURATION: Self = Self(0x0B);
+    pub const TIMESTAMP: Self = Self(0x0E);
+    pub const KEEP_ALIVE_TIMER: Self = Self(0x0F);
+    pub const HOST_BEHAVIOR: Self = Self(0x16);
+    pub const COMMAND_SET_PROFILE: Self = Self(0x19);
+    pub const HOST_IDENTIFIER: Self = Self(0x81);
+    pub const RESERVATION_NOTIFICATION: Self = Self(0x82);
+    pub const RESERVATION_PERSISTENCE: Self = Self(0x83);
+    pub const NAMESPACE_WRITE_PROTECTION: Self = Self(0x84);
+}
+
+/// Which of a feature's values is asked for. NVMe Base 2.0, figure 194 (SEL).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Select {
+    /// The value in force.
+    Current,
+    /// The value at first.
+    Default,
+    /// The value that outlives a reset.
+    Saved,
+    /// What can be done with the feature: bit 0 saveable, 1 of a namespace, 2 changeable.
+    Capabilities,
+    /// Reserved.
+    Reserved,
+}
+
+/// A Get Features command's parameters. NVMe Base 2.0, 5.15.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct GetFeatures {
+    /// FID.
+    pub feature: FeatureId,
+    /// SEL.
+    pub select: Select,
+}
+
+impl GetFeatures {
+    /// As the command holds them.
+    pub fn from_command(command: &Command) -> Self {
+        let [feature, select, _, _] = command.cdw10.get().to_le_bytes();
+        let select = match select & 0b111 {
+            0 => Select::Current,
+            1 => Select::Default,
+            2 => Select::Saved,
+            3 => Select::Capabilities,
+            _ => Select::Reserved,
+        };
+        Self { feature: FeatureId(feature), select }
+    }
+}
+
+/// A Set Features command's parameters. NVMe Base 2.0, 5.27.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SetFeatures {
+    /// FID.
+    pub feature: FeatureId,
+    /// SV: the value is to outlive a reset.
+    pub save: bool,
+    /// Dword 11: the value.
+    pub value: u32,
+}
+
+impl SetFeatures {
+    /// As the command holds them.
+    pub fn from_command(command: &Command) -> Self {
+        let [feature, _, _, save] = command.cdw10.get().to_le_bytes();
+        Self { feature: FeatureId(feature), save: save & 0x80 != 0, value: command.cdw11.get() }
+    }
+}
+
+impl Command {
+    /// Get Features of the current value; with `data_len` bytes of data by the transport.
+    pub fn get_features(feature: FeatureId, data_len: u32) -> Self {
+        Self {
+            sgl: SglDescriptor::transport(data_len),
+            cdw10: u32::from(feature.0).into(),
+            ..Self::new(AdminOpcode::GET_FEATURES.0, NamespaceId::NONE)
+        }
+    }
+
+    /// Set Features of a feature whose value is dword 11.
+    pub fn set_features(feature: FeatureId, value: u32) -> Self {
+        Self {
+            cdw10: u32::from(feature.0).into(),
+            cdw11: value.into(),
+            ..Self::new(AdminOpcode::SET_FEATURES.0, NamespaceId::NONE)
+        }
+    }
+
+    /// Asynchronous Event Request: answered when something happens. NVMe Base 2.0, 5.2.
+    pub fn async_event_request() -> Self {
+        Self::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, NamespaceId::NONE)
+    }
+
+    /// Keep Alive. NVMe Base 2.0, 5.18.
+    pub fn keep_alive() -> Self {
+        Self::new(AdminOpcode::KEEP_ALIVE.0, NamespaceId::NONE)
+    }
+}
+
+/// I/O queues, as the Number of Queues feature counts them: submission queues in bits 15:0,
+/// completion queues in bits 31:16, both 0's based. NVMe Base 2.0, 5.27.1.5.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct QueueCount {
+    /// 0's based.
+    pub submission_zero_based: u16,
+    /// 0's based.
+    pub completion_zero_based: u16,
+}
+
+impl QueueCount {
+    /// As many queue pairs; `pairs` must not be 0.
+    pub fn pairs(pairs: u16) -> Self {
+        let zero_based = pairs.saturating_sub(1);
+        Self { submission_zero_based: zero_based, completion_zero_based: zero_based }
+    }
+
+    /// How many queue pairs that makes.
+    pub fn to_pairs(self) -> u32 {
+        u32::from(self.submission_zero_based.min(self.completion_zero_based)) + 1
+    }
+
+    /// As a feature's value, and as dword 0 of its completion.
+    pub fn to_value(self) -> u32 {
+        u32::from(self.completion_zero_based) << 16 | u32::from(self.submission_zero_based)
+    }
+
+    /// Back.
+    pub fn from_value(value: u32) -> Self {
+        let [low0, low1, high0, high1] = value.to_le_bytes();
+        Self {
+            submission_zero_based: u16::from_le_bytes([low0, low1]),
+            completion_zero_based: u16::from_le_bytes([high0, high1]),
+        }
+    }
+}

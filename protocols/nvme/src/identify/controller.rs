@@ -1,0 +1,300 @@
+//! Identify Controller. NVMe Base 2.0, 5.17.2.1, with the Fabrics fields of figure 275.
+
+use zerocopy::little_endian::{U16, U32, U64, U128};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::{Ascii, ControllerId, NqnField};
+
+/// CNTRLTYPE. NVMe Base 2.0, figure 275.
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Hash, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
+#[repr(transparent)]
+pub struct ControllerType(pub u8);
+
+impl ControllerType {
+    /// Does I/O.
+    pub const IO: Self = Self(1);
+    /// Tells where subsystems are.
+    pub const DISCOVERY: Self = Self(2);
+    /// Administers.
+    pub const ADMINISTRATIVE: Self = Self(3);
+}
+
+/// A power state descriptor. NVMe Base 2.0, figure 276.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    PartialEq,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct PowerState {
+    /// MP, in centiwatts.
+    pub power_max: U16,
+    /// Latencies, ranks and the rest.
+    pub rest: [u8; 30],
+}
+
+/// Identify Controller data structure, CNS 01h. NVMe Base 2.0, figure 275.
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
+#[repr(C)]
+pub struct IdentifyController {
+    /// VID.
+    pub pci_vendor: U16,
+    /// SSVID.
+    pub pci_subsystem_vendor: U16,
+    /// SN: serial number.
+    pub serial: Ascii<20>,
+    /// MN: model number.
+    pub model: Ascii<40>,
+    /// FR: firmware revision.
+    pub firmware: Ascii<8>,
+    /// RAB.
+    pub arbitration_burst: u8,
+    /// IEEE: the vendor's OUI.
+    pub oui: [u8; 3],
+    /// CMIC: sharing and asymmetry between controllers.
+    pub multi_path: u8,
+    /// MDTS: exponent of two, in units of 4 KiB; 0 is no limit.
+    pub transfer_shift_max: u8,
+    /// CNTLID.
+    pub controller_id: U16,
+    /// VER.
+    pub version: U32,
+    /// RTD3R, in microseconds.
+    pub resume_latency: U32,
+    /// RTD3E, in microseconds: how long a shutdown may take.
+    pub shutdown_latency: U32,
+    /// OAES: which notices it can send, see [`crate::Notices`].
+    pub notices: U32,
+    /// CTRATT.
+    pub attributes: U32,
+    /// RRLS.
+    pub read_recovery_levels: U16,
+    /// Reserved.
+    pub reserved102: [u8; 9],
+    /// CNTRLTYPE.
+    pub controller_type: ControllerType,
+    /// FGUID.
+    pub fru_guid: [u8; 16],
+    /// CRDT1 to CRDT3, in 100 ms: how long a host is to wait before it retries.
+    pub retry_delays: [U16; 3],
+    /// Reserved; with NVMSR, VWCI and MEC at the end.
+    pub reserved134: [u8; 122],
+    /// OACS: optional admin commands.
+    pub admin_commands: U16,
+    /// ACL, 0's based: Abort commands at once.
+    pub abort_limit: u8,
+    /// AERL, 0's based: Asynchronous Event Requests at once.
+    pub async_event_limit: u8,
+    /// FRMW.
+    pub firmware_updates: u8,
+    /// LPA.
+    pub log_page_attributes: u8,
+    /// ELPE, 0's based: entries of the error log.
+    pub error_log_entries: u8,
+    /// NPSS, 0's based: power states.
+    pub power_states: u8,
+    /// AVSCC.
+    pub vendor_commands: u8,
+    /// APSTA.
+    pub autonomous_power: u8,
+    /// WCTEMP, in kelvins.
+    pub warning_temperature: U16,
+    /// CCTEMP, in kelvins.
+    pub critical_temperature: U16,
+    /// MTFA to DSTO.
+    pub reserved270: [u8; 49],
+    /// FWUG.
+    pub firmware_granularity: u8,
+    /// KAS, in 100 ms: granularity of the keep-alive timer; 0 when there is none.
+    pub keep_alive_granularity: U16,
+    /// HCTMA to ENDGIDMAX.
+    pub reserved322: [u8; 20],
+    /// ANATT, in seconds: how long an ANA transition may take.
+    pub ana_transition_time: u8,
+    /// ANACAP: which ANA states are reported.
+    pub ana_capabilities: u8,
+    /// ANAGRPMAX: largest group number.
+    pub ana_group_max: U32,
+    /// NANAGRPID: number of groups.
+    pub ana_groups: U32,
+    /// PELS to reserved.
+    pub reserved352: [u8; 160],
+    /// SQES: required (bits 3:0) and largest (7:4) command size, exponents of two.
+    pub command_len_shifts: u8,
+    /// CQES: the same of completions.
+    pub completion_len_shifts: u8,
+    /// MAXCMD: commands in flight that the controller handles.
+    pub commands_max: U16,
+    /// NN: the largest namespace number.
+    pub namespaces: U32,
+    /// ONCS: optional NVM commands.
+    pub nvm_commands: U16,
+    /// FUSES: fused operations.
+    pub fused_operations: U16,
+    /// FNA.
+    pub format_attributes: u8,
+    /// VWC: volatile write cache.
+    pub volatile_cache: u8,
+    /// AWUN, 0's based: blocks written atomically.
+    pub atomic_blocks: U16,
+    /// AWUPF, 0's based: the same across power loss.
+    pub atomic_blocks_power_fail: U16,
+    /// ICSVSCC.
+    pub io_vendor_commands: u8,
+    /// NWPC.
+    pub write_protection: u8,
+    /// ACWU, 0's based: blocks that a fused compare and write handles.
+    pub atomic_compare_blocks: U16,
+    /// OCFS.
+    pub copy_formats: U16,
+    /// SGLS.
+    pub sgl_support: U32,
+    /// MNAN: how many namespaces there can be.
+    pub namespaces_max: U32,
+    /// MAXDNA to reserved.
+    pub reserved544: [u8; 224],
+    /// SUBNQN.
+    pub subsystem: NqnField,
+    /// Reserved.
+    pub reserved1024: [u8; 768],
+    /// IOCCSZ, in 16 bytes: size of an I/O command capsule.
+    pub io_command_capsule_len: U32,
+    /// IORCSZ, in 16 bytes: size of an I/O response capsule.
+    pub io_response_capsule_len: U32,
+    /// ICDOFF, in 16 bytes: where in-capsule data begins after the command.
+    pub in_capsule_data_offset: U16,
+    /// FCATT: bit 0 is set by the static controller model.
+    pub fabrics_attributes: u8,
+    /// MSDBD: SGL descriptors in a capsule.
+    pub sgl_descriptors_max: u8,
+    /// OFCS: optional Fabrics commands.
+    pub fabrics_commands: U16,
+    /// DCTYPE.
+    pub discovery_controller_type: u8,
+    /// Reserved.
+    pub reserved1807: [u8; 241],
+    /// PSD0 to PSD31.
+    pub power_state_descriptors: [PowerState; 32],
+    /// The vendor's.
+    pub vendor: [u8; 1024],
+}
+const _: () = assert!(size_of::<IdentifyController>() == super::IDENTIFY_LEN);
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(IdentifyController, controller_type) == 111);
+    assert!(offset_of!(IdentifyController, admin_commands) == 256);
+    assert!(offset_of!(IdentifyController, keep_alive_granularity) == 320);
+    assert!(offset_of!(IdentifyController, ana_transition_time) == 342);
+    assert!(offset_of!(IdentifyController, command_len_shifts) == 512);
+    assert!(offset_of!(IdentifyController, sgl_support) == 536);
+    assert!(offset_of!(IdentifyController, subsystem) == 768);
+    assert!(offset_of!(IdentifyController, io_command_capsule_len) == 1792);
+    assert!(offset_of!(IdentifyController, power_state_descriptors) == 2048);
+};
+
+impl IdentifyController {
+    /// CMIC bit 1: the subsystem can have several controllers.
+    pub const SEVERAL_CONTROLLERS: u8 = 1 << 1;
+    /// CMIC bit 3: it reports asymmetric namespace access.
+    pub const ANA_REPORTING: u8 = 1 << 3;
+    /// CTRATT bit 0: 128-bit host identifiers.
+    pub const HOST_ID_128: u32 = 1;
+    /// CTRATT bit 6: any command restarts the keep-alive timer.
+    pub const TRAFFIC_KEEPS_ALIVE: u32 = 1 << 6;
+    /// LPA bit 1: the commands supported and effects page.
+    pub const EFFECTS_LOG: u8 = 1 << 1;
+    /// LPA bit 2: pages can be read in parts.
+    pub const EXTENDED_LOG: u8 = 1 << 2;
+    /// ONCS bit 0: Compare.
+    pub const COMPARE: u16 = 1;
+    /// ONCS bit 2: Dataset Management.
+    pub const DATASET_MANAGEMENT: u16 = 1 << 2;
+    /// ONCS bit 3: Write Zeroes.
+    pub const WRITE_ZEROES: u16 = 1 << 3;
+    /// ONCS bit 6: the Timestamp feature.
+    pub const TIMESTAMP: u16 = 1 << 6;
+    /// FUSES bit 0: compare and write.
+    pub const COMPARE_AND_WRITE: u16 = 1;
+    /// VWC bit 0: there is a volatile write cache.
+    pub const CACHE_PRESENT: u8 = 1;
+    /// VWC bits 2:1 11b: Flush of all namespaces works.
+    pub const FLUSH_ALL: u8 = 0b11 << 1;
+    /// ANACAP bit 0: it reports the optimized state.
+    pub const ANA_OPTIMIZED: u8 = 1;
+    /// ANACAP bit 6: a namespace's group does not change while it is attached.
+    pub const ANA_GROUP_FIXED: u8 = 1 << 6;
+    /// SGLS bits 1:0 01b: SGLs without alignment or granularity.
+    pub const SGL: u32 = 0b01;
+    /// SGLS bit 20: data may be in the capsule, at an offset.
+    pub const SGL_OFFSET: u32 = 1 << 20;
+    /// SGLS bit 21: the transport data block descriptor.
+    pub const SGL_TRANSPORT: u32 = 1 << 21;
+    /// OFCS bit 0: Disconnect.
+    pub const DISCONNECT: u16 = 1;
+
+    /// All zero: what a controller fills in.
+    pub fn zeroed() -> Box<Self> {
+        Box::new(Self::new_zeroed())
+    }
+
+    /// CNTLID.
+    pub fn controller_id(&self) -> ControllerId {
+        ControllerId(self.controller_id.get())
+    }
+
+    /// The most bytes of one command's data, in 4 KiB pages; `None` is no limit.
+    pub fn transfer_len_max(&self) -> Option<u64> {
+        let shift = u32::from(self.transfer_shift_max);
+        (shift != 0).then(|| 4096_u64.checked_shl(shift).unwrap_or(u64::MAX))
+    }
+
+    /// The most bytes of in-capsule data of an I/O command.
+    pub fn in_capsule_len_max(&self) -> u32 {
+        let capsule = self.io_command_capsule_len.get().saturating_mul(16);
+        let before = 64 + u32::from(self.in_capsule_data_offset.get()) * 16;
+        capsule.saturating_sub(before)
+    }
+}
+
+/// I/O command set specific Identify Controller of the NVM command set, CNS 06h. NVM Command Set
+/// 1.0, figure 102.
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
+#[repr(C)]
+pub struct NvmController {
+    /// VSL: exponent of two in 4 KiB; the most a Verify can cover.
+    pub verify_shift_max: u8,
+    /// WZSL: exponent of two in 4 KiB; the most a Write Zeroes can cover, 0 for no limit.
+    pub write_zeroes_shift_max: u8,
+    /// WUSL.
+    pub write_uncorrectable_shift_max: u8,
+    /// DMRL: ranges of a Dataset Management, 0 for no limit.
+    pub dsm_ranges_max: u8,
+    /// DMRSL: blocks of a range, 0 for no limit.
+    pub dsm_range_blocks_max: U32,
+    /// DMSL: blocks of all ranges, 0 for no limit.
+    pub dsm_blocks_max: U64,
+    /// Reserved.
+    pub reserved: [U128; 255],
+}
+const _: () = assert!(size_of::<NvmController>() == super::IDENTIFY_LEN);
+
+impl NvmController {
+    /// No limits.
+    pub fn zeroed() -> Box<Self> {
+        Box::new(Self::new_zeroed())
+    }
+}

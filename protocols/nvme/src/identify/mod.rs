@@ -1,0 +1,92 @@
+//! Identify: what a controller and its namespaces are. NVMe Base 2.0, 5.17.
+
+mod controller;
+mod lists;
+mod namespace;
+
+pub use controller::{ControllerType, IdentifyController, NvmController, PowerState};
+pub use lists::{
+    DescriptorType, NamespaceDescriptor, command_set_combinations, descriptor_list, namespace_list,
+    parse_descriptors, parse_namespace_list,
+};
+pub use namespace::{
+    IdentifyNamespace, IndependentNamespace, LbaFormat, NamespaceFeatures, NvmNamespace,
+};
+
+use crate::{AdminOpcode, Command, ControllerId, NamespaceId, SglDescriptor};
+
+/// Bytes of every Identify data structure.
+pub const IDENTIFY_LEN: usize = 4096;
+
+/// The NVM command set's identifier. NVMe Base 2.0, figure 274 (CSI).
+pub const COMMAND_SET_NVM: u8 = 0;
+
+/// Which structure is asked for, CNS. NVMe Base 2.0, figure 273.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Cns(pub u8);
+
+impl Cns {
+    /// [`IdentifyNamespace`] of an active namespace.
+    pub const NAMESPACE: Self = Self(0x00);
+    /// [`IdentifyController`].
+    pub const CONTROLLER: Self = Self(0x01);
+    /// Numbers of active namespaces past the one given.
+    pub const ACTIVE_NAMESPACES: Self = Self(0x02);
+    /// [`NamespaceDescriptor`]s.
+    pub const NAMESPACE_DESCRIPTORS: Self = Self(0x03);
+    /// What the namespace's command set adds, [`NvmNamespace`].
+    pub const COMMAND_SET_NAMESPACE: Self = Self(0x05);
+    /// What the command set adds about the controller, [`NvmController`].
+    pub const COMMAND_SET_CONTROLLER: Self = Self(0x06);
+    /// Numbers of active namespaces of a command set.
+    pub const COMMAND_SET_ACTIVE_NAMESPACES: Self = Self(0x07);
+    /// [`IndependentNamespace`].
+    pub const INDEPENDENT_NAMESPACE: Self = Self(0x08);
+    /// Numbers of allocated namespaces.
+    pub const ALLOCATED_NAMESPACES: Self = Self(0x10);
+    /// [`IdentifyNamespace`] of an allocated namespace.
+    pub const ALLOCATED_NAMESPACE: Self = Self(0x11);
+    /// Controllers that a namespace is attached to.
+    pub const ATTACHED_CONTROLLERS: Self = Self(0x12);
+    /// Controllers of the subsystem.
+    pub const CONTROLLERS: Self = Self(0x13);
+    /// Combinations of I/O command sets.
+    pub const COMMAND_SETS: Self = Self(0x1C);
+}
+
+/// An Identify command's parameters. NVMe Base 2.0, figures 270 to 272.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Identify {
+    /// CNS.
+    pub cns: Cns,
+    /// CNTID: a controller, for the structures about one.
+    pub controller: ControllerId,
+    /// CSI: an I/O command set.
+    pub command_set: u8,
+}
+
+impl Identify {
+    /// For a structure that neither names a controller nor a command set other than NVM.
+    pub fn new(cns: Cns) -> Self {
+        Self { cns, controller: ControllerId(0), command_set: COMMAND_SET_NVM }
+    }
+
+    /// As the command holds them.
+    pub fn from_command(command: &Command) -> Self {
+        let [cns, _, low, high] = command.cdw10.get().to_le_bytes();
+        let [_, _, _, command_set] = command.cdw11.get().to_le_bytes();
+        let controller = ControllerId(u16::from_le_bytes([low, high]));
+        Self { cns: Cns(cns), controller, command_set }
+    }
+
+    /// The command. Its 4096 bytes arrive by the transport.
+    pub fn to_command(self, nsid: NamespaceId) -> Command {
+        let [low, high] = self.controller.0.to_le_bytes();
+        Command {
+            sgl: SglDescriptor::transport(4096),
+            cdw10: u32::from_le_bytes([self.cns.0, 0, low, high]).into(),
+            cdw11: (u32::from(self.command_set) << 24).into(),
+            ..Command::new(AdminOpcode::IDENTIFY.0, nsid)
+        }
+    }
+}

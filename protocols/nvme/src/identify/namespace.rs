@@ -1,0 +1,233 @@
+//! Identify Namespace. NVM Command Set 1.0, 4.1.5.1; NVMe Base 2.0, 5.17.2.8.
+
+use nearflash_units::{BlockSize, Blocks};
+use zerocopy::little_endian::{U16, U32, U64, U128};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// One LBA format. NVM Command Set 1.0, figure 98.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    PartialEq,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct LbaFormat {
+    /// MS: metadata bytes of a block.
+    pub metadata_len: U16,
+    /// LBADS: exponent of two of a block's bytes.
+    pub data_shift: u8,
+    /// RP: relative performance.
+    pub performance: u8,
+}
+
+/// NSFEAT. NVM Command Set 1.0, figure 97.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct NamespaceFeatures(pub u8);
+
+impl NamespaceFeatures {
+    /// Bit 0: blocks are allocated when written, so NUSE can be less than NSZE.
+    pub const THIN: u8 = 1;
+    /// Bit 1: NAWUN, NAWUPF and NACWU hold.
+    pub const ATOMICS: u8 = 1 << 1;
+    /// Bit 4: NPWG to NOWS hold.
+    pub const OPTIMAL_SIZES: u8 = 1 << 4;
+}
+
+/// Identify Namespace data structure of the NVM command set, CNS 00h. NVM Command Set 1.0,
+/// figure 97.
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
+#[repr(C)]
+pub struct IdentifyNamespace {
+    /// NSZE, in logical blocks.
+    pub blocks: U64,
+    /// NCAP, in logical blocks.
+    pub capacity: U64,
+    /// NUSE, in logical blocks.
+    pub used: U64,
+    /// NSFEAT, see [`NamespaceFeatures`].
+    pub features: u8,
+    /// NLBAF, 0's based.
+    pub formats: u8,
+    /// FLBAS: the format in use.
+    pub format: u8,
+    /// MC.
+    pub metadata_capabilities: u8,
+    /// DPC.
+    pub protection_capabilities: u8,
+    /// DPS.
+    pub protection: u8,
+    /// NMIC: bit 0, several controllers can have it.
+    pub multi_path: u8,
+    /// RESCAP.
+    pub reservations: u8,
+    /// FPI.
+    pub format_progress: u8,
+    /// DLFEAT: what deallocated blocks read as (bits 2:0), Write Zeroes can deallocate (bit 3).
+    pub deallocate_features: u8,
+    /// NAWUN, 0's based.
+    pub atomic_blocks: U16,
+    /// NAWUPF, 0's based.
+    pub atomic_blocks_power_fail: U16,
+    /// NACWU, 0's based.
+    pub atomic_compare_blocks: U16,
+    /// NABSN.
+    pub boundary_blocks: U16,
+    /// NABO.
+    pub boundary_offset: U16,
+    /// NABSPF.
+    pub boundary_blocks_power_fail: U16,
+    /// NOIOB.
+    pub optimal_io_boundary: U16,
+    /// NVMCAP, in bytes.
+    pub nvm_capacity: U128,
+    /// NPWG, 0's based blocks.
+    pub write_granularity: U16,
+    /// NPWA, 0's based blocks.
+    pub write_alignment: U16,
+    /// NPDG, 0's based blocks.
+    pub deallocate_granularity: U16,
+    /// NPDA, 0's based blocks.
+    pub deallocate_alignment: U16,
+    /// NOWS, 0's based blocks.
+    pub write_size: U16,
+    /// MSSRL to reserved.
+    pub reserved74: [u8; 18],
+    /// ANAGRPID.
+    pub ana_group: U32,
+    /// Reserved.
+    pub reserved96: [u8; 3],
+    /// NSATTR: bit 0, write protected.
+    pub attributes: u8,
+    /// NVMSETID.
+    pub nvm_set: U16,
+    /// ENDGID.
+    pub endurance_group: U16,
+    /// NGUID, big endian; zero for none.
+    pub nguid: [u8; 16],
+    /// EUI64, big endian; zero for none.
+    pub eui64: [u8; 8],
+    /// LBAF0 to LBAF63.
+    pub lba_formats: [LbaFormat; 64],
+    /// The vendor's.
+    pub vendor: [u8; 3712],
+}
+const _: () = assert!(size_of::<IdentifyNamespace>() == super::IDENTIFY_LEN);
+const _: () = {
+    use std::mem::offset_of;
+    assert!(offset_of!(IdentifyNamespace, multi_path) == 30);
+    assert!(offset_of!(IdentifyNamespace, nvm_capacity) == 48);
+    assert!(offset_of!(IdentifyNamespace, ana_group) == 92);
+    assert!(offset_of!(IdentifyNamespace, nguid) == 104);
+    assert!(offset_of!(IdentifyNamespace, lba_formats) == 128);
+};
+
+impl IdentifyNamespace {
+    /// NMIC: shared between controllers.
+    pub const SHARED: u8 = 1;
+    /// NSATTR: write protected.
+    pub const WRITE_PROTECTED: u8 = 1;
+    /// DLFEAT bits 2:0 001b: deallocated blocks read as zeroes.
+    pub const DEALLOCATED_READS_ZEROES: u8 = 0b001;
+    /// DLFEAT bit 3: Write Zeroes may deallocate.
+    pub const WRITE_ZEROES_DEALLOCATES: u8 = 1 << 3;
+
+    /// All zero: what an inactive namespace looks like.
+    pub fn zeroed() -> Box<Self> {
+        Box::new(Self::new_zeroed())
+    }
+
+    /// NSZE.
+    pub fn blocks(&self) -> Blocks {
+        Blocks(self.blocks.get())
+    }
+
+    /// The format in use. FLBAS holds its index in bits 3:0 and, with more than 16, bits 6:5.
+    pub fn lba_format(&self) -> LbaFormat {
+        let high = if self.formats > 15 { self.format >> 1 & 0b11_0000 } else { 0 };
+        self.lba_formats[usize::from(self.format & 0xF | high)]
+    }
+
+    /// Bytes of a logical block; `None` when it is inactive or of a size not supported.
+    pub fn block_size(&self) -> Option<BlockSize> {
+        let shift = u32::from(self.lba_format().data_shift);
+        BlockSize::from_bytes(1_u32.checked_shl(shift)?)
+    }
+}
+
+/// I/O command set independent Identify Namespace, CNS 08h. NVMe Base 2.0, figure 280.
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
+#[repr(C)]
+pub struct IndependentNamespace {
+    /// NSFEAT: bit 3 UIDREUSE; others than in [`NamespaceFeatures`].
+    pub features: u8,
+    /// NMIC.
+    pub multi_path: u8,
+    /// RESCAP.
+    pub reservations: u8,
+    /// FPI.
+    pub format_progress: u8,
+    /// ANAGRPID.
+    pub ana_group: U32,
+    /// NSATTR.
+    pub attributes: u8,
+    /// Reserved.
+    pub reserved9: u8,
+    /// NVMSETID.
+    pub nvm_set: U16,
+    /// ENDGID.
+    pub endurance_group: U16,
+    /// NSTAT: bit 0, ready.
+    pub status: u8,
+    /// Reserved.
+    pub reserved15: [u8; 4081],
+}
+const _: () = assert!(size_of::<IndependentNamespace>() == super::IDENTIFY_LEN);
+
+impl IndependentNamespace {
+    /// NSTAT: ready.
+    pub const READY: u8 = 1;
+
+    /// All zero.
+    pub fn zeroed() -> Box<Self> {
+        Box::new(Self::new_zeroed())
+    }
+}
+
+/// I/O command set specific Identify Namespace of the NVM command set, CNS 05h. NVM Command Set
+/// 1.0, figure 100. Without protection information all of it is zero.
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
+#[repr(C)]
+pub struct NvmNamespace {
+    /// LBSTM: logical block storage tag mask.
+    pub storage_tag_mask: U64,
+    /// PIC.
+    pub protection_capabilities: u8,
+    /// Reserved.
+    pub reserved9: [u8; 3],
+    /// ELBAF0 to ELBAF63.
+    pub formats: [U32; 64],
+    /// Reserved.
+    pub reserved268: [u8; 3828],
+}
+const _: () = assert!(size_of::<NvmNamespace>() == super::IDENTIFY_LEN);
+
+impl NvmNamespace {
+    /// All zero.
+    pub fn zeroed() -> Box<Self> {
+        Box::new(Self::new_zeroed())
+    }
+}

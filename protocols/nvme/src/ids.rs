@@ -1,0 +1,45 @@
+//! The numbers of NVMe, each its own type.
+
+/// Names a command within its submission queue. NVMe Base 2.0, 3.3.3.1 (CID).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct CommandId(pub u16);
+
+/// Names a queue pair within its controller. NVMe Base 2.0, 3.3.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct QueueId(pub u16);
+
+impl QueueId {
+    /// The admin queue; every other one is an I/O queue.
+    pub const ADMIN: Self = Self(0);
+
+    /// Whether this is the admin queue.
+    pub const fn is_admin(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// Names a controller within its subsystem. NVMe Base 2.0, 3.1.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ControllerId(pub u16);
+
+impl ControllerId {
+    /// In Connect: the subsystem is to choose one. NVMe Base 2.0, 6.3.
+    pub const DYNAMIC: Self = Self(0xFFFF);
+    /// In Connect: the subsystem is to choose one and no state need be kept (static model).
+    pub const ANY_STATIC: Self = Self(0xFFFE);
+    /// The largest number that names a controller. NVMe Base 2.0, figure 275 (CNTLID).
+    pub const MAX: Self = Self(0xFFEF);
+}
+
+/// Names a namespace within its subsystem, from 1. NVMe Base 2.0, 3.2.1.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct NamespaceId(pub u32);
+
+impl NamespaceId {
+    /// No namespace.
+    pub const NONE: Self = Self(0);
+    /// All namespaces, where a command allows it.
+    pub const ALL: Self = Self(0xFFFF_FFFF);
+    /// The largest number that names one namespace.
+    pub const MAX: Self = Self(0xFFFF_FFFE);
+}

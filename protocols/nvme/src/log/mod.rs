@@ -1,0 +1,124 @@
+//! Log pages. NVMe Base 2.0, 5.16.
+
+mod ana;
+mod device;
+mod discovery;
+mod effects;
+
+use zerocopy::IntoBytes;
+
+pub use ana::{AnaGroup, AnaHeader, AnaState};
+pub use device::{ErrorEntry, FirmwareSlots, HealthInformation};
+pub use discovery::{AddressFamily, DiscoveryEntry, DiscoveryHeader, SubsystemType, TransportType};
+pub use effects::CommandEffects;
+
+use crate::{AdminOpcode, Command, NamespaceId, SglDescriptor};
+
+/// Log page identifier, LID. NVMe Base 2.0, figure 202.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct LogId(pub u8);
+
+#[allow(missing_docs, reason = "the names are the specification's")]
+impl LogId {
+    pub const SUPPORTED_PAGES: Self = Self(0x00);
+    pub const ERROR: Self = Self(0x01);
+    pub const HEALTH: Self = Self(0x02);
+    pub const FIRMWARE_SLOTS: Self = Self(0x03);
+    pub const CHANGED_NAMESPACES: Self = Self(0x04);
+    pub const COMMAND_EFFECTS: Self = Self(0x05);
+    pub const ANA: Self = Self(0x0C);
+    pub const DISCOVERY: Self = Self(0x70);
+}
+
+/// The most namespaces that the changed namespace list names; when more changed, its first entry
+/// is [`NamespaceId::ALL`] and it names none. NVMe Base 2.0, 5.16.1.5.
+pub const CHANGED_NAMESPACES_MAX: usize = 1024;
+
+/// A Get Log Page command's parameters. NVMe Base 2.0, figures 197 to 201.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct GetLogPage {
+    /// LID.
+    pub log: LogId,
+    /// LSP: specific to the page.
+    pub specific: u8,
+    /// RAE: the events that the page would clear are kept.
+    pub retain_event: bool,
+    /// NUMD: dwords wanted, 0's based.
+    pub dwords_zero_based: u32,
+    /// LPO: where in the page to begin, in bytes (or by index, with OT).
+    pub offset: u64,
+    /// OT: the offset is an index.
+    pub offset_is_index: bool,
+    /// CSI: of which I/O command set.
+    pub command_set: u8,
+}
+
+impl GetLogPage {
+    /// All of a page's first `len` bytes, which must be a multiple of 4 and not 0.
+    pub fn new(log: LogId, len: u32) -> Self {
+        Self {
+            log,
+            specific: 0,
+            retain_event: false,
+            dwords_zero_based: (len / 4).saturating_sub(1),
+            offset: 0,
+            offset_is_index: false,
+            command_set: 0,
+        }
+    }
+
+    /// Bytes wanted.
+    pub fn len(&self) -> u64 {
+        (u64::from(self.dwords_zero_based) + 1) * 4
+    }
+
+    /// Never: at least one dword is asked for.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// As the command holds them.
+    pub fn from_command(command: &Command) -> Self {
+        let [log, specific, low0, low1] = command.cdw10.get().to_le_bytes();
+        let [high0, high1, _, _] = command.cdw11.get().to_le_bytes();
+        let [_, _, flags, command_set] = command.cdw14.get().to_le_bytes();
+        Self {
+            log: LogId(log),
+            specific: specific & 0x7F,
+            retain_event: specific & 0x80 != 0,
+            dwords_zero_based: u32::from_le_bytes([low0, low1, high0, high1]),
+            offset: command.cdw12_13(),
+            offset_is_index: flags & 0x80 != 0,
+            command_set,
+        }
+    }
+
+    /// The command, for a page of the controller (`NamespaceId::ALL` or `NONE`) or of a namespace.
+    /// Its data arrives by the transport.
+    pub fn to_command(self, nsid: NamespaceId) -> Command {
+        let [low0, low1, high0, high1] = self.dwords_zero_based.to_le_bytes();
+        let specific = self.specific & 0x7F | u8::from(self.retain_event) << 7;
+        let index = u8::from(self.offset_is_index) << 7;
+        let len = u32::try_from(self.len()).unwrap_or(u32::MAX);
+        let mut command = Command {
+            sgl: SglDescriptor::transport(len),
+            cdw10: u32::from_le_bytes([self.log.0, specific, low0, low1]).into(),
+            cdw11: u32::from_le_bytes([high0, high1, 0, 0]).into(),
+            cdw14: u32::from_le_bytes([0, 0, index, self.command_set]).into(),
+            ..Command::new(AdminOpcode::GET_LOG_PAGE.0, nsid)
+        };
+        command.set_cdw12_13(self.offset);
+        command
+    }
+}
+
+/// The changed namespace list of these namespaces. NVMe Base 2.0, 5.16.1.5.
+pub fn changed_namespaces(changed: &[NamespaceId]) -> Vec<u8> {
+    let mut list = vec![0; CHANGED_NAMESPACES_MAX * 4];
+    let overflow = [NamespaceId::ALL];
+    let listed = if changed.len() > CHANGED_NAMESPACES_MAX { &overflow } else { changed };
+    for (entry, nsid) in list.chunks_exact_mut(4).zip(listed) {
+        entry.copy_from_slice(zerocopy::little_endian::U32::new(nsid.0).as_bytes());
+    }
+    list
+}

@@ -1,0 +1,150 @@
+//! Controller properties: the registers that a fabrics host reads and writes by command.
+//!
+//! Spec: NVMe Base 2.0, 3.1.3 (properties) and 6.5, 6.6 (how they are reached).
+
+/// Where each property stands. NVMe Base 2.0, figure 35.
+pub mod offset {
+    /// CAP, 8 bytes.
+    pub const CAPABILITIES: u32 = 0x00;
+    /// VS.
+    pub const VERSION: u32 = 0x08;
+    /// CC, the only one that can be set.
+    pub const CONFIGURATION: u32 = 0x14;
+    /// CSTS.
+    pub const STATUS: u32 = 0x1C;
+    /// NSSR, if CAP.NSSRS says so.
+    pub const SUBSYSTEM_RESET: u32 = 0x20;
+    /// CRTO.
+    pub const READY_TIMEOUTS: u32 = 0x68;
+}
+
+/// CAP. NVMe Base 2.0, 3.1.3.1.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Capabilities(pub u64);
+
+impl Capabilities {
+    /// What a fabrics controller of the NVM command set says: contiguous queues (CQR), 4 KiB
+    /// pages (MPSMIN and MPSMAX 0), round robin, `queue_entries` at most a queue, ready within
+    /// `timeout_500ms` half seconds (TO).
+    pub fn fabrics(queue_entries_zero_based: u16, timeout_500ms: u8) -> Self {
+        let contiguous = 1 << 16;
+        let nvm_command_set = 1 << 37;
+        let ready_independent_of_media = 1 << 60;
+        Self(
+            u64::from(queue_entries_zero_based)
+                | contiguous
+                | u64::from(timeout_500ms) << 24
+                | nvm_command_set
+                | ready_independent_of_media,
+        )
+    }
+
+    /// MQES, 0's based: the most entries an I/O queue can have.
+    #[allow(clippy::cast_possible_truncation, reason = "the field is 16 bits wide")]
+    pub fn queue_entries_zero_based(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// TO, in half seconds: how long a change of CC.EN may take.
+    pub fn timeout_500ms(self) -> u8 {
+        (self.0 >> 24).to_le_bytes()[0]
+    }
+
+    /// CSS bit 0: the NVM command set.
+    pub fn has_nvm_command_set(self) -> bool {
+        self.0 >> 37 & 1 == 1
+    }
+
+    /// CSS bit 6: CC.CSS 110b is allowed, Identify tells the command sets.
+    pub fn has_several_command_sets(self) -> bool {
+        self.0 >> 43 & 1 == 1
+    }
+}
+
+/// VS, and VER in Identify Controller. NVMe Base 2.0, 3.1.3.2.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Version(pub u32);
+
+impl Version {
+    /// NVMe Base 2.0.
+    pub const V2_0: Self = Self(0x0002_0000);
+}
+
+/// CC. NVMe Base 2.0, 3.1.3.5.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Configuration(pub u32);
+
+impl Configuration {
+    /// What hosts write to enable a controller: EN, NVM command set, 4 KiB pages, round robin,
+    /// 64-byte commands, 16-byte completions.
+    pub const ENABLE: Self = Self(1 | 6 << 16 | 4 << 20);
+
+    /// EN.
+    pub fn enable(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// CSS: 000b is the NVM command set.
+    pub fn command_set(self) -> u32 {
+        self.0 >> 4 & 0b111
+    }
+
+    /// MPS, as the exponent of two above 4 KiB.
+    pub fn page_shift(self) -> u32 {
+        self.0 >> 7 & 0xF
+    }
+
+    /// AMS: 000b is round robin.
+    pub fn arbitration(self) -> u32 {
+        self.0 >> 11 & 0b111
+    }
+
+    /// SHN: 01b normal, 10b abrupt, 00b none.
+    pub fn shutdown(self) -> u32 {
+        self.0 >> 14 & 0b11
+    }
+
+    /// IOSQES: exponent of two; 6 is all there is.
+    pub fn io_command_len_shift(self) -> u32 {
+        self.0 >> 16 & 0xF
+    }
+
+    /// IOCQES: exponent of two; 4 is all there is.
+    pub fn io_completion_len_shift(self) -> u32 {
+        self.0 >> 20 & 0xF
+    }
+
+    /// The same with SHN 01b: a normal shutdown.
+    #[must_use]
+    pub fn with_normal_shutdown(self) -> Self {
+        Self(self.0 & !(0b11 << 14) | 0b01 << 14)
+    }
+}
+
+/// CSTS. NVMe Base 2.0, 3.1.3.6.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ControllerStatus(pub u32);
+
+impl ControllerStatus {
+    /// RDY: commands other than Fabrics ones are processed.
+    pub const READY: u32 = 1;
+    /// CFS: only a reset helps.
+    pub const FATAL: u32 = 1 << 1;
+    /// SHST 10b: shutdown complete.
+    pub const SHUTDOWN_COMPLETE: u32 = 0b10 << 2;
+
+    /// RDY.
+    pub fn is_ready(self) -> bool {
+        self.0 & Self::READY != 0
+    }
+
+    /// CFS.
+    pub fn is_fatal(self) -> bool {
+        self.0 & Self::FATAL != 0
+    }
+
+    /// SHST is 10b.
+    pub fn is_shutdown_complete(self) -> bool {
+        self.0 & (0b11 << 2) == Self::SHUTDOWN_COMPLETE
+    }
+}
