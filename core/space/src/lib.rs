@@ -4,11 +4,22 @@
 //! Knows nothing of files, of the catalog that keeps all this, of protocols or of time.
 
 mod extent;
+mod free;
+mod label;
 mod map;
 mod name;
+mod space;
 mod table;
+mod volume;
 
 pub use extent::{DeviceId, Extent, GRANULE, round_up_to_granule};
+pub use free::{FreeSpace, SpaceError, append_extents, truncate_extents};
+pub use label::{LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label, LabelError};
 pub use map::{EXTENTS_PER_VOLUME_MAX, Epoch, Map, MapError, Piece, Pieces};
 pub use name::{NAME_LEN_MAX, Name, ParseNameError};
+pub use space::{
+    NAMESPACES_PER_SUBSYSTEM_MAX, NameList, RestoreError, Space, SpaceDevice, VOLUMES_MAX,
+    VolumeError, VolumeRequest, empty_device,
+};
 pub use table::{VOLUME_IDS_MAX, VolumeEntry, VolumeTable};
+pub use volume::Volume;

@@ -1,0 +1,290 @@
+//! The label of a device: whose it is, what it is called, and where volumes may lie on it.
+//!
+//! Two equal copies of 4 KiB, at 0 and at 512 KiB, both within the first MiB, which belongs to the
+//! label alone. Not at the device's end, for two reasons: a device that has been grown or cut
+//! short still has both, and can be named in the message that says so; and tools that write to a
+//! device by mistake (partition tables, `mkfs`, `wipefs`) write to its first 64 KiB and its last,
+//! so that the second copy is out of their way. The first copy is written and made durable before
+//! the second, so that one is always whole; the valid one of the higher generation counts.
+//!
+//! Every copy has a magic, a version, and a CRC-32C over all its bytes with the checksum itself as
+//! zero. A later version keeps those three where they are; what this one does not know it refuses.
+
+use nearflash_units::{ByteLen, ByteOffset, MIB};
+use uuid::Uuid;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::{GRANULE, NAME_LEN_MAX, Name};
+
+/// Length of one copy. A multiple of every logical block size up to this.
+pub const LABEL_LEN: usize = 4096;
+
+/// Where the copies stand.
+pub const LABEL_OFFSETS: [ByteOffset; 2] = [ByteOffset(0), ByteOffset(MIB / 2)];
+
+/// Where data may begin: all before belongs to the label.
+pub const LABEL_AREA_LEN: ByteLen = GRANULE;
+
+const MAGIC: [u8; 8] = *b"nrflash\x1a";
+const VERSION: u32 = 1;
+
+/// What a label says.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Label {
+    /// Grows with every writing.
+    pub generation: u64,
+    /// The device's own.
+    pub device: Uuid,
+    /// The installation that it belongs to.
+    pub node: Uuid,
+    /// What that installation calls it.
+    pub name: Name,
+    /// The device's length when the label was written.
+    pub device_len: ByteLen,
+    /// Where volumes may lie.
+    pub data_start: ByteOffset,
+    /// How much of it.
+    pub data_len: ByteLen,
+}
+
+/// Why bytes are no label. Whose fault it is, the medium's or ours, only the other copy can tell.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum LabelError {
+    /// No magic: something else stands there, or nothing.
+    #[error("no label")]
+    Absent,
+    /// Bytes have changed since it was written.
+    #[error("label checksum is {found:#010x}, computed {computed:#010x}")]
+    Checksum {
+        /// What stands there.
+        found: u32,
+        /// What the bytes give.
+        computed: u32,
+    },
+    /// Written by a later version.
+    #[error("label version {version}, this program knows {VERSION}")]
+    Version {
+        /// What stands there.
+        version: u32,
+    },
+    /// A field that no version of ours writes, under a valid checksum.
+    #[error("label field is invalid: {field}")]
+    Field {
+        /// Which.
+        field: &'static str,
+    },
+}
+
+/// One copy as it stands on the device.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+struct OnDisk {
+    magic: [u8; 8],
+    version: U32,
+    /// CRC-32C of all [`LABEL_LEN`] bytes, this field as zero.
+    checksum: U32,
+    generation: U64,
+    device: [u8; 16],
+    node: [u8; 16],
+    device_len: U64,
+    data_start: U64,
+    data_len: U64,
+    /// Padded with NUL.
+    name: [u8; NAME_LEN_MAX + 1],
+    reserved: [u8; 3952],
+}
+const _: () = assert!(size_of::<OnDisk>() == LABEL_LEN);
+
+impl OnDisk {
+    fn computed_checksum(mut self) -> u32 {
+        self.checksum = U32::ZERO;
+        crc32c::crc32c(self.as_bytes())
+    }
+}
+
+impl Label {
+    /// One copy's bytes.
+    pub fn encode(&self) -> [u8; LABEL_LEN] {
+        let mut raw = OnDisk::new_zeroed();
+        raw.magic = MAGIC;
+        raw.version = U32::new(VERSION);
+        raw.generation = U64::new(self.generation);
+        raw.device = *self.device.as_bytes();
+        raw.node = *self.node.as_bytes();
+        raw.device_len = U64::new(self.device_len.0);
+        raw.data_start = U64::new(self.data_start.0);
+        raw.data_len = U64::new(self.data_len.0);
+        let name = self.name.as_str().as_bytes();
+        raw.name[..name.len()].copy_from_slice(name);
+        raw.checksum = U32::new(raw.computed_checksum());
+        zerocopy::transmute!(raw)
+    }
+
+    /// What one copy says.
+    ///
+    /// # Errors
+    /// When the bytes are no whole and valid copy.
+    pub fn decode(bytes: &[u8; LABEL_LEN]) -> Result<Self, LabelError> {
+        let raw: OnDisk = zerocopy::transmute!(*bytes);
+        if raw.magic != MAGIC {
+            return Err(LabelError::Absent);
+        }
+        let (found, computed) = (raw.checksum.get(), raw.computed_checksum());
+        if found != computed {
+            return Err(LabelError::Checksum { found, computed });
+        }
+        if raw.version.get() != VERSION {
+            return Err(LabelError::Version { version: raw.version.get() });
+        }
+        let label = Self {
+            generation: raw.generation.get(),
+            device: Uuid::from_bytes(raw.device),
+            node: Uuid::from_bytes(raw.node),
+            name: decode_name(&raw.name).ok_or(LabelError::Field { field: "name" })?,
+            device_len: ByteLen(raw.device_len.get()),
+            data_start: ByteOffset(raw.data_start.get()),
+            data_len: ByteLen(raw.data_len.get()),
+        };
+        label.checked()
+    }
+
+    fn checked(self) -> Result<Self, LabelError> {
+        let whole = |n: u64| n.is_multiple_of(GRANULE.0);
+        let end = self.data_start.checked_add(self.data_len);
+        if self.data_start.0 < LABEL_AREA_LEN.0 || !whole(self.data_start.0) {
+            return Err(LabelError::Field { field: "data start" });
+        }
+        if !whole(self.data_len.0) || end.is_none_or(|end| end.0 > self.device_len.0) {
+            return Err(LabelError::Field { field: "data length" });
+        }
+        Ok(self)
+    }
+
+    /// Which of two copies counts: the valid one of the higher generation. One that is whole
+    /// outweighs one that is damaged.
+    ///
+    /// # Errors
+    /// When neither is valid: what is wrong with the first, or with the second when the first is
+    /// merely absent.
+    pub fn choose(
+        first: Result<Self, LabelError>,
+        second: Result<Self, LabelError>,
+    ) -> Result<Self, LabelError> {
+        match (first, second) {
+            (Ok(first), Ok(second)) if second.generation > first.generation => Ok(second),
+            (Ok(label), _) | (_, Ok(label)) => Ok(label),
+            (Err(LabelError::Absent), second) => second,
+            (first, _) => first,
+        }
+    }
+}
+
+fn decode_name(field: &[u8]) -> Option<Name> {
+    let len = field.iter().position(|b| *b == 0)?;
+    let (text, padding) = field.split_at(len);
+    let text = std::str::from_utf8(text).ok()?;
+    padding.iter().all(|b| *b == 0).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn label() -> Label {
+        Label {
+            generation: 7,
+            device: Uuid::from_u128(1),
+            node: Uuid::from_u128(2),
+            name: "flash".parse().unwrap(),
+            device_len: ByteLen(64 * MIB),
+            data_start: ByteOffset(MIB),
+            data_len: ByteLen(63 * MIB),
+        }
+    }
+
+    #[test]
+    fn a_label_stands_on_the_device_byte_for_byte_as_it_always_did() {
+        let bytes = label().encode();
+        assert_eq!(&bytes[..8], b"nrflash\x1a");
+        assert_eq!(&bytes[8..12], &[1, 0, 0, 0]);
+        assert_eq!(&bytes[16..24], &[7, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!((bytes[39], bytes[55]), (1, 2));
+        assert_eq!(&bytes[80..86], b"flash\0");
+        assert!(bytes[144..].iter().all(|b| *b == 0));
+        assert_eq!(&bytes[12..16], &[11, 140, 116, 111]);
+    }
+
+    #[test]
+    fn foreign_bytes_and_zeroes_are_no_label() {
+        assert_eq!(Label::decode(&[0; LABEL_LEN]), Err(LabelError::Absent));
+        assert_eq!(Label::decode(&[0xA5; LABEL_LEN]), Err(LabelError::Absent));
+    }
+
+    #[test]
+    fn a_later_version_is_refused_rather_than_guessed() {
+        let mut raw: OnDisk = zerocopy::transmute!(label().encode());
+        raw.version = U32::new(2);
+        raw.checksum = U32::new(raw.computed_checksum());
+        let bytes = zerocopy::transmute!(raw);
+        assert_eq!(Label::decode(&bytes), Err(LabelError::Version { version: 2 }));
+    }
+
+    #[test]
+    fn a_data_area_outside_the_device_or_over_the_label_is_refused() {
+        let decoded = |label: Label| Label::decode(&label.encode()).unwrap_err();
+        let field = |field| LabelError::Field { field };
+        assert_eq!(decoded(Label { data_start: ByteOffset(0), ..label() }), field("data start"));
+        assert_eq!(decoded(Label { data_len: ByteLen(64 * MIB), ..label() }), field("data length"));
+        assert_eq!(decoded(Label { data_len: ByteLen(u64::MAX), ..label() }), field("data length"));
+    }
+
+    #[test]
+    fn the_whole_copy_of_the_higher_generation_counts() {
+        let older = || Ok(label());
+        let newer = || Ok(Label { generation: 8, ..label() });
+        let torn = || Err(LabelError::Checksum { found: 1, computed: 2 });
+        let absent = || Err(LabelError::Absent);
+        assert_eq!(Label::choose(older(), newer()), newer());
+        assert_eq!(Label::choose(newer(), older()), newer());
+        assert_eq!(Label::choose(torn(), older()), older());
+        assert_eq!(Label::choose(newer(), absent()), newer());
+        assert_eq!(Label::choose(absent(), torn()), torn());
+        assert_eq!(Label::choose(absent(), absent()), absent());
+    }
+
+    /// Any bytes decode without a panic, and what decodes is written as the same bytes.
+    fn check_label_decodes_without_panic(bytes: &[u8; LABEL_LEN]) {
+        if let Ok(label) = Label::decode(bytes) {
+            assert_eq!(Label::decode(&label.encode()), Ok(label));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_label_reads_back_as_it_was_written(
+            generation: u64, device: u128, node: u128, granules in 0u64..1 << 40, name in "[a-z0-9][a-zA-Z0-9._-]{0,62}"
+        ) {
+            let label = Label {
+                generation,
+                device: Uuid::from_u128(device),
+                node: Uuid::from_u128(node),
+                name: name.parse().unwrap(),
+                device_len: ByteLen((granules + 1) * GRANULE.0),
+                data_start: ByteOffset(GRANULE.0),
+                data_len: ByteLen(granules * GRANULE.0),
+            };
+            prop_assert_eq!(Label::decode(&label.encode()), Ok(label));
+        }
+
+        /// No single changed byte goes unnoticed, and none panics.
+        #[test]
+        fn a_changed_byte_is_noticed(at in 0..LABEL_LEN, change in 1u8..) {
+            let mut bytes = label().encode();
+            bytes[at] ^= change;
+            prop_assert!(Label::decode(&bytes).is_err());
+            check_label_decodes_without_panic(&bytes);
+        }
+    }
+}

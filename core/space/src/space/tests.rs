@@ -1,0 +1,146 @@
+use super::*;
+use crate::GRANULE;
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+fn granules(count: u64) -> ByteLen {
+    ByteLen(count * GRANULE.0)
+}
+
+/// A device of `count` granules behind the label, writing `block_size` at once.
+fn device(id: u32, text: &str, count: u64, block_size: BlockSize) -> SpaceDevice {
+    let uuid = Uuid::from_u128(u128::from(id) + 100);
+    let area = (ByteOffset(GRANULE.0), granules(count));
+    empty_device(DeviceId(id), name(text), uuid, block_size, area)
+}
+
+fn space() -> Space {
+    let small = device(0, "small", 4, BlockSize::B512);
+    Space::new(vec![small, device(1, "large", 64, BlockSize::B4096)])
+}
+
+fn asked(text: &str, count: u64, on: &str) -> VolumeRequest {
+    VolumeRequest {
+        name: name(text),
+        len: granules(count),
+        device: name(on),
+        block_size: BlockSize::B4096,
+        subsystem: None,
+    }
+}
+
+#[test]
+fn a_volume_is_made_grown_and_removed_and_its_space_comes_back() {
+    let mut space = space();
+    let before = space.clone();
+    let made = space.create(&asked("data", 2, "large"), Uuid::from_u128(1)).unwrap();
+    assert_eq!((made.nsid, made.subsystem.as_str(), made.epoch), (1, "data", Epoch(1)));
+    let grown = space.resize(&name("data"), granules(3), false).unwrap();
+    assert_eq!((grown.len(), grown.extents.len(), grown.epoch), (granules(3), 1, Epoch(2)));
+    let id = grown.id;
+    assert_eq!(space.table().get(id).unwrap().blocks, Blocks(3 * 256));
+    space.remove(&name("data")).unwrap();
+    assert_eq!(space.devices(), before.devices());
+    assert_eq!(space.table().get(id), None);
+}
+
+#[test]
+fn a_number_is_not_given_to_another_volume_in_the_same_run() {
+    let mut space = space();
+    let first = space.create(&asked("a", 1, "small"), Uuid::from_u128(1)).unwrap().id;
+    space.remove(&name("a")).unwrap();
+    let second = space.create(&asked("a", 1, "small"), Uuid::from_u128(2)).unwrap().id;
+    assert_ne!(first, second);
+}
+
+#[test]
+fn a_shared_subsystem_numbers_its_namespaces_upwards() {
+    let mut space = space();
+    let shared = |text| VolumeRequest { subsystem: Some(name("all")), ..asked(text, 1, "large") };
+    for (text, nsid) in [("a", 1), ("b", 2), ("c", 3)] {
+        let made = space.create(&shared(text), Uuid::from_u128(nsid.into())).unwrap();
+        assert_eq!(made.nsid, nsid);
+    }
+    space.remove(&name("b")).unwrap();
+    assert_eq!(space.create(&shared("d"), Uuid::from_u128(4)).unwrap().nsid, 4);
+}
+
+#[test]
+fn what_cannot_be_made_is_refused_by_name_and_changes_nothing() {
+    let mut space = space();
+    space.create(&asked("data", 1, "small"), Uuid::from_u128(1)).unwrap();
+    let before = space.clone();
+    let mut refused =
+        |asked: VolumeRequest| space.create(&asked, Uuid::from_u128(2)).unwrap_err().to_string();
+    assert_eq!(
+        refused(asked("data", 1, "small")),
+        "volume 'data' exists already: choose another name, or resize or remove it"
+    );
+    assert_eq!(
+        refused(asked("x", 1, "none")),
+        "volume 'x': no device 'none', known are small, large"
+    );
+    assert_eq!(
+        refused(asked("x", 4, "small")),
+        "volume 'x': device 'small' is full: 4MiB wanted, 3MiB free"
+    );
+    assert_eq!(
+        refused(VolumeRequest { len: ByteLen(5000), ..asked("x", 1, "small") }),
+        "volume 'x': 5000B is not a whole number of 4096-byte blocks"
+    );
+    assert_eq!(
+        refused(VolumeRequest { block_size: BlockSize::B512, ..asked("x", 1, "large") }),
+        "volume 'x': device 'large' writes 4096 bytes at once, blocks of 512 are too small: \
+         use block-size=4096"
+    );
+    assert!(refused(asked("x", 0, "small")).contains("not a whole number"));
+    assert_eq!(space, before);
+}
+
+#[test]
+fn a_volume_shrinks_only_when_told_to() {
+    let mut space = space();
+    space.create(&asked("data", 3, "small"), Uuid::from_u128(1)).unwrap();
+    let refused = space.resize(&name("data"), granules(1), false).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "volume 'data' is 3MiB and would lose what lies behind 1MiB: add --shrink if that is meant"
+    );
+    assert_eq!(space.resize(&name("data"), granules(1), true).unwrap().len(), granules(1));
+    assert_eq!(space.device(DeviceId(0)).free.free_len(), granules(3));
+    let full = space.resize(&name("data"), granules(5), false).unwrap_err();
+    assert!(matches!(full, VolumeError::NoSpace { .. }));
+    let epoch = space.volume(&name("data")).unwrap().epoch;
+    assert_eq!(space.resize(&name("data"), granules(1), false).unwrap().epoch, epoch);
+    assert!(matches!(
+        space.resize(&name("x"), granules(1), false),
+        Err(VolumeError::NotFound { .. })
+    ));
+}
+
+#[test]
+fn recorded_volumes_come_back_where_they_were() {
+    let mut space = space();
+    space.create(&asked("a", 2, "large"), Uuid::from_u128(1)).unwrap();
+    space.create(&asked("b", 1, "small"), Uuid::from_u128(2)).unwrap();
+    let mut restored = self::space();
+    for volume in space.volumes() {
+        restored.restore(volume.clone()).unwrap();
+    }
+    assert_eq!(restored, space);
+}
+
+#[test]
+fn a_record_with_shared_blocks_or_numbers_is_refused() {
+    let mut space = space();
+    let volume = space.create(&asked("a", 2, "large"), Uuid::from_u128(1)).unwrap().clone();
+    let twice = space.restore(volume.clone()).unwrap_err();
+    assert_eq!(twice, RestoreError::Twice { volume: name("a") });
+    let other =
+        Volume { name: name("b"), subsystem: name("b"), uuid: Uuid::from_u128(9), ..volume };
+    assert!(matches!(space.restore(other.clone()), Err(RestoreError::Extent { .. })));
+    let short = Volume { blocks: Blocks(1 << 40), ..other };
+    assert!(matches!(space.restore(short), Err(RestoreError::Map { .. })));
+}
