@@ -1,0 +1,177 @@
+//! The face between the node's control side and the cores that serve: what the cores are started
+//! with, what changes while they run, and what they report.
+//!
+//! The control side knows configuration, catalog and control socket; the cores know sessions and
+//! requests. Each knows only this of the other.
+
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use nearflash_media::Device;
+use nearflash_nvme::{NamespaceId, Nqn};
+use nearflash_request::VolumeId;
+use nearflash_space::VolumeTable;
+use nearflash_units::{BlockSize, Blocks, ByteLen};
+use uuid::Uuid;
+
+/// What the cores are started with.
+#[derive(Debug)]
+pub struct RuntimeConfig {
+    /// The processors to run on, one thread pinned to each; at least one.
+    pub cores: Vec<usize>,
+    /// Each core's buffer pool.
+    pub pool_len: ByteLen,
+    /// The devices; a `DeviceId` is the place in this list.
+    pub devices: Vec<Arc<Device>>,
+    /// What is served first.
+    pub published: Published,
+    /// Where NVMe/TCP hosts come in, bound and listening already.
+    pub nvme_tcp: Vec<Door>,
+    /// Identifies the node to hosts, as the serial number and in the discovery log.
+    pub node: Uuid,
+}
+
+/// A listening socket, and what its hosts are told and who they may be.
+#[derive(Debug)]
+pub struct Door {
+    /// Bound and listening, non-blocking.
+    pub listener: TcpListener,
+    /// The address that the discovery log names: the bound one, or the one that `--advertise`
+    /// gives instead. An unspecified IP (`0.0.0.0`) means: the one that the host came in by.
+    pub advertise: SocketAddr,
+    /// Who is let in.
+    pub hosts: HostAccess,
+}
+
+/// Which hosts a door lets in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum HostAccess {
+    /// Every one.
+    Any,
+    /// Those of these names.
+    Only(Arc<[Nqn]>),
+}
+
+impl HostAccess {
+    /// Whether a host of that name is let in.
+    pub fn admits(&self, host: &Nqn) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Only(hosts) => hosts.contains(host),
+        }
+    }
+}
+
+/// What is served: replaced whole, never changed.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// What each core needs of the volumes.
+    pub volumes: Arc<VolumeTable>,
+    /// What hosts see of them, ordered by subsystem and namespace.
+    pub namespaces: Arc<[Namespace]>,
+}
+
+/// A volume as hosts see it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Namespace {
+    /// The subsystem it is in.
+    pub subsystem: Nqn,
+    /// Its number there.
+    pub nsid: NamespaceId,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// The volume behind it.
+    pub volume: VolumeId,
+    /// The size of its blocks.
+    pub block_size: BlockSize,
+    /// How many it has.
+    pub blocks: Blocks,
+    /// Completed writes may be lost with power until a flush.
+    pub volatile_cache: bool,
+    /// Deallocated blocks are released.
+    pub deallocates: bool,
+}
+
+/// The running cores.
+pub trait Runtime: Send + Sync {
+    /// Replaces what is served, and tells connected hosts what changed. Returns when every core
+    /// serves the new and *every request that was laid out by an older table has ended*: only then
+    /// may space that the new table no longer names be given to another volume.
+    fn publish(&self, published: Published);
+
+    /// How things are now.
+    fn status(&self) -> RuntimeStatus;
+
+    /// Stops letting hosts in, finishes what is in flight, flushes, answers, and ends every core.
+    /// Afterwards nothing happens any more; a second call does nothing.
+    fn drain_and_join(&self);
+}
+
+/// Why the cores could not be started.
+#[derive(Debug)]
+pub struct StartError(Box<dyn std::error::Error + Send + Sync>);
+
+impl StartError {
+    /// From the cause, whose text names the thing and the remedy in one line.
+    pub fn new(cause: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self(Box::new(cause))
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+/// How the cores are.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct RuntimeStatus {
+    /// One entry for each core.
+    pub cores: Vec<CoreStatus>,
+    /// One entry for each controller that a host has.
+    pub hosts: Vec<ConnectedHost>,
+}
+
+/// One core's counters since the start.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CoreStatus {
+    /// The processor.
+    pub core: usize,
+    /// TCP connections now.
+    pub connections: u64,
+    /// Requests in flight now.
+    pub in_flight: u64,
+    /// Reads answered.
+    pub reads: u64,
+    /// Writes answered.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Requests answered with an error.
+    pub errors: u64,
+    /// The pool's bytes not taken.
+    pub pool_free_bytes: u64,
+}
+
+/// One host's association with a subsystem.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ConnectedHost {
+    /// The host's name.
+    pub host: Nqn,
+    /// What it is connected to.
+    pub subsystem: Nqn,
+    /// Where its admin queue comes from.
+    pub address: SocketAddr,
+    /// How many I/O queues it has.
+    pub io_queues: u32,
+}
