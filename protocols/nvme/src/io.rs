@@ -1,0 +1,373 @@
+//! What an I/O command asks: from 64 bytes to an operation on a volume.
+//!
+//! Spec: NVM Command Set 1.0, 3. A command that cannot be meant is refused here with its exact
+//! status; whether the range lies within the volume is the engine's to say. Fields of features that
+//! are not there (protection information, directives, hints) are passed over, as hosts expect of a
+//! namespace without them. Knows nothing of where the data is; see [`Transfer::locate`] for that.
+
+use nearflash_request::{BlockRange, VolumeId};
+use nearflash_units::{Blocks, ByteLen, Lba};
+use zerocopy::FromBytes;
+
+use crate::{
+    Command, CommandId, DsmRange, Fused, IoOpcode, NamespaceEntry, NamespaceId, NamespaceTable,
+    Sgl, SglDescriptor, Status,
+};
+
+/// Dword 12, bit 30: force unit access.
+const FUA: u32 = 1 << 30;
+/// Dword 12 of Write Zeroes, bit 25: the blocks may be deallocated (DEAC).
+const DEALLOCATE: u32 = 1 << 25;
+
+/// A decoded I/O command.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum IoCommand {
+    /// Asks something of one volume.
+    Volume(VolumeCommand),
+    /// Flush of NSID FFFFFFFFh: one flush for each namespace of the table, and one answer.
+    FlushAll,
+}
+
+/// An I/O command to one namespace.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct VolumeCommand {
+    /// CID.
+    pub command_id: CommandId,
+    /// NSID.
+    pub namespace: NamespaceId,
+    /// The volume behind it.
+    pub volume: VolumeId,
+    /// Which blocks; empty for a Flush and a Dataset Management.
+    pub range: BlockRange,
+    /// What is to be done.
+    pub operation: IoOperation,
+    /// What data goes with it.
+    pub transfer: Transfer,
+    /// Whether it is half of a compare and write: a Compare may be first, a Write second.
+    pub fused: Fused,
+}
+
+/// What an I/O command does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum IoOperation {
+    /// Blocks to the host.
+    Read,
+    /// Blocks from the host.
+    Write {
+        /// Durable before the answer.
+        force_unit_access: bool,
+    },
+    /// What was answered before is durable before the answer.
+    Flush,
+    /// The range reads as zeroes.
+    WriteZeroes {
+        /// DEAC: the blocks may be released.
+        deallocate: bool,
+        /// Durable before the answer.
+        force_unit_access: bool,
+    },
+    /// The data holds ranges, see [`dsm_ranges`].
+    DatasetManagement {
+        /// AD: the ranges are no longer needed. Otherwise the command is only a hint.
+        deallocate: bool,
+    },
+    /// The blocks equal those from the host?
+    Compare,
+}
+
+/// A command's data: which way, and exactly how much.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Transfer {
+    /// None.
+    None,
+    /// From the controller to the host.
+    ToHost(ByteLen),
+    /// From the host to the controller.
+    FromHost(ByteLen),
+}
+
+/// How data comes from the host.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Placement {
+    /// No data.
+    None,
+    /// In the command capsule, this many bytes into its data.
+    InCapsule {
+        /// From the start of the capsule's data.
+        offset: usize,
+    },
+    /// Moved by the transport's data PDUs.
+    Transport,
+}
+
+impl Transfer {
+    /// How many bytes.
+    pub const fn len(self) -> ByteLen {
+        match self {
+            Self::None => ByteLen(0),
+            Self::ToHost(len) | Self::FromHost(len) => len,
+        }
+    }
+
+    /// Whether there is no data.
+    pub const fn is_empty(self) -> bool {
+        self.len().0 == 0
+    }
+
+    /// Where the data is, as the command's descriptor says; `capsule_data` is how many bytes came
+    /// with the capsule. NVMe Base 2.0, 4.1.2.
+    ///
+    /// # Errors
+    /// When the descriptor is of another kind or length than the data, or points outside the
+    /// capsule. A command without data may carry any descriptor.
+    pub fn locate(self, command: &Command, capsule_data: usize) -> Result<Placement, Status> {
+        if self.is_empty() {
+            return Ok(Placement::None);
+        }
+        match command.sgl.decode() {
+            Sgl::Transport { length } => {
+                self.check_len(length)?;
+                Ok(Placement::Transport)
+            }
+            Sgl::InCapsule { offset, length } => {
+                self.check_len(length)?;
+                if matches!(self, Self::ToHost(_)) {
+                    return Err(Status::SGL_TYPE_INVALID.dnr());
+                }
+                let end = offset.checked_add(u64::from(length));
+                if end.is_none_or(|end| end > ByteLen::from_usize(capsule_data).0) {
+                    return Err(Status::SGL_OFFSET_INVALID.dnr());
+                }
+                Ok(Placement::InCapsule { offset: ByteLen(offset).to_usize() })
+            }
+            Sgl::Other { .. } => Err(Status::SGL_TYPE_INVALID.dnr()),
+        }
+    }
+
+    fn check_len(self, length: u32) -> Result<(), Status> {
+        let equal = u64::from(length) == self.len().0;
+        if equal { Ok(()) } else { Err(Status::SGL_LENGTH_INVALID.dnr()) }
+    }
+}
+
+/// What `command` asks of the namespaces in `table`.
+///
+/// # Errors
+/// The status to answer with.
+pub fn decode(command: &Command, table: &NamespaceTable) -> Result<IoCommand, Status> {
+    let opcode = IoOpcode(command.opcode);
+    let ask = match opcode {
+        IoOpcode::READ => read,
+        IoOpcode::WRITE => write,
+        IoOpcode::FLUSH => flush,
+        IoOpcode::WRITE_ZEROES => write_zeroes,
+        IoOpcode::DATASET_MANAGEMENT => dataset_management,
+        IoOpcode::COMPARE => compare,
+        _ => return Err(Status::INVALID_OPCODE.dnr()),
+    };
+    check_flags(command, opcode)?;
+    let namespace = command.namespace_id();
+    if opcode == IoOpcode::FLUSH && namespace == NamespaceId::ALL {
+        return Ok(IoCommand::FlushAll);
+    }
+    let entry = table.get(namespace).ok_or(Status::INVALID_NAMESPACE.dnr())?;
+    let Asked { range, operation, transfer } = ask(command, entry)?;
+    if transfer.len() > table.transfer_len_max() {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    Ok(IoCommand::Volume(VolumeCommand {
+        command_id: command.command_id(),
+        namespace,
+        volume: entry.volume,
+        range,
+        operation,
+        transfer,
+        fused: command.fused(),
+    }))
+}
+
+/// PSDT must name an SGL, and the one fused operation there is consists of a Compare and a Write.
+fn check_flags(command: &Command, opcode: IoOpcode) -> Result<(), Status> {
+    let fused_as_known = match command.fused() {
+        Fused::Normal => true,
+        Fused::First => opcode == IoOpcode::COMPARE,
+        Fused::Second => opcode == IoOpcode::WRITE,
+        Fused::Reserved => false,
+    };
+    let known = command.uses_sgl() && fused_as_known;
+    if known { Ok(()) } else { Err(Status::INVALID_FIELD.dnr()) }
+}
+
+/// What a command's handler finds in it.
+struct Asked {
+    range: BlockRange,
+    operation: IoOperation,
+    transfer: Transfer,
+}
+
+fn read(command: &Command, entry: &NamespaceEntry) -> Result<Asked, Status> {
+    let range = block_range(command);
+    let transfer = Transfer::ToHost(range_len(range, entry)?);
+    Ok(Asked { range, operation: IoOperation::Read, transfer })
+}
+
+fn write(command: &Command, entry: &NamespaceEntry) -> Result<Asked, Status> {
+    check_writable(entry)?;
+    let range = block_range(command);
+    let operation = IoOperation::Write { force_unit_access: has(command, FUA) };
+    Ok(Asked { range, operation, transfer: Transfer::FromHost(range_len(range, entry)?) })
+}
+
+fn flush(_: &Command, _: &NamespaceEntry) -> Result<Asked, Status> {
+    Ok(Asked { range: EMPTY, operation: IoOperation::Flush, transfer: Transfer::None })
+}
+
+fn write_zeroes(command: &Command, entry: &NamespaceEntry) -> Result<Asked, Status> {
+    check_writable(entry)?;
+    let operation = IoOperation::WriteZeroes {
+        deallocate: has(command, DEALLOCATE),
+        force_unit_access: has(command, FUA),
+    };
+    Ok(Asked { range: block_range(command), operation, transfer: Transfer::None })
+}
+
+fn dataset_management(command: &Command, entry: &NamespaceEntry) -> Result<Asked, Status> {
+    let deallocate = command.cdw11.get() & DsmRange::DEALLOCATE != 0;
+    if deallocate {
+        check_writable(entry)?;
+    }
+    let [ranges_zero_based, ..] = command.cdw10.get().to_le_bytes();
+    let len = (usize::from(ranges_zero_based) + 1) * DsmRange::LEN;
+    Ok(Asked {
+        range: EMPTY,
+        operation: IoOperation::DatasetManagement { deallocate },
+        transfer: Transfer::FromHost(ByteLen::from_usize(len)),
+    })
+}
+
+fn compare(command: &Command, entry: &NamespaceEntry) -> Result<Asked, Status> {
+    let range = block_range(command);
+    let transfer = Transfer::FromHost(range_len(range, entry)?);
+    Ok(Asked { range, operation: IoOperation::Compare, transfer })
+}
+
+const EMPTY: BlockRange = BlockRange { start: Lba(0), count: Blocks(0) };
+
+/// SLBA in dwords 10 and 11, NLB in dword 12, bits 15:0.
+fn block_range(command: &Command) -> BlockRange {
+    let [low, high, ..] = command.cdw12.get().to_le_bytes();
+    BlockRange {
+        start: Lba(command.cdw10_11()),
+        count: Blocks::from_zero_based(u16::from_le_bytes([low, high])),
+    }
+}
+
+fn range_len(range: BlockRange, entry: &NamespaceEntry) -> Result<ByteLen, Status> {
+    entry.block_size.len(range.count).ok_or(Status::INVALID_FIELD.dnr())
+}
+
+fn has(command: &Command, bit: u32) -> bool {
+    command.cdw12.get() & bit != 0
+}
+
+fn check_writable(entry: &NamespaceEntry) -> Result<(), Status> {
+    if entry.write_protected { Err(Status::NAMESPACE_WRITE_PROTECTED.dnr()) } else { Ok(()) }
+}
+
+/// The ranges in a Dataset Management command's data.
+///
+/// # Errors
+/// Invalid Field when the data is not whole ranges, or more than [`DsmRange::COUNT_MAX`].
+pub fn dsm_ranges(data: &[u8]) -> Result<Box<[BlockRange]>, Status> {
+    let ranges = <[DsmRange]>::ref_from_bytes(data).map_err(|_| Status::INVALID_FIELD.dnr())?;
+    if ranges.len() > DsmRange::COUNT_MAX {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    Ok(ranges.iter().map(|range| range.to_range()).collect())
+}
+
+/// Whether `second` completes the compare and write that `first` begins. NVMe Base 2.0, 3.4.2.
+///
+/// # Errors
+/// What both are answered with: Missing Fused Command when these are not the two halves of one
+/// operation, Invalid Field when they are not about the same blocks.
+pub fn check_fused(first: &VolumeCommand, second: &VolumeCommand) -> Result<(), Status> {
+    if (first.fused, second.fused) != (Fused::First, Fused::Second) {
+        return Err(Status::ABORTED_FUSED_MISSING.dnr());
+    }
+    let same = first.namespace == second.namespace && first.range == second.range;
+    if same { Ok(()) } else { Err(Status::INVALID_FIELD.dnr()) }
+}
+
+/// The commands as hosts build them.
+impl Command {
+    /// Read blocks, their count 0's based, into `len` bytes moved by the transport.
+    pub fn read(nsid: NamespaceId, start: Lba, blocks_zero_based: u16, len: u32) -> Self {
+        Self::blocks(IoOpcode::READ, nsid, start, blocks_zero_based).with_transport_data(len)
+    }
+
+    /// Write as many blocks from `len` bytes moved by the transport.
+    pub fn write(nsid: NamespaceId, start: Lba, blocks_zero_based: u16, len: u32) -> Self {
+        Self::blocks(IoOpcode::WRITE, nsid, start, blocks_zero_based).with_transport_data(len)
+    }
+
+    /// Compare as many blocks with `len` bytes moved by the transport.
+    pub fn compare(nsid: NamespaceId, start: Lba, blocks_zero_based: u16, len: u32) -> Self {
+        Self::blocks(IoOpcode::COMPARE, nsid, start, blocks_zero_based).with_transport_data(len)
+    }
+
+    /// Make as many blocks read as zeroes.
+    pub fn write_zeroes(nsid: NamespaceId, start: Lba, blocks_zero_based: u16) -> Self {
+        Self::blocks(IoOpcode::WRITE_ZEROES, nsid, start, blocks_zero_based)
+    }
+
+    /// Flush one namespace, or all.
+    pub fn flush(nsid: NamespaceId) -> Self {
+        Self::new(IoOpcode::FLUSH.0, nsid)
+    }
+
+    /// Deallocate the ranges in the data, moved by the transport: 16 bytes each.
+    pub fn deallocate(nsid: NamespaceId, ranges_zero_based: u8) -> Self {
+        let len = (u32::from(ranges_zero_based) + 1) * 16;
+        Self {
+            cdw10: u32::from(ranges_zero_based).into(),
+            cdw11: DsmRange::DEALLOCATE.into(),
+            ..Self::new(IoOpcode::DATASET_MANAGEMENT.0, nsid)
+        }
+        .with_transport_data(len)
+    }
+
+    /// The same command with force unit access.
+    #[must_use]
+    pub fn with_force_unit_access(self) -> Self {
+        Self { cdw12: (self.cdw12.get() | FUA).into(), ..self }
+    }
+
+    /// The same command whose blocks may be released; of a Write Zeroes only.
+    #[must_use]
+    pub fn with_deallocate(self) -> Self {
+        Self { cdw12: (self.cdw12.get() | DEALLOCATE).into(), ..self }
+    }
+
+    /// The same command with `len` bytes of data by the transport's own PDUs.
+    #[must_use]
+    pub fn with_transport_data(self, len: u32) -> Self {
+        Self { sgl: SglDescriptor::transport(len), ..self }
+    }
+
+    /// The same command with `len` bytes of data in the capsule.
+    #[must_use]
+    pub fn with_capsule_data(self, len: u32) -> Self {
+        Self { sgl: SglDescriptor::in_capsule(0, len), ..self }
+    }
+
+    fn blocks(opcode: IoOpcode, nsid: NamespaceId, start: Lba, blocks_zero_based: u16) -> Self {
+        let mut command = Self::new(opcode.0, nsid);
+        command.set_cdw10_11(start.0);
+        command.cdw12 = u32::from(blocks_zero_based).into();
+        command
+    }
+}
+
+#[cfg(test)]
+mod tests;

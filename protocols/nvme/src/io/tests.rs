@@ -1,0 +1,202 @@
+use nearflash_units::BlockSize;
+use proptest::prelude::*;
+use zerocopy::IntoBytes;
+
+use super::*;
+
+const ONE: NamespaceId = NamespaceId(1);
+
+fn table() -> NamespaceTable {
+    let entry = NamespaceEntry {
+        volume: VolumeId(70),
+        block_size: BlockSize::B4096,
+        blocks: Blocks(1000),
+        write_protected: false,
+    };
+    let protected = NamespaceEntry { volume: VolumeId(71), write_protected: true, ..entry };
+    NamespaceTable::new([(ONE, entry), (NamespaceId(2), protected)], ByteLen(1 << 20))
+}
+
+fn decoded(command: Command) -> VolumeCommand {
+    match decode(&command, &table()).unwrap() {
+        IoCommand::Volume(command) => command,
+        IoCommand::FlushAll => panic!("a command to one namespace was expected"),
+    }
+}
+
+fn refused(command: Command) -> Status {
+    decode(&command, &table()).unwrap_err()
+}
+
+#[test]
+fn a_read_asks_for_its_range_and_its_bytes_to_the_host() {
+    let command = decoded(Command::read(ONE, Lba(10), 3, 16384).with_command_id(CommandId(9)));
+    assert_eq!(command.command_id, CommandId(9));
+    assert_eq!(command.volume, VolumeId(70));
+    assert_eq!(command.range, BlockRange { start: Lba(10), count: Blocks(4) });
+    assert_eq!(command.operation, IoOperation::Read);
+    assert_eq!(command.transfer, Transfer::ToHost(ByteLen(16384)));
+}
+
+#[test]
+fn writes_and_compares_bring_their_bytes() {
+    let write = decoded(Command::write(ONE, Lba(0), 0, 4096));
+    assert_eq!(write.operation, IoOperation::Write { force_unit_access: false });
+    assert_eq!(write.transfer, Transfer::FromHost(ByteLen(4096)));
+    let durable = decoded(Command::write(ONE, Lba(0), 0, 4096).with_force_unit_access());
+    assert_eq!(durable.operation, IoOperation::Write { force_unit_access: true });
+    let compare = decoded(Command::compare(ONE, Lba(5), 1, 8192));
+    assert_eq!(compare.operation, IoOperation::Compare);
+    assert_eq!(compare.transfer, Transfer::FromHost(ByteLen(8192)));
+}
+
+#[test]
+fn write_zeroes_of_any_length_moves_no_data() {
+    let command = decoded(Command::write_zeroes(ONE, Lba(0), u16::MAX).with_deallocate());
+    assert_eq!(command.range.count, Blocks(65536));
+    assert_eq!(command.transfer, Transfer::None);
+    let expected = IoOperation::WriteZeroes { deallocate: true, force_unit_access: false };
+    assert_eq!(command.operation, expected);
+}
+
+#[test]
+fn dataset_management_brings_its_ranges_and_says_whether_to_deallocate() {
+    let command = decoded(Command::deallocate(ONE, 255));
+    assert_eq!(command.operation, IoOperation::DatasetManagement { deallocate: true });
+    assert_eq!(command.transfer, Transfer::FromHost(ByteLen(4096)));
+    let hint = Command { cdw11: 0.into(), ..Command::deallocate(ONE, 0) };
+    let expected = IoOperation::DatasetManagement { deallocate: false };
+    assert_eq!(decoded(hint).operation, expected);
+}
+
+#[test]
+fn flush_of_all_namespaces_is_told_from_flush_of_one() {
+    assert_eq!(decode(&Command::flush(NamespaceId::ALL), &table()), Ok(IoCommand::FlushAll));
+    assert_eq!(decoded(Command::flush(ONE)).operation, IoOperation::Flush);
+    assert_eq!(refused(Command::flush(NamespaceId(3))), Status::INVALID_NAMESPACE.dnr());
+}
+
+#[test]
+fn all_namespaces_at_once_can_be_flushed_but_not_read() {
+    let command = Command::read(NamespaceId::ALL, Lba(0), 0, 4096);
+    assert_eq!(refused(command), Status::INVALID_NAMESPACE.dnr());
+}
+
+#[test]
+fn an_unknown_opcode_is_refused_before_its_namespace() {
+    for opcode in [0x04, 0x0C, 0x0D, 0x0E, 0x11, 0x15, 0x19, 0x7F, 0x80, 0xFF] {
+        let command = Command::new(opcode, NamespaceId(9));
+        assert_eq!(refused(command), Status::INVALID_OPCODE.dnr(), "{opcode:#x}");
+    }
+}
+
+#[test]
+fn more_data_than_a_command_may_move_is_refused() {
+    assert!(decode(&Command::read(ONE, Lba(0), 255, 1 << 20), &table()).is_ok());
+    let command = Command::read(ONE, Lba(0), 256, (1 << 20) + 4096);
+    assert_eq!(refused(command), Status::INVALID_FIELD.dnr());
+}
+
+#[test]
+fn a_write_protected_namespace_is_read_but_not_changed() {
+    let two = NamespaceId(2);
+    let expected = Status::NAMESPACE_WRITE_PROTECTED.dnr();
+    assert_eq!(refused(Command::write(two, Lba(0), 0, 4096)), expected);
+    assert_eq!(refused(Command::write_zeroes(two, Lba(0), 0)), expected);
+    assert_eq!(refused(Command::deallocate(two, 0)), expected);
+    assert_eq!(decoded(Command::read(two, Lba(0), 0, 4096)).volume, VolumeId(71));
+}
+
+#[test]
+fn prps_and_reserved_fusing_are_invalid_fields() {
+    let read = Command::read(ONE, Lba(0), 0, 4096);
+    assert_eq!(refused(Command { flags: 0, ..read }), Status::INVALID_FIELD.dnr());
+    assert_eq!(refused(read.with_fused(Fused::First)), Status::INVALID_FIELD.dnr());
+    let write = Command::write(ONE, Lba(0), 0, 4096);
+    assert_eq!(refused(write.with_fused(Fused::First)), Status::INVALID_FIELD.dnr());
+    assert_eq!(refused(write.with_fused(Fused::Reserved)), Status::INVALID_FIELD.dnr());
+}
+
+#[test]
+fn protection_fields_are_passed_over_without_protection() {
+    let read = Command::read(ONE, Lba(0), 0, 4096);
+    let guarded = Command {
+        cdw12: (0xF << 26).into(),
+        cdw14: 7.into(),
+        cdw15: 7.into(),
+        metadata: 7.into(),
+        ..read
+    };
+    assert_eq!(decoded(guarded), decoded(read));
+}
+
+#[test]
+fn a_compare_and_a_write_of_the_same_blocks_fuse() {
+    let compare = |lba| decoded(Command::compare(ONE, lba, 0, 4096).with_fused(Fused::First));
+    let write = |lba| decoded(Command::write(ONE, lba, 0, 4096).with_fused(Fused::Second));
+    assert_eq!(check_fused(&compare(Lba(4)), &write(Lba(4))), Ok(()));
+    let refused = check_fused(&compare(Lba(4)), &write(Lba(5)));
+    assert_eq!(refused, Err(Status::INVALID_FIELD.dnr()));
+    let alone = decoded(Command::write(ONE, Lba(4), 0, 4096));
+    let refused = check_fused(&compare(Lba(4)), &alone);
+    assert_eq!(refused, Err(Status::ABORTED_FUSED_MISSING.dnr()));
+}
+
+#[test]
+fn data_is_where_the_descriptor_says_or_nowhere() {
+    let write = Command::write(ONE, Lba(0), 0, 4096);
+    let from_host = Transfer::FromHost(ByteLen(4096));
+    let to_host = Transfer::ToHost(ByteLen(4096));
+    assert_eq!(from_host.locate(&write, 0), Ok(Placement::Transport));
+    let in_capsule = write.with_capsule_data(4096);
+    assert_eq!(from_host.locate(&in_capsule, 4096), Ok(Placement::InCapsule { offset: 0 }));
+    assert_eq!(from_host.locate(&in_capsule, 4095), Err(Status::SGL_OFFSET_INVALID.dnr()));
+    assert_eq!(to_host.locate(&in_capsule, 4096), Err(Status::SGL_TYPE_INVALID.dnr()));
+    let short = write.with_transport_data(512);
+    assert_eq!(from_host.locate(&short, 0), Err(Status::SGL_LENGTH_INVALID.dnr()));
+    let far = Command { sgl: SglDescriptor::in_capsule(u64::MAX, 4096), ..write };
+    assert_eq!(from_host.locate(&far, 8192), Err(Status::SGL_OFFSET_INVALID.dnr()));
+    let segment = SglDescriptor { identifier: 0x30, ..SglDescriptor::transport(4096) };
+    let listed = Command { sgl: segment, ..write };
+    assert_eq!(from_host.locate(&listed, 0), Err(Status::SGL_TYPE_INVALID.dnr()));
+    assert_eq!(Transfer::None.locate(&listed, 0), Ok(Placement::None));
+}
+
+#[test]
+fn ranges_that_are_not_whole_or_too_many_are_refused() {
+    let range = BlockRange { start: Lba(8), count: Blocks(16) };
+    let wire = DsmRange::from_range(range).unwrap();
+    assert_eq!(dsm_ranges(wire.as_bytes()).unwrap()[..], [range]);
+    assert_eq!(dsm_ranges(&[0; 15]), Err(Status::INVALID_FIELD.dnr()));
+    assert_eq!(dsm_ranges(&[0; 4096]).map(|ranges| ranges.len()), Ok(256));
+    assert_eq!(dsm_ranges(&[0; 4112]), Err(Status::INVALID_FIELD.dnr()));
+}
+
+/// A 4 KiB read at LBA 0x1234: FUSE 0, PSDT 01b, and one transport data block for the data.
+#[test]
+fn a_read_has_the_bytes_that_hosts_send() {
+    let mut expected = [0; 64];
+    expected[..8].copy_from_slice(&[0x02, 0x40, 0x2A, 0x10, 1, 0, 0, 0]);
+    expected[32..40].copy_from_slice(&[0x00, 0x10, 0, 0, 0, 0, 0, 0x5A]);
+    expected[40..44].copy_from_slice(&[0x34, 0x12, 0, 0]);
+    expected[48..50].copy_from_slice(&[7, 0]);
+    let command = Command::read(ONE, Lba(0x1234), 7, 4096).with_command_id(CommandId(0x102A));
+    assert_eq!(command.as_bytes(), expected);
+}
+
+proptest! {
+    #[test]
+    fn what_a_host_asks_is_what_the_controller_understands(
+        start: u64, blocks_zero_based in 0..256_u16, force: bool,
+    ) {
+        let len = (u32::from(blocks_zero_based) + 1) * 4096;
+        let built = Command::write(ONE, Lba(start), blocks_zero_based, len);
+        let built = if force { built.with_force_unit_access() } else { built };
+        let command = decoded(built);
+        let count = Blocks::from_zero_based(blocks_zero_based);
+        prop_assert_eq!(command.range, BlockRange { start: Lba(start), count });
+        prop_assert_eq!(command.operation, IoOperation::Write { force_unit_access: force });
+        prop_assert_eq!(command.transfer, Transfer::FromHost(ByteLen(u64::from(len))));
+        prop_assert_eq!(command.transfer.locate(&built, 0), Ok(Placement::Transport));
+    }
+}
