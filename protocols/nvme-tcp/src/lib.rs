@@ -1,1 +1,25 @@
-//! Being built.
+//! NVMe/TCP: both ends of a connection.
+//!
+//! Spec: NVMe/TCP 1.1. A connection is one queue pair. [`target::TargetSession`] is the
+//! controller's end, [`host::HostSession`] the host's; both are machines without sockets, clocks or
+//! memory for payload: bytes and answers go in, chunks to send and demands come out. What commands
+//! mean is `nearflash-nvme`'s. TLS is not theirs either: it stands between them and the socket.
+//!
+//! Knows nothing of devices, volumes' layout, threads or sockets.
+
+pub mod digest;
+mod error;
+mod framer;
+mod output;
+pub mod pdu;
+mod receiving;
+pub mod target;
+
+pub use digest::Digests;
+pub use error::PeerError;
+pub use output::Chunk;
+pub use receiving::Receiving;
+
+/// Placeholder until the crate below has it.
+#[derive(Debug)]
+pub struct NamespaceTable;

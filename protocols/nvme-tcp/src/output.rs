@@ -1,0 +1,310 @@
+//! What a session has to send: header bytes of its own and payload that it only names, in stream
+//! order.
+//!
+//! Knows nothing of PDUs or of how sending is done. Headers that follow one another are one chunk,
+//! so that a thousand small answers leave as one.
+
+use std::collections::VecDeque;
+
+use nearflash_request::BufferId;
+
+/// A part of the stream, to be sent after the one before it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Chunk<'a> {
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// Bytes of a pool buffer.
+    Buffer {
+        /// Which.
+        buffer: BufferId,
+        /// From where in it.
+        offset: usize,
+        /// How many.
+        len: usize,
+    },
+    /// So many zero bytes.
+    Zeroes(usize),
+}
+
+impl Chunk<'_> {
+    /// How many bytes it stands for.
+    pub const fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Buffer { len, .. } | Self::Zeroes(len) => *len,
+        }
+    }
+
+    /// Never: there are no empty chunks.
+    pub const fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Source {
+    /// The next bytes of `Output::bytes`.
+    Bytes,
+    Buffer(BufferId),
+    Zeroes,
+}
+
+/// What is left of one chunk.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    source: Source,
+    /// Where it continues in its buffer.
+    offset: u32,
+    len: u32,
+}
+
+/// Sent bytes are cut off the front of `Output::bytes` once they are this many.
+const SENT_LEN_MAX: usize = 32 * 1024;
+
+/// The queue of parts.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    /// Header bytes, those already sent still in front.
+    bytes: Vec<u8>,
+    bytes_sent: usize,
+    parts: VecDeque<Part>,
+    len: usize,
+    /// Where in the stream of the whole connection the queue begins.
+    position: u64,
+}
+
+impl Output {
+    /// What is left to send, in bytes.
+    #[inline]
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// How many chunks that is.
+    #[inline]
+    pub(crate) fn chunk_count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// How much memory its own bytes take.
+    #[inline]
+    pub(crate) const fn bytes_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// How many bytes of the connection's stream have been sent.
+    #[inline]
+    pub(crate) const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Where in the connection's stream the queue ends.
+    #[inline]
+    pub(crate) fn end_position(&self) -> u64 {
+        self.position + stream_len(self.len)
+    }
+
+    /// Appends bytes.
+    #[inline]
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.len += bytes.len();
+        let len = part_len(bytes.len());
+        match self.parts.back_mut() {
+            Some(Part { source: Source::Bytes, len: last_len, .. }) => *last_len += len,
+            _ if len == 0 => {}
+            _ => self.parts.push_back(Part { source: Source::Bytes, offset: 0, len }),
+        }
+    }
+
+    /// Appends `len` bytes of a buffer.
+    #[inline]
+    pub(crate) fn push_buffer(&mut self, buffer: BufferId, offset: u32, len: u32) {
+        debug_assert!(len > 0, "an empty part would never be sent");
+        self.len += memory_len(len);
+        self.parts.push_back(Part { source: Source::Buffer(buffer), offset, len });
+    }
+
+    /// Appends zero bytes.
+    #[inline]
+    pub(crate) fn push_zeroes(&mut self, len: u32) {
+        debug_assert!(len > 0, "an empty part would never be sent");
+        self.len += memory_len(len);
+        self.parts.push_back(Part { source: Source::Zeroes, offset: 0, len });
+    }
+
+    /// What to send, in order.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = Chunk<'_>> {
+        let mut bytes = &self.bytes[self.bytes_sent..];
+        self.parts.iter().map(move |part| match part.source {
+            Source::Bytes => {
+                let (chunk, rest) = bytes.split_at(memory_len(part.len));
+                bytes = rest;
+                Chunk::Bytes(chunk)
+            }
+            Source::Buffer(buffer) => Chunk::Buffer {
+                buffer,
+                offset: memory_len(part.offset),
+                len: memory_len(part.len),
+            },
+            Source::Zeroes => Chunk::Zeroes(memory_len(part.len)),
+        })
+    }
+
+    /// `sent` bytes of the chunks are gone. Buffers whose part is sent are named to `released`.
+    ///
+    /// # Panics
+    /// When more was sent than there is: our own fault.
+    #[inline]
+    pub(crate) fn advance(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
+        assert!(sent <= self.len, "no more is sent than there is");
+        self.len -= sent;
+        self.position += stream_len(sent);
+        let mut left = sent;
+        while left > 0 {
+            let part = self.parts.front_mut().expect("the parts add up to the length");
+            let part_left = memory_len(part.len);
+            let taken = left.min(part_left);
+            left -= taken;
+            if part.source == Source::Bytes {
+                self.bytes_sent += taken;
+            }
+            if taken < part_left {
+                part.offset += part_len(taken);
+                part.len -= part_len(taken);
+                break;
+            }
+            if let Source::Buffer(buffer) = part.source {
+                released(buffer);
+            }
+            self.parts.pop_front();
+        }
+        self.forget_sent_bytes();
+    }
+
+    /// Drops everything unsent; every buffer is named to `released`.
+    pub(crate) fn clear(&mut self, released: &mut impl FnMut(BufferId)) {
+        for part in self.parts.drain(..) {
+            if let Source::Buffer(buffer) = part.source {
+                released(buffer);
+            }
+        }
+        self.bytes.clear();
+        self.bytes_sent = 0;
+        self.len = 0;
+    }
+
+    /// Everything sent is the common case and free; otherwise what is moved is paid for by at
+    /// least as much that was sent.
+    fn forget_sent_bytes(&mut self) {
+        if self.bytes_sent == self.bytes.len() {
+            self.bytes.clear();
+            self.bytes_sent = 0;
+        } else if self.bytes_sent >= SENT_LEN_MAX && self.bytes_sent * 2 >= self.bytes.len() {
+            self.bytes.drain(..self.bytes_sent);
+            self.bytes_sent = 0;
+        }
+    }
+}
+
+#[inline]
+fn memory_len(len: u32) -> usize {
+    usize::try_from(len).expect("usize is at least 32 bits wide")
+}
+
+#[inline]
+fn part_len(len: usize) -> u32 {
+    u32::try_from(len).expect("a part is below 4 GiB: queues are bounded far below")
+}
+
+#[inline]
+fn stream_len(len: usize) -> u64 {
+    u64::try_from(len).expect("usize is at most 64 bits wide")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn flat(output: &Output) -> Vec<u8> {
+        let mut all = Vec::new();
+        for chunk in output.chunks() {
+            match chunk {
+                Chunk::Bytes(bytes) => all.extend_from_slice(bytes),
+                // A buffer stands for its number, repeated.
+                Chunk::Buffer { buffer, len, .. } => {
+                    all.extend(std::iter::repeat_n(u8::try_from(buffer.0).unwrap(), len));
+                }
+                Chunk::Zeroes(len) => all.extend(std::iter::repeat_n(0, len)),
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn headers_that_follow_one_another_are_one_chunk() {
+        let mut output = Output::default();
+        output.push_bytes(&[1; 24]);
+        output.push_bytes(&[2; 24]);
+        output.push_zeroes(10);
+        assert_eq!(output.chunks().count(), 2);
+        assert_eq!(output.len(), 58);
+    }
+
+    #[test]
+    fn a_buffer_is_given_back_when_its_last_byte_is_sent() {
+        let mut output = Output::default();
+        output.push_bytes(&[1; 24]);
+        output.push_buffer(BufferId(7), 0, 4096);
+        let mut back = Vec::new();
+        output.advance(24 + 4095, &mut |buffer| back.push(buffer));
+        assert_eq!(back, []);
+        let last = output.chunks().next();
+        assert_eq!(last, Some(Chunk::Buffer { buffer: BufferId(7), offset: 4095, len: 1 }));
+        output.advance(1, &mut |buffer| back.push(buffer));
+        assert_eq!(back, [BufferId(7)]);
+        assert_eq!((output.len(), output.position()), (0, 24 + 4096));
+    }
+
+    #[test]
+    fn clearing_gives_every_buffer_back() {
+        let mut output = Output::default();
+        output.push_buffer(BufferId(1), 0, 10);
+        output.push_buffer(BufferId(2), 0, 10);
+        let mut back = Vec::new();
+        output.advance(10, &mut |buffer| back.push(buffer));
+        output.clear(&mut |buffer| back.push(buffer));
+        assert_eq!(back, [BufferId(1), BufferId(2)]);
+        assert_eq!(output.len(), 0);
+    }
+
+    proptest! {
+        /// However much is sent at a time, the stream is the same, and its own memory bounded.
+        #[test]
+        fn sending_in_parts_sends_the_same_stream(
+            pushes in prop::collection::vec((0u8..3, 1u32..100, 1u8..255), 1..60),
+            sends in prop::collection::vec(1usize..200, 1..60),
+        ) {
+            let mut whole = Output::default();
+            let mut parts = Output::default();
+            let mut sent = Vec::new();
+            let mut send_lens = sends.iter().cycle();
+            for (kind, len, value) in pushes {
+                for output in [&mut whole, &mut parts] {
+                    match kind {
+                        0 => output.push_bytes(&vec![value; memory_len(len)]),
+                        1 => output.push_buffer(BufferId(value.into()), 0, len),
+                        _ => output.push_zeroes(len),
+                    }
+                }
+                let len = parts.len().min(*send_lens.next().unwrap());
+                sent.extend_from_slice(&flat(&parts)[..len]);
+                parts.advance(len, &mut |_| {});
+                prop_assert_eq!(parts.end_position(), whole.end_position());
+            }
+            sent.extend_from_slice(&flat(&parts));
+            prop_assert_eq!(sent, flat(&whole));
+        }
+    }
+}

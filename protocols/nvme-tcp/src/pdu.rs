@@ -1,0 +1,531 @@
+//! The PDUs of NVMe/TCP as structs over bytes.
+//!
+//! Spec: NVMe/TCP 1.1, 3.6.2. Every PDU begins with the common header, continues with a header of
+//! fixed length for its type, and, where the type has data, with a header digest, padding, the
+//! data and a data digest. Knows nothing of sessions, of queues, or of what a command says.
+
+use nearflash_nvme::{Command, CompletionEntry};
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::digest::DIGEST_LEN;
+
+/// What a PDU is. Open: an unknown value decodes, and is refused in one place.
+/// NVMe/TCP 1.1, 3.6.1.
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Hash, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
+#[repr(transparent)]
+pub struct PduType(pub u8);
+
+impl PduType {
+    /// Initialize connection request, from the host.
+    pub const IC_REQ: Self = Self(0x00);
+    /// Initialize connection response, from the controller.
+    pub const IC_RESP: Self = Self(0x01);
+    /// The host gives up the connection.
+    pub const H2C_TERM_REQ: Self = Self(0x02);
+    /// The controller gives up the connection.
+    pub const C2H_TERM_REQ: Self = Self(0x03);
+    /// A command, perhaps with its data.
+    pub const CAPSULE_CMD: Self = Self(0x04);
+    /// A completion queue entry.
+    pub const CAPSULE_RESP: Self = Self(0x05);
+    /// Data from the host that an R2T asked for.
+    pub const H2C_DATA: Self = Self(0x06);
+    /// Data to the host.
+    pub const C2H_DATA: Self = Self(0x07);
+    /// Leave to send data.
+    pub const R2T: Self = Self(0x09);
+
+    /// The types that this revision defines, in order.
+    pub const ALL: [Self; 9] = [
+        Self::IC_REQ,
+        Self::IC_RESP,
+        Self::H2C_TERM_REQ,
+        Self::C2H_TERM_REQ,
+        Self::CAPSULE_CMD,
+        Self::CAPSULE_RESP,
+        Self::H2C_DATA,
+        Self::C2H_DATA,
+        Self::R2T,
+    ];
+
+    /// HLEN that a PDU of this type must have; `None` for an unknown type.
+    pub const fn header_len(self) -> Option<usize> {
+        match self {
+            Self::IC_REQ | Self::IC_RESP => Some(128),
+            Self::CAPSULE_CMD => Some(72),
+            Self::H2C_TERM_REQ
+            | Self::C2H_TERM_REQ
+            | Self::CAPSULE_RESP
+            | Self::H2C_DATA
+            | Self::C2H_DATA
+            | Self::R2T => Some(24),
+            _ => None,
+        }
+    }
+
+    /// Whether digests, once agreed, are part of a PDU of this type.
+    /// NVMe/TCP 1.1, 3.3.1: not of those that begin or end a connection.
+    pub const fn carries_digests(self) -> bool {
+        !matches!(self, Self::IC_REQ | Self::IC_RESP | Self::H2C_TERM_REQ | Self::C2H_TERM_REQ)
+    }
+
+    /// Its short name, for messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::IC_REQ => "ICReq",
+            Self::IC_RESP => "ICResp",
+            Self::H2C_TERM_REQ => "H2CTermReq",
+            Self::C2H_TERM_REQ => "C2HTermReq",
+            Self::CAPSULE_CMD => "CapsuleCmd",
+            Self::CAPSULE_RESP => "CapsuleResp",
+            Self::H2C_DATA => "H2CData",
+            Self::C2H_DATA => "C2HData",
+            Self::R2T => "R2T",
+            _ => "unknown",
+        }
+    }
+}
+
+/// The FLAGS field. Which bits mean something depends on the type.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    PartialEq,
+    Unaligned,
+)]
+#[repr(transparent)]
+pub struct PduFlags(pub u8);
+
+impl PduFlags {
+    /// HDGSTF: a header digest follows the header.
+    pub const HEADER_DIGEST: Self = Self(1 << 0);
+    /// DDGSTF: a data digest follows the data.
+    pub const DATA_DIGEST: Self = Self(1 << 1);
+    /// LAST_PDU: the last data PDU of its R2T or command.
+    pub const LAST: Self = Self(1 << 2);
+    /// SUCCESS: the command succeeded, and no response capsule follows.
+    pub const SUCCESS: Self = Self(1 << 3);
+
+    /// Whether all of `flags` are set.
+    pub const fn has(self, flags: Self) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// These and those.
+    #[must_use]
+    pub const fn with(self, flags: Self) -> Self {
+        Self(self.0 | flags.0)
+    }
+}
+
+/// PDU common header, CH. NVMe/TCP 1.1, 3.6.1.
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
+#[repr(C)]
+pub struct CommonHeader {
+    /// What it is.
+    pub pdu_type: PduType,
+    /// Depends on the type.
+    pub flags: PduFlags,
+    /// HLEN: this header and the type's own, without the digest.
+    pub header_len: u8,
+    /// PDO: from the start of the PDU to its data.
+    pub data_offset: u8,
+    /// PLEN: all of the PDU, digests and padding too.
+    pub pdu_len: U32,
+}
+const _: () = assert!(size_of::<CommonHeader>() == 8);
+
+impl CommonHeader {
+    /// Byte offset of FLAGS, as FEI says it.
+    pub const FLAGS_OFFSET: u32 = 1;
+    /// Byte offset of HLEN.
+    pub const HEADER_LEN_OFFSET: u32 = 2;
+    /// Byte offset of PDO.
+    pub const DATA_OFFSET_OFFSET: u32 = 3;
+    /// Byte offset of PLEN.
+    pub const PDU_LEN_OFFSET: u32 = 4;
+
+    /// The header of a PDU without data or digests.
+    pub const fn bare(pdu_type: PduType, header_len: u8) -> Self {
+        Self {
+            pdu_type,
+            flags: PduFlags(0),
+            header_len,
+            data_offset: 0,
+            pdu_len: U32::from_bytes([header_len, 0, 0, 0]),
+        }
+    }
+}
+
+/// The DGST field of ICReq and ICResp: which digests.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    PartialEq,
+    Unaligned,
+)]
+#[repr(transparent)]
+pub struct DigestBits(pub u8);
+
+impl DigestBits {
+    /// HDGST_ENABLE.
+    pub const HEADER: u8 = 1 << 0;
+    /// DDGST_ENABLE.
+    pub const DATA: u8 = 1 << 1;
+}
+
+/// A data alignment as ICReq and ICResp say it (HPDA, CPDA): 0's based, in dwords, at most 31.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    PartialEq,
+    Unaligned,
+)]
+#[repr(transparent)]
+pub struct DataAlignment(pub u8);
+
+impl DataAlignment {
+    /// The largest that the field may hold: 128 bytes.
+    pub const MAX: Self = Self(31);
+
+    /// Whether the field may hold it.
+    pub const fn is_valid(self) -> bool {
+        self.0 <= Self::MAX.0
+    }
+
+    /// In bytes: 4 to 128 for valid ones.
+    pub const fn bytes(self) -> usize {
+        // Widening: `From` is not usable in a const function.
+        (self.0 as usize + 1) * 4
+    }
+
+    /// Where data begins after `head_len` bytes of header and digest.
+    pub const fn data_offset(self, head_len: usize) -> usize {
+        head_len.next_multiple_of(self.bytes())
+    }
+}
+
+/// ICReq. NVMe/TCP 1.1, 3.6.2.2.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct IcReq {
+    /// HLEN and PLEN are 128.
+    pub common: CommonHeader,
+    /// PFV: 0 is the only one defined.
+    pub format_version: U16,
+    /// HPDA: how the host wants C2HData's data aligned.
+    pub host_alignment: DataAlignment,
+    /// Which digests the host wants.
+    pub digests: DigestBits,
+    /// MAXR2T, 0's based: R2Ts outstanding per command.
+    pub max_r2t: U32,
+    reserved: [u8; 112],
+}
+const _: () = assert!(size_of::<IcReq>() == 128);
+
+impl IcReq {
+    /// Byte offset of PFV.
+    pub const FORMAT_VERSION_OFFSET: u32 = 8;
+    /// Byte offset of HPDA.
+    pub const HOST_ALIGNMENT_OFFSET: u32 = 10;
+
+    /// What a host opens a connection with.
+    pub fn new(host_alignment: DataAlignment, digests: DigestBits, max_r2t: u32) -> Self {
+        Self {
+            common: CommonHeader::bare(PduType::IC_REQ, 128),
+            format_version: U16::ZERO,
+            host_alignment,
+            digests,
+            max_r2t: U32::new(max_r2t),
+            reserved: [0; 112],
+        }
+    }
+}
+
+/// ICResp. NVMe/TCP 1.1, 3.6.2.3.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct IcResp {
+    /// HLEN and PLEN are 128.
+    pub common: CommonHeader,
+    /// PFV: 0 is the only one defined.
+    pub format_version: U16,
+    /// CPDA: how the controller wants the data of capsules and H2CData aligned.
+    pub controller_alignment: DataAlignment,
+    /// Which digests are used from here on.
+    pub digests: DigestBits,
+    /// MAXH2CDATA: the most data in one H2CData, a multiple of 4 and at least 4096.
+    pub max_h2c_data: U32,
+    reserved: [u8; 112],
+}
+const _: () = assert!(size_of::<IcResp>() == 128);
+
+impl IcResp {
+    /// Byte offset of PFV.
+    pub const FORMAT_VERSION_OFFSET: u32 = 8;
+    /// Byte offset of CPDA.
+    pub const CONTROLLER_ALIGNMENT_OFFSET: u32 = 10;
+    /// Byte offset of DGST.
+    pub const DIGESTS_OFFSET: u32 = 11;
+    /// Byte offset of MAXH2CDATA.
+    pub const MAX_H2C_DATA_OFFSET: u32 = 12;
+
+    /// What a controller answers an [`IcReq`] with.
+    pub fn new(
+        controller_alignment: DataAlignment,
+        digests: DigestBits,
+        max_h2c_data: u32,
+    ) -> Self {
+        Self {
+            common: CommonHeader::bare(PduType::IC_RESP, 128),
+            format_version: U16::ZERO,
+            controller_alignment,
+            digests,
+            max_h2c_data: U32::new(max_h2c_data),
+            reserved: [0; 112],
+        }
+    }
+}
+
+/// FES: why a connection is given up. Open. NVMe/TCP 1.1, 3.6.2.4 and 3.6.2.5.
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
+#[repr(transparent)]
+pub struct FatalStatus(pub U16);
+
+impl FatalStatus {
+    /// A header field is invalid; FEI is its byte offset.
+    pub const INVALID_HEADER_FIELD: Self = Self(U16::from_bytes([1, 0]));
+    /// A PDU that may not stand here.
+    pub const SEQUENCE: Self = Self(U16::from_bytes([2, 0]));
+    /// FEI is the digest received.
+    pub const HEADER_DIGEST: Self = Self(U16::from_bytes([3, 0]));
+    /// Data outside of what the command or R2T covers.
+    pub const DATA_OUT_OF_RANGE: Self = Self(U16::from_bytes([4, 0]));
+    /// More data in a PDU than MAXH2CDATA (to the host), more R2Ts than MAXR2T (to the controller).
+    pub const LIMIT_EXCEEDED: Self = Self(U16::from_bytes([5, 0]));
+    /// FEI is the byte offset of a parameter that is not supported.
+    pub const UNSUPPORTED_PARAMETER: Self = Self(U16::from_bytes([6, 0]));
+}
+
+/// H2CTermReq and C2HTermReq. NVMe/TCP 1.1, 3.6.2.4 and 3.6.2.5. The header of the PDU at fault
+/// follows as data.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct TermReq {
+    /// HLEN is 24, PLEN 24 to 152.
+    pub common: CommonHeader,
+    /// FES.
+    pub status: FatalStatus,
+    /// FEI, not aligned on the wire.
+    pub information: U32,
+    reserved: [u8; 10],
+}
+const _: () = assert!(size_of::<TermReq>() == 24);
+
+impl TermReq {
+    /// The most data after the header.
+    pub const DATA_LEN_MAX: usize = 128;
+
+    /// Gives up a connection; `data_len` bytes of the PDU at fault follow.
+    pub fn new(pdu_type: PduType, status: FatalStatus, information: u32, data_len: u8) -> Self {
+        let mut common = CommonHeader::bare(pdu_type, 24);
+        common.pdu_len = U32::new(24 + u32::from(data_len));
+        Self { common, status, information: U32::new(information), reserved: [0; 10] }
+    }
+}
+
+/// CapsuleCmd. NVMe/TCP 1.1, 3.6.2.6.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct CapsuleCmd {
+    /// HLEN is 72.
+    pub common: CommonHeader,
+    /// CCSQE: the command.
+    pub command: Command,
+}
+const _: () = assert!(size_of::<CapsuleCmd>() == 72);
+
+/// CapsuleResp. NVMe/TCP 1.1, 3.6.2.7.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct CapsuleResp {
+    /// HLEN is 24.
+    pub common: CommonHeader,
+    /// RCCQE: the completion queue entry.
+    pub entry: CompletionEntry,
+}
+const _: () = assert!(size_of::<CapsuleResp>() == 24);
+
+/// H2CData and C2HData. NVMe/TCP 1.1, 3.6.2.8 and 3.6.2.9.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct DataPdu {
+    /// HLEN is 24.
+    pub common: CommonHeader,
+    /// CCCID: the command's identifier.
+    pub command_id: U16,
+    /// TTAG of the R2T that asked for the data; reserved in C2HData.
+    pub transfer_tag: U16,
+    /// DATAO: from the start of the command's data.
+    pub data_offset: U32,
+    /// DATAL: how much is in this PDU.
+    pub data_len: U32,
+    reserved: [u8; 4],
+}
+const _: () = assert!(size_of::<DataPdu>() == 24);
+
+impl DataPdu {
+    /// Byte offset of CCCID.
+    pub const COMMAND_ID_OFFSET: u32 = 8;
+    /// Byte offset of TTAG.
+    pub const TRANSFER_TAG_OFFSET: u32 = 10;
+    /// Byte offset of DATAO.
+    pub const DATA_OFFSET_OFFSET: u32 = 12;
+    /// Byte offset of DATAL.
+    pub const DATA_LEN_OFFSET: u32 = 16;
+
+    /// The header of `data_len` bytes of data at `data_offset` in the command's.
+    #[inline]
+    pub fn new(common: CommonHeader, ids: DataIds, data_offset: u32, data_len: u32) -> Self {
+        Self {
+            common,
+            command_id: U16::new(ids.command_id),
+            transfer_tag: U16::new(ids.transfer_tag),
+            data_offset: U32::new(data_offset),
+            data_len: U32::new(data_len),
+            reserved: [0; 4],
+        }
+    }
+}
+
+/// Which command, and which R2T of it, data belongs to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DataIds {
+    /// CCCID.
+    pub command_id: u16,
+    /// TTAG; 0 in C2HData.
+    pub transfer_tag: u16,
+}
+
+/// R2T. NVMe/TCP 1.1, 3.6.2.10.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct R2t {
+    /// HLEN is 24.
+    pub common: CommonHeader,
+    /// CCCID: the command's identifier.
+    pub command_id: U16,
+    /// TTAG: what the data must carry.
+    pub transfer_tag: U16,
+    /// R2TO: from the start of the command's data.
+    pub data_offset: U32,
+    /// R2TL: how much.
+    pub data_len: U32,
+    reserved: [u8; 4],
+}
+const _: () = assert!(size_of::<R2t>() == 24);
+
+impl R2t {
+    /// Byte offset of CCCID.
+    pub const COMMAND_ID_OFFSET: u32 = 8;
+    /// Byte offset of R2TO.
+    pub const DATA_OFFSET_OFFSET: u32 = 12;
+    /// Byte offset of R2TL.
+    pub const DATA_LEN_OFFSET: u32 = 16;
+
+    /// Leave to send `data_len` bytes from `data_offset` on.
+    pub fn new(ids: DataIds, data_offset: u32, data_len: u32) -> Self {
+        Self {
+            common: CommonHeader::bare(PduType::R2T, 24),
+            command_id: U16::new(ids.command_id),
+            transfer_tag: U16::new(ids.transfer_tag),
+            data_offset: U32::new(data_offset),
+            data_len: U32::new(data_len),
+            reserved: [0; 4],
+        }
+    }
+}
+
+/// Longest header of any type, with its digest.
+pub const HEAD_LEN_MAX: usize = 128 + DIGEST_LEN;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alignment_is_zero_based_dwords() {
+        assert_eq!(DataAlignment(0).bytes(), 4);
+        assert_eq!(DataAlignment::MAX.bytes(), 128);
+        assert!(!DataAlignment(32).is_valid());
+        assert_eq!(DataAlignment(0).data_offset(72), 72);
+        assert_eq!(DataAlignment(31).data_offset(28), 128);
+    }
+
+    #[test]
+    fn a_data_pdu_lies_on_the_wire_as_the_specification_draws_it() {
+        let mut common = CommonHeader::bare(PduType::C2H_DATA, 24);
+        common.flags = PduFlags::LAST.with(PduFlags::SUCCESS);
+        common.data_offset = 24;
+        common.pdu_len = U32::new(24 + 0x1000);
+        let ids = DataIds { command_id: 0x1234, transfer_tag: 0 };
+        let pdu = DataPdu::new(common, ids, 0, 0x1000);
+        let wire = [
+            0x07, 0x0C, 24, 24, 0x18, 0x10, 0, 0, 0x34, 0x12, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0,
+            0, 0, 0,
+        ];
+        assert_eq!(pdu.as_bytes(), wire);
+    }
+
+    #[test]
+    fn the_information_of_a_term_req_is_at_byte_ten() {
+        let pdu = TermReq::new(PduType::C2H_TERM_REQ, FatalStatus::HEADER_DIGEST, 0xA1B2_C3D4, 8);
+        assert_eq!(pdu.as_bytes()[4..14], [32, 0, 0, 0, 3, 0, 0xD4, 0xC3, 0xB2, 0xA1]);
+    }
+
+    #[test]
+    fn the_header_lengths_are_the_sizes_of_the_structs() {
+        let sizes = [
+            (PduType::IC_REQ, size_of::<IcReq>()),
+            (PduType::IC_RESP, size_of::<IcResp>()),
+            (PduType::H2C_TERM_REQ, size_of::<TermReq>()),
+            (PduType::C2H_TERM_REQ, size_of::<TermReq>()),
+            (PduType::CAPSULE_CMD, size_of::<CapsuleCmd>()),
+            (PduType::CAPSULE_RESP, size_of::<CapsuleResp>()),
+            (PduType::H2C_DATA, size_of::<DataPdu>()),
+            (PduType::C2H_DATA, size_of::<DataPdu>()),
+            (PduType::R2T, size_of::<R2t>()),
+        ];
+        for (pdu_type, size) in sizes {
+            assert_eq!(pdu_type.header_len(), Some(size), "{}", pdu_type.name());
+        }
+    }
+}

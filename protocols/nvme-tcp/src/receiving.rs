@@ -1,0 +1,22 @@
+//! Where a session wants the next bytes of the stream.
+
+use nearflash_request::BufferId;
+
+/// What the next bytes of the stream are for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Receiving {
+    /// For `handle_input`.
+    Bytes,
+    /// They are payload: the next `len` bytes belong into the buffer at `offset`, and are then
+    /// told to `handle_payload`, in as many parts as they come.
+    Payload {
+        /// Which buffer.
+        buffer: BufferId,
+        /// From where in it.
+        offset: usize,
+        /// How many.
+        len: usize,
+    },
+    /// For nobody yet: a buffer is wanted, answers must be sent first, or the session is closing.
+    Paused,
+}

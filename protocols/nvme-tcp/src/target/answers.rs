@@ -1,0 +1,280 @@
+//! Answers: response capsules, and data to the host in front of them or instead of them.
+//!
+//! Spec: NVMe/TCP 1.1, 3.3.2.2 and 3.6.2.7–9; SQ head and flow control: NVMe Base 2.0, 3.3.2.1.
+
+use nearflash_nvme::{CommandId, CompletionEntry, Status};
+use nearflash_request::{BufferId, Completion, Outcome, Payload};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U32;
+
+use super::slots::{Kind, Part, Stage};
+use super::{Granted, State, TargetSession, length};
+use crate::digest::{Digests, digest, digest_of_zeroes};
+use crate::output::Output;
+use crate::pdu::{
+    CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, PduFlags, PduType,
+};
+
+/// SQHD of a Connect response that grants to go without SQ flow control. NVMe Base 2.0, 6.3.
+const SQ_HEAD_UNUSED: u16 = 0xFFFF;
+
+const DATA_HEADER_LEN: usize = size_of::<DataPdu>();
+
+/// The longest padding: data after a header of 24 bytes aligned to 128.
+const PADDING: [u8; 128] = [0; 128];
+
+/// Where data to the host is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum DataSource<'a> {
+    Buffer(BufferId),
+    Zeroes,
+    Bytes(&'a [u8]),
+}
+
+/// How this connection's PDUs to the host are built.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answering {
+    digests: Digests,
+    /// The header of every C2HData but for SUCCESS and the length.
+    data_common: CommonHeader,
+    /// Between the C2HData header, or its digest, and the data.
+    padding: usize,
+    /// Entries of the submission queue; how many were answered, modulo that.
+    sq_entries: u16,
+    sq_head: u16,
+    flow_control: bool,
+}
+
+impl Answering {
+    pub(super) fn new(digests: Digests, alignment: DataAlignment) -> Self {
+        let head_len = DATA_HEADER_LEN + digests.header_len();
+        let data_offset = alignment.data_offset(head_len);
+        let mut data_common = CommonHeader::bare(PduType::C2H_DATA, 24);
+        data_common.flags = PduFlags::LAST;
+        if digests.header {
+            data_common.flags = data_common.flags.with(PduFlags::HEADER_DIGEST);
+        }
+        if digests.data {
+            data_common.flags = data_common.flags.with(PduFlags::DATA_DIGEST);
+        }
+        data_common.data_offset =
+            u8::try_from(data_offset).expect("alignments are at most 128 bytes");
+        let padding = data_offset - head_len;
+        Self { digests, data_common, padding, sq_entries: 1, sq_head: 0, flow_control: true }
+    }
+
+    pub(super) fn become_queue(&mut self, sq_entries: u16, flow_control: bool) {
+        self.sq_entries = sq_entries;
+        self.flow_control = flow_control;
+    }
+
+    /// One more entry of the submission queue is free again: SQHD.
+    #[inline]
+    fn next_sq_head(&mut self) -> u16 {
+        self.sq_head += 1;
+        if self.sq_head >= self.sq_entries {
+            self.sq_head = 0;
+        }
+        self.sq_head
+    }
+
+    /// Fills in what digests change in the header of a PDU without data.
+    #[inline]
+    pub(super) fn finish_header(&self, common: &mut CommonHeader) {
+        if self.digests.header {
+            common.flags = common.flags.with(PduFlags::HEADER_DIGEST);
+            common.pdu_len = U32::new(u32::from(common.header_len) + 4);
+        }
+    }
+
+    /// Queues a header, and its digest.
+    #[inline]
+    pub(super) fn push_header(&self, output: &mut Output, header: &[u8]) {
+        output.push_bytes(header);
+        if self.digests.header {
+            output.push_bytes(&digest(header).to_le_bytes());
+        }
+    }
+
+    /// Queues a C2HData with all of a command's data. `len` is not zero; `data_digest` is looked at
+    /// only when one was agreed.
+    #[inline]
+    fn push_data(
+        &self,
+        output: &mut Output,
+        cid: CommandId,
+        (source, len): (DataSource<'_>, u32),
+        flags: PduFlags,
+        data_digest: u32,
+    ) {
+        let mut common = self.data_common;
+        common.flags = common.flags.with(flags);
+        let digest_len = if self.digests.data { 4 } else { 0 };
+        common.pdu_len = U32::new(u32::from(common.data_offset) + len + digest_len);
+        let ids = DataIds { command_id: cid.0, transfer_tag: 0 };
+        self.push_header(output, DataPdu::new(common, ids, 0, len).as_bytes());
+        if self.padding > 0 {
+            output.push_bytes(&PADDING[..self.padding]);
+        }
+        match source {
+            DataSource::Buffer(buffer) => output.push_buffer(buffer, 0, len),
+            DataSource::Zeroes => output.push_zeroes(len),
+            DataSource::Bytes(bytes) => output.push_bytes(bytes),
+        }
+        if self.digests.data {
+            output.push_bytes(&data_digest.to_le_bytes());
+        }
+    }
+}
+
+impl TargetSession {
+    /// The engine's answer. `payload` is the bytes of its buffer when
+    /// [`Self::wants_payload_bytes`], otherwise it may be empty. The buffer is the session's until
+    /// it is sent.
+    ///
+    /// # Panics
+    /// When no such request is in flight, or a read succeeded without payload.
+    #[inline]
+    pub fn handle_completion(&mut self, done: Completion, payload: &[u8]) {
+        if self.state == State::Closing {
+            if let Payload::Buffer(buffer) = done.payload {
+                self.orphans.push(buffer);
+            }
+            return;
+        }
+        // The high half tells the requests of one command apart.
+        let index = length(done.tag.0 & 0xFFFF);
+        let slot = &self.slots[index];
+        assert!(matches!(slot.stage, Stage::Submitted { .. }), "a request is answered once");
+        if matches!(slot.kind, Kind::Read) && done.outcome == Outcome::Success {
+            self.answer_read(index, done.payload, payload);
+        } else {
+            self.answer_request(index, done);
+        }
+    }
+
+    /// A command has its data and so its answer.
+    #[inline]
+    fn answer_read(&mut self, index: usize, payload: Payload, bytes: &[u8]) {
+        let (cid, len) = (self.slots[index].cid, self.slots[index].len);
+        let (source, data_digest) = match payload {
+            Payload::Buffer(buffer) if self.answering.digests.data => {
+                (DataSource::Buffer(buffer), digest(&bytes[..length(len)]))
+            }
+            Payload::Zeroes if self.answering.digests.data => {
+                (DataSource::Zeroes, digest_of_zeroes(length(len)))
+            }
+            Payload::Buffer(buffer) => (DataSource::Buffer(buffer), 0),
+            Payload::Zeroes => (DataSource::Zeroes, 0),
+            Payload::None => panic!("a read that succeeded has payload"),
+        };
+        self.slots.give_back(index);
+        let without_response = !self.answering.flow_control;
+        let flags = if without_response { PduFlags::SUCCESS } else { PduFlags::default() };
+        self.answering.push_data(&mut self.output, cid, (source, len), flags, data_digest);
+        if !without_response {
+            self.respond(CompletionEntry::new(cid, Status::SUCCESS));
+        }
+    }
+
+    /// Everything but a read that succeeded.
+    fn answer_request(&mut self, index: usize, done: Completion) {
+        if let Payload::Buffer(buffer) = done.payload {
+            self.orphans.push(buffer);
+        }
+        let slot = &mut self.slots[index];
+        if let Part::First(Some(second)) = slot.part {
+            let (first_status, second_status) = super::fused::statuses(done.outcome);
+            self.answer(index, first_status);
+            self.answer(second, second_status);
+            return;
+        }
+        if done.outcome != Outcome::Success {
+            slot.failed = slot.failed.or(Some(done.outcome.into()));
+        }
+        let Stage::Submitted { pending } = &mut slot.stage else { unreachable!("seen above") };
+        *pending -= 1;
+        if *pending == 0 {
+            let status = slot.failed.unwrap_or(Status::SUCCESS);
+            self.answer(index, status);
+        }
+    }
+
+    /// The controller's answer to a [`super::Demand::Admin`], and the data it returns. More data
+    /// than the command has room for is not sent.
+    ///
+    /// # Panics
+    /// When no such command is in flight.
+    pub fn handle_admin_response(&mut self, entry: CompletionEntry, data: &[u8]) {
+        if self.state == State::Closing {
+            return;
+        }
+        let cid = entry.command_id();
+        let index = self.slots.handed_out(cid).expect("an admin command is answered once");
+        let data = &data[..data.len().min(length(self.slots[index].len))];
+        self.slots.give_back(index);
+        if !data.is_empty() {
+            let len = u32::try_from(data.len()).expect("cut to a 32-bit length");
+            let data_digest = if self.answering.digests.data { digest(data) } else { 0 };
+            let source = (DataSource::Bytes(data), len);
+            let flags = PduFlags::default();
+            self.answering.push_data(&mut self.output, cid, source, flags, data_digest);
+        }
+        self.respond(entry);
+    }
+
+    /// The subsystem's answer to a [`super::Demand::Connect`]; `granted` when it succeeded.
+    ///
+    /// # Panics
+    /// When no Connect is in flight.
+    pub fn handle_connected(&mut self, mut entry: CompletionEntry, granted: Option<Granted>) {
+        if self.state == State::Closing {
+            return;
+        }
+        let index = self.slots.handed_out(entry.command_id()).expect("a Connect is answered once");
+        let flow_control = match self.slots[index].kind {
+            Kind::ConnectHandedOut { flow_control } => flow_control,
+            _ => panic!("the Connect is answered before anything else"),
+        };
+        self.slots.give_back(index);
+        match granted {
+            Some(granted) => {
+                self.become_queue(granted, flow_control);
+                // The Connect itself was the queue's first entry.
+                let head = self.answering.next_sq_head();
+                entry.sq_head = if flow_control { head } else { SQ_HEAD_UNUSED }.into();
+            }
+            None => self.state = State::AwaitingConnect,
+        }
+        self.push_response(entry);
+    }
+
+    /// The command in a slot is answered without data. Its buffer is given back at the next chance.
+    pub(super) fn answer(&mut self, index: usize, status: Status) {
+        let slot = &mut self.slots[index];
+        let cid = slot.cid;
+        self.orphans.extend(slot.buffer.take());
+        self.slots.give_back(index);
+        self.respond(CompletionEntry::new(cid, status));
+    }
+
+    /// A command is refused that never had a slot.
+    pub(super) fn refuse(&mut self, cid: CommandId, status: Status) {
+        self.respond(CompletionEntry::new(cid, status));
+    }
+
+    #[inline]
+    fn respond(&mut self, mut entry: CompletionEntry) {
+        if self.answering.flow_control {
+            entry.sq_head = self.answering.next_sq_head().into();
+        }
+        self.push_response(entry);
+    }
+
+    #[inline]
+    fn push_response(&mut self, entry: CompletionEntry) {
+        let mut response = CapsuleResp { common: CommonHeader::bare(PduType::CAPSULE_RESP, 24), entry };
+        self.answering.finish_header(&mut response.common);
+        self.answering.push_header(&mut self.output, response.as_bytes());
+    }
+}

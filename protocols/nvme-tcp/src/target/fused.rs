@@ -1,0 +1,175 @@
+//! The one fused operation: Compare and Write, two commands that follow one another and take
+//! effect together.
+//!
+//! Spec: NVMe Base 2.0, 3.4.2; NVM Command Set 1.0, 3.3.1. Both answers wait until the data of both
+//! is there; either's failure fails the other.
+
+use nearflash_nvme::{Command, Fused, Status};
+use nearflash_request::{Operation, Outcome};
+
+use super::TargetSession;
+use super::commands::Prepared;
+use super::slots::{Kind, Part, PayloadUse, Stage};
+
+/// What the last command means for the next one of the queue.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Waiting {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// It was the first of a fused operation, and is in this slot.
+    First(usize),
+    /// It was the first of a fused operation, and was refused.
+    Refused,
+}
+
+impl Waiting {
+    #[inline]
+    pub(super) const fn is_something(self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
+}
+
+/// What the two commands are answered.
+pub(super) fn statuses(outcome: Outcome) -> (Status, Status) {
+    match outcome {
+        Outcome::Success => (Status::SUCCESS, Status::SUCCESS),
+        // The compare held and the write failed.
+        Outcome::WriteFault | Outcome::CapacityExceeded => {
+            (Status::ABORTED_FUSED_FAILED, outcome.into())
+        }
+        _ => (outcome.into(), Status::ABORTED_FUSED_FAILED),
+    }
+}
+
+impl TargetSession {
+    /// A command that is part of a fused operation, or follows the first of one.
+    #[cold]
+    pub(super) fn on_fused_command(&mut self, command: &Command) {
+        let cid = command.command_id();
+        match (std::mem::take(&mut self.waiting), command.fused()) {
+            (Waiting::First(first), Fused::Second) => return self.on_second(first, command),
+            (Waiting::Refused, Fused::Second) => {
+                return self.refuse(cid, Status::ABORTED_FUSED_FAILED);
+            }
+            (Waiting::Nothing, Fused::Second) => {
+                return self.refuse(cid, Status::ABORTED_FUSED_MISSING.dnr());
+            }
+            (Waiting::First(first), _) => self.fail(first, Status::ABORTED_FUSED_MISSING.dnr()),
+            (Waiting::Nothing | Waiting::Refused, _) => {}
+        }
+        match command.fused() {
+            Fused::First => self.on_first(command),
+            Fused::Normal => self.on_single_command(command),
+            Fused::Reserved | Fused::Second => self.refuse(cid, Status::INVALID_FIELD.dnr()),
+        }
+    }
+
+    fn on_first(&mut self, command: &Command) {
+        self.waiting = match self.prepare_part(command, is_compare) {
+            Ok(prepared) => {
+                let first = self.begin(prepared);
+                self.slots[first].part = Part::First(None);
+                Waiting::First(first)
+            }
+            Err(status) => {
+                self.refuse(command.command_id(), status);
+                Waiting::Refused
+            }
+        };
+    }
+
+    fn on_second(&mut self, first: usize, command: &Command) {
+        let compared = self.slots[first].kind.clone();
+        match self.prepare_part(command, |kind| is_write_over(kind, &compared)) {
+            Ok(prepared) => {
+                let second = self.begin(prepared);
+                self.slots[first].part = Part::First(Some(second));
+                self.slots[second].part = Part::Second(first);
+            }
+            Err(status) => {
+                self.fail(first, Status::ABORTED_FUSED_FAILED);
+                self.refuse(command.command_id(), status);
+            }
+        }
+    }
+
+    fn prepare_part(
+        &self,
+        command: &Command,
+        is_allowed: impl FnOnce(&Kind) -> bool,
+    ) -> Result<Prepared, Status> {
+        let asked = self.read_command(command)?;
+        let prepared = self.prepare(command, asked)?;
+        if is_allowed(&prepared.kind) { Ok(prepared) } else { Err(Status::INVALID_FIELD.dnr()) }
+    }
+
+    /// The first command of a fused operation stands alone: it is answered with `status`, once its
+    /// data has come if that is on its way.
+    fn fail(&mut self, index: usize, status: Status) {
+        let slot = &mut self.slots[index];
+        slot.part = Part::Alone;
+        slot.failed = slot.failed.or(Some(status));
+        let status = slot.failed.unwrap_or(status);
+        match slot.stage {
+            Stage::AwaitingBuffer => {
+                self.awaiting_buffer.retain(|waiting| *waiting != index);
+                self.answer(index, status);
+            }
+            Stage::Held => self.answer(index, status),
+            Stage::ReceivingCapsule | Stage::ReceivingRequested => {}
+            Stage::Free | Stage::Submitted { .. } => {
+                unreachable!("a first command waits for its second")
+            }
+        }
+    }
+
+    /// One command's data is there. Once both are, they are submitted, or answered if one failed.
+    pub(super) fn settle_fused(&mut self, index: usize) {
+        let (first, second) = match self.slots[index].part {
+            Part::First(Some(second)) => (index, second),
+            Part::Second(first) => (first, index),
+            Part::First(None) | Part::Alone => return,
+        };
+        if self.slots[first].stage != Stage::Held || self.slots[second].stage != Stage::Held {
+            return;
+        }
+        let (failed_first, failed_second) = (self.slots[first].failed, self.slots[second].failed);
+        if failed_first.is_some() || failed_second.is_some() {
+            self.answer(first, failed_first.unwrap_or(Status::ABORTED_FUSED_FAILED));
+            self.answer(second, failed_second.unwrap_or(Status::ABORTED_FUSED_FAILED));
+        } else {
+            self.submit_fused(first, second);
+        }
+    }
+
+    fn submit_fused(&mut self, first: usize, second: usize) {
+        let Kind::Payload { volume, range, payload_use: PayloadUse::Write { force_unit_access } } =
+            self.slots[second].kind
+        else {
+            unreachable!("the second command is a write")
+        };
+        for index in [first, second] {
+            self.slots[index].stage = Stage::Submitted { pending: 1 };
+        }
+        let compare = self.slots[first].buffer.take().expect("its data was received");
+        let write = self.slots[second].buffer.take().expect("its data was received");
+        let operation = Operation::CompareAndWrite { compare, write, force_unit_access };
+        self.demand(first, volume, range, operation);
+    }
+}
+
+fn is_compare(kind: &Kind) -> bool {
+    matches!(kind, Kind::Payload { payload_use: PayloadUse::Compare, .. })
+}
+
+/// Both commands name the same blocks.
+fn is_write_over(kind: &Kind, compared: &Kind) -> bool {
+    match (kind, compared) {
+        (
+            Kind::Payload { volume, range, payload_use: PayloadUse::Write { .. } },
+            Kind::Payload { volume: compared_volume, range: compared_range, .. },
+        ) => volume == compared_volume && range == compared_range,
+        _ => false,
+    }
+}

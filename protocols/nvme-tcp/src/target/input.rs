@@ -1,0 +1,152 @@
+//! From bytes to handlers: the loop over received bytes, and which PDU may come when.
+
+use std::sync::Arc;
+
+use crate::NamespaceTable;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::answers::Answering;
+use super::{Granted, QueueKind, SMALL_DATA_LEN_MAX, Sink, State, TargetSession, length};
+use crate::digest::Digests;
+use crate::error::PeerError;
+use crate::framer::Head;
+use crate::pdu::{CapsuleCmd, CommonHeader, DataPdu, IcReq, IcResp, PduType, TermReq};
+
+use super::{OUTPUT_BYTES_MAX, slots::Slots};
+
+impl TargetSession {
+    /// Takes bytes of the stream: all headers and small data in them. Returns how many were
+    /// consumed. It stops where payload begins and where [`Self::receiving`] says to pause; what it
+    /// did not consume is given again, or its payload part to [`Self::handle_payload`]. However the
+    /// stream is cut, the outcome is the same.
+    ///
+    /// # Errors
+    /// When the host broke the protocol or ended the connection: the session is closing.
+    #[inline]
+    pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+        let mut rest = bytes;
+        loop {
+            if !self.framer.body.is_over() && !self.consume_body(&mut rest) {
+                break;
+            }
+            if self.is_paused() {
+                break;
+            }
+            let head = match self.framer.take_head(&mut rest) {
+                Ok(Some(head)) => head,
+                Ok(None) => break,
+                Err(error) => return Err(self.refuse_head(error, rest)),
+            };
+            match head {
+                Head::InPlace(head) => self.dispatch(head)?,
+                Head::Gathered => self.dispatch(&self.framer.gathered())?,
+            }
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// Whether nothing more is taken until something was sent, or ever.
+    #[inline]
+    pub(super) fn is_paused(&self) -> bool {
+        // Two parts for a header and its payload, and as many again for what goes between.
+        self.output.chunk_count() > 4 * self.slots.count() + 4
+            || self.output.bytes_len() > OUTPUT_BYTES_MAX
+            || self.state == State::Closing
+    }
+
+    /// One PDU's header. Its data, if any, is still to come and dropped unless a handler wants it.
+    #[inline]
+    fn dispatch(&mut self, head: &[u8]) -> Result<(), PeerError> {
+        self.sink = Sink::Drop;
+        let (common, _) = CommonHeader::ref_from_prefix(head).expect("a head has its header");
+        let handled = match (self.state, common.pdu_type) {
+            (State::Io, PduType::CAPSULE_CMD) => self.on_io_command(&capsule(head).command),
+            (State::Admin, PduType::CAPSULE_CMD) => self.on_admin_command(&capsule(head).command),
+            (State::AwaitingConnect, PduType::CAPSULE_CMD) => {
+                self.on_first_command(&capsule(head).command)
+            }
+            (State::Connecting, PduType::CAPSULE_CMD) => {
+                self.on_early_command(&capsule(head).command)
+            }
+            (State::Io | State::Admin | State::Connecting, PduType::H2C_DATA) => {
+                self.on_data(data_pdu(head))
+            }
+            (State::AwaitingIcReq, PduType::IC_REQ) => self.on_ic_req(head),
+            (_, PduType::H2C_TERM_REQ) => Err(on_term_req(head)),
+            (_, pdu) => Err(PeerError::Sequence { pdu }),
+        };
+        handled.inspect_err(|error| self.close(error, &head[..usize::from(common.header_len)]))
+    }
+
+    #[cold]
+    fn refuse_head(&mut self, error: PeerError, rest: &[u8]) -> PeerError {
+        let header = self.framer.header_at_fault(rest).to_vec();
+        self.close(&error, &header);
+        error
+    }
+
+    /// NVMe/TCP 1.1, 3.3: the transport's parameters are agreed.
+    fn on_ic_req(&mut self, head: &[u8]) -> Result<(), PeerError> {
+        let (request, _) = IcReq::ref_from_prefix(head).expect("the framer checked the length");
+        let pdu = PduType::IC_REQ;
+        if request.format_version.get() != 0 {
+            let offset = IcReq::FORMAT_VERSION_OFFSET;
+            return Err(PeerError::UnsupportedParameter { pdu, offset });
+        }
+        if !request.host_alignment.is_valid() {
+            return Err(PeerError::HeaderField { pdu, offset: IcReq::HOST_ALIGNMENT_OFFSET });
+        }
+        let digests = Digests::from_bits(request.digests).and(self.config.digests);
+        let response =
+            IcResp::new(self.config.alignment, digests.to_bits(), self.config.h2c_data_len_max);
+        self.output.push_bytes(response.as_bytes());
+        self.framer.rules.digests = digests;
+        self.answering = Answering::new(digests, request.host_alignment);
+        self.state = State::AwaitingConnect;
+        Ok(())
+    }
+
+    /// The connection is a queue now.
+    pub(super) fn become_queue(&mut self, granted: Granted, flow_control: bool) {
+        assert!(granted.sq_entries >= 2, "a queue has at least two entries");
+        self.handshake_until = None;
+        self.slots = Slots::for_queue(granted.sq_entries);
+        self.awaiting_buffer.reserve(usize::from(granted.sq_entries));
+        self.answering.become_queue(granted.sq_entries, flow_control);
+        let (state, capsule_data_max) = match granted.kind {
+            QueueKind::Admin => (State::Admin, SMALL_DATA_LEN_MAX),
+            QueueKind::Io => (State::Io, self.config.in_capsule_len_max),
+        };
+        self.state = state;
+        self.framer.rules.capsule_data_max = length(capsule_data_max);
+        self.namespaces = Some(granted.namespaces);
+    }
+
+    /// What an I/O queue's commands name.
+    ///
+    /// # Panics
+    /// On a connection that is no queue: nothing gets here then.
+    #[inline]
+    pub(super) fn namespaces(&self) -> &Arc<NamespaceTable> {
+        self.namespaces.as_ref().expect("an I/O queue was granted with its namespaces")
+    }
+}
+
+#[cold]
+fn on_term_req(head: &[u8]) -> PeerError {
+    let (request, _) = TermReq::ref_from_prefix(head).expect("the framer checked the length");
+    PeerError::Terminated {
+        status: request.status.0.get(),
+        information: request.information.get(),
+    }
+}
+
+#[inline]
+fn capsule(head: &[u8]) -> &CapsuleCmd {
+    CapsuleCmd::ref_from_prefix(head).expect("the framer checked the length").0
+}
+
+#[inline]
+fn data_pdu(head: &[u8]) -> &DataPdu {
+    DataPdu::ref_from_prefix(head).expect("the framer checked the length").0
+}

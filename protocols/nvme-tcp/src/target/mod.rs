@@ -1,0 +1,262 @@
+//! The controller's end of one connection: bytes of the stream in, requests for the engine and
+//! commands for the controller out; their answers in, bytes and payload buffers of the stream out.
+//!
+//! Spec: NVMe/TCP 1.1, 3; queues: NVMe Base 2.0, 3.3 and 6.3. What admin commands mean, who may
+//! connect and what a controller is, is [`nearflash_nvme`]'s; this end carries them. Knows nothing
+//! of sockets, of memory of payload, or of volumes beyond their number.
+//!
+//! A driver's turn: ask [`TargetSession::receiving`], give bytes to
+//! [`TargetSession::handle_input`] or payload to its buffer and then to
+//! [`TargetSession::handle_payload`]; satisfy [`TargetSession::wants_buffer`]; take every
+//! [`TargetSession::poll_demand`]; give every answer; send [`TargetSession::output`] and tell
+//! [`TargetSession::advance_output`].
+//!
+//! A payload buffer belongs to the session from [`TargetSession::provide_buffer`] until its request
+//! is polled, and from [`TargetSession::handle_completion`] until it is sent. The engine gives back
+//! those that came with a request.
+//!
+//! Invariants: every command is answered once or the connection is closing; answers leave in the
+//! order they were given; memory is bounded by the queue's entries.
+
+mod answers;
+mod commands;
+mod config;
+mod data;
+mod fused;
+mod input;
+mod operation;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::NamespaceTable;
+use nearflash_request::{BufferId, Operation};
+use nearflash_units::Nanos;
+use zerocopy::IntoBytes;
+
+pub use config::{AdminDemand, ConnectDemand, Demand, Granted, QueueKind, SessionConfig};
+
+use crate::digest::Digests;
+use crate::error::PeerError;
+use crate::framer::{Framer, Rules};
+use crate::output::{Chunk, Output};
+use crate::pdu::{DataAlignment, PduType, TermReq};
+use answers::Answering;
+use fused::Waiting;
+use slots::Slots;
+
+/// The most data of a command that is not payload: what hosts may put into an admin queue's
+/// capsule (NVMe/TCP 1.1, 3.3.2.1), and twice what 256 ranges to deallocate take.
+pub const SMALL_DATA_LEN_MAX: u32 = 8 * 1024;
+
+/// Own bytes waiting to be sent, past which no further command is taken: far more than a queue of
+/// commands can be answered with unless the host does not read.
+const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+
+/// What the connection is, and so which PDUs may come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// Nothing was agreed yet.
+    AwaitingIcReq,
+    /// The transport is agreed; no queue was asked for.
+    AwaitingConnect,
+    /// A Connect waits for its data or its answer.
+    Connecting,
+    /// An admin queue.
+    Admin,
+    /// An I/O queue.
+    Io,
+    /// What is queued is sent, nothing more is received.
+    Closing,
+}
+
+/// Where the data of the current PDU goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sink {
+    /// Nowhere: its command was refused.
+    Drop,
+    /// To the command in this slot.
+    Slot(usize),
+}
+
+/// The controller's end of one connection.
+#[derive(Debug)]
+pub struct TargetSession {
+    config: SessionConfig,
+    state: State,
+    /// When the handshake must be over.
+    handshake_until: Option<Nanos>,
+    framer: Framer,
+    sink: Sink,
+    slots: Slots,
+    /// The first command of a fused operation, whose second must be next.
+    waiting: Waiting,
+    /// Commands whose data is not asked for before there is a buffer, oldest first.
+    awaiting_buffer: VecDeque<usize>,
+    demands: VecDeque<Demand>,
+    namespaces: Option<Arc<NamespaceTable>>,
+    answering: Answering,
+    output: Output,
+    /// Buffers of commands that failed, to be given back at the next chance.
+    orphans: Vec<BufferId>,
+}
+
+/// What a controller receives.
+const ACCEPTED: &[PduType] =
+    &[PduType::CAPSULE_CMD, PduType::H2C_DATA, PduType::IC_REQ, PduType::H2C_TERM_REQ];
+
+impl TargetSession {
+    /// The end of a connection that was just accepted.
+    pub fn new(config: SessionConfig, now: Nanos) -> Self {
+        let rules = Rules {
+            digests: Digests::NONE,
+            alignment: config.alignment,
+            capsule_data_max: length(config.in_capsule_len_max.max(SMALL_DATA_LEN_MAX)),
+            data_max: length(config.h2c_data_len_max),
+            accepted: ACCEPTED,
+        };
+        Self {
+            config,
+            state: State::AwaitingIcReq,
+            handshake_until: Some(now.plus(config.handshake_timeout)),
+            framer: Framer::new(rules),
+            sink: Sink::Drop,
+            slots: Slots::for_connect(),
+            waiting: Waiting::Nothing,
+            awaiting_buffer: VecDeque::new(),
+            demands: VecDeque::new(),
+            namespaces: None,
+            answering: Answering::new(Digests::NONE, DataAlignment(0)),
+            output: Output::default(),
+            orphans: Vec::new(),
+        }
+    }
+
+    /// What is to be done next, oldest first.
+    #[inline]
+    pub fn poll_demand(&mut self) -> Option<Demand> {
+        self.demands.pop_front()
+    }
+
+    /// The volumes changed. Commands that come from now on see these.
+    pub fn set_namespaces(&mut self, namespaces: Arc<NamespaceTable>) {
+        self.namespaces = Some(namespaces);
+    }
+
+    /// How many commands are in flight: taken and not answered.
+    pub fn commands_in_flight(&self) -> usize {
+        self.slots.in_use()
+    }
+
+    /// Whether [`Self::handle_completion`] needs to see the bytes of reads, because they are
+    /// digested.
+    pub fn wants_payload_bytes(&self) -> bool {
+        self.framer.rules.digests.data
+    }
+
+    /// What to send, in stream order, from where the last send stopped.
+    pub fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
+        self.output.chunks()
+    }
+
+    /// How many bytes that is.
+    #[inline]
+    pub fn output_len(&self) -> usize {
+        self.output.len()
+    }
+
+    /// The first `sent` bytes of [`Self::output`] are sent. Buffers that are of no more use are
+    /// named to `released`: each is to be given back.
+    ///
+    /// # Panics
+    /// When more was sent than there is.
+    #[inline]
+    pub fn advance_output(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
+        self.output.advance(sent, released);
+        if !self.orphans.is_empty() {
+            self.orphans.drain(..).for_each(released);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        self.handshake_until
+    }
+
+    /// Time has passed.
+    ///
+    /// # Errors
+    /// When no queue was connected in time: the session is closing.
+    pub fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
+        match self.handshake_until {
+            Some(until) if until <= now => {
+                self.terminate(PeerError::Silent);
+                Err(PeerError::Silent)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the connection for `error`, telling the host what the specification has for it.
+    /// [`Self::handle_input`] and [`Self::handle_timeout`] do so by themselves.
+    pub fn terminate(&mut self, error: PeerError) {
+        self.close(&error, &[]);
+    }
+
+    /// Whether the connection ends: close it once the output is sent.
+    pub fn is_closing(&self) -> bool {
+        self.state == State::Closing
+    }
+
+    /// The connection is gone: names every buffer that the session holds to `released`. Buffers of
+    /// requests that were polled are not among them: they come back with their completions.
+    pub fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
+        self.state = State::Closing;
+        self.handshake_until = None;
+        self.output.clear(released);
+        self.orphans.drain(..).for_each(&mut *released);
+        self.slots.take_buffers().for_each(&mut *released);
+        for demand in self.demands.drain(..) {
+            let Demand::Request(request) = demand else { continue };
+            match request.operation {
+                Operation::Write { payload, .. } | Operation::Compare { payload } => {
+                    released(payload);
+                }
+                Operation::CompareAndWrite { compare, write, .. } => {
+                    released(compare);
+                    released(write);
+                }
+                Operation::Read
+                | Operation::Flush
+                | Operation::WriteZeroes { .. }
+                | Operation::Deallocate(_) => {}
+            }
+        }
+    }
+
+    /// The last words: a termination request with the header at fault, if the error has one.
+    fn close(&mut self, error: &PeerError, header: &[u8]) {
+        if self.state == State::Closing {
+            return;
+        }
+        self.state = State::Closing;
+        self.handshake_until = None;
+        if let Some((status, information)) = error.fatal_status() {
+            let header = &header[..header.len().min(TermReq::DATA_LEN_MAX)];
+            let header_len = u8::try_from(header.len()).expect("at most 128 bytes");
+            let request =
+                TermReq::new(PduType::C2H_TERM_REQ, status, information, header_len);
+            self.output.push_bytes(request.as_bytes());
+            self.output.push_bytes(header);
+        }
+    }
+}
+
+/// A length of the wire as one of memory.
+#[inline]
+fn length(raw: u32) -> usize {
+    usize::try_from(raw).expect("usize is at least 32 bits wide")
+}
