@@ -1,0 +1,351 @@
+//! The command line of `nearflash bench`: fio's names and meanings.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use nearflash_units::{ByteLen, ByteOffset, Nanos, parse_duration, parse_size};
+
+use crate::error::OptionsError;
+use crate::floor::FloorCores;
+use crate::job::{JobSpec, Spin};
+use crate::placement::CoreId;
+use crate::target::Target;
+use crate::workload::{Pattern, WorkloadSpec};
+
+/// How long a run takes when neither a time nor a size says so.
+const RUNTIME_DEFAULT: Nanos = Nanos::from_secs(10);
+
+/// Measures a file, a remote volume, the bare wire or the tool itself.
+#[derive(Clone, Debug, clap::Args)]
+pub struct BenchArgs {
+    /// What to measure: file:PATH, null:SIZE,
+    /// nvme-tcp://HOST:PORT/NAME[?ns=1&digest=header,data&queues=N] (NAME a volume's name or an
+    /// NQN), or floor:// for the bare exchange over loopback TCP
+    pub target: Target,
+
+    /// What is done
+    #[arg(long, value_enum, default_value = "read")]
+    pub rw: Pattern,
+    /// Share of reads in a mix, in per cent
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub rwmixread: u8,
+    /// Length of one operation
+    #[arg(long, default_value = "4k", value_parser = parse_size)]
+    pub bs: ByteLen,
+    /// Operations in flight, for each job
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub iodepth: u32,
+    /// Equal jobs at the same time, a thread each
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub numjobs: u32,
+    /// Length of the range, and of the file if it must be created; by default all there is
+    #[arg(long, value_parser = parse_size)]
+    pub size: Option<ByteLen>,
+    /// Where the range begins
+    #[arg(long, default_value = "0", value_parser = parse_size)]
+    pub offset: ByteLen,
+    /// Ends after this long, or with the range unless --time-based; without --runtime and --size
+    /// a run takes 10 seconds
+    #[arg(long, value_parser = parse_duration)]
+    pub runtime: Option<Nanos>,
+    /// Begin again at the end of the range until --runtime has passed
+    #[arg(long)]
+    pub time_based: bool,
+    /// Run this long before counting
+    #[arg(long, default_value = "0", value_parser = parse_duration)]
+    pub ramp_time: Nanos,
+    /// Operations per second at most, for each job; latency then counts from the intended time
+    #[arg(long, default_value_t = 0)]
+    pub rate_iops: u64,
+    /// Give every written block a checksum, and check every block read
+    #[arg(long, value_enum)]
+    pub verify: Option<Verify>,
+    /// fdatasync or Flush after the last write
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub end_fsync: u8,
+    /// Random offsets may repeat before all had their turn
+    #[arg(long)]
+    pub norandommap: bool,
+    /// Where everything random comes from
+    #[arg(long, default_value_t = 0x6E66)]
+    pub randseed: u64,
+    /// Past the page cache (1) or through it (0)
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub direct: u8,
+    /// How jobs wait for completions
+    #[arg(long, value_enum, default_value = "adaptive")]
+    pub spin: Spin,
+    /// Pin the jobs to these cores, in turn: 0,2 or 0-3
+    #[arg(long)]
+    pub cores: Option<CoreList>,
+    /// Also measure the floor, just before and after, and print the ratio
+    #[arg(long)]
+    pub floor: bool,
+    /// The floor's cores: the answering side's, the asking side's
+    #[arg(long, default_value = "0,1", value_name = "S,C")]
+    pub floor_cores: FloorCores,
+
+    /// Name of the run in the report
+    #[arg(long, default_value = "bench")]
+    pub name: String,
+    /// Percentiles to report, with colons in between: 50:99:99.9
+    #[arg(long)]
+    pub percentile_list: Option<PercentileList>,
+    /// For people, or fio's JSON
+    #[arg(long, value_enum, default_value = "normal")]
+    pub output_format: OutputFormat,
+    /// Write the report here instead of to standard output
+    #[arg(long)]
+    pub output: Option<PathBuf>,
+}
+
+/// How blocks are proved.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum Verify {
+    /// CRC-32C.
+    Crc32c,
+}
+
+/// The form of the report.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum OutputFormat {
+    /// For people.
+    Normal,
+    /// fio's layout.
+    Json,
+}
+
+impl BenchArgs {
+    /// What each job does on a target of this length; `None` for one without a length.
+    ///
+    /// # Errors
+    /// When the options contradict each other or the target.
+    pub fn job(&self, target_len: Option<ByteLen>) -> Result<JobSpec, OptionsError> {
+        self.check()?;
+        let range_len = self.range_len(target_len)?;
+        let is_open_ended = self.runtime.is_none() && self.size.is_none();
+        Ok(JobSpec {
+            workload: WorkloadSpec {
+                pattern: self.rw,
+                read_percent: self.rwmixread,
+                op_len: self.bs,
+                offset: ByteOffset(self.offset.0),
+                range_len,
+                repeats: self.norandommap,
+                endless: self.time_based || is_open_ended,
+                seed: self.randseed,
+            },
+            depth: usize::try_from(self.iodepth).expect("usize is at least 32 bits wide"),
+            rate_iops: self.rate_iops,
+            ramp: self.ramp_time,
+            runtime: self.runtime.or((is_open_ended || self.time_based).then_some(RUNTIME_DEFAULT)),
+            spin: self.spin,
+            verify_seed: self.verify.map(|Verify::Crc32c| self.randseed),
+            end_fsync: self.end_fsync == 1,
+        })
+    }
+
+    fn check(&self) -> Result<(), OptionsError> {
+        let is_floor = self.target == Target::Floor;
+        let refusals = [
+            (is_floor && self.rw.single_direction().is_none(), OptionsError::MixedFloor),
+            (is_floor && self.verify.is_some(), OptionsError::NothingToVerify),
+            (self.verify.is_some() && self.bs < ByteLen(512), OptionsError::BlockTooSmallToVerify),
+            (self.floor && !matches!(self.target, Target::NvmeTcp(_)), OptionsError::FloorOfLocal),
+            (self.floor && self.rw.single_direction().is_none(), OptionsError::MixedFloor),
+            (self.is_unaligned(), OptionsError::Unaligned),
+        ];
+        match refusals.into_iter().find(|(refused, _)| *refused) {
+            Some((_, refusal)) => Err(refusal),
+            None => Ok(()),
+        }
+    }
+
+    fn is_unaligned(&self) -> bool {
+        let is_direct = matches!(self.target, Target::File(_)) && self.direct == 1;
+        is_direct && !(self.bs.0.is_multiple_of(512) && self.offset.0.is_multiple_of(512))
+    }
+
+    fn range_len(&self, target_len: Option<ByteLen>) -> Result<ByteLen, OptionsError> {
+        let Some(target_len) = target_len else {
+            return Ok(self.size.unwrap_or(self.bs));
+        };
+        let rest = ByteLen(target_len.0.saturating_sub(self.offset.0));
+        let wanted = self.size.unwrap_or(rest);
+        if wanted > rest || rest.0 == 0 {
+            return Err(OptionsError::BeyondTarget {
+                end: ByteLen(self.offset.0.saturating_add(wanted.0)),
+                target: self.target.to_string(),
+                len: target_len,
+            });
+        }
+        Ok(wanted)
+    }
+}
+
+/// Cores, in the order in which they are given out.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct CoreList(pub Vec<CoreId>);
+
+/// Why a list was not understood.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ListError {
+    /// Cores.
+    #[error("'{0}' is no list of cores: write 0,2 or 0-3")]
+    Cores(String),
+    /// Two cores.
+    #[error("'{0}' is no pair of cores: write the answering side's and the asking side's, as 0,1")]
+    CorePair(String),
+    /// Percentiles.
+    #[error("'{0}' is no list of percentiles: write numbers up to 100 with colons, as 50:99:99.9")]
+    Percentiles(String),
+}
+
+impl FromStr for CoreList {
+    type Err = ListError;
+
+    fn from_str(text: &str) -> Result<Self, ListError> {
+        let refused = || ListError::Cores(text.to_owned());
+        let number = |digits: &str| digits.trim().parse::<u16>().map_err(|_| refused());
+        let mut cores = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (number(first)?, number(last)?);
+            if first > last {
+                return Err(refused());
+            }
+            cores.extend((first..=last).map(CoreId));
+        }
+        Ok(Self(cores))
+    }
+}
+
+impl FromStr for FloorCores {
+    type Err = ListError;
+
+    fn from_str(text: &str) -> Result<Self, ListError> {
+        let refused = || ListError::CorePair(text.to_owned());
+        let cores = CoreList::from_str(text).map_err(|_| refused())?;
+        match cores.0[..] {
+            [server, client] => Ok(Self { server, client }),
+            _ => Err(refused()),
+        }
+    }
+}
+
+/// Percentiles, ascending.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PercentileList(pub Vec<f64>);
+
+impl Default for PercentileList {
+    /// fio's.
+    fn default() -> Self {
+        Self(vec![
+            1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9,
+            99.95, 99.99,
+        ])
+    }
+}
+
+impl FromStr for PercentileList {
+    type Err = ListError;
+
+    fn from_str(text: &str) -> Result<Self, ListError> {
+        let refused = || ListError::Percentiles(text.to_owned());
+        let mut list = Vec::new();
+        for part in text.split([':', ',']) {
+            let percentile: f64 = part.parse().map_err(|_| refused())?;
+            if !(0.0..=100.0).contains(&percentile) {
+                return Err(refused());
+            }
+            list.push(percentile);
+        }
+        list.sort_by(f64::total_cmp);
+        Ok(Self(list))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+
+    fn parse(line: &str) -> BenchArgs {
+        let words = std::iter::once("bench").chain(line.split(' '));
+        Command::try_parse_from(words).unwrap_or_else(|error| panic!("{error}")).bench
+    }
+
+    fn refusal(line: &str) -> String {
+        let words = std::iter::once("bench").chain(line.split(' '));
+        match Command::try_parse_from(words) {
+            Err(error) => error.to_string(),
+            Ok(command) => command.bench.job(Some(ByteLen(1 << 30))).expect_err(line).to_string(),
+        }
+    }
+
+    #[test]
+    fn fio_options_have_fio_meanings() {
+        let args = parse(
+            "null:1GiB --rw randrw --rwmixread 70 --bs 8k --iodepth 32 --numjobs 2 --size 512m \
+             --offset 1m --runtime 5 --ramp-time 500ms --rate-iops 1000 --verify crc32c \
+             --percentile-list 99.9:50",
+        );
+        let job = args.job(Some(ByteLen(1 << 30))).unwrap();
+        assert_eq!(job.workload.pattern, Pattern::RandRw);
+        assert_eq!((job.workload.read_percent, job.depth), (70, 32));
+        assert_eq!(job.workload.op_len, ByteLen(8192));
+        assert_eq!(job.workload.range_len, ByteLen(512 << 20));
+        assert_eq!(job.workload.offset, ByteOffset(1 << 20));
+        assert_eq!((job.ramp, job.runtime), (Nanos::from_millis(500), Some(Nanos::from_secs(5))));
+        assert_eq!((job.rate_iops, job.workload.endless), (1000, false));
+        assert!(job.verify_seed.is_some());
+        assert_eq!(args.percentile_list, Some(PercentileList(vec![50.0, 99.9])));
+    }
+
+    #[test]
+    fn without_time_and_size_a_run_takes_ten_seconds() {
+        let job = parse("null:1GiB").job(Some(ByteLen(1 << 30))).unwrap();
+        assert_eq!((job.runtime, job.workload.endless), (Some(RUNTIME_DEFAULT), true));
+        let job = parse("null:1GiB --size 1m").job(Some(ByteLen(1 << 30))).unwrap();
+        assert_eq!((job.runtime, job.workload.endless), (None, false));
+    }
+
+    #[test]
+    fn cores_are_lists_and_ranges() {
+        let cores = |text: &str| text.parse::<CoreList>().map(|list| list.0);
+        assert_eq!(cores("0,2-4"), Ok(vec![CoreId(0), CoreId(2), CoreId(3), CoreId(4)]));
+        assert!(cores("3-1").is_err() && cores("").is_err() && cores("a").is_err());
+        let floor: FloorCores = "2,3".parse().unwrap();
+        assert_eq!((floor.server, floor.client), (CoreId(2), CoreId(3)));
+        assert!("1".parse::<FloorCores>().is_err());
+    }
+
+    #[test]
+    fn contradictions_are_refused_with_their_remedy() {
+        let cases = [
+            ("floor:// --rw randrw", "--rw read"),
+            ("floor:// --verify crc32c", "drop --verify"),
+            ("null:1GiB --verify crc32c --bs 256", "larger --bs"),
+            ("null:1GiB --floor", "nvme-tcp://"),
+            ("file:/tmp/x --bs 1000", "--direct 0"),
+            ("null:1GiB --size 2GiB", "smaller"),
+            ("null:1GiB --offset 1GiB", "smaller"),
+            ("null:1GiB --bs 4q", "64KiB"),
+            ("null:1GiB --percentile-list 101", "up to 100"),
+            ("null:1GiB --cores x", "0-3"),
+            ("/dev/null", "file:PATH"),
+        ];
+        for (line, remedy) in cases {
+            let message = refusal(line);
+            assert!(message.contains(remedy), "{line}: {message}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `nearflash bench`: from the command line to the report.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nearflash_units::{ByteLen, Nanos};
+
+use crate::BenchError;
+use crate::args::{BenchArgs, OutputFormat};
+use crate::engine::FileOptions;
+use crate::floor::{self, Exchange, FloorRun, FloorSpec, Tuning};
+use crate::progress::Progress;
+use crate::recorder::{Record, Stream};
+use crate::report::{Report, Samples};
+use crate::run::{self, OpenNull, Opener, RunSpec};
+use crate::target::Target;
+use crate::workload::Direction;
+
+/// Runs what the command line says and writes the report.
+///
+/// # Errors
+/// When nothing could be measured, or an operation failed: each error is one line with its remedy.
+pub fn run(args: &BenchArgs) -> Result<ExitCode, BenchError> {
+    let report = measure(args)?;
+    let text = match args.output_format {
+        OutputFormat::Normal => report.to_text(),
+        OutputFormat::Json => report.to_json(),
+    };
+    write_report(args, &text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures what the command line says.
+///
+/// # Errors
+/// When nothing could be measured, or an operation failed.
+pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
+    let (record, samples) = match &args.target {
+        Target::Floor => return measure_floor(args),
+        Target::Null(len) => run_jobs(args, &OpenNull, Some(*len))?,
+        Target::File(path) => {
+            let options = FileOptions {
+                path: path.clone(),
+                direct: args.direct == 1,
+                writes: args.rw.writes(),
+                len_min: args.size.map(|size| ByteLen(size.0.saturating_add(args.offset.0))),
+            };
+            // Before the file is laid out, which may take long, say what is wrong anyway.
+            args.job(None)?;
+            let len = options.prepare()?;
+            run_jobs(args, &options, Some(len))?
+        }
+        Target::NvmeTcp(_) => return Err(crate::OptionsError::FloorOfLocal.into()),
+    };
+    Ok(report(args, record, samples))
+}
+
+fn run_jobs<O: Opener>(
+    args: &BenchArgs,
+    opener: &O,
+    len: Option<ByteLen>,
+) -> Result<(Record, Samples), BenchError> {
+    let job = args.job(len)?;
+    let total = job.runtime.map(|runtime| runtime.plus(job.ramp));
+    let cores = args.cores.clone().map_or_else(Vec::new, |list| list.0);
+    let spec = RunSpec { job, job_count: args.numjobs, cores };
+    let progress = Progress::new(total, args.bs);
+    run::run(opener, &spec, &mut |at, sample| progress.show(at, sample))
+}
+
+fn report(args: &BenchArgs, record: Record, samples: Samples) -> Report {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Report {
+        name: args.name.clone(),
+        target: args.target.to_string(),
+        options: options(args),
+        timestamp_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        record,
+        job_count: if args.target == Target::Floor { 1 } else { args.numjobs },
+        samples,
+        percentiles: args.percentile_list.clone().unwrap_or_default(),
+        floor: None,
+    }
+}
+
+/// The options that say what was measured.
+fn options(args: &BenchArgs) -> Vec<(&'static str, String)> {
+    let mut options = vec![
+        ("rw", args.rw.name().to_owned()),
+        ("bs", args.bs.to_string()),
+        ("iodepth", args.iodepth.to_string()),
+        ("numjobs", args.numjobs.to_string()),
+    ];
+    if args.rw.single_direction().is_none() {
+        options.push(("rwmixread", args.rwmixread.to_string()));
+    }
+    if args.rate_iops > 0 {
+        options.push(("rate_iops", args.rate_iops.to_string()));
+    }
+    if let Some(size) = args.size {
+        options.push(("size", size.to_string()));
+    }
+    if args.verify.is_some() {
+        options.push(("verify", "crc32c".to_owned()));
+    }
+    options
+}
+
+/// The floor's direction and lengths for what the command line does.
+fn floor_spec(args: &BenchArgs, ramp: Nanos, runtime: Nanos) -> FloorSpec {
+    let exchange = match args.rw.single_direction() {
+        Some(Direction::Write) => Exchange::write(args.bs),
+        Some(Direction::Read) | None => Exchange::read(args.bs),
+    };
+    FloorSpec {
+        exchange,
+        depth: args.iodepth,
+        ramp,
+        runtime,
+        cores: args.floor_cores,
+        tuning: Tuning::default(),
+    }
+}
+
+fn measure_floor(args: &BenchArgs) -> Result<Report, BenchError> {
+    let job = args.job(None)?;
+    let runtime = job.runtime.unwrap_or(Nanos::from_secs(1));
+    let run = floor::measure(&floor_spec(args, job.ramp, runtime))?;
+    Ok(report(args, floor_record(args, run), Samples::default()))
+}
+
+fn floor_record(args: &BenchArgs, run: FloorRun) -> Record {
+    let direction = args.rw.single_direction().unwrap_or(Direction::Read);
+    let mut record = Record { elapsed: run.elapsed, cpu: run.client_cpu, ..Record::default() };
+    let len = ByteLen(run.answers * args.bs.0);
+    *record.stream_mut(direction) = Stream { ops: run.answers, len, latency: run.latency };
+    record
+}
+
+fn write_report(args: &BenchArgs, text: &str) -> Result<(), BenchError> {
+    let written = match &args.output {
+        Some(path) => std::fs::write(path, text),
+        None => std::io::stdout().write_all(text.as_bytes()),
+    };
+    written.map_err(|source| BenchError::Output {
+        path: args.output.clone().unwrap_or_else(|| "standard output".into()),
+        source,
+    })
+}

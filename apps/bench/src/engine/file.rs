@@ -1,0 +1,205 @@
+//! A file or block device of this machine, over io_uring and past the page cache.
+//!
+//! The denominator of every remote figure over a device, so it is the best loop there is: one
+//! system call a turn, and none while spinning with nothing to say.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use nearflash_units::{ByteLen, MIB, Nanos};
+
+use super::ring::Ring;
+use super::{Done, Engine, EngineError, Slot};
+use crate::engine::aligned::SlotBuffers;
+use crate::workload::Op;
+
+/// How a file is opened.
+#[derive(Clone, Debug)]
+pub struct FileOptions {
+    /// Which.
+    pub path: PathBuf,
+    /// Past the page cache (O_DIRECT).
+    pub direct: bool,
+    /// For writing too.
+    pub writes: bool,
+    /// A regular file is made at least this long before anything is measured.
+    pub len_min: Option<ByteLen>,
+}
+
+/// Why a file cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// Not there, and no size was given to make it.
+    #[error("{path} does not exist: give --size to have it created")]
+    Absent {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The system refused.
+    #[error("{path}: {source}")]
+    Open {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No direct I/O on this file system.
+    #[error("{path} cannot be opened past the page cache: give --direct 0, or a path on a disk")]
+    NoDirect {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A block device in use.
+    #[error("{path} is in use (mounted, or part of an array): writing to it would destroy it")]
+    InUse {
+        /// Which.
+        path: PathBuf,
+    },
+    /// Neither file nor block device.
+    #[error("{path} is neither a regular file nor a block device")]
+    NoStorage {
+        /// Which.
+        path: PathBuf,
+    },
+}
+
+impl FileOptions {
+    fn open(&self) -> Result<File, FileError> {
+        let mut flags = if self.direct { libc::O_DIRECT } else { 0 };
+        if self.writes && is_block_device(&self.path) {
+            // Without O_CREAT, the kernel refuses a device that something holds.
+            flags |= libc::O_EXCL;
+        }
+        let opened =
+            OpenOptions::new().read(true).write(self.writes).custom_flags(flags).open(&self.path);
+        opened.map_err(|source| self.refusal(source))
+    }
+
+    fn refusal(&self, source: io::Error) -> FileError {
+        let path = self.path.clone();
+        match source.raw_os_error() {
+            Some(libc::ENOENT) => FileError::Absent { path },
+            Some(libc::EINVAL) if self.direct => FileError::NoDirect { path },
+            Some(libc::EBUSY) => FileError::InUse { path },
+            _ => FileError::Open { path, source },
+        }
+    }
+
+    /// Makes the file as long as it must be, and says how long it is.
+    ///
+    /// # Errors
+    /// When it cannot be opened or made.
+    pub fn prepare(&self) -> Result<ByteLen, FileError> {
+        if let Some(len) = self.len_min
+            && !is_block_device(&self.path)
+        {
+            let made = lay_out(&self.path, len);
+            made.map_err(|source| FileError::Open { path: self.path.clone(), source })?;
+        }
+        let file = self.open()?;
+        let kind = file.metadata().map(|metadata| metadata.file_type());
+        if !kind.is_ok_and(|kind| kind.is_file() || kind.is_block_device()) {
+            return Err(FileError::NoStorage { path: self.path.clone() });
+        }
+        let end = io::Seek::seek(&mut &file, io::SeekFrom::End(0));
+        end.map(ByteLen).map_err(|source| self.refusal(source))
+    }
+}
+
+fn is_block_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
+}
+
+/// Writes what is missing, block by block: an extent that was never written would be read as
+/// zeroes without asking the device, and flatter it. Existing bytes stay.
+fn lay_out(path: &Path, len: ByteLen) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Ok(());
+    }
+    let mut chunk = SlotBuffers::new(1, ByteLen(MIB));
+    // Noise rather than zeroes: a device may compress, or notice zeroes.
+    let mut state = len.0;
+    for word in chunk.get_mut(0).chunks_mut(8) {
+        word.copy_from_slice(&crate::workload::splitmix64(&mut state).to_le_bytes());
+    }
+    let mut at = file.metadata()?.len();
+    if at >= len.0 {
+        return Ok(());
+    }
+    while at < len.0 {
+        let step = chunk.get(0).len().min(ByteLen(len.0 - at).to_usize());
+        file.write_all_at(&chunk.get(0)[..step], at)?;
+        at += ByteLen::from_usize(step).0;
+    }
+    file.sync_all()?;
+    // Direct reads look for cached pages first; let there be none.
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    Ok(())
+}
+
+/// The engine.
+pub struct FileEngine {
+    ring: Ring,
+    sync: File,
+    op_len: ByteLen,
+}
+
+impl FileEngine {
+    /// Opens the file. The engine belongs to the calling thread.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or io_uring is forbidden.
+    pub fn open(
+        options: &FileOptions,
+        depth: usize,
+        op_len: ByteLen,
+    ) -> Result<Self, crate::BenchError> {
+        let file = options.open()?;
+        let no_ring = |source| crate::BenchError::NoRing { source };
+        let sync = file.try_clone().map_err(no_ring)?;
+        let ring = Ring::new(file, depth, op_len).map_err(no_ring)?;
+        Ok(Self { ring, sync, op_len })
+    }
+}
+
+impl Engine for FileEngine {
+    fn buffer(&self, slot: Slot) -> &[u8] {
+        self.ring.buffer(slot)
+    }
+
+    fn buffer_mut(&mut self, slot: Slot) -> &mut [u8] {
+        self.ring.buffer_mut(slot)
+    }
+
+    fn submit(&mut self, slot: Slot, op: Op) {
+        self.ring.start(slot, op);
+    }
+
+    fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError> {
+        self.ring.enter().map_err(|source| EngineError::Io { what: "io_uring_enter", source })?;
+        while let Some(reaped) = self.ring.reap() {
+            let result = match reaped.moved {
+                Ok(moved) if moved == self.op_len => Ok(()),
+                Ok(moved) => Err(EngineError::Short { moved, asked: self.op_len }),
+                Err(source) => Err(EngineError::Io { what: "the device failed", source }),
+            };
+            done.push(Done { slot: reaped.slot, result });
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {
+        if self.ring.in_flight() == 0 {
+            std::thread::sleep(span.to_duration());
+            return Ok(());
+        }
+        self.ring.wait(span).map_err(|source| EngineError::Io { what: "io_uring_enter", source })
+    }
+
+    fn flush(&mut self) -> Result<(), EngineError> {
+        self.sync.sync_data().map_err(|source| EngineError::Io { what: "fdatasync", source })
+    }
+}

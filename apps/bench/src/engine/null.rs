@@ -1,0 +1,47 @@
+//! The engine that does nothing: what the tool itself costs.
+
+use nearflash_units::{ByteLen, Nanos};
+
+use super::aligned::SlotBuffers;
+use super::{Done, Engine, EngineError, Slot};
+use crate::workload::Op;
+
+/// Everything is done as soon as it is submitted.
+pub struct NullEngine {
+    buffers: SlotBuffers,
+    queued: Vec<Slot>,
+}
+
+impl NullEngine {
+    /// With so many slots of so many bytes.
+    pub fn new(depth: usize, op_len: ByteLen) -> Self {
+        Self { buffers: SlotBuffers::new(depth, op_len), queued: Vec::with_capacity(depth) }
+    }
+}
+
+impl Engine for NullEngine {
+    fn buffer(&self, slot: Slot) -> &[u8] {
+        self.buffers.get(slot)
+    }
+
+    fn buffer_mut(&mut self, slot: Slot) -> &mut [u8] {
+        self.buffers.get_mut(slot)
+    }
+
+    fn submit(&mut self, slot: Slot, _: Op) {
+        self.queued.push(slot);
+    }
+
+    fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError> {
+        done.extend(self.queued.drain(..).map(|slot| Done { slot, result: Ok(()) }));
+        Ok(())
+    }
+
+    fn wait(&mut self, _: Nanos) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), EngineError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! Why a measurement could not be made.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::engine::FileError;
+use crate::floor::FloorError;
+use crate::job::JobFailure;
+use crate::placement::PlacementError;
+use crate::workload::WorkloadError;
+
+/// Why a measurement could not be made. Each names its remedy, on one line.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The options contradict each other or the target.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
+    /// No such workload.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// A core is missing.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// The file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// io_uring is not to be had.
+    #[error("{}", ring_refusal(.source))]
+    NoRing {
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The floor.
+    #[error(transparent)]
+    Floor(#[from] FloorError),
+    /// A job stopped.
+    #[error("job {job}: {source}")]
+    Job {
+        /// Which.
+        job: usize,
+        /// Why.
+        source: JobFailure,
+    },
+    /// The report could not be written.
+    #[error("cannot write the report to {path}: {source}")]
+    Output {
+        /// Where to.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Options that contradict each other or the target.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum OptionsError {
+    /// The floor is one direction.
+    #[error("floor:// measures reads or writes, not a mix: give --rw read or --rw write")]
+    MixedFloor,
+    /// The floor has no blocks.
+    #[error("floor:// stores nothing and cannot verify: drop --verify, or give another target")]
+    NothingToVerify,
+    /// A block too small for a verify header.
+    #[error("--verify needs blocks of at least 512 bytes: give a larger --bs")]
+    BlockTooSmallToVerify,
+    /// The floor beside something that is not remote.
+    #[error("--floor measures the wire beside a remote target: give an nvme-tcp:// target")]
+    FloorOfLocal,
+    /// More than the target has.
+    #[error("--offset and --size end at {end}, but {target} ends at {len}: give smaller ones")]
+    BeyondTarget {
+        /// Where the range ends.
+        end: nearflash_units::ByteLen,
+        /// Which target.
+        target: String,
+        /// Where it ends.
+        len: nearflash_units::ByteLen,
+    },
+    /// Direct I/O of a part of a sector.
+    #[error(
+        "--bs and --offset must be multiples of 512 with --direct 1: change them, or --direct 0"
+    )]
+    Unaligned,
+}
+
+fn ring_refusal(source: &io::Error) -> String {
+    match source.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "io_uring is forbidden here: set the sysctl kernel.io_uring_disabled to 0, and in a \
+             container allow the io_uring system calls (docker: --security-opt seccomp=unconfined)"
+                .to_owned()
+        }
+        Some(libc::ENOSYS) => {
+            "this kernel has no io_uring: Linux 5.19 or later is needed".to_owned()
+        }
+        Some(libc::ENOMEM) => {
+            "io_uring may not lock enough memory: raise `ulimit -l`, or lower --iodepth".to_owned()
+        }
+        _ => format!("io_uring: {source}"),
+    }
+}

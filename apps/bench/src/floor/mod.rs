@@ -1,0 +1,16 @@
+//! The floor: the bare exchange of requests and answers over one loopback TCP connection.
+//!
+//! Both sides spin on non-blocking calls, each pinned to a core; every turn takes all that has
+//! arrived and sends all that is due in one call. Nothing is parsed, looked up or stored, and yet
+//! every byte is copied into the kernel and out of it as a real exchange must, so no protocol over
+//! this kernel's TCP can do better: a remote figure is worth its ratio to this one.
+//!
+//! Byte counts are those of NVMe/TCP 1.0 (3.6.2): a read is a 72-byte command capsule, answered by
+//! a 24-byte C2HData header and the payload, its success in a flag; a write is a capsule with the
+//! payload in it, answered by a 24-byte response capsule.
+
+mod exchange;
+mod run;
+
+pub use exchange::Exchange;
+pub use run::{FloorCores, FloorError, FloorRun, FloorSpec, Tuning, measure};

@@ -1,0 +1,338 @@
+//! The two loops, and a run of them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use nearflash_units::Nanos;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::exchange::{Exchange, MessageCounter};
+use crate::cpu::CpuMeter;
+use crate::placement::{CoreId, PlacementError, elapsed, pin};
+use crate::recorder::{CpuTime, new_histogram, per_second};
+
+/// The cores of both sides.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FloorCores {
+    /// The side that answers.
+    pub server: CoreId,
+    /// The side that asks.
+    pub client: CoreId,
+}
+
+impl Default for FloorCores {
+    fn default() -> Self {
+        Self { server: CoreId(0), client: CoreId(1) }
+    }
+}
+
+/// What was found to be best by measuring; see [`Tuning::default`].
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// How many bytes one receive takes at most.
+    pub receive_len: usize,
+    /// How many bytes one send gives at most.
+    pub send_len: usize,
+    /// SO_RCVBUF and SO_SNDBUF; `None` leaves both to the kernel.
+    pub socket_buffer_len: Option<usize>,
+    /// TCP_NODELAY.
+    pub no_delay: bool,
+    /// TCP_CONGESTION.
+    pub congestion: Option<&'static str>,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            receive_len: 256 << 10,
+            send_len: 256 << 10,
+            socket_buffer_len: None,
+            no_delay: true,
+            congestion: None,
+        }
+    }
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct FloorSpec {
+    /// Lengths of request and answer.
+    pub exchange: Exchange,
+    /// Requests in flight.
+    pub depth: u32,
+    /// Time before counting starts.
+    pub ramp: Nanos,
+    /// Time counted.
+    pub runtime: Nanos,
+    /// Where both sides run.
+    pub cores: FloorCores,
+    /// How the loops are set.
+    pub tuning: Tuning,
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct FloorRun {
+    /// Answers within the counted time.
+    pub answers: u64,
+    /// The counted time.
+    pub elapsed: Nanos,
+    /// From request to whole answer, in nanoseconds.
+    pub latency: Histogram<u64>,
+    /// Processor time of the asking side within the counted time.
+    pub client_cpu: CpuTime,
+    /// The smaller share of its core that a side got: below one, something else ran there, and the
+    /// figure says less about the exchange than about the neighbours.
+    pub core_share: f64,
+}
+
+impl FloorRun {
+    /// Exchanges per second.
+    pub fn rate(&self) -> f64 {
+        per_second(self.answers, self.elapsed)
+    }
+}
+
+/// Why there is no floor.
+#[derive(Debug, thiserror::Error)]
+pub enum FloorError {
+    /// A core is missing.
+    #[error(transparent)]
+    Placement(#[from] PlacementError),
+    /// The loopback connection failed.
+    #[error("the floor's loopback connection failed: {0}")]
+    Socket(#[from] io::Error),
+    /// The other side closed.
+    #[error("the floor's other side closed its connection before the run ended")]
+    Closed,
+}
+
+/// Measures the floor.
+///
+/// # Errors
+/// When a core is missing or loopback TCP does not work.
+pub fn measure(spec: &FloorSpec) -> Result<FloorRun, FloorError> {
+    let (server, client) = connected_pair()?;
+    for socket in [&server, &client] {
+        apply(&spec.tuning, socket)?;
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let answering = scope.spawn(|| {
+            pin(spec.cores.server)?;
+            answer(&server, spec, &stop)
+        });
+        let asking = scope.spawn(|| {
+            let run = pin(spec.cores.client).map_err(FloorError::from);
+            let run = run.and_then(|()| ask(&client, spec, &stop));
+            stop.store(true, Ordering::Relaxed);
+            run
+        });
+        let asked = asking.join().expect("the asking side has no panic");
+        let answered = answering.join().expect("the answering side has no panic");
+        // The cause stands before its consequence: a server that failed closes on the client.
+        let core_share = answered?;
+        let mut run = asked?;
+        run.core_share = run.core_share.min(core_share);
+        Ok(run)
+    })
+}
+
+fn connected_pair() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    let (server, _) = listener.accept()?;
+    Ok((server, client))
+}
+
+fn apply(tuning: &Tuning, stream: &TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(tuning.no_delay)?;
+    let socket = socket2::SockRef::from(stream);
+    if let Some(len) = tuning.socket_buffer_len {
+        socket.set_recv_buffer_size(len)?;
+        socket.set_send_buffer_size(len)?;
+    }
+    if let Some(name) = tuning.congestion {
+        socket.set_tcp_congestion(name.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Bytes that are due, sent out of one small buffer over and over: what they say is of no
+/// consequence, and a buffer that stays in the cache costs least.
+struct Outbox {
+    buffer: Box<[u8]>,
+    due: usize,
+}
+
+impl Outbox {
+    fn new(len: usize) -> Self {
+        Self { buffer: vec![0x5A; len].into_boxed_slice(), due: 0 }
+    }
+
+    /// One send of all that is due, or of as much as one call takes.
+    #[inline]
+    fn send(&mut self, socket: &TcpStream) -> Result<(), FloorError> {
+        if self.due == 0 {
+            return Ok(());
+        }
+        let len = self.due.min(self.buffer.len());
+        self.due -= moved(send(socket, &self.buffer[..len], SendFlags::DONTWAIT))?;
+        Ok(())
+    }
+}
+
+/// How many bytes a call moved; none when it would have had to wait.
+#[inline]
+fn moved(result: Result<usize, Errno>) -> Result<usize, FloorError> {
+    match result {
+        Ok(len) => Ok(len),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+        Err(Errno::PIPE | Errno::CONNRESET) => Err(FloorError::Closed),
+        Err(errno) => Err(FloorError::Socket(errno.into())),
+    }
+}
+
+/// Receives once; `Ok(0)` when nothing is there.
+#[inline]
+fn receive(socket: &TcpStream, buffer: &mut [u8]) -> Result<usize, FloorError> {
+    match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
+        Ok((0, _)) => Err(FloorError::Closed),
+        other => moved(other.map(|(len, _)| len)),
+    }
+}
+
+/// The answering side, until told to stop; the share of its core that it got.
+fn answer(socket: &TcpStream, spec: &FloorSpec, stop: &AtomicBool) -> Result<f64, FloorError> {
+    let answer_len = spec.exchange.answer_len.to_usize();
+    let mut inbox = vec![0; spec.tuning.receive_len];
+    let mut outbox = Outbox::new(spec.tuning.send_len);
+    let mut requests = MessageCounter::new(spec.exchange.request_len);
+    let (start, cpu) = (Instant::now(), CpuMeter::start());
+    while !stop.load(Ordering::Relaxed) {
+        let received = receive(socket, &mut inbox)?;
+        outbox.due += requests.take(received) * answer_len;
+        outbox.send(socket)?;
+    }
+    Ok(share(cpu.used().total, elapsed(start)))
+}
+
+/// The part of a time that a processor worked for a thread.
+fn share(cpu: Nanos, elapsed: Nanos) -> f64 {
+    if elapsed.0 == 0 { 1.0 } else { cpu.0 as f64 / elapsed.0 as f64 }
+}
+
+/// The asking side: ramp, then the counted run.
+fn ask(socket: &TcpStream, spec: &FloorSpec, stop: &AtomicBool) -> Result<FloorRun, FloorError> {
+    let mut asker = Asker::new(socket, spec);
+    asker.turns(spec.ramp, stop)?;
+    asker.latency.reset();
+    asker.answers = 0;
+    let cpu = CpuMeter::start();
+    let counted = asker.turns(spec.runtime, stop)?;
+    let client_cpu = cpu.used();
+    Ok(FloorRun {
+        answers: asker.answers,
+        elapsed: counted,
+        latency: asker.latency,
+        client_cpu,
+        core_share: share(client_cpu.total, counted),
+    })
+}
+
+struct Asker<'a> {
+    socket: &'a TcpStream,
+    inbox: Vec<u8>,
+    outbox: Outbox,
+    request_len: usize,
+    replies: MessageCounter,
+    /// When which number of requests was asked, oldest first: answers come in the same order.
+    asked: VecDeque<(Instant, usize)>,
+    latency: Histogram<u64>,
+    answers: u64,
+    /// Requests that the depth allows and that were not asked yet.
+    allowed: usize,
+}
+
+/// How many idle turns pass between two looks at the clock.
+const IDLE_TURNS_PER_CLOCK: u32 = 256;
+
+impl<'a> Asker<'a> {
+    fn new(socket: &'a TcpStream, spec: &FloorSpec) -> Self {
+        let depth = usize::try_from(spec.depth).expect("usize is at least 32 bits wide");
+        Self {
+            socket,
+            inbox: vec![0; spec.tuning.receive_len],
+            outbox: Outbox::new(spec.tuning.send_len),
+            request_len: spec.exchange.request_len.to_usize(),
+            replies: MessageCounter::new(spec.exchange.answer_len),
+            asked: VecDeque::with_capacity(depth + 1),
+            latency: new_histogram(),
+            answers: 0,
+            allowed: depth,
+        }
+    }
+
+    /// Turns until `span` has passed; how long it really took.
+    fn turns(&mut self, span: Nanos, stop: &AtomicBool) -> Result<Nanos, FloorError> {
+        let start = Instant::now();
+        let end = start + span.to_duration();
+        let mut idle = 0u32;
+        self.ask_allowed(start);
+        loop {
+            let received = receive(self.socket, &mut self.inbox)?;
+            let whole = self.replies.take(received);
+            if whole > 0 {
+                let now = Instant::now();
+                self.count(now, whole);
+                self.ask_allowed(now);
+                if now >= end {
+                    return Ok(elapsed(start));
+                }
+            } else if received == 0 {
+                idle += 1;
+                if idle.is_multiple_of(IDLE_TURNS_PER_CLOCK) && stalled(end, stop) {
+                    return Err(FloorError::Closed);
+                }
+            }
+            self.outbox.send(self.socket)?;
+        }
+    }
+
+    fn ask_allowed(&mut self, now: Instant) {
+        if self.allowed > 0 {
+            self.asked.push_back((now, self.allowed));
+            self.outbox.due += self.allowed * self.request_len;
+            self.allowed = 0;
+        }
+    }
+
+    fn count(&mut self, now: Instant, whole: usize) {
+        let mut left = whole;
+        while left > 0 {
+            let (asked_at, waiting) = self.asked.front_mut().expect("no answer without request");
+            let matched = left.min(*waiting);
+            let latency = u64::try_from((now - *asked_at).as_nanos()).unwrap_or(u64::MAX);
+            let count = u64::try_from(matched).expect("usize is at most 64 bits wide");
+            self.latency.saturating_record_n(latency, count);
+            *waiting -= matched;
+            left -= matched;
+            if *waiting == 0 {
+                self.asked.pop_front();
+            }
+            self.answers += count;
+        }
+        self.allowed += whole;
+    }
+}
+
+/// Whether the other side is gone: it said so, or the run should have ended long ago.
+fn stalled(end: Instant, stop: &AtomicBool) -> bool {
+    stop.load(Ordering::Relaxed) || Instant::now() > end + Duration::from_secs(5)
+}

@@ -1,0 +1,6 @@
+//! One job: a workload driven through an engine by one thread, and what came of it.
+
+mod drive;
+mod written;
+
+pub use drive::{JobFailure, JobSpec, Spin, run};

@@ -1,0 +1,174 @@
+//! What one job counts, and how jobs are added up.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hdrhistogram::Histogram;
+use nearflash_units::{ByteLen, Nanos};
+
+use crate::workload::Direction;
+
+/// Latencies above this count as this.
+const LATENCY_MAX: Nanos = Nanos::from_secs(60);
+
+/// Three significant digits up to [`LATENCY_MAX`], allocated at once: recording never does.
+pub(crate) fn new_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_MAX.0, 3).expect("constants are valid bounds")
+}
+
+/// Completions of one direction.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// Operations.
+    pub ops: u64,
+    /// Payload.
+    pub len: ByteLen,
+    /// From the intended start to the completion, in nanoseconds.
+    pub latency: Histogram<u64>,
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self { ops: 0, len: ByteLen(0), latency: new_histogram() }
+    }
+}
+
+impl Stream {
+    fn add(&mut self, other: &Self) {
+        self.ops += other.ops;
+        self.len.0 += other.len.0;
+        self.latency.add(&other.latency).expect("all histograms have the same bounds");
+    }
+}
+
+/// What a job, or several, did in the counted time.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// Reads.
+    pub read: Stream,
+    /// Writes.
+    pub write: Stream,
+    /// The longest counted time of a job.
+    pub elapsed: Nanos,
+    /// Processor time of all jobs.
+    pub cpu: CpuTime,
+}
+
+/// Processor time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CpuTime {
+    /// Exact, from the threads' clocks.
+    pub total: Nanos,
+    /// In this program, as the system samples it.
+    pub user: Nanos,
+    /// In the kernel, as the system samples it.
+    pub system: Nanos,
+}
+
+impl Record {
+    /// Counts one completion.
+    #[inline]
+    pub fn completed(&mut self, direction: Direction, len: ByteLen, latency: Nanos) {
+        let stream = self.stream_mut(direction);
+        stream.ops += 1;
+        stream.len.0 += len.0;
+        stream.latency.saturating_record(latency.0);
+    }
+
+    /// One direction.
+    pub fn stream(&self, direction: Direction) -> &Stream {
+        match direction {
+            Direction::Read => &self.read,
+            Direction::Write => &self.write,
+        }
+    }
+
+    pub(crate) fn stream_mut(&mut self, direction: Direction) -> &mut Stream {
+        match direction {
+            Direction::Read => &mut self.read,
+            Direction::Write => &mut self.write,
+        }
+    }
+
+    /// Adds what another job did at the same time.
+    pub fn add(&mut self, other: &Self) {
+        self.read.add(&other.read);
+        self.write.add(&other.write);
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.cpu.total = self.cpu.total.plus(other.cpu.total);
+        self.cpu.user = self.cpu.user.plus(other.cpu.user);
+        self.cpu.system = self.cpu.system.plus(other.cpu.system);
+    }
+
+    /// Operations of both directions.
+    pub fn ops(&self) -> u64 {
+        self.read.ops + self.write.ops
+    }
+
+    /// Operations of both directions per second.
+    pub fn iops(&self) -> f64 {
+        per_second(self.ops(), self.elapsed)
+    }
+
+    /// Mean latency over both directions, in nanoseconds.
+    pub fn mean_latency_nanos(&self) -> f64 {
+        let sum = |stream: &Stream| stream.latency.mean() * stream.ops as f64;
+        if self.ops() == 0 { 0.0 } else { (sum(&self.read) + sum(&self.write)) / self.ops() as f64 }
+    }
+}
+
+/// A count over a time, per second.
+pub(crate) fn per_second(count: u64, elapsed: Nanos) -> f64 {
+    if elapsed.0 == 0 {
+        return 0.0;
+    }
+    count as f64 * 1e9 / elapsed.0 as f64
+}
+
+/// What a running job shows to whoever watches: written by the job alone, on cache lines of its
+/// own, so that watching costs it nothing.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Gauge {
+    read_ops: AtomicU64,
+    write_ops: AtomicU64,
+}
+
+impl Gauge {
+    /// Shows the job's counts.
+    #[inline]
+    pub(crate) fn show(&self, record: &Record) {
+        self.read_ops.store(record.read.ops, Ordering::Relaxed);
+        self.write_ops.store(record.write.ops, Ordering::Relaxed);
+    }
+
+    /// Reads and writes so far.
+    pub(crate) fn ops(&self) -> (u64, u64) {
+        (self.read_ops.load(Ordering::Relaxed), self.write_ops.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_add_up_and_the_longest_time_counts() {
+        let mut sum = Record::default();
+        for (latency, elapsed) in [(1_000, 5), (3_000, 7)] {
+            let mut record = Record { elapsed: Nanos::from_secs(elapsed), ..Record::default() };
+            record.completed(Direction::Read, ByteLen(4096), Nanos(latency));
+            sum.add(&record);
+        }
+        assert_eq!((sum.read.ops, sum.read.len), (2, ByteLen(8192)));
+        assert_eq!(sum.elapsed, Nanos::from_secs(7));
+        assert!((sum.mean_latency_nanos() - 2_000.0).abs() < 2.0);
+        assert_eq!(sum.write.ops, 0);
+    }
+
+    #[test]
+    fn a_latency_beyond_the_histogram_counts_as_the_longest() {
+        let mut record = Record::default();
+        record.completed(Direction::Write, ByteLen(1), Nanos::NEVER);
+        assert_eq!(record.write.latency.len(), 1);
+    }
+}

@@ -1,0 +1,275 @@
+//! What is measured, as it is named on the command line.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use nearflash_units::{ByteLen, ParseSizeError, parse_size};
+
+/// Stands before a nearflash volume's name to make its NQN.
+pub const VOLUME_NQN_PREFIX: &str = "nqn.2026-11.io.nearflash:";
+/// The I/O port that IANA assigned to NVMe over Fabrics.
+const NVME_TCP_PORT: u16 = 4420;
+/// More queue pairs than this per job is a typing error.
+const QUEUES_MAX: u16 = 128;
+
+/// What is measured.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Target {
+    /// A file or block device of this machine, over io_uring.
+    File(PathBuf),
+    /// Nothing at all, of this size: what the tool itself costs.
+    Null(ByteLen),
+    /// A namespace of another machine.
+    NvmeTcp(NvmeTcpTarget),
+    /// The bare exchange over loopback TCP.
+    Floor,
+}
+
+/// A namespace behind NVMe/TCP.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NvmeTcpTarget {
+    /// Name or address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// The subsystem's NQN.
+    pub nqn: String,
+    /// Which namespace of it.
+    pub namespace: u32,
+    /// HDGST.
+    pub header_digest: bool,
+    /// DDGST.
+    pub data_digest: bool,
+    /// Queue pairs of each job.
+    pub queues: u16,
+}
+
+/// Why a target was not understood.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum TargetError {
+    /// No scheme that is known.
+    #[error(
+        "'{text}' is no target: write file:PATH, null:SIZE, nvme-tcp://HOST:PORT/NAME or floor://"
+    )]
+    Scheme {
+        /// As written.
+        text: String,
+    },
+    /// `file:` alone.
+    #[error("'file:' names no file: write file:PATH, as file:/tmp/test.img")]
+    NoPath,
+    /// `null:` without a size.
+    #[error("null: {0}")]
+    Size(#[from] ParseSizeError),
+    /// No host.
+    #[error(
+        "'{text}' names no host: write nvme-tcp://HOST:PORT/NAME, as nvme-tcp://[::1]:4420/data"
+    )]
+    NoHost {
+        /// As written.
+        text: String,
+    },
+    /// The port is none.
+    #[error("'{text}' is no TCP port: write a number from 1 to 65535, usually 4420")]
+    Port {
+        /// As written.
+        text: String,
+    },
+    /// No subsystem or volume.
+    #[error("'{text}' names no volume: append /NAME, a volume's name or a subsystem's NQN")]
+    NoName {
+        /// As written.
+        text: String,
+    },
+    /// A key that does not exist.
+    #[error("'{key}' is no option of a target: use ns=1, digest=header,data or queues=N")]
+    UnknownKey {
+        /// As written.
+        key: String,
+    },
+    /// A value that its key does not have.
+    #[error("'{value}' is no value of {key}: use {expected}")]
+    Value {
+        /// Whose value.
+        key: &'static str,
+        /// As written.
+        value: String,
+        /// What there is.
+        expected: &'static str,
+    },
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        if let Some(rest) = text.strip_prefix("nvme-tcp://") {
+            return parse_nvme_tcp(text, rest).map(Self::NvmeTcp);
+        }
+        match text.split_once(':') {
+            Some(("floor", "//" | "")) => Ok(Self::Floor),
+            Some(("file", "")) => Err(TargetError::NoPath),
+            Some(("file", path)) => Ok(Self::File(PathBuf::from(path))),
+            Some(("null", size)) => Ok(Self::Null(parse_size(size)?)),
+            _ => Err(TargetError::Scheme { text: text.to_owned() }),
+        }
+    }
+}
+
+fn parse_nvme_tcp(text: &str, rest: &str) -> Result<NvmeTcpTarget, TargetError> {
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let no_name = || TargetError::NoName { text: text.to_owned() };
+    let (authority, name) = place.split_once('/').ok_or_else(no_name)?;
+    if name.is_empty() {
+        return Err(no_name());
+    }
+    let (host, port) = parse_authority(text, authority)?;
+    let mut target = NvmeTcpTarget {
+        host,
+        port,
+        nqn: nqn_of(name),
+        namespace: 1,
+        header_digest: false,
+        data_digest: false,
+        queues: 1,
+    };
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        apply_option(&mut target, key, value)?;
+    }
+    Ok(target)
+}
+
+/// An NQN stands for itself, any other name for the nearflash volume of that name.
+pub fn nqn_of(name: &str) -> String {
+    if name.starts_with("nqn.") { name.to_owned() } else { format!("{VOLUME_NQN_PREFIX}{name}") }
+}
+
+fn parse_authority(text: &str, authority: &str) -> Result<(String, u16), TargetError> {
+    let no_host = || TargetError::NoHost { text: text.to_owned() };
+    // An IPv6 address stands in brackets, its own colons inside.
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(inside) => {
+            let (host, after) = inside.split_once(']').ok_or_else(no_host)?;
+            (host, after.strip_prefix(':'))
+        }
+        None => match authority.rsplit_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(no_host());
+    }
+    let port = match port {
+        None => NVME_TCP_PORT,
+        Some(digits) => digits
+            .parse()
+            .ok()
+            .filter(|port| *port != 0)
+            .ok_or_else(|| TargetError::Port { text: digits.to_owned() })?,
+    };
+    Ok((host.to_owned(), port))
+}
+
+fn apply_option(target: &mut NvmeTcpTarget, key: &str, value: &str) -> Result<(), TargetError> {
+    let refused = |key, expected| TargetError::Value { key, value: value.to_owned(), expected };
+    match key {
+        "ns" => {
+            target.namespace = value
+                .parse()
+                .ok()
+                .filter(|namespace| *namespace != 0)
+                .ok_or_else(|| refused("ns", "a namespace number from 1"))?;
+        }
+        "queues" => {
+            target.queues = value
+                .parse()
+                .ok()
+                .filter(|queues| (1..=QUEUES_MAX).contains(queues))
+                .ok_or_else(|| refused("queues", "a number from 1 to 128"))?;
+        }
+        "digest" => {
+            for digest in value.split(',') {
+                match digest {
+                    "header" => target.header_digest = true,
+                    "data" => target.data_digest = true,
+                    _ => return Err(refused("digest", "header, data or header,data")),
+                }
+            }
+        }
+        _ => return Err(TargetError::UnknownKey { key: key.to_owned() }),
+    }
+    Ok(())
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Null(len) => write!(f, "null:{len}"),
+            Self::NvmeTcp(target) => {
+                write!(f, "nvme-tcp://{}:{}/{}", target.host, target.port, target.nqn)
+            }
+            Self::Floor => f.write_str("floor://"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nvme_tcp(text: &str) -> NvmeTcpTarget {
+        match text.parse().unwrap() {
+            Target::NvmeTcp(target) => target,
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn every_form_of_target_is_read() {
+        assert_eq!("file:/tmp/a:b".parse(), Ok(Target::File("/tmp/a:b".into())));
+        assert_eq!("null:1GiB".parse(), Ok(Target::Null(ByteLen(1 << 30))));
+        assert_eq!("floor://".parse(), Ok(Target::Floor));
+        let target = nvme_tcp("nvme-tcp://[::1]:4421/data?ns=2&digest=header,data&queues=4");
+        assert_eq!((target.host.as_str(), target.port), ("::1", 4421));
+        assert_eq!(target.nqn, "nqn.2026-11.io.nearflash:data");
+        assert_eq!((target.namespace, target.queues), (2, 4));
+        assert!(target.header_digest && target.data_digest);
+    }
+
+    #[test]
+    fn the_port_defaults_to_4420_and_an_nqn_stands_for_itself() {
+        let target = nvme_tcp("nvme-tcp://flash.example/nqn.2014-08.org.example:disk");
+        assert_eq!(target.port, 4420);
+        assert_eq!(target.nqn, "nqn.2014-08.org.example:disk");
+        assert_eq!((target.namespace, target.queues), (1, 1));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_remedy_on_one_line() {
+        let cases = [
+            ("/dev/sda", "file:PATH"),
+            ("file:", "file:PATH"),
+            ("null:big", "8GiB"),
+            ("null:", "8GiB"),
+            ("nvme-tcp://:4420/data", "nvme-tcp://HOST:PORT/NAME"),
+            ("nvme-tcp://[::1/data", "nvme-tcp://HOST:PORT/NAME"),
+            ("nvme-tcp://a:http/data", "1 to 65535"),
+            ("nvme-tcp://a:0/data", "1 to 65535"),
+            ("nvme-tcp://a:4420", "append /NAME"),
+            ("nvme-tcp://a:4420/", "append /NAME"),
+            ("nvme-tcp://a/data?depth=3", "queues=N"),
+            ("nvme-tcp://a/data?queues=0", "1 to 128"),
+            ("nvme-tcp://a/data?ns=x", "from 1"),
+            ("nvme-tcp://a/data?digest=both", "header,data"),
+        ];
+        for (text, remedy) in cases {
+            let message = text.parse::<Target>().unwrap_err().to_string();
+            assert!(message.contains(remedy), "{text}: {message}");
+            assert!(!message.contains('\n'), "{text}: {message}");
+        }
+    }
+}
