@@ -1,13 +1,15 @@
 //! An opened device: what it is called, what it can do, and what the reactor submits to.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nearflash_engine::DeviceProperties;
-use nearflash_space::Name;
+use nearflash_space::{GRANULE, Name};
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use uuid::Uuid;
 
 use crate::RamRegion;
+use crate::file::zero_range;
 
 /// A device that is ours for as long as this lives. Shared by every core.
 #[derive(Debug)]
@@ -49,6 +51,36 @@ pub struct NullDelays {
 }
 
 impl Device {
+    /// A device without a label: volumes may lie on all of it.
+    pub(crate) fn unlabelled(
+        name: Name,
+        uuid: Uuid,
+        properties: DeviceProperties,
+        kind: Kind,
+    ) -> Self {
+        let data_len = ByteLen(properties.len.0 / GRANULE.0 * GRANULE.0);
+        Self { name, uuid, properties, data_start: ByteOffset(0), data_len, kind }
+    }
+
+    /// Makes a range of whole granules read as zeroes, durably, before it is given to a volume: so
+    /// no volume ever reads another's blocks. Takes as long as the device does.
+    ///
+    /// # Errors
+    /// When the device cannot be written.
+    pub fn zero(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {
+        match &self.kind {
+            Kind::Uring(device) => {
+                zero_range(&device.fd, offset, len)?;
+                Ok(rustix::fs::fdatasync(&device.fd)?)
+            }
+            Kind::Ram(region) => {
+                region.zero(offset, len);
+                Ok(())
+            }
+            Kind::Null(_) => Ok(()),
+        }
+    }
+
     /// What users call it.
     pub fn name(&self) -> &Name {
         &self.name

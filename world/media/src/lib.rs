@@ -8,10 +8,17 @@
 //! [`open`] looks and refuses, [`Candidate::take`] writes the label.
 #![allow(unsafe_code)] // mmap and ioctls; every block says why it is sound
 
+mod aligned;
 mod device;
+mod error;
+mod file;
+mod open;
+mod probe;
 mod ram;
 mod spec;
 
 pub use device::{Device, Kind, NullDelays, UringDevice};
+pub use error::OpenError;
+pub use open::{Candidate, Claim, KnownDevice, open};
 pub use ram::RamRegion;
 pub use spec::{Backing, DeviceSpec, ParseDeviceSpecError};

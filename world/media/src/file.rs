@@ -1,0 +1,274 @@
+//! A file or a block device, opened and locked, and what the system says of it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use nearflash_space::Name;
+use nearflash_units::{BlockSize, ByteLen, ByteOffset};
+use rustix::fs::{
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat, StatxFlags, fallocate,
+    fcntl_getfl, fcntl_setfl, fdatasync, flock, fstat, fsync, ftruncate, ioctl_blksszget, major,
+    minor, open, seek, statx,
+};
+use rustix::io::{Errno, pread, pwrite};
+
+use crate::aligned::Aligned;
+use crate::error::OpenError;
+
+/// What a file or block device is opened with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub(crate) name: &'a Name,
+    pub(crate) path: &'a Path,
+    pub(crate) is_block: bool,
+}
+
+/// An open file or block device, ours alone.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) fd: OwnedFd,
+    pub(crate) is_block: bool,
+    pub(crate) direct: bool,
+    pub(crate) len: ByteLen,
+    pub(crate) block_size: BlockSize,
+    pub(crate) volatile_cache: bool,
+}
+
+impl Asked<'_> {
+    fn io(&self, action: &'static str, errno: Errno) -> OpenError {
+        let (name, path) = (self.name.clone(), self.path.to_owned());
+        OpenError::Io { name, action, path, source: errno.into() }
+    }
+
+    fn wrong_kind(&self, is: &'static str, remedy: &'static str) -> OpenError {
+        let (name, path) = (self.name.clone(), self.path.to_owned());
+        OpenError::WrongKind { name, path, is, remedy }
+    }
+
+    fn in_use(&self, by: &'static str, remedy: &'static str) -> OpenError {
+        OpenError::InUse { name: self.name.clone(), path: self.path.to_owned(), by, remedy }
+    }
+
+    /// Makes a sparse file of that size, durably there.
+    pub(crate) fn create(&self, size: ByteLen) -> Result<(), OpenError> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let fd =
+            open(self.path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| self.io("create", e))?;
+        let sized = ftruncate(&fd, size.0).and_then(|()| fsync(&fd));
+        sized.map_err(|errno| {
+            // An empty file would be mistaken for a device next time.
+            let _ = std::fs::remove_file(self.path);
+            self.io("give its size to", errno)
+        })?;
+        let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        let synced = open(folder, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).and_then(fsync);
+        synced.map_err(|e| self.io("make durable the folder of", e))
+    }
+
+    /// Opens and locks it. `None` when there is none.
+    pub(crate) fn open(&self) -> Result<Option<OpenFile>, OpenError> {
+        let (fd, mut direct) = match self.open_direct() {
+            Ok(opened) => opened,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::BUSY) => {
+                return Err(
+                    self.in_use("the system or another program", "unmount or stop it first")
+                );
+            }
+            Err(Errno::ISDIR) => return Err(self.wrong_kind("a folder", "name a file in it")),
+            Err(errno) => return Err(self.io("open", errno)),
+        };
+        let stat = fstat(&fd).map_err(|e| self.io("look at", e))?;
+        self.check_kind(&stat)?;
+        self.lock(&fd)?;
+        let len = seek(&fd, rustix::fs::SeekFrom::End(0)).map_err(|e| self.io("measure", e))?;
+        self.clear_flags(&fd, OFlags::NONBLOCK)?;
+        let block_size = match self.is_block {
+            true => Some(self.block_size(&fd)?),
+            false => direct.then(|| direct_block_size(&fd)).flatten(),
+        };
+        if block_size.is_none() {
+            self.clear_flags(&fd, OFlags::DIRECT)?;
+            direct = false;
+        }
+        if !direct {
+            self.warn_of_page_cache();
+        }
+        let block_size = block_size.unwrap_or(BlockSize::B512);
+        let volatile_cache = !self.is_block || block_is_volatile(&stat);
+        let len = ByteLen(len >> block_size.shift() << block_size.shift());
+        let is_block = self.is_block;
+        Ok(Some(OpenFile { fd, is_block, direct, len, block_size, volatile_cache }))
+    }
+
+    /// The descriptor, and whether it is direct.
+    fn open_direct(&self) -> Result<(OwnedFd, bool), Errno> {
+        let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        if self.is_block {
+            flags |= OFlags::EXCL; // without CREATE: nobody else, not even a mount
+        }
+        match open(self.path, flags | OFlags::DIRECT, Mode::empty()) {
+            Ok(fd) => Ok((fd, true)),
+            Err(Errno::INVAL) => open(self.path, flags, Mode::empty()).map(|fd| (fd, false)),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn block_size(&self, fd: &OwnedFd) -> Result<BlockSize, OpenError> {
+        let bytes = ioctl_blksszget(fd).map_err(|e| self.io("ask the block size of", e))?;
+        let invalid = || self.io("use the block size of", Errno::INVAL);
+        BlockSize::from_bytes(bytes).ok_or_else(invalid)
+    }
+
+    fn warn_of_page_cache(&self) {
+        tracing::warn!(
+            "device '{}': {} is used through the page cache, because its file system refuses \
+             O_DIRECT: expect higher latency, and memory used twice",
+            self.name,
+            self.path.display()
+        );
+    }
+
+    /// Clears flags: `NONBLOCK` was only against waiting for a pipe's other end, and would make
+    /// the ring give up where it should wait.
+    fn clear_flags(&self, fd: &OwnedFd, flags: OFlags) -> Result<(), OpenError> {
+        let set = fcntl_getfl(fd).and_then(|set| fcntl_setfl(fd, set - flags));
+        set.map_err(|e| self.io("set up", e))
+    }
+
+    /// Against other nodes. A block device was opened exclusively, which is stronger, and its lock
+    /// is taken at times by the system's device manager.
+    fn lock(&self, fd: &OwnedFd) -> Result<(), OpenError> {
+        if self.is_block {
+            return Ok(());
+        }
+        flock(fd, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+            Errno::WOULDBLOCK => self.in_use("another node or program", "stop it first"),
+            other => self.io("lock", other),
+        })
+    }
+
+    fn check_kind(&self, stat: &Stat) -> Result<(), OpenError> {
+        match (FileType::from_raw_mode(stat.st_mode), self.is_block) {
+            (FileType::RegularFile, false) | (FileType::BlockDevice, true) => Ok(()),
+            (FileType::RegularFile, true) => {
+                Err(self.wrong_kind("a file", "write file: before it"))
+            }
+            (FileType::BlockDevice, false) => {
+                Err(self.wrong_kind("a block device", "write block: before it"))
+            }
+            _ => Err(self.wrong_kind("neither file nor block device", "name one of these")),
+        }
+    }
+}
+
+impl OpenFile {
+    /// Bytes from `offset` on; both it and `len` are multiples of 4 KiB, or end at the end.
+    pub(crate) fn read(&self, offset: ByteOffset, len: usize) -> io::Result<Aligned> {
+        let mut bytes = Aligned::new(len);
+        let mut done = 0;
+        while done < len {
+            let at = offset.0 + ByteLen::from_usize(done).0;
+            match pread(&self.fd, &mut bytes[done..], at) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes to `offset`; aligned as for [`Self::read`]. Not durable before [`Self::sync`].
+    pub(crate) fn write(&self, offset: ByteOffset, from: &[u8]) -> io::Result<()> {
+        let mut bytes = Aligned::new(from.len());
+        bytes.copy_from_slice(from);
+        let mut done = 0;
+        while done < from.len() {
+            let at = offset.0 + ByteLen::from_usize(done).0;
+            match pwrite(&self.fd, &bytes[done..], at) {
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// All written before is durable after.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        Ok(fdatasync(&self.fd)?)
+    }
+
+    /// Makes a range of whole granules read as zeroes, releasing it where the device can. Whether
+    /// it could.
+    pub(crate) fn zero(&self, offset: ByteOffset, len: ByteLen) -> io::Result<bool> {
+        zero_range(&self.fd, offset, len)
+    }
+}
+
+/// Makes a range read as zeroes, as cheaply as the device allows: released, else zeroed by the
+/// system, else written. Whether it was released.
+pub(crate) fn zero_range(fd: &OwnedFd, offset: ByteOffset, len: ByteLen) -> io::Result<bool> {
+    let released = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let zeroed = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
+    for (flags, result) in [(released, true), (zeroed, false)] {
+        match fallocate(fd, flags, offset.0, len.0) {
+            Ok(()) => return Ok(result),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    let zeroes = Aligned::new(1 << 20);
+    let mut at = offset.0;
+    let end = offset.0 + len.0;
+    while at < end {
+        let rest = usize::try_from(end - at).unwrap_or(usize::MAX).min(zeroes.len());
+        match pwrite(fd, &zeroes[..rest], at) {
+            Ok(count) => at += ByteLen::from_usize(count).0,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(false)
+}
+
+/// What direct I/O must be aligned to, in memory and in the file; `None` when the file does none.
+fn direct_block_size(fd: &OwnedFd) -> Option<BlockSize> {
+    let asked = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
+    let told = statx(fd, "", AtFlags::EMPTY_PATH, asked).ok();
+    let told = told.filter(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
+    if let Some(told) = told {
+        // Zero means that the file does no direct I/O, whatever `open` said.
+        let align = told.stx_dio_offset_align.max(told.stx_dio_mem_align);
+        return (told.stx_dio_offset_align != 0).then(|| BlockSize::from_bytes(align.max(512)))?;
+    }
+    // A kernel before 6.1 does not tell, so try.
+    let mut bytes = Aligned::new(4096);
+    let tries = [(512, BlockSize::B512), (4096, BlockSize::B4096)];
+    tries
+        .into_iter()
+        .find(|(len, _)| pread(fd, &mut bytes[..*len], 0).is_ok())
+        .map(|(_, size)| size)
+}
+
+/// Whether a block device's completed writes may be lost with power: yes, unless it says no.
+fn block_is_volatile(stat: &Stat) -> bool {
+    queue_attribute(stat, "write_cache").is_none_or(|text| text.trim() != "write through")
+}
+
+/// Whether a block device releases discarded blocks.
+pub(crate) fn block_discards(fd: &OwnedFd) -> bool {
+    let text = fstat(fd).ok().and_then(|stat| queue_attribute(&stat, "discard_max_bytes"));
+    text.and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|bytes| bytes != 0)
+}
+
+/// An attribute of a block device's queue. A partition has its disk's, one folder up.
+fn queue_attribute(stat: &Stat, attribute: &str) -> Option<String> {
+    let device = format!("/sys/dev/block/{}:{}", major(stat.st_rdev), minor(stat.st_rdev));
+    let read = |path: String| std::fs::read_to_string(path).ok();
+    read(format!("{device}/queue/{attribute}"))
+        .or_else(|| read(format!("{device}/../queue/{attribute}")))
+}

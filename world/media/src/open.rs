@@ -1,0 +1,395 @@
+//! Taking a device: look, refuse what is not ours to take, put our label on what is.
+
+use std::io;
+use std::path::Path;
+
+use nearflash_engine::DeviceProperties;
+use nearflash_space::{GRANULE, LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label, LabelError, Name};
+use nearflash_units::{BlockSize, ByteLen, ByteOffset};
+use uuid::Uuid;
+
+use crate::device::{Device, Kind, NullDelays, UringDevice};
+use crate::error::OpenError;
+use crate::file::{Asked, OpenFile, block_discards};
+use crate::probe::what_it_holds;
+use crate::{Backing, DeviceSpec, RamRegion};
+
+/// The label, and one granule of data.
+const LEN_MIN: ByteLen = ByteLen(2 * GRANULE.0);
+
+/// What the catalog knows of a device that has volumes on it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KnownDevice {
+    /// What it is called.
+    pub name: Name,
+    /// What its label calls it.
+    pub uuid: Uuid,
+    /// How long it is.
+    pub len: ByteLen,
+}
+
+/// Whose devices these are to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    /// The installation.
+    pub node: Uuid,
+    /// Every device that it has volumes on.
+    pub known: &'a [KnownDevice],
+}
+
+/// A device that may be taken. Nothing has been written to it yet.
+#[derive(Debug)]
+pub struct Candidate {
+    spec: DeviceSpec,
+    node: Uuid,
+    medium: Medium,
+}
+
+#[derive(Debug)]
+enum Medium {
+    File {
+        file: OpenFile,
+        /// Our own label, when it has one.
+        label: Option<Label>,
+        /// Which copies of it have to be written, in this order.
+        stale_copies: Vec<ByteOffset>,
+    },
+    Ram(RamRegion),
+    Null(ByteLen, NullDelays),
+}
+
+/// Opens a device and looks whether it may be taken. Creates a file that is absent, and writes
+/// nothing else.
+///
+/// # Errors
+/// When it may not: the message names the device, what is wrong, and the remedy.
+pub fn open(spec: &DeviceSpec, claim: Claim<'_>) -> Result<Candidate, OpenError> {
+    let name = &spec.name;
+    let medium = match &spec.backing {
+        Backing::File { path, size } => {
+            let asked = Asked { name, path, is_block: false };
+            let file = open_or_create(&asked, *size, claim)?;
+            let (len, block_size) = (file.len, file.block_size);
+            let medium = inspect(spec, &asked, file, claim)?;
+            let blocks = |len| block_size.blocks_in(len);
+            if let Some(size) = size.filter(|size| blocks(*size) != blocks(len)) {
+                let (name, path) = (name.clone(), path.clone());
+                return Err(OpenError::SizeDiffers { name, path, len, size });
+            }
+            medium
+        }
+        Backing::Block { path } => {
+            let asked = Asked { name, path, is_block: true };
+            let file = asked.open()?.ok_or_else(|| absent(&asked, claim))?;
+            inspect(spec, &asked, file, claim)?
+        }
+        Backing::Ram { size } => {
+            check_fits(name, *size, GRANULE)?;
+            let region = RamRegion::new(*size).map_err(|source| OpenError::Memory {
+                name: name.clone(),
+                size: *size,
+                source,
+            })?;
+            Medium::Ram(region)
+        }
+        Backing::Null { size, delays } => {
+            check_fits(name, *size, GRANULE)?;
+            Medium::Null(*size, *delays)
+        }
+    };
+    Ok(Candidate { spec: spec.clone(), node: claim.node, medium })
+}
+
+fn open_or_create(
+    asked: &Asked<'_>,
+    size: Option<ByteLen>,
+    claim: Claim<'_>,
+) -> Result<OpenFile, OpenError> {
+    if let Some(file) = asked.open()? {
+        return Ok(file);
+    }
+    let size = size.filter(|_| !is_known(asked.name, claim)).ok_or_else(|| absent(asked, claim))?;
+    check_fits(asked.name, size, LEN_MIN)?;
+    asked.create(size)?;
+    asked.open()?.ok_or_else(|| absent(asked, claim))
+}
+
+fn is_known(name: &Name, claim: Claim<'_>) -> bool {
+    claim.known.iter().any(|known| known.name == *name)
+}
+
+fn absent(asked: &Asked<'_>, claim: Claim<'_>) -> OpenError {
+    let (name, path) = (asked.name.clone(), asked.path.to_owned());
+    if is_known(asked.name, claim) {
+        OpenError::Lost { name, path }
+    } else if asked.is_block {
+        let source = io::ErrorKind::NotFound.into();
+        OpenError::Io { name, action: "open", path, source }
+    } else {
+        OpenError::Absent { name, path }
+    }
+}
+
+fn check_fits(name: &Name, len: ByteLen, len_min: ByteLen) -> Result<(), OpenError> {
+    if len < len_min {
+        return Err(OpenError::TooSmall { name: name.clone(), len, len_min });
+    }
+    Ok(())
+}
+
+/// Reads what is there, and says whether it may be taken.
+fn inspect(
+    spec: &DeviceSpec,
+    asked: &Asked<'_>,
+    file: OpenFile,
+    claim: Claim<'_>,
+) -> Result<Medium, OpenError> {
+    let read = |offset, len: ByteLen| {
+        file.read(offset, len.to_usize()).map_err(|source| OpenError::Io {
+            name: asked.name.clone(),
+            action: "read",
+            path: asked.path.to_owned(),
+            source,
+        })
+    };
+    // Cut short below one MiB it may still have a label, which tells what it was.
+    let head = read(ByteOffset(0), ByteLen(file.len.0.min(LABEL_AREA_LEN.0)))?;
+    let copies = LABEL_OFFSETS.map(|offset| decode_at(&head, ByteLen(offset.0).to_usize()));
+    let [first, second] = copies.clone();
+    match Label::choose(first, second) {
+        Ok(label) if label.node == claim.node => {
+            check_ours(asked, file.len, &label, claim)?;
+            let stale_copies = stale_copies(&label, asked.name, &copies);
+            return Ok(Medium::File { file, label: Some(label), stale_copies });
+        }
+        Ok(label) => refuse_foreign(spec, asked, &label, claim)?,
+        Err(LabelError::Absent) => {}
+        Err(source) => refuse_damaged(spec, asked, source, claim)?,
+    }
+    refuse_instead_of_known(asked, claim)?;
+    check_fits(asked.name, file.len, LEN_MIN)?;
+    let tail_start = ByteOffset((file.len.0 - GRANULE.0) / 65_536 * 65_536);
+    let tail = read(tail_start, ByteLen(file.len.0 - tail_start.0))?;
+    match what_it_holds(&head, &tail, file.len.0) {
+        Some(what) if !spec.wipe => Err(OpenError::Holds { spec: Box::new(spec.clone()), what }),
+        _ => Ok(Medium::File { file, label: None, stale_copies: LABEL_OFFSETS.into() }),
+    }
+}
+
+/// Which copies do not say what they should, the ones that do not count first: so one is whole at
+/// any moment.
+fn stale_copies(
+    label: &Label,
+    name: &Name,
+    copies: &[Result<Label, LabelError>; 2],
+) -> Vec<ByteOffset> {
+    let (counting, others): (Vec<_>, Vec<_>) =
+        LABEL_OFFSETS.iter().zip(copies).partition(|(_, copy)| copy.as_ref() == Ok(label));
+    // A device without volumes may be called anew, and then every copy is stale.
+    let counting = counting.into_iter().filter(|_| label.name != *name);
+    others.into_iter().chain(counting).map(|(offset, _)| *offset).collect()
+}
+
+fn decode_at(head: &[u8], offset: usize) -> Result<Label, LabelError> {
+    let bytes = head.get(offset..).and_then(|rest| rest.first_chunk::<LABEL_LEN>());
+    bytes.map_or(Err(LabelError::Absent), Label::decode)
+}
+
+/// Our own label must agree with the catalog and with the device's length.
+fn check_ours(
+    asked: &Asked<'_>,
+    len: ByteLen,
+    label: &Label,
+    claim: Claim<'_>,
+) -> Result<(), OpenError> {
+    let (name, path) = (asked.name.clone(), asked.path.to_owned());
+    let by_uuid = claim.known.iter().find(|known| known.uuid == label.device);
+    if let Some(known) = by_uuid.filter(|known| known.name != name) {
+        return Err(OpenError::Renamed { name, recorded: known.name.clone() });
+    }
+    if by_uuid.is_none() {
+        refuse_instead_of_known(asked, claim)?;
+    }
+    let recorded = by_uuid.map_or(label.device_len, |known| known.len);
+    match len.cmp(&recorded) {
+        std::cmp::Ordering::Less => Err(OpenError::Shorter { name, path, len, recorded }),
+        std::cmp::Ordering::Greater => Err(OpenError::Longer { name, path, len, recorded }),
+        std::cmp::Ordering::Equal => Ok(()),
+    }
+}
+
+/// What does not carry the label of the device that volumes are on is never taken for it.
+fn refuse_instead_of_known(asked: &Asked<'_>, claim: Claim<'_>) -> Result<(), OpenError> {
+    match claim.known.iter().find(|known| known.name == *asked.name) {
+        Some(known) => Err(OpenError::NotTheOne {
+            name: asked.name.clone(),
+            path: asked.path.to_owned(),
+            recorded: known.uuid,
+        }),
+        None => Ok(()),
+    }
+}
+
+fn refuse_foreign(
+    spec: &DeviceSpec,
+    asked: &Asked<'_>,
+    label: &Label,
+    claim: Claim<'_>,
+) -> Result<(), OpenError> {
+    refuse_instead_of_known(asked, claim)?;
+    if spec.wipe {
+        return Ok(());
+    }
+    let (spec, its_name) = (Box::new(spec.clone()), label.name.clone());
+    Err(OpenError::Foreign { spec, node: label.node, its_name })
+}
+
+fn refuse_damaged(
+    spec: &DeviceSpec,
+    asked: &Asked<'_>,
+    source: LabelError,
+    claim: Claim<'_>,
+) -> Result<(), OpenError> {
+    let remedy = match source {
+        LabelError::Version { .. } => "use the nearflash that wrote it, or a later one",
+        _ if is_known(asked.name, claim) => "restore the device's first MiB from a backup",
+        _ => "restore its first MiB, or add ',wipe' to erase it",
+    };
+    if spec.wipe && !is_known(asked.name, claim) && !matches!(source, LabelError::Version { .. }) {
+        return Ok(());
+    }
+    Err(OpenError::Label { spec: Box::new(spec.clone()), source, remedy })
+}
+
+impl Candidate {
+    /// What it is called.
+    pub fn name(&self) -> &Name {
+        &self.spec.name
+    }
+
+    /// Takes the device: erases what was in the way, if that was asked for, and writes the label
+    /// where it has none that is whole. `fresh` becomes the UUID of a device that has none.
+    ///
+    /// # Errors
+    /// When the device cannot be written.
+    pub fn take(self, fresh: Uuid) -> Result<Device, OpenError> {
+        let name = self.spec.name.clone();
+        match self.medium {
+            Medium::Ram(region) => {
+                let properties = in_memory(region.len(), false);
+                Ok(Device::unlabelled(name, fresh, properties, Kind::Ram(region)))
+            }
+            Medium::Null(len, delays) => {
+                Ok(Device::unlabelled(name, fresh, in_memory(len, true), Kind::Null(delays)))
+            }
+            Medium::File { file, label, stale_copies } => {
+                let fresh = fresh_label(&name, self.node, fresh, file.len);
+                let taken = take_file(&file, label, fresh, &stale_copies);
+                let (label, deallocates) = taken.map_err(|source| OpenError::Io {
+                    name: name.clone(),
+                    action: "write the label of",
+                    path: self.spec.path().to_owned(),
+                    source,
+                })?;
+                Ok(labelled(file, label, deallocates))
+            }
+        }
+    }
+}
+
+/// The label for a device that has none.
+fn fresh_label(name: &Name, node: Uuid, device: Uuid, device_len: ByteLen) -> Label {
+    let behind_label = device_len.0.saturating_sub(LABEL_AREA_LEN.0);
+    Label {
+        generation: 1,
+        device,
+        node,
+        name: name.clone(),
+        device_len,
+        data_start: ByteOffset(LABEL_AREA_LEN.0),
+        data_len: ByteLen(behind_label / GRANULE.0 * GRANULE.0),
+    }
+}
+
+/// Writes what is stale of the label. Which label that is, and whether the device releases what is
+/// deallocated.
+fn take_file(
+    file: &OpenFile,
+    own: Option<Label>,
+    fresh: Label,
+    stale_copies: &[ByteOffset],
+) -> io::Result<(Label, bool)> {
+    if own.is_none() {
+        erase_ends(file)?;
+    }
+    let deallocates = if file.is_block {
+        block_discards(&file.fd)
+    } else {
+        // The label's own area is the one place where trying costs nobody anything.
+        file.zero(ByteOffset(LABEL_AREA_LEN.0 - 65_536), ByteLen(65_536))?
+    };
+    let label = match own {
+        Some(own) if own.name != fresh.name => {
+            Label { generation: own.generation + 1, name: fresh.name, ..own }
+        }
+        Some(own) => own,
+        None => fresh,
+    };
+    for offset in stale_copies {
+        file.write(*offset, &label.encode())?;
+        file.sync()?;
+    }
+    Ok((label, deallocates))
+}
+
+/// Zeroes where signatures stand, durably, so that no tool finds an old one beside our label.
+fn erase_ends(file: &OpenFile) -> io::Result<()> {
+    let zeroes = vec![0; GRANULE.to_usize()];
+    file.write(ByteOffset(0), &zeroes)?;
+    let tail_start = ByteOffset((file.len.0 - GRANULE.0) / 65_536 * 65_536);
+    file.write(tail_start, &vec![0; ByteLen(file.len.0 - tail_start.0).to_usize()])?;
+    file.sync()
+}
+
+fn labelled(file: OpenFile, label: Label, deallocates: bool) -> Device {
+    let properties = DeviceProperties {
+        len: file.len,
+        block_size: file.block_size,
+        volatile_cache: file.volatile_cache,
+        reads_as_zeroes: false,
+        deallocates,
+    };
+    let OpenFile { fd, is_block, direct, .. } = file;
+    Device {
+        name: label.name,
+        uuid: label.device,
+        properties,
+        data_start: label.data_start,
+        data_len: label.data_len,
+        kind: Kind::Uring(UringDevice { fd, is_block, direct }),
+    }
+}
+
+/// RAM and the null device: nothing to lose with power that a flush could keep.
+fn in_memory(len: ByteLen, reads_as_zeroes: bool) -> DeviceProperties {
+    DeviceProperties {
+        len,
+        block_size: BlockSize::B512,
+        volatile_cache: false,
+        reads_as_zeroes,
+        deallocates: true,
+    }
+}
+
+impl DeviceSpec {
+    /// The file or block device; empty for those that have none.
+    pub fn path(&self) -> &Path {
+        match &self.backing {
+            Backing::File { path, .. } | Backing::Block { path } => path,
+            Backing::Ram { .. } | Backing::Null { .. } => Path::new(""),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,287 @@
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+
+use super::*;
+
+const NODE: Uuid = Uuid::from_u128(1);
+const FRESH: Uuid = Uuid::from_u128(2);
+const CLAIM: Claim<'static> = Claim { node: NODE, known: &[] };
+const LEN: u64 = 8 << 20;
+
+/// A folder with a device file in it.
+struct Bench {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { path: folder.path().join("flash.img"), _folder: folder }
+    }
+
+    /// With a file of [`LEN`] bytes, zero but for these.
+    fn holding(parts: &[(u64, &[u8])]) -> Self {
+        let bench = Self::new();
+        bench.put(parts);
+        bench
+    }
+
+    fn put(&self, parts: &[(u64, &[u8])]) {
+        let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(&self.path);
+        let file = file.unwrap();
+        if file.metadata().unwrap().len() == 0 {
+            file.set_len(LEN).unwrap();
+        }
+        for (offset, bytes) in parts {
+            file.write_all_at(bytes, *offset).unwrap();
+        }
+    }
+
+    fn spec(&self, options: &str) -> DeviceSpec {
+        format!("flash=file:{}{options}", self.path.display()).parse().unwrap()
+    }
+
+    fn take(&self, options: &str, claim: Claim<'_>) -> Result<Device, OpenError> {
+        open(&self.spec(options), claim)?.take(FRESH)
+    }
+
+    /// What refuses it, with the path left out.
+    fn refused(&self, options: &str, claim: Claim<'_>) -> String {
+        let before = fs::read(&self.path).ok();
+        let message = self.take(options, claim).unwrap_err().to_string();
+        assert_eq!(fs::read(&self.path).ok(), before, "a refused device is left as it was");
+        message.replace(&*self.path.to_string_lossy(), "PATH")
+    }
+}
+
+fn known(name: &str, uuid: Uuid, len: u64) -> KnownDevice {
+    KnownDevice { name: name.parse().unwrap(), uuid, len: ByteLen(len) }
+}
+
+#[test]
+fn an_absent_file_is_made_sparse_labelled_and_found_again() {
+    let bench = Bench::new();
+    let device = bench.take(",size=64MiB", CLAIM).unwrap();
+    assert_eq!(device.uuid(), FRESH);
+    assert_eq!(device.properties().len, ByteLen(64 << 20));
+    assert_eq!(device.data_area(), (ByteOffset(1 << 20), ByteLen(63 << 20)));
+    assert!(device.properties().volatile_cache);
+    let metadata = fs::metadata(&bench.path).unwrap();
+    assert!(metadata.blocks() * 512 < 4 << 20, "sparse");
+    assert_eq!(metadata.mode() & 0o777, 0o600);
+    drop(device);
+    let again = open(&bench.spec(""), CLAIM).unwrap().take(Uuid::from_u128(3)).unwrap();
+    assert_eq!(again.uuid(), FRESH);
+}
+
+#[test]
+fn an_absent_file_without_a_size_is_refused() {
+    assert_eq!(
+        Bench::new().refused("", CLAIM),
+        "device 'flash': PATH does not exist: correct the path, or add size=SIZE to create it"
+    );
+}
+
+#[test]
+fn an_absent_file_with_volumes_on_it_is_not_made_anew() {
+    let known = [known("flash", FRESH, LEN)];
+    assert_eq!(
+        Bench::new().refused(",size=8MiB", Claim { node: NODE, known: &known }),
+        "device 'flash': PATH does not exist, but the catalog has volumes on it: restore it or \
+         correct the path"
+    );
+}
+
+#[test]
+fn file_systems_and_partition_tables_are_refused_until_told_to_wipe() {
+    let cases: [(&[u8], u64, &str); 3] = [
+        (include_bytes!("../../fixtures/ext4.bin"), 1024, "an ext2, ext3 or ext4 file system"),
+        (include_bytes!("../../fixtures/xfs.bin"), 0, "an XFS file system"),
+        (include_bytes!("../../fixtures/gpt.bin"), 0, "a GPT partition table"),
+    ];
+    for (bytes, offset, what) in cases {
+        let bench = Bench::holding(&[(offset, bytes), (LEN - 512, b"left over")]);
+        let expected = format!(
+            "device 'flash' holds {what}: choose another, or write 'flash=file:PATH,wipe' to erase it"
+        );
+        assert_eq!(bench.refused("", CLAIM), expected);
+        assert_eq!(bench.take(",wipe", CLAIM).unwrap().uuid(), FRESH);
+        let bytes = fs::read(&bench.path).unwrap();
+        assert!(bytes.ends_with(&[0; 512]), "no old signature is left");
+    }
+}
+
+#[test]
+fn any_other_data_at_either_end_is_refused_too() {
+    for offset in [0, (1 << 20) - 1, LEN - 1] {
+        let bench = Bench::holding(&[(offset, b"x")]);
+        assert!(bench.refused("", CLAIM).contains("holds data that is not nearflash's"));
+    }
+    assert!(Bench::holding(&[]).take("", CLAIM).is_ok());
+}
+
+#[test]
+fn another_installations_label_is_refused_until_told_to_wipe() {
+    let bench = Bench::new();
+    bench.take(",size=8MiB", CLAIM).unwrap();
+    let other = Claim { node: Uuid::from_u128(9), known: &[] };
+    assert_eq!(
+        bench.refused("", other),
+        "device 'flash' belongs to another nearflash installation (node \
+         00000000-0000-0000-0000-000000000001, which calls it 'flash'): serve it with that one's \
+         --data-dir, or write 'flash=file:PATH,wipe' to erase it"
+    );
+    let spec = bench.spec(",wipe");
+    let taken = open(&spec, other).unwrap().take(Uuid::from_u128(5)).unwrap();
+    assert_eq!(taken.uuid(), Uuid::from_u128(5));
+}
+
+#[test]
+fn our_own_device_is_never_wiped() {
+    let bench = Bench::new();
+    bench.take(",size=8MiB", CLAIM).unwrap();
+    bench.put(&[(2 << 20, b"precious"), (LEN - 8, b"precious")]);
+    let known = [known("flash", FRESH, LEN)];
+    let device = bench.take(",wipe", Claim { node: NODE, known: &known }).unwrap();
+    assert_eq!(device.uuid(), FRESH);
+    let bytes = fs::read(&bench.path).unwrap();
+    assert_eq!(&bytes[2 << 20..(2 << 20) + 8], b"precious");
+    assert!(bytes.ends_with(b"precious"));
+}
+
+#[test]
+fn a_device_that_volumes_are_on_is_not_replaced_by_another_even_when_told_to_wipe() {
+    let known = [known("flash", Uuid::from_u128(7), LEN)];
+    let claim = Claim { node: NODE, known: &known };
+    let blank = Bench::holding(&[]);
+    let expected = "device 'flash': PATH is not the device that the catalog has volumes on \
+                    (00000000-0000-0000-0000-000000000007): correct the path";
+    assert_eq!(blank.refused(",wipe", claim), expected);
+    let ours_but_another = Bench::new();
+    ours_but_another.take(",size=8MiB", CLAIM).unwrap();
+    assert_eq!(ours_but_another.refused(",wipe", claim), expected);
+}
+
+#[test]
+fn a_device_known_by_another_name_is_refused_by_both() {
+    let bench = Bench::new();
+    bench.take(",size=8MiB", CLAIM).unwrap();
+    let known = [known("disk1", FRESH, LEN)];
+    assert_eq!(
+        bench.refused("", Claim { node: NODE, known: &known }),
+        "device 'flash' is called 'disk1' in the catalog: write 'disk1='"
+    );
+}
+
+#[test]
+fn a_device_shorter_or_longer_than_the_catalog_says_is_refused_with_both_sizes() {
+    let bench = Bench::new();
+    bench.take(",size=8MiB", CLAIM).unwrap();
+    let known = [known("flash", FRESH, LEN)];
+    let claim = Claim { node: NODE, known: &known };
+    let file = fs::OpenOptions::new().write(true).open(&bench.path).unwrap();
+    for (len, text) in [(6 << 20, "6MiB"), (512 << 10, "512KiB")] {
+        file.set_len(len).unwrap();
+        assert_eq!(
+            bench.refused(",size=8MiB", claim),
+            format!(
+                "device 'flash': PATH is {text} long, shorter than the catalog says (8MiB): \
+                 restore the rest before starting"
+            )
+        );
+    }
+    file.set_len(9 << 20).unwrap();
+    assert_eq!(
+        bench.refused("", claim),
+        "device 'flash': PATH is 9MiB long, longer than the catalog says (8MiB): cut it back to \
+         8388608 bytes before starting"
+    );
+}
+
+#[test]
+fn a_size_that_is_not_the_files_is_refused() {
+    let bench = Bench::holding(&[]);
+    assert_eq!(
+        bench.refused(",size=16MiB", CLAIM),
+        "device 'flash': PATH is 8MiB long, size=16MiB is asked for: leave size= out or correct it"
+    );
+}
+
+#[test]
+fn a_damaged_copy_of_the_label_is_mended_from_the_other() {
+    for damaged in LABEL_OFFSETS {
+        let bench = Bench::new();
+        bench.take(",size=8MiB", CLAIM).unwrap();
+        let whole = fs::read(&bench.path).unwrap();
+        bench.put(&[(damaged.0 + 50, b"rot"), (damaged.0 + 512, &[7; 512])]);
+        assert_eq!(bench.take("", CLAIM).unwrap().uuid(), FRESH);
+        assert_eq!(fs::read(&bench.path).unwrap(), whole);
+    }
+}
+
+#[test]
+fn a_device_with_both_copies_damaged_is_refused() {
+    let bench = Bench::new();
+    bench.take(",size=8MiB", CLAIM).unwrap();
+    bench.put(&[(LABEL_OFFSETS[0].0 + 50, b"rot"), (LABEL_OFFSETS[1].0 + 50, b"rot")]);
+    let message = bench.refused("", CLAIM);
+    assert!(message.contains("label checksum is"), "{message}");
+    assert!(message.ends_with("restore its first MiB, or add ',wipe' to erase it"), "{message}");
+    assert!(bench.take(",wipe", CLAIM).is_ok());
+}
+
+#[test]
+fn a_device_in_use_is_refused() {
+    let bench = Bench::holding(&[]);
+    let _first = bench.take("", CLAIM).unwrap();
+    assert_eq!(
+        bench.refused("", CLAIM),
+        "device 'flash': PATH is in use by another node or program: stop it first"
+    );
+}
+
+#[test]
+fn what_is_no_device_is_refused_with_what_to_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |text: String| open(&text.parse().unwrap(), CLAIM).unwrap_err().to_string();
+    let path = folder.path().display();
+    let message = refused(format!("x=file:{path},size=8MiB"));
+    assert!(message.ends_with("is a folder: name a file in it"), "{message}");
+    let message = refused("x=file:/dev/null,size=8MiB".to_owned());
+    assert!(message.ends_with("is neither file nor block device: name one of these"), "{message}");
+    let message = refused(format!("x=block:{path}/absent"));
+    assert!(message.contains("cannot open"), "{message}");
+    fs::write(folder.path().join("f"), "").unwrap();
+    let message = refused(format!("x=block:{path}/f"));
+    assert!(message.ends_with("is a file: write file: before it"), "{message}");
+    let message = refused(format!("x=file:{path}/small,size=1MiB"));
+    assert_eq!(message, "device 'x' is 1MiB, which is too small: at least 2MiB are needed");
+    assert!(!folder.path().join("small").exists());
+    assert_eq!(
+        refused("x=ram:1023KiB".to_owned()),
+        "device 'x' is 1023KiB, which is too small: at least 1MiB are needed"
+    );
+}
+
+#[test]
+fn ram_and_null_devices_are_all_data_and_need_no_flush() {
+    for text in ["x=ram:3MiB", "x=null:3MiB"] {
+        let device = open(&text.parse().unwrap(), CLAIM).unwrap().take(FRESH).unwrap();
+        assert_eq!(device.data_area(), (ByteOffset(0), ByteLen(3 << 20)));
+        assert!(!device.properties().volatile_cache);
+    }
+}
+
+#[test]
+fn a_zeroed_range_reads_as_zeroes_and_its_neighbours_as_before() {
+    let bench = Bench::holding(&[]);
+    let device = bench.take("", CLAIM).unwrap();
+    bench.put(&[(2 << 20, &[1; 3 << 20])]);
+    device.zero(ByteOffset(3 << 20), ByteLen(1 << 20)).unwrap();
+    let bytes = fs::read(&bench.path).unwrap();
+    for (granule, expected) in [(2, 1), (3, 0), (4, 1)] {
+        assert!(bytes[granule << 20..(granule + 1) << 20].iter().all(|b| *b == expected));
+    }
+}
