@@ -61,7 +61,9 @@ pub enum PeerError {
         entries: u16,
     },
     /// The peer sent a termination request, or an entry for a command that does not exist.
-    #[error("the peer ended the connection: fatal error status {status:#04x}, information {information:#x}")]
+    #[error(
+        "the peer ended the connection: fatal error status {status:#04x}, information {information:#x}"
+    )]
     Terminated {
         /// FES.
         status: u16,

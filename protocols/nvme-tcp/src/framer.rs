@@ -14,9 +14,7 @@ use zerocopy::FromBytes;
 
 use crate::digest::{self, DIGEST_LEN, Digests};
 use crate::error::PeerError;
-use crate::pdu::{
-    CommonHeader, DataAlignment, HEAD_LEN_MAX, PduFlags, PduType, TermReq,
-};
+use crate::pdu::{CommonHeader, DataAlignment, HEAD_LEN_MAX, PduFlags, PduType, TermReq};
 
 /// What a framer accepts.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +88,10 @@ impl Body {
     /// When there is less data left: the caller's fault.
     #[inline]
     pub(crate) fn count_data(&mut self, data: &[u8]) {
-        assert!(self.pad == 0 && data.len() <= self.data, "only as much data as is left is received");
+        assert!(
+            self.pad == 0 && data.len() <= self.data,
+            "only as much data as is left is received"
+        );
         self.data -= data.len();
         if self.digest > 0 {
             self.computed = digest::append(self.computed, data);
@@ -257,7 +258,9 @@ impl Framer {
             PduType::CAPSULE_CMD if behind_head == 0 => Ok(Body::default()),
             PduType::CAPSULE_CMD => self.data_body(common, self.rules.capsule_data_max),
             PduType::H2C_DATA | PduType::C2H_DATA => self.data_body(common, self.rules.data_max),
-            PduType::H2C_TERM_REQ | PduType::C2H_TERM_REQ if behind_head <= TermReq::DATA_LEN_MAX => {
+            PduType::H2C_TERM_REQ | PduType::C2H_TERM_REQ
+                if behind_head <= TermReq::DATA_LEN_MAX =>
+            {
                 Ok(Body { data: behind_head, ..Body::default() })
             }
             _ if behind_head == 0 => Ok(Body::default()),
@@ -280,12 +283,11 @@ impl Framer {
         if data_offset % self.rules.alignment.bytes() != 0 {
             return Err(refused(CommonHeader::DATA_OFFSET_OFFSET));
         }
-        let pad = data_offset
-            .checked_sub(head_len)
-            .ok_or(refused(CommonHeader::DATA_OFFSET_OFFSET))?;
+        let pad =
+            data_offset.checked_sub(head_len).ok_or(refused(CommonHeader::DATA_OFFSET_OFFSET))?;
         let pdu_len = usize::try_from(common.pdu_len.get())
             .map_err(|_| refused(CommonHeader::PDU_LEN_OFFSET))?;
-        let data = pdu_len.checked_sub(data_offset + digests.data_len()).unwrap_or(0);
+        let data = pdu_len.saturating_sub(data_offset + digests.data_len());
         if data == 0 {
             return Err(refused(CommonHeader::PDU_LEN_OFFSET));
         }

@@ -19,7 +19,3 @@ pub use digest::Digests;
 pub use error::PeerError;
 pub use output::Chunk;
 pub use receiving::Receiving;
-
-/// Placeholder until the crate below has it.
-#[derive(Debug)]
-pub struct NamespaceTable;

@@ -142,11 +142,9 @@ impl Output {
                 bytes = rest;
                 Chunk::Bytes(chunk)
             }
-            Source::Buffer(buffer) => Chunk::Buffer {
-                buffer,
-                offset: memory_len(part.offset),
-                len: memory_len(part.len),
-            },
+            Source::Buffer(buffer) => {
+                Chunk::Buffer { buffer, offset: memory_len(part.offset), len: memory_len(part.len) }
+            }
             Source::Zeroes => Chunk::Zeroes(memory_len(part.len)),
         })
     }

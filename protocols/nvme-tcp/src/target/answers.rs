@@ -11,9 +11,7 @@ use super::slots::{Kind, Part, Stage};
 use super::{Granted, State, TargetSession, length};
 use crate::digest::{Digests, digest, digest_of_zeroes};
 use crate::output::Output;
-use crate::pdu::{
-    CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, PduFlags, PduType,
-};
+use crate::pdu::{CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, PduFlags, PduType};
 
 /// SQHD of a Connect response that grants to go without SQ flow control. NVMe Base 2.0, 6.3.
 const SQ_HEAD_UNUSED: u16 = 0xFFFF;
@@ -273,7 +271,8 @@ impl TargetSession {
 
     #[inline]
     fn push_response(&mut self, entry: CompletionEntry) {
-        let mut response = CapsuleResp { common: CommonHeader::bare(PduType::CAPSULE_RESP, 24), entry };
+        let mut response =
+            CapsuleResp { common: CommonHeader::bare(PduType::CAPSULE_RESP, 24), entry };
         self.answering.finish_header(&mut response.common);
         self.answering.push_header(&mut self.output, response.as_bytes());
     }

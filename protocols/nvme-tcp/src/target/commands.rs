@@ -4,7 +4,7 @@
 //! (Fabrics commands).
 
 use nearflash_nvme::fabrics::ConnectData;
-use nearflash_nvme::{Command, CommandId, DsmRange, FabricsType, Sgl, Status};
+use nearflash_nvme::{Command, CommandId, FabricsType, Sgl, Status, io};
 use nearflash_request::{BlockRange, Operation, Request, Tag, VolumeId};
 use nearflash_units::{Blocks, Lba};
 use zerocopy::FromBytes;
@@ -83,7 +83,7 @@ impl TargetSession {
         if !command.uses_sgl() {
             return Err(Status::INVALID_FIELD.dnr());
         }
-        operation::read(command, self.namespaces(), self.config.transfer_len_max)
+        operation::read(command, self.namespaces())
     }
 
     /// Everything but reads.
@@ -119,10 +119,8 @@ impl TargetSession {
             Asked::Payload { volume, range, payload_use, len } => {
                 (Kind::Payload { volume, range, payload_use }, len)
             }
-            Asked::Ranges { volume, count } => {
-                let len = u32::try_from(count * DsmRange::LEN).expect("at most 256 ranges");
-                // The capacity comes with the data.
-                (Kind::Ranges { volume, count, data: Vec::new() }, len)
+            Asked::Ranges { volume, deallocate, len } => {
+                (Kind::Ranges { volume, deallocate, data: Vec::new() }, len)
             }
             _ => return Err(Status::INVALID_FIELD.dnr()),
         };
@@ -187,21 +185,20 @@ impl TargetSession {
     /// A command whose data is not payload: it is in the slot.
     fn submit_small(&mut self, index: usize) {
         let slot = &mut self.slots[index];
-        let is_to_host_len = slot.received == 0;
         match std::mem::replace(&mut slot.kind, Kind::AdminHandedOut) {
-            Kind::Ranges { volume, count, data } => {
+            Kind::Ranges { volume, deallocate, data } => {
                 slot.kind = Kind::Plain;
-                match <[DsmRange]>::ref_from_bytes_with_elems(&data, count) {
-                    Ok(ranges) => {
-                        let ranges = ranges.iter().map(|range| range.to_range()).collect();
+                match io::dsm_ranges(&data) {
+                    Ok(ranges) if deallocate => {
                         self.demand(index, volume, NO_RANGE, Operation::Deallocate(ranges));
                     }
-                    // Unreachable by the length that was checked; answered all the same.
-                    Err(_) => self.answer(index, Status::SGL_LENGTH_INVALID.dnr()),
+                    Ok(_) => self.answer(index, Status::SUCCESS),
+                    Err(status) => self.answer(index, status),
                 }
             }
             Kind::Admin(demand) => {
-                if !is_to_host_len {
+                // A command with data from the host has room for none to it.
+                if slot.received > 0 {
                     slot.len = 0;
                 }
                 self.demands.push_back(Demand::Admin(demand));

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use nearflash_nvme::fabrics::ConnectData;
-use crate::NamespaceTable;
-use nearflash_nvme::{Command, QueueId};
+use nearflash_nvme::{Command, NamespaceTable, QueueId};
 use nearflash_request::Request;
 use nearflash_units::Nanos;
 
@@ -19,8 +18,6 @@ pub struct SessionConfig {
     pub in_capsule_len_max: u32,
     /// MAXH2CDATA: the most data in one H2CData. A multiple of 4, at least 4096.
     pub h2c_data_len_max: u32,
-    /// The most data of one command: what MDTS tells hosts.
-    pub transfer_len_max: u32,
     /// How long a host may take from the connection's first byte until its queue is connected.
     pub handshake_timeout: Nanos,
     /// The digests that a host may have if it wants them.
@@ -34,7 +31,6 @@ impl Default for SessionConfig {
         Self {
             in_capsule_len_max: 16 * 1024,
             h2c_data_len_max: 1024 * 1024,
-            transfer_len_max: 1024 * 1024,
             handshake_timeout: Nanos::from_secs(10),
             digests: Digests::BOTH,
             alignment: DataAlignment(0),

@@ -31,11 +31,9 @@ impl TargetSession {
             return Receiving::Bytes;
         }
         match slot.buffer {
-            Some(buffer) => Receiving::Payload {
-                buffer,
-                offset: length(slot.received),
-                len: body.data_left(),
-            },
+            Some(buffer) => {
+                Receiving::Payload { buffer, offset: length(slot.received), len: body.data_left() }
+            }
             None => Receiving::Paused,
         }
     }

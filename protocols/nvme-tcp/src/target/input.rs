@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::NamespaceTable;
+use nearflash_nvme::NamespaceTable;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::answers::Answering;
@@ -135,10 +135,7 @@ impl TargetSession {
 #[cold]
 fn on_term_req(head: &[u8]) -> PeerError {
     let (request, _) = TermReq::ref_from_prefix(head).expect("the framer checked the length");
-    PeerError::Terminated {
-        status: request.status.0.get(),
-        information: request.information.get(),
-    }
+    PeerError::Terminated { status: request.status.0.get(), information: request.information.get() }
 }
 
 #[inline]

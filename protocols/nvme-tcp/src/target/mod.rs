@@ -32,7 +32,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::NamespaceTable;
+use nearflash_nvme::NamespaceTable;
 use nearflash_request::{BufferId, Operation};
 use nearflash_units::Nanos;
 use zerocopy::IntoBytes;
@@ -247,8 +247,7 @@ impl TargetSession {
         if let Some((status, information)) = error.fatal_status() {
             let header = &header[..header.len().min(TermReq::DATA_LEN_MAX)];
             let header_len = u8::try_from(header.len()).expect("at most 128 bytes");
-            let request =
-                TermReq::new(PduType::C2H_TERM_REQ, status, information, header_len);
+            let request = TermReq::new(PduType::C2H_TERM_REQ, status, information, header_len);
             self.output.push_bytes(request.as_bytes());
             self.output.push_bytes(header);
         }

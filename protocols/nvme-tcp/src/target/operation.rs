@@ -1,10 +1,11 @@
 //! What an I/O command asks, in the words of a slot.
 
-use nearflash_nvme::{Command, Status};
+use nearflash_nvme::io::{self, IoCommand, IoOperation, VolumeCommand};
+use nearflash_nvme::{Command, FabricsType, NamespaceTable, Status};
 use nearflash_request::{BlockRange, Operation, VolumeId};
+use nearflash_units::ByteLen;
 
 use super::slots::PayloadUse;
-use crate::NamespaceTable;
 
 /// What an I/O command asks.
 #[derive(Debug)]
@@ -17,21 +18,51 @@ pub(super) enum Asked {
     Plain { volume: VolumeId, range: BlockRange, operation: Operation },
     /// A flush of every namespace.
     FlushAll,
-    /// The deallocation of ranges that come as data.
-    Ranges { volume: VolumeId, count: usize },
+    /// Something about ranges that come as `len` bytes of data.
+    Ranges { volume: VolumeId, deallocate: bool, len: u32 },
     /// The end of the queue.
     Disconnect,
 }
 
+/// What `command` asks of `namespaces`; otherwise the status to answer with.
 #[inline]
-pub(super) fn read(
-    _command: &Command,
-    _namespaces: &NamespaceTable,
-    _transfer_len_max: u32,
-) -> Result<Asked, Status> {
-    Err(Status::INVALID_OPCODE.dnr())
+pub(super) fn read(command: &Command, namespaces: &NamespaceTable) -> Result<Asked, Status> {
+    if command.is_fabrics() {
+        return match command.fabrics_type() {
+            FabricsType::DISCONNECT => Ok(Asked::Disconnect),
+            FabricsType::CONNECT => Err(Status::COMMAND_SEQUENCE_ERROR.dnr()),
+            _ => Err(Status::INVALID_OPCODE.dnr()),
+        };
+    }
+    let command = match io::decode(command, namespaces)? {
+        IoCommand::Volume(command) => command,
+        IoCommand::FlushAll => return Ok(Asked::FlushAll),
+    };
+    let VolumeCommand { volume, range, .. } = command;
+    let len = data_len(command.transfer.len())?;
+    let plain = |operation| Asked::Plain { volume, range, operation };
+    let payload = |payload_use| Asked::Payload { volume, range, payload_use, len };
+    Ok(match command.operation {
+        IoOperation::Read => Asked::Read { volume, range, len },
+        IoOperation::Write { force_unit_access } => {
+            payload(PayloadUse::Write { force_unit_access })
+        }
+        IoOperation::Compare => payload(PayloadUse::Compare),
+        IoOperation::Flush => plain(Operation::Flush),
+        IoOperation::WriteZeroes { deallocate, force_unit_access } => {
+            plain(Operation::WriteZeroes { deallocate, force_unit_access })
+        }
+        IoOperation::DatasetManagement { deallocate } => Asked::Ranges { volume, deallocate, len },
+    })
 }
 
-pub(super) fn volumes(_namespaces: &NamespaceTable) -> impl Iterator<Item = VolumeId> {
-    std::iter::empty()
+/// The wire's lengths are 32 bits; a table that allows more cannot be kept.
+#[inline]
+fn data_len(len: ByteLen) -> Result<u32, Status> {
+    u32::try_from(len.0).map_err(|_| Status::INVALID_FIELD.dnr())
+}
+
+/// The volumes behind all namespaces.
+pub(super) fn volumes(namespaces: &NamespaceTable) -> impl Iterator<Item = VolumeId> {
+    namespaces.iter().map(|(_, entry)| entry.volume)
 }

@@ -46,8 +46,8 @@ pub(super) enum Kind {
     Plain,
     /// Its data goes into a pool buffer.
     Payload { volume: VolumeId, range: BlockRange, payload_use: PayloadUse },
-    /// Deallocates the ranges that its data lists.
-    Ranges { volume: VolumeId, count: usize, data: Vec<u8> },
+    /// Its data lists ranges, to be deallocated or as a hint.
+    Ranges { volume: VolumeId, deallocate: bool, data: Vec<u8> },
     /// A command of an admin queue, with what data is there so far.
     Admin(Box<AdminDemand>),
     /// The Connect, with what data is there so far.
