@@ -34,6 +34,21 @@ pub struct Answer {
     pub returned: ByteLen,
 }
 
+/// What an engine has answered since its start.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Reads.
+    pub reads: u64,
+    /// Writes, of payload or of zeroes.
+    pub writes: u64,
+    /// Bytes that reads succeeded with.
+    pub read_bytes: u64,
+    /// Bytes that writes succeeded with.
+    pub written_bytes: u64,
+    /// Requests of any kind that did not succeed.
+    pub errors: u64,
+}
+
 /// What an engine is made with.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -53,6 +68,9 @@ pub struct Engine {
     core: CoreId,
     devices: Arc<[DeviceProperties]>,
     volumes: Arc<VolumeTable>,
+    /// Counts the volume tables.
+    table: u64,
+    counters: Counters,
     jobs: Slab<Job>,
     /// Jobs that wait for a pool buffer, oldest first.
     starved: VecDeque<usize>,
@@ -76,6 +94,8 @@ impl Engine {
             core: config.core,
             devices: config.devices,
             volumes: config.volumes,
+            table: 0,
+            counters: Counters::default(),
             jobs: Slab::new(),
             starved: VecDeque::new(),
             held_back: VecDeque::new(),
@@ -91,6 +111,17 @@ impl Engine {
     /// Replaces the volumes. Requests under way go on as they were laid out.
     pub fn set_volumes(&mut self, volumes: Arc<VolumeTable>) {
         self.volumes = volumes;
+        self.table += 1;
+    }
+
+    /// Whether every request in flight began with the present volumes.
+    pub fn is_on_one_table(&self) -> bool {
+        self.jobs.iter().all(|(_, job)| job.table == self.table)
+    }
+
+    /// What was answered so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
     }
 
     /// The volumes as of now.
@@ -121,7 +152,7 @@ impl Engine {
     pub fn submit(&mut self, owner: Owner, request: Request, pool: &mut Pool) {
         let charge = self.read_buffer_len(&request);
         let refusal = self.refusal(&request);
-        let job = self.jobs.insert(job_of(owner, request, charge, pool));
+        let job = self.jobs.insert(job_of(owner, request, self.table, charge, pool));
         match refusal {
             Some(outcome) => self.end(job, outcome, pool),
             None => self.begin(job, pool),
@@ -426,6 +457,7 @@ impl Engine {
     fn end(&mut self, index: usize, outcome: Outcome, pool: &mut Pool) {
         let job = self.jobs.remove(index);
         debug_assert_eq!(job.pending, 0, "nothing is answered before its operations are");
+        self.count(&job, outcome);
         let mut returned = job.charge;
         let payload = match (&job.work, job.buffer) {
             (Work::Read, Some(buffer)) if outcome == Outcome::Success => {
@@ -453,6 +485,28 @@ impl Engine {
         }
         if !self.holds.is_empty() && job.work.writes() {
             self.answer_holds();
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, job: &Job, outcome: Outcome) {
+        let counters = &mut self.counters;
+        if outcome != Outcome::Success {
+            counters.errors += 1;
+            return;
+        }
+        let block_size = self.volumes.get(job.volume).map(|entry| entry.block_size);
+        let len = block_size.and_then(|size| size.len(job.range.count)).unwrap_or_default();
+        match job.work {
+            Work::Read => {
+                counters.reads += 1;
+                counters.read_bytes += len.0;
+            }
+            Work::Write { .. } | Work::WriteZeroes { .. } | Work::CompareAndWrite { .. } => {
+                counters.writes += 1;
+                counters.written_bytes += len.0;
+            }
+            Work::Flush | Work::Deallocate(_) | Work::Compare => {}
         }
     }
 
@@ -534,7 +588,7 @@ fn index_of(id: OperationId) -> usize {
 }
 
 #[inline]
-fn job_of(owner: Owner, request: Request, read_charge: ByteLen, pool: &Pool) -> Job {
+fn job_of(owner: Owner, request: Request, table: u64, read_charge: ByteLen, pool: &Pool) -> Job {
     let len = |buffer| ByteLen::of(pool.bytes(buffer));
     let (work, buffer, compare, charge) = match request.operation {
         Operation::Read => (Work::Read, None, None, read_charge),
@@ -556,6 +610,7 @@ fn job_of(owner: Owner, request: Request, read_charge: ByteLen, pool: &Pool) -> 
         owner,
         tag: request.tag,
         volume: request.volume,
+        table,
         range: request.range,
         work,
         stage: Stage::Waiting,

@@ -9,9 +9,11 @@ mod engine;
 mod fence;
 mod job;
 mod pool;
+#[cfg(test)]
+mod tests;
 
 pub use device::{DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId};
-pub use engine::{Answer, Engine, EngineConfig, Owner};
+pub use engine::{Answer, Counters, Engine, EngineConfig, Owner};
 pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
 pub use nearflash_space::DeviceId;
 pub use pool::{PAGE_LEN, Pool};
