@@ -10,6 +10,7 @@
 pub mod digest;
 mod error;
 mod framer;
+pub mod host;
 mod output;
 pub mod pdu;
 mod receiving;

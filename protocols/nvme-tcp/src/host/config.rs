@@ -2,6 +2,7 @@
 
 use nearflash_nvme::{CommandId, CompletionEntry, ControllerId, Nqn, QueueId};
 use nearflash_request::BufferId;
+use uuid::Uuid;
 
 use crate::digest::Digests;
 use crate::pdu::DataAlignment;
@@ -27,7 +28,7 @@ pub struct HostConfig {
     /// KATO, for an admin queue; 0 turns the timer off.
     pub keep_alive_ms: u32,
     /// HOSTID: the same for all queues of a host.
-    pub host_id: [u8; 16],
+    pub host_id: Uuid,
     /// HOSTNQN.
     pub host: Nqn,
     /// SUBNQN.

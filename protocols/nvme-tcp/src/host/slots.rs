@@ -16,10 +16,22 @@ pub(super) enum Data {
     SmallFromHost(Vec<u8>),
 }
 
+/// How far a command is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Stage {
+    /// No command.
+    #[default]
+    Free,
+    /// The controller has not answered.
+    InFlight,
+    /// The controller has answered before all of the command's buffer was sent.
+    AnsweredEarly,
+}
+
 /// One command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slot {
-    pub(super) in_flight: bool,
+    pub(super) stage: Stage,
     /// Data came damaged.
     pub(super) damaged: bool,
     pub(super) data: Data,
@@ -52,10 +64,6 @@ impl Slots {
         self.slots.len() - self.free.len()
     }
 
-    pub(super) const fn count(&self) -> usize {
-        self.slots.len()
-    }
-
     /// A free slot, not in flight yet.
     #[inline]
     pub(super) fn take(&mut self) -> Option<CommandId> {
@@ -72,13 +80,13 @@ impl Slots {
     /// The command in flight under a number that the peer chose.
     #[inline]
     pub(super) fn in_flight(&self, cid: u16) -> Option<&Slot> {
-        self.slots.get(usize::from(cid)).filter(|slot| slot.in_flight)
+        self.slots.get(usize::from(cid)).filter(|slot| slot.stage == Stage::InFlight)
     }
 
-    /// Every command in flight.
+    /// Every command that has not completed.
     pub(super) fn all_in_flight(&self) -> impl Iterator<Item = CommandId> {
         let numbered = (0..=u16::MAX).zip(&self.slots);
-        numbered.filter(|(_, slot)| slot.in_flight).map(|(index, _)| CommandId(index))
+        numbered.filter(|(_, slot)| slot.stage != Stage::Free).map(|(index, _)| CommandId(index))
     }
 }
 

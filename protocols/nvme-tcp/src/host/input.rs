@@ -1,0 +1,311 @@
+//! From bytes to completions: the loop over received bytes, and which PDU may come when.
+
+use nearflash_nvme::{CommandId, CompletionEntry, Status};
+use zerocopy::FromBytes;
+
+use super::config::HostCompletion;
+use super::slots::{Data, Slot, Stage};
+use super::{CHUNKS_MAX, HostSession, Sink, State, length};
+use crate::digest::Digests;
+use crate::error::PeerError;
+use crate::framer::Head;
+use crate::pdu::{CapsuleResp, CommonHeader, DataPdu, IcResp, PduFlags, PduType, R2t, TermReq};
+use crate::receiving::Receiving;
+
+/// The least that MAXH2CDATA may be. NVMe/TCP 1.1, 3.6.2.3.
+const H2C_DATA_LEN_MIN: u32 = 4096;
+
+impl HostSession {
+    /// Where the next bytes of the stream belong.
+    #[inline]
+    pub fn receiving(&self) -> Receiving {
+        if self.framer.body.is_over() {
+            return if self.is_paused() { Receiving::Paused } else { Receiving::Bytes };
+        }
+        if self.state == State::Closing {
+            return Receiving::Paused;
+        }
+        let Some(sink) = self.sink.filter(|_| self.framer.body.data_is_next()) else {
+            return Receiving::Bytes;
+        };
+        let slot = &self.slots[sink.cid];
+        match slot.data {
+            Data::ToHost(buffer) => Receiving::Payload {
+                buffer,
+                offset: length(slot.moved),
+                len: self.framer.body.data_left(),
+            },
+            _ => Receiving::Bytes,
+        }
+    }
+
+    /// Takes bytes of the stream: all headers and small data in them. Returns how many were
+    /// consumed. It stops where payload begins and where [`Self::receiving`] says to pause. However
+    /// the stream is cut, the outcome is the same.
+    ///
+    /// # Errors
+    /// When the controller broke the protocol or ended the connection: the session is closing.
+    #[inline]
+    pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+        let mut rest = bytes;
+        loop {
+            if !self.framer.body.is_over() && !self.consume_body(&mut rest) {
+                break;
+            }
+            if self.is_paused() {
+                break;
+            }
+            let head = match self.framer.take_head(&mut rest) {
+                Ok(Some(head)) => head,
+                Ok(None) => break,
+                Err(error) => return Err(self.refuse_head(error, rest)),
+            };
+            match head {
+                Head::InPlace(head) => self.dispatch(head)?,
+                Head::Gathered => self.dispatch(&self.framer.gathered())?,
+            }
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// The next bytes of the payload are in the buffer that [`Self::receiving`] named; here they
+    /// are once more.
+    ///
+    /// # Panics
+    /// When that many were not awaited.
+    #[inline]
+    pub fn handle_payload(&mut self, bytes: &[u8]) {
+        let sink = self.sink.expect("payload comes only when awaited");
+        debug_assert!(matches!(self.slots[sink.cid].data, Data::ToHost(_)), "not for a buffer");
+        self.framer.body.count_data(bytes);
+        self.count_received(sink.cid, bytes.len());
+        if self.framer.body.is_over() {
+            self.end_body();
+        }
+    }
+
+    #[inline]
+    fn is_paused(&self) -> bool {
+        self.output.chunk_count() > CHUNKS_MAX
+            || self.parts.len() > CHUNKS_MAX
+            || self.state == State::Closing
+    }
+
+    #[inline]
+    fn dispatch(&mut self, head: &[u8]) -> Result<(), PeerError> {
+        self.sink = None;
+        let (common, _) = CommonHeader::ref_from_prefix(head).expect("a head has its header");
+        let handled = match (self.state, common.pdu_type) {
+            (State::Ready, PduType::C2H_DATA) => self.on_data(head),
+            (State::Ready, PduType::CAPSULE_RESP) => self.on_response(head),
+            (State::Ready | State::Connecting, PduType::R2T) => self.on_r2t(head),
+            (State::Connecting, PduType::CAPSULE_RESP) => self.on_connect_response(head),
+            (State::AwaitingIcResp, PduType::IC_RESP) => self.on_ic_resp(head),
+            (_, PduType::C2H_TERM_REQ) => Err(on_term_req(head)),
+            (_, pdu) => Err(PeerError::Sequence { pdu }),
+        };
+        handled.inspect_err(|error| self.close(error, &head[..usize::from(common.header_len)]))
+    }
+
+    #[cold]
+    fn refuse_head(&mut self, error: PeerError, rest: &[u8]) -> PeerError {
+        let header = self.framer.header_at_fault(rest).to_vec();
+        self.close(&error, &header);
+        error
+    }
+
+    /// NVMe/TCP 1.1, 3.3: the transport's parameters are agreed; the queue is asked for.
+    fn on_ic_resp(&mut self, head: &[u8]) -> Result<(), PeerError> {
+        let (response, _) = IcResp::ref_from_prefix(head).expect("the framer checked the length");
+        let pdu = PduType::IC_RESP;
+        let refused = |offset| PeerError::HeaderField { pdu, offset };
+        if response.format_version.get() != 0 {
+            let offset = IcResp::FORMAT_VERSION_OFFSET;
+            return Err(PeerError::UnsupportedParameter { pdu, offset });
+        }
+        if !response.controller_alignment.is_valid() {
+            return Err(refused(IcResp::CONTROLLER_ALIGNMENT_OFFSET));
+        }
+        let digests = Digests::from_bits(response.digests);
+        if digests.and(self.config.digests) != digests {
+            return Err(refused(IcResp::DIGESTS_OFFSET));
+        }
+        let h2c_data_len_max = response.max_h2c_data.get();
+        if h2c_data_len_max < H2C_DATA_LEN_MIN {
+            return Err(refused(IcResp::MAX_H2C_DATA_OFFSET));
+        }
+        self.h2c_data_len_max = h2c_data_len_max;
+        self.controller_alignment = response.controller_alignment;
+        self.framer.rules.digests = digests;
+        self.state = State::Connecting;
+        self.submit_connect();
+        Ok(())
+    }
+
+    fn on_connect_response(&mut self, head: &[u8]) -> Result<(), PeerError> {
+        let entry = response(head);
+        self.find(PduType::CAPSULE_RESP, ENTRY_CID_OFFSET, entry.cid.get())?;
+        self.slots.give_back(entry.command_id());
+        self.connected = Some(entry);
+        self.state = if entry.status().is_success() { State::Ready } else { State::Closing };
+        Ok(())
+    }
+
+    #[inline]
+    fn on_response(&mut self, head: &[u8]) -> Result<(), PeerError> {
+        let entry = response(head);
+        let slot = self.find(PduType::CAPSULE_RESP, ENTRY_CID_OFFSET, entry.cid.get())?;
+        // A read that succeeds has all its data; anything else that came short is as it should be.
+        let came_short = matches!(slot.data, Data::ToHost(_))
+            && entry.status().is_success()
+            && slot.moved < slot.len;
+        self.slots[entry.command_id()].damaged |= came_short;
+        self.complete(entry);
+        Ok(())
+    }
+
+    /// NVMe/TCP 1.1, 3.6.2.9. Data comes in order, so what is next is how much has come.
+    #[inline]
+    fn on_data(&mut self, head: &[u8]) -> Result<(), PeerError> {
+        let (data, _) = DataPdu::ref_from_prefix(head).expect("the framer checked the length");
+        let pdu = PduType::C2H_DATA;
+        let refused = |offset| PeerError::HeaderField { pdu, offset };
+        let cid = data.command_id.get();
+        let slot = self.find(pdu, DataPdu::COMMAND_ID_OFFSET, cid)?;
+        if !matches!(slot.data, Data::ToHost(_) | Data::SmallToHost(_)) {
+            return Err(refused(DataPdu::COMMAND_ID_OFFSET));
+        }
+        let (offset, len) = (data.data_offset.get(), data.data_len.get());
+        if length(len) != self.framer.body.data_left() {
+            return Err(refused(DataPdu::DATA_LEN_OFFSET));
+        }
+        if offset != slot.moved || len > slot.len - slot.moved {
+            return Err(PeerError::DataOutOfRange { offset, len, expected: slot.moved });
+        }
+        let completes = data.common.flags.has(PduFlags::SUCCESS);
+        if completes && !data.common.flags.has(PduFlags::LAST) {
+            return Err(refused(CommonHeader::FLAGS_OFFSET));
+        }
+        self.sink = Some(Sink { cid: CommandId(cid), completes });
+        Ok(())
+    }
+
+    /// NVMe/TCP 1.1, 3.6.2.10. Data is asked for in order, so no byte is asked for twice.
+    fn on_r2t(&mut self, head: &[u8]) -> Result<(), PeerError> {
+        let (r2t, _) = R2t::ref_from_prefix(head).expect("the framer checked the length");
+        let pdu = PduType::R2T;
+        let refused = |offset| PeerError::HeaderField { pdu, offset };
+        let slot = self.find(pdu, R2t::COMMAND_ID_OFFSET, r2t.command_id.get())?;
+        if !matches!(slot.data, Data::FromHost(_) | Data::SmallFromHost(_)) {
+            return Err(refused(R2t::COMMAND_ID_OFFSET));
+        }
+        let (offset, len) = (r2t.data_offset.get(), r2t.data_len.get());
+        if len == 0 {
+            return Err(refused(R2t::DATA_LEN_OFFSET));
+        }
+        if offset != slot.moved || len > slot.len - slot.moved {
+            return Err(PeerError::DataOutOfRange { offset, len, expected: slot.moved });
+        }
+        let cid = CommandId(r2t.command_id.get());
+        self.slots[cid].moved += len;
+        self.send_data(cid, r2t.transfer_tag.get(), offset, len);
+        Ok(())
+    }
+
+    /// The command that a PDU names at `offset`.
+    #[inline]
+    fn find(&self, pdu: PduType, offset: u32, cid: u16) -> Result<&Slot, PeerError> {
+        self.slots.in_flight(cid).ok_or(PeerError::HeaderField { pdu, offset })
+    }
+
+    /// Takes what `rest` has of the current PDU's body; `false` when more is needed first, or it is
+    /// payload.
+    #[inline]
+    fn consume_body(&mut self, rest: &mut &[u8]) -> bool {
+        self.framer.body.skip_padding(rest);
+        if self.framer.body.data_is_next() {
+            let Some(sink) = self.sink else {
+                self.framer.body.take_data(rest);
+                return self.try_end_body(rest);
+            };
+            let Data::SmallToHost(small) = &mut self.slots[sink.cid].data else { return false };
+            let data = self.framer.body.take_data(rest);
+            small.extend_from_slice(data);
+            self.count_received(sink.cid, data.len());
+        }
+        self.try_end_body(rest)
+    }
+
+    #[inline]
+    fn try_end_body(&mut self, rest: &mut &[u8]) -> bool {
+        self.framer.body.take_digest(rest);
+        if !self.framer.body.is_over() {
+            return false;
+        }
+        self.end_body();
+        true
+    }
+
+    #[inline]
+    fn count_received(&mut self, cid: CommandId, len: usize) {
+        let len = u32::try_from(len).expect("no PDU has 4 GiB of data");
+        self.slots[cid].moved += len;
+    }
+
+    #[inline]
+    fn end_body(&mut self) {
+        let Some(sink) = self.sink.take() else { return };
+        if !self.framer.body.is_sound(self.framer.rules.digests) {
+            self.slots[sink.cid].damaged = true;
+        }
+        if sink.completes {
+            let slot = &mut self.slots[sink.cid];
+            slot.damaged |= matches!(slot.data, Data::ToHost(_)) && slot.moved < slot.len;
+            self.complete(CompletionEntry::new(sink.cid, Status::SUCCESS));
+        }
+    }
+
+    /// A command is over.
+    #[inline]
+    fn complete(&mut self, entry: CompletionEntry) {
+        let cid = entry.command_id();
+        if self.slots[cid].sent_until > self.output.position() {
+            self.slots[cid].stage = Stage::AnsweredEarly;
+            self.early.push(entry);
+            return;
+        }
+        let slot = self.slots.give_back(cid);
+        let entry = if slot.damaged && entry.status().is_success() {
+            CompletionEntry::new(cid, Status::TRANSIENT_TRANSPORT_ERROR)
+        } else {
+            entry
+        };
+        let data = match slot.data {
+            Data::SmallToHost(data) => data,
+            _ => Vec::new(),
+        };
+        self.completions.push_back(HostCompletion { cid, entry, data });
+    }
+
+    /// Some more was sent: commands that were answered before that may be over now.
+    #[cold]
+    pub(super) fn complete_early(&mut self) {
+        for entry in std::mem::take(&mut self.early) {
+            self.complete(entry);
+        }
+    }
+}
+
+/// Where CID stands in a response capsule.
+const ENTRY_CID_OFFSET: u32 = 8 + 12;
+
+#[inline]
+fn response(head: &[u8]) -> CompletionEntry {
+    CapsuleResp::ref_from_prefix(head).expect("the framer checked the length").0.entry
+}
+
+#[cold]
+fn on_term_req(head: &[u8]) -> PeerError {
+    let (request, _) = TermReq::ref_from_prefix(head).expect("the framer checked the length");
+    PeerError::Terminated { status: request.status.0.get(), information: request.information.get() }
+}

@@ -1,0 +1,278 @@
+//! From a command to its capsule, and from an R2T to the data it asks for.
+//!
+//! Spec: NVMe/TCP 1.1, 3.3.2.1 (in-capsule data) and 3.3.2.2 (R2T and H2CData).
+
+use nearflash_nvme::fabrics::{Connect, ConnectData};
+use nearflash_nvme::{Command, CommandId, SglDescriptor};
+use nearflash_request::BufferId;
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U32;
+
+use super::config::{HostData, PayloadPart, SubmitError};
+use super::slots::{Data, Stage};
+use super::{HostSession, State, length};
+use crate::digest::digest;
+use crate::pdu::{CapsuleCmd, CommonHeader, DataIds, DataPdu, PduFlags, PduType};
+
+/// The longest padding: data aligned to 128.
+const PADDING: [u8; 128] = [0; 128];
+
+/// The most small data in the capsule of an admin queue's command.
+const ADMIN_CAPSULE_LEN_MAX: u32 = 8 * 1024;
+
+/// A part of a command's payload that becomes one H2CData once its digest is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PendingPart {
+    cid: CommandId,
+    buffer: BufferId,
+    part: DataPart,
+}
+
+/// Which part of a command's data one H2CData carries, and for which R2T.
+#[derive(Clone, Copy, Debug)]
+struct DataPart {
+    transfer_tag: u16,
+    offset: u32,
+    len: u32,
+    is_last: bool,
+}
+
+/// What a capsule carries beside its command.
+#[derive(Clone, Copy, Debug)]
+enum CapsuleData<'a> {
+    None,
+    Buffer(BufferId, u32),
+    Bytes(&'a [u8]),
+}
+
+impl CapsuleData<'_> {
+    #[inline]
+    fn len(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::Buffer(_, len) => len,
+            Self::Bytes(bytes) => u32::try_from(bytes.len()).expect("small data is small"),
+        }
+    }
+}
+
+impl HostSession {
+    /// Queues a command. Its identifier, which the session chooses, comes back with its completion;
+    /// its SGL is the session's to say too. `payload` is what [`HostData::FromHost`]'s buffer
+    /// holds, looked at only when data digests were agreed.
+    ///
+    /// # Errors
+    /// When the queue is full or not connected: the command was not taken.
+    #[inline]
+    pub fn submit(
+        &mut self,
+        command: &Command,
+        data: HostData,
+        payload: &[u8],
+    ) -> Result<CommandId, SubmitError> {
+        if self.state != State::Ready {
+            return Err(SubmitError::NotConnected);
+        }
+        let cid = self.slots.take().ok_or(SubmitError::QueueFull)?;
+        self.queue_command(cid, *command, data, payload);
+        Ok(cid)
+    }
+
+    /// The Connect that makes the connection a queue. NVMe Base 2.0, 6.3.
+    pub(super) fn submit_connect(&mut self) {
+        let config = &self.config;
+        let command = Connect {
+            record_format: 0,
+            queue: config.queue,
+            queue_entries_zero_based: config.sq_entries - 1,
+            attributes: if config.flow_control { 0 } else { Connect::DISABLE_SQ_FLOW_CONTROL },
+            keep_alive_ms: config.keep_alive_ms,
+        };
+        let data =
+            ConnectData::new(config.host_id, config.controller, &config.subsystem, &config.host);
+        let data = HostData::SmallFromHost(data.as_bytes().to_vec());
+        let cid = self.slots.take().expect("nothing was submitted before");
+        self.queue_command(cid, command.to_command(), data, &[]);
+    }
+
+    #[inline]
+    fn queue_command(&mut self, cid: CommandId, command: Command, data: HostData, payload: &[u8]) {
+        let mut command = command.with_command_id(cid);
+        let in_capsule_len_max = self.config.in_capsule_len_max;
+        let slot = &mut self.slots[cid];
+        slot.stage = Stage::InFlight;
+        match data {
+            HostData::None => {
+                command.sgl = SglDescriptor::transport(0);
+                self.push_capsule(command, CapsuleData::None, &[]);
+            }
+            HostData::ToHost { buffer, len } => {
+                (slot.data, slot.len) = (Data::ToHost(buffer), len);
+                command.sgl = SglDescriptor::transport(len);
+                self.push_capsule(command, CapsuleData::None, &[]);
+            }
+            HostData::SmallToHost { len } => {
+                (slot.data, slot.len) = (Data::SmallToHost(Vec::new()), len);
+                command.sgl = SglDescriptor::transport(len);
+                self.push_capsule(command, CapsuleData::None, &[]);
+            }
+            HostData::FromHost { buffer, len } => {
+                (slot.data, slot.len) = (Data::FromHost(buffer), len);
+                if len > 0 && len <= in_capsule_len_max {
+                    command.sgl = SglDescriptor::in_capsule(0, len);
+                    self.push_capsule(command, CapsuleData::Buffer(buffer, len), payload);
+                    self.slots[cid].sent_until = self.output.end_position();
+                } else {
+                    command.sgl = SglDescriptor::transport(len);
+                    self.push_capsule(command, CapsuleData::None, &[]);
+                }
+            }
+            HostData::SmallFromHost(bytes) => self.queue_small(cid, command, bytes),
+        }
+    }
+
+    /// Small data goes into the capsule where it fits, and is kept for an R2T where not.
+    fn queue_small(&mut self, cid: CommandId, mut command: Command, bytes: Vec<u8>) {
+        let len = u32::try_from(bytes.len()).expect("small data is small");
+        let is_admin = self.config.queue.is_admin() || self.state != State::Ready;
+        let in_capsule_len_max =
+            if is_admin { ADMIN_CAPSULE_LEN_MAX } else { self.config.in_capsule_len_max };
+        if len > 0 && len <= in_capsule_len_max {
+            command.sgl = SglDescriptor::in_capsule(0, len);
+            self.push_capsule(command, CapsuleData::Bytes(&bytes), &bytes);
+        } else {
+            command.sgl = SglDescriptor::transport(len);
+            self.push_capsule(command, CapsuleData::None, &[]);
+        }
+        let slot = &mut self.slots[cid];
+        (slot.data, slot.len) = (Data::SmallFromHost(bytes), len);
+    }
+
+    /// Queues a capsule. `payload` is the bytes of `data`, for its digest.
+    #[inline]
+    fn push_capsule(&mut self, command: Command, data: CapsuleData<'_>, payload: &[u8]) {
+        let digests = self.framer.rules.digests;
+        let mut common = CommonHeader::bare(PduType::CAPSULE_CMD, 72);
+        let data_len = data.len();
+        let padding = self.lay_out(&mut common, data_len);
+        self.push_header(CapsuleCmd { common, command }.as_bytes());
+        self.output.push_bytes(&PADDING[..padding]);
+        match data {
+            CapsuleData::None => return,
+            CapsuleData::Buffer(buffer, len) => self.output.push_buffer(buffer, 0, len),
+            CapsuleData::Bytes(bytes) => self.output.push_bytes(bytes),
+        }
+        if digests.data {
+            self.output.push_bytes(&digest(&payload[..length(data_len)]).to_le_bytes());
+        }
+    }
+
+    /// Fills in flags, PDO and PLEN of a PDU with `data_len` bytes of data; returns how much padding
+    /// stands before them.
+    #[inline]
+    fn lay_out(&self, common: &mut CommonHeader, data_len: u32) -> usize {
+        let digests = self.framer.rules.digests;
+        let head_len = usize::from(common.header_len) + digests.header_len();
+        if digests.header {
+            common.flags = common.flags.with(PduFlags::HEADER_DIGEST);
+        }
+        if data_len == 0 {
+            common.pdu_len = U32::new(u32::try_from(head_len).expect("at most 132"));
+            return 0;
+        }
+        if digests.data {
+            common.flags = common.flags.with(PduFlags::DATA_DIGEST);
+        }
+        let data_offset = self.controller_alignment.data_offset(head_len);
+        common.data_offset = u8::try_from(data_offset).expect("alignments are at most 128 bytes");
+        let digest_len = if digests.data { 4 } else { 0 };
+        common.pdu_len = U32::new(u32::from(common.data_offset) + data_len + digest_len);
+        data_offset - head_len
+    }
+
+    #[inline]
+    fn push_header(&mut self, header: &[u8]) {
+        self.output.push_bytes(header);
+        if self.framer.rules.digests.header {
+            self.output.push_bytes(&digest(header).to_le_bytes());
+        }
+    }
+
+    /// Queues what an R2T asked for: as many H2CData as MAXH2CDATA makes it. The caller has checked
+    /// that the command has that data.
+    pub(super) fn send_data(&mut self, cid: CommandId, transfer_tag: u16, offset: u32, len: u32) {
+        let end = offset + len;
+        let mut next = offset;
+        while next < end {
+            let len = (end - next).min(self.h2c_data_len_max);
+            let is_last = next + len == end;
+            self.send_part(cid, DataPart { transfer_tag, offset: next, len, is_last });
+            next += len;
+        }
+    }
+
+    fn send_part(&mut self, cid: CommandId, part: DataPart) {
+        match std::mem::take(&mut self.slots[cid].data) {
+            Data::FromHost(buffer) => {
+                self.slots[cid].data = Data::FromHost(buffer);
+                if self.framer.rules.digests.data {
+                    self.parts.push_back(PendingPart { cid, buffer, part });
+                    // Not sent before its digest is known: never, as far as is known.
+                    self.slots[cid].sent_until = u64::MAX;
+                } else {
+                    self.push_part_header(cid, part);
+                    self.output.push_buffer(buffer, part.offset, part.len);
+                    self.slots[cid].sent_until = self.output.end_position();
+                }
+            }
+            Data::SmallFromHost(bytes) => {
+                self.push_part_header(cid, part);
+                let data = &bytes[length(part.offset)..][..length(part.len)];
+                self.output.push_bytes(data);
+                if self.framer.rules.digests.data {
+                    self.output.push_bytes(&digest(data).to_le_bytes());
+                }
+                self.slots[cid].data = Data::SmallFromHost(bytes);
+            }
+            Data::None | Data::ToHost(_) | Data::SmallToHost(_) => {
+                unreachable!("the caller has checked that the command has data from the host")
+            }
+        }
+    }
+
+    fn push_part_header(&mut self, cid: CommandId, part: DataPart) {
+        let mut common = CommonHeader::bare(PduType::H2C_DATA, 24);
+        if part.is_last {
+            common.flags = PduFlags::LAST;
+        }
+        let padding = self.lay_out(&mut common, part.len);
+        let ids = DataIds { command_id: cid.0, transfer_tag: part.transfer_tag };
+        self.push_header(DataPdu::new(common, ids, part.offset, part.len).as_bytes());
+        self.output.push_bytes(&PADDING[..padding]);
+    }
+
+    /// Which bytes are to be digested before they can be sent, oldest first. Only with data
+    /// digests.
+    #[inline]
+    pub fn wants_payload(&self) -> Option<PayloadPart> {
+        let PendingPart { buffer, part, .. } = *self.parts.front()?;
+        Some(PayloadPart { buffer, offset: length(part.offset), len: length(part.len) })
+    }
+
+    /// The bytes that [`Self::wants_payload`] named.
+    ///
+    /// # Panics
+    /// When none were, or others.
+    pub fn provide_payload(&mut self, bytes: &[u8]) {
+        let PendingPart { cid, buffer, part } =
+            self.parts.pop_front().expect("payload comes only when wanted");
+        assert_eq!(bytes.len(), length(part.len), "exactly the bytes that were named");
+        self.push_part_header(cid, part);
+        self.output.push_buffer(buffer, part.offset, part.len);
+        self.output.push_bytes(&digest(bytes).to_le_bytes());
+        let is_pending = self.parts.iter().any(|pending| pending.cid == cid);
+        if !is_pending {
+            self.slots[cid].sent_until = self.output.end_position();
+        }
+    }
+}
