@@ -7,6 +7,7 @@
 //!
 //! Knows nothing of devices, volumes' layout, threads or sockets.
 
+pub mod check;
 pub mod digest;
 mod error;
 mod framer;

@@ -1,0 +1,447 @@
+//! Both ends against one another and a volume in memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use nearflash_nvme::{
+    Command, CommandId, CompletionEntry, ControllerId, DsmRange, Fused, NamespaceEntry,
+    NamespaceId, NamespaceTable, Nqn, QueueId, Status,
+};
+use nearflash_request::{BlockRange, BufferId, Payload, Request, VolumeId};
+use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
+use zerocopy::IntoBytes;
+
+use super::Choices;
+use super::memory::Memory;
+use super::volume::{BLOCK_SIZE, Volume};
+use crate::digest::Digests;
+use crate::host::{HostCompletion, HostConfig, HostData, HostSession};
+use crate::pdu::DataAlignment;
+use crate::receiving::Receiving;
+use crate::target::{Demand, Granted, QueueKind, SessionConfig, TargetSession};
+
+const NSID: NamespaceId = NamespaceId(1);
+/// Parts of the volume; at most one operation is in flight in each.
+const PLACES: usize = 12;
+const PLACE_BLOCKS: usize = 48;
+const BLOCK_LEN: usize = 512;
+const PLACE_LEN: usize = PLACE_BLOCKS * BLOCK_LEN;
+
+/// One way for two ends to be connected and used.
+#[derive(Clone, Copy, Debug)]
+pub struct PairScenario {
+    /// Decides what is done, when answers come and how TCP cuts the streams.
+    pub seed: u64,
+    /// What both ends want.
+    pub digests: Digests,
+    /// Whether SQHD is kept.
+    pub flow_control: bool,
+    /// The most data in a capsule, for both ends; below 512 every write needs an R2T.
+    pub in_capsule_len_max: u32,
+    /// HPDA and CPDA.
+    pub alignment: u8,
+    /// How many operations.
+    pub operations: usize,
+}
+
+/// What an operation in flight will have done, and what it must be answered.
+#[derive(Debug)]
+struct Expected {
+    place: usize,
+    status: Status,
+    /// The buffer that must hold the place's bytes, from this block on, afterwards.
+    read: Option<(BufferId, usize)>,
+    buffer: Option<BufferId>,
+}
+
+struct Pair {
+    choices: Choices,
+    host: HostSession,
+    host_memory: Memory,
+    /// What the volume must hold.
+    model: Vec<u8>,
+    expected: HashMap<CommandId, Expected>,
+    /// Commands in flight in each place.
+    busy: [usize; PLACES],
+    target: TargetSession,
+    target_memory: Memory,
+    volume: Volume,
+    requests: Vec<Request>,
+    to_target: Vec<u8>,
+    to_host: Vec<u8>,
+    namespaces: Arc<NamespaceTable>,
+    entries: u16,
+}
+
+/// Whatever is asked, in whatever order it is answered and however TCP cuts the streams: reads
+/// return what was written, every command is answered once with its status, and all buffers are
+/// given back.
+pub fn check_pair(scenario: PairScenario) {
+    let mut pair = Pair::new(scenario);
+    pair.connect();
+    let mut left = scenario.operations;
+    while left > 0 || pair.host.commands_in_flight() > 0 {
+        if left > 0 && pair.choices.once_in(2) && pair.submit() {
+            left -= 1;
+        }
+        pair.turn();
+    }
+    pair.check_over();
+}
+
+impl Pair {
+    fn new(scenario: PairScenario) -> Self {
+        let entries = 16;
+        let entry = NamespaceEntry {
+            volume: VolumeId(7),
+            block_size: BLOCK_SIZE,
+            blocks: BLOCK_SIZE.blocks_in(ByteLen::from_usize(PLACES * PLACE_LEN)),
+            write_protected: false,
+        };
+        let target_config = SessionConfig {
+            in_capsule_len_max: scenario.in_capsule_len_max,
+            h2c_data_len_max: 4096,
+            digests: scenario.digests,
+            alignment: DataAlignment(scenario.alignment),
+            ..SessionConfig::default()
+        };
+        let host_config = HostConfig {
+            digests: scenario.digests,
+            alignment: DataAlignment(scenario.alignment),
+            queue: QueueId(1),
+            sq_entries: entries,
+            flow_control: scenario.flow_control,
+            in_capsule_len_max: scenario.in_capsule_len_max,
+            controller: ControllerId(1),
+            keep_alive_ms: 0,
+            host_id: uuid::Uuid::nil(),
+            host: Nqn::new("nqn.2026-11.io.nearflash:host").expect("a name"),
+            subsystem: Nqn::new("nqn.2026-11.io.nearflash:data").expect("a name"),
+        };
+        Self {
+            choices: Choices::new(scenario.seed),
+            host: HostSession::new(host_config),
+            host_memory: Memory::default(),
+            model: vec![0; PLACES * PLACE_LEN],
+            expected: HashMap::new(),
+            busy: [0; PLACES],
+            target: TargetSession::new(target_config, Nanos(0)),
+            target_memory: Memory::default(),
+            volume: Volume::new(PLACES * PLACE_LEN),
+            requests: Vec::new(),
+            to_target: Vec::new(),
+            to_host: Vec::new(),
+            namespaces: Arc::new(NamespaceTable::new([(NSID, entry)], ByteLen(1 << 20))),
+            entries,
+        }
+    }
+
+    fn connect(&mut self) {
+        while !self.host.is_ready() {
+            self.turn();
+            assert!(!self.host.is_closing(), "the host is admitted");
+        }
+        assert_eq!(self.target.poll_timeout(), None, "the handshake is over");
+    }
+
+    /// A little of everything, in random amounts.
+    fn turn(&mut self) {
+        self.send();
+        self.receive_at_target();
+        self.take_demands();
+        if !self.requests.is_empty() && self.choices.once_in(2) {
+            self.complete_request();
+        }
+        self.receive_at_host();
+        while let Some(completion) = self.host.poll_completion() {
+            self.check_completion(&completion);
+        }
+    }
+
+    fn send(&mut self) {
+        while let Some(part) = self.host.wants_payload() {
+            let bytes = &self.host_memory.bytes(part.buffer)[part.offset..][..part.len];
+            self.host.provide_payload(bytes);
+        }
+        let mut stream = Vec::new();
+        self.host.output().for_each(|chunk| self.host_memory.append(&mut stream, chunk));
+        assert_eq!(stream.len(), self.host.output_len());
+        let sent = self.choices.below(stream.len() + 1);
+        self.to_target.extend_from_slice(&stream[..sent]);
+        self.host.advance_output(sent);
+
+        stream.clear();
+        self.target.output().for_each(|chunk| self.target_memory.append(&mut stream, chunk));
+        assert_eq!(stream.len(), self.target.output_len());
+        let sent = self.choices.below(stream.len() + 1);
+        self.to_host.extend_from_slice(&stream[..sent]);
+        let memory = &mut self.target_memory;
+        self.target.advance_output(sent, &mut |buffer| memory.give_back(buffer));
+    }
+
+    fn receive_at_target(&mut self) {
+        let mut left = self.choices.below(self.to_target.len() + 1);
+        loop {
+            if let Some(len) = self.target.wants_buffer() {
+                // The pool is empty now and then.
+                if self.choices.once_in(3) {
+                    let buffer = self.target_memory.take(len.to_usize());
+                    self.target.provide_buffer(buffer);
+                }
+            }
+            let bytes = &self.to_target[..left];
+            let taken = match self.target.receiving() {
+                Receiving::Paused => return,
+                _ if left == 0 => return,
+                Receiving::Bytes => self.target.handle_input(bytes).expect("the host is sound"),
+                Receiving::Payload { buffer, offset, len } => {
+                    let part = &bytes[..len.min(bytes.len())];
+                    let place = offset..offset + part.len();
+                    self.target_memory.bytes_mut(buffer)[place].copy_from_slice(part);
+                    self.target.handle_payload(part);
+                    part.len()
+                }
+            };
+            left -= taken;
+            self.to_target.drain(..taken);
+        }
+    }
+
+    fn receive_at_host(&mut self) {
+        let mut left = self.choices.below(self.to_host.len() + 1);
+        while left > 0 {
+            let bytes = &self.to_host[..left];
+            let taken = match self.host.receiving() {
+                Receiving::Paused => return,
+                Receiving::Bytes => self.host.handle_input(bytes).expect("the target is sound"),
+                Receiving::Payload { buffer, offset, len } => {
+                    let part = &bytes[..len.min(bytes.len())];
+                    let place = offset..offset + part.len();
+                    self.host_memory.bytes_mut(buffer)[place].copy_from_slice(part);
+                    self.host.handle_payload(part);
+                    part.len()
+                }
+            };
+            left -= taken;
+            self.to_host.drain(..taken);
+        }
+    }
+
+    fn take_demands(&mut self) {
+        while let Some(demand) = self.target.poll_demand() {
+            match demand {
+                Demand::Request(request) => self.requests.push(request),
+                Demand::Connect(demand) => {
+                    assert_eq!(demand.data.subsystem.get(), Ok(self.host_subsystem()));
+                    let cid = demand.command.command_id();
+                    let entry = CompletionEntry::with_result(cid, Status::SUCCESS, 1);
+                    let granted = Granted {
+                        kind: QueueKind::Io,
+                        queue: demand.command.as_connect().queue,
+                        sq_entries: self.entries,
+                        namespaces: Arc::clone(&self.namespaces),
+                    };
+                    self.target.handle_connected(entry, Some(granted));
+                }
+                Demand::Admin(demand) => panic!("no admin queue: {demand:?}"),
+            }
+        }
+    }
+
+    fn host_subsystem(&self) -> Nqn {
+        Nqn::new("nqn.2026-11.io.nearflash:data").expect("a name")
+    }
+
+    fn complete_request(&mut self) {
+        let request = self.requests.swap_remove(self.choices.below(self.requests.len()));
+        let done = self.volume.complete(request, &mut self.target_memory);
+        let bytes = match done.payload {
+            Payload::Buffer(buffer) if self.target.wants_payload_bytes() => {
+                self.target_memory.bytes(buffer)
+            }
+            _ => &[],
+        };
+        self.target.handle_completion(done, bytes);
+    }
+
+    /// One operation in a place where nothing is in flight; `false` when there is none, or the
+    /// queue is full.
+    fn submit(&mut self) -> bool {
+        let place = self.choices.below(PLACES);
+        let room = usize::from(self.entries) - 1 - self.host.commands_in_flight();
+        if self.busy[place] > 0 || room < 2 {
+            return false;
+        }
+        let first = self.choices.below(PLACE_BLOCKS);
+        let blocks = 1 + self.choices.below(PLACE_BLOCKS - first);
+        let run = Run { place, first, blocks };
+        match self.choices.below(9) {
+            0..=2 => self.submit_read(run),
+            3 | 4 => self.submit_write(run),
+            5 => self.submit_compare(run),
+            6 => self.submit_compare_and_write(run),
+            7 => self.submit_clear(run),
+            _ => self.submit_flush(place),
+        }
+        true
+    }
+
+    fn submit_command(&mut self, command: Command, data: HostData, expected: Expected) {
+        self.busy[expected.place] += 1;
+        let bytes = match &data {
+            HostData::FromHost { buffer, .. } => self.host_memory.bytes(*buffer),
+            _ => &[],
+        };
+        let cid = self.host.submit(&command, data, bytes).expect("there is room");
+        let twin = self.expected.insert(cid, expected);
+        assert!(twin.is_none(), "{cid:?} names one command in flight");
+    }
+
+    fn submit_read(&mut self, run: Run) {
+        let buffer = self.host_memory.take(run.len());
+        let command = Command::read(NSID, run.lba(), run.zero_based(), run.len_u32());
+        let data = HostData::ToHost { buffer, len: run.len_u32() };
+        let read = Some((buffer, run.first));
+        let expected =
+            Expected { place: run.place, status: Status::SUCCESS, read, buffer: Some(buffer) };
+        self.submit_command(command, data, expected);
+    }
+
+    /// A buffer of new bytes.
+    fn fill(&mut self, run: Run) -> BufferId {
+        let buffer = self.host_memory.take(run.len());
+        let value = self.choices.next().to_le_bytes();
+        for (byte, value) in self.host_memory.bytes_mut(buffer).iter_mut().zip(value.iter().cycle())
+        {
+            *byte = *value;
+        }
+        buffer
+    }
+
+    fn submit_from_host(&mut self, command: Command, run: Run, buffer: BufferId, status: Status) {
+        let data = HostData::FromHost { buffer, len: run.len_u32() };
+        let expected = Expected { place: run.place, status, read: None, buffer: Some(buffer) };
+        self.submit_command(command, data, expected);
+    }
+
+    fn submit_write(&mut self, run: Run) {
+        let buffer = self.fill(run);
+        self.model[run.bytes()].copy_from_slice(self.host_memory.bytes(buffer));
+        let command = Command::write(NSID, run.lba(), run.zero_based(), run.len_u32());
+        self.submit_from_host(command, run, buffer, Status::SUCCESS);
+    }
+
+    /// The buffer to compare with, and whether it is equal.
+    fn fill_compared(&mut self, run: Run) -> (BufferId, bool) {
+        let buffer = self.fill(run);
+        if self.choices.once_in(2) {
+            self.host_memory.bytes_mut(buffer).copy_from_slice(&self.model[run.bytes()]);
+        }
+        let is_equal = self.host_memory.bytes(buffer) == &self.model[run.bytes()];
+        (buffer, is_equal)
+    }
+
+    fn submit_compare(&mut self, run: Run) {
+        let (buffer, is_equal) = self.fill_compared(run);
+        let status = if is_equal { Status::SUCCESS } else { Status::COMPARE_FAILURE };
+        let command = Command::compare(NSID, run.lba(), run.zero_based(), run.len_u32());
+        self.submit_from_host(command, run, buffer, status);
+    }
+
+    fn submit_compare_and_write(&mut self, run: Run) {
+        let (compared, is_equal) = self.fill_compared(run);
+        let written = self.fill(run);
+        let (first, second) = if is_equal {
+            self.model[run.bytes()].copy_from_slice(self.host_memory.bytes(written));
+            (Status::SUCCESS, Status::SUCCESS)
+        } else {
+            (Status::COMPARE_FAILURE, Status::ABORTED_FUSED_FAILED)
+        };
+        let compare = Command::compare(NSID, run.lba(), run.zero_based(), run.len_u32());
+        let write = Command::write(NSID, run.lba(), run.zero_based(), run.len_u32());
+        self.submit_from_host(compare.with_fused(Fused::First), run, compared, first);
+        self.submit_from_host(write.with_fused(Fused::Second), run, written, second);
+    }
+
+    fn submit_clear(&mut self, run: Run) {
+        self.model[run.bytes()].fill(0);
+        let expected =
+            Expected { place: run.place, status: Status::SUCCESS, read: None, buffer: None };
+        if self.choices.once_in(2) {
+            let command = Command::write_zeroes(NSID, run.lba(), run.zero_based());
+            return self.submit_command(command, HostData::None, expected);
+        }
+        // As two ranges, the second perhaps empty.
+        let half = run.blocks.div_ceil(2);
+        let ranges =
+            [(run.first, half), (run.first + half, run.blocks - half)].map(|(first, blocks)| {
+                let start = Run { first, ..run }.lba();
+                let count = Blocks(u64::try_from(blocks).expect("few blocks"));
+                DsmRange::from_range(BlockRange { start, count }).expect("few blocks")
+            });
+        let data = HostData::SmallFromHost(ranges.as_bytes().to_vec());
+        self.submit_command(Command::deallocate(NSID, 1), data, expected);
+    }
+
+    fn submit_flush(&mut self, place: usize) {
+        let all = self.choices.once_in(2);
+        let command = Command::flush(if all { NamespaceId::ALL } else { NSID });
+        let expected = Expected { place, status: Status::SUCCESS, read: None, buffer: None };
+        self.submit_command(command, HostData::None, expected);
+    }
+
+    fn check_completion(&mut self, completion: &HostCompletion) {
+        let expected = self.expected.remove(&completion.cid).expect("it was submitted");
+        self.busy[expected.place] -= 1;
+        assert_eq!(completion.entry.status().code(), expected.status, "{expected:?}");
+        if let Some((buffer, first)) = expected.read {
+            let bytes = self.host_memory.bytes(buffer);
+            let start = expected.place * PLACE_LEN + first * BLOCK_LEN;
+            assert!(bytes == &self.model[start..start + bytes.len()], "a read is what was written");
+        }
+        if let Some(buffer) = expected.buffer {
+            self.host_memory.give_back(buffer);
+        }
+    }
+
+    fn check_over(&mut self) {
+        while self.target.output_len() > 0 {
+            self.send();
+        }
+        assert!(self.volume.bytes() == self.model, "the volume holds what was written");
+        assert_eq!(self.target.commands_in_flight(), 0);
+        assert_eq!(self.target_memory.taken(), 0, "the target gave every buffer back");
+        assert_eq!(self.host_memory.taken(), 0, "the host gave every buffer back");
+    }
+}
+
+/// Some blocks of a place.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    place: usize,
+    first: usize,
+    blocks: usize,
+}
+
+impl Run {
+    fn len(self) -> usize {
+        self.blocks * BLOCK_LEN
+    }
+
+    fn len_u32(self) -> u32 {
+        u32::try_from(self.len()).expect("a place is small")
+    }
+
+    fn zero_based(self) -> u16 {
+        u16::try_from(self.blocks - 1).expect("a place is small")
+    }
+
+    fn lba(self) -> Lba {
+        Lba(u64::try_from(self.place * PLACE_BLOCKS + self.first).expect("the volume is small"))
+    }
+
+    fn bytes(self) -> std::ops::Range<usize> {
+        let start = self.place * PLACE_LEN + self.first * BLOCK_LEN;
+        start..start + self.len()
+    }
+}
