@@ -1,5 +1,6 @@
 //! The daemon: configuration, catalog, control socket, and the cores that serve.
 
+pub mod config;
 mod runtime_face;
 
 pub use runtime_face::{

@@ -1,0 +1,131 @@
+//! What a user writes: flags, and a TOML file of the same names with the same values.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::ConfigError;
+
+/// Longest configuration file that is read.
+const FILE_LEN_MAX: u64 = 1 << 20;
+
+/// The flags of `nearflash serve`. Values are kept as written: one place reads them, wherever they
+/// come from.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ServeArgs {
+    /// TOML file with the same names as these flags and the same values; flags win. Of devices and
+    /// volumes, those of both are served
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Device to serve from (repeatable): NAME=file:PATH[,size=SIZE][,wipe],
+    /// NAME=block:/dev/DISK[,wipe], NAME=ram:SIZE or
+    /// NAME=null:SIZE[,read-delay=TIME][,write-delay=TIME]. A file that is absent is made, sparse
+    #[arg(long = "device", value_name = "NAME=KIND:WHAT")]
+    pub devices: Vec<String>,
+    /// Volume to have (repeatable), made on the first start and the same ever after:
+    /// NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME]
+    #[arg(long = "volume", value_name = "NAME=SIZE@DEVICE")]
+    pub volumes: Vec<String>,
+    /// Address for NVMe/TCP hosts (repeatable) [default: 127.0.0.1:4420]. Port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub nvme_tcp: Vec<String>,
+    /// Address that hosts are told to connect to, when it is not the one listened on
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    pub advertise: Option<String>,
+    /// Host that may connect, by its NQN (repeatable), or 'any'. Needed unless every address is a
+    /// loopback one, where any host may by default
+    #[arg(long = "host", value_name = "NQN|any")]
+    pub hosts: Vec<String>,
+    /// Processors to serve on, as 0, 0-3 or 0,2 [default: the first that the process may use]
+    #[arg(long, value_name = "LIST")]
+    pub cores: Option<String>,
+    /// Folder of catalog and control socket [default: /var/lib/nearflash for root, otherwise
+    /// $XDG_STATE_HOME/nearflash]
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Memory for data in flight, per core [default: 32MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub pool: Option<String>,
+    /// What to log to stderr: error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub log: Option<String>,
+}
+
+/// A configuration file: [`ServeArgs`] without the file's own name.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct FileArgs {
+    #[serde(default)]
+    pub(super) device: OneOrMore,
+    #[serde(default)]
+    pub(super) volume: OneOrMore,
+    #[serde(default)]
+    pub(super) nvme_tcp: OneOrMore,
+    pub(super) advertise: Option<String>,
+    #[serde(default)]
+    pub(super) host: OneOrMore,
+    pub(super) cores: Option<CoreList>,
+    pub(super) data_dir: Option<PathBuf>,
+    pub(super) pool: Option<String>,
+    pub(super) log: Option<String>,
+}
+
+/// A value, or a list of them: a flag given once or more often.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a text or a list of texts")]
+pub(super) enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+impl Default for OneOrMore {
+    fn default() -> Self {
+        Self::More(Vec::new())
+    }
+}
+
+impl OneOrMore {
+    pub(super) fn into_vec(self) -> Vec<String> {
+        match self {
+            Self::One(value) => vec![value],
+            Self::More(values) => values,
+        }
+    }
+}
+
+/// One processor may be written without quotes.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a number or a text such as \"0-3\"")]
+pub(super) enum CoreList {
+    Number(u32),
+    Text(String),
+}
+
+impl FileArgs {
+    pub(super) fn read(path: &Path) -> Result<Self, ConfigError> {
+        let refused = |source| ConfigError::Unreadable { path: path.to_owned(), source };
+        let len = std::fs::metadata(path).map_err(refused)?.len();
+        if len > FILE_LEN_MAX {
+            return Err(refused(std::io::ErrorKind::FileTooLarge.into()));
+        }
+        Self::parse(path, &std::fs::read_to_string(path).map_err(refused)?)
+    }
+
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map_or(1, |before| before.matches('\n').count() + 1);
+            let message = error.message().replace('\n', " ").replace("field", "key");
+            ConfigError::Toml { path: path.to_owned(), line, message: message.into() }
+        })
+    }
+}
+
+impl CoreList {
+    pub(super) fn into_text(self) -> String {
+        match self {
+            Self::Number(core) => core.to_string(),
+            Self::Text(text) => text,
+        }
+    }
+}

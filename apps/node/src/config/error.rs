@@ -1,0 +1,160 @@
+//! What is wrong with a configuration. Every message is one line that names where it stands, what
+//! is wrong, and the remedy; nothing has been opened when one is reported.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use nearflash_media::ParseDeviceSpecError;
+use nearflash_nvme::NqnError;
+use nearflash_space::{Name, ParseNameError};
+use nearflash_units::ParseSizeError;
+
+/// Where a value was written.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Origin {
+    /// On the command line.
+    Flag,
+    /// In a file.
+    File(PathBuf),
+}
+
+/// A key, as the user finds it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Key {
+    /// Where it stands.
+    pub origin: Origin,
+    /// Its name, without dashes.
+    pub name: &'static str,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.origin {
+            Origin::Flag => write!(f, "--{}", self.name),
+            Origin::File(path) => write!(f, "{}: {}", path.display(), self.name),
+        }
+    }
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("--config {}: {source}: correct the path or its permissions", path.display())]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is no TOML, or has a key that there is not.
+    #[error("{}, line {line}: {message}", path.display())]
+    Toml {
+        /// Which file.
+        path: PathBuf,
+        /// Where in it.
+        line: usize,
+        /// What the reader said.
+        message: Box<str>,
+    },
+    /// A value is not what the key wants.
+    #[error("{key}: {source}")]
+    Value {
+        /// Of which key.
+        key: Key,
+        /// What is wrong with it.
+        source: ValueError,
+    },
+    /// Two devices or volumes of one name.
+    #[error("{key}: '{name}' is named twice: give each its own name")]
+    Twice {
+        /// Of which key.
+        key: Key,
+        /// Which name.
+        name: Name,
+    },
+    /// A volume on a device that is not configured.
+    #[error("{key}: volume '{volume}' is to lie on '{device}': add --device {device}=…")]
+    NoSuchDevice {
+        /// Of which key.
+        key: Key,
+        /// Which volume.
+        volume: Name,
+        /// Which device.
+        device: Name,
+    },
+    /// No device at all.
+    #[error("no device: add --device NAME=file:PATH,size=SIZE (or block:, ram:, null:)")]
+    NoDevice,
+    /// An address that other machines can reach, and nobody said who may.
+    #[error(
+        "{key}: {address} can be reached from other machines: say which hosts may connect with \
+         --host NQN (repeatable), or --host any"
+    )]
+    OpenDoor {
+        /// Of which key.
+        key: Key,
+        /// Which address.
+        address: SocketAddr,
+    },
+    /// A processor that the process may not use.
+    #[error("{key}: processor {core} is not to be had: this process may use {allowed}")]
+    NoSuchCore {
+        /// Of which key.
+        key: Key,
+        /// Which processor.
+        core: usize,
+        /// Those it may use, as they are written.
+        allowed: Box<str>,
+    },
+    /// Neither flag nor environment says where the data are.
+    #[error("no folder for the catalog: HOME is not set, so add --data-dir DIR")]
+    NoDataDir,
+}
+
+/// What is wrong with one value.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ValueError {
+    /// No device.
+    #[error(transparent)]
+    Device(#[from] ParseDeviceSpecError),
+    /// No name.
+    #[error(transparent)]
+    Name(#[from] ParseNameError),
+    /// No size.
+    #[error(transparent)]
+    Size(#[from] ParseSizeError),
+    /// No volume.
+    #[error("'{0}' is not a volume: write NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME]")]
+    Volume(Box<str>),
+    /// A block size that volumes cannot have.
+    #[error("'{0}' is not a block size: volumes have blocks of 512 or 4096 bytes")]
+    BlockSize(Box<str>),
+    /// No address.
+    #[error("'{0}' is not an address: write IP:PORT, as 127.0.0.1:4420 or [::1]:4420")]
+    Address(Box<str>),
+    /// No NQN.
+    #[error("'{text}' is not a host's NQN: {source}: write nqn.…, or any")]
+    Host {
+        /// What was written.
+        text: Box<str>,
+        /// What is wrong with it.
+        source: NqnError,
+    },
+    /// `any` beside names.
+    #[error(
+        "'any' lets in every host, so naming others means nothing: write the one or the others"
+    )]
+    AnyAndOthers,
+    /// No list of processors.
+    #[error("'{0}' is not a list of processors: write 0, 0-3 or 0,2")]
+    Cores(Box<str>),
+    /// A pool too small or too large.
+    #[error("'{0}' is not a pool: it has 4MiB to 64GiB")]
+    Pool(Box<str>),
+    /// No log level.
+    #[error("'{0}' is not a log level: write error, warn, info, debug or trace")]
+    Log(Box<str>),
+}

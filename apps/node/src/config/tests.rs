@@ -1,0 +1,189 @@
+use super::*;
+
+fn args(flags: &[&str]) -> ServeArgs {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        serve: ServeArgs,
+    }
+    <Line as clap::Parser>::try_parse_from(["serve"].iter().chain(flags)).unwrap().serve
+}
+
+fn resolved(flags: &[&str]) -> Result<Config, ConfigError> {
+    let mut args = args(flags);
+    args.data_dir.get_or_insert("/data".into());
+    Config::resolve(args)
+}
+
+fn refused(flags: &[&str]) -> String {
+    let message = resolved(flags).unwrap_err().to_string();
+    assert!(!message.contains('\n'), "one line: {message}");
+    message
+}
+
+/// With a configuration file of this text; FILE stands for its path in the message.
+fn with_file(text: &str, flags: &[&str]) -> Result<Config, String> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    let path = file.path().to_str().unwrap();
+    let flags: Vec<&str> = ["--config", path].into_iter().chain(flags.iter().copied()).collect();
+    resolved(&flags).map_err(|error| error.to_string().replace(path, "FILE"))
+}
+
+const DEVICE: [&str; 2] = ["--device", "r=ram:1GiB"];
+
+#[test]
+fn defaults_serve_this_machine_from_one_processor() {
+    let config = resolved(&DEVICE).unwrap();
+    assert_eq!(config.nvme_tcp, ["127.0.0.1:4420".parse().unwrap()]);
+    assert_eq!(config.hosts, HostAccess::Any);
+    assert_eq!(config.cores.len(), 1);
+    assert_eq!(config.pool_len, ByteLen(32 << 20));
+    assert_eq!(config.log, LevelFilter::INFO);
+}
+
+#[test]
+fn file_and_flags_have_the_same_names_and_values_and_flags_win() {
+    let text = r#"
+        device = ["a=ram:1GiB", "b=ram:2GiB"]
+        volume = "data=1MiB@a"
+        nvme-tcp = "127.0.0.1:1"
+        host = ["nqn.2014-08.org.example:one"]
+        cores = 0
+        data-dir = "/elsewhere"
+        pool = "64MiB"
+        log = "debug"
+    "#;
+    let file = with_file(text, &[]).unwrap();
+    assert_eq!(file.devices.len(), 2);
+    assert_eq!(file.volumes[0].name.as_str(), "data");
+    assert_eq!((file.pool_len, file.log), (ByteLen(64 << 20), LevelFilter::DEBUG));
+    let flags = ["--device", "b=ram:3GiB", "--nvme-tcp", "127.0.0.1:2", "--pool", "8MiB"];
+    let both = with_file(text, &flags).unwrap();
+    let devices: Vec<String> = both.devices.iter().map(ToString::to_string).collect();
+    assert_eq!(devices, ["a=ram:1GiB", "b=ram:3GiB"]);
+    assert_eq!(both.nvme_tcp, ["127.0.0.1:2".parse().unwrap()]);
+    assert_eq!((both.pool_len, both.hosts), (ByteLen(8 << 20), file.hosts));
+}
+
+#[test]
+fn an_unknown_key_is_refused_by_file_line_and_name() {
+    let message = with_file("device = \"r=ram:1GiB\"\nvolumes = []\n", &[]).unwrap_err();
+    assert_eq!(
+        message,
+        "FILE, line 2: unknown key `volumes`, expected one of `device`, `volume`, `nvme-tcp`, \
+         `advertise`, `host`, `cores`, `data-dir`, `pool`, `log`"
+    );
+}
+
+#[test]
+fn a_file_that_is_no_toml_or_not_there_is_refused() {
+    let message = with_file("device = \n", &[]).unwrap_err();
+    assert!(message.starts_with("FILE, line 1: "), "{message}");
+    let message = with_file("\ndevice = 7\n", &[]).unwrap_err();
+    assert_eq!(message, "FILE, line 2: expected a text or a list of texts");
+    let message = refused(&["--config", "/does/not/exist"]);
+    assert!(message.starts_with("--config /does/not/exist: No such file"), "{message}");
+}
+
+#[test]
+fn an_unparsable_size_is_refused_where_it_stands() {
+    assert_eq!(
+        refused(&["--device", "r=ram:lots"]),
+        "--device: device 'r': 'lots' is not a size: write a whole number and a unit, as 512, \
+         64KiB or 8GiB"
+    );
+    assert_eq!(
+        with_file("device = 'r=ram:1GiB'\nvolume = 'v=1.5GiB@r'", &[]).unwrap_err(),
+        "FILE: volume: '1.5GiB' is not a size: write a whole number and a unit, as 512, 64KiB or \
+         8GiB"
+    );
+    assert_eq!(
+        refused(&["--device", "r=ram:1G", "--pool", "1"]),
+        "--pool: '1' is not a pool: it has 4MiB to 64GiB"
+    );
+}
+
+#[test]
+fn one_name_for_two_things_is_refused() {
+    assert_eq!(
+        refused(&["--device", "r=ram:1GiB", "--device", "r=ram:2GiB"]),
+        "--device: 'r' is named twice: give each its own name"
+    );
+    assert_eq!(
+        with_file("device = 'r=ram:1G'\nvolume = ['v=1M@r', 'v=2M@r']", &[]).unwrap_err(),
+        "FILE: volume: 'v' is named twice: give each its own name"
+    );
+}
+
+#[test]
+fn a_node_without_devices_or_a_volume_without_its_device_is_refused() {
+    assert_eq!(
+        refused(&[]),
+        "no device: add --device NAME=file:PATH,size=SIZE (or block:, ram:, null:)"
+    );
+    assert_eq!(
+        refused(&["--device", "r=ram:1GiB", "--volume", "v=1GiB@s"]),
+        "--volume: volume 'v' is to lie on 's': add --device s=…"
+    );
+}
+
+#[test]
+fn a_door_to_other_machines_wants_to_be_told_who_may_come_in() {
+    for address in ["0.0.0.0:4420", "192.0.2.1:0", "[::]:4420"] {
+        let flags = [&DEVICE[..], &["--nvme-tcp", address]].concat();
+        assert_eq!(
+            refused(&flags),
+            format!(
+                "--nvme-tcp: {address} can be reached from other machines: say which hosts may \
+                 connect with --host NQN (repeatable), or --host any"
+            )
+        );
+        let any = [&flags[..], &["--host", "any"]].concat();
+        assert_eq!(resolved(&any).unwrap().hosts, HostAccess::Any);
+    }
+    for address in ["127.0.0.1:0", "[::1]:4420", "127.9.9.9:1", "[::ffff:127.0.0.1]:1"] {
+        let flags = [&DEVICE[..], &["--nvme-tcp", address]].concat();
+        assert_eq!(resolved(&flags).unwrap().hosts, HostAccess::Any);
+    }
+    let named = [&DEVICE[..], &["--host", "nqn.2014-08.org.example:a"]].concat();
+    let allowed = Nqn::new("nqn.2014-08.org.example:a").unwrap();
+    let access = resolved(&named).unwrap().hosts;
+    assert!(access.admits(&allowed));
+    assert!(!access.admits(&Nqn::new("nqn.2014-08.org.example:b").unwrap()));
+}
+
+#[test]
+fn values_that_are_none_are_refused_with_what_to_write() {
+    let refused = |flags: &[&str]| refused(&[&DEVICE[..], flags].concat());
+    assert_eq!(
+        refused(&["--nvme-tcp", "localhost"]),
+        "--nvme-tcp: 'localhost' is not an address: write IP:PORT, as 127.0.0.1:4420 or [::1]:4420"
+    );
+    assert_eq!(
+        refused(&["--host", "example"]),
+        "--host: 'example' is not a host's NQN: the name does not begin with 'nqn.': write nqn.…, \
+         or any"
+    );
+    assert!(refused(&["--host", "any", "--host", "nqn.x"]).contains("the one or the others"));
+    assert_eq!(
+        refused(&["--cores", "zero"]),
+        "--cores: 'zero' is not a list of processors: write 0, 0-3 or 0,2"
+    );
+    let message = refused(&["--cores", "8000"]);
+    assert!(message.starts_with("--cores: processor 8000 is not to be had"), "{message}");
+    assert_eq!(
+        refused(&["--log", "loud"]),
+        "--log: 'loud' is not a log level: write error, warn, info, debug or trace"
+    );
+    assert!(refused(&["--advertise", "here"]).contains("'here' is not an address"));
+}
+
+#[test]
+fn an_advertised_address_may_leave_the_port_to_the_door() {
+    let advertised =
+        |text| resolved(&[&DEVICE[..], &["--advertise", text]].concat()).unwrap().advertise;
+    let ip = "192.0.2.7".parse().unwrap();
+    assert_eq!(advertised("192.0.2.7"), Some(Advertise { ip, port: None }));
+    assert_eq!(advertised("192.0.2.7:9"), Some(Advertise { ip, port: Some(9) }));
+}

@@ -1,0 +1,76 @@
+//! How people write a volume: `NAME=SIZE@DEVICE[,block-size=…][,subsystem=…]`.
+
+use nearflash_space::VolumeRequest;
+use nearflash_units::{BlockSize, parse_size};
+
+use super::ValueError;
+
+/// Reads a volume.
+///
+/// # Errors
+/// When the text is none.
+pub fn parse_volume(text: &str) -> Result<VolumeRequest, ValueError> {
+    let form = || ValueError::Volume(text.into());
+    let (name, rest) = text.split_once('=').ok_or_else(form)?;
+    let (place, options) = rest.split_once(',').unwrap_or((rest, ""));
+    let (size, device) = place.split_once('@').ok_or_else(form)?;
+    let mut request = VolumeRequest {
+        name: name.parse()?,
+        len: parse_size(size)?,
+        device: device.parse()?,
+        block_size: BlockSize::B4096,
+        subsystem: None,
+    };
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        match option.split_once('=') {
+            Some(("block-size", value)) => request.block_size = parse_block_size(value)?,
+            Some(("subsystem", value)) => request.subsystem = Some(value.parse()?),
+            _ => return Err(form()),
+        }
+    }
+    Ok(request)
+}
+
+/// Reads the size of a volume's blocks.
+///
+/// # Errors
+/// When it is none that a volume may have.
+pub fn parse_block_size(text: &str) -> Result<BlockSize, ValueError> {
+    match parse_size(text).map(|len| len.0) {
+        Ok(512) => Ok(BlockSize::B512),
+        Ok(4096) => Ok(BlockSize::B4096),
+        _ => Err(ValueError::BlockSize(text.into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearflash_units::ByteLen;
+
+    #[test]
+    fn volumes_are_read_as_people_write_them() {
+        let plain = parse_volume("data=8GiB@flash").unwrap();
+        assert_eq!(plain.name.as_str(), "data");
+        assert_eq!(plain.len, ByteLen(8 << 30));
+        assert_eq!(plain.device.as_str(), "flash");
+        assert_eq!((plain.block_size, plain.subsystem), (BlockSize::B4096, None));
+        let full = parse_volume("a=1m@b,block-size=512,subsystem=all").unwrap();
+        assert_eq!(full.block_size, BlockSize::B512);
+        assert_eq!(full.subsystem.unwrap().as_str(), "all");
+    }
+
+    #[test]
+    fn what_is_no_volume_is_refused_with_what_to_write() {
+        let refused = |text| parse_volume(text).unwrap_err().to_string();
+        for text in ["", "data", "data=8GiB", "data@flash", "data=8GiB@flash,speed=9"] {
+            assert!(refused(text).contains("write NAME=SIZE@DEVICE"), "{text}");
+        }
+        assert!(refused("data=eight@flash").starts_with("'eight' is not a size"));
+        assert!(refused("da ta=8G@flash").starts_with("'da ta' is not a name"));
+        assert_eq!(
+            refused("data=8G@flash,block-size=1k"),
+            "'1k' is not a block size: volumes have blocks of 512 or 4096 bytes"
+        );
+    }
+}
