@@ -47,13 +47,23 @@ pub struct Tuning {
 }
 
 impl Default for Tuning {
+    /// Measured, cores near each other, medians:
+    ///
+    /// - 128 KiB answers at depth 16: 39 k/s with buffers of 256 KiB, 46 k/s with 1 MiB, 53 k/s with
+    ///   2 MiB or more on both sides. The fewer calls the stream is cut into, the longer both sides
+    ///   copy at the same time; that buffers of 256 KiB stay in the cache weighs less. At 4 KiB the
+    ///   size makes no difference from 64 KiB on.
+    /// - Socket buffers of 256 KiB to 4 MiB are no better than what the kernel sizes itself.
+    /// - TCP_NODELAY makes no difference: a turn's bytes leave in one call.
+    /// - cubic instead of bbr, where bbr is the system's default: 1 to 5 % at 4 KiB, 52 k/s instead
+    ///   of 39 k/s at 128 KiB: pacing is of no use on a loopback. reno is as good as cubic.
     fn default() -> Self {
         Self {
-            receive_len: 256 << 10,
-            send_len: 256 << 10,
+            receive_len: 2 << 20,
+            send_len: 2 << 20,
             socket_buffer_len: None,
             no_delay: true,
-            congestion: None,
+            congestion: Some("cubic"),
         }
     }
 }
@@ -159,7 +169,8 @@ fn apply(tuning: &Tuning, stream: &TcpStream) -> io::Result<()> {
         socket.set_send_buffer_size(len)?;
     }
     if let Some(name) = tuning.congestion {
-        socket.set_tcp_congestion(name.as_bytes())?;
+        // A kernel without it keeps its default.
+        let _ = socket.set_tcp_congestion(name.as_bytes());
     }
     Ok(())
 }
