@@ -1,1 +1,25 @@
-//! Being built.
+//! One core's world: its connections, its engine, its buffers, driven turn by turn.
+//!
+//! A shard is pure: it sees sockets, devices, time and other cores only through [`World`], so the
+//! same code runs under the reactor in production and under the simulator in tests. It is where
+//! sessions and the engine meet: bytes in, requests to the engine, answers out, one send per
+//! connection and turn.
+//!
+//! Knows nothing of system calls, files or configuration.
+
+mod connection;
+mod connections;
+mod controllers;
+mod lifecycle;
+mod message;
+mod notice;
+mod receive;
+mod send;
+mod shard;
+mod world;
+
+pub use connection::Connection;
+pub use message::Message;
+pub use notice::{ConnectedHost, Notice, ShardStatus};
+pub use shard::{CONNECTIONS_MAX, Shard, ShardConfig};
+pub use world::{Event, Interest, Place, Received, Sent, SocketId, Submitted, World};

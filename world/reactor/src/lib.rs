@@ -1,1 +1,18 @@
-//! Being built.
+//! One core's reactor: sockets, devices, timers and messages on one io_uring, and the loop that
+//! turns a shard. The only room with system calls on the data path.
+//!
+//! Knows nothing of protocols, volumes or permissions: it carries bytes between a shard and the
+//! kernel.
+//!
+//! Io_uring is required; see [`StartError`] for where it is forbidden.
+#![allow(unsafe_code)] // raw sockets and the ring; every block says why it is sound
+
+mod devices;
+mod mailbox;
+mod reactor;
+mod sockets;
+mod spin;
+mod token;
+
+pub use mailbox::Sender;
+pub use reactor::{NoticeSink, Reactor, ReactorConfig, StartError};

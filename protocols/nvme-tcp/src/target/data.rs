@@ -60,6 +60,12 @@ impl TargetSession {
         self.wanting_slot().map(|index| ByteLen(u64::from(self.slots[index].len)))
     }
 
+    /// Whether the host owes data: the rest of a PDU, or what an R2T asked for. Looks at every
+    /// command, so it is for now and then.
+    pub fn awaits_data(&self) -> bool {
+        !self.framer.body.is_over() || self.slots.any_awaits_data()
+    }
+
     /// The buffer that [`Self::wants_buffer`] asked for, of at least that length.
     ///
     /// # Panics

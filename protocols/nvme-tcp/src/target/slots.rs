@@ -214,6 +214,11 @@ impl Slots {
         self.slots.get(index)
     }
 
+    /// Whether a command waits for data that its host was asked for.
+    pub(super) fn any_awaits_data(&self) -> bool {
+        self.slots.iter().any(|slot| slot.stage == Stage::ReceivingRequested)
+    }
+
     /// The slot of a command that was handed out under this identifier.
     pub(super) fn handed_out(&self, cid: CommandId) -> Option<usize> {
         self.slots.iter().position(|slot| {

@@ -1,0 +1,244 @@
+//! Starts the cores, speaks to them, and stops them.
+
+use std::net::TcpListener;
+use std::sync::mpsc::{Receiver, Sender as Channel, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use std::{io, mem, thread};
+
+use nearflash_engine::{CoreId, DeviceProperties, EngineConfig};
+use nearflash_media::{Device, Kind};
+use nearflash_nvme::target::Target;
+use nearflash_nvme_tcp::target::SessionConfig;
+use nearflash_reactor::{NoticeSink, Reactor, ReactorConfig, Sender};
+use nearflash_shard::{Message, Notice, Shard, ShardConfig, World};
+use nearflash_space::VolumeTable;
+use nearflash_units::{ByteLen, Nanos};
+use tracing::{error, warn};
+
+use super::exports;
+use super::log::log;
+use super::replies::{Replies, Reply};
+use crate::runtime_face::{Published, Runtime, RuntimeConfig, RuntimeStatus, StartError};
+
+/// How long a host may neither take answers nor send the data it promised.
+const STALL_TIMEOUT: Nanos = Nanos::from_secs(30);
+
+/// The running cores.
+pub struct Cores {
+    /// The processor of each core.
+    processors: Vec<usize>,
+    devices: Vec<Arc<Device>>,
+    senders: Vec<Sender<Message>>,
+    replies: Arc<Replies>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What every core is started with.
+struct Common {
+    epoch: Instant,
+    core_count: u16,
+    pool_len: ByteLen,
+    devices: Vec<Arc<Device>>,
+    volumes: Arc<VolumeTable>,
+    replies: Arc<Replies>,
+}
+
+/// What one core is started with.
+struct Start {
+    core: CoreId,
+    processor: usize,
+    listeners: Vec<TcpListener>,
+    target: Option<Target>,
+    /// Where it says that it is up, with its mailbox, or why it is not.
+    up: Channel<Result<(CoreId, Sender<Message>), StartError>>,
+    /// Where it learns of the others' mailboxes.
+    peers: Receiver<Vec<Sender<Message>>>,
+}
+
+/// Starts a core on each processor and returns when all serve.
+///
+/// # Errors
+/// When a core cannot start; none is left running.
+pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
+    let mut target = Some(exports::target(&config));
+    let mut listeners: Vec<TcpListener> = config.nvme_tcp.into_iter().map(|d| d.listener).collect();
+    let replies = Arc::new(Replies::default());
+    let common = Arc::new(Common {
+        epoch: Instant::now(),
+        core_count: u16::try_from(config.cores.len()).unwrap_or(u16::MAX),
+        pool_len: config.pool_len,
+        devices: config.devices.clone(),
+        volumes: Arc::clone(&config.published.volumes),
+        replies: Arc::clone(&replies),
+    });
+    let (up, came_up) = channel();
+    let mut peers = Vec::new();
+    let mut threads = Vec::new();
+    for (core, processor) in (0..).map(CoreId).zip(&config.cores) {
+        let (tell_peers, learn_peers) = channel();
+        peers.push(tell_peers);
+        let start = Start {
+            core,
+            processor: *processor,
+            listeners: mem::take(&mut listeners),
+            target: target.take(),
+            up: up.clone(),
+            peers: learn_peers,
+        };
+        let common = Arc::clone(&common);
+        let builder = thread::Builder::new().name(format!("core-{}", core.0));
+        threads.push(builder.spawn(move || run_core(start, &common)).map_err(StartError::new)?);
+    }
+    drop(up);
+    let mut senders = Vec::new();
+    for _ in &config.cores {
+        // A core that ended without a word has panicked, which ends the process.
+        let came = came_up.recv().map_err(StartError::new)?;
+        senders.push(came?);
+    }
+    senders.sort_by_key(|(core, _)| *core);
+    let senders: Vec<Sender<Message>> = senders.into_iter().map(|(_, sender)| sender).collect();
+    for tell in peers {
+        // A core that is gone by now has said why above.
+        let _ = tell.send(senders.clone());
+    }
+    let threads = Mutex::new(threads);
+    Ok(Cores { processors: config.cores, devices: config.devices, senders, replies, threads })
+}
+
+/// The life of one core's thread.
+fn run_core(start: Start, common: &Common) {
+    let Start { core, processor, listeners, target, up, peers } = start;
+    if let Err(error) = pin(processor) {
+        warn!("core {} is not pinned to processor {processor}: {error}", core.0);
+    }
+    let config = ReactorConfig {
+        epoch: common.epoch,
+        pool_len: common.pool_len,
+        devices: common.devices.clone(),
+        listeners,
+        notices: notice_sink(&common.replies),
+    };
+    let mut reactor = match Reactor::new(config) {
+        Ok(reactor) => reactor,
+        Err(error) => {
+            // Whoever started the cores waits for the first word of each.
+            let _ = up.send(Err(StartError::new(error)));
+            return;
+        }
+    };
+    if up.send(Ok((core, reactor.sender()))).is_err() {
+        return;
+    }
+    drop(up);
+    // Nobody to learn from: another core could not start, and the start was given up.
+    let Ok(senders) = peers.recv() else { return };
+    reactor.connect(senders);
+    let mut shard = Shard::new(shard_config(core, target, common), reactor.pool());
+    reactor.run(&mut shard);
+}
+
+fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardConfig {
+    let devices: Arc<[DeviceProperties]> = common.devices.iter().map(|d| d.properties()).collect();
+    ShardConfig {
+        engine: EngineConfig {
+            core,
+            core_count: common.core_count,
+            devices,
+            volumes: Arc::clone(&common.volumes),
+        },
+        session: SessionConfig::default(),
+        target,
+        stall_timeout: STALL_TIMEOUT,
+    }
+}
+
+fn notice_sink(replies: &Arc<Replies>) -> NoticeSink {
+    let replies = Arc::clone(replies);
+    Box::new(move |notice| match log(notice) {
+        Some(Notice::VolumesTaken(core, number)) => replies.give(number, core, Reply::Done),
+        Some(Notice::NamespacesTaken(number)) => replies.give(number, CoreId::FIRST, Reply::Done),
+        Some(Notice::Status(core, number, status)) => {
+            replies.give(number, core, Reply::Status(status));
+        }
+        Some(Notice::Drained(core)) => replies.give_drained(core),
+        _ => {}
+    })
+}
+
+fn pin(processor: usize) -> io::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(processor);
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
+impl Cores {
+    fn tell_all(&self, message: impl Fn() -> Message) {
+        self.senders.iter().for_each(|sender| tell(sender, message()));
+    }
+
+    /// Asks every core and waits for all.
+    fn ask_all(&self, question: impl Fn(u64) -> Message) -> Vec<(CoreId, Reply)> {
+        let number = self.replies.ask();
+        self.tell_all(|| question(number));
+        self.replies.wait(number, self.senders.len())
+    }
+}
+
+/// A core's mailbox is emptied in each of its turns: full is a matter of microseconds.
+fn tell(sender: &Sender<Message>, message: Message) {
+    let mut message = message;
+    while let Err(unsent) = sender.send(message) {
+        message = unsent;
+        thread::yield_now();
+    }
+}
+
+impl Runtime for Cores {
+    fn publish(&self, published: Published) {
+        // Every core has the volumes before any host hears of them.
+        let taken = self.ask_all(|number| Message::Volumes(number, Arc::clone(&published.volumes)));
+        if taken.len() < self.senders.len() {
+            error!("a core has not taken over the new volumes: a device does not answer");
+        }
+        let number = self.replies.ask();
+        tell(&self.senders[0], Message::Exports(number, exports::namespaces(&published)));
+        self.replies.wait(number, 1);
+    }
+
+    fn status(&self) -> RuntimeStatus {
+        let replies = self.ask_all(Message::ReportStatus);
+        exports::status(&self.processors, replies)
+    }
+
+    fn drain_and_join(&self) {
+        let threads = mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        if threads.is_empty() {
+            return;
+        }
+        self.tell_all(|| Message::Drain);
+        let drained = self.replies.wait_drained(self.senders.len());
+        self.tell_all(|| Message::Stop);
+        if !drained {
+            error!("gave up waiting for what is in flight: a device or a host does not answer");
+            return;
+        }
+        for thread in threads {
+            if thread.join().is_err() {
+                error!("a core ended by a panic");
+            }
+        }
+        self.devices.iter().for_each(|device| flush(device));
+    }
+}
+
+/// What was written and never flushed by a host is flushed at the end.
+fn flush(device: &Device) {
+    if let Kind::Uring(file) = device.kind()
+        && let Err(error) = rustix::fs::fdatasync(file.fd())
+    {
+        error!("cannot flush device {}: {error}", device.name());
+    }
+}

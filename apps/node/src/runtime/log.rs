@@ -1,0 +1,36 @@
+//! Notices of the cores, as log lines: what happened, to whom, and what to do if anything.
+
+use nearflash_shard::Notice;
+use tracing::{info, warn};
+
+/// Logs a notice that is meant for people; hands back one that is meant for the control side.
+pub(super) fn log(notice: Notice) -> Option<Notice> {
+    match notice {
+        Notice::AcceptFailed { reason } => {
+            warn!(
+                "cannot accept a connection: {reason} (is the limit of open files, LimitNOFILE, high enough?)"
+            );
+        }
+        Notice::TooManyConnections { peer } => {
+            warn!(%peer, "connection refused: this core has as many as it takes");
+        }
+        Notice::PeerError { peer, error } => warn!(%peer, "connection closed: {error}"),
+        Notice::Stalled { peer } => {
+            warn!(%peer, "connection closed: the host neither takes answers nor sends the data it promised");
+        }
+        Notice::ConnectRefused { peer, status } => {
+            warn!(%peer, "connect refused with {status:?}");
+        }
+        Notice::ControllerConnected { controller, peer } => {
+            info!(%peer, controller = controller.0, "host connected");
+        }
+        Notice::Disconnecting { controller, reason } => {
+            info!(controller = controller.0, "host disconnected: {reason}");
+        }
+        for_control @ (Notice::VolumesTaken(..)
+        | Notice::NamespacesTaken(_)
+        | Notice::Status(..)
+        | Notice::Drained(_)) => return Some(for_control),
+    }
+    None
+}

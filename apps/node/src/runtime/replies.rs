@@ -1,0 +1,112 @@
+//! What cores answer to the control side, gathered until all have.
+
+use std::collections::HashMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nearflash_engine::CoreId;
+use nearflash_shard::ShardStatus;
+
+/// How long the control side waits for its cores. A core turns many thousand times a second; one
+/// that is silent for this long waits for a device that hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One core's answer.
+#[derive(Clone, Debug)]
+pub(super) enum Reply {
+    /// Done as told.
+    Done,
+    /// How it is.
+    Status(Box<ShardStatus>),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next_number: u64,
+    /// By the number of the question.
+    given: HashMap<u64, Vec<(CoreId, Reply)>>,
+    drained: Vec<CoreId>,
+}
+
+/// Answers, by the number of their question.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Replies {
+    /// A number for a question.
+    pub(super) fn ask(&self) -> u64 {
+        let mut state = self.lock();
+        state.next_number += 1;
+        let number = state.next_number;
+        state.given.insert(number, Vec::new());
+        number
+    }
+
+    /// A core's answer to a question.
+    pub(super) fn give(&self, number: u64, core: CoreId, reply: Reply) {
+        // Nobody waits any more for an answer that comes after the patience is over.
+        if let Some(given) = self.lock().given.get_mut(&number) {
+            given.push((core, reply));
+        }
+        self.changed.notify_all();
+    }
+
+    /// A core has nothing left to do.
+    pub(super) fn give_drained(&self, core: CoreId) {
+        self.lock().drained.push(core);
+        self.changed.notify_all();
+    }
+
+    /// Waits until `count` cores have answered, or the patience is over. The answers, by core.
+    pub(super) fn wait(&self, number: u64, count: usize) -> Vec<(CoreId, Reply)> {
+        let waiting = |state: &mut State| state.given.get(&number).is_some_and(|g| g.len() < count);
+        let waited = self.changed.wait_timeout_while(self.lock(), PATIENCE, waiting);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut given = state.given.remove(&number).unwrap_or_default();
+        given.sort_by_key(|(core, _)| *core);
+        given
+    }
+
+    /// Waits until `count` cores are drained, or the patience is over. Whether they are.
+    pub(super) fn wait_drained(&self, count: usize) -> bool {
+        let waiting = |state: &mut State| state.drained.len() < count;
+        let waited = self.changed.wait_timeout_while(self.lock(), PATIENCE, waiting);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.drained.len() >= count
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held, and if it did, the state would still be whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_question_is_answered_when_every_core_has() {
+        let replies = Arc::new(Replies::default());
+        let number = replies.ask();
+        let asked = Arc::clone(&replies);
+        let core = std::thread::spawn(move || {
+            asked.give(number, CoreId(1), Reply::Done);
+            asked.give(number, CoreId(0), Reply::Done);
+        });
+        let given = replies.wait(number, 2);
+        assert_eq!(given.iter().map(|(core, _)| core.0).collect::<Vec<_>>(), [0, 1]);
+        core.join().unwrap();
+    }
+
+    #[test]
+    fn an_answer_to_a_question_nobody_asked_is_forgotten() {
+        let replies = Replies::default();
+        replies.give(7, CoreId(0), Reply::Done);
+        assert!(replies.wait(7, 0).is_empty());
+    }
+}

@@ -1,0 +1,156 @@
+//! One connection of a shard: its socket, its session, and what it holds of the core's bounds.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use nearflash_engine::Pool;
+use nearflash_nvme::{ControllerId, QueueId};
+use nearflash_nvme_tcp::target::TargetSession;
+use nearflash_request::{BufferId, Operation, Request};
+use nearflash_units::{ByteLen, Nanos};
+
+use crate::world::SocketId;
+
+/// What a connection is, once its Connect is answered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Role {
+    /// Nothing yet.
+    Handshake,
+    /// The admin queue of a controller. Always on the first core.
+    Admin(ControllerId),
+    /// An I/O queue.
+    Io(ControllerId, QueueId),
+}
+
+impl Role {
+    pub(crate) fn controller(self) -> Option<ControllerId> {
+        match self {
+            Self::Handshake => None,
+            Self::Admin(controller) | Self::Io(controller, _) => Some(controller),
+        }
+    }
+
+    pub(crate) fn queue(self) -> Option<(ControllerId, QueueId)> {
+        match self {
+            Self::Handshake => None,
+            Self::Admin(controller) => Some((controller, QueueId::ADMIN)),
+            Self::Io(controller, queue) => Some((controller, queue)),
+        }
+    }
+}
+
+/// How far a connection's life has gone.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    /// Receives and answers.
+    Open,
+    /// Nothing more is received; what is answered is still sent, then the connection is closed.
+    Closing,
+    /// All is sent, and the peer was told; closed when it closes or the time is over. A socket
+    /// closed at once, with input unread, would take the last words back.
+    Lingering(Nanos),
+    /// The socket is gone. Waits for the device operations of its requests.
+    Dead,
+}
+
+/// A connection. Moves between cores whole.
+#[derive(Debug)]
+pub struct Connection {
+    pub(crate) socket: SocketId,
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+    pub(crate) session: TargetSession,
+    pub(crate) role: Role,
+    pub(crate) phase: Phase,
+    /// Received, but behind something that has to wait (for a buffer, for answers to be sent).
+    pub(crate) leftover: Vec<u8>,
+    /// Requests that wait until the connection holds less of the pool.
+    pub(crate) deferred: VecDeque<Request>,
+    /// Requests in the engine.
+    pub(crate) requests: usize,
+    /// Pool bytes held: payload received, answers not yet sent.
+    pub(crate) held: ByteLen,
+    /// When bytes last came.
+    pub(crate) received_at: Nanos,
+    /// When anything last moved, either way.
+    pub(crate) moved_at: Nanos,
+    /// Turns in a row in which nothing could be sent.
+    pub(crate) blocked_turns: u16,
+    /// Which of the shard's lists it is in.
+    pub(crate) listed: Listed,
+}
+
+/// The lists of its shard that a connection is in, so that it is in each once.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Listed {
+    /// Received from in every turn.
+    pub(crate) hot: bool,
+    /// Has something to send.
+    pub(crate) dirty: bool,
+    /// Waits for buffers or answers before it receives on.
+    pub(crate) paused: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        socket: SocketId,
+        peer: SocketAddr,
+        local: SocketAddr,
+        session: TargetSession,
+        now: Nanos,
+    ) -> Self {
+        Self {
+            socket,
+            peer,
+            local,
+            session,
+            role: Role::Handshake,
+            phase: Phase::Open,
+            leftover: Vec::new(),
+            deferred: VecDeque::new(),
+            requests: 0,
+            held: ByteLen(0),
+            received_at: now,
+            moved_at: now,
+            blocked_turns: 0,
+            listed: Listed::default(),
+        }
+    }
+
+    /// Whether it may take `more` of the pool.
+    ///
+    /// Each connection may hold as much as half of what is free, so that connections which hold on
+    /// to their share (hosts that stop reading) leave room for one more, always; and one that
+    /// holds nothing may always have what it needs to go on.
+    pub(crate) fn may_hold(&self, more: ByteLen, pool: &Pool) -> bool {
+        self.held.0 == 0 || self.held.0 + more.0 <= pool.free_len().0 / 2
+    }
+
+    /// Whether something waits on the peer: answers to be taken, or data to be sent.
+    pub(crate) fn waits_for_peer(&self) -> bool {
+        self.session.output_len() > 0 || self.session.awaits_data()
+    }
+
+    /// Gives back every buffer that the connection itself holds.
+    pub(crate) fn release(&mut self, pool: &mut Pool) {
+        self.session.release_all(&mut |buffer| pool.give_back(buffer));
+        for request in self.deferred.drain(..) {
+            payloads(&request).for_each(|buffer| pool.give_back(buffer));
+        }
+        self.leftover = Vec::new();
+        self.held = ByteLen(0);
+    }
+}
+
+/// The buffers that a request brings along.
+fn payloads(request: &Request) -> impl Iterator<Item = BufferId> {
+    let (first, second) = match request.operation {
+        Operation::Write { payload, .. } | Operation::Compare { payload } => (Some(payload), None),
+        Operation::CompareAndWrite { compare, write, .. } => (Some(compare), Some(write)),
+        Operation::Read
+        | Operation::Flush
+        | Operation::WriteZeroes { .. }
+        | Operation::Deallocate(_) => (None, None),
+    };
+    first.into_iter().chain(second)
+}

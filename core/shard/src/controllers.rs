@@ -1,0 +1,196 @@
+//! The first core's part: Connects, admin commands and what controllers want done.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use nearflash_engine::CoreId;
+use nearflash_nvme::target::{
+    Action, Connected, HostStatus, NamespaceConfig, QueueKind as TargetKind, Target,
+};
+use nearflash_nvme::{CompletionEntry, ControllerId, NamespaceTable, QueueId, TransportAddress};
+use nearflash_nvme_tcp::target::{AdminDemand, ConnectDemand, Granted, QueueKind};
+use nearflash_units::Nanos;
+
+use crate::connection::Role;
+use crate::connections::Key;
+use crate::message::Message;
+use crate::notice::Notice;
+use crate::shard::Shard;
+use crate::world::World;
+
+/// The controllers of the node, and where their admin connections are.
+#[derive(Debug)]
+pub(crate) struct Controllers {
+    target: Target,
+    admins: HashMap<ControllerId, Key>,
+    core_count: u16,
+}
+
+impl Controllers {
+    pub(crate) fn new(target: Target, core_count: u16) -> Self {
+        Self { target, admins: HashMap::new(), core_count }
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
+        self.target.poll_timeout()
+    }
+
+    /// The hosts, each with the key of its admin connection.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = (Key, HostStatus)> {
+        let hosts = self.target.status().hosts.into_iter();
+        hosts.filter_map(|host| Some((*self.admins.get(&host.controller)?, host)))
+    }
+
+    /// Queues of one controller are spread over the cores, controllers begin at different ones.
+    fn core_for(&self, controller: ControllerId, queue: QueueId) -> CoreId {
+        let place = u32::from(controller.0) + u32::from(queue.0.saturating_sub(1));
+        let core = place % u32::from(self.core_count);
+        CoreId(u16::try_from(core).expect("a remainder is below its divisor"))
+    }
+}
+
+impl Shard {
+    /// A host wants a connection to be a queue.
+    pub(crate) fn connect<W: World>(&mut self, key: Key, demand: ConnectDemand, world: &mut W) {
+        let Some(controllers) = &mut self.controllers else {
+            unreachable!("connections leave the first core only once connected");
+        };
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let now = world.now();
+        let local = TransportAddress::tcp(connection.local);
+        let cid = demand.command.command_id();
+        match controllers.target.connect(now, &demand.command, &demand.data, local) {
+            Ok(connected) => {
+                let (controller, queue) = (connected.controller, connected.queue);
+                let completion = connected.completion(cid);
+                let is_io = connected.kind == TargetKind::Io;
+                connection.session.handle_connected(completion, Some(granted(connected)));
+                if is_io {
+                    connection.role = Role::Io(controller, queue);
+                    self.place(key, controller, queue, world);
+                } else {
+                    connection.role = Role::Admin(controller);
+                    let peer = connection.peer;
+                    controllers.admins.insert(controller, key);
+                    world.notice(Notice::ControllerConnected { controller, peer });
+                }
+            }
+            Err(refusal) => {
+                let (peer, status) = (connection.peer, refusal.status);
+                connection.session.handle_connected(refusal.completion(cid), None);
+                world.notice(Notice::ConnectRefused { peer, status });
+            }
+        }
+        self.mark_dirty(key);
+        self.act(world);
+    }
+
+    fn place<W: World>(
+        &mut self,
+        key: Key,
+        controller: ControllerId,
+        queue: QueueId,
+        world: &mut W,
+    ) {
+        let Some(controllers) = &self.controllers else { return };
+        let core = controllers.core_for(controller, queue);
+        if core != self.config.engine.core {
+            self.hand_over(key, core, world);
+        }
+    }
+
+    /// A command of an admin queue.
+    pub(crate) fn admin<W: World>(&mut self, key: Key, demand: AdminDemand, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(controller) = connection.role.controller() else { return };
+        let Some(controllers) = &mut self.controllers else { return };
+        controllers.target.admin(world.now(), controller, &demand.command, &demand.data);
+        self.act(world);
+    }
+
+    /// Does what the controllers want done.
+    pub(crate) fn act<W: World>(&mut self, world: &mut W) {
+        while let Some(action) = self.controllers.as_mut().and_then(|c| c.target.poll_action()) {
+            match action {
+                Action::Respond { controller, completion, data, .. } => {
+                    self.respond(controller, completion, &data);
+                }
+                Action::Disconnect { controller, queue, reason } => {
+                    world.notice(Notice::Disconnecting { controller, reason });
+                    self.tell_others(world, || Message::Disconnect(controller, queue));
+                    self.disconnect(controller, queue, world);
+                }
+                Action::Namespaces { controller, table } => {
+                    let message = || Message::Namespaces(controller, Arc::clone(&table));
+                    self.tell_others(world, message);
+                    self.set_namespaces(controller, &table);
+                }
+            }
+        }
+    }
+
+    fn respond(&mut self, controller: ControllerId, completion: CompletionEntry, data: &[u8]) {
+        let Some(controllers) = &self.controllers else { return };
+        // A controller whose admin connection is gone has nobody to answer.
+        let Some(&key) = controllers.admins.get(&controller) else { return };
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.session.handle_admin_response(completion, data);
+        self.mark_dirty(key);
+    }
+
+    fn tell_others<W: World>(&self, world: &mut W, message: impl Fn() -> Message) {
+        for core in 1..self.config.engine.core_count {
+            world.post(CoreId(core), message());
+        }
+    }
+
+    pub(crate) fn set_namespaces(&mut self, controller: ControllerId, table: &Arc<NamespaceTable>) {
+        for key in self.connections.keys(|c| c.role.controller() == Some(controller)) {
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.session.set_namespaces(Arc::clone(table));
+            }
+        }
+    }
+
+    /// A queue's connection is gone, and every request it had is ended.
+    pub(crate) fn queue_closed<W: World>(
+        &mut self,
+        controller: ControllerId,
+        queue: QueueId,
+        world: &mut W,
+    ) {
+        let Some(controllers) = &mut self.controllers else { return };
+        if queue == QueueId::ADMIN {
+            controllers.admins.remove(&controller);
+        }
+        controllers.target.queue_closed(controller, queue);
+        self.act(world);
+    }
+
+    pub(crate) fn set_exports<W: World>(
+        &mut self,
+        namespaces: Vec<NamespaceConfig>,
+        world: &mut W,
+    ) {
+        let Some(controllers) = &mut self.controllers else { return };
+        let published = controllers.target.publish(namespaces);
+        published.expect("the control side gives each namespace a number of its own");
+        self.act(world);
+    }
+
+    pub(crate) fn controllers_timeout<W: World>(&mut self, world: &mut W) {
+        let Some(controllers) = &mut self.controllers else { return };
+        controllers.target.handle_timeout(world.now());
+        self.act(world);
+    }
+}
+
+fn granted(connected: Connected) -> Granted {
+    let is_io = connected.kind == TargetKind::Io;
+    Granted {
+        kind: if is_io { QueueKind::Io } else { QueueKind::Admin },
+        queue: connected.queue,
+        sq_entries: u16::try_from(connected.sq_entries).unwrap_or(u16::MAX),
+        namespaces: connected.namespaces,
+    }
+}

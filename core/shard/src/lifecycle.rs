@@ -1,0 +1,159 @@
+//! How connections come, move between cores, and go.
+
+use std::net::SocketAddr;
+
+use nearflash_nvme::{ControllerId, QueueId};
+use nearflash_nvme_tcp::target::TargetSession;
+use nearflash_units::Nanos;
+
+use crate::connection::{Connection, Phase};
+use crate::connections::Key;
+use crate::message::Message;
+use crate::notice::Notice;
+use crate::shard::{CONNECTIONS_MAX, Shard};
+use crate::world::{SocketId, World};
+use nearflash_engine::CoreId;
+
+/// How long a peer that was told why may take to close its end.
+const LINGER: Nanos = Nanos::from_secs(1);
+
+impl Shard {
+    pub(crate) fn accept<W: World>(
+        &mut self,
+        socket: SocketId,
+        peer: SocketAddr,
+        local: SocketAddr,
+        world: &mut W,
+    ) {
+        if self.draining {
+            return world.close(socket);
+        }
+        if self.connections.len() >= CONNECTIONS_MAX {
+            world.notice(Notice::TooManyConnections { peer });
+            return world.close(socket);
+        }
+        let now = world.now();
+        let session = TargetSession::new(self.config.session, now);
+        let connection = Connection::new(socket, peer, local, session, now);
+        self.take_in(Box::new(connection), world);
+    }
+
+    /// Takes over a connection whose Connect the first core has answered.
+    pub(crate) fn adopt<W: World>(&mut self, mut connection: Box<Connection>, world: &mut W) {
+        world.attach(connection.socket);
+        let leftover = std::mem::take(&mut connection.leftover);
+        let key = self.take_in(connection, world);
+        if self.draining {
+            return self.begin_closing(key);
+        }
+        self.feed(key, &leftover, world);
+    }
+
+    fn take_in<W: World>(&mut self, connection: Box<Connection>, world: &mut W) -> Key {
+        let socket = connection.socket;
+        let key = self.connections.insert(connection);
+        self.set_key(socket, Some(key));
+        self.mark_dirty(key);
+        self.warm(key, world);
+        key
+    }
+
+    /// Gives a connection to another core, answers and unread input included.
+    pub(crate) fn hand_over<W: World>(&mut self, key: Key, core: CoreId, world: &mut W) {
+        let Some(mut connection) = self.connections.remove(key) else { return };
+        self.set_key(connection.socket, None);
+        connection.listed = Default::default();
+        world.detach(connection.socket);
+        world.post(core, Message::Adopt(connection));
+    }
+
+    /// Nothing more is received; what is answered is still sent.
+    pub(crate) fn begin_closing(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.phase == Phase::Open {
+            connection.phase = Phase::Closing;
+            connection.leftover = Vec::new();
+        }
+        self.mark_dirty(key);
+    }
+
+    /// Called when all output is sent: a closing connection without requests says goodbye.
+    pub(crate) fn close_if_done<W: World>(&mut self, key: Key, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.phase == Phase::Open && connection.session.is_closing() {
+            connection.phase = Phase::Closing;
+        }
+        if connection.phase == Phase::Closing
+            && connection.requests == 0
+            && connection.deferred.is_empty()
+        {
+            connection.phase = Phase::Lingering(world.now().plus(LINGER));
+            world.shut_down_output(connection.socket);
+            self.warm(key, world);
+        }
+    }
+
+    /// Ends a connection now. Its slot stays until its device operations have ended: they still
+    /// use its buffers, and nobody may believe them ended before they are.
+    pub(crate) fn kill<W: World>(&mut self, key: Key, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.phase == Phase::Dead {
+            return;
+        }
+        connection.phase = Phase::Dead;
+        connection.release(world.pool());
+        let socket = connection.socket;
+        world.close(socket);
+        self.set_key(socket, None);
+        self.engine.cancel_waiting(key.to_owner(), world.pool());
+        self.bury_if_quiet(key, world);
+    }
+
+    /// Forgets a dead connection once nothing of it is in flight, and says so: only then may its
+    /// host be told that the queue is gone.
+    pub(crate) fn bury_if_quiet<W: World>(&mut self, key: Key, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.phase != Phase::Dead || connection.requests > 0 {
+            return;
+        }
+        let role = connection.role;
+        self.connections.remove(key);
+        let Some((controller, queue)) = role.queue() else { return };
+        if self.controllers.is_some() {
+            self.queue_closed(controller, queue, world);
+        } else {
+            world.post(CoreId::FIRST, Message::QueueClosed(controller, queue));
+        }
+    }
+
+    /// The controller, or one queue of it, is no more.
+    pub(crate) fn disconnect<W: World>(
+        &mut self,
+        controller: ControllerId,
+        queue: Option<QueueId>,
+        world: &mut W,
+    ) {
+        let is_meant = |connection: &Connection| match queue {
+            None => connection.role.controller() == Some(controller),
+            Some(queue) => connection.role.queue() == Some((controller, queue)),
+        };
+        for key in self.connections.keys(is_meant) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            // Answers already made still leave; nothing that is under way is answered any more.
+            if connection.session.output_len() > 0 {
+                self.begin_closing(key);
+            } else {
+                self.kill(key, world);
+            }
+        }
+    }
+
+    /// Takes nothing new; answers what there is, then closes.
+    pub(crate) fn drain<W: World>(&mut self, world: &mut W) {
+        self.draining = true;
+        world.stop_listening();
+        for key in self.connections.keys(|_| true) {
+            self.begin_closing(key);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What cores, and the control plane, say to a core. Everything that is shared travels as one of
+//! these over a bounded queue.
+
+use std::sync::Arc;
+
+use nearflash_engine::FenceMessage;
+use nearflash_nvme::target::NamespaceConfig;
+use nearflash_nvme::{ControllerId, NamespaceTable, QueueId};
+use nearflash_space::VolumeTable;
+
+use crate::connection::Connection;
+
+/// Something said to a core.
+#[derive(Debug)]
+pub enum Message {
+    /// From the first core: this connection's queue lives on your core.
+    Adopt(Box<Connection>),
+    /// About a fence.
+    Fence(FenceMessage),
+    /// From the first core: the controller, or one queue of it, is no more.
+    Disconnect(ControllerId, Option<QueueId>),
+    /// From the first core: what the controller's queues may reach from now on.
+    Namespaces(ControllerId, Arc<NamespaceTable>),
+    /// To the first core: a queue's connection is gone, and so is every request it had.
+    QueueClosed(ControllerId, QueueId),
+    /// From the control plane, to every core: the volumes from now on. Answered by
+    /// [`crate::Notice::VolumesTaken`] with the same number.
+    Volumes(u64, Arc<VolumeTable>),
+    /// From the control plane, to the first core, once every core has the volumes: what hosts see
+    /// from now on. Answered by [`crate::Notice::NamespacesTaken`] with the same number.
+    Exports(u64, Vec<NamespaceConfig>),
+    /// From the control plane, to every core: say how you are, by [`crate::Notice::Status`].
+    ReportStatus(u64),
+    /// From the control plane, to every core: take nothing new and answer what you have; then say
+    /// [`crate::Notice::Drained`], and stay, since others may need this core for their rest.
+    Drain,
+    /// From the control plane, to every core: stop.
+    Stop,
+}

@@ -1,0 +1,95 @@
+//! What a shard lets whoever runs the node know. Typed, so that the world decides how to say it.
+
+use std::net::SocketAddr;
+
+use nearflash_engine::{CoreId, Counters};
+use nearflash_nvme::target::{DisconnectReason, HostStatus};
+use nearflash_nvme::{ControllerId, Status};
+use nearflash_nvme_tcp::PeerError;
+use nearflash_units::ByteLen;
+
+/// Something worth knowing.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// The system refused a connection that a host wants. The listener tries again.
+    AcceptFailed {
+        /// The system's words.
+        reason: String,
+    },
+    /// A new connection was refused because there are [`crate::CONNECTIONS_MAX`] already.
+    TooManyConnections {
+        /// Who was refused.
+        peer: SocketAddr,
+    },
+    /// The peer broke the protocol; its connection, and no other, is being closed.
+    PeerError {
+        /// Who.
+        peer: SocketAddr,
+        /// How.
+        error: PeerError,
+    },
+    /// A host neither took answers nor sent the data it promised; its connection is closed.
+    Stalled {
+        /// Who.
+        peer: SocketAddr,
+    },
+    /// A host's Connect was refused.
+    ConnectRefused {
+        /// Who.
+        peer: SocketAddr,
+        /// The status it was given.
+        status: Status,
+    },
+    /// A controller's host is connected.
+    ControllerConnected {
+        /// Which.
+        controller: ControllerId,
+        /// From where.
+        peer: SocketAddr,
+    },
+    /// A controller, or queues of it, are being ended.
+    Disconnecting {
+        /// Whose.
+        controller: ControllerId,
+        /// Why.
+        reason: DisconnectReason,
+    },
+    /// Answers [`crate::Message::Volumes`].
+    VolumesTaken(CoreId, u64),
+    /// Answers [`crate::Message::Exports`].
+    NamespacesTaken(u64),
+    /// Answers [`crate::Message::ReportStatus`].
+    Status(CoreId, u64, Box<ShardStatus>),
+    /// The shard was told to drain and has nothing left.
+    Drained(CoreId),
+}
+
+/// How one core is.
+#[derive(Clone, Debug, Default)]
+pub struct ShardStatus {
+    /// Connections of every kind.
+    pub connections: usize,
+    /// Requests in flight.
+    pub requests_in_flight: usize,
+    /// What was answered since the start.
+    pub counters: Counters,
+    /// Bytes received from hosts since the start, protocol included.
+    pub received: ByteLen,
+    /// Bytes sent to hosts since the start, protocol included.
+    pub sent: ByteLen,
+    /// The size of the buffer pool.
+    pub pool_len: ByteLen,
+    /// How much of it is not taken.
+    pub pool_free: ByteLen,
+    /// The connected hosts. Only from the first core.
+    pub hosts: Vec<ConnectedHost>,
+}
+
+/// A host with a controller.
+#[derive(Clone, Debug)]
+pub struct ConnectedHost {
+    /// Where its admin queue comes from.
+    pub peer: SocketAddr,
+    /// Who it is, and what it has.
+    pub status: HostStatus,
+}

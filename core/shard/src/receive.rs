@@ -1,0 +1,311 @@
+//! Bytes in: from sockets through sessions to the engine.
+
+use nearflash_engine::Pool;
+use nearflash_nvme_tcp::target::Demand;
+use nearflash_nvme_tcp::{PeerError, Receiving};
+use nearflash_request::Request;
+use nearflash_units::Nanos;
+
+use crate::connection::{Connection, Phase};
+use crate::connections::Key;
+use crate::notice::Notice;
+use crate::shard::Shard;
+use crate::world::{Interest, Place, Received, World};
+
+/// Connections that are received from in every turn. An empty receive costs a tenth of a
+/// microsecond; beyond this many, waiting for the ring to say which is ready costs less.
+const HOT_MAX: usize = 16;
+
+/// A connection is received from in every turn until nothing has come for this long: longer than
+/// the longest spin, so that the loop's decision to sleep comes first.
+const HOT_SPAN: Nanos = Nanos::from_micros(400);
+
+/// What became of bytes handed to a connection.
+enum Fed {
+    /// All taken.
+    All,
+    /// The rest waits for buffers or for answers to leave.
+    Paused,
+}
+
+impl Shard {
+    /// Receives from every hot connection. Returns how many brought something.
+    #[inline]
+    pub(crate) fn receive_hot<W: World>(&mut self, world: &mut W) -> usize {
+        let mut busy = 0;
+        let mut index = 0;
+        while let Some(&key) = self.hot.get(index) {
+            match self.receive(key, world) {
+                Some(moved) => {
+                    busy += usize::from(moved);
+                    index += 1;
+                }
+                None => {
+                    self.hot.swap_remove(index);
+                }
+            }
+        }
+        busy
+    }
+
+    /// A connection has something: it is received from in every turn, if there is room among those.
+    pub(crate) fn warm<W: World>(&mut self, key: Key, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.listed.hot {
+            return;
+        }
+        connection.listed.hot = true;
+        connection.received_at = world.now();
+        if self.hot.len() < HOT_MAX {
+            self.hot.push(key);
+        } else if self.receive(key, world).is_some() {
+            self.cool(key, world);
+        }
+    }
+
+    /// Receives once. `None` when the connection is no longer to be received from; else whether
+    /// anything came.
+    #[inline]
+    fn receive<W: World>(&mut self, key: Key, world: &mut W) -> Option<bool> {
+        let connection = self.connections.get_mut(key)?;
+        let place = match (connection.phase, connection.session.receiving()) {
+            (Phase::Dead, _) => return None,
+            (Phase::Closing | Phase::Lingering(_), _) => return self.discard(key, world),
+            (Phase::Open, Receiving::Paused) => {
+                connection.listed.hot = false;
+                self.pause(key);
+                return None;
+            }
+            (Phase::Open, Receiving::Bytes) => None,
+            (Phase::Open, Receiving::Payload { buffer, offset, len }) => {
+                Some(Place { buffer, offset, len })
+            }
+        };
+        match world.receive(connection.socket, place, &mut self.staging) {
+            Received::Bytes(len) => {
+                self.totals.received += u64::try_from(len).unwrap_or_default();
+                connection.received_at = world.now();
+                connection.moved_at = connection.received_at;
+                self.received(key, place, len, world);
+                Some(true)
+            }
+            Received::Nothing if world.now().since(connection.received_at) > HOT_SPAN => {
+                self.cool(key, world);
+                None
+            }
+            Received::Nothing => Some(false),
+            Received::Closed => {
+                self.kill(key, world);
+                None
+            }
+        }
+    }
+
+    /// A closing connection is read until its end, so that the peer gets our last words.
+    fn discard<W: World>(&mut self, key: Key, world: &mut W) -> Option<bool> {
+        let connection = self.connections.get_mut(key)?;
+        match world.receive(connection.socket, None, &mut self.staging) {
+            Received::Bytes(_) => Some(true),
+            Received::Nothing => {
+                connection.listed.hot = false;
+                let unsent = connection.session.output_len() > 0;
+                world.watch(
+                    connection.socket,
+                    if unsent { Interest::Both } else { Interest::Input },
+                );
+                None
+            }
+            Received::Closed => {
+                self.kill(key, world);
+                None
+            }
+        }
+    }
+
+    /// `len` bytes came: first into `place`, then into the staging area.
+    #[inline]
+    fn received<W: World>(&mut self, key: Key, place: Option<Place>, len: usize, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let mut placed = 0;
+        if let Some(Place { buffer, offset, len: room }) = place {
+            placed = len.min(room);
+            let bytes = &world.pool().bytes(buffer)[offset..offset + placed];
+            connection.session.handle_payload(bytes);
+        }
+        // The staging area leaves its place while its bytes are borrowed from it.
+        let staging = std::mem::take(&mut self.staging);
+        self.feed(key, &staging[..len - placed], world);
+        self.staging = staging;
+    }
+
+    /// Hands bytes to a session, and what it makes of them to the engine.
+    #[inline]
+    pub(crate) fn feed<W: World>(&mut self, key: Key, bytes: &[u8], world: &mut W) {
+        let mut rest = bytes;
+        let fed = loop {
+            let Some(connection) = self.connections.get_mut(key) else { return };
+            let fed = feed_session(connection, &mut rest, world);
+            self.take_demands(key, world);
+            match fed {
+                Ok(Fed::All) => break Ok(()),
+                Ok(Fed::Paused) if self.unpause(key, world) => {}
+                Ok(Fed::Paused) => {
+                    self.keep_leftover(key, rest);
+                    break Ok(());
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        if let Err(error) = fed {
+            self.peer_error(key, error, world);
+        }
+        self.mark_dirty(key);
+    }
+
+    /// Whether a paused session can go on now: it was given the buffer it waited for, or no
+    /// longer waits for anything.
+    fn unpause<W: World>(&mut self, key: Key, world: &mut W) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        connection.phase == Phase::Open
+            && (provide_buffers(connection, world.pool())
+                || connection.session.receiving() != Receiving::Paused)
+    }
+
+    fn keep_leftover(&mut self, key: Key, rest: &[u8]) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.phase == Phase::Open {
+            connection.leftover = rest.to_vec();
+            self.pause(key);
+        }
+    }
+
+    pub(crate) fn pause(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !connection.listed.paused {
+            connection.listed.paused = true;
+            self.paused.push(key);
+        }
+    }
+
+    /// Tries again what waited for buffers or for answers to leave.
+    pub(crate) fn resume_paused<W: World>(&mut self, world: &mut W) {
+        for key in std::mem::take(&mut self.paused) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            connection.listed.paused = false;
+            self.submit_deferred(key, world);
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            let leftover = std::mem::take(&mut connection.leftover);
+            // Even without leftover this gives buffers to writes that wait to be asked for.
+            self.feed(key, &leftover, world);
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            let goes_on = connection.session.receiving() != Receiving::Paused;
+            if !connection.deferred.is_empty() || connection.session.wants_buffer().is_some() {
+                self.pause(key);
+            }
+            if goes_on {
+                self.warm(key, world);
+            } else {
+                self.pause(key);
+            }
+        }
+    }
+
+    /// Hands what the session asks for to whom it concerns.
+    #[inline]
+    pub(crate) fn take_demands<W: World>(&mut self, key: Key, world: &mut W) {
+        while let Some(connection) = self.connections.get_mut(key) {
+            provide_buffers(connection, world.pool());
+            match connection.session.poll_demand() {
+                Some(Demand::Request(request)) => self.submit(key, request, world),
+                Some(Demand::Connect(demand)) => self.connect(key, *demand, world),
+                Some(Demand::Admin(demand)) => self.admin(key, *demand, world),
+                None => break,
+            }
+        }
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.session.wants_buffer().is_some() {
+            self.pause(key);
+        }
+    }
+
+    /// Hands a request to the engine, unless the connection holds too much of the pool already.
+    #[inline]
+    fn submit<W: World>(&mut self, key: Key, request: Request, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let charge = self.engine.read_buffer_len(&request);
+        if charge.0 > 0 {
+            if !connection.deferred.is_empty() || !connection.may_hold(charge, world.pool()) {
+                connection.deferred.push_back(request);
+                return self.pause(key);
+            }
+            connection.held.0 += charge.0;
+        }
+        connection.requests += 1;
+        self.engine.submit(key.to_owner(), request, world.pool());
+    }
+
+    fn submit_deferred<W: World>(&mut self, key: Key, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let mut waiting = std::mem::take(&mut connection.deferred);
+        while let Some(request) = waiting.pop_front() {
+            self.submit(key, request, world);
+            let Some(connection) = self.connections.get_mut(key) else { return };
+            if !connection.deferred.is_empty() {
+                connection.deferred.append(&mut waiting);
+                return;
+            }
+        }
+    }
+
+    fn peer_error<W: World>(&mut self, key: Key, error: PeerError, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        world.notice(Notice::PeerError { peer: connection.peer, error });
+        self.begin_closing(key);
+    }
+}
+
+/// Moves as many of the bytes as the session takes.
+#[inline]
+fn feed_session<W: World>(
+    connection: &mut Connection,
+    rest: &mut &[u8],
+    world: &mut W,
+) -> Result<Fed, PeerError> {
+    while !rest.is_empty() {
+        match connection.session.receiving() {
+            Receiving::Bytes => {
+                let taken = connection.session.handle_input(rest)?;
+                *rest = &rest[taken..];
+            }
+            Receiving::Payload { buffer, offset, len } => {
+                let (payload, behind) = rest.split_at(len.min(rest.len()));
+                let place = &mut world.pool().bytes_mut(buffer)[offset..offset + payload.len()];
+                place.copy_from_slice(payload);
+                connection.session.handle_payload(payload);
+                *rest = behind;
+            }
+            // In-capsule data usually finds a buffer at once: no need to go round by the demands.
+            Receiving::Paused if provide_buffers(connection, world.pool()) => {}
+            Receiving::Paused => return Ok(Fed::Paused),
+        }
+    }
+    Ok(Fed::All)
+}
+
+/// Gives the session the buffers it wants, as far as the connection may hold them. Whether any was
+/// given.
+#[inline]
+fn provide_buffers(connection: &mut Connection, pool: &mut Pool) -> bool {
+    let mut given = false;
+    while let Some(len) = connection.session.wants_buffer() {
+        let charge = Pool::charge(len);
+        if !connection.may_hold(charge, pool) {
+            break;
+        }
+        let Some(buffer) = pool.take(len) else { break };
+        connection.held.0 += charge.0;
+        connection.session.provide_buffer(buffer);
+        given = true;
+    }
+    given
+}

@@ -1,0 +1,124 @@
+//! Answers out: from the engine through sessions to sockets.
+
+use nearflash_engine::{Answer, Pool};
+use nearflash_request::Payload;
+use nearflash_units::ByteLen;
+
+use crate::connection::{Connection, Phase};
+use crate::connections::Key;
+use crate::shard::Shard;
+use crate::world::{Interest, Sent, World};
+
+/// Turns in which a full socket is tried again before it is watched: a peer that reads makes room
+/// within them.
+const BLOCKED_TURNS_MAX: u16 = 64;
+
+impl Shard {
+    /// Hands an answer to the session whose request it is.
+    #[inline]
+    pub(crate) fn answer<W: World>(&mut self, answer: Answer, world: &mut W) {
+        let key = Key::from_owner(answer.owner);
+        let connection = self.connections.get_mut(key);
+        let connection = connection.expect("a connection stays until its requests are answered");
+        connection.requests -= 1;
+        connection.held.0 = connection.held.0.saturating_sub(answer.returned.0);
+        if connection.phase == Phase::Dead {
+            if let Payload::Buffer(buffer) = answer.completion.payload {
+                world.pool().give_back(buffer);
+            }
+            return self.bury_if_quiet(key, world);
+        }
+        let bytes = match answer.completion.payload {
+            Payload::Buffer(buffer) if connection.session.wants_payload_bytes() => {
+                world.pool().bytes(buffer)
+            }
+            _ => &[],
+        };
+        connection.session.handle_completion(answer.completion, bytes);
+        self.mark_dirty(key);
+    }
+
+    pub(crate) fn mark_dirty(&mut self, key: Key) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !connection.listed.dirty {
+            connection.listed.dirty = true;
+            self.dirty.push(key);
+        }
+    }
+
+    /// Sends what is ready. Returns how many connections sent something.
+    #[inline]
+    pub(crate) fn send_dirty<W: World>(&mut self, world: &mut W) -> usize {
+        let mut busy = 0;
+        let mut index = 0;
+        while let Some(&key) = self.dirty.get(index) {
+            let (moved, stays) = self.send(key, world);
+            busy += usize::from(moved);
+            if stays {
+                index += 1;
+                continue;
+            }
+            self.dirty.swap_remove(index);
+            if let Some(connection) = self.connections.get_mut(key) {
+                connection.listed.dirty = false;
+            }
+        }
+        busy
+    }
+
+    /// Sends once. Whether anything moved, and whether there is more to try in the next turn.
+    #[inline]
+    fn send<W: World>(&mut self, key: Key, world: &mut W) -> (bool, bool) {
+        let Some(connection) = self.connections.get_mut(key) else { return (false, false) };
+        if connection.phase == Phase::Dead {
+            return (false, false);
+        }
+        if connection.session.output_len() == 0 {
+            self.close_if_done(key, world);
+            return (false, false);
+        }
+        match world.send(connection.socket, connection.session.output()) {
+            Sent::Bytes(0) => {
+                connection.blocked_turns += 1;
+                if connection.blocked_turns < BLOCKED_TURNS_MAX {
+                    return (false, true);
+                }
+                self.watch_for_room(key, world);
+                (false, false)
+            }
+            Sent::Bytes(len) => {
+                connection.blocked_turns = 0;
+                connection.moved_at = world.now();
+                advance(connection, len, world.pool());
+                self.totals.sent += u64::try_from(len).unwrap_or_default();
+                let more = connection.session.output_len() > 0;
+                if !more {
+                    self.close_if_done(key, world);
+                }
+                (true, more)
+            }
+            Sent::Closed => {
+                self.kill(key, world);
+                (true, false)
+            }
+        }
+    }
+
+    fn watch_for_room<W: World>(&mut self, key: Key, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.blocked_turns = 0;
+        // A paused connection must not be woken by input that it cannot take.
+        let interest = if connection.listed.paused { Interest::Output } else { Interest::Both };
+        world.watch(connection.socket, interest);
+    }
+}
+
+#[inline]
+fn advance(connection: &mut Connection, sent: usize, pool: &mut Pool) {
+    let mut returned = 0;
+    connection.session.advance_output(sent, &mut |buffer| {
+        returned += ByteLen::of(pool.bytes(buffer)).0;
+        pool.give_back(buffer);
+    });
+    connection.held.0 = connection.held.0.saturating_sub(returned);
+}

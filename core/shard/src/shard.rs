@@ -1,0 +1,330 @@
+//! The shard itself and its turn.
+//!
+//! A turn takes all that has happened, hands it through sessions and engine until nothing moves,
+//! and sends all that is ready: one receive and one send per busy connection, whatever the number
+//! of requests in them.
+
+use nearflash_engine::{Engine, EngineConfig, FenceMessage, Pool};
+use nearflash_nvme::target::Target;
+use nearflash_nvme_tcp::target::SessionConfig;
+use nearflash_units::{ByteLen, Nanos};
+
+use crate::connection::Phase;
+use crate::connections::{Connections, Key};
+use crate::controllers::Controllers;
+use crate::message::Message;
+use crate::notice::{ConnectedHost, Notice, ShardStatus};
+use crate::world::{Event, Interest, SocketId, Submitted, World};
+
+/// Connections per core; one more is refused.
+pub const CONNECTIONS_MAX: usize = 16_384;
+
+/// Bytes taken from one connection in one turn.
+pub(crate) const STAGING_LEN: usize = 256 * 1024;
+
+/// How often connections are looked at for what takes seconds.
+const SWEEP_PERIOD: Nanos = Nanos::from_secs(1);
+
+/// What a shard is made with.
+#[derive(Debug)]
+pub struct ShardConfig {
+    /// The engine's.
+    pub engine: EngineConfig,
+    /// The limits of sessions.
+    pub session: SessionConfig,
+    /// Subsystems and controllers: on the first core, and only there.
+    pub target: Option<Target>,
+    /// How long a peer may neither take answers nor send the data it promised.
+    pub stall_timeout: Nanos,
+}
+
+/// One core's connections, engine and buffers.
+#[derive(Debug)]
+pub struct Shard {
+    pub(crate) config: Limits,
+    pub(crate) engine: Engine,
+    pub(crate) connections: Connections,
+    pub(crate) by_socket: Vec<Option<Key>>,
+    pub(crate) controllers: Option<Controllers>,
+    pub(crate) staging: Box<[u8]>,
+    pub(crate) hot: Vec<Key>,
+    pub(crate) dirty: Vec<Key>,
+    pub(crate) paused: Vec<Key>,
+    pub(crate) draining: bool,
+    /// The end of draining was noticed.
+    drained: bool,
+    stopped: bool,
+    /// Numbers of volume tables taken over, to be confirmed when no request of an older one is left.
+    unconfirmed: Vec<u64>,
+    pub(crate) totals: Totals,
+    events: Vec<Event>,
+    swept_at: Nanos,
+}
+
+/// What stays as configured.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    pub(crate) engine: EngineConfig,
+    pub(crate) session: SessionConfig,
+    pub(crate) stall_timeout: Nanos,
+}
+
+/// Counted since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+}
+
+impl Shard {
+    /// A shard without connections.
+    pub fn new(config: ShardConfig, pool: &mut Pool) -> Self {
+        let ShardConfig { engine, session, target, stall_timeout } = config;
+        Self {
+            controllers: target.map(|target| Controllers::new(target, engine.core_count)),
+            engine: Engine::new(engine.clone(), pool),
+            config: Limits { engine, session, stall_timeout },
+            connections: Connections::default(),
+            by_socket: Vec::new(),
+            staging: vec![0; STAGING_LEN].into_boxed_slice(),
+            hot: Vec::new(),
+            dirty: Vec::new(),
+            paused: Vec::new(),
+            draining: false,
+            drained: false,
+            stopped: false,
+            unconfirmed: Vec::new(),
+            totals: Totals::default(),
+            events: Vec::new(),
+            swept_at: Nanos(0),
+        }
+    }
+
+    /// One turn: bounded work, nothing waited for. Returns how much moved; zero means that the
+    /// shard waits for the world.
+    pub fn turn<W: World>(&mut self, world: &mut W) -> usize {
+        let mut events = std::mem::take(&mut self.events);
+        world.poll(&mut events);
+        let mut moved = events.len();
+        for event in events.drain(..) {
+            self.handle_event(event, world);
+        }
+        self.events = events;
+        moved += self.receive_hot(world);
+        self.settle(world);
+        if moved > 0 && !self.paused.is_empty() {
+            self.resume_paused(world);
+            self.settle(world);
+        }
+        moved += self.send_dirty(world);
+        self.watch_the_clock(world);
+        self.confirm(world);
+        moved
+    }
+
+    /// Before the world waits: every connection that was looked at in each turn is watched.
+    pub fn prepare_to_sleep<W: World>(&mut self, world: &mut W) {
+        for key in std::mem::take(&mut self.hot) {
+            self.cool(key, world);
+        }
+    }
+
+    /// When the shard has to turn again, whatever happens.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        let sweep = (self.connections.len() > 0).then(|| self.swept_at.plus(SWEEP_PERIOD));
+        let target = self.controllers.as_ref().and_then(Controllers::poll_timeout);
+        sweep.into_iter().chain(target).min()
+    }
+
+    /// Whether it was told to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Whether it was told to drain and has nothing left.
+    fn is_drained(&self) -> bool {
+        self.draining && self.connections.len() == 0 && self.engine.jobs_len() == 0
+    }
+
+    fn handle_event<W: World>(&mut self, event: Event, world: &mut W) {
+        match event {
+            Event::Device(id, result) => self.engine.handle_device(id, result, world.pool()),
+            Event::Ready(socket) => self.ready(socket, world),
+            Event::Accepted { socket, peer, local } => self.accept(socket, peer, local, world),
+            Event::Message(message) => self.handle_message(message, world),
+        }
+    }
+
+    fn ready<W: World>(&mut self, socket: SocketId, world: &mut W) {
+        let Some(key) = self.key_of(socket) else { return };
+        self.mark_dirty(key);
+        self.warm(key, world);
+    }
+
+    fn handle_message<W: World>(&mut self, message: Message, world: &mut W) {
+        match message {
+            Message::Adopt(connection) => self.adopt(connection, world),
+            Message::Fence(message) => self.engine.handle_fence(message, world.pool()),
+            Message::Disconnect(controller, queue) => self.disconnect(controller, queue, world),
+            Message::Namespaces(controller, table) => self.set_namespaces(controller, &table),
+            Message::QueueClosed(controller, queue) => {
+                self.queue_closed(controller, queue, world);
+            }
+            Message::Volumes(number, volumes) => {
+                self.engine.set_volumes(volumes);
+                self.unconfirmed.push(number);
+            }
+            Message::Exports(number, namespaces) => {
+                self.set_exports(namespaces, world);
+                world.notice(Notice::NamespacesTaken(number));
+            }
+            Message::ReportStatus(number) => {
+                let status = Box::new(self.status(world));
+                world.notice(Notice::Status(self.config.engine.core, number, status));
+            }
+            Message::Drain => self.drain(world),
+            Message::Stop => self.stopped = true,
+        }
+    }
+
+    /// Moves what the engine has ready until nothing moves: operations to devices, messages to
+    /// cores, answers to sessions.
+    #[inline]
+    pub(crate) fn settle<W: World>(&mut self, world: &mut W) {
+        loop {
+            self.engine.resume(world.pool());
+            let mut moved = false;
+            while let Some(request) = self.engine.poll_device() {
+                moved = true;
+                if let Submitted::Done(result) = world.submit(request) {
+                    self.engine.handle_device(request.id, result, world.pool());
+                }
+            }
+            while let Some((core, message)) = self.engine.poll_fence() {
+                moved = true;
+                self.send_fence(core, message, world);
+            }
+            while let Some(answer) = self.engine.poll_answer() {
+                moved = true;
+                self.answer(answer, world);
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// Tells the control plane what has become true.
+    fn confirm<W: World>(&mut self, world: &mut W) {
+        let core = self.config.engine.core;
+        if !self.unconfirmed.is_empty() && self.engine.is_on_one_table() {
+            for number in self.unconfirmed.drain(..) {
+                world.notice(Notice::VolumesTaken(core, number));
+            }
+        }
+        if !self.drained && self.is_drained() {
+            self.drained = true;
+            world.notice(Notice::Drained(core));
+        }
+    }
+
+    fn send_fence<W: World>(
+        &mut self,
+        core: nearflash_engine::CoreId,
+        message: FenceMessage,
+        world: &mut W,
+    ) {
+        if core == self.config.engine.core {
+            self.engine.handle_fence(message, world.pool());
+        } else {
+            world.post(core, Message::Fence(message));
+        }
+    }
+
+    fn watch_the_clock<W: World>(&mut self, world: &mut W) {
+        let now = world.now();
+        if self.controllers.as_ref().and_then(Controllers::poll_timeout).is_some_and(|at| at <= now)
+        {
+            self.controllers_timeout(world);
+        }
+        if now >= self.swept_at.plus(SWEEP_PERIOD) {
+            self.swept_at = now;
+            self.sweep(world);
+        }
+    }
+
+    /// Looks at every connection for what takes seconds.
+    fn sweep<W: World>(&mut self, world: &mut W) {
+        let now = world.now();
+        let stall = self.config.stall_timeout;
+        for key in self.connections.keys(|_| true) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            match connection.phase {
+                Phase::Open | Phase::Closing => {
+                    // A session that runs out of time is closing, which is looked at below.
+                    let _ = connection.session.handle_timeout(now);
+                    let is_stalled =
+                        connection.waits_for_peer() && now.since(connection.moved_at) > stall;
+                    let is_over = connection.session.is_closing();
+                    if is_stalled {
+                        world.notice(Notice::Stalled { peer: connection.peer });
+                        self.kill(key, world);
+                    } else if is_over {
+                        self.begin_closing(key);
+                    }
+                }
+                Phase::Lingering(until) if now >= until => self.kill(key, world),
+                Phase::Lingering(_) | Phase::Dead => {}
+            }
+        }
+    }
+
+    fn status<W: World>(&self, world: &mut W) -> ShardStatus {
+        let pool = world.pool();
+        ShardStatus {
+            connections: self.connections.len(),
+            requests_in_flight: self.engine.jobs_len(),
+            counters: self.engine.counters(),
+            received: ByteLen(self.totals.received),
+            sent: ByteLen(self.totals.sent),
+            pool_len: pool.len(),
+            pool_free: pool.free_len(),
+            hosts: self.connected_hosts(),
+        }
+    }
+
+    fn connected_hosts(&self) -> Vec<ConnectedHost> {
+        let hosts = self.controllers.iter().flat_map(Controllers::hosts);
+        hosts
+            .filter_map(|(key, status)| {
+                let peer = self.connections.get(key)?.peer;
+                Some(ConnectedHost { peer, status })
+            })
+            .collect()
+    }
+
+    pub(crate) fn key_of(&self, socket: SocketId) -> Option<Key> {
+        *self.by_socket.get(index_of(socket))?
+    }
+
+    pub(crate) fn set_key(&mut self, socket: SocketId, key: Option<Key>) {
+        let index = index_of(socket);
+        if self.by_socket.len() <= index {
+            self.by_socket.resize(index + 1, None);
+        }
+        self.by_socket[index] = key;
+    }
+
+    /// Watches a connection that was looked at in each turn.
+    pub(crate) fn cool<W: World>(&mut self, key: Key, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.listed.hot = false;
+        let interest =
+            if connection.session.output_len() > 0 { Interest::Both } else { Interest::Input };
+        world.watch(connection.socket, interest);
+    }
+}
+
+fn index_of(socket: SocketId) -> usize {
+    usize::try_from(socket.0).expect("usize is at least 32 bits wide")
+}

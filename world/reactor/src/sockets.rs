@@ -1,0 +1,180 @@
+//! Sockets: received from and sent to directly, watched through the ring when quiet.
+//!
+//! Measured (4 KiB reads, one connection, both sides spinning, `docs/performance.md`): a plain
+//! non-blocking `recv` and one `sendmsg` a turn are what the floor is made of; the same through
+//! ring entries costs an enter a turn more and is never quicker while the connection is busy. The
+//! ring earns its place where a connection is quiet, and one wait has to cover a thousand.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::{io, mem};
+
+use nearflash_engine::Pool;
+use nearflash_nvme_tcp::Chunk;
+use nearflash_shard::{Place, Received, Sent, SocketId};
+
+/// Parts of one send: the kernel's own bound, UIO_MAXIOV.
+const SEND_PARTS_MAX: usize = 1024;
+
+/// Bytes of one send: more than a socket takes at once, and little enough that a turn stays short.
+const SEND_LEN_MAX: usize = 2 << 20;
+
+/// A run of zeroes is sent in parts of this length.
+const ZEROES_LEN: usize = 128 * 1024;
+
+static ZEROES: [u8; ZEROES_LEN] = [0; ZEROES_LEN];
+
+/// A file descriptor whose every socket was made by `accept` on this node.
+#[expect(clippy::cast_sign_loss, reason = "an open descriptor is not negative")]
+pub(crate) fn socket_id(fd: RawFd) -> SocketId {
+    SocketId(fd as u32)
+}
+
+#[expect(clippy::cast_possible_wrap, reason = "descriptors are below RLIMIT_NOFILE")]
+pub(crate) fn raw_fd(socket: SocketId) -> RawFd {
+    socket.0 as RawFd
+}
+
+/// Receives without waiting: into `place` of the pool, then into `staging`.
+#[inline]
+pub(crate) fn receive(
+    socket: SocketId,
+    place: Option<Place>,
+    staging: &mut [u8],
+    pool: &mut Pool,
+) -> Received {
+    let staging_part =
+        libc::iovec { iov_base: staging.as_mut_ptr().cast(), iov_len: staging.len() };
+    let result = match place {
+        None => {
+            // SAFETY: the kernel writes at most `staging.len()` bytes to the staging area, which is
+            // borrowed for this call.
+            unsafe {
+                libc::recv(raw_fd(socket), staging_part.iov_base, staging.len(), libc::MSG_DONTWAIT)
+            }
+        }
+        Some(place) => {
+            let bytes = &mut pool.bytes_mut(place.buffer)[place.offset..place.offset + place.len];
+            let direct = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+            let mut parts = [direct, staging_part];
+            // SAFETY: an all-zero message header is a valid one.
+            let mut header: libc::msghdr = unsafe { mem::zeroed() };
+            header.msg_iov = parts.as_mut_ptr();
+            header.msg_iovlen = parts.len();
+            // SAFETY: both parts name memory borrowed for this call, of their exact lengths.
+            unsafe { libc::recvmsg(raw_fd(socket), &raw mut header, libc::MSG_DONTWAIT) }
+        }
+    };
+    match usize::try_from(result) {
+        Ok(0) => Received::Closed,
+        Ok(len) => Received::Bytes(len),
+        Err(_) if would_block() => Received::Nothing,
+        Err(_) => Received::Closed,
+    }
+}
+
+/// The parts of one send, kept between sends for their memory.
+#[derive(Debug, Default)]
+pub(crate) struct SendParts(Vec<libc::iovec>);
+
+impl SendParts {
+    /// Sends as many of the chunks as one call takes.
+    #[inline]
+    pub(crate) fn send<'a>(
+        &mut self,
+        socket: SocketId,
+        chunks: impl Iterator<Item = Chunk<'a>>,
+        pool: &Pool,
+    ) -> Sent {
+        self.0.clear();
+        let mut len = 0;
+        for chunk in chunks {
+            if self.0.len() == SEND_PARTS_MAX || len >= SEND_LEN_MAX {
+                break;
+            }
+            len += chunk.len();
+            match chunk {
+                Chunk::Bytes(bytes) => self.push(bytes),
+                Chunk::Buffer { buffer, offset, len } => {
+                    self.push(&pool.bytes(buffer)[offset..offset + len]);
+                }
+                Chunk::Zeroes(len) => self.push_zeroes(len),
+            }
+        }
+        let result = self.send_message(socket);
+        // Nothing is kept that points to memory which the caller only lent.
+        self.0.clear();
+        result
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.0
+            .push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+    }
+
+    fn push_zeroes(&mut self, len: usize) {
+        let mut left = len;
+        while left > 0 && self.0.len() < SEND_PARTS_MAX {
+            let part = left.min(ZEROES_LEN);
+            self.push(&ZEROES[..part]);
+            left -= part;
+        }
+    }
+
+    fn send_message(&mut self, socket: SocketId) -> Sent {
+        // SAFETY: an all-zero message header is a valid one.
+        let mut header: libc::msghdr = unsafe { mem::zeroed() };
+        header.msg_iov = self.0.as_mut_ptr();
+        header.msg_iovlen = self.0.len();
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: every part names memory that the caller lent for this call (chunks and pool), or
+        // that is static; the kernel only reads it.
+        let result = unsafe { libc::sendmsg(raw_fd(socket), &raw const header, flags) };
+        match usize::try_from(result) {
+            Ok(len) => Sent::Bytes(len),
+            Err(_) if would_block() => Sent::Bytes(0),
+            Err(_) => Sent::Closed,
+        }
+    }
+}
+
+/// Prepares an accepted descriptor: no Nagle, since answers are gathered already.
+pub(crate) fn prepare(fd: RawFd) -> io::Result<(OwnedFd, SocketAddr, SocketAddr)> {
+    // SAFETY: the descriptor came from an accept that has just completed, and nobody else has it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let socket = socket2::SockRef::from(&fd);
+    socket.set_tcp_nodelay(true)?;
+    let address = |address: io::Result<socket2::SockAddr>| {
+        address?.as_socket().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
+    };
+    let (peer, local) = (address(socket.peer_addr())?, address(socket.local_addr())?);
+    Ok((fd, peer, local))
+}
+
+/// Says that nothing more will be sent.
+pub(crate) fn shut_down_output(socket: SocketId) {
+    // SAFETY: takes no memory; a descriptor that is no socket is answered with an error, which
+    // means there is nothing left to shut down.
+    let _ = unsafe { libc::shutdown(raw_fd(socket), libc::SHUT_WR) };
+}
+
+/// Ends the connection. Watches on it complete.
+pub(crate) fn close(socket: SocketId) {
+    let fd = raw_fd(socket);
+    // SAFETY: takes no memory. It also ends a watch, which holds the socket open inside the ring.
+    let _ = unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+    // SAFETY: the shard that closes a socket owns it and forgets its number.
+    drop(unsafe { OwnedFd::from_raw_fd(fd) });
+}
+
+/// The descriptor's number, given up to the shard: it comes back by [`close`].
+pub(crate) fn release(fd: OwnedFd) -> SocketId {
+    let socket = socket_id(fd.as_raw_fd());
+    mem::forget(fd);
+    socket
+}
+
+fn would_block() -> bool {
+    let error = io::Error::last_os_error();
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

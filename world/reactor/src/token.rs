@@ -1,0 +1,67 @@
+//! What a ring entry is about, packed into the 64 bits that come back with its completion.
+
+/// The subject of a ring entry.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Token {
+    /// A device operation, by its slot.
+    Device(u32),
+    /// A watch on a socket; `generation` tells it from an earlier watch on the same number.
+    Watch { socket: u32, generation: u32 },
+    /// A listener has a connection; by its index.
+    Accept(u32),
+    /// Another core sent a message while this one slept.
+    Wake,
+    /// Nobody waits for it (the removal of a watch).
+    Ignored,
+}
+
+const KIND_SHIFT: u32 = 56;
+const GENERATION_SHIFT: u32 = 32;
+/// Generations are counted modulo 2^24.
+pub(crate) const GENERATION_MASK: u32 = (1 << (KIND_SHIFT - GENERATION_SHIFT)) - 1;
+
+impl Token {
+    #[inline]
+    pub(crate) fn pack(self) -> u64 {
+        let (kind, generation, index) = match self {
+            Self::Device(slot) => (1u64, 0, slot),
+            Self::Watch { socket, generation } => (2, generation & GENERATION_MASK, socket),
+            Self::Accept(listener) => (3, 0, listener),
+            Self::Wake => (4, 0, 0),
+            Self::Ignored => (5, 0, 0),
+        };
+        kind << KIND_SHIFT | u64::from(generation) << GENERATION_SHIFT | u64::from(index)
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the fields are cut out by their width")]
+    pub(crate) fn unpack(raw: u64) -> Self {
+        let generation = (raw >> GENERATION_SHIFT) as u32 & GENERATION_MASK;
+        let index = raw as u32;
+        match raw >> KIND_SHIFT {
+            1 => Self::Device(index),
+            2 => Self::Watch { socket: index, generation },
+            3 => Self::Accept(index),
+            4 => Self::Wake,
+            _ => Self::Ignored,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_comes_back_as_it_was() {
+        for token in [
+            Token::Device(u32::MAX),
+            Token::Watch { socket: 7, generation: GENERATION_MASK },
+            Token::Accept(3),
+            Token::Wake,
+            Token::Ignored,
+        ] {
+            assert_eq!(Token::unpack(token.pack()), token);
+        }
+    }
+}
