@@ -5,6 +5,8 @@
 //! commands, data and time go in; completions and data come out. Knows nothing of PDUs, sockets,
 //! buffers or devices; `nearflash-nvme-tcp` carries it, the engine does its I/O.
 
+mod address;
+pub mod check;
 mod command;
 mod completion;
 mod dsm;
@@ -21,8 +23,10 @@ mod opcode;
 pub mod property;
 mod sgl;
 mod status;
+pub mod target;
 mod text;
 
+pub use address::TransportAddress;
 pub use command::{Command, Fused};
 pub use completion::CompletionEntry;
 pub use dsm::DsmRange;

@@ -24,18 +24,20 @@ pub struct Capabilities(pub u64);
 
 impl Capabilities {
     /// What a fabrics controller of the NVM command set says: contiguous queues (CQR), 4 KiB
-    /// pages (MPSMIN and MPSMAX 0), round robin, `queue_entries` at most a queue, ready within
+    /// pages (MPSMIN and MPSMAX 0), round robin, ready with its media (CRWMS), `queue_entries` at most a queue, ready within
     /// `timeout_500ms` half seconds (TO).
     pub fn fabrics(queue_entries_zero_based: u16, timeout_500ms: u8) -> Self {
         let contiguous = 1 << 16;
         let nvm_command_set = 1 << 37;
-        let ready_independent_of_media = 1 << 60;
+        let command_sets_by_identify = 1 << 43;
+        let ready_with_media = 1 << 59;
         Self(
             u64::from(queue_entries_zero_based)
                 | contiguous
                 | u64::from(timeout_500ms) << 24
                 | nvm_command_set
-                | ready_independent_of_media,
+                | command_sets_by_identify
+                | ready_with_media,
         )
     }
 

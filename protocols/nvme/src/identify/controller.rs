@@ -217,12 +217,16 @@ impl IdentifyController {
     pub const EFFECTS_LOG: u8 = 1 << 1;
     /// LPA bit 2: pages can be read in parts.
     pub const EXTENDED_LOG: u8 = 1 << 2;
+    /// LPA bit 5: the supported log pages and feature effects pages.
+    pub const SUPPORTED_PAGES_LOG: u8 = 1 << 5;
     /// ONCS bit 0: Compare.
     pub const COMPARE: u16 = 1;
     /// ONCS bit 2: Dataset Management.
     pub const DATASET_MANAGEMENT: u16 = 1 << 2;
     /// ONCS bit 3: Write Zeroes.
     pub const WRITE_ZEROES: u16 = 1 << 3;
+    /// ONCS bit 4: features have the Save and Select fields.
+    pub const SAVE_AND_SELECT: u16 = 1 << 4;
     /// ONCS bit 6: the Timestamp feature.
     pub const TIMESTAMP: u16 = 1 << 6;
     /// FUSES bit 0: compare and write.

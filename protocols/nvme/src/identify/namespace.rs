@@ -196,6 +196,8 @@ pub struct IndependentNamespace {
 const _: () = assert!(size_of::<IndependentNamespace>() == super::IDENTIFY_LEN);
 
 impl IndependentNamespace {
+    /// NSFEAT bit 5: no volatile write cache, whatever the controller says. NVMe Base 2.1.
+    pub const CACHE_NOT_PRESENT: u8 = 1 << 5;
     /// NSTAT: ready.
     pub const READY: u8 = 1;
 

@@ -2,7 +2,7 @@
 //! 5.16.1.4.
 
 use zerocopy::little_endian::{U16, U32, U64, U128};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Ascii;
 
@@ -103,14 +103,9 @@ pub struct HealthInformation {
 const _: () = assert!(size_of::<HealthInformation>() == 512);
 
 impl HealthInformation {
-    /// Of a controller without a medium of its own: nothing worn, room temperature.
+    /// Of a controller that wears out nothing: all spare there is, no thermometer.
     pub fn new() -> Self {
-        Self {
-            temperature: 298.into(),
-            available_spare: 100,
-            spare_threshold: 10,
-            ..Self::read_from_bytes(&[0; 512]).expect("512 bytes are given")
-        }
+        Self { available_spare: 100, ..Self::new_zeroed() }
     }
 }
 

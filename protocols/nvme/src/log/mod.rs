@@ -27,6 +27,7 @@ impl LogId {
     pub const CHANGED_NAMESPACES: Self = Self(0x04);
     pub const COMMAND_EFFECTS: Self = Self(0x05);
     pub const ANA: Self = Self(0x0C);
+    pub const FEATURE_EFFECTS: Self = Self(0x12);
     pub const DISCOVERY: Self = Self(0x70);
 }
 

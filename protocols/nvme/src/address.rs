@@ -1,0 +1,65 @@
+//! Where a subsystem is reached over the wire, and how the discovery log writes it.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::Ascii;
+use crate::log::{AddressFamily, TransportType};
+
+/// An address of a transport: TRTYPE, ADRFAM, TRADDR and TRSVCID. NVMe Base 2.0, 5.16.1.23.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TransportAddress {
+    socket: SocketAddr,
+}
+
+impl TransportAddress {
+    /// Over NVMe/TCP. An IPv4 address in IPv6 form is taken as the IPv4 address that it is.
+    pub fn tcp(socket: SocketAddr) -> Self {
+        Self { socket: SocketAddr::new(socket.ip().to_canonical(), socket.port()) }
+    }
+
+    /// TRTYPE.
+    pub fn transport(&self) -> TransportType {
+        TransportType::TCP
+    }
+
+    /// ADRFAM.
+    pub fn family(&self) -> AddressFamily {
+        match self.socket.ip() {
+            IpAddr::V4(_) => AddressFamily::IPV4,
+            IpAddr::V6(_) => AddressFamily::IPV6,
+        }
+    }
+
+    /// TRADDR.
+    pub fn address(&self) -> Ascii<256> {
+        Ascii::new(&self.socket.ip().to_string())
+    }
+
+    /// TRSVCID.
+    pub fn service(&self) -> Ascii<32> {
+        Ascii::new(&self.socket.port().to_string())
+    }
+
+    /// As a socket's address.
+    pub fn socket(&self) -> SocketAddr {
+        self.socket
+    }
+
+    /// Whether it stands for every address of a machine, so that nobody can connect to it.
+    pub fn is_unspecified(&self) -> bool {
+        self.socket.ip().is_unspecified()
+    }
+
+    /// The address that a discovery entry holds; `None` when it is not of TCP or not an IP address.
+    pub fn from_discovery(transport: TransportType, address: &str, service: &str) -> Option<Self> {
+        let socket = SocketAddr::new(address.parse().ok()?, service.parse().ok()?);
+        (transport == TransportType::TCP).then(|| Self::tcp(socket))
+    }
+}
+
+impl fmt::Display for TransportAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.socket)
+    }
+}

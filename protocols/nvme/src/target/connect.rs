@@ -1,0 +1,246 @@
+//! Connect: who may join which controller with which queue. NVMe Base 2.0, 3.3.2.2 and 6.3.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use nearflash_units::{ByteLen, Nanos};
+
+use super::Target;
+use super::controller::{Controller, ControllerKind};
+use super::errors::ErrorLog;
+use super::events::Events;
+use super::features::{Features, keep_alive_from_ms};
+use crate::address::TransportAddress;
+use crate::fabrics::{Connect, ConnectData, InvalidParameter};
+use crate::property::{Configuration, ControllerStatus};
+use crate::{
+    Command, CommandId, CompletionEntry, ControllerId, NamespaceTable, Nqn, QueueId, Status,
+};
+
+/// A connection that became a queue.
+#[derive(Clone, Debug)]
+pub struct Connected {
+    /// Its controller.
+    pub controller: ControllerId,
+    /// Which queue of it.
+    pub queue: QueueId,
+    /// Entries of the queue: one more than commands may be in flight, unless flow control is off.
+    pub sq_entries: u32,
+    /// The host goes without SQ flow control; SQHD is FFFFh in the answer and not used after.
+    pub disable_sq_flow_control: bool,
+    /// Of which kind the queue is.
+    pub kind: QueueKind,
+    /// The namespaces that I/O on it sees; none on a discovery controller.
+    pub namespaces: Arc<NamespaceTable>,
+}
+
+/// What goes over a queue.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum QueueKind {
+    /// Admin commands of a controller with namespaces.
+    Admin,
+    /// I/O commands.
+    Io,
+    /// Admin commands of a discovery controller.
+    Discovery,
+}
+
+impl Connected {
+    /// The answer to the Connect. NVMe Base 2.0, figure 389.
+    pub fn completion(&self, cid: CommandId) -> CompletionEntry {
+        let controller = u32::from(self.controller.0);
+        let completion = CompletionEntry::with_result(cid, Status::SUCCESS, controller);
+        let sq_head = if self.disable_sq_flow_control { 0xFFFF } else { 0 };
+        CompletionEntry { sq_head: sq_head.into(), ..completion }
+    }
+}
+
+/// A Connect that was refused: what to answer before the connection ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Refusal {
+    /// Why.
+    pub status: Status,
+    /// Dword 0: with Connect Invalid Parameters, which parameter.
+    pub result: u32,
+}
+
+impl Refusal {
+    /// The answer to the Connect.
+    pub fn completion(&self, cid: CommandId) -> CompletionEntry {
+        CompletionEntry::with_result(cid, self.status, self.result)
+    }
+
+    /// Trying again cannot help.
+    fn finally(status: Status) -> Self {
+        Self { status: status.dnr(), result: 0 }
+    }
+
+    /// Trying again may help.
+    fn for_now(status: Status) -> Self {
+        Self { status, result: 0 }
+    }
+
+    fn parameter(parameter: InvalidParameter) -> Self {
+        let status = Status::CONNECT_INVALID_PARAMETERS.dnr();
+        Self { status, result: parameter.to_result() }
+    }
+
+    fn command(offset: u16) -> Self {
+        Self::parameter(InvalidParameter::Command(offset))
+    }
+
+    fn data(offset: u16) -> Self {
+        Self::parameter(InvalidParameter::Data(offset))
+    }
+}
+
+/// A Connect whose names are known to be names.
+struct Wanted<'a> {
+    now: Nanos,
+    connect: Connect,
+    data: &'a ConnectData,
+    subsystem: Nqn,
+    host: Nqn,
+    local: TransportAddress,
+}
+
+impl Target {
+    /// A host's first command on a connection: makes it a queue, and, if it is the admin queue, makes
+    /// its controller. `local` is the node's address that the host reached.
+    ///
+    /// # Errors
+    /// What the host is told, when it may not or what it asks for cannot be.
+    pub fn connect(
+        &mut self,
+        now: Nanos,
+        command: &Command,
+        data: &ConnectData,
+        local: TransportAddress,
+    ) -> Result<Connected, Refusal> {
+        let wanted = self.check_parameters(now, command.as_connect(), data, local)?;
+        if wanted.connect.queue.is_admin() {
+            self.connect_admin(&wanted)
+        } else {
+            self.connect_io(&wanted)
+        }
+    }
+
+    /// What both kinds of queues must have right.
+    fn check_parameters<'a>(
+        &self,
+        now: Nanos,
+        connect: Connect,
+        data: &'a ConnectData,
+        local: TransportAddress,
+    ) -> Result<Wanted<'a>, Refusal> {
+        if connect.record_format != 0 {
+            return Err(Refusal::finally(Status::CONNECT_INCOMPATIBLE_FORMAT));
+        }
+        let entries_max = u32::from(self.config.limits.queue_entries_max);
+        if !(2..=entries_max).contains(&connect.queue_entries()) {
+            return Err(Refusal::command(Connect::QUEUE_ENTRIES_OFFSET));
+        }
+        let subsystem = data.subsystem.get();
+        let known = |nqn: &Nqn| nqn.is_discovery() || self.subsystems.contains_key(nqn);
+        let subsystem = subsystem.ok().filter(known);
+        let subsystem = subsystem.ok_or(Refusal::data(ConnectData::SUBSYSTEM_OFFSET))?;
+        let host = data.host.get().map_err(|_| Refusal::data(ConnectData::HOST_OFFSET))?;
+        // Anybody may ask where subsystems are; only those who may connect are told.
+        if !subsystem.is_discovery() && !self.config.hosts.admits(&host) {
+            let which = InvalidParameter::Data(ConnectData::HOST_OFFSET);
+            let status = Status::CONNECT_INVALID_HOST.dnr();
+            return Err(Refusal { status, result: which.to_result() });
+        }
+        Ok(Wanted { now, connect, data, subsystem, host, local })
+    }
+
+    fn connect_admin(&mut self, wanted: &Wanted<'_>) -> Result<Connected, Refusal> {
+        if wanted.data.controller_id() != ControllerId::DYNAMIC {
+            return Err(Refusal::data(ConnectData::CONTROLLER_ID_OFFSET));
+        }
+        let id = self.free_controller_id();
+        let id = id.ok_or(Refusal::for_now(Status::CONNECT_CONTROLLER_BUSY))?;
+        let discovery = wanted.subsystem.is_discovery();
+        let kind = if discovery { ControllerKind::Discovery } else { ControllerKind::Io };
+        let controller = Controller {
+            id,
+            kind,
+            subsystem: wanted.subsystem.clone(),
+            host: wanted.host.clone(),
+            host_id: wanted.data.host_id,
+            local: wanted.local,
+            configuration: Configuration::default(),
+            status: ControllerStatus::default(),
+            keep_alive: keep_alive_from_ms(wanted.connect.keep_alive_ms),
+            heard_at: wanted.now,
+            features: Features::new(kind, &self.config.limits),
+            events: Events::default(),
+            event_requests: VecDeque::new(),
+            changed_namespaces: BTreeSet::new(),
+            errors: ErrorLog::default(),
+            queues: BTreeMap::new(),
+        };
+        self.controllers.insert(id, controller);
+        let kind = if discovery { QueueKind::Discovery } else { QueueKind::Admin };
+        Ok(self.connected(wanted, id, kind))
+    }
+
+    fn connect_io(&mut self, wanted: &Wanted<'_>) -> Result<Connected, Refusal> {
+        let queue = wanted.connect.queue;
+        let id = wanted.data.controller_id();
+        let controller = self.controllers.get_mut(&id);
+        let controller = controller.filter(|it| it.subsystem == wanted.subsystem);
+        let controller = controller.ok_or(Refusal::data(ConnectData::CONTROLLER_ID_OFFSET))?;
+        if controller.host != wanted.host {
+            return Err(Refusal::data(ConnectData::HOST_OFFSET));
+        }
+        if controller.host_id != wanted.data.host_id {
+            return Err(Refusal::data(ConnectData::HOST_ID_OFFSET));
+        }
+        let has_queue = controller.kind == ControllerKind::Io
+            && queue.0 <= controller.features.queues
+            && controller.status.is_ready()
+            && !controller.status.is_shutdown_complete();
+        if !has_queue {
+            return Err(Refusal::command(Connect::QUEUE_OFFSET));
+        }
+        let state = controller.queues.entry(queue).or_default();
+        if state.open {
+            // Its connection may be lost without our knowledge yet.
+            return Err(Refusal::for_now(Status::COMMAND_SEQUENCE_ERROR));
+        }
+        state.open = true;
+        Ok(self.connected(wanted, id, QueueKind::Io))
+    }
+
+    fn connected(&self, wanted: &Wanted<'_>, id: ControllerId, kind: QueueKind) -> Connected {
+        let subsystem = self.subsystems.get(&wanted.subsystem);
+        let none = || Arc::new(NamespaceTable::new([], ByteLen(0)));
+        Connected {
+            controller: id,
+            queue: wanted.connect.queue,
+            sq_entries: wanted.connect.queue_entries(),
+            disable_sq_flow_control: wanted.connect.disables_sq_flow_control(),
+            kind,
+            namespaces: subsystem.map_or_else(none, |subsystem| Arc::clone(&subsystem.table)),
+        }
+    }
+
+    /// The next number that no controller has: those of the past are not soon given again, so that
+    /// a host that missed its controller's end does not join another's.
+    fn free_controller_id(&mut self) -> Option<ControllerId> {
+        if self.controllers.len() >= usize::from(self.config.limits.controllers_max) {
+            return None;
+        }
+        let numbers = usize::from(ControllerId::MAX.0);
+        for _ in 0..numbers {
+            let id = self.controller_next;
+            let last = id == ControllerId::MAX;
+            self.controller_next = ControllerId(if last { 1 } else { id.0 + 1 });
+            if !self.controllers.contains_key(&id) {
+                return Some(id);
+            }
+        }
+        None
+    }
+}

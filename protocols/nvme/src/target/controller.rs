@@ -1,0 +1,90 @@
+//! A controller: one host's association with a subsystem.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use nearflash_units::Nanos;
+
+use super::errors::ErrorLog;
+use super::events::Events;
+use super::features::Features;
+use crate::address::TransportAddress;
+use crate::property::{Configuration, ControllerStatus};
+use crate::{CommandId, ControllerId, NamespaceId, Nqn, QueueId};
+
+/// What kind of controller a host connected to.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum ControllerKind {
+    /// Has namespaces.
+    Io,
+    /// Tells where subsystems are.
+    Discovery,
+}
+
+/// How many connections there are of one queue.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct QueueState {
+    /// One that serves.
+    pub(super) open: bool,
+    /// Those that were told to end and have not been reported closed.
+    pub(super) closing: u32,
+}
+
+/// One host's association with a subsystem. NVMe Base 2.0, 3.1.
+#[derive(Debug)]
+pub(super) struct Controller {
+    pub(super) id: ControllerId,
+    pub(super) kind: ControllerKind,
+    pub(super) subsystem: Nqn,
+    pub(super) host: Nqn,
+    pub(super) host_id: [u8; 16],
+    /// The address by which the host reached the node.
+    pub(super) local: TransportAddress,
+    pub(super) configuration: Configuration,
+    pub(super) status: ControllerStatus,
+    /// KATO, rounded up to the granularity; `None` when the timer is off.
+    pub(super) keep_alive: Option<Nanos>,
+    pub(super) heard_at: Nanos,
+    pub(super) features: Features,
+    pub(super) events: Events,
+    /// Asynchronous Event Requests that wait, oldest first.
+    pub(super) event_requests: VecDeque<CommandId>,
+    /// Namespaces that changed since the host read the list.
+    pub(super) changed_namespaces: BTreeSet<NamespaceId>,
+    pub(super) errors: ErrorLog,
+    /// I/O queues.
+    pub(super) queues: BTreeMap<QueueId, QueueState>,
+}
+
+impl Controller {
+    /// When it is given up unless the host is heard of.
+    pub(super) fn expires_at(&self) -> Option<Nanos> {
+        self.keep_alive.map(|span| self.heard_at.plus(span))
+    }
+
+    /// I/O queues that serve.
+    pub(super) fn open_queues(&self) -> impl Iterator<Item = QueueId> {
+        self.queues.iter().filter(|(_, state)| state.open).map(|(queue, _)| *queue)
+    }
+
+    /// Counts all serving I/O queues as closing, and names them.
+    pub(super) fn close_queues(&mut self) -> Vec<QueueId> {
+        let open: Vec<_> = self.open_queues().collect();
+        for state in self.queues.values_mut().filter(|state| state.open) {
+            *state = QueueState { open: false, closing: state.closing + 1 };
+        }
+        open
+    }
+
+    /// An I/O queue's connection has ended. One that was told to is counted first: which of two
+    /// connections of the same queue ended shows once both have.
+    pub(super) fn queue_closed(&mut self, queue: QueueId) {
+        let Some(state) = self.queues.get_mut(&queue) else { return };
+        match state.closing.checked_sub(1) {
+            Some(closing) => state.closing = closing,
+            None => state.open = false,
+        }
+        if *state == QueueState::default() {
+            self.queues.remove(&queue);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The discovery log, as one host is to see it. NVMe Base 2.0, 3.1.2.3 and 5.16.1.23.
+
+use zerocopy::IntoBytes;
+
+use super::admin::Admin;
+use super::config::Port;
+use crate::address::TransportAddress;
+use crate::log::{DiscoveryEntry, DiscoveryHeader, SubsystemType};
+use crate::{ControllerId, Nqn, NqnField};
+
+/// ASQSZ: the least that the specification lets it be, and enough.
+const ADMIN_QUEUE_ENTRIES: u16 = 32;
+
+/// The whole log: every subsystem at every address where this host can reach it. A host that is
+/// not admitted sees no subsystem.
+pub(super) fn log(admin: &Admin<'_>) -> Vec<u8> {
+    let admitted = admin.config.hosts.admits(&admin.controller.host);
+    let mut entries = Vec::new();
+    let mut count = 0;
+    for subsystem in admin.subsystems.keys().filter(|_| admitted) {
+        for port in &admin.config.ports {
+            for address in addresses(port, admin.controller.local) {
+                entries.extend_from_slice(entry(subsystem, port.id, address).as_bytes());
+                count += 1;
+            }
+        }
+    }
+    let mut log = DiscoveryHeader::new(admin.discovery_generation, count).as_bytes().to_vec();
+    log.append(&mut entries);
+    log
+}
+
+/// The addresses of a port for a host that reached the node by `local`.
+fn addresses(port: &Port, local: TransportAddress) -> Vec<TransportAddress> {
+    if !port.advertise.is_empty() {
+        return port.advertise.clone();
+    }
+    if !port.listen.is_unspecified() {
+        return vec![port.listen];
+    }
+    // A listener of all IPv6 addresses takes IPv4 too; one of all IPv4 addresses takes only those.
+    let listens = port.listen.socket();
+    let reachable = listens.is_ipv6() || local.socket().is_ipv4();
+    let mut used = local.socket();
+    used.set_port(listens.port());
+    if reachable { vec![TransportAddress::tcp(used)] } else { Vec::new() }
+}
+
+fn entry(subsystem: &Nqn, port_id: u16, address: TransportAddress) -> DiscoveryEntry {
+    DiscoveryEntry {
+        transport: address.transport(),
+        family: address.family(),
+        subsystem_type: SubsystemType::NVM,
+        requirements: DiscoveryEntry::SQ_FLOW_CONTROL_OPTIONAL,
+        port_id: port_id.into(),
+        controller_id: ControllerId::DYNAMIC.0.into(),
+        admin_queue_entries_max: ADMIN_QUEUE_ENTRIES.into(),
+        flags: 0.into(),
+        reserved: [0; 20],
+        service: address.service(),
+        reserved2: [0; 192],
+        subsystem: NqnField::from(subsystem),
+        address: address.address(),
+        transport_specific: [0; 256],
+    }
+}

@@ -1,0 +1,84 @@
+//! Which asynchronous events a controller has to tell. NVMe Base 2.0, 5.2.
+//!
+//! An event that was told is masked until the host reads the log page that explains it; what
+//! happens meanwhile is in that page. Invariant: at most one event of a kind waits.
+
+use crate::{AsyncEvent, Notices};
+
+/// The events there are, with the bit that enables each.
+const KINDS: [(AsyncEvent, u32); 3] = [
+    (AsyncEvent::NAMESPACE_CHANGED, Notices::NAMESPACE),
+    (AsyncEvent::ANA_CHANGED, Notices::ANA),
+    (AsyncEvent::DISCOVERY_CHANGED, Notices::DISCOVERY),
+];
+
+/// Waiting and told events, by their bits in [`Notices`].
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Events {
+    waiting: u32,
+    masked: u32,
+}
+
+impl Events {
+    /// It happened. Nothing follows when the host does not want to hear of it.
+    pub(super) fn raise(&mut self, event: AsyncEvent, enabled: Notices) {
+        let bit = bit(event);
+        if enabled.has(bit) && self.masked & bit == 0 {
+            self.waiting |= bit;
+        }
+    }
+
+    /// The next event to tell; from here on it is masked.
+    pub(super) fn take(&mut self) -> Option<AsyncEvent> {
+        let (event, bit) = KINDS.iter().find(|(_, bit)| self.waiting & bit != 0)?;
+        self.waiting &= !bit;
+        self.masked |= bit;
+        Some(*event)
+    }
+
+    /// The host has read the page that explains it, or no longer wants to hear of it.
+    pub(super) fn clear(&mut self, event: AsyncEvent) {
+        self.waiting &= !bit(event);
+        self.masked &= !bit(event);
+    }
+
+    /// Forgets what waits and is no longer wanted.
+    pub(super) fn retain(&mut self, enabled: Notices) {
+        self.waiting &= enabled.0;
+    }
+}
+
+fn bit(event: AsyncEvent) -> u32 {
+    KINDS.iter().find(|(kind, _)| *kind == event).map_or(0, |(_, bit)| *bit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHANGED: AsyncEvent = AsyncEvent::NAMESPACE_CHANGED;
+
+    #[test]
+    fn an_event_is_told_once_until_its_page_is_read() {
+        let all = Notices(u32::MAX);
+        let mut events = Events::default();
+        events.raise(CHANGED, all);
+        events.raise(CHANGED, all);
+        assert_eq!(events.take(), Some(CHANGED));
+        events.raise(CHANGED, all);
+        assert_eq!(events.take(), None);
+        events.clear(CHANGED);
+        events.raise(CHANGED, all);
+        assert_eq!(events.take(), Some(CHANGED));
+    }
+
+    #[test]
+    fn an_event_that_nobody_wants_is_not_told() {
+        let mut events = Events::default();
+        events.raise(CHANGED, Notices(Notices::ANA));
+        assert_eq!(events.take(), None);
+        events.raise(CHANGED, Notices(Notices::NAMESPACE));
+        events.retain(Notices(0));
+        assert_eq!(events.take(), None);
+    }
+}

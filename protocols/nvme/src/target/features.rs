@@ -1,0 +1,315 @@
+//! Get Features and Set Features. NVMe Base 2.0, 5.15 and 5.27.
+//!
+//! A new feature is a row in [`FEATURES`]. No value outlives a reset.
+
+use nearflash_units::Nanos;
+
+use super::admin::{Admin, Answer};
+use super::config::Limits;
+use super::controller::ControllerKind;
+use crate::feature::{FeatureId, GetFeatures, QueueCount, Select, SetFeatures};
+use crate::{NamespaceId, Notices, Status};
+
+/// KAS is one: the keep-alive time is rounded up to this.
+pub(super) const KEEP_ALIVE_GRANULARITY_MS: u32 = 100;
+
+/// What a host has set.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Features {
+    arbitration: u32,
+    /// Over and under threshold, in kelvins.
+    temperature: [u16; 2],
+    error_recovery: u32,
+    write_atomicity: u32,
+    /// Asynchronous Event Configuration.
+    pub(super) notices: Notices,
+    /// I/O queue pairs that the host may have.
+    pub(super) queues: u16,
+    /// Milliseconds since 1970 as the host set them, and when.
+    timestamp: Option<(u64, Nanos)>,
+    /// Host Behavior Support: the bytes that mean something.
+    host_behavior: [u8; HOST_BEHAVIOR_USED],
+}
+
+const HOST_BEHAVIOR_LEN: usize = 512;
+const HOST_BEHAVIOR_USED: usize = 3;
+const TIMESTAMP_LEN: usize = 8;
+
+impl Features {
+    /// As a controller begins: with all the notices that it knows.
+    pub(super) fn new(kind: ControllerKind, limits: &Limits) -> Self {
+        Self {
+            arbitration: 0,
+            temperature: [0xFFFF, 0],
+            error_recovery: 0,
+            write_atomicity: 0,
+            notices: supported_notices(kind),
+            queues: limits.io_queues_max,
+            timestamp: None,
+            host_behavior: [0; HOST_BEHAVIOR_USED],
+        }
+    }
+}
+
+/// OAES: what there is to tell about.
+pub(super) fn supported_notices(kind: ControllerKind) -> Notices {
+    match kind {
+        ControllerKind::Io => Notices(Notices::NAMESPACE | Notices::ANA),
+        ControllerKind::Discovery => Notices(Notices::DISCOVERY),
+    }
+}
+
+type Get = fn(&Admin<'_>, &Features) -> Result<Answer, Status>;
+type Set = fn(&mut Admin<'_>, u32) -> Result<u32, Status>;
+
+/// A feature.
+struct Feature {
+    id: FeatureId,
+    /// Whether discovery controllers have it too.
+    discovery: bool,
+    get: Get,
+    /// Returns dword 0 of the completion.
+    set: Set,
+}
+
+const FEATURES: [Feature; 13] = [
+    io_feature(
+        FeatureId::ARBITRATION,
+        |_, all| dword(all.arbitration),
+        |admin, value| {
+            admin.controller.features.arbitration = value;
+            Ok(0)
+        },
+    ),
+    io_feature(FeatureId::POWER_MANAGEMENT, |_, _| dword(0), set_power),
+    io_feature(FeatureId::TEMPERATURE_THRESHOLD, get_temperature, set_temperature),
+    io_feature(FeatureId::ERROR_RECOVERY, |_, all| dword(all.error_recovery), set_error_recovery),
+    io_feature(FeatureId::VOLATILE_WRITE_CACHE, |_, _| dword(CACHE_ENABLED), set_cache),
+    io_feature(FeatureId::NUMBER_OF_QUEUES, |_, all| dword(queue_count(all)), set_queues),
+    io_feature(
+        FeatureId::WRITE_ATOMICITY,
+        |_, all| dword(all.write_atomicity),
+        |admin, value| {
+            admin.controller.features.write_atomicity = value & 1;
+            Ok(0)
+        },
+    ),
+    Feature {
+        id: FeatureId::ASYNC_EVENT_CONFIGURATION,
+        discovery: true,
+        get: |_, all| dword(all.notices.0),
+        set: set_notices,
+    },
+    io_feature(FeatureId::TIMESTAMP, get_timestamp, set_timestamp),
+    Feature {
+        id: FeatureId::KEEP_ALIVE_TIMER,
+        discovery: true,
+        get: |admin, _| dword(keep_alive_ms(admin.controller.keep_alive)),
+        set: set_keep_alive,
+    },
+    io_feature(FeatureId::HOST_BEHAVIOR, get_host_behavior, set_host_behavior),
+    io_feature(FeatureId::COMMAND_SET_PROFILE, |_, _| dword(0), set_command_set_profile),
+    Feature {
+        id: FeatureId::HOST_IDENTIFIER,
+        discovery: true,
+        get: get_host_identifier,
+        // Over fabrics it is a matter of Connect.
+        set: |_, _| Err(Status::COMMAND_SEQUENCE_ERROR.dnr()),
+    },
+];
+
+const fn io_feature(id: FeatureId, get: Get, set: Set) -> Feature {
+    Feature { id, discovery: false, get, set }
+}
+
+fn find(id: FeatureId, kind: ControllerKind) -> Result<&'static Feature, Status> {
+    let known = |feature: &&Feature| feature.discovery || kind == ControllerKind::Io;
+    let found = FEATURES.iter().find(|feature| feature.id == id).filter(known);
+    found.ok_or(Status::INVALID_FIELD.dnr())
+}
+
+/// The features that a kind of controller has.
+pub(super) fn supported(kind: ControllerKind) -> impl Iterator<Item = FeatureId> {
+    let known = move |feature: &&Feature| feature.discovery || kind == ControllerKind::Io;
+    FEATURES.iter().filter(known).map(|feature| feature.id)
+}
+
+/// Get Features.
+pub(super) fn get_features(admin: &mut Admin<'_>) -> Result<Answer, Status> {
+    const CHANGEABLE: u32 = 1 << 2;
+    let asked = GetFeatures::from_command(admin.command);
+    let feature = find(asked.feature, admin.controller.kind)?;
+    match asked.select {
+        Select::Current => (feature.get)(admin, &admin.controller.features),
+        // What is not saved is at its default after a reset.
+        Select::Default | Select::Saved => {
+            let first = Features::new(admin.controller.kind, &admin.config.limits);
+            (feature.get)(admin, &first)
+        }
+        Select::Capabilities => Ok(Answer::result(CHANGEABLE)),
+        Select::Reserved => Err(Status::INVALID_FIELD.dnr()),
+    }
+}
+
+/// Set Features.
+pub(super) fn set_features(admin: &mut Admin<'_>) -> Result<Answer, Status> {
+    let asked = SetFeatures::from_command(admin.command);
+    let feature = find(asked.feature, admin.controller.kind)?;
+    if asked.save {
+        return Err(Status::FEATURE_NOT_SAVEABLE.dnr());
+    }
+    let whole_controller = [NamespaceId::NONE, NamespaceId::ALL];
+    let per_namespace = asked.feature == FeatureId::ERROR_RECOVERY;
+    if !per_namespace && !whole_controller.contains(&admin.command.namespace_id()) {
+        return Err(Status::FEATURE_NOT_NAMESPACE_SPECIFIC.dnr());
+    }
+    (feature.set)(admin, asked.value).map(Answer::result)
+}
+
+fn dword(value: u32) -> Result<Answer, Status> {
+    Ok(Answer::result(value))
+}
+
+/// There is one power state.
+fn set_power(_: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
+    if value & 0x1F == 0 { Ok(0) } else { Err(Status::INVALID_FIELD.dnr()) }
+}
+
+/// The place of the threshold that dword 11 selects: THSEL in bits 21:20; of the sensors (TMPSEL,
+/// bits 19:16) there is the composite alone, and all.
+fn temperature_place(value: u32) -> Result<usize, Status> {
+    let sensor = value >> 16 & 0xF;
+    match (sensor, value >> 20 & 0b11) {
+        (0 | 0xF, 0) => Ok(0),
+        (0 | 0xF, 1) => Ok(1),
+        _ => Err(Status::INVALID_FIELD.dnr()),
+    }
+}
+
+fn get_temperature(admin: &Admin<'_>, all: &Features) -> Result<Answer, Status> {
+    let place = temperature_place(admin.command.cdw11.get())?;
+    dword(u32::from(all.temperature[place]))
+}
+
+fn set_temperature(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
+    let place = temperature_place(value)?;
+    let [low, high, ..] = value.to_le_bytes();
+    admin.controller.features.temperature[place] = u16::from_le_bytes([low, high]);
+    Ok(0)
+}
+
+/// Errors for deallocated blocks (bit 16) are not reported by any namespace.
+fn set_error_recovery(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
+    if value & 1 << 16 != 0 {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    admin.controller.features.error_recovery = value & 0xFFFF;
+    Ok(0)
+}
+
+const CACHE_ENABLED: u32 = 1;
+
+/// The cache is the devices', and shared with other hosts: it is not turned off for one of them.
+fn set_cache(_: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
+    let enabled = value & 1 == CACHE_ENABLED;
+    if enabled { Ok(0) } else { Err(Status::FEATURE_NOT_CHANGEABLE.dnr()) }
+}
+
+fn queue_count(all: &Features) -> u32 {
+    QueueCount::pairs(all.queues).to_value()
+}
+
+/// NVMe Base 2.0, 5.27.1.5: before any I/O queue is there.
+fn set_queues(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
+    let asked = QueueCount::from_value(value);
+    if asked.submission_zero_based == u16::MAX || asked.completion_zero_based == u16::MAX {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    if admin.controller.open_queues().next().is_some() {
+        return Err(Status::COMMAND_SEQUENCE_ERROR.dnr());
+    }
+    let limit = admin.config.limits.io_queues_max;
+    let granted = u16::try_from(asked.to_pairs()).map_or(limit, |pairs| pairs.min(limit));
+    admin.controller.features.queues = granted;
+    Ok(queue_count(&admin.controller.features))
+}
+
+/// Critical warnings (bits 7:0) may be enabled; none is ever raised.
+fn set_notices(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
+    let known = supported_notices(admin.controller.kind).0 | 0xFF;
+    if value & !known != 0 {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    let notices = Notices(value);
+    admin.controller.features.notices = notices;
+    admin.controller.events.retain(notices);
+    Ok(0)
+}
+
+/// NVMe Base 2.0, 5.27.1.12: milliseconds since 1970 in 48 bits, as last set and gone on since.
+fn get_timestamp(admin: &Admin<'_>, all: &Features) -> Result<Answer, Status> {
+    const SET_BY_HOST: u8 = 0b001 << 1;
+    admin.check_room(8)?;
+    let elapsed_ms = |at: Nanos| admin.now.since(at).0 / 1_000_000;
+    let now_ms = all.timestamp.map_or(0, |(ms, set_at)| ms.saturating_add(elapsed_ms(set_at)));
+    let mut data = now_ms.to_le_bytes();
+    data[6] = if all.timestamp.is_some() { SET_BY_HOST } else { 0 };
+    data[7] = 0;
+    Ok(Answer::data(data.to_vec()))
+}
+
+fn set_timestamp(admin: &mut Admin<'_>, _: u32) -> Result<u32, Status> {
+    let data = admin.data_exactly(TIMESTAMP_LEN)?;
+    let mut bytes = [0; TIMESTAMP_LEN];
+    bytes[..6].copy_from_slice(&data[..6]);
+    admin.controller.features.timestamp = Some((u64::from_le_bytes(bytes), admin.now));
+    Ok(0)
+}
+
+/// The keep-alive time that KATO asks for: rounded up; 0 turns the timer off.
+pub(super) fn keep_alive_from_ms(ms: u32) -> Option<Nanos> {
+    let granules = u64::from(ms.div_ceil(KEEP_ALIVE_GRANULARITY_MS));
+    (ms != 0).then(|| Nanos::from_millis(granules * u64::from(KEEP_ALIVE_GRANULARITY_MS)))
+}
+
+fn keep_alive_ms(span: Option<Nanos>) -> u32 {
+    span.map_or(0, |span| u32::try_from(span.0 / 1_000_000).unwrap_or(u32::MAX))
+}
+
+fn set_keep_alive(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
+    admin.controller.keep_alive = keep_alive_from_ms(value);
+    Ok(0)
+}
+
+fn get_host_behavior(admin: &Admin<'_>, all: &Features) -> Result<Answer, Status> {
+    admin.check_room(512)?;
+    let mut data = vec![0; HOST_BEHAVIOR_LEN];
+    data[..HOST_BEHAVIOR_USED].copy_from_slice(&all.host_behavior);
+    Ok(Answer::data(data))
+}
+
+fn set_host_behavior(admin: &mut Admin<'_>, _: u32) -> Result<u32, Status> {
+    let data = admin.data_exactly(HOST_BEHAVIOR_LEN)?;
+    let mut used = [0; HOST_BEHAVIOR_USED];
+    used.copy_from_slice(&data[..HOST_BEHAVIOR_USED]);
+    if used.iter().any(|byte| *byte > 1) {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    admin.controller.features.host_behavior = used;
+    Ok(0)
+}
+
+/// The one combination of I/O command sets is the one in use.
+fn set_command_set_profile(_: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
+    let known = value & 0x1FF == 0;
+    if known { Ok(0) } else { Err(Status::COMMAND_SET_COMBINATION_REJECTED.dnr()) }
+}
+
+/// Over fabrics always in its 128-bit form (EXHID). NVMe Base 2.0, 5.27.1.25.
+fn get_host_identifier(admin: &Admin<'_>, _: &Features) -> Result<Answer, Status> {
+    if admin.command.cdw11.get() & 1 == 0 {
+        return Err(Status::HOST_IDENTIFIER_INCONSISTENT.dnr());
+    }
+    admin.check_room(16)?;
+    Ok(Answer::data(admin.controller.host_id.to_vec()))
+}

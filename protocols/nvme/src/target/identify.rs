@@ -1,0 +1,228 @@
+//! Identify, on the controller's side. NVMe Base 2.0, 5.17; NVM Command Set 1.0, 4.1.5.
+//!
+//! A new structure is a row in [`STRUCTURES`].
+
+use nearflash_units::ByteLen;
+use zerocopy::IntoBytes;
+
+use super::admin::{Admin, Answer, EVENT_REQUESTS_MAX};
+use super::config::{Deallocation, NamespaceConfig};
+use super::controller::ControllerKind;
+use super::errors::ERROR_LOG_MAX;
+use super::features::supported_notices;
+use crate::identify::{
+    COMMAND_SET_NVM, Cns, ControllerType, IDENTIFY_LEN, Identify, IdentifyController,
+    IdentifyNamespace, IndependentNamespace, LbaFormat, NamespaceDescriptor, NamespaceFeatures,
+    NvmController, NvmNamespace, command_set_combinations, descriptor_list, namespace_list,
+};
+use crate::property::Version;
+use crate::{Ascii, ControllerId, NAMESPACE_ID_MAX, NamespaceId, NqnField, Status};
+
+/// The one group that all namespaces are in.
+pub(super) const ANA_GROUP: u32 = 1;
+
+type Describe = fn(&Admin<'_>, &Identify) -> Result<Vec<u8>, Status>;
+
+/// A structure: its CNS, whether discovery controllers have it too, what fills it.
+struct Row(Cns, bool, Describe);
+
+const STRUCTURES: [Row; 9] = [
+    Row(Cns::NAMESPACE, false, namespace),
+    Row(Cns::CONTROLLER, true, |admin, _| Ok(controller(admin).as_bytes().to_vec())),
+    Row(Cns::ACTIVE_NAMESPACES, false, |admin, _| active_namespaces(admin)),
+    Row(Cns::NAMESPACE_DESCRIPTORS, false, descriptors),
+    Row(Cns::COMMAND_SET_NAMESPACE, false, nvm_namespace),
+    Row(Cns::COMMAND_SET_CONTROLLER, false, nvm_controller),
+    Row(Cns::COMMAND_SET_ACTIVE_NAMESPACES, false, |admin, asked| {
+        check_command_set(asked)?;
+        active_namespaces(admin)
+    }),
+    Row(Cns::INDEPENDENT_NAMESPACE, false, independent_namespace),
+    Row(Cns::COMMAND_SETS, false, command_sets),
+];
+
+/// Identify.
+pub(super) fn identify(admin: &mut Admin<'_>) -> Result<Answer, Status> {
+    let asked = Identify::from_command(admin.command);
+    let known = |row: &&Row| row.1 || admin.controller.kind == ControllerKind::Io;
+    let row = STRUCTURES.iter().find(|row| row.0 == asked.cns).filter(known);
+    let Row(_, _, describe) = row.ok_or(Status::INVALID_FIELD.dnr())?;
+    let data = describe(admin, &asked)?;
+    assert_eq!(data.len(), IDENTIFY_LEN, "all structures have one size");
+    admin.check_room(ByteLen::of(&data).0)?;
+    Ok(Answer::data(data))
+}
+
+fn check_command_set(asked: &Identify) -> Result<(), Status> {
+    let nvm = asked.command_set == COMMAND_SET_NVM;
+    if nvm { Ok(()) } else { Err(Status::INVALID_FIELD.dnr()) }
+}
+
+/// The namespace asked for; `Ok(None)` when the number is a valid one that nothing has.
+fn find<'a>(admin: &'a Admin<'_>) -> Result<Option<&'a NamespaceConfig>, Status> {
+    let nsid = admin.command.namespace_id();
+    if !(1..=NAMESPACE_ID_MAX).contains(&nsid.0) {
+        return Err(Status::INVALID_NAMESPACE.dnr());
+    }
+    Ok(admin.namespaces().get(&nsid))
+}
+
+fn namespace(admin: &Admin<'_>, _: &Identify) -> Result<Vec<u8>, Status> {
+    let inactive = IdentifyNamespace::zeroed;
+    let described = find(admin)?.map_or_else(inactive, describe_namespace);
+    Ok(described.as_bytes().to_vec())
+}
+
+fn describe_namespace(config: &NamespaceConfig) -> Box<IdentifyNamespace> {
+    let bytes = config.block_size.len(config.blocks).map_or(u64::MAX, |len| len.0);
+    let mut described = IdentifyNamespace::zeroed();
+    described.blocks = config.blocks.0.into();
+    described.capacity = config.blocks.0.into();
+    described.used = config.blocks.0.into();
+    described.features = match config.deallocation {
+        Deallocation::None => 0,
+        Deallocation::Unspecified | Deallocation::ReadsZeroes => NamespaceFeatures::THIN,
+    };
+    described.multi_path = IdentifyNamespace::SHARED;
+    described.deallocate_features = match config.deallocation {
+        Deallocation::None | Deallocation::Unspecified => 0,
+        Deallocation::ReadsZeroes => {
+            IdentifyNamespace::DEALLOCATED_READS_ZEROES
+                | IdentifyNamespace::WRITE_ZEROES_DEALLOCATES
+        }
+    };
+    described.nvm_capacity = u128::from(bytes).into();
+    described.ana_group = ANA_GROUP.into();
+    described.attributes = namespace_attributes(config);
+    described.lba_formats[0] =
+        LbaFormat { data_shift: config.block_size.shift(), ..LbaFormat::default() };
+    described
+}
+
+fn namespace_attributes(config: &NamespaceConfig) -> u8 {
+    if config.write_protected { IdentifyNamespace::WRITE_PROTECTED } else { 0 }
+}
+
+fn active_namespaces(admin: &Admin<'_>) -> Result<Vec<u8>, Status> {
+    let after = admin.command.namespace_id();
+    if after >= NamespaceId::MAX {
+        return Err(Status::INVALID_NAMESPACE.dnr());
+    }
+    Ok(namespace_list(admin.namespaces().keys().copied(), after))
+}
+
+fn descriptors(admin: &Admin<'_>, _: &Identify) -> Result<Vec<u8>, Status> {
+    let config = find(admin)?.ok_or(Status::INVALID_NAMESPACE.dnr())?;
+    Ok(descriptor_list(&[
+        NamespaceDescriptor::Uuid(config.uuid),
+        NamespaceDescriptor::CommandSet(COMMAND_SET_NVM),
+    ]))
+}
+
+/// Without protection information there is nothing to add to the namespace.
+fn nvm_namespace(admin: &Admin<'_>, asked: &Identify) -> Result<Vec<u8>, Status> {
+    check_command_set(asked)?;
+    find(admin)?;
+    Ok(NvmNamespace::zeroed().as_bytes().to_vec())
+}
+
+fn nvm_controller(_: &Admin<'_>, asked: &Identify) -> Result<Vec<u8>, Status> {
+    check_command_set(asked)?;
+    let mut described = NvmController::zeroed();
+    // 32 MiB: more than that hosts that reckon in bytes could not say in 16 bits of 512-byte blocks.
+    described.write_zeroes_shift_max = 13;
+    Ok(described.as_bytes().to_vec())
+}
+
+fn independent_namespace(admin: &Admin<'_>, _: &Identify) -> Result<Vec<u8>, Status> {
+    let mut described = IndependentNamespace::zeroed();
+    if let Some(config) = find(admin)? {
+        let cacheless = IndependentNamespace::CACHE_NOT_PRESENT;
+        described.features = if config.volatile_cache { 0 } else { cacheless };
+        described.multi_path = IdentifyNamespace::SHARED;
+        described.ana_group = ANA_GROUP.into();
+        described.attributes = namespace_attributes(config);
+        described.status = IndependentNamespace::READY;
+    }
+    Ok(described.as_bytes().to_vec())
+}
+
+/// Of this controller, by its number or by FFFFh.
+fn command_sets(admin: &Admin<'_>, asked: &Identify) -> Result<Vec<u8>, Status> {
+    let this = [admin.controller.id, ControllerId(0xFFFF)];
+    if !this.contains(&asked.controller) {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    Ok(command_set_combinations())
+}
+
+fn controller(admin: &Admin<'_>) -> Box<IdentifyController> {
+    let mut described = IdentifyController::zeroed();
+    describe_any(admin, &mut described);
+    match admin.controller.kind {
+        ControllerKind::Discovery => described.controller_type = ControllerType::DISCOVERY,
+        ControllerKind::Io => describe_io(admin, &mut described),
+    }
+    described
+}
+
+/// What both kinds of controllers say.
+fn describe_any(admin: &Admin<'_>, described: &mut IdentifyController) {
+    let config = admin.config;
+    let pages = config.limits.transfer_len_max.0 / 4096;
+    described.serial = admin.subsystem().map_or(Ascii::new(""), |subsystem| subsystem.serial);
+    described.model = Ascii::new(&config.model);
+    described.firmware = Ascii::new(&config.firmware);
+    described.transfer_shift_max = u8::try_from(pages.ilog2()).expect("a logarithm fits");
+    described.controller_id = admin.controller.id.0.into();
+    described.version = Version::V2_0.0.into();
+    described.notices = supported_notices(admin.controller.kind).0.into();
+    described.attributes = IdentifyController::HOST_ID_128.into();
+    described.async_event_limit = EVENT_REQUESTS_MAX - 1;
+    described.error_log_entries = ERROR_LOG_MAX - 1;
+    described.log_page_attributes = IdentifyController::EXTENDED_LOG;
+    described.keep_alive_granularity = 1.into();
+    described.commands_max = config.limits.queue_entries_max.into();
+    described.sgl_support = (IdentifyController::SGL
+        | IdentifyController::SGL_OFFSET
+        | IdentifyController::SGL_TRANSPORT)
+        .into();
+    described.subsystem = NqnField::from(&admin.controller.subsystem);
+}
+
+/// What controllers with namespaces say besides. A volatile write cache is always reported: a
+/// namespace whose device has one can come while hosts are connected, and those that had been told
+/// otherwise would never flush it. Namespaces without one say so themselves.
+fn describe_io(admin: &Admin<'_>, described: &mut IdentifyController) {
+    let limits = &admin.config.limits;
+    let compare_blocks = limits.transfer_len_max.0 / 4096 - 1;
+    described.controller_type = ControllerType::IO;
+    described.multi_path =
+        IdentifyController::SEVERAL_CONTROLLERS | IdentifyController::ANA_REPORTING;
+    described.abort_limit = 3;
+    described.firmware_updates = 1 << 1 | 1;
+    described.log_page_attributes |=
+        IdentifyController::EFFECTS_LOG | IdentifyController::SUPPORTED_PAGES_LOG;
+    described.ana_transition_time = 10;
+    described.ana_capabilities =
+        IdentifyController::ANA_OPTIMIZED | IdentifyController::ANA_GROUP_FIXED;
+    described.ana_group_max = ANA_GROUP.into();
+    described.ana_groups = 1.into();
+    described.command_len_shifts = 6 << 4 | 6;
+    described.completion_len_shifts = 4 << 4 | 4;
+    described.namespaces = NAMESPACE_ID_MAX.into();
+    described.namespaces_max = NAMESPACE_ID_MAX.into();
+    described.nvm_commands = (IdentifyController::COMPARE
+        | IdentifyController::DATASET_MANAGEMENT
+        | IdentifyController::WRITE_ZEROES
+        | IdentifyController::SAVE_AND_SELECT
+        | IdentifyController::TIMESTAMP)
+        .into();
+    described.fused_operations = IdentifyController::COMPARE_AND_WRITE.into();
+    described.volatile_cache = IdentifyController::CACHE_PRESENT | IdentifyController::FLUSH_ALL;
+    described.atomic_compare_blocks = u16::try_from(compare_blocks).unwrap_or(u16::MAX).into();
+    described.io_command_capsule_len = (4 + limits.in_capsule_len_max / 16).into();
+    described.io_response_capsule_len = 1.into();
+    described.sgl_descriptors_max = 1;
+    described.fabrics_commands = IdentifyController::DISCONNECT.into();
+}

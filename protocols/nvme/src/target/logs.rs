@@ -1,0 +1,167 @@
+//! Get Log Page, on the controller's side. NVMe Base 2.0, 5.16.
+//!
+//! A new page is a row in [`PAGES`]. Invariant: no answer is longer than a command's data may be,
+//! however much is asked for.
+
+use nearflash_units::ByteLen;
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U32;
+
+use super::admin::{Admin, Answer, supported_opcodes};
+use super::controller::ControllerKind;
+use super::identify::ANA_GROUP;
+use super::{discovery, features};
+use crate::identify::COMMAND_SET_NVM;
+use crate::log::{
+    AnaGroup, AnaHeader, AnaState, CommandEffects, FirmwareSlots, GetLogPage, HealthInformation,
+    LogId, changed_namespaces,
+};
+use crate::{Ascii, AsyncEvent, IoOpcode, NamespaceId, Status};
+
+type Fill = fn(&mut Admin<'_>, &GetLogPage) -> Result<Vec<u8>, Status>;
+
+/// Which controllers have a page.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum On {
+    Io,
+    Discovery,
+    Both,
+}
+
+/// A page: its identifier, who has it, the event that reading it clears, what fills it.
+struct Row(LogId, On, Option<AsyncEvent>, Fill);
+
+const PAGES: [Row; 9] = [
+    Row(LogId::SUPPORTED_PAGES, On::Both, None, |admin, _| Ok(supported_pages(admin))),
+    Row(LogId::ERROR, On::Both, None, |admin, _| Ok(admin.controller.errors.page())),
+    Row(LogId::HEALTH, On::Io, None, health),
+    Row(LogId::FIRMWARE_SLOTS, On::Io, None, |admin, _| Ok(firmware_slots(admin))),
+    Row(LogId::CHANGED_NAMESPACES, On::Io, Some(AsyncEvent::NAMESPACE_CHANGED), changed),
+    Row(LogId::COMMAND_EFFECTS, On::Io, None, command_effects),
+    Row(LogId::ANA, On::Io, Some(AsyncEvent::ANA_CHANGED), |admin, asked| Ok(ana(admin, asked))),
+    Row(LogId::FEATURE_EFFECTS, On::Io, None, |admin, _| Ok(feature_effects(admin))),
+    Row(LogId::DISCOVERY, On::Discovery, Some(AsyncEvent::DISCOVERY_CHANGED), |admin, _| {
+        Ok(discovery::log(admin))
+    }),
+];
+
+/// Get Log Page.
+pub(super) fn get_log_page(admin: &mut Admin<'_>) -> Result<Answer, Status> {
+    let asked = GetLogPage::from_command(admin.command);
+    let Row(_, _, event, fill) = find(asked.log, admin.controller.kind)?;
+    if asked.offset_is_index || asked.len() > admin.config.limits.transfer_len_max.0 {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    admin.check_room(asked.len())?;
+    let page = fill(admin, &asked)?;
+    let data = part(&page, asked.offset, ByteLen(asked.len()).to_usize())?;
+    if let Some(event) = event.filter(|_| !asked.retain_event) {
+        admin.controller.events.clear(event);
+    }
+    Ok(Answer::data(data))
+}
+
+fn find(log: LogId, kind: ControllerKind) -> Result<&'static Row, Status> {
+    let row = PAGES.iter().find(|row| row.0 == log && has(row, kind));
+    row.ok_or(Status::INVALID_LOG_PAGE.dnr())
+}
+
+fn has(row: &Row, kind: ControllerKind) -> bool {
+    match kind {
+        ControllerKind::Io => row.1 != On::Discovery,
+        ControllerKind::Discovery => row.1 != On::Io,
+    }
+}
+
+/// `len` bytes of a page from `offset`; past its end there are zeroes.
+fn part(page: &[u8], offset: u64, len: usize) -> Result<Vec<u8>, Status> {
+    let offset = usize::try_from(offset).ok().filter(|offset| *offset <= page.len());
+    let rest = &page[offset.ok_or(Status::INVALID_FIELD.dnr())?..];
+    let mut data = rest[..rest.len().min(len)].to_vec();
+    data.resize(len, 0);
+    Ok(data)
+}
+
+/// NVMe Base 2.0, 5.16.1.1: bit 0 of a page's dword says that it is there.
+fn supported_pages(admin: &Admin<'_>) -> Vec<u8> {
+    let mut page = [U32::ZERO; 256];
+    for row in PAGES.iter().filter(|row| has(row, admin.controller.kind)) {
+        page[usize::from(row.0.0)] = 1.into();
+    }
+    page.as_bytes().to_vec()
+}
+
+/// NVMe Base 2.0, 5.16.1.3. Of the controller as a whole; there is none of a namespace.
+fn health(admin: &mut Admin<'_>, _: &GetLogPage) -> Result<Vec<u8>, Status> {
+    let whole_controller = [NamespaceId::NONE, NamespaceId::ALL];
+    if !whole_controller.contains(&admin.command.namespace_id()) {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    let mut health = HealthInformation::new();
+    health.error_entries = u128::from(admin.controller.errors.count()).into();
+    Ok(health.as_bytes().to_vec())
+}
+
+fn firmware_slots(admin: &Admin<'_>) -> Vec<u8> {
+    FirmwareSlots::new(Ascii::new(&admin.config.firmware)).as_bytes().to_vec()
+}
+
+/// NVMe Base 2.0, 5.16.1.5. Reading it empties it, unless the event is to be retained.
+fn changed(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>, Status> {
+    let list: Vec<_> = admin.controller.changed_namespaces.iter().copied().collect();
+    if !asked.retain_event {
+        admin.controller.changed_namespaces.clear();
+    }
+    Ok(changed_namespaces(&list))
+}
+
+/// NVMe Base 2.0, 5.16.1.6.
+fn command_effects(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>, Status> {
+    if asked.command_set != COMMAND_SET_NVM {
+        return Err(Status::INVALID_FIELD.dnr());
+    }
+    let reads = [IoOpcode::FLUSH, IoOpcode::READ, IoOpcode::COMPARE];
+    let writes = [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT];
+    let mut effects = CommandEffects::NONE;
+    for opcode in supported_opcodes(admin.controller.kind) {
+        effects.admin[usize::from(opcode.0)] = CommandEffects::SUPPORTED.into();
+    }
+    for opcode in reads {
+        effects.io[usize::from(opcode.0)] = CommandEffects::SUPPORTED.into();
+    }
+    for opcode in writes {
+        effects.io[usize::from(opcode.0)] =
+            (CommandEffects::SUPPORTED | CommandEffects::CHANGES_BLOCKS).into();
+    }
+    Ok(effects.as_bytes().to_vec())
+}
+
+/// NVMe Base 2.0, 5.16.1.18: bit 0 of a feature's dword says that it is there, bit 21 that it is
+/// the controller's.
+fn feature_effects(admin: &Admin<'_>) -> Vec<u8> {
+    let mut page = [U32::ZERO; 256];
+    for feature in features::supported(admin.controller.kind) {
+        page[usize::from(feature.0)] = (1 << 21 | 1).into();
+    }
+    page.as_bytes().to_vec()
+}
+
+/// NVMe Base 2.0, 5.16.1.13: one group, always optimized.
+fn ana(admin: &Admin<'_>, asked: &GetLogPage) -> Vec<u8> {
+    const GROUPS_ONLY: u8 = 1;
+    let changes = admin.subsystem().map_or(0, |subsystem| subsystem.generation);
+    let listed = asked.specific & GROUPS_ONLY == 0;
+    let namespaces: Vec<_> = admin.namespaces().keys().filter(|_| listed).collect();
+    let count = u32::try_from(namespaces.len()).expect("numbers are at most NAMESPACE_ID_MAX");
+    let header = AnaHeader { changes: changes.into(), groups: 1.into(), ..AnaHeader::default() };
+    let group = AnaGroup {
+        id: ANA_GROUP.into(),
+        namespaces: count.into(),
+        changes: changes.into(),
+        state: AnaState::OPTIMIZED,
+        ..AnaGroup::default()
+    };
+    let mut page = [header.as_bytes(), group.as_bytes()].concat();
+    page.extend(namespaces.iter().flat_map(|nsid| nsid.0.to_le_bytes()));
+    page
+}

@@ -1,0 +1,75 @@
+//! What people are told of a target: who is connected to what.
+
+use nearflash_units::Nanos;
+use uuid::Uuid;
+
+use super::Target;
+use super::controller::{Controller, ControllerKind};
+use crate::{ControllerId, NamespaceId, Nqn, QueueId};
+
+/// All subsystems and hosts of a node.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TargetStatus {
+    /// By name.
+    pub subsystems: Vec<SubsystemStatus>,
+    /// By controller number.
+    pub hosts: Vec<HostStatus>,
+}
+
+/// A subsystem.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SubsystemStatus {
+    /// Its name.
+    pub nqn: Nqn,
+    /// Its serial number.
+    pub serial: String,
+    /// Its namespaces.
+    pub namespaces: Vec<NamespaceId>,
+}
+
+/// A host's association with a subsystem.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HostStatus {
+    /// The controller it has.
+    pub controller: ControllerId,
+    /// Of which kind.
+    pub kind: ControllerKind,
+    /// Of which subsystem.
+    pub subsystem: Nqn,
+    /// The host's name.
+    pub host: Nqn,
+    /// The host's identifier.
+    pub host_id: Uuid,
+    /// The host has enabled the controller.
+    pub ready: bool,
+    /// The agreed keep-alive time; `None` when there is none.
+    pub keep_alive: Option<Nanos>,
+    /// Its I/O queues.
+    pub queues: Vec<QueueId>,
+}
+
+impl Target {
+    /// Who is connected to what.
+    pub fn status(&self) -> TargetStatus {
+        let subsystems = self.subsystems.values().map(|subsystem| SubsystemStatus {
+            nqn: subsystem.nqn.clone(),
+            serial: subsystem.serial.text(),
+            namespaces: subsystem.namespaces.keys().copied().collect(),
+        });
+        let hosts = self.controllers.values().map(host_status);
+        TargetStatus { subsystems: subsystems.collect(), hosts: hosts.collect() }
+    }
+}
+
+fn host_status(controller: &Controller) -> HostStatus {
+    HostStatus {
+        controller: controller.id,
+        kind: controller.kind,
+        subsystem: controller.subsystem.clone(),
+        host: controller.host.clone(),
+        host_id: Uuid::from_bytes(controller.host_id),
+        ready: controller.status.is_ready(),
+        keep_alive: controller.keep_alive,
+        queues: controller.open_queues().collect(),
+    }
+}

@@ -1,0 +1,210 @@
+use super::*;
+use crate::fabrics::InvalidParameter;
+
+fn refused_command(host: &Host, target: &mut Target, offset: u16) {
+    let refusal = host.connect(target).unwrap_err();
+    assert_eq!(refusal.status, Status::CONNECT_INVALID_PARAMETERS.dnr());
+    assert_eq!(refusal.result, u32::from(offset), "IATTR 0, IPO {offset}");
+}
+
+fn refused_data(host: &Host, target: &mut Target, offset: u16) {
+    let refusal = host.connect(target).unwrap_err();
+    assert_eq!(refusal.status, Status::CONNECT_INVALID_PARAMETERS.dnr());
+    assert_eq!(refusal.result, 1 << 16 | u32::from(offset), "IATTR 1, IPO {offset}");
+}
+
+#[test]
+fn connecting_the_admin_queue_makes_a_controller() {
+    let mut target = target();
+    let connected = Host::of(&nqn("data")).connect(&mut target).unwrap();
+    assert_eq!(connected.kind, QueueKind::Admin);
+    assert_eq!(connected.sq_entries, 32);
+    assert_eq!(connected.namespaces.iter().count(), 1);
+    let completion = connected.completion(CommandId(3));
+    assert_eq!(completion.dw0.get(), u32::from(connected.controller.0));
+    assert_eq!(completion.sq_head.get(), 0);
+    let status = target.status();
+    assert_eq!(status.hosts.len(), 1);
+    assert_eq!(status.hosts[0].host, nqn("host"));
+    assert!(!status.hosts[0].ready);
+}
+
+#[test]
+fn a_host_may_go_without_flow_control() {
+    let mut host = Host::of(&nqn("data"));
+    host.connect.attributes = Connect::DISABLE_SQ_FLOW_CONTROL;
+    let connected = host.connect(&mut target()).unwrap();
+    assert!(connected.disable_sq_flow_control);
+    assert_eq!(connected.completion(CommandId(3)).sq_head.get(), 0xFFFF);
+}
+
+#[test]
+fn io_queues_join_their_controller() {
+    let (mut target, controller) = joined();
+    for queue in 1..=4 {
+        let host = Host::of(&nqn("data")).on_queue(queue, controller);
+        let connected = host.connect(&mut target).unwrap();
+        assert_eq!((connected.controller, connected.queue), (controller, QueueId(queue)));
+        assert_eq!(connected.kind, QueueKind::Io);
+    }
+    assert_eq!(target.status().hosts[0].queues, [1, 2, 3, 4].map(QueueId));
+}
+
+#[test]
+fn two_hosts_have_two_controllers() {
+    let (mut target, first) = joined();
+    let second = join(&mut target, &nqn("data"));
+    assert_ne!(first, second);
+}
+
+#[test]
+fn an_unknown_record_format_is_incompatible() {
+    let mut host = Host::of(&nqn("data"));
+    host.connect.record_format = 1;
+    let refusal = host.connect(&mut target()).unwrap_err();
+    assert_eq!(refusal.status, Status::CONNECT_INCOMPATIBLE_FORMAT.dnr());
+}
+
+#[test]
+fn a_queue_of_one_entry_or_of_too_many_is_refused() {
+    for entries in [0, 1024, u16::MAX] {
+        let mut host = Host::of(&nqn("data"));
+        host.connect.queue_entries_zero_based = entries;
+        refused_command(&host, &mut target(), Connect::QUEUE_ENTRIES_OFFSET);
+    }
+}
+
+#[test]
+fn an_unknown_subsystem_is_refused_and_so_is_what_is_no_name() {
+    refused_data(&Host::of(&nqn("other")), &mut target(), ConnectData::SUBSYSTEM_OFFSET);
+    let mut host = Host::of(&nqn("data"));
+    host.data.subsystem.0 = [b'x'; 256];
+    refused_data(&host, &mut target(), ConnectData::SUBSYSTEM_OFFSET);
+}
+
+#[test]
+fn a_host_without_a_name_is_refused() {
+    let mut host = Host::of(&nqn("data"));
+    host.data.host.0 = [0; 256];
+    refused_data(&host, &mut target(), ConnectData::HOST_OFFSET);
+}
+
+#[test]
+fn a_host_that_is_not_listed_is_an_invalid_host() {
+    let hosts = HostAccess::Listed([nqn("friend")].into());
+    let mut target = Target::new(TargetConfig { hosts, ..config() });
+    target.publish(vec![namespace("data", 1)]).unwrap();
+    let refusal = Host::of(&nqn("data")).connect(&mut target).unwrap_err();
+    assert_eq!(refusal.status, Status::CONNECT_INVALID_HOST.dnr());
+    let which = InvalidParameter::from_result(refusal.result);
+    assert_eq!(which, InvalidParameter::Data(ConnectData::HOST_OFFSET));
+
+    let mut friend = Host::of(&nqn("data"));
+    friend.data.host = (&nqn("friend")).into();
+    assert!(friend.connect(&mut target).is_ok());
+}
+
+#[test]
+fn an_admin_queue_must_ask_for_a_new_controller() {
+    let mut host = Host::of(&nqn("data"));
+    host.data.controller_id = 1.into();
+    refused_data(&host, &mut target(), ConnectData::CONTROLLER_ID_OFFSET);
+}
+
+#[test]
+fn when_all_controllers_are_taken_the_host_may_try_again_later() {
+    let mut target = target();
+    for _ in 0..8 {
+        join(&mut target, &nqn("data"));
+    }
+    let host = Host::of(&nqn("data"));
+    let refusal = host.connect(&mut target).unwrap_err();
+    assert_eq!(refusal.status, Status::CONNECT_CONTROLLER_BUSY);
+    target.queue_closed(ControllerId(3), QueueId::ADMIN);
+    assert_eq!(host.connect(&mut target).unwrap().controller, ControllerId(9));
+}
+
+#[test]
+fn an_io_queue_needs_a_controller_of_its_subsystem_and_its_host() {
+    let (mut target, controller) = joined();
+    target.publish(vec![namespace("data", 1), namespace("more", 1)]).unwrap();
+    let host = Host::of(&nqn("data")).on_queue(1, controller);
+    let unknown = host.on_queue(1, ControllerId(77));
+    refused_data(&unknown, &mut target, ConnectData::CONTROLLER_ID_OFFSET);
+    let elsewhere = Host::of(&nqn("more")).on_queue(1, controller);
+    refused_data(&elsewhere, &mut target, ConnectData::CONTROLLER_ID_OFFSET);
+    let mut named = host.clone();
+    named.data.host = (&nqn("somebody")).into();
+    refused_data(&named, &mut target, ConnectData::HOST_OFFSET);
+    let mut identified = host.clone();
+    identified.data.host_id = [9; 16];
+    refused_data(&identified, &mut target, ConnectData::HOST_ID_OFFSET);
+    assert!(host.connect(&mut target).is_ok());
+}
+
+#[test]
+fn an_io_queue_beyond_those_granted_is_refused() {
+    let (mut target, controller) = joined();
+    let host = Host::of(&nqn("data"));
+    refused_command(&host.on_queue(5, controller), &mut target, Connect::QUEUE_OFFSET);
+}
+
+#[test]
+fn an_io_queue_of_a_controller_that_is_not_enabled_is_refused() {
+    let mut target = target();
+    let host = Host::of(&nqn("data"));
+    let controller = host.connect(&mut target).unwrap().controller;
+    refused_command(&host.on_queue(1, controller), &mut target, Connect::QUEUE_OFFSET);
+}
+
+#[test]
+fn a_discovery_controller_has_no_io_queues() {
+    let mut target = target();
+    let controller = join(&mut target, &Nqn::discovery());
+    let host = Host::of(&Nqn::discovery()).on_queue(1, controller);
+    refused_command(&host, &mut target, Connect::QUEUE_OFFSET);
+}
+
+#[test]
+fn a_queue_in_use_is_refused_until_its_connection_has_ended() {
+    let (mut target, controller) = joined();
+    let host = Host::of(&nqn("data")).on_queue(1, controller);
+    host.connect(&mut target).unwrap();
+    let refusal = host.connect(&mut target).unwrap_err();
+    assert_eq!(refusal.status, Status::COMMAND_SEQUENCE_ERROR);
+    target.queue_closed(controller, QueueId(1));
+    assert!(host.connect(&mut target).is_ok());
+}
+
+#[test]
+fn with_the_admin_queue_the_controller_and_its_io_queues_end() {
+    let (mut target, controller) = joined();
+    Host::of(&nqn("data")).on_queue(2, controller).connect(&mut target).unwrap();
+    target.queue_closed(controller, QueueId::ADMIN);
+    let reason = DisconnectReason::AdminQueueClosed;
+    let expected = Action::Disconnect { controller, queue: Some(QueueId(2)), reason };
+    assert_eq!(actions(&mut target), [expected]);
+    assert!(target.status().hosts.is_empty());
+    target.queue_closed(controller, QueueId(2));
+    target.queue_closed(controller, QueueId::ADMIN);
+    assert_eq!(actions(&mut target), []);
+}
+
+#[test]
+fn a_reset_ends_io_queues_and_lets_them_be_connected_anew() {
+    let (mut target, controller) = joined();
+    let host = Host::of(&nqn("data")).on_queue(1, controller);
+    host.connect(&mut target).unwrap();
+    target.admin(NOW, controller, &Command::property_set(offset::CONFIGURATION, 0), &[]);
+    let reason = DisconnectReason::ControllerReset;
+    let expected = Action::Disconnect { controller, queue: Some(QueueId(1)), reason };
+    assert!(actions(&mut target).contains(&expected));
+    refused_command(&host, &mut target, Connect::QUEUE_OFFSET);
+    ask(&mut target, controller, enable());
+    host.connect(&mut target).unwrap();
+    // The old connection's end does not take the new one with it.
+    target.queue_closed(controller, QueueId(1));
+    assert_eq!(target.status().hosts[0].queues, [QueueId(1)]);
+    target.queue_closed(controller, QueueId(1));
+    assert_eq!(target.status().hosts[0].queues, []);
+}

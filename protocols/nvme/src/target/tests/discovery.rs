@@ -1,0 +1,105 @@
+use zerocopy::FromBytes;
+
+use super::*;
+use crate::log::{DiscoveryEntry, DiscoveryHeader, GetLogPage, LogId, SubsystemType};
+
+/// The generation, and each entry's subsystem and address, as the host that reached `local` by
+/// name `host` reads them.
+fn read(target: &mut Target, local: &str, host: &str) -> (u64, Vec<(String, String)>) {
+    let mut asking = Host::of(&Nqn::discovery());
+    asking.data.host = (&nqn(host)).into();
+    let connect = asking.connect.to_command();
+    let connected = target.connect(NOW, &connect, &asking.data, address(local)).unwrap();
+    assert_eq!(connected.kind, QueueKind::Discovery);
+    ask(target, connected.controller, enable());
+    let page = GetLogPage::new(LogId::DISCOVERY, 8192).to_command(NamespaceId::NONE);
+    let (completion, data) = ask(target, connected.controller, page);
+    assert!(completion.status().is_success());
+    target.queue_closed(connected.controller, QueueId::ADMIN);
+
+    let (header, rest) = DiscoveryHeader::ref_from_prefix(&data).unwrap();
+    let count = usize::try_from(header.entries.get()).unwrap();
+    let entries = rest.chunks(1024).take(count).map(|entry| {
+        let entry = DiscoveryEntry::ref_from_bytes(entry).unwrap();
+        assert_eq!(entry.subsystem_type, SubsystemType::NVM);
+        let (address, service) = (entry.address.text(), entry.service.text());
+        let read = TransportAddress::from_discovery(entry.transport, &address, &service);
+        (entry.subsystem.get().unwrap().to_string(), read.unwrap().to_string())
+    });
+    (header.generation.get(), entries.collect())
+}
+
+fn addresses(ports: &[(&str, &[&str])], local: &str) -> Vec<String> {
+    let port = |(id, (listen, advertise)): (u16, &(&str, &[&str]))| Port {
+        id,
+        listen: address(listen),
+        advertise: advertise.iter().map(|it| address(it)).collect(),
+    };
+    let ports = (1..).zip(ports).map(port).collect();
+    let mut target = Target::new(TargetConfig { ports, ..config() });
+    target.publish(vec![namespace("data", 1)]).unwrap();
+    read(&mut target, local, "host").1.into_iter().map(|(_, address)| address).collect()
+}
+
+#[test]
+fn every_subsystem_is_listed_at_every_port() {
+    let mut target = target();
+    target.publish(vec![namespace("data", 1), namespace("more", 1)]).unwrap();
+    let (_, entries) = read(&mut target, "192.0.2.1:8009", "host");
+    let at = "192.0.2.1:4420".to_owned();
+    let expected = ["data", "more"].map(|name| (nqn(name).to_string(), at.clone()));
+    assert_eq!(entries, expected);
+}
+
+#[test]
+fn the_log_has_a_new_generation_when_subsystems_change() {
+    let mut target = target();
+    let (before, _) = read(&mut target, "192.0.2.1:4420", "host");
+    target.publish(vec![namespace("data", 1), namespace("data", 2)]).unwrap();
+    assert_eq!(read(&mut target, "192.0.2.1:4420", "host").0, before);
+    target.publish(vec![namespace("more", 1)]).unwrap();
+    assert_eq!(read(&mut target, "192.0.2.1:4420", "host").0, before + 1);
+}
+
+#[test]
+fn a_host_that_is_not_listed_discovers_nothing() {
+    let hosts = HostAccess::Listed([nqn("friend")].into());
+    let mut target = Target::new(TargetConfig { hosts, ..config() });
+    target.publish(vec![namespace("data", 1)]).unwrap();
+    assert_eq!(read(&mut target, "192.0.2.1:4420", "stranger").1, []);
+    assert_eq!(read(&mut target, "192.0.2.1:4420", "friend").1.len(), 1);
+}
+
+#[test]
+fn a_listener_of_all_addresses_is_listed_by_the_one_that_the_host_used() {
+    let all = [("0.0.0.0:4420", &[][..])];
+    assert_eq!(addresses(&all, "192.0.2.9:8009"), ["192.0.2.9:4420"]);
+    assert_eq!(addresses(&all, "[::ffff:192.0.2.9]:8009"), ["192.0.2.9:4420"]);
+    assert_eq!(addresses(&all, "[2001:db8::1]:8009"), [""; 0]);
+    let all = [("[::]:4420", &[][..])];
+    assert_eq!(addresses(&all, "[2001:db8::1]:8009"), ["[2001:db8::1]:4420"]);
+    assert_eq!(addresses(&all, "192.0.2.9:8009"), ["192.0.2.9:4420"]);
+}
+
+#[test]
+fn advertised_addresses_are_listed_instead_of_the_listeners() {
+    let nat = [("127.0.0.1:4420", &["10.0.2.2:4420", "[2001:db8::2]:4421"][..])];
+    let expected = ["10.0.2.2:4420", "[2001:db8::2]:4421"];
+    assert_eq!(addresses(&nat, "127.0.0.1:4420"), expected);
+}
+
+#[test]
+fn an_entry_has_the_bytes_that_hosts_read() {
+    let mut target = target();
+    let controller = join(&mut target, &Nqn::discovery());
+    let page = GetLogPage::new(LogId::DISCOVERY, 2048).to_command(NamespaceId::NONE);
+    let (_, data) = ask(&mut target, controller, page);
+    assert_eq!(data[8..16], [1, 0, 0, 0, 0, 0, 0, 0]);
+    let entry = &data[1024..];
+    assert_eq!(entry[..10], [3, 1, 2, 4, 1, 0, 0xFF, 0xFF, 32, 0]);
+    assert_eq!(entry[32..40], *b"4420    ");
+    assert_eq!(entry[256..285], *b"nqn.2026-11.io.nearflash:data");
+    assert_eq!(entry[285..512], [0; 227]);
+    assert_eq!(entry[512..522], *b"192.0.2.1 ");
+    assert_eq!(entry[768..], [0; 256]);
+}
