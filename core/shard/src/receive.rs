@@ -71,16 +71,20 @@ impl Shard {
         let place = match (connection.phase, connection.session.receiving()) {
             (Phase::Dead, _) => return None,
             (Phase::Closing | Phase::Lingering(_), _) => return self.discard(key, world),
-            (Phase::Open, Receiving::Paused) => {
+            // What was received and not yet taken comes before anything that is received now.
+            (Phase::Open, receiving)
+                if receiving == Receiving::Paused || !connection.leftover.is_empty() =>
+            {
                 connection.listed.hot = false;
                 self.pause(key);
                 return None;
             }
-            (Phase::Open, Receiving::Bytes) => None,
             (Phase::Open, Receiving::Payload { buffer, offset, len }) => {
                 Some(Place { buffer, offset, len })
             }
+            (Phase::Open, _) => None,
         };
+        assert!(!self.staging.is_empty(), "nothing is received while received bytes are fed");
         match world.receive(connection.socket, place, &mut self.staging) {
             Received::Bytes(len) => {
                 self.totals.received += u64::try_from(len).unwrap_or_default();
@@ -193,9 +197,12 @@ impl Shard {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             connection.listed.paused = false;
             self.submit_deferred(key, world);
+            if !self.unpause(key, world) {
+                self.pause(key);
+                continue;
+            }
             let Some(connection) = self.connections.get_mut(key) else { continue };
             let leftover = std::mem::take(&mut connection.leftover);
-            // Even without leftover this gives buffers to writes that wait to be asked for.
             self.feed(key, &leftover, world);
             let Some(connection) = self.connections.get_mut(key) else { continue };
             let goes_on = connection.session.receiving() != Receiving::Paused;

@@ -104,9 +104,14 @@ impl Shard {
         }
     }
 
-    fn watch_for_room<W: World>(&mut self, key: Key, world: &mut W) {
+    /// The socket is full, or the world is about to wait: room to send is an event.
+    pub(crate) fn watch_for_room<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.blocked_turns = 0;
+        connection.listed.dirty = false;
+        if connection.phase == Phase::Dead || connection.session.output_len() == 0 {
+            return;
+        }
         // A paused connection must not be woken by input that it cannot take.
         let interest = if connection.listed.paused { Interest::Output } else { Interest::Both };
         world.watch(connection.socket, interest);

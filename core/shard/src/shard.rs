@@ -58,6 +58,7 @@ pub struct Shard {
     unconfirmed: Vec<u64>,
     pub(crate) totals: Totals,
     events: Vec<Event>,
+    moved_before: usize,
     swept_at: Nanos,
 }
 
@@ -96,6 +97,7 @@ impl Shard {
             unconfirmed: Vec::new(),
             totals: Totals::default(),
             events: Vec::new(),
+            moved_before: 0,
             swept_at: Nanos(0),
         }
     }
@@ -112,18 +114,25 @@ impl Shard {
         self.events = events;
         moved += self.receive_hot(world);
         self.settle(world);
-        if moved > 0 && !self.paused.is_empty() {
+        // What was sent at the end of the last turn may have freed buffers, too.
+        if !self.paused.is_empty() && moved + self.moved_before > 0 {
             self.resume_paused(world);
             self.settle(world);
         }
         moved += self.send_dirty(world);
         self.watch_the_clock(world);
+        // Connections that just ended leave answers behind.
+        self.settle(world);
         self.confirm(world);
+        self.moved_before = moved;
         moved
     }
 
     /// Before the world waits: every connection that was looked at in each turn is watched.
     pub fn prepare_to_sleep<W: World>(&mut self, world: &mut W) {
+        for key in std::mem::take(&mut self.dirty) {
+            self.watch_for_room(key, world);
+        }
         for key in std::mem::take(&mut self.hot) {
             self.cool(key, world);
         }
@@ -261,8 +270,9 @@ impl Shard {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             match connection.phase {
                 Phase::Open | Phase::Closing => {
-                    // A session that runs out of time is closing, which is looked at below.
-                    let _ = connection.session.handle_timeout(now);
+                    if let Err(error) = connection.session.handle_timeout(now) {
+                        world.notice(Notice::PeerError { peer: connection.peer, error });
+                    }
                     let is_stalled =
                         connection.waits_for_peer() && now.since(connection.moved_at) > stall;
                     let is_over = connection.session.is_closing();

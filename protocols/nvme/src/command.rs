@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{CommandId, NamespaceId, SglDescriptor};
 
-/// Submission queue entry, SQE. NVMe Base 2.0, figure 87.
+/// Submission queue entry, SQE. NVMe Base 2.0, 3.3.3.1.
 #[derive(
     Clone,
     Copy,
@@ -56,7 +56,7 @@ pub struct Command {
 }
 const _: () = assert!(size_of::<Command>() == Command::LEN);
 
-/// A command's part in a fused operation. NVMe Base 2.0, figure 86 (FUSE).
+/// A command's part in a fused operation. NVMe Base 2.0, 3.3.3.1 (FUSE).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fused {
     /// A command by itself.
@@ -126,7 +126,7 @@ impl Command {
     }
 
     /// Whether its direction bits say that data goes from the host to the controller. NVMe Base
-    /// 2.0, figure 87: opcode bits 1:0.
+    /// 2.0, 3.3.3.1: opcode bits 1:0.
     pub fn opcode_moves_from_host(&self) -> bool {
         let opcode = if self.is_fabrics() { self.fabrics_type().0 } else { self.opcode };
         opcode & 0b11 == 0b01

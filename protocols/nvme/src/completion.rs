@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{CommandId, QueueId, Status};
 
-/// Completion queue entry, CQE. NVMe Base 2.0, figure 89; over fabrics the phase bit is 0.
+/// Completion queue entry, CQE. NVMe Base 2.0, 3.3.3.2; over fabrics the phase bit is 0.
 #[derive(
     Clone,
     Copy,

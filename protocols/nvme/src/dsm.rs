@@ -5,7 +5,7 @@ use nearflash_units::{Blocks, Lba};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// One range of a Dataset Management command. NVM Command Set 1.0, figure 41.
+/// One range of a Dataset Management command. NVM Command Set 1.0, 3.2.3.
 #[derive(
     Clone,
     Copy,

@@ -5,7 +5,7 @@
 
 use crate::log::LogId;
 
-/// Dword 0 of an Asynchronous Event Request's completion. NVMe Base 2.0, figure 146.
+/// Dword 0 of an Asynchronous Event Request's completion. NVMe Base 2.0, 5.2.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct AsyncEvent {
     /// Bits 2:0.
@@ -44,7 +44,7 @@ impl AsyncEvent {
 
 /// Which notices are meant: OAES says what a controller can tell, the Asynchronous Event
 /// Configuration feature what a host wants to hear, with the same bits. NVMe Base 2.0,
-/// figures 275 (OAES) and 320.
+/// 5.17.2.1 (OAES) and 5.27.1.8.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Notices(pub u32);
 

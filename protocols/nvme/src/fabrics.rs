@@ -13,7 +13,7 @@ use crate::{
     SglDescriptor,
 };
 
-/// What a host says of itself when it connects. NVMe Base 2.0, figure 388.
+/// What a host says of itself when it connects. NVMe Base 2.0, 6.3.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -64,7 +64,7 @@ impl ConnectData {
     }
 }
 
-/// A Connect command's parameters. NVMe Base 2.0, figure 387.
+/// A Connect command's parameters. NVMe Base 2.0, 6.3.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Connect {
     /// RECFMT: 0 is the only format.
@@ -116,7 +116,7 @@ impl Connect {
     }
 }
 
-/// A Property Get or Property Set. NVMe Base 2.0, figures 393 and 396.
+/// A Property Get or Property Set. NVMe Base 2.0, 6.5 and 6.6.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PropertyAccess {
     /// ATTRIB bits 2:0: 0 is 4 bytes, 1 is 8 bytes, others are reserved.
@@ -205,7 +205,7 @@ impl Command {
 
 /// What a refused Connect points at, in dword 0 of its completion with
 /// [`Status::CONNECT_INVALID_PARAMETERS`](crate::Status::CONNECT_INVALID_PARAMETERS).
-/// NVMe Base 2.0, figure 389.
+/// NVMe Base 2.0, 6.3.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum InvalidParameter {
     /// IATTR 0: the byte at this offset of the command.

@@ -2,7 +2,7 @@
 
 use crate::{AdminOpcode, Command, NamespaceId, SglDescriptor};
 
-/// Feature identifier, FID. NVMe Base 2.0, figure 317.
+/// Feature identifier, FID. NVMe Base 2.0, 5.27.1.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FeatureId(pub u8);
 
@@ -29,7 +29,7 @@ impl FeatureId {
     pub const NAMESPACE_WRITE_PROTECTION: Self = Self(0x84);
 }
 
-/// Which of a feature's values is asked for. NVMe Base 2.0, figure 194 (SEL).
+/// Which of a feature's values is asked for. NVMe Base 2.0, 5.15 (SEL).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Select {
     /// The value in force.

@@ -4,7 +4,7 @@
 /// The opcode of all Fabrics commands; byte 4 tells which. NVMe Base 2.0, 6.
 pub const FABRICS_OPCODE: u8 = 0x7F;
 
-/// Admin command set. NVMe Base 2.0, figure 138.
+/// Admin command set. NVMe Base 2.0, 5.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct AdminOpcode(pub u8);
 
@@ -32,7 +32,7 @@ impl AdminOpcode {
     pub const SANITIZE: Self = Self(0x84);
 }
 
-/// NVM command set. NVM Command Set 1.0, figure 16.
+/// NVM command set. NVM Command Set 1.0, 3.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct IoOpcode(pub u8);
 
@@ -53,7 +53,7 @@ impl IoOpcode {
     pub const COPY: Self = Self(0x19);
 }
 
-/// Fabrics command type, FCTYPE. NVMe Base 2.0, figure 383.
+/// Fabrics command type, FCTYPE. NVMe Base 2.0, 6.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FabricsType(pub u8);
 

@@ -2,7 +2,7 @@
 //!
 //! Spec: NVMe Base 2.0, 3.1.3 (properties) and 6.5, 6.6 (how they are reached).
 
-/// Where each property stands. NVMe Base 2.0, figure 35.
+/// Where each property stands. NVMe Base 2.0, 3.1.3.
 pub mod offset {
     /// CAP, 8 bytes.
     pub const CAPABILITIES: u32 = 0x00;

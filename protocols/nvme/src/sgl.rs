@@ -6,7 +6,7 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// SGL descriptor. NVMe Base 2.0, figure 95.
+/// SGL descriptor. NVMe Base 2.0, 4.1.2.
 #[derive(
     Clone,
     Copy,

@@ -1,1 +1,39 @@
-//! Real peers against a real node.
+//! Real peers against a real node: the Linux kernel's NVMe/TCP host, in a QEMU guest.
+//!
+//! A test boots a [`Guest`] with a script from `guest/scripts`, starts a [`Node`] on this machine,
+//! and acts on the node at the marks that the script sets. The script judges; the test passes when
+//! the script ends with status 0. See the README beside this crate for the guest itself.
+//!
+//! Knows nothing of nearflash but its command line and its ready line.
+
+mod guest;
+mod node;
+mod place;
+
+pub use guest::{Guest, Outcome, Script};
+pub use node::Node;
+pub use place::Scratch;
+
+use std::io::Write as _;
+
+/// Whether the user has asked to do without guests; says so, past the test's captured output.
+#[must_use]
+pub fn is_skipped(test: &str) -> bool {
+    let skipped = is_set("NEARFLASH_SKIP_GUEST");
+    if skipped {
+        let mut stderr = std::io::stderr();
+        // Nothing is lost with a line that cannot be printed.
+        let _ = writeln!(stderr, "{test}: skipped, because NEARFLASH_SKIP_GUEST=1 is set");
+    }
+    skipped
+}
+
+/// Whether the guests shall connect to the target of their own kernel instead of to a node.
+#[must_use]
+pub fn is_self_check() -> bool {
+    is_set("NEARFLASH_SELF_CHECK")
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| value == "1")
+}

@@ -382,6 +382,14 @@ fn in_memory(len: ByteLen, reads_as_zeroes: bool) -> DeviceProperties {
 }
 
 impl DeviceSpec {
+    /// The size of a device in memory, RAM or null, which has no other record of it.
+    pub fn memory_size(&self) -> Option<ByteLen> {
+        match &self.backing {
+            Backing::Ram { size } | Backing::Null { size, .. } => Some(*size),
+            Backing::File { .. } | Backing::Block { .. } => None,
+        }
+    }
+
     /// The file or block device; empty for those that have none.
     pub fn path(&self) -> &Path {
         match &self.backing {

@@ -285,7 +285,8 @@ impl Reactor {
             let entry = opcode::PollRemove::new(armed.pack()).build();
             push(&mut self.ring, &entry.user_data(Token::Ignored.pack()));
         }
-        self.watches[index(socket.0)].generation += 1;
+        let watch = &mut self.watches[index(socket.0)];
+        watch.generation = watch.generation.wrapping_add(1);
     }
 
     fn retry_unsent(&mut self) {

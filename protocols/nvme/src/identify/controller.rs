@@ -1,11 +1,11 @@
-//! Identify Controller. NVMe Base 2.0, 5.17.2.1, with the Fabrics fields of figure 275.
+//! Identify Controller. NVMe Base 2.0, 5.17.2.1, with its Fabrics fields.
 
 use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Ascii, ControllerId, NqnField};
 
-/// CNTRLTYPE. NVMe Base 2.0, figure 275.
+/// CNTRLTYPE. NVMe Base 2.0, 5.17.2.1.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Hash, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -21,7 +21,7 @@ impl ControllerType {
     pub const ADMINISTRATIVE: Self = Self(3);
 }
 
-/// A power state descriptor. NVMe Base 2.0, figure 276.
+/// A power state descriptor. NVMe Base 2.0, 5.17.2.1.
 #[derive(
     Clone,
     Copy,
@@ -43,7 +43,7 @@ pub struct PowerState {
     pub rest: [u8; 30],
 }
 
-/// Identify Controller data structure, CNS 01h. NVMe Base 2.0, figure 275.
+/// Identify Controller data structure, CNS 01h. NVMe Base 2.0, 5.17.2.1.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -273,7 +273,7 @@ impl IdentifyController {
 }
 
 /// I/O command set specific Identify Controller of the NVM command set, CNS 06h. NVM Command Set
-/// 1.0, figure 102.
+/// 1.0, 4.1.5.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::IDENTIFY_LEN;
 use crate::NamespaceId;
 
-/// NIDT. NVMe Base 2.0, figure 277.
+/// NIDT. NVMe Base 2.0, 5.17.2.3.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Hash, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -34,7 +34,7 @@ struct DescriptorHeader {
 }
 const _: () = assert!(size_of::<DescriptorHeader>() == 4);
 
-/// A namespace identification descriptor. NVMe Base 2.0, figure 277.
+/// A namespace identification descriptor. NVMe Base 2.0, 5.17.2.3 (CNS 03h).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NamespaceDescriptor {
     /// IEEE extended unique identifier.

@@ -18,10 +18,10 @@ use crate::{AdminOpcode, Command, ControllerId, NamespaceId, SglDescriptor};
 /// Bytes of every Identify data structure.
 pub const IDENTIFY_LEN: usize = 4096;
 
-/// The NVM command set's identifier. NVMe Base 2.0, figure 274 (CSI).
+/// The NVM command set's identifier. NVMe Base 2.0, 5.17 (CSI).
 pub const COMMAND_SET_NVM: u8 = 0;
 
-/// Which structure is asked for, CNS. NVMe Base 2.0, figure 273.
+/// Which structure is asked for, CNS. NVMe Base 2.0, 5.17.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Cns(pub u8);
 
@@ -54,7 +54,7 @@ impl Cns {
     pub const COMMAND_SETS: Self = Self(0x1C);
 }
 
-/// An Identify command's parameters. NVMe Base 2.0, figures 270 to 272.
+/// An Identify command's parameters. NVMe Base 2.0, 5.17.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Identify {
     /// CNS.

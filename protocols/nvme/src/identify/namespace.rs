@@ -4,7 +4,7 @@ use nearflash_units::{BlockSize, Blocks};
 use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// One LBA format. NVM Command Set 1.0, figure 98.
+/// One LBA format. NVM Command Set 1.0, 4.1.5.1.
 #[derive(
     Clone,
     Copy,
@@ -28,7 +28,7 @@ pub struct LbaFormat {
     pub performance: u8,
 }
 
-/// NSFEAT. NVM Command Set 1.0, figure 97.
+/// NSFEAT. NVM Command Set 1.0, 4.1.5.1.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct NamespaceFeatures(pub u8);
 
@@ -42,7 +42,7 @@ impl NamespaceFeatures {
 }
 
 /// Identify Namespace data structure of the NVM command set, CNS 00h. NVM Command Set 1.0,
-/// figure 97.
+/// 4.1.5.1.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -164,7 +164,7 @@ impl IdentifyNamespace {
     }
 }
 
-/// I/O command set independent Identify Namespace, CNS 08h. NVMe Base 2.0, figure 280.
+/// I/O command set independent Identify Namespace, CNS 08h. NVMe Base 2.0, 5.17.2.8.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -208,7 +208,7 @@ impl IndependentNamespace {
 }
 
 /// I/O command set specific Identify Namespace of the NVM command set, CNS 05h. NVM Command Set
-/// 1.0, figure 100. Without protection information all of it is zero.
+/// 1.0, 4.1.5.2. Without protection information all of it is zero.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]

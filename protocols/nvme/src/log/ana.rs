@@ -3,7 +3,7 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What the ANA log begins with. NVMe Base 2.0, figure 221.
+/// What the ANA log begins with. NVMe Base 2.0, 5.16.1.13.
 #[derive(
     Clone,
     Copy,
@@ -28,7 +28,7 @@ pub struct AnaHeader {
 }
 const _: () = assert!(size_of::<AnaHeader>() == 16);
 
-/// State of the paths to a group, over this controller. NVMe Base 2.0, figure 222.
+/// State of the paths to a group, over this controller. NVMe Base 2.0, 5.16.1.13.
 #[derive(
     Clone,
     Copy,
@@ -59,7 +59,7 @@ impl AnaState {
     pub const CHANGE: Self = Self(0x0F);
 }
 
-/// A group; its namespaces' numbers follow, 4 bytes each. NVMe Base 2.0, figure 222.
+/// A group; its namespaces' numbers follow, 4 bytes each. NVMe Base 2.0, 5.16.1.13.
 #[derive(
     Clone,
     Copy,

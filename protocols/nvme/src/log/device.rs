@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use crate::Ascii;
 
-/// One failed command. NVMe Base 2.0, figure 206.
+/// One failed command. NVMe Base 2.0, 5.16.1.2.
 #[derive(
     Clone,
     Copy,
@@ -51,7 +51,7 @@ pub struct ErrorEntry {
 }
 const _: () = assert!(size_of::<ErrorEntry>() == 64);
 
-/// SMART / health information. NVMe Base 2.0, figure 207.
+/// SMART / health information. NVMe Base 2.0, 5.16.1.3.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -115,7 +115,7 @@ impl Default for HealthInformation {
     }
 }
 
-/// Firmware slots. NVMe Base 2.0, figure 208.
+/// Firmware slots. NVMe Base 2.0, 5.16.1.4.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]

@@ -5,7 +5,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Ascii, NqnField};
 
-/// TRTYPE. NVMe Base 2.0, figure 264.
+/// TRTYPE. NVMe Base 2.0, 5.16.1.23.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Hash, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -20,7 +20,7 @@ impl TransportType {
     pub const LOOPBACK: Self = Self(254);
 }
 
-/// ADRFAM. NVMe Base 2.0, figure 264.
+/// ADRFAM. NVMe Base 2.0, 5.16.1.23.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Hash, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -33,7 +33,7 @@ impl AddressFamily {
     pub const IPV6: Self = Self(2);
 }
 
-/// SUBTYPE. NVMe Base 2.0, figure 264.
+/// SUBTYPE. NVMe Base 2.0, 5.16.1.23.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Hash, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -49,7 +49,7 @@ impl SubsystemType {
     pub const CURRENT_DISCOVERY: Self = Self(3);
 }
 
-/// What the discovery log begins with. NVMe Base 2.0, figure 263.
+/// What the discovery log begins with. NVMe Base 2.0, 5.16.1.23.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]
@@ -78,7 +78,7 @@ impl DiscoveryHeader {
     }
 }
 
-/// One place where one subsystem can be reached. NVMe Base 2.0, figure 264.
+/// One place where one subsystem can be reached. NVMe Base 2.0, 5.16.1.23.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]

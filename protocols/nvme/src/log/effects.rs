@@ -3,7 +3,7 @@
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// For each opcode what it does besides answering. NVMe Base 2.0, figures 210 and 211.
+/// For each opcode what it does besides answering. NVMe Base 2.0, 5.16.1.6.
 #[derive(
     Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
 )]

@@ -14,7 +14,7 @@ pub use effects::CommandEffects;
 
 use crate::{AdminOpcode, Command, NamespaceId, SglDescriptor};
 
-/// Log page identifier, LID. NVMe Base 2.0, figure 202.
+/// Log page identifier, LID. NVMe Base 2.0, 5.16.1.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct LogId(pub u8);
 
@@ -35,7 +35,7 @@ impl LogId {
 /// is [`NamespaceId::ALL`] and it names none. NVMe Base 2.0, 5.16.1.5.
 pub const CHANGED_NAMESPACES_MAX: usize = 1024;
 
-/// A Get Log Page command's parameters. NVMe Base 2.0, figures 197 to 201.
+/// A Get Log Page command's parameters. NVMe Base 2.0, 5.16.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct GetLogPage {
     /// LID.

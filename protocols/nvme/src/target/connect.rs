@@ -46,7 +46,7 @@ pub enum QueueKind {
 }
 
 impl Connected {
-    /// The answer to the Connect. NVMe Base 2.0, figure 389.
+    /// The answer to the Connect. NVMe Base 2.0, 6.3.
     pub fn completion(&self, cid: CommandId) -> CompletionEntry {
         let controller = u32::from(self.controller.0);
         let completion = CompletionEntry::with_result(cid, Status::SUCCESS, controller);

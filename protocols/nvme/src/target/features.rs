@@ -246,7 +246,7 @@ fn set_notices(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
     Ok(0)
 }
 
-/// NVMe Base 2.0, 5.27.1.12: milliseconds since 1970 in 48 bits, as last set and gone on since.
+/// NVMe Base 2.0, 5.27.1 (FID 0Eh): milliseconds since 1970 in 48 bits, as last set and gone on since.
 fn get_timestamp(admin: &Admin<'_>, all: &Features) -> Result<Answer, Status> {
     const SET_BY_HOST: u8 = 0b001 << 1;
     admin.check_room(8)?;
@@ -305,7 +305,7 @@ fn set_command_set_profile(_: &mut Admin<'_>, value: u32) -> Result<u32, Status>
     if known { Ok(0) } else { Err(Status::COMMAND_SET_COMBINATION_REJECTED.dnr()) }
 }
 
-/// Over fabrics always in its 128-bit form (EXHID). NVMe Base 2.0, 5.27.1.25.
+/// Over fabrics always in its 128-bit form (EXHID). NVMe Base 2.0, 5.27.1 (FID 81h).
 fn get_host_identifier(admin: &Admin<'_>, _: &Features) -> Result<Answer, Status> {
     if admin.command.cdw11.get() & 1 == 0 {
         return Err(Status::HOST_IDENTIFIER_INCONSISTENT.dnr());

@@ -136,7 +136,7 @@ fn command_effects(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>,
     Ok(effects.as_bytes().to_vec())
 }
 
-/// NVMe Base 2.0, 5.16.1.18: bit 0 of a feature's dword says that it is there, bit 21 that it is
+/// NVMe Base 2.0, 5.16.1 (LID 12h): bit 0 of a feature's dword says that it is there, bit 21 that it is
 /// the controller's.
 fn feature_effects(admin: &Admin<'_>) -> Vec<u8> {
     let mut page = [U32::ZERO; 256];
