@@ -1,0 +1,51 @@
+//! How long to wait before connecting again.
+
+use nearflash_units::Nanos;
+
+/// Doubles the wait with every failure, between bounds. Pure: the caller does the waiting.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    next: Nanos,
+    first: Nanos,
+    longest: Nanos,
+}
+
+impl Backoff {
+    /// The first wait, and the longest.
+    pub fn new(first: Nanos, longest: Nanos) -> Self {
+        Self { next: first, first, longest }
+    }
+
+    /// How long to wait now, after one more failure.
+    pub fn next_wait(&mut self) -> Nanos {
+        let wait = self.next;
+        self.next = wait.plus(wait).min(self.longest);
+        wait
+    }
+
+    /// It went well: the next failure begins anew.
+    pub fn succeeded(&mut self) {
+        self.next = self.first;
+    }
+}
+
+impl Default for Backoff {
+    /// From 100 ms to 10 s, Linux's reconnect delay.
+    fn default() -> Self {
+        Self::new(Nanos::from_millis(100), Nanos::from_secs(10))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_begin_anew_after_success() {
+        let mut backoff = Backoff::new(Nanos::from_millis(100), Nanos::from_millis(350));
+        let waits: Vec<u64> = (0..4).map(|_| backoff.next_wait().0 / 1_000_000).collect();
+        assert_eq!(waits, [100, 200, 350, 350]);
+        backoff.succeeded();
+        assert_eq!(backoff.next_wait(), Nanos::from_millis(100));
+    }
+}

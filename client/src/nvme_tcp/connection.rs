@@ -1,0 +1,241 @@
+//! One TCP connection with the host's session on it and the memory of its payload.
+//!
+//! A turn sends all that is queued in one call and takes all that has arrived in another. Payload
+//! that is awaited lands where it belongs, the bytes behind it in a staging buffer; what of that is
+//! payload again is copied once more.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::net::TcpStream;
+use std::ops::Range;
+use std::time::Instant;
+
+use nearflash_engine::Pool;
+use nearflash_nvme_tcp::host::{HostConfig, HostSession};
+use nearflash_nvme_tcp::{Chunk, Receiving};
+use nearflash_units::{ByteLen, Nanos};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, readv};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
+
+use super::error::HostError;
+use super::options::Options;
+
+/// Chunks of one send: what the kernel takes (IOV_MAX).
+const CHUNKS_PER_SEND_MAX: usize = 1024;
+/// From this much awaited payload on, little is staged behind it: the next payload shall land in
+/// place too, rather than be copied.
+const IN_PLACE_LEN_MIN: usize = 32 * 1024;
+/// How much is staged then: a header, and the beginning of what follows.
+const STAGED_BEHIND_PAYLOAD_LEN: usize = 4096;
+/// Receives of one turn: as many as empty a full queue of small answers.
+const RECEIVES_PER_TURN_MAX: usize = 4;
+
+/// The connection.
+pub(super) struct Connection {
+    stream: TcpStream,
+    pub(super) session: HostSession,
+    pub(super) pool: Pool,
+    staging: Box<[u8]>,
+    /// The bytes of the staging buffer that the session did not take yet.
+    staged: Range<usize>,
+}
+
+impl Connection {
+    /// Connects the socket; the session's first bytes are sent by the first turn.
+    pub(super) fn open(
+        options: &Options,
+        config: HostConfig,
+        pool_len: ByteLen,
+        staging_len: usize,
+    ) -> Result<Self, HostError> {
+        let address = options.address;
+        let unreachable = |source| HostError::Unreachable { address, source };
+        let stream = TcpStream::connect_timeout(&address, options.timeout.to_duration())
+            .map_err(unreachable)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream,
+            session: HostSession::new(config),
+            pool: Pool::new(pool_len),
+            staging: vec![0; staging_len].into_boxed_slice(),
+            staged: 0..0,
+        })
+    }
+
+    /// One turn; whether anything moved. Never waits.
+    #[inline]
+    pub(super) fn turn(&mut self) -> Result<bool, HostError> {
+        let mut moved = self.send()?;
+        for _ in 0..RECEIVES_PER_TURN_MAX {
+            let received = self.receive()?;
+            moved |= received > 0;
+            if received < self.staging.len() {
+                break;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Sleeps until the socket has something, or takes something that is due, or `span` is over.
+    pub(super) fn wait(&mut self, span: Nanos) -> Result<(), HostError> {
+        let mut interest = PollFlags::IN;
+        if self.session.output_len() > 0 {
+            interest |= PollFlags::OUT;
+        }
+        let timeout = Timespec {
+            tv_sec: i64::try_from(span.0 / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: i64::try_from(span.0 % 1_000_000_000).expect("below a second"),
+        };
+        match poll(&mut [PollFd::new(&self.stream, interest)], Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(HostError::Socket(errno.into())),
+        }
+    }
+
+    /// Turns until `is_done` says so.
+    pub(super) fn turn_until(
+        &mut self,
+        what: &'static str,
+        timeout: Nanos,
+        mut is_done: impl FnMut(&mut Self) -> bool,
+    ) -> Result<(), HostError> {
+        let end = Instant::now() + timeout.to_duration();
+        loop {
+            let moved = self.turn();
+            if is_done(self) {
+                return Ok(());
+            }
+            if !moved? {
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(HostError::Silent { what, seconds: timeout.0 / 1_000_000_000 });
+                }
+                self.wait(Nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)))?;
+            }
+        }
+    }
+
+    /// Sends all that is queued, in one call as long as the socket takes it.
+    #[inline]
+    fn send(&mut self) -> Result<bool, HostError> {
+        while let Some(part) = self.session.wants_payload() {
+            let bytes = &self.pool.bytes(part.buffer)[part.offset..][..part.len];
+            self.session.provide_payload(bytes);
+        }
+        let mut moved = false;
+        while self.session.output_len() > 0 {
+            let Some(sent) = self.send_once()? else { break };
+            self.session.advance_output(sent);
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// One call; `None` when the socket takes nothing now.
+    #[inline]
+    fn send_once(&mut self) -> Result<Option<usize>, HostError> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let mut chunks = self.session.output();
+        // Commands without payload are one chunk, however many.
+        let first = chunks.next();
+        let (Some(Chunk::Bytes(bytes)), None) = (first, chunks.next()) else {
+            return taken(self.send_chunks(flags));
+        };
+        taken(send(&self.stream, bytes, flags))
+    }
+
+    fn send_chunks(&self, flags: SendFlags) -> Result<usize, Errno> {
+        let slices: Vec<IoSlice<'_>> = self
+            .session
+            .output()
+            .take(CHUNKS_PER_SEND_MAX)
+            .map(|chunk| match chunk {
+                Chunk::Bytes(bytes) => IoSlice::new(bytes),
+                Chunk::Buffer { buffer, offset, len } => {
+                    IoSlice::new(&self.pool.bytes(buffer)[offset..][..len])
+                }
+                Chunk::Zeroes(_) => unreachable!("a host sends no zeroes that it has not"),
+            })
+            .collect();
+        sendmsg(&self.stream, &slices, &mut SendAncillaryBuffer::default(), flags)
+    }
+
+    /// Receives once; how many bytes came.
+    #[inline]
+    fn receive(&mut self) -> Result<usize, HostError> {
+        self.consume()?;
+        if !self.staged.is_empty() {
+            return Ok(0);
+        }
+        let received = match self.session.receiving() {
+            Receiving::Paused => {
+                return if self.is_over() { Err(HostError::Closed) } else { Ok(0) };
+            }
+            Receiving::Bytes => {
+                let received = recv(&self.stream, &mut *self.staging, RecvFlags::DONTWAIT);
+                let received = taken(received.map(|(len, _)| len))?;
+                self.staged = 0..received.unwrap_or(0);
+                received
+            }
+            Receiving::Payload { buffer, offset, len } => {
+                let place = &mut self.pool.bytes_mut(buffer)[offset..][..len];
+                let is_large = len >= IN_PLACE_LEN_MIN;
+                let behind = if is_large { STAGED_BEHIND_PAYLOAD_LEN } else { self.staging.len() };
+                let slices =
+                    &mut [IoSliceMut::new(place), IoSliceMut::new(&mut self.staging[..behind])];
+                let received = taken(readv(&self.stream, slices))?;
+                let in_place = received.unwrap_or(0).min(len);
+                if in_place > 0 {
+                    self.session.handle_payload(&self.pool.bytes(buffer)[offset..][..in_place]);
+                }
+                self.staged = 0..received.unwrap_or(0) - in_place;
+                received
+            }
+        };
+        match received {
+            None => Ok(0),
+            Some(0) => Err(HostError::Closed),
+            Some(len) => {
+                self.consume()?;
+                Ok(len)
+            }
+        }
+    }
+
+    /// Gives the session what is staged.
+    #[inline]
+    fn consume(&mut self) -> Result<(), HostError> {
+        while !self.staged.is_empty() {
+            let bytes = &self.staging[self.staged.clone()];
+            let taken = match self.session.receiving() {
+                Receiving::Paused => break,
+                Receiving::Bytes => self.session.handle_input(bytes)?,
+                Receiving::Payload { buffer, offset, len } => {
+                    let bytes = &bytes[..len.min(bytes.len())];
+                    self.pool.bytes_mut(buffer)[offset..][..bytes.len()].copy_from_slice(bytes);
+                    self.session.handle_payload(bytes);
+                    bytes.len()
+                }
+            };
+            self.staged.start += taken;
+        }
+        Ok(())
+    }
+
+    /// Nothing more will come, and all was said.
+    fn is_over(&self) -> bool {
+        self.session.is_closing() && self.session.output_len() == 0
+    }
+}
+
+/// How many bytes a call moved; `None` when it would have had to wait.
+#[inline]
+fn taken(result: Result<usize, Errno>) -> Result<Option<usize>, HostError> {
+    match result {
+        Ok(len) => Ok(Some(len)),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(Errno::PIPE | Errno::CONNRESET) => Err(HostError::Closed),
+        Err(errno) => Err(HostError::Socket(errno.into())),
+    }
+}

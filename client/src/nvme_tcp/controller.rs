@@ -1,0 +1,304 @@
+//! A controller as its host sees it: the admin queue, and what was learned over it.
+
+use std::time::Instant;
+
+use nearflash_nvme::fabrics::PropertyAccess;
+use nearflash_nvme::feature::{FeatureId, QueueCount};
+use nearflash_nvme::identify::{Cns, Identify, IdentifyController, IdentifyNamespace};
+use nearflash_nvme::identify::{IDENTIFY_LEN, parse_namespace_list};
+use nearflash_nvme::property::{Capabilities, Configuration, ControllerStatus, offset};
+use nearflash_nvme::{Command, CompletionEntry, ControllerId, NamespaceId, QueueId};
+use nearflash_nvme_tcp::host::{HostConfig, HostData};
+use nearflash_nvme_tcp::pdu::DataAlignment;
+use nearflash_units::{BlockSize, Blocks, ByteLen, Nanos};
+use zerocopy::FromBytes;
+
+use super::connection::Connection;
+use super::error::HostError;
+use super::options::Options;
+use super::queue_pair::{QueueSeat, join};
+
+/// Admin commands in flight: ours come one after the other, with events and keep-alives beside.
+const ADMIN_ENTRIES: u16 = 32;
+/// Log pages and identify structures come in the session's own memory.
+const ADMIN_STAGING_LEN: usize = 16 * 1024;
+/// Between two looks at CSTS.RDY.
+const READY_POLL_SPAN: std::time::Duration = std::time::Duration::from_millis(2);
+/// In one command where the controller says no limit: what every target takes.
+const TRANSFER_LEN_DEFAULT: ByteLen = ByteLen(128 << 10);
+
+/// A namespace and its geometry.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Namespace {
+    /// NSID.
+    pub id: NamespaceId,
+    /// Its size.
+    pub blocks: Blocks,
+    /// Of one block.
+    pub block_size: BlockSize,
+}
+
+impl Namespace {
+    /// Its size in bytes.
+    pub fn len(&self) -> ByteLen {
+        self.block_size.len(self.blocks).unwrap_or(ByteLen(u64::MAX))
+    }
+
+    /// Whether it has no block at all.
+    pub fn is_empty(&self) -> bool {
+        self.blocks == Blocks(0)
+    }
+}
+
+/// What Identify Controller and CAP say, as far as a host needs it.
+#[derive(Clone, Copy, Debug)]
+struct Abilities {
+    entries_max: u16,
+    in_capsule_len_max: u32,
+    transfer_len_max: ByteLen,
+    volatile_cache: bool,
+}
+
+/// The host's end of one controller. Queue pairs live only as long as it does.
+pub struct Controller {
+    connection: Connection,
+    options: Options,
+    id: ControllerId,
+    abilities: Abilities,
+    spoke_at: Instant,
+}
+
+impl Controller {
+    /// Joins a subsystem: connects the admin queue, enables the controller and learns what it can.
+    ///
+    /// # Errors
+    /// When the target cannot be reached, refuses, or does not become ready.
+    pub fn connect(options: &Options) -> Result<Self, HostError> {
+        let mut connection = open_admin(options)?;
+        let id = connection.session.controller().expect("the connection was accepted");
+        let capabilities = enable(&mut connection, options)?;
+        let data = identify(&mut connection, options, Cns::CONTROLLER, NamespaceId::NONE)?;
+        let abilities = abilities(capabilities, &data)?;
+        let options = options.clone();
+        Ok(Self { connection, options, id, abilities, spoke_at: Instant::now() })
+    }
+
+    /// CNTLID.
+    pub fn id(&self) -> ControllerId {
+        self.id
+    }
+
+    /// The most data of one command.
+    pub fn transfer_len_max(&self) -> ByteLen {
+        self.abilities.transfer_len_max
+    }
+
+    /// The most commands in flight of one queue pair.
+    pub fn depth_max(&self) -> u16 {
+        self.abilities.entries_max - 1
+    }
+
+    /// Whether completed writes may be lost with power until a flush.
+    pub fn has_volatile_cache(&self) -> bool {
+        self.abilities.volatile_cache
+    }
+
+    /// Asks for so many I/O queue pairs, before the first is connected; how many there may be.
+    ///
+    /// # Errors
+    /// When the controller refuses or is gone.
+    pub fn request_queue_pairs(&mut self, count: u16) -> Result<u16, HostError> {
+        let value = QueueCount::pairs(count).to_value();
+        let command = Command::set_features(FeatureId::NUMBER_OF_QUEUES, value);
+        let (entry, _) = self.admin("Set Features", &command, HostData::None)?;
+        let granted = QueueCount::from_value(entry.dw0.get()).to_pairs();
+        Ok(u16::try_from(granted).unwrap_or(u16::MAX).min(count))
+    }
+
+    /// The namespaces that can be used.
+    ///
+    /// # Errors
+    /// When the controller refuses or is gone.
+    pub fn active_namespaces(&mut self) -> Result<Vec<NamespaceId>, HostError> {
+        let data = self.identify(Cns::ACTIVE_NAMESPACES, NamespaceId::NONE)?;
+        Ok(parse_namespace_list(&data))
+    }
+
+    /// A namespace's geometry.
+    ///
+    /// # Errors
+    /// When there is no such namespace, or the controller is gone.
+    pub fn namespace(&mut self, id: NamespaceId) -> Result<Namespace, HostError> {
+        let data = match self.identify(Cns::NAMESPACE, id) {
+            Err(HostError::Command { status, .. })
+                if status.code() == nearflash_nvme::Status::INVALID_NAMESPACE =>
+            {
+                return Err(HostError::NoNamespace(id));
+            }
+            other => other?,
+        };
+        geometry(id, &data).ok_or(HostError::NoNamespace(id))
+    }
+
+    /// What keeps the connection alive: to be called a few times per keep-alive time, from whoever
+    /// owns the controller. Sends a Keep Alive when it is due and takes what the controller says.
+    ///
+    /// # Errors
+    /// When the controller is gone.
+    pub fn tend(&mut self) -> Result<(), HostError> {
+        self.connection.turn()?;
+        let span = self.options.keep_alive;
+        let due = span.0 > 0 && self.spoke_at.elapsed() >= Nanos(span.0 / 3).to_duration();
+        if due {
+            self.admin("Keep Alive", &Command::keep_alive(), HostData::None)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves in good order: the controller shuts down, and the connection is closed.
+    ///
+    /// # Errors
+    /// When the controller is gone already.
+    pub fn shut_down(mut self) -> Result<(), HostError> {
+        let value = Configuration::ENABLE.with_normal_shutdown().0;
+        let command = Command::property_set(offset::CONFIGURATION, value);
+        self.admin("Property Set", &command, HostData::None)?;
+        Ok(())
+    }
+
+    /// Sends an admin command and waits for its answer and data.
+    pub(super) fn admin(
+        &mut self,
+        what: &'static str,
+        command: &Command,
+        data: HostData,
+    ) -> Result<(CompletionEntry, Vec<u8>), HostError> {
+        self.spoke_at = Instant::now();
+        admin(&mut self.connection, &self.options, what, command, data)
+    }
+
+    fn identify(&mut self, cns: Cns, nsid: NamespaceId) -> Result<Vec<u8>, HostError> {
+        self.spoke_at = Instant::now();
+        identify(&mut self.connection, &self.options, cns, nsid)
+    }
+
+    /// What an I/O queue of this controller is connected with.
+    pub(super) fn seat(&self, queue: QueueId) -> QueueSeat {
+        QueueSeat {
+            options: self.options.clone(),
+            controller: self.id,
+            queue,
+            entries_max: self.abilities.entries_max,
+            in_capsule_len_max: self.abilities.in_capsule_len_max,
+        }
+    }
+}
+
+fn open_admin(options: &Options) -> Result<Connection, HostError> {
+    let config = HostConfig {
+        digests: options.digests,
+        alignment: DataAlignment(0),
+        queue: QueueId::ADMIN,
+        sq_entries: ADMIN_ENTRIES,
+        flow_control: true,
+        in_capsule_len_max: 8 * 1024,
+        controller: ControllerId::DYNAMIC,
+        keep_alive_ms: u32::try_from(options.keep_alive.0 / 1_000_000).unwrap_or(u32::MAX),
+        host_id: options.host.id,
+        host: options.host.nqn.clone(),
+        subsystem: options.subsystem.clone(),
+    };
+    let mut connection = Connection::open(options, config, ByteLen(0), ADMIN_STAGING_LEN)?;
+    join(&mut connection, options)?;
+    Ok(connection)
+}
+
+/// NVMe Base 2.0, 3.5: reads CAP, sets CC.EN and waits for CSTS.RDY as long as CAP.TO says.
+fn enable(connection: &mut Connection, options: &Options) -> Result<Capabilities, HostError> {
+    let command = Command::property_get(offset::CAPABILITIES, PropertyAccess::SIZE_8);
+    let (entry, _) = admin(connection, options, "Property Get", &command, HostData::None)?;
+    let capabilities = Capabilities(entry.result());
+    let command = Command::property_set(offset::CONFIGURATION, Configuration::ENABLE.0);
+    admin(connection, options, "Property Set", &command, HostData::None)?;
+    let timeout = Nanos::from_millis(500 * u64::from(capabilities.timeout_500ms().max(1)));
+    let start = Instant::now();
+    loop {
+        let command = Command::property_get(offset::STATUS, PropertyAccess::SIZE_4);
+        let (entry, _) = admin(connection, options, "Property Get", &command, HostData::None)?;
+        let status = ControllerStatus(entry.dw0.get());
+        if status.is_fatal() {
+            return Err(HostError::Fatal);
+        }
+        if status.is_ready() {
+            return Ok(capabilities);
+        }
+        if start.elapsed() > timeout.to_duration() {
+            let seconds = timeout.0.div_ceil(1_000_000_000);
+            return Err(HostError::Silent { what: "CC.EN", seconds });
+        }
+        std::thread::sleep(READY_POLL_SPAN);
+    }
+}
+
+fn admin(
+    connection: &mut Connection,
+    options: &Options,
+    what: &'static str,
+    command: &Command,
+    data: HostData,
+) -> Result<(CompletionEntry, Vec<u8>), HostError> {
+    let cid = connection.session.submit(command, data, &[])?;
+    let mut answer = None;
+    connection.turn_until(what, options.timeout, |connection| {
+        while let Some(done) = connection.session.poll_completion() {
+            // Anything else is the answer to a command that was given up on.
+            if done.cid == cid {
+                answer = Some(done);
+            }
+        }
+        answer.is_some()
+    })?;
+    let done = answer.expect("it was awaited");
+    match done.entry.status() {
+        status if status.is_success() => Ok((done.entry, done.data)),
+        status => Err(HostError::Command { what, status }),
+    }
+}
+
+fn identify(
+    connection: &mut Connection,
+    options: &Options,
+    cns: Cns,
+    nsid: NamespaceId,
+) -> Result<Vec<u8>, HostError> {
+    let command = Identify::new(cns).to_command(nsid);
+    let len = u32::try_from(IDENTIFY_LEN).expect("4096 bytes");
+    let data = HostData::SmallToHost { len };
+    Ok(admin(connection, options, "Identify", &command, data)?.1)
+}
+
+fn abilities(capabilities: Capabilities, data: &[u8]) -> Result<Abilities, HostError> {
+    let (identify, _) = IdentifyController::ref_from_prefix(data).map_err(|_| short("Identify"))?;
+    let transfer = identify.transfer_len_max().map_or(TRANSFER_LEN_DEFAULT, ByteLen);
+    Ok(Abilities {
+        entries_max: capabilities.queue_entries_zero_based().saturating_add(1).max(2),
+        in_capsule_len_max: identify.in_capsule_len_max(),
+        transfer_len_max: transfer,
+        volatile_cache: identify.volatile_cache & IdentifyController::CACHE_PRESENT != 0,
+    })
+}
+
+/// An answer with less data than its structure has.
+pub(super) fn short(what: &'static str) -> HostError {
+    HostError::Command { what, status: nearflash_nvme::Status::DATA_TRANSFER_ERROR }
+}
+
+fn geometry(id: NamespaceId, data: &[u8]) -> Option<Namespace> {
+    let (identify, _) = IdentifyNamespace::ref_from_prefix(data).ok()?;
+    // FLBAS: bits 3:0, and above 16 formats 6:5 as the bits over them.
+    let format = usize::from(identify.format & 0xF | identify.format >> 1 & 0x30);
+    let shift = u32::from(identify.lba_formats.get(format)?.data_shift);
+    let block_size = BlockSize::from_bytes(1u32.checked_shl(shift)?)?;
+    let blocks = Blocks(identify.blocks.get());
+    (blocks.0 > 0).then_some(Namespace { id, blocks, block_size })
+}

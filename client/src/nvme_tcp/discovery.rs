@@ -1,0 +1,86 @@
+//! Which subsystems a node offers, and where. NVMe Base 2.0, 5.16.1.23.
+
+use nearflash_nvme::log::{DiscoveryEntry, DiscoveryHeader, GetLogPage, LogId, SubsystemType};
+use nearflash_nvme::{NamespaceId, Nqn};
+use nearflash_nvme_tcp::host::HostData;
+use zerocopy::FromBytes;
+
+use super::controller::{Controller, short};
+use super::error::HostError;
+use super::options::Options;
+
+/// Entries of one Get Log Page.
+const ENTRIES_PER_PAGE: u64 = 16;
+/// More than this a log does not have: a target that says otherwise is not believed.
+const ENTRIES_MAX: u64 = 4096;
+/// The log may change while it is read; it is read anew so often.
+const ATTEMPTS_MAX: usize = 8;
+
+/// One place where one subsystem can be reached.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Discovered {
+    /// Its NQN.
+    pub subsystem: String,
+    /// TRADDR.
+    pub address: String,
+    /// TRSVCID.
+    pub service: String,
+    /// Whether it has namespaces; otherwise it is a discovery subsystem.
+    pub is_nvm: bool,
+}
+
+/// Reads the discovery log at `options.address`; `options.subsystem` is of no account.
+///
+/// # Errors
+/// When the target cannot be reached, or has no discovery subsystem.
+pub fn discover(options: &Options) -> Result<Vec<Discovered>, HostError> {
+    let options = Options { subsystem: Nqn::discovery(), ..options.clone() };
+    let mut controller = Controller::connect(&options)?;
+    for _ in 0..ATTEMPTS_MAX {
+        if let Some(entries) = read_log(&mut controller)? {
+            return Ok(entries);
+        }
+    }
+    Err(short("Get Log Page (discovery)"))
+}
+
+/// The whole log; `None` when it changed meanwhile.
+fn read_log(controller: &mut Controller) -> Result<Option<Vec<Discovered>>, HostError> {
+    let (generation, count) = read_header(controller)?;
+    let mut found = Vec::new();
+    let mut next = 0;
+    while next < count.min(ENTRIES_MAX) {
+        let wanted = (count - next).min(ENTRIES_PER_PAGE);
+        let data = read_page(controller, 1024 + next * 1024, wanted * 1024)?;
+        let entries = <[DiscoveryEntry]>::ref_from_bytes(&data)
+            .map_err(|_| short("Get Log Page (discovery)"))?;
+        found.extend(entries.iter().filter_map(discovered));
+        next += wanted;
+    }
+    let (generation_after, _) = read_header(controller)?;
+    Ok((generation == generation_after).then_some(found))
+}
+
+fn read_header(controller: &mut Controller) -> Result<(u64, u64), HostError> {
+    let data = read_page(controller, 0, 1024)?;
+    let (header, _) =
+        DiscoveryHeader::ref_from_prefix(&data).map_err(|_| short("Get Log Page (discovery)"))?;
+    Ok((header.generation.get(), header.entries.get()))
+}
+
+fn read_page(controller: &mut Controller, offset: u64, len: u64) -> Result<Vec<u8>, HostError> {
+    let len = u32::try_from(len).expect("a few entries of 1024 bytes");
+    let page = GetLogPage { offset, ..GetLogPage::new(LogId::DISCOVERY, len) };
+    let command = page.to_command(NamespaceId::NONE);
+    let data = HostData::SmallToHost { len };
+    Ok(controller.admin("Get Log Page (discovery)", &command, data)?.1)
+}
+
+fn discovered(entry: &DiscoveryEntry) -> Option<Discovered> {
+    Some(Discovered {
+        subsystem: entry.subsystem.get().ok()?.to_string(),
+        address: entry.address.text(),
+        service: entry.service.text(),
+        is_nvm: entry.subsystem_type == SubsystemType::NVM,
+    })
+}

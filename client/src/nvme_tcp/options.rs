@@ -1,0 +1,74 @@
+//! Who connects, to what, and how.
+
+use std::net::SocketAddr;
+
+use nearflash_nvme::Nqn;
+use nearflash_nvme_tcp::Digests;
+use nearflash_units::{ByteLen, MIB, Nanos};
+use uuid::Uuid;
+
+/// Who this host is.
+#[derive(Clone, Debug)]
+pub struct HostIdentity {
+    /// HOSTNQN.
+    pub nqn: Nqn,
+    /// HOSTID: the same for all connections of one host.
+    pub id: Uuid,
+}
+
+impl HostIdentity {
+    /// A host with this identifier and the NQN that the specification makes of it. NVMe Base 2.0,
+    /// 4.5.
+    pub fn from_uuid(id: Uuid) -> Self {
+        let name = format!("nqn.2014-08.org.nvmexpress:uuid:{}", id.hyphenated());
+        Self { nqn: Nqn::new(&name).expect("the form is the specification's own"), id }
+    }
+}
+
+/// What to connect to, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where.
+    pub address: SocketAddr,
+    /// SUBNQN.
+    pub subsystem: Nqn,
+    /// Who we are.
+    pub host: HostIdentity,
+    /// The digests to ask for. What the controller does not grant is not used.
+    pub digests: Digests,
+    /// KATO: after this long without a word the controller may drop us.
+    pub keep_alive: Nanos,
+    /// How long to wait for the answer to a connection or an admin command.
+    pub timeout: Nanos,
+}
+
+impl Options {
+    /// With no digests, 15 s keep-alive as Linux has it for discovery-less hosts, 10 s of patience.
+    pub fn new(address: SocketAddr, subsystem: Nqn, host: HostIdentity) -> Self {
+        Self {
+            address,
+            subsystem,
+            host,
+            digests: Digests::NONE,
+            keep_alive: Nanos::from_secs(15),
+            timeout: Nanos::from_secs(10),
+        }
+    }
+}
+
+/// One queue pair.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueOptions {
+    /// Commands in flight.
+    pub depth: u16,
+    /// Memory for the payload of those commands.
+    pub pool_len: ByteLen,
+}
+
+impl QueueOptions {
+    /// With memory for `depth` commands of `op_len` each.
+    pub fn for_ops(depth: u16, op_len: ByteLen) -> Self {
+        let buffer = ByteLen(op_len.0.next_power_of_two().max(4096));
+        Self { depth, pool_len: ByteLen((u64::from(depth) * buffer.0).max(MIB)) }
+    }
+}

@@ -1,0 +1,292 @@
+//! An I/O queue pair: commands in, completions out, polled by the thread that owns it.
+
+use nearflash_nvme::{Command, ControllerId, NamespaceId, QueueId, Status};
+use nearflash_nvme_tcp::host::{HostConfig, HostData, SubmitError};
+use nearflash_nvme_tcp::pdu::DataAlignment;
+use nearflash_request::BufferId;
+use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
+
+use super::connection::Connection;
+use super::controller::{Controller, Namespace};
+use super::error::HostError;
+use super::options::{Options, QueueOptions};
+
+/// The caller's own number for a command; comes back with its completion.
+pub type Token = u64;
+
+/// How much is received beside payload that is awaited: what 60 answers of 4 KiB take, and still
+/// in the second-level cache.
+const STAGING_LEN: usize = 256 * 1024;
+
+/// What is asked of a namespace.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Io {
+    /// Blocks into a buffer.
+    Read {
+        /// The first block.
+        start: Lba,
+        /// How many.
+        count: Blocks,
+        /// Holds at least that many.
+        buffer: BufferId,
+    },
+    /// Blocks from a buffer.
+    Write {
+        /// The first block.
+        start: Lba,
+        /// How many.
+        count: Blocks,
+        /// Holds at least that many.
+        buffer: BufferId,
+        /// On stable media before the completion.
+        force_unit_access: bool,
+    },
+    /// Success only if the blocks equal the buffer.
+    Compare {
+        /// The first block.
+        start: Lba,
+        /// How many.
+        count: Blocks,
+        /// Holds at least that many.
+        buffer: BufferId,
+    },
+    /// The blocks read as zeroes afterwards.
+    WriteZeroes {
+        /// The first block.
+        start: Lba,
+        /// How many.
+        count: Blocks,
+        /// The device may release them.
+        deallocate: bool,
+    },
+    /// All that was completed before is on stable media before the completion.
+    Flush,
+}
+
+/// A command is over.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct IoCompletion {
+    /// The caller's.
+    pub token: Token,
+    /// How it ended.
+    pub status: Status,
+}
+
+/// Everything that a queue pair is connected with: made by [`Controller::queue`], usable on any
+/// thread.
+#[derive(Clone, Debug)]
+pub(super) struct QueueSeat {
+    pub(super) options: Options,
+    pub(super) controller: ControllerId,
+    pub(super) queue: QueueId,
+    pub(super) entries_max: u16,
+    pub(super) in_capsule_len_max: u32,
+}
+
+/// The queue pair. One thread's; dropping it closes the connection.
+pub struct QueuePair {
+    connection: Connection,
+    seat: QueueSeat,
+    queue_options: QueueOptions,
+    /// By command identifier.
+    tokens: Box<[Token]>,
+}
+
+impl QueuePair {
+    /// Connects I/O queue `queue`, from 1, of a controller.
+    ///
+    /// # Errors
+    /// When the target cannot be reached or refuses the queue.
+    pub fn connect(
+        controller: &Controller,
+        queue: QueueId,
+        options: QueueOptions,
+    ) -> Result<Self, HostError> {
+        let seat = controller.seat(queue);
+        let connection = open(&seat, options)?;
+        let tokens = vec![0; usize::from(options.depth) + 1].into_boxed_slice();
+        Ok(Self { connection, seat, queue_options: options, tokens })
+    }
+
+    /// Connects again, after the connection was lost, to the same controller or, after that was
+    /// lost too, to its successor. Commands that were in flight are lost: their tokens are returned,
+    /// and whether a write among them took effect is unknown until it is written again. Buffers
+    /// keep neither number nor contents.
+    ///
+    /// # Errors
+    /// When the target cannot be reached or refuses the queue; the queue pair is as it was.
+    pub fn reconnect(&mut self, controller: &Controller) -> Result<Vec<Token>, HostError> {
+        let seat = controller.seat(self.seat.queue);
+        let connection = open(&seat, self.queue_options)?;
+        let lost = self.in_flight();
+        (self.connection, self.seat) = (connection, seat);
+        Ok(lost)
+    }
+
+    /// The tokens of the commands in flight.
+    pub fn in_flight(&self) -> Vec<Token> {
+        let ids = self.connection.session.in_flight();
+        ids.map(|cid| self.tokens[usize::from(cid.0)]).collect()
+    }
+
+    /// A page-aligned buffer of at least `len`; `None` when the queue pair's memory is used up.
+    pub fn take_buffer(&mut self, len: ByteLen) -> Option<BufferId> {
+        self.connection.pool.take(len)
+    }
+
+    /// Gives a buffer back that is not in flight.
+    pub fn give_back(&mut self, buffer: BufferId) {
+        self.connection.pool.give_back(buffer);
+    }
+
+    /// A buffer's bytes.
+    pub fn bytes(&self, buffer: BufferId) -> &[u8] {
+        self.connection.pool.bytes(buffer)
+    }
+
+    /// A buffer's bytes, to fill while it is not in flight.
+    pub fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8] {
+        self.connection.pool.bytes_mut(buffer)
+    }
+
+    /// Queues a command; [`Self::poll`] sends it.
+    ///
+    /// # Errors
+    /// When as many commands are in flight as the queue holds, or it is no longer connected.
+    ///
+    /// # Panics
+    /// When the range is longer than its buffer, or than 65,536 blocks: a mistake of the caller,
+    /// who knows [`Controller::transfer_len_max`].
+    #[inline]
+    pub fn submit(
+        &mut self,
+        token: Token,
+        namespace: &Namespace,
+        io: Io,
+    ) -> Result<(), SubmitError> {
+        let (command, data) = encode(namespace, io);
+        let payload = match data {
+            HostData::FromHost { buffer, len } => {
+                &self.connection.pool.bytes(buffer)[..length(len)]
+            }
+            HostData::ToHost { buffer, len } => {
+                assert!(length(len) <= self.connection.pool.bytes(buffer).len(), "it fits");
+                &[]
+            }
+            _ => &[][..],
+        };
+        let cid = self.connection.session.submit(&command, data, payload)?;
+        self.tokens[usize::from(cid.0)] = token;
+        Ok(())
+    }
+
+    /// One turn: sends what is queued, takes what has arrived, and appends what is over to
+    /// `completions`. Never waits. Whether anything moved.
+    ///
+    /// # Errors
+    /// When the connection is lost. Completions that came before are there all the same.
+    #[inline]
+    pub fn poll(&mut self, completions: &mut Vec<IoCompletion>) -> Result<bool, HostError> {
+        let moved = self.connection.turn();
+        while let Some(done) = self.connection.session.poll_completion() {
+            let token = self.tokens[usize::from(done.cid.0)];
+            completions.push(IoCompletion { token, status: done.entry.status() });
+        }
+        moved
+    }
+
+    /// Sleeps until something has arrived, or for `span`. May return early. For a caller that has
+    /// spun for as long as it pays.
+    ///
+    /// # Errors
+    /// When the system cannot wait.
+    pub fn wait(&mut self, span: Nanos) -> Result<(), HostError> {
+        self.connection.wait(span)
+    }
+
+    /// The digests in use.
+    pub fn digests(&self) -> nearflash_nvme_tcp::Digests {
+        self.connection.session.digests()
+    }
+}
+
+fn open(seat: &QueueSeat, options: QueueOptions) -> Result<Connection, HostError> {
+    let sq_entries = options.depth.saturating_add(1).clamp(2, seat.entries_max.max(2));
+    let config = HostConfig {
+        digests: seat.options.digests,
+        alignment: DataAlignment(0),
+        queue: seat.queue,
+        sq_entries,
+        flow_control: false,
+        in_capsule_len_max: seat.in_capsule_len_max,
+        controller: seat.controller,
+        keep_alive_ms: 0,
+        host_id: seat.options.host.id,
+        host: seat.options.host.nqn.clone(),
+        subsystem: seat.options.subsystem.clone(),
+    };
+    let mut connection = Connection::open(&seat.options, config, options.pool_len, STAGING_LEN)?;
+    join(&mut connection, &seat.options)?;
+    Ok(connection)
+}
+
+/// Waits for the answer to Connect.
+pub(super) fn join(connection: &mut Connection, options: &Options) -> Result<(), HostError> {
+    connection.turn_until("Connect", options.timeout, |connection| {
+        connection.session.connect_response().is_some()
+    })?;
+    let entry = connection.session.connect_response().expect("it was awaited");
+    if entry.status().is_success() {
+        return Ok(());
+    }
+    Err(HostError::Refused { subsystem: options.subsystem.clone(), status: entry.status() })
+}
+
+#[inline]
+fn encode(namespace: &Namespace, io: Io) -> (Command, HostData) {
+    let nsid = namespace.id;
+    match io {
+        Io::Read { start, count, buffer } => {
+            let (blocks, len) = extent(namespace, count);
+            (Command::read(nsid, start, blocks, len), HostData::ToHost { buffer, len })
+        }
+        Io::Write { start, count, buffer, force_unit_access } => {
+            let (blocks, len) = extent(namespace, count);
+            let command = Command::write(nsid, start, blocks, len);
+            let command =
+                if force_unit_access { command.with_force_unit_access() } else { command };
+            (command, HostData::FromHost { buffer, len })
+        }
+        Io::Compare { start, count, buffer } => {
+            let (blocks, len) = extent(namespace, count);
+            (Command::compare(nsid, start, blocks, len), HostData::FromHost { buffer, len })
+        }
+        Io::WriteZeroes { start, count, deallocate } => {
+            (write_zeroes(nsid, start, count, deallocate), HostData::None)
+        }
+        Io::Flush => (Command::flush(nsid), HostData::None),
+    }
+}
+
+fn write_zeroes(nsid: NamespaceId, start: Lba, count: Blocks, deallocate: bool) -> Command {
+    let command = Command::write_zeroes(nsid, start, zero_based(count));
+    if deallocate { command.with_deallocate() } else { command }
+}
+
+/// A count of blocks as a command holds it, and in bytes.
+#[inline]
+fn extent(namespace: &Namespace, count: Blocks) -> (u16, u32) {
+    let len = namespace.block_size.len(count).and_then(|len| u32::try_from(len.0).ok());
+    (zero_based(count), len.expect("a command's data is below 4 GiB"))
+}
+
+#[inline]
+fn zero_based(count: Blocks) -> u16 {
+    let zero_based = count.0.checked_sub(1).and_then(|last| u16::try_from(last).ok());
+    zero_based.expect("a command is of 1 to 65,536 blocks")
+}
+
+#[inline]
+fn length(len: u32) -> usize {
+    usize::try_from(len).expect("usize is at least 32 bits wide")
+}
