@@ -8,14 +8,20 @@ use nearflash_units::{ByteLen, Nanos};
 
 use crate::BenchError;
 use crate::args::{BenchArgs, OutputFormat};
-use crate::engine::FileOptions;
+use crate::engine::{FileOptions, Remote};
 use crate::floor::{self, Exchange, FloorRun, FloorSpec, Tuning};
+use crate::placement::core_to_core;
 use crate::progress::Progress;
 use crate::recorder::{Record, Stream};
-use crate::report::{Report, Samples};
+use crate::report::{FloorComparison, Report, Samples};
 use crate::run::{self, OpenNull, Opener, RunSpec};
-use crate::target::Target;
+use crate::target::{NvmeTcpTarget, Target};
 use crate::workload::Direction;
+
+/// Time not counted, of a floor beside a remote run.
+const FLOOR_RAMP: Nanos = Nanos::from_millis(100);
+/// Time counted, of a floor beside a remote run.
+const FLOOR_RUNTIME: Nanos = Nanos::from_secs(1);
 
 /// Runs what the command line says and writes the report.
 ///
@@ -51,7 +57,7 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
             let len = options.prepare()?;
             run_jobs(args, &options, Some(len))?
         }
-        Target::NvmeTcp(_) => return Err(crate::OptionsError::FloorOfLocal.into()),
+        Target::NvmeTcp(target) => return measure_remote(args, target),
     };
     Ok(report(args, record, samples))
 }
@@ -105,6 +111,48 @@ fn options(args: &BenchArgs) -> Vec<(&'static str, String)> {
         options.push(("verify", "crc32c".to_owned()));
     }
     options
+}
+
+fn measure_remote(args: &BenchArgs, target: &NvmeTcpTarget) -> Result<Report, BenchError> {
+    args.job(None)?;
+    let remote = Remote::connect(target, args)?;
+    if !args.floor {
+        let (record, samples) = run_jobs(args, &remote, Some(remote.len()))?;
+        return Ok(report(args, record, samples));
+    }
+    let beside = FloorBeside::start(args)?;
+    let (record, samples) = run_jobs(args, &remote, Some(remote.len()))?;
+    let comparison = beside.finish(args, &record)?;
+    Ok(Report { floor: Some(comparison), ..report(args, record, samples) })
+}
+
+/// The floor measured just before a run.
+struct FloorBeside {
+    distance: Nanos,
+    run: FloorRun,
+}
+
+impl FloorBeside {
+    fn start(args: &BenchArgs) -> Result<Self, BenchError> {
+        let distance = core_to_core(args.floor_cores.server, args.floor_cores.client)?;
+        let run = floor::measure(&floor_spec(args, FLOOR_RAMP, FLOOR_RUNTIME))?;
+        Ok(Self { distance, run })
+    }
+
+    /// Measures once more, just after it.
+    fn finish(self, args: &BenchArgs, record: &Record) -> Result<FloorComparison, BenchError> {
+        let after = floor::measure(&floor_spec(args, FLOOR_RAMP, FLOOR_RUNTIME))?;
+        let distance = core_to_core(args.floor_cores.server, args.floor_cores.client)?;
+        let iops = f64::midpoint(self.run.rate(), after.rate());
+        let latency = f64::midpoint(self.run.latency.mean(), after.latency.mean());
+        Ok(FloorComparison {
+            iops,
+            latency_ns: latency,
+            iops_ratio: record.iops() / iops,
+            latency_ratio: record.mean_latency_nanos() / latency,
+            core_to_core: [self.distance, distance],
+        })
+    }
 }
 
 /// The floor's direction and lengths for what the command line does.

@@ -33,6 +33,17 @@ pub enum BenchError {
     /// The floor.
     #[error(transparent)]
     Floor(#[from] FloorError),
+    /// The remote target.
+    #[error(transparent)]
+    Remote(#[from] nearflash::nvme_tcp::HostError),
+    /// No NQN.
+    #[error("'{name}' is no NQN: {source}")]
+    Nqn {
+        /// As written.
+        name: String,
+        /// Why.
+        source: nearflash::nvme_tcp::NqnError,
+    },
     /// A job stopped.
     #[error("job {job}: {source}")]
     Job {
@@ -76,6 +87,43 @@ pub enum OptionsError {
         /// Where it ends.
         len: nearflash_units::ByteLen,
     },
+    /// Not whole blocks of the namespace.
+    #[error("--bs {op_len} and --offset must be multiples of the volume's block size: {block_len}")]
+    PartOfBlock {
+        /// One operation.
+        op_len: nearflash_units::ByteLen,
+        /// One block.
+        block_len: nearflash_units::ByteLen,
+    },
+    /// More than one command carries.
+    #[error(
+        "--bs {op_len} exceeds the {max} that the target takes in one command: make it smaller"
+    )]
+    OpTooLong {
+        /// One operation.
+        op_len: nearflash_units::ByteLen,
+        /// The target's limit.
+        max: nearflash_units::ByteLen,
+    },
+    /// More than a queue holds.
+    #[error("--iodepth {depth} exceeds the {max} of one queue: add queues=N to the target")]
+    TooDeep {
+        /// Of one queue pair.
+        depth: usize,
+        /// The target's limit.
+        max: u16,
+    },
+    /// The target grants fewer queues.
+    #[error("the target grants {granted} queues of {wanted}: lower --numjobs or queues=N")]
+    TooManyQueues {
+        /// By us.
+        wanted: u32,
+        /// By the target.
+        granted: u16,
+    },
+    /// Digests that the target does not do.
+    #[error("the target does not grant the digests asked for: drop digest= from the target")]
+    NoDigests,
     /// Direct I/O of a part of a sector.
     #[error(
         "--bs and --offset must be multiples of 512 with --direct 1: change them, or --direct 0"

@@ -78,19 +78,16 @@ impl Connection {
     }
 
     /// Sleeps until the socket has something, or takes something that is due, or `span` is over.
-    pub(super) fn wait(&mut self, span: Nanos) -> Result<(), HostError> {
+    pub(super) fn wait(&self, span: Nanos) -> Result<(), HostError> {
+        wait_any(std::iter::once(self), span)
+    }
+
+    fn interest(&self) -> PollFd<'_> {
         let mut interest = PollFlags::IN;
         if self.session.output_len() > 0 {
             interest |= PollFlags::OUT;
         }
-        let timeout = Timespec {
-            tv_sec: i64::try_from(span.0 / 1_000_000_000).unwrap_or(i64::MAX),
-            tv_nsec: i64::try_from(span.0 % 1_000_000_000).expect("below a second"),
-        };
-        match poll(&mut [PollFd::new(&self.stream, interest)], Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(HostError::Socket(errno.into())),
-        }
+        PollFd::new(&self.stream, interest)
     }
 
     /// Turns until `is_done` says so.
@@ -226,6 +223,22 @@ impl Connection {
     /// Nothing more will come, and all was said.
     fn is_over(&self) -> bool {
         self.session.is_closing() && self.session.output_len() == 0
+    }
+}
+
+/// Sleeps until one of the connections has something to do, or `span` is over.
+pub(super) fn wait_any<'a>(
+    connections: impl Iterator<Item = &'a Connection>,
+    span: Nanos,
+) -> Result<(), HostError> {
+    let mut interests: Vec<PollFd<'_>> = connections.map(Connection::interest).collect();
+    let timeout = Timespec {
+        tv_sec: i64::try_from(span.0 / 1_000_000_000).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(span.0 % 1_000_000_000).expect("below a second"),
+    };
+    match poll(&mut interests, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(HostError::Socket(errno.into())),
     }
 }
 

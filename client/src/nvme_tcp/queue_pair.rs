@@ -6,7 +6,7 @@ use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_request::BufferId;
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 
-use super::connection::Connection;
+use super::connection::{Connection, wait_any};
 use super::controller::{Controller, Namespace};
 use super::error::HostError;
 use super::options::{Options, QueueOptions};
@@ -195,13 +195,13 @@ impl QueuePair {
         moved
     }
 
-    /// Sleeps until something has arrived, or for `span`. May return early. For a caller that has
-    /// spun for as long as it pays.
+    /// Sleeps until something has arrived for one of the queue pairs, or for `span`. May return
+    /// early. For a caller that has spun for as long as it pays.
     ///
     /// # Errors
     /// When the system cannot wait.
-    pub fn wait(&mut self, span: Nanos) -> Result<(), HostError> {
-        self.connection.wait(span)
+    pub fn wait_any(pairs: &[Self], span: Nanos) -> Result<(), HostError> {
+        wait_any(pairs.iter().map(|pair| &pair.connection), span)
     }
 
     /// The digests in use.

@@ -7,12 +7,14 @@
 mod aligned;
 mod file;
 mod null;
+mod nvme_tcp;
 mod ring;
 
 use nearflash_units::{ByteLen, Nanos};
 
 pub use file::{FileEngine, FileError, FileOptions};
 pub use null::NullEngine;
+pub use nvme_tcp::{NvmeTcpEngine, Remote};
 
 use crate::workload::Op;
 
@@ -30,6 +32,12 @@ pub enum EngineError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// The target refused it, or failed at it.
+    #[error("the target answers {0}")]
+    Status(nearflash::nvme_tcp::Status),
+    /// The connection was lost.
+    #[error(transparent)]
+    Remote(#[from] nearflash::nvme_tcp::HostError),
     /// Less was moved than asked, and it was not the end of the file.
     #[error("moved {moved} of {asked} bytes")]
     Short {

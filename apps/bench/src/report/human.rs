@@ -93,7 +93,7 @@ fn floor(text: &mut String, floor: &FloorComparison) {
         format_args!(
             "  floor {} IOPS, latency mean {}: IOPS / floor {:.3}, latency / floor {:.3}",
             count(floor.iops),
-            micros(floor.latency.0 as f64),
+            micros(floor.latency_ns),
             floor.iops_ratio,
             floor.latency_ratio,
         ),

@@ -121,7 +121,7 @@ impl Serialize for Percentiles {
 #[derive(Serialize)]
 struct FloorPart {
     iops: f64,
-    latency_ns: u64,
+    latency_ns: f64,
     iops_ratio: f64,
     latency_ratio: f64,
     core_to_core_ns: [u64; 2],
@@ -165,7 +165,7 @@ impl<'a> Job<'a> {
             latency_ms: buckets.millis,
             floor: report.floor.as_ref().map(|floor| FloorPart {
                 iops: floor.iops,
-                latency_ns: floor.latency.0,
+                latency_ns: floor.latency_ns,
                 iops_ratio: floor.iops_ratio,
                 latency_ratio: floor.latency_ratio,
                 core_to_core_ns: floor.core_to_core.map(|nanos| nanos.0),
@@ -339,7 +339,7 @@ mod tests {
             percentiles: PercentileList(vec![50.0, 99.0, 99.99]),
             floor: Some(FloorComparison {
                 iops: 520.0,
-                latency: Nanos::from_micros(490),
+                latency_ns: 490_000.0,
                 iops_ratio: 0.96,
                 latency_ratio: 1.02,
                 core_to_core: [Nanos(50), Nanos(52)],

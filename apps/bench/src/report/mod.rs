@@ -44,8 +44,8 @@ pub struct Report {
 pub struct FloorComparison {
     /// Exchanges per second: mean of before and after.
     pub iops: f64,
-    /// Mean latency: mean of before and after.
-    pub latency: Nanos,
+    /// Mean latency in nanoseconds: mean of before and after.
+    pub latency_ns: f64,
     /// Operations per second over the floor's.
     pub iops_ratio: f64,
     /// Mean latency over the floor's.

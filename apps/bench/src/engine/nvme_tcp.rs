@@ -1,0 +1,232 @@
+//! A namespace behind NVMe/TCP, through our own host.
+
+use std::net::ToSocketAddrs;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use nearflash::nvme_tcp::{
+    BufferId, Controller, Digests, HostError, HostIdentity, Io, IoCompletion, Namespace,
+    NamespaceId, Nqn, Options, QueueId, QueueOptions, QueuePair, Token,
+};
+use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
+use uuid::Uuid;
+
+use super::{Done, Engine, EngineError, Slot};
+use crate::BenchError;
+use crate::args::BenchArgs;
+use crate::error::OptionsError;
+use crate::run::Opener;
+use crate::target::NvmeTcpTarget;
+use crate::workload::{Direction, Op};
+
+/// The token of a flush: no slot has it.
+const FLUSH: Token = Token::MAX;
+
+/// A connected controller and the namespace to measure; opens [`NvmeTcpEngine`]s.
+pub struct Remote {
+    controller: Mutex<Controller>,
+    namespace: Namespace,
+    queues_per_job: u16,
+    digests: Digests,
+    next_queue: AtomicU16,
+}
+
+impl Remote {
+    /// Connects, and checks that the target can do what is asked.
+    ///
+    /// # Errors
+    /// When the target cannot be reached, refuses, or has less than is asked.
+    pub fn connect(target: &NvmeTcpTarget, args: &BenchArgs) -> Result<Self, BenchError> {
+        let options = options(target)?;
+        let digests = options.digests;
+        let mut controller = Controller::connect(&options)?;
+        let namespace = controller.namespace(NamespaceId(target.namespace))?;
+        let wanted = u32::from(target.queues) * args.numjobs;
+        let granted = controller.request_queue_pairs(u16::try_from(wanted).unwrap_or(u16::MAX))?;
+        if u32::from(granted) < wanted {
+            return Err(OptionsError::TooManyQueues { wanted, granted }.into());
+        }
+        let remote = Self {
+            controller: Mutex::new(controller),
+            namespace,
+            queues_per_job: target.queues,
+            digests,
+            next_queue: AtomicU16::new(1),
+        };
+        remote.check(args)?;
+        Ok(remote)
+    }
+
+    /// The namespace's size.
+    pub fn len(&self) -> ByteLen {
+        self.namespace.len()
+    }
+
+    /// Whether it has no block at all.
+    pub fn is_empty(&self) -> bool {
+        self.namespace.is_empty()
+    }
+
+    fn check(&self, args: &BenchArgs) -> Result<(), OptionsError> {
+        let block_size = self.namespace.block_size;
+        if !(block_size.divides(args.bs) && block_size.divides(args.offset)) {
+            let block_len = ByteLen(u64::from(block_size.bytes()));
+            return Err(OptionsError::PartOfBlock { op_len: args.bs, block_len });
+        }
+        let (op_max, depth_max) = {
+            let controller = self.lock();
+            (controller.transfer_len_max(), controller.depth_max())
+        };
+        let op_max = op_max.min(block_size.len(Blocks(1 << 16)).unwrap_or(op_max));
+        if args.bs > op_max {
+            return Err(OptionsError::OpTooLong { op_len: args.bs, max: op_max });
+        }
+        let depth = slots_per_pair(
+            usize::try_from(args.iodepth).expect("usize is at least 32 bits wide"),
+            self.queues_per_job,
+        );
+        if depth > usize::from(depth_max) {
+            return Err(OptionsError::TooDeep { depth, max: depth_max });
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Controller> {
+        self.controller.lock().expect("nothing panics while it holds the controller")
+    }
+}
+
+impl Opener for Remote {
+    type Engine = NvmeTcpEngine;
+
+    fn open(&self, depth: usize, op_len: ByteLen) -> Result<NvmeTcpEngine, BenchError> {
+        let per_pair = slots_per_pair(depth, self.queues_per_job);
+        let pair_depth = u16::try_from(per_pair).expect("it was checked against the target's");
+        let queue_options = QueueOptions::for_ops(pair_depth, op_len);
+        let pairs = (0..self.queues_per_job)
+            .map(|_| {
+                let queue = QueueId(self.next_queue.fetch_add(1, Ordering::Relaxed));
+                QueuePair::connect(&self.lock(), queue, queue_options)
+            })
+            .collect::<Result<Vec<_>, HostError>>()?;
+        if pairs.iter().any(|pair| pair.digests() != self.digests) {
+            return Err(OptionsError::NoDigests.into());
+        }
+        Ok(NvmeTcpEngine::new(pairs, self.namespace, depth, op_len))
+    }
+
+    fn tend(&self) -> Result<(), BenchError> {
+        Ok(self.lock().tend()?)
+    }
+}
+
+/// How many slots a queue pair has at most, when all share them evenly.
+fn slots_per_pair(depth: usize, pairs: u16) -> usize {
+    depth.div_ceil(usize::from(pairs))
+}
+
+fn options(target: &NvmeTcpTarget) -> Result<Options, BenchError> {
+    let host = target.host.clone();
+    let resolved = (target.host.as_str(), target.port).to_socket_addrs();
+    let address = match resolved.map(|mut addresses| addresses.next()) {
+        Ok(Some(address)) => address,
+        Ok(None) => {
+            let source = std::io::ErrorKind::NotFound.into();
+            return Err(HostError::Resolve { host, source }.into());
+        }
+        Err(source) => return Err(HostError::Resolve { host, source }.into()),
+    };
+    let nqn = |source| BenchError::Nqn { name: target.nqn.clone(), source };
+    let subsystem = Nqn::new(&target.nqn).map_err(nqn)?;
+    let identity = HostIdentity::from_uuid(Uuid::new_v4());
+    let digests = Digests { header: target.header_digest, data: target.data_digest };
+    Ok(Options { digests, ..Options::new(address, subsystem, identity) })
+}
+
+/// The engine: slots dealt out over queue pairs in turn.
+pub struct NvmeTcpEngine {
+    pairs: Vec<QueuePair>,
+    namespace: Namespace,
+    /// By slot.
+    buffers: Vec<BufferId>,
+    op_len: usize,
+    completions: Vec<IoCompletion>,
+}
+
+impl NvmeTcpEngine {
+    fn new(mut pairs: Vec<QueuePair>, namespace: Namespace, depth: usize, op_len: ByteLen) -> Self {
+        let pair_count = pairs.len();
+        let buffers = (0..depth)
+            .map(|slot| {
+                let buffer = pairs[slot % pair_count].take_buffer(op_len);
+                buffer.expect("a queue pair has memory for its slots")
+            })
+            .collect();
+        let completions = Vec::with_capacity(depth);
+        Self { pairs, namespace, buffers, op_len: op_len.to_usize(), completions }
+    }
+
+    fn pair_of(&self, slot: Slot) -> usize {
+        slot % self.pairs.len()
+    }
+}
+
+impl Engine for NvmeTcpEngine {
+    fn buffer(&self, slot: Slot) -> &[u8] {
+        &self.pairs[self.pair_of(slot)].bytes(self.buffers[slot])[..self.op_len]
+    }
+
+    fn buffer_mut(&mut self, slot: Slot) -> &mut [u8] {
+        let pair = self.pair_of(slot);
+        &mut self.pairs[pair].bytes_mut(self.buffers[slot])[..self.op_len]
+    }
+
+    #[inline]
+    fn submit(&mut self, slot: Slot, op: Op) {
+        let pair = self.pair_of(slot);
+        let start = Lba(op.offset.0 >> self.namespace.block_size.shift());
+        let count = self.namespace.block_size.blocks_in(op.len);
+        let buffer = self.buffers[slot];
+        let io = match op.direction {
+            Direction::Read => Io::Read { start, count, buffer },
+            Direction::Write => Io::Write { start, count, buffer, force_unit_access: false },
+        };
+        let token = ByteLen::from_usize(slot).0;
+        // A queue that is gone refuses; the next poll says why.
+        let _ = self.pairs[pair].submit(token, &self.namespace, io);
+    }
+
+    #[inline]
+    fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError> {
+        for pair in &mut self.pairs {
+            pair.poll(&mut self.completions)?;
+        }
+        done.extend(self.completions.drain(..).map(|completion| Done {
+            slot: ByteLen(completion.token).to_usize(),
+            result: match completion.status {
+                status if status.is_success() => Ok(()),
+                status => Err(EngineError::Status(status)),
+            },
+        }));
+        Ok(())
+    }
+
+    fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {
+        Ok(QueuePair::wait_any(&self.pairs, span)?)
+    }
+
+    /// One Flush makes durable what was completed on any queue. NVM Command Set 1.0, 3.2.1.
+    fn flush(&mut self) -> Result<(), EngineError> {
+        let pair = &mut self.pairs[0];
+        pair.submit(FLUSH, &self.namespace, Io::Flush).map_err(HostError::from)?;
+        loop {
+            pair.poll(&mut self.completions)?;
+            if let Some(flush) = self.completions.iter().find(|done| done.token == FLUSH) {
+                let status = flush.status;
+                self.completions.clear();
+                return if status.is_success() { Ok(()) } else { Err(EngineError::Status(status)) };
+            }
+            QueuePair::wait_any(std::slice::from_ref(pair), Nanos::from_secs(1))?;
+        }
+    }
+}
