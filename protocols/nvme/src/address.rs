@@ -63,3 +63,28 @@ impl fmt::Display for TransportAddress {
         write!(f, "{}", self.socket)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_read_from_the_discovery_log_as_it_was_written() {
+        for text in ["192.0.2.1:4420", "[2001:db8::1]:8009"] {
+            let address = TransportAddress::tcp(text.parse().unwrap());
+            let (host, service) = (address.address().text(), address.service().text());
+            let read = TransportAddress::from_discovery(address.transport(), &host, &service);
+            assert_eq!(read, Some(address));
+            assert_eq!(address.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_address_of_tcp_is_none() {
+        let read = TransportAddress::from_discovery;
+        assert_eq!(read(TransportType::RDMA, "192.0.2.1", "4420"), None);
+        assert_eq!(read(TransportType::TCP, "example.org", "4420"), None);
+        assert_eq!(read(TransportType::TCP, "192.0.2.1", "none"), None);
+        assert_eq!(read(TransportType::TCP, "192.0.2.1", "70000"), None);
+    }
+}

@@ -158,3 +158,28 @@ impl Command {
 fn halves(value: u64) -> (U32, U32) {
     ((value as u32).into(), ((value >> 32) as u32).into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AdminOpcode;
+
+    #[test]
+    fn every_part_in_a_fused_operation_is_read_as_it_was_set() {
+        for fused in [Fused::Normal, Fused::First, Fused::Second, Fused::Reserved] {
+            let command = Command::new(0x05, NamespaceId(1)).with_fused(fused);
+            assert_eq!(command.fused(), fused);
+            assert!(command.uses_sgl());
+        }
+    }
+
+    #[test]
+    fn the_direction_of_data_is_in_the_opcode_or_the_fabrics_type() {
+        let moves = |command: Command| command.opcode_moves_from_host();
+        assert!(moves(Command::new(AdminOpcode::SET_FEATURES.0, NamespaceId::NONE)));
+        assert!(!moves(Command::new(AdminOpcode::IDENTIFY.0, NamespaceId::NONE)));
+        assert!(moves(Command::fabrics(crate::FabricsType::CONNECT)));
+        assert!(!moves(Command::property_get(0, 0)));
+        assert!(!moves(Command::property_set(0, 0)));
+    }
+}

@@ -77,3 +77,30 @@ impl CompletionEntry {
         Self { dw0: (value as u32).into(), dw1: ((value >> 32) as u32).into(), ..self }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use zerocopy::IntoBytes;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_its_status_above_the_phase_bit() {
+        let entry = CompletionEntry::with_result(CommandId(0x1234), Status(0x4182), 0x0001_0100);
+        let expected = [0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x34, 0x12, 0x04, 0x83];
+        assert_eq!(entry.as_bytes(), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_answered_is_what_is_read(cid: u16, status in 0..0x8000_u16, result: u64) {
+            let entry = CompletionEntry::new(CommandId(cid), Status(status));
+            let entry = entry.with_result64(result);
+            let read = CompletionEntry::read_from_bytes(entry.as_bytes()).unwrap();
+            prop_assert_eq!(read.command_id(), CommandId(cid));
+            prop_assert_eq!(read.status(), Status(status));
+            prop_assert_eq!(read.result(), result);
+        }
+    }
+}

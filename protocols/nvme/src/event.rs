@@ -61,3 +61,21 @@ impl Notices {
         self.0 & bits == bits
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_have_the_numbers_that_hosts_know() {
+        let known = [
+            (AsyncEvent::NAMESPACE_CHANGED, 0x0004_0002),
+            (AsyncEvent::ANA_CHANGED, 0x000C_0302),
+            (AsyncEvent::DISCOVERY_CHANGED, 0x0070_F002),
+        ];
+        for (event, result) in known {
+            assert_eq!(event.to_result(), result, "{event:?}");
+            assert_eq!(AsyncEvent::from_result(result), event);
+        }
+    }
+}

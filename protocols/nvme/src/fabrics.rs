@@ -230,3 +230,88 @@ impl InvalidParameter {
         if attribute & 1 == 0 { Self::Command(offset) } else { Self::Data(offset) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use zerocopy::IntoBytes;
+
+    use super::*;
+    use crate::CommandId;
+
+    #[test]
+    fn a_connect_has_the_bytes_that_hosts_send() {
+        let connect = Connect {
+            queue: QueueId(3),
+            queue_entries_zero_based: 127,
+            attributes: Connect::DISABLE_SQ_FLOW_CONTROL,
+            keep_alive_ms: 5000,
+            ..Connect::default()
+        };
+        let mut expected = [0; 64];
+        expected[..5].copy_from_slice(&[0x7F, 0x40, 0xCD, 0xAB, 0x01]);
+        // The data is in the capsule: length 1024, data block with an offset.
+        expected[32..40].copy_from_slice(&[0, 4, 0, 0, 0, 0, 0, 0x01]);
+        expected[40..52].copy_from_slice(&[0, 0, 3, 0, 127, 0, 4, 0, 0x88, 0x13, 0, 0]);
+        let command = connect.to_command().with_command_id(CommandId(0xABCD));
+        assert_eq!(command.as_bytes(), expected);
+    }
+
+    #[test]
+    fn property_commands_have_the_bytes_that_hosts_send() {
+        let get = Command::property_get(0x00, PropertyAccess::SIZE_8);
+        assert_eq!(get.as_bytes()[4..8], [0x04, 0, 0, 0]);
+        assert_eq!(get.as_bytes()[40..48], [1, 0, 0, 0, 0, 0, 0, 0]);
+        let set = Command::property_set(0x14, 0x0046_0001);
+        assert_eq!(set.as_bytes()[4..8], [0x00, 0, 0, 0]);
+        let expected = [0, 0, 0, 0, 0x14, 0, 0, 0, 1, 0, 0x46, 0, 0, 0, 0, 0];
+        assert_eq!(set.as_bytes()[40..56], expected);
+    }
+
+    #[test]
+    fn names_and_numbers_stand_where_the_offsets_say() {
+        let host = Nqn::new("nqn.2026-11.io.nearflash:host").unwrap();
+        let data = ConnectData::new(Uuid::max(), ControllerId(0x1234), &Nqn::discovery(), &host);
+        let bytes = data.as_bytes();
+        let at = |offset: u16| &bytes[usize::from(offset)..];
+        assert_eq!(at(ConnectData::HOST_ID_OFFSET)[..16], [0xFF; 16]);
+        assert_eq!(at(ConnectData::CONTROLLER_ID_OFFSET)[..2], [0x34, 0x12]);
+        assert!(at(ConnectData::SUBSYSTEM_OFFSET).starts_with(b"nqn.2014-08.org."));
+        assert!(at(ConnectData::HOST_OFFSET).starts_with(b"nqn.2026-11.io."));
+    }
+
+    #[test]
+    fn an_invalid_parameter_is_told_by_place_and_offset() {
+        let subsystem = InvalidParameter::Data(ConnectData::SUBSYSTEM_OFFSET);
+        assert_eq!(subsystem.to_result(), 0x0001_0100);
+        for parameter in [subsystem, InvalidParameter::Command(Connect::QUEUE_OFFSET)] {
+            assert_eq!(InvalidParameter::from_result(parameter.to_result()), parameter);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_connect_is_read_as_it_was_built(
+            record_format: u16, queue: u16, entries: u16, attributes: u8, keep_alive_ms: u32,
+        ) {
+            let connect = Connect {
+                record_format,
+                queue: QueueId(queue),
+                queue_entries_zero_based: entries,
+                attributes,
+                keep_alive_ms,
+            };
+            let command = connect.to_command();
+            prop_assert!(command.is_fabrics());
+            prop_assert_eq!(command.fabrics_type(), FabricsType::CONNECT);
+            prop_assert_eq!(command.as_connect(), connect);
+        }
+
+        #[test]
+        fn a_property_set_is_read_as_it_was_built(offset: u32, value: u32) {
+            let access = Command::property_set(offset, value).as_property_access();
+            let size = PropertyAccess::SIZE_4;
+            prop_assert_eq!(access, PropertyAccess { size, offset, value: u64::from(value) });
+        }
+    }
+}

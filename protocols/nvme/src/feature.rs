@@ -153,3 +153,29 @@ impl QueueCount {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_are_counted_from_zero_on_the_wire() {
+        assert_eq!(QueueCount::pairs(4).to_value(), 0x0003_0003);
+        assert_eq!(QueueCount::from_value(0x0007_0003).to_pairs(), 4);
+        assert_eq!(QueueCount::from_value(u32::MAX).to_pairs(), 65536);
+    }
+
+    #[test]
+    fn features_are_asked_for_and_set_by_the_fields_that_hosts_use() {
+        let get = Command::get_features(FeatureId::TIMESTAMP, 8);
+        let get = Command { cdw10: (get.cdw10.get() | 3 << 8).into(), ..get };
+        let asked = GetFeatures::from_command(&get);
+        let select = Select::Capabilities;
+        assert_eq!(asked, GetFeatures { feature: FeatureId::TIMESTAMP, select });
+        let set = Command::set_features(FeatureId::NUMBER_OF_QUEUES, 0x0003_0003);
+        let set = Command { cdw10: (set.cdw10.get() | 1 << 31).into(), ..set };
+        let asked = SetFeatures::from_command(&set);
+        let feature = FeatureId::NUMBER_OF_QUEUES;
+        assert_eq!(asked, SetFeatures { feature, save: true, value: 0x0003_0003 });
+    }
+}

@@ -63,7 +63,7 @@ impl Status {
     /// The I/O command set is not enabled.
     pub const COMMAND_SET_NOT_SUPPORTED: Self = Self(0x02C);
 
-    /// Past the end of the namespace. NVM Command Set 1.0, 3.1.2.
+    /// Past the end of the namespace. NVM Command Set 1.0, 3.1.
     pub const LBA_OUT_OF_RANGE: Self = Self(0x080);
     /// The namespace would grow past what its storage can hold.
     pub const CAPACITY_EXCEEDED: Self = Self(0x081);
@@ -106,9 +106,9 @@ impl Status {
     pub const AUTHENTICATION_REQUIRED: Self = Self(0x191);
     /// The request's ranges are too many or too large.
     pub const CONFLICTING_ATTRIBUTES: Self = Self(0x180);
-    /// Protection information that this namespace cannot check. NVM Command Set 1.0, 3.1.2.
+    /// Protection information that this namespace cannot check. NVM Command Set 1.0, 3.1.
     pub const INVALID_PROTECTION_INFORMATION: Self = Self(0x181);
-    /// The namespace is read only. NVM Command Set 1.0, 3.1.2.
+    /// The namespace is read only. NVM Command Set 1.0, 3.1.
     pub const WRITE_TO_READ_ONLY: Self = Self(0x182);
 
     /// Status code type 2h, media. The medium could not be written.
@@ -162,7 +162,7 @@ impl From<Outcome> for Status {
     }
 }
 
-/// As Linux prints it: `0x4002 (Invalid Field in Command, do not retry)`.
+/// As `0x4002 (Invalid Field, do not retry)`.
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = NAMES.iter().find(|(status, _)| *status == self.code());
@@ -220,3 +220,36 @@ const NAMES: [(Status, &str); 45] = [
     (Status::UNRECOVERED_READ, "Unrecovered Read Error"),
     (Status::COMPARE_FAILURE, "Compare Failure"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_has_its_exact_status() {
+        let dnr = 0x4000;
+        let expected = [
+            (Outcome::Success, 0x000),
+            (Outcome::OutOfRange, dnr | 0x080),
+            (Outcome::VolumeGone, dnr | 0x00B),
+            (Outcome::CapacityExceeded, dnr | 0x081),
+            (Outcome::Miscompare, dnr | 0x285),
+            (Outcome::UnrecoveredRead, 0x281),
+            (Outcome::WriteFault, 0x280),
+            (Outcome::DeviceUnavailable, 0x082),
+            (Outcome::Unsupported, dnr | 0x001),
+            (Outcome::Aborted, 0x007),
+        ];
+        for (outcome, status) in expected {
+            assert_eq!(Status::from(outcome), Status(status), "{outcome:?}");
+            assert_eq!(Status(status).is_success(), outcome == Outcome::Success);
+        }
+    }
+
+    #[test]
+    fn a_status_is_printed_with_its_name() {
+        let refused = Status::INVALID_FIELD.dnr();
+        assert_eq!(refused.to_string(), "0x4002 (Invalid Field, do not retry)");
+        assert_eq!(Status(0x7FF).to_string(), "0x07ff (unnamed status)");
+    }
+}

@@ -90,3 +90,86 @@ impl Identify {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nearflash_units::BlockSize;
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn the_block_size_is_that_of_the_format_in_use() {
+        let mut namespace = IdentifyNamespace::zeroed();
+        assert_eq!(namespace.block_size(), None);
+        namespace.lba_formats[0].data_shift = 9;
+        namespace.lba_formats[17].data_shift = 12;
+        assert_eq!(namespace.block_size(), Some(BlockSize::B512));
+        namespace.formats = 17;
+        namespace.format = 0b010_0001;
+        assert_eq!(namespace.block_size(), Some(BlockSize::B4096));
+        namespace.lba_formats[17].data_shift = 255;
+        assert_eq!(namespace.block_size(), None);
+    }
+
+    #[test]
+    fn limits_of_a_controller_that_says_nonsense_are_bounded() {
+        let mut controller = IdentifyController::zeroed();
+        assert_eq!(controller.transfer_len_max(), None);
+        assert_eq!(controller.in_capsule_len_max(), 0);
+        controller.transfer_shift_max = 255;
+        controller.io_command_capsule_len = u32::MAX.into();
+        controller.in_capsule_data_offset = u16::MAX.into();
+        assert_eq!(controller.transfer_len_max(), Some(u64::MAX));
+        assert!(controller.in_capsule_len_max() > 0);
+    }
+
+    #[test]
+    fn descriptors_of_unknown_type_or_of_wrong_length_are_passed_over() {
+        let list = [
+            [0x09, 2, 0, 0, 0xAA, 0xAA].as_slice(), // unknown
+            &[0x03, 1, 0, 0, 0xAA],                 // a UUID of one byte
+            &[0x04, 1, 0, 0, 0x02],                 // command set 2
+            &[0x01, 8, 0, 0, 1, 2],                 // cut off
+        ]
+        .concat();
+        assert_eq!(parse_descriptors(&list), [NamespaceDescriptor::CommandSet(2)]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_asked_for_is_what_is_understood(cns: u8, controller: u16, command_set: u8) {
+            let controller = ControllerId(controller);
+            let asked = Identify { cns: Cns(cns), controller, command_set };
+            let command = asked.to_command(NamespaceId(7));
+            prop_assert_eq!(Identify::from_command(&command), asked);
+            prop_assert_eq!(command.namespace_id(), NamespaceId(7));
+        }
+
+        #[test]
+        fn descriptors_are_read_as_they_were_listed(
+            eui64: [u8; 8], nguid: [u8; 16], uuid: u128, command_set: u8,
+        ) {
+            let descriptors = [
+                NamespaceDescriptor::Eui64(eui64),
+                NamespaceDescriptor::Nguid(nguid),
+                NamespaceDescriptor::Uuid(Uuid::from_u128(uuid)),
+                NamespaceDescriptor::CommandSet(command_set),
+            ];
+            let list = descriptor_list(&descriptors);
+            prop_assert_eq!(list.len(), IDENTIFY_LEN);
+            prop_assert_eq!(parse_descriptors(&list), descriptors);
+        }
+
+        #[test]
+        fn namespaces_past_the_one_given_are_read_as_they_were_listed(
+            numbers in prop::collection::btree_set(1..2000_u32, 0..1500), after in 0..2000_u32,
+        ) {
+            let after = NamespaceId(after);
+            let all = || numbers.iter().map(|nsid| NamespaceId(*nsid));
+            let expected: Vec<_> = all().filter(|nsid| *nsid > after).take(1024).collect();
+            prop_assert_eq!(parse_namespace_list(&namespace_list(all(), after)), expected);
+        }
+    }
+}

@@ -123,3 +123,53 @@ pub fn changed_namespaces(changed: &[NamespaceId]) -> Vec<u8> {
     }
     list
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::identify::parse_namespace_list;
+
+    #[test]
+    fn a_log_page_is_asked_for_by_the_bytes_that_hosts_send() {
+        let page = GetLogPage {
+            retain_event: true,
+            offset: 0x1_0000_0400,
+            ..GetLogPage::new(LogId::DISCOVERY, 4096)
+        };
+        let command = page.to_command(NamespaceId::NONE);
+        let expected = [0x70, 0x80, 0xFF, 0x03, 0, 0, 0, 0, 0, 4, 0, 0, 1, 0, 0, 0];
+        assert_eq!(command.as_bytes()[40..56], expected);
+        assert_eq!(command.as_bytes()[32..40], [0, 0x10, 0, 0, 0, 0, 0, 0x5A]);
+    }
+
+    #[test]
+    fn changes_past_the_list_are_told_as_all_changed() {
+        let changed: Vec<_> = (1..=1024).map(NamespaceId).collect();
+        assert_eq!(parse_namespace_list(&changed_namespaces(&changed)), changed);
+        let more: Vec<_> = (1..=1025).map(NamespaceId).collect();
+        assert_eq!(parse_namespace_list(&changed_namespaces(&more)), [NamespaceId::ALL]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_asked_for_is_what_is_understood(
+            log: u8, specific in 0..0x80_u8, retain_event: bool, dwords: u32, offset: u64,
+            offset_is_index: bool, command_set: u8,
+        ) {
+            let page = GetLogPage {
+                log: LogId(log),
+                specific,
+                retain_event,
+                dwords_zero_based: dwords,
+                offset,
+                offset_is_index,
+                command_set,
+            };
+            let command = page.to_command(NamespaceId::ALL);
+            prop_assert_eq!(GetLogPage::from_command(&command), page);
+            prop_assert_eq!(page.len(), (u64::from(dwords) + 1) * 4);
+        }
+    }
+}
