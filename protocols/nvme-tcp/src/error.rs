@@ -60,7 +60,7 @@ pub enum PeerError {
         /// The queue's size.
         entries: u16,
     },
-    /// The peer sent a termination request, or an entry for a command that does not exist.
+    /// The peer sent a termination request.
     #[error(
         "the peer ended the connection: fatal error status {status:#04x}, information {information:#x}"
     )]

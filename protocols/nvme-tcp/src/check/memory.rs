@@ -6,13 +6,13 @@ use crate::output::Chunk;
 
 /// The buffers taken, by number.
 #[derive(Debug, Default)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     buffers: Vec<Option<Vec<u8>>>,
 }
 
 impl Memory {
     /// A buffer of that length, full of what no one put there.
-    pub(super) fn take(&mut self, len: usize) -> BufferId {
+    pub(crate) fn take(&mut self, len: usize) -> BufferId {
         let free = self.buffers.iter().position(Option::is_none);
         let index = free.unwrap_or(self.buffers.len());
         if index == self.buffers.len() {
@@ -22,21 +22,21 @@ impl Memory {
         BufferId(u32::try_from(index).expect("few buffers"))
     }
 
-    pub(super) fn give_back(&mut self, buffer: BufferId) {
+    pub(crate) fn give_back(&mut self, buffer: BufferId) {
         let taken = self.buffers[index(buffer)].take();
         assert!(taken.is_some(), "{buffer:?} is given back once");
     }
 
-    pub(super) fn bytes(&self, buffer: BufferId) -> &[u8] {
+    pub(crate) fn bytes(&self, buffer: BufferId) -> &[u8] {
         self.buffers[index(buffer)].as_ref().expect("the buffer is taken")
     }
 
-    pub(super) fn bytes_mut(&mut self, buffer: BufferId) -> &mut Vec<u8> {
+    pub(crate) fn bytes_mut(&mut self, buffer: BufferId) -> &mut Vec<u8> {
         self.buffers[index(buffer)].as_mut().expect("the buffer is taken")
     }
 
     /// How many are taken.
-    pub(super) fn taken(&self) -> usize {
+    pub(crate) fn taken(&self) -> usize {
         self.buffers.iter().flatten().count()
     }
 

@@ -3,9 +3,11 @@
 //! Each panics when its property does not hold. Knows what a driver knows of a session, and no
 //! more: these are also the shortest examples of one.
 
-mod memory;
+#[cfg(test)]
+pub(crate) mod describe;
+pub(crate) mod memory;
 mod pair;
-mod target;
+pub(crate) mod target;
 #[cfg(test)]
 mod tests;
 mod volume;

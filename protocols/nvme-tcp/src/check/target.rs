@@ -23,7 +23,7 @@ use crate::receiving::Receiving;
 use crate::target::{Demand, Granted, QueueKind, SessionConfig, TargetSession};
 
 const VOLUME_BLOCKS: u64 = 64;
-const ENTRIES: u16 = 8;
+pub(crate) const ENTRIES: u16 = 8;
 
 /// How far a session is before the stream begins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,10 +58,10 @@ impl Stage {
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) target: TargetSession,
-    memory: Memory,
+    pub(crate) memory: Memory,
     volume: Volume,
-    demands: Vec<Demand>,
-    error: Option<PeerError>,
+    pub(crate) demands: Vec<Demand>,
+    pub(crate) error: Option<PeerError>,
 }
 
 impl Bench {
@@ -99,7 +99,7 @@ impl Bench {
         self.drain_output();
     }
 
-    fn grant(&mut self, kind: QueueKind) {
+    pub(crate) fn grant(&mut self, kind: QueueKind) {
         let Some(Demand::Connect(demand)) = self.demands.pop() else {
             panic!("a Connect is handed out")
         };
@@ -160,7 +160,7 @@ impl Bench {
     }
 
     /// Answers everything that was handed out, as an engine and a controller would.
-    fn answer_all(&mut self) {
+    pub(crate) fn answer_all(&mut self) {
         for demand in std::mem::take(&mut self.demands) {
             match demand {
                 Demand::Request(request) => self.answer(request),
@@ -202,7 +202,7 @@ impl Bench {
     }
 
     /// The connection is lost; nothing may be missing.
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         let memory = &mut self.memory;
         self.target.release_all(&mut |buffer| memory.give_back(buffer));
         for demand in std::mem::take(&mut self.demands) {
@@ -346,7 +346,13 @@ pub(crate) fn capsule(stream: &mut Vec<u8>, command: Command, data: &[u8], diges
 }
 
 /// Appends an H2CData whose data begins at the command's first byte.
-fn data_pdu(stream: &mut Vec<u8>, ids: DataIds, flags: PduFlags, data: &[u8], digests: Digests) {
+pub(crate) fn data_pdu(
+    stream: &mut Vec<u8>,
+    ids: DataIds,
+    flags: PduFlags,
+    data: &[u8],
+    digests: Digests,
+) {
     let mut common = laid_out(CommonHeader::bare(PduType::H2C_DATA, 24), data.len(), digests);
     common.flags = common.flags.with(flags);
     let len = u32::try_from(data.len()).expect("small");
