@@ -1,0 +1,219 @@
+//! The JSON documents that programs read: the ready line, and the requests and answers of the
+//! control socket. Each says its schema; fields are only ever added.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// What every document says of itself.
+pub const SCHEMA: u32 = 1;
+
+/// A document, with its schema number first.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Document<T> {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// What it says.
+    #[serde(flatten)]
+    pub body: T,
+}
+
+impl<T: Serialize> Document<T> {
+    /// A document that says that.
+    pub fn new(body: T) -> Self {
+        Self { schema: SCHEMA, body }
+    }
+
+    /// As one line, without the line's end.
+    ///
+    /// # Panics
+    /// Never: documents are plain data.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("documents are plain data")
+    }
+}
+
+/// The node serves. Printed on stdout once hosts can connect.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Ready {
+    /// `ready`.
+    pub event: String,
+    /// The addresses that NVMe/TCP hosts connect to, as bound.
+    pub nvme_tcp: Vec<SocketAddr>,
+    /// The control socket.
+    pub control: PathBuf,
+    /// Every volume.
+    pub volumes: Vec<VolumeInfo>,
+    /// The process.
+    pub pid: u32,
+}
+
+/// A volume.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct VolumeInfo {
+    /// What it is called.
+    pub name: String,
+    /// The subsystem it is exported in.
+    pub nqn: String,
+    /// Its namespace's number there.
+    pub nsid: u32,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Its size.
+    pub bytes: u64,
+    /// The size of its blocks.
+    pub block_size: u32,
+    /// The device it lies on.
+    pub device: String,
+}
+
+/// A device.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct DeviceInfo {
+    /// What it is called.
+    pub name: String,
+    /// `file`, `block`, `ram` or `null`.
+    pub kind: String,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Its size.
+    pub bytes: u64,
+    /// How much of it volumes may have.
+    pub data_bytes: u64,
+    /// How much of that no volume has.
+    pub free_bytes: u64,
+    /// The smallest unit that it writes whole.
+    pub block_size: u32,
+    /// Completed writes may be lost with power until a flush.
+    pub volatile_cache: bool,
+}
+
+/// A core's counters since the start.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct CoreInfo {
+    /// The processor.
+    pub core: usize,
+    /// TCP connections now.
+    pub connections: u64,
+    /// Requests in flight now.
+    pub in_flight: u64,
+    /// Reads answered.
+    pub reads: u64,
+    /// Writes answered.
+    pub writes: u64,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Requests answered with an error.
+    pub errors: u64,
+    /// The pool's bytes not taken.
+    pub pool_free_bytes: u64,
+}
+
+/// A host's association with a subsystem.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct HostInfo {
+    /// The host's NQN.
+    pub host: String,
+    /// What it is connected to.
+    pub nqn: String,
+    /// Where it comes from.
+    pub address: SocketAddr,
+    /// How many I/O queues it has.
+    pub io_queues: u32,
+}
+
+/// How a node is.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Status {
+    /// Of the program.
+    pub version: String,
+    /// The installation.
+    pub node: Uuid,
+    /// The process.
+    pub pid: u32,
+    /// How long it has been serving.
+    pub uptime_seconds: u64,
+    /// The addresses that NVMe/TCP hosts connect to.
+    pub nvme_tcp: Vec<SocketAddr>,
+    /// Every device.
+    pub devices: Vec<DeviceInfo>,
+    /// Every volume.
+    pub volumes: Vec<VolumeInfo>,
+    /// Every core.
+    pub cores: Vec<CoreInfo>,
+    /// Every connected host.
+    pub hosts: Vec<HostInfo>,
+}
+
+/// What is asked on the control socket.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Command {
+    /// Make a volume.
+    VolumeCreate {
+        /// What it is to be called.
+        name: String,
+        /// How large.
+        bytes: u64,
+        /// On which device.
+        device: String,
+        /// In blocks of this size; 4096 unless said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        block_size: Option<u32>,
+        /// In which subsystem; one of its own unless said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        subsystem: Option<String>,
+    },
+    /// Name every volume.
+    VolumeList,
+    /// Make a volume longer or shorter.
+    VolumeResize {
+        /// Which.
+        name: String,
+        /// Its new size.
+        bytes: u64,
+        /// It may become shorter.
+        #[serde(default)]
+        shrink: bool,
+    },
+    /// Remove a volume and all that is in it.
+    VolumeRemove {
+        /// Which.
+        name: String,
+        /// Although hosts are connected to its subsystem.
+        #[serde(default)]
+        force: bool,
+    },
+    /// Say how the node is.
+    Status,
+}
+
+/// What is answered.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Answer {
+    /// It was not done.
+    Error {
+        /// Why, in one line that names the thing and the remedy.
+        error: String,
+    },
+    /// The volume as it is now; as it was, when it has been removed.
+    Volume {
+        /// Which.
+        volume: VolumeInfo,
+    },
+    /// How the node is.
+    Status(Box<Status>),
+    /// Every volume. After [`Self::Status`], which has them too.
+    Volumes {
+        /// In the order of their names.
+        volumes: Vec<VolumeInfo>,
+    },
+}
+
+#[cfg(test)]
+mod tests;

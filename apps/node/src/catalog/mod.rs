@@ -1,0 +1,263 @@
+//! The catalog: what a node must find again after a restart. Its own identity, the devices that it
+//! has volumes on, and where each volume lies.
+//!
+//! One `redb` file in the data directory; every change is one durable transaction, so that what is
+//! found is what was last answered for. Records are JSON, one for each name, and carry what a
+//! device is called by its label rather than by its place, which changes.
+//!
+//! The file has a schema number. One written by a later version is refused; an earlier one is
+//! brought up to date when it is opened, by one function for each step.
+
+mod error;
+mod lock;
+mod record;
+
+use std::path::{Path, PathBuf};
+
+use nearflash_media::{Device, DeviceSpec, KnownDevice};
+use nearflash_space::{DeviceId, Name, Space, Volume};
+use nearflash_units::ByteLen;
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use uuid::Uuid;
+
+use lock::Lock;
+use record::{DeviceRecord, VolumeRecord};
+
+pub use error::CatalogError;
+
+/// Facts by name: `schema`, `node`, `generation`.
+const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
+/// [`DeviceRecord`] by name.
+const DEVICES: TableDefinition<'_, &str, &str> = TableDefinition::new("devices");
+/// [`VolumeRecord`] by name.
+const VOLUMES: TableDefinition<'_, &str, &str> = TableDefinition::new("volumes");
+
+/// What this version writes.
+const SCHEMA: usize = 1;
+
+/// Step `n` brings a catalog of schema `n + 1` to the next one.
+type Upgrade = fn(&WriteTransaction) -> Result<(), CatalogError>;
+const UPGRADES: [Upgrade; SCHEMA - 1] = [];
+
+/// The catalog of one node, open and locked.
+#[derive(Debug)]
+pub struct Catalog {
+    database: Database,
+    path: PathBuf,
+    node: Uuid,
+    /// Held until the catalog is dropped.
+    _lock: Lock,
+}
+
+/// What a catalog holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Contents {
+    /// For messages.
+    path: PathBuf,
+    devices: Vec<(Name, DeviceRecord)>,
+    volumes: Vec<(Name, VolumeRecord)>,
+}
+
+impl Catalog {
+    /// Opens the catalog in that folder, making both when they are absent. `fresh` becomes the
+    /// identity of a node that has none.
+    ///
+    /// # Errors
+    /// When another node has it, it is of a later version, or the system refuses.
+    pub fn open(data_dir: &Path, fresh: Uuid) -> Result<Self, CatalogError> {
+        let refused = |source| CatalogError::DataDir { path: data_dir.to_owned(), source };
+        lock::make_private_dir(data_dir).map_err(refused)?;
+        let lock = Lock::take(data_dir)?;
+        let path = data_dir.join("catalog.redb");
+        let database = Database::create(&path).map_err(|e| CatalogError::database(&path, e))?;
+        let mut catalog = Self { database, path, node: fresh, _lock: lock };
+        catalog.node = catalog.prepare(fresh)?;
+        Ok(catalog)
+    }
+
+    /// The installation's identity: what labels on its devices say.
+    pub fn node(&self) -> Uuid {
+        self.node
+    }
+
+    /// Makes a new catalog's tables, or brings an old one's up to date. The node's identity.
+    fn prepare(&self, fresh: Uuid) -> Result<Uuid, CatalogError> {
+        let transaction = self.begin()?;
+        let schema = self.meta(&transaction, "schema")?;
+        match schema.as_deref().map(str::parse::<usize>) {
+            None => {
+                self.set_meta(&transaction, "node", &fresh.to_string())?;
+                transaction.open_table(DEVICES).map_err(|e| self.failed(e))?;
+                transaction.open_table(VOLUMES).map_err(|e| self.failed(e))?;
+            }
+            Some(Ok(schema @ 1..=SCHEMA)) => {
+                UPGRADES[schema - 1..].iter().try_for_each(|upgrade| upgrade(&transaction))?;
+            }
+            Some(_) => {
+                let found = schema.unwrap_or_default().into();
+                return Err(CatalogError::Schema { path: self.path.clone(), found });
+            }
+        }
+        self.set_meta(&transaction, "schema", &SCHEMA.to_string())?;
+        let node = self.meta(&transaction, "node")?.and_then(|text| text.parse().ok());
+        let damaged = || CatalogError::Damaged { path: self.path.clone(), what: "node".into() };
+        let node = node.ok_or_else(damaged)?;
+        transaction.commit().map_err(|e| self.failed(e))?;
+        Ok(node)
+    }
+
+    /// All that is recorded.
+    pub(crate) fn read(&self) -> Result<Contents, CatalogError> {
+        let transaction = self.database.begin_read().map_err(|e| self.failed(e))?;
+        let devices = transaction.open_table(DEVICES).map_err(|e| self.failed(e))?;
+        let volumes = transaction.open_table(VOLUMES).map_err(|e| self.failed(e))?;
+        Ok(Contents {
+            path: self.path.clone(),
+            devices: self.records(&devices)?,
+            volumes: self.records(&volumes)?,
+        })
+    }
+
+    fn records<T: serde::de::DeserializeOwned>(
+        &self,
+        table: &impl ReadableTable<&'static str, &'static str>,
+    ) -> Result<Vec<(Name, T)>, CatalogError> {
+        let record = |name: &str, text: &str| {
+            let parsed = name.parse().ok().zip(serde_json::from_str(text).ok());
+            parsed
+                .ok_or_else(|| CatalogError::Damaged { path: self.path.clone(), what: name.into() })
+        };
+        let entries = table.iter().map_err(|e| self.failed(e))?;
+        entries
+            .map(|entry| {
+                let (name, text) = entry.map_err(|e| self.failed(e))?;
+                record(name.value(), text.value())
+            })
+            .collect()
+    }
+
+    /// Records the whole space, durably, in one transaction: all of it is there afterwards, or
+    /// nothing has changed.
+    pub(crate) fn commit(&self, space: &Space, devices: &[&Device]) -> Result<(), CatalogError> {
+        let transaction = self.begin()?;
+        let records = devices.iter().map(|d| (d.name().clone(), DeviceRecord::of(d)));
+        self.replace(&transaction, DEVICES, records)?;
+        let records = space.volumes().map(|v| (v.name.clone(), VolumeRecord::of(v, space)));
+        self.replace(&transaction, VOLUMES, records)?;
+        let generation = self.meta(&transaction, "generation")?;
+        let generation: u64 = generation.and_then(|text| text.parse().ok()).unwrap_or(0);
+        self.set_meta(&transaction, "generation", &(generation + 1).to_string())?;
+        transaction.commit().map_err(|e| self.failed(e))
+    }
+
+    /// Makes a table hold these records alone, writing only those that changed.
+    fn replace<T: serde::Serialize>(
+        &self,
+        transaction: &WriteTransaction,
+        definition: TableDefinition<'static, &'static str, &'static str>,
+        records: impl Iterator<Item = (Name, T)>,
+    ) -> Result<(), CatalogError> {
+        let mut table = transaction.open_table(definition).map_err(|e| self.failed(e))?;
+        let records: std::collections::BTreeMap<Name, T> = records.collect();
+        let is_recorded = |name: &str| name.parse().is_ok_and(|n: Name| records.contains_key(&n));
+        table.retain(|name, _| is_recorded(name)).map_err(|e| self.failed(e))?;
+        for (name, record) in &records {
+            let text = serde_json::to_string(record).expect("records are plain data");
+            let old = table.get(name.as_str()).map_err(|e| self.failed(e))?;
+            let same = old.is_some_and(|old| old.value() == text);
+            if !same {
+                table.insert(name.as_str(), text.as_str()).map_err(|e| self.failed(e))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&self) -> Result<WriteTransaction, CatalogError> {
+        self.database.begin_write().map_err(|e| self.failed(e))
+    }
+
+    fn meta(
+        &self,
+        transaction: &WriteTransaction,
+        key: &str,
+    ) -> Result<Option<String>, CatalogError> {
+        let table = transaction.open_table(META).map_err(|e| self.failed(e))?;
+        let value = table.get(key).map_err(|e| self.failed(e))?;
+        Ok(value.map(|value| value.value().to_owned()))
+    }
+
+    fn set_meta(
+        &self,
+        transaction: &WriteTransaction,
+        key: &str,
+        value: &str,
+    ) -> Result<(), CatalogError> {
+        let mut table = transaction.open_table(META).map_err(|e| self.failed(e))?;
+        table.insert(key, value).map_err(|e| self.failed(e))?;
+        Ok(())
+    }
+
+    fn failed(&self, error: impl Into<redb::Error>) -> CatalogError {
+        CatalogError::Database { path: self.path.clone(), source: Box::new(error.into()) }
+    }
+}
+
+impl Contents {
+    /// The devices that volumes lie on: what [`nearflash_media::open`] must find there again.
+    pub(crate) fn devices_in_use(&self) -> Vec<KnownDevice> {
+        let in_use = |device: &DeviceRecord| {
+            device.labelled && self.volumes.iter().any(|(_, v)| v.device == device.uuid)
+        };
+        let devices = self.devices.iter().filter(|(_, device)| in_use(device));
+        devices.map(|(name, device)| device.known(name)).collect()
+    }
+
+    /// The recorded UUID of a device that has no label to say it, if it has been one before.
+    pub(crate) fn unlabelled_uuid(&self, name: &Name) -> Option<Uuid> {
+        let record = self.devices.iter().find(|(known, device)| known == name && !device.labelled);
+        record.map(|(_, device)| device.uuid)
+    }
+
+    /// Every device that volumes lie on must be among those given, and no shorter than it was.
+    pub(crate) fn check_given(&self, given: &[DeviceSpec]) -> Result<(), CatalogError> {
+        for (volume, record) in &self.volumes {
+            let device = self.devices.iter().find(|(_, device)| device.uuid == record.device);
+            let spec = device.and_then(|(name, _)| given.iter().find(|spec| spec.name == *name));
+            let ((name, device), spec) =
+                device.zip(spec).ok_or_else(|| self.missing(volume, record))?;
+            let is_shorter = |size: &ByteLen| size.0 < device.bytes;
+            if let Some(size) = spec.memory_size().filter(is_shorter) {
+                return Err(CatalogError::Shrunk {
+                    device: name.clone(),
+                    size,
+                    recorded: ByteLen(device.bytes),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The recorded volumes, on these devices.
+    pub(crate) fn volumes_on(&self, space: &Space) -> Result<Vec<Volume>, CatalogError> {
+        let volume = |(name, record): &(Name, VolumeRecord)| {
+            let mut devices = (0u32..).zip(space.devices());
+            let device = devices.find(|(_, device)| device.uuid == record.device);
+            let (device, _) = device.ok_or_else(|| self.missing(name, record))?;
+            record.volume(name, DeviceId(device)).ok_or_else(|| CatalogError::Damaged {
+                path: self.path.clone(),
+                what: name.as_str().into(),
+            })
+        };
+        self.volumes.iter().map(volume).collect()
+    }
+
+    fn missing(&self, volume: &Name, record: &VolumeRecord) -> CatalogError {
+        let device = self.devices.iter().find(|(_, device)| device.uuid == record.device);
+        let name = device.map_or("?", |(name, _)| name.as_str());
+        let (volume, device) = (volume.clone(), name.into());
+        CatalogError::DeviceMissing { volume, device, uuid: record.device }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! What the catalog writes of a device and of a volume. Names and meanings of these fields are for
+//! ever; what a later version adds has a default.
+
+use nearflash_media::{Device, Kind, KnownDevice};
+use nearflash_request::VolumeId;
+use nearflash_space::{DeviceId, Epoch, Extent, Name, Space, Volume};
+use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A device.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(super) struct DeviceRecord {
+    pub(super) uuid: Uuid,
+    pub(super) bytes: u64,
+    /// Its label says who it is; RAM and the null device have none.
+    pub(super) labelled: bool,
+}
+
+/// A volume.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(super) struct VolumeRecord {
+    uuid: Uuid,
+    block_size: u32,
+    blocks: u64,
+    subsystem: String,
+    nsid: u32,
+    /// The UUID of its device.
+    pub(super) device: Uuid,
+    epoch: u64,
+    /// Start and length in bytes of each extent, in order.
+    extents: Vec<(u64, u64)>,
+}
+
+impl DeviceRecord {
+    pub(super) fn of(device: &Device) -> Self {
+        let labelled = matches!(device.kind(), Kind::Uring(_));
+        Self { uuid: device.uuid(), bytes: device.properties().len.0, labelled }
+    }
+
+    pub(super) fn known(&self, name: &Name) -> KnownDevice {
+        KnownDevice { name: name.clone(), uuid: self.uuid, len: ByteLen(self.bytes) }
+    }
+}
+
+impl VolumeRecord {
+    pub(super) fn of(volume: &Volume, space: &Space) -> Self {
+        Self {
+            uuid: volume.uuid,
+            block_size: volume.block_size.bytes(),
+            blocks: volume.blocks.0,
+            subsystem: volume.subsystem.to_string(),
+            nsid: volume.nsid,
+            device: space.device(volume.device).uuid,
+            epoch: volume.epoch.0,
+            extents: volume.extents.iter().map(|e| (e.start.0, e.len.0)).collect(),
+        }
+    }
+
+    /// The volume, on that device; `None` when a field is none that was ever written.
+    pub(super) fn volume(&self, name: &Name, device: DeviceId) -> Option<Volume> {
+        let extent = |(start, len): &(u64, u64)| Extent {
+            device,
+            start: ByteOffset(*start),
+            len: ByteLen(*len),
+        };
+        Some(Volume {
+            id: VolumeId(0),
+            uuid: self.uuid,
+            name: name.clone(),
+            block_size: BlockSize::from_bytes(self.block_size)?,
+            blocks: Blocks(self.blocks),
+            subsystem: self.subsystem.parse().ok()?,
+            nsid: self.nsid,
+            device,
+            epoch: Epoch(self.epoch),
+            extents: self.extents.iter().map(extent).collect(),
+        })
+    }
+}

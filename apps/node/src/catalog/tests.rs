@@ -1,0 +1,158 @@
+use nearflash_media::{Claim, open};
+use nearflash_space::{SpaceDevice, VolumeRequest, empty_device};
+use nearflash_units::BlockSize;
+
+use super::*;
+
+const FRESH: Uuid = Uuid::from_u128(1);
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+fn spec(text: &str) -> DeviceSpec {
+    text.parse().unwrap()
+}
+
+fn device(text: &str) -> Device {
+    open(&spec(text), Claim { node: FRESH, known: &[] }).unwrap().take(Uuid::from_u128(7)).unwrap()
+}
+
+fn space(device: &Device) -> Space {
+    let (name, uuid) = (device.name().clone(), device.uuid());
+    let place: SpaceDevice =
+        empty_device(DeviceId(0), name, uuid, BlockSize::B512, device.data_area());
+    Space::new(vec![place])
+}
+
+fn request(text: &str) -> VolumeRequest {
+    crate::config::parse_volume(text).unwrap()
+}
+
+#[test]
+fn a_node_keeps_its_identity_and_its_volumes_over_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut space = space(&ram);
+    space.create(&request("data=3MiB@r"), Uuid::from_u128(21)).unwrap();
+    space
+        .create(&request("logs=5MiB@r,block-size=512,subsystem=data"), Uuid::from_u128(22))
+        .unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    catalog.commit(&space, &[&ram]).unwrap();
+    drop(catalog);
+    let catalog = Catalog::open(folder.path(), Uuid::from_u128(99)).unwrap();
+    assert_eq!(catalog.node(), FRESH);
+    let contents = catalog.read().unwrap();
+    assert_eq!(contents.unlabelled_uuid(&name("r")), Some(ram.uuid()));
+    let mut restored = self::space(&ram);
+    for volume in contents.volumes_on(&restored).unwrap() {
+        restored.restore(volume).unwrap();
+    }
+    assert_eq!(restored, space);
+}
+
+#[test]
+fn a_removed_volume_is_gone_from_the_catalog() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut space = space(&ram);
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    for text in ["a=1MiB@r", "b=1MiB@r"] {
+        space.create(&request(text), Uuid::new_v4()).unwrap();
+    }
+    catalog.commit(&space, &[&ram]).unwrap();
+    space.remove(&name("a")).unwrap();
+    catalog.commit(&space, &[&ram]).unwrap();
+    let left = catalog.read().unwrap().volumes_on(&space).unwrap();
+    assert_eq!(left.iter().map(|v| v.name.as_str()).collect::<Vec<_>>(), ["b"]);
+}
+
+#[test]
+fn a_data_directory_in_use_is_refused_with_the_other_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let _first = Catalog::open(folder.path(), FRESH).unwrap();
+    let message = Catalog::open(folder.path(), FRESH).unwrap_err().to_string();
+    assert_eq!(
+        message,
+        format!(
+            "data directory {} is in use by another node (process {}): stop that one, or give this \
+             one its own --data-dir",
+            folder.path().display(),
+            std::process::id()
+        )
+    );
+}
+
+#[test]
+fn a_data_directory_that_cannot_be_made_is_refused() {
+    let message = Catalog::open(Path::new("/dev/null/x"), FRESH).unwrap_err().to_string();
+    assert!(message.starts_with("data directory /dev/null/x: "), "{message}");
+    assert!(message.ends_with("choose another with --data-dir"), "{message}");
+}
+
+#[test]
+fn a_catalog_of_a_later_version_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    let transaction = catalog.begin().unwrap();
+    catalog.set_meta(&transaction, "schema", "2").unwrap();
+    transaction.commit().unwrap();
+    drop(catalog);
+    for _ in 0..2 {
+        let refused = Catalog::open(folder.path(), FRESH).unwrap_err();
+        assert!(matches!(&refused, CatalogError::Schema { found, .. } if &**found == "2"));
+    }
+}
+
+#[test]
+fn a_damaged_record_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    let transaction = catalog.begin().unwrap();
+    transaction.open_table(VOLUMES).unwrap().insert("data", "{}").unwrap();
+    transaction.commit().unwrap();
+    let message = catalog.read().unwrap_err().to_string();
+    assert!(message.contains("the record of 'data' is damaged"), "{message}");
+}
+
+#[test]
+fn a_device_with_volumes_must_be_given_as_long_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut space = space(&ram);
+    space.create(&request("data=3MiB@r"), Uuid::new_v4()).unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    catalog.commit(&space, &[&ram]).unwrap();
+    let contents = catalog.read().unwrap();
+    let refused = |text| contents.check_given(&[spec(text)]).unwrap_err().to_string();
+    assert_eq!(
+        refused("s=ram:16MiB"),
+        "volume 'data' lies on device 'r' (00000000-0000-0000-0000-000000000007), which is not \
+         among those given: add it with --device"
+    );
+    assert_eq!(
+        refused("r=ram:15MiB"),
+        "device 'r' is 15MiB, shorter than the catalog says (16MiB): give it its former size"
+    );
+    assert!(contents.check_given(&[spec("r=ram:17MiB")]).is_ok());
+}
+
+/// What was written once must be read for ever.
+#[test]
+fn records_stand_in_the_catalog_as_they_always_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut space = space(&ram);
+    space.create(&request("data=3MiB@r"), Uuid::from_u128(21)).unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    catalog.commit(&space, &[&ram]).unwrap();
+    let transaction = catalog.database.begin_read().unwrap();
+    let text = |table, key: &str| {
+        let table: redb::ReadOnlyTable<&str, &str> = transaction.open_table(table).unwrap();
+        table.get(key).unwrap().unwrap().value().to_owned()
+    };
+    insta::assert_snapshot!(text(DEVICES, "r"), @r#"{"uuid":"00000000-0000-0000-0000-000000000007","bytes":16777216,"labelled":false}"#);
+    insta::assert_snapshot!(text(VOLUMES, "data"), @r#"{"uuid":"00000000-0000-0000-0000-000000000015","block_size":4096,"blocks":768,"subsystem":"data","nsid":1,"device":"00000000-0000-0000-0000-000000000007","epoch":1,"extents":[[0,3145728]]}"#);
+    assert_eq!((&*text(META, "schema"), &*text(META, "generation")), ("1", "1"));
+}

@@ -1,0 +1,263 @@
+//! The node's side of the control socket.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::{ShortPath, socket_path};
+use crate::api::{Answer, Command, Document, SCHEMA};
+use crate::node::Node;
+
+/// Most connections at a time; one more is told so and closed.
+const CONNECTIONS_MAX: usize = 16;
+
+/// Longest request.
+const REQUEST_LEN_MAX: usize = 64 << 10;
+
+/// How long a peer may take to say its request, and to take its answer.
+const PEER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long to wait after a connection could not be accepted, so that a lasting cause (no
+/// descriptors left) does not fill the log.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Who does what is asked.
+type Handler = dyn Fn(Command) -> Answer + Send + Sync;
+
+/// A listening control socket.
+#[derive(Debug)]
+pub(crate) struct ControlServer {
+    path: PathBuf,
+    listener: Arc<UnixListener>,
+    stopping: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl ControlServer {
+    /// Listens in that data directory, whose lock the caller holds: a socket that is there is left
+    /// over from a node that is no more.
+    pub(crate) fn start(data_dir: &Path, node: Arc<Node>) -> io::Result<Self> {
+        Self::start_with(data_dir, Arc::new(move |command| node.answer(command)))
+    }
+
+    fn start_with(data_dir: &Path, handler: Arc<Handler>) -> io::Result<Self> {
+        let path = socket_path(data_dir);
+        let listener = Arc::new(listen(data_dir)?);
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (accepting, told) = (Arc::clone(&listener), Arc::clone(&stopping));
+        let thread = Builder::new()
+            .name("control".to_owned())
+            .spawn(move || accept(&accepting, &told, &handler))?;
+        Ok(Self { path, listener, stopping, thread })
+    }
+
+    /// Takes no more requests. Those that are being done go on; who asked for them is not waited
+    /// for.
+    pub(crate) fn stop(self) {
+        self.stopping.store(true, Ordering::Release);
+        // Wakes the thread out of `accept`.
+        let woken = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
+        if woken.is_ok() && self.thread.join().is_err() {
+            tracing::error!("the control thread had panicked");
+        }
+        // It may be gone already, and then there is nothing to do.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn listen(data_dir: &Path) -> io::Result<UnixListener> {
+    let short = ShortPath::to(data_dir)?;
+    match std::fs::remove_file(&short.path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // Before it has a name, so that nobody else can connect even for a moment.
+    rustix::fs::fchmod(&socket, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
+    socket.bind(&SockAddr::unix(&short.path)?)?;
+    socket.listen(i32::try_from(CONNECTIONS_MAX).unwrap_or(i32::MAX))?;
+    Ok(UnixListener::from(std::os::fd::OwnedFd::from(socket)))
+}
+
+fn accept(listener: &UnixListener, stopping: &AtomicBool, handler: &Arc<Handler>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        let accepted = listener.accept();
+        if stopping.load(Ordering::Acquire) {
+            return;
+        }
+        let served = accepted.and_then(|(stream, _)| serve(stream, &open, handler));
+        if let Err(error) = served {
+            tracing::warn!("control socket: {error}");
+            std::thread::sleep(ACCEPT_PAUSE);
+        }
+    }
+}
+
+/// Serves a connection on a thread of its own, as long as there are few.
+fn serve(
+    mut stream: UnixStream,
+    open: &Arc<AtomicUsize>,
+    handler: &Arc<Handler>,
+) -> io::Result<()> {
+    stream.set_write_timeout(Some(PEER_TIMEOUT))?;
+    if open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
+        open.fetch_sub(1, Ordering::AcqRel);
+        let error = "the node has as many control requests as it takes: try again".to_owned();
+        // A peer that is gone needs no answer.
+        let _ = write_answer(&mut stream, Answer::Error { error });
+        return Ok(());
+    }
+    let (open, handler) = (Arc::clone(open), Arc::clone(handler));
+    let one = OpenConnection(open);
+    Builder::new().name("control-peer".to_owned()).spawn(move || {
+        let _one = one;
+        if let Err(error) = answer(&mut stream, &*handler) {
+            tracing::debug!("control connection: {error}");
+        }
+    })?;
+    Ok(())
+}
+
+/// Counts a connection until dropped.
+struct OpenConnection(Arc<AtomicUsize>);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn answer(stream: &mut UnixStream, handler: &Handler) -> io::Result<()> {
+    let line = read_line(stream, Instant::now() + PEER_TIMEOUT)?;
+    let answer = match parse(&line) {
+        Ok(command) => handler(command),
+        Err(error) => Answer::Error { error },
+    };
+    write_answer(stream, answer)
+}
+
+/// A request's line, or what came before the peer closed or the bound was reached.
+fn read_line(stream: &mut UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut part = [0; 4096];
+    while line.len() < REQUEST_LEN_MAX && !line.contains(&b'\n') {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut part)? {
+            0 => break,
+            count => line.extend_from_slice(&part[..count]),
+        }
+    }
+    let end = line.iter().position(|byte| *byte == b'\n').unwrap_or(line.len());
+    line.truncate(end);
+    Ok(line)
+}
+
+/// The command of a request, or why it is none.
+fn parse(line: &[u8]) -> Result<Command, String> {
+    if line.len() >= REQUEST_LEN_MAX {
+        return Err(format!("a request has at most {REQUEST_LEN_MAX} bytes"));
+    }
+    let refused = |error| format!("not a request: {error}");
+    let mut value: serde_json::Value = serde_json::from_slice(line).map_err(refused)?;
+    let schema = value.as_object_mut().and_then(|fields| fields.remove("schema"));
+    if schema != Some(SCHEMA.into()) {
+        return Err(format!("not a request of schema {SCHEMA}: it says \"schema\":{SCHEMA}"));
+    }
+    serde_json::from_value(value).map_err(refused)
+}
+
+fn write_answer(stream: &mut UnixStream, answer: Answer) -> io::Result<()> {
+    let mut line = Document::new(answer).to_line();
+    line.push('\n');
+    stream.write_all(line.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::{ControlError, ask};
+    use std::io::BufRead;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn echo() -> Arc<Handler> {
+        Arc::new(|command| Answer::Error { error: format!("{command:?}") })
+    }
+
+    fn raw(data_dir: &Path, request: &[u8]) -> String {
+        let mut stream = UnixStream::connect(socket_path(data_dir)).unwrap();
+        stream.write_all(request).unwrap();
+        let mut answer = String::new();
+        io::BufReader::new(stream).read_line(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn the_socket_is_for_its_user_alone_and_goes_with_the_node() {
+        let folder = tempfile::tempdir().unwrap();
+        // Left over from a node that was killed.
+        drop(UnixListener::bind(socket_path(folder.path())).unwrap());
+        let server = ControlServer::start_with(folder.path(), echo()).unwrap();
+        let mode = std::fs::metadata(socket_path(folder.path())).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let refused = ask(folder.path(), Command::Status).unwrap_err();
+        assert_eq!(refused.to_string(), "Status");
+        server.stop();
+        assert!(!socket_path(folder.path()).exists());
+        let gone = ask(folder.path(), Command::Status).unwrap_err();
+        assert!(matches!(gone, ControlError::NotRunning { .. }));
+    }
+
+    #[test]
+    fn a_data_directory_with_a_long_path_has_a_socket_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = folder.path().join("x".repeat(120));
+        std::fs::create_dir(&long).unwrap();
+        let server = ControlServer::start_with(&long, echo()).unwrap();
+        assert_eq!(ask(&long, Command::VolumeList).unwrap_err().to_string(), "VolumeList");
+        server.stop();
+    }
+
+    #[test]
+    fn what_is_no_request_is_answered_and_the_next_one_served() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = ControlServer::start_with(folder.path(), echo()).unwrap();
+        let answer = |request: &[u8]| raw(folder.path(), request);
+        assert!(answer(b"hello\n").contains("not a request"));
+        assert!(answer(b"[]\n").contains("not a request of schema 1"));
+        assert!(answer(b"{\"schema\":2,\"command\":\"status\"}\n").contains("schema 1"));
+        assert!(
+            answer(b"{\"schema\":1,\"command\":\"dance\"}\n").contains("unknown variant `dance`")
+        );
+        let unknown =
+            b"{\"schema\":1,\"command\":\"volume-remove\",\"name\":\"x\",\"sure\":true}\n";
+        assert!(answer(unknown).contains("unknown field `sure`"));
+        let long = vec![b' '; REQUEST_LEN_MAX];
+        assert!(answer(&long).contains("at most 65536 bytes"));
+        assert!(answer(b"{\"schema\":1,\"command\":\"status\"}\n").contains("Status"));
+        server.stop();
+    }
+
+    #[test]
+    fn peers_that_say_nothing_do_not_keep_others_out_for_ever() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = ControlServer::start_with(folder.path(), echo()).unwrap();
+        let silent: Vec<UnixStream> = (0..CONNECTIONS_MAX)
+            .map(|_| UnixStream::connect(socket_path(folder.path())).unwrap())
+            .collect();
+        let refused = raw(folder.path(), b"{\"schema\":1,\"command\":\"status\"}\n");
+        assert!(refused.contains("as many control requests as it takes"), "{refused}");
+        drop(silent);
+        server.stop();
+    }
+}

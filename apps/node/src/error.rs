@@ -1,0 +1,159 @@
+//! Why a node does not start, or does not do what it is told.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use nearflash_media::OpenError;
+use nearflash_space::{Name, RestoreError, VolumeError};
+use nearflash_units::{BlockSize, ByteLen};
+
+use crate::config::ConfigError;
+use crate::{CatalogError, StartError};
+
+/// Why a node does not start, or does not do what it is told. Every message is one line that names
+/// the thing and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The catalog cannot be used.
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
+    /// A device cannot be taken.
+    #[error(transparent)]
+    Device(#[from] OpenError),
+    /// A volume cannot be made, changed or removed.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// The catalog's volumes do not fit their devices.
+    #[error("the catalog is damaged: {0}: restore it from a backup")]
+    Restore(#[from] RestoreError),
+    /// The cores cannot be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A volume of that name has another size.
+    #[error(
+        "volume '{name}' is {recorded}, --volume says {asked}: correct that, \
+         or start without it and use 'nearflash volume resize {name} {asked}'"
+    )]
+    VolumeSize {
+        /// Which.
+        name: Name,
+        /// Its size.
+        recorded: ByteLen,
+        /// The size asked for.
+        asked: ByteLen,
+    },
+    /// A volume of that name has blocks of another size.
+    #[error(
+        "volume '{name}' has blocks of {recorded} bytes, --volume says {asked}: correct that, \
+         or remove the volume first"
+    )]
+    VolumeBlockSize {
+        /// Which.
+        name: Name,
+        /// Its own.
+        recorded: BlockSize,
+        /// What was asked for.
+        asked: BlockSize,
+    },
+    /// A volume of that name lies elsewhere.
+    #[error(
+        "volume '{name}' lies on device '{recorded}', --volume says '{asked}': correct that, \
+         or remove the volume first"
+    )]
+    VolumeDevice {
+        /// Which.
+        name: Name,
+        /// Its own.
+        recorded: Name,
+        /// What was asked for.
+        asked: Name,
+    },
+    /// A volume of that name is exported elsewhere.
+    #[error(
+        "volume '{name}' is in subsystem '{recorded}', --volume says '{asked}': correct that, \
+         or remove the volume first"
+    )]
+    VolumeSubsystem {
+        /// Which.
+        name: Name,
+        /// Its own.
+        recorded: Name,
+        /// What was asked for.
+        asked: Name,
+    },
+    /// An address cannot be listened on.
+    #[error("--nvme-tcp {address}: {source}: {remedy}")]
+    Bind {
+        /// Which.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// The control socket cannot be made.
+    #[error("control socket {}: {source}: choose another --data-dir", path.display())]
+    Control {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A device did not take what had to be written before a volume may have its blocks.
+    #[error("device '{device}': cannot zero a volume's blocks: {source}")]
+    Zero {
+        /// Which.
+        device: Name,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Hosts use the volume's subsystem.
+    #[error(
+        "volume '{name}' is in use: {hosts} connected to its subsystem, \
+         disconnect there first or add --force"
+    )]
+    HostsConnected {
+        /// Which.
+        name: Name,
+        /// Who.
+        hosts: HostCount,
+    },
+    /// What a request says is no value of its kind.
+    #[error(transparent)]
+    Value(#[from] crate::config::ValueError),
+    /// Signals cannot be received, or the ready line not be written.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// How many hosts, in words.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct HostCount(pub usize);
+
+impl std::fmt::Display for HostCount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            1 => f.write_str("1 host is"),
+            count => write!(f, "{count} hosts are"),
+        }
+    }
+}
+
+impl NodeError {
+    /// What the process ends with: 2 when the configuration is wrong, 1 otherwise.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) => 2,
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! From a configuration to devices, catalog and volumes, all agreeing with one another. Refuses
+//! before anything is written wherever that can be.
+
+use std::sync::Arc;
+
+use nearflash_media::{Candidate, Claim, Device, DeviceSpec, open};
+use nearflash_space::{DeviceId, Extent, Space, Volume, VolumeRequest, empty_device};
+use uuid::Uuid;
+
+use crate::catalog::{Catalog, Contents};
+use crate::{CatalogError, NodeError};
+
+/// What a node serves from.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) catalog: Catalog,
+    /// A `DeviceId` is the place in this list.
+    pub(crate) devices: Vec<Arc<Device>>,
+    pub(crate) space: Space,
+}
+
+/// Opens the devices, puts the recorded volumes back, and makes those that are missing.
+pub(crate) fn prepare(
+    catalog: Catalog,
+    specs: &[DeviceSpec],
+    volumes: &[VolumeRequest],
+) -> Result<Prepared, NodeError> {
+    let contents = catalog.read()?;
+    contents.check_given(specs)?;
+    let devices = open_devices(&catalog, &contents, specs)?;
+    let mut space = space_of(&devices);
+    for volume in contents.volumes_on(&space)? {
+        space.restore(volume)?;
+    }
+    for request in volumes {
+        match space.volume(&request.name) {
+            Some(volume) => check_same(volume, &space, request)?,
+            None => {
+                let extents = space.create(request, Uuid::new_v4())?.extents.clone();
+                zero(&devices, &extents)?;
+            }
+        }
+    }
+    commit(&catalog, &space, &devices)?;
+    Ok(Prepared { catalog, devices, space })
+}
+
+/// Looks at all devices before it writes to any.
+fn open_devices(
+    catalog: &Catalog,
+    contents: &Contents,
+    specs: &[DeviceSpec],
+) -> Result<Vec<Arc<Device>>, NodeError> {
+    let known = contents.devices_in_use();
+    let claim = Claim { node: catalog.node(), known: &known };
+    let candidates: Vec<Candidate> =
+        specs.iter().map(|spec| open(spec, claim)).collect::<Result<_, _>>()?;
+    let take = |candidate: Candidate| {
+        let uuid = contents.unlabelled_uuid(candidate.name()).unwrap_or_else(Uuid::new_v4);
+        candidate.take(uuid).map(Arc::new).map_err(NodeError::from)
+    };
+    candidates.into_iter().map(take).collect()
+}
+
+fn space_of(devices: &[Arc<Device>]) -> Space {
+    let place = |(id, device): (u32, &Arc<Device>)| {
+        let (name, uuid) = (device.name().clone(), device.uuid());
+        let block_size = device.properties().block_size;
+        empty_device(DeviceId(id), name, uuid, block_size, device.data_area())
+    };
+    Space::new((0u32..).zip(devices).map(place).collect())
+}
+
+/// A volume that is there must be what is asked for.
+fn check_same(volume: &Volume, space: &Space, asked: &VolumeRequest) -> Result<(), NodeError> {
+    let name = volume.name.clone();
+    let device = &space.device(volume.device).name;
+    if *device != asked.device {
+        let (recorded, asked) = (device.clone(), asked.device.clone());
+        return Err(NodeError::VolumeDevice { name, recorded, asked });
+    }
+    if volume.block_size != asked.block_size {
+        let (recorded, asked) = (volume.block_size, asked.block_size);
+        return Err(NodeError::VolumeBlockSize { name, recorded, asked });
+    }
+    if volume.subsystem != *asked.subsystem() {
+        let (recorded, asked) = (volume.subsystem.clone(), asked.subsystem().clone());
+        return Err(NodeError::VolumeSubsystem { name, recorded, asked });
+    }
+    if volume.len() != asked.len {
+        let (recorded, asked) = (volume.len(), asked.len);
+        return Err(NodeError::VolumeSize { name, recorded, asked });
+    }
+    Ok(())
+}
+
+/// Makes extents read as zeroes before a volume gets them, so that it never shows what another
+/// left behind.
+pub(crate) fn zero(devices: &[Arc<Device>], extents: &[Extent]) -> Result<(), NodeError> {
+    for extent in extents {
+        let index = usize::try_from(extent.device.0).expect("usize is at least 32 bits wide");
+        let device = &devices[index];
+        device
+            .zero(extent.start, extent.len)
+            .map_err(|source| NodeError::Zero { device: device.name().clone(), source })?;
+    }
+    Ok(())
+}
+
+/// Records all of it, durably.
+pub(crate) fn commit(
+    catalog: &Catalog,
+    space: &Space,
+    devices: &[Arc<Device>],
+) -> Result<(), CatalogError> {
+    let devices: Vec<&Device> = devices.iter().map(Arc::as_ref).collect();
+    catalog.commit(space, &devices)
+}

@@ -1,0 +1,391 @@
+//! A node's control side, with cores that only remember what they were told: what it refuses to
+//! start on, what it keeps over a restart, and what the control socket does.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use nearflash_node::api::{Answer, Command, Status, VolumeInfo};
+use nearflash_node::config::{Config, ServeArgs};
+use nearflash_node::control::{ControlError, ask};
+use nearflash_node::{
+    ConnectedHost, HostAccess, NodeError, Published, Running, Runtime, RuntimeConfig,
+    RuntimeStatus, subsystem_nqn,
+};
+
+/// Cores that remember.
+#[derive(Default)]
+struct Recorder {
+    published: Mutex<Vec<Published>>,
+    hosts: Mutex<Vec<ConnectedHost>>,
+    drained: Mutex<bool>,
+}
+
+impl Runtime for Recorder {
+    fn publish(&self, published: Published) {
+        self.published.lock().unwrap().push(published);
+    }
+
+    fn status(&self) -> RuntimeStatus {
+        RuntimeStatus { cores: Vec::new(), hosts: self.hosts.lock().unwrap().clone() }
+    }
+
+    fn drain_and_join(&self) {
+        *self.drained.lock().unwrap() = true;
+    }
+}
+
+impl Recorder {
+    fn publications(&self) -> usize {
+        self.published.lock().unwrap().len()
+    }
+
+    fn last(&self) -> Published {
+        self.published.lock().unwrap().last().unwrap().clone()
+    }
+}
+
+/// A node in a folder of its own.
+struct Bench {
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn data_dir(&self) -> std::path::PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn flash(&self, options: &str) -> String {
+        format!("flash=file:{}/flash.img{options}", self.folder.path().display())
+    }
+
+    fn config(&self, devices: &[&str], volumes: &[&str]) -> Config {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        Config::resolve(ServeArgs {
+            devices: owned(devices),
+            volumes: owned(volumes),
+            nvme_tcp: vec!["127.0.0.1:0".to_owned()],
+            data_dir: Some(self.data_dir()),
+            ..ServeArgs::default()
+        })
+        .unwrap()
+    }
+
+    fn start(
+        &self,
+        devices: &[&str],
+        volumes: &[&str],
+    ) -> Result<(Running, Arc<Recorder>), NodeError> {
+        let cores = Arc::new(Recorder::default());
+        let given = Arc::clone(&cores);
+        let started =
+            Running::start(&self.config(devices, volumes), move |runtime: RuntimeConfig| {
+                given.publish(runtime.published);
+                Ok(given)
+            });
+        started.map(|running| (running, cores))
+    }
+
+    fn refused(&self, devices: &[&str], volumes: &[&str]) -> String {
+        let Err(error) = self.start(devices, volumes) else { panic!("it started") };
+        let message = error.to_string();
+        assert!(!message.contains('\n'), "one line: {message}");
+        message.replace(&*self.folder.path().to_string_lossy(), "DIR")
+    }
+}
+
+fn create(name: &str, bytes: u64, device: &str) -> Command {
+    Command::VolumeCreate {
+        name: name.to_owned(),
+        bytes,
+        device: device.to_owned(),
+        block_size: None,
+        subsystem: None,
+    }
+}
+
+fn resize(name: &str, bytes: u64, shrink: bool) -> Command {
+    Command::VolumeResize { name: name.to_owned(), bytes, shrink }
+}
+
+fn remove(name: &str, force: bool) -> Command {
+    Command::VolumeRemove { name: name.to_owned(), force }
+}
+
+fn volume(answer: Result<Answer, ControlError>) -> VolumeInfo {
+    match answer.unwrap() {
+        Answer::Volume { volume } => volume,
+        other => panic!("a volume, not {other:?}"),
+    }
+}
+
+fn status(data_dir: &Path) -> Status {
+    match ask(data_dir, Command::Status).unwrap() {
+        Answer::Status(status) => *status,
+        other => panic!("a status, not {other:?}"),
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn volumes_keep_name_size_uuid_and_place_over_a_restart() {
+    let bench = Bench::new();
+    let (device, volumes) = (bench.flash(",size=64MiB"), ["data=8MiB@flash", "logs=1MiB@flash"]);
+    let (running, cores) = bench.start(&[&device], &volumes).unwrap();
+    let first = (running.ready().body.volumes, cores.last());
+    running.stop();
+    assert!(*cores.drained.lock().unwrap());
+    let (running, cores) = bench.start(&[&bench.flash("")], &["data=8MiB@flash"]).unwrap();
+    let second = (running.ready().body.volumes, cores.last());
+    assert_eq!(first.0, second.0);
+    assert_eq!(first.1.namespaces, second.1.namespaces);
+    assert_eq!(first.1.volumes, second.1.volumes);
+    running.stop();
+}
+
+#[test]
+fn the_ready_line_names_real_addresses_and_an_absolute_socket() {
+    let bench = Bench::new();
+    let (running, _) = bench.start(&["r=ram:16MiB"], &["data=8MiB@r"]).unwrap();
+    let ready = running.ready();
+    assert_eq!(
+        (ready.schema, &*ready.body.event, ready.body.pid),
+        (1, "ready", std::process::id())
+    );
+    assert_ne!(ready.body.nvme_tcp[0].port(), 0);
+    assert!(ready.body.control.is_absolute() && ready.body.control.exists());
+    assert_eq!(ready.body.volumes[0].nqn, "nqn.2026-11.io.nearflash:data");
+    assert_eq!((ready.body.volumes[0].nsid, ready.body.volumes[0].bytes), (1, 8 * MIB));
+    running.stop();
+}
+
+#[test]
+fn a_volume_that_is_asked_for_otherwise_than_it_is_refuses_the_start() {
+    let bench = Bench::new();
+    let devices = ["r=ram:16MiB", "s=ram:16MiB"];
+    bench.start(&devices, &["data=8MiB@r"]).unwrap().0.stop();
+    let refused = |volume| bench.refused(&devices, &[volume]);
+    assert_eq!(
+        refused("data=9MiB@r"),
+        "volume 'data' is 8MiB, --volume says 9MiB: correct that, or start without it and use \
+         'nearflash volume resize data 9MiB'"
+    );
+    assert_eq!(
+        refused("data=8MiB@s"),
+        "volume 'data' lies on device 'r', --volume says 's': correct that, or remove the volume \
+         first"
+    );
+    assert_eq!(
+        refused("data=8MiB@r,block-size=512"),
+        "volume 'data' has blocks of 4096 bytes, --volume says 512: correct that, or remove the \
+         volume first"
+    );
+    assert_eq!(
+        refused("data=8MiB@r,subsystem=all"),
+        "volume 'data' is in subsystem 'data', --volume says 'all': correct that, or remove the \
+         volume first"
+    );
+}
+
+#[test]
+fn a_device_with_volumes_that_is_not_given_refuses_the_start() {
+    let bench = Bench::new();
+    bench.start(&[&bench.flash(",size=8MiB")], &["data=1MiB@flash"]).unwrap().0.stop();
+    let message = bench.refused(&["r=ram:16MiB"], &[]);
+    assert!(message.starts_with("volume 'data' lies on device 'flash' ("), "{message}");
+    assert!(message.ends_with("), which is not among those given: add it with --device"));
+}
+
+#[test]
+fn a_device_file_shorter_than_the_catalog_says_refuses_the_start() {
+    let bench = Bench::new();
+    bench.start(&[&bench.flash(",size=8MiB")], &["data=1MiB@flash"]).unwrap().0.stop();
+    let file = std::fs::OpenOptions::new().write(true).open(bench.folder.path().join("flash.img"));
+    file.unwrap().set_len(4 * MIB).unwrap();
+    assert_eq!(
+        bench.refused(&[&bench.flash("")], &[]),
+        "device 'flash': DIR/flash.img is 4MiB long, shorter than the catalog says (8MiB): restore \
+         the rest before starting"
+    );
+    std::fs::remove_file(bench.folder.path().join("flash.img")).unwrap();
+    assert_eq!(
+        bench.refused(&[&bench.flash(",size=8MiB")], &[]),
+        "device 'flash': DIR/flash.img does not exist, but the catalog has volumes on it: restore \
+         it or correct the path"
+    );
+}
+
+#[test]
+fn one_device_that_is_refused_leaves_the_others_untouched() {
+    let bench = Bench::new();
+    let path = bench.folder.path().join("flash.img");
+    std::fs::write(&path, vec![0; 4 << 20]).unwrap();
+    let other = bench.folder.path().join("other.img");
+    std::fs::write(&other, vec![1; 4 << 20]).unwrap();
+    let foreign = format!("other=file:{}", other.display());
+    let message = bench.refused(&[&bench.flash(""), &foreign], &[]);
+    assert!(message.contains("device 'other' holds data that is not nearflash's"), "{message}");
+    assert!(std::fs::read(&path).unwrap().iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_data_directory_in_use_refuses_the_start() {
+    let bench = Bench::new();
+    let (running, _) = bench.start(&["r=ram:16MiB"], &[]).unwrap();
+    let message = bench.refused(&["r=ram:16MiB"], &[]);
+    assert_eq!(
+        message,
+        format!(
+            "data directory DIR/data is in use by another node (process {}): stop that one, or \
+             give this one its own --data-dir",
+            std::process::id()
+        )
+    );
+    running.stop();
+}
+
+#[test]
+fn a_port_in_use_refuses_the_start() {
+    let bench = Bench::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let config = Config { nvme_tcp: vec![address], ..bench.config(&["r=ram:16MiB"], &[]) };
+    let Err(error) = Running::start(&config, |_| panic!("not started")) else { panic!("started") };
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "--nvme-tcp {address}: Address already in use (os error 98): another program listens \
+             there: stop it, or choose another port (0 takes a free one)"
+        )
+    );
+    assert_eq!(error.exit_code(), 1);
+    assert!(!bench.data_dir().exists(), "nothing was touched");
+}
+
+#[test]
+fn a_volume_is_made_listed_grown_and_removed_while_the_node_runs() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start(&["r=ram:16MiB"], &[]).unwrap();
+    let data_dir = bench.data_dir();
+    let made = volume(ask(&data_dir, create("data", 4 * MIB, "r")));
+    assert_eq!((made.bytes, made.block_size, &*made.device), (4 * MIB, 4096, "r"));
+    let shown = cores.last();
+    assert_eq!(shown.namespaces[0].uuid, made.uuid);
+    assert!(shown.volumes.get(shown.namespaces[0].volume).is_some());
+    let grown = volume(ask(&data_dir, resize("data", 6 * MIB, false)));
+    assert_eq!((grown.uuid, grown.bytes), (made.uuid, 6 * MIB));
+    assert_eq!(cores.last().namespaces[0].blocks.0, 6 * 256);
+    let list = ask(&data_dir, Command::VolumeList).unwrap();
+    assert_eq!(list, Answer::Volumes { volumes: vec![grown.clone()] });
+    let status = status(&data_dir);
+    assert_eq!(status.volumes, std::slice::from_ref(&grown));
+    assert_eq!(status.devices[0].free_bytes, 10 * MIB);
+    assert_eq!(volume(ask(&data_dir, remove("data", false))), grown);
+    assert!(cores.last().namespaces.is_empty());
+    running.stop();
+}
+
+#[test]
+fn what_the_control_socket_refuses_changes_nothing() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start(&["r=ram:16MiB"], &["data=8MiB@r"]).unwrap();
+    let before = cores.publications();
+    let refused = |command| ask(&bench.data_dir(), command).unwrap_err().to_string();
+    assert_eq!(
+        refused(create("big", 9 * MIB, "r")),
+        "volume 'big': device 'r' is full: 9MiB wanted, 8MiB free"
+    );
+    assert!(refused(create("data", MIB, "r")).contains("exists already"));
+    assert!(refused(create("x y", MIB, "r")).contains("is not a name"));
+    assert_eq!(
+        refused(resize("data", MIB, false)),
+        "volume 'data' is 8MiB and would lose what lies behind 1MiB: add --shrink if that is meant"
+    );
+    assert!(refused(resize("none", MIB, false)).contains("no volume 'none'"));
+    assert!(refused(remove("none", false)).contains("no volume 'none'"));
+    assert_eq!(cores.publications(), before);
+    assert_eq!(volume(ask(&bench.data_dir(), resize("data", MIB, true))).bytes, MIB);
+    running.stop();
+}
+
+#[test]
+fn a_volume_whose_hosts_are_connected_is_removed_only_by_force() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start(&["r=ram:16MiB"], &["data=8MiB@r", "logs=1MiB@r"]).unwrap();
+    cores.hosts.lock().unwrap().push(ConnectedHost {
+        host: "nqn.2014-08.org.example:h".parse().unwrap(),
+        subsystem: subsystem_nqn(&"data".parse().unwrap()),
+        address: "127.0.0.1:9".parse().unwrap(),
+        io_queues: 1,
+    });
+    let data_dir = bench.data_dir();
+    let refused = ask(&data_dir, remove("data", false)).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "volume 'data' is in use: 1 host is connected to its subsystem, disconnect there first or \
+         add --force"
+    );
+    volume(ask(&data_dir, remove("logs", false)));
+    volume(ask(&data_dir, remove("data", true)));
+    assert_eq!(status(&data_dir).hosts.len(), 1);
+    running.stop();
+}
+
+/// A read never returns another volume's blocks, also of one that is gone.
+#[test]
+fn a_new_volume_shows_nothing_of_what_lay_there_before() {
+    let bench = Bench::new();
+    let (running, _) = bench.start(&[&bench.flash(",size=8MiB")], &["old=7MiB@flash"]).unwrap();
+    let path = bench.folder.path().join("flash.img");
+    let fill = || {
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[7; 7 << 20], MIB).unwrap();
+    };
+    fill();
+    volume(ask(&bench.data_dir(), resize("old", 2 * MIB, true)));
+    volume(ask(&bench.data_dir(), create("new", 2 * MIB, "flash")));
+    let is_filled = |first: usize, last: usize, byte| {
+        let bytes = std::fs::read(&path).unwrap();
+        bytes[first << 20..last << 20].iter().all(|b| *b == byte)
+    };
+    assert!(is_filled(1, 3, 7), "the old volume keeps what is left of it");
+    assert!(is_filled(3, 5, 0), "the new one is zero");
+    fill();
+    volume(ask(&bench.data_dir(), resize("new", 4 * MIB, false)));
+    assert!(is_filled(1, 5, 7), "what was there stays");
+    assert!(is_filled(5, 7, 0), "what came is zero");
+    running.stop();
+}
+
+#[test]
+fn what_is_done_by_the_control_socket_is_there_after_a_restart() {
+    let bench = Bench::new();
+    let device = bench.flash(",size=16MiB");
+    let (running, _) = bench.start(&[&device], &["gone=1MiB@flash"]).unwrap();
+    let made = volume(ask(&bench.data_dir(), create("made", 2 * MIB, "flash")));
+    volume(ask(&bench.data_dir(), remove("gone", false)));
+    running.stop();
+    let (running, _) = bench.start(&[&device], &[]).unwrap();
+    assert_eq!(running.ready().body.volumes, [made]);
+    running.stop();
+}
+
+#[test]
+fn cores_that_do_not_start_refuse_the_start_and_leave_nothing_locked() {
+    let bench = Bench::new();
+    let config = bench.config(&["r=ram:16MiB"], &[]);
+    let Err(error) = Running::start(&config, |runtime| {
+        assert_eq!(runtime.nvme_tcp[0].hosts, HostAccess::Any);
+        Err(nearflash_node::StartError::new(std::io::Error::other("no ring: allow io_uring")))
+    }) else {
+        panic!("started")
+    };
+    assert_eq!(error.to_string(), "no ring: allow io_uring");
+    bench.start(&["r=ram:16MiB"], &[]).unwrap().0.stop();
+}
