@@ -8,7 +8,7 @@ use nearflash_units::{ByteLen, Nanos};
 
 use crate::BenchError;
 use crate::args::{BenchArgs, OutputFormat};
-use crate::engine::{FileOptions, Remote};
+use crate::engine::{FileOptions, Needs, Remote};
 use crate::floor::{self, Exchange, FloorRun, FloorSpec, Tuning};
 use crate::placement::core_to_core;
 use crate::progress::Progress;
@@ -114,8 +114,9 @@ fn options(args: &BenchArgs) -> Vec<(&'static str, String)> {
 }
 
 fn measure_remote(args: &BenchArgs, target: &NvmeTcpTarget) -> Result<Report, BenchError> {
-    args.job(None)?;
-    let remote = Remote::connect(target, args)?;
+    let depth = args.job(None)?.depth;
+    let needs = Needs { op_len: args.bs, offset: args.offset, depth, job_count: args.numjobs };
+    let remote = Remote::connect(target, needs)?;
     if !args.floor {
         let (record, samples) = run_jobs(args, &remote, Some(remote.len()))?;
         return Ok(report(args, record, samples));

@@ -44,6 +44,9 @@ pub enum BenchError {
         /// Why.
         source: nearflash::nvme_tcp::NqnError,
     },
+    /// The node that was started for a comparison.
+    #[error(transparent)]
+    Node(#[from] crate::compare::NodeError),
     /// A job stopped.
     #[error("job {job}: {source}")]
     Job {

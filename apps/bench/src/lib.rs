@@ -8,6 +8,7 @@
 
 pub mod args;
 mod command;
+pub mod compare;
 mod cpu;
 pub mod engine;
 mod error;

@@ -14,7 +14,7 @@ use nearflash_units::{ByteLen, Nanos};
 
 pub use file::{FileEngine, FileError, FileOptions};
 pub use null::NullEngine;
-pub use nvme_tcp::{NvmeTcpEngine, Remote};
+pub use nvme_tcp::{Needs, NvmeTcpEngine, Remote};
 
 use crate::workload::Op;
 

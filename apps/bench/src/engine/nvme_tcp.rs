@@ -13,7 +13,6 @@ use uuid::Uuid;
 
 use super::{Done, Engine, EngineError, Slot};
 use crate::BenchError;
-use crate::args::BenchArgs;
 use crate::error::OptionsError;
 use crate::run::Opener;
 use crate::target::NvmeTcpTarget;
@@ -21,6 +20,19 @@ use crate::workload::{Direction, Op};
 
 /// The token of a flush: no slot has it.
 const FLUSH: Token = Token::MAX;
+
+/// What a run needs of a remote target.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs {
+    /// Of one operation.
+    pub op_len: ByteLen,
+    /// Where the range begins.
+    pub offset: ByteLen,
+    /// Operations in flight of one job.
+    pub depth: usize,
+    /// How many jobs.
+    pub job_count: u32,
+}
 
 /// A connected controller and the namespace to measure; opens [`NvmeTcpEngine`]s.
 pub struct Remote {
@@ -36,12 +48,12 @@ impl Remote {
     ///
     /// # Errors
     /// When the target cannot be reached, refuses, or has less than is asked.
-    pub fn connect(target: &NvmeTcpTarget, args: &BenchArgs) -> Result<Self, BenchError> {
+    pub fn connect(target: &NvmeTcpTarget, needs: Needs) -> Result<Self, BenchError> {
         let options = options(target)?;
         let digests = options.digests;
         let mut controller = Controller::connect(&options)?;
         let namespace = controller.namespace(NamespaceId(target.namespace))?;
-        let wanted = u32::from(target.queues) * args.numjobs;
+        let wanted = u32::from(target.queues) * needs.job_count;
         let granted = controller.request_queue_pairs(u16::try_from(wanted).unwrap_or(u16::MAX))?;
         if u32::from(granted) < wanted {
             return Err(OptionsError::TooManyQueues { wanted, granted }.into());
@@ -53,7 +65,7 @@ impl Remote {
             digests,
             next_queue: AtomicU16::new(1),
         };
-        remote.check(args)?;
+        remote.check(needs)?;
         Ok(remote)
     }
 
@@ -67,24 +79,21 @@ impl Remote {
         self.namespace.is_empty()
     }
 
-    fn check(&self, args: &BenchArgs) -> Result<(), OptionsError> {
+    fn check(&self, needs: Needs) -> Result<(), OptionsError> {
         let block_size = self.namespace.block_size;
-        if !(block_size.divides(args.bs) && block_size.divides(args.offset)) {
+        if !(block_size.divides(needs.op_len) && block_size.divides(needs.offset)) {
             let block_len = ByteLen(u64::from(block_size.bytes()));
-            return Err(OptionsError::PartOfBlock { op_len: args.bs, block_len });
+            return Err(OptionsError::PartOfBlock { op_len: needs.op_len, block_len });
         }
         let (op_max, depth_max) = {
             let controller = self.lock();
             (controller.transfer_len_max(), controller.depth_max())
         };
         let op_max = op_max.min(block_size.len(Blocks(1 << 16)).unwrap_or(op_max));
-        if args.bs > op_max {
-            return Err(OptionsError::OpTooLong { op_len: args.bs, max: op_max });
+        if needs.op_len > op_max {
+            return Err(OptionsError::OpTooLong { op_len: needs.op_len, max: op_max });
         }
-        let depth = slots_per_pair(
-            usize::try_from(args.iodepth).expect("usize is at least 32 bits wide"),
-            self.queues_per_job,
-        );
+        let depth = slots_per_pair(needs.depth, self.queues_per_job);
         if depth > usize::from(depth_max) {
             return Err(OptionsError::TooDeep { depth, max: depth_max });
         }

@@ -6,7 +6,7 @@ mod samples;
 
 use nearflash_units::Nanos;
 
-pub(crate) use human::count;
+pub(crate) use human::{count, micros};
 pub use samples::{Sample, Samples, Spread};
 
 use crate::args::PercentileList;

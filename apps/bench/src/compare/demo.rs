@@ -1,0 +1,173 @@
+//! The short form for people: what a stranger sees first.
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, Table};
+use indicatif::{ProgressBar, ProgressStyle};
+use nearflash_units::{ByteLen, KIB};
+
+use super::round::{Figure, Ratio, Round};
+use super::stand::{Device, Load, Stand, Timing};
+use crate::BenchError;
+use crate::report::{count, micros};
+use crate::workload::Direction;
+
+const OP_LEN: ByteLen = ByteLen(4 * KIB);
+
+/// The lines of the demonstration: latencies at depth 1, rates at depth 32.
+const LOADS: [(Device, Direction, u32); 8] = [
+    (Device::File, Direction::Read, 1),
+    (Device::File, Direction::Write, 1),
+    (Device::File, Direction::Read, 32),
+    (Device::File, Direction::Write, 32),
+    (Device::Null, Direction::Read, 1),
+    (Device::Null, Direction::Write, 1),
+    (Device::Null, Direction::Read, 32),
+    (Device::Null, Direction::Write, 32),
+];
+
+/// Measures 4 KiB random reads and writes of a file and of nothing, locally and through the node,
+/// with progress on a terminal; a table for people, and a line on how far to trust it.
+///
+/// # Errors
+/// When something cannot be measured.
+pub fn demo(stand: &Stand, timing: Timing) -> Result<String, BenchError> {
+    let progress = progress(timing);
+    progress.set_message("writing the file and the volume");
+    stand.fill()?;
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.set_header(["", "local", "remote", "predicted", "floor", "remote / predicted"]);
+    let (mut counted, mut dropped) = (0, 0);
+    for (device, direction, depth) in LOADS {
+        progress.set_message(describe(device, direction, depth));
+        let load = Load { device, direction, op_len: OP_LEN, depth };
+        let rounds = stand.rounds(load, timing, &mut |_| progress.inc(1))?;
+        let line = Line::of(&rounds, depth);
+        counted += line.ratio.counted * usize::from(!line.ratio.is_doubtful);
+        dropped += line.ratio.dropped + line.ratio.counted * usize::from(line.ratio.is_doubtful);
+        table.add_row(line.cells(describe(device, direction, depth)));
+    }
+    progress.finish_and_clear();
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    Ok(format!("{table}\n{}", legend(counted, dropped)))
+}
+
+fn progress(timing: Timing) -> ProgressBar {
+    let steps = u64::from(timing.rounds) * ByteLen::from_usize(LOADS.len()).0;
+    let style = ProgressStyle::with_template("{bar:30} {elapsed}  {msg}");
+    ProgressBar::new(steps).with_style(style.expect("the template is well formed"))
+}
+
+fn describe(device: Device, direction: Direction, depth: u32) -> String {
+    let device = match device {
+        Device::File => "file",
+        Device::Null => "null device",
+    };
+    let direction = match direction {
+        Direction::Read => "read",
+        Direction::Write => "write",
+    };
+    format!("{device}, 4 KiB random {direction}, depth {depth}")
+}
+
+fn legend(counted: usize, dropped: usize) -> String {
+    let mut lines = vec![
+        "predicted: device and wire added up (depth 1), or the slower of both (depth 32)",
+        "floor: the bare exchange of the same bytes over loopback TCP, the best there can be",
+    ];
+    let doubt = format!(
+        "{dropped} of {} rounds were disturbed (cores moved or shared): figures vary",
+        counted + dropped
+    );
+    if dropped > counted {
+        lines.push(&doubt);
+    }
+    lines.join("\n") + "\n"
+}
+
+/// The medians of one line.
+struct Line {
+    is_latency: bool,
+    local: Option<f64>,
+    remote: f64,
+    predicted: f64,
+    floor: f64,
+    ratio: Ratio,
+}
+
+impl Line {
+    fn of(rounds: &[Round], depth: u32) -> Self {
+        let is_latency = depth == 1;
+        let value = move |figure: Figure| if is_latency { figure.latency_ns } else { figure.iops };
+        let median = |score: &dyn Fn(&Round) -> f64| Ratio::of(rounds, score).median;
+        let predicted = move |round: &Round| {
+            let floor = value(round.floor);
+            match round.local.map(value) {
+                None => floor,
+                Some(local) if is_latency => local + floor,
+                Some(local) => local.min(floor),
+            }
+        };
+        let has_local = rounds.iter().all(|round| round.local.is_some());
+        let local = |round: &Round| round.local.map_or(f64::NAN, value);
+        Self {
+            is_latency,
+            local: has_local.then(|| median(&local)),
+            remote: median(&|round| value(round.remote)),
+            predicted: median(&predicted),
+            floor: median(&|round| value(round.floor)),
+            ratio: Ratio::of(rounds, |round| value(round.remote) / predicted(round)),
+        }
+    }
+
+    fn cells(&self, name: String) -> Vec<String> {
+        let show = |value: f64| match self.is_latency {
+            true => micros(value),
+            false => format!("{} IOPS", count(value)),
+        };
+        vec![
+            name,
+            self.local.map_or_else(|| "-".to_owned(), show),
+            show(self.remote),
+            show(self.predicted),
+            show(self.floor),
+            format!("{:.2}", self.ratio.median),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearflash_units::Nanos;
+
+    fn round(local: Option<f64>) -> Round {
+        let figure = |latency_ns| Figure { iops: 1e9 / latency_ns, latency_ns, core_share: 1.0 };
+        Round {
+            floor: figure(8_000.0),
+            local: local.map(figure),
+            remote: figure(56_000.0),
+            before: Nanos(30),
+            after: Nanos(30),
+        }
+    }
+
+    #[test]
+    fn the_prediction_at_depth_1_is_device_and_wire() {
+        let line = Line::of(&[round(Some(48_000.0))], 1);
+        assert!((line.predicted - 56_000.0).abs() < 1e-6);
+        assert!((line.ratio.median - 1.0).abs() < 1e-9);
+        assert_eq!(line.cells("x".to_owned())[1..3], ["48.00 us", "56.00 us"]);
+    }
+
+    #[test]
+    fn the_prediction_at_depth_32_is_the_slower_of_device_and_wire() {
+        let line = Line::of(&[round(Some(48_000.0))], 32);
+        assert!((line.predicted - 1e9 / 48_000.0).abs() < 1e-6);
+        let line = Line::of(&[round(None)], 32);
+        assert!((line.predicted - 1e9 / 8_000.0).abs() < 1e-6);
+        assert_eq!(line.cells("x".to_owned())[1], "-");
+    }
+}

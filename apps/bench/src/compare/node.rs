@@ -1,0 +1,178 @@
+//! A node started for a comparison, and what the system says of its process.
+
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nearflash_units::{ByteLen, KIB, Nanos};
+
+use crate::cpu::parse_stat;
+
+/// A node that was told to end has this long to drain.
+const END_SPAN_MAX: Duration = Duration::from_secs(5);
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct NodeSpec {
+    /// The `nearflash` program.
+    pub binary: PathBuf,
+    /// Everything behind `serve`, but for address and data folder.
+    pub args: Vec<String>,
+    /// Its data folder.
+    pub data_dir: PathBuf,
+}
+
+/// Why a node is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// No program, or it cannot be started.
+    #[error(
+        "cannot start {binary}: {source}; build it with `cargo build --release`, \
+         or name it in NEARFLASH_BIN"
+    )]
+    Start {
+        /// Which.
+        binary: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It ended, or said something else.
+    #[error("the node did not announce that it is ready, it said '{said}'")]
+    NotReady {
+        /// Its first line.
+        said: String,
+    },
+    /// The process is gone.
+    #[error("the node is gone: {0}")]
+    Gone(#[from] io::Error),
+}
+
+/// A running node; ends with its value.
+#[derive(Debug)]
+pub struct Node {
+    child: Child,
+    /// Its address for NVMe/TCP hosts.
+    pub address: String,
+    /// Kept open, or the node could not write there.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Node {
+    /// Starts a node on a free port and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start(spec: &NodeSpec) -> Result<Self, NodeError> {
+        let started = Command::new(&spec.binary)
+            .arg("serve")
+            .args(&spec.args)
+            .args(["--nvme-tcp", "127.0.0.1:0", "--log", "warn", "--data-dir"])
+            .arg(&spec.data_dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child =
+            started.map_err(|source| NodeError::Start { binary: spec.binary.clone(), source })?;
+        let mut stdout = BufReader::new(child.stdout.take().expect("it was asked for"));
+        let mut line = String::new();
+        stdout.read_line(&mut line)?;
+        match address_of(&line) {
+            Some(address) => Ok(Self { child, address, _stdout: stdout }),
+            None => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(NodeError::NotReady { said: line.trim().to_owned() })
+            }
+        }
+    }
+
+    /// Memory that it has in use.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn resident_len(&self) -> Result<ByteLen, NodeError> {
+        let status = std::fs::read_to_string(self.proc("status"))?;
+        resident(&status).ok_or_else(|| NodeError::Gone(io::ErrorKind::InvalidData.into()))
+    }
+
+    /// Processor time that it has used.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn cpu_time(&self) -> Result<Nanos, NodeError> {
+        let stat = std::fs::read_to_string(self.proc("stat"))?;
+        let (user, system) =
+            parse_stat(&stat).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+        Ok(user.plus(system))
+    }
+
+    fn proc(&self, file: &str) -> PathBuf {
+        Path::new("/proc").join(self.child.id().to_string()).join(file)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(pid) = pid {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let end = Instant::now() + END_SPAN_MAX;
+        while Instant::now() < end {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The first NVMe/TCP address of a ready line.
+fn address_of(line: &str) -> Option<String> {
+    let ready: serde_json::Value = serde_json::from_str(line).ok()?;
+    if ready["event"] != "ready" {
+        return None;
+    }
+    Some(ready["nvme_tcp"][0].as_str()?.to_owned())
+}
+
+/// VmRSS of /proc/PID/status.
+fn resident(status: &str) -> Option<ByteLen> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(ByteLen(kib * KIB))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ready_line_gives_the_address() {
+        let line = r#"{"schema":1,"event":"ready","nvme_tcp":["127.0.0.1:4420"],"pid":7}"#;
+        assert_eq!(address_of(line).as_deref(), Some("127.0.0.1:4420"));
+        assert_eq!(address_of("{}"), None);
+        assert_eq!(address_of("error"), None);
+    }
+
+    #[test]
+    fn resident_memory_is_read_in_kibibytes() {
+        let status = "Name:\tx\nVmHWM:\t  9 kB\nVmRSS:\t    2048 kB\n";
+        assert_eq!(resident(status), Some(ByteLen(2 << 20)));
+        assert_eq!(resident("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named_with_the_remedy() {
+        let spec = NodeSpec {
+            binary: "/nowhere/nearflash".into(),
+            args: Vec::new(),
+            data_dir: "/nowhere".into(),
+        };
+        let message = Node::start(&spec).unwrap_err().to_string();
+        assert!(message.contains("/nowhere/nearflash") && message.contains("NEARFLASH_BIN"));
+    }
+}

@@ -1,0 +1,67 @@
+//! What a node takes when it has much and when it has nothing to do.
+
+use nearflash_units::{ByteLen, Nanos};
+
+use super::node::Node;
+use super::stand::{Device, Load, Stand, Timing};
+use crate::BenchError;
+use crate::engine::{Needs, NvmeTcpEngine, Remote};
+use crate::run::Opener;
+use crate::workload::Direction;
+
+/// Pairs of connections (admin and I/O) opened beside the first.
+const IDLE_CONTROLLERS: u32 = 100;
+/// How long an idle node is watched.
+const IDLE_SPAN: Nanos = Nanos::from_secs(5);
+/// Commands in flight of the busy connection, and entries of the idle ones.
+const DEPTH: u32 = 128;
+const OP_LEN: ByteLen = ByteLen(4096);
+
+/// Memory and processor time of a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Resources {
+    /// Resident, after one connection at depth 128 was busy.
+    pub busy_len: ByteLen,
+    /// Growth for each further idle connection.
+    pub per_connection_len: ByteLen,
+    /// How many those were.
+    pub connections: u32,
+    /// Part of a core, with all of them open and idle.
+    pub idle_share: f64,
+}
+
+/// Measures them.
+///
+/// # Errors
+/// When the node is gone or refuses that many connections.
+pub fn resources(node: &Node, stand: &Stand) -> Result<Resources, BenchError> {
+    let load =
+        Load { device: Device::Null, direction: Direction::Read, op_len: OP_LEN, depth: DEPTH };
+    let timing = Timing { ramp: Nanos(0), span: Nanos::from_millis(500), rounds: 1 };
+    stand.rounds(load, timing, &mut |_| {})?;
+    let busy_len = node.resident_len()?;
+    let idle = (0..IDLE_CONTROLLERS)
+        .map(|_| idle_connections(stand))
+        .collect::<Result<Vec<_>, BenchError>>()?;
+    let grown = node.resident_len()?.0.saturating_sub(busy_len.0);
+    let connections = 2 * IDLE_CONTROLLERS;
+    let before = node.cpu_time()?;
+    std::thread::sleep(IDLE_SPAN.to_duration());
+    let used = node.cpu_time()?.since(before);
+    drop(idle);
+    Ok(Resources {
+        busy_len,
+        per_connection_len: ByteLen(grown / u64::from(connections)),
+        connections,
+        idle_share: used.0 as f64 / IDLE_SPAN.0 as f64,
+    })
+}
+
+/// An admin and an I/O connection that say nothing.
+fn idle_connections(stand: &Stand) -> Result<(Remote, NvmeTcpEngine), BenchError> {
+    let depth = usize::try_from(DEPTH).expect("usize is at least 32 bits wide");
+    let needs = Needs { op_len: OP_LEN, offset: ByteLen(0), depth, job_count: 1 };
+    let remote = Remote::connect(&stand.null, needs)?;
+    let engine = remote.open(depth, OP_LEN)?;
+    Ok((remote, engine))
+}

@@ -1,0 +1,212 @@
+//! Where comparisons are made: a node's volumes, a local file, and the cores of both sides.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use nearflash_units::{ByteLen, ByteOffset, Nanos};
+
+use super::round::{Figure, Round};
+use crate::BenchError;
+use crate::engine::{Engine, FileOptions, Needs, Remote};
+use crate::floor::{self, Exchange, FloorCores, FloorSpec, Tuning};
+use crate::job::{self, JobSpec, Spin};
+use crate::placement::{core_to_core, pin};
+use crate::recorder::{Gauge, Record};
+use crate::run::Opener;
+use crate::target::NvmeTcpTarget;
+use crate::workload::{Direction, Pattern, WorkloadSpec};
+
+/// Length of the operations that fill a volume.
+const FILL_OP_LEN: ByteLen = ByteLen(128 << 10);
+/// In flight while filling.
+const FILL_DEPTH: usize = 8;
+
+/// How long each side of a round takes, and how many rounds there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Not counted, at the start of each side.
+    pub ramp: Nanos,
+    /// Counted.
+    pub span: Nanos,
+    /// How many.
+    pub rounds: u32,
+}
+
+/// Which volume.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Device {
+    /// On the null device: the wire and the node alone.
+    Null,
+    /// On a file.
+    File,
+}
+
+/// What both sides do.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Where.
+    pub device: Device,
+    /// Which way.
+    pub direction: Direction,
+    /// Length of one operation.
+    pub op_len: ByteLen,
+    /// Operations in flight.
+    pub depth: u32,
+}
+
+/// A running node's volumes and what stands beside them.
+#[derive(Clone, Debug)]
+pub struct Stand {
+    /// The volume on the null device.
+    pub null: NvmeTcpTarget,
+    /// The volume on a file.
+    pub file: NvmeTcpTarget,
+    /// A file of ours on the same disk: what the device does without the network.
+    pub local: PathBuf,
+    /// How much of volume and file is used.
+    pub range_len: ByteLen,
+    /// The node's core, and ours.
+    pub cores: FloorCores,
+}
+
+impl Stand {
+    /// Writes the local file and the volume full, so that reads have something to read.
+    ///
+    /// # Errors
+    /// When either cannot be written.
+    pub fn fill(&self) -> Result<(), BenchError> {
+        self.local_options(Direction::Read).prepare()?;
+        let needs = needs(FILL_OP_LEN, FILL_DEPTH);
+        let remote = Remote::connect(&self.file, needs)?;
+        let mut engine = remote.open(FILL_DEPTH, FILL_OP_LEN)?;
+        let load = Load {
+            device: Device::File,
+            direction: Direction::Write,
+            op_len: FILL_OP_LEN,
+            depth: u32::try_from(FILL_DEPTH).expect("a small constant"),
+        };
+        let mut spec = self.job(load, None);
+        spec.workload.pattern = Pattern::Write;
+        spec.end_fsync = true;
+        drive(&mut engine, &spec)?;
+        Ok(())
+    }
+
+    /// Measures a load in turns: local (on a file), floor, remote. `each` is told every round.
+    ///
+    /// # Errors
+    /// When a side cannot be measured.
+    pub fn rounds(
+        &self,
+        load: Load,
+        timing: Timing,
+        each: &mut (dyn FnMut(&Round) + Send),
+    ) -> Result<Vec<Round>, BenchError> {
+        // On a thread of its own: engines belong to their thread, and ours stays unpinned.
+        std::thread::scope(|scope| {
+            let measuring = scope.spawn(|| {
+                pin(self.cores.client)?;
+                self.measure(load, timing, each)
+            });
+            measuring.join().expect("the measuring thread has no panic")
+        })
+    }
+
+    fn measure(
+        &self,
+        load: Load,
+        timing: Timing,
+        each: &mut dyn FnMut(&Round),
+    ) -> Result<Vec<Round>, BenchError> {
+        let job = self.job(load, Some(timing));
+        let target = match load.device {
+            Device::Null => &self.null,
+            Device::File => &self.file,
+        };
+        let opener = Remote::connect(target, needs(load.op_len, job.depth))?;
+        let mut remote = opener.open(job.depth, load.op_len)?;
+        let mut local = match load.device {
+            Device::Null => None,
+            Device::File => Some(self.local_options(load.direction).open(job.depth, load.op_len)?),
+        };
+        let mut rounds = Vec::new();
+        for _ in 0..timing.rounds {
+            opener.tend()?;
+            let before = self.distance()?;
+            let local = match &mut local {
+                Some(engine) => Some(Figure::from(&drive(engine, &job)?)),
+                None => None,
+            };
+            let floor = Figure::from(&floor::measure(&self.floor_spec(load, timing))?);
+            let figure = Figure::from(&drive(&mut remote, &job)?);
+            let after = self.distance()?;
+            let round = Round { floor, local, remote: figure, before, after };
+            each(&round);
+            rounds.push(round);
+        }
+        Ok(rounds)
+    }
+
+    fn distance(&self) -> Result<Nanos, BenchError> {
+        Ok(core_to_core(self.cores.server, self.cores.client)?)
+    }
+
+    fn job(&self, load: Load, timing: Option<Timing>) -> JobSpec {
+        let pattern = match load.direction {
+            Direction::Read => Pattern::RandRead,
+            Direction::Write => Pattern::RandWrite,
+        };
+        JobSpec {
+            workload: WorkloadSpec {
+                pattern,
+                read_percent: 0,
+                op_len: load.op_len,
+                offset: ByteOffset(0),
+                range_len: self.range_len,
+                repeats: false,
+                endless: timing.is_some(),
+                seed: 1,
+            },
+            depth: usize::try_from(load.depth).expect("usize is at least 32 bits wide"),
+            rate_iops: 0,
+            ramp: timing.map_or(Nanos(0), |timing| timing.ramp),
+            runtime: timing.map(|timing| timing.span),
+            spin: Spin::Always,
+            verify_seed: None,
+            end_fsync: false,
+        }
+    }
+
+    fn floor_spec(&self, load: Load, timing: Timing) -> FloorSpec {
+        let exchange = match load.direction {
+            Direction::Read => Exchange::read(load.op_len),
+            Direction::Write => Exchange::write(load.op_len),
+        };
+        FloorSpec {
+            exchange,
+            depth: load.depth,
+            ramp: timing.ramp,
+            runtime: timing.span,
+            cores: self.cores,
+            tuning: Tuning::default(),
+        }
+    }
+
+    fn local_options(&self, direction: Direction) -> FileOptions {
+        FileOptions {
+            path: self.local.clone(),
+            direct: true,
+            writes: direction == Direction::Write,
+            len_min: Some(self.range_len),
+        }
+    }
+}
+
+fn needs(op_len: ByteLen, depth: usize) -> Needs {
+    Needs { op_len, offset: ByteLen(0), depth, job_count: 1 }
+}
+
+fn drive<E: Engine>(engine: &mut E, spec: &JobSpec) -> Result<Record, BenchError> {
+    job::run(engine, spec, &Gauge::default(), &AtomicBool::new(false))
+        .map_err(|source| BenchError::Job { job: 0, source })
+}
