@@ -1,0 +1,238 @@
+//! A QEMU guest that runs one script and reports over a channel.
+//!
+//! The channel is lines of text over QEMU's standard input and output, which a virtio-serial port
+//! carries: `step TEXT`, `mark NAME` (the guest waits for one line of answer), `failed TEXT`, and
+//! `exit STATUS` as the last. The console goes to `console.log` in the test's folder.
+//!
+//! One guest runs at a time: its emulated processors and the node would starve another.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::place::{Scratch, guest_folder, tail_of};
+
+/// How long the guest may live on when the host side has given it up or is gone.
+const LIFETIME_GRACE: Duration = Duration::from_secs(60);
+
+static ONE_GUEST: Mutex<()> = Mutex::new(());
+
+/// What a guest is to run, and against what.
+#[derive(Clone, Copy, Debug)]
+pub struct Script<'a> {
+    /// Files in `guest/scripts` that run one after the other, after `lib`.
+    pub parts: &'a [&'a str],
+    /// Shell variables set before.
+    pub parameters: &'a [(&'a str, &'a str)],
+    /// When the test has failed, whatever the guest does.
+    pub timeout: Duration,
+}
+
+/// How a guest ended.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// The script ended with status 0.
+    Passed,
+    /// The script ended with another status, for the reason it gave, if it gave one.
+    Failed(String),
+    /// The guest ended without a word: its kernel panicked, or QEMU did not start.
+    Died,
+    /// The guest was still at work at its timeout.
+    TimedOut,
+}
+
+enum Report {
+    Step(String),
+    Mark(String),
+    Failed(String),
+    Exit(i32),
+}
+
+/// A running guest. Dropping it ends it.
+#[derive(Debug)]
+pub struct Guest {
+    qemu: Child,
+    to_guest: ChildStdin,
+    reports: Receiver<String>,
+    started_at: Instant,
+    timeout: Duration,
+    failure: String,
+    console: PathBuf,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Guest {
+    /// Waits until no other guest runs, then boots one. The first boot on a machine builds the
+    /// guest, which takes about a minute.
+    #[must_use]
+    pub fn boot(scratch: &Scratch, script: &Script<'_>) -> Self {
+        let turn = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
+        build_image();
+        let console = scratch.path("console.log");
+        let script_path = scratch.path("script");
+        fs::write(&script_path, script.text()).expect("a test's folder is writable");
+        let mut qemu = boot_command(&console, script, &script_path).spawn().expect("boot starts");
+        let to_guest = qemu.stdin.take().expect("standard input is a pipe");
+        let reports = read_lines(qemu.stdout.take().expect("standard output is a pipe"));
+        Self {
+            qemu,
+            to_guest,
+            reports,
+            started_at: Instant::now(),
+            timeout: script.timeout,
+            failure: String::new(),
+            console,
+            _turn: turn,
+        }
+    }
+
+    /// Waits until the guest sets the mark `name`.
+    ///
+    /// # Panics
+    ///
+    /// When the guest sets another mark or ends instead.
+    pub fn expect_mark(&mut self, name: &str) {
+        match self.run_on() {
+            Ok(mark) if mark == name => {}
+            Ok(mark) => panic!("the guest set mark '{mark}' instead of '{name}'"),
+            Err(outcome) => self.complain(&outcome),
+        }
+    }
+
+    /// Answers the mark that the guest waits at: it goes on, with `text` as its answer.
+    pub fn answer(&mut self, text: &str) {
+        writeln!(self.to_guest, "{text}").expect("a guest that waits for an answer is alive");
+    }
+
+    /// Waits for the guest's end.
+    ///
+    /// # Panics
+    ///
+    /// When the guest sets a mark.
+    #[must_use]
+    pub fn wait(mut self) -> Outcome {
+        match self.run_on() {
+            Ok(mark) => panic!("the guest set mark '{mark}', and none was expected"),
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// Waits for the guest's end, which must be a good one.
+    ///
+    /// # Panics
+    ///
+    /// When it is not, with the end of the console.
+    pub fn expect_success(mut self) {
+        match self.run_on() {
+            Ok(mark) => panic!("the guest set mark '{mark}', and none was expected"),
+            Err(Outcome::Passed) => {}
+            Err(outcome) => self.complain(&outcome),
+        }
+    }
+
+    /// Follows the guest to its next mark, or to its end.
+    fn run_on(&mut self) -> Result<String, Outcome> {
+        loop {
+            match self.next_report()? {
+                Report::Step(text) => {
+                    println!("  {:>5.1} s  {text}", self.started_at.elapsed().as_secs_f32());
+                }
+                Report::Failed(text) => self.failure = text,
+                Report::Mark(name) => return Ok(name),
+                Report::Exit(0) => return Err(Outcome::Passed),
+                Report::Exit(status) if self.failure.is_empty() => {
+                    return Err(Outcome::Failed(format!("status {status}")));
+                }
+                Report::Exit(_) => return Err(Outcome::Failed(self.failure.clone())),
+            }
+        }
+    }
+
+    fn next_report(&self) -> Result<Report, Outcome> {
+        let left = self.timeout.saturating_sub(self.started_at.elapsed());
+        match self.reports.recv_timeout(left) {
+            Ok(line) => Ok(Report::parse(&line)),
+            Err(RecvTimeoutError::Timeout) => Err(Outcome::TimedOut),
+            Err(RecvTimeoutError::Disconnected) => Err(Outcome::Died),
+        }
+    }
+
+    fn complain(&self, outcome: &Outcome) -> ! {
+        let tail = tail_of(&self.console);
+        panic!("the guest: {outcome:?}\n{tail}\nthe whole console: {}", self.console.display());
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // An error here means that it has ended already.
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}
+
+impl Report {
+    fn parse(line: &str) -> Self {
+        let (kind, text) = line.split_once(' ').unwrap_or((line, ""));
+        match (kind, text.parse()) {
+            ("exit", Ok(status)) => Self::Exit(status),
+            ("step", _) => Self::Step(text.to_owned()),
+            ("mark", _) => Self::Mark(text.to_owned()),
+            ("failed", _) => Self::Failed(text.to_owned()),
+            _ => panic!("'{line}' came over the guest's channel"),
+        }
+    }
+}
+
+impl Script<'_> {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (name, value) in self.parameters {
+            text += &format!("{name}='{value}'\n");
+        }
+        for part in ["lib"].iter().chain(self.parts) {
+            text += &format!(". /run/nearflash/{part}\n");
+        }
+        text
+    }
+}
+
+/// Builds the guest before its clock runs; does nothing when it is built.
+fn build_image() {
+    let status = Command::new(guest_folder().join("build"))
+        .stdout(Stdio::null())
+        .status()
+        .expect("guest/build is a program");
+    assert!(status.success(), "the guest cannot be built; 'make deps-test' installs what it needs");
+}
+
+fn boot_command(console: &Path, script: &Script<'_>, script_path: &Path) -> Command {
+    let lifetime = script.timeout + LIFETIME_GRACE;
+    let mut command = Command::new(guest_folder().join("boot"));
+    command.arg("--lifetime").arg(lifetime.as_secs().to_string());
+    command.arg("--console").arg(console);
+    command.arg("--file").arg(format!("script={}", script_path.display()));
+    for part in ["lib"].iter().chain(script.parts) {
+        let path = guest_folder().join("scripts").join(format!("{part}.sh"));
+        command.arg("--file").arg(format!("{part}={}", path.display()));
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+fn read_lines(stdout: ChildStdout) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,82 @@
+//! The Linux kernel's own NVMe/TCP host against a node.
+//!
+//! With `NEARFLASH_SELF_CHECK=1` the guests connect to the target of their own kernel instead, which
+//! shows what the harness finds in a target that is known to be good.
+
+use std::time::Duration;
+
+use nearflash_interop::{Guest, Node, Scratch, Script, is_self_check, is_skipped};
+
+const TIMEOUT: Duration = Duration::from_secs(240);
+
+/// The address of this machine's loopback, as a guest sees it.
+const HOST_ADDRESS: &str = "10.0.2.2";
+
+/// What is done to the node at a mark of the script.
+type Act = fn(&mut Node);
+
+/// Runs a script in a guest against a node; at each mark, in this order, acts on the node.
+fn run(script: &str, marks: &[(&str, Act)]) {
+    if is_skipped(script) {
+        return;
+    }
+    if is_self_check() {
+        return run_self_check(script);
+    }
+    let scratch = Scratch::of(script);
+    let mut node = Node::start(&scratch);
+    let port = node.port().to_string();
+    let parameters = [("TARGET_ADDRESS", HOST_ADDRESS), ("TARGET_PORT", &port)];
+    let (name, parts) = (script, [script]);
+    println!("{name}:");
+    let script = Script { parts: &parts, parameters: &parameters, timeout: TIMEOUT };
+    let mut guest = Guest::boot(&scratch, &script);
+    for (mark, act) in marks {
+        guest.expect_mark(mark);
+        act(&mut node);
+        guest.answer("done");
+    }
+    guest.expect_success();
+    node.terminate();
+}
+
+fn run_self_check(script: &str) {
+    let scratch = Scratch::of(&format!("{script}-self-check"));
+    let parameters = [("TARGET_ADDRESS", "127.0.0.1"), ("TARGET_PORT", "4420")];
+    let parts = ["nvmet", script];
+    let script = Script { parts: &parts, parameters: &parameters, timeout: TIMEOUT };
+    Guest::boot(&scratch, &script).expect_success();
+}
+
+#[test]
+fn host_discovers_connects_and_reads_every_page() {
+    run("identify", &[]);
+}
+
+#[test]
+fn ext4_and_xfs_are_sound_on_a_volume() {
+    run("file_systems", &[]);
+}
+
+#[test]
+fn fio_reads_back_what_it_wrote_from_512_bytes_to_1_mib() {
+    run("verify", &[]);
+}
+
+#[test]
+fn each_command_does_what_it_says_or_is_refused_by_its_own_error() {
+    run("commands", &[]);
+}
+
+#[test]
+fn connection_outlives_idleness_resize_and_reset() {
+    run("sessions", &[("grow", |node| node.resize("data", "9GiB"))]);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_the_node_crashes_or_restarts() {
+    run(
+        "restart",
+        &[("restart", Node::crash_and_restart), ("restart", Node::terminate_and_restart)],
+    );
+}
