@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use nearflash_engine::CoreId;
 use nearflash_nvme::target::{
-    Action, Connected, HostStatus, NamespaceConfig, QueueKind as TargetKind, Target,
+    Action, Connected, HostStatus, NamespaceConfig, QueueKind as TargetKind, Refusal, Target,
 };
-use nearflash_nvme::{CompletionEntry, ControllerId, NamespaceTable, QueueId, TransportAddress};
+use nearflash_nvme::{
+    CompletionEntry, ControllerId, NamespaceTable, QueueId, Status, TransportAddress,
+};
 use nearflash_nvme_tcp::target::{AdminDemand, ConnectDemand, Granted, QueueKind};
 use nearflash_units::Nanos;
 
+use crate::associations::Associations;
 use crate::connection::Role;
 use crate::connections::Key;
 use crate::message::Message;
@@ -23,12 +26,14 @@ use crate::world::World;
 pub(crate) struct Controllers {
     target: Target,
     admins: HashMap<ControllerId, Key>,
+    associations: Associations,
     core_count: u16,
 }
 
 impl Controllers {
     pub(crate) fn new(target: Target, core_count: u16) -> Self {
-        Self { target, admins: HashMap::new(), core_count }
+        let associations = Associations::default();
+        Self { target, admins: HashMap::new(), associations, core_count }
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
@@ -39,6 +44,25 @@ impl Controllers {
     pub(crate) fn hosts(&self) -> impl Iterator<Item = (Key, HostStatus)> {
         let hosts = self.target.status().hosts.into_iter();
         hosts.filter_map(|host| Some((*self.admins.get(&host.controller)?, host)))
+    }
+
+    /// Answers a Connect.
+    fn connect(
+        &mut self,
+        now: Nanos,
+        demand: &ConnectDemand,
+        local: TransportAddress,
+    ) -> Result<Connected, Refusal> {
+        let host = demand.data.host.get();
+        let is_new = demand.data.controller_id() == ControllerId::DYNAMIC;
+        if is_new && host.as_ref().is_ok_and(|host| self.associations.is_restless(host)) {
+            return Err(Refusal { status: Status::CONNECT_CONTROLLER_BUSY, result: 0 });
+        }
+        let connected = self.target.connect(now, &demand.command, &demand.data, local)?;
+        if let (TargetKind::Io, Ok(host)) = (connected.kind, host) {
+            self.associations.queue_connected(connected.controller, connected.queue, host);
+        }
+        Ok(connected)
     }
 
     /// Queues of one controller are spread over the cores, controllers begin at different ones.
@@ -59,7 +83,7 @@ impl Shard {
         let now = world.now();
         let local = TransportAddress::tcp(connection.local);
         let cid = demand.command.command_id();
-        match controllers.target.connect(now, &demand.command, &demand.data, local) {
+        match controllers.connect(now, &demand, local) {
             Ok(connected) => {
                 let (controller, queue) = (connected.controller, connected.queue);
                 let completion = connected.completion(cid);
@@ -117,6 +141,7 @@ impl Shard {
                 }
                 Action::Disconnect { controller, queue, reason } => {
                     world.notice(Notice::Disconnecting { controller, reason });
+                    self.note_ended(controller, queue);
                     self.tell_others(world, || Message::Disconnect(controller, queue));
                     self.disconnect(controller, queue, world);
                 }
@@ -126,6 +151,12 @@ impl Shard {
                     self.set_namespaces(controller, &table);
                 }
             }
+        }
+    }
+
+    fn note_ended(&mut self, controller: ControllerId, queue: Option<QueueId>) {
+        if let (Some(controllers), None) = (&mut self.controllers, queue) {
+            controllers.associations.controller_ended(controller);
         }
     }
 
@@ -160,8 +191,11 @@ impl Shard {
         world: &mut W,
     ) {
         let Some(controllers) = &mut self.controllers else { return };
-        if queue == QueueId::ADMIN {
+        if queue.is_admin() {
             controllers.admins.remove(&controller);
+            controllers.associations.controller_ended(controller);
+        } else {
+            controllers.associations.queue_silent(controller, queue);
         }
         controllers.target.queue_closed(controller, queue);
         self.act(world);

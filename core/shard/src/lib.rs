@@ -7,6 +7,7 @@
 //!
 //! Knows nothing of system calls, files or configuration.
 
+mod associations;
 mod connection;
 mod connections;
 mod controllers;

@@ -129,6 +129,11 @@ impl Reactor {
             notices: config.notices,
         };
         reactor.tick();
+        // The ring would report a non-blocking listener as having nobody waiting instead of
+        // waiting for somebody.
+        for listener in &reactor.listeners {
+            listener.set_nonblocking(false)?;
+        }
         for index in 0..reactor.listeners.len() {
             reactor.arm_accept(index);
         }
