@@ -144,6 +144,11 @@ impl Framer {
         Self { rules, body: Body::default(), head: [0; HEAD_LEN_MAX], filled: 0 }
     }
 
+    /// Whether part of a PDU was received, and part of it not.
+    pub(crate) const fn is_midway(&self) -> bool {
+        self.filled > 0 || !self.body.is_over()
+    }
+
     /// The header gathered from parts; valid after [`Head::Gathered`] until the next call.
     pub(crate) fn gathered(&self) -> [u8; HEAD_LEN_MAX] {
         self.head

@@ -108,8 +108,33 @@ impl Output {
     #[inline]
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-        self.len += bytes.len();
-        let len = part_len(bytes.len());
+        self.count_bytes(bytes.len());
+    }
+
+    /// Appends a header as the words it is made of: they go from registers to their place, where a
+    /// struct would be put together in memory first and then wait there to be copied.
+    #[inline]
+    pub(crate) fn push_words<const N: usize>(&mut self, words: [u64; N]) {
+        let start = self.bytes.len();
+        self.bytes.resize(start + N * size_of::<u64>(), 0);
+        let places = self.bytes[start..].chunks_exact_mut(size_of::<u64>());
+        for (place, word) in places.zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        self.count_bytes(N * size_of::<u64>());
+    }
+
+    /// The last `len` bytes that were appended, which were bytes and not payload.
+    #[inline]
+    pub(crate) fn last_bytes(&mut self, len: usize) -> &mut [u8] {
+        let start = self.bytes.len() - len;
+        &mut self.bytes[start..]
+    }
+
+    #[inline]
+    fn count_bytes(&mut self, len: usize) {
+        self.len += len;
+        let len = part_len(len);
         match self.parts.back_mut() {
             Some(Part { source: Source::Bytes, len: last_len, .. }) => *last_len += len,
             _ if len == 0 => {}

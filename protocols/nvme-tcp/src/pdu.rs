@@ -426,6 +426,15 @@ impl DataPdu {
     }
 }
 
+impl DataPdu {
+    /// The same bytes as three little-endian words.
+    #[inline]
+    pub(crate) fn to_words(self) -> [u64; 3] {
+        let words: [zerocopy::little_endian::U64; 3] = zerocopy::transmute!(self);
+        words.map(|word| word.get())
+    }
+}
+
 /// Which command, and which R2T of it, data belongs to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DataIds {

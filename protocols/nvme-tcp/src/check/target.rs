@@ -261,8 +261,9 @@ pub fn check_segmentation_does_not_matter(selector: u8, stream: &[u8], cuts: &[u
         }
     }
     assert_eq!(whole.error, parts.error);
-    assert_eq!(format!("{:?}", whole.demands), format!("{:?}", parts.demands));
-    assert_eq!(whole.drain_output(), parts.drain_output());
+    // Equal, but too long to print.
+    assert!(format!("{:?}", whole.demands) == format!("{:?}", parts.demands), "same demands");
+    assert!(whole.drain_output() == parts.drain_output(), "same output");
     whole.end();
     parts.end();
 }

@@ -110,7 +110,11 @@ impl Answering {
         let digest_len = if self.digests.data { 4 } else { 0 };
         common.pdu_len = U32::new(u32::from(common.data_offset) + len + digest_len);
         let ids = DataIds { command_id: cid.0, transfer_tag: 0 };
-        self.push_header(output, DataPdu::new(common, ids, 0, len).as_bytes());
+        output.push_words(DataPdu::new(common, ids, 0, len).to_words());
+        if self.digests.header {
+            let header_digest = digest(output.last_bytes(DATA_HEADER_LEN));
+            output.push_bytes(&header_digest.to_le_bytes());
+        }
         if self.padding > 0 {
             output.push_bytes(&PADDING[..self.padding]);
         }
@@ -144,7 +148,7 @@ impl TargetSession {
         let index = length(done.tag.0 & 0xFFFF);
         let slot = &self.slots[index];
         assert!(matches!(slot.stage, Stage::Submitted { .. }), "a request is answered once");
-        if matches!(slot.kind, Kind::Read) && done.outcome == Outcome::Success {
+        if matches!(slot.kind, Kind::Read { .. }) && done.outcome == Outcome::Success {
             self.answer_read(index, done.payload, payload);
         } else {
             self.answer_request(index, done);

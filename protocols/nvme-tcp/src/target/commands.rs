@@ -4,16 +4,11 @@
 //! (Fabrics commands).
 
 use nearflash_nvme::fabrics::ConnectData;
-use nearflash_nvme::{Command, CommandId, FabricsType, Sgl, Status, io};
-use nearflash_request::{BlockRange, Operation, Request, Tag, VolumeId};
-use nearflash_units::{Blocks, Lba};
-use zerocopy::FromBytes;
+use nearflash_nvme::{Command, CommandId, FabricsType, Sgl, Status};
 
 use super::operation::{self, Asked};
-use super::slots::{Kind, PayloadUse, Stage};
-use super::{
-    AdminDemand, ConnectDemand, Demand, SMALL_DATA_LEN_MAX, Sink, State, TargetSession, length,
-};
+use super::slots::{Kind, Stage};
+use super::{AdminDemand, SMALL_DATA_LEN_MAX, Sink, State, TargetSession, length};
 use crate::error::PeerError;
 
 /// How a command's data from the host comes.
@@ -36,9 +31,6 @@ pub(super) struct Prepared {
     pub(super) len: u32,
     pub(super) transfer: Transfer,
 }
-
-/// A range where a request's own is ignored.
-const NO_RANGE: BlockRange = BlockRange { start: Lba(0), count: Blocks(0) };
 
 impl TargetSession {
     /// A command of an I/O queue.
@@ -65,8 +57,8 @@ impl TargetSession {
             Asked::Read { volume, range, len } => match self.check_to_host(command, len) {
                 Ok(()) => {
                     let stage = Stage::Submitted { pending: 1 };
-                    let index = self.slots.take(cid, Kind::Read, len, stage);
-                    self.demand(index, volume, range, Operation::Read);
+                    let index = self.slots.take(cid, Kind::Read { volume, range }, len, stage);
+                    self.hand_out(index);
                 }
                 Err(status) => self.refuse(cid, status),
             },
@@ -93,8 +85,9 @@ impl TargetSession {
             Asked::Plain { volume, range, operation } => match self.check_no_data() {
                 Ok(()) => {
                     let stage = Stage::Submitted { pending: 1 };
-                    let index = self.slots.take(cid, Kind::Plain, 0, stage);
-                    self.demand(index, volume, range, operation);
+                    let kind = Kind::Plain { volume, range, operation };
+                    let index = self.slots.take(cid, kind, 0, stage);
+                    self.hand_out(index);
                 }
                 Err(status) => self.refuse(cid, status),
             },
@@ -160,106 +153,10 @@ impl TargetSession {
         }
     }
 
-    /// A command's data is there, or failed to come.
-    #[inline]
-    pub(super) fn submit(&mut self, index: usize) {
-        let slot = &mut self.slots[index];
-        if let Some(status) = slot.failed {
-            return self.answer(index, status);
-        }
-        slot.stage = Stage::Submitted { pending: 1 };
-        if let Kind::Payload { volume, range, payload_use } = slot.kind {
-            let payload = slot.buffer.take().expect("payload was received into a buffer");
-            let operation = match payload_use {
-                PayloadUse::Write { force_unit_access } => {
-                    Operation::Write { payload, force_unit_access }
-                }
-                PayloadUse::Compare => Operation::Compare { payload },
-            };
-            self.demand(index, volume, range, operation);
-        } else {
-            self.submit_small(index);
-        }
-    }
-
-    /// A command whose data is not payload: it is in the slot.
-    fn submit_small(&mut self, index: usize) {
-        let slot = &mut self.slots[index];
-        match std::mem::replace(&mut slot.kind, Kind::AdminHandedOut) {
-            Kind::Ranges { volume, deallocate, data } => {
-                slot.kind = Kind::Plain;
-                match io::dsm_ranges(&data) {
-                    Ok(ranges) if deallocate => {
-                        self.demand(index, volume, NO_RANGE, Operation::Deallocate(ranges));
-                    }
-                    Ok(_) => self.answer(index, Status::SUCCESS),
-                    Err(status) => self.answer(index, status),
-                }
-            }
-            Kind::Admin(demand) => {
-                // A command with data from the host has room for none to it.
-                if slot.received > 0 {
-                    slot.len = 0;
-                }
-                self.demands.push_back(Demand::Admin(demand));
-            }
-            Kind::Connect(demand) => self.submit_connect(index, &demand),
-            Kind::Read
-            | Kind::Plain
-            | Kind::Payload { .. }
-            | Kind::AdminHandedOut
-            | Kind::ConnectHandedOut { .. } => unreachable!("only commands with small data"),
-        }
-    }
-
-    fn submit_connect(&mut self, index: usize, demand: &AdminDemand) {
-        let command = demand.command;
-        let Ok(data) = ConnectData::read_from_bytes(&demand.data) else {
-            self.state = State::AwaitingConnect;
-            return self.answer(index, Status::SGL_LENGTH_INVALID.dnr());
-        };
-        let flow_control = !command.as_connect().disables_sq_flow_control();
-        self.slots[index].kind = Kind::ConnectHandedOut { flow_control };
-        let demand = ConnectDemand { command, data: Box::new(data) };
-        self.demands.push_back(Demand::Connect(Box::new(demand)));
-    }
-
-    /// Hands a request out.
-    #[inline]
-    pub(super) fn demand(
-        &mut self,
-        index: usize,
-        volume: VolumeId,
-        range: BlockRange,
-        operation: Operation,
-    ) {
-        let tag = tag_of(index, 0);
-        self.demands.push_back(Demand::Request(Request { tag, volume, range, operation }));
-    }
-
-    /// A flush of every namespace is one command and a request for each.
-    fn flush_all(&mut self, cid: CommandId) {
-        let namespaces = std::sync::Arc::clone(self.namespaces());
-        let index = self.slots.take(cid, Kind::Plain, 0, Stage::Held);
-        let mut pending = 0;
-        for volume in operation::volumes(&namespaces).take(usize::from(u16::MAX)) {
-            let tag = tag_of(index, pending);
-            let operation = Operation::Flush;
-            let request = Request { tag, volume, range: NO_RANGE, operation };
-            self.demands.push_back(Demand::Request(request));
-            pending += 1;
-        }
-        if pending == 0 {
-            self.answer(index, Status::SUCCESS);
-        } else {
-            self.slots[index].stage = Stage::Submitted { pending };
-        }
-    }
-
     /// NVMe Base 2.0, 6.4: the host deletes this queue. Whatever was in flight is not answered.
     fn disconnect(&mut self, cid: CommandId) {
         self.refuse(cid, Status::SUCCESS);
-        self.state = State::Closing;
+        self.stop();
     }
 
     /// A command of an admin queue: handed out as it is, with its data.
@@ -380,10 +277,3 @@ impl TargetSession {
 
 /// FUSE in a command's flags.
 pub(super) const FUSE_BITS: u8 = 0b11;
-
-/// The request's tag: the slot, and which request of its command.
-#[inline]
-pub(super) fn tag_of(index: usize, request: u32) -> Tag {
-    let index = u32::try_from(index).expect("there are at most 65,535 slots");
-    Tag(request << 16 | index)
-}

@@ -63,7 +63,7 @@ impl TargetSession {
     /// Whether the host owes data: the rest of a PDU, or what an R2T asked for. Looks at every
     /// command, so it is for now and then.
     pub fn awaits_data(&self) -> bool {
-        !self.framer.body.is_over() || self.slots.any_awaits_data()
+        self.framer.is_midway() || self.slots.any_awaits_data()
     }
 
     /// The buffer that [`Self::wants_buffer`] asked for, of at least that length.

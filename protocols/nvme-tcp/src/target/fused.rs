@@ -5,7 +5,7 @@
 //! is there; either's failure fails the other.
 
 use nearflash_nvme::{Command, Fused, Status};
-use nearflash_request::{Operation, Outcome};
+use nearflash_request::Outcome;
 
 use super::TargetSession;
 use super::commands::Prepared;
@@ -143,19 +143,12 @@ impl TargetSession {
         }
     }
 
+    /// The request is the first command's, and takes the second's along.
     fn submit_fused(&mut self, first: usize, second: usize) {
-        let Kind::Payload { volume, range, payload_use: PayloadUse::Write { force_unit_access } } =
-            self.slots[second].kind
-        else {
-            unreachable!("the second command is a write")
-        };
         for index in [first, second] {
             self.slots[index].stage = Stage::Submitted { pending: 1 };
         }
-        let compare = self.slots[first].buffer.take().expect("its data was received");
-        let write = self.slots[second].buffer.take().expect("its data was received");
-        let operation = Operation::CompareAndWrite { compare, write, force_unit_access };
-        self.demand(first, volume, range, operation);
+        self.hand_out(first);
     }
 }
 

@@ -112,6 +112,7 @@ impl TargetSession {
         self.handshake_until = None;
         self.slots = Slots::for_queue(granted.sq_entries);
         self.awaiting_buffer.reserve(usize::from(granted.sq_entries));
+        self.ready.reserve(usize::from(granted.sq_entries));
         self.answering.become_queue(granted.sq_entries, flow_control);
         let (state, capsule_data_max) = match granted.kind {
             QueueKind::Admin => (State::Admin, SMALL_DATA_LEN_MAX),

@@ -22,6 +22,7 @@ mod answers;
 mod commands;
 mod config;
 mod data;
+mod demands;
 mod fused;
 mod input;
 mod operation;
@@ -33,7 +34,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nearflash_nvme::NamespaceTable;
-use nearflash_request::{BufferId, Operation};
+use nearflash_request::BufferId;
 use nearflash_units::Nanos;
 use zerocopy::IntoBytes;
 
@@ -45,6 +46,7 @@ use crate::framer::{Framer, Rules};
 use crate::output::{Chunk, Output};
 use crate::pdu::{DataAlignment, PduType, TermReq};
 use answers::Answering;
+use demands::Ready;
 use fused::Waiting;
 use slots::Slots;
 
@@ -96,7 +98,8 @@ pub struct TargetSession {
     waiting: Waiting,
     /// Commands whose data is not asked for before there is a buffer, oldest first.
     awaiting_buffer: VecDeque<usize>,
-    demands: VecDeque<Demand>,
+    /// Commands to be handed out, oldest first.
+    ready: VecDeque<Ready>,
     namespaces: Option<Arc<NamespaceTable>>,
     answering: Answering,
     output: Output,
@@ -127,18 +130,12 @@ impl TargetSession {
             slots: Slots::for_connect(),
             waiting: Waiting::Nothing,
             awaiting_buffer: VecDeque::new(),
-            demands: VecDeque::new(),
+            ready: VecDeque::new(),
             namespaces: None,
             answering: Answering::new(Digests::NONE, DataAlignment(0)),
             output: Output::default(),
             orphans: Vec::new(),
         }
-    }
-
-    /// What is to be done next, oldest first.
-    #[inline]
-    pub fn poll_demand(&mut self) -> Option<Demand> {
-        self.demands.pop_front()
     }
 
     /// The volumes changed. Commands that come from now on see these.
@@ -214,27 +211,18 @@ impl TargetSession {
     /// The connection is gone: names every buffer that the session holds to `released`. Buffers of
     /// requests that were polled are not among them: they come back with their completions.
     pub fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
-        self.state = State::Closing;
-        self.handshake_until = None;
+        self.stop();
+        self.ready.clear();
         self.output.clear(released);
         self.orphans.drain(..).for_each(&mut *released);
         self.slots.take_buffers().for_each(&mut *released);
-        for demand in self.demands.drain(..) {
-            let Demand::Request(request) = demand else { continue };
-            match request.operation {
-                Operation::Write { payload, .. } | Operation::Compare { payload } => {
-                    released(payload);
-                }
-                Operation::CompareAndWrite { compare, write, .. } => {
-                    released(compare);
-                    released(write);
-                }
-                Operation::Read
-                | Operation::Flush
-                | Operation::WriteZeroes { .. }
-                | Operation::Deallocate(_) => {}
-            }
-        }
+    }
+
+    /// Nothing more is received. What was received is still handed out, as if it had been polled
+    /// before.
+    fn stop(&mut self) {
+        self.state = State::Closing;
+        self.handshake_until = None;
     }
 
     /// The last words: a termination request with the header at fault, if the error has one.
@@ -242,8 +230,7 @@ impl TargetSession {
         if self.state == State::Closing {
             return;
         }
-        self.state = State::Closing;
-        self.handshake_until = None;
+        self.stop();
         if let Some((status, information)) = error.fatal_status() {
             let header = &header[..header.len().min(TermReq::DATA_LEN_MAX)];
             let header_len = u8::try_from(header.len()).expect("at most 128 bytes");

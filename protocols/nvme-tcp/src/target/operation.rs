@@ -61,8 +61,3 @@ pub(super) fn read(command: &Command, namespaces: &NamespaceTable) -> Result<Ask
 fn data_len(len: ByteLen) -> Result<u32, Status> {
     u32::try_from(len.0).map_err(|_| Status::INVALID_FIELD.dnr())
 }
-
-/// The volumes behind all namespaces.
-pub(super) fn volumes(namespaces: &NamespaceTable) -> impl Iterator<Item = VolumeId> {
-    namespaces.iter().map(|(_, entry)| entry.volume)
-}

@@ -6,7 +6,7 @@
 //! the queue was connected.
 
 use nearflash_nvme::{CommandId, Status};
-use nearflash_request::{BlockRange, BufferId, VolumeId};
+use nearflash_request::{BlockRange, BufferId, Operation, VolumeId};
 
 use super::config::AdminDemand;
 
@@ -41,9 +41,11 @@ pub(super) enum PayloadUse {
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// Answered with data from a buffer or with zeroes.
-    Read,
-    /// Answered with a response alone, and has no data.
-    Plain,
+    Read { volume: VolumeId, range: BlockRange },
+    /// Has no data, or no more.
+    Plain { volume: VolumeId, range: BlockRange, operation: Operation },
+    /// A flush for each of these.
+    FlushAll { volumes: Vec<VolumeId> },
     /// Its data goes into a pool buffer.
     Payload { volume: VolumeId, range: BlockRange, payload_use: PayloadUse },
     /// Its data lists ranges, to be deallocated or as a hint.
@@ -52,6 +54,8 @@ pub(super) enum Kind {
     Admin(Box<AdminDemand>),
     /// The Connect, with what data is there so far.
     Connect(Box<AdminDemand>),
+    /// Nothing that anyone needs to know any more.
+    Taken,
     /// An admin command that was handed out.
     AdminHandedOut,
     /// The Connect that was handed out, and whether it wants SQ flow control.
@@ -64,9 +68,11 @@ impl Kind {
         match self {
             Self::Ranges { data, .. } => Some(data),
             Self::Admin(demand) | Self::Connect(demand) => Some(&mut demand.data),
-            Self::Read
-            | Self::Plain
+            Self::Read { .. }
+            | Self::Plain { .. }
+            | Self::FlushAll { .. }
             | Self::Payload { .. }
+            | Self::Taken
             | Self::AdminHandedOut
             | Self::ConnectHandedOut { .. } => None,
         }
@@ -115,7 +121,7 @@ impl Slot {
         received: 0,
         buffer: None,
         failed: None,
-        kind: Kind::Plain,
+        kind: Kind::Taken,
     };
 }
 
@@ -204,7 +210,7 @@ impl Slots {
         slot.part = Part::Alone;
         slot.received = 0;
         slot.failed = None;
-        slot.kind = Kind::Plain;
+        slot.kind = Kind::Taken;
         self.free.push(u16::try_from(index).expect("there are at most 65,535 slots"));
     }
 
@@ -264,7 +270,7 @@ mod tests {
         let mut slots = Slots::for_queue(2);
         for cid in [0, 63, 64, 0xFFFF].map(CommandId) {
             assert!(!slots.has(cid));
-            let index = slots.take(cid, Kind::Read, 512, Stage::Submitted { pending: 1 });
+            let index = slots.take(cid, Kind::Taken, 512, Stage::Submitted { pending: 1 });
             assert!(slots.has(cid));
             slots.give_back(index);
             assert!(!slots.has(cid));
@@ -274,9 +280,9 @@ mod tests {
     #[test]
     fn there_are_as_many_slots_as_entries() {
         let mut slots = Slots::for_queue(2);
-        slots.take(CommandId(1), Kind::Read, 0, Stage::Held);
+        slots.take(CommandId(1), Kind::Taken, 0, Stage::Held);
         assert!(!slots.is_full());
-        slots.take(CommandId(2), Kind::Read, 0, Stage::Held);
+        slots.take(CommandId(2), Kind::Taken, 0, Stage::Held);
         assert!(slots.is_full());
         assert_eq!(slots.in_use(), 2);
     }

@@ -1,0 +1,172 @@
+//! What a session wants done, made from the slots when it is asked for: until then the slots hold
+//! everything, and nothing is copied on the way.
+
+use nearflash_nvme::fabrics::ConnectData;
+use nearflash_nvme::{Status, io};
+use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag, VolumeId};
+use nearflash_units::{Blocks, Lba};
+use zerocopy::FromBytes;
+
+use super::slots::{Kind, Part, PayloadUse, Slot, Stage};
+use super::{AdminDemand, ConnectDemand, Demand, TargetSession};
+
+/// A command that is to be handed out, and which request of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ready {
+    index: u16,
+    request: u16,
+}
+
+/// A range where a request's own is ignored.
+const NO_RANGE: BlockRange = BlockRange { start: Lba(0), count: Blocks(0) };
+
+impl TargetSession {
+    /// What is to be done next, oldest first.
+    #[inline]
+    pub fn poll_demand(&mut self) -> Option<Demand> {
+        let Ready { index, request } = self.ready.pop_front()?;
+        let slot = &mut self.slots[usize::from(index)];
+        if let Kind::Read { volume, range } = slot.kind {
+            let tag = tag_of(index, 0);
+            return Some(Demand::Request(Request {
+                tag,
+                volume,
+                range,
+                operation: Operation::Read,
+            }));
+        }
+        Some(self.demand_of(index, request))
+    }
+
+    /// A command is to be handed out.
+    #[inline]
+    pub(super) fn hand_out(&mut self, index: usize) {
+        let index = u16::try_from(index).expect("there are at most 65,535 slots");
+        self.ready.push_back(Ready { index, request: 0 });
+    }
+
+    /// A command is to be handed out as so many requests.
+    pub(super) fn hand_out_many(&mut self, index: usize, requests: u16) {
+        let index = u16::try_from(index).expect("there are at most 65,535 slots");
+        self.ready.extend((0..requests).map(|request| Ready { index, request }));
+    }
+
+    /// A command's data is there, or failed to come.
+    #[inline]
+    pub(super) fn submit(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        if let Some(status) = slot.failed {
+            return self.answer(index, status);
+        }
+        slot.stage = Stage::Submitted { pending: 1 };
+        if matches!(slot.kind, Kind::Ranges { .. }) {
+            self.submit_ranges(index);
+        } else {
+            self.hand_out(index);
+        }
+    }
+
+    fn submit_ranges(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        let Kind::Ranges { volume, deallocate, data } =
+            std::mem::replace(&mut slot.kind, Kind::Taken)
+        else {
+            unreachable!("the caller has looked")
+        };
+        match io::dsm_ranges(&data) {
+            Ok(ranges) if deallocate => {
+                let operation = Operation::Deallocate(ranges);
+                slot.kind = Kind::Plain { volume, range: NO_RANGE, operation };
+                self.hand_out(index);
+            }
+            Ok(_) => self.answer(index, Status::SUCCESS),
+            Err(status) => self.answer(index, status),
+        }
+    }
+
+    /// Everything but reads.
+    fn demand_of(&mut self, index: u16, request: u16) -> Demand {
+        let tag = tag_of(index, request);
+        let slot = &mut self.slots[usize::from(index)];
+        if let Part::First(Some(second)) = slot.part {
+            let compare = received(slot);
+            return Demand::Request(self.fused_request(tag, compare, second));
+        }
+        if let Kind::Payload { volume, range, payload_use } = slot.kind {
+            let payload = received(slot);
+            let operation = match payload_use {
+                PayloadUse::Write { force_unit_access } => {
+                    Operation::Write { payload, force_unit_access }
+                }
+                PayloadUse::Compare => Operation::Compare { payload },
+            };
+            return Demand::Request(Request { tag, volume, range, operation });
+        }
+        match std::mem::replace(&mut slot.kind, Kind::Taken) {
+            Kind::Plain { volume, range, operation } => {
+                Demand::Request(Request { tag, volume, range, operation })
+            }
+            Kind::FlushAll { volumes } => {
+                let volume = volumes[usize::from(request)];
+                slot.kind = Kind::FlushAll { volumes };
+                let operation = Operation::Flush;
+                Demand::Request(Request { tag, volume, range: NO_RANGE, operation })
+            }
+            Kind::Admin(demand) => {
+                slot.kind = Kind::AdminHandedOut;
+                // A command with data from the host has room for none to it.
+                slot.len = if slot.received > 0 { 0 } else { slot.len };
+                Demand::Admin(demand)
+            }
+            Kind::Connect(demand) => connect_demand(slot, &demand),
+            _ => unreachable!("the command was to be handed out"),
+        }
+    }
+
+    fn fused_request(&mut self, tag: Tag, compare: BufferId, second: usize) -> Request {
+        let slot = &mut self.slots[second];
+        let Kind::Payload { volume, range, payload_use: PayloadUse::Write { force_unit_access } } =
+            slot.kind
+        else {
+            unreachable!("the second command is a write")
+        };
+        let write = received(slot);
+        let operation = Operation::CompareAndWrite { compare, write, force_unit_access };
+        Request { tag, volume, range, operation }
+    }
+
+    /// A flush of every namespace is one command and a request for each.
+    pub(super) fn flush_all(&mut self, cid: nearflash_nvme::CommandId) {
+        let volumes: Vec<VolumeId> =
+            self.namespaces().iter().map(|(_, entry)| entry.volume).collect();
+        let Ok(requests) = u16::try_from(volumes.len()) else {
+            return self.refuse(cid, Status::INTERNAL_ERROR);
+        };
+        if requests == 0 {
+            return self.refuse(cid, Status::SUCCESS);
+        }
+        let stage = Stage::Submitted { pending: u32::from(requests) };
+        let index = self.slots.take(cid, Kind::FlushAll { volumes }, 0, stage);
+        self.hand_out_many(index, requests);
+    }
+}
+
+fn connect_demand(slot: &mut Slot, demand: &AdminDemand) -> Demand {
+    let command = demand.command;
+    let flow_control = !command.as_connect().disables_sq_flow_control();
+    slot.kind = Kind::ConnectHandedOut { flow_control };
+    let data = ConnectData::read_from_bytes(&demand.data).expect("its length was checked");
+    Demand::Connect(Box::new(ConnectDemand { command, data: Box::new(data) }))
+}
+
+/// A command's payload leaves with its request.
+#[inline]
+fn received(slot: &mut Slot) -> BufferId {
+    slot.buffer.take().expect("payload was received into a buffer")
+}
+
+/// The request's tag: the slot, and which request of its command.
+#[inline]
+fn tag_of(index: u16, request: u16) -> Tag {
+    Tag(u32::from(request) << 16 | u32::from(index))
+}
