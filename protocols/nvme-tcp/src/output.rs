@@ -43,17 +43,19 @@ impl Chunk<'_> {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Source {
-    /// The next bytes of `Output::bytes`.
-    Bytes,
+    /// No payload.
+    Nothing,
     Buffer(BufferId),
     Zeroes,
 }
 
-/// What is left of one chunk.
+/// What is left of some header bytes and of the payload behind them.
 #[derive(Clone, Copy, Debug)]
 struct Part {
+    /// How many of `Output::bytes` come first.
+    bytes_len: u32,
     source: Source,
-    /// Where it continues in its buffer.
+    /// Where the payload continues in its buffer.
     offset: u32,
     len: u32,
 }
@@ -80,9 +82,9 @@ impl Output {
         self.len
     }
 
-    /// How many chunks that is.
+    /// How many runs of bytes and payload that is.
     #[inline]
-    pub(crate) fn chunk_count(&self) -> usize {
+    pub(crate) fn part_count(&self) -> usize {
         self.parts.len()
     }
 
@@ -134,43 +136,54 @@ impl Output {
     #[inline]
     fn count_bytes(&mut self, len: usize) {
         self.len += len;
-        let len = part_len(len);
         match self.parts.back_mut() {
-            Some(Part { source: Source::Bytes, len: last_len, .. }) => *last_len += len,
-            _ if len == 0 => {}
-            _ => self.parts.push_back(Part { source: Source::Bytes, offset: 0, len }),
+            Some(part) if part.source == Source::Nothing => part.bytes_len += part_len(len),
+            _ => {
+                let (bytes_len, source) = (part_len(len), Source::Nothing);
+                self.parts.push_back(Part { bytes_len, source, offset: 0, len: 0 });
+            }
         }
     }
 
     /// Appends `len` bytes of a buffer.
     #[inline]
     pub(crate) fn push_buffer(&mut self, buffer: BufferId, offset: u32, len: u32) {
-        debug_assert!(len > 0, "an empty part would never be sent");
-        self.len += memory_len(len);
-        self.parts.push_back(Part { source: Source::Buffer(buffer), offset, len });
+        self.push_payload(Source::Buffer(buffer), offset, len);
     }
 
     /// Appends zero bytes.
     #[inline]
     pub(crate) fn push_zeroes(&mut self, len: u32) {
+        self.push_payload(Source::Zeroes, 0, len);
+    }
+
+    #[inline]
+    fn push_payload(&mut self, source: Source, offset: u32, len: u32) {
         debug_assert!(len > 0, "an empty part would never be sent");
         self.len += memory_len(len);
-        self.parts.push_back(Part { source: Source::Zeroes, offset: 0, len });
+        match self.parts.back_mut() {
+            Some(part) if part.source == Source::Nothing => {
+                (part.source, part.offset, part.len) = (source, offset, len);
+            }
+            _ => self.parts.push_back(Part { bytes_len: 0, source, offset, len }),
+        }
     }
 
     /// What to send, in order.
+    #[inline]
     pub(crate) fn chunks(&self) -> impl Iterator<Item = Chunk<'_>> {
         let mut bytes = &self.bytes[self.bytes_sent..];
-        self.parts.iter().map(move |part| match part.source {
-            Source::Bytes => {
-                let (chunk, rest) = bytes.split_at(memory_len(part.len));
-                bytes = rest;
-                Chunk::Bytes(chunk)
-            }
-            Source::Buffer(buffer) => {
-                Chunk::Buffer { buffer, offset: memory_len(part.offset), len: memory_len(part.len) }
-            }
-            Source::Zeroes => Chunk::Zeroes(memory_len(part.len)),
+        self.parts.iter().flat_map(move |part| {
+            let (chunk, rest) = bytes.split_at(memory_len(part.bytes_len));
+            bytes = rest;
+            let bytes = (!chunk.is_empty()).then_some(Chunk::Bytes(chunk));
+            let (offset, len) = (memory_len(part.offset), memory_len(part.len));
+            let payload = match part.source {
+                Source::Nothing => None,
+                Source::Buffer(buffer) => Some(Chunk::Buffer { buffer, offset, len }),
+                Source::Zeroes => Some(Chunk::Zeroes(len)),
+            };
+            bytes.into_iter().chain(payload)
         })
     }
 
@@ -181,20 +194,23 @@ impl Output {
     #[inline]
     pub(crate) fn advance(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
         assert!(sent <= self.len, "no more is sent than there is");
-        self.len -= sent;
         self.position += stream_len(sent);
+        if sent == self.len {
+            return self.clear(released);
+        }
+        self.len -= sent;
         let mut left = sent;
         while left > 0 {
             let part = self.parts.front_mut().expect("the parts add up to the length");
-            let part_left = memory_len(part.len);
-            let taken = left.min(part_left);
-            left -= taken;
-            if part.source == Source::Bytes {
-                self.bytes_sent += taken;
-            }
-            if taken < part_left {
-                part.offset += part_len(taken);
-                part.len -= part_len(taken);
+            let of_bytes = left.min(memory_len(part.bytes_len));
+            self.bytes_sent += of_bytes;
+            part.bytes_len -= part_len(of_bytes);
+            left -= of_bytes;
+            let of_payload = left.min(memory_len(part.len));
+            part.offset += part_len(of_payload);
+            part.len -= part_len(of_payload);
+            left -= of_payload;
+            if part.bytes_len > 0 || part.len > 0 {
                 break;
             }
             if let Source::Buffer(buffer) = part.source {
@@ -205,7 +221,8 @@ impl Output {
         self.forget_sent_bytes();
     }
 
-    /// Drops everything unsent; every buffer is named to `released`.
+    /// Drops everything; every buffer is named to `released`.
+    #[inline]
     pub(crate) fn clear(&mut self, released: &mut impl FnMut(BufferId)) {
         for part in self.parts.drain(..) {
             if let Source::Buffer(buffer) = part.source {
@@ -217,13 +234,9 @@ impl Output {
         self.len = 0;
     }
 
-    /// Everything sent is the common case and free; otherwise what is moved is paid for by at
-    /// least as much that was sent.
+    /// What is moved is paid for by at least as much that was sent.
     fn forget_sent_bytes(&mut self) {
-        if self.bytes_sent == self.bytes.len() {
-            self.bytes.clear();
-            self.bytes_sent = 0;
-        } else if self.bytes_sent >= SENT_LEN_MAX && self.bytes_sent * 2 >= self.bytes.len() {
+        if self.bytes_sent >= SENT_LEN_MAX && self.bytes_sent * 2 >= self.bytes.len() {
             self.bytes.drain(..self.bytes_sent);
             self.bytes_sent = 0;
         }

@@ -5,7 +5,7 @@ use zerocopy::FromBytes;
 
 use super::config::HostCompletion;
 use super::slots::{Data, Slot, Stage};
-use super::{CHUNKS_MAX, HostSession, Sink, State, length};
+use super::{HostSession, PARTS_MAX, Sink, State, length};
 use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::Head;
@@ -86,8 +86,8 @@ impl HostSession {
 
     #[inline]
     fn is_paused(&self) -> bool {
-        self.output.chunk_count() > CHUNKS_MAX
-            || self.parts.len() > CHUNKS_MAX
+        self.output.part_count() > PARTS_MAX
+            || self.parts.len() > PARTS_MAX
             || self.state == State::Closing
     }
 

@@ -38,9 +38,9 @@ use crate::pdu::{DataAlignment, IcReq, PduType, TermReq};
 use slots::Slots;
 use submit::PendingPart;
 
-/// Chunks waiting to be sent, past which nothing more is received: more than a full queue of
+/// Parts waiting to be sent, past which nothing more is received: more than a full queue of
 /// commands makes unless the controller does not read.
-const CHUNKS_MAX: usize = 64 * 1024;
+const PARTS_MAX: usize = 64 * 1024;
 
 /// What the connection is, and so which PDUs may come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

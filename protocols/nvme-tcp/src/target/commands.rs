@@ -56,8 +56,7 @@ impl TargetSession {
         match asked {
             Asked::Read { volume, range, len } => match self.check_to_host(command, len) {
                 Ok(()) => {
-                    let stage = Stage::Submitted { pending: 1 };
-                    let index = self.slots.take(cid, Kind::Read { volume, range }, len, stage);
+                    let index = self.slots.take_read(cid, volume, range, len);
                     self.hand_out(index);
                 }
                 Err(status) => self.refuse(cid, status),

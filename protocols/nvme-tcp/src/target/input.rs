@@ -48,8 +48,8 @@ impl TargetSession {
     /// Whether nothing more is taken until something was sent, or ever.
     #[inline]
     pub(super) fn is_paused(&self) -> bool {
-        // Two parts for a header and its payload, and as many again for what goes between.
-        self.output.chunk_count() > 4 * self.slots.count() + 4
+        // One part for a command's answer, one for its R2T, and as many again.
+        self.output.part_count() > 4 * self.slots.count() + 4
             || self.output.bytes_len() > OUTPUT_BYTES_MAX
             || self.state == State::Closing
     }

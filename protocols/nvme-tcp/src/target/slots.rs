@@ -183,6 +183,27 @@ impl Slots {
     /// When none is free: the caller asks first.
     #[inline]
     pub(super) fn take(&mut self, cid: CommandId, kind: Kind, len: u32, stage: Stage) -> usize {
+        let index = self.take_free(cid, len, stage);
+        self.slots[index].kind = kind;
+        index
+    }
+
+    /// The same for the commonest command, whose few words go from registers to their place.
+    #[inline]
+    pub(super) fn take_read(
+        &mut self,
+        cid: CommandId,
+        volume: VolumeId,
+        range: BlockRange,
+        len: u32,
+    ) -> usize {
+        let index = self.take_free(cid, len, Stage::Submitted { pending: 1 });
+        self.slots[index].kind = Kind::Read { volume, range };
+        index
+    }
+
+    #[inline]
+    fn take_free(&mut self, cid: CommandId, len: u32, stage: Stage) -> usize {
         let index = usize::from(self.free.pop().expect("the caller saw a free slot"));
         let (word, bit) = cid_place(cid);
         if let Some(word) = self.cids.get_mut(word) {
@@ -192,7 +213,6 @@ impl Slots {
         slot.cid = cid;
         slot.stage = stage;
         slot.len = len;
-        slot.kind = kind;
         index
     }
 
@@ -210,7 +230,10 @@ impl Slots {
         slot.part = Part::Alone;
         slot.received = 0;
         slot.failed = None;
-        slot.kind = Kind::Taken;
+        // A read holds nothing that must go.
+        if !matches!(slot.kind, Kind::Read { .. }) {
+            slot.kind = Kind::Taken;
+        }
         self.free.push(u16::try_from(index).expect("there are at most 65,535 slots"));
     }
 
