@@ -54,6 +54,11 @@ impl Connection {
             .map_err(unreachable)?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
+        if address.ip().to_canonical().is_loopback() {
+            // As at the other end: pacing costs, and has nothing to pace for on a loopback. A kernel
+            // without cubic keeps its default.
+            let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"cubic");
+        }
         Ok(Self {
             stream,
             session: HostSession::new(config),
