@@ -46,7 +46,23 @@ pub(crate) struct Body {
     computed: u32,
 }
 
+/// How a PDU's body is laid out: two words, so that they stay in registers.
+#[derive(Clone, Copy, Debug, Default)]
+struct Layout {
+    pad: u32,
+    data: u32,
+}
+
 impl Body {
+    /// Begins a PDU's body.
+    #[inline]
+    fn begin(&mut self, layout: Layout, digests: Digests) {
+        self.pad = memory_len(layout.pad);
+        self.data = memory_len(layout.data);
+        self.digest = if layout.data > 0 { digests.data_len() } else { 0 };
+        self.computed = 0;
+    }
+
     /// Whether nothing is left.
     #[inline]
     pub(crate) const fn is_over(&self) -> bool {
@@ -164,13 +180,14 @@ impl Framer {
         if self.filled == 0
             && let Ok((common, _)) = CommonHeader::ref_from_prefix(rest)
         {
-            let body = self.check(common)?;
+            let layout = self.check(common)?;
             let header_len = usize::from(common.header_len);
-            let head_len = header_len + self.digests_of(common.pdu_type).header_len();
+            let digests = self.digests_of(common.pdu_type);
+            let head_len = header_len + digests.header_len();
             if let Some((head, after)) = rest.split_at_checked(head_len) {
                 self.check_digest(head, header_len)?;
                 *rest = after;
-                self.body = body;
+                self.body.begin(layout, digests);
                 return Ok(Some(Head::InPlace(head)));
             }
         }
@@ -196,15 +213,16 @@ impl Framer {
         }
         let (common, _) =
             CommonHeader::read_from_prefix(&self.head).expect("the array holds a common header");
-        let body = self.check(&common)?;
+        let layout = self.check(&common)?;
         let header_len = usize::from(common.header_len);
-        let head_len = header_len + self.digests_of(common.pdu_type).header_len();
+        let digests = self.digests_of(common.pdu_type);
+        let head_len = header_len + digests.header_len();
         if !self.fill(rest, head_len) {
             return Ok(None);
         }
         self.check_digest(&self.head[..head_len], header_len)?;
         self.filled = 0;
-        self.body = body;
+        self.body.begin(layout, digests);
         Ok(Some(Head::Gathered))
     }
 
@@ -240,76 +258,85 @@ impl Framer {
 
     /// Whether a PDU that begins so can be, and what follows its head.
     #[inline]
-    fn check(&self, common: &CommonHeader) -> Result<Body, PeerError> {
+    fn check(&self, common: &CommonHeader) -> Result<Layout, PeerError> {
         let pdu = common.pdu_type;
-        let refused = |offset| PeerError::HeaderField { pdu, offset };
         if !self.rules.accepted.contains(&pdu) {
-            return Err(refused(0));
+            return Err(refused(pdu, 0));
         }
         let header_len = usize::from(common.header_len);
         if pdu.header_len() != Some(header_len) {
-            return Err(refused(CommonHeader::HEADER_LEN_OFFSET));
+            return Err(refused(pdu, CommonHeader::HEADER_LEN_OFFSET));
         }
         let digests = self.digests_of(pdu);
         if common.flags.has(PduFlags::HEADER_DIGEST) != digests.header {
-            return Err(refused(CommonHeader::FLAGS_OFFSET));
+            return Err(refused(pdu, CommonHeader::FLAGS_OFFSET));
         }
         let head_len = header_len + digests.header_len();
-        let pdu_len = usize::try_from(common.pdu_len.get())
-            .map_err(|_| refused(CommonHeader::PDU_LEN_OFFSET))?;
-        let behind_head =
-            pdu_len.checked_sub(head_len).ok_or(refused(CommonHeader::PDU_LEN_OFFSET))?;
+        let pdu_len = memory_len(common.pdu_len.get());
+        let Some(behind_head) = pdu_len.checked_sub(head_len) else {
+            return Err(refused(pdu, CommonHeader::PDU_LEN_OFFSET));
+        };
         match pdu {
-            PduType::CAPSULE_CMD if behind_head == 0 => Ok(Body::default()),
-            PduType::CAPSULE_CMD => self.data_body(common, self.rules.capsule_data_max),
-            PduType::H2C_DATA | PduType::C2H_DATA => self.data_body(common, self.rules.data_max),
+            PduType::CAPSULE_CMD if behind_head == 0 => Ok(Layout::default()),
+            PduType::CAPSULE_CMD => self.check_data(common, self.rules.capsule_data_max),
+            PduType::H2C_DATA | PduType::C2H_DATA => self.check_data(common, self.rules.data_max),
             PduType::H2C_TERM_REQ | PduType::C2H_TERM_REQ
                 if behind_head <= TermReq::DATA_LEN_MAX =>
             {
-                Ok(Body { data: behind_head, ..Body::default() })
+                Ok(Layout { pad: 0, data: wire_len(behind_head) })
             }
-            _ if behind_head == 0 => Ok(Body::default()),
-            _ => Err(refused(CommonHeader::PDU_LEN_OFFSET)),
+            _ if behind_head == 0 => Ok(Layout::default()),
+            _ => Err(refused(pdu, CommonHeader::PDU_LEN_OFFSET)),
         }
     }
 
     /// What follows the head of a PDU with data: NVMe/TCP 1.1, 3.6.1 (PDO, PLEN) and 3.3.1.
     #[inline]
-    fn data_body(&self, common: &CommonHeader, data_max: usize) -> Result<Body, PeerError> {
+    fn check_data(&self, common: &CommonHeader, data_max: usize) -> Result<Layout, PeerError> {
         let pdu = common.pdu_type;
-        let refused = |offset| PeerError::HeaderField { pdu, offset };
         let digests = self.rules.digests;
         if common.flags.has(PduFlags::DATA_DIGEST) != digests.data {
-            return Err(refused(CommonHeader::FLAGS_OFFSET));
+            return Err(refused(pdu, CommonHeader::FLAGS_OFFSET));
         }
         let head_len = usize::from(common.header_len) + digests.header_len();
         let data_offset = usize::from(common.data_offset);
-        // Alignments are multiples of four; most are four.
-        if data_offset % self.rules.alignment.bytes() != 0 {
-            return Err(refused(CommonHeader::DATA_OFFSET_OFFSET));
+        let is_aligned = self.rules.alignment.divides(data_offset);
+        if data_offset < head_len || !is_aligned {
+            return Err(refused(pdu, CommonHeader::DATA_OFFSET_OFFSET));
         }
-        let pad =
-            data_offset.checked_sub(head_len).ok_or(refused(CommonHeader::DATA_OFFSET_OFFSET))?;
-        let pdu_len = usize::try_from(common.pdu_len.get())
-            .map_err(|_| refused(CommonHeader::PDU_LEN_OFFSET))?;
+        let pdu_len = memory_len(common.pdu_len.get());
         let data = pdu_len.saturating_sub(data_offset + digests.data_len());
         if data == 0 {
-            return Err(refused(CommonHeader::PDU_LEN_OFFSET));
+            return Err(refused(pdu, CommonHeader::PDU_LEN_OFFSET));
         }
         if data > data_max {
             return Err(too_much_data(pdu));
         }
-        Ok(Body { pad, data, digest: digests.data_len(), ..Body::default() })
+        Ok(Layout { pad: wire_len(data_offset - head_len), data: wire_len(data) })
     }
+}
+
+#[cold]
+fn refused(pdu: PduType, offset: u32) -> PeerError {
+    PeerError::HeaderField { pdu, offset }
+}
+
+#[inline]
+fn memory_len(len: u32) -> usize {
+    usize::try_from(len).expect("usize is at least 32 bits wide")
+}
+
+/// Of a part of a PDU, whose own length is 32 bits.
+#[inline]
+fn wire_len(len: usize) -> u32 {
+    u32::try_from(len).expect("a PDU is below 4 GiB")
 }
 
 /// Data PDUs have an agreed limit; capsules one that a header field breaks.
 #[cold]
 fn too_much_data(pdu: PduType) -> PeerError {
     match pdu {
-        PduType::CAPSULE_CMD => {
-            PeerError::HeaderField { pdu, offset: CommonHeader::PDU_LEN_OFFSET }
-        }
+        PduType::CAPSULE_CMD => refused(pdu, CommonHeader::PDU_LEN_OFFSET),
         _ => PeerError::LimitExceeded { pdu },
     }
 }

@@ -128,9 +128,9 @@ impl Output {
 
     /// The last `len` bytes that were appended, which were bytes and not payload.
     #[inline]
-    pub(crate) fn last_bytes(&mut self, len: usize) -> &mut [u8] {
+    pub(crate) fn last_bytes(&self, len: usize) -> &[u8] {
         let start = self.bytes.len() - len;
-        &mut self.bytes[start..]
+        &self.bytes[start..]
     }
 
     #[inline]

@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 pub(crate) mod describe;
+mod host;
 pub(crate) mod memory;
 mod pair;
 pub(crate) mod target;
@@ -12,6 +13,7 @@ pub(crate) mod target;
 mod tests;
 mod volume;
 
+pub use host::check_host_never_panics;
 pub use pair::{PairScenario, check_pair};
 pub use target::{Stage, check_segmentation_does_not_matter, check_target_never_panics, stream_of};
 

@@ -330,7 +330,7 @@ fn append_pdu(stream: &mut Vec<u8>, instruction: [u8; 8], digests: Digests) {
 }
 
 /// One PDU in eight has one byte wrong.
-fn mutate(stream: &mut [u8], start: usize, mutation: u8, place: u8) {
+pub(super) fn mutate(stream: &mut [u8], start: usize, mutation: u8, place: u8) {
     let pdu = &mut stream[start..];
     if mutation < 32
         && let Some(byte) = pdu.get_mut(usize::from(place))
@@ -360,7 +360,7 @@ pub(crate) fn data_pdu(
     append(stream, DataPdu::new(common, ids, 0, len).as_bytes(), data, digests);
 }
 
-fn laid_out(mut common: CommonHeader, data_len: usize, digests: Digests) -> CommonHeader {
+pub(super) fn laid_out(mut common: CommonHeader, data_len: usize, digests: Digests) -> CommonHeader {
     let head_len = usize::from(common.header_len) + digests.header_len();
     if digests.header {
         common.flags = common.flags.with(PduFlags::HEADER_DIGEST);
@@ -377,7 +377,7 @@ fn laid_out(mut common: CommonHeader, data_len: usize, digests: Digests) -> Comm
     common
 }
 
-fn append(stream: &mut Vec<u8>, header: &[u8], data: &[u8], digests: Digests) {
+pub(super) fn append(stream: &mut Vec<u8>, header: &[u8], data: &[u8], digests: Digests) {
     stream.extend_from_slice(header);
     if digests.header {
         stream.extend_from_slice(&digest(header).to_le_bytes());

@@ -22,6 +22,11 @@ proptest! {
     }
 
     #[test]
+    fn no_controller_panics_the_host(input in prop::collection::vec(any::<u8>(), 0..600)) {
+        check_host_never_panics(&input);
+    }
+
+    #[test]
     fn however_tcp_cuts_the_stream_the_target_does_the_same(
         selector: u8,
         instructions in prop::collection::vec(any::<u8>(), 0..300),

@@ -3,7 +3,6 @@
 use nearflash_nvme::{CommandId, CompletionEntry, Status};
 use zerocopy::FromBytes;
 
-use super::config::HostCompletion;
 use super::slots::{Data, Slot, Stage};
 use super::{HostSession, PARTS_MAX, Sink, State, length};
 use crate::digest::Digests;
@@ -274,17 +273,14 @@ impl HostSession {
             self.early.push(entry);
             return;
         }
-        let slot = self.slots.give_back(cid);
-        let entry = if slot.damaged && entry.status().is_success() {
+        let slot = &mut self.slots[cid];
+        slot.stage = Stage::Completed;
+        slot.entry = if slot.damaged && entry.status().is_success() {
             CompletionEntry::new(cid, Status::TRANSIENT_TRANSPORT_ERROR)
         } else {
             entry
         };
-        let data = match slot.data {
-            Data::SmallToHost(data) => data,
-            _ => Vec::new(),
-        };
-        self.completions.push_back(HostCompletion { cid, entry, data });
+        self.completions.push_back(cid);
     }
 
     /// Some more was sent: commands that were answered before that may be over now.

@@ -71,7 +71,7 @@ pub struct HostSession {
     framer: Framer,
     sink: Option<Sink>,
     slots: Slots,
-    completions: VecDeque<HostCompletion>,
+    completions: VecDeque<CommandId>,
     /// Answers to commands whose buffer is not all sent yet: the buffer is in use until it is.
     early: Vec<CompletionEntry>,
     /// Parts of payload that the controller asked for, waiting for their data digest.
@@ -149,13 +149,16 @@ impl HostSession {
         self.framer.rules.digests
     }
 
-    /// The next command that is over.
+    /// The next command that is over. Its place in the queue is free from here on.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<HostCompletion> {
-        self.completions.pop_front()
+        let cid = self.completions.pop_front()?;
+        let entry = self.slots[cid].entry;
+        let data = self.slots.give_back(cid);
+        Some(HostCompletion { cid, entry, data })
     }
 
-    /// How many commands are in flight.
+    /// How many commands are in flight: submitted, and their completion not polled.
     #[inline]
     pub fn commands_in_flight(&self) -> usize {
         self.slots.in_use()

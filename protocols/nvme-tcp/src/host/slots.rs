@@ -2,7 +2,7 @@
 //!
 //! Invariant: nothing is allocated per command after the queue was connected, but for small data.
 
-use nearflash_nvme::CommandId;
+use nearflash_nvme::{CommandId, CompletionEntry};
 use nearflash_request::BufferId;
 
 /// A command's data and where it goes or comes from.
@@ -26,6 +26,8 @@ pub(super) enum Stage {
     InFlight,
     /// The controller has answered before all of the command's buffer was sent.
     AnsweredEarly,
+    /// It is over; the answer is in the slot.
+    Completed,
 }
 
 /// One command.
@@ -41,6 +43,18 @@ pub(super) struct Slot {
     pub(super) moved: u32,
     /// Where in the stream the last part of the command's own buffer ends.
     pub(super) sent_until: u64,
+    /// The controller's answer.
+    pub(super) entry: CompletionEntry,
+}
+
+impl Slot {
+    #[cold]
+    fn take_small(&mut self) -> Vec<u8> {
+        match std::mem::take(&mut self.data) {
+            Data::SmallToHost(data) => data,
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// The slots of a queue.
@@ -70,11 +84,20 @@ impl Slots {
         self.free.pop().map(CommandId)
     }
 
-    /// Its command is over.
+    /// Its command is over and was told about. Small data is taken out.
     #[inline]
-    pub(super) fn give_back(&mut self, cid: CommandId) -> Slot {
+    pub(super) fn give_back(&mut self, cid: CommandId) -> Vec<u8> {
         self.free.push(cid.0);
-        std::mem::take(&mut self.slots[usize::from(cid.0)])
+        let slot = &mut self.slots[usize::from(cid.0)];
+        slot.stage = Stage::Free;
+        slot.damaged = false;
+        slot.moved = 0;
+        slot.sent_until = 0;
+        match slot.data {
+            // Nothing in it must go.
+            Data::None | Data::ToHost(_) | Data::FromHost(_) => Vec::new(),
+            Data::SmallToHost(_) | Data::SmallFromHost(_) => slot.take_small(),
+        }
     }
 
     /// The command in flight under a number that the peer chose.
@@ -86,7 +109,9 @@ impl Slots {
     /// Every command that has not completed.
     pub(super) fn all_in_flight(&self) -> impl Iterator<Item = CommandId> {
         let numbered = (0..=u16::MAX).zip(&self.slots);
-        numbered.filter(|(_, slot)| slot.stage != Stage::Free).map(|(index, _)| CommandId(index))
+        numbered
+            .filter(|(_, slot)| matches!(slot.stage, Stage::InFlight | Stage::AnsweredEarly))
+            .map(|(index, _)| CommandId(index))
     }
 }
 

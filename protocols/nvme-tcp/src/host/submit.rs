@@ -103,6 +103,7 @@ impl HostSession {
         slot.stage = Stage::InFlight;
         match data {
             HostData::None => {
+                (slot.data, slot.len) = (Data::None, 0);
                 command.sgl = SglDescriptor::transport(0);
                 self.push_capsule(command, CapsuleData::None, &[]);
             }
@@ -155,8 +156,10 @@ impl HostSession {
         let mut common = CommonHeader::bare(PduType::CAPSULE_CMD, 72);
         let data_len = data.len();
         let padding = self.lay_out(&mut common, data_len);
-        self.push_header(CapsuleCmd { common, command }.as_bytes());
-        self.output.push_bytes(&PADDING[..padding]);
+        self.push_words(CapsuleCmd { common, command }.to_words());
+        if padding > 0 {
+            self.output.push_bytes(&PADDING[..padding]);
+        }
         match data {
             CapsuleData::None => return,
             CapsuleData::Buffer(buffer, len) => self.output.push_buffer(buffer, 0, len),
@@ -191,10 +194,11 @@ impl HostSession {
     }
 
     #[inline]
-    fn push_header(&mut self, header: &[u8]) {
-        self.output.push_bytes(header);
+    fn push_words<const N: usize>(&mut self, words: [u64; N]) {
+        self.output.push_words(words);
         if self.framer.rules.digests.header {
-            self.output.push_bytes(&digest(header).to_le_bytes());
+            let digest = digest(self.output.last_bytes(N * size_of::<u64>()));
+            self.output.push_bytes(&digest.to_le_bytes());
         }
     }
 
@@ -247,8 +251,10 @@ impl HostSession {
         }
         let padding = self.lay_out(&mut common, part.len);
         let ids = DataIds { command_id: cid.0, transfer_tag: part.transfer_tag };
-        self.push_header(DataPdu::new(common, ids, part.offset, part.len).as_bytes());
-        self.output.push_bytes(&PADDING[..padding]);
+        self.push_words(DataPdu::new(common, ids, part.offset, part.len).to_words());
+        if padding > 0 {
+            self.output.push_bytes(&PADDING[..padding]);
+        }
     }
 
     /// Which bytes are to be digested before they can be sent, oldest first. Only with data

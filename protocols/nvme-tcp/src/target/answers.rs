@@ -4,7 +4,6 @@
 
 use nearflash_nvme::{CommandId, CompletionEntry, Status};
 use nearflash_request::{BufferId, Completion, Outcome, Payload};
-use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
 use super::slots::{Kind, Part, Stage};
@@ -85,6 +84,16 @@ impl Answering {
         }
     }
 
+    /// The same for a header in words.
+    #[inline]
+    fn push_words<const N: usize>(&self, output: &mut Output, words: [u64; N]) {
+        output.push_words(words);
+        if self.digests.header {
+            let digest = digest(output.last_bytes(N * size_of::<u64>()));
+            output.push_bytes(&digest.to_le_bytes());
+        }
+    }
+
     /// Queues a header, and its digest.
     #[inline]
     pub(super) fn push_header(&self, output: &mut Output, header: &[u8]) {
@@ -110,11 +119,7 @@ impl Answering {
         let digest_len = if self.digests.data { 4 } else { 0 };
         common.pdu_len = U32::new(u32::from(common.data_offset) + len + digest_len);
         let ids = DataIds { command_id: cid.0, transfer_tag: 0 };
-        output.push_words(DataPdu::new(common, ids, 0, len).to_words());
-        if self.digests.header {
-            let header_digest = digest(output.last_bytes(DATA_HEADER_LEN));
-            output.push_bytes(&header_digest.to_le_bytes());
-        }
+        self.push_words(output, DataPdu::new(common, ids, 0, len).to_words());
         if self.padding > 0 {
             output.push_bytes(&PADDING[..self.padding]);
         }
@@ -278,6 +283,6 @@ impl TargetSession {
         let mut response =
             CapsuleResp { common: CommonHeader::bare(PduType::CAPSULE_RESP, 24), entry };
         self.answering.finish_header(&mut response.common);
-        self.answering.push_header(&mut self.output, response.as_bytes());
+        self.answering.push_words(&mut self.output, response.to_words());
     }
 }
