@@ -89,7 +89,7 @@ impl Running {
 pub fn serve(config: &Config) -> Result<(), NodeError> {
     let start =
         |given| -> Result<Arc<dyn Runtime>, StartError> { Ok(Arc::new(runtime::start(given)?)) };
-    serve_with(config, start, io::stdout().lock())
+    serve_with(config, start, io::stdout())
 }
 
 /// Serves until SIGTERM or SIGINT, then drains. A second signal ends the process at once.

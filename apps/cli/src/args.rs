@@ -1,0 +1,136 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use nearflash_bench::BenchArgs;
+use nearflash_node::config::ServeArgs;
+use nearflash_units::{ByteLen, parse_size};
+
+const EXAMPLES: &str = "\
+Examples:
+  nearflash serve --device flash=file:/srv/flash.img,size=16GiB --volume data=8GiB@flash
+  nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-11.io.nearflash:data
+  nearflash volume list
+  nearflash bench nvme-tcp://127.0.0.1:4420/data --rw randread --bs 4k --iodepth 32";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  # 8 GiB of a file, for hosts on this machine
+  nearflash serve --device flash=file:/srv/flash.img,size=16GiB --volume data=8GiB@flash
+
+  # A whole disk on two processors, for one host of the network
+  nearflash serve --device nvme=block:/dev/nvme0n1 --volume data=1TiB@nvme --cores 0-1 \\
+    --nvme-tcp 192.0.2.1:4420 --host nqn.2014-08.org.nvmexpress:uuid:…
+
+  # The same from a file, where flags have the same names and values:
+  #   device = [\"nvme=block:/dev/nvme0n1\"]
+  #   volume = [\"data=1TiB@nvme\"]
+  #   nvme-tcp = [\"192.0.2.1:4420\"]
+  #   host = [\"nqn.2014-08.org.nvmexpress:uuid:…\"]
+  #   cores = \"0-1\"
+  nearflash serve --config /etc/nearflash.toml
+
+Once hosts can connect, one line of JSON on stdout says so, and where. SIGTERM drains and ends.";
+
+const VOLUME_EXAMPLES: &str = "\
+Examples:
+  nearflash volume create logs=1GiB@flash
+  nearflash volume create boot=64MiB@flash,block-size=512,subsystem=data
+  nearflash volume resize logs 2GiB
+  nearflash volume remove logs";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  nearflash bench file:/srv/flash.img --size 1GiB --rw randread --iodepth 32 --runtime 10s
+  nearflash bench nvme-tcp://127.0.0.1:4420/data --rw randrw --rwmixread 70 --bs 16k
+  nearflash bench floor:// --iodepth 128";
+
+/// Remote flash as near as local: serves flash over NVMe/TCP, and measures it
+#[derive(Debug, clap::Parser)]
+#[command(name = "nearflash", version, about, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) subcommand: Subcommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Subcommand {
+    /// Run a node: serve volumes of devices to hosts
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeArgs),
+    /// Make, list, resize and remove volumes of a running node
+    #[command(subcommand, after_help = VOLUME_EXAMPLES)]
+    Volume(VolumeSubcommand),
+    /// Show how a running node is: devices, volumes, cores, hosts
+    Status(NodeArgs),
+    /// Measure a file, a remote volume, or the bare wire
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(Box<BenchArgs>),
+    /// Print a shell's completions for this command
+    Completions {
+        /// For which shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Which running node, and how its answer is shown.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NodeArgs {
+    /// The node's data directory [default: /var/lib/nearflash for root, otherwise
+    /// $XDG_STATE_HOME/nearflash]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// For programs: one line of JSON, with "schema":1
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum VolumeSubcommand {
+    /// Make a volume; connected hosts see it at once
+    Create {
+        /// NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME]
+        volume: String,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// List all volumes
+    List {
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Make a volume longer, or shorter with --shrink; connected hosts see it at once
+    Resize {
+        /// Which volume
+        name: String,
+        /// Its new size, as 512MiB or 8GiB
+        #[arg(value_parser = parse_size)]
+        size: ByteLen,
+        /// It may become shorter: what lies behind the new end is lost
+        #[arg(long)]
+        shrink: bool,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Remove a volume and all that is in it
+    Remove {
+        /// Which volume
+        name: String,
+        /// Although hosts are connected to its subsystem
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_does_not_contradict_itself() {
+        Cli::command().debug_assert();
+    }
+}

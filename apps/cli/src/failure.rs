@@ -1,0 +1,34 @@
+//! What a command fails with: one line, and an exit code.
+
+use std::process::ExitCode;
+
+/// Why a command did not do what it was told.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The node does not start.
+    #[error(transparent)]
+    Node(#[from] nearflash_node::NodeError),
+    /// The running node gave no answer, or refuses.
+    #[error(transparent)]
+    Control(#[from] nearflash_node::control::ControlError),
+    /// Nothing was measured.
+    #[error(transparent)]
+    Bench(#[from] nearflash_bench::BenchError),
+    /// What is to be made is no volume.
+    #[error(transparent)]
+    Volume(nearflash_node::config::ValueError),
+    /// The answer could not be shown.
+    #[error("cannot write to stdout: {0}")]
+    Stdout(#[from] std::io::Error),
+}
+
+impl Failure {
+    /// 2 when what the user wrote is wrong, 1 otherwise.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Node(error) => error.exit_code().into(),
+            Self::Volume(_) => 2.into(),
+            Self::Control(_) | Self::Bench(_) | Self::Stdout(_) => 1.into(),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Tables for people.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use nearflash_node::api::{CoreInfo, DeviceInfo, HostInfo, Status, VolumeInfo};
+use nearflash_units::ByteLen;
+
+/// All volumes.
+pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
+    if volumes.is_empty() {
+        return "no volumes: make one with 'nearflash volume create NAME=SIZE@DEVICE'\n".to_owned();
+    }
+    let header = ["VOLUME", "SIZE", "BLOCK", "DEVICE", "NSID", "SUBSYSTEM NQN"];
+    let mut table = table(&header, &[1, 2, 4]);
+    for volume in volumes {
+        table.add_row([
+            volume.name.clone(),
+            size(volume.bytes),
+            volume.block_size.to_string(),
+            volume.device.clone(),
+            volume.nsid.to_string(),
+            volume.nqn.clone(),
+        ]);
+    }
+    rendered(&table)
+}
+
+/// All of a node.
+pub(crate) fn status(status: &Status) -> String {
+    let mut text = String::new();
+    let doors: Vec<String> = status.nvme_tcp.iter().map(ToString::to_string).collect();
+    let Status { node, version, pid, uptime_seconds, .. } = status;
+    // Writing to a string does not fail.
+    let _ = write!(
+        text,
+        "node {node}, version {version}, process {pid}, serving for {}\nNVMe/TCP on {}\n",
+        uptime(*uptime_seconds),
+        doors.join(", ")
+    );
+    for part in [
+        devices(&status.devices),
+        volumes(&status.volumes),
+        cores(&status.cores),
+        hosts(&status.hosts),
+    ] {
+        text.push('\n');
+        text.push_str(&part);
+    }
+    text
+}
+
+fn devices(devices: &[DeviceInfo]) -> String {
+    let mut table = table(&["DEVICE", "KIND", "SIZE", "FREE", "BLOCK", "CACHE"], &[2, 3, 4]);
+    for device in devices {
+        let cache = if device.volatile_cache { "volatile" } else { "none" };
+        table.add_row([
+            device.name.clone(),
+            device.kind.clone(),
+            size(device.bytes),
+            size(device.free_bytes),
+            device.block_size.to_string(),
+            cache.to_owned(),
+        ]);
+    }
+    rendered(&table)
+}
+
+fn cores(cores: &[CoreInfo]) -> String {
+    let header =
+        ["CORE", "CONNECTIONS", "IN FLIGHT", "READS", "WRITES", "READ", "WRITTEN", "ERRORS"];
+    let mut table = table(&header, &[0, 1, 2, 3, 4, 5, 6, 7]);
+    for core in cores {
+        table.add_row([
+            core.core.to_string(),
+            core.connections.to_string(),
+            core.in_flight.to_string(),
+            core.reads.to_string(),
+            core.writes.to_string(),
+            size(core.read_bytes),
+            size(core.written_bytes),
+            core.errors.to_string(),
+        ]);
+    }
+    rendered(&table)
+}
+
+fn hosts(hosts: &[HostInfo]) -> String {
+    if hosts.is_empty() {
+        return "no hosts are connected\n".to_owned();
+    }
+    let mut table = table(&["HOST NQN", "FROM", "I/O QUEUES", "SUBSYSTEM NQN"], &[2]);
+    for host in hosts {
+        table.add_row([
+            host.host.clone(),
+            host.address.to_string(),
+            host.io_queues.to_string(),
+            host.nqn.clone(),
+        ]);
+    }
+    rendered(&table)
+}
+
+/// Columns without lines, as wide as they need: so that `awk` reads them too.
+fn table(header: &[&str], right_aligned: &[usize]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header.iter().copied());
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    for index in right_aligned {
+        if let Some(column) = table.column_mut(*index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+fn rendered(table: &Table) -> String {
+    let mut text = String::new();
+    for line in table.lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A size for people: exact where a unit divides it, otherwise with one decimal.
+fn size(bytes: u64) -> String {
+    let exact = ByteLen(bytes).to_string();
+    let digits = exact.find(|c: char| !c.is_ascii_digit()).unwrap_or(exact.len());
+    if digits <= 4 {
+        return exact;
+    }
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.iter().find(|(shift, _)| bytes >> shift != 0) {
+        None => exact,
+        Some((shift, unit)) => {
+            // One decimal, downwards: free space is never shown larger than it is.
+            let tenths = (u128::from(bytes) * 10) >> shift;
+            format!("{}.{}{unit}", tenths / 10, tenths % 10)
+        }
+    }
+}
+
+fn uptime(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
+        (0, _, _) => format!("{hours}h {minutes}m"),
+        _ => format!("{days}d {hours}h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn volume(name: &str, bytes: u64) -> VolumeInfo {
+        VolumeInfo {
+            name: name.to_owned(),
+            nqn: format!("nqn.2026-11.io.nearflash:{name}"),
+            nsid: 1,
+            uuid: Uuid::nil(),
+            bytes,
+            block_size: 4096,
+            device: "flash".to_owned(),
+        }
+    }
+
+    #[test]
+    fn volumes_are_shown_in_columns() {
+        insta::assert_snapshot!(volumes(&[volume("data", 8 << 30), volume("a-longer-name", 4096)]), @"");
+        assert!(volumes(&[]).starts_with("no volumes: make one with"));
+    }
+
+    #[test]
+    fn a_status_shows_devices_volumes_cores_and_hosts() {
+        let status = Status {
+            version: "0.1.0".to_owned(),
+            node: Uuid::from_u128(1),
+            pid: 77,
+            uptime_seconds: 3_700,
+            nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4420".parse().unwrap()],
+            devices: vec![DeviceInfo {
+                name: "flash".to_owned(),
+                kind: "file".to_owned(),
+                uuid: Uuid::from_u128(2),
+                bytes: 16 << 30,
+                data_bytes: (16 << 30) - (1 << 20),
+                free_bytes: (8 << 30) - (1 << 20),
+                block_size: 512,
+                volatile_cache: true,
+            }],
+            volumes: vec![volume("data", 8 << 30)],
+            cores: vec![CoreInfo {
+                core: 0,
+                connections: 2,
+                in_flight: 3,
+                reads: 1_000_000,
+                writes: 20,
+                read_bytes: 4_096_000_000,
+                written_bytes: 81_920,
+                errors: 0,
+                pool_free_bytes: 32 << 20,
+            }],
+            hosts: vec![HostInfo {
+                host: "nqn.2014-08.org.nvmexpress:uuid:1".to_owned(),
+                nqn: "nqn.2026-11.io.nearflash:data".to_owned(),
+                address: "127.0.0.1:50000".parse().unwrap(),
+                io_queues: 1,
+            }],
+        };
+        insta::assert_snapshot!(super::status(&status), @"");
+    }
+
+    #[test]
+    fn sizes_are_exact_or_rounded_down() {
+        for (bytes, text) in [
+            (0, "0B"),
+            (512, "512B"),
+            (8 << 30, "8GiB"),
+            (1536, "1536B"),
+            (17_178_820_608, "15.9GiB"),
+            (81_920, "80KiB"),
+            (u64::MAX, "16777215.9TiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn uptimes_have_two_units() {
+        for (seconds, text) in [(5, "5s"), (65, "1m 5s"), (3_700, "1h 1m"), (90_000, "1d 1h")] {
+            assert_eq!(uptime(seconds), text);
+        }
+    }
+}
