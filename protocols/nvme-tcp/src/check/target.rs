@@ -360,7 +360,11 @@ pub(crate) fn data_pdu(
     append(stream, DataPdu::new(common, ids, 0, len).as_bytes(), data, digests);
 }
 
-pub(super) fn laid_out(mut common: CommonHeader, data_len: usize, digests: Digests) -> CommonHeader {
+pub(super) fn laid_out(
+    mut common: CommonHeader,
+    data_len: usize,
+    digests: Digests,
+) -> CommonHeader {
     let head_len = usize::from(common.header_len) + digests.header_len();
     if digests.header {
         common.flags = common.flags.with(PduFlags::HEADER_DIGEST);

@@ -84,6 +84,15 @@ impl Slots {
         self.free.pop().map(CommandId)
     }
 
+    /// A command is on its way.
+    #[inline]
+    pub(super) fn put_in_flight(&mut self, cid: CommandId, data: Data, len: u32) {
+        let slot = &mut self.slots[usize::from(cid.0)];
+        slot.stage = Stage::InFlight;
+        slot.data = data;
+        slot.len = len;
+    }
+
     /// Its command is over and was told about. Small data is taken out.
     #[inline]
     pub(super) fn give_back(&mut self, cid: CommandId) -> Vec<u8> {

@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
 use super::config::{HostData, PayloadPart, SubmitError};
-use super::slots::{Data, Stage};
+use super::slots::Data;
 use super::{HostSession, State, length};
 use crate::digest::digest;
 use crate::pdu::{CapsuleCmd, CommonHeader, DataIds, DataPdu, PduFlags, PduType};
@@ -40,7 +40,6 @@ struct DataPart {
 /// What a capsule carries beside its command.
 #[derive(Clone, Copy, Debug)]
 enum CapsuleData<'a> {
-    None,
     Buffer(BufferId, u32),
     Bytes(&'a [u8]),
 }
@@ -49,7 +48,6 @@ impl CapsuleData<'_> {
     #[inline]
     fn len(self) -> u32 {
         match self {
-            Self::None => 0,
             Self::Buffer(_, len) => len,
             Self::Bytes(bytes) => u32::try_from(bytes.len()).expect("small data is small"),
         }
@@ -97,91 +95,87 @@ impl HostSession {
 
     #[inline]
     fn queue_command(&mut self, cid: CommandId, command: Command, data: HostData, payload: &[u8]) {
-        let mut command = command.with_command_id(cid);
-        let in_capsule_len_max = self.config.in_capsule_len_max;
-        let slot = &mut self.slots[cid];
-        slot.stage = Stage::InFlight;
-        match data {
-            HostData::None => {
-                (slot.data, slot.len) = (Data::None, 0);
-                command.sgl = SglDescriptor::transport(0);
-                self.push_capsule(command, CapsuleData::None, &[]);
+        let (data, len) = match data {
+            HostData::None => (Data::None, 0),
+            HostData::ToHost { buffer, len } => (Data::ToHost(buffer), len),
+            HostData::FromHost { buffer, len } => (Data::FromHost(buffer), len),
+            HostData::SmallToHost { len } => (Data::SmallToHost(Vec::new()), len),
+            HostData::SmallFromHost(bytes) => return self.queue_small(cid, command, bytes),
+        };
+        let buffer = match data {
+            Data::FromHost(buffer) if len > 0 && len <= self.config.in_capsule_len_max => buffer,
+            _ => {
+                self.slots.put_in_flight(cid, data, len);
+                return self.push_bare_capsule(cid, command, len);
             }
-            HostData::ToHost { buffer, len } => {
-                (slot.data, slot.len) = (Data::ToHost(buffer), len);
-                command.sgl = SglDescriptor::transport(len);
-                self.push_capsule(command, CapsuleData::None, &[]);
-            }
-            HostData::SmallToHost { len } => {
-                (slot.data, slot.len) = (Data::SmallToHost(Vec::new()), len);
-                command.sgl = SglDescriptor::transport(len);
-                self.push_capsule(command, CapsuleData::None, &[]);
-            }
-            HostData::FromHost { buffer, len } => {
-                (slot.data, slot.len) = (Data::FromHost(buffer), len);
-                if len > 0 && len <= in_capsule_len_max {
-                    command.sgl = SglDescriptor::in_capsule(0, len);
-                    self.push_capsule(command, CapsuleData::Buffer(buffer, len), payload);
-                    self.slots[cid].sent_until = self.output.end_position();
-                } else {
-                    command.sgl = SglDescriptor::transport(len);
-                    self.push_capsule(command, CapsuleData::None, &[]);
-                }
-            }
-            HostData::SmallFromHost(bytes) => self.queue_small(cid, command, bytes),
-        }
+        };
+        self.slots.put_in_flight(cid, data, len);
+        self.push_capsule(cid, command, CapsuleData::Buffer(buffer, len), payload);
+        self.slots[cid].sent_until = self.output.end_position();
     }
 
     /// Small data goes into the capsule where it fits, and is kept for an R2T where not.
-    fn queue_small(&mut self, cid: CommandId, mut command: Command, bytes: Vec<u8>) {
+    #[cold]
+    fn queue_small(&mut self, cid: CommandId, command: Command, bytes: Vec<u8>) {
         let len = u32::try_from(bytes.len()).expect("small data is small");
         let is_admin = self.config.queue.is_admin() || self.state != State::Ready;
         let in_capsule_len_max =
             if is_admin { ADMIN_CAPSULE_LEN_MAX } else { self.config.in_capsule_len_max };
         if len > 0 && len <= in_capsule_len_max {
-            command.sgl = SglDescriptor::in_capsule(0, len);
-            self.push_capsule(command, CapsuleData::Bytes(&bytes), &bytes);
+            self.push_capsule(cid, command, CapsuleData::Bytes(&bytes), &bytes);
         } else {
-            command.sgl = SglDescriptor::transport(len);
-            self.push_capsule(command, CapsuleData::None, &[]);
+            self.push_bare_capsule(cid, command, len);
         }
-        let slot = &mut self.slots[cid];
-        (slot.data, slot.len) = (Data::SmallFromHost(bytes), len);
+        self.slots.put_in_flight(cid, Data::SmallFromHost(bytes), len);
     }
 
-    /// Queues a capsule. `payload` is the bytes of `data`, for its digest.
+    /// Queues a capsule without data in it. What the caller just made stays in registers.
     #[inline]
-    fn push_capsule(&mut self, command: Command, data: CapsuleData<'_>, payload: &[u8]) {
-        let digests = self.framer.rules.digests;
+    fn push_bare_capsule(&mut self, cid: CommandId, command: Command, len: u32) {
+        let sgl = SglDescriptor::transport(len);
+        let command = Command { sgl, ..command.with_command_id(cid) };
         let mut common = CommonHeader::bare(PduType::CAPSULE_CMD, 72);
+        if self.framer.rules.digests.header {
+            common.flags = PduFlags::HEADER_DIGEST;
+            common.pdu_len = U32::new(72 + 4);
+        }
+        self.push_words(CapsuleCmd { common, command }.to_words());
+    }
+
+    /// Queues a capsule with its data. `payload` is the bytes of `data`, for its digest.
+    fn push_capsule(
+        &mut self,
+        cid: CommandId,
+        command: Command,
+        data: CapsuleData<'_>,
+        payload: &[u8],
+    ) {
         let data_len = data.len();
+        let sgl = SglDescriptor::in_capsule(0, data_len);
+        let command = Command { sgl, ..command.with_command_id(cid) };
+        let mut common = CommonHeader::bare(PduType::CAPSULE_CMD, 72);
         let padding = self.lay_out(&mut common, data_len);
         self.push_words(CapsuleCmd { common, command }.to_words());
         if padding > 0 {
             self.output.push_bytes(&PADDING[..padding]);
         }
         match data {
-            CapsuleData::None => return,
             CapsuleData::Buffer(buffer, len) => self.output.push_buffer(buffer, 0, len),
             CapsuleData::Bytes(bytes) => self.output.push_bytes(bytes),
         }
-        if digests.data {
+        if self.framer.rules.digests.data {
             self.output.push_bytes(&digest(&payload[..length(data_len)]).to_le_bytes());
         }
     }
 
-    /// Fills in flags, PDO and PLEN of a PDU with `data_len` bytes of data; returns how much padding
-    /// stands before them.
+    /// Fills in flags, PDO and PLEN of a PDU with `data_len` bytes of data, at least one; returns how
+    /// much padding stands before them.
     #[inline]
     fn lay_out(&self, common: &mut CommonHeader, data_len: u32) -> usize {
         let digests = self.framer.rules.digests;
         let head_len = usize::from(common.header_len) + digests.header_len();
         if digests.header {
             common.flags = common.flags.with(PduFlags::HEADER_DIGEST);
-        }
-        if data_len == 0 {
-            common.pdu_len = U32::new(u32::try_from(head_len).expect("at most 132"));
-            return 0;
         }
         if digests.data {
             common.flags = common.flags.with(PduFlags::DATA_DIGEST);
