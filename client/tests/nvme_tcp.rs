@@ -1,5 +1,6 @@
 //! The host over real sockets, against a target that says what it is told to.
 #![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::cast_possible_truncation, reason = "small constants")]
 
 mod fake_target;
 

@@ -16,40 +16,40 @@ use nearflash_nvme::{
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// Bytes of a logical block.
-pub const BLOCK_LEN: usize = 4096;
+pub(crate) const BLOCK_LEN: usize = 4096;
 /// Blocks of the namespace.
-pub const BLOCKS: usize = 256;
+pub(crate) const BLOCKS: usize = 256;
 /// PDU header and command.
 const CAPSULE_LEN: usize = 72;
 
 /// How the target behaves.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Script {
+pub(crate) struct Script {
     /// Answer to Connect.
-    pub connect_status: Option<Status>,
+    pub(crate) connect_status: Option<Status>,
     /// Answer nothing at all.
-    pub is_silent: bool,
+    pub(crate) is_silent: bool,
     /// Close an I/O connection instead of answering the command of this number, from 0.
-    pub closes_at: Option<usize>,
+    pub(crate) closes_at: Option<usize>,
     /// Data of a read comes in PDUs of at most this.
-    pub data_len_max: Option<usize>,
+    pub(crate) data_len_max: Option<usize>,
 }
 
 /// The blocks, shared by all connections.
 type Blocks = Arc<Mutex<Vec<u8>>>;
 
 /// A listening target.
-pub struct FakeTarget {
+pub(crate) struct FakeTarget {
     /// Where it listens.
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// What is on it.
-    pub blocks: Blocks,
+    pub(crate) blocks: Blocks,
 }
 
 impl FakeTarget {
     /// Serves connections until the process ends; the n-th connection by the n-th script, and all
     /// further ones by the last.
-    pub fn start(scripts: &[Script]) -> Self {
+    pub(crate) fn start(scripts: &[Script]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let blocks: Blocks = Arc::new(Mutex::new(vec![0; BLOCKS * BLOCK_LEN]));
