@@ -5,7 +5,9 @@ use std::fmt::Write;
 use zerocopy::FromBytes;
 
 use crate::digest::{DIGEST_LEN, Digests, digest};
-use crate::pdu::{CapsuleResp, CommonHeader, DataPdu, IcResp, PduFlags, PduType, R2t, TermReq};
+use crate::pdu::{
+    CapsuleCmd, CapsuleResp, CommonHeader, DataPdu, IcResp, PduFlags, PduType, R2t, TermReq,
+};
 
 /// One line for each PDU that an end sends. Digests are checked.
 pub(crate) fn describe(mut stream: &[u8], digests: Digests) -> Vec<String> {
@@ -29,6 +31,12 @@ pub(crate) fn describe(mut stream: &[u8], digests: Digests) -> Vec<String> {
 fn describe_pdu(common: &CommonHeader, pdu: &[u8], digests: Digests) -> String {
     let mut line = common.pdu_type.name().to_owned();
     match common.pdu_type {
+        PduType::CAPSULE_CMD => {
+            let (capsule, _) = CapsuleCmd::ref_from_prefix(pdu).unwrap();
+            let (cid, opcode) = (capsule.command.cid, capsule.command.opcode);
+            let sgl = capsule.command.sgl.decode();
+            write!(line, " cid={cid} opcode={opcode:#04x} {sgl:?} len={}", pdu.len()).unwrap();
+        }
         PduType::IC_RESP => {
             let (pdu, _) = IcResp::ref_from_prefix(pdu).unwrap();
             let (digests, data_max) = (Digests::from_bits(pdu.digests), pdu.max_h2c_data.get());
