@@ -6,6 +6,8 @@ use nearflash_bench::BenchArgs;
 use nearflash_node::config::ServeArgs;
 use nearflash_units::{ByteLen, parse_size};
 
+use crate::demo::DemoArgs;
+
 const EXAMPLES: &str = "\
 Examples:
   nearflash serve --device flash=file:/srv/flash.img,size=16GiB --volume data=8GiB@flash
@@ -66,6 +68,8 @@ pub(crate) enum Subcommand {
     /// Measure a file, a remote volume, or the bare wire
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(Box<BenchArgs>),
+    /// See a node serve flash, beside the disk it is on and the wire it goes over
+    Demo(DemoArgs),
     /// Print a shell's completions for this command
     Completions {
         /// For which shell

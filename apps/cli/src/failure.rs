@@ -14,6 +14,9 @@ pub(crate) enum Failure {
     /// Nothing was measured.
     #[error(transparent)]
     Bench(#[from] nearflash_bench::BenchError),
+    /// There is nothing to see.
+    #[error(transparent)]
+    Demo(#[from] crate::demo::DemoError),
     /// What is to be made is no volume.
     #[error(transparent)]
     Volume(nearflash_node::config::ValueError),
@@ -28,7 +31,7 @@ impl Failure {
         match self {
             Self::Node(error) => error.exit_code().into(),
             Self::Volume(_) => 2.into(),
-            Self::Control(_) | Self::Bench(_) | Self::Stdout(_) => 1.into(),
+            Self::Control(_) | Self::Bench(_) | Self::Demo(_) | Self::Stdout(_) => 1.into(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Knows nothing of devices, protocols or catalogs.
 
 mod args;
+mod demo;
 mod failure;
 mod output;
 mod tables;
@@ -35,6 +36,10 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Volume(volume) => run_volume(volume),
         Subcommand::Status(node) => control(&node, Command::Status, Shown::Status),
         Subcommand::Bench(args) => Ok(nearflash_bench::run(&args)?),
+        Subcommand::Demo(args) => {
+            print(&format!("{}\n", demo::demo(&args)?))?;
+            Ok(ExitCode::SUCCESS)
+        }
         Subcommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "nearflash", &mut script);

@@ -194,6 +194,7 @@ impl Shard {
         if queue.is_admin() {
             controllers.admins.remove(&controller);
             controllers.associations.controller_ended(controller);
+            world.notice(Notice::ControllerGone { controller });
         } else {
             controllers.associations.queue_silent(controller, queue);
         }

@@ -47,6 +47,11 @@ pub enum Notice {
         /// From where.
         peer: SocketAddr,
     },
+    /// A controller's admin connection is gone.
+    ControllerGone {
+        /// Which.
+        controller: ControllerId,
+    },
     /// A controller, or queues of it, are being ended.
     Disconnecting {
         /// Whose.

@@ -24,6 +24,9 @@ pub(super) fn log(notice: Notice) -> Option<Notice> {
         Notice::ControllerConnected { controller, peer } => {
             info!(%peer, controller = controller.0, "host connected");
         }
+        Notice::ControllerGone { controller } => {
+            info!(controller = controller.0, "host gone");
+        }
         Notice::Disconnecting { controller, reason } => {
             info!(controller = controller.0, "host disconnected: {reason}");
         }
