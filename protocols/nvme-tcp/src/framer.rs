@@ -28,7 +28,29 @@ pub(crate) struct Rules {
     /// The most data in a data PDU.
     pub(crate) data_max: usize,
     /// The types that this end receives.
-    pub(crate) accepted: &'static [PduType],
+    pub(crate) accepted: Accepted,
+}
+
+/// The types that an end receives, each with its header's length: one look says both.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accepted([u8; 16]);
+
+impl Accepted {
+    /// These and no others.
+    pub(crate) fn only(types: &[PduType]) -> Self {
+        let mut lens = [0; 16];
+        for pdu_type in types {
+            let len = pdu_type.header_len().expect("only known types are accepted");
+            lens[usize::from(pdu_type.0)] = u8::try_from(len).expect("headers are short");
+        }
+        Self(lens)
+    }
+
+    /// HLEN of that type; `None` when it is not accepted.
+    #[inline]
+    fn header_len(&self, pdu_type: PduType) -> Option<u8> {
+        self.0.get(usize::from(pdu_type.0)).copied().filter(|len| *len > 0)
+    }
 }
 
 /// What is left of a PDU behind its head.
@@ -260,13 +282,13 @@ impl Framer {
     #[inline]
     fn check(&self, common: &CommonHeader) -> Result<Layout, PeerError> {
         let pdu = common.pdu_type;
-        if !self.rules.accepted.contains(&pdu) {
+        let Some(header_len) = self.rules.accepted.header_len(pdu) else {
             return Err(refused(pdu, 0));
-        }
-        let header_len = usize::from(common.header_len);
-        if pdu.header_len() != Some(header_len) {
+        };
+        if common.header_len != header_len {
             return Err(refused(pdu, CommonHeader::HEADER_LEN_OFFSET));
         }
+        let header_len = usize::from(header_len);
         let digests = self.digests_of(pdu);
         if common.flags.has(PduFlags::HEADER_DIGEST) != digests.header {
             return Err(refused(pdu, CommonHeader::FLAGS_OFFSET));

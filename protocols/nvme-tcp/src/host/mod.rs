@@ -32,7 +32,7 @@ pub use config::{HostCompletion, HostConfig, HostData, PayloadPart, SubmitError}
 
 use crate::digest::Digests;
 use crate::error::PeerError;
-use crate::framer::{Framer, Rules};
+use crate::framer::{Accepted, Framer, Rules};
 use crate::output::{Chunk, Output};
 use crate::pdu::{DataAlignment, IcReq, PduType, TermReq};
 use slots::Slots;
@@ -105,7 +105,7 @@ impl HostSession {
             alignment: config.alignment,
             capsule_data_max: 0,
             data_max: usize::MAX,
-            accepted: ACCEPTED,
+            accepted: Accepted::only(ACCEPTED),
         };
         let mut output = Output::default();
         let request = IcReq::new(config.alignment, config.digests.to_bits(), 0);

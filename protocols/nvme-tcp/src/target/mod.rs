@@ -42,7 +42,7 @@ pub use config::{AdminDemand, ConnectDemand, Demand, Granted, QueueKind, Session
 
 use crate::digest::Digests;
 use crate::error::PeerError;
-use crate::framer::{Framer, Rules};
+use crate::framer::{Accepted, Framer, Rules};
 use crate::output::{Chunk, Output};
 use crate::pdu::{DataAlignment, PduType, TermReq};
 use answers::Answering;
@@ -113,13 +113,19 @@ const ACCEPTED: &[PduType] =
 
 impl TargetSession {
     /// The end of a connection that was just accepted.
+    ///
+    /// # Panics
+    /// When a limit is not what its field of the configuration says.
     pub fn new(config: SessionConfig, now: Nanos) -> Self {
+        let h2c_max = config.h2c_data_len_max;
+        assert!(h2c_max >= 4096 && h2c_max.is_multiple_of(4), "MAXH2CDATA is a multiple of 4");
+        assert!(config.alignment.is_valid(), "an alignment is at most 128 bytes");
         let rules = Rules {
             digests: Digests::NONE,
             alignment: config.alignment,
             capsule_data_max: length(config.in_capsule_len_max.max(SMALL_DATA_LEN_MAX)),
             data_max: length(config.h2c_data_len_max),
-            accepted: ACCEPTED,
+            accepted: Accepted::only(ACCEPTED),
         };
         Self {
             config,
