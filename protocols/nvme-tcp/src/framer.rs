@@ -1,6 +1,6 @@
 //! Cuts the TCP byte stream into headers and what follows them, for both ends.
 //!
-//! Spec: NVMe/TCP 1.1, 3.3.1 (digests), 3.6.1 (common header). A PDU is its head (header and header
+//! Spec: NVMe/TCP 1.1, 3.3.1 (digests), 3.6.2.1 (common header). A PDU is its head (header and header
 //! digest), padding, data and data digest. Heads that lie whole in the bytes received are looked at
 //! where they are; only heads that TCP cut in two are gathered in an array. Data is never gathered:
 //! [`Framer::body`] counts what is left of it, and the session says where it goes.
@@ -312,7 +312,7 @@ impl Framer {
         }
     }
 
-    /// What follows the head of a PDU with data: NVMe/TCP 1.1, 3.6.1 (PDO, PLEN) and 3.3.1.
+    /// What follows the head of a PDU with data: NVMe/TCP 1.1, 3.6.2.1 (PDO, PLEN) and 3.3.1.
     #[inline]
     fn check_data(&self, common: &CommonHeader, data_max: usize) -> Result<Layout, PeerError> {
         let pdu = common.pdu_type;
