@@ -116,15 +116,18 @@ fn changed(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>, Status>
 }
 
 /// NVMe Base 2.0, 5.16.1.6.
+///
+/// Of another I/O command set than NVM no I/O command is supported, and that is what its page says:
+/// hosts go through the sets (nvme-cli asks for zoned namespaces, too) and take an error for ours.
 fn command_effects(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>, Status> {
-    if asked.command_set != COMMAND_SET_NVM {
-        return Err(Status::INVALID_FIELD.dnr());
-    }
     let reads = [IoOpcode::FLUSH, IoOpcode::READ, IoOpcode::COMPARE];
     let writes = [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT];
     let mut effects = CommandEffects::NONE;
     for opcode in supported_opcodes(admin.controller.kind) {
         effects.admin[usize::from(opcode.0)] = CommandEffects::SUPPORTED.into();
+    }
+    if asked.command_set != COMMAND_SET_NVM {
+        return Ok(effects.as_bytes().to_vec());
     }
     for opcode in reads {
         effects.io[usize::from(opcode.0)] = CommandEffects::SUPPORTED.into();

@@ -202,6 +202,17 @@ fn a_page_can_be_read_in_parts_and_ends_in_zeroes() {
 }
 
 #[test]
+fn of_a_command_set_that_is_not_there_no_io_command_is_supported() {
+    let (mut target, controller) = joined();
+    let zoned = GetLogPage { command_set: 2, ..GetLogPage::new(LogId::COMMAND_EFFECTS, 4096) };
+    let (completion, page) = ask(&mut target, controller, zoned.to_command(NamespaceId::ALL));
+    assert!(completion.status().is_success());
+    let (admin, io) = page.split_at(1024);
+    assert!(admin.iter().any(|byte| *byte != 0), "admin commands are of every set");
+    assert!(io.iter().all(|byte| *byte == 0));
+}
+
+#[test]
 fn a_page_of_any_length_asked_for_takes_bounded_memory() {
     let (mut target, controller) = joined();
     let huge =
