@@ -8,6 +8,7 @@
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
 FUZZ_SECONDS ?= 10
 SIM_SEEDS ?= 64
 BIN = target/release/nearflash
@@ -51,10 +52,17 @@ lint: deps-build
 bench: build
 	NEARFLASH_BIN=$(abspath $(BIN)) $(CARGO) bench --locked --package nearflash-bench
 
-install: build
+# What `make build` has made: so that root needs no Rust. The unit names /usr/local, which becomes
+# PREFIX; a configuration that is there is left alone.
+install:
+	@test -x $(BIN) || { echo "nothing to install: run 'make build' first" >&2; exit 1; }
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/nearflash
-	install -D -m 644 packaging/systemd/nearflash.service $(DESTDIR)$(PREFIX)/lib/systemd/system/nearflash.service
-	install -D -m 644 docs/operations.md $(DESTDIR)$(PREFIX)/share/doc/nearflash/operations.md
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/nearflash
+	sed 's|/usr/local|$(PREFIX)|g' packaging/systemd/nearflash.service \
+	  >$(DESTDIR)$(PREFIX)/lib/systemd/system/nearflash.service
+	install -m 644 README.md CHANGELOG.md docs/*.md packaging/nearflash.toml $(DESTDIR)$(PREFIX)/share/doc/nearflash/
+	test -e $(DESTDIR)$(SYSCONFDIR)/nearflash/nearflash.toml || \
+	  install -D -m 644 packaging/nearflash.toml $(DESTDIR)$(SYSCONFDIR)/nearflash/nearflash.toml
 
 clean:
 	$(CARGO) clean
