@@ -1,1 +1,52 @@
-//! Being built.
+//! The simulator: the node's cores and the hosts around it in one thread, with sockets, devices,
+//! mail between cores and time all drawn from one seed.
+//!
+//! The shards are those of production, under another [`World`](nearflash_shard::World). A run draws
+//! from its seed how bad the world is ([`Faults`]), who is there ([`WorkerPlan`],
+//! [`Misbehaviour`]) and what happens to the node ([`Plan`]); then everything that happens is one
+//! list of events in the order of their moments, and the same seed gives the same run to the last
+//! byte ([`Trace`]).
+//!
+//! What is checked, always:
+//!
+//! - every command is answered once, with a status that it can have, or its connection was lost;
+//! - a read returns what some order of events allows, per block, and never another volume's bytes
+//!   (`history`); counters changed by compare-and-write alone lose no step (`increments`);
+//! - when the power goes, nothing durable is lost, sector by sector (`sectors`, `history`);
+//! - each write is given to a device at most once, none begins after its connection was closed, and
+//!   a host that comes back finds nothing of its last visit under way (`witness`);
+//! - buffers that a device uses are used by nobody else; all of them return;
+//! - a host that keeps the protocol is never said to have broken it, whatever its neighbours do; a
+//!   host that says nothing is given up; draining ends, and leaves nothing.
+//!
+//! Knows nothing of real sockets, files, clocks or threads.
+
+mod agenda;
+mod dice;
+mod disk;
+mod faults;
+mod history;
+mod host;
+mod increments;
+mod network;
+mod node;
+mod outside;
+mod pipe;
+mod plan;
+mod run;
+mod sectors;
+mod sim;
+mod stamp;
+mod trace;
+mod witness;
+mod world;
+
+pub use dice::Dice;
+pub use faults::{CoreFaults, DiskFaults, Faults, NetworkFaults};
+pub use host::misfit::Misbehaviour;
+pub use host::worker::WorkerPlan;
+pub use node::NodeConfig;
+pub use plan::Plan;
+pub use run::{Report, run};
+pub use sim::Sim;
+pub use trace::Trace;

@@ -1,0 +1,216 @@
+//! Devices: operations that end in any order, late, in parts, or with an error.
+//!
+//! An operation takes effect block by block, at one moment or at two, between its submission and
+//! its end. A block of the device is never torn while the power is on. One that fails may have
+//! taken effect in any of its blocks.
+
+use std::collections::BTreeMap;
+
+use nearflash_engine::{CoreId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult};
+use nearflash_units::{ByteLen, ByteOffset, Nanos};
+
+use crate::Dice;
+use crate::faults::DiskFaults;
+use crate::sectors::{SECTOR_LEN, Sectors};
+
+/// An operation under way.
+#[derive(Debug)]
+pub(crate) struct DiskOperation {
+    pub(crate) core: CoreId,
+    pub(crate) request: DeviceRequest,
+    /// What is written, or what was read so far.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) result: DeviceResult,
+    submitted_at: u64,
+    /// Which of its blocks take effect first: all whose bit is set.
+    first_blocks: u64,
+    /// Which of its blocks take effect at all, if it fails.
+    failed_blocks: u64,
+}
+
+/// The moments of an operation that was submitted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moments {
+    pub(crate) operation: u64,
+    /// Some of its blocks take effect.
+    pub(crate) part_at: Option<Nanos>,
+    pub(crate) done_at: Nanos,
+}
+
+/// A device.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    pub(crate) properties: DeviceProperties,
+    pub(crate) faults: DiskFaults,
+    dice: Dice,
+    sectors: Sectors,
+    operations: BTreeMap<u64, DiskOperation>,
+    /// Counts submissions and completions.
+    count: u64,
+}
+
+impl Disk {
+    pub(crate) fn new(properties: DeviceProperties, faults: DiskFaults, dice: Dice) -> Self {
+        let sectors = Sectors::new(properties.len.to_usize());
+        Self { properties, faults, dice, sectors, operations: BTreeMap::new(), count: 0 }
+    }
+
+    /// What a read would see now.
+    pub(crate) fn bytes(&self, offset: ByteOffset, len: ByteLen) -> &[u8] {
+        let start = ByteLen(offset.0).to_usize();
+        &self.sectors.visible()[start..start + len.to_usize()]
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// The core whose operation it is.
+    pub(crate) fn core_of(&self, number: u64) -> CoreId {
+        self.operations[&number].core
+    }
+
+    /// Whether the next operation ends while it is submitted.
+    pub(crate) fn is_at_once(&mut self) -> bool {
+        self.dice.permille(self.faults.at_once_permille)
+    }
+
+    /// Takes an operation. `bytes` is what it writes.
+    pub(crate) fn submit(
+        &mut self,
+        now: Nanos,
+        core: CoreId,
+        request: DeviceRequest,
+        bytes: Vec<u8>,
+    ) -> Moments {
+        self.check(&request);
+        self.count += 1;
+        let (faults, dice) = (&self.faults, &mut self.dice);
+        let mut span = dice.span(faults.latency);
+        if dice.permille(faults.slow_permille) {
+            span = span.plus(Nanos(dice.between(0, faults.slow.0)));
+        }
+        let is_split = dice.permille(faults.split_permille);
+        let part_at = is_split.then(|| now.plus(Nanos(dice.between(0, span.0))));
+        let operation = DiskOperation {
+            core,
+            result: draw_result(&request, faults, dice),
+            request,
+            bytes,
+            submitted_at: self.count,
+            first_blocks: if is_split { dice.roll() } else { 0 },
+            failed_blocks: dice.roll(),
+        };
+        let number = self.count;
+        self.operations.insert(number, operation);
+        Moments { operation: number, part_at, done_at: now.plus(span) }
+    }
+
+    fn check(&self, request: &DeviceRequest) {
+        let DeviceProperties { len, block_size, .. } = self.properties;
+        let DeviceRequest { offset, len: request_len, operation, .. } = *request;
+        if operation == DeviceOperation::Flush {
+            return;
+        }
+        assert!(request_len.0 > 0, "an operation has a length");
+        assert!(offset.0 + request_len.0 <= len.0, "an operation lies on its device");
+        let is_whole = block_size.divides(ByteLen(offset.0)) && block_size.divides(request_len);
+        assert!(is_whole, "an operation is of whole blocks: {request:?}");
+    }
+
+    /// Some blocks of an operation take effect.
+    pub(crate) fn take_part(&mut self, number: u64) {
+        if let Some(operation) = self.operations.get(&number) {
+            let first = operation.first_blocks;
+            self.take_effect(number, |bit| first & bit != 0);
+        }
+    }
+
+    /// The rest of an operation takes effect, and it ends.
+    pub(crate) fn end(&mut self, number: u64) -> DiskOperation {
+        let first = self.operations[&number].first_blocks;
+        self.take_effect(number, |bit| first & bit == 0);
+        self.count += 1;
+        let operation = self.operations.remove(&number).expect("an operation ends once");
+        let is_done = operation.result == DeviceResult::Done;
+        match operation.request.operation {
+            DeviceOperation::Read { .. } => {}
+            DeviceOperation::Flush if is_done => self.sectors.flush(operation.submitted_at),
+            DeviceOperation::Flush => {}
+            DeviceOperation::Write { durable, .. } => {
+                self.complete(number, &operation.request, is_done && durable);
+            }
+            DeviceOperation::WriteZeroes { .. } | DeviceOperation::Deallocate => {
+                self.complete(number, &operation.request, false);
+            }
+        }
+        operation
+    }
+
+    fn complete(&mut self, number: u64, request: &DeviceRequest, durable: bool) {
+        let start = ByteLen(request.offset.0).to_usize() / SECTOR_LEN;
+        let sectors = start..start + request.len.to_usize() / SECTOR_LEN;
+        let durable = durable || !self.properties.volatile_cache;
+        self.sectors.complete(number, sectors, self.count, durable);
+    }
+
+    /// Those blocks of the operation whose bit is chosen take effect. Beyond 64 blocks the bits
+    /// come again.
+    fn take_effect(&mut self, number: u64, is_chosen: impl Fn(u64) -> bool) {
+        let Some(operation) = self.operations.get_mut(&number) else { return };
+        let block_len = ByteLen(u64::from(self.properties.block_size.bytes())).to_usize();
+        let blocks = operation.request.len.to_usize() / block_len;
+        let start = ByteLen(operation.request.offset.0).to_usize();
+        let failed = operation.result != DeviceResult::Done;
+        for block in 0..blocks {
+            let bit = 1 << (block % 64);
+            if !is_chosen(bit) || (failed && operation.failed_blocks & bit == 0) {
+                continue;
+            }
+            let at = block * block_len;
+            match operation.request.operation {
+                DeviceOperation::Read { .. } => {
+                    let seen = &self.sectors.visible()[start + at..start + at + block_len];
+                    operation.bytes[at..at + block_len].copy_from_slice(seen);
+                }
+                // Deallocation is advice: a block is released or left as it is.
+                DeviceOperation::Deallocate if self.dice.coin() => {}
+                DeviceOperation::Flush => {}
+                _ => {
+                    let fresh = &operation.bytes[at..at + block_len];
+                    for (index, sector) in fresh.chunks_exact(SECTOR_LEN).enumerate() {
+                        let sector_index = (start + at) / SECTOR_LEN + index;
+                        self.sectors.put(number, sector_index, sector);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The power goes and comes back; nothing that was under way ends.
+    pub(crate) fn lose_power(&mut self) {
+        let unfinished: Vec<u64> = self.operations.keys().copied().collect();
+        for number in unfinished {
+            let chosen = self.dice.roll();
+            self.take_effect(number, |bit| chosen & bit != 0);
+        }
+        self.operations.clear();
+        self.sectors.lose_power(&mut self.dice);
+    }
+}
+
+fn draw_result(request: &DeviceRequest, faults: &DiskFaults, dice: &mut Dice) -> DeviceResult {
+    if dice.permille(faults.gone_permille) {
+        return DeviceResult::Gone;
+    }
+    let is_read = matches!(request.operation, DeviceOperation::Read { .. });
+    let is_flush = request.operation == DeviceOperation::Flush;
+    let error = if is_read { faults.read_error_permille } else { faults.write_error_permille };
+    if dice.permille(error) {
+        return DeviceResult::MediumError;
+    }
+    if !is_read && !is_flush && dice.permille(faults.no_space_permille) {
+        return DeviceResult::NoSpace;
+    }
+    DeviceResult::Done
+}

@@ -1,0 +1,349 @@
+//! What hosts have seen of each block, and whether any order of events explains it.
+//!
+//! Each block is a register. A write is *sent* when its host submits it and *ends* when its answer
+//! is there; it takes effect once, in between. Then a read that was sent at `s` and answered at `n`
+//! may return the value of a write `w` unless
+//!
+//! - `w` was sent after `n`, or answered as not having been done (a failed comparison), or
+//! - another write `x` is known to have taken effect before `s`, and was sent after `w` had ended:
+//!   `w` was overwritten.
+//!
+//! A write is known to have taken effect once it was answered with success, or once some read has
+//! returned it; and a write that a read returned has ended, as far as this rule goes, when the read
+//! did. So a value that was seen is never followed by an older one.
+//!
+//! A write that failed may or may not have taken effect before its answer. One whose connection was
+//! lost may take effect until the device operation that carries it has ended, which
+//! [`crate::witness`] sees; if it was never given to a device, or carries no name of its own (zeroes,
+//! a deallocation), until the node has nothing under way.
+//!
+//! The rule never accuses wrongly: every history of a real register keeps it.
+
+use std::collections::BTreeMap;
+
+use nearflash_units::Lba;
+
+use crate::stamp::{Stamp, Value};
+use crate::witness::{Tick, Witness};
+
+/// A block of a volume.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Block {
+    /// Which volume.
+    pub volume: u32,
+    /// Which of its blocks.
+    pub lba: Lba,
+}
+
+/// Names a write of a block.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct WriteId {
+    block: Block,
+    index: usize,
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Ending {
+    /// It was answered with success.
+    Done,
+    /// It was answered with an error, and may have taken effect, or in part.
+    Failed,
+    /// It was answered as not having been done.
+    NotDone,
+    /// Its connection was lost.
+    Lost,
+}
+
+#[derive(Clone, Debug)]
+struct Write {
+    value: Value,
+    sent: Tick,
+    ended: Tick,
+    ending: Option<Ending>,
+    /// On stable media when answered.
+    durable: bool,
+    /// When some read had returned it.
+    seen: Tick,
+}
+
+impl Write {
+    fn is_possible(&self) -> bool {
+        self.ending != Some(Ending::NotDone)
+    }
+
+    /// When it is known to have taken effect.
+    fn known(&self) -> Tick {
+        if self.ending == Some(Ending::Done) { self.ended.min(self.seen) } else { self.seen }
+    }
+
+    /// After when it takes no effect any more.
+    fn over(&self, witness: &Witness) -> Tick {
+        let over = match (self.ending, self.value) {
+            (Some(Ending::Lost), Value::Written(stamp)) => witness.end_of(&stamp).min(self.ended),
+            _ => self.ended,
+        };
+        over.min(self.seen)
+    }
+}
+
+#[derive(Debug)]
+struct Register {
+    writes: Vec<Write>,
+    /// What each sector held at the beginning.
+    first_sectors: Vec<Value>,
+}
+
+/// A flush that succeeded.
+#[derive(Clone, Copy, Debug)]
+struct Flush {
+    volume: u32,
+    sent: Tick,
+}
+
+/// All blocks.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    registers: BTreeMap<Block, Register>,
+    flushes: Vec<Flush>,
+    reads: u64,
+}
+
+impl Register {
+    fn starting_with(value: Value, sectors: Vec<Value>) -> Self {
+        let first = Write {
+            value,
+            sent: Tick(0),
+            ended: Tick(0),
+            ending: Some(Ending::Done),
+            durable: true,
+            seen: Tick::NEVER,
+        };
+        Self { writes: vec![first], first_sectors: sectors }
+    }
+}
+
+impl History {
+    fn register(&mut self, block: Block) -> &mut Register {
+        let fresh = || Register::starting_with(Value::Zero, Vec::new());
+        self.registers.entry(block).or_insert_with(fresh)
+    }
+
+    /// A write of a block is sent.
+    pub(crate) fn write_sent(
+        &mut self,
+        block: Block,
+        value: Value,
+        now: Tick,
+        durable: bool,
+    ) -> WriteId {
+        let register = self.register(block);
+        let (ended, seen, ending) = (Tick::NEVER, Tick::NEVER, None);
+        register.writes.push(Write { value, sent: now, ended, ending, durable, seen });
+        WriteId { block, index: register.writes.len() - 1 }
+    }
+
+    /// A write is over for its host.
+    ///
+    /// # Panics
+    /// When it ends twice, or was seen though it was not done.
+    pub(crate) fn write_ended(&mut self, id: WriteId, ending: Ending, now: Tick) {
+        let Some(register) = self.registers.get_mut(&id.block) else { return };
+        let write = &mut register.writes[id.index];
+        assert_eq!(write.ending, None, "a write ends once");
+        write.ending = Some(ending);
+        if ending != Ending::Lost {
+            write.ended = now;
+        }
+        let unseen = ending != Ending::NotDone || write.seen == Tick::NEVER;
+        assert!(unseen, "{:?}: {:?} was not done, and was read", id.block, write.value);
+    }
+
+    /// The node has nothing under way: what was lost has ended.
+    pub(crate) fn all_ended(&mut self, now: Tick) {
+        let writes = self.registers.values_mut().flat_map(|register| &mut register.writes);
+        for write in writes.filter(|write| write.ended == Tick::NEVER) {
+            write.ended = now;
+        }
+    }
+
+    /// A flush that was sent at `sent` has succeeded.
+    pub(crate) fn flushed(&mut self, volume: u32, sent: Tick) {
+        self.flushes.push(Flush { volume, sent });
+    }
+
+    /// A read, or a comparison that held, has returned `value`.
+    ///
+    /// # Panics
+    /// When no order of events allows it.
+    pub(crate) fn read(
+        &mut self,
+        block: Block,
+        value: Value,
+        (sent, now): (Tick, Tick),
+        witness: &Witness,
+    ) {
+        self.reads += 1;
+        if let Value::Written(Stamp { volume, lba, .. }) = value {
+            assert!((volume, lba) == (block.volume, block.lba), "{block:?} holds {value:?}");
+        }
+        let register = self.register(block);
+        let is_allowed = |write: &Write| {
+            let over = write.over(witness);
+            let overwritten = |other: &Write| other.known() < sent && over < other.sent;
+            write.is_possible() && write.sent < now && !register.writes.iter().any(overwritten)
+        };
+        let mut with_value = register.writes.iter().enumerate().filter(|(_, w)| w.value == value);
+        let found = with_value.find(|(_, write)| is_allowed(write)).map(|(index, _)| index);
+        let Some(found) = found else {
+            panic!(
+                "{block:?}: a read from {sent:?} to {now:?} returned {value:?}, which is stale or \
+                 was never written; the block's writes: {:#?}",
+                last(&register.writes)
+            );
+        };
+        if matches!(value, Value::Written(_)) {
+            let seen = &mut register.writes[found].seen;
+            *seen = (*seen).min(now);
+        }
+    }
+
+    /// The power is back: whether what is left of a block may be, sector by sector. From here on it
+    /// is what the block held at the beginning.
+    ///
+    /// # Panics
+    /// When something durable is lost.
+    pub(crate) fn power_lost(
+        &mut self,
+        block: Block,
+        bytes: &[u8],
+        volatile: bool,
+        witness: &Witness,
+    ) {
+        let Some(register) = self.registers.get(&block) else {
+            assert_eq!(Value::of(bytes), Value::Zero, "{block:?} was never written");
+            return;
+        };
+        let is_durable = |write: &Write| {
+            let flushed = |flush: &Flush| flush.volume == block.volume && flush.sent > write.ended;
+            write.ending == Some(Ending::Done)
+                && (write.durable || !volatile || self.flushes.iter().any(flushed))
+        };
+        let sectors = Value::of_sectors(bytes);
+        for (index, value) in sectors.iter().enumerate() {
+            let may_be = |(number, write): (usize, &Write)| {
+                let first = register.first_sectors.get(index).filter(|_| number == 0);
+                let over = write.over(witness);
+                let lost = |later: &Write| is_durable(later) && over < later.sent;
+                *first.unwrap_or(&write.value) == *value
+                    && write.is_possible()
+                    && !register.writes.iter().any(lost)
+            };
+            assert!(
+                register.writes.iter().enumerate().any(may_be),
+                "{block:?}: the power was lost, and sector {index} holds {value:?}: something \
+                 durable is lost; the block's writes: {:#?}; flushes: {:?}",
+                last(&register.writes),
+                last(&self.flushes),
+            );
+        }
+        let fresh = Register::starting_with(Value::of(bytes), sectors);
+        self.registers.insert(block, fresh);
+    }
+
+    /// A new beginning: only what blocks hold now counts.
+    pub(crate) fn forget_flushes(&mut self) {
+        self.flushes.clear();
+    }
+
+    /// Every block that was ever written or read.
+    pub(crate) fn blocks(&self) -> Vec<Block> {
+        self.registers.keys().copied().collect()
+    }
+
+    /// How many reads were judged.
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads
+    }
+}
+
+fn last<T>(all: &[T]) -> &[T] {
+    &all[all.len().saturating_sub(12)..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stamp::Writer;
+
+    const BLOCK: Block = Block { volume: 0, lba: Lba(5) };
+
+    fn value(sequence: u32) -> Value {
+        let Block { volume, lba } = BLOCK;
+        Value::Written(Stamp { volume, lba, writer: Writer(1), sequence, count: 0 })
+    }
+
+    /// One write that was done from 10 to 20.
+    fn one_write() -> History {
+        let mut history = History::default();
+        let id = history.write_sent(BLOCK, value(1), Tick(10), false);
+        history.write_ended(id, Ending::Done, Tick(20));
+        history
+    }
+
+    fn read(history: &mut History, value: Value, sent: u64, now: u64) {
+        history.read(BLOCK, value, (Tick(sent), Tick(now)), &Witness::default());
+    }
+
+    #[test]
+    fn a_read_beside_a_write_may_return_old_or_new() {
+        read(&mut one_write(), Value::Zero, 15, 25);
+        read(&mut one_write(), value(1), 5, 15);
+    }
+
+    #[test]
+    #[should_panic(expected = "stale")]
+    fn a_read_after_a_write_may_not_return_what_was_before() {
+        read(&mut one_write(), Value::Zero, 21, 25);
+    }
+
+    #[test]
+    #[should_panic(expected = "stale")]
+    fn what_was_seen_is_not_followed_by_what_is_older() {
+        let mut history = one_write();
+        read(&mut history, value(1), 5, 12);
+        read(&mut history, Value::Zero, 13, 14);
+    }
+
+    #[test]
+    #[should_panic(expected = "never written")]
+    fn bytes_that_nobody_wrote_are_found() {
+        read(&mut one_write(), Value::Other(7), 15, 25);
+    }
+
+    #[test]
+    fn a_lost_write_may_come_after_a_later_one_until_it_has_ended() {
+        let mut history = History::default();
+        let lost = history.write_sent(BLOCK, value(1), Tick(10), false);
+        history.write_ended(lost, Ending::Lost, Tick(15));
+        let next = history.write_sent(BLOCK, value(2), Tick(16), false);
+        history.write_ended(next, Ending::Done, Tick(20));
+        read(&mut history, value(2), 21, 22);
+        read(&mut history, value(1), 23, 24);
+    }
+
+    #[test]
+    #[should_panic(expected = "durable is lost")]
+    fn a_flushed_write_survives_the_loss_of_power() {
+        let mut history = one_write();
+        history.flushed(BLOCK.volume, Tick(21));
+        history.power_lost(BLOCK, &[0; 512], true, &Witness::default());
+    }
+
+    #[test]
+    fn a_write_that_was_not_flushed_may_be_lost() {
+        let mut history = one_write();
+        history.flushed(BLOCK.volume, Tick(19));
+        history.power_lost(BLOCK, &[0; 512], true, &Witness::default());
+    }
+}

@@ -1,0 +1,8 @@
+//! Simulated hosts: those that work, and those that misbehave.
+
+pub(crate) mod memory;
+pub(crate) mod misfit;
+pub(crate) mod pending;
+pub(crate) mod queue;
+pub(crate) mod worker;
+pub(crate) mod workload;

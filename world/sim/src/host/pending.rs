@@ -1,0 +1,255 @@
+//! What a command in flight is about, and the judgement of its answer.
+
+use nearflash_nvme::Status;
+use nearflash_nvme_tcp::host::HostCompletion;
+use nearflash_request::BufferId;
+
+use crate::history::{Block, Ending, History, WriteId};
+use crate::host::memory::Memory;
+use crate::increments::Increments;
+use crate::outside::Outside;
+use crate::stamp::{Stamp, Value};
+use crate::witness::Tick;
+
+/// A command in flight.
+#[derive(Clone, Debug)]
+pub(crate) enum Pending {
+    /// Of the admin queue.
+    Admin(AdminStep),
+    /// Of an I/O queue.
+    Io(Io),
+}
+
+/// What an admin command is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum AdminStep {
+    /// How many queues there may be.
+    Queues,
+    /// The controller starts to work.
+    Enable,
+    /// Answered when something happens.
+    Event,
+    /// The page that tells what.
+    EventPage,
+    KeepAlive,
+    /// Of a command that may or may not be there.
+    Abort,
+}
+
+/// An I/O command.
+#[derive(Clone, Debug)]
+pub(crate) struct Io {
+    pub(crate) sent: Tick,
+    pub(crate) first: Block,
+    pub(crate) buffer: Option<BufferId>,
+    /// It may lie behind the volume's end, and what it reads is not judged.
+    pub(crate) in_tail: bool,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Read,
+    /// A write, or zeroes.
+    Write(Vec<WriteId>),
+    /// A deallocation: each block may become zeroes.
+    Advice(Vec<WriteId>),
+    Flush(Vec<u32>),
+    /// Of one block with what it was when last read.
+    Compare(Value),
+    /// The first half of a step of a counter.
+    StepCompare(StepId),
+    /// The second half.
+    StepWrite(StepId),
+}
+
+/// A compare-and-write in flight, by the sequence number of its queue.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct StepId(pub(crate) u32);
+
+/// A compare-and-write in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepState {
+    pub(crate) block: Block,
+    pub(crate) from: Value,
+    pub(crate) to: Stamp,
+    pub(crate) write: WriteId,
+    pub(crate) sent: Tick,
+    pub(crate) first: Option<Status>,
+    pub(crate) second: Option<Status>,
+}
+
+/// What is judged, over all hosts.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    /// Of each block.
+    pub history: History,
+    /// Of counters.
+    pub increments: Increments,
+    /// Devices of this run fail now and then.
+    pub(crate) disks_fail: bool,
+    /// Commands answered with success.
+    pub succeeded: u64,
+    /// Commands answered with an error.
+    pub failed: u64,
+    /// Commands whose connection was lost.
+    pub lost: u64,
+}
+
+/// What was learned of blocks.
+pub(crate) type Seen = Vec<(Block, Vec<u8>)>;
+
+impl Io {
+    /// The command was answered.
+    pub(crate) fn judge(
+        self,
+        completion: &HostCompletion,
+        memory: &mut Memory,
+        checks: &mut Checks,
+        outside: &mut Outside,
+    ) -> Seen {
+        let now = outside.tick();
+        let status = completion.entry.status();
+        let bytes = self.buffer.map(|buffer| memory.give_back(buffer));
+        checks.count(status, self.in_tail, &self.what);
+        let is_success = status.is_success();
+        match self.what {
+            What::Read if is_success => {
+                let bytes = bytes.expect("a read has a buffer");
+                return judge_read(
+                    self.first,
+                    self.in_tail,
+                    &bytes,
+                    (self.sent, now),
+                    checks,
+                    outside,
+                );
+            }
+            What::Write(writes) => end_all(&writes, ending(is_success), now, checks),
+            What::Advice(writes) => end_all(&writes, Ending::Failed, now, checks),
+            What::Flush(volumes) if is_success => {
+                volumes.iter().for_each(|volume| checks.history.flushed(*volume, self.sent));
+            }
+            What::Compare(value) if is_success => {
+                checks.history.read(self.first, value, (self.sent, now), &outside.witness);
+            }
+            What::StepCompare(_) | What::StepWrite(_) => unreachable!("judged together"),
+            What::Read | What::Flush(_) | What::Compare(_) => {}
+        }
+        Vec::new()
+    }
+
+    /// The connection was lost.
+    pub(crate) fn lose(self, checks: &mut Checks, now: Tick) {
+        checks.lost += 1;
+        if let What::Write(writes) | What::Advice(writes) = self.what {
+            end_all(&writes, Ending::Lost, now, checks);
+        }
+    }
+}
+
+fn ending(is_success: bool) -> Ending {
+    if is_success { Ending::Done } else { Ending::Failed }
+}
+
+fn end_all(writes: &[WriteId], ending: Ending, now: Tick, checks: &mut Checks) {
+    for write in writes {
+        checks.history.write_ended(*write, ending, now);
+    }
+}
+
+fn judge_read(
+    first: Block,
+    in_tail: bool,
+    bytes: &[u8],
+    when: (Tick, Tick),
+    checks: &mut Checks,
+    outside: &Outside,
+) -> Seen {
+    let mut seen = Seen::new();
+    let mut block = first;
+    for block_bytes in bytes.chunks_exact(outside.block_len) {
+        let value = Value::of(block_bytes);
+        if in_tail {
+            // The range may have been another volume's once, but not of these.
+            let is_own =
+                !matches!(value, Value::Written(Stamp { volume, .. }) if volume != block.volume);
+            assert!(is_own, "{block:?} holds {value:?}");
+        } else {
+            checks.history.read(block, value, when, &outside.witness);
+            seen.push((block, block_bytes.to_vec()));
+        }
+        block.lba.0 += 1;
+    }
+    seen
+}
+
+impl StepState {
+    /// Both halves were answered, or the connection was lost.
+    pub(crate) fn judge(self, is_lost: bool, checks: &mut Checks, outside: &mut Outside) {
+        let now = outside.tick();
+        let succeeded = [self.first, self.second].map(|half| half.is_some_and(Status::is_success));
+        let both_answered = self.first.is_some() && self.second.is_some();
+        if both_answered {
+            assert_eq!(succeeded[0], succeeded[1], "the halves succeed together: {self:?}");
+        }
+        for status in [self.first, self.second].into_iter().flatten() {
+            checks.count_step(status);
+        }
+        let is_refused = self.first.is_some_and(|it| it.code() == Status::COMPARE_FAILURE);
+        let ending = if succeeded.contains(&true) {
+            checks.increments.won(self.block, self.to);
+            checks.history.read(self.block, self.from, (self.sent, now), &outside.witness);
+            Ending::Done
+        } else if is_refused {
+            checks.increments.refused(self.block, self.to);
+            Ending::NotDone
+        } else if is_lost {
+            checks.lost += 1;
+            Ending::Lost
+        } else {
+            Ending::Failed
+        };
+        checks.history.write_ended(self.write, ending, now);
+    }
+}
+
+impl Checks {
+    fn count(&mut self, status: Status, in_tail: bool, what: &What) {
+        if status.is_success() {
+            self.succeeded += 1;
+            return;
+        }
+        self.failed += 1;
+        let code = status.code();
+        let is_expected = match what {
+            What::Compare(_) if code == Status::COMPARE_FAILURE => true,
+            _ if in_tail && code == Status::LBA_OUT_OF_RANGE => true,
+            _ => self.disks_fail && is_of_disk(code),
+        };
+        assert!(is_expected, "{what:?} was answered {status}");
+    }
+
+    fn count_step(&mut self, status: Status) {
+        if status.is_success() {
+            self.succeeded += 1;
+            return;
+        }
+        self.failed += 1;
+        let of_fused = [Status::COMPARE_FAILURE, Status::ABORTED_FUSED_FAILED];
+        let code = status.code();
+        let is_expected = of_fused.contains(&code) || (self.disks_fail && is_of_disk(code));
+        assert!(is_expected, "a compare-and-write was answered {status}");
+    }
+}
+
+/// What devices' failures become.
+fn is_of_disk(code: Status) -> bool {
+    [
+        Status::UNRECOVERED_READ,
+        Status::WRITE_FAULT,
+        Status::CAPACITY_EXCEEDED,
+        Status::NAMESPACE_NOT_READY,
+    ]
+    .contains(&code)
+}

@@ -1,0 +1,485 @@
+//! A working host: it joins a controller, uses its queues, and comes back when it lost them.
+
+use nearflash_nvme::feature::{FeatureId, QueueCount};
+use nearflash_nvme::log::{CHANGED_NAMESPACES_MAX, GetLogPage, LogId};
+use nearflash_nvme::property::{Configuration, offset};
+use nearflash_nvme::{AdminOpcode, Command, CommandId, ControllerId, NamespaceId, Nqn, QueueId};
+use nearflash_nvme_tcp::Digests;
+use nearflash_nvme_tcp::host::{HostCompletion, HostConfig, HostData};
+use nearflash_nvme_tcp::pdu::DataAlignment;
+use nearflash_units::Nanos;
+use uuid::Uuid;
+
+use crate::Dice;
+use crate::host::pending::{AdminStep, Checks, Pending, What};
+use crate::host::queue::{Fate, Queue};
+use crate::host::workload::{Field, Mix, Workload, draw_mix};
+use crate::network::{LinkId, Side};
+use crate::node::CHECKED;
+use crate::outside::Outside;
+use crate::stamp::Writer;
+
+/// How a host works, and how it misbehaves.
+#[derive(Clone, Debug)]
+pub struct WorkerPlan {
+    /// I/O queues.
+    pub io_queues: u16,
+    /// Entries of each.
+    pub entries: u16,
+    /// Digests that it asks for.
+    pub digests: Digests,
+    /// How it wants data aligned, in dwords, 0's based.
+    pub alignment: u8,
+    /// Whether it keeps SQ flow control.
+    pub flow_control: bool,
+    /// The most data in a capsule.
+    pub in_capsule_len_max: u32,
+    /// KATO; 0 turns the timer off.
+    pub keep_alive_ms: u32,
+    /// How many commands it submits in all.
+    pub commands: u32,
+    /// From one look around to the next.
+    pub think: (Nanos, Nanos),
+    /// In one look, it loses all its connections.
+    pub leave_permille: u32,
+    /// In one look, it stops reading one of its queues for a while.
+    pub deaf_permille: u32,
+    /// How long that is.
+    pub deaf: Nanos,
+    pub(crate) mix: Mix,
+}
+
+impl WorkerPlan {
+    /// A plain host with so many commands to do.
+    pub fn plain(commands: u32) -> Self {
+        Self {
+            io_queues: 2,
+            entries: 9,
+            digests: Digests::NONE,
+            alignment: 0,
+            flow_control: true,
+            in_capsule_len_max: 8192,
+            keep_alive_ms: 0,
+            commands,
+            think: (Nanos::from_micros(1), Nanos::from_micros(200)),
+            leave_permille: 0,
+            deaf_permille: 0,
+            deaf: Nanos(0),
+            mix: [30, 30, 6, 4, 8, 4, 12, 0],
+        }
+    }
+
+    /// From the seed.
+    pub fn draw(dice: &mut Dice) -> Self {
+        Self {
+            io_queues: dice.pick(&[1, 2, 3, 4]),
+            entries: dice.pick(&[3, 4, 9, 33]),
+            digests: Digests { header: dice.coin(), data: dice.coin() },
+            alignment: dice.pick(&[0, 0, 3, 31]),
+            flow_control: dice.coin(),
+            in_capsule_len_max: dice.pick(&[0, 512, 4096, 8192]),
+            keep_alive_ms: dice.pick(&[0, 2_000, 5_000]),
+            commands: dice.pick(&[50, 300, 1_000]),
+            think: (Nanos(100), Nanos::from_micros(dice.pick(&[5, 200, 5_000]))),
+            leave_permille: dice.pick(&[0, 0, 1, 5]),
+            deaf_permille: dice.pick(&[0, 0, 5, 20]),
+            deaf: Nanos::from_millis(dice.pick(&[5, 200, 2_000])),
+            mix: draw_mix(dice),
+        }
+    }
+
+    /// Reads and nothing else.
+    pub fn reading(mut self) -> Self {
+        self.mix = [1, 0, 0, 0, 0, 0, 0, 0];
+        self
+    }
+
+    /// Compare-and-writes and the reads that they need, and nothing else.
+    pub fn counting(mut self) -> Self {
+        self.mix = [0, 0, 0, 0, 0, 0, 1, 0];
+        self
+    }
+}
+
+/// How far a host has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Life {
+    /// Not there until then.
+    Away(Nanos),
+    /// Its admin queue is being connected.
+    Joining,
+    /// Its controller is being made ready.
+    Preparing,
+    /// Its I/O queues are being connected.
+    Opening,
+    Working,
+    /// It does not come back.
+    Gone,
+}
+
+/// How a host leaves its connections.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Leaving {
+    /// As a program that ends.
+    Closing,
+    /// With a reset.
+    Resetting,
+    /// Without a word: its machine lost its power.
+    Silently,
+}
+
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) plan: WorkerPlan,
+    pub(crate) life: Life,
+    number: u32,
+    dice: Dice,
+    workload: Workload,
+    admin: Option<Queue>,
+    queues: Vec<Queue>,
+    controller: Option<ControllerId>,
+    /// Which life of the node it joined.
+    pub(crate) node_life: u32,
+    keep_alive_at: Nanos,
+    think_until: Nanos,
+    left: u32,
+    /// Does nothing new.
+    pub(crate) resting: bool,
+    /// How often its controller said that something happened.
+    pub(crate) events: u32,
+    /// How often it joined.
+    pub(crate) joined: u32,
+    /// Links on which the node was told nothing, and since when.
+    pub(crate) silenced: Vec<(Nanos, LinkId)>,
+}
+
+impl Worker {
+    pub(crate) fn new(number: u32, plan: WorkerPlan, field: Field, dice: Dice) -> Self {
+        let workload = Workload { mix: plan.mix, field, known: Default::default() };
+        Self {
+            life: Life::Away(Nanos(0)),
+            left: plan.commands,
+            plan,
+            number,
+            dice,
+            workload,
+            admin: None,
+            queues: Vec::new(),
+            controller: None,
+            node_life: 0,
+            keep_alive_at: Nanos(0),
+            think_until: Nanos(0),
+            resting: false,
+            events: 0,
+            joined: 0,
+            silenced: Vec::new(),
+        }
+    }
+
+    /// Commands that have not been answered.
+    pub(crate) fn in_flight(&self) -> usize {
+        let waits_for_event =
+            |pending: &&Pending| !matches!(pending, Pending::Admin(AdminStep::Event));
+        let all = self.admin.iter().chain(&self.queues);
+        all.map(|queue| queue.pending.values().filter(waits_for_event).count()).sum()
+    }
+
+    /// Commands of its budget that it has not submitted.
+    pub(crate) fn commands_left(&self) -> u32 {
+        self.left
+    }
+
+    pub(crate) fn controller(&self) -> Option<ControllerId> {
+        self.controller
+    }
+
+    /// Whether this is a link that it uses.
+    pub(crate) fn has(&self, link: LinkId) -> bool {
+        self.admin.iter().chain(&self.queues).any(|queue| queue.link == link)
+    }
+
+    fn config(&self, queue: QueueId) -> HostConfig {
+        let plan = &self.plan;
+        HostConfig {
+            digests: plan.digests,
+            alignment: DataAlignment(plan.alignment),
+            queue,
+            sq_entries: if queue.is_admin() { 32 } else { plan.entries },
+            flow_control: plan.flow_control,
+            in_capsule_len_max: plan.in_capsule_len_max,
+            controller: self.controller.unwrap_or(ControllerId::DYNAMIC),
+            keep_alive_ms: if queue.is_admin() { plan.keep_alive_ms } else { 0 },
+            host_id: Uuid::from_u128(u128::from(self.number) + 1),
+            host: Nqn::new(&format!("nqn.2026-11.io.nearflash:host-{}", self.number))
+                .expect("a name"),
+            subsystem: Nqn::new(CHECKED).expect("a name"),
+        }
+    }
+
+    fn connect(&self, queue: QueueId, writer: Writer, outside: &mut Outside) -> Queue {
+        Queue::connect(self.config(queue), writer, outside)
+    }
+
+    /// Looks around and does what there is to do. Returns when to look again, if nothing comes
+    /// before.
+    pub(crate) fn look(
+        &mut self,
+        writers: &mut u32,
+        checks: &mut Checks,
+        outside: &mut Outside,
+    ) -> Option<Nanos> {
+        let now = outside.now;
+        match self.life {
+            Life::Gone => return None,
+            Life::Away(until) if until > now => return Some(until),
+            Life::Away(_) if self.resting && self.left == 0 => {
+                self.life = Life::Gone;
+                return None;
+            }
+            Life::Away(_) => self.join(writers, outside),
+            _ => {}
+        }
+        if self.pump(outside) == Fate::Lost {
+            return self.leave(Leaving::Closing, checks, outside);
+        }
+        self.take_completions(checks, outside);
+        self.go_on(writers, outside);
+        if self.life == Life::Working && !self.resting {
+            if self.dice.permille(self.plan.leave_permille) {
+                let how = [Leaving::Closing, Leaving::Resetting, Leaving::Silently];
+                let how =
+                    self.dice.pick(if self.plan.keep_alive_ms > 0 { &how } else { &how[..2] });
+                return self.leave(how, checks, outside);
+            }
+            self.work(checks, outside);
+        }
+        self.keep_alive(outside);
+        if self.pump(outside) == Fate::Lost {
+            return self.leave(Leaving::Closing, checks, outside);
+        }
+        self.take_completions(checks, outside);
+        Some(self.next_look(now))
+    }
+
+    fn next_look(&mut self, now: Nanos) -> Nanos {
+        let deaf = self.queues.iter().map(|queue| queue.deaf_until).filter(|until| *until > now);
+        let mut at = deaf.min().unwrap_or(Nanos::NEVER);
+        if self.plan.keep_alive_ms > 0 {
+            at = at.min(self.keep_alive_at.max(now.plus(Nanos(1))));
+        }
+        if self.life == Life::Working && !self.resting && self.left > 0 {
+            at = at.min(self.think_until.max(now.plus(Nanos(1))));
+        }
+        at.min(now.plus(Nanos::from_secs(1)))
+    }
+
+    fn join(&mut self, writers: &mut u32, outside: &mut Outside) {
+        self.joined += 1;
+        self.node_life = outside.starts;
+        self.controller = None;
+        let writer = next_writer(writers);
+        let admin = self.connect(QueueId::ADMIN, writer, outside);
+        outside.witness.joins(self.number, admin.link);
+        self.admin = Some(admin);
+        self.life = Life::Joining;
+        self.keep_alive_at = outside.now.plus(self.keep_alive_span());
+    }
+
+    fn keep_alive_span(&self) -> Nanos {
+        Nanos::from_millis(u64::from(self.plan.keep_alive_ms) / 4)
+    }
+
+    fn pump(&mut self, outside: &mut Outside) -> Fate {
+        for queue in self.admin.iter_mut().chain(&mut self.queues) {
+            if queue.pump(outside) == Fate::Lost {
+                return Fate::Lost;
+            }
+        }
+        Fate::Lives
+    }
+
+    /// The next step of coming to work, if the last one is done.
+    fn go_on(&mut self, writers: &mut u32, outside: &mut Outside) {
+        let Some(admin) = &mut self.admin else { return };
+        match self.life {
+            Life::Joining if admin.session.is_ready() => {
+                self.controller = admin.session.controller();
+                let queues = QueueCount::pairs(self.plan.io_queues).to_value();
+                let enable = Command::property_set(offset::CONFIGURATION, Configuration::ENABLE.0);
+                let count = Command::set_features(FeatureId::NUMBER_OF_QUEUES, queues);
+                self.life = Life::Preparing;
+                self.ask(enable, AdminStep::Enable);
+                self.ask(count, AdminStep::Queues);
+                self.ask(Command::async_event_request(), AdminStep::Event);
+            }
+            Life::Preparing if self.in_flight() == 0 => {
+                self.life = Life::Opening;
+                for queue in 1..=self.plan.io_queues {
+                    let writer = next_writer(writers);
+                    let queue = self.connect(QueueId(queue), writer, outside);
+                    let admin = self.admin.as_ref().expect("it has joined").link;
+                    outside.witness.opens(writer, queue.link, admin);
+                    self.queues.push(queue);
+                }
+            }
+            Life::Opening if self.queues.iter().all(|queue| queue.session.is_ready()) => {
+                self.life = Life::Working;
+                self.think_until = outside.now;
+            }
+            _ => {}
+        }
+    }
+
+    /// Submits an admin command.
+    fn ask(&mut self, command: Command, step: AdminStep) {
+        let Some(admin) = &mut self.admin else { return };
+        if admin.has_room(32, 1) {
+            let len = command.sgl.length.get();
+            let data = if len > 0 { HostData::SmallToHost { len } } else { HostData::None };
+            admin.submit(&command, data, Pending::Admin(step));
+        }
+    }
+
+    fn keep_alive(&mut self, outside: &Outside) {
+        let is_due = self.plan.keep_alive_ms > 0 && outside.now >= self.keep_alive_at;
+        if is_due && self.controller.is_some() {
+            self.keep_alive_at = outside.now.plus(self.keep_alive_span());
+            self.ask(Command::keep_alive(), AdminStep::KeepAlive);
+        }
+    }
+
+    fn work(&mut self, checks: &mut Checks, outside: &mut Outside) {
+        if outside.now < self.think_until {
+            return;
+        }
+        self.think_until = outside.now.plus(self.dice.span(self.plan.think));
+        let burst = self.dice.between(1, 4);
+        for _ in 0..burst {
+            let index = self.dice.index(self.queues.len());
+            let queue = &mut self.queues[index];
+            if self.left == 0 || !queue.has_room(self.plan.entries, 2) {
+                continue;
+            }
+            self.left -= 1;
+            self.workload.begin(queue, &mut self.dice, checks, outside);
+            if self.dice.permille(self.plan.deaf_permille) {
+                queue.deaf_until = outside.now.plus(self.plan.deaf);
+            }
+            if self.dice.permille(20) {
+                let aborted = CommandId(u16::try_from(self.dice.between(0, 40)).expect("small"));
+                self.ask(abort(QueueId(1), aborted), AdminStep::Abort);
+            }
+        }
+    }
+
+    fn take_completions(&mut self, checks: &mut Checks, outside: &mut Outside) {
+        let mut admin_done = Vec::new();
+        while let Some((completion, pending)) = self.admin.as_mut().and_then(Queue::poll) {
+            let Pending::Admin(step) = pending else { continue };
+            admin_done.push((step, completion));
+        }
+        for (step, completion) in admin_done {
+            self.admin_done(step, &completion);
+        }
+        for queue in &mut self.queues {
+            while let Some((completion, pending)) = queue.poll() {
+                outside.note("answer", &[u64::from(completion.cid.0), u64::from(queue.link.0)]);
+                let Pending::Io(io) = pending else { continue };
+                if let What::StepCompare(id) | What::StepWrite(id) = io.what {
+                    let is_first = matches!(io.what, What::StepCompare(_));
+                    io.buffer.map(|buffer| queue.memory.give_back(buffer));
+                    step_answered(queue, id, is_first, &completion, checks, outside);
+                    continue;
+                }
+                let seen = io.judge(&completion, &mut queue.memory, checks, outside);
+                self.workload.learn(seen);
+            }
+        }
+    }
+
+    fn admin_done(&mut self, step: AdminStep, completion: &HostCompletion) {
+        let status = completion.entry.status();
+        assert!(status.is_success(), "{step:?} was answered {status}");
+        match step {
+            AdminStep::Event => {
+                self.events += 1;
+                let len = u32::try_from(CHANGED_NAMESPACES_MAX * 4).expect("4 KiB");
+                let page = GetLogPage::new(LogId::CHANGED_NAMESPACES, len);
+                self.ask(page.to_command(NamespaceId::ALL), AdminStep::EventPage);
+            }
+            AdminStep::EventPage => self.ask(Command::async_event_request(), AdminStep::Event),
+            AdminStep::Queues | AdminStep::Enable | AdminStep::KeepAlive | AdminStep::Abort => {}
+        }
+    }
+
+    /// Gives up all connections. What was not answered is lost.
+    pub(crate) fn leave(
+        &mut self,
+        how: Leaving,
+        checks: &mut Checks,
+        outside: &mut Outside,
+    ) -> Option<Nanos> {
+        let now = outside.tick();
+        outside.note("host leaves", &[u64::from(self.number)]);
+        for queue in self.admin.take().into_iter().chain(std::mem::take(&mut self.queues)) {
+            match how {
+                Leaving::Closing => outside.network.close(outside.now, queue.link, Side::Host),
+                Leaving::Resetting => outside.network.abort(outside.now, queue.link, Side::Host),
+                Leaving::Silently => {
+                    outside.network.silence(queue.link);
+                    self.silenced.push((outside.now, queue.link));
+                }
+            }
+            outside.settle_network();
+            for pending in queue.pending.into_values() {
+                match pending {
+                    Pending::Io(io) if is_step(&io.what) => {}
+                    Pending::Io(io) => io.lose(checks, now),
+                    Pending::Admin(_) => {}
+                }
+            }
+            for step in queue.steps.into_values() {
+                step.judge(true, checks, outside);
+            }
+        }
+        self.controller = None;
+        // What was read may no longer be there: a host that comes back reads again.
+        self.workload.known.clear();
+        let away = Nanos::from_micros(self.dice.pick(&[10, 1_000, 50_000]));
+        let until = outside.now.plus(away);
+        self.life = Life::Away(until);
+        Some(until)
+    }
+}
+
+fn is_step(what: &What) -> bool {
+    matches!(what, What::StepCompare(_) | What::StepWrite(_))
+}
+
+fn step_answered(
+    queue: &mut Queue,
+    id: crate::host::pending::StepId,
+    is_first: bool,
+    completion: &HostCompletion,
+    checks: &mut Checks,
+    outside: &mut Outside,
+) {
+    let state = queue.steps.get_mut(&id).expect("both halves are in flight together");
+    let half = if is_first { &mut state.first } else { &mut state.second };
+    *half = Some(completion.entry.status());
+    if state.first.is_some() && state.second.is_some() {
+        let state = queue.steps.remove(&id).expect("seen above");
+        state.judge(false, checks, outside);
+    }
+}
+
+fn next_writer(writers: &mut u32) -> Writer {
+    *writers += 1;
+    Writer(*writers)
+}
+
+/// Abort: of a command of that queue. NVMe Base 2.0, 5.1.
+fn abort(queue: QueueId, command: CommandId) -> Command {
+    let dword = u32::from(command.0) << 16 | u32::from(queue.0);
+    Command { cdw10: dword.into(), ..Command::new(AdminOpcode::ABORT.0, NamespaceId::NONE) }
+}

@@ -1,0 +1,330 @@
+//! The node: one or several cores, each a shard with its pool, taking turns one after another.
+//!
+//! A core behaves as the reactor does: it turns while there is work, goes on turning for a while
+//! when there is none, then sleeps until something comes or the shard's deadline.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nearflash_engine::{CoreId, DeviceProperties, EngineConfig, Pool};
+use nearflash_nvme::target::{
+    Deallocation, HostAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
+};
+use nearflash_nvme::{NamespaceId, Nqn, TransportAddress};
+use nearflash_nvme_tcp::target::SessionConfig;
+use nearflash_request::{BlockRange, VolumeId};
+use nearflash_shard::{Message, Shard, ShardConfig};
+use nearflash_space::{DeviceId, Epoch, Extent, GRANULE, Map, Piece, VolumeTable};
+use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, MIB, Nanos};
+use uuid::Uuid;
+
+use crate::outside::{Happening, Outside};
+use crate::world::SimWorld;
+
+/// What a node is made with.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// How many cores it has.
+    pub cores: u16,
+    /// Each core's pool.
+    pub pool_len: ByteLen,
+    /// Of its volumes.
+    pub block_size: BlockSize,
+    /// Its devices have a volatile write cache.
+    pub volatile_cache: bool,
+    /// The limits of sessions.
+    pub session: SessionConfig,
+    /// How long a host may neither take answers nor send the data it promised.
+    pub stall_timeout: Nanos,
+}
+
+/// A volume of the simulated node.
+#[derive(Clone, Debug)]
+pub(crate) struct SimVolume {
+    /// Its number.
+    pub id: u32,
+    /// The subsystem that exports it.
+    pub subsystem: Nqn,
+    /// As which namespace.
+    pub namespace: NamespaceId,
+    /// How many blocks it has now.
+    pub blocks: Blocks,
+    epoch: Epoch,
+    extents: Vec<Extent>,
+}
+
+/// Devices of the node.
+pub(crate) const DISKS: u32 = 2;
+/// Their length.
+pub(crate) const DISK_LEN: ByteLen = ByteLen(8 * MIB);
+
+/// The subsystem whose volumes are checked.
+pub(crate) const CHECKED: &str = "nqn.2026-11.io.nearflash:data";
+/// The subsystem for hosts that send garbage.
+pub(crate) const UNCHECKED: &str = "nqn.2026-11.io.nearflash:junk";
+
+#[derive(Debug)]
+struct Core {
+    id: CoreId,
+    shard: Shard,
+    pool: Pool,
+    awake: bool,
+    worked_at: Nanos,
+    /// The turn that it waits for.
+    ticket: u64,
+}
+
+/// The node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    config: NodeConfig,
+    cores: Vec<Core>,
+    volumes: Vec<SimVolume>,
+    changes: u64,
+}
+
+fn nqn(name: &str) -> Nqn {
+    Nqn::new(name).expect("a name")
+}
+
+fn extent(device: u32, granule: u64) -> Extent {
+    let start = ByteOffset(granule * GRANULE.0);
+    Extent { device: DeviceId(device), start, len: GRANULE }
+}
+
+/// Three volumes, each of several extents on both devices, so that ranges around the seams have
+/// two pieces.
+fn volumes(block_size: BlockSize) -> Vec<SimVolume> {
+    let granules = |count: u64| block_size.blocks_in(ByteLen(count * GRANULE.0));
+    let volume = |id, subsystem, namespace, blocks, extents| SimVolume {
+        id,
+        subsystem: nqn(subsystem),
+        namespace: NamespaceId(namespace),
+        blocks,
+        epoch: Epoch(1),
+        extents,
+    };
+    let a = vec![extent(0, 1), extent(1, 2), extent(0, 4)];
+    let b = vec![extent(1, 1), extent(0, 2)];
+    vec![
+        volume(0, CHECKED, 1, Blocks(granules(2).0 + 24), a),
+        volume(1, CHECKED, 2, granules(2), b),
+        volume(2, UNCHECKED, 1, granules(1), vec![extent(0, 5)]),
+    ]
+}
+
+impl SimVolume {
+    fn map(&self, block_size: BlockSize) -> Map {
+        Map::new(self.epoch, block_size, self.blocks, &self.extents).expect("extents suffice")
+    }
+}
+
+impl Node {
+    pub(crate) fn new(config: NodeConfig, outside: &mut Outside) -> Self {
+        let volumes = volumes(config.block_size);
+        let mut node = Self { config, cores: Vec::new(), volumes, changes: 0 };
+        node.start(outside);
+        node
+    }
+
+    /// The properties of each of its devices.
+    pub(crate) fn device(config: &NodeConfig) -> DeviceProperties {
+        DeviceProperties {
+            len: DISK_LEN,
+            block_size: config.block_size,
+            volatile_cache: config.volatile_cache,
+            reads_as_zeroes: false,
+            deallocates: true,
+        }
+    }
+
+    /// The node starts, or starts again after it lost its power.
+    pub(crate) fn start(&mut self, outside: &mut Outside) {
+        let count = self.config.cores;
+        outside.starts += 1;
+        outside.inboxes = (0..count).map(|_| VecDeque::new()).collect();
+        self.cores = (0..count).map(|core| self.core(CoreId(core))).collect();
+        outside.network.listen();
+        for core in &mut self.cores {
+            core.worked_at = outside.now;
+            core.schedule(outside.now, outside);
+        }
+        self.export(outside);
+    }
+
+    fn core(&self, id: CoreId) -> Core {
+        let mut pool = Pool::new(self.config.pool_len);
+        let engine = EngineConfig {
+            core: id,
+            core_count: self.config.cores,
+            devices: (0..DISKS).map(|_| Self::device(&self.config)).collect(),
+            volumes: self.table(),
+        };
+        let target = (id == CoreId::FIRST).then(|| self.target());
+        let (session, stall_timeout) = (self.config.session, self.config.stall_timeout);
+        let config = ShardConfig { engine, session, target, stall_timeout };
+        let shard = Shard::new(config, &mut pool);
+        Core { id, shard, pool, awake: true, worked_at: Nanos(0), ticket: 0 }
+    }
+
+    fn target(&self) -> Target {
+        let limits = Limits {
+            in_capsule_len_max: self.config.session.in_capsule_len_max,
+            ..Limits::default()
+        };
+        let listen = std::net::SocketAddr::from(([192, 0, 2, 1], 4420));
+        Target::new(TargetConfig {
+            serial_seed: 1,
+            model: "simulated".to_owned(),
+            firmware: "1".to_owned(),
+            hosts: HostAccess::Any,
+            ports: vec![Port {
+                id: 1,
+                listen: TransportAddress::tcp(listen),
+                advertise: Vec::new(),
+            }],
+            limits,
+        })
+    }
+
+    fn table(&self) -> Arc<VolumeTable> {
+        let block_size = self.config.block_size;
+        let entry = |volume: &SimVolume| (VolumeId(volume.id), volume.map(block_size));
+        Arc::new(VolumeTable::new(self.volumes.iter().map(entry)))
+    }
+
+    fn namespaces(&self) -> Vec<NamespaceConfig> {
+        let config = |volume: &SimVolume| NamespaceConfig {
+            subsystem: volume.subsystem.clone(),
+            namespace: volume.namespace,
+            volume: VolumeId(volume.id),
+            uuid: Uuid::from_u128(u128::from(volume.id) + 1),
+            block_size: self.config.block_size,
+            blocks: volume.blocks,
+            volatile_cache: self.config.volatile_cache,
+            deallocation: Deallocation::Unspecified,
+            write_protected: false,
+        };
+        self.volumes.iter().map(config).collect()
+    }
+
+    /// Its volumes.
+    pub(crate) fn volumes(&self) -> &[SimVolume] {
+        &self.volumes
+    }
+
+    /// Where a block lies.
+    pub(crate) fn locate(&self, volume: u32, lba: Lba) -> Option<Piece> {
+        let volume = self.volumes.iter().find(|known| known.id == volume)?;
+        let map = volume.map(self.config.block_size);
+        map.locate(BlockRange { start: lba, count: Blocks(1) })?.next()
+    }
+
+    /// Gives a volume another length; first every core has to know. Returns the number with which
+    /// cores confirm.
+    pub(crate) fn resize(&mut self, volume: u32, blocks: Blocks, outside: &mut Outside) -> u64 {
+        self.changes += 1;
+        for known in self.volumes.iter_mut().filter(|known| known.id == volume) {
+            known.blocks = blocks;
+            known.epoch.0 += 1;
+        }
+        let table = self.table();
+        let number = self.changes;
+        self.tell_all(outside, || Message::Volumes(number, Arc::clone(&table)));
+        number
+    }
+
+    /// Tells the first core what hosts see.
+    pub(crate) fn export(&self, outside: &mut Outside) {
+        let message = Message::Exports(self.changes, self.namespaces());
+        outside.post(None, CoreId::FIRST, message);
+    }
+
+    /// Sends every core a message.
+    pub(crate) fn tell_all(&self, outside: &mut Outside, message: impl Fn() -> Message) {
+        for core in &self.cores {
+            outside.post(None, core.id, message());
+        }
+    }
+
+    /// A core takes its turn.
+    pub(crate) fn turn(&mut self, core: CoreId, ticket: u64, outside: &mut Outside) {
+        let core = &mut self.cores[usize::from(core.0)];
+        if core.ticket == ticket {
+            core.turn(outside);
+        }
+    }
+
+    /// Cores that have something new look at it.
+    pub(crate) fn wake(&mut self, outside: &mut Outside) {
+        for id in std::mem::take(&mut outside.woken) {
+            let core = &mut self.cores[usize::from(id.0)];
+            if !core.awake {
+                core.awake = true;
+                core.worked_at = outside.now;
+                core.schedule(outside.now, outside);
+            }
+        }
+    }
+
+    /// The pool of a core.
+    pub(crate) fn pool(&mut self, core: CoreId) -> &mut Pool {
+        &mut self.cores[usize::from(core.0)].pool
+    }
+
+    /// Free bytes of each core's pool.
+    pub(crate) fn pools_free(&self) -> impl Iterator<Item = ByteLen> {
+        self.cores.iter().map(|core| core.pool.free_len())
+    }
+
+    /// Whether every buffer is back, but for each engine's reserve.
+    pub(crate) fn pools_are_whole(&self) -> bool {
+        let whole = |core: &Core| core.pool.free_len().0 + Pool::LEN_MAX.0 == core.pool.len().0;
+        self.cores.iter().all(whole)
+    }
+
+    /// How many cores it has.
+    pub(crate) fn core_count(&self) -> usize {
+        self.cores.len()
+    }
+}
+
+impl Core {
+    fn schedule(&mut self, at: Nanos, outside: &mut Outside) {
+        self.ticket += 1;
+        let faults = outside.cores;
+        let mut at = at.plus(outside.dice.span(faults.turn));
+        if outside.dice.permille(faults.pause_permille) {
+            at = at.plus(Nanos(outside.dice.between(0, faults.pause.0)));
+        }
+        outside.agenda.push(at, Happening::Turn(self.id, self.ticket));
+    }
+
+    fn turn(&mut self, outside: &mut Outside) {
+        self.awake = true;
+        let (core, now, spin) = (self.id, outside.now, outside.cores.spin);
+        outside.turns += 1;
+        let mut world = SimWorld { core, now, pool: &mut self.pool, outside };
+        let moved = self.shard.turn(&mut world);
+        if moved > 0 {
+            self.worked_at = now;
+            let (core, moved) = (u64::from(core.0), ByteLen::from_usize(moved).0);
+            outside.note("turn", &[core, moved, self.pool.free_len().0]);
+        } else if now.since(self.worked_at) >= spin {
+            self.shard.prepare_to_sleep(&mut world);
+            if outside.inboxes[usize::from(core.0)].is_empty() {
+                return self.sleep(outside);
+            }
+        }
+        self.schedule(now, outside);
+    }
+
+    fn sleep(&mut self, outside: &mut Outside) {
+        self.awake = false;
+        self.ticket += 1;
+        if let Some(at) = self.shard.poll_timeout() {
+            let at = at.max(outside.now.plus(Nanos::from_micros(1)));
+            outside.agenda.push(at, Happening::Turn(self.id, self.ticket));
+        }
+    }
+}

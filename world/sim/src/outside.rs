@@ -1,0 +1,215 @@
+//! Everything outside the cores: network, devices, mail between cores, and what will happen when.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use nearflash_engine::{CoreId, DeviceOperation, DeviceResult, Pool};
+use nearflash_shard::{Event, Message, Notice};
+use nearflash_units::Nanos;
+
+use crate::agenda::Agenda;
+use crate::disk::{Disk, DiskOperation};
+use crate::faults::CoreFaults;
+use crate::network::{Delivery, LinkId, Network, Stir};
+use crate::witness::{Tick, Witness};
+use crate::{Dice, Trace};
+
+/// What happens at some moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Happening {
+    /// Something arrives over the network.
+    Wire(Delivery),
+    /// Some blocks of a device operation take effect.
+    DiskPart(usize, u64),
+    /// A device operation ends.
+    DiskDone(usize, u64),
+    /// The oldest message of a road arrives.
+    Mail(Road),
+    /// A core takes a turn, if the number is still the one it waits for.
+    Turn(CoreId, u64),
+    /// A host looks around, if the moment is still the one it waits for.
+    Host(usize),
+}
+
+/// From whom a message comes (`None`: the control plane) and to which core.
+pub(crate) type Road = (Option<CoreId>, CoreId);
+
+#[derive(Debug, Default)]
+struct Mailbag {
+    messages: VecDeque<Message>,
+    last_arrival: Nanos,
+}
+
+/// A notice, when it was given and by whom.
+#[derive(Debug)]
+pub(crate) struct Noted {
+    /// When.
+    pub at: Nanos,
+    /// By which core.
+    pub core: CoreId,
+    /// What.
+    pub notice: Notice,
+}
+
+#[derive(Debug)]
+pub(crate) struct Outside {
+    pub(crate) now: Nanos,
+    pub(crate) agenda: Agenda<Happening>,
+    pub(crate) trace: Trace,
+    pub(crate) dice: Dice,
+    pub(crate) network: Network,
+    pub(crate) disks: Vec<Disk>,
+    pub(crate) cores: CoreFaults,
+    pub(crate) inboxes: Vec<VecDeque<Event>>,
+    /// Cores that have something new in their inbox.
+    pub(crate) woken: BTreeSet<CoreId>,
+    pub(crate) stirred: BTreeSet<LinkId>,
+    pub(crate) notices: Vec<Noted>,
+    pub(crate) witness: Witness,
+    /// Turns that cores took.
+    pub(crate) turns: u64,
+    /// Length of the volumes' blocks.
+    pub(crate) block_len: usize,
+    /// How often the node was started.
+    pub(crate) starts: u32,
+    mail: BTreeMap<Road, Mailbag>,
+    tick: u64,
+}
+
+impl Outside {
+    pub(crate) fn new(
+        dice: Dice,
+        network: Network,
+        disks: Vec<Disk>,
+        cores: CoreFaults,
+        block_len: usize,
+    ) -> Self {
+        Self {
+            now: Nanos(0),
+            agenda: Agenda::new(),
+            trace: Trace::default(),
+            dice,
+            network,
+            disks,
+            cores,
+            inboxes: Vec::new(),
+            woken: BTreeSet::new(),
+            stirred: BTreeSet::new(),
+            notices: Vec::new(),
+            witness: Witness::default(),
+            turns: 0,
+            block_len,
+            starts: 0,
+            mail: BTreeMap::new(),
+            tick: 0,
+        }
+    }
+
+    /// The next moment in the order of everything.
+    pub(crate) fn tick(&mut self) -> Tick {
+        self.tick += 1;
+        Tick(self.tick)
+    }
+
+    pub(crate) fn note(&mut self, what: &'static str, details: &[u64]) {
+        self.trace.note(self.now, what, details);
+    }
+
+    /// Takes over what the network wants to happen and whom it stirs.
+    pub(crate) fn settle_network(&mut self) {
+        for (at, delivery) in self.network.due.drain(..) {
+            self.agenda.push(at, Happening::Wire(delivery));
+        }
+        for stir in std::mem::take(&mut self.network.stirs) {
+            match stir {
+                Stir::Host(link) => {
+                    self.stirred.insert(link);
+                }
+                Stir::Ready(core, socket) => self.drop_in(core, Event::Ready(socket)),
+                Stir::Accepted(socket, peer) => {
+                    let local = ([192, 0, 2, 1], 4420).into();
+                    self.drop_in(CoreId::FIRST, Event::Accepted { socket, peer, local });
+                }
+            }
+        }
+    }
+
+    /// Puts an event into a core's inbox.
+    pub(crate) fn drop_in(&mut self, core: CoreId, event: Event) {
+        self.inboxes[usize::from(core.0)].push_back(event);
+        self.woken.insert(core);
+    }
+
+    /// Sends a message to a core. Messages of one road arrive in order.
+    pub(crate) fn post(&mut self, from: Option<CoreId>, to: CoreId, message: Message) {
+        let road = (from, to);
+        let at = self.now.plus(self.dice.span(self.cores.mail));
+        let bag = self.mail.entry(road).or_default();
+        bag.last_arrival = bag.last_arrival.max(at);
+        bag.messages.push_back(message);
+        self.agenda.push(bag.last_arrival, Happening::Mail(road));
+    }
+
+    pub(crate) fn deliver_mail(&mut self, road: Road) {
+        let bag = self.mail.get_mut(&road).expect("mail is on a road");
+        let message = bag.messages.pop_front().expect("a message arrives once");
+        self.drop_in(road.1, Event::Message(message));
+    }
+
+    /// Ends a device operation: what it read is in its buffer.
+    pub(crate) fn end_operation(
+        &mut self,
+        disk: usize,
+        number: u64,
+        pool: &mut Pool,
+    ) -> DiskOperation {
+        let operation = self.disks[disk].end(number);
+        let tick = self.tick();
+        finish(&operation, pool);
+        if matches!(operation.request.operation, DeviceOperation::Write { .. }) {
+            self.witness.ended(&operation.bytes, self.block_len, tick);
+        }
+        let failed = u64::from(operation.result != DeviceResult::Done);
+        self.note("disk", &[u64::from(operation.request.id.0), operation.request.offset.0, failed]);
+        operation
+    }
+
+    /// The node is gone: nothing that concerned it happens any more.
+    pub(crate) fn lose_node(&mut self) {
+        let tick = self.tick();
+        self.network.lose_node(self.now);
+        self.settle_network();
+        self.agenda
+            .retain(|happening| matches!(happening, Happening::Wire(_) | Happening::Host(_)));
+        self.mail.clear();
+        self.woken.clear();
+        for disk in &mut self.disks {
+            disk.lose_power();
+        }
+        self.witness.lose_power(tick);
+    }
+}
+
+/// What devices put where a read's bytes go, before they put the bytes there.
+pub(crate) const SCRIBBLE: u8 = 0xA5;
+
+/// Hands a read's bytes over, and sees to it that nobody used the buffer meanwhile.
+fn finish(operation: &DiskOperation, pool: &mut Pool) {
+    let len = operation.request.len.to_usize();
+    match operation.request.operation {
+        DeviceOperation::Read { buffer: Some(buffer), buffer_offset } => {
+            let start = buffer_offset.to_usize();
+            let place = &mut pool.bytes_mut(buffer)[start..start + len];
+            let untouched = place.iter().all(|byte| *byte == SCRIBBLE);
+            assert!(untouched, "{buffer:?} was used while a device was reading into it");
+            if operation.result == DeviceResult::Done {
+                place.copy_from_slice(&operation.bytes);
+            }
+        }
+        DeviceOperation::Write { buffer, buffer_offset, .. } => {
+            let start = buffer_offset.to_usize();
+            let same = pool.bytes(buffer)[start..start + len] == operation.bytes[..];
+            assert!(same, "{buffer:?} was used while a device was writing from it");
+        }
+        _ => {}
+    }
+}

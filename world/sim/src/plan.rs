@@ -1,0 +1,103 @@
+//! What a run is made of: all of it a function of the seed, or written down by a scenario.
+
+use nearflash_nvme_tcp::Digests;
+use nearflash_nvme_tcp::pdu::DataAlignment;
+use nearflash_nvme_tcp::target::SessionConfig;
+use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
+
+use crate::host::misfit::Misbehaviour;
+use crate::host::worker::WorkerPlan;
+use crate::node::NodeConfig;
+use crate::{Dice, Faults};
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What all chance is drawn from.
+    pub seed: u64,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// The node.
+    pub node: NodeConfig,
+    /// Hosts that work.
+    pub workers: Vec<WorkerPlan>,
+    /// Hosts that misbehave.
+    pub misfits: Vec<Misbehaviour>,
+    /// How often a volume changes its size.
+    pub resizes: u32,
+    /// How often the node loses its power and starts again.
+    pub power_losses: u32,
+    /// The node is told to drain while hosts are at work.
+    pub drain_while_busy: bool,
+    /// The longest command.
+    pub command_len_max: ByteLen,
+}
+
+impl Plan {
+    /// Nothing goes wrong, nobody is there yet.
+    pub fn calm(seed: u64) -> Self {
+        Self {
+            seed,
+            faults: Faults::none(),
+            node: NodeConfig {
+                cores: 2,
+                pool_len: ByteLen(4 * MIB),
+                block_size: BlockSize::B512,
+                volatile_cache: true,
+                session: SessionConfig {
+                    in_capsule_len_max: 8192,
+                    handshake_timeout: Nanos::from_secs(3),
+                    ..SessionConfig::default()
+                },
+                stall_timeout: Nanos::from_secs(5),
+            },
+            workers: Vec::new(),
+            misfits: Vec::new(),
+            resizes: 0,
+            power_losses: 0,
+            drain_while_busy: false,
+            command_len_max: ByteLen(16 * KIB),
+        }
+    }
+
+    /// The plan of this seed.
+    pub fn draw(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let dice = &mut dice;
+        let faults = Faults::draw(dice);
+        let session = SessionConfig {
+            in_capsule_len_max: 8192,
+            h2c_data_len_max: dice.pick(&[4096, 65_536, 1_048_576]),
+            handshake_timeout: Nanos::from_secs(dice.between(2, 5)),
+            digests: dice.pick(&[Digests::BOTH, Digests::BOTH, Digests::NONE]),
+            alignment: DataAlignment(dice.pick(&[0, 0, 7])),
+        };
+        let node = NodeConfig {
+            cores: dice.pick(&[1, 2, 2, 3]),
+            pool_len: ByteLen(dice.pick(&[2, 2, 4, 8]) * MIB),
+            block_size: dice.pick(&[BlockSize::B512, BlockSize::B4096]),
+            volatile_cache: !dice.permille(250),
+            session,
+            stall_timeout: Nanos::from_secs(dice.between(3, 6)),
+        };
+        let mut workers: Vec<_> = (0..dice.between(1, 4)).map(|_| WorkerPlan::draw(dice)).collect();
+        let misfits = (0..dice.between(0, 2)).map(|_| Misbehaviour::draw(dice)).collect();
+        // A stream in small pieces is slow to simulate, and as telling when it is short.
+        let piece = ByteLen::from_usize(faults.network.piece_len_max).0;
+        let command_len_max = ByteLen((piece * 64).clamp(4 * KIB, 128 * KIB));
+        for worker in workers.iter_mut().filter(|_| piece <= 100) {
+            worker.commands = worker.commands.min(10 * u32::try_from(piece).unwrap_or(u32::MAX));
+        }
+        Self {
+            seed,
+            faults,
+            node,
+            workers,
+            misfits,
+            resizes: dice.pick(&[0, 0, 2, 6]),
+            power_losses: dice.pick(&[0, 0, 1, 3]),
+            drain_while_busy: dice.coin(),
+            command_len_max,
+        }
+    }
+}

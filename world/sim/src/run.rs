@@ -1,0 +1,101 @@
+//! A whole run of a plan, from the first connection to the empty node.
+
+use nearflash_units::Nanos;
+
+use crate::plan::Plan;
+use crate::sim::{PATIENCE, Sim};
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Report {
+    /// The same for two runs of a seed.
+    pub trace: u64,
+    /// How much happened.
+    pub happenings: u64,
+    /// Turns that cores took.
+    pub turns: u64,
+    /// Commands answered with success.
+    pub succeeded: u64,
+    /// Commands answered with an error.
+    pub failed: u64,
+    /// Commands whose connection was lost.
+    pub lost: u64,
+    /// Blocks read and judged.
+    pub reads: u64,
+    /// Compare-and-writes that succeeded.
+    pub counted: u64,
+    /// How often hosts joined.
+    pub joined: u32,
+    /// How long it took on the simulated clock.
+    pub span: Nanos,
+}
+
+/// Says which seed failed.
+struct Seed(u64);
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay with SIM_SEED={}", self.0);
+        }
+    }
+}
+
+/// Runs a plan to its end and checks everything.
+///
+/// # Panics
+/// When anything is not as it must be. The seed is printed.
+pub fn run(plan: Plan) -> Report {
+    let seed = Seed(plan.seed);
+    let mut sim = Sim::new(plan);
+    sim.disturb();
+    if !sim.plan.drain_while_busy {
+        sim.finish_work();
+        sim.calm();
+        sim.rest();
+        sim.check_silence_ends();
+    }
+    sim.calm();
+    sim.drain();
+    sim.rest();
+    sim.check_disks();
+    sim.lose_power();
+    drop(seed);
+    sim.report()
+}
+
+impl Sim {
+    /// While hosts work: sizes change and the power goes, each after a share of the work that is
+    /// drawn from the seed. If the node is to drain while busy, that comes after the last of them.
+    fn disturb(&mut self) {
+        let mut resizes = self.plan.resizes;
+        let mut power_losses = self.plan.power_losses;
+        let count = resizes + power_losses + u32::from(self.plan.drain_while_busy);
+        for left in self.draw_shares_of_work(count) {
+            self.run_until(PATIENCE, |sim| sim.commands_left() <= left);
+            if power_losses > 0 && (resizes == 0 || self.draw_coin()) {
+                power_losses -= 1;
+                self.lose_power();
+            } else if resizes > 0 {
+                resizes -= 1;
+                self.resize();
+            }
+        }
+    }
+
+    /// What it came to.
+    pub fn report(&self) -> Report {
+        Report {
+            trace: self.outside.trace.hash(),
+            happenings: self.outside.trace.entries(),
+            turns: self.outside.turns,
+            succeeded: self.checks.succeeded,
+            failed: self.checks.failed,
+            lost: self.checks.lost,
+            reads: self.checks.history.reads(),
+            counted: self.checks.increments.won_count(),
+            joined: self.workers.iter().map(|worker| worker.joined).sum(),
+            span: self.now(),
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! The run itself: what comes next happens, who is concerned looks, and what was noticed is judged.
+
+use std::collections::BTreeSet;
+
+use nearflash_engine::CoreId;
+use nearflash_nvme::target::DisconnectReason;
+use nearflash_nvme_tcp::PeerError;
+use nearflash_shard::{Event, Message, Notice};
+use nearflash_units::{BlockSize, Blocks, ByteLen, Nanos};
+
+use crate::Dice;
+use crate::disk::Disk;
+use crate::faults::Faults;
+use crate::history::Block;
+use crate::host::misfit::Misfit;
+use crate::host::pending::Checks;
+use crate::host::worker::{Leaving, Life, Worker};
+use crate::host::workload::Field;
+use crate::network::{LinkId, Network};
+use crate::node::{CHECKED, DISKS, Node};
+use crate::outside::{Happening, Outside};
+use crate::plan::Plan;
+use crate::stamp::Value;
+
+/// How long anything may take that must end: far more than all the faults together need.
+pub(crate) const PATIENCE: Nanos = Nanos::from_secs(600);
+
+/// A node, its hosts, and everything between and around them.
+#[derive(Debug)]
+pub struct Sim {
+    pub(crate) plan: Plan,
+    dice: Dice,
+    pub(crate) outside: Outside,
+    pub(crate) node: Node,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) misfits: Vec<Misfit>,
+    pub(crate) checks: Checks,
+    /// When each host looks around next, by its place: workers first, then misfits.
+    looks: Vec<Nanos>,
+    writers: u32,
+    notices_judged: usize,
+    drained: BTreeSet<CoreId>,
+    volumes_taken: BTreeSet<(u64, CoreId)>,
+    namespaces_taken: u64,
+}
+
+fn field(plan: &Plan, node: &Node, dice: &mut Dice) -> Field {
+    let block_size: BlockSize = plan.node.block_size;
+    let seam = block_size.blocks_in(nearflash_space::GRANULE).0;
+    let half = dice.between(2, 8);
+    let checked = node.volumes().iter().filter(|volume| volume.subsystem.as_str() == CHECKED);
+    Field {
+        block_size,
+        volumes: checked.map(|volume| (volume.id, volume.namespace)).collect(),
+        hot: (seam - half, seam + half),
+        counters: [seam + 40, seam + 41],
+        tail: (2 * seam + 8, 2 * seam + 44),
+        blocks_max: block_size.blocks_in(plan.command_len_max).0.max(1),
+    }
+}
+
+impl Sim {
+    /// The beginning of a run.
+    pub fn new(plan: Plan) -> Self {
+        let mut dice = Dice::new(plan.seed ^ 0x5EED);
+        let Faults { network, disk, core } = plan.faults;
+        let network = Network::new(network, dice.fork());
+        let device = Node::device(&plan.node);
+        let disks = (0..DISKS).map(|_| Disk::new(device, disk, dice.fork())).collect();
+        let block_len = ByteLen(u64::from(plan.node.block_size.bytes())).to_usize();
+        let mut outside = Outside::new(dice.fork(), network, disks, core, block_len);
+        let node = Node::new(plan.node.clone(), &mut outside);
+        let field = field(&plan, &node, &mut dice);
+        let workers: Vec<Worker> = (0..)
+            .zip(&plan.workers)
+            .map(|(number, worker)| Worker::new(number, worker.clone(), field.clone(), dice.fork()))
+            .collect();
+        let visits = dice.pick(&[1, 2, 3]);
+        let misfits: Vec<Misfit> = (0..)
+            .zip(&plan.misfits)
+            .map(|(number, how)| Misfit::new(number, *how, visits, dice.fork()))
+            .collect();
+        let checks = Checks { disks_fail: disk.can_fail(), ..Checks::default() };
+        let looks = vec![Nanos::NEVER; workers.len() + misfits.len()];
+        let mut sim = Self {
+            plan,
+            dice,
+            outside,
+            node,
+            workers,
+            misfits,
+            checks,
+            looks,
+            writers: 0,
+            notices_judged: 0,
+            drained: BTreeSet::new(),
+            volumes_taken: BTreeSet::new(),
+            namespaces_taken: 0,
+        };
+        for host in 0..sim.looks.len() {
+            let at = Nanos::from_micros(sim.dice.between(100, 20_000));
+            sim.look_at(host, at);
+        }
+        sim
+    }
+
+    /// Now.
+    pub fn now(&self) -> Nanos {
+        self.outside.now
+    }
+
+    fn look_at(&mut self, host: usize, at: Nanos) {
+        if at < self.looks[host] {
+            self.looks[host] = at;
+            self.outside.agenda.push(at, Happening::Host(host));
+        }
+    }
+
+    /// The next thing happens. `false` when nothing is left.
+    pub fn step(&mut self) -> bool {
+        let Some((at, happening)) = self.outside.agenda.pop() else { return false };
+        self.outside.now = at;
+        match happening {
+            Happening::Wire(delivery) => {
+                self.outside.network.deliver(at, delivery);
+                self.outside.settle_network();
+            }
+            Happening::DiskPart(disk, number) => self.outside.disks[disk].take_part(number),
+            Happening::DiskDone(disk, number) => self.end_operation(disk, number),
+            Happening::Mail(road) => self.outside.deliver_mail(road),
+            Happening::Turn(core, ticket) => self.node.turn(core, ticket, &mut self.outside),
+            Happening::Host(host) => self.look(host),
+        }
+        self.node.wake(&mut self.outside);
+        self.stir();
+        self.judge_notices();
+        true
+    }
+
+    fn end_operation(&mut self, disk: usize, number: u64) {
+        let core = self.outside.disks[disk].core_of(number);
+        let ended = self.outside.end_operation(disk, number, self.node.pool(core));
+        self.outside.drop_in(core, Event::Device(ended.request.id, ended.result));
+    }
+
+    fn look(&mut self, host: usize) {
+        let now = self.outside.now;
+        if self.looks[host] != now {
+            return; // it looked, or will look, at another moment instead
+        }
+        self.looks[host] = Nanos::NEVER;
+        let next = match self.workers.get_mut(host) {
+            Some(worker) => worker.look(&mut self.writers, &mut self.checks, &mut self.outside),
+            None => {
+                let misfit = &mut self.misfits[host - self.workers.len()];
+                misfit.look(&mut self.outside)
+            }
+        };
+        if let Some(next) = next {
+            self.look_at(host, next.max(now.plus(Nanos(1))));
+        }
+    }
+
+    /// Hosts at whose connections something happened look around soon. Misfits look when they like.
+    fn stir(&mut self) {
+        for link in std::mem::take(&mut self.outside.stirred) {
+            let host = self.workers.iter().position(|worker| worker.has(link));
+            if let Some(host) = host {
+                let soon = Nanos(self.dice.between(1, 5_000));
+                self.look_at(host, self.outside.now.plus(soon));
+            }
+        }
+    }
+
+    fn is_misfit(&self, link: LinkId) -> bool {
+        self.misfits.iter().flat_map(|misfit| &misfit.links).any(|(_, of)| *of == link)
+    }
+
+    fn judge_notices(&mut self) {
+        while let Some(noted) = self.outside.notices.get(self.notices_judged) {
+            self.notices_judged += 1;
+            let (now, core) = (noted.at, noted.core);
+            match noted.notice.clone() {
+                Notice::PeerError { peer, error } => {
+                    let link = self.outside.network.link_of(peer).expect("peers have links");
+                    let is_due = error == PeerError::Silent || self.is_misfit(link);
+                    assert!(is_due, "{link:?} was said to have broken the protocol: {error}");
+                }
+                Notice::Stalled { peer } => {
+                    let link = self.outside.network.link_of(peer).expect("peers have links");
+                    let reads =
+                        |worker: &Worker| worker.has(link) && worker.plan.deaf_permille == 0;
+                    let is_due = !self.workers.iter().any(reads);
+                    assert!(is_due, "{link:?} was said to stall");
+                }
+                Notice::Disconnecting {
+                    controller,
+                    reason: DisconnectReason::KeepAliveExpired,
+                } => {
+                    let is_heard = |worker: &Worker| {
+                        worker.life == Life::Working
+                            && worker.node_life == self.outside.starts
+                            && worker.controller() == Some(controller)
+                    };
+                    let is_due = !self.workers.iter().any(is_heard);
+                    assert!(
+                        is_due,
+                        "{controller:?} was given up at {now:?}, and its host is there"
+                    );
+                }
+                Notice::VolumesTaken(core, number) => {
+                    self.volumes_taken.insert((number, core));
+                }
+                Notice::NamespacesTaken(number) => self.namespaces_taken = number,
+                Notice::Drained(of) => {
+                    assert_eq!(core, of, "a core speaks for itself");
+                    self.drained.insert(of);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Goes on until `done`, or until nothing happens any more, at most for `span`. Whether it is
+    /// done.
+    pub fn run_until(&mut self, span: Nanos, done: impl Fn(&Self) -> bool) -> bool {
+        let end = self.outside.now.plus(span);
+        loop {
+            if done(self) {
+                return true;
+            }
+            match self.outside.agenda.next_at() {
+                Some(at) if at <= end => {
+                    self.step();
+                }
+                _ => {
+                    self.outside.now = end;
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Commands that hosts have not submitted yet.
+    pub(crate) fn commands_left(&self) -> u32 {
+        self.workers.iter().map(Worker::commands_left).sum()
+    }
+
+    /// How many commands are to be left at each of `count` moments.
+    pub(crate) fn draw_shares_of_work(&mut self, count: u32) -> Vec<u32> {
+        let all = u64::from(self.commands_left());
+        let draw = |_| u32::try_from(self.dice.between(0, all)).expect("a share of a u32");
+        let mut shares: Vec<u32> = (0..count).map(draw).collect();
+        shares.sort_unstable_by(|a, b| b.cmp(a));
+        shares
+    }
+
+    pub(crate) fn draw_coin(&mut self) -> bool {
+        self.dice.coin()
+    }
+
+    /// Goes on for `span`.
+    pub fn run_for(&mut self, span: Nanos) {
+        self.run_until(span, |_| false);
+    }
+
+    /// Whether every working host has done all that it had to do.
+    pub fn is_work_done(&self) -> bool {
+        self.workers.iter().all(|worker| worker.commands_left() == 0 && worker.in_flight() == 0)
+    }
+
+    /// Goes on until all work is done.
+    ///
+    /// # Panics
+    /// When some command is never answered.
+    pub fn finish_work(&mut self) {
+        let is_done = self.run_until(PATIENCE, Self::is_work_done);
+        let left: Vec<_> =
+            self.workers.iter().map(|w| (w.life, w.commands_left(), w.in_flight())).collect();
+        assert!(is_done, "work is not done at {:?}: {left:?}", self.now());
+    }
+
+    /// From now on nothing is lost and nothing fails.
+    pub fn calm(&mut self) {
+        let calmed = self.plan.faults.calmed();
+        self.outside.network.faults = calmed.network;
+        for disk in &mut self.outside.disks {
+            disk.faults = calmed.disk;
+        }
+    }
+
+    /// Gives the first volume another size, as the control plane does: first every core knows, then
+    /// hosts.
+    ///
+    /// # Panics
+    /// When the cores do not confirm.
+    pub fn resize(&mut self) {
+        let seam = self.plan.node.block_size.blocks_in(nearflash_space::GRANULE).0;
+        let blocks = Blocks(self.dice.between(2 * seam + 8, 2 * seam + 40));
+        let number = self.node.resize(0, blocks, &mut self.outside);
+        let cores = self.node.core_count();
+        let taken = |sim: &Self| sim.volumes_taken.iter().filter(|(n, _)| *n == number).count();
+        assert!(
+            self.run_until(PATIENCE, |sim| taken(sim) == cores),
+            "every core takes the volumes"
+        );
+        self.node.export(&mut self.outside);
+        let exported = self.run_until(PATIENCE, |sim| sim.namespaces_taken == number);
+        assert!(exported, "hosts see the new size");
+    }
+
+    /// The power goes: what is left on the disks is checked, and the node starts again.
+    ///
+    /// # Panics
+    /// When something durable is lost.
+    pub fn lose_power(&mut self) {
+        for host in 0..self.workers.len() {
+            if !matches!(self.workers[host].life, Life::Away(_) | Life::Gone) {
+                let next = self.workers[host].leave(
+                    Leaving::Resetting,
+                    &mut self.checks,
+                    &mut self.outside,
+                );
+                next.into_iter().for_each(|at| self.look_at(host, at));
+            }
+        }
+        for misfit in &mut self.misfits {
+            misfit.leave(&mut self.outside);
+        }
+        self.outside.lose_node();
+        self.outside.note("power lost", &[]);
+        self.check_disks_after_power_loss();
+        self.drained.clear();
+        self.node.start(&mut self.outside);
+    }
+
+    fn check_disks_after_power_loss(&mut self) {
+        let volatile = self.plan.node.volatile_cache;
+        for block in self.checks.history.blocks() {
+            let bytes = self.block_bytes(block);
+            self.checks.history.power_lost(block, &bytes, volatile, &self.outside.witness);
+        }
+        self.checks.history.forget_flushes();
+        self.checks.increments.restart();
+    }
+
+    /// What a block holds on its device.
+    fn block_bytes(&self, block: Block) -> Vec<u8> {
+        let piece = self.node.locate(block.volume, block.lba).expect("the block is the volume's");
+        let disk = usize::try_from(piece.device.0).expect("few devices");
+        self.outside.disks[disk].bytes(piece.offset, piece.len).to_vec()
+    }
+
+    /// Tells the node to drain, and waits until it has. Hosts may be at work.
+    ///
+    /// # Panics
+    /// When it does not, or keeps anything.
+    pub fn drain(&mut self) {
+        self.node.tell_all(&mut self.outside, || Message::Drain);
+        let cores = self.node.core_count();
+        let drained = self.run_until(PATIENCE, |sim| sim.drained.len() == cores);
+        assert!(drained, "the node is told to drain and does: {:?}", self.drained);
+        let open: Vec<LinkId> = self.outside.network.open_at_node().collect();
+        assert!(open.is_empty(), "a drained node has no connections: {open:?}");
+        assert!(self.node.pools_are_whole(), "all buffers are back once all connections are gone");
+        let in_flight: usize = self.outside.disks.iter().map(Disk::in_flight).sum();
+        assert_eq!(in_flight, 0, "a drained node has nothing on its devices");
+    }
+
+    /// Everybody stops doing anything new; what is under way ends.
+    ///
+    /// # Panics
+    /// When some command is never answered, or a connection that should have ended is there.
+    pub fn rest(&mut self) {
+        for worker in &mut self.workers {
+            worker.resting = true;
+        }
+        for misfit in &mut self.misfits {
+            misfit.stop();
+        }
+        let idle = self.run_until(PATIENCE, |sim| sim.workers.iter().all(|w| w.in_flight() == 0));
+        assert!(idle, "every command is answered, or its connection lost");
+    }
+
+    /// Connections on which the node hears nothing have been closed, once there was time for it.
+    ///
+    /// # Panics
+    /// When one is there.
+    pub fn check_silence_ends(&mut self) {
+        let node = &self.plan.node;
+        // The longest keep-alive time-out that hosts ask for, and a second or two for each look.
+        let longest =
+            Nanos::from_secs(5).max(node.stall_timeout).max(node.session.handshake_timeout);
+        self.run_for(longest.plus(Nanos::from_secs(15)));
+        let silenced = self.workers.iter().flat_map(|worker| &worker.silenced);
+        for (since, link) in silenced.chain(self.misfits.iter().flat_map(|misfit| &misfit.links)) {
+            let is_closed = self.outside.network.is_closed_by_node(*link);
+            assert!(
+                is_closed,
+                "{link:?} is silent since {since:?}, and the node has not closed it"
+            );
+        }
+    }
+
+    /// The node has nothing under way: every block holds what it may, and counters count all.
+    ///
+    /// # Panics
+    /// When one does not.
+    pub fn check_disks(&mut self) {
+        let now = self.outside.tick();
+        self.checks.history.all_ended(now);
+        let (sent, now) = (self.outside.tick(), self.outside.tick());
+        for block in self.checks.history.blocks() {
+            let value = Value::of(&self.block_bytes(block));
+            self.checks.history.read(block, value, (sent, now), &self.outside.witness);
+            self.checks.increments.check(block, value);
+        }
+    }
+}

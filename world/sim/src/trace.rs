@@ -1,0 +1,47 @@
+//! What happened in a run, as one number: two runs of a seed have the same, or something drew from
+//! outside.
+
+use nearflash_units::Nanos;
+
+/// A running hash of everything that happened: FNV-1a.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Trace {
+    hash: u64,
+    entries: u64,
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self { hash: 0xCBF2_9CE4_8422_2325, entries: 0 }
+    }
+}
+
+impl Trace {
+    /// Something happened.
+    pub(crate) fn note(&mut self, at: Nanos, what: &'static str, details: &[u64]) {
+        self.entries += 1;
+        let numbers = std::iter::once(&at.0).chain(details).flat_map(|number| number.to_le_bytes());
+        for byte in what.bytes().chain(numbers) {
+            self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+    }
+
+    /// Bytes moved.
+    pub(crate) fn note_bytes(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.hash = (self.hash ^ u64::from_le_bytes(word)).wrapping_mul(0x0000_0100_0000_01B3);
+        }
+    }
+
+    /// The number.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// How much happened.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+}

@@ -1,0 +1,192 @@
+//! The simulated world as one core sees it.
+
+use std::collections::VecDeque;
+
+use nearflash_engine::{CoreId, DeviceOperation, DeviceRequest, Pool};
+use nearflash_nvme_tcp::Chunk;
+use nearflash_shard::{
+    Event, Interest, Message, Notice, Place, Received, Sent, SocketId, Submitted, World,
+};
+use nearflash_units::Nanos;
+
+use crate::network::Side;
+use crate::outside::{Happening, Noted, Outside, SCRIBBLE};
+
+/// One core's world for one turn.
+#[derive(Debug)]
+pub(crate) struct SimWorld<'a> {
+    pub(crate) core: CoreId,
+    pub(crate) now: Nanos,
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) outside: &'a mut Outside,
+}
+
+impl SimWorld<'_> {
+    fn inbox(&mut self) -> &mut VecDeque<Event> {
+        &mut self.outside.inboxes[usize::from(self.core.0)]
+    }
+
+    /// No event for this socket comes any more.
+    fn forget_events(&mut self, socket: SocketId) {
+        self.inbox().retain(|event| !matches!(event, Event::Ready(ready) if *ready == socket));
+    }
+
+    /// What the operation writes; a read's place is made unlike what was there.
+    fn bytes_for(&mut self, request: &DeviceRequest) -> Vec<u8> {
+        let len = request.len.to_usize();
+        match request.operation {
+            DeviceOperation::Read { buffer: Some(buffer), buffer_offset } => {
+                let start = buffer_offset.to_usize();
+                self.pool.bytes_mut(buffer)[start..start + len].fill(SCRIBBLE);
+                vec![SCRIBBLE; len]
+            }
+            DeviceOperation::Write { buffer, buffer_offset, .. } => {
+                let start = buffer_offset.to_usize();
+                let bytes = self.pool.bytes(buffer)[start..start + len].to_vec();
+                let (block_len, turns) = (self.outside.block_len, self.outside.turns);
+                self.outside.witness.submitted(&bytes, block_len, turns);
+                bytes
+            }
+            DeviceOperation::Flush => Vec::new(),
+            DeviceOperation::Read { buffer: None, .. }
+            | DeviceOperation::WriteZeroes { .. }
+            | DeviceOperation::Deallocate => vec![0; len],
+        }
+    }
+}
+
+impl World for SimWorld<'_> {
+    fn now(&self) -> Nanos {
+        self.now
+    }
+
+    fn pool(&mut self) -> &mut Pool {
+        self.pool
+    }
+
+    fn poll(&mut self, events: &mut Vec<Event>) {
+        let count = self.outside.cores.events_per_turn_max.min(self.inbox().len());
+        events.extend(self.inbox().drain(..count));
+    }
+
+    fn receive(&mut self, socket: SocketId, place: Option<Place>, staging: &mut [u8]) -> Received {
+        let link = self.outside.network.link_at(self.core, socket);
+        let mut total = 0;
+        let now = self.now;
+        if let Some(Place { buffer, offset, len }) = place {
+            let into = &mut self.pool.bytes_mut(buffer)[offset..offset + len];
+            match self.outside.network.receive(now, link, Side::Node, into) {
+                Received::Bytes(placed) => total = placed,
+                other => return other,
+            }
+            if total < len {
+                self.outside.settle_network();
+                return Received::Bytes(total);
+            }
+        }
+        match self.outside.network.receive(now, link, Side::Node, staging) {
+            Received::Bytes(staged) => total += staged,
+            Received::Nothing | Received::Closed if total > 0 => {}
+            other => return other,
+        }
+        self.outside.settle_network();
+        Received::Bytes(total)
+    }
+
+    fn send<'a>(&mut self, socket: SocketId, chunks: impl Iterator<Item = Chunk<'a>>) -> Sent {
+        let link = self.outside.network.link_at(self.core, socket);
+        // No more is looked at than a system call would take.
+        let len_max = 64 * 1024;
+        let mut bytes = Vec::new();
+        for chunk in chunks {
+            match chunk {
+                Chunk::Bytes(own) => bytes.extend_from_slice(own),
+                Chunk::Buffer { buffer, offset, len } => {
+                    bytes.extend_from_slice(&self.pool.bytes(buffer)[offset..offset + len]);
+                }
+                Chunk::Zeroes(len) => bytes.resize(bytes.len() + len, 0),
+            }
+            if bytes.len() >= len_max {
+                break;
+            }
+        }
+        let sent = self.outside.network.send(self.now, link, Side::Node, &bytes);
+        if let Sent::Bytes(len) = sent {
+            self.outside.note("node sends", &[u64::from(link.0)]);
+            self.outside.trace.note_bytes(&bytes[..len]);
+        }
+        self.outside.settle_network();
+        sent
+    }
+
+    fn watch(&mut self, socket: SocketId, interest: Interest) {
+        self.forget_events(socket);
+        self.outside.network.watch(self.core, socket, interest);
+        self.outside.settle_network();
+    }
+
+    fn shut_down_output(&mut self, socket: SocketId) {
+        let link = self.outside.network.link_at(self.core, socket);
+        self.outside.network.send_end(self.now, link, Side::Node);
+        self.outside.settle_network();
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        let link = self.outside.network.link_at(self.core, socket);
+        self.forget_events(socket);
+        self.outside.network.close(self.now, link, Side::Node);
+        let turns = self.outside.turns;
+        self.outside.witness.closed(link, turns);
+        self.outside.note("node closes", &[u64::from(link.0)]);
+        self.outside.settle_network();
+    }
+
+    fn detach(&mut self, socket: SocketId) {
+        self.forget_events(socket);
+        self.outside.network.detach(self.core, socket);
+    }
+
+    fn attach(&mut self, socket: SocketId) {
+        self.outside.network.attach(self.core, socket);
+    }
+
+    fn submit(&mut self, request: DeviceRequest) -> Submitted {
+        let bytes = self.bytes_for(&request);
+        let index = usize::try_from(request.device.0).expect("few devices");
+        let now = self.now;
+        let disk = &mut self.outside.disks[index];
+        let is_at_once = disk.is_at_once();
+        let moments = disk.submit(now, self.core, request, bytes);
+        let number = moments.operation;
+        if is_at_once {
+            disk.take_part(number);
+            let operation = self.outside.end_operation(index, number, self.pool);
+            return Submitted::Done(operation.result);
+        }
+        if let Some(at) = moments.part_at {
+            self.outside.agenda.push(at, Happening::DiskPart(index, number));
+        }
+        self.outside.agenda.push(moments.done_at, Happening::DiskDone(index, number));
+        Submitted::Queued
+    }
+
+    fn post(&mut self, core: CoreId, message: Message) {
+        assert_ne!(core, self.core, "a core's messages to itself take no mail");
+        self.outside.post(Some(self.core), core, message);
+    }
+
+    fn stop_listening(&mut self) {
+        if self.core == CoreId::FIRST {
+            self.outside.network.stop_listening();
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        let (at, core) = (self.now, self.core);
+        if let Notice::ControllerConnected { peer, .. } = notice {
+            let link = self.outside.network.link_of(peer).expect("peers have links");
+            self.outside.witness.granted(link);
+        }
+        self.outside.notices.push(Noted { at, core, notice });
+    }
+}
