@@ -173,7 +173,11 @@ mod tests {
 
     #[test]
     fn volumes_are_shown_in_columns() {
-        insta::assert_snapshot!(volumes(&[volume("data", 8 << 30), volume("a-longer-name", 4096)]), @"");
+        insta::assert_snapshot!(volumes(&[volume("data", 8 << 30), volume("a-longer-name", 4096)]), @r#"
+            VOLUME         SIZE  BLOCK  DEVICE  NSID  SUBSYSTEM NQN
+            data           8GiB   4096  flash      1  nqn.2026-11.io.nearflash:data
+            a-longer-name  4KiB   4096  flash      1  nqn.2026-11.io.nearflash:a-longer-name
+            "#);
         assert!(volumes(&[]).starts_with("no volumes: make one with"));
     }
 
@@ -214,7 +218,22 @@ mod tests {
                 io_queues: 1,
             }],
         };
-        insta::assert_snapshot!(super::status(&status), @"");
+        insta::assert_snapshot!(super::status(&status), @r#"
+            node 00000000-0000-0000-0000-000000000001, version 0.1.0, process 77, serving for 1h 1m
+            NVMe/TCP on 127.0.0.1:4420, [::1]:4420
+
+            DEVICE  KIND   SIZE     FREE  BLOCK  CACHE
+            flash   file  16GiB  8191MiB    512  volatile
+
+            VOLUME  SIZE  BLOCK  DEVICE  NSID  SUBSYSTEM NQN
+            data    8GiB   4096  flash      1  nqn.2026-11.io.nearflash:data
+
+            CORE  CONNECTIONS  IN FLIGHT    READS  WRITES    READ  WRITTEN  ERRORS
+               0            2          3  1000000      20  3.8GiB    80KiB       0
+
+            HOST NQN                           FROM             I/O QUEUES  SUBSYSTEM NQN
+            nqn.2014-08.org.nvmexpress:uuid:1  127.0.0.1:50000           1  nqn.2026-11.io.nearflash:data
+            "#);
     }
 
     #[test]

@@ -42,17 +42,23 @@ impl Node {
 
     /// Does what is asked.
     pub(crate) fn answer(&self, command: Command) -> Answer {
-        let done = match command {
+        let (doing, done) = match command {
             Command::VolumeCreate { name, bytes, device, block_size, subsystem } => {
-                self.create(&name, bytes, &device, block_size, subsystem.as_deref())
+                let made = self.create(&name, bytes, &device, block_size, subsystem.as_deref());
+                ("volume made", made)
             }
             Command::VolumeList => return Answer::Volumes { volumes: self.volumes() },
-            Command::VolumeResize { name, bytes, shrink } => self.resize(&name, bytes, shrink),
-            Command::VolumeRemove { name, force } => self.remove(&name, force),
+            Command::VolumeResize { name, bytes, shrink } => {
+                ("volume resized", self.resize(&name, bytes, shrink))
+            }
+            Command::VolumeRemove { name, force } => ("volume removed", self.remove(&name, force)),
             Command::Status => return Answer::Status(Box::new(self.status())),
         };
         match done {
-            Ok(volume) => Answer::Volume { volume },
+            Ok(volume) => {
+                tracing::info!(volume = volume.name, bytes = volume.bytes, "{doing}");
+                Answer::Volume { volume }
+            }
             Err(error) => {
                 tracing::warn!("refused: {error}");
                 Answer::Error { error: error.to_string() }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -21,6 +22,10 @@ use crate::{Catalog, Door, NodeError, Runtime, RuntimeConfig, StartError, runtim
 
 /// Connections that the system holds for a door until a core takes them.
 const BACKLOG: i32 = 4096;
+
+/// How long an address may still be in use: a node that was killed gives up the sockets of its
+/// rings a little after it has ended, and must be replaceable at once.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A node that serves.
 pub struct Running {
@@ -134,12 +139,25 @@ fn end_at_once_on_another(mut signals: Signals) {
 
 fn open_doors(config: &Config) -> Result<Vec<(Door, SocketAddr)>, NodeError> {
     let open = |address: &SocketAddr| {
-        let listener = listen(*address).map_err(|source| bind_error(*address, source))?;
+        let listener = listen_patiently(*address).map_err(|source| bind_error(*address, source))?;
         let bound = listener.local_addr().map_err(|source| bind_error(*address, source))?;
         let advertise = advertised(bound, config.advertise);
         Ok((Door { listener, advertise, hosts: config.hosts.clone() }, bound))
     };
     config.nvme_tcp.iter().map(open).collect()
+}
+
+/// Tries again while the address is in use, for a bounded time.
+fn listen_patiently(address: SocketAddr) -> io::Result<TcpListener> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match listen(address) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                std::thread::sleep(PATIENCE / 100);
+            }
+            ended => return ended,
+        }
+    }
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {

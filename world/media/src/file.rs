@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nearflash_space::Name;
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
@@ -69,7 +70,7 @@ impl Asked<'_> {
 
     /// Opens and locks it. `None` when there is none.
     pub(crate) fn open(&self) -> Result<Option<OpenFile>, OpenError> {
-        let (fd, mut direct) = match self.open_direct() {
+        let (fd, mut direct) = match patiently(Errno::BUSY, || self.open_direct()) {
             Ok(opened) => opened,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::BUSY) => {
@@ -144,7 +145,8 @@ impl Asked<'_> {
         if self.is_block {
             return Ok(());
         }
-        flock(fd, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+        let lock = || flock(fd, FlockOperation::NonBlockingLockExclusive);
+        patiently(Errno::WOULDBLOCK, lock).map_err(|errno| match errno {
             Errno::WOULDBLOCK => self.in_use("another node or program", "stop it first"),
             other => self.io("lock", other),
         })
@@ -160,6 +162,23 @@ impl Asked<'_> {
                 Err(self.wrong_kind("a block device", "write block: before it"))
             }
             _ => Err(self.wrong_kind("neither file nor block device", "name one of these")),
+        }
+    }
+}
+
+/// How long a device may still be in use when it is opened: a process that was killed gives up
+/// the files of its rings a little after it has ended, and must be replaceable at once.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Tries again while `busy` is the answer, for a bounded time.
+fn patiently<T>(busy: Errno, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Err(errno) if errno == busy && Instant::now() < deadline => {
+                std::thread::sleep(PATIENCE / 100);
+            }
+            ended => return ended,
         }
     }
 }

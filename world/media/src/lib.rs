@@ -9,6 +9,7 @@
 #![allow(unsafe_code)] // mmap and ioctls; every block says why it is sound
 
 mod aligned;
+pub mod check;
 mod device;
 mod error;
 mod file;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, open};
 
 pub use client::{ControlError, ask};
-pub(crate) use server::ControlServer;
+pub(crate) use server::{ControlServer, parse};
 
 /// Longest request and longest answer, without the line's end.
 const LINE_LEN_MAX: usize = 16 << 20;

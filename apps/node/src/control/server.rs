@@ -36,6 +36,8 @@ pub(crate) struct ControlServer {
     path: PathBuf,
     listener: Arc<UnixListener>,
     stopping: Arc<AtomicBool>,
+    /// Connections that are being served.
+    open: Arc<AtomicUsize>,
     thread: JoinHandle<()>,
 }
 
@@ -50,21 +52,26 @@ impl ControlServer {
         let path = socket_path(data_dir);
         let listener = Arc::new(listen(data_dir)?);
         let stopping = Arc::new(AtomicBool::new(false));
-        let (accepting, told) = (Arc::clone(&listener), Arc::clone(&stopping));
+        let open = Arc::new(AtomicUsize::new(0));
+        let (accepting, told, count) = (listener.clone(), stopping.clone(), open.clone());
         let thread = Builder::new()
             .name("control".to_owned())
-            .spawn(move || accept(&accepting, &told, &handler))?;
-        Ok(Self { path, listener, stopping, thread })
+            .spawn(move || accept(&accepting, &told, &count, &handler))?;
+        Ok(Self { path, listener, stopping, open, thread })
     }
 
-    /// Takes no more requests. Those that are being done go on; who asked for them is not waited
-    /// for.
+    /// Takes no more requests, and waits for those that are being done, for a bounded time: what
+    /// is cut off then is as if never asked, for the catalog changes whole or not at all.
     pub(crate) fn stop(self) {
         self.stopping.store(true, Ordering::Release);
         // Wakes the thread out of `accept`.
         let woken = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         if woken.is_ok() && self.thread.join().is_err() {
             tracing::error!("the control thread had panicked");
+        }
+        let deadline = Instant::now() + PEER_TIMEOUT;
+        while self.open.load(Ordering::Acquire) != 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
         }
         // It may be gone already, and then there is nothing to do.
         let _ = std::fs::remove_file(&self.path);
@@ -85,14 +92,18 @@ fn listen(data_dir: &Path) -> io::Result<UnixListener> {
     Ok(UnixListener::from(std::os::fd::OwnedFd::from(socket)))
 }
 
-fn accept(listener: &UnixListener, stopping: &AtomicBool, handler: &Arc<Handler>) {
-    let open = Arc::new(AtomicUsize::new(0));
+fn accept(
+    listener: &UnixListener,
+    stopping: &AtomicBool,
+    open: &Arc<AtomicUsize>,
+    handler: &Arc<Handler>,
+) {
     loop {
         let accepted = listener.accept();
         if stopping.load(Ordering::Acquire) {
             return;
         }
-        let served = accepted.and_then(|(stream, _)| serve(stream, &open, handler));
+        let served = accepted.and_then(|(stream, _)| serve(stream, open, handler));
         if let Err(error) = served {
             tracing::warn!("control socket: {error}");
             std::thread::sleep(ACCEPT_PAUSE);
@@ -117,10 +128,12 @@ fn serve(
     let (open, handler) = (Arc::clone(open), Arc::clone(handler));
     let one = OpenConnection(open);
     Builder::new().name("control-peer".to_owned()).spawn(move || {
-        let _one = one;
         if let Err(error) = answer(&mut stream, &*handler) {
             tracing::debug!("control connection: {error}");
         }
+        // In this order: once none is counted, nobody has the node any more.
+        drop(handler);
+        drop(one);
     })?;
     Ok(())
 }
@@ -164,7 +177,7 @@ fn read_line(stream: &mut UnixStream, deadline: Instant) -> io::Result<Vec<u8>> 
 }
 
 /// The command of a request, or why it is none.
-fn parse(line: &[u8]) -> Result<Command, String> {
+pub(crate) fn parse(line: &[u8]) -> Result<Command, String> {
     if line.len() >= REQUEST_LEN_MAX {
         return Err(format!("a request has at most {REQUEST_LEN_MAX} bytes"));
     }

@@ -1,0 +1,182 @@
+//! The command as a user runs it: a node is started, asked, and ended; what goes wrong is one line
+//! and an exit code.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+fn nearflash(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    nearflash(arguments).output().unwrap()
+}
+
+/// What it says on stdout.
+fn said(arguments: &[&str]) -> String {
+    let output = output(arguments);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The one line that it fails with, and its exit code.
+fn failed(arguments: &[&str]) -> (String, i32) {
+    let output = output(arguments);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(message.matches('\n').count(), 1, "one line: {message}");
+    assert!(output.stdout.is_empty());
+    (message.trim_end().to_owned(), output.status.code().unwrap())
+}
+
+/// A node that is running.
+struct Node {
+    child: Child,
+    ready: Value,
+}
+
+impl Node {
+    fn start(arguments: &[&str]) -> Self {
+        let arguments = [&["serve", "--nvme-tcp", "127.0.0.1:0"], arguments].concat();
+        let mut child =
+            nearflash(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let Ok(ready) = serde_json::from_str(&line) else {
+            panic!("no ready line: {:?}", child.wait_with_output());
+        };
+        Self { child, ready }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits until it has ended by itself. Its exit code and its log.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut log = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        (self.child.wait().unwrap().code(), log)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // Of a test that failed; one that has ended is past killing.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn a_node_serves_answers_and_drains_on_sigterm() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = text(folder.path());
+    let node = Node::start(&[
+        "--data-dir",
+        data_dir,
+        "--device",
+        "r=ram:64MiB",
+        "--volume",
+        "data=8MiB@r",
+    ]);
+    assert_eq!((&node.ready["schema"], &node.ready["event"]), (&1.into(), &"ready".into()));
+    assert_eq!(node.ready["pid"], node.child.id());
+    assert_eq!(node.ready["volumes"][0]["nqn"], "nqn.2026-11.io.nearflash:data");
+    let made = said(&["volume", "create", "logs=1MiB@r,block-size=512", "--data-dir", data_dir]);
+    assert_eq!(
+        made,
+        "made volume 'logs': 1MiB on device 'r', namespace 1 of nqn.2026-11.io.nearflash:logs\n"
+    );
+    let resized = said(&["volume", "resize", "logs", "2MiB", "--data-dir", data_dir, "--json"]);
+    let resized: Value = serde_json::from_str(&resized).unwrap();
+    assert_eq!((&resized["schema"], &resized["volume"]["bytes"]), (&1.into(), &(2 << 20).into()));
+    let list = said(&["volume", "list", "--data-dir", data_dir]);
+    let names: Vec<&str> = list.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(names, ["VOLUME", "data", "logs"]);
+    assert!(said(&["volume", "remove", "logs", "--data-dir", data_dir]).starts_with("removed"));
+    let status: Value =
+        serde_json::from_str(&said(&["status", "--data-dir", data_dir, "--json"])).unwrap();
+    assert_eq!(status["volumes"], node.ready["volumes"]);
+    assert_eq!(status["devices"][0]["free_bytes"], 56 << 20);
+    assert!(said(&["status", "--data-dir", data_dir]).contains("no hosts are connected"));
+    node.signal(Signal::TERM);
+    let (code, log) = node.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("drained"), "{log}");
+    let (message, code) = failed(&["status", "--data-dir", data_dir]);
+    assert!(message.starts_with("nearflash: no node is running on data directory"), "{message}");
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn a_node_that_was_killed_starts_again_with_its_volumes() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = folder.path().join("state");
+    let device = format!("flash=file:{}/flash.img", text(folder.path()));
+    let sized = format!("{device},size=64MiB");
+    let flags = ["--data-dir", text(&data_dir), "--volume", "data=8MiB@flash", "--device"];
+    let node = Node::start(&[&flags[..], &[&sized]].concat());
+    let volumes = node.ready["volumes"].clone();
+    node.signal(Signal::KILL);
+    assert_eq!(node.end().0, None);
+    let node = Node::start(&[&flags[..], &[&device]].concat());
+    assert_eq!(node.ready["volumes"], volumes);
+    node.signal(Signal::INT);
+    assert_eq!(node.end().0, Some(0));
+}
+
+#[test]
+fn what_is_written_wrong_is_said_in_one_line_with_exit_code_2() {
+    let (message, code) = failed(&["serve", "--device", "r=ram:much"]);
+    assert_eq!(
+        message,
+        "nearflash: --device: device 'r': 'much' is not a size: write a whole number and a unit, \
+         as 512, 64KiB or 8GiB"
+    );
+    assert_eq!(code, 2);
+    let (message, code) =
+        failed(&["serve", "--device", "r=ram:1MiB", "--nvme-tcp", "0.0.0.0:4420"]);
+    assert!(message.contains("say which hosts may connect with --host NQN"), "{message}");
+    assert_eq!(code, 2);
+    let (message, code) = failed(&["volume", "create", "data"]);
+    assert!(message.starts_with("nearflash: 'data' is not a volume: write"), "{message}");
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn a_port_or_a_data_directory_in_use_is_said_in_one_line_with_exit_code_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = text(folder.path());
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let flags = ["serve", "--data-dir", data_dir, "--device", "r=ram:2MiB", "--nvme-tcp"];
+    let (message, code) = failed(&[&flags[..], &[&address]].concat());
+    assert!(message.contains("another program listens there"), "{message}");
+    assert_eq!(code, 1);
+    let node = Node::start(&flags[1..5]);
+    let (message, code) = failed(&[&flags[..], &["127.0.0.1:0"]].concat());
+    let owner = format!("is in use by another node (process {})", node.child.id());
+    assert!(message.contains(&owner), "{message}");
+    assert_eq!(code, 1);
+}
+
+#[test]
+fn help_version_and_completions_are_there() {
+    assert!(said(&["--version"]).starts_with("nearflash "));
+    for subcommand in ["serve", "volume", "bench"] {
+        assert!(said(&[subcommand, "--help"]).contains("Examples:"));
+    }
+    assert!(said(&["completions", "bash"]).contains("_nearflash()"));
+}
