@@ -19,7 +19,7 @@ pub(super) fn log(notice: Notice) -> Option<Notice> {
             warn!(%peer, "connection closed: the host neither takes answers nor sends the data it promised");
         }
         Notice::ConnectRefused { peer, status } => {
-            warn!(%peer, "connect refused with {status:?}");
+            warn!(%peer, "connect refused: {status}");
         }
         Notice::ControllerConnected { controller, peer } => {
             info!(%peer, controller = controller.0, "host connected");
