@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use nearflash_request::{BlockRange, BufferId, Completion, Operation, Outcome, Payload, Request};
 use nearflash_space::{DeviceId, VolumeEntry, VolumeTable};
-use nearflash_units::{ByteLen, ByteOffset};
+use nearflash_units::ByteLen;
 use slab::Slab;
 
-use crate::device::{DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId};
+use crate::device::{DeviceProperties, DeviceRequest, DeviceResult, OperationId};
 use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
 use crate::job::{Job, Stage, Work};
 use crate::pool::Pool;
@@ -67,23 +67,23 @@ pub struct EngineConfig {
 pub struct Engine {
     core: CoreId,
     devices: Arc<[DeviceProperties]>,
-    volumes: Arc<VolumeTable>,
+    pub(crate) volumes: Arc<VolumeTable>,
     /// Counts the volume tables.
     table: u64,
     counters: Counters,
-    jobs: Slab<Job>,
+    pub(crate) jobs: Slab<Job>,
     /// Jobs that wait for a pool buffer, oldest first.
-    starved: VecDeque<usize>,
+    pub(crate) starved: VecDeque<usize>,
     /// Jobs that wait for a hold to be lifted, oldest first.
-    held_back: VecDeque<usize>,
+    pub(crate) held_back: VecDeque<usize>,
     holds: Holds,
     arbiter: Option<Arbiter>,
-    device_requests: VecDeque<DeviceRequest>,
+    pub(crate) device_requests: VecDeque<DeviceRequest>,
     answers: VecDeque<Answer>,
-    fence_messages: Outbox,
+    pub(crate) fence_messages: Outbox,
     /// Lets one comparison at a time go on when the pool is full of payload that waits to be
     /// compared, and nothing else would ever come back.
-    reserve: Option<BufferId>,
+    pub(crate) reserve: Option<BufferId>,
 }
 
 impl Engine {
@@ -259,202 +259,9 @@ impl Engine {
         (!in_range).then_some(Outcome::OutOfRange)
     }
 
-    #[inline]
-    fn begin(&mut self, index: usize, pool: &mut Pool) {
-        let job = &self.jobs[index];
-        match &job.work {
-            Work::Read | Work::Compare => {
-                if !self.start_with_buffer(index, pool) {
-                    self.starved.push_back(index);
-                }
-            }
-            Work::Flush => self.flush(index, pool),
-            work if work.needs_fence() => {
-                let covers = job.covers();
-                self.jobs[index].fenced = true;
-                let acquire = FenceMessage::Acquire(self.fence_of(index), covers);
-                self.fence_messages.push_back((CoreId::FIRST, acquire));
-            }
-            _ if self.is_held_back(index) => self.held_back.push_back(index),
-            _ => self.write(index, pool),
-        }
-    }
-
-    /// Starts a job that needs a pool buffer; `false` when there is none.
-    fn start_with_buffer(&mut self, index: usize, pool: &mut Pool) -> bool {
-        match self.jobs[index].work {
-            Work::Read => self.read(index, pool),
-            _ => self.try_compare(index, pool),
-        }
-    }
-
-    fn read(&mut self, index: usize, pool: &mut Pool) -> bool {
-        let job = &mut self.jobs[index];
-        if job.charge.0 > 0 {
-            let Some(buffer) = pool.take(job.charge) else { return false };
-            job.buffer = Some(buffer);
-        }
-        let buffer = job.buffer;
-        self.start_stage(index, Stage::Reading, pool, |buffer_offset| DeviceOperation::Read {
-            buffer,
-            buffer_offset,
-        });
-        true
-    }
-
-    fn compare(&mut self, index: usize, pool: &mut Pool) {
-        if !self.try_compare(index, pool) {
-            self.starved.push_back(index);
-        }
-    }
-
-    fn try_compare(&mut self, index: usize, pool: &mut Pool) -> bool {
-        let job = &mut self.jobs[index];
-        let payload = job.compare.expect("a comparison has something to compare");
-        let len = ByteLen::of(pool.bytes(payload));
-        let Some(scratch) = pool.take(len).or_else(|| self.reserve.take()) else { return false };
-        job.scratch = Some(scratch);
-        self.start_stage(index, Stage::Comparing, pool, |buffer_offset| DeviceOperation::Read {
-            buffer: Some(scratch),
-            buffer_offset,
-        });
-        true
-    }
-
-    fn write(&mut self, index: usize, pool: &mut Pool) {
-        let job = &self.jobs[index];
-        let buffer = job.buffer;
-        match &job.work {
-            Work::Write { durable } | Work::CompareAndWrite { durable } => {
-                let (buffer, durable) = (buffer.expect("a write has its payload"), *durable);
-                self.start_stage(index, Stage::Writing, pool, |buffer_offset| {
-                    DeviceOperation::Write { buffer, buffer_offset, durable }
-                });
-            }
-            Work::WriteZeroes { deallocate, .. } => {
-                let deallocate = *deallocate;
-                self.start_stage(index, Stage::Writing, pool, |_| DeviceOperation::WriteZeroes {
-                    deallocate,
-                });
-            }
-            Work::Deallocate(ranges) => {
-                let ranges = ranges.clone();
-                self.start_ranges(index, Stage::Writing, &ranges, pool, |_| {
-                    DeviceOperation::Deallocate
-                });
-            }
-            Work::Read | Work::Flush | Work::Compare => unreachable!("these do not write"),
-        }
-    }
-
-    fn flush(&mut self, index: usize, pool: &mut Pool) {
-        self.jobs[index].stage = Stage::Flushing;
-        let Some(entry) = self.volumes.get(self.jobs[index].volume) else {
-            return self.end(index, Outcome::VolumeGone, pool);
-        };
-        let mut pending = 0;
-        for device in entry.map.devices() {
-            pending += 1;
-            self.device_requests.push_back(DeviceRequest {
-                id: operation_of(index),
-                device,
-                operation: DeviceOperation::Flush,
-                offset: ByteOffset(0),
-                len: ByteLen(0),
-            });
-        }
-        self.jobs[index].pending = pending;
-        if pending == 0 {
-            self.end_stage(index, pool);
-        }
-    }
-
-    /// Starts the operations of a stage over the job's range.
-    #[inline]
-    fn start_stage(
-        &mut self,
-        index: usize,
-        stage: Stage,
-        pool: &mut Pool,
-        operation: impl Fn(ByteLen) -> DeviceOperation,
-    ) {
-        let range = self.jobs[index].range;
-        self.start_ranges(index, stage, &[range], pool, operation);
-    }
-
-    #[inline]
-    fn start_ranges(
-        &mut self,
-        index: usize,
-        stage: Stage,
-        ranges: &[BlockRange],
-        pool: &mut Pool,
-        operation: impl Fn(ByteLen) -> DeviceOperation,
-    ) {
-        let job = &mut self.jobs[index];
-        job.stage = stage;
-        // Looked up again because stages lie apart in time: the volume may be gone or shorter.
-        let Some(entry) = self.volumes.get(job.volume) else {
-            return self.end(index, Outcome::VolumeGone, pool);
-        };
-        for range in ranges {
-            let Some(pieces) = entry.map.locate(*range) else {
-                job.note_out_of_range();
-                break;
-            };
-            let mut buffer_offset = ByteLen(0);
-            for piece in pieces {
-                job.pending += 1;
-                self.device_requests.push_back(DeviceRequest {
-                    id: operation_of(index),
-                    device: piece.device,
-                    operation: operation(buffer_offset),
-                    offset: piece.offset,
-                    len: piece.len,
-                });
-                buffer_offset.0 += piece.len.0;
-            }
-        }
-        if job.pending == 0 {
-            self.end_stage(index, pool);
-        }
-    }
-
-    /// All operations of the stage are answered: on to the next one, or the answer.
-    #[inline]
-    fn end_stage(&mut self, index: usize, pool: &mut Pool) {
-        let job = &self.jobs[index];
-        let (stage, outcome) = (job.stage, job.outcome);
-        if outcome != Outcome::Success {
-            return self.end(index, outcome, pool);
-        }
-        match (stage, &job.work) {
-            (Stage::Comparing, work) => {
-                let then_write = matches!(work, Work::CompareAndWrite { .. });
-                match self.is_equal(index, pool) {
-                    true if then_write => self.write(index, pool),
-                    true => self.end(index, Outcome::Success, pool),
-                    false => self.end(index, Outcome::Miscompare, pool),
-                }
-            }
-            (Stage::Writing, Work::WriteZeroes { durable: true, .. }) => self.flush(index, pool),
-            _ => self.end(index, Outcome::Success, pool),
-        }
-    }
-
-    fn is_equal(&self, index: usize, pool: &Pool) -> bool {
-        let job = &self.jobs[index];
-        let entry = self.volumes.get(job.volume);
-        let len = entry.and_then(|e| e.block_size.len(job.range.count)).map(ByteLen::to_usize);
-        match (len, job.compare, job.scratch) {
-            (Some(len), Some(a), Some(b)) => pool.bytes(a)[..len] == pool.bytes(b)[..len],
-            _ => false,
-        }
-    }
-
     /// Answers a job and lets go of all it holds.
     #[inline]
-    fn end(&mut self, index: usize, outcome: Outcome, pool: &mut Pool) {
+    pub(crate) fn end(&mut self, index: usize, outcome: Outcome, pool: &mut Pool) {
         let job = self.jobs.remove(index);
         debug_assert_eq!(job.pending, 0, "nothing is answered before its operations are");
         self.count(&job, outcome);
@@ -519,7 +326,7 @@ impl Engine {
         }
     }
 
-    fn is_held_back(&self, index: usize) -> bool {
+    pub(crate) fn is_held_back(&self, index: usize) -> bool {
         if self.holds.is_empty() {
             return false;
         }
@@ -555,7 +362,7 @@ impl Engine {
         act(arbiter, &mut self.fence_messages);
     }
 
-    fn fence_of(&self, index: usize) -> FenceId {
+    pub(crate) fn fence_of(&self, index: usize) -> FenceId {
         fence_id(self.core, index)
     }
 
@@ -578,7 +385,7 @@ fn fence_id(core: CoreId, index: usize) -> FenceId {
 }
 
 #[inline]
-fn operation_of(index: usize) -> OperationId {
+pub(crate) fn operation_of(index: usize) -> OperationId {
     OperationId(u32::try_from(index).expect("jobs are bounded by the queues' entries"))
 }
 

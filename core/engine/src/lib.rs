@@ -9,6 +9,7 @@ mod engine;
 mod fence;
 mod job;
 mod pool;
+mod stages;
 #[cfg(test)]
 mod tests;
 

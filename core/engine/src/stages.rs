@@ -1,0 +1,216 @@
+//! The stages of a job: what each kind of request asks of its devices, and what follows when they
+//! have answered.
+//!
+//! ```text
+//! read                 Reading                         answer
+//! write                Writing                         answer
+//! write zeroes         Writing     (Flushing)          answer
+//! deallocate           Writing                         answer
+//! flush                Flushing                        answer
+//! compare              Comparing                       answer
+//! compare and write    Comparing   Writing             answer   (all within a fence)
+//! ```
+
+use nearflash_request::{BlockRange, Outcome};
+use nearflash_units::{ByteLen, ByteOffset};
+
+use crate::device::{DeviceOperation, DeviceRequest};
+use crate::engine::{Engine, operation_of};
+use crate::fence::{CoreId, FenceMessage};
+use crate::job::{Stage, Work};
+use crate::pool::Pool;
+
+impl Engine {
+    #[inline]
+    pub(crate) fn begin(&mut self, index: usize, pool: &mut Pool) {
+        let job = &self.jobs[index];
+        match &job.work {
+            Work::Read | Work::Compare => {
+                if !self.start_with_buffer(index, pool) {
+                    self.starved.push_back(index);
+                }
+            }
+            Work::Flush => self.flush(index, pool),
+            work if work.needs_fence() => {
+                let covers = job.covers();
+                self.jobs[index].fenced = true;
+                let acquire = FenceMessage::Acquire(self.fence_of(index), covers);
+                self.fence_messages.push_back((CoreId::FIRST, acquire));
+            }
+            _ if self.is_held_back(index) => self.held_back.push_back(index),
+            _ => self.write(index, pool),
+        }
+    }
+
+    /// Starts a job that needs a pool buffer; `false` when there is none.
+    pub(crate) fn start_with_buffer(&mut self, index: usize, pool: &mut Pool) -> bool {
+        match self.jobs[index].work {
+            Work::Read => self.read(index, pool),
+            _ => self.try_compare(index, pool),
+        }
+    }
+
+    fn read(&mut self, index: usize, pool: &mut Pool) -> bool {
+        let job = &mut self.jobs[index];
+        if job.charge.0 > 0 {
+            let Some(buffer) = pool.take(job.charge) else { return false };
+            job.buffer = Some(buffer);
+        }
+        let buffer = job.buffer;
+        self.start_stage(index, Stage::Reading, pool, |buffer_offset| DeviceOperation::Read {
+            buffer,
+            buffer_offset,
+        });
+        true
+    }
+
+    pub(crate) fn compare(&mut self, index: usize, pool: &mut Pool) {
+        if !self.try_compare(index, pool) {
+            self.starved.push_back(index);
+        }
+    }
+
+    fn try_compare(&mut self, index: usize, pool: &mut Pool) -> bool {
+        let job = &mut self.jobs[index];
+        let payload = job.compare.expect("a comparison has something to compare");
+        let len = ByteLen::of(pool.bytes(payload));
+        let Some(scratch) = pool.take(len).or_else(|| self.reserve.take()) else { return false };
+        job.scratch = Some(scratch);
+        self.start_stage(index, Stage::Comparing, pool, |buffer_offset| DeviceOperation::Read {
+            buffer: Some(scratch),
+            buffer_offset,
+        });
+        true
+    }
+
+    pub(crate) fn write(&mut self, index: usize, pool: &mut Pool) {
+        let job = &self.jobs[index];
+        let buffer = job.buffer;
+        match &job.work {
+            Work::Write { durable } | Work::CompareAndWrite { durable } => {
+                let (buffer, durable) = (buffer.expect("a write has its payload"), *durable);
+                self.start_stage(index, Stage::Writing, pool, |buffer_offset| {
+                    DeviceOperation::Write { buffer, buffer_offset, durable }
+                });
+            }
+            Work::WriteZeroes { deallocate, .. } => {
+                let deallocate = *deallocate;
+                self.start_stage(index, Stage::Writing, pool, |_| DeviceOperation::WriteZeroes {
+                    deallocate,
+                });
+            }
+            Work::Deallocate(ranges) => {
+                let ranges = ranges.clone();
+                self.start_ranges(index, Stage::Writing, &ranges, pool, |_| {
+                    DeviceOperation::Deallocate
+                });
+            }
+            Work::Read | Work::Flush | Work::Compare => unreachable!("these do not write"),
+        }
+    }
+
+    fn flush(&mut self, index: usize, pool: &mut Pool) {
+        self.jobs[index].stage = Stage::Flushing;
+        let Some(entry) = self.volumes.get(self.jobs[index].volume) else {
+            return self.end(index, Outcome::VolumeGone, pool);
+        };
+        let mut pending = 0;
+        for device in entry.map.devices() {
+            pending += 1;
+            self.device_requests.push_back(DeviceRequest {
+                id: operation_of(index),
+                device,
+                operation: DeviceOperation::Flush,
+                offset: ByteOffset(0),
+                len: ByteLen(0),
+            });
+        }
+        self.jobs[index].pending = pending;
+        if pending == 0 {
+            self.end_stage(index, pool);
+        }
+    }
+
+    /// Starts the operations of a stage over the job's range.
+    #[inline]
+    fn start_stage(
+        &mut self,
+        index: usize,
+        stage: Stage,
+        pool: &mut Pool,
+        operation: impl Fn(ByteLen) -> DeviceOperation,
+    ) {
+        let range = self.jobs[index].range;
+        self.start_ranges(index, stage, &[range], pool, operation);
+    }
+
+    #[inline]
+    fn start_ranges(
+        &mut self,
+        index: usize,
+        stage: Stage,
+        ranges: &[BlockRange],
+        pool: &mut Pool,
+        operation: impl Fn(ByteLen) -> DeviceOperation,
+    ) {
+        let job = &mut self.jobs[index];
+        job.stage = stage;
+        // Looked up again because stages lie apart in time: the volume may be gone or shorter.
+        let Some(entry) = self.volumes.get(job.volume) else {
+            return self.end(index, Outcome::VolumeGone, pool);
+        };
+        for range in ranges {
+            let Some(pieces) = entry.map.locate(*range) else {
+                job.note_out_of_range();
+                break;
+            };
+            let mut buffer_offset = ByteLen(0);
+            for piece in pieces {
+                job.pending += 1;
+                self.device_requests.push_back(DeviceRequest {
+                    id: operation_of(index),
+                    device: piece.device,
+                    operation: operation(buffer_offset),
+                    offset: piece.offset,
+                    len: piece.len,
+                });
+                buffer_offset.0 += piece.len.0;
+            }
+        }
+        if job.pending == 0 {
+            self.end_stage(index, pool);
+        }
+    }
+
+    /// All operations of the stage are answered: on to the next one, or the answer.
+    #[inline]
+    pub(crate) fn end_stage(&mut self, index: usize, pool: &mut Pool) {
+        let job = &self.jobs[index];
+        let (stage, outcome) = (job.stage, job.outcome);
+        if outcome != Outcome::Success {
+            return self.end(index, outcome, pool);
+        }
+        match (stage, &job.work) {
+            (Stage::Comparing, work) => {
+                let then_write = matches!(work, Work::CompareAndWrite { .. });
+                match self.is_equal(index, pool) {
+                    true if then_write => self.write(index, pool),
+                    true => self.end(index, Outcome::Success, pool),
+                    false => self.end(index, Outcome::Miscompare, pool),
+                }
+            }
+            (Stage::Writing, Work::WriteZeroes { durable: true, .. }) => self.flush(index, pool),
+            _ => self.end(index, Outcome::Success, pool),
+        }
+    }
+
+    fn is_equal(&self, index: usize, pool: &Pool) -> bool {
+        let job = &self.jobs[index];
+        let entry = self.volumes.get(job.volume);
+        let len = entry.and_then(|e| e.block_size.len(job.range.count)).map(ByteLen::to_usize);
+        match (len, job.compare, job.scratch) {
+            (Some(len), Some(a), Some(b)) => pool.bytes(a)[..len] == pool.bytes(b)[..len],
+            _ => false,
+        }
+    }
+}
