@@ -59,9 +59,10 @@ fn connecting_tells_what_the_controller_can() {
 }
 
 #[test]
-fn reads_land_in_their_buffers_however_they_are_cut() {
-    for data_len_max in [None, Some(4096), Some(40_000), Some(777)] {
-        let target = FakeTarget::start(&[Script { data_len_max, ..Script::default() }]);
+fn reads_land_in_their_buffers_however_they_are_cut_and_ordered() {
+    let lens = [None, Some(4096), Some(40_000), Some(777)];
+    for (data_len_max, swaps) in lens.iter().flat_map(|len| [(*len, false), (*len, true)]) {
+        let target = FakeTarget::start(&[Script { data_len_max, swaps, ..Script::default() }]);
         fill(&target);
         let (_controller, namespace, mut pair) = open(&target);
         // Small ones and large ones, many in flight.

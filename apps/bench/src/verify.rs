@@ -153,6 +153,8 @@ mod tests {
             let mut new = vec![0; 4096];
             fill(&mut new, AT, 1000 + other);
             torn[..cut].copy_from_slice(&new[..cut]);
+            // The magic is the same in both.
+            prop_assume!(torn != block());
             prop_assert!(check(&torn, AT, 7).is_err());
         }
     }

@@ -1,24 +1,27 @@
 //! One TCP connection with the host's session on it and the memory of its payload.
 //!
-//! A turn sends all that is queued in one call and takes all that has arrived in another. Payload
-//! that is awaited lands where it belongs, the bytes behind it in a staging buffer; what of that is
-//! payload again is copied once more.
+//! A turn sends all that is queued in one call and takes all that has arrived in a few others.
+//! Payload that is awaited lands where it belongs (how several do at once, see `scatter`), the bytes
+//! behind it in a staging buffer; what of that is payload again is copied once more.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::TcpStream;
 use std::ops::Range;
 use std::time::Instant;
 
-use nearflash_engine::Pool;
 use nearflash_nvme_tcp::host::{HostConfig, HostSession};
-use nearflash_nvme_tcp::{Chunk, Receiving};
-use nearflash_units::{ByteLen, Nanos};
+use nearflash_nvme_tcp::{Chunk, Digests, Receiving};
+use nearflash_request::BufferId;
+use nearflash_units::Nanos;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, readv};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
 use super::error::HostError;
+use super::forecast::Forecast;
+use super::memory::Memory;
 use super::options::Options;
+use super::scatter::Scatter;
 
 /// Chunks of one send: what the kernel takes (IOV_MAX).
 const CHUNKS_PER_SEND_MAX: usize = 1024;
@@ -26,18 +29,25 @@ const CHUNKS_PER_SEND_MAX: usize = 1024;
 /// place too, rather than be copied.
 const IN_PLACE_LEN_MIN: usize = 32 * 1024;
 /// How much is staged then: a header, and the beginning of what follows.
-const STAGED_BEHIND_PAYLOAD_LEN: usize = 4096;
+pub(super) const STAGED_BEHIND_PAYLOAD_LEN: usize = 4096;
 /// Receives of one turn: as many as empty a full queue of small answers.
-const RECEIVES_PER_TURN_MAX: usize = 4;
+const RECEIVES_PER_TURN_MAX: usize = 8;
+/// With so many reads in flight, only the first header is received by itself, and all payload in
+/// place behind it. With fewer, the call more costs more than the copy less.
+const SCATTERED_READS_MIN: usize = 8;
+/// C2HData's header without digest.
+pub(super) const DATA_HEADER_LEN: usize = 24;
 
 /// The connection.
 pub(super) struct Connection {
-    stream: TcpStream,
+    pub(super) stream: TcpStream,
     pub(super) session: HostSession,
-    pub(super) pool: Pool,
-    staging: Box<[u8]>,
+    pub(super) memory: Memory,
+    pub(super) forecast: Forecast,
+    pub(super) scatter: Scatter,
+    pub(super) staging: Vec<u8>,
     /// The bytes of the staging buffer that the session did not take yet.
-    staged: Range<usize>,
+    pub(super) staged: Range<usize>,
 }
 
 impl Connection {
@@ -45,7 +55,7 @@ impl Connection {
     pub(super) fn open(
         options: &Options,
         config: HostConfig,
-        pool_len: ByteLen,
+        memory: Memory,
         staging_len: usize,
     ) -> Result<Self, HostError> {
         let address = options.address;
@@ -62,8 +72,10 @@ impl Connection {
         Ok(Self {
             stream,
             session: HostSession::new(config),
-            pool: Pool::new(pool_len),
-            staging: vec![0; staging_len].into_boxed_slice(),
+            memory,
+            forecast: Forecast::default(),
+            scatter: Scatter::default(),
+            staging: vec![0; staging_len],
             staged: 0..0,
         })
     }
@@ -73,9 +85,9 @@ impl Connection {
     pub(super) fn turn(&mut self) -> Result<bool, HostError> {
         let mut moved = self.send()?;
         for _ in 0..RECEIVES_PER_TURN_MAX {
-            let received = self.receive()?;
-            moved |= received > 0;
-            if received < self.staging.len() {
+            let Received { len, is_all } = self.receive()?;
+            moved |= len > 0;
+            if is_all {
                 break;
             }
         }
@@ -122,7 +134,7 @@ impl Connection {
     #[inline]
     fn send(&mut self) -> Result<bool, HostError> {
         while let Some(part) = self.session.wants_payload() {
-            let bytes = &self.pool.bytes(part.buffer)[part.offset..][..part.len];
+            let bytes = &self.memory.bytes(part.buffer)[part.offset..][..part.len];
             self.session.provide_payload(bytes);
         }
         let mut moved = false;
@@ -155,7 +167,7 @@ impl Connection {
             .map(|chunk| match chunk {
                 Chunk::Bytes(bytes) => IoSlice::new(bytes),
                 Chunk::Buffer { buffer, offset, len } => {
-                    IoSlice::new(&self.pool.bytes(buffer)[offset..][..len])
+                    IoSlice::new(&self.memory.bytes(buffer)[offset..][..len])
                 }
                 Chunk::Zeroes(_) => unreachable!("a host sends no zeroes that it has not"),
             })
@@ -163,46 +175,67 @@ impl Connection {
         sendmsg(&self.stream, &slices, &mut SendAncillaryBuffer::default(), flags)
     }
 
-    /// Receives once; how many bytes came.
+    /// Receives once.
     #[inline]
-    fn receive(&mut self) -> Result<usize, HostError> {
+    fn receive(&mut self) -> Result<Received, HostError> {
         self.consume()?;
         if !self.staged.is_empty() {
-            return Ok(0);
+            return Ok(Received::NOTHING);
         }
-        let received = match self.session.receiving() {
-            Receiving::Paused => {
-                return if self.is_over() { Err(HostError::Closed) } else { Ok(0) };
-            }
+        let (received, offered) = match self.session.receiving() {
+            Receiving::Paused if self.is_over() => return Err(HostError::Closed),
+            Receiving::Paused => return Ok(Received::NOTHING),
             Receiving::Bytes => {
-                let received = recv(&self.stream, &mut *self.staging, RecvFlags::DONTWAIT);
+                let is_scattered = self.is_scattered(SCATTERED_READS_MIN);
+                let len = if is_scattered { DATA_HEADER_LEN } else { self.staging.len() };
+                let received = recv(&self.stream, &mut self.staging[..len], RecvFlags::DONTWAIT);
                 let received = taken(received.map(|(len, _)| len))?;
                 self.staged = 0..received.unwrap_or(0);
-                received
+                (received, len)
             }
             Receiving::Payload { buffer, offset, len } => {
-                let place = &mut self.pool.bytes_mut(buffer)[offset..][..len];
-                let is_large = len >= IN_PLACE_LEN_MIN;
-                let behind = if is_large { STAGED_BEHIND_PAYLOAD_LEN } else { self.staging.len() };
-                let slices =
-                    &mut [IoSliceMut::new(place), IoSliceMut::new(&mut self.staging[..behind])];
-                let received = taken(readv(&self.stream, slices))?;
-                let in_place = received.unwrap_or(0).min(len);
-                if in_place > 0 {
-                    self.session.handle_payload(&self.pool.bytes(buffer)[offset..][..in_place]);
+                if self.is_scattered(2) {
+                    self.receive_scattered(buffer, offset, len)?
+                } else {
+                    self.receive_payload(buffer, offset, len)?
                 }
-                self.staged = 0..received.unwrap_or(0) - in_place;
-                received
             }
         };
         match received {
-            None => Ok(0),
+            None => Ok(Received::NOTHING),
             Some(0) => Err(HostError::Closed),
             Some(len) => {
                 self.consume()?;
-                Ok(len)
+                Ok(Received { len, is_all: len < offered })
             }
         }
+    }
+
+    /// Digests stand between header, payload and header, and make the forecast's places wrong.
+    #[inline]
+    fn is_scattered(&mut self, reads_min: usize) -> bool {
+        self.session.digests() == Digests::NONE && self.forecast.is_worth(reads_min)
+    }
+
+    /// Payload in place and what follows it staged: how much came, of how much.
+    fn receive_payload(
+        &mut self,
+        buffer: BufferId,
+        offset: usize,
+        len: usize,
+    ) -> Result<(Option<usize>, usize), HostError> {
+        let place = &mut self.memory.bytes_mut(buffer)[offset..][..len];
+        let is_large = len >= IN_PLACE_LEN_MIN;
+        let behind = if is_large { STAGED_BEHIND_PAYLOAD_LEN } else { self.staging.len() };
+        let behind = behind.min(self.staging.len());
+        let slices = &mut [IoSliceMut::new(place), IoSliceMut::new(&mut self.staging[..behind])];
+        let received = taken(readv(&self.stream, slices))?;
+        let in_place = received.unwrap_or(0).min(len);
+        if in_place > 0 {
+            self.session.handle_payload(&self.memory.bytes(buffer)[offset..][..in_place]);
+        }
+        self.staged = 0..received.unwrap_or(0) - in_place;
+        Ok((received, len + behind))
     }
 
     /// Gives the session what is staged.
@@ -215,7 +248,7 @@ impl Connection {
                 Receiving::Bytes => self.session.handle_input(bytes)?,
                 Receiving::Payload { buffer, offset, len } => {
                     let bytes = &bytes[..len.min(bytes.len())];
-                    self.pool.bytes_mut(buffer)[offset..][..bytes.len()].copy_from_slice(bytes);
+                    self.memory.bytes_mut(buffer)[offset..][..bytes.len()].copy_from_slice(bytes);
                     self.session.handle_payload(bytes);
                     bytes.len()
                 }
@@ -247,9 +280,20 @@ pub(super) fn wait_any<'a>(
     }
 }
 
+/// What one receive brought.
+struct Received {
+    len: usize,
+    /// No more is there for now.
+    is_all: bool,
+}
+
+impl Received {
+    const NOTHING: Self = Self { len: 0, is_all: true };
+}
+
 /// How many bytes a call moved; `None` when it would have had to wait.
 #[inline]
-fn taken(result: Result<usize, Errno>) -> Result<Option<usize>, HostError> {
+pub(super) fn taken(result: Result<usize, Errno>) -> Result<Option<usize>, HostError> {
     match result {
         Ok(len) => Ok(Some(len)),
         Err(Errno::AGAIN | Errno::INTR) => Ok(None),

@@ -15,6 +15,7 @@ use zerocopy::FromBytes;
 
 use super::connection::Connection;
 use super::error::HostError;
+use super::memory::Memory;
 use super::options::Options;
 use super::queue_pair::{QueueSeat, join};
 
@@ -208,7 +209,8 @@ fn open_admin(options: &Options) -> Result<Connection, HostError> {
         host: options.host.nqn.clone(),
         subsystem: options.subsystem.clone(),
     };
-    let mut connection = Connection::open(options, config, ByteLen(0), ADMIN_STAGING_LEN)?;
+    let mut connection =
+        Connection::open(options, config, Memory::new(0, ByteLen(0)), ADMIN_STAGING_LEN)?;
     join(&mut connection, options)?;
     Ok(connection)
 }

@@ -5,15 +5,18 @@
 //! runs in the background. Spec: NVMe Base 2.0, 6; NVMe/TCP 1.1.
 //!
 //! Invariants: a buffer in flight is the connection's until its completion; after connecting,
-//! reads and writes allocate nothing.
+//! nothing is allocated per command.
 
 mod backoff;
 mod connection;
 mod controller;
 mod discovery;
 mod error;
+mod forecast;
+mod memory;
 mod options;
 mod queue_pair;
+mod scatter;
 
 pub use backoff::Backoff;
 pub use controller::{Controller, Namespace};

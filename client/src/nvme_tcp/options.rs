@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use nearflash_nvme::Nqn;
 use nearflash_nvme_tcp::Digests;
-use nearflash_units::{ByteLen, MIB, Nanos};
+use nearflash_units::{ByteLen, Nanos};
 use uuid::Uuid;
 
 /// Who this host is.
@@ -61,14 +61,15 @@ impl Options {
 pub struct QueueOptions {
     /// Commands in flight.
     pub depth: u16,
-    /// Memory for the payload of those commands.
-    pub pool_len: ByteLen,
+    /// Buffers for the payload of commands.
+    pub buffer_count: u32,
+    /// Of each buffer: the longest command's payload.
+    pub buffer_len: ByteLen,
 }
 
 impl QueueOptions {
-    /// With memory for `depth` commands of `op_len` each.
+    /// With a buffer for each of `depth` commands of `op_len`.
     pub fn for_ops(depth: u16, op_len: ByteLen) -> Self {
-        let buffer = ByteLen(op_len.0.next_power_of_two().max(4096));
-        Self { depth, pool_len: ByteLen((u64::from(depth) * buffer.0).max(MIB)) }
+        Self { depth, buffer_count: u32::from(depth), buffer_len: op_len }
     }
 }

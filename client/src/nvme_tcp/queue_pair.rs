@@ -9,6 +9,8 @@ use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 use super::connection::{Connection, wait_any};
 use super::controller::{Controller, Namespace};
 use super::error::HostError;
+use super::forecast::Place;
+use super::memory::{Memory, index};
 use super::options::{Options, QueueOptions};
 
 /// The caller's own number for a command; comes back with its completion.
@@ -83,13 +85,21 @@ pub(super) struct QueueSeat {
     pub(super) in_capsule_len_max: u32,
 }
 
+/// What is remembered of a command.
+#[derive(Clone, Copy, Debug, Default)]
+struct InFlight {
+    token: Token,
+    /// Of a read.
+    read_into: Option<BufferId>,
+}
+
 /// The queue pair. One thread's; dropping it closes the connection.
 pub struct QueuePair {
     connection: Connection,
     seat: QueueSeat,
     queue_options: QueueOptions,
     /// By command identifier.
-    tokens: Box<[Token]>,
+    commands: Box<[InFlight]>,
 }
 
 impl QueuePair {
@@ -104,8 +114,9 @@ impl QueuePair {
     ) -> Result<Self, HostError> {
         let seat = controller.seat(queue);
         let connection = open(&seat, options)?;
-        let tokens = vec![0; usize::from(options.depth) + 1].into_boxed_slice();
-        Ok(Self { connection, seat, queue_options: options, tokens })
+        let commands = vec![InFlight::default(); usize::from(options.depth) + 1];
+        let commands = commands.into_boxed_slice();
+        Ok(Self { connection, seat, queue_options: options, commands })
     }
 
     /// Connects again, after the connection was lost, to the same controller or, after that was
@@ -126,27 +137,27 @@ impl QueuePair {
     /// The tokens of the commands in flight.
     pub fn in_flight(&self) -> Vec<Token> {
         let ids = self.connection.session.in_flight();
-        ids.map(|cid| self.tokens[usize::from(cid.0)]).collect()
+        ids.map(|cid| self.commands[usize::from(cid.0)].token).collect()
     }
 
     /// A page-aligned buffer of at least `len`; `None` when the queue pair's memory is used up.
     pub fn take_buffer(&mut self, len: ByteLen) -> Option<BufferId> {
-        self.connection.pool.take(len)
+        self.connection.memory.take(len)
     }
 
     /// Gives a buffer back that is not in flight.
     pub fn give_back(&mut self, buffer: BufferId) {
-        self.connection.pool.give_back(buffer);
+        self.connection.memory.give_back(buffer);
     }
 
     /// A buffer's bytes.
     pub fn bytes(&self, buffer: BufferId) -> &[u8] {
-        self.connection.pool.bytes(buffer)
+        self.connection.memory.bytes(buffer)
     }
 
     /// A buffer's bytes, to fill while it is not in flight.
     pub fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8] {
-        self.connection.pool.bytes_mut(buffer)
+        self.connection.memory.bytes_mut(buffer)
     }
 
     /// Queues a command; [`Self::poll`] sends it.
@@ -165,18 +176,24 @@ impl QueuePair {
         io: Io,
     ) -> Result<(), SubmitError> {
         let (command, data) = encode(namespace, io);
+        let connection = &mut self.connection;
+        let mut read = None;
         let payload = match data {
-            HostData::FromHost { buffer, len } => {
-                &self.connection.pool.bytes(buffer)[..length(len)]
-            }
+            HostData::FromHost { buffer, len } => &connection.memory.bytes(buffer)[..index(len)],
             HostData::ToHost { buffer, len } => {
-                assert!(length(len) <= self.connection.pool.bytes(buffer).len(), "it fits");
+                let place = Place { buffer, len: index(len) };
+                assert!(place.len <= connection.memory.bytes(buffer).len(), "it fits");
+                read = Some(place);
                 &[]
             }
             _ => &[][..],
         };
-        let cid = self.connection.session.submit(&command, data, payload)?;
-        self.tokens[usize::from(cid.0)] = token;
+        let cid = connection.session.submit(&command, data, payload)?;
+        let read_into = read.map(|place| place.buffer);
+        self.commands[usize::from(cid.0)] = InFlight { token, read_into };
+        if let Some(place) = read {
+            connection.forecast.asked(place);
+        }
         Ok(())
     }
 
@@ -189,7 +206,10 @@ impl QueuePair {
     pub fn poll(&mut self, completions: &mut Vec<IoCompletion>) -> Result<bool, HostError> {
         let moved = self.connection.turn();
         while let Some(done) = self.connection.session.poll_completion() {
-            let token = self.tokens[usize::from(done.cid.0)];
+            let InFlight { token, read_into } = self.commands[usize::from(done.cid.0)];
+            if let Some(buffer) = read_into {
+                self.connection.forecast.answered(buffer);
+            }
             completions.push(IoCompletion { token, status: done.entry.status() });
         }
         moved
@@ -225,7 +245,8 @@ fn open(seat: &QueueSeat, options: QueueOptions) -> Result<Connection, HostError
         host: seat.options.host.nqn.clone(),
         subsystem: seat.options.subsystem.clone(),
     };
-    let mut connection = Connection::open(&seat.options, config, options.pool_len, STAGING_LEN)?;
+    let memory = Memory::new(options.buffer_count, options.buffer_len);
+    let mut connection = Connection::open(&seat.options, config, memory, STAGING_LEN)?;
     join(&mut connection, &seat.options)?;
     Ok(connection)
 }
@@ -284,9 +305,4 @@ fn extent(namespace: &Namespace, count: Blocks) -> (u16, u32) {
 fn zero_based(count: Blocks) -> u16 {
     let zero_based = count.0.checked_sub(1).and_then(|last| u16::try_from(last).ok());
     zero_based.expect("a command is of 1 to 65,536 blocks")
-}
-
-#[inline]
-fn length(len: u32) -> usize {
-    usize::try_from(len).expect("usize is at least 32 bits wide")
 }

@@ -31,6 +31,8 @@ pub(crate) struct Script {
     pub(crate) is_silent: bool,
     /// Close an I/O connection instead of answering the command of this number, from 0.
     pub(crate) closes_at: Option<usize>,
+    /// Answers to reads come in pairs, the later one first.
+    pub(crate) swaps: bool,
     /// Data of a read comes in PDUs of at most this.
     pub(crate) data_len_max: Option<usize>,
 }
@@ -63,6 +65,7 @@ impl FakeTarget {
                     script,
                     queue: QueueId::ADMIN,
                     commands: 0,
+                    held_back: None,
                 };
                 std::thread::spawn(move || connection.serve());
             }
@@ -77,6 +80,8 @@ struct Connection {
     script: Script,
     queue: QueueId,
     commands: usize,
+    /// The answer that the next one overtakes.
+    held_back: Option<Vec<u8>>,
 }
 
 impl Connection {
@@ -204,6 +209,7 @@ impl Connection {
     /// C2HData, the last one with the SUCCESS flag.
     fn send_data(&mut self, command: &Command, data: &[u8]) -> io::Result<()> {
         let step = self.script.data_len_max.unwrap_or(data.len());
+        let mut pdus = Vec::new();
         for (index, part) in data.chunks(step).enumerate() {
             let offset = index * step;
             let is_last = offset + part.len() == data.len();
@@ -214,10 +220,17 @@ impl Connection {
             header[8..10].copy_from_slice(&command.command_id().0.to_le_bytes());
             header[12..16].copy_from_slice(&lens[1].to_le_bytes());
             header[16..20].copy_from_slice(&lens[2].to_le_bytes());
-            self.stream.write_all(&header)?;
-            self.stream.write_all(part)?;
+            pdus.extend_from_slice(&header);
+            pdus.extend_from_slice(part);
         }
-        Ok(())
+        if self.script.swaps && !self.queue.is_admin() {
+            let Some(earlier) = self.held_back.take() else {
+                self.held_back = Some(pdus);
+                return Ok(());
+            };
+            pdus.extend(earlier);
+        }
+        self.stream.write_all(&pdus)
     }
 }
 
