@@ -93,7 +93,8 @@ pub(crate) struct NodeArgs {
 pub(crate) enum VolumeSubcommand {
     /// Make a volume; connected hosts see it at once
     Create {
-        /// NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME]
+        /// What to make.
+        #[arg(help = "NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME]")]
         volume: String,
         #[command(flatten)]
         node: NodeArgs,

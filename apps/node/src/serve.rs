@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use socket2::{Domain, Socket, Type};
@@ -109,6 +110,7 @@ pub fn serve_with(
     let failed = |action| move |source| NodeError::System { action, source };
     // Before anything else, so that a signal at any moment finds someone.
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed("receive signals"))?;
+    raise_open_files_limit();
     let running = Running::start(config, start)?;
     let line = running.ready().to_line();
     let announced = writeln!(announce, "{line}").and_then(|()| announce.flush());
@@ -122,6 +124,16 @@ pub fn serve_with(
     running.stop();
     tracing::info!("drained");
     Ok(())
+}
+
+/// Every connection is an open file: as many as the system allows at all, rather than as few as it
+/// gives to those that do not ask.
+fn raise_open_files_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!("cannot raise the limit of open files, RLIMIT_NOFILE: {error}");
+    }
 }
 
 /// Draining waits for devices and hosts; whoever cannot wait signals again.

@@ -9,6 +9,15 @@ use super::ConfigError;
 /// Longest configuration file that is read.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
+const DEVICE_HELP: &str = "\
+Device to serve from (repeatable): NAME=file:PATH[,size=SIZE][,wipe], \
+NAME=block:/dev/DISK[,wipe], NAME=ram:SIZE or \
+NAME=null:SIZE[,read-delay=TIME][,write-delay=TIME]. A file that is absent is made, sparse";
+
+const VOLUME_HELP: &str = "\
+Volume to have (repeatable), made on the first start and the same ever after: \
+NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME]";
+
 /// The flags of `nearflash serve`. Values are kept as written: one place reads them, wherever they
 /// come from.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -17,14 +26,11 @@ pub struct ServeArgs {
     /// volumes, those of both are served
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Device to serve from (repeatable): NAME=file:PATH[,size=SIZE][,wipe],
-    /// NAME=block:/dev/DISK[,wipe], NAME=ram:SIZE or
-    /// NAME=null:SIZE[,read-delay=TIME][,write-delay=TIME]. A file that is absent is made, sparse
-    #[arg(long = "device", value_name = "NAME=KIND:WHAT")]
+    /// Devices to serve from.
+    #[arg(long = "device", value_name = "NAME=KIND:WHAT", help = DEVICE_HELP)]
     pub devices: Vec<String>,
-    /// Volume to have (repeatable), made on the first start and the same ever after:
-    /// NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME]
-    #[arg(long = "volume", value_name = "NAME=SIZE@DEVICE")]
+    /// Volumes to have.
+    #[arg(long = "volume", value_name = "NAME=SIZE@DEVICE", help = VOLUME_HELP)]
     pub volumes: Vec<String>,
     /// Address for NVMe/TCP hosts (repeatable) [default: 127.0.0.1:4420]. Port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT")]

@@ -1,4 +1,5 @@
 use super::*;
+use nearflash_nvme::Nqn;
 
 fn args(flags: &[&str]) -> ServeArgs {
     #[derive(clap::Parser)]
@@ -126,6 +127,8 @@ fn a_node_without_devices_or_a_volume_without_its_device_is_refused() {
         refused(&["--device", "r=ram:1GiB", "--volume", "v=1GiB@s"]),
         "--volume: volume 'v' is to lie on 's': add --device s=…"
     );
+    let message = with_file("device = 'r=ram:1GiB'\nvolume = 'v=1MiB@s'", &[]).unwrap_err();
+    assert!(message.starts_with("FILE: volume: volume 'v' is to lie on 's'"), "{message}");
 }
 
 #[test]
@@ -142,6 +145,9 @@ fn a_door_to_other_machines_wants_to_be_told_who_may_come_in() {
         let any = [&flags[..], &["--host", "any"]].concat();
         assert_eq!(resolved(&any).unwrap().hosts, HostAccess::Any);
     }
+    let text = "device = 'r=ram:1GiB'\nnvme-tcp = '0.0.0.0:4420'";
+    let message = with_file(text, &[]).unwrap_err();
+    assert!(message.starts_with("FILE: nvme-tcp: 0.0.0.0:4420 can be reached"), "{message}");
     for address in ["127.0.0.1:0", "[::1]:4420", "127.9.9.9:1", "[::ffff:127.0.0.1]:1"] {
         let flags = [&DEVICE[..], &["--nvme-tcp", address]].concat();
         assert_eq!(resolved(&flags).unwrap().hosts, HostAccess::Any);

@@ -1,0 +1,182 @@
+//! Merges the file's values with the flags', remembering where each was written.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use nearflash_nvme::Nqn;
+use nearflash_space::Name;
+
+use super::args::CoreList;
+use super::cores::{allowed_cores, display_cores, parse_cores};
+use super::{ConfigError, Key, Origin, ValueError, parse_address};
+use crate::HostAccess;
+
+/// Where NVMe/TCP hosts are awaited unless told otherwise: only on this machine.
+const NVME_TCP_DEFAULT: &str = "127.0.0.1:4420";
+
+/// A value, and where it was written.
+#[derive(Clone, Debug)]
+pub(super) struct Written<T> {
+    pub(super) origin: Origin,
+    pub(super) value: T,
+}
+
+/// Merges what is written in a file, if there is one, with flags.
+pub(super) struct Merge<'a> {
+    pub(super) file: &'a Path,
+}
+
+impl Written<String> {
+    fn parse<T>(
+        &self,
+        key: &'static str,
+        parse: impl Fn(&str) -> Result<T, ValueError>,
+    ) -> Result<Written<T>, ConfigError> {
+        let parsed = parse(&self.value).map_err(|source| self.refused(key, source))?;
+        Ok(Written { origin: self.origin.clone(), value: parsed })
+    }
+}
+
+impl<T> Written<T> {
+    fn key(&self, name: &'static str) -> Key {
+        Key { origin: self.origin.clone(), name }
+    }
+
+    fn refused(&self, name: &'static str, source: ValueError) -> ConfigError {
+        ConfigError::Value { key: self.key(name), source }
+    }
+}
+
+impl Merge<'_> {
+    fn in_file(&self, value: String) -> Written<String> {
+        Written { origin: Origin::File(self.file.to_owned()), value }
+    }
+
+    /// One value: the flag's, or else the file's.
+    pub(super) fn one<T>(
+        &self,
+        key: &'static str,
+        (file, flag): (Option<String>, Option<String>),
+        parse: impl Fn(&str) -> Result<T, ValueError>,
+    ) -> Result<Option<T>, ConfigError> {
+        Ok(self.one_written(key, (file, flag), parse)?.map(|written| written.value))
+    }
+
+    fn one_written<T>(
+        &self,
+        key: &'static str,
+        (file, flag): (Option<String>, Option<String>),
+        parse: impl Fn(&str) -> Result<T, ValueError>,
+    ) -> Result<Option<Written<T>>, ConfigError> {
+        let written = flag.map(as_flag).or_else(|| file.map(|value| self.in_file(value)));
+        written.map(|written| written.parse(key, parse)).transpose()
+    }
+
+    /// The flags' values when there are any, or else the file's.
+    fn either(&self, file: Vec<String>, flags: Vec<String>) -> Vec<Written<String>> {
+        if flags.is_empty() {
+            file.into_iter().map(|value| self.in_file(value)).collect()
+        } else {
+            flags.into_iter().map(as_flag).collect()
+        }
+    }
+
+    /// The file's and the flags' values, the flag's where both name the same thing.
+    pub(super) fn named<T>(
+        &self,
+        key: &'static str,
+        (file, flags): (Vec<String>, Vec<String>),
+        parse: impl Fn(&str) -> Result<T, ValueError>,
+        name_of: impl Fn(&T) -> &Name,
+    ) -> Result<Vec<Written<T>>, ConfigError> {
+        let read = |written: Vec<Written<String>>| {
+            let mut read: Vec<Written<T>> = Vec::new();
+            for written in written {
+                let fresh = written.parse(key, &parse)?;
+                let name = name_of(&fresh.value);
+                if read.iter().any(|other| name_of(&other.value) == name) {
+                    return Err(ConfigError::Twice { key: fresh.key(key), name: name.clone() });
+                }
+                read.push(fresh);
+            }
+            Ok(read)
+        };
+        let flags = read(flags.into_iter().map(as_flag).collect())?;
+        let mut all = read(file.into_iter().map(|value| self.in_file(value)).collect())?;
+        all.retain(|old| flags.iter().all(|new| name_of(&new.value) != name_of(&old.value)));
+        all.extend(flags);
+        Ok(all)
+    }
+
+    pub(super) fn addresses(
+        &self,
+        file: Vec<String>,
+        flags: Vec<String>,
+    ) -> Result<Vec<Written<SocketAddr>>, ConfigError> {
+        let mut written = self.either(file, flags);
+        if written.is_empty() {
+            written.push(as_flag(NVME_TCP_DEFAULT.to_owned()));
+        }
+        written.iter().map(|written| written.parse("nvme-tcp", parse_address)).collect()
+    }
+
+    /// Who is let in. When nobody says, every host of this machine, and no door may lead outside.
+    pub(super) fn hosts(
+        &self,
+        file: Vec<String>,
+        flags: Vec<String>,
+        doors: &[Written<SocketAddr>],
+    ) -> Result<HostAccess, ConfigError> {
+        let written = self.either(file, flags);
+        let Some(any) = written.iter().find(|written| written.value == "any") else {
+            return match written.is_empty() {
+                true => only_loopback(doors),
+                false => named_hosts(&written),
+            };
+        };
+        match written.len() {
+            1 => Ok(HostAccess::Any),
+            _ => Err(any.refused("host", ValueError::AnyAndOthers)),
+        }
+    }
+
+    pub(super) fn cores(
+        &self,
+        file: Option<CoreList>,
+        flag: Option<String>,
+    ) -> Result<Vec<usize>, ConfigError> {
+        let allowed = allowed_cores();
+        let file = file.map(CoreList::into_text);
+        let Some(written) = self.one_written("cores", (file, flag), parse_cores)? else {
+            // The first one: a node takes no more of a machine than it is given.
+            return Ok(allowed.into_iter().take(1).collect());
+        };
+        match written.value.iter().find(|core| !allowed.contains(core)) {
+            None => Ok(written.value),
+            Some(core) => Err(ConfigError::NoSuchCore {
+                key: written.key("cores"),
+                core: *core,
+                allowed: display_cores(&allowed),
+            }),
+        }
+    }
+}
+
+fn as_flag(value: String) -> Written<String> {
+    Written { origin: Origin::Flag, value }
+}
+
+fn only_loopback(doors: &[Written<SocketAddr>]) -> Result<HostAccess, ConfigError> {
+    let open = doors.iter().find(|door| !door.value.ip().to_canonical().is_loopback());
+    open.map_or(Ok(HostAccess::Any), |door| {
+        Err(ConfigError::OpenDoor { key: door.key("nvme-tcp"), address: door.value })
+    })
+}
+
+fn named_hosts(written: &[Written<String>]) -> Result<HostAccess, ConfigError> {
+    let nqn = |text: &str| {
+        Nqn::new(text).map_err(|source| ValueError::Host { text: text.into(), source })
+    };
+    let hosts = written.iter().map(|written| Ok(written.parse("host", nqn)?.value));
+    hosts.collect::<Result<_, _>>().map(HostAccess::Only)
+}
