@@ -124,7 +124,10 @@ impl TargetSession {
     #[inline]
     pub(super) fn begin(&mut self, prepared: Prepared) -> usize {
         let Prepared { cid, mut kind, len, transfer } = prepared;
-        if let Some(small) = kind.small_data() {
+        // Where nothing comes, the length is what the host has room for: any at all.
+        if transfer != Transfer::None
+            && let Some(small) = kind.small_data()
+        {
             small.reserve_exact(length(len));
         }
         let has_payload = kind.has_payload();

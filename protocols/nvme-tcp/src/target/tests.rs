@@ -722,6 +722,15 @@ fn admin_data_that_no_admin_command_has_is_refused() {
 }
 
 #[test]
+fn room_for_an_answer_reserves_no_memory_for_it() {
+    let mut bench = bench(Stage::Admin);
+    let identify = Command::new(0x06, NamespaceId(1)).with_transport_data(u32::MAX);
+    bench.send(with_cid(identify, 4), &[]);
+    let Some(Demand::Admin(demand)) = bench.demands.pop() else { panic!("an admin command") };
+    assert_eq!(demand.data.capacity(), 0);
+}
+
+#[test]
 fn answers_after_the_end_give_their_buffers_back() {
     let mut bench = bench(Stage::Io);
     bench.send(in_capsule(write(1)), &[1; 512]);
