@@ -185,6 +185,14 @@ pub enum RestoreError {
         /// Which.
         volume: Name,
     },
+    /// A field that no version of ours writes.
+    #[error("volume '{volume}': {field} is invalid")]
+    Field {
+        /// Whose.
+        volume: Name,
+        /// Which.
+        field: &'static str,
+    },
 }
 
 /// All devices and volumes of a node.
@@ -208,6 +216,13 @@ impl Space {
     /// When it does not fit: nothing else of the record is to be trusted either.
     pub fn restore(&mut self, volume: Volume) -> Result<(), RestoreError> {
         let name = volume.name.clone();
+        let refused = |field| RestoreError::Field { volume: name.clone(), field };
+        if !(1..=NAMESPACES_PER_SUBSYSTEM_MAX).contains(&volume.nsid) {
+            return Err(refused("the namespace's number"));
+        }
+        if volume.is_empty() {
+            return Err(refused("the number of blocks"));
+        }
         let nsid_taken = self.volumes.values().any(|v| {
             v.uuid == volume.uuid || (&v.subsystem, v.nsid) == (&volume.subsystem, volume.nsid)
         });

@@ -144,3 +144,20 @@ fn a_record_with_shared_blocks_or_numbers_is_refused() {
     let short = Volume { blocks: Blocks(1 << 40), ..other };
     assert!(matches!(space.restore(short), Err(RestoreError::Map { .. })));
 }
+
+#[test]
+fn a_record_of_what_no_volume_is_is_refused() {
+    let mut space = space();
+    let volume = space.create(&asked("a", 2, "large"), Uuid::from_u128(1)).unwrap().clone();
+    space.remove(&name("a")).unwrap();
+    let beyond = NAMESPACES_PER_SUBSYSTEM_MAX + 1;
+    for record in [
+        Volume { nsid: 0, ..volume.clone() },
+        Volume { nsid: beyond, ..volume.clone() },
+        Volume { blocks: Blocks(0), ..volume.clone() },
+    ] {
+        let refused = space.restore(record).unwrap_err();
+        assert!(matches!(refused, RestoreError::Field { .. }), "{refused}");
+    }
+    assert!(space.restore(volume).is_ok());
+}
