@@ -198,11 +198,14 @@ fn tell(sender: &Sender<Message>, message: Message) {
 
 impl Runtime for Cores {
     fn publish(&self, published: Published) {
-        // Every core has the volumes before any host hears of them.
-        let taken = self.ask_all(|number| Message::Volumes(number, Arc::clone(&published.volumes)));
-        if taken.len() < self.senders.len() {
-            error!("a core has not taken over the new volumes: a device does not answer");
-        }
+        // Every core has the volumes before any host hears of them. There is no end to the wait: a
+        // request of the older table that hangs in a device may still write, and until it has ended
+        // nobody else may have its blocks.
+        let number = self.replies.ask();
+        self.tell_all(|| Message::Volumes(number, Arc::clone(&published.volumes)));
+        self.replies.wait_for_all(number, self.senders.len(), || {
+            warn!("a change of volumes waits for requests that a device does not answer");
+        });
         let number = self.replies.ask();
         tell(&self.senders[0], Message::Exports(number, exports::namespaces(&published)));
         self.replies.wait(number, 1);

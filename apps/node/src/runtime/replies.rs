@@ -70,6 +70,23 @@ impl Replies {
         given
     }
 
+    /// Waits until `count` cores have answered, however long that takes; `complain` is called each
+    /// time that the patience is over.
+    pub(super) fn wait_for_all(&self, number: u64, count: usize, complain: impl Fn()) {
+        loop {
+            let waiting =
+                |state: &mut State| state.given.get(&number).is_some_and(|g| g.len() < count);
+            let waited = self.changed.wait_timeout_while(self.lock(), PATIENCE, waiting);
+            let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            if !timeout.timed_out() {
+                state.given.remove(&number);
+                return;
+            }
+            drop(state);
+            complain();
+        }
+    }
+
     /// Waits until `count` cores are drained, or the patience is over. Whether they are.
     pub(super) fn wait_drained(&self, count: usize) -> bool {
         let waiting = |state: &mut State| state.drained.len() < count;
