@@ -6,6 +6,7 @@
 
 pub mod api;
 mod catalog;
+pub mod check;
 pub mod config;
 pub mod control;
 mod error;
