@@ -19,6 +19,9 @@ use crate::place::{Scratch, nearflash, tail_of};
 /// How long a node may take to be ready, or to drain and end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The address at which guests reach this machine's loopback.
+const GUEST_SIDE: &str = "10.0.2.2";
+
 /// A running node. Dropping it ends it.
 #[derive(Debug)]
 pub struct Node {
@@ -41,10 +44,10 @@ impl Node {
         Self { process, address, data_dir, device, log }
     }
 
-    /// The port it listens on.
+    /// Its address, as guests see it: host and port.
     #[must_use]
-    pub fn port(&self) -> u16 {
-        self.address.port()
+    pub fn guest_side(&self) -> (&'static str, String) {
+        (GUEST_SIDE, self.address.port().to_string())
     }
 
     /// Ends it as a crash does, in the middle of whatever it does, and starts it again.
@@ -130,8 +133,10 @@ fn serve(data_dir: &Path, device: &Path, address: SocketAddr, log: &Path) -> Chi
         .args(["--pdeathsig", "KILL", "--"])
         .arg(nearflash())
         .args(["serve", "--device", &format!("flash=file:{},size=16GiB", device.display())])
-        .args(["--volume", "data=8GiB@flash", "--volume", "files=1GiB@flash"])
-        .args(["--nvme-tcp", &address.to_string(), "--cores", "0"])
+        .args(["--volume", "data=8GiB@flash,block-size=512"])
+        .args(["--volume", "files=1GiB@flash,block-size=4096"])
+        .args(["--nvme-tcp", &address.to_string(), "--advertise", GUEST_SIDE])
+        .args(["--cores", "0"])
         .arg("--data-dir")
         .arg(data_dir)
         .stdin(Stdio::null())

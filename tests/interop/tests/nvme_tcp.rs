@@ -9,9 +9,6 @@ use nearflash_interop::{Guest, Node, Scratch, Script, is_self_check, is_skipped}
 
 const TIMEOUT: Duration = Duration::from_secs(240);
 
-/// The address of this machine's loopback, as a guest sees it.
-const HOST_ADDRESS: &str = "10.0.2.2";
-
 /// What is done to the node at a mark of the script.
 type Act = fn(&mut Node);
 
@@ -25,10 +22,9 @@ fn run(script: &str, marks: &[(&str, Act)]) {
     }
     let scratch = Scratch::of(script);
     let mut node = Node::start(&scratch);
-    let port = node.port().to_string();
-    let parameters = [("TARGET_ADDRESS", HOST_ADDRESS), ("TARGET_PORT", &port)];
-    let (name, parts) = (script, [script]);
-    println!("{name}:");
+    let (address, port) = node.guest_side();
+    let parameters = [("TARGET_ADDRESS", address), ("TARGET_PORT", port.as_str())];
+    let parts = [script];
     let script = Script { parts: &parts, parameters: &parameters, timeout: TIMEOUT };
     let mut guest = Guest::boot(&scratch, &script);
     for (mark, act) in marks {

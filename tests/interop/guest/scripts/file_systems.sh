@@ -27,3 +27,4 @@ mkfs.xfs -q -f "$disk"
 copy_and_compare xfs
 xfs_repair -n "$disk"
 disconnect data
+expect_no_io_errors

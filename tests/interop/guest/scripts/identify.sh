@@ -18,6 +18,17 @@ discover() {
     expect_json "$dir/discovery" 'all(.records[]; .trtype == "tcp")'
 }
 
+# The discovery log is true: what it names can be connected to.
+connect_all() {
+    step "connect all that is discovered"
+    nvme connect-all --transport tcp --traddr "$TARGET_ADDRESS" --trsvcid "$TARGET_PORT"
+    local nqn
+    for nqn in "$(nqn_of data)" "$(nqn_of files)"; do
+        grep -qx "$nqn" /sys/class/nvme/nvme*/subsysnqn || fail "$nqn is not connected"
+    done
+    nvme disconnect-all
+}
+
 # Admin queue and two I/O queues; then more by the kernel's kinds of queue: default, read, poll.
 connect_with_queues() {
     step "several queues, digests"
@@ -83,6 +94,7 @@ no_complaints() {
 }
 
 discover
+connect_all
 connect_with_queues
 identify
 log_pages

@@ -82,6 +82,11 @@ wait_for() {
     set -x
 }
 
+# A failed discard or readahead reaches no program; the kernel's log alone tells of it.
+expect_no_io_errors() {
+    ! dmesg | grep 'I/O error' || fail "the kernel saw I/O errors"
+}
+
 # --- The NVMe/TCP host ----------------------------------------------------------------------------
 
 nqn_of() { printf 'nqn.2026-11.io.nearflash:%s' "$1"; }

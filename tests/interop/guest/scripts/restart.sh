@@ -68,3 +68,4 @@ write_across_restarts
 check_files
 disconnect data
 disconnect files
+expect_no_io_errors

@@ -72,3 +72,4 @@ resize
 reset
 reconnect
 several_controllers
+expect_no_io_errors

@@ -44,3 +44,4 @@ without_digests
 with_digests
 with_each_digest_alone
 mixed_sizes
+expect_no_io_errors
