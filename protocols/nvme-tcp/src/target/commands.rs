@@ -3,6 +3,8 @@
 //! Spec: NVMe/TCP 1.1, 3.3.2 (where a command's data is), NVMe Base 2.0, 4.1.2 (SGLs) and 6
 //! (Fabrics commands).
 
+use std::ops::RangeInclusive;
+
 use nearflash_nvme::fabrics::ConnectData;
 use nearflash_nvme::{Command, CommandId, FabricsType, Sgl, Status};
 
@@ -107,16 +109,18 @@ impl TargetSession {
     /// A command with data from the host, and how that comes.
     pub(super) fn prepare(&self, command: &Command, asked: Asked) -> Result<Prepared, Status> {
         let cid = command.command_id();
-        let (kind, len) = match asked {
+        let (kind, expected) = match asked {
             Asked::Payload { volume, range, payload_use, len } => {
-                (Kind::Payload { volume, range, payload_use }, len)
+                (Kind::Payload { volume, range, payload_use }, len..=len)
             }
+            // Hosts may send the list in the length of the longest, as Linux does.
             Asked::Ranges { volume, deallocate, len } => {
-                (Kind::Ranges { volume, deallocate, data: Vec::new() }, len)
+                let kind = Kind::Ranges { volume, deallocate, len, data: Vec::new() };
+                (kind, len..=RANGES_LEN_MAX)
             }
             _ => return Err(Status::INVALID_FIELD.dnr()),
         };
-        let transfer = self.check_from_host(command, Some(len))?;
+        let (transfer, len) = self.check_from_host(command, expected)?;
         Ok(Prepared { cid, kind, len, transfer })
     }
 
@@ -184,8 +188,8 @@ impl TargetSession {
         let data_len = command.sgl.length.get();
         let kind = Kind::Admin(Box::new(AdminDemand { command: *command, data: Vec::new() }));
         if data_len > 0 && command.opcode_moves_from_host() {
-            let transfer = self.check_from_host(command, None)?;
-            return Ok(Prepared { cid, kind, len: data_len, transfer });
+            let (transfer, len) = self.check_from_host(command, 0..=SMALL_DATA_LEN_MAX)?;
+            return Ok(Prepared { cid, kind, len, transfer });
         }
         self.check_no_data()?;
         Ok(Prepared { cid, kind, len: data_len, transfer: Transfer::None })
@@ -202,8 +206,8 @@ impl TargetSession {
             return Ok(());
         }
         let len = ConnectData::LEN.try_into().expect("1024");
-        match self.check_from_host(command, Some(len)) {
-            Ok(transfer) => {
+        match self.check_from_host(command, len..=len) {
+            Ok((transfer, len)) => {
                 let demand = AdminDemand { command: *command, data: Vec::new() };
                 let kind = Kind::Connect(Box::new(demand));
                 self.state = State::Connecting;
@@ -250,14 +254,14 @@ impl TargetSession {
         Ok(())
     }
 
-    /// How the data of a command from the host comes. `expected` is how much it must be; `None`
-    /// for whatever small data it says.
+    /// How the data of a command from the host comes, and how much it is, which must be as
+    /// `expected`.
     #[inline]
     fn check_from_host(
         &self,
         command: &Command,
-        expected: Option<u32>,
-    ) -> Result<Transfer, Status> {
+        expected: RangeInclusive<u32>,
+    ) -> Result<(Transfer, u32), Status> {
         let in_capsule = self.framer.body.data_left();
         let (len, transfer) = match command.sgl.decode() {
             Sgl::InCapsule { offset, .. } if offset != 0 => {
@@ -272,10 +276,13 @@ impl TargetSession {
                 return Err(Status::SGL_TYPE_INVALID.dnr());
             }
         };
-        let fits = expected.map_or(len <= SMALL_DATA_LEN_MAX, |expected| len == expected);
-        if fits { Ok(transfer) } else { Err(Status::SGL_LENGTH_INVALID.dnr()) }
+        let fits = expected.contains(&len);
+        if fits { Ok((transfer, len)) } else { Err(Status::SGL_LENGTH_INVALID.dnr()) }
     }
 }
+
+/// The longest list of ranges: 256 of 16 bytes. NVM Command Set 1.0, 3.2.3.
+const RANGES_LEN_MAX: u32 = 4096;
 
 /// FUSE in a command's flags.
 pub(super) const FUSE_BITS: u8 = 0b11;

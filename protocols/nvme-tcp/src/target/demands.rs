@@ -8,7 +8,7 @@ use nearflash_units::{Blocks, Lba};
 use zerocopy::FromBytes;
 
 use super::slots::{Kind, Part, PayloadUse, Slot, Stage};
-use super::{AdminDemand, ConnectDemand, Demand, TargetSession};
+use super::{AdminDemand, ConnectDemand, Demand, TargetSession, length};
 
 /// A command that is to be handed out, and which request of it.
 #[derive(Clone, Copy, Debug)]
@@ -68,12 +68,13 @@ impl TargetSession {
 
     fn submit_ranges(&mut self, index: usize) {
         let slot = &mut self.slots[index];
-        let Kind::Ranges { volume, deallocate, data } =
+        let Kind::Ranges { volume, deallocate, len, data } =
             std::mem::replace(&mut slot.kind, Kind::Taken)
         else {
             unreachable!("the caller has looked")
         };
-        match io::dsm_ranges(&data) {
+        let listed = &data[..data.len().min(length(len))];
+        match io::dsm_ranges(listed) {
             Ok(ranges) if deallocate => {
                 let operation = Operation::Deallocate(ranges);
                 slot.kind = Kind::Plain { volume, range: NO_RANGE, operation };

@@ -48,8 +48,8 @@ pub(super) enum Kind {
     FlushAll { volumes: Vec<VolumeId> },
     /// Its data goes into a pool buffer.
     Payload { volume: VolumeId, range: BlockRange, payload_use: PayloadUse },
-    /// Its data lists ranges, to be deallocated or as a hint.
-    Ranges { volume: VolumeId, deallocate: bool, data: Vec<u8> },
+    /// The first `len` bytes of its data list ranges, to be deallocated or as a hint.
+    Ranges { volume: VolumeId, deallocate: bool, len: u32, data: Vec<u8> },
     /// A command of an admin queue, with what data is there so far.
     Admin(Box<AdminDemand>),
     /// The Connect, with what data is there so far.

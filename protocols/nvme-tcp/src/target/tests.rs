@@ -540,6 +540,31 @@ fn ranges_to_deallocate_come_in_the_capsule_or_when_asked_for() {
     }
 }
 
+/// As the Linux host does: it always sends a list of the longest length.
+#[test]
+fn a_list_of_ranges_may_be_longer_than_the_ranges_in_it() {
+    let mut data = vec![0xA5; 4096];
+    data[..16].copy_from_slice(&[0, 0, 0, 0, 8, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
+    let mut bench = bench(Stage::Io);
+    let command = with_cid(Command::deallocate(NSID, 0), 1);
+    bench.send(command.with_capsule_data(4096), &data);
+    let [Demand::Request(request)] = &bench.demands[..] else { panic!("{:?}", bench.demands) };
+    let Operation::Deallocate(ranges) = &request.operation else { panic!("{request:?}") };
+    assert_eq!(ranges.iter().map(|range| range.start.0).collect::<Vec<_>>(), [7]);
+}
+
+#[test]
+fn a_list_of_ranges_shorter_than_its_count_or_longer_than_any_is_refused() {
+    for len in [16u16, 4112] {
+        let mut bench = bench(Stage::Io);
+        let command = with_cid(Command::deallocate(NSID, 1), 1);
+        let data = vec![0; usize::from(len)];
+        bench.send(command.with_capsule_data(len.into()), &data);
+        let refused = Status::SGL_LENGTH_INVALID.dnr();
+        assert_eq!(bench.sent(), [format!("CapsuleResp cid=1 sqhd=2 {refused}")], "{len}");
+    }
+}
+
 #[test]
 fn a_dataset_hint_is_answered_without_a_request() {
     let mut bench = bench(Stage::Io);
