@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use nearflash_bench::BenchError;
 use nearflash_bench::compare::{
-    Node, NodeSpec, Row, Stand, Table, Timing, measure_table, resources, rows,
+    Device, Node, NodeSpec, Row, Stand, Table, Timing, measure_table, resources, rows,
 };
 use nearflash_bench::floor::FloorCores;
 use nearflash_bench::target::{NvmeTcpTarget, Target};
@@ -75,7 +75,9 @@ fn run(args: &Args) -> Result<Table, BenchError> {
     };
     let chosen: Vec<Row> =
         rows().into_iter().filter(|row| row.what.contains(&args.filter)).collect();
-    stand.fill()?;
+    if chosen.iter().any(|row| row.load.device == Device::File) {
+        stand.fill()?;
+    }
     let ramp = Nanos(args.span.0 / 10);
     let timing = Timing { ramp, span: args.span, rounds: args.rounds };
     let mut table = measure_table(&stand, &chosen, timing, &mut |row, round| {

@@ -66,7 +66,8 @@ impl Round {
     /// Whether it counts.
     pub fn verdict(&self) -> Verdict {
         let sides = [Some(self.floor), self.local, Some(self.remote)];
-        let is_disturbed = |figure: &Figure| figure.core_share < CORE_SHARE_MIN;
+        let is_disturbed =
+            |figure: &Figure| figure.core_share < CORE_SHARE_MIN || figure.iops <= 0.0;
         if Place::of(self.before) != Place::of(self.after) {
             Verdict::Moved
         } else if sides.iter().flatten().any(is_disturbed) {

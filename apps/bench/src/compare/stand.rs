@@ -12,7 +12,7 @@ use crate::floor::{self, Exchange, FloorCores, FloorSpec, Tuning};
 use crate::job::{self, JobSpec, Spin};
 use crate::placement::{core_to_core, pin};
 use crate::recorder::{Gauge, Record};
-use crate::run::Opener;
+use crate::run::{self, Opener, RunSpec};
 use crate::target::NvmeTcpTarget;
 use crate::workload::{Direction, Pattern, WorkloadSpec};
 
@@ -78,17 +78,17 @@ impl Stand {
         self.local_options(Direction::Read).prepare()?;
         let needs = needs(FILL_OP_LEN, FILL_DEPTH);
         let remote = Remote::connect(&self.file, needs)?;
-        let mut engine = remote.open(FILL_DEPTH, FILL_OP_LEN)?;
         let load = Load {
             device: Device::File,
             direction: Direction::Write,
             op_len: FILL_OP_LEN,
             depth: u32::try_from(FILL_DEPTH).expect("a small constant"),
         };
-        let mut spec = self.job(load, None);
-        spec.workload.pattern = Pattern::Write;
-        spec.end_fsync = true;
-        drive(&mut engine, &spec)?;
+        let mut job = self.job(load, None);
+        job.workload.pattern = Pattern::Write;
+        job.end_fsync = true;
+        let spec = RunSpec { job, job_count: 1, cores: vec![self.cores.client] };
+        run::run(&remote, &spec, &mut |_, _| {})?;
         Ok(())
     }
 
