@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use socket2::{Domain, Socket, Type};
 use uuid::Uuid;
@@ -110,6 +110,9 @@ pub fn serve_with(
     let failed = |action| move |source| NodeError::System { action, source };
     // Before anything else, so that a signal at any moment finds someone.
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed("receive signals"))?;
+    // A write past the limit of file sizes fails, and its host is told; the signal that comes with
+    // it would end the process.
+    signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed("receive signals"))?;
     raise_open_files_limit();
     let running = Running::start(config, start)?;
     let line = running.ready().to_line();
