@@ -72,9 +72,9 @@ refused_ranges() {
 refusals() {
     step "refusals"
     expect_refused "Invalid Command Opcode" \
-        nvme io-passthru "$disk" --opcode 0x7f --namespace-id 1
+        nvme io-passthru "$disk" --opcode 0x70 --namespace-id 1
     expect_refused "Invalid Command Opcode" \
-        nvme admin-passthru "/dev/$controller" --opcode 0xbf
+        nvme admin-passthru "/dev/$controller" --opcode 0x70
     expect_refused "Invalid Field in Command" \
         nvme admin-passthru "/dev/$controller" --opcode 0x06 --cdw10 0xff --data-len 4096 --read
     [ "${EXACT:-yes}" = no ] || refused_ranges
