@@ -93,6 +93,8 @@ pub struct Ratio {
     pub dropped: usize,
     /// No round was sound, so all of them were taken.
     pub is_doubtful: bool,
+    /// The middle one of the core-to-core times of the rounds that counted.
+    pub core_to_core: Nanos,
 }
 
 impl Ratio {
@@ -100,9 +102,11 @@ impl Ratio {
     pub fn of(rounds: &[Round], score: impl Fn(&Round) -> f64) -> Self {
         let is_sound = |round: &&Round| round.verdict() == Verdict::Sound;
         let is_doubtful = !rounds.iter().any(|round| is_sound(&round));
-        let counted = rounds.iter().filter(|round| is_doubtful || is_sound(round));
-        let mut scores: Vec<f64> = counted.map(score).collect();
+        let counted = || rounds.iter().filter(|round| is_doubtful || is_sound(round));
+        let mut scores: Vec<f64> = counted().map(score).collect();
         scores.sort_by(f64::total_cmp);
+        let mut distances: Vec<Nanos> = counted().map(|round| round.before).collect();
+        distances.sort_unstable();
         Self {
             median: quantile(&scores, 2),
             low: quantile(&scores, 1),
@@ -110,6 +114,7 @@ impl Ratio {
             counted: scores.len(),
             dropped: rounds.len() - scores.len(),
             is_doubtful,
+            core_to_core: distances.get(distances.len() / 2).copied().unwrap_or_default(),
         }
     }
 }

@@ -7,6 +7,7 @@ use super::resources::Resources;
 use super::round::{Figure, Ratio, Round};
 use super::stand::{Device, Load, Stand, Timing};
 use crate::BenchError;
+use crate::placement::Place;
 use crate::report::SCHEMA;
 use crate::workload::Direction;
 
@@ -158,8 +159,8 @@ impl Table {
     /// As Markdown.
     pub fn to_markdown(&self) -> String {
         let mut lines = vec![
-            "| what | must | aim | measured | quartiles | rounds | |".to_owned(),
-            "| --- | --- | --- | --- | --- | --- | --- |".to_owned(),
+            "| what | must | aim | measured | quartiles | rounds | cores | |".to_owned(),
+            "| --- | --- | --- | --- | --- | --- | --- | --- |".to_owned(),
         ];
         lines.extend(self.rows.iter().map(markdown_line));
         if let Some(resources) = &self.resources {
@@ -193,7 +194,7 @@ fn markdown_line(result: &RowResult) -> String {
         (false, false) => "missed",
     };
     format!(
-        "| {} | {sign}{:.2} | {sign}{:.2} | {:.3} | {:.3} to {:.3} | {} of {} | {verdict} |",
+        "| {} | {sign}{:.2} | {sign}{:.2} | {:.3} | {:.3} to {:.3} | {} of {} | {} ns, {} | {verdict} |",
         row.what,
         row.must,
         row.aim,
@@ -202,6 +203,8 @@ fn markdown_line(result: &RowResult) -> String {
         ratio.high,
         ratio.counted,
         ratio.counted + ratio.dropped,
+        ratio.core_to_core.0,
+        Place::of(ratio.core_to_core),
     )
 }
 
@@ -212,16 +215,16 @@ fn resource_lines(resources: &Resources) -> [String; 3] {
     let percent = resources.idle_share * 100.0;
     [
         format!(
-            "| resident memory, one connection at depth 128 | < 64 MiB | | {mib:.1} MiB | | | {} |",
+            "| resident memory, one connection at depth 128 | < 64 MiB | | {mib:.1} MiB | | | | {} |",
             verdict(mib < 64.0),
         ),
         format!(
-            "| growth per further idle connection ({} opened) | < 64 KiB | | {kib:.1} KiB | | | {} |",
+            "| growth per further idle connection ({} opened) | < 64 KiB | | {kib:.1} KiB | | | | {} |",
             resources.connections,
             verdict(kib < 64.0),
         ),
         format!(
-            "| CPU of the idle node with connections open | < 1 % | | {percent:.2} % | | | {} |",
+            "| CPU of the idle node with connections open | < 1 % | | {percent:.2} % | | | | {} |",
             verdict(percent < 1.0),
         ),
     ]
