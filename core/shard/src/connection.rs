@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use nearflash_engine::Pool;
 use nearflash_nvme::{ControllerId, QueueId};
+use nearflash_nvme_tcp::Receiving;
 use nearflash_nvme_tcp::target::TargetSession;
 use nearflash_request::{BufferId, Operation, Request};
 use nearflash_units::{ByteLen, Nanos};
@@ -126,9 +127,15 @@ impl Connection {
         self.held.0 == 0 || self.held.0 + more.0 <= pool.free_len().0 / 2
     }
 
-    /// Whether something waits on the peer: answers to be taken, or data to be sent.
+    /// Whether what the peer sends is taken, and does not wait for buffers or for answers to leave.
+    pub(crate) fn takes_input(&self) -> bool {
+        self.leftover.is_empty() && self.session.receiving() != Receiving::Paused
+    }
+
+    /// Whether something waits on the peer: answers to be taken, or data to be sent. What the peer
+    /// may have sent and we do not take is not its fault.
     pub(crate) fn waits_for_peer(&self) -> bool {
-        self.session.output_len() > 0 || self.session.awaits_data()
+        self.session.output_len() > 0 || (self.takes_input() && self.session.awaits_data())
     }
 
     /// Gives back every buffer that the connection itself holds.

@@ -202,10 +202,15 @@ impl Shard {
                 continue;
             }
             let Some(connection) = self.connections.get_mut(key) else { continue };
+            let was_stopped = !connection.takes_input();
             let leftover = std::mem::take(&mut connection.leftover);
             self.feed(key, &leftover, world);
             let Some(connection) = self.connections.get_mut(key) else { continue };
             let goes_on = connection.session.receiving() != Receiving::Paused;
+            if was_stopped && goes_on {
+                // Until now it was we who waited; from here on it may be the peer.
+                connection.moved_at = world.now();
+            }
             if !connection.deferred.is_empty() || connection.session.wants_buffer().is_some() {
                 self.pause(key);
             }

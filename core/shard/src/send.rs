@@ -109,8 +109,12 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.blocked_turns = 0;
         connection.listed.dirty = false;
-        if connection.phase == Phase::Dead || connection.session.output_len() == 0 {
+        if connection.phase == Phase::Dead {
             return;
+        }
+        if connection.session.output_len() == 0 {
+            // It has nothing to wait for: a connection that is over says goodbye before the sleep.
+            return self.close_if_done(key, world);
         }
         // A paused connection must not be woken by input that it cannot take.
         let interest = if connection.listed.paused { Interest::Output } else { Interest::Both };
