@@ -1,0 +1,43 @@
+//! A node as its hosts and its users meet it: a `nearflash serve` process, over real sockets.
+//!
+//! Here is the stand: [`Node`] starts, signals and kills the process; [`Wire`] sends it bytes made
+//! by hand; [`Host`] is the real client; [`refused`] is for starts that must fail. The tests are in
+//! `tests/`, one file for each side that a node has.
+//!
+//! Knows the node by its command line, its control socket and its port alone. Nothing here waits for
+//! a span of time: [`eventually`] waits until something has become true.
+
+mod binary;
+mod host;
+mod node;
+mod pdu;
+mod process;
+mod refusal;
+mod stamp;
+mod wire;
+
+use std::time::{Duration, Instant};
+
+pub use binary::nearflash;
+pub use host::{Host, assert_serves};
+pub use node::{Node, Place};
+pub use pdu::Pdu;
+pub use process::Usage;
+pub use refusal::{Refusal, refused};
+pub use stamp::Stamp;
+pub use wire::{Admin, Wire, connect_command, numbered, subsystem};
+
+/// How long anything may take that should take a moment: for machines that are busy otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `is_true`.
+///
+/// # Panics
+/// When it does not become so.
+pub fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_true() {
+        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

@@ -1,0 +1,249 @@
+//! A `nearflash serve` process.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::Usage;
+use crate::{PATIENCE, eventually, nearflash};
+
+/// Lines of a log that a failed test shows.
+const TAIL_LINES: usize = 40;
+
+/// A test's folder: a node's data directory, its devices, its log. Outlives the nodes in it.
+#[derive(Debug)]
+pub struct Place(TempDir);
+
+impl Place {
+    /// A new, empty one.
+    #[allow(clippy::new_without_default, reason = "it makes a folder")]
+    pub fn new() -> Self {
+        Self(TempDir::with_prefix("nearflash-").expect("the system has room for a folder"))
+    }
+
+    /// A path in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The same as text, for flags.
+    pub fn text(&self, name: &str) -> String {
+        self.path(name).to_str().expect("temporary folders have plain names").to_owned()
+    }
+
+    /// The node's data directory.
+    pub fn data_dir(&self) -> String {
+        self.text("data")
+    }
+
+    /// The flag value for the file device `flash` of that size.
+    pub fn flash(&self, size: &str) -> String {
+        format!("flash=file:{},size={size}", self.text("flash.img"))
+    }
+
+    /// The log of all nodes that ran here.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.path("node.log")).unwrap_or_default()
+    }
+
+    /// The message without this folder's name in it.
+    pub fn anonymous(&self, message: &str) -> String {
+        message.replace(&self.0.path().to_string_lossy().into_owned(), "DIR")
+    }
+}
+
+/// A running node. Dropping it kills it.
+#[derive(Debug)]
+pub struct Node<'a> {
+    place: &'a Place,
+    process: Child,
+    ready: Value,
+}
+
+impl<'a> Node<'a> {
+    /// Starts one with these flags, on a port of its own, and waits until it is ready.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(place: &'a Place, flags: &[&str]) -> Self {
+        let mut process = Command::new(nearflash())
+            .args(["serve", "--nvme-tcp", "127.0.0.1:0", "--data-dir", &place.data_dir()])
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(append_to(&place.path("node.log")))
+            .spawn()
+            .expect("nearflash is a program");
+        let line = first_line(process.stdout.take().expect("standard output is a pipe"));
+        let ready = line.and_then(|line| serde_json::from_str::<Value>(&line).ok());
+        let Some(ready) = ready.filter(|ready| ready["event"] == "ready") else {
+            // An error means that it has ended already.
+            let _ = process.kill();
+            let _ = process.wait();
+            panic!("the node does not start: {}", place.log());
+        };
+        Self { place, process, ready }
+    }
+
+    /// With one volume, `data`, of 8 MiB in memory, on one core.
+    pub fn in_memory(place: &'a Place) -> Self {
+        Self::start(place, &["--device", "r=ram:16MiB", "--volume", "data=8MiB@r"])
+    }
+
+    /// What it said when it was ready.
+    pub fn ready(&self) -> &Value {
+        &self.ready
+    }
+
+    /// Where hosts connect.
+    ///
+    /// # Panics
+    /// When the ready line names no address.
+    pub fn address(&self) -> SocketAddr {
+        let address = self.ready["nvme_tcp"][0].as_str().and_then(|text| text.parse().ok());
+        address.expect("the ready line names an address")
+    }
+
+    /// What it uses now.
+    pub fn usage(&self) -> Usage {
+        Usage::of(self.process.id())
+    }
+
+    /// Its process number.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Runs a `nearflash` command against it; what that printed, as JSON.
+    ///
+    /// # Panics
+    /// When the command fails.
+    pub fn command(&self, arguments: &[&str]) -> Value {
+        let output = Command::new(nearflash())
+            .args(arguments)
+            .args(["--json", "--data-dir", &self.place.data_dir()])
+            .stdin(Stdio::null())
+            .output()
+            .expect("nearflash is a program");
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        serde_json::from_slice(&output.stdout).expect("--json prints JSON")
+    }
+
+    /// The sum of a counter over its cores.
+    pub fn counted(&self, counter: &str) -> u64 {
+        let status = self.command(&["status"]);
+        let cores = status["cores"].as_array().expect("a status has cores");
+        cores.iter().map(|core| core[counter].as_u64().expect("a counter is a number")).sum()
+    }
+
+    /// Bounds one of its resources from now on.
+    ///
+    /// # Panics
+    /// When the system refuses.
+    pub fn limit(&self, resource: Resource, bound: u64) {
+        let old = prlimit(
+            Some(Pid::from_child(&self.process)),
+            resource,
+            Rlimit { current: Some(bound), maximum: None },
+        );
+        let old = old.or_else(|_| {
+            // Who is not root cannot raise the hard limit, and must name it.
+            let maximum = rustix::process::getrlimit(resource).maximum;
+            let limit = Rlimit { current: Some(bound), maximum };
+            prlimit(Some(Pid::from_child(&self.process)), resource, limit)
+        });
+        old.expect("a child's limits are ours to set");
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).expect("the process is ours");
+    }
+
+    /// Ends it as a crash does, in the middle of whatever it does.
+    ///
+    /// # Panics
+    /// When it had ended by itself.
+    pub fn crash(mut self) {
+        assert_eq!(self.ended(), None, "the node ended by itself: {}", self.place.log());
+        self.process.kill().expect("a running process can be killed");
+        self.process.wait().expect("a killed process is waited for");
+    }
+
+    /// Asks it to end, which it must do in order.
+    ///
+    /// # Panics
+    /// When it does not, or had ended before.
+    pub fn terminate(self) {
+        self.signal(Signal::TERM);
+        self.await_end();
+    }
+
+    /// Waits until it has ended, which it must do in order.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn await_end(self) {
+        let place = self.place;
+        assert_eq!(self.end(), Some(0), "{}", place.log());
+    }
+
+    /// Waits until it has ended. Its exit code; `None` when a signal ended it.
+    ///
+    /// # Panics
+    /// When it does not end.
+    pub fn end(mut self) -> Option<i32> {
+        let mut ended = None;
+        eventually("the node ends", || {
+            ended = self.ended();
+            ended.is_some()
+        });
+        ended.and_then(|status| status.code())
+    }
+
+    fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.try_wait().expect("the process is ours")
+    }
+}
+
+impl Drop for Node<'_> {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if thread::panicking() {
+            let log = self.place.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = &lines[lines.len().saturating_sub(TAIL_LINES)..];
+            println!("the node's log:\n{}", tail.join("\n"));
+        }
+    }
+}
+
+fn append_to(path: &Path) -> File {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.expect("a test's folder is writable")
+}
+
+/// The first line of a pipe; `None` when it ends before, or nothing comes.
+fn first_line(stdout: ChildStdout) -> Option<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            // Only the first is waited for.
+            let _ = sender.send(line);
+        }
+    });
+    receiver.recv_timeout(PATIENCE).ok()
+}

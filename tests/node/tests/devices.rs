@@ -1,0 +1,147 @@
+//! Devices that fail, fill up, or become durable.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+
+use nearflash_node_tests::{Admin, Host, Node, Place, Stamp, assert_serves};
+use nearflash_nvme::{Command, NamespaceId, Status};
+use nearflash_units::Lba;
+use rustix::process::Resource;
+
+const MIB: u64 = 1 << 20;
+
+fn flash_node<'a>(place: &'a Place, flags: &[&str]) -> Node<'a> {
+    let device = place.flash("64MiB");
+    let flags = [&["--device", &device, "--volume", "data=8MiB@flash"], flags].concat();
+    Node::start(place, &flags)
+}
+
+/// Where on the device a volume's first block lies, found by what is there.
+fn place_of(stamp: Stamp, place: &Place) -> u64 {
+    let bytes = std::fs::read(place.path("flash.img")).unwrap();
+    let block = stamp.block(4096);
+    let found = bytes.chunks(4096).position(|chunk| chunk == block);
+    u64::try_from(found.expect("the block is on the device")).unwrap() * 4096
+}
+
+/// A file that may not grow, by the limit of its process: what a full file system or an exhausted
+/// quota is, and needs nobody's permission.
+#[test]
+fn a_full_device_answers_capacity_exceeded_and_serves_what_it_has() {
+    let place = Place::new();
+    let node = flash_node(&place, &["--volume", "other=8MiB@flash"]);
+    let mut host = Host::connect(&node, "data");
+    let mut other = Host::connect(&node, "other");
+    let (first, second) = (Stamp { lba: 0, sequence: 1 }, Stamp { lba: 0, sequence: 2 });
+    assert_eq!(host.write_stamp(first), Status::SUCCESS);
+    assert_eq!(host.flush(), Status::SUCCESS);
+    let start = place_of(first, &place);
+    // Block 16 of volume `data` is the first that finds no room.
+    node.limit(Resource::Fsize, start + 16 * 4096);
+    let block = Stamp { lba: 16, sequence: 1 }.block(4096);
+    let full = Status::CAPACITY_EXCEEDED.dnr();
+    assert_eq!(host.write(16, &block), full);
+    assert_eq!(host.write_durably(16, &block), full);
+    assert_eq!(host.write(15, &block.repeat(2)), full, "half of it would fit");
+    assert_eq!(other.write(0, &block), full);
+    assert_eq!(host.read(16, 1), (Status::SUCCESS, vec![0; 4096]));
+    assert_eq!(host.write_stamp(second), Status::SUCCESS, "what fits is taken");
+    assert_eq!(host.read_stamp(0), Some(second));
+    assert_eq!(host.flush(), Status::SUCCESS);
+    assert_serves(&node);
+    node.terminate();
+}
+
+#[test]
+fn a_read_that_the_device_cannot_do_is_an_unrecovered_read_error() {
+    let place = Place::new();
+    let node = flash_node(&place, &[]);
+    let mut host = Host::connect(&node, "data");
+    let (first, later) = (Stamp { lba: 0, sequence: 1 }, Stamp { lba: 100, sequence: 1 });
+    assert_eq!(host.write_stamp(first), Status::SUCCESS);
+    assert_eq!(host.write_stamp(later), Status::SUCCESS);
+    assert_eq!(host.flush(), Status::SUCCESS);
+    let cut = place_of(first, &place) + 50 * 4096;
+    // Somebody cuts the file off behind the node's back.
+    let file = OpenOptions::new().write(true).open(place.path("flash.img")).unwrap();
+    file.set_len(cut).unwrap();
+    assert_eq!(host.read(100, 1).0, Status::UNRECOVERED_READ);
+    assert_eq!(host.read(49, 2).0, Status::UNRECOVERED_READ, "half of it is there");
+    assert_eq!(host.read_stamp(0), Some(first), "the rest is served");
+    assert_serves(&node);
+    drop(host);
+    node.terminate();
+    let device = format!("flash=file:{}", place.text("flash.img"));
+    let refused = nearflash_node_tests::refused(&[
+        "serve",
+        "--nvme-tcp",
+        "127.0.0.1:0",
+        "--data-dir",
+        &place.data_dir(),
+        "--device",
+        &device,
+    ]);
+    let message = place.anonymous(&refused.message);
+    assert!(message.starts_with("device 'flash': DIR/flash.img is "), "{message}");
+    assert!(
+        message
+            .ends_with("shorter than the catalog says (64MiB): restore the rest before starting"),
+        "{message}"
+    );
+    assert_eq!(refused.code, 1);
+}
+
+#[test]
+fn writes_with_fua_and_flushes_reach_the_device() {
+    let place = Place::new();
+    let node = flash_node(&place, &[]);
+    let mut host = Host::connect(&node, "data");
+    let first = Stamp { lba: 0, sequence: 1 };
+    assert_eq!(host.write_durably(0, &first.block(4096)), Status::SUCCESS);
+    let start = place_of(first, &place);
+    let file = OpenOptions::new().read(true).open(place.path("flash.img")).unwrap();
+    for sequence in 2..20 {
+        let stamp = Stamp { lba: sequence, sequence };
+        if sequence % 2 == 0 {
+            assert_eq!(host.write_durably(stamp.lba, &stamp.block(4096)), Status::SUCCESS);
+        } else {
+            assert_eq!(host.write_stamp(stamp), Status::SUCCESS);
+            assert_eq!(host.flush(), Status::SUCCESS);
+        }
+        let mut block = vec![0; 4096];
+        file.read_exact_at(&mut block, start + stamp.lba * 4096).unwrap();
+        assert_eq!(Stamp::of(&block), Some(stamp));
+    }
+    // A flush of all namespaces, as hosts send it that do not know which there are.
+    let admin = Admin::join(&node, "data");
+    let mut io = admin.io(1, 8);
+    assert_eq!(io.run(&Command::flush(NamespaceId(u32::MAX))).status(), Status::SUCCESS);
+}
+
+#[test]
+fn deallocated_and_zeroed_blocks_read_as_zeroes_and_give_room_back() {
+    use std::os::unix::fs::MetadataExt;
+    let place = Place::new();
+    let node = flash_node(&place, &[]);
+    let mut host = Host::connect(&node, "data");
+    for lba in 0..256 {
+        assert_eq!(host.write_stamp(Stamp { lba, sequence: 1 }), Status::SUCCESS);
+    }
+    assert_eq!(host.flush(), Status::SUCCESS);
+    let held = || std::fs::metadata(place.path("flash.img")).unwrap().blocks() * 512;
+    let before = held();
+    let admin = Admin::join(&node, "data");
+    let mut io = admin.io(1, 8);
+    let mut range = [0; 16];
+    range[4..8].copy_from_slice(&128u32.to_le_bytes());
+    let deallocate = Command::deallocate(NamespaceId(1), 0).with_capsule_data(16);
+    assert_eq!(io.run_with(&deallocate, &range), Status::SUCCESS);
+    let zeroes = Command::write_zeroes(NamespaceId(1), Lba(128), 63);
+    assert_eq!(io.run(&zeroes).status(), Status::SUCCESS);
+    for lba in [0, 127, 128, 191] {
+        assert_eq!(host.read(lba, 1), (Status::SUCCESS, vec![0; 4096]), "block {lba}");
+    }
+    assert_eq!(host.read_stamp(192), Some(Stamp { lba: 192, sequence: 1 }));
+    assert!(held() + MIB / 4 <= before, "released blocks are released");
+}

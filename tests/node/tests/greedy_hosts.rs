@@ -1,0 +1,205 @@
+//! Hosts that want too much: more than they read, more than they say, more connections than anybody
+//! needs. Nobody else notices, and the node's memory and files stay bounded.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use nearflash_node_tests::{
+    Admin, Host, Node, Pdu, Place, Wire, assert_serves, connect_command, eventually, numbered,
+};
+use nearflash_nvme::{Command, NamespaceId};
+use nearflash_nvme_tcp::Digests;
+use nearflash_nvme_tcp::pdu::IcReq;
+use nearflash_units::Lba;
+use rustix::process::Resource;
+use socket2::SockRef;
+use zerocopy::IntoBytes;
+
+const NSID: NamespaceId = NamespaceId(1);
+const MIB: u64 = 1 << 20;
+
+/// Reads of the most that one command may have.
+fn long_read() -> Command {
+    Command::read(NSID, Lba(0), 255, 256 * 4096)
+}
+
+#[test]
+fn a_host_that_stops_reading_is_throttled_and_others_make_progress() {
+    let place = Place::new();
+    let node = Node::in_memory(&place);
+    let mut other = Host::connect(&node, "data");
+    other.assert_works();
+    let before = node.usage().resident_bytes;
+    let admin = Admin::join(&node, "data");
+    // Four queues ask for 512 MiB and take nothing of it.
+    let mut greedy: Vec<Wire> = (1..=4).map(|queue| admin.io(queue, 128)).collect();
+    for io in &mut greedy {
+        (0..128).for_each(|cid| io.submit(&numbered(long_read(), cid), &[]));
+    }
+    for _ in 0..50 {
+        other.assert_works();
+        let grown = node.usage().resident_bytes.saturating_sub(before);
+        // The pool is 32 MiB, and now has all of its pages.
+        assert!(grown < 64 * MIB, "{grown} bytes more for hosts that do not read");
+    }
+    assert_serves(&node);
+    // One that reads after all gets everything.
+    let mut answered = 0;
+    while answered < 128 {
+        match greedy[0].receive() {
+            Pdu::Data { success, .. } => answered += usize::from(success),
+            Pdu::Response(entry) => {
+                assert!(entry.status().is_success());
+                answered += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(greedy);
+    eventually("the pool is whole again", || node.counted("pool_free_bytes") >= 31 * MIB);
+}
+
+#[test]
+fn a_host_that_does_not_send_the_data_it_promised_leaves_room_for_others() {
+    let place = Place::new();
+    let node = Node::in_memory(&place);
+    let admin = Admin::join(&node, "data");
+    let mut greedy: Vec<Wire> = (1..=4).map(|queue| admin.io(queue, 128)).collect();
+    for io in &mut greedy {
+        // Each is promised a buffer of 1 MiB before it is asked for its data.
+        let write = Command::write(NSID, Lba(0), 255, 256 * 4096);
+        (0..128).for_each(|cid| io.submit(&numbered(write, cid), &[]));
+        io.r2t();
+    }
+    let mut other = Host::connect(&node, "data");
+    (0..20).for_each(|_| other.assert_works());
+    drop(greedy);
+    eventually("the pool is whole again", || node.counted("pool_free_bytes") >= 31 * MIB);
+}
+
+#[test]
+fn a_host_that_says_nothing_is_let_go() {
+    let place = Place::new();
+    let node = Node::in_memory(&place);
+    let request = IcReq::new(Default::default(), Default::default(), 0);
+    let silent = Wire::open(node.address());
+    let mut halting = Wire::open(node.address());
+    halting.send(&request.as_bytes()[..50]);
+    let agreed = Wire::agree(node.address(), Digests::NONE);
+    let mut promising = Wire::agree(node.address(), Digests::NONE);
+    // A Connect whose data does not come.
+    let connect = promising.capsule(&connect_command(0, 32).to_command(), &[0; 1024]);
+    promising.send(&connect[..80]);
+    let waiting = Instant::now();
+    for mut wire in [silent, halting, agreed, promising] {
+        wire.closed();
+    }
+    assert!(waiting.elapsed() < Duration::from_secs(20));
+    eventually("the log says why", || place.log().contains("no queue was connected in time"));
+    assert_serves(&node);
+}
+
+/// A connection that leaves nothing behind on this side, so that ten thousand find room.
+fn connect_and_forget(node: &Node<'_>, says: &[u8]) {
+    let mut stream = TcpStream::connect(node.address()).unwrap();
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    if !says.is_empty() {
+        std::io::Write::write_all(&mut stream, says).unwrap();
+        stream.read_exact(&mut vec![0; says.len()]).unwrap();
+    }
+}
+
+#[test]
+fn ten_thousand_connections_in_a_row_leave_nothing_behind() {
+    let place = Place::new();
+    let node = Node::in_memory(&place);
+    let request = IcReq::new(Default::default(), Default::default(), 0);
+    let mut bystander = Host::connect(&node, "data");
+    // What is taken once is taken: the first hundred do not count.
+    for _ in 0..100 {
+        connect_and_forget(&node, request.as_bytes());
+    }
+    assert_serves(&node);
+    let calm = || node.counted("connections") == 2;
+    eventually("the first are gone", calm);
+    let before = node.usage();
+    for number in 0..10_000 {
+        match number % 100 {
+            0 => drop(Admin::join(&node, "data")),
+            1..50 => connect_and_forget(&node, &[]),
+            _ => connect_and_forget(&node, request.as_bytes()),
+        }
+    }
+    bystander.assert_works();
+    eventually("all are gone", calm);
+    let after = node.usage();
+    assert_eq!(after.files, before.files);
+    let grown = after.resident_bytes.saturating_sub(before.resident_bytes);
+    assert!(grown < 2 * MIB, "{grown} bytes more after 10,000 connections");
+    assert_serves(&node);
+}
+
+#[test]
+fn a_full_file_table_turns_newcomers_away_and_nobody_else() {
+    let place = Place::new();
+    let node = Node::in_memory(&place);
+    let mut host = Host::connect(&node, "data");
+    let files = u64::try_from(node.usage().files).unwrap();
+    node.limit(Resource::Nofile, files + 8);
+    let crowd: Vec<TcpStream> =
+        (0..64).map(|_| TcpStream::connect(node.address()).unwrap()).collect();
+    eventually("the log says so", || place.log().contains("cannot accept a connection"));
+    host.assert_works();
+    drop(crowd);
+    node.limit(Resource::Nofile, files + 100);
+    assert_serves(&node);
+}
+
+#[test]
+fn hosts_that_vanish_in_the_middle_of_io_leave_nothing_behind() {
+    let place = Place::new();
+    let device = place.flash("64MiB");
+    let node = Node::start(&place, &["--device", &device, "--volume", "data=8MiB@flash"]);
+    let mut bystander = Host::connect(&node, "data");
+    bystander.assert_works();
+    let calm = || node.counted("connections") == 2;
+    let before = node.usage();
+    for round in 0..100u16 {
+        let admin = Admin::join(&node, "data");
+        let mut io = admin.io(1, 64);
+        let mut bytes = Vec::new();
+        for cid in 0..60 {
+            let lba = Lba(u64::from(cid) * 16 + 16);
+            let command = match cid % 4 {
+                0 => Command::read(NSID, lba, 15, 16 * 4096),
+                1 => Command::flush(NSID),
+                // Its data is never sent.
+                2 => Command::write(NSID, lba, 15, 16 * 4096),
+                _ => {
+                    let write = Command::write(NSID, lba, 0, 4096).with_capsule_data(4096);
+                    bytes.extend(io.capsule(&numbered(write, cid), &[7; 4096]));
+                    continue;
+                }
+            };
+            bytes.extend(io.capsule(&numbered(command, cid), &[]));
+        }
+        // In the middle of a capsule, too.
+        bytes.truncate(bytes.len() - usize::from(round) * 41);
+        io.send(&bytes);
+        if round % 2 == 0 {
+            SockRef::from(io.stream()).set_linger(Some(Duration::ZERO)).unwrap();
+        }
+        let (first, second) = if round % 3 == 0 { (Some(io), admin) } else { (None, admin) };
+        drop(second);
+        drop(first);
+    }
+    bystander.assert_works();
+    eventually("all are gone", calm);
+    eventually("nothing is in flight", || node.counted("in_flight") == 0);
+    let after = node.usage();
+    assert_eq!(after.files, before.files);
+    assert!(node.counted("pool_free_bytes") >= 31 * MIB);
+    assert_serves(&node);
+}
