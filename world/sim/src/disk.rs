@@ -12,6 +12,7 @@ use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use crate::Dice;
 use crate::faults::DiskFaults;
 use crate::sectors::{SECTOR_LEN, Sectors};
+use crate::stamp::{Stamp, Value};
 
 /// An operation under way.
 #[derive(Debug)]
@@ -47,12 +48,22 @@ pub(crate) struct Disk {
     operations: BTreeMap<u64, DiskOperation>,
     /// Counts submissions and completions.
     count: u64,
+    /// Steps of counters that have taken effect, and what each replaced.
+    pub(crate) replaced: Vec<(Stamp, Value)>,
 }
 
 impl Disk {
     pub(crate) fn new(properties: DeviceProperties, faults: DiskFaults, dice: Dice) -> Self {
         let sectors = Sectors::new(properties.len.to_usize());
-        Self { properties, faults, dice, sectors, operations: BTreeMap::new(), count: 0 }
+        Self {
+            properties,
+            faults,
+            dice,
+            sectors,
+            operations: BTreeMap::new(),
+            count: 0,
+            replaced: Vec::new(),
+        }
     }
 
     /// What a read would see now.
@@ -178,6 +189,12 @@ impl Disk {
                 DeviceOperation::Flush => {}
                 _ => {
                     let fresh = &operation.bytes[at..at + block_len];
+                    let before = &self.sectors.visible()[start + at..start + at + block_len];
+                    if let Value::Written(stamp) = Value::of(fresh)
+                        && stamp.count > 0
+                    {
+                        self.replaced.push((stamp, Value::of(before)));
+                    }
                     for (index, sector) in fresh.chunks_exact(SECTOR_LEN).enumerate() {
                         let sector_index = (start + at) / SECTOR_LEN + index;
                         self.sectors.put(number, sector_index, sector);

@@ -1,5 +1,5 @@
-//! Blocks in which hosts count, by compare-and-write alone: each success is one step from exactly
-//! the block that was compared with, so all successes are one chain without forks.
+//! Blocks in which hosts count by compare-and-write: each step takes effect on exactly the block that
+//! was compared with. Where nothing else writes, all successes are one chain without forks.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,9 @@ impl Increments {
     pub(crate) fn won(&mut self, block: Block, to: Stamp) {
         let Some(steps) = self.steps.get_mut(&block) else { return };
         let Some((from, _)) = steps.get(&to).copied() else { return };
-        let twin = steps.iter().find(|(_, step)| **step == (from, Step::Won));
+        // Zeroes can come again, where they are written.
+        let is_unique = matches!(from, Value::Written(_));
+        let twin = steps.iter().find(|(_, step)| is_unique && **step == (from, Step::Won));
         assert_eq!(twin, None, "{block:?}: {to:?} and another both succeeded from {from:?}");
         steps.insert(to, (from, Step::Won));
         self.won += 1;
@@ -47,6 +49,18 @@ impl Increments {
         if let Some((_, step)) = self.steps.get_mut(&block).and_then(|steps| steps.get_mut(&to)) {
             *step = Step::Refused;
         }
+    }
+
+    /// A step takes effect on its device.
+    ///
+    /// # Panics
+    /// When the block is not what it was compared with: something came between.
+    pub(crate) fn took_effect(&self, to: Stamp, before: Value) {
+        let block = Block { volume: to.volume, lba: to.lba };
+        let Some((from, _)) = self.steps.get(&block).and_then(|steps| steps.get(&to)) else {
+            return;
+        };
+        assert_eq!(*from, before, "{to:?}: something came between compare and write");
     }
 
     /// Nothing is under way, and the counter holds `now`: whether exactly the successes led there,
@@ -98,10 +112,19 @@ mod tests {
     #[should_panic(expected = "both succeeded")]
     fn two_successes_from_one_value_are_found() {
         let mut increments = Increments::default();
+        let from = Value::Written(stamp(7, 1));
+        increments.sent(BLOCK, from, stamp(1, 2));
+        increments.sent(BLOCK, from, stamp(2, 2));
+        increments.won(BLOCK, stamp(1, 2));
+        increments.won(BLOCK, stamp(2, 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "came between")]
+    fn a_step_on_another_value_than_it_was_compared_with_is_found() {
+        let mut increments = Increments::default();
         increments.sent(BLOCK, Value::Zero, stamp(1, 1));
-        increments.sent(BLOCK, Value::Zero, stamp(2, 1));
-        increments.won(BLOCK, stamp(1, 1));
-        increments.won(BLOCK, stamp(2, 1));
+        increments.took_effect(stamp(1, 1), Value::Written(stamp(9, 0)));
     }
 
     #[test]

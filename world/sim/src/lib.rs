@@ -43,8 +43,9 @@ mod world;
 
 pub use dice::Dice;
 pub use faults::{CoreFaults, DiskFaults, Faults, NetworkFaults};
-pub use host::misfit::Misbehaviour;
+pub use host::misfit::{Misbehaviour, MisfitPlan};
 pub use host::worker::WorkerPlan;
+pub use host::workload::Mix;
 pub use node::NodeConfig;
 pub use plan::Plan;
 pub use run::{Report, run};

@@ -5,7 +5,7 @@ use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
-use crate::host::misfit::Misbehaviour;
+use crate::host::misfit::{Misbehaviour, MisfitPlan};
 use crate::host::worker::WorkerPlan;
 use crate::node::NodeConfig;
 use crate::{Dice, Faults};
@@ -22,7 +22,7 @@ pub struct Plan {
     /// Hosts that work.
     pub workers: Vec<WorkerPlan>,
     /// Hosts that misbehave.
-    pub misfits: Vec<Misbehaviour>,
+    pub misfits: Vec<MisfitPlan>,
     /// How often a volume changes its size.
     pub resizes: u32,
     /// How often the node loses its power and starts again.
@@ -81,7 +81,10 @@ impl Plan {
             stall_timeout: Nanos::from_secs(dice.between(3, 6)),
         };
         let mut workers: Vec<_> = (0..dice.between(1, 4)).map(|_| WorkerPlan::draw(dice)).collect();
-        let misfits = (0..dice.between(0, 2)).map(|_| Misbehaviour::draw(dice)).collect();
+        let misfit_count = dice.between(0, 2);
+        let misfit =
+            |_| MisfitPlan { how: Misbehaviour::draw(dice), visits: dice.pick(&[1, 2, 5]) };
+        let misfits = (0..misfit_count).map(misfit).collect();
         // A stream in small pieces is slow to simulate, and as telling when it is short.
         let piece = ByteLen::from_usize(faults.network.piece_len_max).0;
         let command_len_max = ByteLen((piece * 64).clamp(4 * KIB, 128 * KIB));

@@ -38,6 +38,8 @@ pub struct Sim {
     /// When each host looks around next, by its place: workers first, then misfits.
     looks: Vec<Nanos>,
     writers: u32,
+    /// The block that is changed by compare-and-write alone.
+    counter: u64,
     notices_judged: usize,
     drained: BTreeSet<CoreId>,
     volumes_taken: BTreeSet<(u64, CoreId)>,
@@ -75,10 +77,9 @@ impl Sim {
             .zip(&plan.workers)
             .map(|(number, worker)| Worker::new(number, worker.clone(), field.clone(), dice.fork()))
             .collect();
-        let visits = dice.pick(&[1, 2, 3]);
         let misfits: Vec<Misfit> = (0..)
             .zip(&plan.misfits)
-            .map(|(number, how)| Misfit::new(number, *how, visits, dice.fork()))
+            .map(|(number, misfit)| Misfit::new(number, *misfit, dice.fork()))
             .collect();
         let checks = Checks { disks_fail: disk.can_fail(), ..Checks::default() };
         let looks = vec![Nanos::NEVER; workers.len() + misfits.len()];
@@ -92,6 +93,7 @@ impl Sim {
             checks,
             looks,
             writers: 0,
+            counter: field.counters[0],
             notices_judged: 0,
             drained: BTreeSet::new(),
             volumes_taken: BTreeSet::new(),
@@ -132,9 +134,18 @@ impl Sim {
             Happening::Host(host) => self.look(host),
         }
         self.node.wake(&mut self.outside);
+        self.judge_steps();
         self.stir();
         self.judge_notices();
         true
+    }
+
+    fn judge_steps(&mut self) {
+        for disk in &mut self.outside.disks {
+            for (to, before) in disk.replaced.drain(..) {
+                self.checks.increments.took_effect(to, before);
+            }
+        }
     }
 
     fn end_operation(&mut self, disk: usize, number: u64) {
@@ -328,6 +339,7 @@ impl Sim {
             misfit.leave(&mut self.outside);
         }
         self.outside.lose_node();
+        self.judge_steps();
         self.outside.note("power lost", &[]);
         self.check_disks_after_power_loss();
         self.drained.clear();
@@ -349,6 +361,33 @@ impl Sim {
         let piece = self.node.locate(block.volume, block.lba).expect("the block is the volume's");
         let disk = usize::try_from(piece.device.0).expect("few devices");
         self.outside.disks[disk].bytes(piece.offset, piece.len).to_vec()
+    }
+
+    /// Whether a working host has done all that it had to do.
+    pub fn is_done(&self, host: usize) -> bool {
+        let worker = &self.workers[host];
+        worker.commands_left() == 0 && worker.in_flight() == 0
+    }
+
+    /// Whether the node has closed an I/O queue that a host still thinks it has.
+    pub fn is_given_up(&self, host: usize) -> bool {
+        let mut links = self.workers[host].io_links();
+        links.any(|link| self.outside.network.is_closed_by_node(link))
+    }
+
+    /// How often a working host was told that something happened.
+    pub fn events(&self, host: usize) -> u32 {
+        self.workers[host].events
+    }
+
+    /// The least that is free in any core's pool, in bytes.
+    pub fn pool_free_min(&self) -> ByteLen {
+        self.node.pools_free().min().expect("a node has a core")
+    }
+
+    /// How many connections the node has.
+    pub fn connections(&self) -> usize {
+        self.outside.network.open_at_node().count()
     }
 
     /// Tells the node to drain, and waits until it has. Hosts may be at work.
@@ -413,7 +452,9 @@ impl Sim {
         for block in self.checks.history.blocks() {
             let value = Value::of(&self.block_bytes(block));
             self.checks.history.read(block, value, (sent, now), &self.outside.witness);
-            self.checks.increments.check(block, value);
+            if block.lba.0 == self.counter {
+                self.checks.increments.check(block, value);
+            }
         }
     }
 }

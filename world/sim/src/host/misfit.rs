@@ -39,6 +39,15 @@ impl Misbehaviour {
     }
 }
 
+/// A host that misbehaves.
+#[derive(Clone, Copy, Debug)]
+pub struct MisfitPlan {
+    /// How.
+    pub how: Misbehaviour,
+    /// How often it comes.
+    pub visits: u32,
+}
+
 /// A queue of such a host.
 #[derive(Debug)]
 struct Crooked {
@@ -58,7 +67,7 @@ pub(crate) struct Misfit {
     dice: Dice,
     queues: Vec<Crooked>,
     away_until: Nanos,
-    /// How often it comes.
+    /// How often it still comes.
     visits: u32,
     controller: Option<ControllerId>,
     commands: u32,
@@ -67,14 +76,14 @@ pub(crate) struct Misfit {
 }
 
 impl Misfit {
-    pub(crate) fn new(number: u32, how: Misbehaviour, visits: u32, dice: Dice) -> Self {
+    pub(crate) fn new(number: u32, plan: MisfitPlan, dice: Dice) -> Self {
         Self {
-            how,
+            how: plan.how,
             number,
             dice,
             queues: Vec::new(),
             away_until: Nanos(0),
-            visits,
+            visits: plan.visits,
             controller: None,
             commands: 0,
             links: Vec::new(),

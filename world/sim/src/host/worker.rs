@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::Dice;
 use crate::host::pending::{AdminStep, Checks, Pending, What};
 use crate::host::queue::{Fate, Queue};
-use crate::host::workload::{Field, Mix, Workload, draw_mix};
+use crate::host::workload::{Field, Mix, Workload};
 use crate::network::{LinkId, Side};
 use crate::node::CHECKED;
 use crate::outside::Outside;
@@ -46,7 +46,8 @@ pub struct WorkerPlan {
     pub deaf_permille: u32,
     /// How long that is.
     pub deaf: Nanos,
-    pub(crate) mix: Mix,
+    /// What it does.
+    pub mix: Mix,
 }
 
 impl WorkerPlan {
@@ -65,7 +66,7 @@ impl WorkerPlan {
             leave_permille: 0,
             deaf_permille: 0,
             deaf: Nanos(0),
-            mix: [30, 30, 6, 4, 8, 4, 12, 0],
+            mix: Mix { tails: 0, ..Mix::USUAL },
         }
     }
 
@@ -84,19 +85,19 @@ impl WorkerPlan {
             leave_permille: dice.pick(&[0, 0, 1, 5]),
             deaf_permille: dice.pick(&[0, 0, 5, 20]),
             deaf: Nanos::from_millis(dice.pick(&[5, 200, 2_000])),
-            mix: draw_mix(dice),
+            mix: Mix::draw(dice),
         }
     }
 
     /// Reads and nothing else.
     pub fn reading(mut self) -> Self {
-        self.mix = [1, 0, 0, 0, 0, 0, 0, 0];
+        self.mix = Mix { reads: 1, ..Mix::default() };
         self
     }
 
     /// Compare-and-writes and the reads that they need, and nothing else.
     pub fn counting(mut self) -> Self {
-        self.mix = [0, 0, 0, 0, 0, 0, 1, 0];
+        self.mix = Mix { steps: 5, overwrites: 1, ..Mix::default() };
         self
     }
 }
@@ -196,6 +197,10 @@ impl Worker {
     /// Whether this is a link that it uses.
     pub(crate) fn has(&self, link: LinkId) -> bool {
         self.admin.iter().chain(&self.queues).any(|queue| queue.link == link)
+    }
+
+    pub(crate) fn io_links(&self) -> impl Iterator<Item = LinkId> {
+        self.queues.iter().map(|queue| queue.link)
     }
 
     fn config(&self, queue: QueueId) -> HostConfig {

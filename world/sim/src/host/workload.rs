@@ -21,7 +21,8 @@ pub(crate) struct Field {
     pub(crate) volumes: Vec<(u32, NamespaceId)>,
     /// Blocks that everybody wants; two extents meet in the middle.
     pub(crate) hot: (u64, u64),
-    /// Blocks that are changed by compare-and-write alone.
+    /// Blocks in which hosts count: the first by compare-and-write alone, the second is overwritten
+    /// now and then.
     pub(crate) counters: [u64; 2],
     /// Blocks of the first volume that come and go.
     pub(crate) tail: (u64, u64),
@@ -29,7 +30,7 @@ pub(crate) struct Field {
     pub(crate) blocks_max: u64,
 }
 
-/// A kind of command, and how often it comes among a hundred by default.
+/// A kind of command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
     Read,
@@ -39,27 +40,77 @@ enum Kind {
     Flush,
     Compare,
     Step,
+    Overwrite,
     Tail,
 }
 
-const KINDS: [Kind; 8] = [
-    Kind::Read,
-    Kind::Write,
-    Kind::Zeroes,
-    Kind::Advice,
-    Kind::Flush,
-    Kind::Compare,
-    Kind::Step,
-    Kind::Tail,
-];
+/// How often each kind of command comes, in relation to the others.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Mix {
+    /// Reads.
+    pub reads: u32,
+    /// Writes, some with force unit access.
+    pub writes: u32,
+    /// Write Zeroes, some with force unit access, some that deallocate.
+    pub zeroes: u32,
+    /// Deallocations.
+    pub deallocations: u32,
+    /// Flushes of one volume or of all.
+    pub flushes: u32,
+    /// Compares with what was last read.
+    pub compares: u32,
+    /// Steps of a counter, by compare-and-write.
+    pub steps: u32,
+    /// Other writes to a block in which hosts count.
+    pub overwrites: u32,
+    /// Reads and writes around the end of a volume that changes its size.
+    pub tails: u32,
+}
 
-/// How often each kind comes, by its place in [`KINDS`].
-pub(crate) type Mix = [u32; 8];
+impl Mix {
+    /// Some of everything.
+    pub const USUAL: Self = Self {
+        reads: 30,
+        writes: 30,
+        zeroes: 6,
+        deallocations: 4,
+        flushes: 8,
+        compares: 4,
+        steps: 12,
+        overwrites: 4,
+        tails: 4,
+    };
 
-/// The mix of one host.
-pub(crate) fn draw_mix(dice: &mut Dice) -> Mix {
-    let usual = [30, 30, 6, 4, 8, 4, 12, 4];
-    usual.map(|weight| if dice.coin() { weight } else { weight * dice.pick(&[0, 1, 4]) + 1 })
+    /// From the seed: each kind as usual, or never, or less, or more.
+    pub(crate) fn draw(dice: &mut Dice) -> Self {
+        let usual = Self::USUAL;
+        let mut draw = |weight: u32| weight * dice.pick(&[1, 1, 1, 0, 1, 4]);
+        Self {
+            reads: draw(usual.reads).max(5),
+            writes: draw(usual.writes),
+            zeroes: draw(usual.zeroes),
+            deallocations: draw(usual.deallocations),
+            flushes: draw(usual.flushes),
+            compares: draw(usual.compares),
+            steps: draw(usual.steps),
+            overwrites: draw(usual.overwrites),
+            tails: draw(usual.tails),
+        }
+    }
+
+    fn weights(&self) -> [(Kind, u32); 9] {
+        [
+            (Kind::Read, self.reads),
+            (Kind::Write, self.writes),
+            (Kind::Zeroes, self.zeroes),
+            (Kind::Advice, self.deallocations),
+            (Kind::Flush, self.flushes),
+            (Kind::Compare, self.compares),
+            (Kind::Step, self.steps),
+            (Kind::Overwrite, self.overwrites),
+            (Kind::Tail, self.tails),
+        ]
+    }
 }
 
 /// What one host knows and wants.
@@ -116,18 +167,20 @@ impl Workload {
             Kind::Flush => self.flush(queue, dice, outside),
             Kind::Compare => self.compare(queue, self.hot_run(dice), outside),
             Kind::Step => self.step(queue, dice, checks, outside),
+            Kind::Overwrite => self.overwrite(queue, dice, checks, outside),
             Kind::Tail => self.tail(queue, dice, outside),
         }
     }
 
     fn draw_kind(&self, dice: &mut Dice) -> Kind {
-        let total: u32 = self.mix.iter().sum();
+        let weights = self.mix.weights();
+        let total: u32 = weights.iter().map(|(_, weight)| weight).sum();
         let mut left = dice.between(0, u64::from(total.max(1)) - 1);
-        for (kind, weight) in KINDS.into_iter().zip(self.mix.map(u64::from)) {
-            if left < weight {
-                return kind;
+        for (kind, weight) in weights {
+            match left.checked_sub(u64::from(weight)) {
+                Some(rest) => left = rest,
+                None => return kind,
             }
-            left -= weight;
         }
         Kind::Read
     }
@@ -297,6 +350,24 @@ impl Workload {
             let buffer = queue.memory.hold(bytes);
             let pending = Pending::Io(io(run, Some(buffer), what, outside));
             queue.submit(&command, HostData::FromHost { buffer, len }, pending);
+        }
+    }
+
+    /// Writes over a counter, whoever counts there.
+    fn overwrite(
+        &self,
+        queue: &mut Queue,
+        dice: &mut Dice,
+        checks: &mut Checks,
+        outside: &mut Outside,
+    ) {
+        let (volume, nsid) = self.field.volumes[0];
+        let block = Block { volume, lba: Lba(self.field.counters[1]) };
+        let run = Run { block, nsid, count: 1 };
+        match dice.between(0, 3) {
+            0 => self.zeroes(queue, run, dice, checks, outside),
+            1 => self.advise(queue, run, checks, outside),
+            _ => self.write(queue, run, dice, checks, outside),
         }
     }
 

@@ -1,0 +1,272 @@
+//! Cases that chance seldom reaches, each over a few seeds.
+
+use nearflash_nvme_tcp::Digests;
+use nearflash_sim::{Misbehaviour, MisfitPlan, Plan, Sim, WorkerPlan};
+use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
+
+const SECOND: Nanos = Nanos::from_secs(1);
+
+/// The rest of every run: what is under way ends, the node drains, and all is as it must be.
+fn end(mut sim: Sim) {
+    sim.calm();
+    sim.rest();
+    sim.drain();
+    sim.check_disks();
+    sim.lose_power();
+}
+
+fn plan(seed: u64, workers: Vec<WorkerPlan>) -> Plan {
+    Plan { workers, ..Plan::calm(seed) }
+}
+
+#[test]
+fn a_calm_world_loses_nothing_and_fails_nothing() {
+    for seed in 0..4 {
+        let mut sim = Sim::new(plan(seed, vec![WorkerPlan::plain(300); 3]));
+        sim.finish_work();
+        let report = sim.report();
+        assert_eq!((report.lost, report.joined), (0, 3));
+        end(sim);
+    }
+}
+
+/// A missed wake-up would wait for the shard's sweep, once a second.
+#[test]
+fn nothing_waits_for_the_sweep() {
+    for seed in 0..24 {
+        let workers = vec![
+            WorkerPlan::plain(200),
+            WorkerPlan { digests: Digests::BOTH, ..WorkerPlan::plain(200) },
+            WorkerPlan { in_capsule_len_max: 0, ..WorkerPlan::plain(200) },
+        ];
+        let mut plan = plan(seed, workers);
+        plan.faults.core.spin = Nanos::from_micros([0, 3, 40][usize::try_from(seed % 3).unwrap()]);
+        plan.faults.network.buffer_len = [2_048, 16_384][usize::try_from(seed % 2).unwrap()];
+        plan.faults.network.piece_len_max = 1_460;
+        let mut sim = Sim::new(plan);
+        let done = sim.run_until(Nanos::from_millis(900), Sim::is_work_done);
+        assert!(done, "seed {seed}: something waits");
+        end(sim);
+    }
+}
+
+#[test]
+fn a_core_with_little_memory_goes_on() {
+    for seed in 0..8 {
+        let worker = WorkerPlan { entries: 33, in_capsule_len_max: 0, ..WorkerPlan::plain(200) };
+        let mut plan = plan(seed, vec![worker; 4]);
+        plan.node.pool_len = ByteLen(2 * MIB);
+        plan.node.block_size = BlockSize::B4096;
+        plan.command_len_max = ByteLen(128 * KIB);
+        let mut sim = Sim::new(plan);
+        let done = sim.run_until(Nanos::from_secs(20), Sim::is_work_done);
+        assert!(done, "seed {seed}: something waits");
+        end(sim);
+    }
+}
+
+/// Hosts that ask for much and take nothing, beside one that works.
+fn with_deaf_hosts(seed: u64, command_len_max: ByteLen) -> Sim {
+    let deaf = WorkerPlan {
+        entries: 33,
+        think: (Nanos(100), Nanos::from_micros(20)),
+        deaf_permille: 1_000,
+        deaf: Nanos::from_secs(3_600),
+        ..WorkerPlan::plain(400).reading()
+    };
+    let mut workers = vec![deaf; 4];
+    workers.push(WorkerPlan::plain(300));
+    let mut plan = plan(seed, workers);
+    plan.node.pool_len = ByteLen(2 * MIB);
+    plan.command_len_max = command_len_max;
+    plan.faults.network.buffer_len = 8_192;
+    Sim::new(plan)
+}
+
+#[test]
+fn hosts_that_stop_reading_leave_room_for_others_and_are_given_up() {
+    for seed in 0..4 {
+        // Half of what is free, again and again, leaves more than such a command needs.
+        let mut sim = with_deaf_hosts(seed, ByteLen(16 * KIB));
+        let done = sim.run_until(Nanos::from_secs(3), |sim| sim.is_done(4));
+        assert!(done, "seed {seed}: a host that reads waits for those that do not");
+        assert!(sim.pool_free_min().0 > 0, "what the others hold is not everything");
+        let given_up = |sim: &Sim| (0..4).all(|host| sim.is_given_up(host));
+        assert!(
+            sim.run_until(Nanos::from_secs(15), given_up),
+            "seed {seed}: nobody holds for ever"
+        );
+        sim.drain();
+        sim.check_disks();
+    }
+}
+
+#[test]
+fn a_host_whose_commands_wait_for_our_memory_is_not_said_to_stall() {
+    for seed in 0..6 {
+        // More than the others leave: it waits until they are given up, for longer than a host may
+        // take to send what it promised.
+        let mut sim = with_deaf_hosts(seed, ByteLen(128 * KIB));
+        let done = sim.run_until(Nanos::from_secs(15), |sim| sim.is_done(4));
+        assert!(done, "seed {seed}: it goes on once there is memory");
+        assert!(!sim.is_given_up(4));
+        sim.drain();
+        sim.check_disks();
+    }
+}
+
+#[test]
+fn a_host_that_says_nothing_is_given_up_and_another_notices_nothing() {
+    for sent in [0, 1, 127, 128, 129, 200] {
+        let mut plan = plan(7, vec![WorkerPlan::plain(100)]);
+        plan.misfits = vec![MisfitPlan { how: Misbehaviour::Silence(sent), visits: 1 }; 3];
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        assert!(sim.connections() >= 3 + 3, "three say nothing, and one has three queues");
+        sim.run_for(Nanos::from_secs(8));
+        assert_eq!(sim.connections(), 3, "those of the host that works");
+        assert_eq!(sim.report().lost, 0);
+        end(sim);
+    }
+}
+
+#[test]
+fn a_host_whose_machine_died_is_given_up_when_its_keep_alive_time_is_over() {
+    for seed in 0..4 {
+        let dying =
+            WorkerPlan { keep_alive_ms: 2_000, leave_permille: 5, ..WorkerPlan::plain(300) };
+        let mut sim = Sim::new(plan(seed, vec![dying, WorkerPlan::plain(300)]));
+        sim.finish_work();
+        sim.rest();
+        sim.check_silence_ends();
+        end(sim);
+    }
+}
+
+#[test]
+fn nonsense_from_one_host_disturbs_no_other() {
+    for seed in 0..8 {
+        let mut plan = plan(seed, vec![WorkerPlan::plain(200); 2]);
+        let misfits = [Misbehaviour::Noise(0), Misbehaviour::Noise(128), Misbehaviour::Damage(20)];
+        plan.misfits = misfits.map(|how| MisfitPlan { how, visits: 20 }).to_vec();
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        sim.run_for(SECOND);
+        let report = sim.report();
+        assert_eq!((report.lost, report.joined), (0, 2), "seed {seed}");
+        end(sim);
+    }
+}
+
+#[test]
+fn a_thousand_connections_that_come_to_nothing_leave_nothing() {
+    let mut plan = plan(1, vec![WorkerPlan::plain(50)]);
+    plan.misfits = vec![MisfitPlan { how: Misbehaviour::Noise(1), visits: 1_000 }];
+    let mut sim = Sim::new(plan);
+    sim.finish_work();
+    sim.run_for(Nanos::from_secs(60));
+    assert_eq!(sim.connections(), 3);
+    end(sim);
+}
+
+#[test]
+fn every_compare_and_write_of_hosts_on_several_cores_counts_once() {
+    for seed in 0..6 {
+        let worker = WorkerPlan { io_queues: 3, ..WorkerPlan::plain(300).counting() };
+        let mut plan = plan(seed, vec![worker; 3]);
+        plan.node.cores = 3;
+        plan.faults.disk.latency.1 = Nanos::from_millis(1);
+        plan.faults.core.mail.1 = Nanos::from_micros(300);
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        assert!(sim.report().counted > 20, "{:?}", sim.report());
+        end(sim);
+    }
+}
+
+#[test]
+fn plain_writes_do_not_come_between_compare_and_write() {
+    for seed in 0..6 {
+        let mut workers = vec![WorkerPlan::plain(200).counting(); 2];
+        // These lose their connections over and over, with steps of the counters under way.
+        workers.push(WorkerPlan { leave_permille: 60, ..WorkerPlan::plain(200).counting() });
+        let mut plan = plan(seed, workers);
+        plan.node.cores = 3;
+        plan.faults.disk.latency.1 = Nanos::from_millis(1);
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        end(sim);
+    }
+}
+
+#[test]
+fn a_host_that_comes_back_finds_that_its_last_writes_have_ended() {
+    for seed in 0..6 {
+        let worker = WorkerPlan { leave_permille: 50, ..WorkerPlan::plain(200) };
+        let mut plan = plan(seed, vec![worker; 2]);
+        plan.faults.disk.slow_permille = 300;
+        plan.faults.disk.slow = Nanos::from_millis(100);
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        assert!(sim.report().joined > 10);
+        end(sim);
+    }
+}
+
+#[test]
+fn connections_that_break_at_every_turn_lose_no_acknowledged_write() {
+    for seed in 0..6 {
+        let mut plan = plan(seed, vec![WorkerPlan::plain(200); 2]);
+        plan.faults.network.reset_permille = 20;
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        assert!(sim.report().lost > 0);
+        end(sim);
+    }
+}
+
+#[test]
+fn power_that_goes_again_and_again_takes_nothing_durable() {
+    for seed in 0..6 {
+        let mut plan = plan(seed, vec![WorkerPlan::plain(600); 2]);
+        plan.node.block_size = BlockSize::B4096;
+        plan.faults.disk.split_permille = 500;
+        let mut sim = Sim::new(plan);
+        for _ in 0..10 {
+            sim.run_for(Nanos::from_millis(4));
+            sim.lose_power();
+        }
+        sim.finish_work();
+        end(sim);
+    }
+}
+
+#[test]
+fn every_host_is_told_of_a_new_size() {
+    let mut sim = Sim::new(plan(5, vec![WorkerPlan::plain(50); 3]));
+    sim.finish_work();
+    for resized in 1..=3 {
+        sim.resize();
+        sim.run_for(SECOND);
+        for host in 0..3 {
+            assert_eq!(sim.events(host), resized);
+        }
+    }
+    end(sim);
+}
+
+#[test]
+fn a_node_that_drains_under_load_answers_and_empties() {
+    for seed in 0..12 {
+        let worker = WorkerPlan { entries: 33, ..WorkerPlan::plain(100_000) };
+        let mut plan = plan(seed, vec![worker; 3]);
+        plan.command_len_max = ByteLen(64 * KIB);
+        plan.faults.disk.slow_permille = 50;
+        plan.faults.disk.slow = Nanos::from_millis(20);
+        let mut sim = Sim::new(plan);
+        assert!(sim.run_until(SECOND, |sim| sim.report().succeeded > 20 * (seed + 1)));
+        sim.drain();
+        sim.rest();
+        sim.check_disks();
+    }
+}
