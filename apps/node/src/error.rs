@@ -125,6 +125,12 @@ pub enum NodeError {
     /// What a request says is no value of its kind.
     #[error(transparent)]
     Value(#[from] crate::config::ValueError),
+    /// It ended with something left to do.
+    #[error(
+        "ended before all was finished and flushed: what was not answered or not flushed may be \
+         lost; the log above names the device"
+    )]
+    NotDrained,
     /// Signals cannot be received, or the ready line not be written.
     #[error("cannot {action}: {source}")]
     System {

@@ -104,8 +104,10 @@ pub trait Runtime: Send + Sync {
     fn status(&self) -> RuntimeStatus;
 
     /// Stops letting hosts in, finishes what is in flight, flushes, answers, and ends every core.
-    /// Afterwards nothing happens any more; a second call does nothing.
-    fn drain_and_join(&self);
+    /// Afterwards nothing happens any more; a second call does nothing. Whether all of that
+    /// was done: a device that does not answer is not waited for without end.
+    #[must_use]
+    fn drain_and_join(&self) -> bool;
 }
 
 /// Why the cores could not be started.

@@ -62,7 +62,8 @@ impl Running {
         let node = Arc::new(Node::new(prepared, Arc::clone(&runtime), nvme_tcp.clone()));
         let control = ControlServer::start(&config.data_dir, Arc::clone(&node));
         let control = control.map_err(|source| {
-            runtime.drain_and_join();
+            // No host has had the time to ask for anything.
+            let _ = runtime.drain_and_join();
             NodeError::Control { path: socket_path(&config.data_dir), source }
         })?;
         let data_dir = absolute(&config.data_dir);
@@ -81,9 +82,12 @@ impl Running {
     }
 
     /// Lets nobody in any more, finishes what is in flight, and ends.
-    pub fn stop(self) {
+    ///
+    /// # Errors
+    /// When not all of it could be finished and flushed.
+    pub fn stop(self) -> Result<(), NodeError> {
         self.control.stop();
-        self.runtime.drain_and_join();
+        if self.runtime.drain_and_join() { Ok(()) } else { Err(NodeError::NotDrained) }
     }
 }
 
@@ -118,13 +122,13 @@ pub fn serve_with(
     let line = running.ready().to_line();
     let announced = writeln!(announce, "{line}").and_then(|()| announce.flush());
     if let Err(source) = announced {
-        running.stop();
+        running.stop()?;
         return Err(failed("write the ready line to stdout")(source));
     }
     let signal = signals.forever().next();
     tracing::info!(signal, "draining");
     end_at_once_on_another(signals);
-    running.stop();
+    running.stop()?;
     tracing::info!("drained");
     Ok(())
 }

@@ -31,8 +31,9 @@ impl Runtime for Recorder {
         RuntimeStatus { cores: Vec::new(), hosts: self.hosts.lock().unwrap().clone() }
     }
 
-    fn drain_and_join(&self) {
+    fn drain_and_join(&self) -> bool {
         *self.drained.lock().unwrap() = true;
+        true
     }
 }
 
@@ -139,14 +140,14 @@ fn volumes_keep_name_size_uuid_and_place_over_a_restart() {
     let (device, volumes) = (bench.flash(",size=64MiB"), ["data=8MiB@flash", "logs=1MiB@flash"]);
     let (running, cores) = bench.start(&[&device], &volumes).unwrap();
     let first = (running.ready().body.volumes, cores.last());
-    running.stop();
+    running.stop().unwrap();
     assert!(*cores.drained.lock().unwrap());
     let (running, cores) = bench.start(&[&bench.flash("")], &["data=8MiB@flash"]).unwrap();
     let second = (running.ready().body.volumes, cores.last());
     assert_eq!(first.0, second.0);
     assert_eq!(first.1.namespaces, second.1.namespaces);
     assert_eq!(first.1.volumes, second.1.volumes);
-    running.stop();
+    running.stop().unwrap();
 }
 
 #[test]
@@ -162,14 +163,14 @@ fn the_ready_line_names_real_addresses_and_an_absolute_socket() {
     assert!(ready.body.control.is_absolute() && ready.body.control.exists());
     assert_eq!(ready.body.volumes[0].nqn, "nqn.2026-11.io.nearflash:data");
     assert_eq!((ready.body.volumes[0].nsid, ready.body.volumes[0].bytes), (1, 8 * MIB));
-    running.stop();
+    running.stop().unwrap();
 }
 
 #[test]
 fn a_volume_that_is_asked_for_otherwise_than_it_is_refuses_the_start() {
     let bench = Bench::new();
     let devices = ["r=ram:16MiB", "s=ram:16MiB"];
-    bench.start(&devices, &["data=8MiB@r"]).unwrap().0.stop();
+    bench.start(&devices, &["data=8MiB@r"]).unwrap().0.stop().unwrap();
     let refused = |volume| bench.refused(&devices, &[volume]);
     assert_eq!(
         refused("data=9MiB@r"),
@@ -196,7 +197,7 @@ fn a_volume_that_is_asked_for_otherwise_than_it_is_refuses_the_start() {
 #[test]
 fn a_device_with_volumes_that_is_not_given_refuses_the_start() {
     let bench = Bench::new();
-    bench.start(&[&bench.flash(",size=8MiB")], &["data=1MiB@flash"]).unwrap().0.stop();
+    bench.start(&[&bench.flash(",size=8MiB")], &["data=1MiB@flash"]).unwrap().0.stop().unwrap();
     let message = bench.refused(&["r=ram:16MiB"], &[]);
     assert!(message.starts_with("volume 'data' lies on device 'flash' ("), "{message}");
     assert!(message.ends_with("), which is not among those given: add it with --device"));
@@ -205,7 +206,7 @@ fn a_device_with_volumes_that_is_not_given_refuses_the_start() {
 #[test]
 fn a_device_file_shorter_than_the_catalog_says_refuses_the_start() {
     let bench = Bench::new();
-    bench.start(&[&bench.flash(",size=8MiB")], &["data=1MiB@flash"]).unwrap().0.stop();
+    bench.start(&[&bench.flash(",size=8MiB")], &["data=1MiB@flash"]).unwrap().0.stop().unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(bench.folder.path().join("flash.img"));
     file.unwrap().set_len(4 * MIB).unwrap();
     assert_eq!(
@@ -247,7 +248,7 @@ fn a_data_directory_in_use_refuses_the_start() {
             std::process::id()
         )
     );
-    running.stop();
+    running.stop().unwrap();
 }
 
 #[test]
@@ -288,7 +289,7 @@ fn a_volume_is_made_listed_grown_and_removed_while_the_node_runs() {
     assert_eq!(status.devices[0].free_bytes, 10 * MIB);
     assert_eq!(volume(ask(&data_dir, remove("data", false))), grown);
     assert!(cores.last().namespaces.is_empty());
-    running.stop();
+    running.stop().unwrap();
 }
 
 #[test]
@@ -311,7 +312,7 @@ fn what_the_control_socket_refuses_changes_nothing() {
     assert!(refused(remove("none", false)).contains("no volume 'none'"));
     assert_eq!(cores.publications(), before);
     assert_eq!(volume(ask(&bench.data_dir(), resize("data", MIB, true))).bytes, MIB);
-    running.stop();
+    running.stop().unwrap();
 }
 
 #[test]
@@ -334,7 +335,7 @@ fn a_volume_whose_hosts_are_connected_is_removed_only_by_force() {
     volume(ask(&data_dir, remove("logs", false)));
     volume(ask(&data_dir, remove("data", true)));
     assert_eq!(status(&data_dir).hosts.len(), 1);
-    running.stop();
+    running.stop().unwrap();
 }
 
 /// A read never returns another volume's blocks, also of one that is gone.
@@ -360,7 +361,7 @@ fn a_new_volume_shows_nothing_of_what_lay_there_before() {
     volume(ask(&bench.data_dir(), resize("new", 4 * MIB, false)));
     assert!(is_filled(1, 5, 7), "what was there stays");
     assert!(is_filled(5, 7, 0), "what came is zero");
-    running.stop();
+    running.stop().unwrap();
 }
 
 #[test]
@@ -370,10 +371,10 @@ fn what_is_done_by_the_control_socket_is_there_after_a_restart() {
     let (running, _) = bench.start(&[&device], &["gone=1MiB@flash"]).unwrap();
     let made = volume(ask(&bench.data_dir(), create("made", 2 * MIB, "flash")));
     volume(ask(&bench.data_dir(), remove("gone", false)));
-    running.stop();
+    running.stop().unwrap();
     let (running, _) = bench.start(&[&device], &[]).unwrap();
     assert_eq!(running.ready().body.volumes, [made]);
-    running.stop();
+    running.stop().unwrap();
 }
 
 #[test]
@@ -387,5 +388,5 @@ fn cores_that_do_not_start_refuse_the_start_and_leave_nothing_locked() {
         panic!("started")
     };
     assert_eq!(error.to_string(), "no ring: allow io_uring");
-    bench.start(&["r=ram:16MiB"], &[]).unwrap().0.stop();
+    bench.start(&["r=ram:16MiB"], &[]).unwrap().0.stop().unwrap();
 }

@@ -1,10 +1,10 @@
 //! Which hosts still have requests of an ended controller under way.
 //!
 //! A host that lost its connection comes back and writes again what was not answered. A write of
-//! its old connection that is still on its way to the device must not land after that. So a host
-//! may not have a new controller while a queue of an ended one has not fallen silent; it is told
-//! that the controller is busy, and tries again. (NVMe Base 2.0, 3.3.2.4 leaves this to the
-//! controller; queues fall silent within the time of a device operation.)
+//! its old connection that is still on its way to the device must not land after that. So the answer
+//! to a Connect that asks for a new controller waits while a queue of an ended one of that host has
+//! not fallen silent: for as long as a device operation takes. (It is not refused as busy: the Linux
+//! host would fail a reset, and come back only after its reconnect delay.)
 
 use std::collections::{HashMap, HashSet};
 

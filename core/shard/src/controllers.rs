@@ -7,9 +7,7 @@ use nearflash_engine::CoreId;
 use nearflash_nvme::target::{
     Action, Connected, HostStatus, NamespaceConfig, QueueKind as TargetKind, Refusal, Target,
 };
-use nearflash_nvme::{
-    CompletionEntry, ControllerId, NamespaceTable, QueueId, Status, TransportAddress,
-};
+use nearflash_nvme::{CompletionEntry, ControllerId, NamespaceTable, QueueId, TransportAddress};
 use nearflash_nvme_tcp::target::{AdminDemand, ConnectDemand, Granted, QueueKind};
 use nearflash_units::Nanos;
 
@@ -27,13 +25,16 @@ pub(crate) struct Controllers {
     target: Target,
     admins: HashMap<ControllerId, Key>,
     associations: Associations,
+    /// Connects of hosts whose last controller is not yet silent. Their sessions' handshake time
+    /// bounds the wait.
+    held_back: Vec<(Key, ConnectDemand)>,
     core_count: u16,
 }
 
 impl Controllers {
     pub(crate) fn new(target: Target, core_count: u16) -> Self {
         let associations = Associations::default();
-        Self { target, admins: HashMap::new(), associations, core_count }
+        Self { target, admins: HashMap::new(), associations, held_back: Vec::new(), core_count }
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
@@ -46,6 +47,13 @@ impl Controllers {
         hosts.filter_map(|host| Some((*self.admins.get(&host.controller)?, host)))
     }
 
+    /// Whether a Connect has to wait: see [`Associations`].
+    fn must_wait(&self, demand: &ConnectDemand) -> bool {
+        let is_new = demand.data.controller_id() == ControllerId::DYNAMIC;
+        let host = demand.data.host.get();
+        is_new && host.is_ok_and(|host| self.associations.is_restless(&host))
+    }
+
     /// Answers a Connect.
     fn connect(
         &mut self,
@@ -54,10 +62,6 @@ impl Controllers {
         local: TransportAddress,
     ) -> Result<Connected, Refusal> {
         let host = demand.data.host.get();
-        let is_new = demand.data.controller_id() == ControllerId::DYNAMIC;
-        if is_new && host.as_ref().is_ok_and(|host| self.associations.is_restless(host)) {
-            return Err(Refusal { status: Status::CONNECT_CONTROLLER_BUSY, result: 0 });
-        }
         let connected = self.target.connect(now, &demand.command, &demand.data, local)?;
         if let (TargetKind::Io, Ok(host)) = (connected.kind, host) {
             self.associations.queue_connected(connected.controller, connected.queue, host);
@@ -79,6 +83,9 @@ impl Shard {
         let Some(controllers) = &mut self.controllers else {
             unreachable!("connections leave the first core only once connected");
         };
+        if controllers.must_wait(&demand) {
+            return controllers.held_back.push((key, demand));
+        }
         let Some(connection) = self.connections.get_mut(key) else { return };
         let now = world.now();
         let local = TransportAddress::tcp(connection.local);
@@ -199,7 +206,11 @@ impl Shard {
             controllers.associations.queue_silent(controller, queue);
         }
         controllers.target.queue_closed(controller, queue);
+        let held_back = std::mem::take(&mut controllers.held_back);
         self.act(world);
+        for (key, demand) in held_back {
+            self.connect(key, demand, world);
+        }
     }
 
     pub(crate) fn set_exports<W: World>(

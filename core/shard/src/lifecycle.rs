@@ -137,14 +137,10 @@ impl Shard {
             None => connection.role.controller() == Some(controller),
             Some(queue) => connection.role.queue() == Some((controller, queue)),
         };
+        // At once, answers not yet sent included: nobody may wait for them any more, and a host that
+        // comes back waits until these connections are silent.
         for key in self.connections.keys(is_meant) {
-            let Some(connection) = self.connections.get_mut(key) else { continue };
-            // Answers already made still leave; nothing that is under way is answered any more.
-            if connection.session.output_len() > 0 {
-                self.begin_closing(key);
-            } else {
-                self.kill(key, world);
-            }
+            self.kill(key, world);
         }
     }
 

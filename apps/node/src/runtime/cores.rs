@@ -216,32 +216,35 @@ impl Runtime for Cores {
         exports::status(&self.processors, replies)
     }
 
-    fn drain_and_join(&self) {
+    fn drain_and_join(&self) -> bool {
         let threads = mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         if threads.is_empty() {
-            return;
+            return true;
         }
         self.tell_all(|| Message::Drain);
         let drained = self.replies.wait_drained(self.senders.len());
         self.tell_all(|| Message::Stop);
         if !drained {
             error!("gave up waiting for what is in flight: a device or a host does not answer");
-            return;
+            return false;
         }
         for thread in threads {
             if thread.join().is_err() {
                 error!("a core ended by a panic");
             }
         }
-        self.devices.iter().for_each(|device| flush(device));
+        // Every device is tried, whatever becomes of the others.
+        self.devices.iter().filter(|device| !flush(device)).count() == 0
     }
 }
 
 /// What was written and never flushed by a host is flushed at the end.
-fn flush(device: &Device) {
+fn flush(device: &Device) -> bool {
     if let Kind::Uring(file) = device.kind()
         && let Err(error) = rustix::fs::fdatasync(file.fd())
     {
         error!("cannot flush device {}: {error}", device.name());
+        return false;
     }
+    true
 }
