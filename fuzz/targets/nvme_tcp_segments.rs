@@ -1,0 +1,13 @@
+//! Almost sound PDUs with right digests, cut anywhere: eight bytes say what each is.
+#![no_main]
+
+use nearflash_nvme_tcp::check::{
+    check_segmentation_does_not_matter, check_target_never_panics, stream_of,
+};
+
+nearflash_fuzz::fuzz_target!(|input: &[u8]| {
+    let [selector, first, second, third, instructions @ ..] = input else { return };
+    let stream = stream_of(*selector, instructions);
+    check_segmentation_does_not_matter(*selector, &stream, &[*first, *second, *third]);
+    check_target_never_panics(&[&[*selector], &stream[..]].concat());
+});
