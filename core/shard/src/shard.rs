@@ -329,6 +329,9 @@ impl Shard {
     pub(crate) fn cool<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.listed.hot = false;
+        if connection.phase == Phase::Dead {
+            return; // it waits for its requests; its socket may be another's by now
+        }
         let interest =
             if connection.session.output_len() > 0 { Interest::Both } else { Interest::Input };
         world.watch(connection.socket, interest);
