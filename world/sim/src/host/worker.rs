@@ -272,7 +272,9 @@ impl Worker {
         if self.plan.keep_alive_ms > 0 {
             at = at.min(self.keep_alive_at.max(now.plus(Nanos(1))));
         }
-        if self.life == Life::Working && !self.resting && self.left > 0 {
+        // With all queues full it waits for answers, which stir it.
+        let has_room = self.queues.iter().any(|queue| queue.has_room(self.plan.entries, 2));
+        if self.life == Life::Working && !self.resting && self.left > 0 && has_room {
             at = at.min(self.think_until.max(now.plus(Nanos(1))));
         }
         at.min(now.plus(Nanos::from_secs(1)))
