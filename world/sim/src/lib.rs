@@ -44,7 +44,7 @@ mod world;
 pub use dice::Dice;
 pub use faults::{CoreFaults, DiskFaults, Faults, NetworkFaults};
 pub use host::misfit::{Misbehaviour, MisfitPlan};
-pub use host::worker::WorkerPlan;
+pub use host::worker_plan::WorkerPlan;
 pub use host::workload::Mix;
 pub use node::NodeConfig;
 pub use plan::Plan;

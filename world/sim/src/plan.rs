@@ -6,7 +6,7 @@ use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
 use crate::host::misfit::{Misbehaviour, MisfitPlan};
-use crate::host::worker::WorkerPlan;
+use crate::host::worker_plan::WorkerPlan;
 use crate::node::NodeConfig;
 use crate::{Dice, Faults};
 

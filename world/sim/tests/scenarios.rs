@@ -225,6 +225,21 @@ fn connections_that_break_at_every_turn_lose_no_acknowledged_write() {
     }
 }
 
+/// Its slot stays until they have ended; its socket is gone, and may be another's.
+#[test]
+fn a_connection_that_dies_with_requests_under_way_is_left_alone_by_a_core_that_sleeps() {
+    for seed in 0..6 {
+        let worker = WorkerPlan { leave_permille: 20, ..WorkerPlan::plain(200) };
+        let mut plan = plan(seed, vec![worker; 4]);
+        plan.faults.core.spin = Nanos(0);
+        plan.faults.disk.latency = (Nanos::from_micros(10), Nanos::from_millis(20));
+        plan.faults.network.reset_permille = 10;
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        end(sim);
+    }
+}
+
 #[test]
 fn power_that_goes_again_and_again_takes_nothing_durable() {
     for seed in 0..6 {

@@ -5,4 +5,5 @@ pub(crate) mod misfit;
 pub(crate) mod pending;
 pub(crate) mod queue;
 pub(crate) mod worker;
+pub(crate) mod worker_plan;
 pub(crate) mod workload;

@@ -27,6 +27,8 @@ pub(crate) enum AdminStep {
     Queues,
     /// The controller starts to work.
     Enable,
+    /// The controller begins anew, or a queue of it ends.
+    Reset,
     /// Answered when something happens.
     Event,
     /// The page that tells what.

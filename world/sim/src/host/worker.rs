@@ -3,8 +3,9 @@
 use nearflash_nvme::feature::{FeatureId, QueueCount};
 use nearflash_nvme::log::{CHANGED_NAMESPACES_MAX, GetLogPage, LogId};
 use nearflash_nvme::property::{Configuration, offset};
-use nearflash_nvme::{AdminOpcode, Command, CommandId, ControllerId, NamespaceId, Nqn, QueueId};
-use nearflash_nvme_tcp::Digests;
+use nearflash_nvme::{
+    AdminOpcode, Command, CommandId, ControllerId, NamespaceId, Nqn, QueueId, Status,
+};
 use nearflash_nvme_tcp::host::{HostCompletion, HostConfig, HostData};
 use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_units::Nanos;
@@ -13,94 +14,12 @@ use uuid::Uuid;
 use crate::Dice;
 use crate::host::pending::{AdminStep, Checks, Pending, What};
 use crate::host::queue::{Fate, Queue};
-use crate::host::workload::{Field, Mix, Workload};
+use crate::host::worker_plan::WorkerPlan;
+use crate::host::workload::{Field, Workload};
 use crate::network::{LinkId, Side};
 use crate::node::CHECKED;
 use crate::outside::Outside;
 use crate::stamp::Writer;
-
-/// How a host works, and how it misbehaves.
-#[derive(Clone, Debug)]
-pub struct WorkerPlan {
-    /// I/O queues.
-    pub io_queues: u16,
-    /// Entries of each.
-    pub entries: u16,
-    /// Digests that it asks for.
-    pub digests: Digests,
-    /// How it wants data aligned, in dwords, 0's based.
-    pub alignment: u8,
-    /// Whether it keeps SQ flow control.
-    pub flow_control: bool,
-    /// The most data in a capsule.
-    pub in_capsule_len_max: u32,
-    /// KATO; 0 turns the timer off.
-    pub keep_alive_ms: u32,
-    /// How many commands it submits in all.
-    pub commands: u32,
-    /// From one look around to the next.
-    pub think: (Nanos, Nanos),
-    /// In one look, it loses all its connections.
-    pub leave_permille: u32,
-    /// In one look, it stops reading one of its queues for a while.
-    pub deaf_permille: u32,
-    /// How long that is.
-    pub deaf: Nanos,
-    /// What it does.
-    pub mix: Mix,
-}
-
-impl WorkerPlan {
-    /// A plain host with so many commands to do.
-    pub fn plain(commands: u32) -> Self {
-        Self {
-            io_queues: 2,
-            entries: 9,
-            digests: Digests::NONE,
-            alignment: 0,
-            flow_control: true,
-            in_capsule_len_max: 8192,
-            keep_alive_ms: 0,
-            commands,
-            think: (Nanos::from_micros(1), Nanos::from_micros(200)),
-            leave_permille: 0,
-            deaf_permille: 0,
-            deaf: Nanos(0),
-            mix: Mix { tails: 0, ..Mix::USUAL },
-        }
-    }
-
-    /// From the seed.
-    pub fn draw(dice: &mut Dice) -> Self {
-        Self {
-            io_queues: dice.pick(&[1, 2, 3, 4]),
-            entries: dice.pick(&[3, 4, 9, 33]),
-            digests: Digests { header: dice.coin(), data: dice.coin() },
-            alignment: dice.pick(&[0, 0, 3, 31]),
-            flow_control: dice.coin(),
-            in_capsule_len_max: dice.pick(&[0, 512, 4096, 8192]),
-            keep_alive_ms: dice.pick(&[0, 2_000, 5_000]),
-            commands: dice.pick(&[50, 300, 1_000]),
-            think: (Nanos(100), Nanos::from_micros(dice.pick(&[5, 200, 5_000]))),
-            leave_permille: dice.pick(&[0, 0, 1, 5]),
-            deaf_permille: dice.pick(&[0, 0, 5, 20]),
-            deaf: Nanos::from_millis(dice.pick(&[5, 200, 2_000])),
-            mix: Mix::draw(dice),
-        }
-    }
-
-    /// Reads and nothing else.
-    pub fn reading(mut self) -> Self {
-        self.mix = Mix { reads: 1, ..Mix::default() };
-        self
-    }
-
-    /// Compare-and-writes and the reads that they need, and nothing else.
-    pub fn counting(mut self) -> Self {
-        self.mix = Mix { steps: 5, overwrites: 1, ..Mix::default() };
-        self
-    }
-}
 
 /// How far a host has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -127,6 +46,10 @@ pub(crate) enum Leaving {
     Resetting,
     /// Without a word: its machine lost its power.
     Silently,
+    /// It resets its controller, and the node ends the I/O queues.
+    ResettingController,
+    /// It deletes one of its queues with a Disconnect, and gives up the others then.
+    DeletingQueue,
 }
 
 #[derive(Debug)]
@@ -141,6 +64,8 @@ pub(crate) struct Worker {
     controller: Option<ControllerId>,
     /// Which life of the node it joined.
     pub(crate) node_life: u32,
+    /// It has reset its controller, which takes few commands since.
+    resets: bool,
     keep_alive_at: Nanos,
     think_until: Nanos,
     left: u32,
@@ -168,6 +93,7 @@ impl Worker {
             queues: Vec::new(),
             controller: None,
             node_life: 0,
+            resets: false,
             keep_alive_at: Nanos(0),
             think_until: Nanos(0),
             resting: false,
@@ -251,10 +177,11 @@ impl Worker {
         self.go_on(writers, outside);
         if self.life == Life::Working && !self.resting {
             if self.dice.permille(self.plan.leave_permille) {
-                let how = [Leaving::Closing, Leaving::Resetting, Leaving::Silently];
-                let how =
-                    self.dice.pick(if self.plan.keep_alive_ms > 0 { &how } else { &how[..2] });
-                return self.leave(how, checks, outside);
+                match self.draw_leaving() {
+                    Leaving::ResettingController => self.reset_controller(),
+                    Leaving::DeletingQueue => self.delete_queue(),
+                    how => return self.leave(how, checks, outside),
+                }
             }
             self.work(checks, outside);
         }
@@ -264,6 +191,33 @@ impl Worker {
         }
         self.take_completions(checks, outside);
         Some(self.next_look(now))
+    }
+
+    fn draw_leaving(&mut self) -> Leaving {
+        let mut ways = vec![
+            Leaving::Closing,
+            Leaving::Resetting,
+            Leaving::ResettingController,
+            Leaving::DeletingQueue,
+        ];
+        if self.plan.keep_alive_ms > 0 {
+            ways.push(Leaving::Silently);
+        }
+        self.dice.pick(&ways)
+    }
+
+    fn reset_controller(&mut self) {
+        self.resets = true;
+        self.ask(Command::property_set(offset::CONFIGURATION, 0), AdminStep::Reset);
+    }
+
+    fn delete_queue(&mut self) {
+        let index = self.dice.index(self.queues.len());
+        let queue = &mut self.queues[index];
+        if queue.has_room(self.plan.entries, 1) {
+            let pending = Pending::Admin(AdminStep::Reset);
+            queue.submit(&Command::disconnect(), HostData::None, pending);
+        }
     }
 
     fn next_look(&mut self, now: Nanos) -> Nanos {
@@ -284,6 +238,7 @@ impl Worker {
         self.joined += 1;
         self.node_life = outside.starts;
         self.controller = None;
+        self.resets = false;
         let writer = next_writer(writers);
         let admin = self.connect(QueueId::ADMIN, writer, outside);
         outside.witness.joins(self.number, admin.link);
@@ -406,7 +361,11 @@ impl Worker {
 
     fn admin_done(&mut self, step: AdminStep, completion: &HostCompletion) {
         let status = completion.entry.status();
-        assert!(status.is_success(), "{step:?} was answered {status}");
+        if step == AdminStep::Event && status.code() == Status::ABORTED_SQ_DELETION {
+            return; // the controller was reset
+        }
+        let is_late = status.code() == Status::COMMAND_SEQUENCE_ERROR && self.resets;
+        assert!(status.is_success() || is_late, "{step:?} was answered {status}");
         match step {
             AdminStep::Event => {
                 self.events += 1;
@@ -415,7 +374,11 @@ impl Worker {
                 self.ask(page.to_command(NamespaceId::ALL), AdminStep::EventPage);
             }
             AdminStep::EventPage => self.ask(Command::async_event_request(), AdminStep::Event),
-            AdminStep::Queues | AdminStep::Enable | AdminStep::KeepAlive | AdminStep::Abort => {}
+            AdminStep::Queues
+            | AdminStep::Enable
+            | AdminStep::Reset
+            | AdminStep::KeepAlive
+            | AdminStep::Abort => {}
         }
     }
 
@@ -430,7 +393,9 @@ impl Worker {
         outside.note("host leaves", &[u64::from(self.number)]);
         for queue in self.admin.take().into_iter().chain(std::mem::take(&mut self.queues)) {
             match how {
-                Leaving::Closing => outside.network.close(outside.now, queue.link, Side::Host),
+                Leaving::Closing | Leaving::ResettingController | Leaving::DeletingQueue => {
+                    outside.network.close(outside.now, queue.link, Side::Host);
+                }
                 Leaving::Resetting => outside.network.abort(outside.now, queue.link, Side::Host),
                 Leaving::Silently => {
                     outside.network.silence(queue.link);

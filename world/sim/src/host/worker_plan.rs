@@ -1,0 +1,90 @@
+//! How a working host works: written down by a scenario, or drawn from the seed.
+
+use nearflash_nvme_tcp::Digests;
+use nearflash_units::Nanos;
+
+use crate::Dice;
+use crate::host::workload::Mix;
+
+/// How a host works, and how it misbehaves.
+#[derive(Clone, Debug)]
+pub struct WorkerPlan {
+    /// I/O queues.
+    pub io_queues: u16,
+    /// Entries of each.
+    pub entries: u16,
+    /// Digests that it asks for.
+    pub digests: Digests,
+    /// How it wants data aligned, in dwords, 0's based.
+    pub alignment: u8,
+    /// Whether it keeps SQ flow control.
+    pub flow_control: bool,
+    /// The most data in a capsule.
+    pub in_capsule_len_max: u32,
+    /// KATO; 0 turns the timer off.
+    pub keep_alive_ms: u32,
+    /// How many commands it submits in all.
+    pub commands: u32,
+    /// From one look around to the next.
+    pub think: (Nanos, Nanos),
+    /// In one look, it loses all its connections.
+    pub leave_permille: u32,
+    /// In one look, it stops reading one of its queues for a while.
+    pub deaf_permille: u32,
+    /// How long that is.
+    pub deaf: Nanos,
+    /// What it does.
+    pub mix: Mix,
+}
+
+impl WorkerPlan {
+    /// A plain host with so many commands to do.
+    pub fn plain(commands: u32) -> Self {
+        Self {
+            io_queues: 2,
+            entries: 9,
+            digests: Digests::NONE,
+            alignment: 0,
+            flow_control: true,
+            in_capsule_len_max: 8192,
+            keep_alive_ms: 0,
+            commands,
+            think: (Nanos::from_micros(1), Nanos::from_micros(200)),
+            leave_permille: 0,
+            deaf_permille: 0,
+            deaf: Nanos(0),
+            mix: Mix { tails: 0, ..Mix::USUAL },
+        }
+    }
+
+    /// From the seed.
+    pub fn draw(dice: &mut Dice) -> Self {
+        Self {
+            io_queues: dice.pick(&[1, 2, 3, 4]),
+            entries: dice.pick(&[3, 4, 9, 33]),
+            digests: Digests { header: dice.coin(), data: dice.coin() },
+            alignment: dice.pick(&[0, 0, 3, 31]),
+            flow_control: dice.coin(),
+            in_capsule_len_max: dice.pick(&[0, 512, 4096, 8192]),
+            keep_alive_ms: dice.pick(&[0, 2_000, 5_000]),
+            commands: dice.pick(&[50, 300, 1_000]),
+            think: (Nanos(100), Nanos::from_micros(dice.pick(&[5, 200, 5_000]))),
+            leave_permille: dice.pick(&[0, 0, 1, 5]),
+            deaf_permille: dice.pick(&[0, 0, 5, 20]),
+            deaf: Nanos::from_millis(dice.pick(&[5, 200, 2_000])),
+            mix: Mix::draw(dice),
+        }
+    }
+
+    /// Reads and nothing else.
+    pub fn reading(mut self) -> Self {
+        self.mix = Mix { reads: 1, ..Mix::default() };
+        self
+    }
+
+    /// Compare-and-writes and the reads that they need, and nothing else.
+    pub fn counting(mut self) -> Self {
+        self.mix = Mix { steps: 5, overwrites: 1, ..Mix::default() };
+        self
+    }
+}
