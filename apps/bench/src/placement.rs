@@ -43,6 +43,13 @@ pub fn pin(core: CoreId) -> Result<(), PlacementError> {
     sched_setaffinity(None, &cores).map_err(refused)
 }
 
+/// The cores that this process may use, ascending.
+pub fn allowed_cores() -> Vec<CoreId> {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    let indices = 0..u16::try_from(CpuSet::MAX_CPU).unwrap_or(u16::MAX);
+    indices.filter(|index| allowed.is_set(usize::from(*index))).map(CoreId).collect()
+}
+
 /// How many round trips one sample of the distance makes.
 const ROUND_TRIPS: u64 = 2_000;
 /// How many samples are taken; the median counts.

@@ -144,8 +144,10 @@ pub fn measure(spec: &FloorSpec) -> Result<FloorRun, FloorError> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let answering = scope.spawn(|| {
-            pin(spec.cores.server)?;
-            answer(&server, spec, &stop)
+            let pinned = pin(spec.cores.server).map_err(FloorError::from);
+            let answered = pinned.and_then(|()| answer(&server, spec, &stop));
+            stop.store(true, Ordering::Relaxed);
+            answered
         });
         let asking = scope.spawn(|| {
             let run = pin(spec.cores.client).map_err(FloorError::from);
@@ -395,4 +397,51 @@ impl<'a> Asker<'a> {
 /// Whether the other side is gone: it said so, or the run should have ended long ago.
 fn stalled(end: Instant, stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed) || Instant::now() > end + Duration::from_secs(5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::allowed_cores;
+    use nearflash_units::ByteLen;
+
+    #[test]
+    fn every_counted_answer_has_a_latency_in_either_direction_and_at_any_length() {
+        let cores = allowed_cores();
+        let (server, client) = (cores[0], cores[cores.len() - 1]);
+        let exchanges = [
+            Exchange::read(ByteLen(4096)),
+            Exchange::write(ByteLen(4096)),
+            Exchange::read(ByteLen(128 << 10)),
+            // More than one send gives at most.
+            Exchange::read(ByteLen(1 << 20)),
+        ];
+        for exchange in exchanges {
+            let spec = FloorSpec {
+                exchange,
+                depth: 8,
+                ramp: Nanos(0),
+                runtime: Nanos::from_millis(10),
+                cores: FloorCores { server, client },
+                tuning: Tuning::default(),
+            };
+            let run = measure(&spec).unwrap();
+            assert!(run.answers > 0);
+            assert_eq!(run.latency.len(), run.answers);
+        }
+    }
+
+    #[test]
+    fn a_core_that_is_not_there_ends_the_measurement_by_name() {
+        let spec = FloorSpec {
+            exchange: Exchange::read(ByteLen(4096)),
+            depth: 1,
+            ramp: Nanos(0),
+            runtime: Nanos::from_millis(1),
+            cores: FloorCores { server: CoreId(u16::MAX), client: allowed_cores()[0] },
+            tuning: Tuning::default(),
+        };
+        let message = measure(&spec).unwrap_err().to_string();
+        assert!(message.contains("core 65535"), "{message}");
+    }
 }
