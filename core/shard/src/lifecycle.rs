@@ -101,6 +101,7 @@ impl Shard {
             return;
         }
         connection.phase = Phase::Dead;
+        self.ended += 1;
         connection.release(world.pool());
         let socket = connection.socket;
         world.close(socket);

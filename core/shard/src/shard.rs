@@ -59,6 +59,8 @@ pub struct Shard {
     pub(crate) totals: Totals,
     events: Vec<Event>,
     moved_before: usize,
+    /// Connections that were ended since the last turn's end.
+    pub(crate) ended: usize,
     swept_at: Nanos,
 }
 
@@ -98,6 +100,7 @@ impl Shard {
             totals: Totals::default(),
             events: Vec::new(),
             moved_before: 0,
+            ended: 0,
             swept_at: Nanos(0),
         }
     }
@@ -124,6 +127,8 @@ impl Shard {
         // Connections that just ended leave answers behind.
         self.settle(world);
         self.confirm(world);
+        // What they held is free again: others may have waited for it.
+        moved += std::mem::take(&mut self.ended);
         self.moved_before = moved;
         moved
     }
