@@ -311,7 +311,8 @@ fn provide_buffers(connection: &mut Connection, pool: &mut Pool) -> bool {
     let mut given = false;
     while let Some(len) = connection.session.wants_buffer() {
         let charge = Pool::charge(len);
-        if !connection.may_hold(charge, pool) {
+        // What it holds may be for data behind what its stream waits for: that is given first.
+        if !connection.session.stands_still() && !connection.may_hold(charge, pool) {
             break;
         }
         let Some(buffer) = pool.take(len) else { break };

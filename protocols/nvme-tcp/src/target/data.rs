@@ -60,6 +60,14 @@ impl TargetSession {
         self.wanting_slot().map(|index| ByteLen(u64::from(self.slots[index].len)))
     }
 
+    /// Whether the buffer that [`Self::wants_buffer`] asks for is for data in a capsule: nothing of
+    /// the stream moves before it is there, not even data that was asked for.
+    #[inline]
+    pub fn stands_still(&self) -> bool {
+        let is_capsule = |index: usize| wants_capsule_buffer(&self.slots[index]);
+        matches!(self.sink, Sink::Slot(index) if is_capsule(index)) && self.state != State::Closing
+    }
+
     /// Whether the host owes data: the rest of a PDU, or what an R2T asked for. Looks at every
     /// command, so it is for now and then.
     pub fn awaits_data(&self) -> bool {
