@@ -69,6 +69,8 @@ pub(crate) struct Outside {
     pub(crate) turns: u64,
     /// Length of the volumes' blocks.
     pub(crate) block_len: usize,
+    /// How many blocks the first volume has, and since when; `None` while that changes.
+    pub(crate) size: Option<(Tick, u64)>,
     /// How often the node was started.
     pub(crate) starts: u32,
     mail: BTreeMap<Road, Mailbag>,
@@ -98,6 +100,7 @@ impl Outside {
             witness: Witness::default(),
             turns: 0,
             block_len,
+            size: None,
             starts: 0,
             mail: BTreeMap::new(),
             tick: 0,

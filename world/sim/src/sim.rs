@@ -99,6 +99,7 @@ impl Sim {
             volumes_taken: BTreeSet::new(),
             namespaces_taken: 0,
         };
+        sim.outside.size = Some((sim.outside.tick(), sim.node.volumes()[0].blocks.0));
         for host in 0..sim.looks.len() {
             let at = Nanos::from_micros(sim.dice.between(100, 20_000));
             sim.look_at(host, at);
@@ -308,6 +309,7 @@ impl Sim {
     pub fn resize(&mut self) {
         let seam = self.plan.node.block_size.blocks_in(nearflash_space::GRANULE).0;
         let blocks = Blocks(self.dice.between(2 * seam + 8, 2 * seam + 40));
+        self.outside.size = None;
         let number = self.node.resize(0, blocks, &mut self.outside);
         let cores = self.node.core_count();
         let taken = |sim: &Self| sim.volumes_taken.iter().filter(|(n, _)| *n == number).count();
@@ -318,6 +320,7 @@ impl Sim {
         self.node.export(&mut self.outside);
         let exported = self.run_until(PATIENCE, |sim| sim.namespaces_taken == number);
         assert!(exported, "hosts see the new size");
+        self.outside.size = Some((self.outside.tick(), blocks.0));
     }
 
     /// The power goes: what is left on the disks is checked, and the node starts again.

@@ -65,6 +65,30 @@ fn a_core_with_little_memory_goes_on() {
     }
 }
 
+/// What was asked for lies in the stream behind a small command whose data wants a buffer, too.
+#[test]
+fn a_connection_that_holds_its_share_for_data_behind_a_capsule_goes_on() {
+    for seed in 0..8 {
+        let mut worker = WorkerPlan {
+            entries: 33,
+            io_queues: 1,
+            in_capsule_len_max: 512,
+            ..WorkerPlan::plain(300)
+        };
+        worker.think.1 = Nanos::from_micros(50);
+        worker.mix.writes = 200;
+        let mut plan = plan(seed, vec![worker; 2]);
+        plan.node.cores = 1;
+        plan.node.pool_len = ByteLen(2 * MIB);
+        plan.command_len_max = ByteLen(128 * KIB);
+        plan.faults.network.latency.1 = Nanos::from_millis(2);
+        let mut sim = Sim::new(plan);
+        let done = sim.run_until(Nanos::from_secs(30), Sim::is_work_done);
+        assert!(done, "seed {seed}: a connection waits for itself");
+        end(sim);
+    }
+}
+
 /// Hosts that ask for much and take nothing, beside one that works.
 fn with_deaf_hosts(seed: u64, command_len_max: ByteLen) -> Sim {
     let deaf = WorkerPlan {
@@ -268,6 +292,21 @@ fn every_host_is_told_of_a_new_size() {
         }
     }
     end(sim);
+}
+
+#[test]
+fn a_volume_that_changes_its_size_under_load_ends_where_it_should() {
+    for seed in 0..6 {
+        let mut worker = WorkerPlan::plain(400);
+        worker.mix.tails = 60;
+        let mut sim = Sim::new(plan(seed, vec![worker; 3]));
+        for _ in 0..8 {
+            sim.run_for(Nanos::from_millis(2));
+            sim.resize();
+        }
+        sim.finish_work();
+        end(sim);
+    }
 }
 
 #[test]

@@ -115,6 +115,9 @@ impl Io {
         let bytes = self.buffer.map(|buffer| memory.give_back(buffer));
         checks.count(status, self.in_tail, &self.what);
         let is_success = status.is_success();
+        if self.in_tail {
+            self.judge_size(is_success, bytes.as_ref().map_or(0, Vec::len), checks, outside);
+        }
         match self.what {
             What::Read if is_success => {
                 let bytes = bytes.expect("a read has a buffer");
@@ -139,6 +142,19 @@ impl Io {
             What::Read | What::Flush(_) | What::Compare(_) => {}
         }
         Vec::new()
+    }
+
+    /// Unless the volume's size changed meanwhile, the command succeeds if, and only if, the volume
+    /// has all its blocks.
+    fn judge_size(&self, is_success: bool, len: usize, checks: &Checks, outside: &Outside) {
+        let Some((since, blocks)) = outside.size else { return };
+        if since > self.sent {
+            return;
+        }
+        let count = nearflash_units::ByteLen::from_usize(len / outside.block_len).0;
+        let is_inside = self.first.lba.0 + count <= blocks;
+        assert!(is_inside || !is_success, "{self:?} succeeded behind the end at {blocks}");
+        assert!(is_success || !is_inside || checks.disks_fail, "{self:?} failed before {blocks}");
     }
 
     /// The connection was lost.
