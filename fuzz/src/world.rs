@@ -250,8 +250,11 @@ impl World for Outside {
 
 fn drain(from: &mut VecDeque<u8>, to: &mut [u8]) -> usize {
     let len = from.len().min(to.len());
-    for (to, from) in to.iter_mut().zip(from.drain(..len)) {
-        *to = from;
-    }
+    // Whole slices: byte by byte, this would be most of a run.
+    let (first, second) = from.as_slices();
+    let first_len = first.len().min(len);
+    to[..first_len].copy_from_slice(&first[..first_len]);
+    to[first_len..len].copy_from_slice(&second[..len - first_len]);
+    from.drain(..len);
     len
 }
