@@ -402,6 +402,8 @@ impl Sim {
         let cores = self.node.core_count();
         let drained = self.run_until(PATIENCE, |sim| sim.drained.len() == cores);
         assert!(drained, "the node is told to drain and does: {:?}", self.drained);
+        // One that was on its way, to the first core or from core to core, is closed where it arrives.
+        self.run_until(Nanos::from_secs(10), |sim| sim.connections() == 0);
         let open: Vec<LinkId> = self.outside.network.open_at_node().collect();
         assert!(open.is_empty(), "a drained node has no connections: {open:?}");
         assert!(self.node.pools_are_whole(), "all buffers are back once all connections are gone");

@@ -92,14 +92,16 @@ fn a_connection_that_holds_its_share_for_data_behind_a_capsule_goes_on() {
 /// Hosts that ask for much and take nothing, beside one that works.
 fn with_deaf_hosts(seed: u64, command_len_max: ByteLen) -> Sim {
     let deaf = WorkerPlan {
-        entries: 33,
+        entries: 129,
         think: (Nanos(100), Nanos::from_micros(20)),
         deaf_permille: 1_000,
         deaf: Nanos::from_secs(3_600),
-        ..WorkerPlan::plain(400).reading()
+        ..WorkerPlan::plain(4_000).reading()
     };
     let mut workers = vec![deaf; 4];
-    workers.push(WorkerPlan::plain(300));
+    // Its writes wait in their capsules, or to be asked for.
+    let in_capsule_len_max = if seed.is_multiple_of(2) { 0 } else { 8_192 };
+    workers.push(WorkerPlan { in_capsule_len_max, ..WorkerPlan::plain(300) });
     let mut plan = plan(seed, workers);
     plan.node.pool_len = ByteLen(2 * MIB);
     plan.command_len_max = command_len_max;
