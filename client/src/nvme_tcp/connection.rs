@@ -195,7 +195,10 @@ impl Connection {
                 (received, len)
             }
             Receiving::Payload { buffer, offset, len } => {
-                if self.is_scattered(2) {
+                if offset == 0 {
+                    self.forecast.begun(buffer);
+                }
+                if self.is_scattered(1) {
                     self.receive_scattered(buffer, offset, len)?
                 } else {
                     self.receive_payload(buffer, offset, len)?
@@ -248,6 +251,9 @@ impl Connection {
                 Receiving::Paused => break,
                 Receiving::Bytes => self.session.handle_input(bytes)?,
                 Receiving::Payload { buffer, offset, len } => {
+                    if offset == 0 {
+                        self.forecast.begun(buffer);
+                    }
                     let bytes = &bytes[..len.min(bytes.len())];
                     self.memory.bytes_mut(buffer)[offset..][..bytes.len()].copy_from_slice(bytes);
                     self.session.handle_payload(bytes);

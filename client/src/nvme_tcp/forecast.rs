@@ -17,10 +17,13 @@ pub(super) struct Place {
     pub(super) len: usize,
 }
 
-/// The reads in flight, oldest first.
+/// The reads in flight of which no data has come, oldest first. Others must not be among them: what
+/// is received by forecast would be written over their data.
 #[derive(Debug, Default)]
 pub(super) struct Forecast {
     expected: VecDeque<Place>,
+    /// Where in `expected` the read was whose data is coming.
+    current: usize,
     silent_for: u32,
 }
 
@@ -30,12 +33,27 @@ impl Forecast {
         self.expected.push_back(place);
     }
 
-    /// A read is over, whether it was forecast or not.
+    /// The first data of a read is coming.
+    #[inline]
+    pub(super) fn begun(&mut self, buffer: BufferId) {
+        if let Some(at) = self.position(buffer) {
+            self.expected.remove(at);
+            self.current = at;
+        }
+    }
+
+    /// A read is over, whether its data came or not.
     #[inline]
     pub(super) fn answered(&mut self, buffer: BufferId) {
-        if let Some(at) = self.expected.iter().position(|place| place.buffer == buffer) {
+        if let Some(at) = self.position(buffer) {
             self.expected.remove(at);
+            self.current -= usize::from(at < self.current);
         }
+    }
+
+    #[inline]
+    fn position(&self, buffer: BufferId) -> Option<usize> {
+        self.expected.iter().position(|place| place.buffer == buffer)
     }
 
     /// Whether it is worth asking.
@@ -53,11 +71,10 @@ impl Forecast {
         self.silent_for = RECEIVES_AFTER_MISS;
     }
 
-    /// What comes after the read into `buffer`.
+    /// What comes after the read whose data is coming.
     #[inline]
-    pub(super) fn after(&self, buffer: BufferId) -> impl Iterator<Item = Place> {
-        let expected = self.expected.iter().copied();
-        expected.skip_while(move |place| place.buffer != buffer).skip(1)
+    pub(super) fn next(&self) -> impl Iterator<Item = Place> {
+        self.expected.iter().copied().skip(self.current)
     }
 }
 
@@ -73,10 +90,22 @@ mod tests {
     fn what_was_asked_next_is_expected_next() {
         let mut forecast = Forecast::default();
         (0..4).for_each(|buffer| forecast.asked(place(buffer)));
-        assert_eq!(forecast.after(BufferId(1)).collect::<Vec<_>>(), [place(2), place(3)]);
+        let next = |forecast: &Forecast| forecast.next().collect::<Vec<_>>();
+        forecast.begun(BufferId(1));
+        assert_eq!(next(&forecast), [place(2), place(3)]);
+        forecast.answered(BufferId(0));
+        assert_eq!(next(&forecast), [place(2), place(3)]);
         forecast.answered(BufferId(2));
-        assert_eq!(forecast.after(BufferId(0)).collect::<Vec<_>>(), [place(1), place(3)]);
-        assert_eq!(forecast.after(BufferId(9)).count(), 0);
+        assert_eq!(next(&forecast), [place(3)]);
+    }
+
+    #[test]
+    fn a_read_whose_data_has_come_is_not_expected_again() {
+        let mut forecast = Forecast::default();
+        (0..4).for_each(|buffer| forecast.asked(place(buffer)));
+        forecast.begun(BufferId(2));
+        forecast.begun(BufferId(0));
+        assert_eq!(forecast.next().collect::<Vec<_>>(), [place(1), place(3)]);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! and so on. So one call is given all those places. Headers are then taken one after the other,
 //! and as long as each says what was forecast, its payload is where it belongs already; from the
 //! first that does not, the bytes are moved to the staging buffer and taken as any others. The
-//! buffers that were written to meanwhile belong to reads in flight, so nothing is lost there.
+//! buffers that were written to meanwhile belong to reads of which no data has come, so nothing is
+//! lost there.
 
 use std::io::IoSliceMut;
 
@@ -55,7 +56,7 @@ impl Connection {
         offset: usize,
         len: usize,
     ) -> Result<(Option<usize>, usize), HostError> {
-        self.scatter.plan(self.forecast.after(buffer));
+        self.scatter.plan(self.forecast.next());
         let behind = STAGED_BEHIND_PAYLOAD_LEN.min(self.staging.len());
         let mut buffers: Vec<_> = self.memory.all_mut().map(Some).collect();
         let mut slices = Vec::with_capacity(2 * self.scatter.ahead.len() + 2);
@@ -106,6 +107,7 @@ impl Connection {
                 self.forecast.missed();
                 return Ok(());
             }
+            self.forecast.begun(place.buffer);
             let in_place = left.min(place.len);
             self.session.handle_payload(&self.memory.bytes(place.buffer)[..in_place]);
             left -= in_place;
