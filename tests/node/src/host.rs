@@ -40,7 +40,9 @@ impl Host {
     pub fn connect_with(node: &Node<'_>, volume: &str, queues: u16, digests: Digests) -> Self {
         let identity = HostIdentity::from_uuid(Uuid::new_v4());
         let options = Options::new(node.address(), subsystem(volume), identity);
-        let options = Options { digests, timeout: Nanos::from_secs(30), ..options };
+        // A thread that only does I/O does not tend its controller.
+        let keep_alive = Nanos::from_secs(120);
+        let options = Options { digests, keep_alive, timeout: Nanos::from_secs(30), ..options };
         let mut controller = Controller::connect(&options).expect("the node takes the host");
         let namespace = controller.namespace(NamespaceId(1)).expect("the volume is there");
         let granted = controller.request_queue_pairs(queues).expect("queues are to be had");
