@@ -134,8 +134,9 @@ fn ten_thousand_connections_in_a_row_leave_nothing_behind() {
     }
     bystander.assert_works();
     eventually("all are gone", calm);
+    // The connection of the last question to the control socket may not be closed yet.
+    eventually("no file is left open", || node.usage().files <= before.files);
     let after = node.usage();
-    assert_eq!(after.files, before.files);
     let grown = after.resident_bytes.saturating_sub(before.resident_bytes);
     assert!(grown < 2 * MIB, "{grown} bytes more after 10,000 connections");
     assert_serves(&node);
@@ -198,8 +199,8 @@ fn hosts_that_vanish_in_the_middle_of_io_leave_nothing_behind() {
     bystander.assert_works();
     eventually("all are gone", calm);
     eventually("nothing is in flight", || node.counted("in_flight") == 0);
-    let after = node.usage();
-    assert_eq!(after.files, before.files);
-    assert!(node.counted("pool_free_bytes") >= 31 * MIB);
+    eventually("the pool is whole again", || node.counted("pool_free_bytes") >= 31 * MIB);
+    // The connection of the last question to the control socket may not be closed yet.
+    eventually("no file is left open", || node.usage().files <= before.files);
     assert_serves(&node);
 }
