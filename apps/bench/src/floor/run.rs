@@ -51,11 +51,11 @@ pub struct Tuning {
 }
 
 impl Default for Tuning {
-    /// Measured, cores near each other, medians of four and more runs of 100 ms and more:
+    /// Measured, cores near each other, medians of few runs of about 100 ms each:
     ///
     /// - 128 KiB answers at depth 16: 39 k/s with sends of up to 256 KiB, 46 k/s with 1 MiB, 53 k/s
     ///   with 2 MiB and with 4 MiB: one call for all that is due lets the other side copy at the
-    ///   same time. Made of one small buffer over and over, which stays in the cache, 54 to 56 k/s,
+    ///   same time. Made of one small buffer over and over, which stays in the cache, about as much,
     ///   with 32 KiB as with 128 KiB.
     /// - Receiving until nothing is left before answering: 2 to 3 % more at 128 KiB.
     /// - Receives of 64 KiB to 2 MiB: no difference at any length and depth beyond the noise; with
