@@ -250,6 +250,16 @@ impl Engine {
         let Some(entry) = self.volumes.get(request.volume) else {
             return Some(Outcome::VolumeGone);
         };
+        let is_new = matches!(
+            request.operation,
+            Operation::ReadInto { .. }
+                | Operation::WriteBytes { .. }
+                | Operation::CompareAndSwap { .. }
+                | Operation::FetchAdd { .. }
+        );
+        if is_new {
+            return Some(Outcome::Unsupported);
+        }
         let fits = |range: &BlockRange| entry.blocks.contains(range.start, range.count);
         let in_range = match &request.operation {
             Operation::Flush => true,
@@ -401,6 +411,13 @@ fn job_of(owner: Owner, request: Request, table: u64, read_charge: ByteLen, pool
         Operation::Read => (Work::Read, None, None, read_charge),
         Operation::Write { payload, force_unit_access: durable } => {
             (Work::Write { durable }, Some(payload), None, len(payload))
+        }
+        // Refused before they begin.
+        Operation::ReadInto { buffer: payload } | Operation::WriteBytes { payload, .. } => {
+            (Work::Write { durable: false }, Some(payload), None, len(payload))
+        }
+        Operation::CompareAndSwap { .. } | Operation::FetchAdd { .. } => {
+            (Work::Flush, None, None, ByteLen(0))
         }
         Operation::Flush => (Work::Flush, None, None, ByteLen(0)),
         Operation::WriteZeroes { deallocate, force_unit_access: durable } => {

@@ -152,10 +152,15 @@ impl Connection {
 /// The buffers that a request brings along.
 fn payloads(request: &Request) -> impl Iterator<Item = BufferId> {
     let (first, second) = match request.operation {
-        Operation::Write { payload, .. } | Operation::Compare { payload } => (Some(payload), None),
+        Operation::Write { payload, .. }
+        | Operation::WriteBytes { payload, .. }
+        | Operation::ReadInto { buffer: payload }
+        | Operation::Compare { payload } => (Some(payload), None),
         Operation::CompareAndWrite { compare, write, .. } => (Some(compare), Some(write)),
         Operation::Read
         | Operation::Flush
+        | Operation::CompareAndSwap { .. }
+        | Operation::FetchAdd { .. }
         | Operation::WriteZeroes { .. }
         | Operation::Deallocate(_) => (None, None),
     };

@@ -6,8 +6,8 @@
 use std::net::SocketAddr;
 
 use nearflash_engine::{CoreId, DeviceRequest, DeviceResult, OperationId, Pool};
-use nearflash_nvme_tcp::Chunk;
 use nearflash_request::BufferId;
+use nearflash_session::Chunk;
 use nearflash_units::Nanos;
 
 use crate::message::Message;

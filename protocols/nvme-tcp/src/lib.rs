@@ -12,12 +12,9 @@ pub mod digest;
 mod error;
 mod framer;
 pub mod host;
-mod output;
 pub mod pdu;
-mod receiving;
 pub mod target;
 
 pub use digest::Digests;
 pub use error::PeerError;
-pub use output::Chunk;
-pub use receiving::Receiving;
+pub use nearflash_session::{Chunk, Receiving};

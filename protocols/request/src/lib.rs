@@ -36,11 +36,54 @@ pub struct BlockRange {
 pub enum Operation {
     /// Blocks to the host. The engine takes the buffer and hands it over in the completion.
     Read,
+    /// Blocks into a buffer that the session brings along: memory that a client shares with the
+    /// node, which the device writes into and no processor of the node's touches.
+    ReadInto {
+        /// Has room for the range's bytes. As with a [`Self::Read`]: handed over in the completion
+        /// of one that succeeded, returned to the pool otherwise.
+        buffer: BufferId,
+    },
     /// Blocks from the host, in `payload`. With `force_unit_access`, on stable media before the
     /// answer.
     Write {
         /// Holds exactly the range's bytes; returns to the pool with the completion.
         payload: BufferId,
+        /// Durable before the answer.
+        force_unit_access: bool,
+    },
+    /// Bytes from the host that are not whole blocks: what else the range's first and last block
+    /// hold is kept. Nothing else touches those two in between.
+    WriteBytes {
+        /// Holds exactly the range's bytes, of which only `skip..skip + len` are the host's;
+        /// returns to the pool with the completion.
+        payload: BufferId,
+        /// How far into the first block the new bytes begin; less than a block.
+        skip: u32,
+        /// How many they are; never zero. They end in the range's last block.
+        len: u32,
+        /// Durable before the answer.
+        force_unit_access: bool,
+    },
+    /// If the word equals `expected`, it becomes `new`; nothing else touches its block in between.
+    /// Words are 8 bytes, little-endian, at a multiple of 8. The answer has the word as it was,
+    /// [`Payload::Word`], also when it was another ([`Outcome::Miscompare`]).
+    CompareAndSwap {
+        /// Where in the range's one block the word is.
+        word: u32,
+        /// What must be there.
+        expected: u64,
+        /// What is put there.
+        new: u64,
+        /// Durable before the answer.
+        force_unit_access: bool,
+    },
+    /// The word becomes the sum of itself and `addend`, modulo 2^64; nothing else touches its block
+    /// in between. The answer has the word as it was.
+    FetchAdd {
+        /// Where in the range's one block the word is.
+        word: u32,
+        /// What is added.
+        addend: u64,
         /// Durable before the answer.
         force_unit_access: bool,
     },
@@ -98,7 +141,8 @@ pub enum Outcome {
     VolumeGone,
     /// The device cannot hold more: its file system or pool is full.
     CapacityExceeded,
-    /// The bytes differ from what was to be compared; for a compare-and-write nothing was written.
+    /// The bytes differ from what was to be compared; where a write was to follow, nothing was
+    /// written.
     Miscompare,
     /// The device could not read its medium.
     UnrecoveredRead,
@@ -112,7 +156,7 @@ pub enum Outcome {
     Aborted,
 }
 
-/// The bytes that answer a read.
+/// What a request is answered with beside its outcome.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Payload {
     /// Nothing to send.
@@ -121,6 +165,8 @@ pub enum Payload {
     Buffer(BufferId),
     /// All zeroes: no memory was needed (the null device, unwritten blocks).
     Zeroes,
+    /// The word that was there before an atomic operation.
+    Word(u64),
 }
 
 /// The answer to a [`Request`]: exactly one for each.
@@ -130,6 +176,7 @@ pub struct Completion {
     pub tag: Tag,
     /// How it ended.
     pub outcome: Outcome,
-    /// What was read, if it was a read and it succeeded.
+    /// What was read, if it was a read and it succeeded; the word of an atomic operation, if it was
+    /// one and the word could be read.
     pub payload: Payload,
 }

@@ -10,7 +10,7 @@ use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
 use nearflash_engine::{CoreId, DeviceRequest, Pool};
 use nearflash_media::{Device, Kind};
-use nearflash_nvme_tcp::Chunk;
+use nearflash_session::Chunk;
 use nearflash_shard::{
     Event, Interest, Message, Notice, Place, Received, Sent, Shard, SocketId, Submitted, World,
 };

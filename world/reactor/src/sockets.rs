@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::{io, mem};
 
 use nearflash_engine::Pool;
-use nearflash_nvme_tcp::Chunk;
+use nearflash_session::Chunk;
 use nearflash_shard::{Place, Received, Sent, SocketId};
 
 /// Parts of one send: the kernel's own bound, UIO_MAXIOV.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use nearflash_engine::{CoreId, DeviceOperation, DeviceRequest, Pool};
-use nearflash_nvme_tcp::Chunk;
+use nearflash_session::Chunk;
 use nearflash_shard::{
     Event, Interest, Message, Notice, Place, Received, Sent, SocketId, Submitted, World,
 };

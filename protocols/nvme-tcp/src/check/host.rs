@@ -16,7 +16,7 @@ use crate::pdu::{
     CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, FatalStatus, IcResp, PduFlags,
     PduType, R2t, TermReq,
 };
-use crate::receiving::Receiving;
+use nearflash_session::Receiving;
 
 const NSID: NamespaceId = NamespaceId(1);
 const UNIT: u32 = 512;

@@ -2,7 +2,7 @@
 
 use nearflash_request::BufferId;
 
-use crate::output::Chunk;
+use nearflash_session::Chunk;
 
 /// The buffers taken, by number.
 #[derive(Debug, Default)]

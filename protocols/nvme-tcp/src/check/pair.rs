@@ -17,8 +17,8 @@ use super::volume::{BLOCK_SIZE, Volume};
 use crate::digest::Digests;
 use crate::host::{HostCompletion, HostConfig, HostData, HostSession};
 use crate::pdu::DataAlignment;
-use crate::receiving::Receiving;
 use crate::target::{Demand, Granted, QueueKind, SessionConfig, TargetSession};
+use nearflash_session::Receiving;
 
 const NSID: NamespaceId = NamespaceId(1);
 /// Parts of the volume; at most one operation is in flight in each.

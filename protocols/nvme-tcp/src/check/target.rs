@@ -19,8 +19,8 @@ use crate::error::PeerError;
 use crate::pdu::{
     CapsuleCmd, CommonHeader, DataAlignment, DataIds, DataPdu, IcReq, PduFlags, PduType, TermReq,
 };
-use crate::receiving::Receiving;
 use crate::target::{Demand, Granted, QueueKind, SessionConfig, TargetSession};
+use nearflash_session::Receiving;
 
 const VOLUME_BLOCKS: u64 = 64;
 pub(crate) const ENTRIES: u16 = 8;
@@ -187,7 +187,7 @@ impl Bench {
         }
         let bytes = match done.payload {
             Payload::Buffer(buffer) => self.memory.bytes(buffer),
-            Payload::None | Payload::Zeroes => &[],
+            Payload::None | Payload::Zeroes | Payload::Word(_) => &[],
         };
         self.target.handle_completion(done, bytes);
     }

@@ -45,6 +45,10 @@ impl Volume {
                     }
                 }
             }
+            Operation::ReadInto { .. }
+            | Operation::WriteBytes { .. }
+            | Operation::CompareAndSwap { .. }
+            | Operation::FetchAdd { .. } => unreachable!("NVMe has no such commands"),
         };
         Completion { tag, outcome, payload }
     }

@@ -9,7 +9,7 @@ use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::Head;
 use crate::pdu::{CapsuleResp, CommonHeader, DataPdu, IcResp, PduFlags, PduType, R2t, TermReq};
-use crate::receiving::Receiving;
+use nearflash_session::Receiving;
 
 /// The least that MAXH2CDATA may be. NVMe/TCP 1.1, 3.6.2.3.
 const H2C_DATA_LEN_MIN: u32 = 4096;

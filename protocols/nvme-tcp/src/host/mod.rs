@@ -33,8 +33,8 @@ pub use config::{HostCompletion, HostConfig, HostData, PayloadPart, SubmitError}
 use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::{Accepted, Framer, Rules};
-use crate::output::{Chunk, Output};
 use crate::pdu::{DataAlignment, IcReq, PduType, TermReq};
+use nearflash_session::{Chunk, Output};
 use slots::Slots;
 use submit::PendingPart;
 

@@ -12,12 +12,12 @@ use super::{HostCompletion, HostConfig, HostData, HostSession, SubmitError};
 use crate::check::describe::describe;
 use crate::digest::{Digests, digest};
 use crate::error::PeerError;
-use crate::output::Chunk;
 use crate::pdu::{
     CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, FatalStatus, IcResp, PduFlags,
     PduType, R2t, TermReq,
 };
-use crate::receiving::Receiving;
+use nearflash_session::Chunk;
+use nearflash_session::Receiving;
 
 const NSID: NamespaceId = NamespaceId(1);
 /// Four entries: three commands.

@@ -9,8 +9,8 @@ use zerocopy::little_endian::U32;
 use super::slots::{Kind, Part, Stage};
 use super::{Granted, State, TargetSession, length};
 use crate::digest::{Digests, digest, digest_of_zeroes};
-use crate::output::Output;
 use crate::pdu::{CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, PduFlags, PduType};
+use nearflash_session::Output;
 
 /// SQHD of a Connect response that grants to go without SQ flow control. NVMe Base 2.0, 6.3.
 const SQ_HEAD_UNUSED: u16 = 0xFFFF;
@@ -173,7 +173,7 @@ impl TargetSession {
             }
             Payload::Buffer(buffer) => (DataSource::Buffer(buffer), 0),
             Payload::Zeroes => (DataSource::Zeroes, 0),
-            Payload::None => panic!("a read that succeeded has payload"),
+            Payload::None | Payload::Word(_) => panic!("a read that succeeded has payload"),
         };
         self.slots.give_back(index);
         let without_response = !self.answering.flow_control;

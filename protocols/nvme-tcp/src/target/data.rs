@@ -12,7 +12,7 @@ use super::slots::{Part, Slot, Stage};
 use super::{Sink, State, TargetSession, length};
 use crate::error::PeerError;
 use crate::pdu::{DataIds, DataPdu, PduFlags, PduType, R2t};
-use crate::receiving::Receiving;
+use nearflash_session::Receiving;
 
 impl TargetSession {
     /// Where the next bytes of the stream belong.

@@ -43,11 +43,11 @@ pub use config::{AdminDemand, ConnectDemand, Demand, Granted, QueueKind, Session
 use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::{Accepted, Framer, Rules};
-use crate::output::{Chunk, Output};
 use crate::pdu::{DataAlignment, PduType, TermReq};
 use answers::Answering;
 use demands::Ready;
 use fused::Waiting;
+use nearflash_session::{Chunk, Output};
 use slots::Slots;
 
 /// The most data of a command that is not payload: what hosts may put into an admin queue's

@@ -16,7 +16,7 @@ use crate::error::PeerError;
 use crate::pdu::{
     CommonHeader, DataAlignment, DataIds, FatalStatus, IcReq, PduFlags, PduType, TermReq,
 };
-use crate::receiving::Receiving;
+use nearflash_session::Receiving;
 
 const NSID: NamespaceId = NamespaceId(1);
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use nearflash_nvme_tcp::Chunk;
 use nearflash_request::BufferId;
+use nearflash_session::Chunk;
 
 /// Buffers by number. A number is not used twice.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! What a session has to send: header bytes of its own and payload that it only names, in stream
 //! order.
 //!
-//! Knows nothing of PDUs or of how sending is done. Headers that follow one another are one chunk,
+//! Knows nothing of protocols or of how sending is done. Headers that follow one another are one chunk,
 //! so that a thousand small answers leave as one.
 
 use std::collections::VecDeque;
@@ -65,7 +65,7 @@ const SENT_LEN_MAX: usize = 32 * 1024;
 
 /// The queue of parts.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub struct Output {
     /// Header bytes, those already sent still in front.
     bytes: Vec<u8>,
     bytes_sent: usize,
@@ -78,37 +78,43 @@ pub(crate) struct Output {
 impl Output {
     /// What is left to send, in bytes.
     #[inline]
-    pub(crate) const fn len(&self) -> usize {
+    pub const fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether nothing is left to send.
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// How many runs of bytes and payload that is.
     #[inline]
-    pub(crate) fn part_count(&self) -> usize {
+    pub fn part_count(&self) -> usize {
         self.parts.len()
     }
 
     /// How much memory its own bytes take.
     #[inline]
-    pub(crate) const fn bytes_len(&self) -> usize {
+    pub const fn bytes_len(&self) -> usize {
         self.bytes.len()
     }
 
     /// How many bytes of the connection's stream have been sent.
     #[inline]
-    pub(crate) const fn position(&self) -> u64 {
+    pub const fn position(&self) -> u64 {
         self.position
     }
 
     /// Where in the connection's stream the queue ends.
     #[inline]
-    pub(crate) fn end_position(&self) -> u64 {
+    pub fn end_position(&self) -> u64 {
         self.position + stream_len(self.len)
     }
 
     /// Appends bytes.
     #[inline]
-    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
+    pub fn push_bytes(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.count_bytes(bytes.len());
     }
@@ -116,7 +122,7 @@ impl Output {
     /// Appends a header as the words it is made of: they go from registers to their place, where a
     /// struct would be put together in memory first and then wait there to be copied.
     #[inline]
-    pub(crate) fn push_words<const N: usize>(&mut self, words: [u64; N]) {
+    pub fn push_words<const N: usize>(&mut self, words: [u64; N]) {
         let start = self.bytes.len();
         self.bytes.resize(start + N * size_of::<u64>(), 0);
         let places = self.bytes[start..].chunks_exact_mut(size_of::<u64>());
@@ -128,7 +134,7 @@ impl Output {
 
     /// The last `len` bytes that were appended, which were bytes and not payload.
     #[inline]
-    pub(crate) fn last_bytes(&self, len: usize) -> &[u8] {
+    pub fn last_bytes(&self, len: usize) -> &[u8] {
         let start = self.bytes.len() - len;
         &self.bytes[start..]
     }
@@ -147,13 +153,13 @@ impl Output {
 
     /// Appends `len` bytes of a buffer.
     #[inline]
-    pub(crate) fn push_buffer(&mut self, buffer: BufferId, offset: u32, len: u32) {
+    pub fn push_buffer(&mut self, buffer: BufferId, offset: u32, len: u32) {
         self.push_payload(Source::Buffer(buffer), offset, len);
     }
 
     /// Appends zero bytes.
     #[inline]
-    pub(crate) fn push_zeroes(&mut self, len: u32) {
+    pub fn push_zeroes(&mut self, len: u32) {
         self.push_payload(Source::Zeroes, 0, len);
     }
 
@@ -171,7 +177,7 @@ impl Output {
 
     /// What to send, in order.
     #[inline]
-    pub(crate) fn chunks(&self) -> impl Iterator<Item = Chunk<'_>> {
+    pub fn chunks(&self) -> impl Iterator<Item = Chunk<'_>> {
         let mut bytes = &self.bytes[self.bytes_sent..];
         self.parts.iter().flat_map(move |part| {
             let (chunk, rest) = bytes.split_at(memory_len(part.bytes_len));
@@ -192,7 +198,7 @@ impl Output {
     /// # Panics
     /// When more was sent than there is: our own fault.
     #[inline]
-    pub(crate) fn advance(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
+    pub fn advance(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
         assert!(sent <= self.len, "no more is sent than there is");
         self.position += stream_len(sent);
         if sent == self.len {
@@ -223,7 +229,7 @@ impl Output {
 
     /// Drops everything; every buffer is named to `released`.
     #[inline]
-    pub(crate) fn clear(&mut self, released: &mut impl FnMut(BufferId)) {
+    pub fn clear(&mut self, released: &mut impl FnMut(BufferId)) {
         for part in self.parts.drain(..) {
             if let Source::Buffer(buffer) = part.source {
                 released(buffer);

@@ -1,0 +1,10 @@
+//! What the sessions of every door share with whoever drives them: where the next received bytes
+//! belong ([`Receiving`]), and what is to be sent ([`Output`], as [`Chunk`]s).
+//!
+//! Knows nothing of any protocol's bytes, of sockets, or of memory.
+
+mod output;
+mod receiving;
+
+pub use output::{Chunk, Output};
+pub use receiving::Receiving;
