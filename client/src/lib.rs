@@ -1,9 +1,15 @@
 //! What applications link to reach flash behind the network.
 //!
-//! [`nvme_tcp`] is a host for any NVMe/TCP target, ours or another's: polled queue pairs over real
-//! sockets. The protocol itself is `nearflash-nvme-tcp`'s host session; here are its sockets, its
-//! memory and its patience.
+//! [`direct`] is nearflash's own door: bytes by offset, one-sided, under permissions; its names are
+//! also those of the crate. [`nvme_tcp`] is a host for any NVMe/TCP target, ours or another's. Both
+//! are polled queue pairs over real sockets; the protocols themselves are `nearflash-direct` and
+//! `nearflash-nvme-tcp`, here are their sockets, their memory and their patience.
 //!
 //! Knows nothing of nodes, maps or devices.
 
+pub mod direct;
 pub mod nvme_tcp;
+
+pub use direct::{
+    Buffer, Client, Completion, Credentials, Error, QueueOptions, QueuePair, Token, Volume,
+};

@@ -1,0 +1,137 @@
+//! The memory of one operation's payload, owned by whoever may touch it.
+//!
+//! A buffer is either the caller's or, from post to completion, the queue pair's: it moves, so it
+//! cannot be read or written by both.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+/// Alignment of buffers on the heap: the page, as devices want it of whoever hands one on.
+const ALIGNMENT: usize = 4096;
+
+/// Bytes to read into or to write from. Dereferences to them.
+pub struct Buffer {
+    memory: Memory,
+    len: usize,
+}
+
+/// Where the bytes are.
+enum Memory {
+    /// In this process alone.
+    Heap(Heap),
+}
+
+struct Heap {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Buffer {
+    /// A page-aligned buffer of zeroes on the heap. [`super::QueuePair::buffer`] gives better ones
+    /// where the node can reach them.
+    pub fn new(len: usize) -> Self {
+        let bytes = vec![0; len + ALIGNMENT];
+        let start = bytes.as_ptr().align_offset(ALIGNMENT);
+        Self { memory: Memory::Heap(Heap { bytes, start }), len }
+    }
+
+    /// How long it may become.
+    pub fn capacity(&self) -> usize {
+        match &self.memory {
+            Memory::Heap(heap) => heap.bytes.len() - heap.start,
+        }
+    }
+
+    /// Makes it so long, within its capacity: what is posted is the whole of it. Bytes that come
+    /// into sight are zeroes, or what was there before.
+    ///
+    /// # Panics
+    /// When `len` is beyond [`Self::capacity`].
+    pub fn set_len(&mut self, len: usize) {
+        let capacity = self.capacity();
+        assert!(len <= capacity, "a buffer of {capacity} bytes cannot be made {len} long");
+        self.len = len;
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Heap(heap) => &heap.bytes[heap.start..][..self.len],
+        }
+    }
+}
+
+impl DerefMut for Buffer {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.memory {
+            Memory::Heap(heap) => &mut heap.bytes[heap.start..][..self.len],
+        }
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for Buffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+/// Takes the vector's memory as it is.
+impl From<Vec<u8>> for Buffer {
+    fn from(bytes: Vec<u8>) -> Self {
+        let len = bytes.len();
+        Self { memory: Memory::Heap(Heap { bytes, start: 0 }), len }
+    }
+}
+
+impl From<&[u8]> for Buffer {
+    fn from(bytes: &[u8]) -> Self {
+        let mut buffer = Self::new(bytes.len());
+        buffer.copy_from_slice(bytes);
+        buffer
+    }
+}
+
+/// Its length: contents are the application's.
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_is_page_aligned_zeroes() {
+        let buffer = Buffer::new(5000);
+        assert_eq!(buffer.as_ptr().align_offset(ALIGNMENT), 0);
+        assert_eq!(*buffer, [0; 5000]);
+    }
+
+    #[test]
+    fn a_buffer_is_shortened_and_lengthened_within_its_capacity() {
+        let mut buffer = Buffer::from(&b"flash"[..]);
+        buffer.set_len(2);
+        assert_eq!(*buffer, *b"fl");
+        buffer.set_len(5);
+        assert_eq!(*buffer, *b"flash");
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot be made 6 long")]
+    fn a_buffer_does_not_grow_beyond_its_capacity() {
+        Buffer::from(vec![0; 5]).set_len(6);
+    }
+}

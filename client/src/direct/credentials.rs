@@ -1,0 +1,144 @@
+//! Who an application is to a node.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Of a secret, in bytes.
+const SECRET_LEN: usize = 32;
+/// A secret's file is its digits, a line end and no more; what is longer is not read.
+const FILE_LEN_MAX: u64 = 4096;
+
+/// Who an application is to a node: nobody in particular, or the holder of a credential.
+#[derive(Clone, Default)]
+pub struct Credentials(Option<Key>);
+
+#[derive(Clone)]
+struct Key {
+    id: String,
+    #[allow(dead_code, reason = "proved with in the handshake")]
+    secret: [u8; SECRET_LEN],
+}
+
+/// Why a credential cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CredentialsError {
+    /// Not the digits that were printed.
+    #[error(
+        "the secret of '{id}' is not 64 hexadecimal digits, as `nearflash credential create` prints them"
+    )]
+    Secret {
+        /// Whose.
+        id: String,
+    },
+    /// The file of the secret.
+    #[error("cannot read the secret of '{id}' from {path}: {source}")]
+    File {
+        /// Whose.
+        id: String,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<std::io::Error>,
+    },
+    /// A key's name and no secret.
+    #[error("the URL names the key '{id}' without its secret: append &secret-file=PATH")]
+    NoSecret {
+        /// Whose.
+        id: String,
+    },
+    /// A secret and no key's name.
+    #[error("the URL names a secret without its key: append &key=ID")]
+    NoKey,
+}
+
+impl Credentials {
+    /// Nobody in particular: where a node has no credentials configured, and lets in who reaches it.
+    pub const NONE: Self = Self(None);
+
+    /// The holder of the credential `id`, with the secret that `nearflash credential create`
+    /// printed: 64 hexadecimal digits.
+    ///
+    /// # Errors
+    /// When the secret is not of that form.
+    pub fn new(id: &str, secret: &str) -> Result<Self, CredentialsError> {
+        let refused = || CredentialsError::Secret { id: id.to_owned() };
+        let secret = parse_secret(secret.trim()).ok_or_else(refused)?;
+        Ok(Self(Some(Key { id: id.to_owned(), secret })))
+    }
+
+    /// The holder of the credential `id`, with its secret read from a file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or does not hold a secret.
+    pub fn from_file(id: &str, path: &Path) -> Result<Self, CredentialsError> {
+        let text = read_start(path).map_err(|source| CredentialsError::File {
+            id: id.to_owned(),
+            path: path.to_owned(),
+            source: Arc::new(source),
+        })?;
+        Self::new(id, &text)
+    }
+
+    /// The credential's name.
+    pub fn id(&self) -> Option<&str> {
+        self.0.as_ref().map(|key| key.id.as_str())
+    }
+}
+
+fn read_start(path: &Path) -> std::io::Result<String> {
+    use std::io::Read as _;
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(FILE_LEN_MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+fn parse_secret(digits: &str) -> Option<[u8; SECRET_LEN]> {
+    let digits = digits.as_bytes();
+    if digits.len() != 2 * SECRET_LEN {
+        return None;
+    }
+    let mut secret = [0; SECRET_LEN];
+    for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
+        let value = |digit: u8| char::from(digit).to_digit(16);
+        *byte = u8::try_from(value(pair[0])? << 4 | value(pair[1])?).ok()?;
+    }
+    Some(secret)
+}
+
+/// The name alone: a secret is never shown.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Credentials").field(&self.id()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGITS: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191A1B1C1D1E1F";
+
+    #[test]
+    fn a_secret_is_64_hexadecimal_digits_from_a_text_or_a_file() {
+        let credentials = Credentials::new("app", DIGITS).unwrap();
+        let expected: Vec<u8> = (0..32).collect();
+        assert_eq!(credentials.0.as_ref().unwrap().secret[..], expected);
+        let path = std::env::temp_dir().join(format!("nearflash-secret-{}", std::process::id()));
+        std::fs::write(&path, format!("{DIGITS}\n")).unwrap();
+        let read = Credentials::from_file("app", &path);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(read.unwrap().0.unwrap().secret[..], expected);
+    }
+
+    #[test]
+    fn what_is_no_secret_is_refused_and_never_shown() {
+        for text in ["", "00", &DIGITS[1..], &DIGITS.replace('a', "g"), &DIGITS.replace("0a", "é")]
+        {
+            let message = Credentials::new("app", text).unwrap_err().to_string();
+            assert!(message.contains("'app'") && message.contains("credential create"));
+        }
+        let shown = format!("{:?}", Credentials::new("app", DIGITS).unwrap());
+        assert_eq!(shown, "Credentials(Some(\"app\"))");
+    }
+}

@@ -1,0 +1,268 @@
+//! Where a node's direct door is, as applications write it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The port of `nearflash serve --direct` unless another is written.
+const PORT_DEFAULT: u16 = 4421;
+/// Ends the path of a Unix socket, so that a volume can stand behind it.
+const SOCKET_SUFFIX: &str = ".sock";
+
+/// `direct://HOST:PORT[/VOLUME]` or `direct+local:PATH.sock[/VOLUME]`, and behind a question mark
+/// `digest=header,data`, `key=ID` and `secret-file=PATH`, with `&` in between.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Url {
+    /// Where the node listens.
+    pub place: Place,
+    /// The volume, if one is named.
+    pub volume: Option<String>,
+    /// A checksum for every header.
+    pub header_digest: bool,
+    /// A checksum for all payload.
+    pub data_digest: bool,
+    /// The credential's name.
+    pub key: Option<String>,
+    /// Where its secret stands.
+    pub secret_file: Option<PathBuf>,
+}
+
+/// Where a node listens.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// Over TCP.
+    Tcp {
+        /// Name or address.
+        host: String,
+        /// TCP port.
+        port: u16,
+    },
+    /// On this machine: a Unix socket, over which shared memory is agreed.
+    Local(PathBuf),
+}
+
+/// Why a URL was not understood.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum UrlError {
+    /// Another scheme, or none.
+    #[error(
+        "'{text}' is no direct URL: write direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME"
+    )]
+    Scheme {
+        /// As written.
+        text: String,
+    },
+    /// No host.
+    #[error("'{text}' names no host: write direct://HOST:PORT/VOLUME, as direct://[::1]:4421/data")]
+    NoHost {
+        /// As written.
+        text: String,
+    },
+    /// The port is none.
+    #[error("'{text}' is no TCP port: write a number from 1 to 65535, usually 4421")]
+    Port {
+        /// As written.
+        text: String,
+    },
+    /// No path that ends as a socket's.
+    #[error(
+        "'{text}' names no socket: write direct+local:PATH.sock/VOLUME, the path ending in .sock"
+    )]
+    NoSocket {
+        /// As written.
+        text: String,
+    },
+    /// A key that does not exist.
+    #[error(
+        "'{key}' is no option of a direct URL: use digest=header,data, key=ID or secret-file=PATH"
+    )]
+    UnknownKey {
+        /// As written.
+        key: String,
+    },
+    /// A value that its key does not have.
+    #[error("'{value}' is no value of {key}: use {expected}")]
+    Value {
+        /// Whose value.
+        key: &'static str,
+        /// As written.
+        value: String,
+        /// What there is.
+        expected: &'static str,
+    },
+}
+
+impl FromStr for Url {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        let (body, query) = text.split_once('?').unwrap_or((text, ""));
+        let (place, volume) = if let Some(rest) = body.strip_prefix("direct://") {
+            parse_tcp(text, rest)?
+        } else if let Some(rest) = body.strip_prefix("direct+local:") {
+            parse_local(text, rest)?
+        } else {
+            return Err(UrlError::Scheme { text: text.to_owned() });
+        };
+        let volume = Some(volume).filter(|name| !name.is_empty()).map(str::to_owned);
+        let mut url = Self {
+            place,
+            volume,
+            header_digest: false,
+            data_digest: false,
+            key: None,
+            secret_file: None,
+        };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            url.apply_option(key, value)?;
+        }
+        Ok(url)
+    }
+}
+
+impl Url {
+    fn apply_option(&mut self, key: &str, value: &str) -> Result<(), UrlError> {
+        let refused = |key, expected| UrlError::Value { key, value: value.to_owned(), expected };
+        match key {
+            "digest" => {
+                for digest in value.split(',') {
+                    match digest {
+                        "header" => self.header_digest = true,
+                        "data" => self.data_digest = true,
+                        _ => return Err(refused("digest", "header, data or header,data")),
+                    }
+                }
+            }
+            "key" if value.is_empty() => {
+                return Err(refused("key", "the ID that `nearflash credential create` was given"));
+            }
+            "key" => self.key = Some(value.to_owned()),
+            "secret-file" if value.is_empty() => {
+                return Err(refused("secret-file", "the path of a file that holds the secret"));
+            }
+            "secret-file" => self.secret_file = Some(PathBuf::from(value)),
+            _ => return Err(UrlError::UnknownKey { key: key.to_owned() }),
+        }
+        Ok(())
+    }
+}
+
+fn parse_tcp<'a>(text: &str, rest: &'a str) -> Result<(Place, &'a str), UrlError> {
+    let (authority, volume) = rest.split_once('/').unwrap_or((rest, ""));
+    let no_host = || UrlError::NoHost { text: text.to_owned() };
+    // An IPv6 address stands in brackets, its own colons inside.
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(inside) => {
+            let (host, after) = inside.split_once(']').ok_or_else(no_host)?;
+            (host, after.strip_prefix(':'))
+        }
+        None => match authority.rsplit_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(no_host());
+    }
+    let port = port.map_or(Ok(PORT_DEFAULT), |digits| {
+        let port = digits.parse().ok().filter(|port| *port != 0);
+        port.ok_or_else(|| UrlError::Port { text: digits.to_owned() })
+    })?;
+    Ok((Place::Tcp { host: host.to_owned(), port }, volume))
+}
+
+/// The path ends with the last `.sock` that is followed by a slash, or with the text.
+fn parse_local<'a>(text: &str, rest: &'a str) -> Result<(Place, &'a str), UrlError> {
+    let (path, volume) = match rest.rfind(&format!("{SOCKET_SUFFIX}/")) {
+        Some(at) => {
+            let end = at + SOCKET_SUFFIX.len();
+            (&rest[..end], &rest[end + 1..])
+        }
+        None => (rest, ""),
+    };
+    let is_socket = path.ends_with(SOCKET_SUFFIX) && path != SOCKET_SUFFIX;
+    if !is_socket || volume.contains('/') {
+        return Err(UrlError::NoSocket { text: text.to_owned() });
+    }
+    Ok((Place::Local(PathBuf::from(path)), volume))
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "direct://[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "direct://{host}:{port}"),
+            Self::Local(path) => write!(f, "direct+local:{}", path.display()),
+        }
+    }
+}
+
+/// Place and volume; options are left out.
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.volume {
+            Some(volume) => write!(f, "{}/{volume}", self.place),
+            None => write!(f, "{}", self.place),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    fn tcp(host: &str, port: u16) -> Place {
+        Place::Tcp { host: host.to_owned(), port }
+    }
+
+    #[test]
+    fn every_form_of_url_is_read() {
+        let parsed = url("direct://[::1]:4500/data?digest=header,data&key=app&secret-file=/s");
+        assert_eq!(parsed.place, tcp("::1", 4500));
+        assert_eq!(parsed.volume.as_deref(), Some("data"));
+        assert!(parsed.header_digest && parsed.data_digest);
+        assert_eq!(parsed.key.as_deref(), Some("app"));
+        assert_eq!(parsed.secret_file, Some("/s".into()));
+        assert_eq!(url("direct://flash").place, tcp("flash", PORT_DEFAULT));
+        assert_eq!(url("direct://flash:1/").volume, None);
+        let local = url("direct+local:/run/a.sock/data");
+        assert_eq!(local.place, Place::Local("/run/a.sock".into()));
+        assert_eq!(local.volume.as_deref(), Some("data"));
+        assert_eq!(url("direct+local:a.sock").volume, None);
+    }
+
+    #[test]
+    fn a_url_is_written_as_it_is_read() {
+        for text in ["direct://[::1]:4500/data", "direct://flash:1", "direct+local:a.sock/data"] {
+            assert_eq!(url(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_remedy_on_one_line() {
+        let cases = [
+            ("nvme-tcp://a/data", "direct://HOST:PORT/VOLUME"),
+            ("direct://:1/data", "direct://HOST:PORT/VOLUME"),
+            ("direct://[::1/data", "direct://HOST:PORT/VOLUME"),
+            ("direct://a:0", "1 to 65535"),
+            ("direct://a:http", "1 to 65535"),
+            ("direct+local:/run/a", "ending in .sock"),
+            ("direct+local:.sock", "ending in .sock"),
+            ("direct+local:a.sock/b/c", "ending in .sock"),
+            ("direct://a?depth=3", "secret-file=PATH"),
+            ("direct://a?digest=both", "header,data"),
+            ("direct://a?key=", "credential create"),
+            ("direct://a?secret-file", "path of a file"),
+        ];
+        for (text, remedy) in cases {
+            let message = text.parse::<Url>().unwrap_err().to_string();
+            assert!(message.contains(remedy), "{text}: {message}");
+            assert!(!message.contains('\n'), "{text}: {message}");
+        }
+    }
+}
