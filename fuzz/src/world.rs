@@ -9,8 +9,8 @@ use nearflash_engine::{
 };
 use nearflash_nvme_tcp::Chunk;
 use nearflash_shard::{
-    Event, Interest, Message, Notice, Place, Received, Sent, ShardStatus, SocketId, Submitted,
-    World,
+    Door, Event, Interest, Message, Notice, Peer, Place, Received, Sent, ShardStatus, SocketId,
+    Submitted, World,
 };
 use nearflash_units::{BlockSize, ByteLen, Nanos};
 
@@ -96,7 +96,8 @@ impl Outside {
         let socket = SocketId(u32::try_from(self.sockets.len()).expect("few sockets"));
         self.sockets.push(Socket { room: usize::MAX, ..Socket::default() });
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
-        self.events.push(Event::Accepted { socket, peer: address, local: address });
+        let (door, peer) = (Door::NvmeTcp, Peer::Address(address));
+        self.events.push(Event::Accepted { socket, door, peer, local: address });
         socket
     }
 

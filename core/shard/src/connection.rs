@@ -10,6 +10,7 @@ use nearflash_nvme_tcp::target::TargetSession;
 use nearflash_request::{BufferId, Operation, Request};
 use nearflash_units::{ByteLen, Nanos};
 
+use crate::door::Peer;
 use crate::world::SocketId;
 
 /// What a connection is, once its Connect is answered.
@@ -58,7 +59,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) socket: SocketId,
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: Peer,
     pub(crate) local: SocketAddr,
     pub(crate) session: TargetSession,
     pub(crate) role: Role,
@@ -95,7 +96,7 @@ pub(crate) struct Listed {
 impl Connection {
     pub(crate) fn new(
         socket: SocketId,
-        peer: SocketAddr,
+        peer: Peer,
         local: SocketAddr,
         session: TargetSession,
         now: Nanos,

@@ -11,6 +11,7 @@ mod associations;
 mod connection;
 mod connections;
 mod controllers;
+mod door;
 mod lifecycle;
 mod message;
 mod notice;
@@ -20,6 +21,7 @@ mod shard;
 mod world;
 
 pub use connection::Connection;
+pub use door::{Door, Peer};
 pub use message::Message;
 pub use notice::{ConnectedHost, Notice, ShardStatus};
 pub use shard::{CONNECTIONS_MAX, Shard, ShardConfig};

@@ -8,6 +8,7 @@ use nearflash_units::Nanos;
 
 use crate::connection::{Connection, Phase};
 use crate::connections::Key;
+use crate::door::{Door, Peer};
 use crate::message::Message;
 use crate::notice::Notice;
 use crate::shard::{CONNECTIONS_MAX, Shard};
@@ -21,7 +22,8 @@ impl Shard {
     pub(crate) fn accept<W: World>(
         &mut self,
         socket: SocketId,
-        peer: SocketAddr,
+        door: Door,
+        peer: Peer,
         local: SocketAddr,
         world: &mut W,
     ) {
@@ -31,6 +33,9 @@ impl Shard {
         if self.connections.len() >= CONNECTIONS_MAX {
             world.notice(Notice::TooManyConnections { peer });
             return world.close(socket);
+        }
+        if door != Door::NvmeTcp {
+            return world.close(socket); // no session speaks it
         }
         let now = world.now();
         let session = TargetSession::new(self.config.session, now);

@@ -8,6 +8,8 @@ use nearflash_nvme::{ControllerId, Status};
 use nearflash_nvme_tcp::PeerError;
 use nearflash_units::ByteLen;
 
+use crate::door::Peer;
+
 /// Something worth knowing.
 #[derive(Clone, Debug)]
 pub enum Notice {
@@ -19,24 +21,24 @@ pub enum Notice {
     /// A new connection was refused because there are [`crate::CONNECTIONS_MAX`] already.
     TooManyConnections {
         /// Who was refused.
-        peer: SocketAddr,
+        peer: Peer,
     },
     /// The peer broke the protocol; its connection, and no other, is being closed.
     PeerError {
         /// Who.
-        peer: SocketAddr,
+        peer: Peer,
         /// How.
         error: PeerError,
     },
     /// A host neither took answers nor sent the data it promised; its connection is closed.
     Stalled {
         /// Who.
-        peer: SocketAddr,
+        peer: Peer,
     },
     /// A host's Connect was refused.
     ConnectRefused {
         /// Who.
-        peer: SocketAddr,
+        peer: Peer,
         /// The status it was given.
         status: Status,
     },
@@ -45,7 +47,7 @@ pub enum Notice {
         /// Which.
         controller: ControllerId,
         /// From where.
-        peer: SocketAddr,
+        peer: Peer,
     },
     /// A controller's admin connection is gone.
     ControllerGone {

@@ -164,7 +164,9 @@ impl Shard {
         match event {
             Event::Device(id, result) => self.engine.handle_device(id, result, world.pool()),
             Event::Ready(socket) => self.ready(socket, world),
-            Event::Accepted { socket, peer, local } => self.accept(socket, peer, local, world),
+            Event::Accepted { socket, door, peer, local } => {
+                self.accept(socket, door, peer, local, world);
+            }
             Event::Message(message) => self.handle_message(message, world),
         }
     }
@@ -312,7 +314,7 @@ impl Shard {
         let hosts = self.controllers.iter().flat_map(Controllers::hosts);
         hosts
             .filter_map(|(key, status)| {
-                let peer = self.connections.get(key)?.peer;
+                let peer = self.connections.get(key)?.peer.address()?;
                 Some(ConnectedHost { peer, status })
             })
             .collect()

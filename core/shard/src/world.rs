@@ -10,6 +10,7 @@ use nearflash_request::BufferId;
 use nearflash_session::Chunk;
 use nearflash_units::Nanos;
 
+use crate::door::{Door, Peer};
 use crate::message::Message;
 use crate::notice::Notice;
 
@@ -36,9 +37,11 @@ pub enum Event {
     Accepted {
         /// The connection.
         socket: SocketId,
-        /// The host's address.
-        peer: SocketAddr,
-        /// The address at which it reached us.
+        /// Where it came in.
+        door: Door,
+        /// Who it is.
+        peer: Peer,
+        /// The address at which it reached us; unspecified for a Unix socket.
         local: SocketAddr,
     },
     /// A watched socket can be read or written, or was closed by its peer. The watch is over.

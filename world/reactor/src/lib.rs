@@ -8,11 +8,13 @@
 #![allow(unsafe_code)] // raw sockets and the ring; every block says why it is sound
 
 mod devices;
+mod listeners;
 mod mailbox;
 mod reactor;
 mod sockets;
 mod spin;
 mod token;
 
+pub use listeners::{Listener, ListeningSocket};
 pub use mailbox::Sender;
 pub use reactor::{NoticeSink, Reactor, ReactorConfig, StartError};

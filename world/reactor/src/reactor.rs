@@ -1,7 +1,6 @@
 //! The reactor of one core: the outside world as a shard sees it, on one ring.
 
-use std::net::TcpListener;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Instant;
 use std::{io, mem};
@@ -17,8 +16,9 @@ use nearflash_shard::{
 use nearflash_units::{ByteLen, Nanos};
 
 use crate::devices::Devices;
+use crate::listeners::{Listener, ListeningSocket};
 use crate::mailbox::{Mailbox, Sender};
-use crate::sockets::{self, SendParts};
+use crate::sockets::{self, Prepared, SendParts};
 use crate::spin::Spinner;
 use crate::token::{GENERATION_MASK, Token};
 
@@ -67,7 +67,7 @@ pub struct ReactorConfig {
     /// The node's devices, by their number.
     pub devices: Vec<Arc<Device>>,
     /// Where hosts connect. Only the first core has any.
-    pub listeners: Vec<TcpListener>,
+    pub listeners: Vec<Listener>,
     /// Takes what is to be logged.
     pub notices: NoticeSink,
 }
@@ -79,7 +79,7 @@ pub struct Reactor {
     ring: IoUring,
     pool: Pool,
     devices: Devices,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listener>,
     /// Listeners that rest, and until when.
     resting: Vec<(usize, Nanos)>,
     watches: Vec<Watch>,
@@ -132,7 +132,7 @@ impl Reactor {
         // The ring would report a non-blocking listener as having nobody waiting instead of
         // waiting for somebody.
         for listener in &reactor.listeners {
-            listener.set_nonblocking(false)?;
+            listener.socket.set_blocking()?;
         }
         for index in 0..reactor.listeners.len() {
             reactor.arm_accept(index);
@@ -248,15 +248,19 @@ impl Reactor {
         }
         self.arm_accept(listener);
         // A host that is gone already has no address, and is forgotten.
-        if let Ok((fd, peer, local)) = sockets::prepare(result) {
-            let socket = sockets::release(fd);
+        let prepared = match self.listeners[listener].socket {
+            ListeningSocket::Tcp(_) => sockets::prepare_tcp(result),
+            ListeningSocket::Unix(_) => sockets::prepare_unix(result),
+        };
+        if let Ok(Prepared { fd, peer, local }) = prepared {
+            let (socket, door) = (sockets::release(fd), self.listeners[listener].door);
             self.attach(socket);
-            events.push(Event::Accepted { socket, peer, local });
+            events.push(Event::Accepted { socket, door, peer, local });
         }
     }
 
     fn arm_accept(&mut self, listener: usize) {
-        let fd = types::Fd(self.listeners[listener].as_raw_fd());
+        let fd = types::Fd(self.listeners[listener].socket.as_fd().as_raw_fd());
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let index = u32::try_from(listener).expect("listeners are few");
         let entry = opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut())
@@ -397,7 +401,7 @@ impl World for Reactor {
         for listener in self.listeners.drain(..) {
             // Ends the accept that waits in the ring; the descriptor is closed by the drop.
             // SAFETY: takes no memory.
-            let _ = unsafe { libc::shutdown(listener.as_raw_fd(), libc::SHUT_RDWR) };
+            let _ = unsafe { libc::shutdown(listener.socket.as_fd().as_raw_fd(), libc::SHUT_RDWR) };
         }
     }
 

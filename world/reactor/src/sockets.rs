@@ -5,13 +5,13 @@
 //! ring entries costs an enter a turn more and is never quicker while the connection is busy. The
 //! ring earns its place where a connection is quiet, and one wait has to cover a thousand.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::{io, mem};
 
 use nearflash_engine::Pool;
 use nearflash_session::Chunk;
-use nearflash_shard::{Place, Received, Sent, SocketId};
+use nearflash_shard::{Peer, Place, Received, Sent, SocketId};
 
 /// Parts of one send: the kernel's own bound, UIO_MAXIOV.
 const SEND_PARTS_MAX: usize = 1024;
@@ -21,6 +21,10 @@ const SEND_LEN_MAX: usize = 2 << 20;
 
 /// A run of zeroes is sent in parts of this length.
 const ZEROES_LEN: usize = 128 * 1024;
+
+/// What the system says of a Unix socket's other end.
+#[expect(clippy::cast_possible_truncation, reason = "three words")]
+const UCRED_LEN: libc::socklen_t = size_of::<libc::ucred>() as libc::socklen_t;
 
 static ZEROES: [u8; ZEROES_LEN] = [0; ZEROES_LEN];
 
@@ -138,8 +142,16 @@ impl SendParts {
     }
 }
 
+/// An accepted connection.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: Peer,
+    pub(crate) local: SocketAddr,
+}
+
 /// Prepares an accepted descriptor: no Nagle, since answers are gathered already.
-pub(crate) fn prepare(fd: RawFd) -> io::Result<(OwnedFd, SocketAddr, SocketAddr)> {
+pub(crate) fn prepare_tcp(fd: RawFd) -> io::Result<Prepared> {
     // SAFETY: the descriptor came from an accept that has just completed, and nobody else has it.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let socket = socket2::SockRef::from(&fd);
@@ -154,7 +166,30 @@ pub(crate) fn prepare(fd: RawFd) -> io::Result<(OwnedFd, SocketAddr, SocketAddr)
         // for real networks is left alone. A kernel without cubic keeps its default.
         let _ = socket.set_tcp_congestion(b"cubic");
     }
-    Ok((fd, peer, local))
+    Ok(Prepared { fd, peer: Peer::Address(peer), local })
+}
+
+/// Prepares an accepted descriptor of a Unix socket: who it was that connected.
+pub(crate) fn prepare_unix(fd: RawFd) -> io::Result<Prepared> {
+    // SAFETY: the descriptor came from an accept that has just completed, and nobody else has it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut len = UCRED_LEN;
+    // SAFETY: the kernel writes at most `len` bytes, the size of what is borrowed for the call.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut who).cast(),
+            &raw mut len,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let peer = Peer::Process { pid: u32::try_from(who.pid).unwrap_or_default(), uid: who.uid };
+    Ok(Prepared { fd, peer, local: (Ipv4Addr::UNSPECIFIED, 0).into() })
 }
 
 /// Says that nothing more will be sent.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use nearflash_engine::CoreId;
-use nearflash_shard::{Interest, Received, Sent, SocketId};
+use nearflash_shard::{Interest, Peer, Received, Sent, SocketId};
 use nearflash_units::Nanos;
 
 use crate::Dice;
@@ -171,8 +171,8 @@ impl Network {
     }
 
     /// The link whose peer that is.
-    pub(crate) fn link_of(&self, peer: SocketAddr) -> Option<LinkId> {
-        self.links.iter().find(|(_, link)| link.peer == peer).map(|(id, _)| *id)
+    pub(crate) fn link_of(&self, peer: Peer) -> Option<LinkId> {
+        self.links.iter().find(|(_, link)| Peer::Address(link.peer) == peer).map(|(id, _)| *id)
     }
 
     /// How many bytes have arrived at the host's end and were not received.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nearflash_engine::{CoreId, DeviceOperation, DeviceResult, Pool};
-use nearflash_shard::{Event, Message, Notice};
+use nearflash_shard::{Door, Event, Message, Notice, Peer};
 use nearflash_units::Nanos;
 
 use crate::agenda::Agenda;
@@ -130,7 +130,8 @@ impl Outside {
                 Stir::Ready(core, socket) => self.drop_in(core, Event::Ready(socket)),
                 Stir::Accepted(socket, peer) => {
                     let local = ([192, 0, 2, 1], 4420).into();
-                    self.drop_in(CoreId::FIRST, Event::Accepted { socket, peer, local });
+                    let (door, peer) = (Door::NvmeTcp, Peer::Address(peer));
+                    self.drop_in(CoreId::FIRST, Event::Accepted { socket, door, peer, local });
                 }
             }
         }

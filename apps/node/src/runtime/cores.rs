@@ -1,6 +1,5 @@
 //! Starts the cores, speaks to them, and stops them.
 
-use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, Sender as Channel, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -11,8 +10,8 @@ use nearflash_engine::{CoreId, DeviceProperties, EngineConfig};
 use nearflash_media::{Device, Kind};
 use nearflash_nvme::target::Target;
 use nearflash_nvme_tcp::target::SessionConfig;
-use nearflash_reactor::{NoticeSink, Reactor, ReactorConfig, Sender};
-use nearflash_shard::{Message, Notice, Shard, ShardConfig, World};
+use nearflash_reactor::{Listener, NoticeSink, Reactor, ReactorConfig, Sender};
+use nearflash_shard::{Door, Message, Notice, Shard, ShardConfig, World};
 use nearflash_space::VolumeTable;
 use nearflash_units::{ByteLen, Nanos};
 use tracing::{error, warn};
@@ -49,7 +48,7 @@ struct Common {
 struct Start {
     core: CoreId,
     processor: usize,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listener>,
     target: Option<Target>,
     /// Where it says that it is up, with its mailbox, or why it is not.
     up: Channel<Result<(CoreId, Sender<Message>), StartError>>,
@@ -63,7 +62,9 @@ struct Start {
 /// When a core cannot start; none is left running.
 pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     let mut target = Some(exports::target(&config));
-    let mut listeners: Vec<TcpListener> = config.nvme_tcp.into_iter().map(|d| d.listener).collect();
+    let nvme_tcp = config.nvme_tcp.into_iter().map(|door| door.listener.into());
+    let mut listeners: Vec<Listener> =
+        nvme_tcp.map(|socket| Listener { door: Door::NvmeTcp, socket }).collect();
     let replies = Arc::new(Replies::default());
     let common = Arc::new(Common {
         epoch: Instant::now(),

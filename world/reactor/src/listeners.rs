@@ -1,0 +1,56 @@
+//! Listening sockets, each with the door it stands in.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixListener;
+
+use nearflash_shard::Door;
+
+/// Where hosts and clients connect.
+#[derive(Debug)]
+pub struct Listener {
+    /// What is spoken there.
+    pub door: Door,
+    /// Bound and listening.
+    pub socket: ListeningSocket,
+}
+
+/// A listening socket of either kind.
+#[derive(Debug)]
+pub enum ListeningSocket {
+    /// For those who come by the network.
+    Tcp(TcpListener),
+    /// For those on the same machine.
+    Unix(UnixListener),
+}
+
+impl ListeningSocket {
+    pub(crate) fn set_blocking(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(listener) => listener.set_nonblocking(false),
+            Self::Unix(listener) => listener.set_nonblocking(false),
+        }
+    }
+}
+
+impl From<TcpListener> for ListeningSocket {
+    fn from(listener: TcpListener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+impl From<UnixListener> for ListeningSocket {
+    fn from(listener: UnixListener) -> Self {
+        Self::Unix(listener)
+    }
+}
+
+impl AsFd for ListeningSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
