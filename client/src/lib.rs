@@ -7,8 +7,10 @@
 //!
 //! Knows nothing of nodes, maps or devices.
 
+mod backoff;
 pub mod direct;
 pub mod nvme_tcp;
+mod stream;
 
 pub use direct::{
     Buffer, Client, Completion, Credentials, Error, QueueOptions, QueuePair, Token, Volume,

@@ -1,310 +1,94 @@
-//! One TCP connection with the host's session on it and the memory of its payload.
-//!
-//! A turn sends all that is queued in one call and takes all that has arrived in a few others.
-//! Payload that is awaited lands where it belongs (how several do at once, see `scatter`), the bytes
-//! behind it in a staging buffer; what of that is payload again is copied once more.
-
-use std::io::{IoSlice, IoSliceMut};
-use std::net::TcpStream;
-use std::ops::Range;
-use std::time::Instant;
+//! The host's session on a TCP connection.
 
 use nearflash_nvme_tcp::host::{HostConfig, HostSession};
-use nearflash_nvme_tcp::{Chunk, Digests, Receiving};
-use nearflash_request::BufferId;
+use nearflash_nvme_tcp::{Chunk, Digests, PeerError, Receiving};
 use nearflash_units::Nanos;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, readv};
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
 use super::error::HostError;
-use super::forecast::Forecast;
 use super::memory::Memory;
 use super::options::Options;
-use super::scatter::Scatter;
+use crate::stream::{self, PayloadPart};
 
-/// Chunks of one send: what the kernel takes (IOV_MAX).
-const CHUNKS_PER_SEND_MAX: usize = 1024;
-/// From this much awaited payload on, little is staged behind it: the next payload shall land in
-/// place too, rather than be copied.
-const IN_PLACE_LEN_MIN: usize = 32 * 1024;
-/// How much is staged then: a header, and the beginning of what follows.
-pub(super) const STAGED_BEHIND_PAYLOAD_LEN: usize = 4096;
-/// Receives of one turn: the first header, the payload behind it, and what came meanwhile. With 2 as
-/// with 8 the rates were the same, at any depth and length.
-const RECEIVES_PER_TURN_MAX: usize = 3;
-/// With so many reads in flight, only the first header is received by itself, and all payload in
-/// place behind it. With fewer, the call more costs more than the copy less.
-const SCATTERED_READS_MIN: usize = 8;
-/// C2HData's header without digest.
-pub(super) const DATA_HEADER_LEN: usize = 24;
+/// One TCP connection with the host's session on it.
+pub(super) type Connection = stream::Connection<HostSession, Memory>;
 
-/// The connection.
-pub(super) struct Connection {
-    pub(super) stream: TcpStream,
-    pub(super) session: HostSession,
-    pub(super) memory: Memory,
-    pub(super) forecast: Forecast,
-    pub(super) scatter: Scatter,
-    pub(super) staging: Vec<u8>,
-    /// The bytes of the staging buffer that the session did not take yet.
-    pub(super) staged: Range<usize>,
-}
+impl stream::Session for HostSession {
+    type PeerError = PeerError;
+    /// C2HData's header without digest.
+    const HEADER_LEN: usize = 24;
 
-impl Connection {
-    /// Connects the socket; the session's first bytes are sent by the first turn.
-    pub(super) fn open(
-        options: &Options,
-        config: HostConfig,
-        memory: Memory,
-        staging_len: usize,
-    ) -> Result<Self, HostError> {
-        let address = options.address;
-        let unreachable = |source| HostError::Unreachable { address, source };
-        let stream = TcpStream::connect_timeout(&address, options.timeout.to_duration())
-            .map_err(unreachable)?;
-        stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        if address.ip().to_canonical().is_loopback() {
-            // As at the other end: pacing costs, and has nothing to pace for on a loopback. A kernel
-            // without cubic keeps its default.
-            let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"cubic");
-        }
-        Ok(Self {
-            stream,
-            session: HostSession::new(config),
-            memory,
-            forecast: Forecast::default(),
-            scatter: Scatter::default(),
-            staging: vec![0; staging_len],
-            staged: 0..0,
-        })
-    }
-
-    /// One turn; whether anything moved. Never waits.
     #[inline]
-    pub(super) fn turn(&mut self) -> Result<bool, HostError> {
-        let mut moved = self.send()?;
-        for _ in 0..RECEIVES_PER_TURN_MAX {
-            let Received { len, is_all } = self.receive()?;
-            moved |= len > 0;
-            if is_all {
-                break;
-            }
-        }
-        Ok(moved)
+    fn receiving(&self) -> Receiving {
+        self.receiving()
     }
 
-    /// Sleeps until the socket has something, or takes something that is due, or `span` is over.
-    pub(super) fn wait(&self, span: Nanos) -> Result<(), HostError> {
-        wait_any(std::iter::once(self), span)
-    }
-
-    fn interest(&self) -> PollFd<'_> {
-        let mut interest = PollFlags::IN;
-        if self.session.output_len() > 0 {
-            interest |= PollFlags::OUT;
-        }
-        PollFd::new(&self.stream, interest)
-    }
-
-    /// Turns until `is_done` says so.
-    pub(super) fn turn_until(
-        &mut self,
-        what: &'static str,
-        timeout: Nanos,
-        mut is_done: impl FnMut(&mut Self) -> bool,
-    ) -> Result<(), HostError> {
-        let end = Instant::now() + timeout.to_duration();
-        loop {
-            let moved = self.turn();
-            if is_done(self) {
-                return Ok(());
-            }
-            if !moved? {
-                let left = end.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Err(HostError::Silent { what, seconds: timeout.0 / 1_000_000_000 });
-                }
-                self.wait(Nanos(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX)))?;
-            }
-        }
-    }
-
-    /// Sends all that is queued, in one call as long as the socket takes it.
     #[inline]
-    fn send(&mut self) -> Result<bool, HostError> {
-        while let Some(part) = self.session.wants_payload() {
-            let bytes = &self.memory.bytes(part.buffer)[part.offset..][..part.len];
-            self.session.provide_payload(bytes);
-        }
-        let mut moved = false;
-        while self.session.output_len() > 0 {
-            let Some(sent) = self.send_once()? else { break };
-            self.session.advance_output(sent);
-            moved = true;
-        }
-        Ok(moved)
+    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+        self.handle_input(bytes)
     }
 
-    /// One call; `None` when the socket takes nothing now.
     #[inline]
-    fn send_once(&mut self) -> Result<Option<usize>, HostError> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let mut chunks = self.session.output();
-        // Commands without payload are one chunk, however many.
-        let first = chunks.next();
-        let (Some(Chunk::Bytes(bytes)), None) = (first, chunks.next()) else {
-            return taken(self.send_chunks(flags));
-        };
-        taken(send(&self.stream, bytes, flags))
+    fn handle_payload(&mut self, bytes: &[u8]) {
+        self.handle_payload(bytes);
     }
 
-    fn send_chunks(&self, flags: SendFlags) -> Result<usize, Errno> {
-        let slices: Vec<IoSlice<'_>> = self
-            .session
-            .output()
-            .take(CHUNKS_PER_SEND_MAX)
-            .map(|chunk| match chunk {
-                Chunk::Bytes(bytes) => IoSlice::new(bytes),
-                Chunk::Buffer { buffer, offset, len } => {
-                    IoSlice::new(&self.memory.bytes(buffer)[offset..][..len])
-                }
-                Chunk::Zeroes(_) => unreachable!("a host sends no zeroes that it has not"),
-            })
-            .collect();
-        sendmsg(&self.stream, &slices, &mut SendAncillaryBuffer::default(), flags)
-    }
-
-    /// Receives once.
     #[inline]
-    fn receive(&mut self) -> Result<Received, HostError> {
-        self.consume()?;
-        if !self.staged.is_empty() {
-            return Ok(Received::NOTHING);
-        }
-        let (received, offered) = match self.session.receiving() {
-            Receiving::Paused if self.is_over() => return Err(HostError::Closed),
-            Receiving::Paused => return Ok(Received::NOTHING),
-            Receiving::Bytes => {
-                let is_scattered = self.is_scattered(SCATTERED_READS_MIN);
-                let len = if is_scattered { DATA_HEADER_LEN } else { self.staging.len() };
-                let received = recv(&self.stream, &mut self.staging[..len], RecvFlags::DONTWAIT);
-                let received = taken(received.map(|(len, _)| len))?;
-                self.staged = 0..received.unwrap_or(0);
-                (received, len)
-            }
-            Receiving::Payload { buffer, offset, len } => {
-                if offset == 0 {
-                    self.forecast.begun(buffer);
-                }
-                if self.is_scattered(1) {
-                    self.receive_scattered(buffer, offset, len)?
-                } else {
-                    self.receive_payload(buffer, offset, len)?
-                }
-            }
-        };
-        match received {
-            None => Ok(Received::NOTHING),
-            Some(0) => Err(HostError::Closed),
-            Some(len) => {
-                self.consume()?;
-                Ok(Received { len, is_all: len < offered })
-            }
-        }
+    fn wants_payload(&self) -> Option<PayloadPart> {
+        let part = self.wants_payload()?;
+        Some(PayloadPart { buffer: part.buffer, offset: part.offset, len: part.len })
     }
 
-    /// Digests stand between header, payload and header, and make the forecast's places wrong.
+    fn provide_payload(&mut self, bytes: &[u8]) {
+        self.provide_payload(bytes);
+    }
+
     #[inline]
-    fn is_scattered(&mut self, reads_min: usize) -> bool {
-        self.session.digests() == Digests::NONE && self.forecast.is_worth(reads_min)
+    fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
+        self.output()
     }
 
-    /// Payload in place and what follows it staged: how much came, of how much.
-    fn receive_payload(
-        &mut self,
-        buffer: BufferId,
-        offset: usize,
-        len: usize,
-    ) -> Result<(Option<usize>, usize), HostError> {
-        let place = &mut self.memory.bytes_mut(buffer)[offset..][..len];
-        let is_large = len >= IN_PLACE_LEN_MIN;
-        let behind = if is_large { STAGED_BEHIND_PAYLOAD_LEN } else { self.staging.len() };
-        let behind = behind.min(self.staging.len());
-        let slices = &mut [IoSliceMut::new(place), IoSliceMut::new(&mut self.staging[..behind])];
-        let received = taken(readv(&self.stream, slices))?;
-        let in_place = received.unwrap_or(0).min(len);
-        if in_place > 0 {
-            self.session.handle_payload(&self.memory.bytes(buffer)[offset..][..in_place]);
-        }
-        self.staged = 0..received.unwrap_or(0) - in_place;
-        Ok((received, len + behind))
-    }
-
-    /// Gives the session what is staged.
     #[inline]
-    fn consume(&mut self) -> Result<(), HostError> {
-        while !self.staged.is_empty() {
-            let bytes = &self.staging[self.staged.clone()];
-            let taken = match self.session.receiving() {
-                Receiving::Paused => break,
-                Receiving::Bytes => self.session.handle_input(bytes)?,
-                Receiving::Payload { buffer, offset, len } => {
-                    if offset == 0 {
-                        self.forecast.begun(buffer);
-                    }
-                    let bytes = &bytes[..len.min(bytes.len())];
-                    self.memory.bytes_mut(buffer)[offset..][..bytes.len()].copy_from_slice(bytes);
-                    self.session.handle_payload(bytes);
-                    bytes.len()
-                }
-            };
-            self.staged.start += taken;
-        }
-        Ok(())
+    fn output_len(&self) -> usize {
+        self.output_len()
     }
 
-    /// Nothing more will come, and all was said.
-    fn is_over(&self) -> bool {
-        self.session.is_closing() && self.session.output_len() == 0
+    #[inline]
+    fn advance_output(&mut self, sent: usize) {
+        self.advance_output(sent);
+    }
+
+    fn is_closing(&self) -> bool {
+        self.is_closing()
+    }
+
+    #[inline]
+    fn has_digests(&self) -> bool {
+        self.digests() != Digests::NONE
     }
 }
 
-/// Sleeps until one of the connections has something to do, or `span` is over.
-pub(super) fn wait_any<'a>(
-    connections: impl Iterator<Item = &'a Connection>,
-    span: Nanos,
+/// Connects the socket; the session's first bytes are sent by the first turn.
+pub(super) fn open(
+    options: &Options,
+    config: HostConfig,
+    memory: Memory,
+    staging_len: usize,
+) -> Result<Connection, HostError> {
+    let address = options.address;
+    let socket = stream::connect_tcp(address, options.timeout.to_duration())
+        .map_err(|source| HostError::Unreachable { address, source })?;
+    Ok(Connection::new(socket, HostSession::new(config), memory, staging_len))
+}
+
+/// Turns until `is_done` says so.
+pub(super) fn turn_until(
+    connection: &mut Connection,
+    what: &'static str,
+    timeout: Nanos,
+    is_done: impl FnMut(&mut Connection) -> bool,
 ) -> Result<(), HostError> {
-    let mut interests: Vec<PollFd<'_>> = connections.map(Connection::interest).collect();
-    let timeout = Timespec {
-        tv_sec: i64::try_from(span.0 / 1_000_000_000).unwrap_or(i64::MAX),
-        tv_nsec: i64::try_from(span.0 % 1_000_000_000).expect("below a second"),
-    };
-    match poll(&mut interests, Some(&timeout)) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
-        Err(errno) => Err(HostError::Socket(errno.into())),
-    }
-}
-
-/// What one receive brought.
-struct Received {
-    len: usize,
-    /// No more is there for now.
-    is_all: bool,
-}
-
-impl Received {
-    const NOTHING: Self = Self { len: 0, is_all: true };
-}
-
-/// How many bytes a call moved; `None` when it would have had to wait.
-#[inline]
-pub(super) fn taken(result: Result<usize, Errno>) -> Result<Option<usize>, HostError> {
-    match result {
-        Ok(len) => Ok(Some(len)),
-        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-        Err(Errno::PIPE | Errno::CONNRESET) => Err(HostError::Closed),
-        Err(errno) => Err(HostError::Socket(errno.into())),
+    match connection.turn_until(timeout, is_done)? {
+        true => Ok(()),
+        false => Err(HostError::Silent { what, seconds: timeout.0 / 1_000_000_000 }),
     }
 }

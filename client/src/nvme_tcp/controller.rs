@@ -13,7 +13,7 @@ use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_units::{BlockSize, Blocks, ByteLen, Nanos};
 use zerocopy::FromBytes;
 
-use super::connection::Connection;
+use super::connection::{self, Connection, turn_until};
 use super::error::HostError;
 use super::memory::Memory;
 use super::options::Options;
@@ -210,7 +210,7 @@ fn open_admin(options: &Options) -> Result<Connection, HostError> {
         subsystem: options.subsystem.clone(),
     };
     let mut connection =
-        Connection::open(options, config, Memory::new(0, ByteLen(0)), ADMIN_STAGING_LEN)?;
+        connection::open(options, config, Memory::new(0, ByteLen(0)), ADMIN_STAGING_LEN)?;
     join(&mut connection, options)?;
     Ok(connection)
 }
@@ -251,7 +251,7 @@ fn admin(
 ) -> Result<(CompletionEntry, Vec<u8>), HostError> {
     let cid = connection.session.submit(command, data, &[])?;
     let mut answer = None;
-    connection.turn_until(what, options.timeout, |connection| {
+    turn_until(connection, what, options.timeout, |connection| {
         while let Some(done) = connection.session.poll_completion() {
             // Anything else is the answer to a command that was given up on.
             if done.cid == cid {

@@ -7,6 +7,8 @@ use nearflash_nvme::{NamespaceId, Nqn, Status};
 use nearflash_nvme_tcp::PeerError;
 use nearflash_nvme_tcp::host::SubmitError;
 
+use crate::stream::LinkError;
+
 /// Why a controller cannot be reached, or no longer. Each names its remedy where there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
@@ -68,6 +70,16 @@ pub enum HostError {
     /// A command was not taken.
     #[error(transparent)]
     Submit(#[from] SubmitError),
+}
+
+impl From<LinkError<PeerError>> for HostError {
+    fn from(error: LinkError<PeerError>) -> Self {
+        match error {
+            LinkError::Closed => Self::Closed,
+            LinkError::Socket(source) => Self::Socket(source),
+            LinkError::Peer(error) => Self::Peer(error),
+        }
+    }
 }
 
 impl HostError {

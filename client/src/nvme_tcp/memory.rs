@@ -3,6 +3,8 @@
 use nearflash_request::BufferId;
 use nearflash_units::ByteLen;
 
+use crate::stream;
+
 /// Alignment of every buffer: the page, as devices want it of whoever hands a buffer on to one.
 const ALIGNMENT: usize = 4096;
 
@@ -41,21 +43,21 @@ impl Memory {
         assert!(taken, "buffer {buffer:?} is given back once");
         self.free.push(buffer.0);
     }
+}
 
+impl stream::Memory for Memory {
     #[inline]
-    pub(super) fn bytes(&self, buffer: BufferId) -> &[u8] {
+    fn bytes(&self, buffer: BufferId) -> &[u8] {
         &self.bytes[self.start + index(buffer.0) * self.stride..][..self.stride]
     }
 
     #[inline]
-    pub(super) fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8] {
+    fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8] {
         &mut self.bytes[self.start + index(buffer.0) * self.stride..][..self.stride]
     }
 
-    /// All buffers at once, in the order of their numbers: several can be received into by one
-    /// call.
     #[inline]
-    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         let end = self.start + self.taken.len() * self.stride;
         self.bytes[self.start..end].chunks_exact_mut(self.stride)
     }
@@ -69,6 +71,7 @@ pub(super) fn index(raw: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stream::Memory as _;
 
     #[test]
     fn buffers_are_page_aligned_and_never_overlap() {

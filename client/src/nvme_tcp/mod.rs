@@ -7,18 +7,15 @@
 //! Invariants: a buffer in flight is the connection's until its completion; after connecting,
 //! nothing is allocated per command.
 
-mod backoff;
 mod connection;
 mod controller;
 mod discovery;
 mod error;
-mod forecast;
 mod memory;
 mod options;
 mod queue_pair;
-mod scatter;
 
-pub use backoff::Backoff;
+pub use crate::backoff::Backoff;
 pub use controller::{Controller, Namespace};
 pub use discovery::{Discovered, discover};
 pub use error::HostError;

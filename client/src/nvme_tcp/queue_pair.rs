@@ -6,12 +6,12 @@ use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_request::BufferId;
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 
-use super::connection::{Connection, wait_any};
+use super::connection::{self, Connection, turn_until};
 use super::controller::{Controller, Namespace};
 use super::error::HostError;
-use super::forecast::Place;
 use super::memory::{Memory, index};
 use super::options::{Options, QueueOptions};
+use crate::stream::{Memory as _, Place, wait_any};
 
 /// The caller's own number for a command; comes back with its completion.
 pub type Token = u64;
@@ -204,7 +204,7 @@ impl QueuePair {
     /// When the connection is lost. Completions that came before are there all the same.
     #[inline]
     pub fn poll(&mut self, completions: &mut Vec<IoCompletion>) -> Result<bool, HostError> {
-        let moved = self.connection.turn();
+        let moved = self.connection.turn().map_err(HostError::from);
         while let Some(done) = self.connection.session.poll_completion() {
             let InFlight { token, read_into } = self.commands[usize::from(done.cid.0)];
             if let Some(buffer) = read_into {
@@ -221,7 +221,7 @@ impl QueuePair {
     /// # Errors
     /// When the system cannot wait.
     pub fn wait_any(pairs: &[Self], span: Nanos) -> Result<(), HostError> {
-        wait_any(pairs.iter().map(|pair| &pair.connection), span)
+        Ok(wait_any(pairs.iter().map(|pair| &pair.connection), span)?)
     }
 
     /// The digests in use.
@@ -246,14 +246,14 @@ fn open(seat: &QueueSeat, options: QueueOptions) -> Result<Connection, HostError
         subsystem: seat.options.subsystem.clone(),
     };
     let memory = Memory::new(options.buffer_count, options.buffer_len);
-    let mut connection = Connection::open(&seat.options, config, memory, STAGING_LEN)?;
+    let mut connection = connection::open(&seat.options, config, memory, STAGING_LEN)?;
     join(&mut connection, &seat.options)?;
     Ok(connection)
 }
 
 /// Waits for the answer to Connect.
 pub(super) fn join(connection: &mut Connection, options: &Options) -> Result<(), HostError> {
-    connection.turn_until("Connect", options.timeout, |connection| {
+    turn_until(connection, "Connect", options.timeout, |connection| {
         connection.session.connect_response().is_some()
     })?;
     let entry = connection.session.connect_response().expect("it was awaited");

@@ -12,15 +12,15 @@ const RECEIVES_AFTER_MISS: u32 = 256;
 
 /// Where one read's data belongs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Place {
-    pub(super) buffer: BufferId,
-    pub(super) len: usize,
+pub(crate) struct Place {
+    pub(crate) buffer: BufferId,
+    pub(crate) len: usize,
 }
 
 /// The reads in flight of which no data has come, oldest first. Others must not be among them: what
 /// is received by forecast would be written over their data.
 #[derive(Debug, Default)]
-pub(super) struct Forecast {
+pub(crate) struct Forecast {
     expected: VecDeque<Place>,
     /// Where in `expected` the read was whose data is coming.
     current: usize,
@@ -29,13 +29,13 @@ pub(super) struct Forecast {
 
 impl Forecast {
     #[inline]
-    pub(super) fn asked(&mut self, place: Place) {
+    pub(crate) fn asked(&mut self, place: Place) {
         self.expected.push_back(place);
     }
 
     /// The first data of a read is coming.
     #[inline]
-    pub(super) fn begun(&mut self, buffer: BufferId) {
+    pub(crate) fn begun(&mut self, buffer: BufferId) {
         if let Some(at) = self.position(buffer) {
             self.expected.remove(at);
             self.current = at;
@@ -44,7 +44,7 @@ impl Forecast {
 
     /// A read is over, whether its data came or not.
     #[inline]
-    pub(super) fn answered(&mut self, buffer: BufferId) {
+    pub(crate) fn answered(&mut self, buffer: BufferId) {
         if let Some(at) = self.position(buffer) {
             self.expected.remove(at);
             self.current -= usize::from(at < self.current);
@@ -58,7 +58,7 @@ impl Forecast {
 
     /// Whether it is worth asking.
     #[inline]
-    pub(super) fn is_worth(&mut self, reads_min: usize) -> bool {
+    pub(crate) fn is_worth(&mut self, reads_min: usize) -> bool {
         if self.silent_for > 0 {
             self.silent_for -= 1;
             return false;
@@ -67,13 +67,13 @@ impl Forecast {
     }
 
     /// It was wrong.
-    pub(super) fn missed(&mut self) {
+    pub(crate) fn missed(&mut self) {
         self.silent_for = RECEIVES_AFTER_MISS;
     }
 
     /// What comes after the read whose data is coming.
     #[inline]
-    pub(super) fn next(&self) -> impl Iterator<Item = Place> {
+    pub(crate) fn next(&self) -> impl Iterator<Item = Place> {
         self.expected.iter().copied().skip(self.current)
     }
 }

@@ -9,14 +9,14 @@
 
 use std::io::IoSliceMut;
 
-use nearflash_nvme_tcp::Receiving;
 use nearflash_request::BufferId;
+use nearflash_session::Receiving;
 use rustix::io::readv;
 
-use super::connection::{Connection, DATA_HEADER_LEN, STAGED_BEHIND_PAYLOAD_LEN, taken};
-use super::error::HostError;
+use super::connection::{Connection, STAGED_BEHIND_PAYLOAD_LEN};
+use super::error::{LinkError, taken};
 use super::forecast::Place;
-use super::memory::index;
+use super::{Memory, Session};
 
 /// Payloads of one call behind the first.
 const AHEAD_MAX: usize = 64;
@@ -26,53 +26,53 @@ const AHEAD_LEN_MAX: usize = 1 << 20;
 /// What one call was given behind the first payload.
 #[derive(Debug, Default)]
 pub(super) struct Scatter {
-    headers: Vec<[u8; DATA_HEADER_LEN]>,
+    /// One header behind the other.
+    headers: Vec<u8>,
     ahead: Vec<Place>,
 }
 
 impl Scatter {
     /// Takes over the forecast, as much of it as one call may bring.
-    fn plan(&mut self, forecast: impl Iterator<Item = Place>) {
+    fn plan(&mut self, header_len: usize, forecast: impl Iterator<Item = Place>) {
         self.ahead.clear();
         let mut len = 0;
         for place in forecast.take(AHEAD_MAX) {
-            len += DATA_HEADER_LEN + place.len;
+            len += header_len + place.len;
             if len > AHEAD_LEN_MAX {
                 break;
             }
             self.ahead.push(place);
         }
-        if self.headers.len() < self.ahead.len() {
-            self.headers.resize(AHEAD_MAX, [0; DATA_HEADER_LEN]);
-        }
+        self.headers.resize(AHEAD_MAX * header_len, 0);
     }
 }
 
-impl Connection {
+impl<S: Session, M: Memory> Connection<S, M> {
     /// Payload in place and, by forecast, all that follows it: how much came, of how much.
     pub(super) fn receive_scattered(
         &mut self,
         buffer: BufferId,
         offset: usize,
         len: usize,
-    ) -> Result<(Option<usize>, usize), HostError> {
-        self.scatter.plan(self.forecast.next());
+    ) -> Result<(Option<usize>, usize), LinkError<S::PeerError>> {
+        self.scatter.plan(S::HEADER_LEN, self.forecast.next());
         let behind = STAGED_BEHIND_PAYLOAD_LEN.min(self.staging.len());
         let mut buffers: Vec<_> = self.memory.all_mut().map(Some).collect();
         let mut slices = Vec::with_capacity(2 * self.scatter.ahead.len() + 2);
         let mut offered = len + behind;
-        let mut place = |buffer: BufferId| buffers[index(buffer.0)].take();
+        let mut place = |buffer: BufferId| buffers[index(buffer)].take();
         let first = place(buffer).expect("no other is the first");
         slices.push(IoSliceMut::new(&mut first[offset..][..len]));
-        for (ahead, header) in self.scatter.ahead.iter().zip(&mut self.scatter.headers) {
+        let headers = self.scatter.headers.chunks_exact_mut(S::HEADER_LEN);
+        for (ahead, header) in self.scatter.ahead.iter().zip(headers) {
             // A buffer that two reads share is in one place only.
             let Some(payload) = place(ahead.buffer) else { break };
             slices.push(IoSliceMut::new(header));
             slices.push(IoSliceMut::new(&mut payload[..ahead.len]));
-            offered += DATA_HEADER_LEN + ahead.len;
+            offered += S::HEADER_LEN + ahead.len;
         }
         slices.push(IoSliceMut::new(&mut self.staging[..behind]));
-        let received = taken(readv(&self.stream, &mut slices))?;
+        let received = taken(readv(&self.socket, &mut slices))?;
         let ahead = slices.len() / 2 - 1;
         drop(slices);
         self.scatter.ahead.truncate(ahead);
@@ -87,18 +87,18 @@ impl Connection {
     }
 
     /// Takes what came behind the first payload.
-    fn take_ahead(&mut self, len: usize) -> Result<(), HostError> {
+    fn take_ahead(&mut self, len: usize) -> Result<(), LinkError<S::PeerError>> {
         let mut left = len;
         for position in 0..self.scatter.ahead.len() {
             if left == 0 {
                 return Ok(());
             }
-            let header_len = left.min(DATA_HEADER_LEN);
-            let header = self.scatter.headers[position];
-            let used = self.session.handle_input(&header[..header_len])?;
+            let header = &self.scatter.headers[position * S::HEADER_LEN..][..S::HEADER_LEN];
+            let header = &header[..left.min(S::HEADER_LEN)];
+            let used = self.session.handle_input(header).map_err(LinkError::Peer)?;
             left -= used;
             let place = self.scatter.ahead[position];
-            let is_whole = used == DATA_HEADER_LEN;
+            let is_whole = used == S::HEADER_LEN;
             if left == 0 {
                 return Ok(());
             }
@@ -127,7 +127,8 @@ impl Connection {
     #[cold]
     fn regather(&mut self, position: usize, used: usize, left: usize) {
         let mut linear = Vec::with_capacity(left + STAGED_BEHIND_PAYLOAD_LEN);
-        let ahead = self.scatter.ahead.iter().zip(&self.scatter.headers).skip(position);
+        let headers = self.scatter.headers.chunks_exact(S::HEADER_LEN);
+        let ahead = self.scatter.ahead.iter().zip(headers).skip(position);
         for (at, (place, header)) in ahead.enumerate() {
             linear.extend_from_slice(&header[if at == 0 { used } else { 0 }..]);
             linear.extend_from_slice(&self.memory.bytes(place.buffer)[..place.len]);
@@ -143,4 +144,9 @@ impl Connection {
         self.staging[..left].copy_from_slice(&linear[..left]);
         self.staged = 0..left;
     }
+}
+
+#[inline]
+fn index(buffer: BufferId) -> usize {
+    usize::try_from(buffer.0).expect("usize is at least 32 bits wide")
 }
