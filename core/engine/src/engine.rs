@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use nearflash_request::{BlockRange, BufferId, Completion, Operation, Outcome, Payload, Request};
 use nearflash_space::{DeviceId, VolumeEntry, VolumeTable};
-use nearflash_units::ByteLen;
+use nearflash_units::{Blocks, ByteLen};
 use slab::Slab;
 
+use crate::change::{Change, Part};
 use crate::device::{DeviceProperties, DeviceRequest, DeviceResult, OperationId};
 use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
 use crate::job::{Job, Stage, Work};
@@ -81,8 +82,8 @@ pub struct Engine {
     pub(crate) device_requests: VecDeque<DeviceRequest>,
     answers: VecDeque<Answer>,
     pub(crate) fence_messages: Outbox,
-    /// Lets one comparison at a time go on when the pool is full of payload that waits to be
-    /// compared, and nothing else would ever come back.
+    /// Lets one comparison or change at a time go on when the pool is full of payload that waits for
+    /// that, and nothing else would ever come back.
     pub(crate) reserve: Option<BufferId>,
 }
 
@@ -187,7 +188,9 @@ impl Engine {
                 self.holds.add(fence, fenced);
                 self.answer_holds();
             }
-            FenceMessage::Granted(fence) => self.compare(index_of(OperationId(fence.job)), pool),
+            FenceMessage::Granted(fence) => {
+                self.begin_granted(index_of(OperationId(fence.job)), pool);
+            }
             FenceMessage::Lift(fence) => {
                 self.holds.lift(fence);
                 self.retry_held_back(pool);
@@ -197,7 +200,8 @@ impl Engine {
 
     /// Tries again what waited for pool buffers. Call it after buffers came back.
     ///
-    /// Reads keep their order; a comparison may pass them, because it can use the reserve.
+    /// Reads keep their order; what compares or changes may pass them, because it can use the
+    /// reserve.
     #[inline]
     pub fn resume(&mut self, pool: &mut Pool) {
         if self.starved.is_empty() {
@@ -250,20 +254,20 @@ impl Engine {
         let Some(entry) = self.volumes.get(request.volume) else {
             return Some(Outcome::VolumeGone);
         };
-        let is_new = matches!(
-            request.operation,
-            Operation::ReadInto { .. }
-                | Operation::WriteBytes { .. }
-                | Operation::CompareAndSwap { .. }
-                | Operation::FetchAdd { .. }
-        );
-        if is_new {
-            return Some(Outcome::Unsupported);
-        }
         let fits = |range: &BlockRange| entry.blocks.contains(range.start, range.count);
         let in_range = match &request.operation {
             Operation::Flush => true,
             Operation::Deallocate(ranges) => ranges.iter().all(fits),
+            Operation::WriteBytes { skip, len, .. } => {
+                let part = Part { skip: *skip, len: *len };
+                let range_len = entry.block_size.len(request.range.count);
+                fits(&request.range)
+                    && range_len.is_some_and(|range_len| part.fits(entry.block_size, range_len))
+            }
+            Operation::CompareAndSwap { word, .. } | Operation::FetchAdd { word, .. } => {
+                let lies_in_block = word % 8 == 0 && *word < entry.block_size.bytes();
+                fits(&request.range) && request.range.count == Blocks(1) && lies_in_block
+            }
             _ => fits(&request.range),
         };
         (!in_range).then_some(Outcome::OutOfRange)
@@ -276,7 +280,7 @@ impl Engine {
         debug_assert_eq!(job.pending, 0, "nothing is answered before its operations are");
         self.count(&job, outcome);
         let mut returned = job.charge;
-        let payload = match (&job.work, job.buffer) {
+        let mut payload = match (&job.work, job.buffer) {
             (Work::Read, Some(buffer)) if outcome == Outcome::Success => {
                 returned = ByteLen(0);
                 Payload::Buffer(buffer)
@@ -288,6 +292,9 @@ impl Engine {
             }
             (_, None) => Payload::None,
         };
+        if job.work.is_atomic() && matches!(outcome, Outcome::Success | Outcome::Miscompare) {
+            payload = Payload::Word(job.previous);
+        }
         if let Some(compare) = job.compare {
             pool.give_back(compare);
         }
@@ -309,7 +316,9 @@ impl Engine {
     fn count(&mut self, job: &Job, outcome: Outcome) {
         let counters = &mut self.counters;
         if outcome != Outcome::Success {
-            counters.errors += 1;
+            // A word that another changed first is no error: who wanted to swap it tries again.
+            let lost_a_race = outcome == Outcome::Miscompare && job.work.is_atomic();
+            counters.errors += u64::from(!lost_a_race);
             return;
         }
         let block_size = self.volumes.get(job.volume).map(|entry| entry.block_size);
@@ -323,13 +332,21 @@ impl Engine {
                 counters.writes += 1;
                 counters.written_bytes += len.0;
             }
+            Work::WriteBytes { part, .. } => {
+                counters.writes += 1;
+                counters.written_bytes += u64::from(part.len);
+            }
+            Work::Atomic { .. } => {
+                counters.writes += 1;
+                counters.written_bytes += 8;
+            }
             Work::Flush | Work::Deallocate(_) | Work::Compare => {}
         }
     }
 
-    /// The reserve is refilled first: it is what keeps comparisons going.
+    /// The reserve is refilled first: it is what keeps comparisons and changes going.
     fn give_back_scratch(&mut self, scratch: BufferId, pool: &mut Pool) {
-        if self.reserve.is_none() && ByteLen::of(pool.bytes(scratch)) == Pool::LEN_MAX {
+        if self.reserve.is_none() && pool.len_of(scratch) == Pool::LEN_MAX {
             self.reserve = Some(scratch);
         } else {
             pool.give_back(scratch);
@@ -406,18 +423,12 @@ fn index_of(id: OperationId) -> usize {
 
 #[inline]
 fn job_of(owner: Owner, request: Request, table: u64, read_charge: ByteLen, pool: &Pool) -> Job {
-    let len = |buffer| ByteLen::of(pool.bytes(buffer));
+    let len = |buffer| pool.len_of(buffer);
     let (work, buffer, compare, charge) = match request.operation {
         Operation::Read => (Work::Read, None, None, read_charge),
+        Operation::ReadInto { buffer } => (Work::Read, Some(buffer), None, len(buffer)),
         Operation::Write { payload, force_unit_access: durable } => {
             (Work::Write { durable }, Some(payload), None, len(payload))
-        }
-        // Refused before they begin.
-        Operation::ReadInto { buffer: payload } | Operation::WriteBytes { payload, .. } => {
-            (Work::Write { durable: false }, Some(payload), None, len(payload))
-        }
-        Operation::CompareAndSwap { .. } | Operation::FetchAdd { .. } => {
-            (Work::Flush, None, None, ByteLen(0))
         }
         Operation::Flush => (Work::Flush, None, None, ByteLen(0)),
         Operation::WriteZeroes { deallocate, force_unit_access: durable } => {
@@ -428,6 +439,18 @@ fn job_of(owner: Owner, request: Request, table: u64, read_charge: ByteLen, pool
         Operation::CompareAndWrite { compare, write, force_unit_access: durable } => {
             let charge = ByteLen(len(compare).0 + len(write).0);
             (Work::CompareAndWrite { durable }, Some(write), Some(compare), charge)
+        }
+        Operation::WriteBytes { payload, skip, len: new, force_unit_access: durable } => {
+            let part = Part { skip, len: new };
+            (Work::WriteBytes { part, durable }, Some(payload), None, len(payload))
+        }
+        Operation::CompareAndSwap { word, expected, new, force_unit_access: durable } => {
+            let change = Change::Swap { expected, new };
+            (Work::Atomic { word, change, durable }, None, None, ByteLen(0))
+        }
+        Operation::FetchAdd { word, addend, force_unit_access: durable } => {
+            let change = Change::Add(addend);
+            (Work::Atomic { word, change, durable }, None, None, ByteLen(0))
         }
     };
     Job {
@@ -443,6 +466,7 @@ fn job_of(owner: Owner, request: Request, table: u64, read_charge: ByteLen, pool
         buffer,
         compare,
         scratch: None,
+        previous: 0,
         charge,
         fenced: false,
     }

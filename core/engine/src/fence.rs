@@ -1,7 +1,7 @@
 //! Fences: how one request has a range to itself while every core may write.
 //!
-//! A compare-and-write must see no other write between its two halves, yet cores share nothing and
-//! plain writes take no lock. So the rare request asks, and the common one only looks at an empty
+//! A compare-and-write, an atomic operation on a word and a write of less than whole blocks must see
+//! no other write between their two halves, yet cores share nothing and plain writes take no lock. So the rare request asks, and the common one only looks at an empty
 //! list: the asking core sends `Acquire` to the arbiter (one core of the node), which sends `Hold`
 //! to every core; each stops starting writes on the range, waits for those under way, answers
 //! `Held`; when all have, the arbiter sends `Granted`. `Release` lifts it the same way.
@@ -69,6 +69,10 @@ pub enum FenceMessage {
     Lift(FenceId),
 }
 
+/// Fences that are active at a time: a bound on what every write compares itself with while there
+/// are any. Others wait.
+const ACTIVE_MAX: usize = 64;
+
 #[derive(Debug)]
 struct Active {
     fence: FenceId,
@@ -76,12 +80,25 @@ struct Active {
     cores_awaited: u16,
 }
 
+#[derive(Debug)]
+struct Waiting {
+    fence: FenceId,
+    fenced: Fenced,
+    /// Earlier fences, active or waiting, that it overlaps.
+    blockers: usize,
+}
+
 /// The arbiter's side. Lives on [`CoreId::FIRST`].
+///
+/// Asking and releasing each look at every fence there is once, however many wait for one word.
 #[derive(Debug)]
 pub(crate) struct Arbiter {
     core_count: u16,
     active: Vec<Active>,
-    waiting: VecDeque<(FenceId, Fenced)>,
+    /// Oldest first.
+    waiting: VecDeque<Waiting>,
+    /// How many of those have no blockers.
+    ready: usize,
 }
 
 /// Outgoing messages, with the core each is for.
@@ -89,12 +106,16 @@ pub(crate) type Outbox = VecDeque<(CoreId, FenceMessage)>;
 
 impl Arbiter {
     pub(crate) fn new(core_count: u16) -> Self {
-        Self { core_count, active: Vec::new(), waiting: VecDeque::new() }
+        Self { core_count, active: Vec::new(), waiting: VecDeque::new(), ready: 0 }
     }
 
     pub(crate) fn acquire(&mut self, fence: FenceId, fenced: Fenced, out: &mut Outbox) {
-        self.waiting.push_back((fence, fenced));
-        self.activate_waiting(out);
+        let active = self.active.iter().map(|active| &active.fenced);
+        let earlier = active.chain(self.waiting.iter().map(|waiting| &waiting.fenced));
+        let blockers = earlier.filter(|earlier| earlier.overlaps(&fenced)).count();
+        self.ready += usize::from(blockers == 0);
+        self.waiting.push_back(Waiting { fence, fenced, blockers });
+        self.activate_ready(out);
     }
 
     pub(crate) fn held(&mut self, fence: FenceId, out: &mut Outbox) {
@@ -107,21 +128,23 @@ impl Arbiter {
     }
 
     pub(crate) fn release(&mut self, fence: FenceId, out: &mut Outbox) {
-        self.active.retain(|a| a.fence != fence);
+        let place = self.active.iter().position(|active| active.fence == fence);
+        let place = place.expect("a fence is released once, after it was granted");
+        let released = self.active.swap_remove(place).fenced;
+        for waiting in self.waiting.iter_mut().filter(|w| w.fenced.overlaps(&released)) {
+            waiting.blockers -= 1;
+            self.ready += usize::from(waiting.blockers == 0);
+        }
         self.tell_all(FenceMessage::Lift(fence), out);
-        self.activate_waiting(out);
+        self.activate_ready(out);
     }
 
-    fn activate_waiting(&mut self, out: &mut Outbox) {
-        let mut index = 0;
-        while let Some(&(fence, fenced)) = self.waiting.get(index) {
-            let earlier = self.waiting.iter().take(index).map(|(_, f)| f);
-            let blocked = self.active.iter().map(|a| &a.fenced).chain(earlier);
-            if blocked.into_iter().any(|f| f.overlaps(&fenced)) {
-                index += 1;
-                continue;
-            }
-            self.waiting.remove(index);
+    fn activate_ready(&mut self, out: &mut Outbox) {
+        while self.ready > 0 && self.active.len() < ACTIVE_MAX {
+            let place = self.waiting.iter().position(|waiting| waiting.blockers == 0);
+            let waiting = place.and_then(|place| self.waiting.remove(place));
+            let Waiting { fence, fenced, .. } = waiting.expect("a ready fence waits");
+            self.ready -= 1;
             self.active.push(Active { fence, fenced, cores_awaited: self.core_count });
             self.tell_all(FenceMessage::Hold(fence, fenced), out);
         }
@@ -204,6 +227,29 @@ mod tests {
         assert!(out.is_empty());
         arbiter.held(fence(1, 7), &mut out);
         assert_eq!(out.pop_back(), Some((CoreId(1), FenceMessage::Granted(fence(1, 7)))));
+    }
+
+    #[test]
+    fn no_more_than_so_many_fences_are_active_and_each_gets_its_turn() {
+        let (mut arbiter, mut out) = (Arbiter::new(1), Outbox::new());
+        let count = u32::try_from(ACTIVE_MAX).unwrap() + 3;
+        for job in 0..count {
+            arbiter.acquire(fence(0, job), fenced(u64::from(job), 1), &mut out);
+        }
+        let mut held: VecDeque<FenceId> = VecDeque::new();
+        let mut turns = 0;
+        loop {
+            held.extend(out.drain(..).filter_map(|m| match m.1 {
+                FenceMessage::Hold(fence, _) => Some(fence),
+                _ => None,
+            }));
+            assert!(held.len() <= ACTIVE_MAX);
+            let Some(next) = held.pop_front() else { break };
+            turns += 1;
+            arbiter.held(next, &mut out);
+            arbiter.release(next, &mut out);
+        }
+        assert_eq!(turns, count);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use nearflash_request::{BlockRange, BufferId, Outcome, Tag, VolumeId};
 use nearflash_units::ByteLen;
 
 use crate::Owner;
+use crate::change::{Change, Part};
 use crate::device::DeviceResult;
 use crate::fence::Fenced;
 
@@ -16,6 +17,8 @@ pub(crate) enum Stage {
     Reading,
     /// Reads into the scratch buffer, to compare.
     Comparing,
+    /// Reads into the scratch buffer what is kept or changed.
+    Changing,
     /// Writes, zeroes or deallocates.
     Writing,
     /// Makes what was written durable, or was asked to flush.
@@ -32,6 +35,8 @@ pub(crate) enum Work {
     Deallocate(Box<[BlockRange]>),
     Compare,
     CompareAndWrite { durable: bool },
+    WriteBytes { part: Part, durable: bool },
+    Atomic { word: u32, change: Change, durable: bool },
 }
 
 impl Work {
@@ -40,8 +45,13 @@ impl Work {
         !matches!(self, Self::Read | Self::Flush | Self::Compare)
     }
 
+    /// Whether it is answered with a word.
+    pub(crate) fn is_atomic(&self) -> bool {
+        matches!(self, Self::Atomic { .. })
+    }
+
     pub(crate) fn needs_fence(&self) -> bool {
-        matches!(self, Self::CompareAndWrite { .. })
+        matches!(self, Self::CompareAndWrite { .. } | Self::WriteBytes { .. } | Self::Atomic { .. })
     }
 }
 
@@ -63,8 +73,10 @@ pub(crate) struct Job {
     pub(crate) buffer: Option<BufferId>,
     /// What must be there, in a comparison.
     pub(crate) compare: Option<BufferId>,
-    /// What is there, in a comparison.
+    /// What is there, in a comparison or a change.
     pub(crate) scratch: Option<BufferId>,
+    /// The word of an atomic operation, as it was.
+    pub(crate) previous: u64,
     /// Pool bytes that the owner was charged for this request.
     pub(crate) charge: ByteLen,
     /// Holds, or has asked for, its fence.
@@ -105,7 +117,7 @@ impl Job {
     }
 
     fn outcome_of(&self, result: DeviceResult) -> Outcome {
-        let reading = matches!(self.stage, Stage::Reading | Stage::Comparing);
+        let reading = matches!(self.stage, Stage::Reading | Stage::Comparing | Stage::Changing);
         match result {
             DeviceResult::Done => Outcome::Success,
             // Deallocation is advice: a device that cannot take it loses nothing.

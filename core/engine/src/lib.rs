@@ -4,6 +4,7 @@
 //! Knows nothing of protocols (it takes [`nearflash_request::Request`]), of sockets, of files, or
 //! of time.
 
+mod change;
 mod device;
 mod engine;
 mod fence;
@@ -17,4 +18,4 @@ pub use device::{DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult,
 pub use engine::{Answer, Counters, Engine, EngineConfig, Owner};
 pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
 pub use nearflash_space::DeviceId;
-pub use pool::{PAGE_LEN, Pool};
+pub use pool::{Foreign, PAGE_LEN, Pool};

@@ -5,10 +5,15 @@
 //! Buffers given back last are taken first, so that a busy core's working set stays in its cache,
 //! and pages never taken never become resident.
 //!
+//! Beside its own memory the pool numbers *foreign* buffers: memory that a client shares with the
+//! node and that devices read and write directly. Whoever lends one gets a [`BufferId`] like any
+//! other; only the world knows what memory it is, and no byte of it is looked at here.
+//!
 //! Invariant: every page belongs to exactly one free or taken run; a buffer is given back once.
 
 use nearflash_request::BufferId;
 use nearflash_units::ByteLen;
+use slab::Slab;
 
 /// Smallest buffer and alignment of each, in bytes.
 pub const PAGE_LEN: usize = 4096;
@@ -19,6 +24,20 @@ const ORDERS: usize = 9;
 
 /// Low bits of a [`BufferId`] that hold the order; the page index stands above them.
 const ORDER_BITS: u32 = 4;
+
+/// The order that says that a number is a foreign buffer's: no run is that long.
+const FOREIGN: u8 = (1 << ORDER_BITS) - 1;
+
+/// Memory that a client shares with the node: a part of a region that the world has mapped.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Foreign {
+    /// Which region; the world's number.
+    pub region: u32,
+    /// From where in it.
+    pub offset: u64,
+    /// How many bytes.
+    pub len: u32,
+}
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Page {
@@ -39,6 +58,7 @@ pub struct Pool {
     pages: Box<[Page]>,
     free: [Vec<u32>; ORDERS],
     free_pages: usize,
+    foreign: Slab<Foreign>,
 }
 
 impl Pool {
@@ -69,6 +89,7 @@ impl Pool {
             pages: vec![Page::Inner; page_count].into_boxed_slice(),
             free: Default::default(),
             free_pages: page_count,
+            foreign: Slab::new(),
         };
         // Every list is as long as it can get, so that giving back never allocates.
         for (order, list) in pool.free.iter_mut().enumerate() {
@@ -101,6 +122,10 @@ impl Pool {
     /// When it is not taken: our own fault, and the next taker would share it.
     pub fn give_back(&mut self, buffer: BufferId) {
         let (mut page, mut order) = place(buffer);
+        if order == FOREIGN {
+            self.foreign.try_remove(page).expect("a foreign buffer is given back once");
+            return;
+        }
         assert_eq!(self.pages[page], Page::Taken { order }, "buffer {buffer:?} is given back once");
         self.free_pages += 1 << order;
         while order < ORDER_MAX {
@@ -117,16 +142,62 @@ impl Pool {
         self.push_free(page, order);
     }
 
+    /// Numbers memory of a client as a buffer, until it is given back. None of the pool is taken.
+    pub fn lend(&mut self, foreign: Foreign) -> BufferId {
+        foreign_id(self.foreign.insert(foreign))
+    }
+
+    /// What memory the buffer is, if it is a client's.
+    #[inline]
+    pub fn foreign(&self, buffer: BufferId) -> Option<Foreign> {
+        let (index, order) = place(buffer);
+        (order == FOREIGN)
+            .then(|| *self.foreign.get(index).expect("a foreign buffer is used before it is back"))
+    }
+
+    /// How much of the pool the buffer takes: nothing, if it is a client's.
+    #[inline]
+    pub fn len_of(&self, buffer: BufferId) -> ByteLen {
+        let (_, order) = place(buffer);
+        if order == FOREIGN { ByteLen(0) } else { ByteLen::from_usize(PAGE_LEN << order) }
+    }
+
+    /// How many foreign buffers are lent.
+    pub fn foreign_count(&self) -> usize {
+        self.foreign.len()
+    }
+
     /// The buffer's bytes: all of it, which may be more than was asked for.
+    ///
+    /// # Panics
+    /// When it is a client's memory, which changes while it is looked at: our own fault.
     pub fn bytes(&self, buffer: BufferId) -> &[u8] {
         let range = self.range(buffer);
         &self.memory[range]
     }
 
     /// The buffer's bytes, to fill.
+    ///
+    /// # Panics
+    /// When it is a client's memory: our own fault.
     pub fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8] {
         let range = self.range(buffer);
         &mut self.memory[range]
+    }
+
+    /// The bytes of two buffers, one of them to fill.
+    ///
+    /// # Panics
+    /// When they are one buffer or one is a client's memory: our own fault.
+    pub fn pair_mut(&mut self, filled: BufferId, other: BufferId) -> (&mut [u8], &[u8]) {
+        let (filled, other) = (self.range(filled), self.range(other));
+        let split = filled.start.max(other.start);
+        let (low, high) = self.memory.split_at_mut(split);
+        if filled.start == split {
+            (&mut high[..filled.len()], &low[other])
+        } else {
+            (&mut low[filled], &high[..other.len()])
+        }
     }
 
     /// How many bytes are not taken.
@@ -147,6 +218,7 @@ impl Pool {
     #[inline]
     fn range(&self, buffer: BufferId) -> std::ops::Range<usize> {
         let (page, order) = place(buffer);
+        assert_ne!(order, FOREIGN, "no processor looks at a client's memory");
         debug_assert_eq!(self.pages[page], Page::Taken { order }, "{buffer:?} is taken");
         let start = self.start + page * PAGE_LEN;
         start..start + (PAGE_LEN << order)
@@ -191,6 +263,13 @@ fn buffer_id(page: usize, order: u8) -> BufferId {
     BufferId(page << ORDER_BITS | u32::from(order))
 }
 
+fn foreign_id(index: usize) -> BufferId {
+    let index = u32::try_from(index).ok().filter(|index| *index < 1 << (32 - ORDER_BITS));
+    let index = index.expect("foreign buffers are bounded by the rings' entries");
+    BufferId(index << ORDER_BITS | u32::from(FOREIGN))
+}
+
+#[inline]
 fn place(buffer: BufferId) -> (usize, u8) {
     let order = u8::try_from(buffer.0 & ((1 << ORDER_BITS) - 1)).expect("four bits fit a byte");
     (index(buffer.0 >> ORDER_BITS), order)
@@ -230,6 +309,38 @@ mod tests {
     fn giving_a_buffer_back_twice_is_caught() {
         let mut pool = Pool::new(ByteLen(1 << 20));
         let buffer = pool.take(ByteLen(1)).unwrap();
+        pool.give_back(buffer);
+        pool.give_back(buffer);
+    }
+
+    #[test]
+    fn a_clients_memory_is_a_buffer_without_bytes_until_it_is_given_back() {
+        let mut pool = Pool::new(ByteLen(1 << 20));
+        let free = pool.free_len();
+        let memory = Foreign { region: 3, offset: 8192, len: 4096 };
+        let (one, other) = (pool.lend(memory), pool.lend(Foreign { offset: 0, ..memory }));
+        assert_ne!(one, other);
+        assert_eq!(pool.foreign(one), Some(memory));
+        assert_eq!((pool.len_of(one), pool.free_len()), (ByteLen(0), free));
+        let ours = pool.take(ByteLen(1)).unwrap();
+        assert_eq!(pool.foreign(ours), None);
+        pool.give_back(one);
+        assert_eq!((pool.foreign_count(), pool.lend(memory)), (1, one));
+    }
+
+    #[test]
+    #[should_panic(expected = "no processor looks at a client's memory")]
+    fn looking_at_a_clients_memory_is_caught() {
+        let mut pool = Pool::new(ByteLen(1 << 20));
+        let buffer = pool.lend(Foreign { region: 0, offset: 0, len: 4096 });
+        let _ = pool.bytes(buffer);
+    }
+
+    #[test]
+    #[should_panic(expected = "given back once")]
+    fn giving_a_clients_memory_back_twice_is_caught() {
+        let mut pool = Pool::new(ByteLen(1 << 20));
+        let buffer = pool.lend(Foreign { region: 0, offset: 0, len: 4096 });
         pool.give_back(buffer);
         pool.give_back(buffer);
     }

@@ -9,11 +9,14 @@
 //! flush                Flushing                        answer
 //! compare              Comparing                       answer
 //! compare and write    Comparing   Writing             answer   (all within a fence)
+//! write bytes         (Changing)   Writing             answer   (all within a fence)
+//! swap, add to word    Changing   (Writing)            answer   (all within a fence)
 //! ```
 
 use nearflash_request::{BlockRange, Outcome};
 use nearflash_units::{ByteLen, ByteOffset};
 
+use crate::change::{Kept, word_mut};
 use crate::device::{DeviceOperation, DeviceRequest};
 use crate::engine::{Engine, operation_of};
 use crate::fence::{CoreId, FenceMessage};
@@ -42,10 +45,18 @@ impl Engine {
         }
     }
 
+    /// A job has its range to itself.
+    pub(crate) fn begin_granted(&mut self, index: usize, pool: &mut Pool) {
+        if !self.start_with_buffer(index, pool) {
+            self.starved.push_back(index);
+        }
+    }
+
     /// Starts a job that needs a pool buffer; `false` when there is none.
     pub(crate) fn start_with_buffer(&mut self, index: usize, pool: &mut Pool) -> bool {
         match self.jobs[index].work {
             Work::Read => self.read(index, pool),
+            Work::WriteBytes { .. } | Work::Atomic { .. } => self.try_change(index, pool),
             _ => self.try_compare(index, pool),
         }
     }
@@ -64,16 +75,10 @@ impl Engine {
         true
     }
 
-    pub(crate) fn compare(&mut self, index: usize, pool: &mut Pool) {
-        if !self.try_compare(index, pool) {
-            self.starved.push_back(index);
-        }
-    }
-
     fn try_compare(&mut self, index: usize, pool: &mut Pool) -> bool {
         let job = &mut self.jobs[index];
         let payload = job.compare.expect("a comparison has something to compare");
-        let len = ByteLen::of(pool.bytes(payload));
+        let len = pool.len_of(payload);
         let Some(scratch) = pool.take(len).or_else(|| self.reserve.take()) else { return false };
         job.scratch = Some(scratch);
         self.start_stage(index, Stage::Comparing, pool, |buffer_offset| DeviceOperation::Read {
@@ -83,11 +88,66 @@ impl Engine {
         true
     }
 
+    /// Reads the blocks that are changed in part, if there are any.
+    fn try_change(&mut self, index: usize, pool: &mut Pool) -> bool {
+        let job = &self.jobs[index];
+        let Some(entry) = self.volumes.get(job.volume) else {
+            self.end(index, Outcome::VolumeGone, pool);
+            return true;
+        };
+        let kept = match &job.work {
+            Work::WriteBytes { part, .. } => part.kept(entry.block_size, job.range),
+            _ => Kept { first: Some(job.range), last: None },
+        };
+        let count = kept.iter().count();
+        if count == 0 {
+            self.write(index, pool);
+            return true;
+        }
+        let len = ByteLen(u64::from(entry.block_size.bytes()) * if count == 2 { 2 } else { 1 });
+        let Some(scratch) = pool.take(len).or_else(|| self.reserve.take()) else { return false };
+        self.jobs[index].scratch = Some(scratch);
+        self.start_ranges(index, Stage::Changing, kept.iter(), pool, |buffer_offset| {
+            DeviceOperation::Read { buffer: Some(scratch), buffer_offset }
+        });
+        true
+    }
+
+    /// What was to be changed is read: changes it, and writes it.
+    fn change(&mut self, index: usize, pool: &mut Pool) {
+        let job = &mut self.jobs[index];
+        let scratch = job.scratch.expect("what is changed was read");
+        match &job.work {
+            Work::Atomic { word, change, .. } => {
+                let bytes = word_mut(pool.bytes_mut(scratch), *word);
+                job.previous = u64::from_le_bytes(*bytes);
+                match change.apply(job.previous) {
+                    Some(new) => *bytes = new.to_le_bytes(),
+                    None => return self.end(index, Outcome::Miscompare, pool),
+                }
+            }
+            Work::WriteBytes { part, .. } => {
+                let payload = job.buffer.expect("a write has its payload");
+                let Some(entry) = self.volumes.get(job.volume) else {
+                    return self.end(index, Outcome::VolumeGone, pool);
+                };
+                let len = entry.block_size.len(job.range.count).unwrap_or_default().to_usize();
+                let (payload, found) = pool.pair_mut(payload, scratch);
+                part.fill(entry.block_size, &mut payload[..len], found);
+            }
+            _ => unreachable!("other requests change whole blocks"),
+        }
+        self.write(index, pool);
+    }
+
     pub(crate) fn write(&mut self, index: usize, pool: &mut Pool) {
         let job = &self.jobs[index];
-        let buffer = job.buffer;
+        let buffer = if job.work.is_atomic() { job.scratch } else { job.buffer };
         match &job.work {
-            Work::Write { durable } | Work::CompareAndWrite { durable } => {
+            Work::Write { durable }
+            | Work::CompareAndWrite { durable }
+            | Work::WriteBytes { durable, .. }
+            | Work::Atomic { durable, .. } => {
                 let (buffer, durable) = (buffer.expect("a write has its payload"), *durable);
                 self.start_stage(index, Stage::Writing, pool, |buffer_offset| {
                     DeviceOperation::Write { buffer, buffer_offset, durable }
@@ -101,7 +161,7 @@ impl Engine {
             }
             Work::Deallocate(ranges) => {
                 let ranges = ranges.clone();
-                self.start_ranges(index, Stage::Writing, &ranges, pool, |_| {
+                self.start_ranges(index, Stage::Writing, ranges, pool, |_| {
                     DeviceOperation::Deallocate
                 });
             }
@@ -141,15 +201,16 @@ impl Engine {
         operation: impl Fn(ByteLen) -> DeviceOperation,
     ) {
         let range = self.jobs[index].range;
-        self.start_ranges(index, stage, &[range], pool, operation);
+        self.start_ranges(index, stage, [range], pool, operation);
     }
 
+    /// The same over ranges, which lie one behind the other in the buffer.
     #[inline]
     fn start_ranges(
         &mut self,
         index: usize,
         stage: Stage,
-        ranges: &[BlockRange],
+        ranges: impl IntoIterator<Item = BlockRange>,
         pool: &mut Pool,
         operation: impl Fn(ByteLen) -> DeviceOperation,
     ) {
@@ -159,12 +220,12 @@ impl Engine {
         let Some(entry) = self.volumes.get(job.volume) else {
             return self.end(index, Outcome::VolumeGone, pool);
         };
+        let mut buffer_offset = ByteLen(0);
         for range in ranges {
-            let Some(pieces) = entry.map.locate(*range) else {
+            let Some(pieces) = entry.map.locate(range) else {
                 job.note_out_of_range();
                 break;
             };
-            let mut buffer_offset = ByteLen(0);
             for piece in pieces {
                 job.pending += 1;
                 self.device_requests.push_back(DeviceRequest {
@@ -199,6 +260,7 @@ impl Engine {
                     false => self.end(index, Outcome::Miscompare, pool),
                 }
             }
+            (Stage::Changing, _) => self.change(index, pool),
             (Stage::Writing, Work::WriteZeroes { durable: true, .. }) => self.flush(index, pool),
             _ => self.end(index, Outcome::Success, pool),
         }

@@ -7,7 +7,7 @@
 use nearflash_request::VolumeId;
 use nearflash_units::{BlockSize, Blocks};
 
-use crate::Map;
+use crate::{Epoch, Map};
 
 /// Most volumes that a node ever numbers in one run: a bound on the table's memory. Ids of removed
 /// volumes come back only with a restart.
@@ -22,11 +22,13 @@ pub struct VolumeEntry {
     pub block_size: BlockSize,
     /// How many blocks it has; the map's.
     pub blocks: Blocks,
+    /// Which of its layouts this is; the map's.
+    pub epoch: Epoch,
 }
 
 impl From<Map> for VolumeEntry {
     fn from(map: Map) -> Self {
-        Self { block_size: map.block_size(), blocks: map.blocks(), map }
+        Self { block_size: map.block_size(), blocks: map.blocks(), epoch: map.epoch(), map }
     }
 }
 
@@ -75,7 +77,7 @@ fn index(id: VolumeId) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DeviceId, Epoch, Extent, GRANULE};
+    use crate::{DeviceId, Extent, GRANULE};
     use nearflash_units::ByteOffset;
 
     fn map(blocks: u64) -> Map {
@@ -88,6 +90,7 @@ mod tests {
         let table = VolumeTable::new([(VolumeId(2), map(7)), (VolumeId(0), map(5))]);
         assert_eq!(table.get(VolumeId(0)).unwrap().blocks, Blocks(5));
         assert_eq!(table.get(VolumeId(2)).unwrap().blocks, Blocks(7));
+        assert_eq!(table.get(VolumeId(2)).unwrap().epoch, Epoch(1));
         for absent in [1, 3, u32::MAX] {
             assert_eq!(table.get(VolumeId(absent)), None);
         }
