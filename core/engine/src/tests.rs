@@ -15,6 +15,8 @@ use crate::{
     EngineConfig, FenceMessage, Owner, Pool,
 };
 
+mod bytes;
+
 const BLOCK: usize = 512;
 const MIB: u64 = 1 << 20;
 /// The volume's two extents meet at this block: ranges around it have two pieces.

@@ -1,0 +1,140 @@
+//! Changes to less than whole blocks: which blocks of a range have to be read first, and what their
+//! bytes become.
+
+use nearflash_request::BlockRange;
+use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
+
+/// The bytes of a range that are new; what else its first and last block hold is kept.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Part {
+    /// How far into the range the new bytes begin; less than a block.
+    pub(crate) skip: u32,
+    /// How many they are; they end in the last block.
+    pub(crate) len: u32,
+}
+
+/// What becomes of a word.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Change {
+    /// The new word, if it was the expected one.
+    Swap { expected: u64, new: u64 },
+    /// The sum.
+    Add(u64),
+}
+
+/// The blocks that are partly kept, in order: none, one or two.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Kept {
+    pub(crate) first: Option<BlockRange>,
+    pub(crate) last: Option<BlockRange>,
+}
+
+impl Part {
+    /// Whether it is a part of so many bytes: it begins in the first block, ends in the last one and
+    /// is not empty.
+    pub(crate) fn fits(self, block_size: BlockSize, range_len: ByteLen) -> bool {
+        let (block, end) = (u64::from(block_size.bytes()), self.end());
+        self.len > 0
+            && u64::from(self.skip) < block
+            && end <= range_len.0
+            && end + block > range_len.0
+    }
+
+    fn end(self) -> u64 {
+        u64::from(self.skip) + u64::from(self.len)
+    }
+
+    /// Which blocks of the range have to be read. One that is both the first and the last is the
+    /// first.
+    pub(crate) fn kept(self, block_size: BlockSize, range: BlockRange) -> Kept {
+        let block = |lba| BlockRange { start: Lba(lba), count: Blocks(1) };
+        let is_one = range.count == Blocks(1);
+        let ends_within = !self.end().is_multiple_of(u64::from(block_size.bytes()));
+        let first = self.skip > 0 || (is_one && ends_within);
+        let last = ends_within && !is_one;
+        Kept {
+            first: first.then(|| block(range.start.0)),
+            last: last.then(|| block(range.start.0 + range.count.0 - 1)),
+        }
+    }
+
+    /// Puts what is kept around the new bytes. `payload` is the range's bytes, `found` the kept
+    /// blocks, one behind the other.
+    pub(crate) fn fill(self, block_size: BlockSize, payload: &mut [u8], found: &[u8]) {
+        let block = ByteLen(u64::from(block_size.bytes())).to_usize();
+        let (skip, end) = (ByteLen(self.skip.into()).to_usize(), ByteLen(self.end()).to_usize());
+        payload[..skip].copy_from_slice(&found[..skip]);
+        let tail = payload.len() - end;
+        if tail > 0 {
+            let is_in_first = skip == 0 || payload.len() == block;
+            let from = if is_in_first { block } else { 2 * block };
+            payload[end..].copy_from_slice(&found[from - tail..from]);
+        }
+    }
+}
+
+impl Kept {
+    pub(crate) fn iter(self) -> impl Iterator<Item = BlockRange> {
+        self.first.into_iter().chain(self.last)
+    }
+}
+
+impl Change {
+    /// What the word becomes; `None` when it stays.
+    pub(crate) fn apply(self, word: u64) -> Option<u64> {
+        match self {
+            Self::Swap { expected, new } => (word == expected).then_some(new),
+            Self::Add(addend) => Some(word.wrapping_add(addend)),
+        }
+    }
+}
+
+/// The word at `offset`.
+pub(crate) fn word_mut(block: &mut [u8], offset: u32) -> &mut [u8; 8] {
+    let start = ByteLen(offset.into()).to_usize();
+    let bytes = block[start..].first_chunk_mut();
+    bytes.expect("a word that does not lie in its block was refused")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const BLOCK: usize = 512;
+
+    #[test]
+    fn a_word_changes_as_asked_and_sums_wrap() {
+        let swap = Change::Swap { expected: 1, new: 7 };
+        assert_eq!((swap.apply(1), swap.apply(2)), (Some(7), None));
+        assert_eq!(Change::Add(2).apply(u64::MAX), Some(1));
+    }
+
+    proptest! {
+        /// Whatever the part, the range ends up as the old bytes with the new ones over them, and
+        /// only blocks that keep something are read.
+        #[test]
+        fn what_is_not_new_is_kept(skip in 0u32..512, len in 1u32..2000) {
+            let part = Part { skip, len };
+            let (start, end) = (ByteLen(skip.into()).to_usize(), ByteLen(part.end()).to_usize());
+            let count = end.div_ceil(BLOCK);
+            let old: Vec<u8> = (0..count * BLOCK).map(|i| u8::try_from(i % 251).unwrap()).collect();
+            let range = BlockRange { start: Lba(10), count: Blocks(count as u64) };
+            prop_assert!(part.fits(BlockSize::B512, ByteLen::of(&old)));
+            let kept = part.kept(BlockSize::B512, range);
+            let mut found = Vec::new();
+            for block in kept.iter() {
+                let at = usize::try_from(block.start.0 - 10).unwrap() * BLOCK;
+                found.extend_from_slice(&old[at..at + BLOCK]);
+            }
+            let aligned = usize::from(start > 0) + usize::from(end % BLOCK > 0);
+            prop_assert_eq!(kept.iter().count(), aligned.min(count));
+            let mut payload = vec![0xA5; old.len()];
+            payload[start..end].fill(0xEE);
+            part.fill(BlockSize::B512, &mut payload, &found);
+            let mut expected = old;
+            expected[start..end].fill(0xEE);
+            prop_assert_eq!(payload, expected);
+        }
+    }
+}
