@@ -1,0 +1,167 @@
+//! What a client session is told, given and answers.
+
+use nearflash_request::BufferId;
+
+use crate::digest::Digests;
+use crate::secret::Secret;
+use crate::wire::{NONCE_LEN, Rights, Status};
+
+/// Who the client is and what it wants.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// The key's name and its secret; `None` for an anonymous client.
+    pub key: Option<(Box<str>, Secret)>,
+    /// The digests to ask for. What the node does not grant is not used.
+    pub digests: Digests,
+    /// Rings are wanted, if the node offers them.
+    pub rings: bool,
+    /// Drawn at random for this connection: never used twice.
+    pub nonce: [u8; NONCE_LEN],
+}
+
+/// An open volume of a session.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct VolumeHandle(pub u16);
+
+/// What a client knows of an open volume.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct VolumeInfo {
+    /// Its handle in this session.
+    pub handle: VolumeHandle,
+    /// Its length.
+    pub bytes: u64,
+    /// What is read and written as one.
+    pub block_size: u32,
+    /// Its layout's.
+    pub epoch: u32,
+    /// Tells it from another that has its name later.
+    pub uuid: [u8; 16],
+    /// What may be done somewhere in it at least.
+    pub rights: Rights,
+}
+
+/// What the node agreed to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Agreed {
+    /// The digests in use.
+    pub digests: Digests,
+    /// [`super::ClientSession::attach`] may be called.
+    pub rings: bool,
+    /// The most bytes that a request may read or write.
+    pub len_max: u32,
+    /// The most requests that may ever be in flight.
+    pub credits_max: u32,
+}
+
+/// What is asked of a volume.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ClientOperation {
+    /// Bytes into a buffer of the caller's.
+    Read {
+        /// Must hold `len` bytes until the request completes. Not looked at with rings.
+        buffer: BufferId,
+        /// From where in the volume.
+        offset: u64,
+        /// How many.
+        len: u32,
+    },
+    /// Bytes from a buffer of the caller's.
+    Write {
+        /// Its bytes stay as they are until the request completes. Not looked at with rings.
+        buffer: BufferId,
+        /// To where in the volume.
+        offset: u64,
+        /// How many.
+        len: u32,
+        /// On stable media before the answer.
+        durable: bool,
+    },
+    /// Everything answered before is on stable media before the answer.
+    Flush,
+    /// The contents of these bytes are no longer needed. Only whole blocks are discarded.
+    Discard {
+        /// From where in the volume.
+        offset: u64,
+        /// How many.
+        len: u32,
+    },
+    /// If the word is `expected`, it becomes `new`. Completes with the word that was there.
+    CompareAndSwap {
+        /// Where in the volume: a multiple of 8.
+        offset: u64,
+        /// What must be there.
+        expected: u64,
+        /// What is put there.
+        new: u64,
+        /// On stable media before the answer.
+        durable: bool,
+    },
+    /// The word becomes the sum of itself and `addend`. Completes with the word that was there.
+    FetchAdd {
+        /// Where in the volume: a multiple of 8.
+        offset: u64,
+        /// What is added.
+        addend: u64,
+        /// On stable media before the answer.
+        durable: bool,
+    },
+}
+
+/// A request's number: what comes back with its completion. Below [`Agreed::credits_max`], so that
+/// a table can be indexed with it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct RequestTag(pub u32);
+
+/// A request is over.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ClientCompletion {
+    /// As [`super::ClientSession::submit`] returned it.
+    pub tag: RequestTag,
+    /// The node's answer; [`Status::DATA_DIGEST`] also for data that was damaged on its way here.
+    pub status: Status,
+    /// The word that was there before an atomic operation; the current epoch with
+    /// [`Status::STALE_EPOCH`]; otherwise 0.
+    pub value: u64,
+}
+
+/// Something that is no request's completion.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ClientEvent {
+    /// The handshake is over: volumes can be opened.
+    Ready,
+    /// The answer to [`super::ClientSession::open`] and [`super::ClientSession::refresh`].
+    Opened {
+        /// As `open` or `refresh` returned it.
+        number: u32,
+        /// The volume, or why not.
+        result: Result<VolumeInfo, Status>,
+    },
+    /// The answer to [`super::ClientSession::attach`]. When it is good, the descriptors came with
+    /// its bytes, and requests go by the rings from here on.
+    Attached(Result<(), Status>),
+    /// The answer to [`super::ClientSession::ping`].
+    Pong,
+}
+
+/// Why a request was not taken. Nothing was sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SubmitError {
+    /// As many requests are in flight as the node allows: wait for a completion.
+    #[error("as many requests are in flight as the node allows")]
+    NoCredit,
+    /// The handshake is not over, or the connection is.
+    #[error("the session is not connected")]
+    NotConnected,
+    /// The volume is not open in this session.
+    #[error("the volume is not open in this session")]
+    NotOpen,
+    /// A length of 0, or above what the node takes.
+    #[error("a request has 1 to {len_max} bytes")]
+    Length {
+        /// The most that the node takes.
+        len_max: u32,
+    },
+    /// Requests go by the rings: use [`super::ClientSession::submit_entry`]; or they do not.
+    #[error("requests of this session go by the other transport")]
+    WrongTransport,
+}

@@ -1,0 +1,135 @@
+//! What the peer can do wrong that ends its connection, and what it is told.
+//!
+//! Errors of one request are no errors here: they are answered with that request's status.
+
+use crate::wire::{NO_TAG, Opcode, Status};
+
+/// The peer broke the protocol, or ended the connection. The session is closing.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum PeerError {
+    /// The connection did not begin with a HELLO of this protocol.
+    #[error("the connection does not speak the direct protocol")]
+    NotDirect,
+    /// No version in common.
+    #[error(
+        "the peer speaks versions {min} to {max} of the direct protocol, not {}",
+        crate::wire::VERSION
+    )]
+    Version {
+        /// The lowest that the peer speaks.
+        min: u16,
+        /// The highest.
+        max: u16,
+    },
+    /// A field cannot be what it is.
+    #[error("{}: header field at byte {offset} is invalid", .opcode.name())]
+    HeaderField {
+        /// Of what.
+        opcode: Opcode,
+        /// The field's place in the header.
+        offset: u32,
+    },
+    /// Payload of a message of the session is not what it has to be.
+    #[error("{}: the payload at byte {offset} is invalid", .opcode.name())]
+    PayloadField {
+        /// Of what.
+        opcode: Opcode,
+        /// The field's place in the payload.
+        offset: u32,
+    },
+    /// Not the time for such a message.
+    #[error("{} is out of sequence", .opcode.name())]
+    Sequence {
+        /// Which.
+        opcode: Opcode,
+    },
+    /// A header was damaged.
+    #[error("header digest {received:#010x}, computed {computed:#010x}")]
+    HeaderDigest {
+        /// As it stood on the wire.
+        received: u32,
+        /// Over the header as received.
+        computed: u32,
+    },
+    /// Payload of a message of the session was damaged.
+    #[error("{}: the payload was damaged on its way", .opcode.name())]
+    DataDigest {
+        /// Of what.
+        opcode: Opcode,
+    },
+    /// Two requests in flight with one tag.
+    #[error("tag {tag} is in flight already")]
+    DuplicateTag {
+        /// Which.
+        tag: u32,
+    },
+    /// A tag that is not below the credits.
+    #[error("tag {tag} is not below the {credits} credits of the session")]
+    CreditsExceeded {
+        /// Which.
+        tag: u32,
+        /// How many there are.
+        credits: u32,
+    },
+    /// The client gave no key where one is needed, or its proof is wrong.
+    #[error("the client did not prove that it knows the secret of its key")]
+    Unauthenticated,
+    /// The node's own proof is wrong: it does not know the secret.
+    #[error("the node did not prove that it knows the secret of the key")]
+    Impostor,
+    /// The client proved itself, with a credential that is no longer good.
+    #[error("the credential has expired: create a new one")]
+    CredentialExpired,
+    /// An answer to nothing that was asked, or not of the kind that was.
+    #[error("{}: an answer that fits no request", .opcode.name())]
+    Unasked {
+        /// As the answer says.
+        opcode: Opcode,
+    },
+    /// What came by the rings cannot be.
+    #[error("the rings hold what they cannot hold")]
+    RingBroken,
+    /// The handshake did not end in time.
+    #[error("the handshake was not over in time")]
+    Silent,
+    /// This end goes down.
+    #[error("this end is going down")]
+    ShuttingDown,
+    /// The peer said goodbye.
+    #[error("the peer ended the connection: {status}")]
+    Goodbye {
+        /// Why.
+        status: Status,
+    },
+}
+
+impl PeerError {
+    /// What the GOODBYE that tells the peer says: status, tag and value; `None` when it is told
+    /// nothing.
+    pub(crate) fn goodbye(&self) -> Option<(Status, u32, u64)> {
+        let bare = |status| Some((status, NO_TAG, 0));
+        match *self {
+            Self::NotDirect | Self::Goodbye { .. } => None,
+            Self::Version { .. } => {
+                Some((Status::VERSION, NO_TAG, u64::from(crate::wire::VERSION)))
+            }
+            Self::HeaderField { offset, .. } | Self::PayloadField { offset, .. } => {
+                Some((Status::INVALID_FIELD, NO_TAG, u64::from(offset)))
+            }
+            Self::Sequence { .. } | Self::Unasked { .. } => bare(Status::SEQUENCE),
+            Self::HeaderDigest { computed, .. } => {
+                Some((Status::HEADER_DIGEST, NO_TAG, u64::from(computed)))
+            }
+            Self::DataDigest { .. } => bare(Status::DATA_DIGEST),
+            Self::DuplicateTag { tag } => Some((Status::DUPLICATE_TAG, tag, 0)),
+            Self::CreditsExceeded { tag, credits } => {
+                Some((Status::CREDITS_EXCEEDED, tag, u64::from(credits)))
+            }
+            Self::Unauthenticated | Self::Impostor => bare(Status::AUTHENTICATION_FAILED),
+            Self::CredentialExpired => bare(Status::CREDENTIAL_EXPIRED),
+            Self::RingBroken => bare(Status::RING_BROKEN),
+            Self::Silent => bare(Status::TIMEOUT),
+            Self::ShuttingDown => bare(Status::SHUTTING_DOWN),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Direct: one-sided access to flash. Both ends of a connection.
+//!
+//! The protocol is defined in `docs/direct-protocol.md`. [`target::TargetSession`] is the node's
+//! end, [`client::ClientSession`] the application's; both are machines without sockets, clocks or
+//! memory for payload: bytes and answers go in, chunks to send and demands come out. The same two
+//! serve a byte stream and rings in shared memory.
+//!
+//! Knows nothing of devices, of volumes' layout, of threads or of sockets.
+
+pub mod client;
+mod digest;
+mod error;
+mod proof;
+mod secret;
+pub mod segments;
+pub mod target;
+pub mod wire;
+
+pub use digest::Digests;
+pub use error::PeerError;
+pub use nearflash_session::{Chunk, Receiving};
+pub use proof::{client_proof, node_proof};
+pub use secret::Secret;
+pub use wire::{Opcode, Status};
+
+/// A length of the wire as one of memory.
+#[inline]
+pub(crate) fn length(raw: u32) -> usize {
+    usize::try_from(raw).expect("usize is at least 32 bits wide")
+}

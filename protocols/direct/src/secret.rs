@@ -1,0 +1,66 @@
+//! The secret of a key.
+
+use std::fmt;
+
+use zeroize::{Zeroize, ZeroizeOnDrop};
+
+use crate::wire::PROOF_LEN;
+
+/// What a client and the node know of a key, and nobody else. Overwritten when dropped, never
+/// printed, compared in a time that does not depend on where two differ.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub struct Secret([u8; PROOF_LEN]);
+
+impl Secret {
+    /// The secret of these bytes.
+    pub const fn new(bytes: [u8; PROOF_LEN]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    pub const fn bytes(&self) -> &[u8; PROOF_LEN] {
+        &self.0
+    }
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        are_equal(&self.0, &other.0)
+    }
+}
+
+impl Eq for Secret {}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// Whether two are equal, in the same time wherever they differ.
+pub(crate) fn are_equal(one: &[u8; PROOF_LEN], other: &[u8; PROOF_LEN]) -> bool {
+    let differing = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
+    std::hint::black_box(differing) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_never_printed() {
+        let secret = Secret::new([0xAB; 32]);
+        assert_eq!(format!("{secret:?}"), "Secret");
+    }
+
+    #[test]
+    fn secrets_are_equal_when_every_byte_is() {
+        let secret = Secret::new([7; 32]);
+        assert_eq!(secret, Secret::new([7; 32]));
+        for place in 0..32 {
+            let mut bytes = [7; 32];
+            bytes[place] ^= 1;
+            assert_ne!(secret, Secret::new(bytes), "byte {place}");
+        }
+    }
+}

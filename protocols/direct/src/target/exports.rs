@@ -1,0 +1,76 @@
+//! What a node offers over this protocol: volumes by name, and who may reach them.
+//!
+//! One value for all sessions of the node, immutable, replaced whole. Compiled by the control side;
+//! a session looks at it when a volume is opened and when the whole is replaced, not per request.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use nearflash_request::VolumeId;
+use nearflash_units::BlockSize;
+
+use super::access::Access;
+use crate::secret::Secret;
+
+/// A volume as clients see it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Export {
+    /// Its number in the volume table.
+    pub volume: VolumeId,
+    /// Its length: a multiple of the block size.
+    pub bytes: u64,
+    /// The size of its blocks.
+    pub block_size: BlockSize,
+    /// Grows with each change of its layout. Never 0.
+    pub epoch: u32,
+    /// Tells it from another volume that has its name later.
+    pub uuid: [u8; 16],
+}
+
+/// Who may come with a key, and what for.
+#[derive(Clone, Debug)]
+pub struct CredentialExport {
+    /// What the client must prove to know.
+    pub secret: Secret,
+    /// It is no longer good: the client is told so, and nothing is allowed to it.
+    pub expired: bool,
+    /// What is granted to it, by volume. A volume that is not here may not be opened.
+    pub access: HashMap<VolumeId, Arc<Access>>,
+}
+
+/// Volumes and credentials of a node.
+#[derive(Debug, Default)]
+pub struct Exports {
+    volumes: BTreeMap<Box<str>, Export>,
+    credentials: BTreeMap<Box<str>, Arc<CredentialExport>>,
+}
+
+impl Exports {
+    /// These volumes by name, and these credentials by key.
+    pub fn new(
+        volumes: impl IntoIterator<Item = (Box<str>, Export)>,
+        credentials: impl IntoIterator<Item = (Box<str>, CredentialExport)>,
+    ) -> Self {
+        let credentials =
+            credentials.into_iter().map(|(key, credential)| (key, Arc::new(credential)));
+        Self { volumes: volumes.into_iter().collect(), credentials: credentials.collect() }
+    }
+
+    /// Whether no credential exists: then doors that say so serve anonymous clients.
+    pub fn is_open(&self) -> bool {
+        self.credentials.is_empty()
+    }
+
+    pub(super) fn volume(&self, name: &str) -> Option<&Export> {
+        self.volumes.get(name)
+    }
+
+    /// The export of a volume that was found by name before.
+    pub(super) fn same_volume(&self, name: &str, volume: VolumeId) -> Option<&Export> {
+        self.volume(name).filter(|export| export.volume == volume)
+    }
+
+    pub(super) fn credential(&self, key: &str) -> Option<&Arc<CredentialExport>> {
+        self.credentials.get(key)
+    }
+}

@@ -1,0 +1,140 @@
+//! The protocol's structures as they stand on the wire. All numbers are little-endian.
+//!
+//! Defined in `docs/direct-protocol.md`. Knows nothing of sessions, sockets or memory.
+
+mod handshake;
+mod opcode;
+mod status;
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+pub use handshake::{
+    AttachRequest, Features, HelloAnswer, HelloRequest, OpenAnswer, Rights, VERSION,
+};
+pub use opcode::Opcode;
+pub use status::Status;
+
+/// The length of every header, and of every entry of a ring.
+pub const HEADER_LEN: usize = 32;
+
+/// The longest part of a request's payload that is one piece: between two multiples of this in the
+/// volume's bytes. Data digests stand behind each, and each part of a read's answer is one.
+pub const SEGMENT_LEN_MAX: u32 = 1 << 20;
+
+/// The most bytes that one request may read or write.
+pub const LEN_MAX: u32 = 8 << 20;
+
+/// The longest payload that is not a volume's bytes.
+pub const SMALL_LEN_MAX: u32 = 1024;
+
+/// The most requests that a session may ever have in flight: tags are below it.
+pub const CREDITS_MAX: u32 = 4096;
+
+/// Length of the word that compare-and-swap and fetch-add are about; its alignment too.
+pub const WORD_LEN: u32 = 8;
+
+/// The longest name of a volume, and of a key, in bytes.
+pub const NAME_LEN_MAX: usize = 63;
+
+/// Length of the nonces, in bytes.
+pub const NONCE_LEN: usize = 16;
+
+/// Length of secrets and proofs, in bytes.
+pub const PROOF_LEN: usize = 32;
+
+/// The volume field of an OPEN that wants a new handle.
+pub const NEW_HANDLE: u16 = 0xFFFF;
+
+/// The tag of a GOODBYE that is about no request.
+pub const NO_TAG: u32 = 0xFFFF_FFFF;
+
+/// A request's header.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    PartialEq,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct RequestHeader {
+    /// What is asked.
+    pub opcode: u8,
+    /// [`RequestHeader::DURABLE`]; the others are 0.
+    pub flags: u8,
+    /// The volume's handle, as OPEN gave it.
+    pub volume: U16,
+    /// Comes back with the answer. Below the session's credits for requests on volumes.
+    pub tag: U32,
+    /// Where in the volume, in bytes.
+    pub offset: U64,
+    /// How many bytes.
+    pub len: U32,
+    /// The volume's epoch, as OPEN gave it.
+    pub epoch: U32,
+    /// In a ring: where in the data area the payload is or goes. In a stream: 0.
+    pub place: U32,
+    /// CRC-32C of the 28 bytes before, if header digests were agreed; otherwise 0.
+    pub digest: U32,
+}
+const _: () = assert!(size_of::<RequestHeader>() == HEADER_LEN);
+
+impl RequestHeader {
+    /// On stable media before the answer.
+    pub const DURABLE: u8 = 1;
+}
+
+/// An answer's header.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    PartialEq,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct AnswerHeader {
+    /// What was asked, and [`Opcode::ANSWER`].
+    pub opcode: u8,
+    /// [`AnswerHeader::MORE`]; the others are 0.
+    pub flags: u8,
+    /// How it ended. See [`Status`].
+    pub status: U16,
+    /// The request's.
+    pub tag: U32,
+    /// READ: where in what was asked for this payload belongs. COMPARE_AND_SWAP, FETCH_ADD: the
+    /// word that was there. STALE_EPOCH: the volume's epoch. Otherwise 0.
+    pub value: U64,
+    /// How many bytes of payload follow.
+    pub len: U32,
+    /// How many requests the client may have in flight from now on.
+    pub credits: U32,
+    /// 0.
+    pub reserved: U32,
+    /// As in [`RequestHeader::digest`].
+    pub digest: U32,
+}
+const _: () = assert!(size_of::<AnswerHeader>() == HEADER_LEN);
+
+impl AnswerHeader {
+    /// Another part of this answer follows, perhaps after other answers.
+    pub const MORE: u8 = 1;
+
+    /// How it ended.
+    pub fn status(&self) -> Status {
+        Status(self.status.get())
+    }
+}
