@@ -25,4 +25,7 @@ pub use door::{Door, Peer};
 pub use message::Message;
 pub use notice::{ConnectedHost, Notice, ShardStatus};
 pub use shard::{CONNECTIONS_MAX, Shard, ShardConfig};
-pub use world::{Event, Interest, Place, Received, Sent, SocketId, Submitted, World};
+pub use world::{
+    Event, Interest, Place, Received, RingBroken, RingEntry, RingId, RingRefused, RingSpec, Sent,
+    SocketId, Submitted, World,
+};

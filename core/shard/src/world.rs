@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use nearflash_engine::{CoreId, DeviceRequest, DeviceResult, OperationId, Pool};
 use nearflash_request::BufferId;
 use nearflash_session::Chunk;
-use nearflash_units::Nanos;
+use nearflash_units::{ByteLen, Nanos};
 
 use crate::door::{Door, Peer};
 use crate::message::Message;
@@ -92,6 +92,45 @@ pub enum Submitted {
     Queued,
 }
 
+/// Rings in memory that a client shares with this core. Also the region of the foreign buffers that
+/// lie in their data area ([`nearflash_engine::Pool`]). Used again once detached.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct RingId(pub u32);
+
+/// What a ring carries: a header of the direct protocol.
+pub type RingEntry = [u8; 32];
+
+/// How large a client wants its rings.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RingSpec {
+    /// Of the submission ring.
+    pub entries: u32,
+    /// Of the data area.
+    pub data_len: ByteLen,
+}
+
+/// Why there are no rings; the client goes on without.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum RingRefused {
+    /// The world has no memory to share.
+    #[error("memory cannot be shared here")]
+    Unsupported,
+    /// Not a size that rings have.
+    #[error("rings have no such size")]
+    Size,
+    /// As many as a core has.
+    #[error("this core has as many rings as it takes")]
+    TooMany,
+    /// The system refused.
+    #[error("the system refused shared memory: {0}")]
+    System(std::io::ErrorKind),
+}
+
+/// A client wrote to its rings what no client writes; its connection is to be closed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the client broke its rings")]
+pub struct RingBroken;
+
 /// The outside world, as one core sees it.
 pub trait World {
     /// The time, as of the start of this turn.
@@ -131,6 +170,68 @@ pub trait World {
 
     /// Sends a message to another core. Messages between two cores arrive in order.
     fn post(&mut self, core: CoreId, message: Message);
+
+    /// Makes rings for the client at the other end of a Unix socket. Their descriptors go to it with
+    /// the next bytes that are sent. From then on the world wakes for them as for a socket, until
+    /// they are detached.
+    ///
+    /// # Errors
+    /// When there are none to be had: the client is told so, and its stream goes on.
+    fn attach_ring(&mut self, socket: SocketId, spec: RingSpec) -> Result<RingId, RingRefused> {
+        let _ = (socket, spec);
+        Err(RingRefused::Unsupported)
+    }
+
+    /// Appends what the client has submitted, a bounded number: the rest next time.
+    ///
+    /// # Errors
+    /// When the ring is broken.
+    fn take_entries(
+        &mut self,
+        ring: RingId,
+        entries: &mut Vec<RingEntry>,
+    ) -> Result<(), RingBroken> {
+        let _ = (ring, entries);
+        Err(RingBroken)
+    }
+
+    /// Puts answers into the completion ring, and wakes the client if it sleeps.
+    ///
+    /// # Errors
+    /// When the ring is broken, or full: a client makes room before it submits.
+    fn put_entries(&mut self, ring: RingId, entries: &[RingEntry]) -> Result<(), RingBroken> {
+        let _ = (ring, entries);
+        Err(RingBroken)
+    }
+
+    /// Copies bytes out of the data area. They may change at any time; this is one look at them.
+    ///
+    /// # Panics
+    /// When they are not within the data area, as with every other copy: the session sees to that.
+    fn copy_from_ring(&mut self, ring: RingId, offset: u64, into: &mut [u8]) {
+        let _ = (ring, offset, into);
+    }
+
+    /// Copies bytes out of the data area into a pool buffer.
+    fn fill_from_ring(&mut self, ring: RingId, offset: u64, to: Place) {
+        let _ = (ring, offset, to);
+    }
+
+    /// Copies bytes of a pool buffer into the data area.
+    fn copy_to_ring(&mut self, ring: RingId, from: Place, offset: u64) {
+        let _ = (ring, from, offset);
+    }
+
+    /// Makes bytes of the data area zeroes.
+    fn zero_in_ring(&mut self, ring: RingId, offset: u64, len: usize) {
+        let _ = (ring, offset, len);
+    }
+
+    /// The ring's connection is closed, and no device operation into its memory is left: the memory
+    /// is given up.
+    fn detach_ring(&mut self, ring: RingId) {
+        let _ = ring;
+    }
 
     /// Takes no more connections.
     fn stop_listening(&mut self);

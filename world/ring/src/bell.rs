@@ -1,0 +1,107 @@
+//! What wakes the other side when it sleeps: one of a pair of connected sockets.
+//!
+//! Not an eventfd: both sides would have one open file of it, and who clears its `O_NONBLOCK` and
+//! fills its counter makes the other wait in `write`. Each end of a pair is its own file, and every
+//! call here says for itself that it does not wait.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send};
+
+/// One end of the pair.
+#[derive(Debug)]
+pub struct Bell(OwnedFd);
+
+/// What an ended wait was ended by.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Woken {
+    /// Either descriptor has something.
+    Yes,
+    /// The time is over.
+    TimedOut,
+}
+
+impl Bell {
+    /// Both ends.
+    pub(crate) fn pair() -> io::Result<(Self, Self)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (one, other) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        Ok((Self(one), Self(other)))
+    }
+
+    /// The end that came from the node.
+    pub(crate) fn from_node(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    /// Wakes the other side. When that cannot be, it has enough to wake it, or is gone.
+    pub(crate) fn ring(&self) {
+        let _ = send(&self.0, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    }
+
+    /// Takes what rang; bounded, whatever the other side does meanwhile. Whether the other side is
+    /// still there.
+    pub(crate) fn silence(&self) -> bool {
+        let mut rung = [0u8; 256];
+        match recv(&self.0, &mut rung, RecvFlags::DONTWAIT) {
+            Ok((len, _)) => len > 0,
+            Err(errno) => matches!(errno, Errno::AGAIN | Errno::INTR),
+        }
+    }
+
+    /// Waits until it rings, or `socket` has something or is closed.
+    pub(crate) fn wait(&self, socket: BorrowedFd<'_>, timeout: Timespec) -> io::Result<Woken> {
+        let mut fds =
+            [PollFd::new(&self.0, PollFlags::IN), PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(0) => Ok(Woken::TimedOut),
+            Ok(_) | Err(Errno::INTR) => Ok(Woken::Yes),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// To give it to the other side.
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.0
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_that_nobody_silences_does_not_make_its_ringer_wait() {
+        let (one, other) = Bell::pair().unwrap();
+        for _ in 0..100_000 {
+            one.ring();
+        }
+        assert!(other.silence());
+    }
+
+    #[test]
+    fn the_other_side_cannot_make_our_end_wait() {
+        let (one, other) = Bell::pair().unwrap();
+        let flags = rustix::fs::fcntl_getfl(&other.0).unwrap();
+        rustix::fs::fcntl_setfl(&other.0, flags - rustix::fs::OFlags::NONBLOCK).unwrap();
+        assert!(one.silence(), "nothing rang, and that is known at once");
+    }
+
+    #[test]
+    fn a_bell_whose_other_end_is_gone_says_so() {
+        let (one, other) = Bell::pair().unwrap();
+        drop(other);
+        one.ring();
+        assert!(!one.silence());
+    }
+}

@@ -1,0 +1,93 @@
+//! The client's end.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::event::Timespec;
+
+use crate::area::Area;
+use crate::bell::{Bell, Woken};
+use crate::geometry::{CLIENT_SLEEPS_AT, Geometry, NODE_SLEEPS_AT};
+use crate::lane::{Broken, Consumer, Entry, Producer};
+use crate::memory::{Memory, OpenError};
+use crate::node::{say_sleeping, wake};
+
+/// The client's end. What of it a [`crate::Slice`] needs outlives it.
+#[derive(Debug)]
+pub struct ClientEnd {
+    memory: Arc<Memory>,
+    submissions: Producer,
+    completions: Consumer,
+    bell: Bell,
+}
+
+impl ClientEnd {
+    /// The end that a node gave when it was asked for `geometry`, and its data area.
+    ///
+    /// # Errors
+    /// When it is not what was asked for, or cannot be mapped.
+    pub fn new(
+        memory: &OwnedFd,
+        bell: OwnedFd,
+        geometry: Geometry,
+    ) -> Result<(Self, Area), OpenError> {
+        let memory = Arc::new(Memory::open(memory, geometry)?);
+        let area = Area::new(Arc::clone(&memory));
+        let end = Self {
+            memory,
+            submissions: Producer::new(geometry.submission_lane()),
+            completions: Consumer::new(geometry.completion_lane()),
+            bell: Bell::from_node(bell),
+        };
+        Ok((end, area))
+    }
+
+    /// Puts a request in, not yet to be seen. Whether there was room.
+    ///
+    /// # Errors
+    /// When the ring is broken.
+    #[inline]
+    pub fn push(&mut self, entry: &Entry) -> Result<bool, Broken> {
+        self.submissions.push(&self.memory, entry)
+    }
+
+    /// Shows the node what was put in, and wakes it if it sleeps.
+    #[inline]
+    pub fn publish(&mut self) {
+        self.submissions.publish(&self.memory);
+        wake(&self.memory, NODE_SLEEPS_AT, &self.bell);
+    }
+
+    /// Appends up to `max` answers. How many.
+    ///
+    /// # Errors
+    /// When the ring is broken.
+    #[inline]
+    pub fn take(&mut self, max: u32, entries: &mut Vec<Entry>) -> Result<u32, Broken> {
+        self.completions.take(&self.memory, max, entries)
+    }
+
+    /// Sleeps until there may be answers, or bytes or the end of `socket`, `timeout` at most.
+    /// Whether there may be.
+    ///
+    /// # Errors
+    /// When the system cannot wait.
+    pub fn wait(&mut self, socket: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
+        let timeout = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
+        say_sleeping(&self.memory, CLIENT_SLEEPS_AT);
+        let woken = match self.completions.available(&self.memory) {
+            Ok(0) => self.bell.wait(socket, timeout),
+            _ => Ok(Woken::Yes),
+        };
+        self.memory.word(CLIENT_SLEEPS_AT).store(0, Ordering::Relaxed);
+        let woken = woken?;
+        if woken == Woken::Yes {
+            // A node that is gone is found out by its socket.
+            self.bell.silence();
+        }
+        Ok(woken == Woken::Yes)
+    }
+}

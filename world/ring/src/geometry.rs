@@ -1,0 +1,126 @@
+//! Where everything is in the shared memory.
+
+use crate::lane::{ENTRY_LEN, Lane};
+
+/// Entries of a submission ring; its completion ring has twice as many.
+pub const ENTRIES_MAX: u32 = 4096;
+
+/// Bytes of a data area.
+pub const DATA_LEN_MAX: u64 = 256 << 20;
+
+/// The header, and what everything is aligned to: payload lies as devices want it.
+pub(crate) const PAGE_LEN: usize = 4096;
+
+/// Says that this is such memory, and of which layout.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"nfdrings");
+pub(crate) const VERSION: u32 = 1;
+
+// What the header page holds, by offset. What one side writes and the other reads stands on lines
+// of its own, two by two because processors fetch pairs.
+pub(crate) const MAGIC_AT: usize = 0;
+pub(crate) const VERSION_AT: usize = 8;
+pub(crate) const ENTRIES_AT: usize = 12;
+pub(crate) const DATA_OFFSET_AT: usize = 16;
+pub(crate) const DATA_LEN_AT: usize = 24;
+const SUBMISSION_TAIL_AT: usize = 128;
+const SUBMISSION_HEAD_AT: usize = 256;
+const COMPLETION_TAIL_AT: usize = 384;
+const COMPLETION_HEAD_AT: usize = 512;
+pub(crate) const NODE_SLEEPS_AT: usize = 640;
+pub(crate) const CLIENT_SLEEPS_AT: usize = 768;
+
+/// How large rings and data area are: always within the bounds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Geometry {
+    entries: u32,
+    data_len: u64,
+}
+
+impl Geometry {
+    /// `None` when `entries` is no power of two up to [`ENTRIES_MAX`], or `data_len` not 4 KiB to
+    /// [`DATA_LEN_MAX`] in whole 4 KiB.
+    pub fn new(entries: u32, data_len: u64) -> Option<Self> {
+        let is_sound = entries.is_power_of_two()
+            && entries <= ENTRIES_MAX
+            && data_len > 0
+            && data_len <= DATA_LEN_MAX
+            && usize::try_from(data_len).ok()?.is_multiple_of(PAGE_LEN);
+        is_sound.then_some(Self { entries, data_len })
+    }
+
+    /// Of the submission ring.
+    pub fn entries(self) -> u32 {
+        self.entries
+    }
+
+    /// Of the data area, in bytes.
+    pub fn data_len(self) -> usize {
+        index(self.data_len)
+    }
+
+    pub(crate) fn submission_lane(self) -> Lane {
+        Lane {
+            tail_at: SUBMISSION_TAIL_AT,
+            head_at: SUBMISSION_HEAD_AT,
+            entries_at: PAGE_LEN,
+            entries: self.entries,
+        }
+    }
+
+    pub(crate) fn completion_lane(self) -> Lane {
+        Lane {
+            tail_at: COMPLETION_TAIL_AT,
+            head_at: COMPLETION_HEAD_AT,
+            entries_at: PAGE_LEN + index(self.entries.into()) * ENTRY_LEN,
+            entries: 2 * self.entries,
+        }
+    }
+
+    /// Where the data area begins.
+    pub(crate) fn data_offset(self) -> usize {
+        (PAGE_LEN + 3 * index(self.entries.into()) * ENTRY_LEN).next_multiple_of(PAGE_LEN)
+    }
+
+    /// All of it.
+    pub(crate) fn total_len(self) -> usize {
+        self.data_offset() + self.data_len()
+    }
+}
+
+pub(crate) fn index(raw: u64) -> usize {
+    usize::try_from(raw).expect("bounded by DATA_LEN_MAX")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sizes_beyond_the_bounds_are_refused() {
+        for (entries, data_len) in [
+            (0, 4096),
+            (3, 4096),
+            (2 * ENTRIES_MAX, 4096),
+            (1, 0),
+            (1, 4095),
+            (1, DATA_LEN_MAX + 4096),
+            (1, u64::MAX),
+        ] {
+            assert_eq!(Geometry::new(entries, data_len), None, "{entries} {data_len}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn parts_of_the_memory_do_not_overlap(shift in 0u32..=12, pages in 1u64..=65_536) {
+            let geometry = Geometry::new(1 << shift, pages * 4096).unwrap();
+            let (submissions, completions) = (geometry.submission_lane(), geometry.completion_lane());
+            prop_assert!(CLIENT_SLEEPS_AT + 4 <= submissions.entries_at);
+            prop_assert_eq!(submissions.end(), completions.entries_at);
+            prop_assert!(completions.end() <= geometry.data_offset());
+            prop_assert!(geometry.data_offset().is_multiple_of(PAGE_LEN));
+            prop_assert_eq!(geometry.total_len() - geometry.data_offset(), geometry.data_len());
+        }
+    }
+}

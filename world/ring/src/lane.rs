@@ -1,0 +1,221 @@
+//! One ring of one direction: who fills it, and who empties it.
+//!
+//! The one side writes entries and then its tail, the other reads entries and then writes its head.
+//! Each keeps its own index to itself, and of the other's believes only what can be: between what it
+//! was last and what it may be at most.
+
+use std::sync::atomic::Ordering;
+
+use crate::geometry::index;
+use crate::memory::Memory;
+
+/// Length of an entry: a header of the direct protocol.
+pub const ENTRY_LEN: usize = 32;
+
+/// What a ring carries.
+pub type Entry = [u8; ENTRY_LEN];
+
+/// The other side wrote an index that cannot be. Nothing in the ring means anything any more.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the ring is broken: the other side wrote an index that cannot be")]
+pub struct Broken;
+
+/// Where a ring lies. Indices run on, modulo 2^32; an entry's place is its index modulo `entries`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane {
+    pub(crate) tail_at: usize,
+    pub(crate) head_at: usize,
+    pub(crate) entries_at: usize,
+    /// A power of two.
+    pub(crate) entries: u32,
+}
+
+impl Lane {
+    #[inline]
+    fn place(&self, at: u32) -> usize {
+        self.entries_at + index((at & (self.entries - 1)).into()) * ENTRY_LEN
+    }
+
+    #[cfg(test)]
+    pub(crate) fn end(&self) -> usize {
+        self.entries_at + index(self.entries.into()) * ENTRY_LEN
+    }
+}
+
+/// Who fills a ring.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    lane: Lane,
+    tail: u32,
+    /// The other side's index as last looked at: looked at again only when the ring seems full.
+    head_seen: u32,
+}
+
+impl Producer {
+    pub(crate) fn new(lane: Lane) -> Self {
+        Self { lane, tail: 0, head_seen: 0 }
+    }
+
+    /// Puts an entry in, not yet to be seen. Whether there was room.
+    #[inline]
+    pub(crate) fn push(&mut self, memory: &Memory, entry: &Entry) -> Result<bool, Broken> {
+        if self.tail.wrapping_sub(self.head_seen) == self.lane.entries {
+            self.look(memory)?;
+            if self.tail.wrapping_sub(self.head_seen) == self.lane.entries {
+                return Ok(false);
+            }
+        }
+        memory.store_entry(self.lane.place(self.tail), entry);
+        self.tail = self.tail.wrapping_add(1);
+        Ok(true)
+    }
+
+    /// Shows what was put in.
+    #[inline]
+    pub(crate) fn publish(&self, memory: &Memory) {
+        memory.word(self.lane.tail_at).store(self.tail.to_le(), Ordering::Release);
+    }
+
+    /// The other side's index moves forward, and not past ours.
+    fn look(&mut self, memory: &Memory) -> Result<(), Broken> {
+        // What it took is read before what we put in its place is written.
+        let head = u32::from_le(memory.word(self.lane.head_at).load(Ordering::Acquire));
+        if head.wrapping_sub(self.head_seen) > self.tail.wrapping_sub(self.head_seen) {
+            return Err(Broken);
+        }
+        self.head_seen = head;
+        Ok(())
+    }
+}
+
+/// Who empties a ring.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    lane: Lane,
+    head: u32,
+}
+
+impl Consumer {
+    pub(crate) fn new(lane: Lane) -> Self {
+        Self { lane, head: 0 }
+    }
+
+    /// How many entries there are to take.
+    #[inline]
+    pub(crate) fn available(&self, memory: &Memory) -> Result<u32, Broken> {
+        let tail = u32::from_le(memory.word(self.lane.tail_at).load(Ordering::Acquire));
+        let available = tail.wrapping_sub(self.head);
+        if available <= self.lane.entries { Ok(available) } else { Err(Broken) }
+    }
+
+    /// Appends up to `max` entries. Each is copied once.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        memory: &Memory,
+        max: u32,
+        entries: &mut Vec<Entry>,
+    ) -> Result<u32, Broken> {
+        let count = self.available(memory)?.min(max);
+        if count == 0 {
+            return Ok(0);
+        }
+        for n in 0..count {
+            let place = self.lane.place(self.head.wrapping_add(n));
+            entries.push(memory.load_entry(place));
+        }
+        self.head = self.head.wrapping_add(count);
+        memory.word(self.lane.head_at).store(self.head.to_le(), Ordering::Release);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Geometry;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    fn lane() -> (Memory, Lane) {
+        let geometry = Geometry::new(4, 4096).unwrap();
+        let (memory, _fd) = Memory::create(geometry).unwrap();
+        (memory, geometry.submission_lane())
+    }
+
+    fn entry(n: u32) -> Entry {
+        let mut entry = [0xA5; ENTRY_LEN];
+        entry[..4].copy_from_slice(&n.to_le_bytes());
+        entry
+    }
+
+    #[test]
+    fn what_was_put_in_is_seen_once_it_is_shown() {
+        let (memory, lane) = lane();
+        let (mut producer, mut consumer) = (Producer::new(lane), Consumer::new(lane));
+        producer.push(&memory, &entry(1)).unwrap();
+        assert_eq!(consumer.available(&memory), Ok(0));
+        producer.publish(&memory);
+        let mut taken = Vec::new();
+        assert_eq!(consumer.take(&memory, 9, &mut taken), Ok(1));
+        assert_eq!(taken, [entry(1)]);
+    }
+
+    #[test]
+    fn a_tail_further_on_than_the_ring_is_long_breaks_it() {
+        let (memory, lane) = lane();
+        let mut consumer = Consumer::new(lane);
+        for tail in [5u32, 1 << 31, u32::MAX] {
+            memory.word(lane.tail_at).store(tail.to_le(), Ordering::Relaxed);
+            assert_eq!(consumer.take(&memory, 9, &mut Vec::new()), Err(Broken), "{tail}");
+        }
+    }
+
+    #[test]
+    fn a_head_that_goes_back_or_past_the_tail_breaks_the_ring() {
+        let (memory, lane) = lane();
+        for head in [5u32, 1 << 31, u32::MAX] {
+            let mut producer = Producer::new(lane);
+            for n in 0..4 {
+                assert_eq!(producer.push(&memory, &entry(n)), Ok(true));
+            }
+            memory.word(lane.head_at).store(head.to_le(), Ordering::Relaxed);
+            assert_eq!(producer.push(&memory, &entry(4)), Err(Broken), "{head}");
+        }
+    }
+
+    proptest! {
+        /// However it is filled and emptied, and wherever indices wrap, a ring is a bounded queue.
+        #[test]
+        fn a_ring_equals_a_queue(
+            start in prop_oneof![Just(0u32), Just(u32::MAX - 6), any::<u32>()],
+            steps in prop::collection::vec((any::<bool>(), 0u32..6), 1..200),
+        ) {
+            let (memory, lane) = lane();
+            let mut producer = Producer { lane, tail: start, head_seen: start };
+            let mut consumer = Consumer { lane, head: start };
+            memory.word(lane.head_at).store(start.to_le(), Ordering::Relaxed);
+            producer.publish(&memory);
+            let (mut model, mut next) = (VecDeque::new(), 0);
+            for (fills, count) in steps {
+                if fills {
+                    for _ in 0..count {
+                        let has_room = model.len() < 4;
+                        prop_assert_eq!(producer.push(&memory, &entry(next)), Ok(has_room));
+                        if has_room {
+                            model.push_back(entry(next));
+                            next += 1;
+                        }
+                    }
+                    producer.publish(&memory);
+                } else {
+                    let mut taken = Vec::new();
+                    consumer.take(&memory, count, &mut taken).unwrap();
+                    let expected: Vec<Entry> =
+                        model.drain(..model.len().min(count as usize)).collect();
+                    prop_assert_eq!(taken, expected);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! The memory itself: made by the node, sealed, mapped by both.
+//!
+//! Invariant: no Rust reference to bytes of it is ever made here, only to atomic words of it, which
+//! the other side may change at any time.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::geometry::{
+    DATA_LEN_AT, DATA_OFFSET_AT, ENTRIES_AT, Geometry, MAGIC, MAGIC_AT, VERSION, VERSION_AT,
+};
+use crate::lane::{ENTRY_LEN, Entry};
+
+/// Why memory that a node sent cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The system refused.
+    #[error("cannot map the memory that the node shares: {0}")]
+    Io(#[from] io::Error),
+    /// It could be made smaller while it is in use.
+    #[error("the memory that the node shares is not sealed against shrinking")]
+    NotSealed,
+    /// It is not what was asked for.
+    #[error("the memory that the node shares is not of the size or layout that was asked for")]
+    WrongLayout,
+}
+
+/// Mapped until dropped.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    start: NonNull<u8>,
+    geometry: Geometry,
+}
+
+// SAFETY: the mapping belongs to this value alone; every access is an atomic one or a raw copy, and
+// only `munmap` in `drop`, which has the value to itself, depends on who calls.
+unsafe impl Send for Memory {}
+// SAFETY: as above. Copies that overlap in time tear bytes, which no reference ever shows.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// The node's side: new memory, which can neither shrink nor grow, and the descriptor for the
+    /// client.
+    pub(crate) fn create(geometry: Geometry) -> io::Result<(Self, OwnedFd)> {
+        let fd = memfd()?;
+        ftruncate(&fd, size(geometry))?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let memory = Self::map(&fd, geometry, MapFlags::SHARED)?;
+        memory.word(VERSION_AT).store(VERSION.to_le(), Ordering::Relaxed);
+        memory.word(ENTRIES_AT).store(geometry.entries().to_le(), Ordering::Relaxed);
+        memory.long(DATA_OFFSET_AT).store(long(geometry.data_offset()).to_le(), Ordering::Relaxed);
+        memory.long(DATA_LEN_AT).store(long(geometry.data_len()).to_le(), Ordering::Relaxed);
+        memory.long(MAGIC_AT).store(MAGIC.to_le(), Ordering::Release);
+        Ok((memory, fd))
+    }
+
+    /// The client's side: what the node sent in answer to a wish for `geometry`.
+    ///
+    /// Its pages are made here, so that they are charged to the client, and that the node finds them
+    /// when it first touches them.
+    pub(crate) fn open(fd: &OwnedFd, geometry: Geometry) -> Result<Self, OpenError> {
+        let seals = fcntl_get_seals(fd).map_err(io::Error::from)?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(OpenError::NotSealed);
+        }
+        let len = fstat(fd).map_err(io::Error::from)?.st_size;
+        if u64::try_from(len) != Ok(size(geometry)) {
+            return Err(OpenError::WrongLayout);
+        }
+        let memory = Self::map(fd, geometry, MapFlags::SHARED | MapFlags::POPULATE)?;
+        let word = |at| u32::from_le(memory.word(at).load(Ordering::Relaxed));
+        let read_long = |at| u64::from_le(memory.long(at).load(Ordering::Acquire));
+        let is_as_asked = read_long(MAGIC_AT) == MAGIC
+            && word(VERSION_AT) == VERSION
+            && word(ENTRIES_AT) == geometry.entries()
+            && read_long(DATA_OFFSET_AT) == long(geometry.data_offset())
+            && read_long(DATA_LEN_AT) == long(geometry.data_len());
+        if is_as_asked { Ok(memory) } else { Err(OpenError::WrongLayout) }
+    }
+
+    fn map(fd: impl AsFd, geometry: Geometry, flags: MapFlags) -> io::Result<Self> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice aliases nothing. The file is at
+        // least that long, and is sealed against becoming shorter.
+        let start =
+            unsafe { mmap(ptr::null_mut(), geometry.total_len(), protection, flags, fd, 0)? };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, geometry })
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// The 4 bytes at `offset`, a multiple of 4 within the memory.
+    #[inline]
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.geometry.total_len());
+        // SAFETY: within the mapping and aligned, as was just asserted; it lives as long as `self`,
+        // and everybody here accesses it atomically.
+        unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(offset).cast()) }
+    }
+
+    /// The 8 bytes at `offset`, a multiple of 8 within the memory.
+    #[inline]
+    fn long(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.geometry.total_len());
+        // SAFETY: as for `word`.
+        unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast()) }
+    }
+
+    /// Copies an entry out, once: what is validated is the copy.
+    #[inline]
+    pub(crate) fn load_entry(&self, offset: usize) -> Entry {
+        let mut entry = [0; ENTRY_LEN];
+        for (n, bytes) in entry.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            *bytes = native_bytes(self.long(offset + 8 * n).load(Ordering::Relaxed));
+        }
+        entry
+    }
+
+    #[inline]
+    pub(crate) fn store_entry(&self, offset: usize, entry: &Entry) {
+        for (n, bytes) in entry.as_chunks::<8>().0.iter().enumerate() {
+            self.long(offset + 8 * n).store(native_long(*bytes), Ordering::Relaxed);
+        }
+    }
+
+    /// Where that part of the data area begins; `None` when it is not within.
+    #[inline]
+    pub(crate) fn data(&self, offset: u64, len: usize) -> Option<NonNull<u8>> {
+        let offset = usize::try_from(offset).ok()?;
+        if offset.checked_add(len)? > self.geometry.data_len() {
+            return None;
+        }
+        // SAFETY: within the mapping, as was just checked.
+        Some(unsafe { self.start.add(self.geometry.data_offset() + offset) })
+    }
+
+    /// As [`Self::data`], for a part that was checked before.
+    #[inline]
+    fn checked_data(&self, offset: u64, len: usize) -> NonNull<u8> {
+        self.data(offset, len).expect("the range lies within the data area: it was checked")
+    }
+
+    /// Copies bytes of the data area out. What the other side writes meanwhile may be torn.
+    ///
+    /// # Panics
+    /// When they are not within it, as with the others: our own fault.
+    pub(crate) fn copy_out(&self, offset: u64, into: &mut [u8]) {
+        let from = self.checked_data(offset, into.len());
+        // SAFETY: both are that long; `into` is borrowed and so no part of the mapping, into which no
+        // reference is ever made.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
+    }
+
+    /// Copies bytes into the data area.
+    pub(crate) fn copy_in(&self, offset: u64, from: &[u8]) {
+        let into = self.checked_data(offset, from.len());
+        // SAFETY: as in `copy_out`, with the directions exchanged.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), into.as_ptr(), from.len()) };
+    }
+
+    /// Makes bytes of the data area zeroes.
+    #[inline]
+    pub(crate) fn zero(&self, offset: u64, len: usize) {
+        let into = self.checked_data(offset, len);
+        // SAFETY: within the mapping, and no reference into it exists.
+        unsafe { ptr::write_bytes(into.as_ptr(), 0, len) };
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, whole, and nobody else has it any more. A failure would leave it
+        // mapped, which harms nothing.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.geometry.total_len()) };
+    }
+}
+
+/// Never to be run as a program; a kernel that does not know that wish is asked without.
+fn memfd() -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    match rustix::fs::memfd_create("nearflash-rings", flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(Errno::INVAL) => Ok(rustix::fs::memfd_create("nearflash-rings", flags)?),
+        made => Ok(made?),
+    }
+}
+
+fn size(geometry: Geometry) -> u64 {
+    long(geometry.total_len())
+}
+
+fn long(len: usize) -> u64 {
+    u64::try_from(len).expect("a length fits 64 bits")
+}
+
+/// Entries are bytes: no order of theirs is meant here.
+#[expect(clippy::host_endian_bytes, reason = "bytes in, the same bytes out")]
+fn native_bytes(long: u64) -> [u8; 8] {
+    long.to_ne_bytes()
+}
+
+#[expect(clippy::host_endian_bytes, reason = "bytes in, the same bytes out")]
+fn native_long(bytes: [u8; 8]) -> u64 {
+    u64::from_ne_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn geometry() -> Geometry {
+        Geometry::new(8, 65_536).unwrap()
+    }
+
+    #[test]
+    fn memory_cannot_be_made_smaller_or_larger_by_whoever_has_its_descriptor() {
+        let (memory, fd) = Memory::create(geometry()).unwrap();
+        assert_eq!(ftruncate(&fd, 0), Err(Errno::PERM));
+        assert_eq!(ftruncate(&fd, 1 << 30), Err(Errno::PERM));
+        memory.zero(0, memory.geometry().data_len());
+    }
+
+    #[test]
+    fn both_sides_see_the_same_bytes() {
+        let (node, fd) = Memory::create(geometry()).unwrap();
+        let client = Memory::open(&fd, geometry()).unwrap();
+        client.copy_in(40_000, b"flash");
+        let mut seen = [0xA5; 5];
+        node.copy_out(40_000, &mut seen);
+        assert_eq!(seen, *b"flash");
+    }
+
+    #[test]
+    fn memory_of_another_size_or_layout_is_refused() {
+        let (node, fd) = Memory::create(geometry()).unwrap();
+        let larger = Geometry::new(8, 131_072).unwrap();
+        assert!(matches!(Memory::open(&fd, larger), Err(OpenError::WrongLayout)));
+        node.word(ENTRIES_AT).store(16, Ordering::Relaxed);
+        assert!(matches!(Memory::open(&fd, geometry()), Err(OpenError::WrongLayout)));
+    }
+
+    #[test]
+    fn memory_that_may_shrink_is_refused() {
+        let fd = rustix::fs::memfd_create("t", MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&fd, size(geometry())).unwrap();
+        assert!(matches!(Memory::open(&fd, geometry()), Err(OpenError::NotSealed)));
+    }
+
+    #[test]
+    fn only_what_lies_within_the_data_area_has_a_place() {
+        let (memory, _fd) = Memory::create(geometry()).unwrap();
+        assert!(memory.data(0, 65_536).is_some());
+        assert!(memory.data(65_536, 0).is_some());
+        for (offset, len) in [(1, 65_536), (65_537, 0), (u64::MAX, 1), (1, usize::MAX)] {
+            assert!(memory.data(offset, len).is_none(), "{offset} {len}");
+        }
+    }
+
+    #[test]
+    fn dropped_memory_is_unmapped() {
+        let (memory, _fd) = Memory::create(geometry()).unwrap();
+        let start = memory.start.as_ptr().addr();
+        let is_mapped = || {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            maps.lines().any(|line| {
+                line.contains("nearflash-rings") && line.starts_with(&format!("{start:x}-"))
+            })
+        };
+        assert!(is_mapped());
+        drop(memory);
+        assert!(!is_mapped());
+    }
+
+    #[test]
+    fn an_entry_comes_out_as_it_went_in() {
+        let (memory, _fd) = Memory::create(geometry()).unwrap();
+        let entry = std::array::from_fn(|n| u8::try_from(n).unwrap() ^ 0xA5);
+        memory.store_entry(4096, &entry);
+        assert_eq!(memory.load_entry(4096), entry);
+    }
+}

@@ -1,0 +1,80 @@
+//! Descriptors beside bytes on a Unix socket.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+/// Descriptors that come with one send.
+const DESCRIPTORS_MAX: usize = 2;
+
+/// Sends some of `bytes`, the descriptors with the first of them, without waiting. How many bytes
+/// were sent: never none.
+///
+/// # Errors
+/// When there is no room, or nobody at the other end.
+pub fn send_passing(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>; DESCRIPTORS_MAX],
+) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fits = ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    assert!(fits, "the space was made for as many");
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags)?)
+}
+
+/// Receives without waiting; descriptors that come along are appended. How many bytes came: none
+/// when the other side sends no more.
+///
+/// # Errors
+/// When nothing is there yet, or the connection is broken.
+pub fn receive_passed(
+    socket: BorrowedFd<'_>,
+    into: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(socket, &mut [IoSliceMut::new(into)], &mut ancillary, flags)?;
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(passed) = message {
+            descriptors.extend(passed);
+        }
+    }
+    Ok(received.bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn descriptors_arrive_with_the_bytes_that_they_were_sent_with() {
+        let (one, other) = UnixStream::pair().unwrap();
+        let file = rustix::fs::memfd_create("t", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        let sent = send_passing(one.as_fd(), b"answer", &[file.as_fd(), one.as_fd()]);
+        assert_eq!(sent.unwrap(), 6);
+        let (mut bytes, mut descriptors) = ([0xA5; 64], Vec::new());
+        let len = receive_passed(other.as_fd(), &mut bytes, &mut descriptors).unwrap();
+        assert_eq!((&bytes[..len], descriptors.len()), (&b"answer"[..], 2));
+        rustix::fs::ftruncate(&file, 7).unwrap();
+        assert_eq!(rustix::fs::fstat(&descriptors[0]).unwrap().st_size, 7);
+    }
+
+    #[test]
+    fn an_empty_socket_is_not_waited_for() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let received = receive_passed(one.as_fd(), &mut [0; 8], &mut Vec::new());
+        assert_eq!(received.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+}
