@@ -20,7 +20,9 @@ const RUNTIME_DEFAULT: Nanos = Nanos::from_secs(10);
 pub struct BenchArgs {
     /// What to measure: file:PATH, null:SIZE,
     /// nvme-tcp://HOST:PORT/NAME[?ns=1&digest=header,data&queues=N] (NAME a volume's name or an
-    /// NQN), or floor:// for the bare exchange over loopback TCP
+    /// NQN), direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME
+    /// [?digest=header,data&key=ID&secret-file=PATH], or floor://[?headers=REQUEST,ANSWER] for the
+    /// bare exchange over loopback TCP, with headers of so many bytes
     pub target: Target,
 
     /// What is done
@@ -148,12 +150,12 @@ impl BenchArgs {
     }
 
     fn check(&self) -> Result<(), OptionsError> {
-        let is_floor = self.target == Target::Floor;
+        let is_floor = matches!(self.target, Target::Floor(_));
         let refusals = [
             (is_floor && self.rw.single_direction().is_none(), OptionsError::MixedFloor),
             (is_floor && self.verify.is_some(), OptionsError::NothingToVerify),
             (self.verify.is_some() && self.bs < ByteLen(512), OptionsError::BlockTooSmallToVerify),
-            (self.floor && !matches!(self.target, Target::NvmeTcp(_)), OptionsError::FloorOfLocal),
+            (self.floor && !self.target.is_remote(), OptionsError::FloorOfLocal),
             (self.floor && self.rw.single_direction().is_none(), OptionsError::MixedFloor),
             (self.is_unaligned(), OptionsError::Unaligned),
         ];
@@ -334,7 +336,7 @@ mod tests {
             ("floor:// --rw randrw", "--rw read"),
             ("floor:// --verify crc32c", "drop --verify"),
             ("null:1GiB --verify crc32c --bs 256", "larger --bs"),
-            ("null:1GiB --floor", "nvme-tcp://"),
+            ("null:1GiB --floor", "direct://"),
             ("file:/tmp/x --bs 1000", "--direct 0"),
             ("null:1GiB --size 2GiB", "smaller"),
             ("null:1GiB --offset 1GiB", "smaller"),

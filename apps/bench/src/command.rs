@@ -8,14 +8,14 @@ use nearflash_units::{ByteLen, Nanos};
 
 use crate::BenchError;
 use crate::args::{BenchArgs, OutputFormat};
-use crate::engine::{FileOptions, Needs, Remote};
+use crate::engine::{DirectRemote, FileOptions, Needs, Remote};
 use crate::floor::{self, Exchange, FloorRun, FloorSpec, Tuning};
 use crate::placement::core_to_core;
 use crate::progress::Progress;
 use crate::recorder::{Record, Stream};
 use crate::report::{FloorComparison, Report, Samples};
 use crate::run::{self, OpenNull, Opener, RunSpec};
-use crate::target::{NvmeTcpTarget, Target};
+use crate::target::Target;
 use crate::workload::Direction;
 
 /// Time not counted, of a floor beside a remote run.
@@ -43,7 +43,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, BenchError> {
 /// When nothing could be measured, or an operation failed.
 pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
     let (record, samples) = match &args.target {
-        Target::Floor => return measure_floor(args),
+        Target::Floor(_) => return measure_floor(args),
         Target::Null(len) => run_jobs(args, &OpenNull, Some(*len))?,
         Target::File(path) => {
             let options = FileOptions {
@@ -57,7 +57,14 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
             let len = options.prepare()?;
             run_jobs(args, &options, Some(len))?
         }
-        Target::NvmeTcp(target) => return measure_remote(args, target),
+        Target::NvmeTcp(target) => {
+            let remote = Remote::connect(target, needs(args)?)?;
+            return measure_remote(args, &remote, remote.len());
+        }
+        Target::Direct(url) => {
+            let remote = DirectRemote::connect(url, needs(args)?)?;
+            return measure_remote(args, &remote, remote.len());
+        }
     };
     Ok(report(args, record, samples))
 }
@@ -83,7 +90,7 @@ fn report(args: &BenchArgs, record: Record, samples: Samples) -> Report {
         options: options(args),
         timestamp_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
         record,
-        job_count: if args.target == Target::Floor { 1 } else { args.numjobs },
+        job_count: if matches!(args.target, Target::Floor(_)) { 1 } else { args.numjobs },
         samples,
         percentiles: args.percentile_list.clone().unwrap_or_default(),
         floor: None,
@@ -113,16 +120,22 @@ fn options(args: &BenchArgs) -> Vec<(&'static str, String)> {
     options
 }
 
-fn measure_remote(args: &BenchArgs, target: &NvmeTcpTarget) -> Result<Report, BenchError> {
+fn needs(args: &BenchArgs) -> Result<Needs, BenchError> {
     let depth = args.job(None)?.depth;
-    let needs = Needs { op_len: args.bs, offset: args.offset, depth, job_count: args.numjobs };
-    let remote = Remote::connect(target, needs)?;
+    Ok(Needs { op_len: args.bs, offset: args.offset, depth, job_count: args.numjobs })
+}
+
+fn measure_remote<O: Opener>(
+    args: &BenchArgs,
+    remote: &O,
+    len: ByteLen,
+) -> Result<Report, BenchError> {
     if !args.floor {
-        let (record, samples) = run_jobs(args, &remote, Some(remote.len()))?;
+        let (record, samples) = run_jobs(args, remote, Some(len))?;
         return Ok(report(args, record, samples));
     }
     let beside = FloorBeside::start(args)?;
-    let (record, samples) = run_jobs(args, &remote, Some(remote.len()))?;
+    let (record, samples) = run_jobs(args, remote, Some(len))?;
     let comparison = beside.finish(args, &record)?;
     Ok(Report { floor: Some(comparison), ..report(args, record, samples) })
 }
@@ -159,8 +172,8 @@ impl FloorBeside {
 /// The floor's direction and lengths for what the command line does.
 fn floor_spec(args: &BenchArgs, ramp: Nanos, runtime: Nanos) -> FloorSpec {
     let exchange = match args.rw.single_direction() {
-        Some(Direction::Write) => Exchange::write(args.bs),
-        Some(Direction::Read) | None => Exchange::read(args.bs),
+        Some(Direction::Write) => Exchange::write(args.target.headers(), args.bs),
+        Some(Direction::Read) | None => Exchange::read(args.target.headers(), args.bs),
     };
     FloorSpec {
         exchange,

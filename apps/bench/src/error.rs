@@ -36,6 +36,9 @@ pub enum BenchError {
     /// The remote target.
     #[error(transparent)]
     Remote(#[from] nearflash::nvme_tcp::HostError),
+    /// The direct target.
+    #[error(transparent)]
+    Direct(#[from] nearflash::direct::Error),
     /// No NQN.
     #[error("'{name}' is no NQN: {source}")]
     Nqn {
@@ -78,7 +81,9 @@ pub enum OptionsError {
     #[error("--verify needs blocks of at least 512 bytes: give a larger --bs")]
     BlockTooSmallToVerify,
     /// The floor beside something that is not remote.
-    #[error("--floor measures the wire beside a remote target: give an nvme-tcp:// target")]
+    #[error(
+        "--floor measures the wire beside a remote target: give an nvme-tcp:// or direct:// target"
+    )]
     FloorOfLocal,
     /// More than the target has.
     #[error("--offset and --size end at {end}, but {target} ends at {len}: give smaller ones")]
@@ -115,6 +120,14 @@ pub enum OptionsError {
         depth: usize,
         /// The target's limit.
         max: u16,
+    },
+    /// More than a queue pair takes.
+    #[error("--iodepth {depth} exceeds the {max} of one connection: lower it, or add --numjobs")]
+    DeeperThanPair {
+        /// Of one job.
+        depth: usize,
+        /// The node's limit.
+        max: usize,
     },
     /// The target grants fewer queues.
     #[error("the target grants {granted} queues of {wanted}: lower --numjobs or queues=N")]

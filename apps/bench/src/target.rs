@@ -4,12 +4,17 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use nearflash::direct::{Url, UrlError};
 use nearflash_units::{ByteLen, ParseSizeError, parse_size};
+
+use crate::floor::Headers;
 
 /// Stands before a nearflash volume's name to make its NQN.
 pub const VOLUME_NQN_PREFIX: &str = "nqn.2026-11.io.nearflash:";
 /// The I/O port that IANA assigned to NVMe over Fabrics.
 const NVME_TCP_PORT: u16 = 4420;
+/// A longer header is a typing error.
+const HEADER_LEN_MAX: u64 = 4096;
 /// More queue pairs than this per job is a typing error.
 const QUEUES_MAX: u16 = 128;
 
@@ -22,8 +27,10 @@ pub enum Target {
     Null(ByteLen),
     /// A namespace of another machine.
     NvmeTcp(NvmeTcpTarget),
-    /// The bare exchange over loopback TCP.
-    Floor,
+    /// A volume behind the direct protocol, over TCP or on this machine.
+    Direct(Url),
+    /// The bare exchange over loopback TCP, with headers of these lengths.
+    Floor(Headers),
 }
 
 /// A namespace behind NVMe/TCP.
@@ -50,9 +57,19 @@ pub struct NvmeTcpTarget {
 pub enum TargetError {
     /// No scheme that is known.
     #[error(
-        "'{text}' is no target: write file:PATH, null:SIZE, nvme-tcp://HOST:PORT/NAME or floor://"
+        "'{text}' is no target: write file:PATH, null:SIZE, nvme-tcp://HOST:PORT/NAME, \
+         direct://HOST:PORT/VOLUME, direct+local:PATH.sock/VOLUME or floor://"
     )]
     Scheme {
+        /// As written.
+        text: String,
+    },
+    /// No URL of the direct protocol.
+    #[error(transparent)]
+    Direct(#[from] UrlError),
+    /// The floor's option.
+    #[error("'{text}' is no floor: write floor://, or floor://?headers=REQUEST,ANSWER in bytes")]
+    Floor {
         /// As written.
         text: String,
     },
@@ -108,13 +125,39 @@ impl FromStr for Target {
             return parse_nvme_tcp(text, rest).map(Self::NvmeTcp);
         }
         match text.split_once(':') {
-            Some(("floor", "//" | "")) => Ok(Self::Floor),
+            Some(("floor", rest)) => parse_floor(text, rest).map(Self::Floor),
+            Some(("direct" | "direct+local", _)) => parse_direct(text).map(Self::Direct),
             Some(("file", "")) => Err(TargetError::NoPath),
             Some(("file", path)) => Ok(Self::File(PathBuf::from(path))),
             Some(("null", size)) => Ok(Self::Null(parse_size(size)?)),
             _ => Err(TargetError::Scheme { text: text.to_owned() }),
         }
     }
+}
+
+/// A volume must be named: that is what is measured.
+fn parse_direct(text: &str) -> Result<Url, TargetError> {
+    let url: Url = text.parse()?;
+    match url.volume {
+        Some(_) => Ok(url),
+        None => Err(TargetError::NoName { text: text.to_owned() }),
+    }
+}
+
+/// One length for both headers, or two; NVMe/TCP's by default.
+fn parse_floor(text: &str, rest: &str) -> Result<Headers, TargetError> {
+    let refused = || TargetError::Floor { text: text.to_owned() };
+    let query = rest.strip_prefix("//").unwrap_or(rest);
+    if query.is_empty() {
+        return Ok(Headers::NVME_TCP);
+    }
+    let lens = query.strip_prefix("?headers=").ok_or_else(refused)?;
+    let (request, answer) = lens.split_once(',').unwrap_or((lens, lens));
+    let len = |digits: &str| {
+        let len = digits.parse().ok().filter(|len| (1..=HEADER_LEN_MAX).contains(len));
+        len.map(ByteLen).ok_or_else(refused)
+    };
+    Ok(Headers { request_len: len(request)?, answer_len: len(answer)? })
 }
 
 fn parse_nvme_tcp(text: &str, rest: &str) -> Result<NvmeTcpTarget, TargetError> {
@@ -204,6 +247,22 @@ fn apply_option(target: &mut NvmeTcpTarget, key: &str, value: &str) -> Result<()
     Ok(())
 }
 
+impl Target {
+    /// Whether a network is between it and us.
+    pub fn is_remote(&self) -> bool {
+        matches!(self, Self::NvmeTcp(_) | Self::Direct(_))
+    }
+
+    /// The headers around a payload on its way there.
+    pub fn headers(&self) -> Headers {
+        match self {
+            Self::Direct(_) => Headers::DIRECT,
+            Self::Floor(headers) => *headers,
+            Self::File(_) | Self::Null(_) | Self::NvmeTcp(_) => Headers::NVME_TCP,
+        }
+    }
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -212,7 +271,11 @@ impl fmt::Display for Target {
             Self::NvmeTcp(target) => {
                 write!(f, "nvme-tcp://{}:{}/{}", target.host, target.port, target.nqn)
             }
-            Self::Floor => f.write_str("floor://"),
+            Self::Direct(url) => write!(f, "{url}"),
+            Self::Floor(Headers::NVME_TCP) => f.write_str("floor://"),
+            Self::Floor(Headers { request_len, answer_len }) => {
+                write!(f, "floor://?headers={},{}", request_len.0, answer_len.0)
+            }
         }
     }
 }
@@ -232,7 +295,13 @@ mod tests {
     fn every_form_of_target_is_read() {
         assert_eq!("file:/tmp/a:b".parse(), Ok(Target::File("/tmp/a:b".into())));
         assert_eq!("null:1GiB".parse(), Ok(Target::Null(ByteLen(1 << 30))));
-        assert_eq!("floor://".parse(), Ok(Target::Floor));
+        assert_eq!("floor://".parse(), Ok(Target::Floor(Headers::NVME_TCP)));
+        assert_eq!("floor://?headers=32".parse(), Ok(Target::Floor(Headers::DIRECT)));
+        let Ok(Target::Direct(url)) = "direct://[::1]:4421/data?digest=data".parse() else {
+            panic!("a direct target")
+        };
+        assert_eq!((url.volume.as_deref(), url.data_digest), (Some("data"), true));
+        assert!(matches!("direct+local:a.sock/data".parse(), Ok(Target::Direct(_))));
         let target = nvme_tcp("nvme-tcp://[::1]:4421/data?ns=2&digest=header,data&queues=4");
         assert_eq!((target.host.as_str(), target.port), ("::1", 4421));
         assert_eq!(target.nqn, "nqn.2026-11.io.nearflash:data");
@@ -265,6 +334,11 @@ mod tests {
             ("nvme-tcp://a/data?queues=0", "1 to 128"),
             ("nvme-tcp://a/data?ns=x", "from 1"),
             ("nvme-tcp://a/data?digest=both", "header,data"),
+            ("direct://a", "append /NAME"),
+            ("direct:a", "direct://HOST:PORT/VOLUME"),
+            ("direct+local:/run/a", "ending in .sock"),
+            ("floor://?headers=0", "headers=REQUEST,ANSWER"),
+            ("floor://?size=32", "headers=REQUEST,ANSWER"),
         ];
         for (text, remedy) in cases {
             let message = text.parse::<Target>().unwrap_err().to_string();

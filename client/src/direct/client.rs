@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use super::credentials::Credentials;
+use super::credentials::{Credentials, CredentialsError};
 use super::error::Error;
+use super::link::Link;
 use super::options::{Options, QueueOptions};
 use super::queue_pair::QueuePair;
+use super::slots::Slots;
 use super::url::Url;
 use super::volume::Volume;
 
@@ -18,13 +20,10 @@ pub struct Client {
 
 /// What every connection of a client is made with.
 #[derive(Debug)]
-#[expect(dead_code, reason = "connections are made with it")]
-struct Shared {
-    url: Url,
-    credentials: Credentials,
-    options: Options,
-    /// Until there are connections, there is no client.
-    never: std::convert::Infallible,
+pub(super) struct Shared {
+    pub(super) url: Url,
+    pub(super) credentials: Credentials,
+    pub(super) options: Options,
 }
 
 impl Client {
@@ -42,30 +41,68 @@ impl Client {
     ///
     /// # Errors
     /// As there.
-    pub fn connect_with(url: &str, _: Credentials, _: Options) -> Result<Self, Error> {
-        let url: Url = url.parse()?;
-        let source = Arc::new(std::io::ErrorKind::Unsupported.into());
-        Err(Error::Unreachable { place: url.place.to_string(), source })
+    pub fn connect_with(
+        url: &str,
+        credentials: Credentials,
+        options: Options,
+    ) -> Result<Self, Error> {
+        Self::connect_to(url.parse()?, credentials, options)
+    }
+
+    /// As [`Self::connect_with`], with a URL that was read before.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect_to(url: Url, credentials: Credentials, options: Options) -> Result<Self, Error> {
+        let credentials = match credentials.id() {
+            Some(_) => credentials,
+            None => credentials_of(&url)?,
+        };
+        let shared = Arc::new(Shared { url, credentials, options });
+        // What is wrong with the address or the key is said here, not at the first volume.
+        Link::connect(&shared, Slots::default())?.goodbye();
+        Ok(Self { shared })
     }
 
     /// The volume that the URL named.
     pub fn volume_name(&self) -> Option<&str> {
-        match self.shared.never {}
+        self.shared.url.volume.as_deref()
     }
 
     /// Opens a volume for blocking calls from any number of threads.
     ///
     /// # Errors
     /// When there is no such volume, or no right to it, or the node cannot be reached.
-    pub fn open(&self, _volume: &str) -> Result<Volume, Error> {
-        match self.shared.never {}
+    pub fn open(&self, volume: &str) -> Result<Volume, Error> {
+        Volume::open(self.clone(), volume)
+    }
+
+    /// Opens the volume that the URL named.
+    ///
+    /// # Errors
+    /// As [`Self::open`], and when the URL named none.
+    pub fn open_named(&self) -> Result<Volume, Error> {
+        self.open(self.volume_name().ok_or(Error::NoVolume)?)
     }
 
     /// Opens a volume for many operations in flight from one thread.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub fn queue_pair(&self, _volume: &str, _: QueueOptions) -> Result<QueuePair, Error> {
-        match self.shared.never {}
+    pub fn queue_pair(&self, volume: &str, options: QueueOptions) -> Result<QueuePair, Error> {
+        QueuePair::connect(Arc::clone(&self.shared), volume, options)
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.shared.options
+    }
+}
+
+fn credentials_of(url: &Url) -> Result<Credentials, CredentialsError> {
+    match (&url.key, &url.secret_file) {
+        (Some(id), Some(path)) => Credentials::from_file(id, path),
+        (None, None) => Ok(Credentials::NONE),
+        (Some(id), None) => Err(CredentialsError::NoSecret { id: id.clone() }),
+        (None, Some(_)) => Err(CredentialsError::NoKey),
     }
 }

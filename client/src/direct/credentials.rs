@@ -4,8 +4,9 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Of a secret, in bytes.
-const SECRET_LEN: usize = 32;
+use nearflash_direct::Secret;
+use nearflash_direct::wire::{NAME_LEN_MAX, PROOF_LEN};
+
 /// A secret's file is its digits, a line end and no more; what is longer is not read.
 const FILE_LEN_MAX: u64 = 4096;
 
@@ -15,14 +16,19 @@ pub struct Credentials(Option<Key>);
 
 #[derive(Clone)]
 struct Key {
-    id: String,
-    #[allow(dead_code, reason = "proved with in the handshake")]
-    secret: [u8; SECRET_LEN],
+    id: Box<str>,
+    secret: Secret,
 }
 
 /// Why a credential cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CredentialsError {
+    /// The name is none.
+    #[error("'{id}' is no key's name: those have 1 to {NAME_LEN_MAX} bytes")]
+    Name {
+        /// As given.
+        id: String,
+    },
     /// Not the digits that were printed.
     #[error(
         "the secret of '{id}' is not 64 hexadecimal digits, as `nearflash credential create` prints them"
@@ -62,9 +68,12 @@ impl Credentials {
     /// # Errors
     /// When the secret is not of that form.
     pub fn new(id: &str, secret: &str) -> Result<Self, CredentialsError> {
+        if id.is_empty() || id.len() > NAME_LEN_MAX {
+            return Err(CredentialsError::Name { id: id.to_owned() });
+        }
         let refused = || CredentialsError::Secret { id: id.to_owned() };
         let secret = parse_secret(secret.trim()).ok_or_else(refused)?;
-        Ok(Self(Some(Key { id: id.to_owned(), secret })))
+        Ok(Self(Some(Key { id: id.into(), secret })))
     }
 
     /// The holder of the credential `id`, with its secret read from a file.
@@ -82,7 +91,12 @@ impl Credentials {
 
     /// The credential's name.
     pub fn id(&self) -> Option<&str> {
-        self.0.as_ref().map(|key| key.id.as_str())
+        self.0.as_ref().map(|key| &*key.id)
+    }
+
+    /// For the handshake.
+    pub(super) fn key(&self) -> Option<(Box<str>, Secret)> {
+        self.0.as_ref().map(|key| (key.id.clone(), key.secret.clone()))
     }
 }
 
@@ -93,17 +107,17 @@ fn read_start(path: &Path) -> std::io::Result<String> {
     Ok(text)
 }
 
-fn parse_secret(digits: &str) -> Option<[u8; SECRET_LEN]> {
+fn parse_secret(digits: &str) -> Option<Secret> {
     let digits = digits.as_bytes();
-    if digits.len() != 2 * SECRET_LEN {
+    if digits.len() != 2 * PROOF_LEN {
         return None;
     }
-    let mut secret = [0; SECRET_LEN];
+    let mut secret = [0; PROOF_LEN];
     for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
         let value = |digit: u8| char::from(digit).to_digit(16);
         *byte = u8::try_from(value(pair[0])? << 4 | value(pair[1])?).ok()?;
     }
-    Some(secret)
+    Some(Secret::new(secret))
 }
 
 /// The name alone: a secret is never shown.
@@ -123,12 +137,12 @@ mod tests {
     fn a_secret_is_64_hexadecimal_digits_from_a_text_or_a_file() {
         let credentials = Credentials::new("app", DIGITS).unwrap();
         let expected: Vec<u8> = (0..32).collect();
-        assert_eq!(credentials.0.as_ref().unwrap().secret[..], expected);
+        assert_eq!(credentials.0.as_ref().unwrap().secret.bytes()[..], expected);
         let path = std::env::temp_dir().join(format!("nearflash-secret-{}", std::process::id()));
         std::fs::write(&path, format!("{DIGITS}\n")).unwrap();
         let read = Credentials::from_file("app", &path);
         std::fs::remove_file(&path).unwrap();
-        assert_eq!(read.unwrap().0.unwrap().secret[..], expected);
+        assert_eq!(read.unwrap().0.unwrap().secret.bytes()[..], expected);
     }
 
     #[test]

@@ -9,18 +9,27 @@
 
 mod buffer;
 mod client;
+mod completion;
 mod credentials;
 mod error;
+mod link;
 mod options;
 mod queue_pair;
+mod session;
+mod silence;
+mod slots;
 mod url;
 mod volume;
+mod worker;
 
 pub use buffer::Buffer;
 pub use client::Client;
+pub use completion::{Completion, PostError, Token};
 pub use credentials::{Credentials, CredentialsError};
 pub use error::{Error, Lost};
 pub use options::{Options, QueueOptions};
-pub use queue_pair::{Completion, PostError, QueuePair, Token};
+pub use queue_pair::QueuePair;
 pub use url::{Place, Url, UrlError};
 pub use volume::{Volume, VolumeInfo};
+
+pub use nearflash_direct::{PeerError, Status};

@@ -1,54 +1,26 @@
 //! A queue pair: operations in, completions out, in any order, by the thread that owns it.
 
-use std::time::Duration;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearflash_direct::Status;
+use nearflash_direct::client::{
+    ClientCompletion, ClientEvent, ClientOperation, SubmitError, VolumeInfo as OpenVolume,
+};
+use nearflash_direct::wire::Rights;
+use nearflash_request::BufferId;
 
 use super::buffer::Buffer;
-use super::error::Error;
+use super::client::Shared;
+use super::completion::{Completion, PostError, Token};
+use super::error::{Error, Lost};
+use super::link::Link;
+use super::options::QueueOptions;
+use super::silence::Silence;
+use super::slots::{DEPTH_MAX, Slot, Slots};
 use super::volume::VolumeInfo;
-
-/// Names an operation from its post to its completion.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Token(u64);
-
-impl Token {
-    /// A number below the queue pair's depth that no other operation in flight has: for tables of
-    /// what is in flight.
-    pub fn index(self) -> usize {
-        usize::try_from(self.0 & u64::from(u32::MAX)).expect("usize is at least 32 bits wide")
-    }
-
-    /// As one number, never twice the same of one queue pair.
-    pub fn get(self) -> u64 {
-        self.0
-    }
-}
-
-/// The end of an operation.
-#[derive(Debug)]
-pub struct Completion {
-    /// Which.
-    pub token: Token,
-    /// How it ended: with the previous word for compare-and-swap and fetch-add, with 0 for all else.
-    pub result: Result<u64, Error>,
-    /// The operation's buffer. After a read that succeeded it holds what was read.
-    pub buffer: Option<Buffer>,
-}
-
-/// An operation that was not taken, and its buffer.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub struct PostError {
-    /// Why.
-    pub error: Error,
-    /// The buffer, which is the caller's again.
-    pub buffer: Buffer,
-}
-
-impl From<PostError> for Error {
-    fn from(refused: PostError) -> Self {
-        refused.error
-    }
-}
+use crate::backoff::Backoff;
 
 /// The queue pair. It may be given to another thread, and belongs to one at a time. A buffer in
 /// flight is the queue pair's; dropping it drops them, and whether writes in flight take effect is
@@ -57,33 +29,77 @@ impl From<PostError> for Error {
 /// When the connection is lost, every operation in flight completes with
 /// [`Error::ConnectionLost`], or [`Error::Unknown`] where it might have changed the volume;
 /// [`Self::reconnect`] makes the queue pair usable again.
-#[derive(Debug)]
 pub struct QueuePair {
-    never: std::convert::Infallible,
+    link: Link,
+    shared: Arc<Shared>,
+    name: Box<str>,
+    volume: OpenVolume,
+    silence: Silence,
+    /// Set once the connection is gone.
+    lost: Option<Lost>,
+    /// What was in flight then and was not polled yet.
+    orphans: Vec<Completion>,
+    /// Refused for their epoch, which had no effect: to be submitted again with the current one.
+    stale: Vec<BufferId>,
+    is_refreshing: bool,
 }
 
 impl QueuePair {
+    pub(super) fn connect(
+        shared: Arc<Shared>,
+        name: &str,
+        options: QueueOptions,
+    ) -> Result<Self, Error> {
+        let slots = Slots::new(options.depth.clamp(1, DEPTH_MAX));
+        let mut link = Link::connect(&shared, slots)?;
+        let volume = link.open(&shared, name)?;
+        Ok(Self {
+            link,
+            name: name.into(),
+            volume,
+            silence: Silence::new(shared.options.silence_max),
+            shared,
+            lost: None,
+            orphans: Vec::new(),
+            stale: Vec::new(),
+            is_refreshing: false,
+        })
+    }
+
     /// The volume's size and properties, as of the last answer.
     pub fn info(&self) -> VolumeInfo {
-        match self.never {}
+        let OpenVolume { bytes, block_size, epoch, uuid, rights, .. } = self.volume;
+        let (is_readable, is_writable) = (rights.has(Rights::READ), rights.has(Rights::WRITE));
+        VolumeInfo { len: bytes, block_size, uuid, epoch, is_readable, is_writable }
     }
 
     /// How many operations may be in flight.
     pub fn depth(&self) -> u32 {
-        match self.never {}
+        self.link.slots().depth().min(self.link.credits_max())
     }
 
-    /// How many are.
+    /// How many are: posted, and their completion not polled.
     pub fn in_flight(&self) -> u32 {
-        match self.never {}
+        let orphans = u32::try_from(self.orphans.len()).expect("at most DEPTH_MAX");
+        self.link.slots().in_flight() + orphans
+    }
+
+    /// Whether the connection was lost, and [`Self::reconnect`] is needed.
+    pub fn is_lost(&self) -> bool {
+        self.lost.is_some()
+    }
+
+    /// The longest operation, in bytes.
+    pub fn len_max(&self) -> u32 {
+        self.link.len_max()
     }
 
     /// A buffer of `len` bytes where the node reaches it best.
     ///
     /// # Errors
     /// When the memory shared with the node is used up.
-    pub fn buffer(&mut self, _len: usize) -> Result<Buffer, Error> {
-        match self.never {}
+    pub fn buffer(&mut self, len: usize) -> Result<Buffer, Error> {
+        Ok(Buffer::new(len))
     }
 
     /// Reads the buffer's length at `offset`, both in bytes and of any alignment.
@@ -91,28 +107,36 @@ impl QueuePair {
     /// # Errors
     /// When as much is in flight as may be, the buffer is empty or too long, or the connection is
     /// lost. The buffer comes back with it.
-    pub fn post_read(&mut self, _buffer: Buffer, _offset: u64) -> Result<Token, PostError> {
-        match self.never {}
+    #[inline]
+    pub fn post_read(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
+        self.post_buffer(buffer, |buffer, len| ClientOperation::Read { buffer, offset, len })
     }
 
     /// Writes the buffer at `offset`. Atomic for each logical block; durable after a flush.
     ///
     /// # Errors
     /// As [`Self::post_read`].
-    pub fn post_write(&mut self, _buffer: Buffer, _offset: u64) -> Result<Token, PostError> {
-        match self.never {}
+    #[inline]
+    pub fn post_write(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
+        self.post_buffer(buffer, |buffer, len| ClientOperation::Write {
+            buffer,
+            offset,
+            len,
+            durable: false,
+        })
     }
 
     /// Writes the buffer at `offset`, durably: on stable media before the completion.
     ///
     /// # Errors
     /// As [`Self::post_read`].
-    pub fn post_write_durable(
-        &mut self,
-        _buffer: Buffer,
-        _offset: u64,
-    ) -> Result<Token, PostError> {
-        match self.never {}
+    pub fn post_write_durable(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
+        self.post_buffer(buffer, |buffer, len| ClientOperation::Write {
+            buffer,
+            offset,
+            len,
+            durable: true,
+        })
     }
 
     /// Everything that completed before this was posted is on stable media at its completion.
@@ -120,38 +144,114 @@ impl QueuePair {
     /// # Errors
     /// When as much is in flight as may be, or the connection is lost.
     pub fn post_flush(&mut self) -> Result<Token, Error> {
-        match self.never {}
+        self.post(None, |_| ClientOperation::Flush).map_err(|(error, _)| error)
     }
 
-    /// The contents of `len` bytes at `offset` are no longer needed.
+    /// The contents of `len` bytes at `offset` are no longer needed; whole blocks of them are given
+    /// back to the device. They read as before or as zeroes.
     ///
     /// # Errors
-    /// As [`Self::post_flush`].
-    pub fn post_discard(&mut self, _offset: u64, _len: u64) -> Result<Token, Error> {
-        match self.never {}
+    /// As [`Self::post_flush`], and when the length is not that of one operation.
+    pub fn post_discard(&mut self, offset: u64, len: u32) -> Result<Token, Error> {
+        let operation = ClientOperation::Discard { offset, len };
+        self.post(None, |_| operation).map_err(|(error, _)| error)
     }
 
     /// Puts `new` in place of the little-endian 8-byte word at `offset` if it is `expected`;
     /// completes with the word that was there.
     ///
     /// # Errors
-    /// As [`Self::post_flush`], and when the offset is no multiple of 8.
+    /// As [`Self::post_flush`]. An offset that is no multiple of 8 is refused by the node.
     pub fn compare_and_swap(
         &mut self,
-        _offset: u64,
-        _expected: u64,
-        _new: u64,
+        offset: u64,
+        expected: u64,
+        new: u64,
     ) -> Result<Token, Error> {
-        match self.never {}
+        let operation = ClientOperation::CompareAndSwap { offset, expected, new, durable: false };
+        self.post(None, |_| operation).map_err(|(error, _)| error)
     }
 
     /// Adds to the little-endian 8-byte word at `offset`, modulo 2⁶⁴; completes with the word that
     /// was there.
     ///
     /// # Errors
-    /// As [`Self::post_flush`], and when the offset is no multiple of 8.
-    pub fn fetch_add(&mut self, _offset: u64, _addend: u64) -> Result<Token, Error> {
-        match self.never {}
+    /// As [`Self::compare_and_swap`].
+    pub fn fetch_add(&mut self, offset: u64, addend: u64) -> Result<Token, Error> {
+        let operation = ClientOperation::FetchAdd { offset, addend, durable: false };
+        self.post(None, |_| operation).map_err(|(error, _)| error)
+    }
+
+    #[inline]
+    fn post_buffer(
+        &mut self,
+        buffer: Buffer,
+        operation: impl FnOnce(BufferId, u32) -> ClientOperation,
+    ) -> Result<Token, PostError> {
+        let Ok(len) = u32::try_from(buffer.len()) else {
+            let len = u64::try_from(buffer.len()).expect("usize is at most 64 bits wide");
+            let error = self.length_refused(len);
+            return Err(PostError { error, buffer });
+        };
+        self.post(Some(buffer), |slot| operation(slot, len))
+            .map_err(|(error, buffer)| PostError { error, buffer: buffer.expect("it comes back") })
+    }
+
+    /// The doorbell is rung at once when nothing else is in flight: then somebody waits for this
+    /// alone. Otherwise it is rung for many, by the next poll.
+    #[inline]
+    fn post(
+        &mut self,
+        buffer: Option<Buffer>,
+        operation: impl FnOnce(BufferId) -> ClientOperation,
+    ) -> Result<Token, (Error, Option<Buffer>)> {
+        if let Some(lost) = self.lost {
+            return Err((Error::ConnectionLost(lost), buffer));
+        }
+        let Some(slot) = self.link.slots().next() else {
+            return Err((self.full(), buffer));
+        };
+        let token = self.link.slots_mut().fill(operation(slot), buffer);
+        if let Err(refused) = self.link.submit(self.volume.handle, slot) {
+            let Slot { operation, buffer, .. } = self.link.slots_mut().empty(slot);
+            return Err((self.refused(refused, &operation), buffer));
+        }
+        if self.link.slots().in_flight() == 1 {
+            self.ring_doorbell();
+        }
+        Ok(Token(token))
+    }
+
+    fn full(&self) -> Error {
+        Error::QueueFull { depth: self.link.slots().in_flight() }
+    }
+
+    fn length_refused(&self, len: u64) -> Error {
+        Error::Length { len, max: u64::from(self.link.len_max()) }
+    }
+
+    #[cold]
+    fn refused(&self, refused: SubmitError, operation: &ClientOperation) -> Error {
+        match refused {
+            SubmitError::NoCredit => self.full(),
+            SubmitError::Length { .. } => match operation {
+                ClientOperation::Read { len, .. }
+                | ClientOperation::Write { len, .. }
+                | ClientOperation::Discard { len, .. } => self.length_refused(u64::from(*len)),
+                _ => self.length_refused(0),
+            },
+            SubmitError::NotOpen => Error::Status(Status::NO_SUCH_VOLUME),
+            SubmitError::NotConnected | SubmitError::WrongTransport => {
+                Error::ConnectionLost(self.lost.unwrap_or(Lost::Closed))
+            }
+        }
+    }
+
+    #[inline]
+    fn ring_doorbell(&mut self) {
+        if let Err(lost) = self.link.send() {
+            self.lose(lost);
+        }
     }
 
     /// Sends what was posted. Posting does so by itself when nothing else is in flight, and so does
@@ -160,7 +260,10 @@ impl QueuePair {
     /// # Errors
     /// When the connection is lost; [`Self::poll`] tells what became of the operations.
     pub fn submit(&mut self) -> Result<(), Error> {
-        match self.never {}
+        if self.lost.is_none() {
+            self.ring_doorbell();
+        }
+        self.lost.map_or(Ok(()), |lost| Err(Error::ConnectionLost(lost)))
     }
 
     /// Sends what was posted, takes what was answered and appends what is over to `completions`;
@@ -168,8 +271,129 @@ impl QueuePair {
     ///
     /// # Errors
     /// When the connection is lost and all that was in flight has completed.
-    pub fn poll(&mut self, _completions: &mut Vec<Completion>) -> Result<usize, Error> {
-        match self.never {}
+    #[inline]
+    pub fn poll(&mut self, completions: &mut Vec<Completion>) -> Result<usize, Error> {
+        let before = completions.len();
+        if self.lost.is_none() {
+            self.turn(completions);
+        }
+        if !self.orphans.is_empty() {
+            completions.append(&mut self.orphans);
+        }
+        match (self.lost, completions.len() - before) {
+            (Some(lost), 0) => Err(Error::ConnectionLost(lost)),
+            (_, count) => Ok(count),
+        }
+    }
+
+    #[inline]
+    fn turn(&mut self, completions: &mut Vec<Completion>) {
+        let moved = self.link.turn();
+        while let Some((slot, done)) = self.link.poll_completion() {
+            self.complete(slot, done, completions);
+        }
+        match moved {
+            Ok(true) => {
+                self.silence.broken();
+                self.handle_events();
+            }
+            Ok(false) if self.link.slots().in_flight() > 0 => self.look_at_clock(),
+            Ok(false) => {}
+            Err(lost) => self.lose(lost),
+        }
+    }
+
+    #[inline]
+    fn complete(
+        &mut self,
+        slot: BufferId,
+        done: ClientCompletion,
+        completions: &mut Vec<Completion>,
+    ) {
+        if done.status == Status::STALE_EPOCH {
+            return self.became_stale(slot);
+        }
+        let Slot { token, buffer, .. } = self.link.slots_mut().empty(slot);
+        let result = match done.status {
+            status if status.is_ok() => Ok(done.value),
+            status => Err(Error::Status(status)),
+        };
+        completions.push(Completion { token: Token(token), result, buffer });
+    }
+
+    /// The volume's layout changed, and this had no effect: the new one is asked for.
+    #[cold]
+    fn became_stale(&mut self, slot: BufferId) {
+        self.stale.push(slot);
+        if !self.is_refreshing {
+            // A session that is gone is noticed by the next turn.
+            self.is_refreshing = self.link.refresh(self.volume.handle).is_ok();
+        }
+    }
+
+    #[inline]
+    fn handle_events(&mut self) {
+        while let Some(event) = self.link.poll_event() {
+            if let ClientEvent::Opened { result, .. } = event {
+                self.is_refreshing = false;
+                match result {
+                    Ok(volume) => self.volume = volume,
+                    Err(status) => self.end_stale(&Error::Status(status)),
+                }
+            }
+        }
+        if !self.stale.is_empty() && !self.is_refreshing {
+            self.submit_stale();
+        }
+    }
+
+    /// Those for which there is no credit now are left for later.
+    #[cold]
+    fn submit_stale(&mut self) {
+        let handle = self.volume.handle;
+        while let Some(slot) = self.stale.pop() {
+            if self.link.submit(handle, slot).is_err() {
+                self.stale.push(slot);
+                return;
+            }
+        }
+        self.ring_doorbell();
+    }
+
+    #[cold]
+    fn end_stale(&mut self, error: &Error) {
+        for slot in std::mem::take(&mut self.stale) {
+            let Slot { token, buffer, .. } = self.link.slots_mut().empty(slot);
+            let result = Err(error.clone());
+            self.orphans.push(Completion { token: Token(token), result, buffer });
+        }
+    }
+
+    /// A node that owes an answer and says nothing is asked whether it is there, and then given up.
+    #[inline]
+    fn look_at_clock(&mut self) {
+        if self.silence.is_ping_due() {
+            self.link.ping();
+            self.ring_doorbell();
+        }
+        if let Some(seconds) = self.silence.is_over() {
+            self.lose(Lost::Silent { seconds });
+        }
+    }
+
+    /// The connection is gone, and everything in flight is over.
+    #[cold]
+    fn lose(&mut self, lost: Lost) {
+        self.lost = Some(lost);
+        self.is_refreshing = false;
+        self.end_stale(&Error::ConnectionLost(lost));
+        for slot in self.link.slots_mut().empty_all() {
+            let result = Err(match slot.changes_volume() {
+                true => Error::Unknown(lost),
+                false => Error::ConnectionLost(lost),
+            });
+            self.orphans.push(Completion { token: Token(slot.token), result, buffer: slot.buffer });
+        }
     }
 
     /// Sends what was posted and sleeps until there may be something to poll, `timeout` at most.
@@ -177,8 +401,34 @@ impl QueuePair {
     ///
     /// # Errors
     /// When the connection is lost and all that was in flight has completed.
-    pub fn wait(&mut self, _timeout: Duration) -> Result<bool, Error> {
-        match self.never {}
+    pub fn wait(&mut self, timeout: Duration) -> Result<bool, Error> {
+        if self.lost.is_none() {
+            self.ring_doorbell();
+        }
+        match self.lost {
+            Some(lost) if self.orphans.is_empty() => Err(Error::ConnectionLost(lost)),
+            Some(_) => Ok(true),
+            None if !self.orphans.is_empty() => Ok(true),
+            None => Ok(self.sleep(timeout)),
+        }
+    }
+
+    fn sleep(&mut self, timeout: Duration) -> bool {
+        let span = match self.link.slots().in_flight() {
+            0 => timeout,
+            _ => timeout.min(self.silence.left()),
+        };
+        let has_something = self.link.wait(span);
+        if self.link.slots().in_flight() > 0 {
+            self.look_at_clock();
+        }
+        match has_something {
+            Ok(has_something) => has_something || self.lost.is_some(),
+            Err(lost) => {
+                self.lose(lost);
+                true
+            }
+        }
     }
 
     /// Connects again after the connection was lost, trying for
@@ -188,6 +438,46 @@ impl QueuePair {
     /// # Errors
     /// When the node cannot be reached for so long, or refuses.
     pub fn reconnect(&mut self) -> Result<(), Error> {
-        match self.never {}
+        if self.lost.is_none() {
+            self.lose(Lost::Closed);
+        }
+        let end = Instant::now() + self.shared.options.reconnect_max;
+        let mut backoff = Backoff::default();
+        loop {
+            let error = match self.try_reconnect() {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            let left = end.saturating_duration_since(Instant::now());
+            if !error.is_transient() || left.is_zero() {
+                return Err(error);
+            }
+            std::thread::sleep(backoff.next_wait().to_duration().min(left));
+        }
+    }
+
+    fn try_reconnect(&mut self) -> Result<(), Error> {
+        let mut link = Link::connect(&self.shared, self.link.slots().successor())?;
+        let volume = link.open(&self.shared, &self.name)?;
+        if volume.uuid != self.volume.uuid {
+            // Of the same name, and another: what was written is not there.
+            let status = Status::NO_SUCH_VOLUME;
+            return Err(Error::Open { volume: self.name.to_string(), status });
+        }
+        (self.link, self.volume, self.lost) = (link, volume, None);
+        self.silence.broken();
+        Ok(())
+    }
+}
+
+/// Its volume and what is in flight: contents are the application's.
+impl fmt::Debug for QueuePair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuePair")
+            .field("url", &self.shared.url.to_string())
+            .field("volume", &self.name)
+            .field("in_flight", &self.in_flight())
+            .field("lost", &self.lost)
+            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,15 @@
 //! A volume for blocking calls.
 
+use std::fmt;
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use super::client::Client;
 use super::error::Error;
+use super::options::QueueOptions;
+use super::worker::{Job, WORKER_DEPTH, Worker};
+
+/// Threads that are served at the same time; more take turns.
+const WORKERS_MAX: usize = 16;
 
 /// What a node says of a volume.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -24,35 +33,47 @@ pub struct VolumeInfo {
 ///
 /// A lost connection is made again. Reads are repeated then; what may have changed the volume is
 /// not, and ends with [`Error::Unknown`].
-#[derive(Debug)]
 pub struct Volume {
-    never: std::convert::Infallible,
+    client: Client,
+    name: Box<str>,
+    crew: Mutex<Crew>,
+    returned: Condvar,
+}
+
+/// The connections of a volume.
+struct Crew {
+    idle: Vec<Worker>,
+    /// Of all there are, how many more there may be.
+    left: usize,
+    info: VolumeInfo,
 }
 
 impl Volume {
+    pub(super) fn open(client: Client, name: &str) -> Result<Self, Error> {
+        let worker = hire(&client, name)?;
+        let crew = Crew { info: worker.info(), idle: vec![worker], left: WORKERS_MAX - 1 };
+        Ok(Self { client, name: name.into(), crew: Mutex::new(crew), returned: Condvar::new() })
+    }
+
     /// Its name.
     pub fn name(&self) -> &str {
-        match self.never {}
+        &self.name
     }
 
     /// Its size in bytes, as of the last answer.
+    #[expect(clippy::len_without_is_empty, reason = "no volume is empty")]
     pub fn len(&self) -> u64 {
-        match self.never {}
-    }
-
-    /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
-        match self.never {}
+        self.info().len
     }
 
     /// Of a logical block, in bytes.
     pub fn block_size(&self) -> u32 {
-        match self.never {}
+        self.info().block_size
     }
 
     /// All that the node says of it.
     pub fn info(&self) -> VolumeInfo {
-        match self.never {}
+        self.crew().info
     }
 
     /// Reads the whole of `bytes` at `offset`, both of any alignment and length.
@@ -60,8 +81,8 @@ impl Volume {
     /// # Errors
     /// When the range is not all within the volume and our grants, the device fails, or the node
     /// cannot be reached.
-    pub fn read_at(&self, _bytes: &mut [u8], _offset: u64) -> Result<(), Error> {
-        match self.never {}
+    pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<(), Error> {
+        self.with_worker(|worker| worker.read(bytes, offset))
     }
 
     /// Writes the whole of `bytes` at `offset`. Atomic for each logical block; durable after
@@ -69,8 +90,8 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::read_at`]; a part may have been written then.
-    pub fn write_at(&self, _bytes: &[u8], _offset: u64) -> Result<(), Error> {
-        match self.never {}
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error> {
+        self.with_worker(|worker| worker.write(bytes, offset))
     }
 
     /// Everything whose call has returned is on stable media when this returns.
@@ -78,15 +99,16 @@ impl Volume {
     /// # Errors
     /// As [`Self::read_at`].
     pub fn flush(&self) -> Result<(), Error> {
-        match self.never {}
+        self.with_worker(|worker| worker.one(Job::Flush)).map(|_| ())
     }
 
-    /// The contents of `len` bytes at `offset` are no longer needed.
+    /// The contents of `len` bytes at `offset` are no longer needed; whole blocks of them are given
+    /// back to the device. They read as before or as zeroes.
     ///
     /// # Errors
     /// As [`Self::read_at`].
-    pub fn discard(&self, _offset: u64, _len: u64) -> Result<(), Error> {
-        match self.never {}
+    pub fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
+        self.with_worker(|worker| worker.discard(offset, len))
     }
 
     /// Puts `new` in place of the little-endian 8-byte word at `offset` if it is `expected`, and
@@ -94,8 +116,8 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::read_at`], and when the offset is no multiple of 8.
-    pub fn compare_and_swap(&self, _offset: u64, _expected: u64, _new: u64) -> Result<u64, Error> {
-        match self.never {}
+    pub fn compare_and_swap(&self, offset: u64, expected: u64, new: u64) -> Result<u64, Error> {
+        self.with_worker(|worker| worker.one(Job::CompareAndSwap { offset, expected, new }))
     }
 
     /// Adds to the little-endian 8-byte word at `offset`, modulo 2⁶⁴, and returns the word that was
@@ -103,7 +125,56 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Self::read_at`], and when the offset is no multiple of 8.
-    pub fn fetch_add(&self, _offset: u64, _addend: u64) -> Result<u64, Error> {
-        match self.never {}
+    pub fn fetch_add(&self, offset: u64, addend: u64) -> Result<u64, Error> {
+        self.with_worker(|worker| worker.one(Job::FetchAdd { offset, addend }))
+    }
+
+    fn with_worker<T>(
+        &self,
+        work: impl FnOnce(&mut Worker) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut worker = self.take_worker()?;
+        let result = work(&mut worker);
+        let mut crew = self.crew();
+        crew.info = worker.info();
+        crew.idle.push(worker);
+        drop(crew);
+        self.returned.notify_one();
+        result
+    }
+
+    /// An idle connection, a new one, or the next that is returned.
+    fn take_worker(&self) -> Result<Worker, Error> {
+        let mut crew = self.crew();
+        loop {
+            if let Some(worker) = crew.idle.pop() {
+                return Ok(worker);
+            }
+            if crew.left > 0 {
+                crew.left -= 1;
+                break;
+            }
+            crew = self.returned.wait(crew).expect("nothing panics while it holds the crew");
+        }
+        drop(crew);
+        hire(&self.client, &self.name).inspect_err(|_| {
+            self.crew().left += 1;
+            self.returned.notify_one();
+        })
+    }
+
+    fn crew(&self) -> MutexGuard<'_, Crew> {
+        self.crew.lock().expect("nothing panics while it holds the crew")
+    }
+}
+
+fn hire(client: &Client, name: &str) -> Result<Worker, Error> {
+    let options = QueueOptions { depth: WORKER_DEPTH, ..QueueOptions::default() };
+    Ok(Worker::new(client.queue_pair(name, options)?, client.options().spin_max))
+}
+
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Volume").field("name", &self.name).finish_non_exhaustive()
     }
 }

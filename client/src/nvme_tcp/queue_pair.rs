@@ -221,7 +221,8 @@ impl QueuePair {
     /// # Errors
     /// When the system cannot wait.
     pub fn wait_any(pairs: &[Self], span: Nanos) -> Result<(), HostError> {
-        Ok(wait_any(pairs.iter().map(|pair| &pair.connection), span)?)
+        wait_any(pairs.iter().map(|pair| &pair.connection), span)?;
+        Ok(())
     }
 
     /// The digests in use.

@@ -79,8 +79,9 @@ impl<S: Session, M: Memory> Connection<S, M> {
         Ok(moved)
     }
 
-    /// Sleeps until the socket has something, or takes something that is due, or `span` is over.
-    pub(crate) fn wait(&self, span: Nanos) -> Result<(), LinkError<S::PeerError>> {
+    /// Sleeps until the socket has something or takes something that is due, or until `span` is
+    /// over; whether it was before.
+    pub(crate) fn wait(&self, span: Nanos) -> Result<bool, LinkError<S::PeerError>> {
         wait_any(std::iter::once(self), span)
     }
 
@@ -116,7 +117,7 @@ impl<S: Session, M: Memory> Connection<S, M> {
 
     /// Sends all that is queued, in one call as long as the socket takes it.
     #[inline]
-    fn send(&mut self) -> Result<bool, LinkError<S::PeerError>> {
+    pub(crate) fn send(&mut self) -> Result<bool, LinkError<S::PeerError>> {
         while let Some(part) = self.session.wants_payload() {
             let bytes = &self.memory.bytes(part.buffer)[part.offset..][..part.len];
             self.session.provide_payload(bytes);
@@ -253,18 +254,19 @@ impl<S: Session, M: Memory> Connection<S, M> {
     }
 }
 
-/// Sleeps until one of the connections has something to do, or `span` is over.
+/// Sleeps until one of the connections has something to do, or until `span` is over; whether one has.
 pub(crate) fn wait_any<'a, S: Session + 'a, M: Memory + 'a>(
     connections: impl Iterator<Item = &'a Connection<S, M>>,
     span: Nanos,
-) -> Result<(), LinkError<S::PeerError>> {
+) -> Result<bool, LinkError<S::PeerError>> {
     let mut interests: Vec<PollFd<'_>> = connections.map(Connection::interest).collect();
     let timeout = Timespec {
         tv_sec: i64::try_from(span.0 / 1_000_000_000).unwrap_or(i64::MAX),
         tv_nsec: i64::try_from(span.0 % 1_000_000_000).expect("below a second"),
     };
     match poll(&mut interests, Some(&timeout)) {
-        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
         Err(errno) => Err(LinkError::Socket(errno.into())),
     }
 }

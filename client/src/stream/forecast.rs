@@ -22,6 +22,8 @@ pub(crate) struct Place {
 #[derive(Debug, Default)]
 pub(crate) struct Forecast {
     expected: VecDeque<Place>,
+    /// By buffer: whether it is among them. Most that are answered are not, and need no search.
+    is_expected: Vec<bool>,
     /// Where in `expected` the read was whose data is coming.
     current: usize,
     silent_for: u32,
@@ -30,14 +32,18 @@ pub(crate) struct Forecast {
 impl Forecast {
     #[inline]
     pub(crate) fn asked(&mut self, place: Place) {
+        let at = index(place.buffer);
+        if self.is_expected.len() <= at {
+            self.is_expected.resize(at + 1, false);
+        }
+        self.is_expected[at] = true;
         self.expected.push_back(place);
     }
 
     /// The first data of a read is coming.
     #[inline]
     pub(crate) fn begun(&mut self, buffer: BufferId) {
-        if let Some(at) = self.position(buffer) {
-            self.expected.remove(at);
+        if let Some(at) = self.remove(buffer) {
             self.current = at;
         }
     }
@@ -45,15 +51,21 @@ impl Forecast {
     /// A read is over, whether its data came or not.
     #[inline]
     pub(crate) fn answered(&mut self, buffer: BufferId) {
-        if let Some(at) = self.position(buffer) {
-            self.expected.remove(at);
+        if let Some(at) = self.remove(buffer) {
             self.current -= usize::from(at < self.current);
         }
     }
 
+    /// Where it was.
     #[inline]
-    fn position(&self, buffer: BufferId) -> Option<usize> {
-        self.expected.iter().position(|place| place.buffer == buffer)
+    fn remove(&mut self, buffer: BufferId) -> Option<usize> {
+        let is_expected = self.is_expected.get_mut(index(buffer))?;
+        if !std::mem::take(is_expected) {
+            return None;
+        }
+        let at = self.expected.iter().position(|place| place.buffer == buffer)?;
+        self.expected.remove(at);
+        Some(at)
     }
 
     /// Whether it is worth asking.
@@ -76,6 +88,11 @@ impl Forecast {
     pub(crate) fn next(&self) -> impl Iterator<Item = Place> {
         self.expected.iter().copied().skip(self.current)
     }
+}
+
+#[inline]
+fn index(buffer: BufferId) -> usize {
+    usize::try_from(buffer.0).expect("usize is at least 32 bits wide")
 }
 
 #[cfg(test)]

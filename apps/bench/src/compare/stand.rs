@@ -8,7 +8,7 @@ use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use super::round::{Figure, Round};
 use crate::BenchError;
 use crate::engine::{Engine, FileOptions, Needs, Remote};
-use crate::floor::{self, Exchange, FloorCores, FloorSpec, Tuning};
+use crate::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning};
 use crate::job::{self, JobSpec, Spin};
 use crate::placement::{core_to_core, pin};
 use crate::recorder::{Gauge, Record};
@@ -179,8 +179,8 @@ impl Stand {
 
     fn floor_spec(&self, load: Load, timing: Timing) -> FloorSpec {
         let exchange = match load.direction {
-            Direction::Read => Exchange::read(load.op_len),
-            Direction::Write => Exchange::write(load.op_len),
+            Direction::Read => Exchange::read(Headers::NVME_TCP, load.op_len),
+            Direction::Write => Exchange::write(Headers::NVME_TCP, load.op_len),
         };
         FloorSpec {
             exchange,

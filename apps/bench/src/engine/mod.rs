@@ -5,6 +5,7 @@
 //! go, and says which slots are done. It never measures and never decides.
 
 mod aligned;
+mod direct;
 mod file;
 mod null;
 mod nvme_tcp;
@@ -12,6 +13,7 @@ mod ring;
 
 use nearflash_units::{ByteLen, Nanos};
 
+pub use direct::{DirectEngine, DirectRemote};
 pub use file::{FileEngine, FileError, FileOptions};
 pub use null::NullEngine;
 pub use nvme_tcp::{Needs, NvmeTcpEngine, Remote};
@@ -38,6 +40,9 @@ pub enum EngineError {
     /// The connection was lost.
     #[error(transparent)]
     Remote(#[from] nearflash::nvme_tcp::HostError),
+    /// The node refused it, failed at it, or is gone.
+    #[error(transparent)]
+    Direct(#[from] nearflash::direct::Error),
     /// Less was moved than asked, and it was not the end of the file.
     #[error("moved {moved} of {asked} bytes")]
     Short {

@@ -2,10 +2,22 @@
 
 use nearflash_units::ByteLen;
 
-/// A command capsule: an 8-byte common header and a 64-byte submission queue entry.
-const COMMAND_CAPSULE_LEN: u64 = 72;
-/// The header of C2HData, and a response capsule: both are 24 bytes.
-const ANSWER_HEADER_LEN: u64 = 24;
+/// How long headers are, around a payload.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Headers {
+    /// Of a request.
+    pub request_len: ByteLen,
+    /// Of an answer.
+    pub answer_len: ByteLen,
+}
+
+impl Headers {
+    /// NVMe/TCP: a command capsule is an 8-byte common header and a 64-byte submission queue entry;
+    /// the header of C2HData, and a response capsule, are 24 bytes.
+    pub const NVME_TCP: Self = Self { request_len: ByteLen(72), answer_len: ByteLen(24) };
+    /// Direct: 32 bytes each.
+    pub const DIRECT: Self = Self { request_len: ByteLen(32), answer_len: ByteLen(32) };
+}
 
 /// Lengths of one request and its answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -18,19 +30,15 @@ pub struct Exchange {
 
 impl Exchange {
     /// A read of `payload`.
-    pub fn read(payload: ByteLen) -> Self {
-        Self {
-            request_len: ByteLen(COMMAND_CAPSULE_LEN),
-            answer_len: ByteLen(ANSWER_HEADER_LEN + payload.0),
-        }
+    pub fn read(headers: Headers, payload: ByteLen) -> Self {
+        let Headers { request_len, answer_len } = headers;
+        Self { request_len, answer_len: ByteLen(answer_len.0 + payload.0) }
     }
 
-    /// A write of `payload`, carried in the capsule.
-    pub fn write(payload: ByteLen) -> Self {
-        Self {
-            request_len: ByteLen(COMMAND_CAPSULE_LEN + payload.0),
-            answer_len: ByteLen(ANSWER_HEADER_LEN),
-        }
+    /// A write of `payload`, sent with its request.
+    pub fn write(headers: Headers, payload: ByteLen) -> Self {
+        let Headers { request_len, answer_len } = headers;
+        Self { request_len: ByteLen(request_len.0 + payload.0), answer_len }
     }
 }
 
@@ -65,17 +73,23 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_4_kib_read_is_72_bytes_answered_by_4120() {
-        let exchange = Exchange::read(ByteLen(4096));
+    fn an_nvme_tcp_read_of_4_kib_is_72_bytes_answered_by_4120() {
+        let exchange = Exchange::read(Headers::NVME_TCP, ByteLen(4096));
         assert_eq!(exchange.request_len, ByteLen(72));
         assert_eq!(exchange.answer_len, ByteLen(4120));
     }
 
     #[test]
-    fn a_4_kib_write_is_4168_bytes_answered_by_24() {
-        let exchange = Exchange::write(ByteLen(4096));
+    fn an_nvme_tcp_write_of_4_kib_is_4168_bytes_answered_by_24() {
+        let exchange = Exchange::write(Headers::NVME_TCP, ByteLen(4096));
         assert_eq!(exchange.request_len, ByteLen(4168));
         assert_eq!(exchange.answer_len, ByteLen(24));
+    }
+
+    #[test]
+    fn a_direct_read_of_512_bytes_is_32_bytes_answered_by_544() {
+        let exchange = Exchange::read(Headers::DIRECT, ByteLen(512));
+        assert_eq!((exchange.request_len, exchange.answer_len), (ByteLen(32), ByteLen(544)));
     }
 
     proptest! {

@@ -5,12 +5,13 @@
 //! every byte is copied into the kernel and out of it as a real exchange must, so no protocol over
 //! this kernel's TCP can do better: a remote figure is worth its ratio to this one.
 //!
-//! Byte counts are those of NVMe/TCP 1.0 (3.6.2): a read is a 72-byte command capsule, answered by
-//! a 24-byte C2HData header and the payload, its success in a flag; a write is a capsule with the
-//! payload in it, answered by a 24-byte response capsule.
+//! Byte counts are those of the protocol beside which it stands ([`Headers`]). NVMe/TCP 1.0 (3.6.2):
+//! a read is a 72-byte command capsule, answered by a 24-byte C2HData header and the payload, its
+//! success in a flag; a write is a capsule with the payload in it, answered by a 24-byte response
+//! capsule. Direct: 32 bytes each way beside the payload.
 
 mod exchange;
 mod run;
 
-pub use exchange::Exchange;
+pub use exchange::{Exchange, Headers};
 pub use run::{FloorCores, FloorError, FloorRun, FloorSpec, Tuning, measure};

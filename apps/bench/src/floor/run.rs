@@ -402,6 +402,7 @@ fn stalled(end: Instant, stop: &AtomicBool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::floor::Headers;
     use crate::placement::allowed_cores;
     use nearflash_units::ByteLen;
 
@@ -410,11 +411,11 @@ mod tests {
         let cores = allowed_cores();
         let (server, client) = (cores[0], cores[cores.len() - 1]);
         let exchanges = [
-            Exchange::read(ByteLen(4096)),
-            Exchange::write(ByteLen(4096)),
-            Exchange::read(ByteLen(128 << 10)),
+            Exchange::read(Headers::NVME_TCP, ByteLen(4096)),
+            Exchange::write(Headers::DIRECT, ByteLen(4096)),
+            Exchange::read(Headers::NVME_TCP, ByteLen(128 << 10)),
             // More than one send gives at most.
-            Exchange::read(ByteLen(1 << 20)),
+            Exchange::read(Headers::NVME_TCP, ByteLen(1 << 20)),
         ];
         for exchange in exchanges {
             let spec = FloorSpec {
@@ -434,7 +435,7 @@ mod tests {
     #[test]
     fn a_core_that_is_not_there_ends_the_measurement_by_name() {
         let spec = FloorSpec {
-            exchange: Exchange::read(ByteLen(4096)),
+            exchange: Exchange::read(Headers::NVME_TCP, ByteLen(4096)),
             depth: 1,
             ramp: Nanos(0),
             runtime: Nanos::from_millis(1),

@@ -1,0 +1,149 @@
+//! A volume behind the direct protocol, through our own client.
+
+use nearflash::direct::{
+    Buffer, Client, Completion, Credentials, Error, Options, QueueOptions, QueuePair, Url,
+    VolumeInfo,
+};
+use nearflash_units::{ByteLen, Nanos};
+
+use super::{Done, Engine, EngineError, Needs, Slot};
+use crate::BenchError;
+use crate::error::OptionsError;
+use crate::run::Opener;
+use crate::workload::{Direction, Op};
+
+/// A node that was reached, and the volume to measure; opens [`DirectEngine`]s.
+pub struct DirectRemote {
+    client: Client,
+    volume: String,
+    info: VolumeInfo,
+}
+
+impl DirectRemote {
+    /// Connects, and checks that the target can do what is asked.
+    ///
+    /// # Errors
+    /// When the target cannot be reached, refuses, or has less than is asked.
+    pub fn connect(url: &Url, needs: Needs) -> Result<Self, BenchError> {
+        let volume = url.volume.clone().ok_or(Error::NoVolume)?;
+        let client = Client::connect_to(url.clone(), Credentials::NONE, Options::default())?;
+        let pair = client.queue_pair(&volume, queue_options(needs.depth, needs.op_len))?;
+        check(&pair, needs)?;
+        Ok(Self { info: pair.info(), client, volume })
+    }
+
+    /// The volume's size.
+    pub fn len(&self) -> ByteLen {
+        ByteLen(self.info.len)
+    }
+
+    /// Whether it has no byte at all.
+    pub fn is_empty(&self) -> bool {
+        self.info.len == 0
+    }
+}
+
+fn check(pair: &QueuePair, needs: Needs) -> Result<(), OptionsError> {
+    let max = ByteLen(u64::from(pair.len_max()));
+    if needs.op_len > max {
+        return Err(OptionsError::OpTooLong { op_len: needs.op_len, max });
+    }
+    let depth_max = usize::try_from(pair.depth()).expect("usize is at least 32 bits wide");
+    if needs.depth > depth_max {
+        return Err(OptionsError::DeeperThanPair { depth: needs.depth, max: depth_max });
+    }
+    Ok(())
+}
+
+impl Opener for DirectRemote {
+    type Engine = DirectEngine;
+
+    fn open(&self, depth: usize, op_len: ByteLen) -> Result<DirectEngine, BenchError> {
+        let mut pair = self.client.queue_pair(&self.volume, queue_options(depth, op_len))?;
+        let buffers = (0..depth).map(|_| pair.buffer(op_len.to_usize()).map(Some));
+        let buffers = buffers.collect::<Result<Vec<_>, Error>>()?;
+        Ok(DirectEngine {
+            slots: vec![0; depth],
+            refused: Vec::new(),
+            completions: Vec::with_capacity(depth),
+            pair,
+            buffers,
+        })
+    }
+}
+
+fn queue_options(depth: usize, op_len: ByteLen) -> QueueOptions {
+    QueueOptions {
+        depth: u32::try_from(depth).unwrap_or(u32::MAX),
+        // Buffers are whole pages.
+        shared_len: depth * op_len.to_usize().next_multiple_of(4096),
+    }
+}
+
+/// The engine: a queue pair and a buffer for each slot.
+pub struct DirectEngine {
+    pair: QueuePair,
+    /// By slot; with the queue pair while in flight.
+    buffers: Vec<Option<Buffer>>,
+    /// By token index: the slot.
+    slots: Vec<Slot>,
+    /// Slots whose operations were not taken, and why.
+    refused: Vec<(Slot, Error)>,
+    completions: Vec<Completion>,
+}
+
+impl Engine for DirectEngine {
+    fn buffer(&self, slot: Slot) -> &[u8] {
+        self.buffers[slot].as_deref().expect("the slot is not in flight")
+    }
+
+    fn buffer_mut(&mut self, slot: Slot) -> &mut [u8] {
+        self.buffers[slot].as_deref_mut().expect("the slot is not in flight")
+    }
+
+    #[inline]
+    fn submit(&mut self, slot: Slot, op: Op) {
+        let mut buffer = self.buffers[slot].take().expect("the slot is not in flight");
+        buffer.set_len(op.len.to_usize());
+        let posted = match op.direction {
+            Direction::Read => self.pair.post_read(buffer, op.offset.0),
+            Direction::Write => self.pair.post_write(buffer, op.offset.0),
+        };
+        match posted {
+            Ok(token) => self.slots[token.index()] = slot,
+            Err(refused) => {
+                self.buffers[slot] = Some(refused.buffer);
+                self.refused.push((slot, refused.error));
+            }
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError> {
+        self.pair.poll(&mut self.completions)?;
+        for completion in self.completions.drain(..) {
+            let slot = self.slots[completion.token.index()];
+            self.buffers[slot] = completion.buffer;
+            let result = completion.result.map(|_| ()).map_err(EngineError::Direct);
+            done.push(Done { slot, result });
+        }
+        let refused = self.refused.drain(..);
+        done.extend(refused.map(|(slot, error)| Done { slot, result: Err(error.into()) }));
+        Ok(())
+    }
+
+    fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {
+        self.pair.wait(span.to_duration())?;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), EngineError> {
+        self.pair.post_flush()?;
+        let mut done = Vec::new();
+        while self.pair.poll(&mut done)? == 0 {
+            self.pair.wait(Nanos::from_secs(1).to_duration())?;
+        }
+        done.remove(0).result?;
+        Ok(())
+    }
+}

@@ -1,0 +1,247 @@
+//! What carries a queue pair's operations to its node, and the answers back.
+//!
+//! A link is a connection, TCP or Unix, with the session on it: handshake done, volume open. It
+//! moves whole batches and keeps no account of what they mean.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nearflash_direct::client::{
+    ClientCompletion, ClientConfig, ClientEvent, ClientOperation, ClientSession, SubmitError,
+    VolumeHandle, VolumeInfo,
+};
+use nearflash_direct::wire::NONCE_LEN;
+use nearflash_direct::{Digests, PeerError, segments};
+use nearflash_request::BufferId;
+use nearflash_units::Nanos;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use super::client::Shared;
+use super::error::{Error, Lost};
+use super::session::Connection;
+use super::slots::Slots;
+use super::url::Place;
+use crate::stream::{self, LinkError, Memory as _};
+
+/// How much is received beside payload that is awaited: what 60 answers of 4 KiB take, and still in
+/// the second-level cache.
+const STAGING_LEN: usize = 256 * 1024;
+
+/// A connection to a node.
+pub(super) struct Link {
+    connection: Connection,
+}
+
+impl Link {
+    /// Connects, and proves who we are.
+    pub(super) fn connect(shared: &Shared, slots: Slots) -> Result<Self, Error> {
+        let socket = open_socket(&shared.url.place, shared.options.silence_max)?;
+        let config = ClientConfig {
+            key: shared.credentials.key(),
+            digests: Digests { header: shared.url.header_digest, data: shared.url.data_digest },
+            rings: false,
+            nonce: nonce()?,
+        };
+        let session = ClientSession::new(config);
+        let mut link = Self { connection: Connection::new(socket, session, slots, STAGING_LEN) };
+        link.await_event(shared, "HELLO", |event| (*event == ClientEvent::Ready).then_some(()))?;
+        let agreed = link.connection.session.agreed().expect("the handshake is over");
+        let wanted = (shared.url.header_digest, shared.url.data_digest);
+        if wanted != (agreed.digests.header, agreed.digests.data) {
+            return Err(Error::NoDigests { place: shared.url.place.to_string() });
+        }
+        Ok(link)
+    }
+
+    /// Opens a volume.
+    pub(super) fn open(&mut self, shared: &Shared, volume: &str) -> Result<VolumeInfo, Error> {
+        let open = self.connection.session.open(volume);
+        let number = open.map_err(|_| Error::ConnectionLost(Lost::Closed))?;
+        let opened = self.await_event(shared, "OPEN", |event| match event {
+            ClientEvent::Opened { number: of, result } if *of == number => Some(*result),
+            _ => None,
+        })?;
+        opened.map_err(|status| Error::Open { volume: volume.to_owned(), status })
+    }
+
+    fn await_event<T>(
+        &mut self,
+        shared: &Shared,
+        what: &'static str,
+        wanted: impl Fn(&ClientEvent) -> Option<T>,
+    ) -> Result<T, Error> {
+        let timeout = nanos(shared.options.silence_max);
+        let mut found = None;
+        let is_found = self.connection.turn_until(timeout, |connection| {
+            while let Some(event) = connection.session.poll_event() {
+                found = wanted(&event).or(found.take());
+            }
+            found.is_some()
+        });
+        let place = || shared.url.place.to_string();
+        match is_found {
+            Ok(_) => found.ok_or_else(|| {
+                let seconds = shared.options.silence_max.as_secs();
+                Error::Silent { place: place(), what, seconds }
+            }),
+            Err(LinkError::Peer(source)) => Err(Error::Refused { place: place(), source }),
+            Err(error) => Err(Error::ConnectionLost(error.into())),
+        }
+    }
+
+    /// How many operations the node lets be in flight at most.
+    pub(super) fn credits_max(&self) -> u32 {
+        self.connection.session.agreed().map_or(0, |agreed| agreed.credits_max)
+    }
+
+    /// The longest operation that the node takes.
+    pub(super) fn len_max(&self) -> u32 {
+        self.connection.session.agreed().map_or(0, |agreed| agreed.len_max)
+    }
+
+    #[inline]
+    pub(super) fn slots(&self) -> &Slots {
+        &self.connection.memory
+    }
+
+    #[inline]
+    pub(super) fn slots_mut(&mut self) -> &mut Slots {
+        &mut self.connection.memory
+    }
+
+    /// Queues a slot's operation.
+    #[inline]
+    pub(super) fn submit(
+        &mut self,
+        volume: VolumeHandle,
+        slot: BufferId,
+    ) -> Result<(), SubmitError> {
+        let Connection { session, memory, forecast, .. } = &mut self.connection;
+        let operation = memory.get(slot).operation;
+        let payload = match operation {
+            ClientOperation::Write { .. } => memory.bytes(slot),
+            _ => &[],
+        };
+        let tag = session.submit(volume, &operation, payload)?;
+        memory.tagged(tag, slot);
+        if let ClientOperation::Read { buffer, offset, len } = operation
+            && segments::count(offset, len) == 1
+        {
+            let len = usize::try_from(len).expect("usize is at least 32 bits wide");
+            forecast.asked(stream::Place { buffer, len });
+        }
+        Ok(())
+    }
+
+    /// Sends what is queued: the doorbell.
+    #[inline]
+    pub(super) fn send(&mut self) -> Result<bool, Lost> {
+        Ok(self.connection.send()?)
+    }
+
+    /// Sends what is queued and takes what has arrived; whether anything moved. Never waits.
+    #[inline]
+    pub(super) fn turn(&mut self) -> Result<bool, Lost> {
+        Ok(self.connection.turn()?)
+    }
+
+    /// The next operation that is over: its slot, and how it ended.
+    #[inline]
+    pub(super) fn poll_completion(&mut self) -> Option<(BufferId, ClientCompletion)> {
+        let done = self.connection.session.poll_completion()?;
+        let slot = self.connection.memory.of_tag(done.tag);
+        if let ClientOperation::Read { buffer, .. } = self.connection.memory.get(slot).operation {
+            self.connection.forecast.answered(buffer);
+        }
+        Some((slot, done))
+    }
+
+    #[inline]
+    pub(super) fn poll_event(&mut self) -> Option<ClientEvent> {
+        self.connection.session.poll_event()
+    }
+
+    /// Asks what the volume is by now.
+    pub(super) fn refresh(&mut self, volume: VolumeHandle) -> Result<(), SubmitError> {
+        self.connection.session.refresh(volume).map(|_| ())
+    }
+
+    /// Asks whether anybody is there.
+    pub(super) fn ping(&mut self) {
+        // A session that is gone is noticed by the next turn.
+        let _ = self.connection.session.ping();
+    }
+
+    /// Sleeps until something has arrived or what is queued can be sent, or until `span` is over;
+    /// whether it was before.
+    pub(super) fn wait(&self, span: Duration) -> Result<bool, Lost> {
+        Ok(self.connection.wait(nanos(span))?)
+    }
+
+    /// Says goodbye, without waiting for it to be heard.
+    pub(super) fn goodbye(mut self) {
+        self.connection.session.goodbye();
+        let _ = self.connection.send();
+    }
+}
+
+impl From<LinkError<PeerError>> for Lost {
+    fn from(error: LinkError<PeerError>) -> Self {
+        match error {
+            LinkError::Closed => Self::Closed,
+            LinkError::Socket(source) => Self::System(source.kind()),
+            LinkError::Peer(error) => Self::Peer(error),
+        }
+    }
+}
+
+fn open_socket(place: &Place, timeout: Duration) -> Result<OwnedFd, Error> {
+    let unreachable =
+        |source| Error::Unreachable { place: place.to_string(), source: Arc::new(source) };
+    match place {
+        Place::Tcp { host, port } => {
+            let mut failure = None;
+            for address in resolve(host, *port)? {
+                match stream::connect_tcp(address, timeout) {
+                    Ok(socket) => return Ok(socket),
+                    Err(error) => failure = Some(error),
+                }
+            }
+            Err(unreachable(failure.unwrap_or_else(|| io::ErrorKind::NotFound.into())))
+        }
+        Place::Local(path) => open_local(path).map_err(unreachable),
+    }
+}
+
+fn open_local(path: &Path) -> io::Result<OwnedFd> {
+    let stream = UnixStream::connect(path)?;
+    stream.set_nonblocking(true)?;
+    Ok(stream.into())
+}
+
+fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
+    let resolved = (host, port).to_socket_addrs();
+    let failed = |source| Error::Resolve { host: host.to_owned(), source: Arc::new(source) };
+    Ok(resolved.map_err(failed)?.collect())
+}
+
+/// Drawn at random, never used twice.
+fn nonce() -> Result<[u8; NONCE_LEN], Error> {
+    let mut nonce = [0; NONCE_LEN];
+    let mut filled = 0;
+    while filled < nonce.len() {
+        let drawn = getrandom(&mut nonce[filled..], GetRandomFlags::empty());
+        filled += drawn
+            .map_err(|errno| Error::ConnectionLost(Lost::System(io::Error::from(errno).kind())))?;
+    }
+    Ok(nonce)
+}
+
+fn nanos(span: Duration) -> Nanos {
+    Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+}

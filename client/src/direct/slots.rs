@@ -1,0 +1,195 @@
+//! The operations in flight of one queue pair, and their buffers.
+//!
+//! Invariant: a buffer in a slot is the queue pair's alone, from post to completion.
+
+use nearflash_direct::client::{ClientOperation, RequestTag};
+use nearflash_request::BufferId;
+
+use super::buffer::Buffer;
+use crate::stream;
+
+/// Low bits of a token that hold the slot's number; the post's number stands above them.
+pub(super) const SLOT_BITS: u32 = 12;
+/// No queue pair is deeper.
+pub(super) const DEPTH_MAX: u32 = 1 << SLOT_BITS;
+
+/// One operation.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) token: u64,
+    pub(super) operation: ClientOperation,
+    pub(super) buffer: Option<Buffer>,
+    in_flight: bool,
+}
+
+impl Slot {
+    const IDLE: Self =
+        Self { token: 0, operation: ClientOperation::Flush, buffer: None, in_flight: false };
+
+    /// Whether the volume may be another once this was sent.
+    pub(super) fn changes_volume(&self) -> bool {
+        !matches!(self.operation, ClientOperation::Read { .. } | ClientOperation::Flush)
+    }
+}
+
+/// The slots of a queue pair.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    slots: Box<[Slot]>,
+    free: Vec<u32>,
+    /// By request tag: the slot's number.
+    by_tag: Vec<u32>,
+    posts: u64,
+}
+
+impl Slots {
+    pub(super) fn new(depth: u32) -> Self {
+        Self {
+            slots: (0..depth).map(|_| Slot::IDLE).collect(),
+            free: (0..depth).rev().collect(),
+            by_tag: Vec::new(),
+            posts: 0,
+        }
+    }
+
+    /// As many empty ones, whose tokens go on where these end.
+    pub(super) fn successor(&self) -> Self {
+        Self { posts: self.posts, ..Self::new(self.depth()) }
+    }
+
+    pub(super) fn depth(&self) -> u32 {
+        u32::try_from(self.slots.len()).expect("a queue pair has at most DEPTH_MAX slots")
+    }
+
+    #[inline]
+    pub(super) fn in_flight(&self) -> u32 {
+        let free = u32::try_from(self.free.len()).expect("there are at most DEPTH_MAX slots");
+        self.depth() - free
+    }
+
+    /// The slot that the next operation gets.
+    #[inline]
+    pub(super) fn next(&self) -> Option<BufferId> {
+        self.free.last().map(|slot| BufferId(*slot))
+    }
+
+    /// Fills the slot that [`Self::next`] named; its token.
+    #[inline]
+    pub(super) fn fill(&mut self, operation: ClientOperation, buffer: Option<Buffer>) -> u64 {
+        let number = self.free.pop().expect("next() named a slot");
+        self.posts += 1;
+        let token = self.posts << SLOT_BITS | u64::from(number);
+        self.slots[index(number)] = Slot { token, operation, buffer, in_flight: true };
+        token
+    }
+
+    #[inline]
+    pub(super) fn get(&self, slot: BufferId) -> &Slot {
+        &self.slots[index(slot.0)]
+    }
+
+    /// The request of a slot has this tag from now on.
+    #[inline]
+    pub(super) fn tagged(&mut self, tag: RequestTag, slot: BufferId) {
+        let at = index(tag.0);
+        if self.by_tag.len() <= at {
+            self.by_tag.resize(at + 1, u32::MAX);
+        }
+        self.by_tag[at] = slot.0;
+    }
+
+    /// The slot whose request has this tag.
+    #[inline]
+    pub(super) fn of_tag(&self, tag: RequestTag) -> BufferId {
+        BufferId(self.by_tag[index(tag.0)])
+    }
+
+    /// The operation is over: what it was, its buffer with it.
+    #[inline]
+    pub(super) fn empty(&mut self, slot: BufferId) -> Slot {
+        let slot_was = std::mem::replace(&mut self.slots[index(slot.0)], Slot::IDLE);
+        assert!(slot_was.in_flight, "an operation ends once");
+        self.free.push(slot.0);
+        slot_was
+    }
+
+    /// Every operation in flight is over: what they were, in the order of their posts.
+    pub(super) fn empty_all(&mut self) -> Vec<Slot> {
+        let in_flight = |slot: &&Slot| slot.in_flight;
+        let mut tokens: Vec<u64> =
+            self.slots.iter().filter(in_flight).map(|slot| slot.token).collect();
+        tokens.sort_unstable();
+        tokens.into_iter().map(|token| self.empty(slot_of(token))).collect()
+    }
+}
+
+/// The slot that a token's operation is in.
+#[inline]
+pub(super) fn slot_of(token: u64) -> BufferId {
+    let number = token & u64::from(DEPTH_MAX - 1);
+    BufferId(u32::try_from(number).expect("SLOT_BITS are below 32"))
+}
+
+impl stream::Memory for Slots {
+    #[inline]
+    fn bytes(&self, buffer: BufferId) -> &[u8] {
+        self.slots[index(buffer.0)].buffer.as_deref().expect("payload has a buffer")
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8] {
+        self.slots[index(buffer.0)].buffer.as_deref_mut().expect("payload has a buffer")
+    }
+
+    #[inline]
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.slots.iter_mut().map(|slot| slot.buffer.as_deref_mut().unwrap_or_default())
+    }
+}
+
+#[inline]
+fn index(raw: u32) -> usize {
+    usize::try_from(raw).expect("usize is at least 32 bits wide")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_name_their_slot_and_are_never_the_same_twice() {
+        let mut slots = Slots::new(2);
+        let mut tokens = Vec::new();
+        for _ in 0..3 {
+            let slot = slots.next().unwrap();
+            let token = slots.fill(ClientOperation::Flush, None);
+            assert_eq!(slot_of(token), slot);
+            assert_eq!(slots.empty(slot).token, token);
+            tokens.push(token);
+        }
+        tokens.dedup();
+        assert_eq!((tokens.len(), slots.in_flight()), (3, 0));
+    }
+
+    #[test]
+    fn all_that_is_in_flight_ends_in_the_order_of_its_posts() {
+        let mut slots = Slots::new(4);
+        let first = slots.fill(ClientOperation::Flush, None);
+        let posted: Vec<u64> = (0..3).map(|_| slots.fill(ClientOperation::Flush, None)).collect();
+        assert_eq!(slots.next(), None);
+        slots.empty(slot_of(first));
+        let again = slots.fill(ClientOperation::Flush, None);
+        let ended: Vec<u64> = slots.empty_all().iter().map(|slot| slot.token).collect();
+        assert_eq!(ended[..3], posted);
+        assert_eq!((ended[3], slots.in_flight()), (again, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "ends once")]
+    fn an_operation_that_ends_twice_is_caught() {
+        let mut slots = Slots::new(1);
+        let token = slots.fill(ClientOperation::Flush, None);
+        slots.empty(slot_of(token));
+        slots.empty(slot_of(token));
+    }
+}

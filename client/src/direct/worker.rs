@@ -1,0 +1,310 @@
+//! A queue pair that one blocking call after the other works with.
+//!
+//! A call is cut into pieces, several of which are in flight. What is in flight when a call ends
+//! badly is awaited first, so that nothing of it happens afterwards.
+
+use std::time::{Duration, Instant};
+
+use super::buffer::Buffer;
+use super::completion::{Completion, Token};
+use super::error::Error;
+use super::queue_pair::QueuePair;
+use super::volume::VolumeInfo;
+
+/// Pieces in flight.
+pub(super) const WORKER_DEPTH: u32 = 8;
+/// Of a piece; pieces end at its multiples, where the protocol cuts payload.
+const PIECE_LEN: u64 = 1 << 20;
+/// Buffers are kept from call to call, and are at least so long, so that they fit the next.
+const BUFFER_LEN_MIN: usize = 16 * 1024;
+/// How often a read is repeated over new connections.
+const REPEATS_MAX: u32 = 8;
+/// Polls without a completion between two looks at the clock.
+const IDLE_POLLS_PER_CLOCK: u32 = 16;
+
+/// An operation without payload.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Job {
+    Flush,
+    Discard { offset: u64, len: u32 },
+    CompareAndSwap { offset: u64, expected: u64, new: u64 },
+    FetchAdd { offset: u64, addend: u64 },
+}
+
+/// Part of a call.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// Where in the call's bytes.
+    start: usize,
+    len: usize,
+}
+
+/// The queue pair, and what it keeps between calls.
+pub(super) struct Worker {
+    pair: QueuePair,
+    spin_max: Duration,
+    buffers: Vec<Buffer>,
+    done: Vec<Completion>,
+    /// What is in flight, by the token's index.
+    pieces: Vec<Piece>,
+}
+
+impl Worker {
+    pub(super) fn new(pair: QueuePair, spin_max: Duration) -> Self {
+        let idle = Piece { start: 0, len: 0 };
+        let pieces = vec![idle; usize::try_from(WORKER_DEPTH).expect("a small constant")];
+        Self { pair, spin_max, buffers: Vec::new(), done: Vec::new(), pieces }
+    }
+
+    pub(super) fn info(&self) -> VolumeInfo {
+        self.pair.info()
+    }
+
+    /// Reads all of `bytes`. What a lost connection did not bring is read again over the next.
+    pub(super) fn read(&mut self, bytes: &mut [u8], offset: u64) -> Result<(), Error> {
+        let mut pieces = Pieces::new(offset, bytes.len());
+        let mut again = Vec::new();
+        let mut repeats = 0;
+        loop {
+            self.heal()?;
+            let mut outcome = Outcome::default();
+            while outcome.error.is_none() {
+                let Some(piece) = again.pop().or_else(|| pieces.next()) else { break };
+                match self.post_read(piece, offset) {
+                    Ok(()) if !self.is_full() => continue,
+                    Ok(()) => {}
+                    Err(error) => {
+                        again.push(piece);
+                        outcome.not_posted(error, self.pair.in_flight());
+                    }
+                }
+                self.finish_reads(bytes, &mut again, &mut outcome);
+            }
+            while self.pair.in_flight() > 0 {
+                self.finish_reads(bytes, &mut again, &mut outcome);
+            }
+            match outcome.error {
+                None => return Ok(()),
+                Some(Error::ConnectionLost(_)) if repeats < REPEATS_MAX => repeats += 1,
+                Some(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes all of `bytes`, nothing of it twice.
+    pub(super) fn write(&mut self, bytes: &[u8], offset: u64) -> Result<(), Error> {
+        self.heal()?;
+        let mut outcome = Outcome::default();
+        let mut pieces = Pieces::new(offset, bytes.len());
+        let mut again = None;
+        while outcome.error.is_none() {
+            let Some(piece) = again.take().or_else(|| pieces.next()) else { break };
+            match self.post_write(piece, bytes, offset) {
+                Ok(_) if !self.is_full() => continue,
+                Ok(_) => {}
+                Err(error) => {
+                    again = Some(piece);
+                    outcome.not_posted(error, self.pair.in_flight());
+                }
+            }
+            self.finish(&mut outcome);
+        }
+        self.finish_all(outcome).map(|_| ())
+    }
+
+    /// Discards in as many operations as it takes.
+    pub(super) fn discard(&mut self, offset: u64, len: u64) -> Result<(), Error> {
+        let step = u64::from(self.pair.len_max());
+        let mut done = 0;
+        while done < len {
+            let part = step.min(len - done);
+            let part_len = u32::try_from(part).expect("an operation is below 4 GiB");
+            self.one(Job::Discard { offset: offset.saturating_add(done), len: part_len })?;
+            done += part;
+        }
+        Ok(())
+    }
+
+    /// Does one thing; the word that was there, of an atomic operation.
+    pub(super) fn one(&mut self, job: Job) -> Result<u64, Error> {
+        self.heal()?;
+        match job {
+            Job::Flush => self.pair.post_flush(),
+            Job::Discard { offset, len } => self.pair.post_discard(offset, len),
+            Job::CompareAndSwap { offset, expected, new } => {
+                self.pair.compare_and_swap(offset, expected, new)
+            }
+            Job::FetchAdd { offset, addend } => self.pair.fetch_add(offset, addend),
+        }?;
+        self.finish_all(Outcome::default())
+    }
+
+    /// Connects again, if the connection was lost.
+    fn heal(&mut self) -> Result<(), Error> {
+        if self.pair.is_lost() { self.pair.reconnect() } else { Ok(()) }
+    }
+
+    fn is_full(&self) -> bool {
+        self.pair.in_flight() >= self.pair.depth()
+    }
+
+    fn post_read(&mut self, piece: Piece, offset: u64) -> Result<(), Error> {
+        let buffer = self.take_buffer(piece.len)?;
+        let token = self.pair.post_read(buffer, place(offset, piece))?;
+        self.pieces[token.index()] = piece;
+        Ok(())
+    }
+
+    fn post_write(&mut self, piece: Piece, bytes: &[u8], offset: u64) -> Result<Token, Error> {
+        let mut buffer = self.take_buffer(piece.len)?;
+        buffer.copy_from_slice(&bytes[piece.start..][..piece.len]);
+        Ok(self.pair.post_write(buffer, place(offset, piece))?)
+    }
+
+    fn take_buffer(&mut self, len: usize) -> Result<Buffer, Error> {
+        let kept = self.buffers.pop().filter(|buffer| buffer.capacity() >= len);
+        let mut buffer = match kept {
+            Some(buffer) => buffer,
+            None => self.pair.buffer(len.next_power_of_two().max(BUFFER_LEN_MIN))?,
+        };
+        buffer.set_len(len);
+        Ok(buffer)
+    }
+
+    /// Waits for some reads, if any are in flight, and puts them where they belong; those that were lost are to be posted
+    /// again.
+    fn finish_reads(&mut self, bytes: &mut [u8], again: &mut Vec<Piece>, outcome: &mut Outcome) {
+        outcome.note(self.await_some());
+        for Completion { token, result, buffer } in self.done.drain(..) {
+            let piece = self.pieces[token.index()];
+            match (&result, &buffer) {
+                (Ok(_), Some(buffer)) => {
+                    bytes[piece.start..][..piece.len].copy_from_slice(buffer);
+                }
+                (Err(Error::ConnectionLost(_)), _) => again.push(piece),
+                _ => {}
+            }
+            outcome.note(result.map(|_| ()));
+            self.buffers.extend(buffer);
+        }
+    }
+
+    /// Waits for some operations.
+    fn finish(&mut self, outcome: &mut Outcome) {
+        outcome.note(self.await_some());
+        for Completion { result, buffer, .. } in self.done.drain(..) {
+            outcome.value = result.as_ref().copied().unwrap_or(outcome.value);
+            outcome.note(result.map(|_| ()));
+            self.buffers.extend(buffer);
+        }
+    }
+
+    fn finish_all(&mut self, mut outcome: Outcome) -> Result<u64, Error> {
+        while self.pair.in_flight() > 0 {
+            self.finish(&mut outcome);
+        }
+        outcome.error.map_or(Ok(outcome.value), Err)
+    }
+
+    /// Spins for as long as it pays, then sleeps.
+    fn await_some(&mut self) -> Result<(), Error> {
+        let mut spinning_since = None;
+        let mut idle = 0u32;
+        while self.pair.in_flight() > 0 && self.pair.poll(&mut self.done)? == 0 {
+            idle += 1;
+            if idle.is_multiple_of(IDLE_POLLS_PER_CLOCK) {
+                let since = *spinning_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= self.spin_max {
+                    self.pair.wait(Duration::MAX)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What became of the pieces of a call.
+#[derive(Default)]
+struct Outcome {
+    /// The gravest that happened.
+    error: Option<Error>,
+    value: u64,
+}
+
+impl Outcome {
+    /// An operation was not taken while so many are in flight. That the node wants fewer at a time
+    /// than it did is no failure, as long as there are any to wait for.
+    fn not_posted(&mut self, error: Error, in_flight: u32) {
+        if in_flight == 0 || !matches!(error, Error::QueueFull { .. }) {
+            self.note(Err(error));
+        }
+    }
+
+    /// That a write is unknown goes before all else, and that something was lost behind all else.
+    fn note(&mut self, result: Result<(), Error>) {
+        let gravity = |error: &Error| match error {
+            Error::Unknown(_) => 2,
+            Error::ConnectionLost(_) => 0,
+            _ => 1,
+        };
+        if let Err(error) = result
+            && self.error.as_ref().is_none_or(|worst| gravity(worst) < gravity(&error))
+        {
+            self.error = Some(error);
+        }
+    }
+}
+
+/// Where in the volume a piece of a call at `offset` is. What is past the address space is past the
+/// volume's end too, and refused by the node.
+fn place(offset: u64, piece: Piece) -> u64 {
+    offset.saturating_add(u64::try_from(piece.start).expect("usize is at most 64 bits wide"))
+}
+
+/// Cuts a call into pieces.
+struct Pieces {
+    offset: u64,
+    start: usize,
+    len: usize,
+}
+
+impl Pieces {
+    fn new(offset: u64, len: usize) -> Self {
+        Self { offset, start: 0, len }
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        let left = self.len - self.start;
+        let at = place(self.offset, Piece { start: self.start, len: 0 });
+        let to_boundary = usize::try_from(PIECE_LEN - at % PIECE_LEN).expect("at most 1 MiB");
+        let piece = Piece { start: self.start, len: left.min(to_boundary) };
+        self.start += piece.len;
+        (piece.len > 0).then_some(piece)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Pieces follow one another, cover the call, and none crosses a multiple of its length.
+        #[test]
+        fn pieces_cover_the_call(offset in 0u64..1 << 40, len in 0usize..10 << 20) {
+            let mut next = 0;
+            for piece in Pieces::new(offset, len) {
+                prop_assert_eq!(piece.start, next);
+                next += piece.len;
+                let first = place(offset, piece);
+                let last = first + u64::try_from(piece.len).unwrap() - 1;
+                prop_assert_eq!(first / PIECE_LEN, last / PIECE_LEN);
+            }
+            prop_assert_eq!(next, len);
+        }
+    }
+}
