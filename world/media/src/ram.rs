@@ -83,16 +83,31 @@ impl RamRegion {
     /// # Panics
     /// When the range is not within the region: who laid out the volumes sees to that.
     pub fn read(&self, offset: ByteOffset, into: &mut [u8]) {
-        let mut rest = into;
-        for part in chunks(self.range(offset, rest.len())) {
-            let (now, later) = rest.split_at_mut(part.len());
+        let len = ByteLen::of(into);
+        // SAFETY: as many bytes as are borrowed alone, outside the region, to which nobody has a
+        // reference.
+        unsafe { self.read_to(offset, NonNull::from(into).cast(), len) };
+    }
+
+    /// Copies out to memory that others may write to as well, such as a client's.
+    ///
+    /// # Panics
+    /// When the range is not within the region.
+    ///
+    /// # Safety
+    /// `len` bytes from `into` on are mapped for writing, lie outside the region, and nobody has a
+    /// reference to them.
+    pub unsafe fn read_to(&self, offset: ByteOffset, into: NonNull<u8>, len: ByteLen) {
+        let range = self.range(offset, len.to_usize());
+        let start = range.start;
+        for part in chunks(range) {
             let _lock = self.lock_chunk_of(&part);
-            // SAFETY: `range` checked the part to lie in the mapping; `now` is other memory, as no
-            // reference into the mapping exists; the lock keeps writers of this chunk away.
+            // SAFETY: `range` checked the part to lie in the mapping, and the caller promised as
+            // much memory, elsewhere; the lock keeps writers of this chunk away.
             unsafe {
-                ptr::copy_nonoverlapping(self.at(part.start), now.as_mut_ptr(), now.len());
+                let to = into.as_ptr().add(part.start - start);
+                ptr::copy_nonoverlapping(self.at(part.start), to, part.len());
             }
-            rest = later;
         }
     }
 
@@ -101,14 +116,29 @@ impl RamRegion {
     /// # Panics
     /// When the range is not within the region.
     pub fn write(&self, offset: ByteOffset, from: &[u8]) {
-        let mut rest = from;
-        for part in chunks(self.range(offset, rest.len())) {
-            let (now, later) = rest.split_at(part.len());
+        // SAFETY: as many bytes as are borrowed, outside the region, to which nobody has a
+        // reference; they are only read.
+        unsafe { self.write_from(offset, NonNull::from(from).cast(), ByteLen::of(from)) };
+    }
+
+    /// Copies in from memory that others may write to meanwhile, such as a client's.
+    ///
+    /// # Panics
+    /// When the range is not within the region.
+    ///
+    /// # Safety
+    /// `len` bytes from `from` on are mapped for reading and lie outside the region.
+    pub unsafe fn write_from(&self, offset: ByteOffset, from: NonNull<u8>, len: ByteLen) {
+        let range = self.range(offset, len.to_usize());
+        let start = range.start;
+        for part in chunks(range) {
             let _lock = self.lock_chunk_of(&part);
-            // SAFETY: as in `read`, with the directions exchanged; the lock keeps every other
+            // SAFETY: as in `read_to`, with the directions exchanged; the lock keeps every other
             // reader and writer of this chunk away.
-            unsafe { ptr::copy_nonoverlapping(now.as_ptr(), self.at(part.start), now.len()) };
-            rest = later;
+            unsafe {
+                let from = from.as_ptr().add(part.start - start);
+                ptr::copy_nonoverlapping(from, self.at(part.start), part.len());
+            }
         }
     }
 

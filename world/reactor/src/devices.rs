@@ -6,16 +6,19 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use io_uring::squeue::Entry;
 use io_uring::{opcode, types};
-use nearflash_engine::{DeviceOperation, DeviceRequest, DeviceResult, OperationId, Pool};
+use nearflash_engine::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
 use nearflash_media::{Device, Kind, NullDelays, RamRegion};
+use nearflash_request::BufferId;
 use nearflash_shard::Submitted;
-use nearflash_units::{ByteLen, ByteOffset, Nanos};
+use nearflash_units::{ByteLen, Nanos};
 use slab::Slab;
 
+use crate::rings::Buffers;
 use crate::token::Token;
 
 /// Zeroes are written in parts of this length where a device can do nothing better.
@@ -90,12 +93,13 @@ impl Devices {
         &mut self,
         request: DeviceRequest,
         now: Nanos,
-        pool: &mut Pool,
+        mut buffers: Buffers<'_>,
         push: impl FnOnce(Entry),
     ) -> Submitted {
         let device = &self.devices[index(request.device.0)];
         match device.kind() {
             Kind::Null(delays) => {
+                fill_with_zeroes(&request, &mut buffers);
                 let delay = null_delay(delays, &request.operation);
                 if delay == Nanos(0) {
                     return Submitted::Done(DeviceResult::Done);
@@ -104,12 +108,12 @@ impl Devices {
                 self.delayed.push(Reverse((now.plus(delay), slot)));
             }
             Kind::Ram(region) => {
-                do_in_memory(region, &request, pool);
+                do_in_memory(region, &request, &mut buffers);
                 return Submitted::Done(DeviceResult::Done);
             }
             Kind::Uring(_) => {
                 let slot = self.insert(request);
-                push(self.entry(slot, pool));
+                push(self.entry(slot, &mut buffers));
             }
         }
         Submitted::Queued
@@ -121,7 +125,7 @@ impl Devices {
         &mut self,
         slot: u32,
         result: i32,
-        pool: &mut Pool,
+        mut buffers: Buffers<'_>,
         push: impl FnOnce(Entry),
     ) -> Option<(OperationId, DeviceResult)> {
         match self.progress(slot, result) {
@@ -130,7 +134,7 @@ impl Devices {
                 Some((ended.request.id, result))
             }
             None => {
-                push(self.entry(slot, pool));
+                push(self.entry(slot, &mut buffers));
                 None
             }
         }
@@ -180,7 +184,7 @@ impl Devices {
 
     /// The ring entry for what is left of an operation.
     #[inline]
-    fn entry(&self, slot: u32, pool: &mut Pool) -> Entry {
+    fn entry(&self, slot: u32, buffers: &mut Buffers<'_>) -> Entry {
         let InFlight { request, done, zeroing } = &self.in_flight[index(slot)];
         let fd = types::Fixed(request.device.0);
         let offset = request.offset.0 + done;
@@ -188,11 +192,11 @@ impl Devices {
         let entry = match request.operation {
             DeviceOperation::Read { buffer, buffer_offset } => {
                 let buffer = buffer.expect("only the null device reads without a buffer");
-                let memory = &mut pool.bytes_mut(buffer)[range(buffer_offset, *done, left)];
-                opcode::Read::new(fd, memory.as_mut_ptr(), len_u32(left)).offset(offset).build()
+                let memory = place(buffers, buffer, buffer_offset, *done, left);
+                opcode::Read::new(fd, memory.as_ptr(), len_u32(left)).offset(offset).build()
             }
             DeviceOperation::Write { buffer, buffer_offset, durable } => {
-                let memory = &pool.bytes(buffer)[range(buffer_offset, *done, left)];
+                let memory = place(buffers, buffer, buffer_offset, *done, left);
                 let flags = if durable { libc::RWF_DSYNC } else { 0 };
                 opcode::Write::new(fd, memory.as_ptr(), len_u32(left))
                     .offset(offset)
@@ -250,15 +254,19 @@ fn null_delay(delays: &NullDelays, operation: &DeviceOperation) -> Nanos {
     }
 }
 
-fn do_in_memory(region: &RamRegion, request: &DeviceRequest, pool: &mut Pool) {
+fn do_in_memory(region: &RamRegion, request: &DeviceRequest, buffers: &mut Buffers<'_>) {
     let (offset, len) = (request.offset, request.len);
     match request.operation {
         DeviceOperation::Read { buffer, buffer_offset } => {
             let buffer = buffer.expect("only the null device reads without a buffer");
-            region.read(offset, &mut pool.bytes_mut(buffer)[range(buffer_offset, 0, len.0)]);
+            let memory = place(buffers, buffer, buffer_offset, 0, len.0);
+            // SAFETY: `place` found that many bytes, which nobody refers to during the call.
+            unsafe { region.read_to(offset, memory, len) };
         }
         DeviceOperation::Write { buffer, buffer_offset, .. } => {
-            region.write(offset, &pool.bytes(buffer)[range(buffer_offset, 0, len.0)]);
+            let memory = place(buffers, buffer, buffer_offset, 0, len.0);
+            // SAFETY: as for a read.
+            unsafe { region.write_from(offset, memory, len) };
         }
         DeviceOperation::WriteZeroes { .. } | DeviceOperation::Deallocate => {
             region.zero(offset, len)
@@ -267,9 +275,27 @@ fn do_in_memory(region: &RamRegion, request: &DeviceRequest, pool: &mut Pool) {
     }
 }
 
-fn range(buffer_offset: ByteLen, done: u64, left: u64) -> std::ops::Range<usize> {
-    let start = ByteOffset(buffer_offset.0 + done).0;
-    ByteLen(start).to_usize()..ByteLen(start + left).to_usize()
+/// The null device reads as zeroes, also where somebody has brought memory for them.
+#[inline]
+fn fill_with_zeroes(request: &DeviceRequest, buffers: &mut Buffers<'_>) {
+    let DeviceOperation::Read { buffer: Some(buffer), buffer_offset } = request.operation else {
+        return;
+    };
+    let memory = place(buffers, buffer, buffer_offset, 0, request.len.0);
+    // SAFETY: `place` found that many bytes, which nobody refers to during the call.
+    unsafe { memory.write_bytes(0, request.len.to_usize()) };
+}
+
+/// Where the part of a buffer is that is left to be moved.
+#[inline]
+fn place(
+    buffers: &mut Buffers<'_>,
+    buffer: BufferId,
+    buffer_offset: ByteLen,
+    done: u64,
+    left: u64,
+) -> NonNull<u8> {
+    buffers.memory(buffer, ByteLen(buffer_offset.0 + done).to_usize(), ByteLen(left).to_usize())
 }
 
 fn len_u32(len: u64) -> u32 {

@@ -11,13 +11,15 @@ use nearflash_engine::{CoreId, DeviceRequest, Pool};
 use nearflash_media::{Device, Kind};
 use nearflash_session::Chunk;
 use nearflash_shard::{
-    Event, Interest, Message, Notice, Place, Received, Sent, Shard, SocketId, Submitted, World,
+    Event, Interest, Message, Notice, Place, Received, RingBroken, RingEntry, RingId, RingRefused,
+    RingSpec, Sent, Shard, SocketId, Submitted, World,
 };
 use nearflash_units::{ByteLen, Nanos};
 
 use crate::devices::Devices;
 use crate::listeners::{Listener, ListeningSocket};
 use crate::mailbox::{Mailbox, Sender};
+use crate::rings::{BellWatch, Buffers, Rings};
 use crate::sockets::{self, Prepared, SendParts};
 use crate::spin::Spinner;
 use crate::token::{GENERATION_MASK, Token};
@@ -79,6 +81,7 @@ pub struct Reactor {
     ring: IoUring,
     pool: Pool,
     devices: Devices,
+    rings: Rings,
     listeners: Vec<Listener>,
     /// Listeners that rest, and until when.
     resting: Vec<(usize, Nanos)>,
@@ -119,6 +122,7 @@ impl Reactor {
             ring,
             pool: Pool::new(config.pool_len),
             devices: Devices::new(config.devices),
+            rings: Rings::default(),
             listeners: config.listeners,
             resting: Vec::new(),
             watches: Vec::new(),
@@ -177,16 +181,25 @@ impl Reactor {
     fn sleep(&mut self, deadline: Option<Nanos>) {
         let rests = self.resting.iter().map(|(_, until)| *until).min();
         let deadline = deadline.into_iter().chain(self.devices.deadline()).chain(rests).min();
-        if !self.mailbox.begin_sleep() || !self.unsent.is_empty() {
-            self.mailbox.end_sleep();
-            return;
+        if !self.begin_sleep() {
+            return self.end_sleep();
         }
         let span = deadline.map_or(Nanos::from_secs(60), |at| at.since(self.now));
         let timeout = types::Timespec::from(span.to_duration());
         let args = types::SubmitArgs::new().timespec(&timeout);
         // A time-out, a signal and a completion all end the wait, and the turn finds out which.
         let _ = self.ring.submitter().submit_with_args(1, &args);
+        self.end_sleep();
+    }
+
+    /// Asks everybody to wake this core. `false` when there is something to do already.
+    fn begin_sleep(&mut self) -> bool {
+        self.unsent.is_empty() && self.mailbox.begin_sleep() && self.rings.begin_sleep()
+    }
+
+    fn end_sleep(&mut self) {
         self.mailbox.end_sleep();
+        self.rings.end_sleep();
     }
 
     /// Hands queued entries to the kernel, and lets it post what has completed.
@@ -216,8 +229,9 @@ impl Reactor {
     fn take_completion(&mut self, token: Token, result: i32, events: &mut Vec<Event>) {
         match token {
             Token::Device(slot) => {
-                let Self { devices, ring, pool, .. } = self;
-                let ended = devices.complete(slot, result, pool, |entry| push(ring, &entry));
+                let Self { devices, ring, pool, rings, .. } = self;
+                let buffers = Buffers { pool, rings };
+                let ended = devices.complete(slot, result, buffers, |entry| push(ring, &entry));
                 events.extend(ended.map(|(id, result)| Event::Device(id, result)));
             }
             Token::Watch { socket, generation } => {
@@ -231,6 +245,11 @@ impl Reactor {
             Token::Wake => {
                 self.mailbox.clear_wake();
                 self.arm_wake();
+            }
+            Token::Bell { ring, generation } => {
+                if self.rings.rang(RingId(ring), generation) {
+                    self.arm_bell(RingId(ring));
+                }
             }
             Token::Ignored => {}
         }
@@ -287,12 +306,21 @@ impl Reactor {
         push(&mut self.ring, &entry.user_data(Token::Wake.pack()));
     }
 
+    fn arm_bell(&mut self, ring: RingId) {
+        let BellWatch { fd, token } = self.rings.bell(ring);
+        let entry = opcode::PollAdd::new(types::Fd(fd), poll_bits(libc::POLLIN)).build();
+        push(&mut self.ring, &entry.user_data(token.pack()));
+    }
+
+    fn unwatch(&mut self, token: Token) {
+        let entry = opcode::PollRemove::new(token.pack()).build();
+        push(&mut self.ring, &entry.user_data(Token::Ignored.pack()));
+    }
+
     fn disarm(&mut self, socket: SocketId) {
         let watch = &mut self.watches[index(socket.0)];
         if let Some(Armed(generation)) = watch.armed.take() {
-            let armed = Token::Watch { socket: socket.0, generation };
-            let entry = opcode::PollRemove::new(armed.pack()).build();
-            push(&mut self.ring, &entry.user_data(Token::Ignored.pack()));
+            self.unwatch(Token::Watch { socket: socket.0, generation });
         }
         let watch = &mut self.watches[index(socket.0)];
         watch.generation = watch.generation.wrapping_add(1);
@@ -342,6 +370,9 @@ impl World for Reactor {
 
     #[inline]
     fn send<'a>(&mut self, socket: SocketId, chunks: impl Iterator<Item = Chunk<'a>>) -> Sent {
+        if self.rings.has_handover(socket) {
+            return self.rings.hand_over(socket, chunks);
+        }
         self.parts.send(socket, chunks, &self.pool)
     }
 
@@ -367,6 +398,7 @@ impl World for Reactor {
 
     fn close(&mut self, socket: SocketId) {
         self.disarm(socket);
+        self.rings.forget(socket);
         sockets::close(socket);
     }
 
@@ -384,8 +416,8 @@ impl World for Reactor {
 
     #[inline]
     fn submit(&mut self, request: DeviceRequest) -> Submitted {
-        let Self { devices, ring, pool, now, .. } = self;
-        devices.submit(request, *now, pool, |entry| push(ring, &entry))
+        let Self { devices, ring, pool, rings, now, .. } = self;
+        devices.submit(request, *now, Buffers { pool, rings }, |entry| push(ring, &entry))
     }
 
     fn post(&mut self, core: CoreId, message: Message) {
@@ -395,6 +427,50 @@ impl World for Reactor {
         } else if let Err(message) = self.peers[usize::from(core.0)].send(message) {
             self.unsent.push((core, message));
         }
+    }
+
+    fn attach_ring(&mut self, socket: SocketId, spec: RingSpec) -> Result<RingId, RingRefused> {
+        let ring = self.rings.attach(socket, spec)?;
+        self.arm_bell(ring);
+        Ok(ring)
+    }
+
+    #[inline]
+    fn take_entries(
+        &mut self,
+        ring: RingId,
+        entries: &mut Vec<RingEntry>,
+    ) -> Result<(), RingBroken> {
+        self.rings.take(ring, entries)
+    }
+
+    #[inline]
+    fn put_entries(&mut self, ring: RingId, entries: &[RingEntry]) -> Result<(), RingBroken> {
+        self.rings.put(ring, entries)
+    }
+
+    fn copy_from_ring(&mut self, ring: RingId, offset: u64, into: &mut [u8]) {
+        self.rings.end(ring).copy_out(offset, into);
+    }
+
+    fn fill_from_ring(&mut self, ring: RingId, offset: u64, to: Place) {
+        let into = &mut self.pool.bytes_mut(to.buffer)[to.offset..to.offset + to.len];
+        self.rings.end(ring).copy_out(offset, into);
+    }
+
+    fn copy_to_ring(&mut self, ring: RingId, from: Place, offset: u64) {
+        let bytes = &self.pool.bytes(from.buffer)[from.offset..from.offset + from.len];
+        self.rings.end(ring).copy_in(offset, bytes);
+    }
+
+    #[inline]
+    fn zero_in_ring(&mut self, ring: RingId, offset: u64, len: usize) {
+        self.rings.end(ring).zero(offset, len);
+    }
+
+    fn detach_ring(&mut self, ring: RingId) {
+        let watched = self.rings.detach(ring);
+        self.unwatch(watched);
     }
 
     fn stop_listening(&mut self) {
@@ -411,7 +487,8 @@ impl World for Reactor {
 }
 
 impl Drop for Reactor {
-    /// Device operations write to the pool: it may not go before they have ended.
+    /// Device operations write to the pool and to memory of clients: neither may go before they have
+    /// ended.
     fn drop(&mut self) {
         let mut events = Vec::new();
         while self.devices.in_flight_len() > 0 {
@@ -427,8 +504,9 @@ impl Drop for Reactor {
 #[inline]
 fn push(ring: &mut IoUring, entry: &Entry) {
     loop {
-        // SAFETY: an entry points only to pool buffers, which stay taken until the operation ends
-        // and whose memory is freed after that by `Reactor::drop`, or to static memory.
+        // SAFETY: an entry points only to pool buffers and to memory lent by clients, which stay
+        // taken until the operation ends and whose memory is freed after that (by `Reactor::drop`,
+        // by `detach_ring`), or to static memory.
         if unsafe { ring.submission().push(entry) }.is_ok() {
             return;
         }

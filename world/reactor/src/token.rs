@@ -11,6 +11,8 @@ pub(crate) enum Token {
     Accept(u32),
     /// Another core sent a message while this one slept.
     Wake,
+    /// The client of a ring rang while this core slept; `generation` as for a watch.
+    Bell { ring: u32, generation: u32 },
     /// Nobody waits for it (the removal of a watch).
     Ignored,
 }
@@ -28,7 +30,8 @@ impl Token {
             Self::Watch { socket, generation } => (2, generation & GENERATION_MASK, socket),
             Self::Accept(listener) => (3, 0, listener),
             Self::Wake => (4, 0, 0),
-            Self::Ignored => (5, 0, 0),
+            Self::Bell { ring, generation } => (5, generation & GENERATION_MASK, ring),
+            Self::Ignored => (6, 0, 0),
         };
         kind << KIND_SHIFT | u64::from(generation) << GENERATION_SHIFT | u64::from(index)
     }
@@ -43,6 +46,7 @@ impl Token {
             2 => Self::Watch { socket: index, generation },
             3 => Self::Accept(index),
             4 => Self::Wake,
+            5 => Self::Bell { ring: index, generation },
             _ => Self::Ignored,
         }
     }
@@ -59,6 +63,7 @@ mod tests {
             Token::Watch { socket: 7, generation: GENERATION_MASK },
             Token::Accept(3),
             Token::Wake,
+            Token::Bell { ring: 9, generation: 1 },
             Token::Ignored,
         ] {
             assert_eq!(Token::unpack(token.pack()), token);

@@ -1,0 +1,187 @@
+//! Rings that clients of this machine share with this core, and the memory of their payload.
+//!
+//! While the core turns, the shard looks at the rings themselves. Before it sleeps, every client is
+//! told to ring its bell when it submits, and the bells are watched through the core's ring.
+
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::ptr::NonNull;
+
+use nearflash_engine::{Foreign, Pool};
+use nearflash_request::BufferId;
+use nearflash_ring::{Geometry, Handover, NodeEnd, send_passing};
+use nearflash_session::Chunk;
+use nearflash_shard::{RingBroken, RingEntry, RingId, RingRefused, RingSpec, Sent, SocketId};
+use slab::Slab;
+
+use crate::sockets;
+use crate::token::{GENERATION_MASK, Token};
+
+/// Rings of one core. With the most that a data area may have, 64 GiB of its clients' memory.
+pub const RINGS_MAX: usize = 256;
+
+/// Entries taken from one ring in one turn.
+const ENTRIES_PER_TURN_MAX: u32 = 256;
+
+/// The rings of one core.
+#[derive(Debug, Default)]
+pub(crate) struct Rings {
+    rings: Slab<Ring>,
+    /// What clients were not yet sent.
+    handovers: Vec<(SocketId, Handover)>,
+    /// Tells the watch on a bell from that on an earlier one in the same slot.
+    generation: u32,
+}
+
+#[derive(Debug)]
+struct Ring {
+    end: NodeEnd,
+    generation: u32,
+}
+
+/// A bell to be watched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BellWatch {
+    pub(crate) fd: RawFd,
+    pub(crate) token: Token,
+}
+
+impl Rings {
+    /// Makes rings, to be handed over with the next bytes to `socket`.
+    pub(crate) fn attach(
+        &mut self,
+        socket: SocketId,
+        spec: RingSpec,
+    ) -> Result<RingId, RingRefused> {
+        if self.rings.len() >= RINGS_MAX {
+            return Err(RingRefused::TooMany);
+        }
+        let geometry = Geometry::new(spec.entries, spec.data_len.0).ok_or(RingRefused::Size)?;
+        let made = NodeEnd::new(geometry).map_err(|error| RingRefused::System(error.kind()))?;
+        let (end, handover) = made;
+        self.handovers.push((socket, handover));
+        self.generation = self.generation.wrapping_add(1) & GENERATION_MASK;
+        let slot = self.rings.insert(Ring { end, generation: self.generation });
+        Ok(RingId(u32::try_from(slot).expect("rings are at most RINGS_MAX")))
+    }
+
+    /// Unmaps rings. Their bell is no longer to be watched under that token.
+    pub(crate) fn detach(&mut self, ring: RingId) -> Token {
+        let Ring { generation, .. } = self.rings.remove(slot(ring));
+        Token::Bell { ring: ring.0, generation }
+    }
+
+    pub(crate) fn bell(&self, ring: RingId) -> BellWatch {
+        let Ring { end, generation } = &self.rings[slot(ring)];
+        let token = Token::Bell { ring: ring.0, generation: *generation };
+        BellWatch { fd: end.bell().as_raw_fd(), token }
+    }
+
+    /// A watch on a bell is over: whether that bell is to be watched again.
+    pub(crate) fn rang(&self, ring: RingId, generation: u32) -> bool {
+        let rang = self.rings.get(slot(ring)).filter(|ring| ring.generation == generation);
+        // A client that gave up its end has ended, or will not be woken by its own fault.
+        rang.is_some_and(|ring| ring.end.silence_bell())
+    }
+
+    /// Whether every client will ring: `false` when there is something to take already.
+    pub(crate) fn begin_sleep(&self) -> bool {
+        self.rings.iter().all(|(_, ring)| ring.end.begin_sleep())
+    }
+
+    pub(crate) fn end_sleep(&self) {
+        for (_, ring) in &self.rings {
+            ring.end.end_sleep();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        ring: RingId,
+        entries: &mut Vec<RingEntry>,
+    ) -> Result<(), RingBroken> {
+        let taken = self.rings[slot(ring)].end.take(ENTRIES_PER_TURN_MAX, entries);
+        taken.map(drop).map_err(|_| RingBroken)
+    }
+
+    #[inline]
+    pub(crate) fn put(&mut self, ring: RingId, entries: &[RingEntry]) -> Result<(), RingBroken> {
+        self.rings[slot(ring)].end.put(entries).map_err(|_| RingBroken)
+    }
+
+    pub(crate) fn end(&self, ring: RingId) -> &NodeEnd {
+        &self.rings[slot(ring)].end
+    }
+
+    /// Whether descriptors are to go with the next bytes to `socket`.
+    #[inline]
+    pub(crate) fn has_handover(&self, socket: SocketId) -> bool {
+        !self.handovers.is_empty() && self.handovers.iter().any(|(to, _)| *to == socket)
+    }
+
+    /// Sends the first of the chunks, and the descriptors with it.
+    pub(crate) fn hand_over<'a>(
+        &mut self,
+        socket: SocketId,
+        mut chunks: impl Iterator<Item = Chunk<'a>>,
+    ) -> Sent {
+        let Some(at) = self.handovers.iter().position(|(to, _)| *to == socket) else {
+            return Sent::Bytes(0);
+        };
+        // Rings are answered by a header before anything else is sent.
+        let Some(Chunk::Bytes(bytes)) = chunks.next() else { return Sent::Closed };
+        // SAFETY: the shard that sends on a socket owns it, and closes it later.
+        let fd = unsafe { BorrowedFd::borrow_raw(sockets::raw_fd(socket)) };
+        match send_passing(fd, bytes, &self.handovers[at].1.descriptors()) {
+            Ok(len) => {
+                self.handovers.swap_remove(at);
+                Sent::Bytes(len)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Sent::Bytes(0),
+            Err(_) => Sent::Closed,
+        }
+    }
+
+    /// The socket is closed.
+    pub(crate) fn forget(&mut self, socket: SocketId) {
+        self.handovers.retain(|(to, _)| *to != socket);
+    }
+}
+
+/// Where the bytes of a buffer are: in the pool, or in a client's memory.
+#[derive(Debug)]
+pub(crate) struct Buffers<'a> {
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) rings: &'a Rings,
+}
+
+impl Buffers<'_> {
+    /// Where `len` bytes from `start` on are. A client may write to its own at any time: they are
+    /// for devices and raw copies only.
+    ///
+    /// # Panics
+    /// When the buffer has no such bytes: our own fault.
+    #[inline]
+    pub(crate) fn memory(&mut self, buffer: BufferId, start: usize, len: usize) -> NonNull<u8> {
+        match self.pool.foreign(buffer) {
+            None => NonNull::from(&mut self.pool.bytes_mut(buffer)[start..start + len]).cast(),
+            Some(foreign) => self.client_memory(foreign, start, len),
+        }
+    }
+
+    fn client_memory(&self, foreign: Foreign, start: usize, len: usize) -> NonNull<u8> {
+        let within = start.checked_add(len).is_some_and(|end| end <= index(foreign.len));
+        assert!(within, "an operation stays within the memory that was lent for it");
+        let start = foreign.offset + u64::try_from(start).expect("less than a data area");
+        let memory = self.rings.end(RingId(foreign.region)).data(start, len);
+        memory.expect("what is lent lies within the data area: the session checked it")
+    }
+}
+
+fn slot(ring: RingId) -> usize {
+    index(ring.0)
+}
+
+fn index(raw: u32) -> usize {
+    usize::try_from(raw).expect("usize is at least 32 bits wide")
+}
