@@ -65,6 +65,7 @@ pub(crate) struct Outside {
     /// Operations of the slow device, oldest first.
     pub(crate) queued: VecDeque<DeviceRequest>,
     pub(crate) status: Option<Box<ShardStatus>>,
+    nonces: u64,
     devices: [Vec<u8>; 2],
 }
 
@@ -77,6 +78,7 @@ impl Outside {
             events: Vec::new(),
             queued: VecDeque::new(),
             status: None,
+            nonces: 0,
             devices: [vec![0; DEVICE_LEN], vec![0; DEVICE_LEN]],
         }
     }
@@ -142,6 +144,11 @@ impl Outside {
 impl World for Outside {
     fn now(&self) -> Nanos {
         self.now
+    }
+
+    fn nonce(&mut self) -> [u8; 16] {
+        self.nonces += 1;
+        u128::from(self.nonces).to_le_bytes()
     }
 
     fn pool(&mut self) -> &mut Pool {

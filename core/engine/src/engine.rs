@@ -69,8 +69,8 @@ pub struct Engine {
     core: CoreId,
     devices: Arc<[DeviceProperties]>,
     pub(crate) volumes: Arc<VolumeTable>,
-    /// Counts the volume tables.
-    table: u64,
+    /// Counts what decides on requests: tables of volumes, and whatever else the driver says.
+    generation: u64,
     counters: Counters,
     pub(crate) jobs: Slab<Job>,
     /// Jobs that wait for a pool buffer, oldest first.
@@ -95,7 +95,7 @@ impl Engine {
             core: config.core,
             devices: config.devices,
             volumes: config.volumes,
-            table: 0,
+            generation: 0,
             counters: Counters::default(),
             jobs: Slab::new(),
             starved: VecDeque::new(),
@@ -112,12 +112,23 @@ impl Engine {
     /// Replaces the volumes. Requests under way go on as they were laid out.
     pub fn set_volumes(&mut self, volumes: Arc<VolumeTable>) {
         self.volumes = volumes;
-        self.table += 1;
+        self.begin_generation();
     }
 
-    /// Whether every request in flight began with the present volumes.
-    pub fn is_on_one_table(&self) -> bool {
-        self.jobs.iter().all(|(_, job)| job.table == self.table)
+    /// Something changed that decides on requests: those from now on are told from those before.
+    pub fn begin_generation(&mut self) {
+        self.generation += 1;
+    }
+
+    /// Counts the changes so far.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Whether no request in flight is from before the last change.
+    pub fn is_on_one_generation(&self) -> bool {
+        self.jobs.iter().all(|(_, job)| job.generation == self.generation)
     }
 
     /// What was answered so far.
@@ -151,9 +162,21 @@ impl Engine {
     /// Takes a request. Its answer comes from [`Self::poll_answer`], perhaps at once.
     #[inline]
     pub fn submit(&mut self, owner: Owner, request: Request, pool: &mut Pool) {
+        self.submit_as_of(owner, request, self.generation, pool);
+    }
+
+    /// The same for a request that was decided on in an earlier generation, and counts as one of it.
+    #[inline]
+    pub fn submit_as_of(
+        &mut self,
+        owner: Owner,
+        request: Request,
+        generation: u64,
+        pool: &mut Pool,
+    ) {
         let charge = self.read_buffer_len(&request);
         let refusal = self.refusal(&request);
-        let job = self.jobs.insert(job_of(owner, request, self.table, charge, pool));
+        let job = self.jobs.insert(job_of(owner, request, generation, charge, pool));
         match refusal {
             Some(outcome) => self.end(job, outcome, pool),
             None => self.begin(job, pool),
@@ -422,7 +445,13 @@ fn index_of(id: OperationId) -> usize {
 }
 
 #[inline]
-fn job_of(owner: Owner, request: Request, table: u64, read_charge: ByteLen, pool: &Pool) -> Job {
+fn job_of(
+    owner: Owner,
+    request: Request,
+    generation: u64,
+    read_charge: ByteLen,
+    pool: &Pool,
+) -> Job {
     let len = |buffer| pool.len_of(buffer);
     let (work, buffer, compare, charge) = match request.operation {
         Operation::Read => (Work::Read, None, None, read_charge),
@@ -457,7 +486,7 @@ fn job_of(owner: Owner, request: Request, table: u64, read_charge: ByteLen, pool
         owner,
         tag: request.tag,
         volume: request.volume,
-        table,
+        generation,
         range: request.range,
         work,
         stage: Stage::Waiting,

@@ -60,8 +60,8 @@ pub(crate) struct Job {
     pub(crate) owner: Owner,
     pub(crate) tag: Tag,
     pub(crate) volume: VolumeId,
-    /// The count of volume tables when it began.
-    pub(crate) table: u64,
+    /// The engine's when it was decided on.
+    pub(crate) generation: u64,
     pub(crate) range: BlockRange,
     pub(crate) work: Work,
     pub(crate) stage: Stage,

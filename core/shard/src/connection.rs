@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 
 use nearflash_engine::Pool;
 use nearflash_nvme::{ControllerId, QueueId};
-use nearflash_nvme_tcp::Receiving;
-use nearflash_nvme_tcp::target::TargetSession;
 use nearflash_request::{BufferId, Operation, Request};
+use nearflash_session::Receiving;
 use nearflash_units::{ByteLen, Nanos};
 
 use crate::door::Peer;
+use crate::session::Session;
 use crate::world::SocketId;
 
 /// What a connection is, once its Connect is answered.
@@ -22,19 +22,21 @@ pub(crate) enum Role {
     Admin(ControllerId),
     /// An I/O queue.
     Io(ControllerId, QueueId),
+    /// A direct client.
+    Direct,
 }
 
 impl Role {
     pub(crate) fn controller(self) -> Option<ControllerId> {
         match self {
-            Self::Handshake => None,
+            Self::Handshake | Self::Direct => None,
             Self::Admin(controller) | Self::Io(controller, _) => Some(controller),
         }
     }
 
     pub(crate) fn queue(self) -> Option<(ControllerId, QueueId)> {
         match self {
-            Self::Handshake => None,
+            Self::Handshake | Self::Direct => None,
             Self::Admin(controller) => Some((controller, QueueId::ADMIN)),
             Self::Io(controller, queue) => Some((controller, queue)),
         }
@@ -61,13 +63,13 @@ pub struct Connection {
     pub(crate) socket: SocketId,
     pub(crate) peer: Peer,
     pub(crate) local: SocketAddr,
-    pub(crate) session: TargetSession,
+    pub(crate) session: Session,
     pub(crate) role: Role,
     pub(crate) phase: Phase,
     /// Received, but behind something that has to wait (for a buffer, for answers to be sent).
     pub(crate) leftover: Vec<u8>,
     /// Requests that wait until the connection holds less of the pool.
-    pub(crate) deferred: VecDeque<Request>,
+    pub(crate) deferred: VecDeque<Deferred>,
     /// Requests in the engine.
     pub(crate) requests: usize,
     /// Pool bytes held: payload received, answers not yet sent.
@@ -80,6 +82,14 @@ pub struct Connection {
     pub(crate) blocked_turns: u16,
     /// Which of the shard's lists it is in.
     pub(crate) listed: Listed,
+}
+
+/// A request that waits in front of the engine.
+#[derive(Debug)]
+pub(crate) struct Deferred {
+    pub(crate) request: Request,
+    /// The engine's generation when the session handed it out.
+    pub(crate) generation: u64,
 }
 
 /// The lists of its shard that a connection is in, so that it is in each once.
@@ -98,15 +108,19 @@ impl Connection {
         socket: SocketId,
         peer: Peer,
         local: SocketAddr,
-        session: TargetSession,
+        session: Session,
         now: Nanos,
     ) -> Self {
+        let role = match session {
+            Session::NvmeTcp(_) => Role::Handshake,
+            Session::Direct(_) => Role::Direct,
+        };
         Self {
             socket,
             peer,
             local,
             session,
-            role: Role::Handshake,
+            role,
             phase: Phase::Open,
             leftover: Vec::new(),
             deferred: VecDeque::new(),
@@ -142,8 +156,8 @@ impl Connection {
     /// Gives back every buffer that the connection itself holds.
     pub(crate) fn release(&mut self, pool: &mut Pool) {
         self.session.release_all(&mut |buffer| pool.give_back(buffer));
-        for request in self.deferred.drain(..) {
-            payloads(&request).for_each(|buffer| pool.give_back(buffer));
+        for deferred in self.deferred.drain(..) {
+            payloads(&deferred.request).for_each(|buffer| pool.give_back(buffer));
         }
         self.leftover = Vec::new();
         self.held = ByteLen(0);

@@ -87,6 +87,7 @@ impl Shard {
             return controllers.held_back.push((key, demand));
         }
         let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(session) = connection.session.nvme_tcp_mut() else { return };
         let now = world.now();
         let local = TransportAddress::tcp(connection.local);
         let cid = demand.command.command_id();
@@ -95,7 +96,7 @@ impl Shard {
                 let (controller, queue) = (connected.controller, connected.queue);
                 let completion = connected.completion(cid);
                 let is_io = connected.kind == TargetKind::Io;
-                connection.session.handle_connected(completion, Some(granted(connected)));
+                session.handle_connected(completion, Some(granted(connected)));
                 if is_io {
                     connection.role = Role::Io(controller, queue);
                     self.place(key, controller, queue, world);
@@ -108,7 +109,7 @@ impl Shard {
             }
             Err(refusal) => {
                 let (peer, status) = (connection.peer, refusal.status);
-                connection.session.handle_connected(refusal.completion(cid), None);
+                session.handle_connected(refusal.completion(cid), None);
                 world.notice(Notice::ConnectRefused { peer, status });
             }
         }
@@ -172,7 +173,8 @@ impl Shard {
         // A controller whose admin connection is gone has nobody to answer.
         let Some(&key) = controllers.admins.get(&controller) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.session.handle_admin_response(completion, data);
+        let Some(session) = connection.session.nvme_tcp_mut() else { return };
+        session.handle_admin_response(completion, data);
         self.mark_dirty(key);
     }
 
@@ -184,8 +186,9 @@ impl Shard {
 
     pub(crate) fn set_namespaces(&mut self, controller: ControllerId, table: &Arc<NamespaceTable>) {
         for key in self.connections.keys(|c| c.role.controller() == Some(controller)) {
-            if let Some(connection) = self.connections.get_mut(key) {
-                connection.session.set_namespaces(Arc::clone(table));
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            if let Some(session) = connection.session.nvme_tcp_mut() {
+                session.set_namespaces(Arc::clone(table));
             }
         }
     }

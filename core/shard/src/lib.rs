@@ -11,19 +11,24 @@ mod associations;
 mod connection;
 mod connections;
 mod controllers;
+mod direct;
 mod door;
 mod lifecycle;
 mod message;
 mod notice;
 mod receive;
+mod rings;
 mod send;
+mod session;
 mod shard;
 mod world;
 
 pub use connection::Connection;
+pub use direct::DirectConfig;
 pub use door::{Door, Peer};
 pub use message::Message;
-pub use notice::{ConnectedHost, Notice, ShardStatus};
+pub use notice::{ConnectedClient, ConnectedHost, Notice, ShardStatus};
+pub use session::PeerError;
 pub use shard::{CONNECTIONS_MAX, Shard, ShardConfig};
 pub use world::{
     Event, Interest, Place, Received, RingBroken, RingEntry, RingId, RingRefused, RingSpec, Sent,

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use nearflash_nvme::{ControllerId, QueueId};
-use nearflash_nvme_tcp::target::TargetSession;
 use nearflash_units::Nanos;
 
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, Phase, Role};
 use crate::connections::Key;
+use crate::direct::session_of;
 use crate::door::{Door, Peer};
 use crate::message::Message;
 use crate::notice::Notice;
@@ -34,18 +34,34 @@ impl Shard {
             world.notice(Notice::TooManyConnections { peer });
             return world.close(socket);
         }
-        if door != Door::NvmeTcp {
-            return world.close(socket); // no session speaks it
+        let session = session_of(self, door, world);
+        let connection = Connection::new(socket, peer, local, session, world.now());
+        let connection = Box::new(connection);
+        // A host says which queue it wants before it gets its core, a client need not.
+        let core = match door {
+            Door::NvmeTcp => CoreId::FIRST,
+            Door::Direct { .. } => self.clients.next_core(self.config.engine.core_count),
+        };
+        if core == self.config.engine.core {
+            self.take_in(connection, world);
+        } else {
+            world.detach(socket);
+            world.post(core, Message::Adopt(connection));
         }
-        let now = world.now();
-        let session = TargetSession::new(self.config.session, now);
-        let connection = Connection::new(socket, peer, local, session, now);
-        self.take_in(Box::new(connection), world);
     }
 
-    /// Takes over a connection whose Connect the first core has answered.
+    /// Takes over a connection that the first core has given away: a host whose Connect is answered,
+    /// a client that has just come in.
     pub(crate) fn adopt<W: World>(&mut self, mut connection: Box<Connection>, world: &mut W) {
-        world.attach(connection.socket);
+        let (socket, peer) = (connection.socket, connection.peer);
+        world.attach(socket);
+        // Hosts are as many as the first core has let in.
+        if connection.role == Role::Direct && self.connections.len() >= CONNECTIONS_MAX {
+            world.notice(Notice::TooManyConnections { peer });
+            return world.close(socket);
+        }
+        // What is handed out here is decided, and counted, by this core's.
+        connection.session.set_exports(&self.clients.config.exports);
         let leftover = std::mem::take(&mut connection.leftover);
         let key = self.take_in(connection, world);
         if self.draining {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use nearflash_direct::target;
 use nearflash_engine::FenceMessage;
 use nearflash_nvme::target::NamespaceConfig;
 use nearflash_nvme::{ControllerId, NamespaceTable, QueueId};
@@ -13,7 +14,7 @@ use crate::connection::Connection;
 /// Something said to a core.
 #[derive(Debug)]
 pub enum Message {
-    /// From the first core: this connection's queue lives on your core.
+    /// From the first core: this connection lives on your core.
     Adopt(Box<Connection>),
     /// About a fence.
     Fence(FenceMessage),
@@ -29,6 +30,10 @@ pub enum Message {
     /// From the control plane, to the first core, once every core has the volumes: what hosts see
     /// from now on. Answered by [`crate::Notice::NamespacesTaken`] with the same number.
     Exports(u64, Vec<NamespaceConfig>),
+    /// From the control plane, to every core, once every core has the volumes: what direct clients
+    /// may reach from now on. Answered by [`crate::Notice::DirectTaken`] with the same number, once
+    /// nothing is under way that was allowed by what was there before.
+    Direct(u64, Arc<target::Exports>),
     /// From the control plane, to every core: say how you are, by [`crate::Notice::Status`].
     ReportStatus(u64),
     /// From the control plane, to every core: take nothing new and answer what you have; then say

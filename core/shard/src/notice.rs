@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use nearflash_engine::{CoreId, Counters};
 use nearflash_nvme::target::{DisconnectReason, HostStatus};
 use nearflash_nvme::{ControllerId, Status};
-use nearflash_nvme_tcp::PeerError;
 use nearflash_units::ByteLen;
 
 use crate::door::Peer;
+use crate::session::PeerError;
 
 /// Something worth knowing.
 #[derive(Clone, Debug)]
@@ -65,6 +65,9 @@ pub enum Notice {
     VolumesTaken(CoreId, u64),
     /// Answers [`crate::Message::Exports`].
     NamespacesTaken(u64),
+    /// Answers [`crate::Message::Direct`]: nothing is under way any more that what was there before
+    /// allowed.
+    DirectTaken(CoreId, u64),
     /// Answers [`crate::Message::ReportStatus`].
     Status(CoreId, u64, Box<ShardStatus>),
     /// The shard was told to drain and has nothing left.
@@ -90,6 +93,10 @@ pub struct ShardStatus {
     pub pool_free: ByteLen,
     /// The connected hosts. Only from the first core.
     pub hosts: Vec<ConnectedHost>,
+    /// How many direct clients are connected.
+    pub client_count: usize,
+    /// The first thousand of them.
+    pub clients: Vec<ConnectedClient>,
 }
 
 /// A host with a controller.
@@ -99,4 +106,17 @@ pub struct ConnectedHost {
     pub peer: SocketAddr,
     /// Who it is, and what it has.
     pub status: HostStatus,
+}
+
+/// A direct client.
+#[derive(Clone, Debug)]
+pub struct ConnectedClient {
+    /// Where it comes from.
+    pub peer: Peer,
+    /// The key it came with; `None` for an anonymous one, and before the handshake is over.
+    pub key: Option<Box<str>>,
+    /// The handshake is over.
+    pub is_ready: bool,
+    /// What it asked for and was not answered yet.
+    pub requests_in_flight: usize,
 }

@@ -1,14 +1,16 @@
 //! Bytes in: from sockets through sessions to the engine.
 
+use nearflash_direct::target as direct;
 use nearflash_engine::Pool;
-use nearflash_nvme_tcp::target::Demand;
-use nearflash_nvme_tcp::{PeerError, Receiving};
+use nearflash_nvme_tcp::target as nvme_tcp;
 use nearflash_request::Request;
+use nearflash_session::Receiving;
 use nearflash_units::Nanos;
 
-use crate::connection::{Connection, Phase};
+use crate::connection::{Connection, Deferred, Phase};
 use crate::connections::Key;
 use crate::notice::Notice;
+use crate::session::{PeerError, Session};
 use crate::shard::Shard;
 use crate::world::{Interest, Place, Received, World};
 
@@ -227,11 +229,18 @@ impl Shard {
     pub(crate) fn take_demands<W: World>(&mut self, key: Key, world: &mut W) {
         while let Some(connection) = self.connections.get_mut(key) {
             provide_buffers(connection, world.pool());
-            match connection.session.poll_demand() {
-                Some(Demand::Request(request)) => self.submit(key, request, world),
-                Some(Demand::Connect(demand)) => self.connect(key, *demand, world),
-                Some(Demand::Admin(demand)) => self.admin(key, *demand, world),
-                None => break,
+            match &mut connection.session {
+                Session::NvmeTcp(session) => match session.poll_demand() {
+                    Some(nvme_tcp::Demand::Request(request)) => self.submit(key, request, world),
+                    Some(nvme_tcp::Demand::Connect(demand)) => self.connect(key, *demand, world),
+                    Some(nvme_tcp::Demand::Admin(demand)) => self.admin(key, *demand, world),
+                    None => break,
+                },
+                Session::Direct(session) => match session.poll_demand() {
+                    Some(direct::Demand::Request(request)) => self.submit(key, request, world),
+                    Some(demand) => self.ring_demand(key, demand, world),
+                    None => break,
+                },
             }
         }
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -242,25 +251,38 @@ impl Shard {
 
     /// Hands a request to the engine, unless the connection holds too much of the pool already.
     #[inline]
-    fn submit<W: World>(&mut self, key: Key, request: Request, world: &mut W) {
+    pub(crate) fn submit<W: World>(&mut self, key: Key, request: Request, world: &mut W) {
+        let generation = self.engine.generation();
+        self.submit_as_of(key, request, generation, world);
+    }
+
+    /// The same for a request that the session handed out in an earlier generation, perhaps.
+    #[inline]
+    fn submit_as_of<W: World>(
+        &mut self,
+        key: Key,
+        request: Request,
+        generation: u64,
+        world: &mut W,
+    ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let charge = self.engine.read_buffer_len(&request);
         if charge.0 > 0 {
             if !connection.deferred.is_empty() || !connection.may_hold(charge, world.pool()) {
-                connection.deferred.push_back(request);
+                connection.deferred.push_back(Deferred { request, generation });
                 return self.pause(key);
             }
             connection.held.0 += charge.0;
         }
         connection.requests += 1;
-        self.engine.submit(key.to_owner(), request, world.pool());
+        self.engine.submit_as_of(key.to_owner(), request, generation, world.pool());
     }
 
     fn submit_deferred<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let mut waiting = std::mem::take(&mut connection.deferred);
-        while let Some(request) = waiting.pop_front() {
-            self.submit(key, request, world);
+        while let Some(Deferred { request, generation }) = waiting.pop_front() {
+            self.submit_as_of(key, request, generation, world);
             let Some(connection) = self.connections.get_mut(key) else { return };
             if !connection.deferred.is_empty() {
                 connection.deferred.append(&mut waiting);
@@ -271,7 +293,9 @@ impl Shard {
 
     fn peer_error<W: World>(&mut self, key: Key, error: PeerError, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        world.notice(Notice::PeerError { peer: connection.peer, error });
+        if !error.is_goodbye() {
+            world.notice(Notice::PeerError { peer: connection.peer, error });
+        }
         self.begin_closing(key);
     }
 }

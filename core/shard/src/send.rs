@@ -2,7 +2,6 @@
 
 use nearflash_engine::{Answer, Pool};
 use nearflash_request::Payload;
-use nearflash_units::ByteLen;
 
 use crate::connection::{Connection, Phase};
 use crate::connections::Key;
@@ -77,7 +76,7 @@ impl Shard {
             self.close_if_done(key, world);
             return (false, false);
         }
-        match world.send(connection.socket, connection.session.output()) {
+        match connection.session.send(connection.socket, world) {
             Sent::Bytes(0) => {
                 connection.blocked_turns += 1;
                 if connection.blocked_turns < BLOCKED_TURNS_MAX {
@@ -126,7 +125,7 @@ impl Shard {
 fn advance(connection: &mut Connection, sent: usize, pool: &mut Pool) {
     let mut returned = 0;
     connection.session.advance_output(sent, &mut |buffer| {
-        returned += ByteLen::of(pool.bytes(buffer)).0;
+        returned += pool.len_of(buffer).0;
         pool.give_back(buffer);
     });
     connection.held.0 = connection.held.0.saturating_sub(returned);

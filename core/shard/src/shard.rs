@@ -12,6 +12,7 @@ use nearflash_units::{ByteLen, Nanos};
 use crate::connection::Phase;
 use crate::connections::{Connections, Key};
 use crate::controllers::Controllers;
+use crate::direct::{Clients, DirectConfig};
 use crate::message::Message;
 use crate::notice::{ConnectedHost, Notice, ShardStatus};
 use crate::world::{Event, Interest, SocketId, Submitted, World};
@@ -34,6 +35,8 @@ pub struct ShardConfig {
     pub session: SessionConfig,
     /// Subsystems and controllers: on the first core, and only there.
     pub target: Option<Target>,
+    /// What direct sessions are made with.
+    pub direct: DirectConfig,
     /// How long a peer may neither take answers nor send the data it promised.
     pub stall_timeout: Nanos,
 }
@@ -46,6 +49,7 @@ pub struct Shard {
     pub(crate) connections: Connections,
     pub(crate) by_socket: Vec<Option<Key>>,
     pub(crate) controllers: Option<Controllers>,
+    pub(crate) clients: Clients,
     pub(crate) staging: Box<[u8]>,
     pub(crate) hot: Vec<Key>,
     pub(crate) dirty: Vec<Key>,
@@ -54,8 +58,8 @@ pub struct Shard {
     /// The end of draining was noticed.
     drained: bool,
     stopped: bool,
-    /// Numbers of volume tables taken over, to be confirmed when no request of an older one is left.
-    unconfirmed: Vec<u64>,
+    /// What was taken over, to be confirmed when no request from before is left.
+    unconfirmed: Vec<Taken>,
     pub(crate) totals: Totals,
     events: Vec<Event>,
     moved_before: usize,
@@ -72,6 +76,13 @@ pub(crate) struct Limits {
     pub(crate) stall_timeout: Nanos,
 }
 
+/// What the control side waits for.
+#[derive(Clone, Copy, Debug)]
+enum Taken {
+    Volumes(u64),
+    Direct(u64),
+}
+
 /// Counted since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
@@ -82,9 +93,10 @@ pub(crate) struct Totals {
 impl Shard {
     /// A shard without connections.
     pub fn new(config: ShardConfig, pool: &mut Pool) -> Self {
-        let ShardConfig { engine, session, target, stall_timeout } = config;
+        let ShardConfig { engine, session, target, direct, stall_timeout } = config;
         Self {
             controllers: target.map(|target| Controllers::new(target, engine.core_count)),
+            clients: Clients::new(direct),
             engine: Engine::new(engine.clone(), pool),
             config: Limits { engine, session, stall_timeout },
             connections: Connections::default(),
@@ -188,7 +200,11 @@ impl Shard {
             }
             Message::Volumes(number, volumes) => {
                 self.engine.set_volumes(volumes);
-                self.unconfirmed.push(number);
+                self.unconfirmed.push(Taken::Volumes(number));
+            }
+            Message::Direct(number, exports) => {
+                self.set_direct_exports(exports);
+                self.unconfirmed.push(Taken::Direct(number));
             }
             Message::Exports(number, namespaces) => {
                 self.set_exports(namespaces, world);
@@ -233,9 +249,12 @@ impl Shard {
     /// Tells the control plane what has become true.
     fn confirm<W: World>(&mut self, world: &mut W) {
         let core = self.config.engine.core;
-        if !self.unconfirmed.is_empty() && self.engine.is_on_one_table() {
-            for number in self.unconfirmed.drain(..) {
-                world.notice(Notice::VolumesTaken(core, number));
+        if !self.unconfirmed.is_empty() && self.is_on_one_generation() {
+            for taken in self.unconfirmed.drain(..) {
+                world.notice(match taken {
+                    Taken::Volumes(number) => Notice::VolumesTaken(core, number),
+                    Taken::Direct(number) => Notice::DirectTaken(core, number),
+                });
             }
         }
         if !self.drained && self.is_drained() {
@@ -297,6 +316,7 @@ impl Shard {
     }
 
     fn status<W: World>(&self, world: &mut W) -> ShardStatus {
+        let (client_count, clients) = self.connected_clients();
         let pool = world.pool();
         ShardStatus {
             connections: self.connections.len(),
@@ -307,6 +327,8 @@ impl Shard {
             pool_len: pool.len(),
             pool_free: pool.free_len(),
             hosts: self.connected_hosts(),
+            client_count,
+            clients,
         }
     }
 

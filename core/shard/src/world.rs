@@ -136,6 +136,9 @@ pub trait World {
     /// The time, as of the start of this turn.
     fn now(&self) -> Nanos;
 
+    /// Bytes that nobody can guess and that never came before: for one handshake.
+    fn nonce(&mut self) -> [u8; 16];
+
     /// This core's buffers.
     fn pool(&mut self) -> &mut Pool;
 

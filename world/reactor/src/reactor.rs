@@ -15,6 +15,7 @@ use nearflash_shard::{
     RingSpec, Sent, Shard, SocketId, Submitted, World,
 };
 use nearflash_units::{ByteLen, Nanos};
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::devices::Devices;
 use crate::listeners::{Listener, ListeningSocket};
@@ -337,6 +338,16 @@ impl World for Reactor {
     #[inline]
     fn now(&self) -> Nanos {
         self.now
+    }
+
+    fn nonce(&mut self) -> [u8; 16] {
+        let mut nonce = [0; 16];
+        let mut filled = 0;
+        while filled < nonce.len() {
+            // Fails only when interrupted: this kernel has had the call for longer than io_uring.
+            filled += getrandom(&mut nonce[filled..], GetRandomFlags::empty()).unwrap_or_default();
+        }
+        nonce
     }
 
     #[inline]

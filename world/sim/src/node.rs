@@ -13,7 +13,7 @@ use nearflash_nvme::target::{
 use nearflash_nvme::{NamespaceId, Nqn, TransportAddress};
 use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_request::{BlockRange, VolumeId};
-use nearflash_shard::{Message, Shard, ShardConfig};
+use nearflash_shard::{DirectConfig, Message, Shard, ShardConfig};
 use nearflash_space::{DeviceId, Epoch, Extent, GRANULE, Map, Piece, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, MIB, Nanos};
 use uuid::Uuid;
@@ -162,7 +162,8 @@ impl Node {
         };
         let target = (id == CoreId::FIRST).then(|| self.target());
         let (session, stall_timeout) = (self.config.session, self.config.stall_timeout);
-        let config = ShardConfig { engine, session, target, stall_timeout };
+        let direct = DirectConfig::default();
+        let config = ShardConfig { engine, session, target, direct, stall_timeout };
         let shard = Shard::new(config, &mut pool);
         Core { id, shard, pool, awake: true, worked_at: Nanos(0), ticket: 0 }
     }

@@ -75,6 +75,7 @@ pub(crate) struct Outside {
     pub(crate) starts: u32,
     mail: BTreeMap<Road, Mailbag>,
     tick: u64,
+    nonces: u64,
 }
 
 impl Outside {
@@ -104,7 +105,14 @@ impl Outside {
             starts: 0,
             mail: BTreeMap::new(),
             tick: 0,
+            nonces: 0,
         }
+    }
+
+    /// Bytes that never came before.
+    pub(crate) fn nonce(&mut self) -> [u8; 16] {
+        self.nonces += 1;
+        u128::from(self.nonces).to_le_bytes()
     }
 
     /// The next moment in the order of everything.

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use nearflash_engine::CoreId;
 use nearflash_nvme::target::DisconnectReason;
-use nearflash_nvme_tcp::PeerError;
 use nearflash_shard::{Event, Message, Notice};
 use nearflash_units::{BlockSize, Blocks, ByteLen, Nanos};
 
@@ -195,7 +194,7 @@ impl Sim {
             match noted.notice.clone() {
                 Notice::PeerError { peer, error } => {
                     let link = self.outside.network.link_of(peer).expect("peers have links");
-                    let is_due = error == PeerError::Silent || self.is_misfit(link);
+                    let is_due = error.is_silence() || self.is_misfit(link);
                     assert!(is_due, "{link:?} was said to have broken the protocol: {error}");
                 }
                 Notice::Stalled { peer } => {

@@ -60,6 +60,10 @@ impl World for SimWorld<'_> {
         self.now
     }
 
+    fn nonce(&mut self) -> [u8; 16] {
+        self.outside.nonce()
+    }
+
     fn pool(&mut self) -> &mut Pool {
         self.pool
     }

@@ -11,7 +11,7 @@ use nearflash_media::{Device, Kind};
 use nearflash_nvme::target::Target;
 use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_reactor::{Listener, NoticeSink, Reactor, ReactorConfig, Sender};
-use nearflash_shard::{Door, Message, Notice, Shard, ShardConfig, World};
+use nearflash_shard::{DirectConfig, Door, Message, Notice, Shard, ShardConfig, World};
 use nearflash_space::VolumeTable;
 use nearflash_units::{ByteLen, Nanos};
 use tracing::{error, warn};
@@ -152,6 +152,7 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
         },
         session: SessionConfig::default(),
         target,
+        direct: DirectConfig::default(),
         stall_timeout: STALL_TIMEOUT,
     }
 }
@@ -159,7 +160,9 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
 fn notice_sink(replies: &Arc<Replies>) -> NoticeSink {
     let replies = Arc::clone(replies);
     Box::new(move |notice| match log(notice) {
-        Some(Notice::VolumesTaken(core, number)) => replies.give(number, core, Reply::Done),
+        Some(Notice::VolumesTaken(core, number) | Notice::DirectTaken(core, number)) => {
+            replies.give(number, core, Reply::Done)
+        }
         Some(Notice::NamespacesTaken(number)) => replies.give(number, CoreId::FIRST, Reply::Done),
         Some(Notice::Status(core, number, status)) => {
             replies.give(number, core, Reply::Status(status));

@@ -31,6 +31,7 @@ pub(super) fn log(notice: Notice) -> Option<Notice> {
             info!(controller = controller.0, "host disconnected: {reason}");
         }
         for_control @ (Notice::VolumesTaken(..)
+        | Notice::DirectTaken(..)
         | Notice::NamespacesTaken(_)
         | Notice::Status(..)
         | Notice::Drained(_)) => return Some(for_control),

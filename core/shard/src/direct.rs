@@ -1,0 +1,125 @@
+//! Direct clients: where their connections live, what they may reach, and who they are.
+//!
+//! Revocation: the control side sends [`crate::Message::Direct`] to every core, and each answers
+//! once all that its sessions handed out before is over, be it in the engine or waiting for memory
+//! in front of it. What they hand out afterwards is decided by the new exports.
+
+use std::sync::Arc;
+
+use nearflash_direct::target::{Exports, SessionConfig, TargetSession};
+use nearflash_direct::wire::NONCE_LEN;
+use nearflash_engine::CoreId;
+use nearflash_units::Nanos;
+
+use crate::connection::Role;
+use crate::door::Door;
+use crate::notice::ConnectedClient;
+use crate::session::Session;
+use crate::shard::Shard;
+use crate::world::World;
+
+/// Clients that a core's status lists; others are only counted.
+pub(crate) const CLIENTS_LISTED_MAX: usize = 1024;
+
+/// What direct sessions are made with.
+#[derive(Clone, Debug)]
+pub struct DirectConfig {
+    /// Their limits. The door's properties and the nonce are filled in for each.
+    pub session: SessionConfig,
+    /// What clients may reach, from the start.
+    pub exports: Arc<Exports>,
+}
+
+/// The usual limits, and nothing to reach.
+impl Default for DirectConfig {
+    fn default() -> Self {
+        Self { session: SessionConfig::with_nonce([0; NONCE_LEN]), exports: Arc::default() }
+    }
+}
+
+/// The direct side of a core.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    pub(crate) config: DirectConfig,
+    /// On the first core: how many came, to spread them.
+    accepted: u16,
+}
+
+impl Clients {
+    pub(crate) fn new(config: DirectConfig) -> Self {
+        Self { config, accepted: 0 }
+    }
+
+    /// The session of a client that has just come in.
+    pub(crate) fn session<W: World>(
+        &self,
+        anonymous: bool,
+        local: bool,
+        now: Nanos,
+        world: &mut W,
+    ) -> TargetSession {
+        let config =
+            SessionConfig { anonymous, local, nonce: world.nonce(), ..self.config.session };
+        TargetSession::new(config, Arc::clone(&self.config.exports), now)
+    }
+
+    /// The core of the next client: each in turn.
+    pub(crate) fn next_core(&mut self, core_count: u16) -> CoreId {
+        let core = self.accepted % core_count;
+        self.accepted = (core + 1) % core_count;
+        CoreId(core)
+    }
+}
+
+impl Shard {
+    /// What clients may reach from now on.
+    pub(crate) fn set_direct_exports(&mut self, exports: Arc<Exports>) {
+        for key in self.connections.keys(|connection| connection.role == Role::Direct) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            connection.session.set_exports(&exports);
+            // It may have something to say about it, or be over.
+            self.mark_dirty(key);
+        }
+        self.clients.config.exports = exports;
+        self.engine.begin_generation();
+    }
+
+    /// Whether every request that a session handed out before the present generation is over.
+    pub(crate) fn is_on_one_generation(&self) -> bool {
+        let generation = self.engine.generation();
+        self.engine.is_on_one_generation()
+            && self.connections.iter().all(|(_, connection)| {
+                connection.deferred.iter().all(|deferred| deferred.generation == generation)
+            })
+    }
+
+    /// How many clients there are, and the first of them.
+    pub(crate) fn connected_clients(&self) -> (usize, Vec<ConnectedClient>) {
+        let clients = || {
+            let all = self.connections.iter();
+            all.filter_map(|(_, connection)| Some((connection, connection.session.direct()?)))
+        };
+        let listed =
+            clients().take(CLIENTS_LISTED_MAX).map(|(connection, session)| ConnectedClient {
+                peer: connection.peer,
+                key: session.key().map(Into::into),
+                is_ready: session.is_ready(),
+                requests_in_flight: session.requests_in_flight(),
+            });
+        (clients().count(), listed.collect())
+    }
+}
+
+/// The session of what came in by a door.
+pub(crate) fn session_of<W: World>(shard: &Shard, door: Door, world: &mut W) -> Session {
+    let now = world.now();
+    match door {
+        Door::NvmeTcp => Session::NvmeTcp(nearflash_nvme_tcp::target::TargetSession::new(
+            shard.config.session,
+            now,
+        )),
+        Door::Direct { anonymous, local } => {
+            Session::Direct(shard.clients.session(anonymous, local, now, world))
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! One face over the sessions of all doors.
+//!
+//! Which door it is, is a branch that goes the same way for all of a connection's life. What is
+//! asked for each request of a connection is looked up once for it, not once more behind a pointer.
+
+use std::sync::Arc;
+
+use nearflash_direct::target as direct;
+use nearflash_nvme_tcp::target as nvme_tcp;
+use nearflash_request::{BufferId, Completion};
+use nearflash_session::Receiving;
+use nearflash_units::{ByteLen, Nanos};
+
+use crate::world::{Sent, SocketId, World};
+
+/// The peer broke its protocol, or ended the connection by it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum PeerError {
+    /// A host, over NVMe/TCP.
+    #[error(transparent)]
+    NvmeTcp(#[from] nearflash_nvme_tcp::PeerError),
+    /// A client, over direct.
+    #[error(transparent)]
+    Direct(#[from] nearflash_direct::PeerError),
+}
+
+impl PeerError {
+    /// Whether it did not say in time what it wants.
+    pub fn is_silence(self) -> bool {
+        self == Self::NvmeTcp(nearflash_nvme_tcp::PeerError::Silent)
+            || self == Self::Direct(nearflash_direct::PeerError::Silent)
+    }
+
+    /// Whether it ended the connection in good order.
+    pub fn is_goodbye(self) -> bool {
+        let status = nearflash_direct::Status::OK;
+        self == Self::Direct(nearflash_direct::PeerError::Goodbye { status })
+    }
+}
+
+/// Our end of a connection, in the protocol of its door.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "lies in its connection, which has a box of its own")]
+pub(crate) enum Session {
+    NvmeTcp(nvme_tcp::TargetSession),
+    Direct(direct::TargetSession),
+}
+
+/// The same call on whichever session it is.
+macro_rules! either {
+    ($self:expr, $session:ident => $call:expr) => {
+        match $self {
+            Session::NvmeTcp($session) => $call,
+            Session::Direct($session) => $call,
+        }
+    };
+}
+
+impl Session {
+    /// The session of a host. Only hosts become what has one.
+    pub(crate) fn nvme_tcp_mut(&mut self) -> Option<&mut nvme_tcp::TargetSession> {
+        match self {
+            Self::NvmeTcp(session) => Some(session),
+            Self::Direct(_) => None,
+        }
+    }
+
+    pub(crate) fn direct(&self) -> Option<&direct::TargetSession> {
+        match self {
+            Self::Direct(session) => Some(session),
+            Self::NvmeTcp(_) => None,
+        }
+    }
+
+    pub(crate) fn direct_mut(&mut self) -> Option<&mut direct::TargetSession> {
+        match self {
+            Self::Direct(session) => Some(session),
+            Self::NvmeTcp(_) => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn receiving(&self) -> Receiving {
+        either!(self, session => session.receiving())
+    }
+
+    #[inline]
+    pub(crate) fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+        Ok(either!(self, session => session.handle_input(bytes)?))
+    }
+
+    #[inline]
+    pub(crate) fn handle_payload(&mut self, bytes: &[u8]) {
+        either!(self, session => session.handle_payload(bytes));
+    }
+
+    #[inline]
+    pub(crate) fn wants_buffer(&self) -> Option<ByteLen> {
+        either!(self, session => session.wants_buffer())
+    }
+
+    #[inline]
+    pub(crate) fn stands_still(&self) -> bool {
+        either!(self, session => session.stands_still())
+    }
+
+    #[inline]
+    pub(crate) fn provide_buffer(&mut self, buffer: BufferId) {
+        either!(self, session => session.provide_buffer(buffer));
+    }
+
+    pub(crate) fn awaits_data(&self) -> bool {
+        either!(self, session => session.awaits_data())
+    }
+
+    #[inline]
+    pub(crate) fn wants_payload_bytes(&self) -> bool {
+        either!(self, session => session.wants_payload_bytes())
+    }
+
+    #[inline]
+    pub(crate) fn handle_completion(&mut self, done: Completion, payload: &[u8]) {
+        either!(self, session => session.handle_completion(done, payload));
+    }
+
+    #[inline]
+    pub(crate) fn output_len(&self) -> usize {
+        either!(self, session => session.output_len())
+    }
+
+    /// Sends what there is to send.
+    #[inline]
+    pub(crate) fn send<W: World>(&self, socket: SocketId, world: &mut W) -> Sent {
+        either!(self, session => world.send(socket, session.output()))
+    }
+
+    #[inline]
+    pub(crate) fn advance_output(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
+        either!(self, session => session.advance_output(sent, released));
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
+        either!(self, session => session.handle_timeout(now)?);
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn is_closing(&self) -> bool {
+        either!(self, session => session.is_closing())
+    }
+
+    pub(crate) fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
+        either!(self, session => session.release_all(released));
+    }
+
+    /// Volumes or grants of direct clients changed. Whether it concerns this session.
+    pub(crate) fn set_exports(&mut self, exports: &Arc<direct::Exports>) -> bool {
+        let session = self.direct_mut();
+        let concerned = session.is_some();
+        session.into_iter().for_each(|session| session.set_exports(Arc::clone(exports)));
+        concerned
+    }
+}
