@@ -11,7 +11,7 @@ use nearflash_units::{ByteLen, Nanos};
 
 use crate::door::Peer;
 use crate::session::Session;
-use crate::world::SocketId;
+use crate::world::{RingId, SocketId};
 
 /// What a connection is, once its Connect is answered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -65,6 +65,8 @@ pub struct Connection {
     pub(crate) local: SocketAddr,
     pub(crate) session: Session,
     pub(crate) role: Role,
+    /// The rings that it shares with its client.
+    pub(crate) ring: Option<RingId>,
     pub(crate) phase: Phase,
     /// Received, but behind something that has to wait (for a buffer, for answers to be sent).
     pub(crate) leftover: Vec<u8>,
@@ -121,6 +123,7 @@ impl Connection {
             local,
             session,
             role,
+            ring: None,
             phase: Phase::Open,
             leftover: Vec::new(),
             deferred: VecDeque::new(),

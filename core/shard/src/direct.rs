@@ -104,6 +104,7 @@ impl Shard {
                 peer: connection.peer,
                 key: session.key().map(Into::into),
                 is_ready: session.is_ready(),
+                has_rings: connection.ring.is_some(),
                 requests_in_flight: session.requests_in_flight(),
             });
         (clients().count(), listed.collect())

@@ -98,9 +98,10 @@ impl Shard {
         self.mark_dirty(key);
     }
 
-    /// Called when all output is sent: a closing connection without requests says goodbye.
-    pub(crate) fn close_if_done<W: World>(&mut self, key: Key, world: &mut W) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
+    /// Called when all output is sent: a closing connection without requests says goodbye. Whether
+    /// that is more output.
+    pub(crate) fn close_if_done<W: World>(&mut self, key: Key, world: &mut W) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
         if connection.phase == Phase::Open && connection.session.is_closing() {
             connection.phase = Phase::Closing;
         }
@@ -108,10 +109,14 @@ impl Shard {
             && connection.requests == 0
             && connection.deferred.is_empty()
         {
+            if connection.session.say_goodbye() {
+                return true;
+            }
             connection.phase = Phase::Lingering(world.now().plus(LINGER));
             world.shut_down_output(connection.socket);
             self.warm(key, world);
         }
+        false
     }
 
     /// Ends a connection now. Its slot stays until its device operations have ended: they still
@@ -139,6 +144,9 @@ impl Shard {
             return;
         }
         let role = connection.role;
+        if let Some(ring) = connection.ring {
+            world.detach_ring(ring);
+        }
         self.connections.remove(key);
         let Some((controller, queue)) = role.queue() else { return };
         if self.controllers.is_some() {

@@ -117,6 +117,8 @@ pub struct ConnectedClient {
     pub key: Option<Box<str>>,
     /// The handshake is over.
     pub is_ready: bool,
+    /// It shares memory with the node.
+    pub has_rings: bool,
     /// What it asked for and was not answered yet.
     pub requests_in_flight: usize,
 }

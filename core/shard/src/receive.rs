@@ -58,7 +58,8 @@ impl Shard {
         }
         connection.listed.hot = true;
         connection.received_at = world.now();
-        if self.hot.len() < HOT_MAX {
+        // One with rings says little by its socket.
+        if connection.ring.is_none() && self.hot.len() < HOT_MAX {
             self.hot.push(key);
         } else if self.receive(key, world).is_some() {
             self.cool(key, world);
@@ -209,12 +210,17 @@ impl Shard {
             self.feed(key, &leftover, world);
             let Some(connection) = self.connections.get_mut(key) else { continue };
             let goes_on = connection.session.receiving() != Receiving::Paused;
+            // A socket that went on all the while, beside rings that waited.
+            let is_watched = connection.ring.is_some() && !was_stopped && goes_on;
             if was_stopped && goes_on {
                 // Until now it was we who waited; from here on it may be the peer.
                 connection.moved_at = world.now();
             }
             if !connection.deferred.is_empty() || connection.session.wants_buffer().is_some() {
                 self.pause(key);
+            }
+            if is_watched {
+                continue;
             }
             if goes_on {
                 self.warm(key, world);
@@ -291,7 +297,7 @@ impl Shard {
         }
     }
 
-    fn peer_error<W: World>(&mut self, key: Key, error: PeerError, world: &mut W) {
+    pub(crate) fn peer_error<W: World>(&mut self, key: Key, error: PeerError, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if !error.is_goodbye() {
             world.notice(Notice::PeerError { peer: connection.peer, error });

@@ -1,23 +1,200 @@
-//! Clients with rings in shared memory.
+//! Clients with rings in shared memory: their requests come as entries, their answers leave as
+//! entries, and only the session's own messages go by the socket.
+//!
+//! Rings are looked at in every turn, which costs a look at one word each; their sockets are only
+//! watched. Payload of whole blocks goes straight between devices and the client's memory: the world
+//! keeps it until the last device operation of the connection has ended.
 
-use nearflash_direct::Status;
-use nearflash_direct::target::Demand;
+use nearflash_direct::target::{AttachDemand, CopyInDemand, Demand, LendDemand, RingOutput};
+use nearflash_direct::{PeerError, Status};
+use nearflash_engine::Foreign;
+use nearflash_units::ByteLen;
 
+use crate::connection::{Connection, Phase};
 use crate::connections::Key;
 use crate::shard::Shard;
-use crate::world::World;
+use crate::world::{Place, RingEntry, RingId, RingRefused, RingSpec, World};
+
+/// The clients of a core that have rings.
+#[derive(Debug, Default)]
+pub(crate) struct Rings {
+    keys: Vec<Key>,
+    /// Entries on their way in, and on their way out.
+    entries: Vec<RingEntry>,
+}
 
 impl Shard {
-    /// What a session with rings, or one that wants them, asks for.
+    /// Takes what clients have submitted. Returns of how many there was something.
+    #[inline]
+    pub(crate) fn receive_rings<W: World>(&mut self, world: &mut W) -> usize {
+        let mut busy = 0;
+        let mut at = 0;
+        while let Some(&key) = self.rings.keys.get(at) {
+            match self.receive_entries(key, world) {
+                Some(moved) => {
+                    busy += usize::from(moved);
+                    at += 1;
+                }
+                None => {
+                    self.rings.keys.swap_remove(at);
+                }
+            }
+        }
+        busy
+    }
+
+    /// Takes entries once. `None` when the connection's rings are not to be looked at any more.
+    #[inline]
+    fn receive_entries<W: World>(&mut self, key: Key, world: &mut W) -> Option<bool> {
+        let connection = self.connections.get_mut(key)?;
+        if connection.phase != Phase::Open {
+            return None;
+        }
+        let (ring, session) = (connection.ring?, connection.session.direct_mut()?);
+        if !session.takes_entries() {
+            return Some(false);
+        }
+        let mut entries = std::mem::take(&mut self.rings.entries);
+        entries.clear();
+        let taken = world.take_entries(ring, &mut entries);
+        let handled = match taken {
+            Ok(()) => entries.iter().try_for_each(|entry| {
+                session.handle_entry(entry, &mut |offset, into| {
+                    world.copy_from_ring(ring, offset, into);
+                })
+            }),
+            Err(_) => {
+                session.terminate(PeerError::RingBroken);
+                Err(PeerError::RingBroken)
+            }
+        };
+        let moved = !entries.is_empty();
+        self.rings.entries = entries;
+        if moved || handled.is_err() {
+            connection.moved_at = world.now();
+            self.take_demands(key, world);
+            self.mark_dirty(key);
+        }
+        if let Err(error) = handled {
+            self.peer_error(key, error.into(), world);
+        }
+        Some(moved)
+    }
+
+    /// What a session asks for that is not simply a request.
     pub(crate) fn ring_demand<W: World>(&mut self, key: Key, demand: Demand, world: &mut W) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let Some(session) = connection.session.direct_mut() else { return };
         match demand {
             Demand::Request(request) => self.submit(key, request, world),
-            Demand::Attach(_) => session.handle_attached(Err(Status::UNSUPPORTED)),
-            Demand::Lend(_) | Demand::CopyIn(_) => {
-                unreachable!("only sessions with rings ask for this, and there are none")
+            Demand::Attach(demand) => self.attach_ring(key, demand, world),
+            Demand::Lend(demand) => self.lend(key, demand, world),
+            Demand::CopyIn(demand) => self.copy_in(key, demand, world),
+        }
+    }
+
+    fn attach_ring<W: World>(&mut self, key: Key, demand: AttachDemand, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Some(session) = connection.session.direct_mut() else { return };
+        let AttachDemand { entries, data_len } = demand;
+        let spec = RingSpec { entries, data_len: ByteLen(data_len) };
+        let made = world.attach_ring(connection.socket, spec);
+        session.handle_attached(made.map(drop).map_err(status_of));
+        if let Ok(ring) = made {
+            connection.ring = Some(ring);
+            self.rings.keys.push(key);
+        }
+        self.mark_dirty(key);
+    }
+
+    #[inline]
+    fn lend<W: World>(&mut self, key: Key, demand: LendDemand, world: &mut W) {
+        let Some(ring) = self.ring_of(key) else { return };
+        let (offset, len) = (demand.place.offset, demand.place.len);
+        let buffer = world.pool().lend(Foreign { region: ring.0, offset, len });
+        self.submit(key, demand.into_request(buffer), world);
+    }
+
+    fn copy_in<W: World>(&mut self, key: Key, demand: CopyInDemand, world: &mut W) {
+        let Some(ring) = self.ring_of(key) else { return };
+        let CopyInDemand { place, buffer, offset, request } = demand;
+        let to = Place { buffer, offset, len: memory_len(place.len) };
+        world.fill_from_ring(ring, place.offset, to);
+        self.submit(key, request, world);
+    }
+
+    /// A session asks for such things only once it has rings.
+    fn ring_of(&self, key: Key) -> Option<RingId> {
+        let connection = self.connections.get(key)?;
+        Some(connection.ring.expect("only a session with rings asks for its client's memory"))
+    }
+
+    /// Does what there is to do for a client with rings, and puts its answers into the completion
+    /// ring at once. Whether there was anything.
+    #[inline]
+    pub(crate) fn send_by_ring<W: World>(&mut self, key: Key, world: &mut W) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let Some(ring) = connection.ring else { return false };
+        let mut entries = std::mem::take(&mut self.rings.entries);
+        entries.clear();
+        let moved = drain_outputs(connection, ring, &mut entries, world);
+        let put = if entries.is_empty() { Ok(()) } else { world.put_entries(ring, &entries) };
+        self.rings.entries = entries;
+        if put.is_err()
+            && let Some(session) = connection.session.direct_mut()
+        {
+            session.terminate(PeerError::RingBroken);
+            self.peer_error(key, PeerError::RingBroken.into(), world);
+        }
+        moved
+    }
+}
+
+/// Does what the session says, and gathers its entries.
+#[inline]
+fn drain_outputs<W: World>(
+    connection: &mut Connection,
+    ring: RingId,
+    entries: &mut Vec<RingEntry>,
+    world: &mut W,
+) -> bool {
+    let Some(session) = connection.session.direct_mut() else { return false };
+    let mut moved = false;
+    while let Some(output) = session.poll_ring() {
+        moved = true;
+        match output {
+            RingOutput::Entry(entry) => entries.push(entry),
+            RingOutput::Copy { buffer, offset, place } => {
+                let from = Place { buffer, offset, len: memory_len(place.len) };
+                world.copy_to_ring(ring, from, place.offset);
+                let returned = world.pool().len_of(buffer);
+                connection.held.0 = connection.held.0.saturating_sub(returned.0);
+                world.pool().give_back(buffer);
+            }
+            // The engine's buffers, of requests that failed, may be the pool's, too.
+            RingOutput::Release(buffer) => {
+                let returned = world.pool().len_of(buffer);
+                connection.held.0 = connection.held.0.saturating_sub(returned.0);
+                world.pool().give_back(buffer);
+            }
+            RingOutput::Zeroes(place) => {
+                world.zero_in_ring(ring, place.offset, memory_len(place.len));
             }
         }
     }
+    if moved {
+        connection.moved_at = world.now();
+    }
+    moved
+}
+
+fn status_of(refused: RingRefused) -> Status {
+    match refused {
+        RingRefused::Unsupported => Status::UNSUPPORTED,
+        RingRefused::Size => Status::INVALID_FIELD,
+        RingRefused::TooMany | RingRefused::System(_) => Status::BUSY,
+    }
+}
+
+#[inline]
+fn memory_len(len: u32) -> usize {
+    usize::try_from(len).expect("usize is at least 32 bits wide")
 }

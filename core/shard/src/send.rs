@@ -72,9 +72,24 @@ impl Shard {
         if connection.phase == Phase::Dead {
             return (false, false);
         }
+        if connection.ring.is_some() {
+            return self.send_with_ring(key, world);
+        }
+        self.send_stream(key, world)
+    }
+
+    /// Entries first: answers are what a client with rings waits for.
+    fn send_with_ring<W: World>(&mut self, key: Key, world: &mut W) -> (bool, bool) {
+        let moved = self.send_by_ring(key, world);
+        let (sent, more) = self.send_stream(key, world);
+        (moved || sent, more)
+    }
+
+    #[inline]
+    fn send_stream<W: World>(&mut self, key: Key, world: &mut W) -> (bool, bool) {
+        let Some(connection) = self.connections.get_mut(key) else { return (false, false) };
         if connection.session.output_len() == 0 {
-            self.close_if_done(key, world);
-            return (false, false);
+            return (false, self.close_if_done(key, world));
         }
         match connection.session.send(connection.socket, world) {
             Sent::Bytes(0) => {
@@ -91,10 +106,7 @@ impl Shard {
                 advance(connection, len, world.pool());
                 self.totals.sent += u64::try_from(len).unwrap_or_default();
                 let more = connection.session.output_len() > 0;
-                if !more {
-                    self.close_if_done(key, world);
-                }
-                (true, more)
+                (true, more || self.close_if_done(key, world))
             }
             Sent::Closed => {
                 self.kill(key, world);
@@ -113,8 +125,11 @@ impl Shard {
         }
         if connection.session.output_len() == 0 {
             // It has nothing to wait for: a connection that is over says goodbye before the sleep.
-            return self.close_if_done(key, world);
+            if !self.close_if_done(key, world) {
+                return;
+            }
         }
+        let Some(connection) = self.connections.get_mut(key) else { return };
         // A paused connection must not be woken by input that it cannot take.
         let interest = if connection.listed.paused { Interest::Output } else { Interest::Both };
         world.watch(connection.socket, interest);

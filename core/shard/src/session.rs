@@ -149,6 +149,18 @@ impl Session {
         either!(self, session => session.is_closing())
     }
 
+    /// Ends a session that is in good order because this end goes down. Whether there is something
+    /// to send about it: a host is told nothing.
+    pub(crate) fn say_goodbye(&mut self) -> bool {
+        match self {
+            Self::Direct(session) if !session.is_closing() => {
+                session.terminate(nearflash_direct::PeerError::ShuttingDown);
+                session.output_len() > 0
+            }
+            Self::Direct(_) | Self::NvmeTcp(_) => false,
+        }
+    }
+
     pub(crate) fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
         either!(self, session => session.release_all(released));
     }

@@ -15,6 +15,7 @@ use crate::controllers::Controllers;
 use crate::direct::{Clients, DirectConfig};
 use crate::message::Message;
 use crate::notice::{ConnectedHost, Notice, ShardStatus};
+use crate::rings::Rings;
 use crate::world::{Event, Interest, SocketId, Submitted, World};
 
 /// Connections per core; one more is refused.
@@ -50,6 +51,7 @@ pub struct Shard {
     pub(crate) by_socket: Vec<Option<Key>>,
     pub(crate) controllers: Option<Controllers>,
     pub(crate) clients: Clients,
+    pub(crate) rings: Rings,
     pub(crate) staging: Box<[u8]>,
     pub(crate) hot: Vec<Key>,
     pub(crate) dirty: Vec<Key>,
@@ -97,6 +99,7 @@ impl Shard {
         Self {
             controllers: target.map(|target| Controllers::new(target, engine.core_count)),
             clients: Clients::new(direct),
+            rings: Rings::default(),
             engine: Engine::new(engine.clone(), pool),
             config: Limits { engine, session, stall_timeout },
             connections: Connections::default(),
@@ -128,6 +131,7 @@ impl Shard {
         }
         self.events = events;
         moved += self.receive_hot(world);
+        moved += self.receive_rings(world);
         self.settle(world);
         // What was sent at the end of the last turn may have freed buffers, too.
         if !self.paused.is_empty() && moved + self.moved_before > 0 {
