@@ -4,7 +4,7 @@
 #   make test     everything that proves it works, real Linux hosts included
 #   make lint     formatting, lints, documentation, licences
 #   make bench    the table of docs/performance.md, measured here (some minutes, a quiet machine)
-#   make install  the daemon, its unit and its documents (PREFIX=/usr/local)
+#   make install  the daemon, its unit and its documents, the library for C (PREFIX=/usr/local)
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
@@ -12,6 +12,9 @@ SYSCONFDIR ?= /etc
 FUZZ_SECONDS ?= 10
 SIM_SEEDS ?= 64
 BIN = target/release/nearflash
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+# Before 1.0 every minor version is another library.
+SONAME = libnearflash.so.$(basename $(VERSION))
 
 .PHONY: all build deps-build deps-test demo test test-code test-docs test-guest fuzz lint bench install clean
 
@@ -24,7 +27,7 @@ deps-test: deps-build
 	@scripts/deps test
 
 build: deps-build
-	$(CARGO) build --release --locked --package nearflash-cli
+	$(CARGO) build --release --locked --package nearflash-cli --package nearflash-c
 
 demo: build
 	$(BIN) demo
@@ -63,6 +66,15 @@ install:
 	install -m 644 docs/operations.md CHANGELOG.md packaging/nearflash.toml $(DESTDIR)$(PREFIX)/share/doc/nearflash/
 	test -e $(DESTDIR)$(SYSCONFDIR)/nearflash/nearflash.toml || \
 	  install -D -m 644 packaging/nearflash.toml $(DESTDIR)$(SYSCONFDIR)/nearflash/nearflash.toml
+
+	install -D -m 644 bindings/c/include/nearflash.h $(DESTDIR)$(PREFIX)/include/nearflash.h
+	install -D -m 644 target/release/libnearflash_c.a $(DESTDIR)$(PREFIX)/lib/libnearflash.a
+	install -m 755 target/release/libnearflash_c.so $(DESTDIR)$(PREFIX)/lib/libnearflash.so.$(VERSION)
+	ln -sf libnearflash.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libnearflash.so
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' bindings/c/nearflash.pc.in \
+	  >$(DESTDIR)$(PREFIX)/lib/pkgconfig/nearflash.pc
 
 clean:
 	$(CARGO) clean

@@ -127,20 +127,33 @@ pub enum Lost {
 }
 
 impl Error {
-    /// The error's name, the same in Rust, C and Python: the status's where the node gave one.
+    /// Which of [`codes`] it is: the status's number where the node gave one.
+    pub fn code(&self) -> u32 {
+        let own = match self {
+            Self::Url(_) | Self::NoVolume => Own::InvalidUrl,
+            Self::Credentials(_) => Own::InvalidCredentials,
+            Self::Resolve { .. } | Self::Unreachable { .. } | Self::Silent { .. } => {
+                Own::Unreachable
+            }
+            Self::NoDigests { .. } => Own::Refused,
+            Self::ConnectionLost(_) => Own::ConnectionLost,
+            Self::Unknown(_) => Own::OutcomeUnknown,
+            Self::QueueFull { .. } => Own::QueueFull,
+            Self::Length { .. } => Own::InvalidLength,
+            Self::NoMemory { .. } => Own::NoMemory,
+            Self::Refused { .. } | Self::Open { .. } | Self::Status(_) => match self.status() {
+                Some(status) => return u32::from(status.0),
+                None => Own::Refused,
+            },
+        };
+        own.code()
+    }
+
+    /// The error's name, the same in Rust, C and Python.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Url(_) | Self::NoVolume => "INVALID_URL",
-            Self::Credentials(_) => "INVALID_CREDENTIALS",
-            Self::Resolve { .. } | Self::Unreachable { .. } | Self::Silent { .. } => "UNREACHABLE",
-            Self::Refused { source, .. } => refusal(source).map_or("REFUSED", Status::name),
-            Self::NoDigests { .. } => "REFUSED",
-            Self::Open { status, .. } | Self::Status(status) => status.name(),
-            Self::ConnectionLost(_) => "CONNECTION_LOST",
-            Self::Unknown(_) => "OUTCOME_UNKNOWN",
-            Self::QueueFull { .. } => "QUEUE_FULL",
-            Self::Length { .. } => "INVALID_LENGTH",
-            Self::NoMemory { .. } => "NO_MEMORY",
+        match self.status() {
+            Some(status) => status.name(),
+            None => codes().find(|code| code.code == self.code()).map_or("", |code| code.name),
         }
     }
 
@@ -168,6 +181,71 @@ impl Error {
     }
 }
 
+/// An error as a number, a word and a sentence: the same in Rust, C and Python.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Code {
+    /// A node's status is its number; the client's own are above all of those.
+    pub code: u32,
+    /// Its name, in capitals.
+    pub name: &'static str,
+    /// What it means.
+    pub sentence: &'static str,
+}
+
+/// Every code: the node's statuses from OK on, then the client's own.
+pub fn codes() -> impl Iterator<Item = Code> {
+    let statuses = Status::all().map(|status| Code {
+        code: u32::from(status.0),
+        name: status.name(),
+        sentence: status.sentence(),
+    });
+    let own = OWN.iter().map(|(own, name, sentence)| Code { code: own.code(), name, sentence });
+    statuses.chain(own)
+}
+
+/// Errors that no node gives.
+#[derive(Clone, Copy)]
+enum Own {
+    InvalidUrl,
+    InvalidCredentials,
+    Unreachable,
+    Refused,
+    ConnectionLost,
+    OutcomeUnknown,
+    QueueFull,
+    InvalidLength,
+    NoMemory,
+}
+
+/// The first code above every status.
+const OWN_FIRST: u32 = 0x1_0000;
+
+impl Own {
+    const fn code(self) -> u32 {
+        OWN_FIRST + self as u32
+    }
+}
+
+const OWN: [(Own, &str, &str); 9] = [
+    (Own::InvalidUrl, "INVALID_URL", "the URL is none, or names no volume"),
+    (Own::InvalidCredentials, "INVALID_CREDENTIALS", "the key or its secret cannot be used"),
+    (Own::Unreachable, "UNREACHABLE", "no node answers there"),
+    (Own::Refused, "REFUSED", "the node does not let us in"),
+    (
+        Own::ConnectionLost,
+        "CONNECTION_LOST",
+        "the connection was lost before the answer; nothing was changed",
+    ),
+    (
+        Own::OutcomeUnknown,
+        "OUTCOME_UNKNOWN",
+        "the connection was lost before the answer; the volume may have been changed or not",
+    ),
+    (Own::QueueFull, "QUEUE_FULL", "as much is in flight as the queue pair takes"),
+    (Own::InvalidLength, "INVALID_LENGTH", "no operation has this length"),
+    (Own::NoMemory, "NO_MEMORY", "the queue pair's memory is used up"),
+];
+
 /// The status that a handshake failed with, if that is what ended it.
 fn refusal(source: &PeerError) -> Option<Status> {
     match source {
@@ -187,5 +265,42 @@ fn remedy(source: &PeerError) -> &'static str {
         }
         Some(Status::CREDENTIAL_EXPIRED) => "; make another with `nearflash credential create`",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_names_are_distinct_and_an_error_has_one() {
+        let all: Vec<Code> = codes().collect();
+        for (at, code) in all.iter().enumerate() {
+            assert!(all[at + 1..].iter().all(|other| other.code != code.code));
+            assert!(all[at + 1..].iter().all(|other| other.name != code.name));
+        }
+        let lost = Error::Unknown(Lost::Closed);
+        assert_eq!((lost.code(), lost.name()), (0x1_0005, "OUTCOME_UNKNOWN"));
+        let status = Error::Status(Status::NOT_GRANTED);
+        assert_eq!((status.code(), status.name()), (4, "NOT_GRANTED"));
+        let open = Error::Open { volume: "x".to_owned(), status: Status(999) };
+        assert_eq!((open.code(), open.name()), (999, "UNKNOWN"));
+    }
+
+    #[test]
+    fn messages_are_one_line() {
+        let place = || "direct://a:1".to_owned();
+        let goodbye = |status| PeerError::Goodbye { status };
+        let errors = [
+            Error::Refused { place: place(), source: goodbye(Status::AUTHENTICATION_FAILED) },
+            Error::Silent { place: place(), what: "HELLO", seconds: 10 },
+            Error::Length { len: 0, max: 8 << 20 },
+            Error::ConnectionLost(Lost::System(io::ErrorKind::TimedOut)),
+            Error::Unknown(Lost::Peer(goodbye(Status::SHUTTING_DOWN))),
+        ];
+        for error in errors {
+            let message = error.to_string();
+            assert!(!message.contains('\n') && message.len() > 20, "{message}");
+        }
     }
 }

@@ -26,7 +26,7 @@ pub use buffer::Buffer;
 pub use client::Client;
 pub use completion::{Completion, PostError, Token};
 pub use credentials::{Credentials, CredentialsError};
-pub use error::{Error, Lost};
+pub use error::{Code, Error, Lost, codes};
 pub use options::{Options, QueueOptions};
 pub use queue_pair::QueuePair;
 pub use url::{Place, Url, UrlError};

@@ -1,0 +1,77 @@
+//! Buffers of a queue pair.
+
+use std::ffi::{c_int, c_void};
+
+use nearflash::Buffer;
+
+use crate::client::{free, put_handle, shared, unique};
+use crate::error::{Failure, code_of};
+use crate::queue_pair::NearflashQueuePair;
+
+/// A handle of a buffer: empty while the buffer is in flight.
+pub struct NearflashBuffer(pub(crate) Option<Buffer>);
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_buffer_new(
+    pair: *mut NearflashQueuePair,
+    len: usize,
+    buffer: *mut *mut NearflashBuffer,
+) -> c_int {
+    code_of(|| {
+        // SAFETY: the header asks for a queue pair that nobody else uses now.
+        let made = unsafe { unique(pair) }?.pair.buffer(len)?;
+        // SAFETY: the header asks for a place to write to.
+        unsafe { put_handle(buffer, NearflashBuffer(Some(made))) }
+    })
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_buffer_free(buffer: *mut NearflashBuffer) {
+    // SAFETY: the header asks for a handle that is not used any more, or NULL.
+    unsafe { free(buffer) }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_buffer_bytes(buffer: *mut NearflashBuffer) -> *mut c_void {
+    // SAFETY: the header asks for a buffer that nobody else uses now.
+    match unsafe { unique(buffer) } {
+        Ok(NearflashBuffer(Some(buffer))) => buffer.as_mut_ptr().cast(),
+        _ => std::ptr::null_mut(),
+    }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_buffer_len(buffer: *const NearflashBuffer) -> usize {
+    // SAFETY: the header asks for a buffer.
+    match unsafe { shared(buffer) } {
+        Ok(NearflashBuffer(Some(buffer))) => buffer.len(),
+        _ => 0,
+    }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_buffer_set_len(
+    buffer: *mut NearflashBuffer,
+    len: usize,
+) -> c_int {
+    code_of(|| {
+        // SAFETY: the header asks for a buffer that nobody else uses now.
+        let buffer = unsafe { unique(buffer) }?.0.as_mut();
+        let buffer = buffer.ok_or(Failure::Argument("the buffer is in flight"))?;
+        if len > buffer.capacity() {
+            return Err(Failure::Argument("the buffer is shorter than that"));
+        }
+        buffer.set_len(len);
+        Ok(())
+    })
+}

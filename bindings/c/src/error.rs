@@ -1,0 +1,90 @@
+//! Codes, and the message of the last failure.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::sync::OnceLock;
+
+use nearflash::direct::{Error, codes};
+
+/// This binding's own code.
+pub const INVALID_ARGUMENT: c_int = 131_072;
+
+/// Why a function fails.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Client(Error),
+    /// What is wrong with the arguments.
+    Argument(&'static str),
+}
+
+impl<E: Into<Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Client(error.into())
+    }
+}
+
+struct Words {
+    name: CString,
+    sentence: CString,
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Does what a function is for; its code, and the message put down for this thread.
+pub(crate) fn code_of(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    let failure = match work() {
+        Ok(()) => return 0,
+        Err(failure) => failure,
+    };
+    let (code, message) = match failure {
+        Failure::Client(error) => (number(error.code()), error.to_string()),
+        Failure::Argument(what) => (INVALID_ARGUMENT, what.to_owned()),
+    };
+    LAST.set(c_text(&message));
+    code
+}
+
+/// A code as C has it.
+pub(crate) fn number(code: u32) -> c_int {
+    c_int::try_from(code).expect("codes are small")
+}
+
+fn c_text(text: &str) -> CString {
+    CString::new(text.replace('\0', " ")).expect("there is no NUL left")
+}
+
+fn words(code: c_int) -> Option<&'static Words> {
+    static WORDS: OnceLock<HashMap<c_int, Words>> = OnceLock::new();
+    let words = WORDS.get_or_init(|| {
+        let own = (INVALID_ARGUMENT, "INVALID_ARGUMENT", "an argument is none that may be given");
+        let all = codes().map(|code| (number(code.code), code.name, code.sentence));
+        let words = |(code, name, sentence): (c_int, &str, &str)| {
+            (code, Words { name: c_text(name), sentence: c_text(sentence) })
+        };
+        all.chain([own]).map(words).collect()
+    });
+    words.get(&code)
+}
+
+/// A code's name.
+#[unsafe(no_mangle)]
+pub extern "C" fn nearflash_error_name(code: c_int) -> *const c_char {
+    words(code).map_or(c"UNKNOWN", |words| words.name.as_c_str()).as_ptr()
+}
+
+/// A code's sentence.
+#[unsafe(no_mangle)]
+pub extern "C" fn nearflash_error_sentence(code: c_int) -> *const c_char {
+    let unknown: &CStr = c"the node gave a status that is not known here";
+    words(code).map_or(unknown, |words| words.sentence.as_c_str()).as_ptr()
+}
+
+/// The message of this thread's last failure.
+#[unsafe(no_mangle)]
+pub extern "C" fn nearflash_last_error() -> *const c_char {
+    // The text stays where it is until the next failure replaces it.
+    LAST.with_borrow(|text| text.as_ptr())
+}

@@ -1,0 +1,178 @@
+//! A volume for blocking calls.
+
+use std::ffi::{c_char, c_int};
+
+use nearflash::Volume;
+use nearflash::direct::VolumeInfo;
+
+use crate::client::{NearflashClient, free, put, put_handle, shared, text};
+use crate::error::{Failure, code_of};
+
+/// A handle of a volume.
+pub struct NearflashVolume(Volume);
+
+/// What a node says of a volume, as the header has it.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct NearflashVolumeInfo {
+    len: u64,
+    block_size: u32,
+    epoch: u32,
+    uuid: [u8; 16],
+    is_readable: bool,
+    is_writable: bool,
+}
+
+impl From<VolumeInfo> for NearflashVolumeInfo {
+    fn from(info: VolumeInfo) -> Self {
+        let VolumeInfo { len, block_size, uuid, epoch, is_readable, is_writable } = info;
+        Self { len, block_size, epoch, uuid, is_readable, is_writable }
+    }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_volume_open(
+    client: *mut NearflashClient,
+    name: *const c_char,
+    volume: *mut *mut NearflashVolume,
+) -> c_int {
+    code_of(|| {
+        // SAFETY: the header asks for a client, and for a text or NULL.
+        let (client, name) = unsafe { (shared(client.cast_const())?, text(name)?) };
+        let opened = client.0.open(client.volume_name(name)?)?;
+        // SAFETY: the header asks for a place to write to.
+        unsafe { put_handle(volume, NearflashVolume(opened)) }
+    })
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_volume_free(volume: *mut NearflashVolume) {
+    // SAFETY: the header asks for a handle that is not used any more, or NULL.
+    unsafe { free(volume) }
+}
+
+/// # Safety
+/// As [`shared`].
+unsafe fn with(
+    volume: *const NearflashVolume,
+    work: impl FnOnce(&Volume) -> Result<(), Failure>,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    code_of(|| work(&unsafe { shared(volume) }?.0))
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_volume_get_info(
+    volume: *const NearflashVolume,
+    info: *mut NearflashVolumeInfo,
+) -> c_int {
+    // SAFETY: the header asks for a volume, and for a place to write to.
+    unsafe { with(volume, |volume| put(info, volume.info().into())) }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_read(
+    volume: *const NearflashVolume,
+    bytes: *mut u8,
+    len: usize,
+    offset: u64,
+) -> c_int {
+    let read = |volume: &Volume| {
+        let bytes = match (bytes.is_null(), len) {
+            (_, 0) => &mut [][..],
+            (true, _) => return Err(Failure::Argument("bytes are NULL")),
+            // SAFETY: not NULL, and the header asks for memory of that length that is the caller's.
+            (false, _) => unsafe { std::slice::from_raw_parts_mut(bytes, len) },
+        };
+        Ok(volume.read_at(bytes, offset)?)
+    };
+    // SAFETY: the header asks for a volume.
+    unsafe { with(volume, read) }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_write(
+    volume: *const NearflashVolume,
+    bytes: *const u8,
+    len: usize,
+    offset: u64,
+) -> c_int {
+    let write = |volume: &Volume| {
+        let bytes = match (bytes.is_null(), len) {
+            (_, 0) => &[][..],
+            (true, _) => return Err(Failure::Argument("bytes are NULL")),
+            // SAFETY: not NULL, and the header asks for memory of that length.
+            (false, _) => unsafe { std::slice::from_raw_parts(bytes, len) },
+        };
+        Ok(volume.write_at(bytes, offset)?)
+    };
+    // SAFETY: the header asks for a volume.
+    unsafe { with(volume, write) }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_flush(volume: *const NearflashVolume) -> c_int {
+    // SAFETY: the header asks for a volume.
+    unsafe { with(volume, |volume| Ok(volume.flush()?)) }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_discard(
+    volume: *const NearflashVolume,
+    offset: u64,
+    len: u64,
+) -> c_int {
+    // SAFETY: the header asks for a volume.
+    unsafe { with(volume, |volume| Ok(volume.discard(offset, len)?)) }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_compare_and_swap(
+    volume: *const NearflashVolume,
+    offset: u64,
+    expected: u64,
+    desired: u64,
+    previous: *mut u64,
+) -> c_int {
+    let swap = |volume: &Volume| {
+        let word = volume.compare_and_swap(offset, expected, desired)?;
+        // SAFETY: the header asks for a place to write to.
+        unsafe { put(previous, word) }
+    };
+    // SAFETY: the header asks for a volume.
+    unsafe { with(volume, swap) }
+}
+
+/// # Safety
+/// See `nearflash.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nearflash_fetch_add(
+    volume: *const NearflashVolume,
+    offset: u64,
+    addend: u64,
+    previous: *mut u64,
+) -> c_int {
+    let add = |volume: &Volume| {
+        let word = volume.fetch_add(offset, addend)?;
+        // SAFETY: the header asks for a place to write to.
+        unsafe { put(previous, word) }
+    };
+    // SAFETY: the header asks for a volume.
+    unsafe { with(volume, add) }
+}
