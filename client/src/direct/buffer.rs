@@ -6,6 +6,8 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
+use nearflash_ring::{Area, Slice};
+
 /// Alignment of buffers on the heap: the page, as devices want it of whoever hands one on.
 const ALIGNMENT: usize = 4096;
 
@@ -19,6 +21,8 @@ pub struct Buffer {
 enum Memory {
     /// In this process alone.
     Heap(Heap),
+    /// Shared with a node of this machine.
+    Shared(Slice),
 }
 
 struct Heap {
@@ -39,6 +43,7 @@ impl Buffer {
     pub fn capacity(&self) -> usize {
         match &self.memory {
             Memory::Heap(heap) => heap.bytes.len() - heap.start,
+            Memory::Shared(slice) => slice.capacity(),
         }
     }
 
@@ -50,7 +55,37 @@ impl Buffer {
     pub fn set_len(&mut self, len: usize) {
         let capacity = self.capacity();
         assert!(len <= capacity, "a buffer of {capacity} bytes cannot be made {len} long");
+        if let Memory::Shared(slice) = &mut self.memory {
+            slice.set_len(len);
+        }
         self.len = len;
+    }
+
+    /// Memory that is shared with a node.
+    pub(super) fn shared(slice: Slice) -> Self {
+        let len = slice.len();
+        Self { memory: Memory::Shared(slice), len }
+    }
+
+    /// Where in this area it is, if it is of it.
+    #[inline]
+    pub(super) fn place_in(&self, area: &Area) -> Option<u32> {
+        match &self.memory {
+            Memory::Shared(slice) if slice.is_of(area) => Some(slice.offset()),
+            _ => None,
+        }
+    }
+
+    /// Leaves memory that a node may still write to, for memory of this process alone: with the
+    /// same bytes, if the node has only read them, or else with zeroes.
+    pub(super) fn leave_shared(&mut self, is_only_read: bool) {
+        if !matches!(self.memory, Memory::Shared(_)) {
+            return;
+        }
+        let heap = if is_only_read { Self::from(&**self) } else { Self::new(self.len) };
+        if let Memory::Shared(slice) = std::mem::replace(self, heap).memory {
+            slice.abandon();
+        }
     }
 }
 
@@ -61,6 +96,7 @@ impl Deref for Buffer {
     fn deref(&self) -> &[u8] {
         match &self.memory {
             Memory::Heap(heap) => &heap.bytes[heap.start..][..self.len],
+            Memory::Shared(slice) => slice,
         }
     }
 }
@@ -70,6 +106,7 @@ impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.memory {
             Memory::Heap(heap) => &mut heap.bytes[heap.start..][..self.len],
+            Memory::Shared(slice) => slice,
         }
     }
 }

@@ -60,7 +60,7 @@ impl Client {
         };
         let shared = Arc::new(Shared { url, credentials, options });
         // What is wrong with the address or the key is said here, not at the first volume.
-        Link::connect(&shared, Slots::default())?.goodbye();
+        Link::connect(&shared, Slots::default(), 0)?.goodbye();
         Ok(Self { shared })
     }
 

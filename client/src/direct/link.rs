@@ -21,10 +21,12 @@ use nearflash_request::BufferId;
 use nearflash_units::Nanos;
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use super::buffer::Buffer;
 use super::client::Shared;
 use super::error::{Error, Lost};
+use super::ring::{Refused, Ring};
 use super::session::Connection;
-use super::slots::Slots;
+use super::slots::{Slot, Slots};
 use super::url::Place;
 use crate::stream::{self, LinkError, Memory as _};
 
@@ -35,25 +37,35 @@ const STAGING_LEN: usize = 256 * 1024;
 /// A connection to a node.
 pub(super) struct Link {
     connection: Connection,
+    /// What requests go by, if the node shares memory with us.
+    ring: Option<Ring>,
 }
 
 impl Link {
-    /// Connects, and proves who we are.
-    pub(super) fn connect(shared: &Shared, slots: Slots) -> Result<Self, Error> {
+    /// Connects, and proves who we are. On the node's own machine, asks for rings with a data area of
+    /// `shared_len` bytes, unless that is 0.
+    pub(super) fn connect(shared: &Shared, slots: Slots, shared_len: usize) -> Result<Self, Error> {
+        let rings = matches!(shared.url.place, Place::Local(_)) && shared_len > 0;
         let socket = open_socket(&shared.url.place, shared.options.silence_max)?;
         let config = ClientConfig {
             key: shared.credentials.key(),
             digests: Digests { header: shared.url.header_digest, data: shared.url.data_digest },
-            rings: false,
+            rings,
             nonce: nonce()?,
         };
         let session = ClientSession::new(config);
-        let mut link = Self { connection: Connection::new(socket, session, slots, STAGING_LEN) };
+        let connection = Connection::new(socket, session, slots, STAGING_LEN);
+        let mut link = Self { connection, ring: None };
         link.await_event(shared, "HELLO", |event| (*event == ClientEvent::Ready).then_some(()))?;
         let agreed = link.connection.session.agreed().expect("the handshake is over");
         let wanted = (shared.url.header_digest, shared.url.data_digest);
         if wanted != (agreed.digests.header, agreed.digests.data) {
             return Err(Error::NoDigests { place: shared.url.place.to_string() });
+        }
+        if rings {
+            let timeout = shared.options.silence_max;
+            let attached = Ring::attach(&mut link.connection, shared_len, timeout);
+            link.ring = attached.map_err(Error::ConnectionLost)?;
         }
         Ok(link)
     }
@@ -96,7 +108,8 @@ impl Link {
 
     /// How many operations the node lets be in flight at most.
     pub(super) fn credits_max(&self) -> u32 {
-        self.connection.session.agreed().map_or(0, |agreed| agreed.credits_max)
+        let agreed = self.connection.session.agreed().map_or(0, |agreed| agreed.credits_max);
+        self.ring.as_ref().map_or(agreed, |ring| agreed.min(ring.entries_max()))
     }
 
     /// The longest operation that the node takes.
@@ -116,11 +129,10 @@ impl Link {
 
     /// Queues a slot's operation.
     #[inline]
-    pub(super) fn submit(
-        &mut self,
-        volume: VolumeHandle,
-        slot: BufferId,
-    ) -> Result<(), SubmitError> {
+    pub(super) fn submit(&mut self, volume: VolumeHandle, slot: BufferId) -> Result<(), Refused> {
+        if let Some(ring) = &mut self.ring {
+            return ring.submit(&mut self.connection, volume, slot);
+        }
         let Connection { session, memory, forecast, .. } = &mut self.connection;
         let operation = memory.get(slot).operation;
         let payload = match operation {
@@ -141,13 +153,19 @@ impl Link {
     /// Sends what is queued: the doorbell.
     #[inline]
     pub(super) fn send(&mut self) -> Result<bool, Lost> {
+        if let Some(ring) = &mut self.ring {
+            ring.publish();
+        }
         Ok(self.connection.send()?)
     }
 
     /// Sends what is queued and takes what has arrived; whether anything moved. Never waits.
     #[inline]
     pub(super) fn turn(&mut self) -> Result<bool, Lost> {
-        Ok(self.connection.turn()?)
+        match &mut self.ring {
+            Some(ring) => ring.turn(&mut self.connection),
+            None => Ok(self.connection.turn()?),
+        }
     }
 
     /// The next operation that is over: its slot, and how it ended.
@@ -155,6 +173,10 @@ impl Link {
     pub(super) fn poll_completion(&mut self) -> Option<(BufferId, ClientCompletion)> {
         let done = self.connection.session.poll_completion()?;
         let slot = self.connection.memory.of_tag(done.tag);
+        if let Some(ring) = &mut self.ring {
+            ring.completed(&mut self.connection.memory, slot);
+            return Some((slot, done));
+        }
         if let ClientOperation::Read { buffer, .. } = self.connection.memory.get(slot).operation {
             self.connection.forecast.answered(buffer);
         }
@@ -179,8 +201,35 @@ impl Link {
 
     /// Sleeps until something has arrived or what is queued can be sent, or until `span` is over;
     /// whether it was before.
-    pub(super) fn wait(&self, span: Duration) -> Result<bool, Lost> {
-        Ok(self.connection.wait(nanos(span))?)
+    pub(super) fn wait(&mut self, span: Duration) -> Result<bool, Lost> {
+        match &mut self.ring {
+            Some(ring) if self.connection.session.output_len() == 0 => {
+                ring.wait(self.connection.socket(), span)
+            }
+            _ => Ok(self.connection.wait(nanos(span))?),
+        }
+    }
+
+    /// A buffer where the node reaches it best; `None` when no so many bytes are free there.
+    pub(super) fn buffer(&mut self, len: usize) -> Option<Buffer> {
+        match &mut self.ring {
+            Some(ring) => ring.buffer(len),
+            None => Some(Buffer::new(len)),
+        }
+    }
+
+    /// The connection is lost, and everything in flight is over: what it was, in the order of its
+    /// posts. What a node may still write to is out of everybody's reach.
+    pub(super) fn give_up(&mut self) -> Vec<Slot> {
+        let mut slots = self.connection.memory.empty_all();
+        if let Some(ring) = &mut self.ring {
+            ring.abandon();
+            for slot in &mut slots {
+                let is_only_read = slot.changes_volume();
+                slot.buffer.iter_mut().for_each(|buffer| buffer.leave_shared(is_only_read));
+            }
+        }
+        slots
     }
 
     /// Says goodbye, without waiting for it to be heard.

@@ -15,6 +15,7 @@ mod error;
 mod link;
 mod options;
 mod queue_pair;
+mod ring;
 mod session;
 mod silence;
 mod slots;

@@ -17,6 +17,7 @@ use super::completion::{Completion, PostError, Token};
 use super::error::{Error, Lost};
 use super::link::Link;
 use super::options::QueueOptions;
+use super::ring::Refused;
 use super::silence::Silence;
 use super::slots::{DEPTH_MAX, Slot, Slots};
 use super::volume::VolumeInfo;
@@ -33,6 +34,8 @@ pub struct QueuePair {
     link: Link,
     shared: Arc<Shared>,
     name: Box<str>,
+    /// Memory to share with a node of this machine.
+    shared_len: usize,
     volume: OpenVolume,
     silence: Silence,
     /// Set once the connection is gone.
@@ -51,11 +54,13 @@ impl QueuePair {
         options: QueueOptions,
     ) -> Result<Self, Error> {
         let slots = Slots::new(options.depth.clamp(1, DEPTH_MAX));
-        let mut link = Link::connect(&shared, slots)?;
+        let shared_len = options.shared_len;
+        let mut link = Link::connect(&shared, slots, shared_len)?;
         let volume = link.open(&shared, name)?;
         Ok(Self {
             link,
             name: name.into(),
+            shared_len,
             volume,
             silence: Silence::new(shared.options.silence_max),
             shared,
@@ -99,7 +104,7 @@ impl QueuePair {
     /// # Errors
     /// When the memory shared with the node is used up.
     pub fn buffer(&mut self, len: usize) -> Result<Buffer, Error> {
-        Ok(Buffer::new(len))
+        self.link.buffer(len).ok_or_else(|| no_memory(len))
     }
 
     /// Reads the buffer's length at `offset`, both in bytes and of any alignment.
@@ -231,7 +236,11 @@ impl QueuePair {
     }
 
     #[cold]
-    fn refused(&self, refused: SubmitError, operation: &ClientOperation) -> Error {
+    fn refused(&self, refused: Refused, operation: &ClientOperation) -> Error {
+        let refused = match refused {
+            Refused::Session(refused) => refused,
+            Refused::NoMemory { len } => return no_memory(len),
+        };
         match refused {
             SubmitError::NoCredit => self.full(),
             SubmitError::Length { .. } => match operation {
@@ -387,7 +396,7 @@ impl QueuePair {
         self.lost = Some(lost);
         self.is_refreshing = false;
         self.end_stale(&Error::ConnectionLost(lost));
-        for slot in self.link.slots_mut().empty_all() {
+        for slot in self.link.give_up() {
             let result = Err(match slot.changes_volume() {
                 true => Error::Unknown(lost),
                 false => Error::ConnectionLost(lost),
@@ -457,7 +466,7 @@ impl QueuePair {
     }
 
     fn try_reconnect(&mut self) -> Result<(), Error> {
-        let mut link = Link::connect(&self.shared, self.link.slots().successor())?;
+        let mut link = Link::connect(&self.shared, self.link.slots().successor(), self.shared_len)?;
         let volume = link.open(&self.shared, &self.name)?;
         if volume.uuid != self.volume.uuid {
             // Of the same name, and another: what was written is not there.
@@ -468,6 +477,10 @@ impl QueuePair {
         self.silence.broken();
         Ok(())
     }
+}
+
+fn no_memory(len: usize) -> Error {
+    Error::NoMemory { len: u64::try_from(len).expect("usize is at most 64 bits wide") }
 }
 
 /// Its volume and what is in flight: contents are the application's.

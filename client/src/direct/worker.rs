@@ -141,7 +141,12 @@ impl Worker {
 
     /// Connects again, if the connection was lost.
     fn heal(&mut self) -> Result<(), Error> {
-        if self.pair.is_lost() { self.pair.reconnect() } else { Ok(()) }
+        if self.pair.is_lost() {
+            // Those that were shared with the node over the last connection no longer are.
+            self.buffers.clear();
+            self.pair.reconnect()?;
+        }
+        Ok(())
     }
 
     fn is_full(&self) -> bool {

@@ -113,6 +113,12 @@ impl Slice {
         u32::try_from(self.run.start).expect("a data area is at most DATA_LEN_MAX")
     }
 
+    /// Whether it is a part of that area.
+    #[inline]
+    pub fn is_of(&self, area: &Area) -> bool {
+        Arc::ptr_eq(&self.shared, &area.shared)
+    }
+
     /// How long it may become.
     pub fn capacity(&self) -> usize {
         self.run.len

@@ -1,0 +1,300 @@
+//! A link's rings: memory that it shares with a node of this machine.
+//!
+//! Requests and answers are entries, payload lies where the node's devices read and write it. A
+//! buffer that is not of that memory is copied through it. The stream stays for what is not about a
+//! request, and for telling that the node is gone: it is looked at now and then.
+//!
+//! Invariant: no slice is seen by anybody, or given out again, while the node may write to it.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use nearflash_direct::PeerError;
+use nearflash_direct::client::{ClientEvent, ClientOperation, SubmitError, VolumeHandle};
+use nearflash_request::BufferId;
+use nearflash_ring::{Area, ClientEnd, Entry, Geometry, Slice, receive_passed};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::buffer::Buffer;
+use super::error::Lost;
+use super::session::Connection;
+use super::slots::Slots;
+use crate::stream::Memory as _;
+
+/// Operands of one atomic operation: two words.
+const OPERANDS_LEN: u32 = 16;
+/// What data areas are a multiple of.
+const PAGE_LEN: usize = 4096;
+/// Turns without an answer between two looks at the stream. A look costs as much as ten turns.
+const TURNS_PER_LOOK: u32 = 256;
+/// Answers taken in one turn.
+const ANSWERS_PER_TURN_MAX: u32 = 256;
+/// No more is received of the stream at once while rings are being made.
+const RECEIVE_LEN: usize = 4096;
+
+/// Why an operation was not submitted.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Refused {
+    /// The session's reason.
+    Session(SubmitError),
+    /// No so many bytes are free in the shared memory.
+    NoMemory {
+        /// How many.
+        len: usize,
+    },
+}
+
+impl From<SubmitError> for Refused {
+    fn from(error: SubmitError) -> Self {
+        Self::Session(error)
+    }
+}
+
+/// The rings of a link.
+pub(super) struct Ring {
+    end: ClientEnd,
+    area: Area,
+    entries_max: u32,
+    /// Of atomic operations, by slot.
+    operands: Slice,
+    /// Where the payload is of operations whose buffer is not of the shared memory, by slot.
+    copies: Vec<Option<Slice>>,
+    answers: Vec<Entry>,
+    /// Something was put into the ring and not shown.
+    is_unseen: bool,
+    /// What ended the ring, to be told by the next turn.
+    broken: Option<Lost>,
+    idle_turns: u32,
+}
+
+impl Ring {
+    /// Asks the node for rings, and makes them. `None` when it has none to give: the stream serves.
+    pub(super) fn attach(
+        connection: &mut Connection,
+        shared_len: usize,
+        timeout: Duration,
+    ) -> Result<Option<Self>, Lost> {
+        let Some(geometry) = geometry(connection, shared_len) else { return Ok(None) };
+        let data_len = u64::try_from(geometry.data_len()).expect("at most DATA_LEN_MAX");
+        if connection.session.attach(geometry.entries(), data_len).is_err() {
+            return Ok(None);
+        }
+        let mut descriptors = Vec::new();
+        if !await_attached(connection, &mut descriptors, timeout)? {
+            return Ok(None);
+        }
+        let mut descriptors = descriptors.into_iter();
+        let (Some(memory), Some(bell)) = (descriptors.next(), descriptors.next()) else {
+            return Err(Lost::Peer(PeerError::RingBroken));
+        };
+        let opened = ClientEnd::new(&memory, bell, geometry);
+        let (end, mut area) = opened.map_err(|_| Lost::Peer(PeerError::RingBroken))?;
+        let depth = connection.memory.depth();
+        let operands = area.take(index(depth * OPERANDS_LEN)).expect("there is room for that");
+        Ok(Some(Self {
+            end,
+            area,
+            entries_max: geometry.entries(),
+            operands,
+            copies: (0..depth).map(|_| None).collect(),
+            answers: Vec::with_capacity(index(ANSWERS_PER_TURN_MAX)),
+            is_unseen: false,
+            broken: None,
+            idle_turns: 0,
+        }))
+    }
+
+    /// How many operations may be in flight.
+    pub(super) fn entries_max(&self) -> u32 {
+        self.entries_max
+    }
+
+    /// A buffer that the node's devices reach.
+    pub(super) fn buffer(&mut self, len: usize) -> Option<Buffer> {
+        self.area.take(len).map(Buffer::shared)
+    }
+
+    /// Puts a slot's operation into the ring.
+    #[inline]
+    pub(super) fn submit(
+        &mut self,
+        connection: &mut Connection,
+        volume: VolumeHandle,
+        slot: BufferId,
+    ) -> Result<(), Refused> {
+        let operation = connection.memory.get(slot).operation;
+        let place = self.place(&connection.memory, slot, &operation)?;
+        let (tag, entry) = match connection.session.submit_entry(volume, &operation, place) {
+            Ok(submitted) => submitted,
+            Err(error) => {
+                self.copies[index(slot.0)] = None;
+                return Err(error.into());
+            }
+        };
+        connection.memory.tagged(tag, slot);
+        match self.end.push(&entry) {
+            Ok(true) => self.is_unseen = true,
+            // The session never has more in flight than there are entries.
+            Ok(false) | Err(_) => self.broken = Some(Lost::Peer(PeerError::RingBroken)),
+        }
+        Ok(())
+    }
+
+    /// Where in the data area the operation's payload is, put there if need be.
+    #[inline]
+    fn place(
+        &mut self,
+        slots: &Slots,
+        slot: BufferId,
+        operation: &ClientOperation,
+    ) -> Result<u32, Refused> {
+        match operation {
+            ClientOperation::Read { .. } | ClientOperation::Write { .. } => {
+                let buffer = slots.get(slot).buffer.as_ref().expect("payload has a buffer");
+                match buffer.place_in(&self.area) {
+                    Some(place) => Ok(place),
+                    None => self.copy(slots, slot, operation),
+                }
+            }
+            ClientOperation::CompareAndSwap { .. } | ClientOperation::FetchAdd { .. } => {
+                let (bytes, len) = operation.operands();
+                let start = slot.0 * OPERANDS_LEN;
+                self.operands[index(start)..][..len].copy_from_slice(&bytes[..len]);
+                Ok(self.operands.offset() + start)
+            }
+            ClientOperation::Flush | ClientOperation::Discard { .. } => Ok(0),
+        }
+    }
+
+    /// A place for the payload of a buffer that the node does not reach.
+    fn copy(
+        &mut self,
+        slots: &Slots,
+        slot: BufferId,
+        operation: &ClientOperation,
+    ) -> Result<u32, Refused> {
+        let bytes = slots.bytes(slot);
+        let len = bytes.len();
+        let mut slice = self.area.take(len).ok_or(Refused::NoMemory { len })?;
+        if matches!(operation, ClientOperation::Write { .. }) {
+            slice.copy_from_slice(bytes);
+        }
+        let place = slice.offset();
+        self.copies[index(slot.0)] = Some(slice);
+        Ok(place)
+    }
+
+    /// Shows the node what was put in.
+    #[inline]
+    pub(super) fn publish(&mut self) {
+        if self.is_unseen {
+            self.is_unseen = false;
+            self.end.publish();
+        }
+    }
+
+    /// Shows what was put in and takes what was answered; whether anything moved. Never waits.
+    #[inline]
+    pub(super) fn turn(&mut self, connection: &mut Connection) -> Result<bool, Lost> {
+        self.publish();
+        if let Some(lost) = self.broken {
+            return Err(lost);
+        }
+        self.answers.clear();
+        let taken = self.end.take(ANSWERS_PER_TURN_MAX, &mut self.answers);
+        taken.map_err(|_| Lost::Peer(PeerError::RingBroken))?;
+        for answer in &self.answers {
+            connection.session.handle_entry(answer).map_err(Lost::Peer)?;
+        }
+        let moved = !self.answers.is_empty();
+        self.idle_turns = if moved { 0 } else { self.idle_turns + 1 };
+        if self.idle_turns >= TURNS_PER_LOOK || connection.session.output_len() > 0 {
+            self.idle_turns = 0;
+            return Ok(connection.turn()? || moved);
+        }
+        Ok(moved)
+    }
+
+    /// An operation is over: what was read for a buffer elsewhere goes there.
+    #[inline]
+    pub(super) fn completed(&mut self, slots: &mut Slots, slot: BufferId) {
+        if let Some(slice) = self.copies[index(slot.0)].take()
+            && matches!(slots.get(slot).operation, ClientOperation::Read { .. })
+        {
+            slots.bytes_mut(slot)[..slice.len()].copy_from_slice(&slice);
+        }
+    }
+
+    /// Sleeps until there may be an answer, or the stream has something, or `span` is over; whether
+    /// it was before.
+    pub(super) fn wait(&mut self, socket: BorrowedFd<'_>, span: Duration) -> Result<bool, Lost> {
+        self.publish();
+        let woken = self.end.wait(socket, span).map_err(|error| Lost::System(error.kind()))?;
+        self.idle_turns = TURNS_PER_LOOK; // it may have been the stream
+        Ok(woken)
+    }
+
+    /// The node is gone, or nearly: what it may still write to is never used again.
+    pub(super) fn abandon(&mut self) {
+        self.copies.iter_mut().filter_map(Option::take).for_each(Slice::abandon);
+    }
+}
+
+/// The rings to ask for: `None` when the node offers none, or no such can be.
+fn geometry(connection: &Connection, shared_len: usize) -> Option<Geometry> {
+    let agreed = connection.session.agreed().filter(|agreed| agreed.rings)?;
+    let depth = connection.memory.depth();
+    let credits = agreed.credits_max.checked_ilog2()?;
+    let entries = depth.next_power_of_two().min(1 << credits);
+    let operands = index(depth * OPERANDS_LEN).next_multiple_of(PAGE_LEN);
+    let data_len = shared_len.checked_next_multiple_of(PAGE_LEN)?.checked_add(operands)?;
+    Geometry::new(entries, u64::try_from(data_len).ok()?)
+}
+
+/// Receives until the answer is there, and the descriptors that come with it. Whether it is yes.
+fn await_attached(
+    connection: &mut Connection,
+    descriptors: &mut Vec<std::os::fd::OwnedFd>,
+    timeout: Duration,
+) -> Result<bool, Lost> {
+    let end = Instant::now() + timeout;
+    connection.send()?;
+    let mut bytes = [0; RECEIVE_LEN];
+    loop {
+        match receive_passed(connection.socket(), &mut bytes, descriptors) {
+            Ok(0) => return Err(Lost::Closed),
+            // Nothing is in flight, so that all that comes is small, and taken at once.
+            Ok(len) => {
+                let taken = connection.session.handle_input(&bytes[..len]).map_err(Lost::Peer)?;
+                if taken < len {
+                    return Err(Lost::Closed);
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(Lost::Silent { seconds: timeout.as_secs() });
+                }
+                wait_for_input(connection, left);
+            }
+            Err(error) => return Err(Lost::System(error.kind())),
+        }
+        while let Some(event) = connection.session.poll_event() {
+            if let ClientEvent::Attached(result) = event {
+                return Ok(result.is_ok());
+            }
+        }
+    }
+}
+
+fn wait_for_input(connection: &Connection, span: Duration) {
+    let socket = connection.socket();
+    let timeout = Timespec::try_from(span).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
+    // Whatever ends the wait, the next receive finds out.
+    let _ = poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], Some(&timeout));
+}
+
+#[inline]
+fn index(raw: u32) -> usize {
+    usize::try_from(raw).expect("usize is at least 32 bits wide")
+}
