@@ -5,6 +5,7 @@
 //! core-to-core time before and after, and a round counts only when it stayed in one place and had
 //! its cores to itself. What is told is the median of the rounds' ratios, and their quartiles.
 
+mod awake;
 mod demo;
 mod node;
 mod resources;

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 
+use super::awake::KeptAwake;
 use super::round::{Figure, Round};
 use crate::BenchError;
 use crate::engine::{Engine, FileOptions, Needs, Remote};
@@ -134,7 +135,10 @@ impl Stand {
             opener.tend()?;
             let before = self.distance()?;
             let local = match &mut local {
-                Some(engine) => Some(Figure::from(&drive(engine, &job)?)),
+                Some(engine) => {
+                    let _awake = KeptAwake::start(self.cores.server);
+                    Some(Figure::from(&drive(engine, &job)?))
+                }
                 None => None,
             };
             let floor = Figure::from(&floor::measure(&self.floor_spec(load, timing))?);
