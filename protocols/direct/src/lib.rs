@@ -7,19 +7,21 @@
 //!
 //! Knows nothing of devices, of volumes' layout, of threads or of sockets.
 
+pub mod check;
 pub mod client;
 mod digest;
 mod error;
 mod proof;
 mod secret;
 pub mod segments;
+mod stream;
 pub mod target;
 pub mod wire;
 
 pub use digest::Digests;
 pub use error::PeerError;
 pub use nearflash_session::{Chunk, Receiving};
-pub use proof::{client_proof, node_proof};
+pub use proof::{CLIENT_LABEL, NODE_LABEL, client_proof, node_proof};
 pub use secret::Secret;
 pub use wire::{Opcode, Status};
 

@@ -8,7 +8,7 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::secret::{Secret, are_equal};
+use crate::secret::Secret;
 use crate::wire::PROOF_LEN;
 
 /// Stands before the transcript in the client's proof.
@@ -18,23 +18,28 @@ pub const NODE_LABEL: &[u8] = b"nearflash direct 1 node";
 
 /// What the client sends in PROVE.
 pub fn client_proof(secret: &Secret, transcript: &[u8]) -> [u8; PROOF_LEN] {
-    proof(secret, CLIENT_LABEL, transcript)
+    mac(secret, CLIENT_LABEL, transcript).finalize().into_bytes().into()
 }
 
 /// What the node answers PROVE with.
 pub fn node_proof(secret: &Secret, transcript: &[u8]) -> [u8; PROOF_LEN] {
-    proof(secret, NODE_LABEL, transcript)
+    mac(secret, NODE_LABEL, transcript).finalize().into_bytes().into()
 }
 
-/// Whether a proof is the one awaited, in the same time wherever they differ.
-pub(crate) fn is_proof(awaited: &[u8; PROOF_LEN], received: &[u8]) -> bool {
-    <&[u8; PROOF_LEN]>::try_from(received).is_ok_and(|received| are_equal(awaited, received))
+/// Whether a proof is the client's, in the same time wherever the two differ.
+pub(crate) fn is_client_proof(secret: &Secret, transcript: &[u8], proof: &[u8]) -> bool {
+    mac(secret, CLIENT_LABEL, transcript).verify_slice(proof).is_ok()
 }
 
-fn proof(secret: &Secret, label: &[u8], transcript: &[u8]) -> [u8; PROOF_LEN] {
+/// Whether a proof is the node's, in the same time wherever the two differ.
+pub(crate) fn is_node_proof(secret: &Secret, transcript: &[u8], proof: &[u8]) -> bool {
+    mac(secret, NODE_LABEL, transcript).verify_slice(proof).is_ok()
+}
+
+fn mac(secret: &Secret, label: &[u8], transcript: &[u8]) -> Hmac<Sha256> {
     let mut mac =
         Hmac::<Sha256>::new_from_slice(secret.bytes()).expect("HMAC takes keys of any length");
     mac.update(label);
     mac.update(transcript);
-    mac.finalize().into_bytes().into()
+    mac
 }

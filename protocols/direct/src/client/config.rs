@@ -1,7 +1,5 @@
 //! What a client session is told, given and answers.
 
-use nearflash_request::BufferId;
-
 use crate::digest::Digests;
 use crate::secret::Secret;
 use crate::wire::{NONCE_LEN, Rights, Status};
@@ -51,60 +49,6 @@ pub struct Agreed {
     pub len_max: u32,
     /// The most requests that may ever be in flight.
     pub credits_max: u32,
-}
-
-/// What is asked of a volume.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum ClientOperation {
-    /// Bytes into a buffer of the caller's.
-    Read {
-        /// Must hold `len` bytes until the request completes. Not looked at with rings.
-        buffer: BufferId,
-        /// From where in the volume.
-        offset: u64,
-        /// How many.
-        len: u32,
-    },
-    /// Bytes from a buffer of the caller's.
-    Write {
-        /// Its bytes stay as they are until the request completes. Not looked at with rings.
-        buffer: BufferId,
-        /// To where in the volume.
-        offset: u64,
-        /// How many.
-        len: u32,
-        /// On stable media before the answer.
-        durable: bool,
-    },
-    /// Everything answered before is on stable media before the answer.
-    Flush,
-    /// The contents of these bytes are no longer needed. Only whole blocks are discarded.
-    Discard {
-        /// From where in the volume.
-        offset: u64,
-        /// How many.
-        len: u32,
-    },
-    /// If the word is `expected`, it becomes `new`. Completes with the word that was there.
-    CompareAndSwap {
-        /// Where in the volume: a multiple of 8.
-        offset: u64,
-        /// What must be there.
-        expected: u64,
-        /// What is put there.
-        new: u64,
-        /// On stable media before the answer.
-        durable: bool,
-    },
-    /// The word becomes the sum of itself and `addend`. Completes with the word that was there.
-    FetchAdd {
-        /// Where in the volume: a multiple of 8.
-        offset: u64,
-        /// What is added.
-        addend: u64,
-        /// On stable media before the answer.
-        durable: bool,
-    },
 }
 
 /// A request's number: what comes back with its completion. Below [`Agreed::credits_max`], so that
@@ -161,7 +105,8 @@ pub enum SubmitError {
         /// The most that the node takes.
         len_max: u32,
     },
-    /// Requests go by the rings: use [`super::ClientSession::submit_entry`]; or they do not.
+    /// Requests go by the rings, [`super::ClientSession::submit_entry`], or they do not; or rings
+    /// cannot be attached now.
     #[error("requests of this session go by the other transport")]
     WrongTransport,
 }

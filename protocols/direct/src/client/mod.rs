@@ -13,12 +13,270 @@
 //! [`ClientSession::poll_event`].
 //!
 //! Buffers stay the caller's. A request's is not touched after its completion was polled.
+//!
+//! Invariants: every request submitted completes once, or the session is closing and
+//! [`ClientSession::in_flight`] names those that never will; memory is bounded by the credits.
 
+mod answers;
 mod config;
-mod session;
+mod handshake;
+mod input;
+mod operation;
+mod rings;
+mod slots;
+mod submit;
+#[cfg(test)]
+mod tests;
+mod volumes;
+
+use std::collections::VecDeque;
+
+use nearflash_session::{Chunk, Output};
 
 pub use config::{
-    Agreed, ClientCompletion, ClientConfig, ClientEvent, ClientOperation, RequestTag, SubmitError,
-    VolumeHandle, VolumeInfo,
+    Agreed, ClientCompletion, ClientConfig, ClientEvent, RequestTag, SubmitError, VolumeHandle,
+    VolumeInfo,
 };
-pub use session::ClientSession;
+pub use operation::ClientOperation;
+
+use crate::digest::digest;
+use crate::error::PeerError;
+use crate::secret::Secret;
+use crate::stream::{Stream, seal};
+use crate::wire::{Opcode, RequestHeader, SMALL_LEN_MAX, Status};
+use input::Sink;
+use slots::Slots;
+use volumes::{Asked, Volumes};
+
+/// What the connection is, and so what may come.
+#[derive(Debug)]
+enum State {
+    /// HELLO is on its way; this was said.
+    AwaitingHello(Vec<u8>),
+    /// PROVE is on its way, over this transcript.
+    AwaitingProof(Vec<u8>),
+    /// In.
+    Ready,
+    /// What is queued is sent, nothing more is received.
+    Closing,
+}
+
+/// How requests on volumes go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Transport {
+    /// By the stream.
+    Stream,
+    /// Rings were asked for: not at all until that is answered.
+    Changing,
+    /// By rings.
+    Rings,
+}
+
+/// The application's end of one connection.
+#[derive(Debug)]
+pub struct ClientSession {
+    key: Option<(Box<str>, Secret)>,
+    /// What was asked for in HELLO.
+    wanted: u32,
+    state: State,
+    agreed: Option<Agreed>,
+    stream: Stream,
+    sink: Sink,
+    /// Payload of the session's own messages.
+    small: Vec<u8>,
+    slots: Slots,
+    /// How many requests may be in flight.
+    credits: u32,
+    completions: VecDeque<RequestTag>,
+    /// Requests answered before all of their buffer is sent: it is in use until it is.
+    early: Vec<RequestTag>,
+    events: VecDeque<ClientEvent>,
+    volumes: Volumes,
+    /// Messages of the session that are not answered.
+    asked: Vec<(u32, Asked)>,
+    asked_count: u32,
+    transport: Transport,
+    output: Output,
+}
+
+impl ClientSession {
+    /// The end of a connection that was just made. HELLO is in its output.
+    ///
+    /// # Panics
+    /// When the key's name is empty or longer than [`crate::wire::NAME_LEN_MAX`].
+    pub fn new(config: ClientConfig) -> Self {
+        let (hello, wanted) = handshake::hello(&config);
+        let mut output = Output::default();
+        output.push_bytes(&hello);
+        Self {
+            key: config.key,
+            wanted,
+            state: State::AwaitingHello(hello),
+            agreed: None,
+            stream: Stream::new(),
+            sink: Sink::Drop,
+            small: Vec::with_capacity(crate::length(SMALL_LEN_MAX)),
+            slots: Slots::new(0),
+            credits: 0,
+            completions: VecDeque::new(),
+            early: Vec::new(),
+            events: VecDeque::new(),
+            volumes: Volumes::default(),
+            asked: Vec::new(),
+            asked_count: 0,
+            transport: Transport::Stream,
+            output,
+        }
+    }
+
+    /// What was agreed, once the handshake is over.
+    pub fn agreed(&self) -> Option<&Agreed> {
+        match self.state {
+            State::AwaitingHello(_) | State::AwaitingProof(_) => None,
+            State::Ready | State::Closing => self.agreed.as_ref(),
+        }
+    }
+
+    /// Whether requests can be submitted.
+    #[inline]
+    pub const fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready)
+    }
+
+    /// The next request that is over. Its tag is free from here on.
+    #[inline]
+    pub fn poll_completion(&mut self) -> Option<ClientCompletion> {
+        let tag = self.completions.pop_front()?;
+        let slot = &self.slots[tag];
+        let (status, value) = (slot.status, slot.value);
+        self.slots.give_back(tag);
+        Some(ClientCompletion { tag, status, value })
+    }
+
+    /// What else has happened.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<ClientEvent> {
+        self.events.pop_front()
+    }
+
+    /// How many more requests can be submitted now.
+    #[inline]
+    pub fn credits_left(&self) -> u32 {
+        let in_use = u32::try_from(self.slots.in_use()).expect("credits are 32 bits");
+        if self.is_ready() { self.credits.saturating_sub(in_use) } else { 0 }
+    }
+
+    /// How many requests are in flight: submitted, and their completion not polled.
+    #[inline]
+    pub fn requests_in_flight(&self) -> usize {
+        self.slots.in_use()
+    }
+
+    /// The requests in flight that were not answered: on a lost connection, those of which nobody
+    /// here knows whether they were done.
+    pub fn in_flight(&self) -> impl Iterator<Item = RequestTag> {
+        self.slots.unanswered()
+    }
+
+    /// What to send, in stream order, from where the last send stopped.
+    #[inline]
+    pub fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
+        self.output.chunks()
+    }
+
+    /// How many bytes that is.
+    #[inline]
+    pub fn output_len(&self) -> usize {
+        self.output.len()
+    }
+
+    /// The first `sent` bytes of [`Self::output`] are sent.
+    ///
+    /// # Panics
+    /// When more was sent than there is.
+    #[inline]
+    pub fn advance_output(&mut self, sent: usize) {
+        self.output.advance(sent, &mut |_| {});
+        if !self.early.is_empty() {
+            self.complete_early();
+        }
+    }
+
+    /// Asks whether anybody is there. [`ClientEvent::Pong`] is the answer.
+    ///
+    /// # Errors
+    /// When the session is not connected.
+    pub fn ping(&mut self) -> Result<(), SubmitError> {
+        self.ask(Opcode::PING, 0, &[], Asked::Ping)?;
+        Ok(())
+    }
+
+    /// Ends the connection: GOODBYE is the last that is sent. What is in flight is not answered.
+    pub fn goodbye(&mut self) {
+        self.end(Status::OK);
+    }
+
+    /// Ends the connection for `error`, telling the node why. [`Self::handle_input`] and
+    /// [`Self::handle_entry`] do so by themselves.
+    pub fn terminate(&mut self, error: PeerError) {
+        match error.goodbye() {
+            Some((status, ..)) => self.end(status),
+            None => self.state = State::Closing,
+        }
+    }
+
+    /// Whether the connection ends: close it once the output is sent.
+    #[inline]
+    pub const fn is_closing(&self) -> bool {
+        matches!(self.state, State::Closing)
+    }
+
+    fn end(&mut self, status: Status) {
+        if self.is_closing() {
+            return;
+        }
+        self.state = State::Closing;
+        let header = RequestHeader {
+            opcode: Opcode::GOODBYE.0,
+            volume: status.0.into(),
+            tag: crate::wire::NO_TAG.into(),
+            ..RequestHeader::default()
+        };
+        self.output.push_words(seal(header.to_words(), self.stream.digests));
+    }
+
+    /// Sends a message of the session. Its number comes back with the answer.
+    fn ask(
+        &mut self,
+        opcode: Opcode,
+        volume: u16,
+        payload: &[u8],
+        asked: Asked,
+    ) -> Result<u32, SubmitError> {
+        if !self.is_ready() {
+            return Err(SubmitError::NotConnected);
+        }
+        let number = self.asked_count;
+        self.asked_count = self.asked_count.wrapping_add(1);
+        self.asked.push((number, asked));
+        self.push_message(opcode, volume, number, payload);
+        Ok(number)
+    }
+
+    fn push_message(&mut self, opcode: Opcode, volume: u16, tag: u32, payload: &[u8]) {
+        let header = RequestHeader {
+            opcode: opcode.0,
+            volume: volume.into(),
+            tag: tag.into(),
+            len: u32::try_from(payload.len()).expect("small payload").into(),
+            ..RequestHeader::default()
+        };
+        self.output.push_words(seal(header.to_words(), self.stream.digests));
+        if !payload.is_empty() {
+            self.output.push_bytes(payload);
+            if self.stream.digests.data {
+                self.output.push_bytes(&digest(payload).to_le_bytes());
+            }
+        }
+    }
+}

@@ -20,13 +20,246 @@
 //! by the session's credits.
 
 mod access;
+mod answers;
 mod config;
+mod data;
+mod demands;
 mod exports;
-mod session;
+mod handles;
+mod handshake;
+mod input;
+mod requests;
+mod rings;
+mod slots;
+#[cfg(test)]
+mod tests;
+mod volumes;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nearflash_request::BufferId;
+use nearflash_session::{Chunk, Output};
+use nearflash_units::Nanos;
 
 pub use access::{Access, Right};
 pub use config::{
     AttachDemand, CopyInDemand, Demand, LendDemand, Place, RingOutput, SessionConfig,
 };
 pub use exports::{CredentialExport, Export, Exports};
-pub use session::TargetSession;
+
+use crate::error::PeerError;
+use crate::stream::Stream;
+use crate::wire::{LEN_MAX, SMALL_LEN_MAX};
+use data::Incoming;
+use demands::Ready;
+use handles::{Handles, Who};
+use handshake::Hello;
+use rings::Rings;
+use slots::Slots;
+
+/// Own bytes waiting to be sent, past which no further request is taken: far more than all requests
+/// in flight can be answered with unless the client does not read.
+const OUTPUT_BYTES_MAX: usize = 256 * 1024;
+
+/// What the connection is, and so what may come.
+#[derive(Debug)]
+enum State {
+    /// Nothing was agreed yet.
+    AwaitingHello,
+    /// The client has to prove who it is.
+    AwaitingProof(Box<Hello>),
+    /// Requests come.
+    Ready(Who),
+    /// Rings are being made; until then nothing is taken.
+    Attaching(Who, AttachDemand, u32),
+    /// What is queued is sent, nothing more is received.
+    Closing,
+}
+
+/// The node's end of one connection.
+#[derive(Debug)]
+pub struct TargetSession {
+    config: SessionConfig,
+    exports: Arc<Exports>,
+    /// Grows with every change of the exports: a request that an older one allowed is looked at
+    /// again before it is handed out.
+    generation: u32,
+    state: State,
+    /// When the client must be in.
+    handshake_until: Option<Nanos>,
+    stream: Stream,
+    incoming: Incoming,
+    /// Payload of the session's own messages, and operands.
+    small: Vec<u8>,
+    handles: Handles,
+    slots: Slots,
+    /// What the client is told that it may have in flight.
+    credits: u32,
+    /// Segments to be handed out, oldest first.
+    ready: VecDeque<Ready>,
+    /// Rings that are to be asked for.
+    attach: Option<AttachDemand>,
+    rings: Option<Rings>,
+    output: Output,
+    /// Buffers of no more use, to be given back at the next chance.
+    orphans: Vec<BufferId>,
+}
+
+impl TargetSession {
+    /// The end of a connection that was just accepted.
+    ///
+    /// # Panics
+    /// When a limit is not what its field of the configuration says.
+    pub fn new(config: SessionConfig, exports: Arc<Exports>, now: Nanos) -> Self {
+        assert!((1..=LEN_MAX).contains(&config.len_max), "requests have 1 byte to {LEN_MAX}");
+        assert!(
+            (1..u16::MAX).contains(&config.handles_max),
+            "a session has 1 to 65,534 volumes open"
+        );
+        Self {
+            exports,
+            generation: 0,
+            state: State::AwaitingHello,
+            handshake_until: Some(now.plus(config.handshake_timeout)),
+            stream: Stream::new(),
+            incoming: Incoming::default(),
+            small: Vec::with_capacity(crate::length(SMALL_LEN_MAX)),
+            handles: Handles::new(config.handles_max),
+            slots: Slots::new(config.credits),
+            credits: config.credits,
+            ready: VecDeque::new(),
+            attach: None,
+            rings: None,
+            output: Output::default(),
+            orphans: Vec::new(),
+            config,
+        }
+    }
+
+    /// Volumes or grants have changed. What was handed out goes on; whatever is handed out from now
+    /// on, is decided by these, requests that were taken before included.
+    pub fn set_exports(&mut self, exports: Arc<Exports>) {
+        self.generation = self.generation.wrapping_add(1);
+        if let State::Ready(who) | State::Attaching(who, ..) = &self.state {
+            self.handles.recompile(who, &exports);
+        }
+        self.exports = exports;
+    }
+
+    /// How many requests the client may have in flight from now on: at most as many as the
+    /// configuration says, at least one. The client learns it with the next answer.
+    pub fn set_credits(&mut self, credits: u32) {
+        let most = u32::try_from(self.slots.count()).expect("credits are 32 bits");
+        self.credits = credits.clamp(1, most);
+    }
+
+    /// Whether the client is in: the handshake is over, and the connection is not.
+    #[inline]
+    pub const fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready(_) | State::Attaching(..))
+    }
+
+    /// The key that the client came with, once it is in; `None` for an anonymous one.
+    pub fn key(&self) -> Option<&str> {
+        match &self.state {
+            State::Ready(Who::Key(key, _)) | State::Attaching(Who::Key(key, _), ..) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// How many requests are in flight: taken and not answered.
+    pub fn requests_in_flight(&self) -> usize {
+        self.slots.in_use()
+    }
+
+    /// Whether [`Self::handle_completion`] needs to see the bytes of reads, because they are
+    /// digested.
+    #[inline]
+    pub fn wants_payload_bytes(&self) -> bool {
+        self.stream.digests.data && self.rings.is_none()
+    }
+
+    /// What to send, in stream order, from where the last send stopped.
+    #[inline]
+    pub fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
+        self.output.chunks()
+    }
+
+    /// How many bytes that is.
+    #[inline]
+    pub fn output_len(&self) -> usize {
+        self.output.len()
+    }
+
+    /// The first `sent` bytes of [`Self::output`] are sent. Buffers that are of no more use are
+    /// named to `released`: each is to be given back.
+    ///
+    /// # Panics
+    /// When more was sent than there is.
+    #[inline]
+    pub fn advance_output(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
+        self.output.advance(sent, released);
+        if !self.orphans.is_empty() {
+            self.orphans.drain(..).for_each(released);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        self.handshake_until
+    }
+
+    /// Time has passed.
+    ///
+    /// # Errors
+    /// When the client was not in in time: the session is closing.
+    pub fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
+        match self.handshake_until {
+            Some(until) if until <= now => {
+                self.terminate(PeerError::Silent);
+                Err(PeerError::Silent)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the connection for `error`, telling the client why. [`Self::handle_input`],
+    /// [`Self::handle_entry`] and [`Self::handle_timeout`] do so by themselves.
+    pub fn terminate(&mut self, error: PeerError) {
+        if self.is_closing() {
+            return;
+        }
+        self.stop();
+        if let Some((status, tag, value)) = error.goodbye() {
+            self.push_goodbye(status, tag, value);
+        }
+    }
+
+    /// Whether the connection ends: close it once the output is sent.
+    #[inline]
+    pub const fn is_closing(&self) -> bool {
+        matches!(self.state, State::Closing)
+    }
+
+    /// The connection is gone: names every buffer that the session holds to `released`. Buffers of
+    /// requests that were polled are not among them: they come back with their completions.
+    pub fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
+        self.stop();
+        self.output.clear(released);
+        self.orphans.drain(..).for_each(&mut *released);
+        self.incoming.take_buffer().into_iter().for_each(&mut *released);
+        self.ready.drain(..).filter_map(|ready| ready.buffer).for_each(&mut *released);
+        if let Some(rings) = &mut self.rings {
+            rings.release_all(released);
+        }
+    }
+
+    /// Nothing more is received. What was received is still handed out, as if it had been polled
+    /// before.
+    fn stop(&mut self) {
+        self.state = State::Closing;
+        self.handshake_until = None;
+        self.attach = None;
+    }
+}

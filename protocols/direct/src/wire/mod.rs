@@ -89,6 +89,26 @@ const _: () = assert!(size_of::<RequestHeader>() == HEADER_LEN);
 impl RequestHeader {
     /// On stable media before the answer.
     pub const DURABLE: u8 = 1;
+
+    /// Where [`Self::flags`] stands.
+    pub(crate) const FLAGS_OFFSET: u32 = 1;
+    /// Where [`Self::offset`] stands.
+    pub(crate) const OFFSET_OFFSET: u32 = 8;
+    /// Where [`Self::len`] stands.
+    pub(crate) const LEN_OFFSET: u32 = 16;
+    /// Where [`Self::place`] stands.
+    pub(crate) const PLACE_OFFSET: u32 = 24;
+
+    /// The header as words, but for its digest: they go from registers to their place.
+    #[inline]
+    pub(crate) fn to_words(self) -> [u64; 4] {
+        let start = u64::from(self.tag.get()) << 32
+            | u64::from(self.volume.get()) << 16
+            | u64::from(self.flags) << 8
+            | u64::from(self.opcode);
+        let len = u64::from(self.epoch.get()) << 32 | u64::from(self.len.get());
+        [start, self.offset.get(), len, u64::from(self.place.get())]
+    }
 }
 
 /// An answer's header.
@@ -136,5 +156,19 @@ impl AnswerHeader {
     /// How it ended.
     pub fn status(&self) -> Status {
         Status(self.status.get())
+    }
+
+    /// Where [`Self::len`] stands.
+    pub(crate) const LEN_OFFSET: u32 = 16;
+
+    /// The header as words, but for its digest: they go from registers to their place.
+    #[inline]
+    pub(crate) fn to_words(self) -> [u64; 4] {
+        let start = u64::from(self.tag.get()) << 32
+            | u64::from(self.status.get()) << 16
+            | u64::from(self.flags) << 8
+            | u64::from(self.opcode);
+        let len = u64::from(self.credits.get()) << 32 | u64::from(self.len.get());
+        [start, self.value.get(), len, u64::from(self.reserved.get())]
     }
 }

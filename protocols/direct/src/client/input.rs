@@ -1,0 +1,190 @@
+//! From bytes to completions: the loop over received bytes, and what may come when.
+
+use nearflash_session::Receiving;
+
+use super::config::RequestTag;
+use super::{ClientSession, State};
+use crate::error::PeerError;
+use crate::wire::{AnswerHeader, HEADER_LEN, Opcode, SMALL_LEN_MAX};
+
+/// Where the payload of the current answer goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sink {
+    /// There is none.
+    Drop,
+    /// To the session's own bytes.
+    Small(AnswerHeader),
+    /// To a read's buffer.
+    Read {
+        tag: RequestTag,
+        /// Where in the buffer the next byte goes.
+        at: usize,
+        /// Nothing more comes for this request.
+        is_last: bool,
+    },
+}
+
+impl ClientSession {
+    /// Where the next bytes of the stream belong.
+    #[inline]
+    pub fn receiving(&self) -> Receiving {
+        if self.is_closing() {
+            return Receiving::Paused;
+        }
+        let left = self.stream.body.data_left();
+        match self.sink {
+            Sink::Read { tag, at, .. } if left > 0 => {
+                let buffer = self.slots[tag].buffer.expect("a read has a buffer");
+                Receiving::Payload { buffer, offset: at, len: left }
+            }
+            _ => Receiving::Bytes,
+        }
+    }
+
+    /// Takes bytes of the stream: all headers and small payload in them. Returns how many were
+    /// consumed. It stops where payload begins. However the stream is cut, the outcome is the same.
+    ///
+    /// # Errors
+    /// When the node broke the protocol or ended the connection: the session is closing.
+    #[inline]
+    pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+        let taken = self.take_input(bytes);
+        if let Err(error) = &taken {
+            self.terminate(*error);
+        }
+        taken
+    }
+
+    #[inline]
+    fn take_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+        let mut rest = bytes;
+        loop {
+            if !self.stream.body.is_over() && !self.consume_payload(&mut rest)? {
+                break;
+            }
+            if self.is_closing() {
+                break;
+            }
+            let Some(head) = self.stream.take_head(&mut rest)? else { break };
+            self.dispatch(&head)?;
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// The next bytes of the payload are in the buffer that [`Self::receiving`] named; here they
+    /// are once more.
+    ///
+    /// # Panics
+    /// When that many were not awaited.
+    #[inline]
+    pub fn handle_payload(&mut self, bytes: &[u8]) {
+        self.stream.body.count_data(bytes);
+        let Sink::Read { tag, at, is_last } = &mut self.sink else {
+            panic!("payload comes only when awaited")
+        };
+        *at += bytes.len();
+        let (tag, is_last) = (*tag, *is_last);
+        if self.stream.body.is_over() {
+            self.end_part(tag, is_last);
+        }
+    }
+
+    #[inline]
+    fn dispatch(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
+        let header: AnswerHeader = zerocopy::transmute!(*head);
+        let opcode = Opcode(header.opcode);
+        if let State::Ready = self.state {
+            if opcode == Opcode::READ.answer() {
+                return self.on_read_answer(&header);
+            }
+            if is_about_a_volume(opcode) {
+                return self.on_answer(&header);
+            }
+        }
+        match (&self.state, opcode.asked()) {
+            (_, Some(Opcode::GOODBYE)) => Err(PeerError::Goodbye { status: header.status() }),
+            (State::AwaitingHello(_), Some(Opcode::HELLO))
+            | (State::AwaitingProof(_), Some(Opcode::PROVE))
+            | (State::Ready, Some(_)) => self.begin_small(&header),
+            (State::AwaitingHello(_), _) => Err(PeerError::NotDirect),
+            _ => Err(PeerError::Sequence { opcode }),
+        }
+    }
+
+    /// An answer of the session; its payload is gathered first.
+    fn begin_small(&mut self, header: &AnswerHeader) -> Result<(), PeerError> {
+        let len = header.len.get();
+        if len > SMALL_LEN_MAX {
+            let opcode = Opcode(header.opcode);
+            return Err(PeerError::HeaderField { opcode, offset: AnswerHeader::LEN_OFFSET });
+        }
+        if len == 0 {
+            return self.on_small(header, &[]);
+        }
+        self.small.clear();
+        self.sink = Sink::Small(*header);
+        self.stream.begin_body(crate::length(len));
+        Ok(())
+    }
+
+    /// Takes what `rest` has of the current answer's payload; `false` when more is needed first, or
+    /// it is for a buffer.
+    #[inline]
+    fn consume_payload(&mut self, rest: &mut &[u8]) -> Result<bool, PeerError> {
+        if self.stream.body.data_left() > 0 {
+            match self.sink {
+                Sink::Read { .. } => return Ok(false),
+                Sink::Small(_) => {
+                    let data = self.stream.body.take_data(rest);
+                    self.small.extend_from_slice(data);
+                }
+                Sink::Drop => unreachable!("payload is announced for somebody"),
+            }
+        }
+        self.stream.body.take_digest(rest);
+        if !self.stream.body.is_over() {
+            return Ok(false);
+        }
+        match self.sink {
+            Sink::Read { tag, is_last, .. } => self.end_part(tag, is_last),
+            Sink::Small(header) => self.end_small(&header)?,
+            Sink::Drop => {}
+        }
+        Ok(true)
+    }
+
+    fn end_small(&mut self, header: &AnswerHeader) -> Result<(), PeerError> {
+        self.sink = Sink::Drop;
+        if !self.stream.body_is_sound() {
+            return Err(PeerError::DataDigest { opcode: Opcode(header.opcode) });
+        }
+        let payload = std::mem::take(&mut self.small);
+        let handled = self.on_small(header, &payload);
+        self.small = payload;
+        handled
+    }
+
+    fn on_small(&mut self, header: &AnswerHeader, payload: &[u8]) -> Result<(), PeerError> {
+        match (&self.state, Opcode(header.opcode).asked()) {
+            (State::AwaitingHello(_), _) => self.on_hello(header, payload),
+            (State::AwaitingProof(_), _) => self.on_prove(payload),
+            _ => self.on_session_answer(header, payload),
+        }
+    }
+}
+
+/// Whether an answer is to a request on a volume.
+#[inline]
+fn is_about_a_volume(answer: Opcode) -> bool {
+    matches!(
+        answer.asked(),
+        Some(
+            Opcode::READ
+                | Opcode::WRITE
+                | Opcode::FLUSH
+                | Opcode::DISCARD
+                | Opcode::COMPARE_AND_SWAP
+                | Opcode::FETCH_ADD
+        )
+    )
+}

@@ -1,0 +1,118 @@
+//! From a request to its header and payload.
+
+use zerocopy::little_endian::{U16, U32, U64};
+
+use super::config::{RequestTag, SubmitError, VolumeHandle};
+use super::operation::ClientOperation;
+use super::slots::{Slot, Stage};
+use super::{ClientSession, Transport};
+use crate::digest::digest;
+use crate::segments;
+use crate::stream::seal;
+use crate::wire::{RequestHeader, Status};
+
+impl ClientSession {
+    /// Queues a request. `payload` is what a write's buffer holds, looked at only when data digests
+    /// were agreed.
+    ///
+    /// # Errors
+    /// When it was not taken.
+    #[inline]
+    pub fn submit(
+        &mut self,
+        volume: VolumeHandle,
+        operation: &ClientOperation,
+        payload: &[u8],
+    ) -> Result<RequestTag, SubmitError> {
+        if self.transport != Transport::Stream {
+            return Err(SubmitError::WrongTransport);
+        }
+        let (tag, header) = self.prepare(volume, operation, 0)?;
+        self.output.push_words(seal(header.to_words(), self.stream.digests));
+        match *operation {
+            ClientOperation::Write { buffer, offset, len, .. } => {
+                for number in 0..segments::count(offset, len) {
+                    let part = segments::segment(offset, len, number);
+                    self.output.push_buffer(buffer, part.start, part.len);
+                    if self.stream.digests.data {
+                        let bytes =
+                            &payload[crate::length(part.start)..][..crate::length(part.len)];
+                        self.output.push_bytes(&digest(bytes).to_le_bytes());
+                    }
+                }
+                self.slots[tag].sent_until = self.output.end_position();
+            }
+            ClientOperation::CompareAndSwap { .. } | ClientOperation::FetchAdd { .. } => {
+                let (operands, len) = operation.operands();
+                self.output.push_bytes(&operands[..len]);
+                if self.stream.digests.data {
+                    self.output.push_bytes(&digest(&operands[..len]).to_le_bytes());
+                }
+            }
+            ClientOperation::Read { .. }
+            | ClientOperation::Flush
+            | ClientOperation::Discard { .. } => {}
+        }
+        Ok(tag)
+    }
+
+    /// Puts a request into a slot; its header, but for the digest.
+    #[inline]
+    pub(super) fn prepare(
+        &mut self,
+        volume: VolumeHandle,
+        operation: &ClientOperation,
+        place: u32,
+    ) -> Result<(RequestTag, RequestHeader), SubmitError> {
+        if !self.is_ready() {
+            return Err(SubmitError::NotConnected);
+        }
+        let epoch = self.volumes.get(volume).ok_or(SubmitError::NotOpen)?.epoch;
+        let fields = operation.fields();
+        self.check_len(operation)?;
+        if self.credits_left() == 0 {
+            return Err(SubmitError::NoCredit);
+        }
+        let buffer = match *operation {
+            ClientOperation::Read { buffer, .. } => Some(buffer),
+            _ => None,
+        };
+        let slot = Slot {
+            stage: Stage::InFlight,
+            opcode: fields.opcode,
+            buffer,
+            offset: fields.offset,
+            len: fields.len,
+            segments: 0,
+            sent_until: 0,
+            status: Status::OK,
+            value: 0,
+        };
+        let tag = self.slots.take(slot).ok_or(SubmitError::NoCredit)?;
+        let header = RequestHeader {
+            opcode: fields.opcode.0,
+            flags: fields.flags,
+            volume: U16::new(volume.0),
+            tag: U32::new(tag.0),
+            offset: U64::new(fields.offset),
+            len: U32::new(fields.len),
+            epoch: U32::new(epoch),
+            place: U32::new(place),
+            digest: U32::new(0),
+        };
+        Ok((tag, header))
+    }
+
+    #[inline]
+    fn check_len(&self, operation: &ClientOperation) -> Result<(), SubmitError> {
+        let len_max = self.agreed.map_or(0, |agreed| agreed.len_max);
+        match *operation {
+            ClientOperation::Read { len, .. } | ClientOperation::Write { len, .. }
+                if len == 0 || len > len_max =>
+            {
+                Err(SubmitError::Length { len_max })
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The volumes that a session has open, and the session's messages about them.
+
+use zerocopy::FromBytes;
+
+use super::ClientSession;
+use super::config::{ClientEvent, SubmitError, VolumeHandle, VolumeInfo};
+use crate::error::PeerError;
+use crate::wire::{AnswerHeader, NEW_HANDLE, Opcode, OpenAnswer, SMALL_LEN_MAX, Status};
+
+/// What a message of the session was about.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Asked {
+    Open { name: Box<str> },
+    Refresh { volume: VolumeHandle },
+    Close,
+    Ping,
+    Attach { entries: u32 },
+}
+
+impl Asked {
+    const fn opcode(&self) -> Opcode {
+        match self {
+            Self::Open { .. } | Self::Refresh { .. } => Opcode::OPEN,
+            Self::Close => Opcode::CLOSE,
+            Self::Ping => Opcode::PING,
+            Self::Attach { .. } => Opcode::ATTACH,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Volume {
+    name: Box<str>,
+    info: VolumeInfo,
+}
+
+/// The open volumes, by handle.
+#[derive(Debug, Default)]
+pub(super) struct Volumes(Vec<Option<Volume>>);
+
+impl Volumes {
+    #[inline]
+    pub(super) fn get(&self, volume: VolumeHandle) -> Option<&VolumeInfo> {
+        self.0.get(usize::from(volume.0))?.as_ref().map(|volume| &volume.info)
+    }
+
+    fn name(&self, volume: VolumeHandle) -> Option<&str> {
+        self.0.get(usize::from(volume.0))?.as_ref().map(|volume| &*volume.name)
+    }
+
+    fn put(&mut self, name: Box<str>, info: VolumeInfo) {
+        let index = usize::from(info.handle.0);
+        if self.0.len() <= index {
+            self.0.resize_with(index + 1, || None);
+        }
+        self.0[index] = Some(Volume { name, info });
+    }
+
+    fn take(&mut self, volume: VolumeHandle) -> Option<Volume> {
+        self.0.get_mut(usize::from(volume.0))?.take()
+    }
+}
+
+impl ClientSession {
+    /// Opens a volume by name. [`ClientEvent::Opened`] will have the number returned here.
+    ///
+    /// # Errors
+    /// When the session is not connected, or no volume can have such a name.
+    pub fn open(&mut self, name: &str) -> Result<u32, SubmitError> {
+        if name.len() > crate::length(SMALL_LEN_MAX) {
+            return Err(SubmitError::Length { len_max: SMALL_LEN_MAX });
+        }
+        self.ask(Opcode::OPEN, NEW_HANDLE, name.as_bytes(), Asked::Open { name: name.into() })
+    }
+
+    /// Asks again what a volume is, after [`Status::STALE_EPOCH`]. Its handle stays; requests
+    /// submitted from the event on carry the new epoch. When the volume is another by now, the event
+    /// says [`Status::NO_SUCH_VOLUME`], and the handle is closed.
+    ///
+    /// # Errors
+    /// When the session is not connected or the volume not open.
+    pub fn refresh(&mut self, volume: VolumeHandle) -> Result<u32, SubmitError> {
+        let name: Box<str> = self.volumes.name(volume).ok_or(SubmitError::NotOpen)?.into();
+        self.ask(Opcode::OPEN, volume.0, name.as_bytes(), Asked::Refresh { volume })
+    }
+
+    /// Gives a handle back: nothing more is submitted on it.
+    ///
+    /// # Errors
+    /// When the session is not connected or the volume not open.
+    pub fn close(&mut self, volume: VolumeHandle) -> Result<(), SubmitError> {
+        if !self.is_ready() {
+            return Err(SubmitError::NotConnected);
+        }
+        self.volumes.take(volume).ok_or(SubmitError::NotOpen)?;
+        self.ask(Opcode::CLOSE, volume.0, &[], Asked::Close)?;
+        Ok(())
+    }
+
+    /// An open volume.
+    #[inline]
+    pub fn volume(&self, volume: VolumeHandle) -> Option<&VolumeInfo> {
+        self.volumes.get(volume)
+    }
+
+    /// The answer to a message of the session.
+    pub(super) fn on_session_answer(
+        &mut self,
+        header: &AnswerHeader,
+        payload: &[u8],
+    ) -> Result<(), PeerError> {
+        let (opcode, number) = (Opcode(header.opcode), header.tag.get());
+        let found = self.asked.iter().position(|(asked_number, asked)| {
+            *asked_number == number && asked.opcode().answer() == opcode
+        });
+        let (_, asked) = self.asked.swap_remove(found.ok_or(PeerError::Unasked { opcode })?);
+        match asked {
+            Asked::Open { name } => {
+                let result = opened(header, payload)?;
+                if let Ok(info) = result {
+                    self.volumes.put(name, info);
+                }
+                self.events.push_back(ClientEvent::Opened { number, result });
+            }
+            Asked::Refresh { volume } => {
+                let result = opened(header, payload)?;
+                let result = result.and_then(|info| self.refreshed(volume, info));
+                self.events.push_back(ClientEvent::Opened { number, result });
+            }
+            Asked::Close => {}
+            Asked::Ping => self.events.push_back(ClientEvent::Pong),
+            Asked::Attach { entries } => self.attached(entries, header.status()),
+        }
+        Ok(())
+    }
+
+    fn refreshed(&mut self, volume: VolumeHandle, info: VolumeInfo) -> Result<VolumeInfo, Status> {
+        // It may have been closed meanwhile.
+        let name = self.volumes.name(volume).ok_or(Status::NO_SUCH_VOLUME)?;
+        let is_same = self.volumes.get(volume).is_some_and(|old| old.uuid == info.uuid);
+        if is_same && info.handle == volume {
+            let name = name.into();
+            self.volumes.put(name, info);
+            return Ok(info);
+        }
+        let _ = self.close(volume);
+        Err(Status::NO_SUCH_VOLUME)
+    }
+}
+
+/// What an OPEN is answered with.
+fn opened(header: &AnswerHeader, payload: &[u8]) -> Result<Result<VolumeInfo, Status>, PeerError> {
+    let status = header.status();
+    if !status.is_ok() {
+        return Ok(Err(status));
+    }
+    let refused = PeerError::PayloadField { opcode: Opcode::OPEN, offset: 0 };
+    let (answer, _) = OpenAnswer::ref_from_prefix(payload).map_err(|_| refused)?;
+    let handle = u16::try_from(header.value.get()).ok().filter(|handle| *handle != NEW_HANDLE);
+    Ok(Ok(VolumeInfo {
+        handle: VolumeHandle(handle.ok_or(refused)?),
+        bytes: answer.bytes.get(),
+        block_size: answer.block_size.get(),
+        epoch: answer.epoch.get(),
+        uuid: answer.uuid,
+        rights: answer.rights,
+    }))
+}

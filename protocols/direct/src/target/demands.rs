@@ -1,0 +1,205 @@
+//! What a session wants done, made from the slots when it is asked for.
+
+use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag};
+use nearflash_units::{BlockSize, Blocks, Lba};
+
+use super::slots::{Kind, Slot};
+use super::{Demand, TargetSession};
+use crate::segments::{self, Segment};
+
+/// A segment of a request that is to be handed out, with its payload from the client.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ready {
+    pub(super) tag: Tag,
+    pub(super) buffer: Option<BufferId>,
+}
+
+impl Ready {
+    #[inline]
+    pub(super) const fn new(tag: u32, segment: u32, buffer: Option<BufferId>) -> Self {
+        Self { tag: tag_of(tag, segment), buffer }
+    }
+}
+
+/// The whole blocks around a segment.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Span {
+    /// From where in them the segment begins.
+    pub(super) skip: usize,
+    /// How long they are.
+    pub(super) buffer_len: usize,
+}
+
+impl Span {
+    /// Around a segment of a request.
+    #[inline]
+    pub(super) fn of(slot: &Slot, segment: Segment) -> Self {
+        let Around { skip, range, .. } = Around::of(slot, segment);
+        let len = range.count.0 << slot.block_size.shift();
+        Self { skip: crate::length(skip), buffer_len: usize_of(len) }
+    }
+}
+
+/// The same as blocks of the volume.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Around {
+    pub(super) range: BlockRange,
+    pub(super) skip: u32,
+    /// The segment is exactly these blocks.
+    pub(super) is_whole: bool,
+}
+
+impl Around {
+    #[inline]
+    pub(super) fn of(slot: &Slot, segment: Segment) -> Self {
+        let (shift, mask) = (slot.block_size.shift(), mask(slot.block_size));
+        let start = slot.offset + u64::from(segment.start);
+        let end = start + u64::from(segment.len);
+        let first = start >> shift;
+        let count = ((end + mask) >> shift) - first;
+        let skip = u32::try_from(start & mask).expect("less than a block");
+        let range = BlockRange { start: Lba(first), count: Blocks(count) };
+        Self { range, skip, is_whole: (start | end) & mask == 0 }
+    }
+}
+
+/// A range where a request's own is ignored.
+const NO_RANGE: BlockRange = BlockRange { start: Lba(0), count: Blocks(0) };
+
+/// Tags are below 2^12, segments below 2^4.
+const SEGMENT_SHIFT: u32 = 16;
+
+impl TargetSession {
+    /// What is to be done next, oldest first.
+    #[inline]
+    pub fn poll_demand(&mut self) -> Option<Demand> {
+        while let Some(Ready { tag, buffer }) = self.ready.pop_front() {
+            let (number, segment) = parts_of(tag);
+            if self.slots[number].generation != self.generation
+                && let Err((status, value)) = self.check_again(number)
+            {
+                self.orphans.extend(buffer);
+                self.slots[number].fail(status, value);
+                self.end_part(number);
+                continue;
+            }
+            let slot = &self.slots[number];
+            if self.rings.is_some() {
+                if let Some(demand) = self.ring_demand(tag, segment, buffer) {
+                    return Some(demand);
+                }
+                continue;
+            }
+            if slot.kind == Kind::Read {
+                let segment = segments::segment(slot.offset, slot.len, segment);
+                let range = Around::of(slot, segment).range;
+                let operation = Operation::Read;
+                return Some(Demand::Request(Request {
+                    tag,
+                    volume: slot.volume,
+                    range,
+                    operation,
+                }));
+            }
+            if let Some(request) = self.request_of(tag, segment, buffer) {
+                return Some(Demand::Request(request));
+            }
+        }
+        self.attach.take().map(Demand::Attach)
+    }
+
+    /// Everything but reads by the stream. `None` when it was answered because there is nothing to
+    /// do.
+    pub(super) fn request_of(
+        &mut self,
+        tag: Tag,
+        segment: u32,
+        buffer: Option<BufferId>,
+    ) -> Option<Request> {
+        let (number, _) = parts_of(tag);
+        let slot = &self.slots[number];
+        let (volume, force_unit_access) = (slot.volume, slot.durable);
+        let (range, operation) = match slot.kind {
+            Kind::Read => {
+                let segment = segments::segment(slot.offset, slot.len, segment);
+                (Around::of(slot, segment).range, Operation::Read)
+            }
+            Kind::Write => {
+                let segment = segments::segment(slot.offset, slot.len, segment);
+                let payload = buffer.expect("a write is handed out with its payload");
+                let Around { range, skip, is_whole } = Around::of(slot, segment);
+                let len = segment.len;
+                let operation = if is_whole {
+                    Operation::Write { payload, force_unit_access }
+                } else {
+                    Operation::WriteBytes { payload, skip, len, force_unit_access }
+                };
+                (range, operation)
+            }
+            Kind::Flush => (NO_RANGE, Operation::Flush),
+            Kind::Discard => match whole_blocks(slot) {
+                Some(range) => (NO_RANGE, Operation::Deallocate([range].into())),
+                None => {
+                    self.end_part(number);
+                    return None;
+                }
+            },
+            Kind::CompareAndSwap { expected, new } => {
+                let Around { range, skip: word, .. } = around_word(slot);
+                (range, Operation::CompareAndSwap { word, expected, new, force_unit_access })
+            }
+            Kind::FetchAdd { addend } => {
+                let Around { range, skip: word, .. } = around_word(slot);
+                (range, Operation::FetchAdd { word, addend, force_unit_access })
+            }
+        };
+        Some(Request { tag, volume, range, operation })
+    }
+
+    /// One of a request's segments is over; with the last, the request is answered without payload.
+    #[inline]
+    pub(super) fn end_part(&mut self, number: u32) {
+        let slot = &mut self.slots[number];
+        slot.pending -= 1;
+        if slot.pending == 0 {
+            let (status, value) = (slot.failed, slot.value);
+            self.answer(number, status, value);
+        }
+    }
+}
+
+/// The block of a word, and where in it the word is.
+fn around_word(slot: &Slot) -> Around {
+    Around::of(slot, Segment { start: 0, len: slot.len })
+}
+
+/// The whole blocks within a request's range: what of a discard can be discarded.
+fn whole_blocks(slot: &Slot) -> Option<BlockRange> {
+    let (shift, mask) = (slot.block_size.shift(), mask(slot.block_size));
+    let end = (slot.offset + u64::from(slot.len)) >> shift;
+    let first = (slot.offset + mask) >> shift;
+    let count = end.checked_sub(first).filter(|count| *count > 0)?;
+    Some(BlockRange { start: Lba(first), count: Blocks(count) })
+}
+
+#[inline]
+fn mask(block_size: BlockSize) -> u64 {
+    u64::from(block_size.bytes()) - 1
+}
+
+/// The engine's number for a segment of a request.
+#[inline]
+const fn tag_of(number: u32, segment: u32) -> Tag {
+    Tag(segment << SEGMENT_SHIFT | number)
+}
+
+/// The request's own tag, and which segment.
+#[inline]
+pub(super) const fn parts_of(tag: Tag) -> (u32, u32) {
+    (tag.0 & ((1 << SEGMENT_SHIFT) - 1), tag.0 >> SEGMENT_SHIFT)
+}
+
+#[inline]
+fn usize_of(len: u64) -> usize {
+    usize::try_from(len).expect("a segment's blocks are at most a mebibyte")
+}

@@ -1,0 +1,204 @@
+//! The volumes that a client has open, and what it may do with each.
+//!
+//! Compiled anew when the exports change, so that a request's check is one array access, the
+//! epoch, the range, and one lookup among the grants.
+
+use std::sync::Arc;
+
+use super::access::{Access, Right};
+use super::exports::{CredentialExport, Export, Exports};
+use crate::secret::Secret;
+use crate::wire::{Rights, Status};
+
+/// Who the client is.
+#[derive(Clone, Debug)]
+pub(super) enum Who {
+    /// Nobody in particular, at a door that serves such while no credential exists.
+    Anonymous,
+    /// The holder of a key. Another secret under the same key is another credential.
+    Key(Box<str>, Secret),
+}
+
+/// What a client may do with a volume.
+#[derive(Clone, Debug)]
+pub(super) enum Reach {
+    /// Everything.
+    Full,
+    /// What is granted.
+    Granted(Arc<Access>),
+}
+
+impl Reach {
+    #[inline]
+    fn allows(&self, offset: u64, len: u32, right: Right) -> bool {
+        match self {
+            Self::Full => true,
+            Self::Granted(access) => access.allows(offset..offset + u64::from(len), right),
+        }
+    }
+
+    fn hull(&self) -> Rights {
+        match self {
+            Self::Full => Rights::READ_WRITE,
+            Self::Granted(access) => access.hull(),
+        }
+    }
+}
+
+impl Who {
+    /// What this client may do with a volume, according to `exports`.
+    fn reach(&self, exports: &Exports, export: &Export) -> Result<Reach, Status> {
+        let (key, secret) = match self {
+            Self::Anonymous if exports.is_open() => return Ok(Reach::Full),
+            Self::Anonymous => return Err(Status::NOT_GRANTED),
+            Self::Key(key, secret) => (key, secret),
+        };
+        let credential: &CredentialExport = match exports.credential(key) {
+            Some(credential) if credential.secret == *secret => credential,
+            _ => return Err(Status::NOT_GRANTED),
+        };
+        if credential.expired {
+            return Err(Status::CREDENTIAL_EXPIRED);
+        }
+        match credential.access.get(&export.volume) {
+            Some(access) if access.hull() != Rights::NONE => Ok(Reach::Granted(Arc::clone(access))),
+            _ => Err(Status::NOT_GRANTED),
+        }
+    }
+}
+
+/// A volume that a client has open.
+#[derive(Clone, Debug)]
+pub(super) struct Handle {
+    name: Box<str>,
+    pub(super) export: Export,
+    reach: Result<Reach, Status>,
+}
+
+/// What a request is about, for [`Handle::check`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) epoch: u32,
+    pub(super) offset: u64,
+    pub(super) len: u32,
+    pub(super) right: Wants,
+}
+
+/// The rights that a request needs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Wants {
+    Read,
+    Write,
+    Both,
+    /// To write somewhere at least; the range does not matter.
+    WriteSomewhere,
+}
+
+impl Handle {
+    /// Opens a volume by name.
+    pub(super) fn open(name: &str, who: &Who, exports: &Exports) -> Result<Self, Status> {
+        let export = *exports.volume(name).ok_or(Status::NO_SUCH_VOLUME)?;
+        let reach = who.reach(exports, &export)?;
+        Ok(Self { name: name.into(), export, reach: Ok(reach) })
+    }
+
+    /// The exports have changed.
+    fn recompile(&mut self, who: &Who, exports: &Exports) {
+        match exports.same_volume(&self.name, self.export.volume) {
+            Some(export) => {
+                self.export = *export;
+                self.reach = who.reach(exports, export);
+            }
+            None => self.reach = Err(Status::NO_SUCH_VOLUME),
+        }
+    }
+
+    /// What the client may do with it.
+    pub(super) fn rights(&self) -> Rights {
+        self.reach.as_ref().map_or(Rights::NONE, Reach::hull)
+    }
+
+    /// Whether a request may be done; otherwise the status and value to answer.
+    #[inline]
+    pub(super) fn check(&self, wanted: Wanted) -> Result<(), (Status, u64)> {
+        let refused = |status| Err((status, 0));
+        let reach = match &self.reach {
+            Ok(reach) => reach,
+            Err(status) => return refused(*status),
+        };
+        if wanted.epoch != self.export.epoch {
+            return Err((Status::STALE_EPOCH, u64::from(self.export.epoch)));
+        }
+        let Wanted { offset, len, right, .. } = wanted;
+        if right == Wants::WriteSomewhere {
+            let granted = reach.hull().has(Rights::WRITE);
+            return if granted { Ok(()) } else { refused(Status::NOT_GRANTED) };
+        }
+        let fits = offset.checked_add(u64::from(len)).is_some_and(|end| end <= self.export.bytes);
+        if !fits {
+            return refused(Status::OUT_OF_RANGE);
+        }
+        let granted = match right {
+            Wants::Read => reach.allows(offset, len, Right::Read),
+            Wants::Write => reach.allows(offset, len, Right::Write),
+            Wants::Both | Wants::WriteSomewhere => {
+                reach.allows(offset, len, Right::Read) && reach.allows(offset, len, Right::Write)
+            }
+        };
+        if granted { Ok(()) } else { refused(Status::NOT_GRANTED) }
+    }
+}
+
+/// The handles of one connection, by number.
+#[derive(Debug)]
+pub(super) struct Handles {
+    handles: Vec<Option<Handle>>,
+    max: u16,
+}
+
+impl Handles {
+    pub(super) const fn new(max: u16) -> Self {
+        Self { handles: Vec::new(), max }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, number: u16) -> Option<&Handle> {
+        self.handles.get(usize::from(number))?.as_ref()
+    }
+
+    /// Gives a handle a free number; `None` when there is none.
+    pub(super) fn insert(&mut self, handle: Handle) -> Option<u16> {
+        let free = self.handles.iter().position(Option::is_none);
+        let number = u16::try_from(free.unwrap_or(self.handles.len())).ok()?;
+        if number >= self.max {
+            return None;
+        }
+        match free {
+            Some(free) => self.handles[free] = Some(handle),
+            None => self.handles.push(Some(handle)),
+        }
+        Some(number)
+    }
+
+    /// Makes a number that is taken another handle. Whether it was.
+    pub(super) fn replace(&mut self, number: u16, handle: Handle) -> bool {
+        match self.handles.get_mut(usize::from(number)) {
+            Some(place @ Some(_)) => {
+                *place = Some(handle);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Frees a number. Whether it was taken.
+    pub(super) fn remove(&mut self, number: u16) -> bool {
+        self.handles.get_mut(usize::from(number)).is_some_and(|place| place.take().is_some())
+    }
+
+    pub(super) fn recompile(&mut self, who: &Who, exports: &Exports) {
+        for handle in self.handles.iter_mut().flatten() {
+            handle.recompile(who, exports);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! HELLO and PROVE: who the client is, and what both ends agree to.
+//!
+//! A key that does not exist is asked for its proof like any other, and then refused, so that
+//! nobody learns which keys there are.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::handles::Who;
+use super::{State, TargetSession};
+use crate::digest::Digests;
+use crate::error::PeerError;
+use crate::proof::{is_client_proof, node_proof};
+use crate::secret::Secret;
+use crate::wire::{
+    Features, HEADER_LEN, HelloAnswer, HelloRequest, NAME_LEN_MAX, Opcode, PROOF_LEN,
+    RequestHeader, SEGMENT_LEN_MAX, Status, VERSION,
+};
+
+/// What a client has said that has yet to prove who it is.
+#[derive(Debug)]
+pub(super) struct Hello {
+    key: Box<str>,
+    /// HELLO and its answer, as they stood on the wire.
+    transcript: Vec<u8>,
+}
+
+impl TargetSession {
+    /// The first message: versions, features, limits.
+    pub(super) fn on_hello(
+        &mut self,
+        header: &RequestHeader,
+        payload: &[u8],
+    ) -> Result<(), PeerError> {
+        let (hello, key) =
+            HelloRequest::ref_from_prefix(payload).map_err(|_| PeerError::NotDirect)?;
+        if hello.magic != HelloRequest::MAGIC {
+            return Err(PeerError::NotDirect);
+        }
+        let (min, max) = (hello.version_min.get(), hello.version_max.get());
+        if !(min..=max).contains(&VERSION) {
+            return Err(PeerError::Version { min, max });
+        }
+        if key.len() > NAME_LEN_MAX {
+            return Err(PeerError::HeaderField {
+                opcode: Opcode::HELLO,
+                offset: RequestHeader::LEN_OFFSET,
+            });
+        }
+        let is_anonymous = key.is_empty();
+        if is_anonymous && !(self.config.anonymous && self.exports.is_open()) {
+            return Err(PeerError::Unauthenticated);
+        }
+        let answer = self.hello_answer(hello.features, !is_anonymous);
+        let mut transcript = [header.as_bytes(), payload].concat();
+        self.answer_session(header, Status::OK, 0, answer.as_bytes());
+        transcript.extend_from_slice(self.output.last_bytes(HEADER_LEN + answer.as_bytes().len()));
+        self.stream.digests = Digests::from_features(answer.features);
+        if is_anonymous {
+            self.let_in(Who::Anonymous);
+        } else {
+            // What is no text is no key's name either.
+            let key = String::from_utf8_lossy(key).into();
+            self.state = State::AwaitingProof(Box::new(Hello { key, transcript }));
+        }
+        Ok(())
+    }
+
+    fn hello_answer(&self, wanted: Features, proof_wanted: bool) -> HelloAnswer {
+        let rings = if self.config.local { Features::RINGS } else { 0 };
+        let offered = self.config.digests.to_bits() | rings;
+        HelloAnswer {
+            version: U16::new(VERSION),
+            proof_wanted: u8::from(proof_wanted),
+            reserved0: 0,
+            features: Features(U32::new(wanted.0.get() & offered)),
+            len_max: U32::new(self.config.len_max),
+            segment_len_max: U32::new(SEGMENT_LEN_MAX),
+            credits_max: U32::new(self.config.credits),
+            handles_max: U32::new(self.config.handles_max.into()),
+            reserved1: U64::new(0),
+            nonce: self.config.nonce,
+        }
+    }
+
+    /// The client's proof, and ours in answer.
+    pub(super) fn on_prove(
+        &mut self,
+        header: &RequestHeader,
+        payload: &[u8],
+    ) -> Result<(), PeerError> {
+        let State::AwaitingProof(hello) = &self.state else {
+            return Err(PeerError::Sequence { opcode: Opcode::PROVE });
+        };
+        let Hello { key, transcript } = &**hello;
+        let credential = self.exports.credential(key);
+        // One that nobody has takes as long to refuse as a wrong proof.
+        let nobody = Secret::new([0; PROOF_LEN]);
+        let secret = credential.map_or(&nobody, |credential| &credential.secret);
+        let is_proven = is_client_proof(secret, transcript, payload);
+        let Some(credential) = credential.filter(|_| is_proven) else {
+            return Err(PeerError::Unauthenticated);
+        };
+        if credential.expired {
+            return Err(PeerError::CredentialExpired);
+        }
+        let proof = node_proof(secret, transcript);
+        let who = Who::Key(key.clone(), credential.secret.clone());
+        self.answer_session(header, Status::OK, 0, &proof);
+        self.let_in(who);
+        Ok(())
+    }
+
+    fn let_in(&mut self, who: Who) {
+        self.handshake_until = None;
+        self.ready.reserve(self.slots.count());
+        self.state = State::Ready(who);
+    }
+}

@@ -1,0 +1,157 @@
+//! From bytes to handlers: the loop over received bytes, and what may come when.
+
+use super::data::Sink;
+use super::{OUTPUT_BYTES_MAX, State, TargetSession};
+use crate::error::PeerError;
+use crate::wire::{HEADER_LEN, Opcode, RequestHeader, SMALL_LEN_MAX, Status};
+
+impl TargetSession {
+    /// Takes bytes of the stream: all headers and small payload in them. Returns how many were
+    /// consumed. It stops where payload begins and where [`Self::receiving`] says to pause; what it
+    /// did not consume is given again, or its payload part to [`Self::handle_payload`]. However the
+    /// stream is cut, the outcome is the same.
+    ///
+    /// # Errors
+    /// When the client broke the protocol or ended the connection: the session is closing.
+    #[inline]
+    pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+        let taken = self.take_input(bytes);
+        if let Err(error) = &taken {
+            self.terminate(*error);
+        }
+        taken
+    }
+
+    #[inline]
+    fn take_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+        let mut rest = bytes;
+        loop {
+            if !self.incoming.is_over() && !self.consume_payload(&mut rest)? {
+                break;
+            }
+            if self.is_paused() {
+                break;
+            }
+            let Some(head) = self.stream.take_head(&mut rest)? else { break };
+            self.dispatch(&head)?;
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// Whether nothing more is taken until something was sent or answered, or ever.
+    #[inline]
+    pub(super) fn is_paused(&self) -> bool {
+        // As many parts as all requests can be answered with, and more. Messages that never have a
+        // slot are bounded by the bytes.
+        self.output.part_count() > 16 * self.slots.count() + 16
+            || self.output.bytes_len() > OUTPUT_BYTES_MAX
+            || matches!(self.state, State::Closing | State::Attaching(..))
+    }
+
+    /// One header. Its payload, if any, is still to come.
+    #[inline]
+    fn dispatch(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
+        let header: RequestHeader = zerocopy::transmute!(*head);
+        let opcode = Opcode(header.opcode);
+        if let State::Ready(_) = self.state {
+            return match opcode {
+                Opcode::READ => self.on_read(&header),
+                Opcode::WRITE => self.on_write(&header),
+                _ => self.on_other(&header),
+            };
+        }
+        match (&self.state, opcode) {
+            (State::AwaitingHello, Opcode::HELLO) | (State::AwaitingProof(_), Opcode::PROVE) => {
+                self.begin_small(&header)
+            }
+            (State::AwaitingHello, _) => Err(PeerError::NotDirect),
+            (_, Opcode::GOODBYE) => Err(goodbye(&header)),
+            _ => Err(PeerError::Sequence { opcode }),
+        }
+    }
+
+    /// Everything but reads and writes, of a client that is in.
+    fn on_other(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
+        let opcode = Opcode(header.opcode);
+        match opcode {
+            Opcode::FLUSH | Opcode::DISCARD => self.on_plain(header),
+            Opcode::COMPARE_AND_SWAP | Opcode::FETCH_ADD => {
+                self.check_transport(opcode)?;
+                self.begin_small(header)
+            }
+            Opcode::OPEN | Opcode::ATTACH => self.begin_small(header),
+            Opcode::CLOSE => self.on_close(header),
+            Opcode::PING => {
+                self.answer_session(header, Status::OK, 0, &[]);
+                Ok(())
+            }
+            Opcode::GOODBYE => Err(goodbye(header)),
+            Opcode::HELLO | Opcode::PROVE => Err(PeerError::Sequence { opcode }),
+            _ if opcode.asked().is_some() => Err(PeerError::Sequence { opcode }),
+            _ if opcode.has_payload() => self.begin_small(header),
+            _ => {
+                self.answer_session(header, Status::INVALID_OPCODE, 0, &[]);
+                Ok(())
+            }
+        }
+    }
+
+    /// Payload that is not a volume's bytes follows: it is gathered, and then handled.
+    fn begin_small(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
+        let (opcode, len) = (Opcode(header.opcode), header.len.get());
+        if len > SMALL_LEN_MAX {
+            let offset = RequestHeader::LEN_OFFSET;
+            return Err(PeerError::HeaderField { opcode, offset });
+        }
+        if len == 0 {
+            return self.on_small(header, &[]);
+        }
+        self.small.clear();
+        self.incoming.begin(0, len, Sink::Small(*header));
+        self.begin_segment();
+        Ok(())
+    }
+
+    /// A message's small payload has all come.
+    pub(super) fn end_small(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
+        let payload = std::mem::take(&mut self.small);
+        let handled = if self.stream.body_is_sound() {
+            self.on_small(header, &payload)
+        } else {
+            self.on_damaged(header)
+        };
+        self.small = payload;
+        handled
+    }
+
+    fn on_small(&mut self, header: &RequestHeader, payload: &[u8]) -> Result<(), PeerError> {
+        match Opcode(header.opcode) {
+            Opcode::HELLO => self.on_hello(header, payload),
+            Opcode::PROVE => self.on_prove(header, payload),
+            Opcode::OPEN => self.on_open(header, payload),
+            Opcode::ATTACH => self.on_attach(header, payload),
+            Opcode::COMPARE_AND_SWAP | Opcode::FETCH_ADD => self.on_atomic(header, payload),
+            _ => {
+                self.answer_session(header, Status::INVALID_OPCODE, 0, &[]);
+                Ok(())
+            }
+        }
+    }
+
+    /// Nothing of a message with damaged payload is done.
+    fn on_damaged(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
+        match Opcode(header.opcode) {
+            Opcode::COMPARE_AND_SWAP | Opcode::FETCH_ADD => {
+                self.check_tag(header)?;
+                self.refuse(header, Status::DATA_DIGEST, 0);
+            }
+            opcode => return Err(PeerError::DataDigest { opcode }),
+        }
+        Ok(())
+    }
+}
+
+fn goodbye(header: &RequestHeader) -> PeerError {
+    // A client's goodbye has its status where answers have theirs.
+    PeerError::Goodbye { status: Status(header.volume.get()) }
+}

@@ -1,0 +1,219 @@
+//! From a header to a slot: whether a request may be done at all.
+//!
+//! What is wrong with a request is its answer's status; what is wrong with its tag ends the
+//! connection, because nobody could say which request an answer is for.
+
+use zerocopy::FromBytes;
+use zerocopy::little_endian::U64;
+
+use super::TargetSession;
+use super::data::Sink;
+use super::demands::Ready;
+use super::handles::{Wanted, Wants};
+use super::slots::{Kind, Slot};
+use crate::error::PeerError;
+use crate::segments;
+use crate::wire::{Opcode, RequestHeader, Status, WORD_LEN};
+
+/// A request that cannot be done: status and value of its answer.
+pub(super) type Refusal = (Status, u64);
+
+impl TargetSession {
+    /// READ, by the stream.
+    #[inline]
+    pub(super) fn on_read(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
+        self.check_transport(Opcode::READ)?;
+        self.check_tag(header)?;
+        match self.check(header, Kind::Read) {
+            Ok(slot) => self.take(header.tag.get(), slot),
+            Err((status, value)) => self.refuse(header, status, value),
+        }
+        Ok(())
+    }
+
+    /// WRITE, by the stream: its payload follows, whether it may be done or not.
+    #[inline]
+    pub(super) fn on_write(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
+        self.check_transport(Opcode::WRITE)?;
+        self.check_tag(header)?;
+        let (tag, offset, len) = (header.tag.get(), header.offset.get(), header.len.get());
+        let sink = match self.check(header, Kind::Write) {
+            Ok(slot) => {
+                self.slots.take(tag, slot);
+                Sink::Slot(tag)
+            }
+            Err((status, value)) => {
+                self.refuse(header, status, value);
+                Sink::Drop
+            }
+        };
+        if len > 0 {
+            self.incoming.begin(offset, len, sink);
+            self.begin_segment();
+        }
+        Ok(())
+    }
+
+    /// FLUSH and DISCARD, by the stream.
+    pub(super) fn on_plain(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
+        self.check_transport(Opcode(header.opcode))?;
+        self.check_tag(header)?;
+        self.take_plain(header);
+        Ok(())
+    }
+
+    /// FLUSH and DISCARD, by either way.
+    pub(super) fn take_plain(&mut self, header: &RequestHeader) {
+        let kind = if header.opcode == Opcode::FLUSH.0 { Kind::Flush } else { Kind::Discard };
+        match self.check(header, kind) {
+            Ok(slot) => self.take(header.tag.get(), slot),
+            Err((status, value)) => self.refuse(header, status, value),
+        }
+    }
+
+    /// COMPARE_AND_SWAP and FETCH_ADD, by the stream, with their operands.
+    pub(super) fn on_atomic(
+        &mut self,
+        header: &RequestHeader,
+        operands: &[u8],
+    ) -> Result<(), PeerError> {
+        self.check_tag(header)?;
+        self.take_atomic(header, operands);
+        Ok(())
+    }
+
+    /// COMPARE_AND_SWAP and FETCH_ADD, by either way.
+    pub(super) fn take_atomic(&mut self, header: &RequestHeader, operands: &[u8]) {
+        let checked = match atomic_kind(Opcode(header.opcode), operands) {
+            Some(kind) => self.check(header, kind),
+            None => Err((Status::INVALID_FIELD, u64::from(RequestHeader::LEN_OFFSET))),
+        };
+        match checked {
+            Ok(slot) => self.take(header.tag.get(), slot),
+            Err((status, value)) => self.refuse(header, status, value),
+        }
+    }
+
+    /// Once rings are attached, requests on volumes come by them alone.
+    #[inline]
+    pub(super) fn check_transport(&self, opcode: Opcode) -> Result<(), PeerError> {
+        if self.rings.is_some() { Err(PeerError::Sequence { opcode }) } else { Ok(()) }
+    }
+
+    /// A tag is below the credits, and names one request at a time.
+    #[inline]
+    pub(super) fn check_tag(&self, header: &RequestHeader) -> Result<(), PeerError> {
+        let tag = header.tag.get();
+        match self.slots.is_free(tag) {
+            Some(true) => Ok(()),
+            Some(false) => Err(PeerError::DuplicateTag { tag }),
+            None => {
+                let credits = u32::try_from(self.slots.count()).expect("credits are 32 bits");
+                Err(PeerError::CreditsExceeded { tag, credits })
+            }
+        }
+    }
+
+    /// Whether a request may be done; its slot if so.
+    #[inline]
+    pub(super) fn check(&self, header: &RequestHeader, kind: Kind) -> Result<Slot, Refusal> {
+        if header.flags & !RequestHeader::DURABLE != 0 {
+            return Err((Status::INVALID_FIELD, u64::from(RequestHeader::FLAGS_OFFSET)));
+        }
+        let handle = self.handles.get(header.volume.get());
+        let handle = handle.ok_or((Status::NO_SUCH_VOLUME, 0))?;
+        let (offset, len) = (header.offset.get(), header.len.get());
+        let epoch = header.epoch.get();
+        let len = check_len(kind, offset, len, self.config.len_max)?;
+        handle.check(Wanted { epoch, offset, len, right: kind.wants() })?;
+        Ok(Slot {
+            is_taken: true,
+            kind,
+            durable: header.flags & RequestHeader::DURABLE != 0,
+            handle: header.volume.get(),
+            generation: self.generation,
+            epoch,
+            volume: handle.export.volume,
+            block_size: handle.export.block_size,
+            offset,
+            len,
+            place: header.place.get(),
+            pending: kind.segments(offset, len),
+            failed: Status::OK,
+            value: 0,
+        })
+    }
+
+    /// Puts a request without payload from the client into its slot, to be handed out.
+    #[inline]
+    pub(super) fn take(&mut self, tag: u32, slot: Slot) {
+        let segments = slot.pending;
+        self.slots.take(tag, slot);
+        for segment in 0..segments {
+            self.ready.push_back(Ready::new(tag, segment, None));
+        }
+    }
+
+    /// The exports have changed since a request was allowed: is it still?
+    #[cold]
+    pub(super) fn check_again(&mut self, tag: u32) -> Result<(), Refusal> {
+        let slot = &self.slots[tag];
+        let handle = self.handles.get(slot.handle);
+        let handle = handle.filter(|handle| handle.export.volume == slot.volume);
+        let handle = handle.ok_or((Status::NO_SUCH_VOLUME, 0))?;
+        let Slot { epoch, offset, len, kind, .. } = *slot;
+        handle.check(Wanted { epoch, offset, len, right: kind.wants() })?;
+        self.slots[tag].generation = self.generation;
+        Ok(())
+    }
+}
+
+impl Kind {
+    #[inline]
+    const fn wants(self) -> Wants {
+        match self {
+            Self::Read => Wants::Read,
+            Self::Write | Self::Discard => Wants::Write,
+            Self::Flush => Wants::WriteSomewhere,
+            Self::CompareAndSwap { .. } | Self::FetchAdd { .. } => Wants::Both,
+        }
+    }
+
+    /// How many requests of the engine it becomes.
+    #[inline]
+    fn segments(self, offset: u64, len: u32) -> u32 {
+        match self {
+            Self::Read | Self::Write => segments::count(offset, len),
+            _ => 1,
+        }
+    }
+}
+
+/// How many bytes a request is about, if it can be about so many.
+#[inline]
+fn check_len(kind: Kind, offset: u64, len: u32, len_max: u32) -> Result<u32, Refusal> {
+    const REFUSED: Refusal = (Status::INVALID_FIELD, RequestHeader::LEN_OFFSET as u64);
+    match kind {
+        Kind::Read | Kind::Write if len > 0 && len <= len_max => Ok(len),
+        Kind::Discard if len > 0 => Ok(len),
+        Kind::Flush => Ok(0),
+        Kind::CompareAndSwap { .. } | Kind::FetchAdd { .. } => {
+            if offset.is_multiple_of(u64::from(WORD_LEN)) {
+                Ok(WORD_LEN)
+            } else {
+                Err((Status::INVALID_FIELD, u64::from(RequestHeader::OFFSET_OFFSET)))
+            }
+        }
+        _ => Err(REFUSED),
+    }
+}
+
+/// What an atomic operation asks, by its operands; `None` when they are not as many.
+fn atomic_kind(opcode: Opcode, operands: &[u8]) -> Option<Kind> {
+    if opcode == Opcode::COMPARE_AND_SWAP {
+        let [expected, new] = <[U64; 2]>::read_from_bytes(operands).ok()?;
+        return Some(Kind::CompareAndSwap { expected: expected.get(), new: new.get() });
+    }
+    let addend = U64::read_from_bytes(operands).ok()?;
+    Some(Kind::FetchAdd { addend: addend.get() })
+}

@@ -1,0 +1,143 @@
+//! The requests in flight of one connection. A request's tag is its slot's number.
+//!
+//! Invariant: nothing is allocated per request.
+
+use nearflash_request::VolumeId;
+use nearflash_units::BlockSize;
+
+use crate::wire::{CREDITS_MAX, Status};
+
+/// What a request asks, as far as its slot needs to know.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    Read,
+    Write,
+    Flush,
+    Discard,
+    CompareAndSwap { expected: u64, new: u64 },
+    FetchAdd { addend: u64 },
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) is_taken: bool,
+    pub(super) kind: Kind,
+    pub(super) durable: bool,
+    /// The handle it came with.
+    pub(super) handle: u16,
+    /// Which exports allowed it.
+    pub(super) generation: u32,
+    pub(super) epoch: u32,
+    pub(super) volume: VolumeId,
+    pub(super) block_size: BlockSize,
+    pub(super) offset: u64,
+    pub(super) len: u32,
+    /// Where in the data area of the rings its payload is.
+    pub(super) place: u32,
+    /// Segments that are not over.
+    pub(super) pending: u32,
+    /// What it will be answered whatever else happens; OK if nothing has failed.
+    pub(super) failed: Status,
+    /// The epoch that made it stale.
+    pub(super) value: u64,
+}
+
+impl Slot {
+    const FREE: Self = Self {
+        is_taken: false,
+        kind: Kind::Flush,
+        durable: false,
+        handle: 0,
+        generation: 0,
+        epoch: 0,
+        volume: VolumeId(0),
+        block_size: BlockSize::B512,
+        offset: 0,
+        len: 0,
+        place: 0,
+        pending: 0,
+        failed: Status::OK,
+        value: 0,
+    };
+
+    /// Notes a failure; the first is the one that is told.
+    pub(super) fn fail(&mut self, status: Status, value: u64) {
+        if self.failed.is_ok() {
+            (self.failed, self.value) = (status, value);
+        }
+    }
+}
+
+/// The slots of a connection.
+#[derive(Debug)]
+pub(super) struct Slots {
+    slots: Box<[Slot]>,
+    taken: usize,
+}
+
+impl Slots {
+    /// # Panics
+    /// When the credits are none or too many.
+    pub(super) fn new(credits: u32) -> Self {
+        assert!((1..=CREDITS_MAX).contains(&credits), "a session has 1 to {CREDITS_MAX} credits");
+        Self { slots: vec![Slot::FREE; crate::length(credits)].into_boxed_slice(), taken: 0 }
+    }
+
+    /// Tags are below this.
+    #[inline]
+    pub(super) const fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How many are taken.
+    #[inline]
+    pub(super) const fn in_use(&self) -> usize {
+        self.taken
+    }
+
+    /// From here on, tags are below `count`, which is not more than before.
+    pub(super) fn shrink(&mut self, count: usize) {
+        assert!(self.taken == 0 && count <= self.slots.len(), "slots in use stay");
+        self.slots = vec![Slot::FREE; count].into_boxed_slice();
+    }
+
+    /// Whether a request with this tag may come: `None` when it is not below the count.
+    #[inline]
+    pub(super) fn is_free(&self, tag: u32) -> Option<bool> {
+        self.slots.get(crate::length(tag)).map(|slot| !slot.is_taken)
+    }
+
+    /// Puts a request into its slot.
+    #[inline]
+    pub(super) fn take(&mut self, tag: u32, slot: Slot) {
+        let place = &mut self.slots[crate::length(tag)];
+        debug_assert!(!place.is_taken, "the caller saw that it is free");
+        *place = slot;
+        self.taken += 1;
+    }
+
+    /// The request is answered.
+    #[inline]
+    pub(super) fn give_back(&mut self, tag: u32) {
+        self.slots[crate::length(tag)].is_taken = false;
+        self.taken -= 1;
+    }
+}
+
+/// A tag that was checked.
+impl std::ops::Index<u32> for Slots {
+    type Output = Slot;
+
+    #[inline]
+    fn index(&self, tag: u32) -> &Slot {
+        &self.slots[crate::length(tag)]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Slots {
+    #[inline]
+    fn index_mut(&mut self, tag: u32) -> &mut Slot {
+        &mut self.slots[crate::length(tag)]
+    }
+}

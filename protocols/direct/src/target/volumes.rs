@@ -1,0 +1,64 @@
+//! OPEN and CLOSE: names become handles.
+
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::{U32, U64};
+
+use super::handles::Handle;
+use super::{State, TargetSession};
+use crate::error::PeerError;
+use crate::wire::{NEW_HANDLE, OpenAnswer, RequestHeader, Status};
+
+impl TargetSession {
+    /// A volume is wanted by name, under a new handle or in the place of one.
+    pub(super) fn on_open(
+        &mut self,
+        header: &RequestHeader,
+        payload: &[u8],
+    ) -> Result<(), PeerError> {
+        match self.open(header.volume.get(), payload) {
+            Ok((number, answer)) => {
+                self.answer_session(header, Status::OK, u64::from(number), answer.as_bytes());
+            }
+            Err(status) => self.answer_session(header, status, 0, &[]),
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, number: u16, name: &[u8]) -> Result<(u16, OpenAnswer), Status> {
+        let State::Ready(who) = &self.state else { return Err(Status::SEQUENCE) };
+        let name = std::str::from_utf8(name).map_err(|_| Status::NO_SUCH_VOLUME)?;
+        if number != NEW_HANDLE && self.handles.get(number).is_none() {
+            return Err(Status::INVALID_FIELD);
+        }
+        let handle = Handle::open(name, who, &self.exports)?;
+        let answer = open_answer(&handle);
+        if number == NEW_HANDLE {
+            let number = self.handles.insert(handle).ok_or(Status::BUSY)?;
+            return Ok((number, answer));
+        }
+        // Requests that came with the handle before are looked at again.
+        self.generation = self.generation.wrapping_add(1);
+        self.handles.replace(number, handle);
+        Ok((number, answer))
+    }
+
+    /// A handle is of no more use. Requests that came with it are still done.
+    pub(super) fn on_close(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
+        let was_open = self.handles.remove(header.volume.get());
+        let status = if was_open { Status::OK } else { Status::NO_SUCH_VOLUME };
+        self.answer_session(header, status, 0, &[]);
+        Ok(())
+    }
+}
+
+fn open_answer(handle: &Handle) -> OpenAnswer {
+    let export = &handle.export;
+    OpenAnswer {
+        bytes: U64::new(export.bytes),
+        block_size: U32::new(export.block_size.bytes()),
+        epoch: U32::new(export.epoch),
+        uuid: export.uuid,
+        rights: handle.rights(),
+        reserved: [0; 7],
+    }
+}
