@@ -1,10 +1,12 @@
 //! The space: devices' data areas, extents, volumes laid out over them, and the maps that turn a
-//! volume's blocks into bytes of devices by arithmetic. Pure.
+//! volume's blocks into bytes of devices by arithmetic; and who may do what to which range. Pure.
 //!
 //! Knows nothing of files, of the catalog that keeps all this, of protocols or of time.
 
 mod extent;
 mod free;
+mod grant;
+mod grants;
 mod label;
 mod map;
 mod name;
@@ -14,6 +16,13 @@ mod volume;
 
 pub use extent::{DeviceId, Extent, GRANULE, round_up_to_granule};
 pub use free::{FreeSpace, SpaceError, append_extents, truncate_extents};
+pub use grant::{
+    Credential, Grant, GrantNumber, GrantRange, ParseGrantRangeError, ParseRightsError,
+    ParseSecretError, Rights, SECRET_LEN, Secret, UnixTime,
+};
+pub use grants::{
+    CREDENTIALS_MAX, GRANTS_MAX, GrantError, GrantRequest, Grants, RestoreGrantsError, is_expired,
+};
 pub use label::{LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label, LabelError};
 pub use map::{EXTENTS_PER_VOLUME_MAX, Epoch, Map, MapError, Piece, Pieces};
 pub use name::{NAME_LEN_MAX, Name, ParseNameError};
