@@ -104,7 +104,8 @@ impl Shard {
                     connection.role = Role::Admin(controller);
                     let peer = connection.peer;
                     controllers.admins.insert(controller, key);
-                    world.notice(Notice::ControllerConnected { controller, peer });
+                    let host = demand.data.host.get().ok();
+                    world.notice(Notice::ControllerConnected { controller, peer, host });
                 }
             }
             Err(refusal) => {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use nearflash_engine::{CoreId, Counters};
 use nearflash_nvme::target::{DisconnectReason, HostStatus};
-use nearflash_nvme::{ControllerId, Status};
+use nearflash_nvme::{ControllerId, Nqn, Status};
 use nearflash_units::ByteLen;
 
 use crate::door::Peer;
@@ -48,6 +48,8 @@ pub enum Notice {
         controller: ControllerId,
         /// From where.
         peer: Peer,
+        /// The host's name; none when it gives none that can be shown.
+        host: Option<Nqn>,
     },
     /// A controller's admin connection is gone.
     ControllerGone {

@@ -21,8 +21,9 @@ pub(super) fn log(notice: Notice) -> Option<Notice> {
         Notice::ConnectRefused { peer, status } => {
             warn!(%peer, "connect refused: {status}");
         }
-        Notice::ControllerConnected { controller, peer } => {
-            info!(%peer, controller = controller.0, "host connected");
+        Notice::ControllerConnected { controller, peer, host } => {
+            let host = host.map(|host| host.to_string()).unwrap_or_default();
+            info!(%peer, controller = controller.0, host, "host connected");
         }
         Notice::ControllerGone { controller } => {
             info!(controller = controller.0, "host gone");
