@@ -1,6 +1,7 @@
 //! The JSON documents that programs read: the ready line, and the requests and answers of the
 //! control socket. Each says its schema; fields are only ever added.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -42,6 +43,12 @@ pub struct Ready {
     pub event: String,
     /// The addresses that NVMe/TCP hosts connect to, as bound.
     pub nvme_tcp: Vec<SocketAddr>,
+    /// The addresses that direct clients connect to, as bound.
+    #[serde(default)]
+    pub direct: Vec<SocketAddr>,
+    /// The socket that direct clients of this machine connect to.
+    #[serde(default)]
+    pub direct_local: Option<PathBuf>,
     /// The control socket.
     pub control: PathBuf,
     /// Every volume.
@@ -111,6 +118,9 @@ pub struct CoreInfo {
     pub errors: u64,
     /// The pool's bytes not taken.
     pub pool_free_bytes: u64,
+    /// Direct clients now.
+    #[serde(default)]
+    pub clients: u64,
 }
 
 /// A host's association with a subsystem.
@@ -126,6 +136,22 @@ pub struct HostInfo {
     pub io_queues: u32,
 }
 
+/// A direct client's connection.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ClientInfo {
+    /// Its address, or its process on this machine.
+    pub from: String,
+    /// The credential that it came in by; absent when it is anonymous.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<String>,
+    /// It has been let in.
+    pub is_in: bool,
+    /// The processor that serves it.
+    pub core: usize,
+    /// Its requests in flight now.
+    pub in_flight: u64,
+}
+
 /// How a node is.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Status {
@@ -139,6 +165,12 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// The addresses that NVMe/TCP hosts connect to.
     pub nvme_tcp: Vec<SocketAddr>,
+    /// The addresses that direct clients connect to.
+    #[serde(default)]
+    pub direct: Vec<SocketAddr>,
+    /// The socket that direct clients of this machine connect to.
+    #[serde(default)]
+    pub direct_local: Option<PathBuf>,
     /// Every device.
     pub devices: Vec<DeviceInfo>,
     /// Every volume.
@@ -147,6 +179,57 @@ pub struct Status {
     pub cores: Vec<CoreInfo>,
     /// Every connected host.
     pub hosts: Vec<HostInfo>,
+    /// Direct clients: the first thousand of each core.
+    #[serde(default)]
+    pub clients: Vec<ClientInfo>,
+}
+
+/// A credential; never its secret.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct CredentialInfo {
+    /// Its key id.
+    pub id: String,
+    /// When it ends, in seconds since 1970; never, when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
+    /// It has ended.
+    pub expired: bool,
+    /// How many grants it has.
+    pub grants: usize,
+}
+
+/// A grant.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct GrantInfo {
+    /// Which; never given twice.
+    pub number: u64,
+    /// Whose.
+    pub credential: String,
+    /// On which volume.
+    pub volume: String,
+    /// The first byte that is meant.
+    pub start: u64,
+    /// The first byte that is not; absent, the range goes to the volume's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<u64>,
+    /// `r` or `rw`.
+    pub rights: String,
+    /// When it ends, in seconds since 1970; never, when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
+    /// It has ended.
+    pub expired: bool,
+}
+
+/// A secret, as text. Shown in the one document that hands it out, and by no `Debug`.
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct SecretText(pub String);
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretText(…)")
+    }
 }
 
 /// What is asked on the control socket.
@@ -188,6 +271,50 @@ pub enum Command {
         #[serde(default)]
         force: bool,
     },
+    /// Make a credential. It may do nothing until it is granted something.
+    CredentialCreate {
+        /// Its key id.
+        id: String,
+        /// When it is to end, in seconds since 1970; never, unless said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at: Option<u64>,
+    },
+    /// Name every credential.
+    CredentialList,
+    /// Remove a credential and every grant of it.
+    CredentialRemove {
+        /// Which.
+        id: String,
+    },
+    /// Let a credential do something.
+    GrantAdd {
+        /// Which.
+        credential: String,
+        /// On which volume.
+        volume: String,
+        /// From this byte on; from the first unless said.
+        #[serde(default)]
+        start: u64,
+        /// Up to this byte, which is not meant itself; to the volume's end unless said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        end: Option<u64>,
+        /// `r` or `rw`.
+        rights: String,
+        /// When it is to end, in seconds since 1970; never, unless said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at: Option<u64>,
+    },
+    /// Name every grant.
+    GrantList {
+        /// Of this credential alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        credential: Option<String>,
+    },
+    /// Take a grant away.
+    GrantRevoke {
+        /// Which.
+        number: u64,
+    },
     /// Say how the node is.
     Status,
 }
@@ -212,6 +339,33 @@ pub enum Answer {
     Volumes {
         /// In the order of their names.
         volumes: Vec<VolumeInfo>,
+    },
+    /// A credential was made.
+    CredentialMade {
+        /// Which.
+        credential: CredentialInfo,
+        /// Its secret, this once.
+        secret: SecretText,
+    },
+    /// The credential as it was. After [`Self::CredentialMade`], which has it too.
+    Credential {
+        /// Which.
+        credential: CredentialInfo,
+    },
+    /// Every credential.
+    Credentials {
+        /// In the order of their key ids.
+        credentials: Vec<CredentialInfo>,
+    },
+    /// The grant as it is now; as it was, when it has been revoked.
+    Grant {
+        /// Which.
+        grant: GrantInfo,
+    },
+    /// The grants that were asked for.
+    Grants {
+        /// In the order of their numbers.
+        grants: Vec<GrantInfo>,
     },
 }
 

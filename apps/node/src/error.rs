@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use nearflash_media::OpenError;
-use nearflash_space::{Name, RestoreError, VolumeError};
+use nearflash_space::{GrantError, Name, RestoreError, RestoreGrantsError, VolumeError};
 use nearflash_units::{BlockSize, ByteLen};
 
-use crate::config::ConfigError;
+use crate::config::{ConfigError, Key};
 use crate::{CatalogError, StartError};
 
 /// Why a node does not start, or does not do what it is told. Every message is one line that names
@@ -30,6 +30,12 @@ pub enum NodeError {
     /// The catalog's volumes do not fit their devices.
     #[error("the catalog is damaged: {0}: restore it from a backup")]
     Restore(#[from] RestoreError),
+    /// The catalog's credentials and grants do not fit together.
+    #[error("the catalog is damaged: {0}: restore it from a backup")]
+    RestoreGrants(#[from] RestoreGrantsError),
+    /// A credential or a grant cannot be made or taken away.
+    #[error(transparent)]
+    Grant(#[from] GrantError),
     /// The cores cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -86,14 +92,28 @@ pub enum NodeError {
         asked: Name,
     },
     /// An address cannot be listened on.
-    #[error("--nvme-tcp {address}: {source}: {remedy}")]
+    #[error("--{flag} {address}: {source}: {remedy}")]
     Bind {
+        /// Of which flag.
+        flag: &'static str,
         /// Which.
-        address: SocketAddr,
+        address: Box<str>,
         /// What the system said.
         source: io::Error,
         /// What to do about it.
         remedy: &'static str,
+    },
+    /// A door for direct clients would let nobody in, or everybody.
+    #[error(
+        "{key}: {address} can be reached from other machines, and there is no credential: start \
+         without it, make one with 'nearflash credential create ID', and start again; or let in \
+         everyone with --host any"
+    )]
+    NoCredential {
+        /// Of which key.
+        key: Key,
+        /// Which address.
+        address: SocketAddr,
     },
     /// The control socket cannot be made.
     #[error("control socket {}: {source}: choose another --data-dir", path.display())]
@@ -158,7 +178,7 @@ impl NodeError {
     /// What the process ends with: 2 when the configuration is wrong, 1 otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) => 2,
+            Self::Config(_) | Self::NoCredential { .. } => 2,
             _ => 1,
         }
     }

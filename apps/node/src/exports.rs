@@ -1,13 +1,16 @@
-//! What hosts are shown of the space.
+//! What hosts and direct clients are shown of the space.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use nearflash_media::Device;
 use nearflash_nvme::{NamespaceId, Nqn};
-use nearflash_space::{Name, Space, Volume};
+use nearflash_space::{Credential, Grants, Name, Space, UnixTime, Volume, is_expired};
+use nearflash_units::ByteOffset;
+use uuid::Uuid;
 
 use crate::api::VolumeInfo;
-use crate::{Namespace, Published};
+use crate::{DirectAccess, DirectCredential, DirectGrant, DirectVolume, Namespace, Published};
 
 /// What every subsystem's NQN begins with; its name follows.
 pub const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash:";
@@ -21,7 +24,11 @@ pub fn subsystem_nqn(name: &Name) -> Nqn {
 }
 
 /// What is served of a space on these devices.
-pub(crate) fn published(space: &Space, devices: &[Arc<Device>]) -> Published {
+pub(crate) fn published(
+    space: &Space,
+    devices: &[Arc<Device>],
+    direct: Arc<DirectAccess>,
+) -> Published {
     let mut volumes: Vec<&Volume> = space.volumes().collect();
     volumes.sort_by_key(|volume| (&volume.subsystem, volume.nsid));
     let namespace = |volume: &Volume| {
@@ -39,7 +46,43 @@ pub(crate) fn published(space: &Space, devices: &[Arc<Device>]) -> Published {
         }
     };
     let namespaces = volumes.into_iter().map(namespace).collect();
-    Published { volumes: Arc::new(space.table()), namespaces }
+    Published { volumes: Arc::new(space.table()), namespaces, direct }
+}
+
+/// What direct clients may do at that moment.
+pub(crate) fn direct_access(space: &Space, grants: &Grants, now: UnixTime) -> DirectAccess {
+    let volumes: HashMap<Uuid, &Volume> = space.volumes().map(|v| (v.uuid, v)).collect();
+    let mut given: HashMap<&Name, Vec<DirectGrant>> = HashMap::new();
+    for grant in grants.grants().filter(|grant| !is_expired(grant.expires, now)) {
+        let Some(volume) = volumes.get(&grant.volume) else { continue };
+        given.entry(&grant.credential).or_default().push(DirectGrant {
+            volume: volume.id,
+            start: grant.range.start(),
+            end: grant.range.end().unwrap_or(ByteOffset(volume.len().0)),
+            rights: grant.rights,
+        });
+    }
+    let credential = |credential: &Credential| DirectCredential {
+        id: credential.id.clone(),
+        secret: credential.secret.clone(),
+        is_expired: is_expired(credential.expires, now),
+        grants: given.remove(&credential.id).unwrap_or_default(),
+    };
+    DirectAccess {
+        volumes: space.volumes().map(direct_volume).collect(),
+        credentials: grants.credentials().map(credential).collect(),
+    }
+}
+
+fn direct_volume(volume: &Volume) -> DirectVolume {
+    DirectVolume {
+        name: volume.name.clone(),
+        volume: volume.id,
+        uuid: volume.uuid,
+        len: volume.len(),
+        block_size: volume.block_size,
+        epoch: volume.epoch,
+    }
 }
 
 /// A volume, as documents show it.

@@ -9,6 +9,7 @@ mod catalog;
 pub mod check;
 pub mod config;
 pub mod control;
+mod doors;
 mod error;
 mod exports;
 mod node;
@@ -21,7 +22,8 @@ pub use catalog::{Catalog, CatalogError};
 pub use error::{HostCount, NodeError};
 pub use exports::{NQN_PREFIX, subsystem_nqn};
 pub use runtime_face::{
-    ConnectedHost, CoreStatus, Door, HostAccess, Namespace, Published, Runtime, RuntimeConfig,
+    ConnectedClient, ConnectedHost, CoreStatus, DirectAccess, DirectCredential, DirectDoor,
+    DirectGrant, DirectVolume, Door, HostAccess, Namespace, Published, Runtime, RuntimeConfig,
     RuntimeStatus, StartError,
 };
 pub use serve::{Running, serve, serve_with};

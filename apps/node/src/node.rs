@@ -1,75 +1,115 @@
 //! A running node, as the control socket sees it: what it is asked for, it does in this order:
 //! decide on a copy, make fresh blocks zero, record durably, show the cores, answer.
 
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+mod access;
+mod expiry;
+mod status;
 
-use nearflash_media::{Device, Kind};
-use nearflash_space::{Extent, Name, Space, Volume, VolumeRequest, truncate_extents};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use nearflash_media::Device;
+use nearflash_space::{
+    Extent, Grants, Name, Space, UnixTime, Volume, VolumeRequest, truncate_extents,
+};
 use nearflash_units::{BlockSize, ByteLen};
 use uuid::Uuid;
 
-use crate::api::{Answer, Command, CoreInfo, DeviceInfo, HostInfo, Status, VolumeInfo};
+use crate::api::{Answer, Command, VolumeInfo};
 use crate::catalog::Catalog;
 use crate::config::ValueError;
+use crate::doors::Addresses;
 use crate::error::{HostCount, NodeError};
-use crate::exports::{published, subsystem_nqn, volume_info};
-use crate::prepare::{Prepared, commit, zero};
-use crate::{ConnectedHost, CoreStatus, Runtime};
+use crate::exports::{direct_access, published, subsystem_nqn, volume_info};
+use crate::prepare::{Prepared, commit, keep_grants_on, zero};
+use crate::{DirectAccess, Runtime};
+
+pub(crate) use expiry::ExpiryWatch;
 
 /// A running node.
 pub(crate) struct Node {
     catalog: Catalog,
     devices: Vec<Arc<Device>>,
-    /// What is recorded and served. One change at a time; readers wait for it.
-    space: Mutex<Space>,
+    served: Mutex<Served>,
+    /// Something of what is served was changed, or the node ends.
+    changed: Condvar,
     runtime: Arc<dyn Runtime>,
-    nvme_tcp: Vec<SocketAddr>,
+    addresses: Addresses,
     started: Instant,
 }
 
+/// What is recorded and served. One change at a time; readers wait for it.
+struct Served {
+    space: Space,
+    grants: Grants,
+    /// What the cores were told last.
+    direct: Arc<DirectAccess>,
+    /// The node ends: nothing more needs to be watched.
+    is_ending: bool,
+}
+
+/// What commands that change something are answered with.
+type Done = Result<Answer, NodeError>;
+
 impl Node {
+    /// Of what was prepared, and of cores that were told the same.
     pub(crate) fn new(
         prepared: Prepared,
+        direct: Arc<DirectAccess>,
         runtime: Arc<dyn Runtime>,
-        nvme_tcp: Vec<SocketAddr>,
+        addresses: Addresses,
     ) -> Self {
-        let Prepared { catalog, devices, space } = prepared;
-        let (space, started) = (Mutex::new(space), Instant::now());
-        Self { catalog, devices, space, runtime, nvme_tcp, started }
+        let Prepared { catalog, devices, space, grants } = prepared;
+        let served = Mutex::new(Served { space, grants, direct, is_ending: false });
+        let (changed, started) = (Condvar::new(), Instant::now());
+        Self { catalog, devices, served, changed, runtime, addresses, started }
     }
 
     /// Does what is asked.
     pub(crate) fn answer(&self, command: Command) -> Answer {
-        let (doing, done) = match command {
-            Command::VolumeCreate { name, bytes, device, block_size, subsystem } => {
-                let made = self.create(&name, bytes, &device, block_size, subsystem.as_deref());
-                ("volume made", made)
-            }
-            Command::VolumeList => return Answer::Volumes { volumes: self.volumes() },
-            Command::VolumeResize { name, bytes, shrink } => {
-                ("volume resized", self.resize(&name, bytes, shrink))
-            }
-            Command::VolumeRemove { name, force } => ("volume removed", self.remove(&name, force)),
-            Command::Status => return Answer::Status(Box::new(self.status())),
+        let done = match command {
+            Command::VolumeList => Ok(Answer::Volumes { volumes: self.volumes() }),
+            Command::CredentialList => Ok(self.credential_list()),
+            Command::GrantList { credential } => self.grant_list(credential.as_deref()),
+            Command::Status => Ok(Answer::Status(Box::new(self.status()))),
+            change => self.answer_change(change),
         };
-        match done {
-            Ok(volume) => {
-                tracing::info!(volume = volume.name, bytes = volume.bytes, "{doing}");
-                Answer::Volume { volume }
+        done.unwrap_or_else(|error| {
+            tracing::warn!("refused: {error}");
+            Answer::Error { error: error.to_string() }
+        })
+    }
+
+    fn answer_change(&self, command: Command) -> Done {
+        match command {
+            Command::VolumeCreate { name, bytes, device, block_size, subsystem } => {
+                let made = self.create(&name, bytes, &device, block_size, subsystem.as_deref())?;
+                Ok(done("volume made", made))
             }
-            Err(error) => {
-                tracing::warn!("refused: {error}");
-                Answer::Error { error: error.to_string() }
+            Command::VolumeResize { name, bytes, shrink } => {
+                Ok(done("volume resized", self.resize(&name, bytes, shrink)?))
             }
+            Command::VolumeRemove { name, force } => {
+                Ok(done("volume removed", self.remove(&name, force)?))
+            }
+            Command::CredentialCreate { id, expires_at } => self.credential_create(&id, expires_at),
+            Command::CredentialRemove { id } => self.credential_remove(&id),
+            Command::GrantAdd { credential, volume, start, end, rights, expires_at } => {
+                let range = access::range(start, end)?;
+                self.grant_add(&credential, &volume, range, &rights, expires_at)
+            }
+            Command::GrantRevoke { number } => self.grant_revoke(number),
+            Command::VolumeList
+            | Command::CredentialList
+            | Command::GrantList { .. }
+            | Command::Status => unreachable!("what changes nothing is answered before"),
         }
     }
 
     /// Every volume.
     pub(crate) fn volumes(&self) -> Vec<VolumeInfo> {
-        let space = self.space();
-        space.volumes().map(|volume| volume_info(volume, &space)).collect()
+        let served = self.served();
+        served.space.volumes().map(|volume| volume_info(volume, &served.space)).collect()
     }
 
     fn create(
@@ -126,55 +166,33 @@ impl Node {
         &self,
         change: impl FnOnce(&mut Space) -> Result<Volume, NodeError>,
     ) -> Result<VolumeInfo, NodeError> {
-        let mut space = self.space();
-        let mut changed = space.clone();
-        let volume = change(&mut changed)?;
-        commit(&self.catalog, &changed, &self.devices)?;
-        self.runtime.publish(published(&changed, &self.devices));
-        *space = changed;
-        Ok(volume_info(&volume, &space))
-    }
-
-    fn status(&self) -> Status {
-        let runtime = self.runtime.status();
-        Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            node: self.catalog.node(),
-            pid: std::process::id(),
-            uptime_seconds: self.started.elapsed().as_secs(),
-            nvme_tcp: self.nvme_tcp.clone(),
-            devices: self.device_infos(),
-            volumes: self.volumes(),
-            cores: runtime.cores.iter().map(core_info).collect(),
-            hosts: runtime.hosts.iter().map(host_info).collect(),
-        }
-    }
-
-    fn device_infos(&self) -> Vec<DeviceInfo> {
-        let space = self.space();
-        self.devices
-            .iter()
-            .zip(space.devices())
-            .map(|(device, place)| {
-                let properties = device.properties();
-                DeviceInfo {
-                    name: device.name().to_string(),
-                    kind: kind_name(device.kind()).to_owned(),
-                    uuid: device.uuid(),
-                    bytes: properties.len.0,
-                    data_bytes: place.free.len().0,
-                    free_bytes: place.free.free_len().0,
-                    block_size: properties.block_size.bytes(),
-                    volatile_cache: properties.volatile_cache,
-                }
-            })
-            .collect()
+        let mut served = self.served();
+        let (mut space, mut grants) = (served.space.clone(), served.grants.clone());
+        let volume = change(&mut space)?;
+        keep_grants_on(&space, &mut grants);
+        commit(&self.catalog, &space, &grants, &self.devices)?;
+        let direct = Arc::new(direct_access(&space, &grants, now()));
+        self.runtime.publish(published(&space, &self.devices, Arc::clone(&direct)));
+        *served = Served { space, grants, direct, is_ending: served.is_ending };
+        self.changed.notify_all();
+        Ok(volume_info(&volume, &served.space))
     }
 
     /// A change that panicked was made on a copy, so what is here is whole all the same.
-    fn space(&self) -> std::sync::MutexGuard<'_, Space> {
-        self.space.lock().unwrap_or_else(PoisonError::into_inner)
+    fn served(&self) -> MutexGuard<'_, Served> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The time, as grants and credentials end by it. Before 1970 nothing has ended.
+pub(crate) fn now() -> UnixTime {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    UnixTime(since.map_or(0, |since| since.as_secs()))
+}
+
+fn done(doing: &str, volume: VolumeInfo) -> Answer {
+    tracing::info!(volume = volume.name, bytes = volume.bytes, "{doing}");
+    Answer::Volume { volume }
 }
 
 fn held(extents: &[Extent]) -> u64 {
@@ -183,36 +201,4 @@ fn held(extents: &[Extent]) -> u64 {
 
 fn volume_block_size(bytes: Option<u32>) -> Result<BlockSize, ValueError> {
     bytes.map_or(Ok(BlockSize::B4096), |bytes| crate::config::parse_block_size(&bytes.to_string()))
-}
-
-fn kind_name(kind: &Kind) -> &'static str {
-    match kind {
-        Kind::Uring(device) if device.is_block() => "block",
-        Kind::Uring(_) => "file",
-        Kind::Ram(_) => "ram",
-        Kind::Null(_) => "null",
-    }
-}
-
-fn core_info(core: &CoreStatus) -> CoreInfo {
-    CoreInfo {
-        core: core.core,
-        connections: core.connections,
-        in_flight: core.in_flight,
-        reads: core.reads,
-        writes: core.writes,
-        read_bytes: core.read_bytes,
-        written_bytes: core.written_bytes,
-        errors: core.errors,
-        pool_free_bytes: core.pool_free_bytes,
-    }
-}
-
-fn host_info(host: &ConnectedHost) -> HostInfo {
-    HostInfo {
-        host: host.host.to_string(),
-        nqn: host.subsystem.to_string(),
-        address: host.address,
-        io_queues: host.io_queues,
-    }
 }

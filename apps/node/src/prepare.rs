@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use nearflash_media::{Candidate, Claim, Device, DeviceSpec, open};
-use nearflash_space::{DeviceId, Extent, Space, Volume, VolumeRequest, empty_device};
+use nearflash_space::{DeviceId, Extent, Grants, Space, Volume, VolumeRequest, empty_device};
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, Contents};
@@ -17,6 +17,7 @@ pub(crate) struct Prepared {
     /// A `DeviceId` is the place in this list.
     pub(crate) devices: Vec<Arc<Device>>,
     pub(crate) space: Space,
+    pub(crate) grants: Grants,
 }
 
 /// Opens the devices, puts the recorded volumes back, and makes those that are missing.
@@ -41,8 +42,10 @@ pub(crate) fn prepare(
             }
         }
     }
-    commit(&catalog, &space, &devices)?;
-    Ok(Prepared { catalog, devices, space })
+    let mut grants = contents.grants()?;
+    keep_grants_on(&space, &mut grants);
+    commit(&catalog, &space, &grants, &devices)?;
+    Ok(Prepared { catalog, devices, space, grants })
 }
 
 /// Looks at all devices before it writes to any.
@@ -87,9 +90,15 @@ fn check_same(volume: &Volume, space: &Space, asked: &VolumeRequest) -> Result<(
         let (recorded, asked) = (volume.subsystem.clone(), asked.subsystem().clone());
         return Err(NodeError::VolumeSubsystem { name, recorded, asked });
     }
-    if volume.len() != asked.len {
-        let (recorded, asked) = (volume.len(), asked.len);
+    let (recorded, asked) = (volume.len(), asked.len);
+    if recorded < asked {
         return Err(NodeError::VolumeSize { name, recorded, asked });
+    }
+    if recorded > asked {
+        // It has grown since that was written; to make it shorter is never meant by a restart.
+        tracing::warn!(
+            "volume '{name}' is {recorded} and stays so, --volume says {asked}: correct that"
+        );
     }
     Ok(())
 }
@@ -111,8 +120,15 @@ pub(crate) fn zero(devices: &[Arc<Device>], extents: &[Extent]) -> Result<(), No
 pub(crate) fn commit(
     catalog: &Catalog,
     space: &Space,
+    grants: &Grants,
     devices: &[Arc<Device>],
 ) -> Result<(), CatalogError> {
     let devices: Vec<&Device> = devices.iter().map(Arc::as_ref).collect();
-    catalog.commit(space, &devices)
+    catalog.commit(space, grants, &devices)
+}
+
+/// Forgets grants on volumes that are no more: one that is made later under the name of one of
+/// them gets none.
+pub(crate) fn keep_grants_on(space: &Space, grants: &mut Grants) {
+    grants.keep_those_on(|uuid| space.volumes().any(|volume| volume.uuid == uuid));
 }

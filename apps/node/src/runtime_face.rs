@@ -6,13 +6,14 @@
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use nearflash_media::Device;
 use nearflash_nvme::{NamespaceId, Nqn};
 use nearflash_request::VolumeId;
-use nearflash_space::VolumeTable;
-use nearflash_units::{BlockSize, Blocks, ByteLen};
+use nearflash_space::{Epoch, Name, Rights, Secret, VolumeTable};
+use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use uuid::Uuid;
 
 /// What the cores are started with.
@@ -28,6 +29,11 @@ pub struct RuntimeConfig {
     pub published: Published,
     /// Where NVMe/TCP hosts come in, bound and listening already.
     pub nvme_tcp: Vec<Door>,
+    /// Where direct clients of any machine come in.
+    pub direct: Vec<DirectDoor>,
+    /// Where direct clients of this machine come in, whom the socket's file lets in. Bound,
+    /// listening and non-blocking.
+    pub direct_local: Option<UnixListener>,
     /// Identifies the node to hosts, as the serial number and in the discovery log.
     pub node: Uuid,
 }
@@ -63,6 +69,15 @@ impl HostAccess {
     }
 }
 
+/// A listening socket for direct clients.
+#[derive(Debug)]
+pub struct DirectDoor {
+    /// Bound and listening, non-blocking.
+    pub listener: TcpListener,
+    /// As long as there is no credential, everyone who comes in by it may do everything.
+    pub is_anonymous: bool,
+}
+
 /// What is served: replaced whole, never changed.
 #[derive(Clone, Debug)]
 pub struct Published {
@@ -70,6 +85,60 @@ pub struct Published {
     pub volumes: Arc<VolumeTable>,
     /// What hosts see of them, ordered by subsystem and namespace.
     pub namespaces: Arc<[Namespace]>,
+    /// What direct clients reach of them.
+    pub direct: Arc<DirectAccess>,
+}
+
+/// Who of the direct clients may do what: replaced whole, never changed.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct DirectAccess {
+    /// Every volume, by name.
+    pub volumes: Vec<DirectVolume>,
+    /// Every credential, by key id. As long as there is none, the anonymous doors give all.
+    pub credentials: Vec<DirectCredential>,
+}
+
+/// A volume as direct clients see it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DirectVolume {
+    /// What they open.
+    pub name: Name,
+    /// The volume behind it.
+    pub volume: VolumeId,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// Its size.
+    pub len: ByteLen,
+    /// The size of its blocks.
+    pub block_size: BlockSize,
+    /// Which of its layouts this is.
+    pub epoch: Epoch,
+}
+
+/// A credential, and what it gives now.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DirectCredential {
+    /// Its key id.
+    pub id: Name,
+    /// What the client proves that it knows.
+    pub secret: Secret,
+    /// Nobody is let in by it any more.
+    pub is_expired: bool,
+    /// What it gives; none that has expired.
+    pub grants: Vec<DirectGrant>,
+}
+
+/// A range of a volume that may be read, and perhaps written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct DirectGrant {
+    /// Of which volume.
+    pub volume: VolumeId,
+    /// Its first byte.
+    pub start: ByteOffset,
+    /// The first byte behind it.
+    pub end: ByteOffset,
+    /// What may be done.
+    pub rights: Rights,
 }
 
 /// A volume as hosts see it.
@@ -99,6 +168,10 @@ pub trait Runtime: Send + Sync {
     /// serves the new and *every request that was laid out by an older table has ended*: only then
     /// may space that the new table no longer names be given to another volume.
     fn publish(&self, published: Published);
+
+    /// Replaces what direct clients may do. Returns when every core goes by the new and *every
+    /// request that an older one allowed has ended*: what was revoked has no effect any more.
+    fn publish_direct(&self, direct: Arc<DirectAccess>);
 
     /// How things are now.
     fn status(&self) -> RuntimeStatus;
@@ -140,6 +213,8 @@ pub struct RuntimeStatus {
     pub cores: Vec<CoreStatus>,
     /// One entry for each controller that a host has.
     pub hosts: Vec<ConnectedHost>,
+    /// One entry for each direct client; where there are very many, for the first of them.
+    pub clients: Vec<ConnectedClient>,
 }
 
 /// One core's counters since the start.
@@ -163,6 +238,8 @@ pub struct CoreStatus {
     pub errors: u64,
     /// The pool's bytes not taken.
     pub pool_free_bytes: u64,
+    /// Direct clients now.
+    pub clients: u64,
 }
 
 /// One host's association with a subsystem.
@@ -176,4 +253,19 @@ pub struct ConnectedHost {
     pub address: SocketAddr,
     /// How many I/O queues it has.
     pub io_queues: u32,
+}
+
+/// One direct client's connection.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ConnectedClient {
+    /// Its address, or its process on this machine.
+    pub from: String,
+    /// The credential that it came in by; none when it is anonymous.
+    pub credential: Option<String>,
+    /// It has been let in.
+    pub is_in: bool,
+    /// The processor that serves it.
+    pub core: usize,
+    /// What it asked for and was not answered yet.
+    pub in_flight: u64,
 }

@@ -2,39 +2,33 @@
 //! signal everything finished in the reverse order.
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
-use socket2::{Domain, Socket, Type};
 use uuid::Uuid;
 
 use crate::api::{Document, Ready};
-use crate::config::{Advertise, Config};
+use crate::config::{Config, DirectAddress};
 use crate::control::{ControlServer, socket_path};
-use crate::exports::published;
-use crate::node::Node;
+use crate::doors::{Addresses, Doors, SocketFile};
+use crate::exports::{direct_access, published};
+use crate::node::{ExpiryWatch, Node, now};
 use crate::prepare::prepare;
-use crate::{Catalog, Door, NodeError, Runtime, RuntimeConfig, StartError, runtime};
-
-/// Connections that the system holds for a door until a core takes them.
-const BACKLOG: i32 = 4096;
-
-/// How long an address may still be in use: a node that was killed gives up the sockets of its
-/// rings a little after it has ended, and must be replaceable at once.
-const PATIENCE: Duration = Duration::from_secs(2);
+use crate::{Catalog, NodeError, Runtime, RuntimeConfig, StartError, runtime};
 
 /// A node that serves.
 pub struct Running {
     data_dir: PathBuf,
-    nvme_tcp: Vec<SocketAddr>,
+    addresses: Addresses,
     node: Arc<Node>,
     runtime: Arc<dyn Runtime>,
     control: ControlServer,
+    expiry: ExpiryWatch,
+    /// The socket of direct clients of this machine, for as long as it is there.
+    local_socket: Option<SocketFile>,
 }
 
 impl Running {
@@ -47,34 +41,39 @@ impl Running {
         start: impl FnOnce(RuntimeConfig) -> Result<Arc<dyn Runtime>, StartError>,
     ) -> Result<Self, NodeError> {
         // The doors first: they are what most often is taken, and nothing has been touched yet.
-        let doors = open_doors(config)?;
-        let nvme_tcp: Vec<SocketAddr> = doors.iter().map(|(_, address)| *address).collect();
+        let doors = Doors::open(config)?;
         let catalog = Catalog::open(&config.data_dir, Uuid::new_v4())?;
+        check_direct_doors(&config.direct, &catalog)?;
         let prepared = prepare(catalog, &config.devices, &config.volumes)?;
+        let direct = Arc::new(direct_access(&prepared.space, &prepared.grants, now()));
+        let Doors { nvme_tcp, direct: direct_doors, direct_local, local_socket, addresses } = doors;
         let runtime = start(RuntimeConfig {
             cores: config.cores.clone(),
             pool_len: config.pool_len,
             devices: prepared.devices.clone(),
-            published: published(&prepared.space, &prepared.devices),
-            nvme_tcp: doors.into_iter().map(|(door, _)| door).collect(),
+            published: published(&prepared.space, &prepared.devices, Arc::clone(&direct)),
+            nvme_tcp,
+            direct: direct_doors,
+            direct_local,
             node: prepared.catalog.node(),
         })?;
-        let node = Arc::new(Node::new(prepared, Arc::clone(&runtime), nvme_tcp.clone()));
-        let control = ControlServer::start(&config.data_dir, Arc::clone(&node));
-        let control = control.map_err(|source| {
+        let node = Node::new(prepared, direct, Arc::clone(&runtime), addresses.clone());
+        let node = Arc::new(node);
+        let (control, expiry) = start_control(&config.data_dir, &node).inspect_err(|_| {
             // No host has had the time to ask for anything.
             let _ = runtime.drain_and_join();
-            NodeError::Control { path: socket_path(&config.data_dir), source }
         })?;
         let data_dir = absolute(&config.data_dir);
-        Ok(Self { data_dir, nvme_tcp, node, runtime, control })
+        Ok(Self { data_dir, addresses, node, runtime, control, expiry, local_socket })
     }
 
     /// What is announced.
     pub fn ready(&self) -> Document<Ready> {
         Document::new(Ready {
             event: "ready".to_owned(),
-            nvme_tcp: self.nvme_tcp.clone(),
+            nvme_tcp: self.addresses.nvme_tcp.clone(),
+            direct: self.addresses.direct.clone(),
+            direct_local: self.addresses.direct_local.clone(),
             control: socket_path(&self.data_dir),
             volumes: self.node.volumes(),
             pid: std::process::id(),
@@ -87,6 +86,9 @@ impl Running {
     /// When not all of it could be finished and flushed.
     pub fn stop(self) -> Result<(), NodeError> {
         self.control.stop();
+        self.expiry.stop();
+        // Before the drain: another node may take the name as soon as nobody listens here.
+        drop(self.local_socket);
         if self.runtime.drain_and_join() { Ok(()) } else { Err(NodeError::NotDrained) }
     }
 }
@@ -133,6 +135,34 @@ pub fn serve_with(
     Ok(())
 }
 
+/// What the control side does while the cores serve.
+fn start_control(
+    data_dir: &Path,
+    node: &Arc<Node>,
+) -> Result<(ControlServer, ExpiryWatch), NodeError> {
+    let failed = |source| NodeError::Control { path: socket_path(data_dir), source };
+    let control = ControlServer::start(data_dir, Arc::clone(node)).map_err(failed)?;
+    match ExpiryWatch::start(Arc::clone(node)) {
+        Ok(expiry) => Ok((control, expiry)),
+        Err(source) => {
+            control.stop();
+            Err(NodeError::System { action: "start a thread", source })
+        }
+    }
+}
+
+/// A door that leads to other machines opens only when there is a credential to show at it, or
+/// when it was said that everyone may come in.
+fn check_direct_doors(doors: &[DirectAddress], catalog: &Catalog) -> Result<(), NodeError> {
+    match doors.iter().find(|door| !door.is_anonymous) {
+        Some(door) if catalog.read()?.has_no_credential() => {
+            let (key, address) = (door.key.clone(), door.address);
+            Err(NodeError::NoCredential { key, address })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Every connection is an open file: as many as the system allows at all, rather than as few as it
 /// gives to those that do not ask.
 fn raise_open_files_limit() {
@@ -156,58 +186,7 @@ fn end_at_once_on_another(mut signals: Signals) {
     }
 }
 
-fn open_doors(config: &Config) -> Result<Vec<(Door, SocketAddr)>, NodeError> {
-    let open = |address: &SocketAddr| {
-        let listener = listen_patiently(*address).map_err(|source| bind_error(*address, source))?;
-        let bound = listener.local_addr().map_err(|source| bind_error(*address, source))?;
-        let advertise = advertised(bound, config.advertise);
-        Ok((Door { listener, advertise, hosts: config.hosts.clone() }, bound))
-    };
-    config.nvme_tcp.iter().map(open).collect()
-}
-
-/// Tries again while the address is in use, for a bounded time.
-fn listen_patiently(address: SocketAddr) -> io::Result<TcpListener> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match listen(address) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
-                std::thread::sleep(PATIENCE / 100);
-            }
-            ended => return ended,
-        }
-    }
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    // A node that is restarted must not wait for the last one's connections to be forgotten.
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
-}
-
-fn advertised(bound: SocketAddr, advertise: Option<Advertise>) -> SocketAddr {
-    advertise.map_or(bound, |a| SocketAddr::new(a.ip, a.port.unwrap_or(bound.port())))
-}
-
-fn bind_error(address: SocketAddr, source: io::Error) -> NodeError {
-    let remedy = match source.kind() {
-        io::ErrorKind::AddrInUse => {
-            "another program listens there: stop it, or choose another port (0 takes a free one)"
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            "this machine has no such address: 'ip address' shows all"
-        }
-        io::ErrorKind::PermissionDenied => "choose a port above 1023",
-        _ => "choose another address",
-    };
-    NodeError::Bind { address, source, remedy }
-}
-
 /// As others find it, whatever their working directory.
-fn absolute(path: &Path) -> PathBuf {
+pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -10,7 +10,7 @@ use nearflash_node::api::{Answer, Command, Status, VolumeInfo};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::control::{ControlError, ask};
 use nearflash_node::{
-    ConnectedHost, HostAccess, NodeError, Published, Running, Runtime, RuntimeConfig,
+    ConnectedHost, DirectAccess, HostAccess, NodeError, Published, Running, Runtime, RuntimeConfig,
     RuntimeStatus, subsystem_nqn,
 };
 
@@ -18,17 +18,24 @@ use nearflash_node::{
 #[derive(Default)]
 struct Recorder {
     published: Mutex<Vec<Published>>,
+    direct: Mutex<Vec<Arc<DirectAccess>>>,
     hosts: Mutex<Vec<ConnectedHost>>,
     drained: Mutex<bool>,
 }
 
 impl Runtime for Recorder {
     fn publish(&self, published: Published) {
+        self.direct.lock().unwrap().push(Arc::clone(&published.direct));
         self.published.lock().unwrap().push(published);
     }
 
+    fn publish_direct(&self, direct: Arc<DirectAccess>) {
+        self.direct.lock().unwrap().push(direct);
+    }
+
     fn status(&self) -> RuntimeStatus {
-        RuntimeStatus { cores: Vec::new(), hosts: self.hosts.lock().unwrap().clone() }
+        let hosts = self.hosts.lock().unwrap().clone();
+        RuntimeStatus { hosts, ..RuntimeStatus::default() }
     }
 
     fn drain_and_join(&self) -> bool {
@@ -192,6 +199,17 @@ fn a_volume_that_is_asked_for_otherwise_than_it_is_refuses_the_start() {
         "volume 'data' is in subsystem 'data', --volume says 'all': correct that, or remove the \
          volume first"
     );
+}
+
+#[test]
+fn a_volume_that_has_grown_since_its_size_was_written_stays_as_it_is() {
+    let bench = Bench::new();
+    let (running, _) = bench.start(&["r=ram:16MiB"], &["data=8MiB@r"]).unwrap();
+    volume(ask(&bench.data_dir(), resize("data", 9 * MIB, false)));
+    running.stop().unwrap();
+    let (running, _) = bench.start(&["r=ram:16MiB"], &["data=8MiB@r"]).unwrap();
+    assert_eq!(running.ready().body.volumes[0].bytes, 9 * MIB);
+    running.stop().unwrap();
 }
 
 #[test]

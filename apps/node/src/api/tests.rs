@@ -19,6 +19,8 @@ fn status() -> Status {
         pid: 77,
         uptime_seconds: 5,
         nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap()],
+        direct: vec!["127.0.0.1:4421".parse().unwrap()],
+        direct_local: None,
         devices: vec![DeviceInfo {
             name: "flash".to_owned(),
             kind: "file".to_owned(),
@@ -40,12 +42,20 @@ fn status() -> Status {
             written_bytes: 81_920,
             errors: 0,
             pool_free_bytes: 32 << 20,
+            clients: 1,
         }],
         hosts: vec![HostInfo {
             host: "nqn.2014-08.org.nvmexpress:uuid:1".to_owned(),
             nqn: "nqn.2026-11.io.nearflash:data".to_owned(),
             address: "127.0.0.1:50000".parse().unwrap(),
             io_queues: 1,
+        }],
+        clients: vec![ClientInfo {
+            from: "process 12 of user 1000".to_owned(),
+            credential: Some("app".to_owned()),
+            is_in: true,
+            core: 0,
+            in_flight: 3,
         }],
     }
 }
@@ -66,6 +76,8 @@ fn the_ready_line_is_as_it_always_was() {
     let ready = Ready {
         event: "ready".to_owned(),
         nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4421".parse().unwrap()],
+        direct: vec!["127.0.0.1:4421".parse().unwrap()],
+        direct_local: Some("/run/nearflash/direct.sock".into()),
         control: "/var/lib/nearflash/control.sock".into(),
         volumes: vec![volume()],
         pid: 77,
@@ -78,6 +90,10 @@ fn the_ready_line_is_as_it_always_was() {
             "127.0.0.1:4420",
             "[::1]:4421"
           ],
+          "direct": [
+            "127.0.0.1:4421"
+          ],
+          "direct_local": "/run/nearflash/direct.sock",
           "control": "/var/lib/nearflash/control.sock",
           "volumes": [
             {
@@ -147,6 +163,10 @@ fn a_status_is_as_it_always_was() {
           "nvme_tcp": [
             "127.0.0.1:4420"
           ],
+          "direct": [
+            "127.0.0.1:4421"
+          ],
+          "direct_local": null,
           "devices": [
             {
               "name": "flash",
@@ -180,7 +200,8 @@ fn a_status_is_as_it_always_was() {
               "read_bytes": 40960,
               "written_bytes": 81920,
               "errors": 0,
-              "pool_free_bytes": 33554432
+              "pool_free_bytes": 33554432,
+              "clients": 1
             }
           ],
           "hosts": [
@@ -189,6 +210,15 @@ fn a_status_is_as_it_always_was() {
               "nqn": "nqn.2026-11.io.nearflash:data",
               "address": "127.0.0.1:50000",
               "io_queues": 1
+            }
+          ],
+          "clients": [
+            {
+              "from": "process 12 of user 1000",
+              "credential": "app",
+              "is_in": true,
+              "core": 0,
+              "in_flight": 3
             }
           ]
         }
@@ -243,6 +273,164 @@ fn requests_are_as_they_always_were() {
         {
           "schema": 1,
           "command": "status"
+        }
+        "#);
+}
+
+fn credential() -> CredentialInfo {
+    let id = "app".to_owned();
+    CredentialInfo { id, expires_at: Some(1_900_000_000), expired: false, grants: 2 }
+}
+
+fn grant() -> GrantInfo {
+    GrantInfo {
+        number: 7,
+        credential: "app".to_owned(),
+        volume: "data".to_owned(),
+        start: 0,
+        end: Some(8 << 30),
+        rights: "rw".to_owned(),
+        expires_at: None,
+        expired: false,
+    }
+}
+
+#[test]
+fn answers_about_credentials_and_grants_are_as_they_always_were() {
+    let secret = SecretText("a5".repeat(32));
+    assert_eq!(format!("{secret:?}"), "SecretText(…)");
+    insta::assert_snapshot!(document(Answer::CredentialMade { credential: credential(), secret }), @r#"
+        {
+          "schema": 1,
+          "credential": {
+            "id": "app",
+            "expires_at": 1900000000,
+            "expired": false,
+            "grants": 2
+          },
+          "secret": "a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5"
+        }
+        "#);
+    insta::assert_snapshot!(document(Answer::Credential { credential: credential() }), @r#"
+        {
+          "schema": 1,
+          "credential": {
+            "id": "app",
+            "expires_at": 1900000000,
+            "expired": false,
+            "grants": 2
+          }
+        }
+        "#);
+    let without_end = CredentialInfo { expires_at: None, ..credential() };
+    let credentials = Answer::Credentials { credentials: vec![without_end] };
+    insta::assert_snapshot!(document(credentials), @r#"
+        {
+          "schema": 1,
+          "credentials": [
+            {
+              "id": "app",
+              "expired": false,
+              "grants": 2
+            }
+          ]
+        }
+        "#);
+    insta::assert_snapshot!(document(Answer::Grant { grant: grant() }), @r#"
+        {
+          "schema": 1,
+          "grant": {
+            "number": 7,
+            "credential": "app",
+            "volume": "data",
+            "start": 0,
+            "end": 8589934592,
+            "rights": "rw",
+            "expired": false
+          }
+        }
+        "#);
+    let to_the_end = GrantInfo { end: None, expires_at: Some(1), expired: true, ..grant() };
+    insta::assert_snapshot!(document(Answer::Grants { grants: vec![to_the_end] }), @r#"
+        {
+          "schema": 1,
+          "grants": [
+            {
+              "number": 7,
+              "credential": "app",
+              "volume": "data",
+              "start": 0,
+              "rights": "rw",
+              "expires_at": 1,
+              "expired": true
+            }
+          ]
+        }
+        "#);
+}
+
+#[test]
+fn requests_about_credentials_and_grants_are_as_they_always_were() {
+    let id = || "app".to_owned();
+    let create = Command::CredentialCreate { id: id(), expires_at: Some(1_900_000_000) };
+    insta::assert_snapshot!(document(create), @r#"
+        {
+          "schema": 1,
+          "command": "credential-create",
+          "id": "app",
+          "expires_at": 1900000000
+        }
+        "#);
+    insta::assert_snapshot!(document(Command::CredentialList), @r#"
+        {
+          "schema": 1,
+          "command": "credential-list"
+        }
+        "#);
+    insta::assert_snapshot!(document(Command::CredentialRemove { id: id() }), @r#"
+        {
+          "schema": 1,
+          "command": "credential-remove",
+          "id": "app"
+        }
+        "#);
+    let add = Command::GrantAdd {
+        credential: id(),
+        volume: "data".to_owned(),
+        start: 0,
+        end: Some(8 << 30),
+        rights: "r".to_owned(),
+        expires_at: None,
+    };
+    insta::assert_snapshot!(document(add), @r#"
+        {
+          "schema": 1,
+          "command": "grant-add",
+          "credential": "app",
+          "volume": "data",
+          "start": 0,
+          "end": 8589934592,
+          "rights": "r"
+        }
+        "#);
+    insta::assert_snapshot!(document(Command::GrantList { credential: None }), @r#"
+        {
+          "schema": 1,
+          "command": "grant-list"
+        }
+        "#);
+    insta::assert_snapshot!(document(Command::GrantList { credential: Some(id()) }), @r#"
+        {
+          "schema": 1,
+          "command": "grant-list",
+          "credential": "app"
+        }
+        "#);
+    insta::assert_snapshot!(document(Command::GrantRevoke { number: 7 }), @r#"
+        {
+          "schema": 1,
+          "command": "grant-revoke",
+          "number": 7
         }
         "#);
 }

@@ -1,8 +1,8 @@
 //! One node for each data directory.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock};
@@ -54,4 +54,9 @@ fn pid_in(file: &mut File) -> Option<u32> {
 /// Makes the folder, for nobody else to look into. One that is there stays as it is.
 pub(super) fn make_private_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Lets nobody but its owner read a file.
+pub(super) fn make_private_file(path: &Path) -> io::Result<()> {
+    std::fs::set_permissions(path, Permissions::from_mode(0o600))
 }

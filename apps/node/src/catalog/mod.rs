@@ -1,36 +1,44 @@
 //! The catalog: what a node must find again after a restart. Its own identity, the devices that it
-//! has volumes on, and where each volume lies.
+//! has volumes on, where each volume lies, and who may use what of them.
 //!
 //! One `redb` file in the data directory; every change is one durable transaction, so that what is
 //! found is what was last answered for. Records are JSON, one for each name, and carry what a
-//! device is called by its label rather than by its place, which changes.
+//! device is called by its label rather than by its place, which changes. Secrets are among them,
+//! so the file is for its owner alone.
 //!
 //! The file has a schema number. One written by a later version is refused; an earlier one is
 //! brought up to date when it is opened, by one function for each step.
 
 mod error;
+mod grant_record;
 mod lock;
 mod record;
 
 use std::path::{Path, PathBuf};
 
 use nearflash_media::{Device, DeviceSpec, KnownDevice};
-use nearflash_space::{DeviceId, Name, Space, Volume};
+use nearflash_space::{Credential, DeviceId, Grant, Grants, Name, Space, Volume};
 use nearflash_units::ByteLen;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use uuid::Uuid;
 
+use crate::NodeError;
+use grant_record::{CredentialRecord, GrantRecord};
 use lock::Lock;
 use record::{DeviceRecord, VolumeRecord};
 
 pub use error::CatalogError;
 
-/// Facts by name: `schema`, `node`, `generation`.
+/// Facts by name: `schema`, `node`, `generation`, `last_grant`.
 const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
 /// [`DeviceRecord`] by name.
 const DEVICES: TableDefinition<'_, &str, &str> = TableDefinition::new("devices");
 /// [`VolumeRecord`] by name.
 const VOLUMES: TableDefinition<'_, &str, &str> = TableDefinition::new("volumes");
+/// [`CredentialRecord`] by key id.
+const CREDENTIALS: TableDefinition<'_, &str, &str> = TableDefinition::new("credentials");
+/// [`GrantRecord`] by number.
+const GRANTS: TableDefinition<'_, &str, &str> = TableDefinition::new("grants");
 
 /// What this version writes.
 const SCHEMA: usize = 1;
@@ -56,6 +64,9 @@ pub(crate) struct Contents {
     path: PathBuf,
     devices: Vec<(Name, DeviceRecord)>,
     volumes: Vec<(Name, VolumeRecord)>,
+    credentials: Vec<(Name, CredentialRecord)>,
+    grants: Vec<(Name, GrantRecord)>,
+    last_grant: u64,
 }
 
 impl Catalog {
@@ -70,6 +81,8 @@ impl Catalog {
         let lock = Lock::take(data_dir)?;
         let path = data_dir.join("catalog.redb");
         let database = Database::create(&path).map_err(|e| CatalogError::database(&path, e))?;
+        // A fresh file holds no secret yet.
+        lock::make_private_file(&path).map_err(refused)?;
         let mut catalog = Self { database, path, node: fresh, _lock: lock };
         catalog.node = catalog.prepare(fresh)?;
         Ok(catalog)
@@ -87,8 +100,6 @@ impl Catalog {
         match schema.as_deref().map(str::parse::<usize>) {
             None => {
                 self.set_meta(&transaction, "node", &fresh.to_string())?;
-                transaction.open_table(DEVICES).map_err(|e| self.failed(e))?;
-                transaction.open_table(VOLUMES).map_err(|e| self.failed(e))?;
             }
             Some(Ok(schema @ 1..=SCHEMA)) => {
                 UPGRADES[schema - 1..].iter().try_for_each(|upgrade| upgrade(&transaction))?;
@@ -97,6 +108,10 @@ impl Catalog {
                 let found = schema.unwrap_or_default().into();
                 return Err(CatalogError::Schema { path: self.path.clone(), found });
             }
+        }
+        // Opening makes those that are not there: the ones that came later, in an older file.
+        for table in [DEVICES, VOLUMES, CREDENTIALS, GRANTS] {
+            transaction.open_table(table).map_err(|e| self.failed(e))?;
         }
         self.set_meta(&transaction, "schema", &SCHEMA.to_string())?;
         let node = self.meta(&transaction, "node")?.and_then(|text| text.parse().ok());
@@ -109,12 +124,17 @@ impl Catalog {
     /// All that is recorded.
     pub(crate) fn read(&self) -> Result<Contents, CatalogError> {
         let transaction = self.database.begin_read().map_err(|e| self.failed(e))?;
-        let devices = transaction.open_table(DEVICES).map_err(|e| self.failed(e))?;
-        let volumes = transaction.open_table(VOLUMES).map_err(|e| self.failed(e))?;
+        let table = |definition| transaction.open_table(definition).map_err(|e| self.failed(e));
+        let meta = table(META)?;
+        let last_grant = meta.get("last_grant").map_err(|e| self.failed(e))?;
+        let last_grant = last_grant.and_then(|text| text.value().parse().ok());
         Ok(Contents {
             path: self.path.clone(),
-            devices: self.records(&devices)?,
-            volumes: self.records(&volumes)?,
+            devices: self.records(&table(DEVICES)?)?,
+            volumes: self.records(&table(VOLUMES)?)?,
+            credentials: self.records(&table(CREDENTIALS)?)?,
+            grants: self.records(&table(GRANTS)?)?,
+            last_grant: last_grant.unwrap_or(0),
         })
     }
 
@@ -136,14 +156,24 @@ impl Catalog {
             .collect()
     }
 
-    /// Records the whole space, durably, in one transaction: all of it is there afterwards, or
-    /// nothing has changed.
-    pub(crate) fn commit(&self, space: &Space, devices: &[&Device]) -> Result<(), CatalogError> {
+    /// Records the whole space and all grants on it, durably, in one transaction: all of it is
+    /// there afterwards, or nothing has changed.
+    pub(crate) fn commit(
+        &self,
+        space: &Space,
+        grants: &Grants,
+        devices: &[&Device],
+    ) -> Result<(), CatalogError> {
         let transaction = self.begin()?;
         let records = devices.iter().map(|d| (d.name().clone(), DeviceRecord::of(d)));
         self.replace(&transaction, DEVICES, records)?;
         let records = space.volumes().map(|v| (v.name.clone(), VolumeRecord::of(v, space)));
         self.replace(&transaction, VOLUMES, records)?;
+        let records = grants.credentials().map(|c| (c.id.clone(), CredentialRecord::of(c)));
+        self.replace(&transaction, CREDENTIALS, records)?;
+        let records = grants.grants().map(|grant| (number_name(grant), GrantRecord::of(grant)));
+        self.replace(&transaction, GRANTS, records)?;
+        self.set_meta(&transaction, "last_grant", &grants.last_number().to_string())?;
         let generation = self.meta(&transaction, "generation")?;
         let generation: u64 = generation.and_then(|text| text.parse().ok()).unwrap_or(0);
         self.set_meta(&transaction, "generation", &(generation + 1).to_string())?;
@@ -251,12 +281,40 @@ impl Contents {
         self.volumes.iter().map(volume).collect()
     }
 
+    /// Whether nobody could be let in by one.
+    pub(crate) fn has_no_credential(&self) -> bool {
+        self.credentials.is_empty()
+    }
+
+    /// The recorded credentials and grants.
+    pub(crate) fn grants(&self) -> Result<Grants, NodeError> {
+        let damaged = |what: &Name| CatalogError::Damaged {
+            path: self.path.clone(),
+            what: what.as_str().into(),
+        };
+        let credential = |(id, record): &(Name, CredentialRecord)| {
+            record.credential(id).ok_or_else(|| damaged(id))
+        };
+        let grant = |(number, record): &(Name, GrantRecord)| {
+            record.grant(number).ok_or_else(|| damaged(number))
+        };
+        let credentials: Result<Vec<Credential>, _> =
+            self.credentials.iter().map(credential).collect();
+        let grants: Result<Vec<Grant>, _> = self.grants.iter().map(grant).collect();
+        Ok(Grants::restore(credentials?, grants?, self.last_grant)?)
+    }
+
     fn missing(&self, volume: &Name, record: &VolumeRecord) -> CatalogError {
         let device = self.devices.iter().find(|(_, device)| device.uuid == record.device);
         let name = device.map_or("?", |(name, _)| name.as_str());
         let (volume, device) = (volume.clone(), name.into());
         CatalogError::DeviceMissing { volume, device, uuid: record.device }
     }
+}
+
+/// What a grant's record is found by.
+fn number_name(grant: &Grant) -> Name {
+    grant.number.0.to_string().parse().expect("digits are a name")
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
+use std::os::unix::fs::PermissionsExt;
+
 use nearflash_media::{Claim, open};
-use nearflash_space::{SpaceDevice, VolumeRequest, empty_device};
+use nearflash_space::{
+    GrantNumber, GrantRequest, Rights, Secret, SpaceDevice, UnixTime, VolumeRequest, empty_device,
+};
 use nearflash_units::BlockSize;
 
 use super::*;
@@ -25,6 +29,17 @@ fn space(device: &Device) -> Space {
     Space::new(vec![place])
 }
 
+/// A record as it stands in the file.
+fn text(
+    catalog: &Catalog,
+    table: TableDefinition<'static, &'static str, &'static str>,
+    key: &str,
+) -> String {
+    let transaction = catalog.database.begin_read().unwrap();
+    let table = transaction.open_table(table).unwrap();
+    table.get(key).unwrap().unwrap().value().to_owned()
+}
+
 fn request(text: &str) -> VolumeRequest {
     crate::config::parse_volume(text).unwrap()
 }
@@ -39,7 +54,7 @@ fn a_node_keeps_its_identity_and_its_volumes_over_a_restart() {
         .create(&request("logs=5MiB@r,block-size=512,subsystem=data"), Uuid::from_u128(22))
         .unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    catalog.commit(&space, &[&ram]).unwrap();
+    catalog.commit(&space, &Grants::default(), &[&ram]).unwrap();
     drop(catalog);
     let catalog = Catalog::open(folder.path(), Uuid::from_u128(99)).unwrap();
     assert_eq!(catalog.node(), FRESH);
@@ -61,9 +76,9 @@ fn a_removed_volume_is_gone_from_the_catalog() {
     for text in ["a=1MiB@r", "b=1MiB@r"] {
         space.create(&request(text), Uuid::new_v4()).unwrap();
     }
-    catalog.commit(&space, &[&ram]).unwrap();
+    catalog.commit(&space, &Grants::default(), &[&ram]).unwrap();
     space.remove(&name("a")).unwrap();
-    catalog.commit(&space, &[&ram]).unwrap();
+    catalog.commit(&space, &Grants::default(), &[&ram]).unwrap();
     let left = catalog.read().unwrap().volumes_on(&space).unwrap();
     assert_eq!(left.iter().map(|v| v.name.as_str()).collect::<Vec<_>>(), ["b"]);
 }
@@ -123,7 +138,7 @@ fn a_device_with_volumes_must_be_given_as_long_as_it_was() {
     let mut space = space(&ram);
     space.create(&request("data=3MiB@r"), Uuid::new_v4()).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    catalog.commit(&space, &[&ram]).unwrap();
+    catalog.commit(&space, &Grants::default(), &[&ram]).unwrap();
     let contents = catalog.read().unwrap();
     let refused = |text| contents.check_given(&[spec(text)]).unwrap_err().to_string();
     assert_eq!(
@@ -146,13 +161,93 @@ fn records_stand_in_the_catalog_as_they_always_did() {
     let mut space = space(&ram);
     space.create(&request("data=3MiB@r"), Uuid::from_u128(21)).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    catalog.commit(&space, &[&ram]).unwrap();
-    let transaction = catalog.database.begin_read().unwrap();
-    let text = |table, key: &str| {
-        let table: redb::ReadOnlyTable<&str, &str> = transaction.open_table(table).unwrap();
-        table.get(key).unwrap().unwrap().value().to_owned()
-    };
+    catalog.commit(&space, &Grants::default(), &[&ram]).unwrap();
+    let text = |table, key| text(&catalog, table, key);
     insta::assert_snapshot!(text(DEVICES, "r"), @r#"{"uuid":"00000000-0000-0000-0000-000000000007","bytes":16777216,"labelled":false}"#);
     insta::assert_snapshot!(text(VOLUMES, "data"), @r#"{"uuid":"00000000-0000-0000-0000-000000000015","block_size":4096,"blocks":768,"subsystem":"data","nsid":1,"device":"00000000-0000-0000-0000-000000000007","epoch":1,"extents":[[0,3145728]]}"#);
     assert_eq!((&*text(META, "schema"), &*text(META, "generation")), ("1", "1"));
+}
+
+/// A credential and two grants on a volume of that space.
+fn grants(space: &Space) -> Grants {
+    let mut grants = Grants::default();
+    let (app, now) = (name("app"), UnixTime(1));
+    grants.create(&app, Secret::new([0xA5; 32]), Some(UnixTime(2_000_000_000)), now).unwrap();
+    let volume = space.volume(&name("data")).unwrap();
+    for (range, rights, expires) in [
+        ("0..1MiB", Rights::ReadWrite, Some(UnixTime(1_900_000_000))),
+        ("1MiB..", Rights::Read, None),
+    ] {
+        let range = range.parse().unwrap();
+        let asked = GrantRequest { credential: app.clone(), range, rights, expires };
+        grants.add(asked, volume, now).unwrap();
+    }
+    grants
+}
+
+#[test]
+fn credentials_and_grants_are_there_after_a_restart_and_for_the_owner_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut space = space(&ram);
+    space.create(&request("data=3MiB@r"), Uuid::from_u128(21)).unwrap();
+    let mut grants = grants(&space);
+    grants.revoke(GrantNumber(2)).unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    assert_eq!(catalog.read().unwrap().grants().unwrap(), Grants::default());
+    catalog.commit(&space, &grants, &[&ram]).unwrap();
+    drop(catalog);
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    assert_eq!(catalog.read().unwrap().grants().unwrap(), grants);
+    let file = std::fs::metadata(folder.path().join("catalog.redb")).unwrap();
+    assert_eq!(file.permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_catalog_from_before_there_were_grants_is_brought_up_to_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    let transaction = catalog.begin().unwrap();
+    for table in [CREDENTIALS, GRANTS] {
+        transaction.delete_table(table).unwrap();
+    }
+    transaction.commit().unwrap();
+    drop(catalog);
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    assert_eq!(catalog.read().unwrap().grants().unwrap(), Grants::default());
+}
+
+#[test]
+fn a_damaged_credential_or_grant_is_refused_by_name_and_shows_no_secret() {
+    let insert = |table: TableDefinition<'static, &'static str, &'static str>, key, text| {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+        let transaction = catalog.begin().unwrap();
+        transaction.open_table(table).unwrap().insert(key, text).unwrap();
+        transaction.commit().unwrap();
+        catalog.read().unwrap().grants().unwrap_err().to_string()
+    };
+    let message = insert(CREDENTIALS, "app", r#"{"secret":"5ec2e7"}"#);
+    assert!(message.contains("the record of 'app' is damaged"), "{message}");
+    assert!(!message.contains("5ec2e7"), "{message}");
+    let record = r#"{"credential":"app","volume":"00000000-0000-0000-0000-000000000015","start":9,"end":9,"rights":"r"}"#;
+    let message = insert(GRANTS, "1", record);
+    assert!(message.contains("the record of '1' is damaged"), "{message}");
+    let message = insert(GRANTS, "1", &record.replace("\"end\":9,", ""));
+    assert!(message.contains("grant 1 is for 'app', which is no credential"), "{message}");
+}
+
+/// What was written once must be read for ever.
+#[test]
+fn records_of_grants_stand_in_the_catalog_as_they_always_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut space = space(&ram);
+    space.create(&request("data=3MiB@r"), Uuid::from_u128(21)).unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    catalog.commit(&space, &grants(&space), &[&ram]).unwrap();
+    insta::assert_snapshot!(text(&catalog, CREDENTIALS, "app"), @r#"{"secret":"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5","expires_at":2000000000}"#);
+    insta::assert_snapshot!(text(&catalog, GRANTS, "1"), @r#"{"credential":"app","volume":"00000000-0000-0000-0000-000000000015","start":0,"end":1048576,"rights":"rw","expires_at":1900000000}"#);
+    insta::assert_snapshot!(text(&catalog, GRANTS, "2"), @r#"{"credential":"app","volume":"00000000-0000-0000-0000-000000000015","start":1048576,"rights":"r"}"#);
+    assert_eq!(&*text(&catalog, META, "last_grant"), "2");
 }

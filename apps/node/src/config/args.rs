@@ -38,8 +38,16 @@ pub struct ServeArgs {
     /// Address that hosts are told to connect to, when it is not the one listened on
     #[arg(long, value_name = "ADDR[:PORT]")]
     pub advertise: Option<String>,
+    /// Address for direct clients (repeatable); none unless said. Port 4421 unless said, port 0
+    /// takes a free one
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub direct: Vec<String>,
+    /// Socket for direct clients of this machine, which share memory with the node; none unless said
+    #[arg(long, value_name = "PATH")]
+    pub direct_local: Option<PathBuf>,
     /// Host that may connect, by its NQN (repeatable), or 'any'. Needed unless every address is a
-    /// loopback one, where any host may by default
+    /// loopback one, where any host may by default. 'any' also lets in every direct client, as long
+    /// as there is no credential
     #[arg(long = "host", value_name = "NQN|any")]
     pub hosts: Vec<String>,
     /// Processors to serve on, as 0, 0-3 or 0,2 [default: the first that the process may use]
@@ -69,6 +77,9 @@ pub(super) struct FileArgs {
     pub(super) nvme_tcp: OneOrMore,
     pub(super) advertise: Option<String>,
     #[serde(default)]
+    pub(super) direct: OneOrMore,
+    pub(super) direct_local: Option<PathBuf>,
+    #[serde(default)]
     pub(super) host: OneOrMore,
     pub(super) cores: Option<CoreList>,
     pub(super) data_dir: Option<PathBuf>,
@@ -91,6 +102,13 @@ impl Default for OneOrMore {
 }
 
 impl OneOrMore {
+    pub(super) fn as_slice(&self) -> &[String] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::More(values) => values,
+        }
+    }
+
     pub(super) fn into_vec(self) -> Vec<String> {
         match self {
             Self::One(value) => vec![value],

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use nearflash_media::ParseDeviceSpecError;
 use nearflash_nvme::NqnError;
-use nearflash_space::{Name, ParseNameError};
+use nearflash_space::{Name, ParseGrantRangeError, ParseNameError, ParseRightsError};
 use nearflash_units::ParseSizeError;
 
 /// Where a value was written.
@@ -133,8 +133,13 @@ pub enum ValueError {
     #[error("'{0}' is not a block size: volumes have blocks of 512 or 4096 bytes")]
     BlockSize(Box<str>),
     /// No address.
-    #[error("'{0}' is not an address: write IP:PORT, as 127.0.0.1:4420 or [::1]:4420")]
-    Address(Box<str>),
+    #[error("'{text}' is not an address: write IP:PORT, as 127.0.0.1:{port} or [::1]:{port}")]
+    Address {
+        /// What was written.
+        text: Box<str>,
+        /// The usual port.
+        port: u16,
+    },
     /// No NQN.
     #[error("'{text}' is not a host's NQN: {source}: write nqn.…, or any")]
     Host {
@@ -148,6 +153,12 @@ pub enum ValueError {
         "'any' lets in every host, so naming others means nothing: write the one or the others"
     )]
     AnyAndOthers,
+    /// No range.
+    #[error(transparent)]
+    Range(#[from] ParseGrantRangeError),
+    /// No rights.
+    #[error(transparent)]
+    Rights(#[from] ParseRightsError),
     /// No list of processors.
     #[error("'{0}' is not a list of processors: write 0, 0-3 or 0,2")]
     Cores(Box<str>),

@@ -6,9 +6,12 @@ use std::path::Path;
 use nearflash_nvme::Nqn;
 use nearflash_space::Name;
 
-use super::args::CoreList;
+use super::args::{CoreList, OneOrMore};
 use super::cores::{allowed_cores, display_cores, parse_cores};
-use super::{ConfigError, Key, Origin, ValueError, parse_address};
+use super::{
+    ConfigError, DIRECT_PORT, DirectAddress, Key, NVME_TCP_PORT, Origin, ValueError, is_loopback,
+    parse_address,
+};
 use crate::HostAccess;
 
 /// Where NVMe/TCP hosts are awaited unless told otherwise: only on this machine.
@@ -117,7 +120,31 @@ impl Merge<'_> {
         if written.is_empty() {
             written.push(as_flag(NVME_TCP_DEFAULT.to_owned()));
         }
-        written.iter().map(|written| written.parse("nvme-tcp", parse_address)).collect()
+        let parse = |text: &str| parse_address(text, NVME_TCP_PORT);
+        written.iter().map(|written| written.parse("nvme-tcp", parse)).collect()
+    }
+
+    /// Where direct clients are awaited. Whether a door that leads outside may be opened depends
+    /// on the catalog, too: there must be a credential, unless everyone may come in.
+    pub(super) fn direct(
+        &self,
+        file: Vec<String>,
+        flags: Vec<String>,
+        is_any: bool,
+    ) -> Result<Vec<DirectAddress>, ConfigError> {
+        let door = |written: Written<String>| {
+            let Written { value: address, .. } =
+                written.parse("direct", |text| parse_address(text, DIRECT_PORT))?;
+            let is_anonymous = is_any || is_loopback(address);
+            Ok(DirectAddress { address, is_anonymous, key: written.key("direct") })
+        };
+        self.either(file, flags).into_iter().map(door).collect()
+    }
+
+    /// Whether it was said, rather than assumed, that everyone may come in.
+    pub(super) fn says_any_host(&self, file: &OneOrMore, flags: &[String]) -> bool {
+        let said = if flags.is_empty() { file.as_slice() } else { flags };
+        said.iter().any(|host| host == "any")
     }
 
     /// Who is let in. When nobody says, every host of this machine, and no door may lead outside.
@@ -167,7 +194,7 @@ fn as_flag(value: String) -> Written<String> {
 }
 
 fn only_loopback(doors: &[Written<SocketAddr>]) -> Result<HostAccess, ConfigError> {
-    let open = doors.iter().find(|door| !door.value.ip().to_canonical().is_loopback());
+    let open = doors.iter().find(|door| !is_loopback(door.value));
     open.map_or(Ok(HostAccess::Any), |door| {
         Err(ConfigError::OpenDoor { key: door.key("nvme-tcp"), address: door.value })
     })

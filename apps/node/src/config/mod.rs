@@ -29,6 +29,9 @@ pub use volume_spec::{parse_block_size, parse_volume};
 /// The port that NVMe/TCP has for I/O.
 const NVME_TCP_PORT: u16 = 4420;
 
+/// The port for direct clients.
+const DIRECT_PORT: u16 = 4421;
+
 /// A core's pool unless told otherwise: 256 transfers of 128 KiB.
 const POOL_DEFAULT: ByteLen = ByteLen(32 << 20);
 
@@ -48,6 +51,10 @@ pub struct Config {
     pub advertise: Option<Advertise>,
     /// Who may connect.
     pub hosts: HostAccess,
+    /// Where direct clients are awaited.
+    pub direct: Vec<DirectAddress>,
+    /// The socket for those of this machine.
+    pub direct_local: Option<PathBuf>,
     /// The processors to serve on; at least one, each once, all allowed.
     pub cores: Vec<usize>,
     /// Where catalog and control socket are.
@@ -56,6 +63,18 @@ pub struct Config {
     pub pool_len: ByteLen,
     /// What is logged.
     pub log: LevelFilter,
+}
+
+/// Where direct clients are awaited.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DirectAddress {
+    /// The address.
+    pub address: SocketAddr,
+    /// Whoever comes in may do everything, as long as there is no credential: only this machine
+    /// reaches it, or it was said that everyone may.
+    pub is_anonymous: bool,
+    /// Where it was written.
+    pub key: Key,
 }
 
 /// An address to tell hosts; without a port, each door's own.
@@ -101,6 +120,8 @@ impl Config {
         )?;
         check_devices(&devices, &volumes)?;
         let nvme_tcp = merge.addresses(file.nvme_tcp.into_vec(), args.nvme_tcp)?;
+        let is_any = merge.says_any_host(&file.host, &args.hosts);
+        let direct = merge.direct(file.direct.into_vec(), args.direct, is_any)?;
         let hosts = merge.hosts(file.host.into_vec(), args.hosts, &nvme_tcp)?;
         let advertise = (file.advertise, args.advertise);
         let data_dir = args.data_dir.or(file.data_dir);
@@ -112,6 +133,8 @@ impl Config {
             nvme_tcp: values(nvme_tcp),
             advertise: merge.one("advertise", advertise, parse_advertise)?,
             hosts,
+            direct,
+            direct_local: args.direct_local.or(file.direct_local),
             cores: merge.cores(file.cores, args.cores)?,
             data_dir: data_dir.map_or_else(default_data_dir, Ok)?,
             pool_len: pool_len.unwrap_or(POOL_DEFAULT),
@@ -143,15 +166,21 @@ fn check_devices(
     }
 }
 
-fn parse_address(text: &str) -> Result<SocketAddr, ValueError> {
-    let ip = || text.parse().map(|ip: IpAddr| SocketAddr::new(ip, NVME_TCP_PORT));
-    text.parse().or_else(|_| ip()).map_err(|_| ValueError::Address(text.into()))
+fn parse_address(text: &str, port: u16) -> Result<SocketAddr, ValueError> {
+    let ip = || text.parse().map(|ip: IpAddr| SocketAddr::new(ip, port));
+    text.parse().or_else(|_| ip()).map_err(|_| ValueError::Address { text: text.into(), port })
+}
+
+/// Whether only this machine reaches it.
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }
 
 fn parse_advertise(text: &str) -> Result<Advertise, ValueError> {
     let whole = text.parse().map(|a: SocketAddr| Advertise { ip: a.ip(), port: Some(a.port()) });
     let ip = || text.parse().map(|ip| Advertise { ip, port: None });
-    whole.or_else(|_| ip()).map_err(|_| ValueError::Address(text.into()))
+    let refused = |_| ValueError::Address { text: text.into(), port: NVME_TCP_PORT };
+    whole.or_else(|_| ip()).map_err(refused)
 }
 
 fn parse_pool(text: &str) -> Result<ByteLen, ValueError> {

@@ -73,7 +73,7 @@ fn an_unknown_key_is_refused_by_file_line_and_name() {
     assert_eq!(
         message,
         "FILE, line 2: unknown key `volumes`, expected one of `device`, `volume`, `nvme-tcp`, \
-         `advertise`, `host`, `cores`, `data-dir`, `pool`, `log`"
+         `advertise`, `direct`, `direct-local`, `host`, `cores`, `data-dir`, `pool`, `log`"
     );
 }
 
@@ -192,4 +192,41 @@ fn an_advertised_address_may_leave_the_port_to_the_door() {
     let ip = "192.0.2.7".parse().unwrap();
     assert_eq!(advertised("192.0.2.7"), Some(Advertise { ip, port: None }));
     assert_eq!(advertised("192.0.2.7:9"), Some(Advertise { ip, port: Some(9) }));
+}
+
+#[test]
+fn direct_doors_are_opened_only_where_it_is_said() {
+    let config = resolved(&DEVICE).unwrap();
+    assert_eq!((config.direct, config.direct_local), (vec![], None));
+    let doors = ["--direct", "127.0.0.1", "--direct", "[::1]:9", "--direct-local", "d.sock"];
+    let config = resolved(&[&DEVICE[..], &doors].concat()).unwrap();
+    let addresses: Vec<String> = config.direct.iter().map(|d| d.address.to_string()).collect();
+    assert_eq!(addresses, ["127.0.0.1:4421", "[::1]:9"]);
+    assert_eq!(config.direct_local, Some("d.sock".into()));
+    let text = "device = 'r=ram:1GiB'\ndirect = '127.0.0.1:1'\ndirect-local = '/run/d.sock'";
+    let file = with_file(text, &["--direct", "127.0.0.1:2"]).unwrap();
+    assert_eq!(file.direct[0].address, "127.0.0.1:2".parse().unwrap());
+    assert_eq!(file.direct_local, Some("/run/d.sock".into()));
+    assert_eq!(
+        refused(&[&DEVICE[..], &["--direct", "here"]].concat()),
+        "--direct: 'here' is not an address: write IP:PORT, as 127.0.0.1:4421 or [::1]:4421"
+    );
+}
+
+#[test]
+fn a_direct_door_is_anonymous_on_the_loopback_or_when_everyone_may_come_in() {
+    let is_anonymous = |flags: &[&str]| {
+        let config = resolved(&[&DEVICE[..], flags].concat()).unwrap();
+        config.direct.iter().map(|door| door.is_anonymous).collect::<Vec<bool>>()
+    };
+    assert_eq!(is_anonymous(&["--direct", "127.0.0.1:1", "--direct", "[::1]:1"]), [true, true]);
+    for address in ["0.0.0.0:1", "192.0.2.1:1", "[::]:1"] {
+        assert_eq!(is_anonymous(&["--direct", address]), [false]);
+        assert_eq!(is_anonymous(&["--direct", address, "--host", "any"]), [true]);
+        assert_eq!(is_anonymous(&["--direct", address, "--host", "nqn.2014-08.org.x:a"]), [false]);
+    }
+    let text = "device = 'r=ram:1GiB'\ndirect = '0.0.0.0:1'\nhost = 'any'";
+    assert!(with_file(text, &[]).unwrap().direct[0].is_anonymous);
+    let named = with_file(text, &["--host", "nqn.2014-08.org.example:a"]).unwrap();
+    assert!(!named.direct[0].is_anonymous, "a flag wins over the file");
 }

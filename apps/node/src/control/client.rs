@@ -65,7 +65,8 @@ pub fn ask(data_dir: &Path, command: Command) -> Result<Answer, ControlError> {
 }
 
 fn connect(data_dir: &Path) -> Result<UnixStream, ControlError> {
-    let connected = ShortPath::to(data_dir).and_then(|short| UnixStream::connect(&short.path));
+    let connected =
+        ShortPath::to(&socket_path(data_dir)).and_then(|short| UnixStream::connect(&short.path));
     connected.map_err(|source| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             ControlError::NotRunning { data_dir: data_dir.to_owned() }

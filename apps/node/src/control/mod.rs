@@ -10,9 +10,12 @@ mod server;
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use socket2::{Domain, SockAddr, Socket, Type};
 
 pub use client::{ControlError, ask};
 pub(crate) use server::{ControlServer, parse};
@@ -30,21 +33,31 @@ const ADDRESS_LEN_MAX: usize = 107;
 
 /// A way to a socket that its address can hold: its path, or one through the open folder where the
 /// path is too long.
-struct ShortPath {
-    path: PathBuf,
+pub(crate) struct ShortPath {
+    pub(crate) path: PathBuf,
     /// Kept open for as long as `path` leads through it.
     _folder: Option<OwnedFd>,
 }
 
 impl ShortPath {
-    fn to(data_dir: &Path) -> io::Result<Self> {
-        let path = socket_path(data_dir);
-        if path.as_os_str().len() <= ADDRESS_LEN_MAX {
-            return Ok(Self { path, _folder: None });
+    pub(crate) fn to(socket: &Path) -> io::Result<Self> {
+        if socket.as_os_str().len() <= ADDRESS_LEN_MAX {
+            return Ok(Self { path: socket.to_owned(), _folder: None });
         }
+        let (folder, name) = socket.parent().zip(socket.file_name()).ok_or(Errno::INVAL)?;
         let folder =
-            open(data_dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-        let path = socket_path(Path::new(&format!("/proc/self/fd/{}", folder.as_raw_fd())));
+            open(folder, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let path = Path::new(&format!("/proc/self/fd/{}", folder.as_raw_fd())).join(name);
         Ok(Self { path, _folder: Some(folder) })
     }
+}
+
+/// Listens on a Unix socket that nobody but its owner can connect to, not even for a moment.
+pub(crate) fn listen_privately(path: &Path, backlog: i32) -> io::Result<UnixListener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // Before it has a name.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    socket.bind(&SockAddr::unix(path)?)?;
+    socket.listen(backlog)?;
+    Ok(UnixListener::from(OwnedFd::from(socket)))
 }

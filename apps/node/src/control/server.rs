@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, SockAddr, Socket, Type};
-
-use super::{ShortPath, socket_path};
+use super::{ShortPath, listen_privately, socket_path};
 use crate::api::{Answer, Command, Document, SCHEMA};
 use crate::node::Node;
 
@@ -79,17 +77,12 @@ impl ControlServer {
 }
 
 fn listen(data_dir: &Path) -> io::Result<UnixListener> {
-    let short = ShortPath::to(data_dir)?;
+    let short = ShortPath::to(&socket_path(data_dir))?;
     match std::fs::remove_file(&short.path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // Before it has a name, so that nobody else can connect even for a moment.
-    rustix::fs::fchmod(&socket, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
-    socket.bind(&SockAddr::unix(&short.path)?)?;
-    socket.listen(i32::try_from(CONNECTIONS_MAX).unwrap_or(i32::MAX))?;
-    Ok(UnixListener::from(std::os::fd::OwnedFd::from(socket)))
+    listen_privately(&short.path, i32::try_from(CONNECTIONS_MAX).unwrap_or(i32::MAX))
 }
 
 fn accept(

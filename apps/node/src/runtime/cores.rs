@@ -1,5 +1,6 @@
 //! Starts the cores, speaks to them, and stops them.
 
+use std::os::unix::net::UnixListener;
 use std::sync::mpsc::{Receiver, Sender as Channel, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -19,7 +20,9 @@ use tracing::{error, warn};
 use super::exports;
 use super::log::log;
 use super::replies::{Replies, Reply};
-use crate::runtime_face::{Published, Runtime, RuntimeConfig, RuntimeStatus, StartError};
+use crate::runtime_face::{
+    self, DirectAccess, DirectDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
+};
 
 /// How long a host may neither take answers nor send the data it promised.
 const STALL_TIMEOUT: Nanos = Nanos::from_secs(30);
@@ -41,6 +44,7 @@ struct Common {
     pool_len: ByteLen,
     devices: Vec<Arc<Device>>,
     volumes: Arc<VolumeTable>,
+    direct: DirectConfig,
     replies: Arc<Replies>,
 }
 
@@ -62,9 +66,7 @@ struct Start {
 /// When a core cannot start; none is left running.
 pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     let mut target = Some(exports::target(&config));
-    let nvme_tcp = config.nvme_tcp.into_iter().map(|door| door.listener.into());
-    let mut listeners: Vec<Listener> =
-        nvme_tcp.map(|socket| Listener { door: Door::NvmeTcp, socket }).collect();
+    let mut listeners = listeners(config.nvme_tcp, config.direct, config.direct_local);
     let replies = Arc::new(Replies::default());
     let common = Arc::new(Common {
         epoch: Instant::now(),
@@ -72,6 +74,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         pool_len: config.pool_len,
         devices: config.devices.clone(),
         volumes: Arc::clone(&config.published.volumes),
+        direct: exports::direct_config(&config.published.direct),
         replies: Arc::clone(&replies),
     });
     let (up, came_up) = channel();
@@ -107,6 +110,27 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     }
     let threads = Mutex::new(threads);
     Ok(Cores { processors: config.cores, devices: config.devices, senders, replies, threads })
+}
+
+/// Every listening socket, with what is spoken there.
+fn listeners(
+    nvme_tcp: Vec<runtime_face::Door>,
+    direct: Vec<DirectDoor>,
+    direct_local: Option<UnixListener>,
+) -> Vec<Listener> {
+    let nvme_tcp = nvme_tcp
+        .into_iter()
+        .map(|open| Listener { door: Door::NvmeTcp, socket: open.listener.into() });
+    let direct = direct.into_iter().map(|open| Listener {
+        door: Door::Direct { anonymous: open.is_anonymous, local: false },
+        socket: open.listener.into(),
+    });
+    let local = direct_local.into_iter().map(|listener| Listener {
+        // Its file lets in nobody but the node's own user.
+        door: Door::Direct { anonymous: true, local: true },
+        socket: listener.into(),
+    });
+    nvme_tcp.chain(direct).chain(local).collect()
 }
 
 /// The life of one core's thread.
@@ -152,7 +176,7 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
         },
         session: SessionConfig::default(),
         target,
-        direct: DirectConfig::default(),
+        direct: common.direct.clone(),
         stall_timeout: STALL_TIMEOUT,
     }
 }
@@ -210,9 +234,21 @@ impl Runtime for Cores {
         self.replies.wait_for_all(number, self.senders.len(), || {
             warn!("a change of volumes waits for requests that a device does not answer");
         });
+        self.publish_direct(Arc::clone(&published.direct));
         let number = self.replies.ask();
         tell(&self.senders[0], Message::Exports(number, exports::namespaces(&published)));
         self.replies.wait(number, 1);
+    }
+
+    fn publish_direct(&self, direct: Arc<DirectAccess>) {
+        let exports = Arc::new(exports::direct(&direct));
+        let number = self.replies.ask();
+        self.tell_all(|| Message::Direct(number, Arc::clone(&exports)));
+        // There is no end to this wait, either: a write that hangs in a device may still be done,
+        // and until it has ended nobody may say that what allowed it is revoked.
+        self.replies.wait_for_all(number, self.senders.len(), || {
+            warn!("a change of grants waits for requests that a device does not answer");
+        });
     }
 
     fn status(&self) -> RuntimeStatus {

@@ -1,15 +1,25 @@
 //! Between the control side's words and the protocols': what is served, to whom, and how it is.
 
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use nearflash_direct::target::{Access, CredentialExport, Export, Exports};
+use nearflash_direct::{Secret, wire};
 use nearflash_engine::CoreId;
 use nearflash_nvme::TransportAddress;
 use nearflash_nvme::target::{
     Deallocation, HostAccess as TargetAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
 use nearflash_nvme_tcp::target::SessionConfig;
+use nearflash_request::VolumeId;
+use nearflash_shard::DirectConfig;
+use nearflash_space::{Epoch, Rights};
 
 use super::replies::Reply;
 use crate::runtime_face::{
-    ConnectedHost, CoreStatus, Door, HostAccess, Namespace, Published, RuntimeConfig, RuntimeStatus,
+    ConnectedClient, ConnectedHost, CoreStatus, DirectAccess, DirectCredential, DirectGrant,
+    DirectVolume, Door, HostAccess, Namespace, Published, RuntimeConfig, RuntimeStatus,
 };
 
 /// The subsystems and controllers of a node that is starting.
@@ -51,6 +61,54 @@ fn namespace(namespace: &Namespace) -> NamespaceConfig {
     }
 }
 
+/// What direct sessions are made with.
+pub(super) fn direct_config(access: &DirectAccess) -> DirectConfig {
+    DirectConfig { exports: Arc::new(direct(access)), ..DirectConfig::default() }
+}
+
+/// What direct sessions go by, compiled: each credential's grants are one table for each volume.
+pub(super) fn direct(access: &DirectAccess) -> Exports {
+    let volume = |volume: &DirectVolume| {
+        let export = Export {
+            volume: volume.volume,
+            bytes: volume.len.0,
+            block_size: volume.block_size,
+            epoch: wire_epoch(volume.epoch),
+            uuid: *volume.uuid.as_bytes(),
+        };
+        (volume.name.as_str().into(), export)
+    };
+    let credential = |credential: &DirectCredential| {
+        let export = CredentialExport {
+            secret: Secret::new(*credential.secret.bytes()),
+            expired: credential.is_expired,
+            access: compiled(&credential.grants),
+        };
+        (credential.id.as_str().into(), export)
+    };
+    Exports::new(access.volumes.iter().map(volume), access.credentials.iter().map(credential))
+}
+
+fn compiled(grants: &[DirectGrant]) -> HashMap<VolumeId, Arc<Access>> {
+    let mut ranges: HashMap<VolumeId, Vec<(Range<u64>, wire::Rights)>> = HashMap::new();
+    for grant in grants {
+        let rights = match grant.rights {
+            Rights::Read => wire::Rights::READ,
+            Rights::ReadWrite => wire::Rights::READ_WRITE,
+        };
+        let of_volume = ranges.entry(grant.volume).or_default();
+        of_volume.push((grant.start.0..grant.end.0, rights));
+    }
+    ranges.into_iter().map(|(volume, ranges)| (volume, Arc::new(Access::new(ranges)))).collect()
+}
+
+/// Epochs on the wire have 32 bits, and 0 says that there is none. Two of one volume are the same
+/// only after four thousand million changes of its layout.
+fn wire_epoch(epoch: Epoch) -> u32 {
+    let wrapped = epoch.0.saturating_sub(1) % u64::from(u32::MAX) + 1;
+    u32::try_from(wrapped).expect("a remainder is less than its divisor")
+}
+
 /// Every door of a node lets in the same hosts: those of `--host`, or any.
 fn host_access(doors: &[Door]) -> TargetAccess {
     match doors.first().map(|door| &door.hosts) {
@@ -71,8 +129,9 @@ pub(super) fn status(processors: &[usize], replies: Vec<(CoreId, Reply)>) -> Run
     for (core, reply) in replies {
         let Reply::Status(shard) = reply else { continue };
         let counters = shard.counters;
+        let core = processors.get(usize::from(core.0)).copied().unwrap_or_default();
         status.cores.push(CoreStatus {
-            core: processors.get(usize::from(core.0)).copied().unwrap_or_default(),
+            core,
             connections: count(shard.connections),
             in_flight: count(shard.requests_in_flight),
             reads: counters.reads,
@@ -81,7 +140,15 @@ pub(super) fn status(processors: &[usize], replies: Vec<(CoreId, Reply)>) -> Run
             written_bytes: counters.written_bytes,
             errors: counters.errors,
             pool_free_bytes: shard.pool_free.0,
+            clients: count(shard.client_count),
         });
+        status.clients.extend(shard.clients.into_iter().map(|client| ConnectedClient {
+            from: client.peer.to_string(),
+            credential: client.key.map(String::from),
+            is_in: client.is_ready,
+            core,
+            in_flight: count(client.requests_in_flight),
+        }));
         status.hosts.extend(shard.hosts.into_iter().map(|host| ConnectedHost {
             host: host.status.host,
             subsystem: host.status.subsystem,
@@ -94,4 +161,40 @@ pub(super) fn status(processors: &[usize], replies: Vec<(CoreId, Reply)>) -> Run
 
 fn count(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearflash_direct::target::Right;
+    use nearflash_units::ByteOffset;
+
+    fn grant(volume: u32, range: Range<u64>, rights: Rights) -> DirectGrant {
+        let (start, end) = (ByteOffset(range.start), ByteOffset(range.end));
+        DirectGrant { volume: VolumeId(volume), start, end, rights }
+    }
+
+    #[test]
+    fn grants_are_one_table_for_each_volume() {
+        let compiled = compiled(&[
+            grant(0, 0..4096, Rights::ReadWrite),
+            grant(0, 4096..8192, Rights::Read),
+            grant(3, 0..512, Rights::Read),
+        ]);
+        assert_eq!(compiled.len(), 2);
+        let first = &compiled[&VolumeId(0)];
+        assert!(first.allows(0..8192, Right::Read) && !first.allows(8191..8193, Right::Read));
+        assert!(first.allows(0..4096, Right::Write) && !first.allows(4095..4097, Right::Write));
+        assert_eq!(compiled[&VolumeId(3)].hull(), wire::Rights::READ);
+    }
+
+    #[test]
+    fn an_epoch_on_the_wire_is_never_zero() {
+        let max = u64::from(u32::MAX);
+        for (epoch, wire) in
+            [(0, 1), (1, 1), (2, 2), (max, u32::MAX), (max + 1, 1), (u64::MAX, u32::MAX)]
+        {
+            assert_eq!(wire_epoch(Epoch(epoch)), wire, "{epoch}");
+        }
+    }
 }

@@ -1,0 +1,80 @@
+//! What the catalog writes of a credential and of a grant. Names and meanings of these fields are
+//! for ever; what a later version adds has a default.
+
+use nearflash_space::{Credential, Grant, GrantNumber, GrantRange, Name, Rights, Secret, UnixTime};
+use nearflash_units::ByteOffset;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A credential. Its secret is shown by no `Debug`.
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
+pub(super) struct CredentialRecord {
+    /// 64 hexadecimal digits.
+    secret: String,
+    /// Seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<u64>,
+}
+
+/// A grant.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub(super) struct GrantRecord {
+    credential: String,
+    /// The UUID of its volume.
+    volume: Uuid,
+    start: u64,
+    /// The first byte that is not meant; without, the volume's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    end: Option<u64>,
+    /// `r` or `rw`.
+    rights: String,
+    /// Seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expires_at: Option<u64>,
+}
+
+impl std::fmt::Debug for CredentialRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { secret: _, expires_at } = self;
+        f.debug_struct("CredentialRecord").field("expires_at", expires_at).finish_non_exhaustive()
+    }
+}
+
+impl CredentialRecord {
+    pub(super) fn of(credential: &Credential) -> Self {
+        let expires_at = credential.expires.map(|at| at.0);
+        Self { secret: credential.secret.to_hex(), expires_at }
+    }
+
+    /// The credential; `None` when a field is none that was ever written.
+    pub(super) fn credential(&self, id: &Name) -> Option<Credential> {
+        let secret: Secret = self.secret.parse().ok()?;
+        Some(Credential { id: id.clone(), secret, expires: self.expires_at.map(UnixTime) })
+    }
+}
+
+impl GrantRecord {
+    pub(super) fn of(grant: &Grant) -> Self {
+        Self {
+            credential: grant.credential.to_string(),
+            volume: grant.volume,
+            start: grant.range.start().0,
+            end: grant.range.end().map(|end| end.0),
+            rights: grant.rights.to_string(),
+            expires_at: grant.expires.map(|at| at.0),
+        }
+    }
+
+    /// The grant of that number; `None` when a field is none that was ever written.
+    pub(super) fn grant(&self, number: &Name) -> Option<Grant> {
+        let rights: Rights = self.rights.parse().ok()?;
+        Some(Grant {
+            number: GrantNumber(number.as_str().parse().ok()?),
+            credential: self.credential.parse().ok()?,
+            volume: self.volume,
+            range: GrantRange::new(ByteOffset(self.start), self.end.map(ByteOffset)).ok()?,
+            rights,
+            expires: self.expires_at.map(UnixTime),
+        })
+    }
+}

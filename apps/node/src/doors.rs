@@ -1,0 +1,226 @@
+//! Where hosts and direct clients come in: every socket bound and listening, before anything else
+//! of a node is touched.
+
+use std::fs::{remove_file, symlink_metadata};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::config::{Advertise, Config};
+use crate::control::{ShortPath, listen_privately};
+use crate::serve::absolute;
+use crate::{DirectDoor, Door, NodeError};
+
+/// Connections that the system holds for a door until a core takes them.
+const BACKLOG: i32 = 4096;
+
+/// How long an address may still be in use: a node that was killed gives up the sockets of its
+/// rings a little after it has ended, and must be replaceable at once.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where a node is reached, as others name it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Addresses {
+    pub(crate) nvme_tcp: Vec<SocketAddr>,
+    pub(crate) direct: Vec<SocketAddr>,
+    pub(crate) direct_local: Option<PathBuf>,
+}
+
+/// Every door of a node, open.
+pub(crate) struct Doors {
+    pub(crate) nvme_tcp: Vec<Door>,
+    pub(crate) direct: Vec<DirectDoor>,
+    pub(crate) direct_local: Option<UnixListener>,
+    pub(crate) local_socket: Option<SocketFile>,
+    pub(crate) addresses: Addresses,
+}
+
+/// A socket's name in the file system; dropping it takes the name away.
+#[derive(Debug)]
+pub(crate) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // It may be gone already, and then there is nothing to do.
+        let _ = remove_file(&self.0);
+    }
+}
+
+impl Doors {
+    pub(crate) fn open(config: &Config) -> Result<Self, NodeError> {
+        let mut nvme_tcp = Vec::new();
+        let mut addresses = Addresses { nvme_tcp: vec![], direct: vec![], direct_local: None };
+        for address in &config.nvme_tcp {
+            let (listener, bound) = open_tcp("nvme-tcp", *address)?;
+            let advertise = advertised(bound, config.advertise);
+            nvme_tcp.push(Door { listener, advertise, hosts: config.hosts.clone() });
+            addresses.nvme_tcp.push(bound);
+        }
+        let mut direct = Vec::new();
+        for door in &config.direct {
+            let (listener, bound) = open_tcp("direct", door.address)?;
+            direct.push(DirectDoor { listener, is_anonymous: door.is_anonymous });
+            addresses.direct.push(bound);
+        }
+        addresses.direct_local = config.direct_local.as_deref().map(absolute);
+        let local = addresses.direct_local.as_deref().map(open_local).transpose()?;
+        let (direct_local, local_socket) = local.unzip();
+        Ok(Self { nvme_tcp, direct, direct_local, local_socket, addresses })
+    }
+}
+
+fn open_tcp(
+    flag: &'static str,
+    address: SocketAddr,
+) -> Result<(TcpListener, SocketAddr), NodeError> {
+    let opened = patiently(|| listen(address))
+        .and_then(|listener| listener.local_addr().map(|bound| (listener, bound)));
+    opened.map_err(|source| NodeError::Bind {
+        flag,
+        remedy: address_remedy(source.kind()),
+        address: address.to_string().into(),
+        source,
+    })
+}
+
+/// A socket for this machine. One that a dead node left behind is replaced; one that is in use,
+/// and what is no socket, is left alone.
+fn open_local(path: &Path) -> Result<(UnixListener, SocketFile), NodeError> {
+    let opened = patiently(|| {
+        let short = ShortPath::to(path)?;
+        remove_if_dead(&short.path)?;
+        let listener = listen_privately(&short.path, BACKLOG)?;
+        listener.set_nonblocking(true)?;
+        Ok((listener, SocketFile(path.to_owned())))
+    });
+    opened.map_err(|source| NodeError::Bind {
+        flag: "direct-local",
+        remedy: path_remedy(source.kind()),
+        address: path.display().to_string().into(),
+        source,
+    })
+}
+
+fn remove_if_dead(path: &Path) -> io::Result<()> {
+    match symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        Ok(_) => {}
+    }
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    // One whose queue is full is in use, and not to be waited for.
+    socket.set_nonblocking(true)?;
+    match socket.connect(&SockAddr::unix(path)?) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove_file(path),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
+        _ => Err(Errno::ADDRINUSE.into()),
+    }
+}
+
+/// Tries again while the address is in use, for a bounded time.
+fn patiently<T>(listen: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match listen() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                std::thread::sleep(PATIENCE / 100);
+            }
+            ended => return ended,
+        }
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    // A node that is restarted must not wait for the last one's connections to be forgotten.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+fn advertised(bound: SocketAddr, advertise: Option<Advertise>) -> SocketAddr {
+    advertise.map_or(bound, |a| SocketAddr::new(a.ip, a.port.unwrap_or(bound.port())))
+}
+
+fn address_remedy(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::AddrInUse => {
+            "another program listens there: stop it, or choose another port (0 takes a free one)"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine has no such address: 'ip address' shows all"
+        }
+        io::ErrorKind::PermissionDenied => "choose a port above 1023",
+        _ => "choose another address",
+    }
+}
+
+fn path_remedy(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::AddrInUse => {
+            "another program listens there: stop it, or choose another path"
+        }
+        io::ErrorKind::AlreadyExists => "what is there is no socket: choose another path",
+        io::ErrorKind::NotFound => "make its folder, or choose another path",
+        _ => "choose another path",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_local_door_is_for_its_owner_alone_and_goes_with_the_node() {
+        let folder = tempfile::tempdir().unwrap();
+        // In a folder whose name is too long for an address, too.
+        let long = folder.path().join("x".repeat(120));
+        std::fs::create_dir(&long).unwrap();
+        for path in [folder.path().join("d.sock"), long.join("d.sock")] {
+            // Left over from a node that was killed.
+            let short = ShortPath::to(&path).unwrap();
+            drop(UnixListener::bind(&short.path).unwrap());
+            let (_listener, file) = open_local(&path).unwrap();
+            let mode = symlink_metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            drop(file);
+            assert!(!path.exists());
+        }
+    }
+
+    #[test]
+    fn a_local_door_in_use_or_of_another_kind_is_refused_by_name_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("d.sock");
+        let refused = |path: &Path| {
+            let message = open_local(path).unwrap_err().to_string();
+            message.replace(&*folder.path().to_string_lossy(), "DIR")
+        };
+        let (listener, _file) = open_local(&path).unwrap();
+        assert_eq!(
+            refused(&path),
+            "--direct-local DIR/d.sock: Address already in use (os error 98): another program \
+             listens there: stop it, or choose another path"
+        );
+        assert!(path.exists());
+        drop(listener);
+        let file = folder.path().join("file");
+        std::fs::write(&file, "kept").unwrap();
+        assert!(refused(&file).ends_with("what is there is no socket: choose another path"));
+        assert_eq!(std::fs::read(&file).unwrap(), b"kept");
+        let message = refused(&folder.path().join("none/d.sock"));
+        assert!(message.ends_with("make its folder, or choose another path"), "{message}");
+    }
+}

@@ -1,0 +1,160 @@
+//! Credentials and grants, as the control socket changes and shows them. A change is effective when
+//! it is answered: every core goes by it, and nothing that it forbids is under way.
+
+use std::sync::Arc;
+
+use nearflash_space::{
+    Credential, Grant, GrantNumber, GrantRange, GrantRequest, Grants, Name, SECRET_LEN, Secret,
+    Space, UnixTime, VolumeError, is_expired,
+};
+use nearflash_units::ByteOffset;
+
+use super::{Done, Node, now};
+use crate::api::{Answer, CredentialInfo, GrantInfo, SecretText};
+use crate::config::ValueError;
+use crate::error::NodeError;
+use crate::exports::direct_access;
+use crate::prepare::commit;
+
+impl Node {
+    pub(super) fn credential_create(&self, id: &str, expires_at: Option<u64>) -> Done {
+        let id = name(id)?;
+        let secret = fresh_secret()?;
+        let text = SecretText(secret.to_hex());
+        let expires = expires_at.map(UnixTime);
+        let credential = self.change_grants(|grants, _| {
+            let made = grants.create(&id, secret, expires, now())?.clone();
+            Ok(credential_info(&made, grants, now()))
+        })?;
+        tracing::info!(credential = credential.id, "credential made");
+        Ok(Answer::CredentialMade { credential, secret: text })
+    }
+
+    pub(super) fn credential_list(&self) -> Answer {
+        let served = self.served();
+        let info = |credential| credential_info(credential, &served.grants, now());
+        Answer::Credentials { credentials: served.grants.credentials().map(info).collect() }
+    }
+
+    pub(super) fn credential_remove(&self, id: &str) -> Done {
+        let id = name(id)?;
+        let credential = self.change_grants(|grants, _| {
+            let had = grants.grants_of(&id).count();
+            let removed = grants.remove(&id)?;
+            Ok(CredentialInfo { grants: had, ..credential_info(&removed, grants, now()) })
+        })?;
+        tracing::info!(credential = credential.id, "credential removed");
+        Ok(Answer::Credential { credential })
+    }
+
+    pub(super) fn grant_add(
+        &self,
+        credential: &str,
+        volume: &str,
+        range: GrantRange,
+        rights: &str,
+        expires_at: Option<u64>,
+    ) -> Done {
+        let rights = rights.parse().map_err(ValueError::from)?;
+        let (credential, volume) = (name(credential)?, name(volume)?);
+        let expires = expires_at.map(UnixTime);
+        let grant = self.change_grants(|grants, space| {
+            let found = space.volume(&volume);
+            let volume = found.ok_or(VolumeError::NotFound { name: volume })?;
+            let asked = GrantRequest { credential, range, rights, expires };
+            let made = grants.add(asked, volume, now())?;
+            Ok(grant_info(made, space, now()))
+        })?;
+        tracing::info!(
+            grant = grant.number,
+            credential = grant.credential,
+            volume = grant.volume,
+            "grant made"
+        );
+        Ok(Answer::Grant { grant })
+    }
+
+    pub(super) fn grant_list(&self, credential: Option<&str>) -> Done {
+        let credential = credential.map(name).transpose()?;
+        let served = self.served();
+        let is_meant =
+            |grant: &&Grant| credential.as_ref().is_none_or(|id| grant.credential == *id);
+        let grants = served.grants.grants().filter(is_meant);
+        let grants = grants.map(|grant| grant_info(grant, &served.space, now())).collect();
+        Ok(Answer::Grants { grants })
+    }
+
+    pub(super) fn grant_revoke(&self, number: u64) -> Done {
+        let grant = self.change_grants(|grants, space| {
+            let revoked = grants.revoke(GrantNumber(number))?;
+            Ok(grant_info(&revoked, space, now()))
+        })?;
+        tracing::info!(grant = grant.number, credential = grant.credential, "grant revoked");
+        Ok(Answer::Grant { grant })
+    }
+
+    /// Makes a change on a copy; when it can be made, records it and shows it to the cores.
+    fn change_grants<T>(
+        &self,
+        change: impl FnOnce(&mut Grants, &Space) -> Result<T, NodeError>,
+    ) -> Result<T, NodeError> {
+        let mut served = self.served();
+        let mut grants = served.grants.clone();
+        let changed = change(&mut grants, &served.space)?;
+        commit(&self.catalog, &served.space, &grants, &self.devices)?;
+        let direct = Arc::new(direct_access(&served.space, &grants, now()));
+        self.runtime.publish_direct(Arc::clone(&direct));
+        served.grants = grants;
+        served.direct = direct;
+        self.changed.notify_all();
+        Ok(changed)
+    }
+}
+
+/// The range that a request names.
+pub(super) fn range(start: u64, end: Option<u64>) -> Result<GrantRange, ValueError> {
+    Ok(GrantRange::new(ByteOffset(start), end.map(ByteOffset))?)
+}
+
+fn name(text: &str) -> Result<Name, ValueError> {
+    text.parse().map_err(ValueError::from)
+}
+
+fn fresh_secret() -> Result<Secret, NodeError> {
+    let mut bytes = [0; SECRET_LEN];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        let count = rustix::rand::getrandom(&mut bytes[filled..], flags);
+        let failed = |errno: rustix::io::Errno| NodeError::System {
+            action: "draw a secret",
+            source: errno.into(),
+        };
+        filled += count.map_err(failed)?;
+    }
+    Ok(Secret::new(bytes))
+}
+
+fn credential_info(credential: &Credential, grants: &Grants, now: UnixTime) -> CredentialInfo {
+    CredentialInfo {
+        id: credential.id.to_string(),
+        expires_at: credential.expires.map(|at| at.0),
+        expired: is_expired(credential.expires, now),
+        grants: grants.grants_of(&credential.id).count(),
+    }
+}
+
+fn grant_info(grant: &Grant, space: &Space, now: UnixTime) -> GrantInfo {
+    let volume = space.volumes().find(|volume| volume.uuid == grant.volume);
+    GrantInfo {
+        number: grant.number.0,
+        credential: grant.credential.to_string(),
+        // Grants on volumes that are no more are forgotten with them.
+        volume: volume.map(|volume| volume.name.to_string()).unwrap_or_default(),
+        start: grant.range.start().0,
+        end: grant.range.end().map(|end| end.0),
+        rights: grant.rights.to_string(),
+        expires_at: grant.expires.map(|at| at.0),
+        expired: is_expired(grant.expires, now),
+    }
+}

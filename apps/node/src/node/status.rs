@@ -1,0 +1,86 @@
+//! How the node is, as documents say it.
+
+use nearflash_media::Kind;
+
+use super::Node;
+use crate::api::{ClientInfo, CoreInfo, DeviceInfo, HostInfo, Status};
+use crate::{ConnectedClient, ConnectedHost, CoreStatus};
+
+impl Node {
+    pub(super) fn status(&self) -> Status {
+        let runtime = self.runtime.status();
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            node: self.catalog.node(),
+            pid: std::process::id(),
+            uptime_seconds: self.started.elapsed().as_secs(),
+            nvme_tcp: self.addresses.nvme_tcp.clone(),
+            direct: self.addresses.direct.clone(),
+            direct_local: self.addresses.direct_local.clone(),
+            devices: self.device_infos(),
+            volumes: self.volumes(),
+            cores: runtime.cores.iter().map(core_info).collect(),
+            hosts: runtime.hosts.iter().map(host_info).collect(),
+            clients: runtime.clients.into_iter().map(client_info).collect(),
+        }
+    }
+
+    fn device_infos(&self) -> Vec<DeviceInfo> {
+        let served = self.served();
+        self.devices
+            .iter()
+            .zip(served.space.devices())
+            .map(|(device, place)| {
+                let properties = device.properties();
+                DeviceInfo {
+                    name: device.name().to_string(),
+                    kind: kind_name(device.kind()).to_owned(),
+                    uuid: device.uuid(),
+                    bytes: properties.len.0,
+                    data_bytes: place.free.len().0,
+                    free_bytes: place.free.free_len().0,
+                    block_size: properties.block_size.bytes(),
+                    volatile_cache: properties.volatile_cache,
+                }
+            })
+            .collect()
+    }
+}
+
+fn kind_name(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Uring(device) if device.is_block() => "block",
+        Kind::Uring(_) => "file",
+        Kind::Ram(_) => "ram",
+        Kind::Null(_) => "null",
+    }
+}
+
+fn core_info(core: &CoreStatus) -> CoreInfo {
+    CoreInfo {
+        core: core.core,
+        connections: core.connections,
+        in_flight: core.in_flight,
+        reads: core.reads,
+        writes: core.writes,
+        read_bytes: core.read_bytes,
+        written_bytes: core.written_bytes,
+        errors: core.errors,
+        pool_free_bytes: core.pool_free_bytes,
+        clients: core.clients,
+    }
+}
+
+fn host_info(host: &ConnectedHost) -> HostInfo {
+    HostInfo {
+        host: host.host.to_string(),
+        nqn: host.subsystem.to_string(),
+        address: host.address,
+        io_queues: host.io_queues,
+    }
+}
+
+fn client_info(client: ConnectedClient) -> ClientInfo {
+    let ConnectedClient { from, credential, is_in, core, in_flight } = client;
+    ClientInfo { from, credential, is_in, core, in_flight }
+}
