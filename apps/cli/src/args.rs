@@ -4,8 +4,10 @@ use std::path::PathBuf;
 
 use nearflash_bench::BenchArgs;
 use nearflash_node::config::ServeArgs;
+use nearflash_space::{GrantRange, Rights};
 use nearflash_units::{ByteLen, parse_size};
 
+use crate::calendar::{Lifetime, parse_lifetime};
 use crate::demo::DemoArgs;
 
 const EXAMPLES: &str = "\
@@ -41,13 +43,30 @@ Examples:
   nearflash volume resize logs 2GiB
   nearflash volume remove logs";
 
+const CREDENTIAL_EXAMPLES: &str = "\
+Examples:
+  nearflash credential create app
+  nearflash credential create guest --expires 30d --secret-file guest.secret
+  nearflash credential remove guest
+
+A credential may do nothing until it is granted something: see 'nearflash grant --help'.";
+
+const GRANT_EXAMPLES: &str = "\
+Examples:
+  nearflash grant add app data --rights rw
+  nearflash grant add guest data --range 0..8GiB --rights r --expires 12h
+  nearflash grant list guest
+  nearflash grant revoke 2
+
+A revoked grant is without effect when the command returns.";
+
 const BENCH_EXAMPLES: &str = "\
 Examples:
   nearflash bench file:/srv/flash.img --size 1GiB --rw randread --iodepth 32 --runtime 10s
   nearflash bench nvme-tcp://127.0.0.1:4420/data --rw randrw --rwmixread 70 --bs 16k
   nearflash bench floor:// --iodepth 128";
 
-/// Remote flash as near as local: serves flash over NVMe/TCP, and measures it
+/// Remote flash as near as local: serves flash over NVMe/TCP and to direct clients, and measures it
 #[derive(Debug, clap::Parser)]
 #[command(name = "nearflash", version, about, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -63,6 +82,12 @@ pub(crate) enum Subcommand {
     /// Make, list, resize and remove volumes of a running node
     #[command(subcommand, after_help = VOLUME_EXAMPLES)]
     Volume(VolumeSubcommand),
+    /// Make, list and remove what direct clients prove themselves with
+    #[command(subcommand, after_help = CREDENTIAL_EXAMPLES)]
+    Credential(CredentialSubcommand),
+    /// Let credentials read and write ranges of volumes, and no longer
+    #[command(subcommand, after_help = GRANT_EXAMPLES)]
+    Grant(GrantSubcommand),
     /// Show how a running node is: devices, volumes, cores, hosts
     Status(NodeArgs),
     /// Measure a file, a remote volume, or the bare wire
@@ -124,6 +149,73 @@ pub(crate) enum VolumeSubcommand {
         /// Although hosts are connected to its subsystem
         #[arg(long)]
         force: bool,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum CredentialSubcommand {
+    /// Make a credential and show its secret, this once. As soon as there is one, nobody is let in
+    /// without
+    Create {
+        /// Its key id, which the client names
+        id: String,
+        /// It ends after this time, as 12h or 30d; never, unless said
+        #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
+        expires: Option<Lifetime>,
+        /// Write the secret to this new file, for its owner alone, instead of showing it
+        #[arg(long, value_name = "FILE")]
+        secret_file: Option<PathBuf>,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// List all credentials
+    List {
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Remove a credential and every grant of it; its clients have lost all rights when this returns
+    Remove {
+        /// Which credential
+        id: String,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum GrantSubcommand {
+    /// Let a credential read, or read and write, a range of a volume
+    Add {
+        /// Which credential
+        id: String,
+        /// Which volume
+        volume: String,
+        /// Which bytes, as 0..8GiB or 8GiB.. (the end is not meant itself) [default: all, also when
+        /// the volume grows]
+        #[arg(long, value_name = "START..END")]
+        range: Option<GrantRange>,
+        /// r to read, rw to write as well
+        #[arg(long, default_value_t = Rights::Read)]
+        rights: Rights,
+        /// It ends after this time, as 12h or 30d; never, unless said
+        #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
+        expires: Option<Lifetime>,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// List all grants, or those of one credential
+    List {
+        /// Of this credential alone
+        id: Option<String>,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Take a grant away; it is without effect when this returns
+    Revoke {
+        /// Which, as 'nearflash grant list' numbers it
+        number: u64,
         #[command(flatten)]
         node: NodeArgs,
     },

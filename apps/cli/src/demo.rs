@@ -65,7 +65,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<String, DemoError> {
     let timing =
         Timing { ramp: Nanos::from_millis(100), span: Nanos::from_millis(500), rounds: ROUNDS };
     let table = compare::demo(&stand, timing)?;
-    Ok(format!("{table}\n\n{}", how_to_connect(&node.address)))
+    Ok(format!("{table}\n\n{HOW_TO_CONNECT}"))
 }
 
 fn volume(node: &Node, name: &str) -> Result<NvmeTcpTarget, DemoError> {
@@ -75,12 +75,10 @@ fn volume(node: &Node, name: &str) -> Result<NvmeTcpTarget, DemoError> {
     }
 }
 
-fn how_to_connect(address: &str) -> String {
-    let (host, port) = address.rsplit_once(':').unwrap_or((address, "4420"));
-    format!(
-        "The same volume, mounted by the Linux kernel (as root, while a node runs):\n  \
-         nvme connect -t tcp -a {host} -s {port} -n nqn.2026-11.io.nearflash:data\n\
-         To serve a file for good:\n  \
-         nearflash serve --device flash=file:flash.img,size=16GiB --volume data=8GiB@flash"
-    )
-}
+/// The demonstration's own node has ended, and its port with it: what is said here is for the node
+/// that the same lines start.
+const HOW_TO_CONNECT: &str = "\
+To serve a file for good:
+  nearflash serve --device flash=file:flash.img,size=16GiB --volume data=8GiB@flash
+and to mount it by the Linux kernel, as root:
+  nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-11.io.nearflash:data";

@@ -20,6 +20,9 @@ pub(crate) enum Failure {
     /// What is to be made is no volume.
     #[error(transparent)]
     Volume(nearflash_node::config::ValueError),
+    /// A secret could not be written down.
+    #[error(transparent)]
+    Secret(#[from] crate::secret::SecretFileError),
     /// The answer could not be shown.
     #[error("cannot write to stdout: {0}")]
     Stdout(#[from] std::io::Error),
@@ -31,7 +34,11 @@ impl Failure {
         match self {
             Self::Node(error) => error.exit_code().into(),
             Self::Volume(_) => 2.into(),
-            Self::Control(_) | Self::Bench(_) | Self::Demo(_) | Self::Stdout(_) => 1.into(),
+            Self::Control(_)
+            | Self::Bench(_)
+            | Self::Demo(_)
+            | Self::Secret(_)
+            | Self::Stdout(_) => 1.into(),
         }
     }
 }

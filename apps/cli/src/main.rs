@@ -4,21 +4,27 @@
 //! Knows nothing of devices, protocols or catalogs.
 
 mod args;
+mod calendar;
 mod demo;
 mod failure;
 mod output;
+mod secret;
 mod tables;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 use nearflash_node::api::{Answer, Command};
 use nearflash_node::config::{Config, ServeArgs, default_data_dir, parse_volume};
 use nearflash_node::control::ask;
+use nearflash_space::GrantRange;
 
-use args::{Cli, NodeArgs, Subcommand, VolumeSubcommand};
+use args::{Cli, CredentialSubcommand, GrantSubcommand, NodeArgs, Subcommand, VolumeSubcommand};
+use calendar::Lifetime;
 use failure::Failure;
 use output::{Shown, print, show};
+use secret::SecretFile;
 
 fn main() -> ExitCode {
     match run(Cli::parse().subcommand) {
@@ -34,6 +40,8 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
     match subcommand {
         Subcommand::Serve(args) => serve(args),
         Subcommand::Volume(volume) => run_volume(volume),
+        Subcommand::Credential(credential) => run_credential(credential),
+        Subcommand::Grant(grant) => run_grant(grant),
         Subcommand::Status(node) => control(&node, Command::Status, Shown::Status),
         Subcommand::Bench(args) => Ok(nearflash_bench::run(&args)?),
         Subcommand::Demo(args) => {
@@ -84,13 +92,72 @@ fn run_volume(subcommand: VolumeSubcommand) -> Result<ExitCode, Failure> {
     }
 }
 
+fn run_credential(subcommand: CredentialSubcommand) -> Result<ExitCode, Failure> {
+    match subcommand {
+        CredentialSubcommand::Create { id, expires, secret_file, node } => {
+            let command = Command::CredentialCreate { id, expires_at: expires.map(Lifetime::end) };
+            match secret_file {
+                None => control(&node, command, Shown::Made),
+                Some(path) => create_with_file(&node, command, &path),
+            }
+        }
+        CredentialSubcommand::List { node } => control(&node, Command::CredentialList, Shown::List),
+        CredentialSubcommand::Remove { id, node } => {
+            control(&node, Command::CredentialRemove { id }, Shown::Removed)
+        }
+    }
+}
+
+/// Makes a credential whose secret goes to a file. The file comes first: a secret that could not
+/// be written down would be lost.
+fn create_with_file(node: &NodeArgs, command: Command, path: &Path) -> Result<ExitCode, Failure> {
+    let file = SecretFile::create(path)?;
+    match answer(node, command)? {
+        Answer::CredentialMade { credential, secret } => {
+            file.keep(&secret)?;
+            print(&show(Answer::Credential { credential }, Shown::Made, node.json))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        other => {
+            print(&show(other, Shown::Made, node.json))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn run_grant(subcommand: GrantSubcommand) -> Result<ExitCode, Failure> {
+    match subcommand {
+        GrantSubcommand::Add { id, volume, range, rights, expires, node } => {
+            let range = range.unwrap_or(GrantRange::WHOLE);
+            let command = Command::GrantAdd {
+                credential: id,
+                volume,
+                start: range.start().0,
+                end: range.end().map(|end| end.0),
+                rights: rights.to_string(),
+                expires_at: expires.map(Lifetime::end),
+            };
+            control(&node, command, Shown::Made)
+        }
+        GrantSubcommand::List { id, node } => {
+            control(&node, Command::GrantList { credential: id }, Shown::List)
+        }
+        GrantSubcommand::Revoke { number, node } => {
+            control(&node, Command::GrantRevoke { number }, Shown::Removed)
+        }
+    }
+}
+
 /// Asks the node, and shows its answer.
 fn control(node: &NodeArgs, command: Command, shown: Shown) -> Result<ExitCode, Failure> {
+    print(&show(answer(node, command)?, shown, node.json))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn answer(node: &NodeArgs, command: Command) -> Result<Answer, Failure> {
     let data_dir = match &node.data_dir {
         Some(data_dir) => data_dir.clone(),
         None => default_data_dir().map_err(nearflash_node::NodeError::from)?,
     };
-    let answer: Answer = ask(&data_dir, command)?;
-    print(&show(answer, shown, node.json))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(ask(&data_dir, command)?)
 }

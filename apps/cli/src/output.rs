@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
-use nearflash_node::api::{Answer, Document, VolumeInfo};
+use nearflash_node::api::{Answer, CredentialInfo, Document, GrantInfo, VolumeInfo};
 use nearflash_units::ByteLen;
 
+use crate::calendar::show_moment;
 use crate::tables;
 
 /// What an answer is shown as.
@@ -27,6 +28,15 @@ pub(crate) fn show(answer: Answer, shown: Shown, json: bool) -> String {
         (Answer::Volume { volume }, Shown::Resized) => format!("resized {}\n", sentence(&volume)),
         (Answer::Volume { volume }, _) => format!("made {}\n", sentence(&volume)),
         (Answer::Volumes { volumes }, _) => tables::volumes(&volumes),
+        (Answer::CredentialMade { credential, secret }, _) => with_secret(&credential, &secret.0),
+        (Answer::Credential { credential }, Shown::Removed) => {
+            format!("removed credential '{}' and {}\n", credential.id, grants_of(&credential))
+        }
+        (Answer::Credential { credential }, _) => format!("made {}\n", named(&credential)),
+        (Answer::Credentials { credentials }, _) => tables::credentials(&credentials),
+        (Answer::Grant { grant }, Shown::Removed) => format!("revoked {}\n", permission(&grant)),
+        (Answer::Grant { grant }, _) => format!("made {}\n", permission(&grant)),
+        (Answer::Grants { grants }, _) => tables::grants(&grants),
         (Answer::Status(status), _) => tables::status(&status),
         (Answer::Error { error }, _) => format!("{error}\n"),
     }
@@ -37,11 +47,92 @@ fn sentence(volume: &VolumeInfo) -> String {
     format!("volume '{name}': {} on device '{device}', namespace {nsid} of {nqn}", ByteLen(*bytes))
 }
 
+fn with_secret(credential: &CredentialInfo, secret: &str) -> String {
+    format!(
+        "made {}\nsecret: {secret}\nIt is not shown again. Without a grant the credential may do \
+         nothing: 'nearflash grant add {} VOLUME'\n",
+        named(credential),
+        credential.id
+    )
+}
+
+fn named(credential: &CredentialInfo) -> String {
+    let end = match credential.expires_at {
+        None => "which does not expire".to_owned(),
+        Some(at) => format!("until {}", show_moment(at)),
+    };
+    format!("credential '{}', {end}", credential.id)
+}
+
+fn grants_of(credential: &CredentialInfo) -> String {
+    match credential.grants {
+        1 => "its grant".to_owned(),
+        count => format!("its {count} grants"),
+    }
+}
+
+fn permission(grant: &GrantInfo) -> String {
+    let GrantInfo { number, credential, volume, rights, expires_at, .. } = grant;
+    let what = if rights == "r" { "read" } else { "read and write" };
+    let range = match (grant.start, grant.end) {
+        (0, None) => "all".to_owned(),
+        _ => tables::range(grant),
+    };
+    let until = expires_at.map(|at| format!(", until {}", show_moment(at))).unwrap_or_default();
+    format!("grant {number} of '{credential}': {what} {range} of volume '{volume}'{until}")
+}
+
 /// Writes to stdout. A reader that has seen enough is no error.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearflash_node::api::SecretText;
+
+    fn credential(grants: usize, expires_at: Option<u64>) -> CredentialInfo {
+        CredentialInfo { id: "app".to_owned(), expires_at, expired: false, grants }
+    }
+
+    fn grant(end: Option<u64>, rights: &str, expires_at: Option<u64>) -> GrantInfo {
+        GrantInfo {
+            number: 7,
+            credential: "app".to_owned(),
+            volume: "data".to_owned(),
+            start: 0,
+            end,
+            rights: rights.to_owned(),
+            expires_at,
+            expired: false,
+        }
+    }
+
+    #[test]
+    fn a_credential_is_made_and_removed_in_words() {
+        let secret = SecretText("5ec2e7".to_owned());
+        let made = Answer::CredentialMade { credential: credential(0, None), secret };
+        insta::assert_snapshot!(show(made, Shown::Made, false), @r#"
+            made credential 'app', which does not expire
+            secret: 5ec2e7
+            It is not shown again. Without a grant the credential may do nothing: 'nearflash grant add app VOLUME'
+            "#);
+        let made = Answer::Credential { credential: credential(0, Some(1_795_269_350)) };
+        insta::assert_snapshot!(show(made, Shown::Made, false), @r#"made credential 'app', until 2026-11-21 13:55Z"#);
+        let removed = Answer::Credential { credential: credential(2, None) };
+        insta::assert_snapshot!(show(removed, Shown::Removed, false), @r#"removed credential 'app' and its 2 grants"#);
+    }
+
+    #[test]
+    fn a_grant_is_made_and_revoked_in_words() {
+        let made = Answer::Grant { grant: grant(Some(8 << 30), "r", Some(1_795_269_350)) };
+        insta::assert_snapshot!(show(made, Shown::Made, false), @r#"made grant 7 of 'app': read 0..8GiB of volume 'data', until 2026-11-21 13:55Z"#);
+        let revoked = Answer::Grant { grant: grant(None, "rw", None) };
+        insta::assert_snapshot!(show(revoked, Shown::Removed, false), @r#"revoked grant 7 of 'app': read and write all of volume 'data'"#);
     }
 }

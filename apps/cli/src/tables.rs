@@ -3,8 +3,13 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use nearflash_node::api::{CoreInfo, DeviceInfo, HostInfo, Status, VolumeInfo};
-use nearflash_units::ByteLen;
+use nearflash_node::api::{
+    ClientInfo, CoreInfo, CredentialInfo, DeviceInfo, GrantInfo, HostInfo, Status, VolumeInfo,
+};
+use nearflash_space::GrantRange;
+use nearflash_units::{ByteLen, ByteOffset};
+
+use crate::calendar::show_moment;
 
 /// All volumes.
 pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
@@ -26,28 +31,95 @@ pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
     rendered(&table)
 }
 
+/// All credentials.
+pub(crate) fn credentials(credentials: &[CredentialInfo]) -> String {
+    if credentials.is_empty() {
+        return "no credentials: make one with 'nearflash credential create ID'\n".to_owned();
+    }
+    let mut table = table(&["CREDENTIAL", "GRANTS", "EXPIRES"], &[1]);
+    for credential in credentials {
+        table.add_row([
+            credential.id.clone(),
+            credential.grants.to_string(),
+            end(credential.expires_at, credential.expired),
+        ]);
+    }
+    rendered(&table)
+}
+
+/// Grants.
+pub(crate) fn grants(grants: &[GrantInfo]) -> String {
+    if grants.is_empty() {
+        return "no grants: make one with 'nearflash grant add ID VOLUME'\n".to_owned();
+    }
+    let header = ["GRANT", "CREDENTIAL", "VOLUME", "RANGE", "RIGHTS", "EXPIRES"];
+    let mut table = table(&header, &[0]);
+    for grant in grants {
+        table.add_row([
+            grant.number.to_string(),
+            grant.credential.clone(),
+            grant.volume.clone(),
+            range(grant),
+            grant.rights.clone(),
+            end(grant.expires_at, grant.expired),
+        ]);
+    }
+    rendered(&table)
+}
+
+/// A grant's range, as it is written.
+pub(crate) fn range(grant: &GrantInfo) -> String {
+    let end = grant.end.map(ByteOffset);
+    GrantRange::new(ByteOffset(grant.start), end).map_or_else(
+        // From a node that is of another mind about what a range is.
+        |_| "?".to_owned(),
+        |range| range.to_string(),
+    )
+}
+
+fn end(expires_at: Option<u64>, is_expired: bool) -> String {
+    match expires_at {
+        _ if is_expired => "expired".to_owned(),
+        None => "never".to_owned(),
+        Some(at) => show_moment(at),
+    }
+}
+
 /// All of a node.
 pub(crate) fn status(status: &Status) -> String {
     let mut text = String::new();
-    let doors: Vec<String> = status.nvme_tcp.iter().map(ToString::to_string).collect();
     let Status { node, version, pid, uptime_seconds, .. } = status;
     // Writing to a string does not fail.
     let _ = write!(
         text,
-        "node {node}, version {version}, process {pid}, serving for {}\nNVMe/TCP on {}\n",
+        "node {node}, version {version}, process {pid}, serving for {}\n{}",
         uptime(*uptime_seconds),
-        doors.join(", ")
+        doors(status)
     );
     for part in [
         devices(&status.devices),
         volumes(&status.volumes),
         cores(&status.cores),
         hosts(&status.hosts),
+        clients(status),
     ] {
-        text.push('\n');
-        text.push_str(&part);
+        if !part.is_empty() {
+            text.push('\n');
+            text.push_str(&part);
+        }
     }
     text
+}
+
+fn doors(status: &Status) -> String {
+    let nvme_tcp: Vec<String> = status.nvme_tcp.iter().map(ToString::to_string).collect();
+    let direct = status.direct.iter().map(ToString::to_string);
+    let local = status.direct_local.iter().map(|path| path.display().to_string());
+    let direct: Vec<String> = direct.chain(local).collect();
+    match direct.is_empty() {
+        true => format!("NVMe/TCP on {}\n", nvme_tcp.join(", ")),
+        false => format!("NVMe/TCP on {}\ndirect on {}\n", nvme_tcp.join(", "), direct.join(", ")),
+    }
 }
 
 fn devices(devices: &[DeviceInfo]) -> String {
@@ -99,6 +171,40 @@ fn hosts(hosts: &[HostInfo]) -> String {
         ]);
     }
     rendered(&table)
+}
+
+/// Direct clients; nothing where none can come in.
+fn clients(status: &Status) -> String {
+    let Status { direct, direct_local, clients, .. } = status;
+    if clients.is_empty() {
+        let is_open = !direct.is_empty() || direct_local.is_some();
+        return is_open
+            .then_some("no direct clients are connected\n")
+            .unwrap_or_default()
+            .to_owned();
+    }
+    let mut table = table(&["CLIENT", "CREDENTIAL", "CORE", "IN FLIGHT"], &[2, 3]);
+    for client in clients {
+        let credential = match &client.credential {
+            Some(id) => id,
+            None if client.is_in => "anonymous",
+            None => "not in yet",
+        };
+        table.add_row([
+            client.from.clone(),
+            credential.to_owned(),
+            client.core.to_string(),
+            client.in_flight.to_string(),
+        ]);
+    }
+    let mut text = rendered(&table);
+    let listed = u64::try_from(clients.len()).unwrap_or(u64::MAX);
+    let count: u64 = status.cores.iter().map(|core| core.clients).sum();
+    if count > listed {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "and {} more", count - listed);
+    }
+    text
 }
 
 /// Columns without lines, as wide as they need: so that `awk` reads them too.
@@ -171,6 +277,11 @@ mod tests {
         }
     }
 
+    fn client(from: &str, credential: Option<&str>, is_in: bool) -> ClientInfo {
+        let credential = credential.map(str::to_owned);
+        ClientInfo { from: from.to_owned(), credential, is_in, core: 0, in_flight: 3 }
+    }
+
     #[test]
     fn volumes_are_shown_in_columns() {
         insta::assert_snapshot!(volumes(&[volume("data", 8 << 30), volume("a-longer-name", 4096)]), @r#"
@@ -182,13 +293,15 @@ mod tests {
     }
 
     #[test]
-    fn a_status_shows_devices_volumes_cores_and_hosts() {
+    fn a_status_shows_devices_volumes_cores_hosts_and_clients() {
         let status = Status {
             version: "0.1.0".to_owned(),
             node: Uuid::from_u128(1),
             pid: 77,
             uptime_seconds: 3_700,
             nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4420".parse().unwrap()],
+            direct: vec!["127.0.0.1:4421".parse().unwrap()],
+            direct_local: Some("/run/nearflash/direct.sock".into()),
             devices: vec![DeviceInfo {
                 name: "flash".to_owned(),
                 kind: "file".to_owned(),
@@ -210,6 +323,7 @@ mod tests {
                 written_bytes: 81_920,
                 errors: 0,
                 pool_free_bytes: 32 << 20,
+                clients: 5,
             }],
             hosts: vec![HostInfo {
                 host: "nqn.2014-08.org.nvmexpress:uuid:1".to_owned(),
@@ -217,10 +331,16 @@ mod tests {
                 address: "127.0.0.1:50000".parse().unwrap(),
                 io_queues: 1,
             }],
+            clients: vec![
+                client("127.0.0.1:50001", Some("app"), true),
+                client("process 12 of user 1000", None, true),
+                client("192.0.2.7:50002", None, false),
+            ],
         };
         insta::assert_snapshot!(super::status(&status), @r#"
             node 00000000-0000-0000-0000-000000000001, version 0.1.0, process 77, serving for 1h 1m
             NVMe/TCP on 127.0.0.1:4420, [::1]:4420
+            direct on 127.0.0.1:4421, /run/nearflash/direct.sock
 
             DEVICE  KIND   SIZE     FREE  BLOCK  CACHE
             flash   file  16GiB  8191MiB    512  volatile
@@ -233,7 +353,52 @@ mod tests {
 
             HOST NQN                           FROM             I/O QUEUES  SUBSYSTEM NQN
             nqn.2014-08.org.nvmexpress:uuid:1  127.0.0.1:50000           1  nqn.2026-11.io.nearflash:data
+
+            CLIENT                   CREDENTIAL  CORE  IN FLIGHT
+            127.0.0.1:50001          app            0          3
+            process 12 of user 1000  anonymous      0          3
+            192.0.2.7:50002          not in yet     0          3
+            and 2 more
             "#);
+    }
+
+    #[test]
+    fn credentials_and_grants_are_shown_in_columns() {
+        let credential = |id: &str, expires_at, expired, grants| CredentialInfo {
+            id: id.to_owned(),
+            expires_at,
+            expired,
+            grants,
+        };
+        let shown = credentials(&[
+            credential("app", None, false, 2),
+            credential("guest", Some(1_795_269_350), false, 1),
+            credential("old", Some(1), true, 0),
+        ]);
+        insta::assert_snapshot!(shown, @r#"
+            CREDENTIAL  GRANTS  EXPIRES
+            app              2  never
+            guest            1  2026-11-21 13:55Z
+            old              0  expired
+            "#);
+        let grant = |number, end, rights: &str| GrantInfo {
+            number,
+            credential: "app".to_owned(),
+            volume: "data".to_owned(),
+            start: 0,
+            end,
+            rights: rights.to_owned(),
+            expires_at: Some(1_795_269_350),
+            expired: number == 12,
+        };
+        let shown = grants(&[grant(7, Some(8 << 30), "r"), grant(12, None, "rw")]);
+        insta::assert_snapshot!(shown, @r#"
+            GRANT  CREDENTIAL  VOLUME  RANGE    RIGHTS  EXPIRES
+                7  app         data    0..8GiB  r       2026-11-21 13:55Z
+               12  app         data    0..      rw      expired
+            "#);
+        assert!(credentials(&[]).starts_with("no credentials: make one with"));
+        assert!(grants(&[]).starts_with("no grants: make one with"));
     }
 
     #[test]

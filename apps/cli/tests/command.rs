@@ -121,6 +121,48 @@ fn a_node_serves_answers_and_drains_on_sigterm() {
 }
 
 #[test]
+fn credentials_and_grants_are_made_listed_and_taken_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let data_dir = text(folder.path());
+    let flags = ["--device", "r=ram:64MiB", "--volume", "data=8MiB@r", "--data-dir", data_dir];
+    let node = Node::start(&flags);
+    let run = |arguments: &[&str]| said(&[arguments, &["--data-dir", data_dir]].concat());
+    let made = run(&["credential", "create", "app"]);
+    let lines: Vec<&str> = made.lines().collect();
+    assert_eq!(lines[0], "made credential 'app', which does not expire");
+    let secret = lines[1].strip_prefix("secret: ").unwrap();
+    assert!(secret.len() == 64 && secret.bytes().all(|b| b.is_ascii_hexdigit()), "{made}");
+    let file = folder.path().join("guest.secret");
+    let with_file = ["credential", "create", "guest", "--expires", "30d", "--secret-file"];
+    let made = run(&[&with_file[..], &[text(&file)]].concat());
+    assert!(made.starts_with("made credential 'guest', until "), "{made}");
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert_eq!((written.len(), made.matches(written.trim()).count()), (65, 0));
+    let add = ["grant", "add", "app", "data", "--range", "0..4MiB", "--rights", "rw"];
+    let granted = run(&add);
+    assert_eq!(granted, "made grant 1 of 'app': read and write 0..4MiB of volume 'data'\n");
+    let granted = run(&["grant", "add", "guest", "data", "--json"]);
+    let granted: Value = serde_json::from_str(&granted).unwrap();
+    assert_eq!((&granted["schema"], &granted["grant"]["rights"]), (&1.into(), &"r".into()));
+    assert_eq!(run(&["grant", "list", "app"]).lines().count(), 2);
+    let revoked = run(&["grant", "revoke", "1"]);
+    assert_eq!(revoked, "revoked grant 1 of 'app': read and write 0..4MiB of volume 'data'\n");
+    let removed = run(&["credential", "remove", "guest"]);
+    assert_eq!(removed, "removed credential 'guest' and its grant\n");
+    let list: Value = serde_json::from_str(&run(&["credential", "list", "--json"])).unwrap();
+    assert_eq!(list["credentials"][0]["id"], "app");
+    assert!(run(&["grant", "list"]).starts_with("no grants"));
+    let unused = folder.path().join("unused.secret");
+    let again = ["credential", "create", "app", "--secret-file", text(&unused)];
+    let (message, _) = failed(&[&again[..], &["--data-dir", data_dir]].concat());
+    assert!(message.contains("credential 'app' exists already"), "{message}");
+    assert!(!unused.exists(), "no file without a secret");
+    node.signal(Signal::TERM);
+    let (code, log) = node.end();
+    assert!(code == Some(0) && !log.contains(secret), "{log}");
+}
+
+#[test]
 fn a_node_that_was_killed_starts_again_with_its_volumes() {
     let folder = tempfile::tempdir().unwrap();
     let data_dir = folder.path().join("state");
@@ -175,8 +217,9 @@ fn a_port_or_a_data_directory_in_use_is_said_in_one_line_with_exit_code_1() {
 #[test]
 fn help_version_and_completions_are_there() {
     assert!(said(&["--version"]).starts_with("nearflash "));
-    for subcommand in ["serve", "volume", "bench"] {
+    for subcommand in ["serve", "volume", "credential", "grant", "bench"] {
         assert!(said(&[subcommand, "--help"]).contains("Examples:"));
     }
-    assert!(said(&["completions", "bash"]).contains("_nearflash()"));
+    let completions = said(&["completions", "bash"]);
+    assert!(completions.contains("_nearflash()") && completions.contains("--secret-file"));
 }

@@ -1,0 +1,108 @@
+//! How people write a time that something lasts, and read the moment at which it ends.
+
+use std::time::SystemTime;
+
+/// Seconds of a unit, by its name.
+const UNITS: [(&str, u64); 5] =
+    [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400), ("w", 7 * 86_400)];
+
+/// Longest lifetime: a hundred years. Longer than that is meant as for ever.
+const SECONDS_MAX: u64 = 100 * 366 * 86_400;
+
+/// How long something lasts, in seconds; at least one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Lifetime(u64);
+
+/// Why a text is no lifetime.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("'{text}' is not a time: write a whole number and s, m, h, d or w, as 12h or 30d")]
+pub(crate) struct ParseLifetimeError {
+    text: Box<str>,
+}
+
+/// Reads a lifetime.
+pub(crate) fn parse_lifetime(text: &str) -> Result<Lifetime, ParseLifetimeError> {
+    let refused = || ParseLifetimeError { text: text.into() };
+    let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(refused)?;
+    let (count, unit) = text.split_at(digits);
+    let count: u64 = count.parse().map_err(|_| refused())?;
+    let (_, seconds) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(refused)?;
+    let seconds = count.checked_mul(*seconds).filter(|s| (1..=SECONDS_MAX).contains(s));
+    seconds.map(Lifetime).ok_or_else(refused)
+}
+
+impl Lifetime {
+    /// When it ends if it begins now, in seconds since 1970.
+    pub(crate) fn end(self) -> u64 {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        now.map_or(0, |now| now.as_secs()).saturating_add(self.0)
+    }
+}
+
+/// A moment as people read it, in UTC: `2026-11-21 13:55Z`. Rounded down to the minute.
+pub(crate) fn show_moment(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}Z", rest / 3_600, rest / 60 % 60)
+}
+
+/// The date of a day, counted from 1970-01-01.
+fn date(days: u64) -> (u64, u64, u64) {
+    // Four hundred years always have as many days.
+    const CYCLE: u64 = 146_097;
+    let (mut year, mut days) = (1970 + days / CYCLE * 400, days % CYCLE);
+    while days >= year_len(year) {
+        days -= year_len(year);
+        year += 1;
+    }
+    let february = year_len(year) - 337;
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 1;
+    for len in months {
+        if days < len {
+            break;
+        }
+        days -= len;
+        month += 1;
+    }
+    (year, month, days + 1)
+}
+
+fn year_len(year: u64) -> u64 {
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    if is_leap { 366 } else { 365 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lifetimes_are_read_as_people_write_them() {
+        for (text, seconds) in [("1s", 1), ("90m", 5_400), ("12h", 43_200), ("30d", 2_592_000)] {
+            assert_eq!(parse_lifetime(text), Ok(Lifetime(seconds)));
+        }
+        for text in
+            ["", "30", "d", "-1d", "1.5h", "0s", "1y", "30 d", "99999999999999999999d", "9999w"]
+        {
+            let refused = parse_lifetime(text).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("'{text}' is not a time: write")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn moments_are_shown_by_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00Z"),
+            (951_782_399, "2000-02-28 23:59Z"),
+            (951_782_400, "2000-02-29 00:00Z"),
+            (951_868_800, "2000-03-01 00:00Z"),
+            (1_795_269_350, "2026-11-21 13:55Z"),
+            (4_107_542_399, "2100-02-28 23:59Z"),
+            (4_107_542_400, "2100-03-01 00:00Z"),
+            (253_402_300_799, "9999-12-31 23:59Z"),
+        ] {
+            assert_eq!(show_moment(seconds), text);
+        }
+    }
+}
