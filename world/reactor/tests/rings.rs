@@ -1,0 +1,82 @@
+//! Devices read and write the memory of clients, and entries pass.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+mod common;
+
+use common::{Client, reactor};
+use nearflash_shard::{Place, RingBroken, RingRefused, RingSpec, World};
+use nearflash_units::ByteLen;
+
+#[test]
+fn every_kind_of_device_reads_into_and_writes_from_a_clients_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = format!("f=file:{},size=64M", folder.path().join("f").display());
+    let mut reactor = reactor(&[file, "r=ram:64M".to_owned()]);
+    let mut client = Client::attach(&mut reactor);
+    for device in 0..2 {
+        let mut written = client.area.take(16_384).unwrap();
+        for (at, byte) in written.iter_mut().enumerate() {
+            *byte = u8::try_from((at / 7 + device) % 251).unwrap();
+        }
+        let mut read = client.area.take(16_384).unwrap();
+        read.fill(0xA5);
+        let device = u32::try_from(device).unwrap();
+        client.operate(&mut reactor, device, &written, true);
+        client.operate(&mut reactor, device, &read, false);
+        assert!(*read == *written, "device {device}");
+    }
+}
+
+#[test]
+fn the_null_device_reads_as_zeroes_into_a_clients_memory_and_no_further() {
+    let mut reactor = reactor(&["n=null:64M".to_owned()]);
+    let mut client = Client::attach(&mut reactor);
+    let mut slices: Vec<_> = (0..3).map(|_| client.area.take(4096).unwrap()).collect();
+    slices.iter_mut().for_each(|slice| slice.fill(0xA5));
+    client.operate(&mut reactor, 0, &slices[1], false);
+    let sums = slices.iter().map(|slice| slice.iter().map(|byte| u64::from(*byte)).sum::<u64>());
+    assert_eq!(sums.collect::<Vec<_>>(), [0xA5 * 4096, 0, 0xA5 * 4096]);
+}
+
+#[test]
+fn entries_and_bytes_pass_both_ways() {
+    let mut reactor = reactor(&[]);
+    let mut client = Client::attach(&mut reactor);
+    assert_eq!(client.end.push(&[1; 32]), Ok(true));
+    client.end.publish();
+    let mut entries = Vec::new();
+    assert_eq!(reactor.take_entries(client.ring, &mut entries), Ok(()));
+    assert_eq!(entries, [[1; 32]]);
+    reactor.put_entries(client.ring, &[[2; 32]]).unwrap();
+    entries.clear();
+    assert_eq!(client.end.take(9, &mut entries), Ok(1));
+    assert_eq!(entries, [[2; 32]]);
+
+    let mut slice = client.area.take(8192).unwrap();
+    slice[4000..4005].copy_from_slice(b"flash");
+    let buffer = reactor.pool().take(ByteLen(4096)).unwrap();
+    let place = Place { buffer, offset: 9, len: 5 };
+    let offset = u64::from(slice.offset());
+    reactor.fill_from_ring(client.ring, offset + 4000, place);
+    reactor.copy_to_ring(client.ring, place, offset + 5000);
+    reactor.zero_in_ring(client.ring, offset + 4000, 2);
+    let mut seen = [0; 5];
+    reactor.copy_from_ring(client.ring, offset + 4000, &mut seen);
+    assert_eq!((&slice[5000..5005], &seen), (&b"flash"[..], b"\0\0ash"));
+}
+
+#[test]
+fn rings_that_are_too_large_too_many_or_broken_are_errors() {
+    let mut reactor = reactor(&[]);
+    let client = Client::attach(&mut reactor);
+    for (entries, data_len) in [(3, 4096), (8, 0), (1 << 30, 4096), (8, u64::MAX)] {
+        let spec = RingSpec { entries, data_len: ByteLen(data_len) };
+        assert_eq!(reactor.attach_ring(client.socket, spec), Err(RingRefused::Size));
+    }
+    // Nobody takes answers: there is room for twice as many as there can be requests.
+    let put: Vec<_> = (0..17).map(|_| reactor.put_entries(client.ring, &[[0; 32]])).collect();
+    assert_eq!(put.iter().position(|put| *put == Err(RingBroken)), Some(16));
+    let spec = RingSpec { entries: 1, data_len: ByteLen(4096) };
+    let made = (1..300).map_while(|_| reactor.attach_ring(client.socket, spec).ok()).count();
+    assert_eq!(made + 1, nearflash_reactor::RINGS_MAX);
+}
