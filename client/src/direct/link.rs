@@ -210,6 +210,16 @@ impl Link {
         }
     }
 
+    #[cfg(feature = "tokio")]
+    pub(super) fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.connection.socket()
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(super) fn has_unsent(&self) -> bool {
+        self.connection.session.output_len() > 0
+    }
+
     /// A buffer where the node reaches it best; `None` when no so many bytes are free there.
     pub(super) fn buffer(&mut self, len: usize) -> Option<Buffer> {
         match &mut self.ring {

@@ -7,6 +7,8 @@
 //! Invariants: a [`Buffer`] in flight is the queue pair's, so nobody else sees or changes it; what
 //! may have changed a volume is never repeated behind the caller's back.
 
+#[cfg(feature = "tokio")]
+mod async_volume;
 mod buffer;
 mod client;
 mod completion;
@@ -15,6 +17,8 @@ mod error;
 mod link;
 mod options;
 mod queue_pair;
+#[cfg(feature = "tokio")]
+mod readiness;
 mod ring;
 mod session;
 mod silence;
@@ -23,6 +27,8 @@ mod url;
 mod volume;
 mod worker;
 
+#[cfg(feature = "tokio")]
+pub use async_volume::AsyncVolume;
 pub use buffer::Buffer;
 pub use client::Client;
 pub use completion::{Completion, PostError, Token};

@@ -295,8 +295,9 @@ impl QueuePair {
         }
     }
 
+    /// One turn; whether anything moved. That the connection is lost is noted.
     #[inline]
-    fn turn(&mut self, completions: &mut Vec<Completion>) {
+    pub(super) fn turn(&mut self, completions: &mut Vec<Completion>) -> bool {
         let moved = self.link.turn();
         while let Some((slot, done)) = self.link.poll_completion() {
             self.complete(slot, done, completions);
@@ -310,6 +311,7 @@ impl QueuePair {
             Ok(false) => {}
             Err(lost) => self.lose(lost),
         }
+        moved.unwrap_or(true)
     }
 
     #[inline]
@@ -440,6 +442,41 @@ impl QueuePair {
         }
     }
 
+    /// What becomes readable when there may be something to poll, for whoever waits by other means
+    /// than [`Self::wait`]. Of a queue pair without shared memory.
+    #[cfg(feature = "tokio")]
+    pub(super) fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.link.socket()
+    }
+
+    /// Whether something is to be sent that the socket did not take.
+    #[cfg(feature = "tokio")]
+    pub(super) fn has_unsent(&self) -> bool {
+        self.link.has_unsent()
+    }
+
+    /// When to look at the clock, at the latest.
+    #[cfg(feature = "tokio")]
+    pub(super) fn patience_left(&self) -> Option<Duration> {
+        (self.link.slots().in_flight() > 0).then(|| self.silence.left())
+    }
+
+    /// What makes this connection again, on any thread.
+    #[cfg(feature = "tokio")]
+    pub(super) fn reconnector(&self) -> impl FnOnce() -> Result<Self, Error> + Send + 'static {
+        let (shared, name) = (Arc::clone(&self.shared), self.name.clone());
+        let (depth, shared_len) = (self.link.slots().depth(), self.shared_len);
+        let uuid = self.volume.uuid;
+        move || {
+            let options = QueueOptions { depth, shared_len };
+            persist(shared.options.reconnect_max, || {
+                let pair = Self::connect(Arc::clone(&shared), &name, options)?;
+                same_volume(&name, uuid, pair.volume.uuid)?;
+                Ok(pair)
+            })
+        }
+    }
+
     /// Connects again after the connection was lost, trying for
     /// [`Options::reconnect_max`](super::Options::reconnect_max) with growing waits. Operations
     /// that were in flight complete with the next poll, as lost.
@@ -450,33 +487,42 @@ impl QueuePair {
         if self.lost.is_none() {
             self.lose(Lost::Closed);
         }
-        let end = Instant::now() + self.shared.options.reconnect_max;
-        let mut backoff = Backoff::default();
-        loop {
-            let error = match self.try_reconnect() {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            };
-            let left = end.saturating_duration_since(Instant::now());
-            if !error.is_transient() || left.is_zero() {
-                return Err(error);
-            }
-            std::thread::sleep(backoff.next_wait().to_duration().min(left));
-        }
+        persist(self.shared.options.reconnect_max, || self.try_reconnect())
     }
 
     fn try_reconnect(&mut self) -> Result<(), Error> {
         let mut link = Link::connect(&self.shared, self.link.slots().successor(), self.shared_len)?;
         let volume = link.open(&self.shared, &self.name)?;
-        if volume.uuid != self.volume.uuid {
-            // Of the same name, and another: what was written is not there.
-            let status = Status::NO_SUCH_VOLUME;
-            return Err(Error::Open { volume: self.name.to_string(), status });
-        }
+        same_volume(&self.name, self.volume.uuid, volume.uuid)?;
         (self.link, self.volume, self.lost) = (link, volume, None);
         self.silence.broken();
         Ok(())
     }
+}
+
+/// Tries to connect for so long, with growing waits, unless that cannot help.
+fn persist<T>(span: Duration, mut connect: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    let end = Instant::now() + span;
+    let mut backoff = Backoff::default();
+    loop {
+        let error = match connect() {
+            Ok(connected) => return Ok(connected),
+            Err(error) => error,
+        };
+        let left = end.saturating_duration_since(Instant::now());
+        if !error.is_transient() || left.is_zero() {
+            return Err(error);
+        }
+        std::thread::sleep(backoff.next_wait().to_duration().min(left));
+    }
+}
+
+/// Another volume of the same name does not have what was written to the first.
+fn same_volume(name: &str, was: [u8; 16], is: [u8; 16]) -> Result<(), Error> {
+    if was == is {
+        return Ok(());
+    }
+    Err(Error::Open { volume: name.to_owned(), status: Status::NO_SUCH_VOLUME })
 }
 
 fn no_memory(len: usize) -> Error {

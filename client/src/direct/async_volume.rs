@@ -1,0 +1,396 @@
+//! A volume for asynchronous applications, on tokio.
+//!
+//! One task drives the queue pair: it sends what was posted since it last ran, together, and hands
+//! completions to the futures that wait for them. A future that is dropped changes nothing of what
+//! it posted: the buffer stays with the queue pair until the node has answered.
+//!
+//! A runtime waits for sockets, so on the node's own machine the Unix socket carries the payload
+//! too: shared memory is for those who poll.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::AbortHandle;
+
+use super::buffer::Buffer;
+use super::client::Client;
+use super::completion::{Completion, PostError, Token};
+use super::error::{Error, Lost};
+use super::options::QueueOptions;
+use super::queue_pair::QueuePair;
+use super::readiness::Readiness;
+use super::volume::VolumeInfo;
+
+/// Turns of the queue pair before other tasks have theirs.
+const TURNS_MAX: usize = 16;
+/// How often a read is repeated over new connections.
+const REPEATS_MAX: u32 = 8;
+
+/// A volume for asynchronous applications: clones are the same volume, on one connection.
+///
+/// A lost connection is made again. Reads are repeated then; what may have changed the volume is
+/// not, and ends with [`Error::Unknown`]. Needs a tokio runtime with I/O and time.
+#[derive(Clone)]
+pub struct AsyncVolume {
+    shared: Arc<Shared>,
+    _driver: Arc<Driver>,
+}
+
+/// Ends with the last clone.
+struct Driver(AbortHandle);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct Shared {
+    name: Box<str>,
+    state: Mutex<State>,
+    /// Places in the queue pair.
+    places: Arc<Semaphore>,
+    /// Something was posted.
+    posted: Notify,
+    /// The connection was made again, or is given up.
+    settled: Notify,
+}
+
+struct State {
+    pair: QueuePair,
+    /// By token index.
+    waiters: Vec<Option<Waiter>>,
+    done: Vec<Completion>,
+    /// Why the connection is not made again.
+    given_up: Option<Error>,
+}
+
+/// Who waits for an operation, if anybody still does.
+struct Waiter {
+    to: oneshot::Sender<Completion>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl AsyncVolume {
+    /// Opens a volume.
+    ///
+    /// # Errors
+    /// When there is no such volume, or no right to it, or the node cannot be reached.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn open(client: &Client, volume: &str, options: QueueOptions) -> Result<Self, Error> {
+        // Sockets are what a runtime waits for.
+        let options = QueueOptions { shared_len: 0, ..options };
+        let (connector, name) = (client.clone(), volume.to_owned());
+        let pair = blocking(move || connector.queue_pair(&name, options)).await?;
+        let readiness = readiness(&pair)?;
+        let depth = usize::try_from(pair.depth()).expect("usize is at least 32 bits wide");
+        let waiters = (0..depth).map(|_| None).collect();
+        let shared = Arc::new(Shared {
+            name: volume.into(),
+            state: Mutex::new(State { pair, waiters, done: Vec::new(), given_up: None }),
+            places: Arc::new(Semaphore::new(depth)),
+            posted: Notify::new(),
+            settled: Notify::new(),
+        });
+        let driver = tokio::spawn(drive(Arc::clone(&shared), readiness));
+        Ok(Self { shared, _driver: Arc::new(Driver(driver.abort_handle())) })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// Its size in bytes, as of the last answer.
+    #[expect(clippy::len_without_is_empty, reason = "no volume is empty")]
+    pub fn len(&self) -> u64 {
+        self.info().len
+    }
+
+    /// Of a logical block, in bytes.
+    pub fn block_size(&self) -> u32 {
+        self.info().block_size
+    }
+
+    /// All that the node says of it.
+    pub fn info(&self) -> VolumeInfo {
+        self.shared.state().pair.info()
+    }
+
+    /// Reads `len` bytes at `offset`, both of any alignment; as many as one operation has.
+    ///
+    /// # Errors
+    /// When the range is not all within the volume and our grants, the device fails, or the node
+    /// cannot be reached.
+    pub async fn read(&self, offset: u64, len: usize) -> Result<Buffer, Error> {
+        let buffer = self.shared.state().pair.buffer(len)?;
+        Ok(self.read_into(buffer, offset).await?)
+    }
+
+    /// Reads a buffer's length at `offset` into it.
+    ///
+    /// # Errors
+    /// As [`Self::read`]. The buffer comes back with it.
+    pub async fn read_into(&self, mut buffer: Buffer, offset: u64) -> Result<Buffer, PostError> {
+        let mut repeats = 0;
+        loop {
+            let read = self.with_buffer(buffer, |pair, buffer| pair.post_read(buffer, offset));
+            let refused = match read.await {
+                Ok(buffer) => return Ok(buffer),
+                Err(refused) => refused,
+            };
+            let is_lost = matches!(refused.error, Error::ConnectionLost(_));
+            if !is_lost || repeats == REPEATS_MAX {
+                return Err(refused);
+            }
+            repeats += 1;
+            buffer = refused.buffer;
+            if let Err(error) = self.shared.connected().await {
+                return Err(PostError { error, buffer });
+            }
+        }
+    }
+
+    /// Writes all of a buffer at `offset`; it comes back. Atomic for each logical block; durable
+    /// after [`Self::flush`].
+    ///
+    /// # Errors
+    /// As [`Self::read`]. The buffer comes back with it.
+    pub async fn write(&self, bytes: impl Into<Buffer>, offset: u64) -> Result<Buffer, PostError> {
+        self.with_buffer(bytes.into(), |pair, buffer| pair.post_write(buffer, offset)).await
+    }
+
+    /// Everything that completed before is on stable media afterwards.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn flush(&self) -> Result<(), Error> {
+        self.without_buffer(QueuePair::post_flush).await.map(|_| ())
+    }
+
+    /// The contents of `len` bytes at `offset` are no longer needed.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn discard(&self, offset: u64, len: u32) -> Result<(), Error> {
+        self.without_buffer(|pair| pair.post_discard(offset, len)).await.map(|_| ())
+    }
+
+    /// Puts `new` in place of the little-endian 8-byte word at `offset` if it is `expected`, and
+    /// returns the word that was there: `expected` if it was put.
+    ///
+    /// # Errors
+    /// As [`Self::read`], and when the offset is no multiple of 8.
+    pub async fn compare_and_swap(
+        &self,
+        offset: u64,
+        expected: u64,
+        new: u64,
+    ) -> Result<u64, Error> {
+        self.without_buffer(|pair| pair.compare_and_swap(offset, expected, new)).await
+    }
+
+    /// Adds to the little-endian 8-byte word at `offset`, modulo 2⁶⁴, and returns the word that was
+    /// there.
+    ///
+    /// # Errors
+    /// As [`Self::read`], and when the offset is no multiple of 8.
+    pub async fn fetch_add(&self, offset: u64, addend: u64) -> Result<u64, Error> {
+        self.without_buffer(|pair| pair.fetch_add(offset, addend)).await
+    }
+
+    async fn with_buffer(
+        &self,
+        buffer: Buffer,
+        post: impl FnOnce(&mut QueuePair, Buffer) -> Result<Token, PostError>,
+    ) -> Result<Buffer, PostError> {
+        let place = self.shared.place().await;
+        let posted = self.shared.post(place, |pair| post(pair, buffer))?;
+        let done = posted.await.expect("every operation completes");
+        let buffer = done.buffer.expect("it comes back");
+        match done.result {
+            Ok(_) => Ok(buffer),
+            Err(error) => Err(PostError { error, buffer }),
+        }
+    }
+
+    async fn without_buffer(
+        &self,
+        post: impl FnOnce(&mut QueuePair) -> Result<Token, Error>,
+    ) -> Result<u64, Error> {
+        let place = self.shared.place().await;
+        let posted = self.shared.post(place, post)?;
+        posted.await.expect("every operation completes").result
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics while it holds the queue pair")
+    }
+
+    async fn place(&self) -> OwnedSemaphorePermit {
+        let place = Arc::clone(&self.places).acquire_owned().await;
+        place.expect("the semaphore is never closed")
+    }
+
+    fn post<E>(
+        &self,
+        place: OwnedSemaphorePermit,
+        post: impl FnOnce(&mut QueuePair) -> Result<Token, E>,
+    ) -> Result<oneshot::Receiver<Completion>, E> {
+        let (to, receiver) = oneshot::channel();
+        let mut state = self.state();
+        let token = post(&mut state.pair)?;
+        state.waiters[token.index()] = Some(Waiter { to, _place: place });
+        drop(state);
+        self.posted.notify_one();
+        Ok(receiver)
+    }
+
+    /// Waits until the connection was made again.
+    async fn connected(&self) -> Result<(), Error> {
+        loop {
+            let mut settled = pin!(self.settled.notified());
+            settled.as_mut().enable();
+            {
+                let state = self.state();
+                match &state.given_up {
+                    Some(error) => return Err(error.clone()),
+                    None if !state.pair.is_lost() => return Ok(()),
+                    None => {}
+                }
+            }
+            settled.await;
+        }
+    }
+}
+
+/// What the driver does next.
+enum Next {
+    /// There may be more at once.
+    Again,
+    /// Nothing moves before the socket does, something is posted, or the time is over.
+    Sleep(Interest, Option<Duration>),
+    /// The connection is gone.
+    Lost,
+}
+
+impl State {
+    /// A few turns; completions go to who waits for them.
+    fn advance(&mut self) -> Next {
+        let mut moved = true;
+        for _ in 0..TURNS_MAX {
+            moved = !self.pair.is_lost() && self.pair.turn(&mut self.done);
+            if !moved {
+                break;
+            }
+        }
+        // With the connection lost: what became of everything. An error says that nothing is left.
+        let _ = self.pair.poll(&mut self.done);
+        for done in self.done.drain(..) {
+            let waiter = self.waiters[done.token.index()].take().expect("somebody posted it");
+            // One that was dropped does not want it.
+            let _ = waiter.to.send(done);
+        }
+        if self.pair.is_lost() {
+            Next::Lost
+        } else if moved {
+            Next::Again
+        } else {
+            let interest = match self.pair.has_unsent() {
+                true => Interest::READABLE | Interest::WRITABLE,
+                false => Interest::READABLE,
+            };
+            Next::Sleep(interest, self.pair.patience_left())
+        }
+    }
+}
+
+/// Drives the queue pair from connection to connection.
+async fn drive(shared: Arc<Shared>, mut readiness: Readiness) {
+    loop {
+        drive_connection(&shared, &readiness).await;
+        match reconnect(&shared).await {
+            Ok(new) => readiness = new,
+            Err(error) => {
+                shared.state().given_up = Some(error);
+                shared.settled.notify_waiters();
+                return;
+            }
+        }
+        shared.settled.notify_waiters();
+    }
+}
+
+/// Until the connection is lost.
+async fn drive_connection(shared: &Shared, readiness: &Readiness) {
+    loop {
+        match advance(shared, readiness) {
+            Next::Lost => return,
+            Next::Again => tokio::task::yield_now().await,
+            Next::Sleep(interest, left) => sleep(shared, readiness, interest, left).await,
+        }
+    }
+}
+
+/// Turns until nothing moves, which the socket's readiness then says too.
+fn advance(shared: &Shared, readiness: &Readiness) -> Next {
+    let turns = || shared.state().advance();
+    let sleeps = |next: &Next| matches!(next, Next::Sleep(..));
+    let next = readiness.attempt(Interest::READABLE, turns, sleeps).unwrap_or_else(turns);
+    match next {
+        Next::Sleep(interest, _) if interest.is_writable() => {
+            readiness.attempt(Interest::WRITABLE, turns, sleeps).unwrap_or(next)
+        }
+        _ => next,
+    }
+}
+
+/// Until the socket is ready, something is posted, or nothing is left of the time.
+async fn sleep(shared: &Shared, readiness: &Readiness, interest: Interest, left: Option<Duration>) {
+    let mut ready = pin!(readiness.ready(interest));
+    let mut posted = pin!(shared.posted.notified());
+    let mut over = pin!(tokio::time::sleep(left.unwrap_or_default()));
+    std::future::poll_fn(|context| {
+        let is_ready = ready.as_mut().poll(context).is_ready();
+        let is_posted = posted.as_mut().poll(context).is_ready();
+        let is_over = left.is_some() && over.as_mut().poll(context).is_ready();
+        if is_ready || is_posted || is_over { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// Makes the connection again.
+async fn reconnect(shared: &Shared) -> Result<Readiness, Error> {
+    let reconnector = shared.state().pair.reconnector();
+    let pair = blocking(reconnector).await?;
+    let readiness = readiness(&pair)?;
+    shared.state().pair = pair;
+    Ok(readiness)
+}
+
+fn readiness(pair: &QueuePair) -> Result<Readiness, Error> {
+    let readiness = pair.socket().try_clone_to_owned().and_then(Readiness::of);
+    readiness.map_err(|error| Error::ConnectionLost(Lost::System(error.kind())))
+}
+
+/// Does what blocks on a thread for that.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work).await.expect("connecting does not panic")
+}
+
+impl fmt::Debug for AsyncVolume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncVolume").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,81 @@
+//! The asynchronous volume over real sockets, against a node that says what it is told to.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+#[allow(dead_code, reason = "shared with other tests")]
+mod fake_node;
+
+use std::time::Duration;
+
+use fake_node::{FakeNode, Script, VOLUME};
+use nearflash::direct::{AsyncVolume, Buffer, Client, Credentials, Error, Options, QueueOptions};
+
+async fn open(node: &FakeNode) -> AsyncVolume {
+    let options = Options { silence_max: Duration::from_secs(5), ..Options::default() };
+    let url = node.url.clone();
+    let connect = move || Client::connect_with(&url, Credentials::NONE, options);
+    let client = tokio::task::spawn_blocking(connect).await.unwrap().unwrap();
+    let queue_options = QueueOptions { depth: 16, ..QueueOptions::default() };
+    AsyncVolume::open(&client, VOLUME, queue_options).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_tasks_share_a_volume() {
+    for node in [FakeNode::start(&[Script::default()]), FakeNode::start_local("async")] {
+        let volume = open(&node).await;
+        // More than the queue pair has places.
+        let tasks = (0..64u64).map(|task| {
+            let volume = volume.clone();
+            tokio::spawn(async move {
+                let bytes = vec![u8::try_from(task).unwrap(); 5000];
+                let offset = task * 5000;
+                volume.write(&bytes[..], offset).await.unwrap();
+                assert_eq!(*volume.read(offset, 5000).await.unwrap(), *bytes);
+                volume.fetch_add(8 << 20, 1).await.unwrap();
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.unwrap();
+        }
+        volume.flush().await.unwrap();
+        assert_eq!(node.flushes(), 1);
+        assert_eq!(volume.compare_and_swap(8 << 20, 64, 0).await.unwrap(), 64);
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_future_leaves_its_buffer_with_the_node_and_the_volume_works_on() {
+    let node = FakeNode::start(&[Script::default()]);
+    let volume = open(&node).await;
+    for round in 0..200u64 {
+        let write = volume.write(&[7u8; 4096][..], round * 4096);
+        // Posted, and dropped before or after it was answered.
+        let dropped = tokio::time::timeout(Duration::from_micros(round), write).await;
+        drop(dropped);
+    }
+    let read = volume.read(0, 1 << 20).await.unwrap();
+    assert!(read.chunks(4096).all(|block| block == [0; 4096] || block == [7; 4096]));
+    assert!(read.chunks(4096).any(|block| block == [7; 4096]));
+}
+
+#[tokio::test]
+async fn reads_survive_a_lost_connection_and_writes_are_never_repeated() {
+    let closing = Script { closes_at: Some(1), ..Script::default() };
+    let node = FakeNode::start(&[Script::default(), closing, closing, Script::default()]);
+    let volume = open(&node).await;
+    volume.write(&b"flash"[..], 0).await.unwrap();
+    assert_eq!(*volume.read(0, 5).await.unwrap(), *b"flash", "the second request: lost, repeated");
+    let error: Error = volume.fetch_add(4096, 1).await.unwrap_err();
+    assert!(matches!(error, Error::Unknown(_)), "{error}");
+    assert_eq!(*volume.read(0, 5).await.unwrap(), *b"flash");
+    assert_eq!(volume.fetch_add(4096, 1).await.unwrap(), 1, "it had happened, once");
+}
+
+#[tokio::test]
+async fn a_refused_operation_gives_its_buffer_back() {
+    let node = FakeNode::start(&[Script::default()]);
+    let volume = open(&node).await;
+    let refused = volume.read_into(Buffer::new(64), volume.len()).await.unwrap_err();
+    assert_eq!((refused.error.name(), refused.buffer.len()), ("OUT_OF_RANGE", 64));
+    let refused = volume.write(Buffer::new(0), 0).await.unwrap_err();
+    assert_eq!(refused.error.name(), "INVALID_LENGTH");
+}
