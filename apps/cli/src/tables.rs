@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use nearflash_node::api::{
-    ClientInfo, CoreInfo, CredentialInfo, DeviceInfo, GrantInfo, HostInfo, Status, VolumeInfo,
+    CoreInfo, CredentialInfo, DeviceInfo, GrantInfo, HostInfo, Status, VolumeInfo,
 };
 use nearflash_space::GrantRange;
 use nearflash_units::{ByteLen, ByteOffset};
@@ -263,6 +263,7 @@ fn uptime(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nearflash_node::api::ClientInfo;
     use uuid::Uuid;
 
     fn volume(name: &str, bytes: u64) -> VolumeInfo {

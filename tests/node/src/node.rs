@@ -98,6 +98,13 @@ impl<'a> Node<'a> {
         Self::start(place, &["--device", "r=ram:16MiB", "--volume", "data=8MiB@r"])
     }
 
+    /// With doors for direct clients as well: on a port of its own, and in the test's folder.
+    pub fn with_direct(place: &'a Place, flags: &[&str]) -> Self {
+        let socket = place.text("direct.sock");
+        let doors = ["--direct", "127.0.0.1:0", "--direct-local", &socket];
+        Self::start(place, &[&doors[..], flags].concat())
+    }
+
     /// What it said when it was ready.
     pub fn ready(&self) -> &Value {
         &self.ready
@@ -110,6 +117,23 @@ impl<'a> Node<'a> {
     pub fn address(&self) -> SocketAddr {
         let address = self.ready["nvme_tcp"][0].as_str().and_then(|text| text.parse().ok());
         address.expect("the ready line names an address")
+    }
+
+    /// Where direct clients connect by the network.
+    ///
+    /// # Panics
+    /// When the ready line names no such address.
+    pub fn direct_address(&self) -> SocketAddr {
+        let address = self.ready["direct"][0].as_str().and_then(|text| text.parse().ok());
+        address.expect("the ready line names an address for direct clients")
+    }
+
+    /// Where direct clients of this machine connect.
+    ///
+    /// # Panics
+    /// When the ready line names no socket.
+    pub fn direct_socket(&self) -> &str {
+        self.ready["direct_local"].as_str().expect("the ready line names a socket")
     }
 
     /// What it uses now.

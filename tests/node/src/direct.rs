@@ -1,0 +1,92 @@
+//! The real client of direct, by both of its ways to a node.
+
+use nearflash::{Client, Credentials, Error};
+use serde_json::Value;
+
+use crate::node::Node;
+
+/// A way in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Door {
+    /// By TCP.
+    Tcp,
+    /// By the Unix socket, and memory shared with the node.
+    Local,
+}
+
+impl Door {
+    /// Every way.
+    pub const ALL: [Self; 2] = [Self::Tcp, Self::Local];
+
+    /// The URL of that door.
+    pub fn url(self, node: &Node<'_>) -> String {
+        match self {
+            Self::Tcp => format!("direct://{}", node.direct_address()),
+            Self::Local => format!("direct+local:{}", node.direct_socket()),
+        }
+    }
+
+    /// Whoever comes without a credential.
+    ///
+    /// # Errors
+    /// When the node does not let it in.
+    pub fn anonymous(self, node: &Node<'_>) -> Result<Client, Error> {
+        Client::connect(&self.url(node), Credentials::NONE)
+    }
+}
+
+/// A credential that a node made.
+#[derive(Debug)]
+pub struct Key {
+    id: &'static str,
+    secret: String,
+}
+
+impl Key {
+    /// A fresh one, with these further flags.
+    ///
+    /// # Panics
+    /// When the node does not make it.
+    pub fn create(node: &Node<'_>, id: &'static str, flags: &[&str]) -> Self {
+        let made = node.command(&[&["credential", "create", id], flags].concat());
+        let secret = made["secret"].as_str().expect("a secret is text").to_owned();
+        Self { id, secret }
+    }
+
+    /// The same key id, and another secret.
+    pub fn forged(&self) -> Self {
+        Self { id: self.id, secret: "0f".repeat(32) }
+    }
+
+    /// Lets it do something; the grant's number.
+    ///
+    /// # Panics
+    /// When the node does not.
+    pub fn grant(&self, node: &Node<'_>, volume: &str, flags: &[&str]) -> u64 {
+        let added: Value = node.command(&[&["grant", "add", self.id, volume], flags].concat());
+        added["grant"]["number"].as_u64().expect("a grant has a number")
+    }
+
+    /// Whoever comes with it.
+    ///
+    /// # Errors
+    /// When the node does not let it in.
+    pub fn connect(&self, node: &Node<'_>, door: Door) -> Result<Client, Error> {
+        Client::connect(&door.url(node), Credentials::new(self.id, &self.secret)?)
+    }
+}
+
+/// A newcomer without a credential can open volume `data`, write and read.
+///
+/// # Panics
+/// When it cannot.
+pub fn assert_serves_direct(node: &Node<'_>) {
+    for door in Door::ALL {
+        let volume = door.anonymous(node).and_then(|client| client.open("data"));
+        let volume = volume.expect("the volume is there");
+        let (written, mut read) = ([0x5A; 100], [0; 100]);
+        volume.write_at(&written, 4_050).expect("it can be written");
+        volume.read_at(&mut read, 4_050).expect("it can be read");
+        assert_eq!(read, written);
+    }
+}
