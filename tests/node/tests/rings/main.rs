@@ -1,0 +1,267 @@
+//! Clients that share memory with the node: what they may do, what they must not, and what is left of
+//! them.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+mod scribbler;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use nearflash::direct::Options;
+use nearflash::{Buffer, Client, Completion, Credentials, Error, QueueOptions, QueuePair};
+use nearflash_node_tests::{Host, Node, Place, Stamp, assert_serves, eventually, nearflash};
+use rustix::process::Signal;
+use scribbler::{Dice, Scribbler};
+
+const BLOCK_LEN: usize = 4096;
+
+/// A node with these devices and volumes, and a socket for direct clients of this machine.
+fn start<'a>(place: &'a Place, flags: &[&str]) -> Node<'a> {
+    let socket = place.text("direct.sock");
+    let flags = [&["--direct-local", &socket], flags].concat();
+    Node::start(place, &flags)
+}
+
+fn socket(place: &Place) -> PathBuf {
+    place.path("direct.sock")
+}
+
+fn pair(place: &Place, volume: &str) -> QueuePair {
+    let url = format!("direct+local:{}", socket(place).display());
+    let client = Client::connect(&url, Credentials::NONE).unwrap();
+    client.queue_pair(volume, QueueOptions::default()).unwrap()
+}
+
+/// How much memory of clients the node has mapped.
+fn mapped(node: &Node<'_>) -> usize {
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", node.pid())).unwrap();
+    maps.lines().filter(|line| line.contains("nearflash-rings")).count()
+}
+
+/// The next completion.
+fn completed(pair: &mut QueuePair) -> Completion {
+    let mut done = Vec::new();
+    while pair.poll(&mut done).unwrap() == 0 {
+        pair.wait(Duration::from_secs(1)).unwrap();
+    }
+    assert_eq!(done.len(), 1);
+    done.pop().unwrap()
+}
+
+fn write(pair: &mut QueuePair, buffer: Buffer, offset: u64) -> Buffer {
+    pair.post_write(buffer, offset).unwrap();
+    let Completion { result, buffer, .. } = completed(pair);
+    result.unwrap();
+    buffer.unwrap()
+}
+
+fn read(pair: &mut QueuePair, buffer: Buffer, offset: u64) -> Buffer {
+    pair.post_read(buffer, offset).unwrap();
+    let Completion { result, buffer, .. } = completed(pair);
+    result.unwrap();
+    buffer.unwrap()
+}
+
+/// Writes a stamp through shared memory, and reads it back into other shared memory.
+fn assert_pair_works(pair: &mut QueuePair, stamp: Stamp) {
+    let mut buffer = pair.buffer(BLOCK_LEN).unwrap();
+    stamp.fill(&mut buffer);
+    let offset = stamp.lba * 4096;
+    drop(write(pair, buffer, offset));
+    let mut buffer = pair.buffer(BLOCK_LEN).unwrap();
+    buffer.fill(0xA5);
+    assert_eq!(Stamp::of(&read(pair, buffer, offset)), Some(stamp));
+}
+
+#[test]
+fn what_is_written_by_rings_is_read_by_rings_and_by_hosts() {
+    let place = Place::new();
+    let flash = place.flash("64MiB");
+    let devices = ["--device", &flash, "--device", "r=ram:64MiB"];
+    let volumes = ["--volume", "data=16MiB@flash", "--volume", "other=16MiB@r"];
+    let node = start(&place, &[devices, volumes].concat());
+    for volume in ["data", "other"] {
+        let mut pair = pair(&place, volume);
+        assert_eq!(mapped(&node), 1, "rings are in use");
+        // Of any length and alignment, in shared memory and in memory that is not.
+        for (round, (len, offset)) in
+            [(1, 4095), (4096, 4096), (5000, 8191), (1 << 20, 0), (5 << 20, 123_457)]
+                .into_iter()
+                .enumerate()
+        {
+            let byte = |at: usize| u8::try_from((at * 31 + round) % 251).unwrap();
+            let fill = |bytes: &mut [u8]| {
+                bytes.iter_mut().enumerate().for_each(|(at, filled)| *filled = byte(at));
+            };
+            let mut shared = pair.buffer(len).unwrap();
+            fill(&mut shared);
+            drop(write(&mut pair, shared, offset));
+            let apart = read(&mut pair, Buffer::new(len), offset);
+            assert!(apart.iter().enumerate().all(|(at, read)| *read == byte(at)), "{len}");
+            let apart = write(&mut pair, apart, offset + 1);
+            let shared = pair.buffer(len).unwrap();
+            assert!(*read(&mut pair, shared, offset + 1) == *apart, "{len} at {offset}");
+        }
+        let mut host = Host::connect(&node, volume);
+        let stamp = Stamp { lba: 9, sequence: 1 };
+        assert_pair_works(&mut pair, stamp);
+        assert_eq!(host.read_stamp(9), Some(stamp));
+    }
+    node.terminate();
+}
+
+#[test]
+fn words_are_swapped_and_added_to_by_rings() {
+    let place = Place::new();
+    let node = start(&place, &["--device", "r=ram:64MiB", "--volume", "data=8MiB@r"]);
+    let mut pair = pair(&place, "data");
+    let mut value = |post: &dyn Fn(&mut QueuePair) -> Result<nearflash::Token, Error>| {
+        post(&mut pair).unwrap();
+        completed(&mut pair).result.unwrap()
+    };
+    assert_eq!(value(&|pair| pair.fetch_add(8, 5)), 0);
+    assert_eq!(value(&|pair| pair.fetch_add(8, 2)), 5);
+    assert_eq!(value(&|pair| pair.compare_and_swap(8, 6, 100)), 7);
+    assert_eq!(value(&|pair| pair.compare_and_swap(8, 7, 100)), 7);
+    assert_eq!(value(&|pair| pair.fetch_add(8, 0)), 100);
+    node.terminate();
+}
+
+/// Whether the thread of the first core waits for something.
+fn is_asleep(node: &Node<'_>) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", node.pid())).unwrap();
+    tasks.map(|task| task.unwrap().path()).any(|task| {
+        let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
+        stat.contains("(core-0) S")
+    })
+}
+
+#[test]
+fn a_node_that_sleeps_is_woken_and_wakes_a_client_that_sleeps() {
+    let place = Place::new();
+    let node = start(&place, &["--device", "r=ram:64MiB", "--volume", "data=8MiB@r"]);
+    let url = format!("direct+local:{}", socket(&place).display());
+    let options = Options { spin_max: Duration::ZERO, ..Options::default() };
+    let client = Client::connect_with(&url, Credentials::NONE, options).unwrap();
+    let volume = client.open("data").unwrap();
+    for round in 0..20u8 {
+        eventually("the node sleeps", || is_asleep(&node));
+        volume.write_at(&[round; 100], 5_000).unwrap();
+        eventually("the node sleeps", || is_asleep(&node));
+        let mut read = [0xA5; 100];
+        volume.read_at(&mut read, 5_000).unwrap();
+        assert_eq!(read, [round; 100]);
+    }
+    node.terminate();
+}
+
+#[test]
+fn a_client_that_scribbles_over_its_memory_harms_nobody() {
+    const LIVES: u64 = 30;
+    let place = Place::new();
+    let devices = ["--device", "r=ram:64MiB", "--device", "n=null:64MiB,read-delay=300us"];
+    let volumes =
+        ["--volume", "data=8MiB@r", "--volume", "spoiled=8MiB@r", "--volume", "slow=8MiB@n"];
+    let node = start(&place, &[&devices[..], &volumes[..]].concat());
+    assert_serves(&node);
+    drop(pair(&place, "data"));
+    eventually("the first client is forgotten", || mapped(&node) == 0);
+    let before = node.usage().files;
+    let mut honest = pair(&place, "data");
+    let mut host = Host::connect(&node, "data");
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let scribblers: Vec<_> = ["spoiled", "spoiled", "slow"]
+            .into_iter()
+            .zip(1u64..)
+            .map(|(volume, seed)| {
+                let socket = socket(&place);
+                scope.spawn(move || {
+                    let mut dice = Dice::new(seed);
+                    for _ in 0..LIVES {
+                        Scribbler::attach(&socket, volume).live(400, &mut dice);
+                    }
+                })
+            })
+            .collect();
+        let serving = scope.spawn(|| {
+            let mut sequence = 0;
+            while !over.load(Ordering::Relaxed) {
+                sequence += 1;
+                // The host writes to the first block.
+                for lba in 1..20 {
+                    assert_pair_works(&mut honest, Stamp { lba, sequence });
+                }
+                host.assert_works();
+            }
+            sequence
+        });
+        let ended: Vec<_> = scribblers.into_iter().map(|scribbler| scribbler.join()).collect();
+        over.store(true, Ordering::Relaxed);
+        assert!(serving.join().unwrap() > 0);
+        ended.into_iter().for_each(|ended| ended.unwrap());
+    });
+    assert!(place.log().contains("ring"), "some broke their rings");
+    drop((honest, host));
+    eventually("memory of those who are gone is unmapped", || mapped(&node) == 0);
+    eventually("their descriptors are closed", || node.usage().files == before);
+    assert_eq!(node.counted("in_flight"), 0);
+    assert_serves(&node);
+    node.terminate();
+}
+
+#[test]
+fn a_killed_client_leaves_nothing_behind() {
+    let place = Place::new();
+    let device = "n=null:64MiB,read-delay=2ms,write-delay=3ms";
+    let volumes = ["--volume", "data=8MiB@n"];
+    let node = start(&place, &[&["--device", device], &volumes[..]].concat());
+    drop(pair(&place, "data"));
+    eventually("the first client is forgotten", || mapped(&node) == 0);
+    let before = node.usage().files;
+    for _ in 0..5 {
+        let reads = node.counted("reads");
+        let url = format!("direct+local:{}/data", socket(&place).display());
+        let mut client = Command::new(nearflash())
+            .args(["bench", &url, "--rw", "randrw", "--iodepth", "64", "--runtime", "100s"])
+            .args(["--time-based", "--floor-cores", "0,0"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        eventually("the client is at work", || node.counted("reads") > reads + 100);
+        assert!(mapped(&node) > 0);
+        client.kill().unwrap();
+        client.wait().unwrap();
+        eventually("its memory is unmapped", || mapped(&node) == 0);
+        eventually("its descriptors are closed", || node.usage().files == before);
+        eventually("its requests are over", || node.counted("in_flight") == 0);
+    }
+    node.terminate();
+}
+
+#[test]
+fn a_killed_node_gives_buffers_back_that_it_no_longer_reaches() {
+    let place = Place::new();
+    let node = start(&place, &["--device", "r=ram:64MiB", "--volume", "data=8MiB@r"]);
+    let mut pair = pair(&place, "data");
+    assert_pair_works(&mut pair, Stamp { lba: 3, sequence: 1 });
+    node.signal(Signal::STOP);
+    let mut written = pair.buffer(BLOCK_LEN).unwrap();
+    written.fill(7);
+    let reading = pair.buffer(BLOCK_LEN).unwrap();
+    let (written, reading) =
+        (pair.post_write(written, 0).unwrap(), pair.post_read(reading, 4096).unwrap());
+    node.crash();
+    let mut done = Vec::new();
+    while pair.poll(&mut done).is_ok() {}
+    let find = |token| done.iter().find(|done| done.token == token).unwrap();
+    let (write, read) = (find(written), find(reading));
+    assert!(matches!(write.result, Err(Error::Unknown(_))), "{write:?}");
+    assert!(matches!(read.result, Err(Error::ConnectionLost(_))), "{read:?}");
+    assert_eq!(write.buffer.as_deref(), Some(&[7; BLOCK_LEN][..]), "its bytes are the caller's");
+    assert_eq!(read.buffer.as_ref().unwrap().len(), BLOCK_LEN);
+}
