@@ -500,7 +500,7 @@ impl Pair {
 
     fn check_completion(&mut self, completion: ClientCompletion) {
         let expected = self.expected.remove(&completion.tag).expect("it was submitted");
-        assert_eq!(completion.status, expected.status, "{expected:?}");
+        assert_eq!(completion.status, expected.status, "{:?}", expected.bytes);
         assert_eq!(completion.value, expected.value);
         if let (Some(read), Some(buffer)) = (&expected.read, expected.buffer) {
             let at = crate::length(expected.place);

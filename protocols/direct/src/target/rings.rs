@@ -112,7 +112,7 @@ impl TargetSession {
         if !self.config.local {
             return Err(Status::UNSUPPORTED);
         }
-        if self.rings.is_some() || self.slots.in_use() > 0 || self.output.len() > 0 {
+        if self.rings.is_some() || self.slots.in_use() > 0 || !self.output.is_empty() {
             return Err(Status::BUSY);
         }
         let (entries, data_len) = (request.entries.get(), request.data_len.get());

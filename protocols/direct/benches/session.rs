@@ -1,0 +1,198 @@
+//! What the sessions cost beside the kernel's TCP: each end alone, in one thread, no socket and no
+//! payload moved.
+//!
+//! `BENCH=1 cargo bench -p nearflash-direct` runs the full size; without it a small one, so that it
+//! cannot rot. The hash is of the bytes exchanged: the same work is done each time.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use nearflash_direct::client::{ClientConfig, ClientOperation, ClientSession, VolumeHandle};
+use nearflash_direct::target::{
+    Access, CredentialExport, Demand, Export, Exports, SessionConfig, TargetSession,
+};
+use nearflash_direct::wire::Rights;
+use nearflash_direct::{Chunk, Digests, Receiving, Secret};
+use nearflash_request::{BufferId, Completion, Outcome, Payload, VolumeId};
+use nearflash_units::{BlockSize, Nanos};
+
+const DEPTH: u32 = 128;
+const VOLUME_LEN: u64 = 4 << 30;
+
+/// How the two are connected.
+#[derive(Clone, Copy)]
+struct Setup {
+    name: &'static str,
+    len: u32,
+    digests: Digests,
+    /// Grants in the session; 0 for a door that is open to everybody.
+    grants: u64,
+}
+
+struct Pair {
+    client: ClientSession,
+    target: TargetSession,
+    volume: VolumeHandle,
+}
+
+fn exports(grants: u64) -> Exports {
+    let export = Export {
+        volume: VolumeId(0),
+        bytes: VOLUME_LEN,
+        block_size: BlockSize::B512,
+        epoch: 1,
+        uuid: [0; 16],
+    };
+    let part = VOLUME_LEN / grants.max(1);
+    // A hole of a block in each, so that none touches the next.
+    let ranges = (0..grants).map(|at| (at * part..(at + 1) * part - 512, Rights::READ_WRITE));
+    let credential = CredentialExport {
+        secret: Secret::new([7; 32]),
+        expired: false,
+        access: [(VolumeId(0), Arc::new(Access::new(ranges)))].into(),
+    };
+    let credentials = (grants > 0).then(|| ("bench".into(), credential));
+    Exports::new([("bench".into(), export)], credentials)
+}
+
+impl Pair {
+    fn new(setup: Setup) -> Self {
+        let config =
+            SessionConfig { anonymous: true, credits: DEPTH, ..SessionConfig::with_nonce([1; 16]) };
+        let client = ClientSession::new(ClientConfig {
+            key: (setup.grants > 0).then(|| ("bench".into(), Secret::new([7; 32]))),
+            digests: setup.digests,
+            rings: false,
+            nonce: [2; 16],
+        });
+        let target = TargetSession::new(config, Arc::new(exports(setup.grants)), Nanos(0));
+        let mut pair = Self { client, target, volume: VolumeHandle(0) };
+        pair.exchange();
+        pair.client.open("bench").expect("the session is ready");
+        pair.exchange();
+        assert!(pair.client.volume(pair.volume).is_some(), "the volume is open");
+        pair
+    }
+
+    /// Until neither end has anything to say.
+    fn exchange(&mut self) {
+        while self.client.output_len() > 0 || self.target.output_len() > 0 {
+            let stream = bytes_of(self.client.output());
+            self.client.advance_output(stream.len());
+            assert_eq!(self.target.handle_input(&stream), Ok(stream.len()));
+            let stream = bytes_of(self.target.output());
+            self.target.advance_output(stream.len(), &mut |_| {});
+            assert_eq!(self.client.handle_input(&stream), Ok(stream.len()));
+        }
+    }
+
+    fn submit(&mut self, len: u32) {
+        for number in 0..u64::from(DEPTH) {
+            // Far apart, as random reads are, and never in a hole between two grants.
+            let offset = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % VOLUME_LEN & !0xFFF;
+            let operation = ClientOperation::Read { buffer: BufferId(0), offset, len };
+            self.client.submit(self.volume, &operation, &[]).expect("there is a credit");
+        }
+    }
+}
+
+fn bytes_of<'a>(chunks: impl Iterator<Item = Chunk<'a>>) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for chunk in chunks {
+        match chunk {
+            Chunk::Bytes(bytes) => stream.extend_from_slice(bytes),
+            Chunk::Buffer { len, .. } | Chunk::Zeroes(len) => stream.resize(stream.len() + len, 0),
+        }
+    }
+    stream
+}
+
+/// The target alone: what it adds to a loop of `recv` and `send`.
+fn target_alone(setup: Setup, rounds: u32) {
+    let mut pair = Pair::new(setup);
+    pair.submit(setup.len);
+    let stream = bytes_of(pair.client.output());
+    let zeroes = vec![0; 4096];
+    let target = &mut pair.target;
+    let mut sent = 0;
+    let start = Instant::now();
+    for _ in 0..rounds {
+        let taken = target.handle_input(black_box(&stream)).expect("the client is sound");
+        assert_eq!(taken, stream.len());
+        while let Some(demand) = target.poll_demand() {
+            let Demand::Request(request) = demand else { unreachable!("only reads") };
+            let done = Completion {
+                tag: request.tag,
+                outcome: Outcome::Success,
+                payload: Payload::Buffer(BufferId(0)),
+            };
+            target.handle_completion(done, &zeroes);
+        }
+        sent += target.output().map(|chunk| black_box(chunk).len()).sum::<usize>();
+        target.advance_output(target.output_len(), &mut |_| {});
+    }
+    let requests = rounds * DEPTH;
+    let spent = start.elapsed().as_nanos() as f64 / f64::from(requests);
+    println!("target_{} n={requests} hash={sent:016x} {spent:.1} ns each", setup.name);
+}
+
+/// The client alone, its answers ready made.
+fn client_alone(setup: Setup, rounds: u32) {
+    let mut pair = Pair::new(setup);
+    pair.submit(setup.len);
+    let stream = bytes_of(pair.client.output());
+    pair.client.advance_output(stream.len());
+    pair.target.handle_input(&stream).expect("the client is sound");
+    while let Some(demand) = pair.target.poll_demand() {
+        let Demand::Request(request) = demand else { unreachable!("only reads") };
+        let (tag, outcome) = (request.tag, Outcome::Success);
+        let done = Completion { tag, outcome, payload: Payload::Zeroes };
+        pair.target.handle_completion(done, &[]);
+    }
+    let answers = bytes_of(pair.target.output());
+    let mut sent = 0;
+    let start = Instant::now();
+    for _ in 0..rounds {
+        let mut rest = black_box(&answers[..]);
+        while !rest.is_empty() {
+            let taken = match pair.client.receiving() {
+                Receiving::Bytes => pair.client.handle_input(rest).expect("the node is sound"),
+                Receiving::Payload { len, .. } => {
+                    pair.client.handle_payload(&rest[..len]);
+                    len
+                }
+                Receiving::Paused => unreachable!("nothing has ended the session"),
+            };
+            rest = &rest[taken..];
+        }
+        while let Some(completion) = pair.client.poll_completion() {
+            assert!(completion.status.is_ok());
+        }
+        pair.submit(setup.len);
+        sent += pair.client.output().map(|chunk| black_box(chunk).len()).sum::<usize>();
+        pair.client.advance_output(pair.client.output_len());
+    }
+    let requests = rounds * DEPTH;
+    let spent = start.elapsed().as_nanos() as f64 / f64::from(requests);
+    println!("client_{} n={requests} hash={sent:016x} {spent:.1} ns each", setup.name);
+}
+
+fn main() {
+    let rounds: u32 = if std::env::var_os("BENCH").is_some() { 20_000 } else { 10 };
+    let open = Setup { name: "read_512", len: 512, digests: Digests::NONE, grants: 0 };
+    for setup in [
+        open,
+        Setup { name: "read_4k", len: 4096 - 512, ..open },
+        Setup { name: "read_512_1_grant", grants: 1, ..open },
+        Setup { name: "read_512_1000_grants", grants: 1000, ..open },
+        Setup {
+            name: "read_512_header_digest",
+            digests: Digests { header: true, data: false },
+            ..open
+        },
+    ] {
+        target_alone(setup, rounds);
+        client_alone(setup, rounds);
+    }
+}
