@@ -90,7 +90,7 @@ impl Pair {
     fn submit(&mut self, len: u32) {
         for number in 0..u64::from(DEPTH) {
             // Far apart, as random reads are, and never in a hole between two grants.
-            let offset = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % VOLUME_LEN & !0xFFF;
+            let offset = (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) % VOLUME_LEN) & !0xFFF;
             let operation = ClientOperation::Read { buffer: BufferId(0), offset, len };
             self.client.submit(self.volume, &operation, &[]).expect("there is a credit");
         }

@@ -3,13 +3,17 @@
 //! Each panics when its property does not hold. Knows what a driver knows of a session, and no
 //! more: these are also the shortest examples of one.
 
+mod client;
 mod memory;
 mod pair;
+pub(crate) mod target;
 #[cfg(test)]
 mod tests;
-mod volume;
+pub(crate) mod volume;
 
+pub use client::check_client_never_panics;
 pub use pair::{PairScenario, check_pair};
+pub use target::{check_segmentation_does_not_matter, check_target_never_panics, stream_of};
 
 /// Numbers from a seed, for choices that only need to differ: splitmix64.
 #[derive(Clone, Debug)]

@@ -1,0 +1,489 @@
+//! Hostile clients at a target session.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nearflash_request::{Payload, Request};
+use nearflash_session::Receiving;
+use nearflash_units::{BlockSize, Nanos};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::{U16, U32, U64};
+
+use super::memory::{Memory, range};
+use super::volume::{VOLUME, Volume};
+use crate::digest::{Digests, digest};
+use crate::error::PeerError;
+use crate::proof::client_proof;
+use crate::secret::Secret;
+use crate::segments;
+use crate::stream::DIGEST_OFFSET;
+use crate::target::{
+    Access, CredentialExport, Demand, Export, Exports, RingOutput, SessionConfig, TargetSession,
+};
+use crate::wire::{
+    AttachRequest, Features, HEADER_LEN, HelloAnswer, HelloRequest, Opcode, RequestHeader, Rights,
+    VERSION,
+};
+
+pub(crate) const NAME: &str = "data";
+pub(crate) const KEY: &str = "check";
+pub(crate) const EPOCH: u32 = 3;
+pub(crate) const VOLUME_LEN: u64 = (1 << 20) + (64 << 10);
+pub(crate) const CREDITS: u32 = 8;
+pub(crate) const LEN_MAX: u32 = 256 << 10;
+const AREA_LEN: u64 = 64 << 10;
+
+/// How a client and a node stand to each other: bits of a fuzzer's first byte.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stand {
+    pub(crate) digests: Digests,
+    pub(crate) with_key: bool,
+    pub(crate) local: bool,
+    /// The handshake is done, and the volume open, before the hostile bytes.
+    pub(crate) is_in: bool,
+    /// Rings are attached too.
+    pub(crate) by_rings: bool,
+}
+
+impl Stand {
+    /// Most are to get past the handshake.
+    pub(crate) const fn of(selector: u8) -> Self {
+        Self {
+            digests: Digests { header: selector & 1 != 0, data: selector & 2 != 0 },
+            with_key: selector & 4 != 0,
+            local: selector & 8 != 0,
+            is_in: selector & 0xC0 != 0,
+            by_rings: selector & 8 != 0 && selector & 16 != 0 && selector & 0xC0 != 0,
+        }
+    }
+}
+
+/// A session, its buffers, a volume, and what it did.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) target: TargetSession,
+    pub(crate) memory: Memory,
+    volume: Volume,
+    pub(crate) requests: VecDeque<Request>,
+    /// All that the session has sent.
+    pub(crate) sent: Vec<u8>,
+    /// The entries that it has put into the completion ring.
+    pub(crate) entries: Vec<[u8; HEADER_LEN]>,
+    pub(crate) error: Option<PeerError>,
+    /// What it has demanded.
+    pub(crate) demanded: Vec<String>,
+}
+
+/// What the node of these checks offers.
+pub(crate) fn exports(with_key: bool, epoch: u32) -> Exports {
+    let export = Export {
+        volume: VOLUME,
+        bytes: VOLUME_LEN,
+        block_size: BlockSize::B512,
+        epoch,
+        uuid: [9; 16],
+    };
+    // Reading ends in the midst of a block, and writing before.
+    let grants = [(0..VOLUME_LEN - 700, Rights::READ), (0..VOLUME_LEN / 2, Rights::READ_WRITE)];
+    let credential = CredentialExport {
+        secret: secret(),
+        expired: false,
+        access: [(VOLUME, Arc::new(Access::new(grants)))].into(),
+    };
+    Exports::new([(NAME.into(), export)], with_key.then(|| (KEY.into(), credential)))
+}
+
+pub(crate) const fn secret() -> Secret {
+    Secret::new([0x5A; 32])
+}
+
+/// A door's configuration for these checks.
+pub(crate) fn config(stand: Stand) -> SessionConfig {
+    SessionConfig {
+        anonymous: !stand.with_key,
+        local: stand.local,
+        len_max: LEN_MAX,
+        credits: CREDITS,
+        handles_max: 4,
+        ..SessionConfig::with_nonce([1; 16])
+    }
+}
+
+impl Bench {
+    pub(crate) fn new(stand: Stand) -> Self {
+        let exports = Arc::new(exports(stand.with_key, EPOCH));
+        let mut bench = Self::with(config(stand), exports);
+        if stand.is_in {
+            bench.let_in(stand);
+        }
+        bench
+    }
+
+    pub(crate) fn with(config: SessionConfig, exports: Arc<Exports>) -> Self {
+        let len = usize::try_from(VOLUME_LEN).expect("a small volume");
+        Self {
+            target: TargetSession::new(config, exports, Nanos(0)),
+            memory: Memory::default(),
+            volume: Volume::new(len, BlockSize::B512),
+            requests: VecDeque::new(),
+            sent: Vec::new(),
+            entries: Vec::new(),
+            error: None,
+            demanded: Vec::new(),
+        }
+    }
+
+    /// What a sound client does.
+    pub(crate) fn let_in(&mut self, stand: Stand) {
+        let hello = hello(stand);
+        self.feed(&hello);
+        self.send();
+        if stand.with_key {
+            let answer_len = HEADER_LEN + size_of::<HelloAnswer>();
+            let transcript = [&hello[..], &self.sent[..answer_len]].concat();
+            let proof = client_proof(&secret(), &transcript);
+            self.feed(&message(Opcode::PROVE, RequestHeader::default(), &proof, stand.digests));
+        }
+        assert!(self.target.is_ready(), "a sound client is let in: {:?}", self.error);
+        let header = RequestHeader { volume: U16::new(0xFFFF), ..RequestHeader::default() };
+        self.feed(&message(Opcode::OPEN, header, NAME.as_bytes(), stand.digests));
+        self.send();
+        if stand.by_rings {
+            let request = AttachRequest {
+                entries: U32::new(CREDITS),
+                reserved: U32::new(0),
+                data_len: U64::new(AREA_LEN),
+            };
+            let header = RequestHeader::default();
+            self.feed(&message(Opcode::ATTACH, header, request.as_bytes(), stand.digests));
+            self.settle();
+            assert!(self.target.takes_entries(), "rings are attached");
+        }
+        self.sent.clear();
+        self.demanded.clear();
+    }
+
+    /// All of `bytes`, unless the session errs or ends. What it waits for is done.
+    pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && self.error.is_none() {
+            let taken = match self.target.receiving() {
+                Receiving::Bytes => match self.target.handle_input(bytes) {
+                    Ok(taken) => taken,
+                    Err(error) => {
+                        assert!(self.target.is_closing(), "an error ends the session");
+                        self.error = Some(error);
+                        return;
+                    }
+                },
+                Receiving::Payload { buffer, offset, len } => {
+                    let part = &bytes[..len.min(bytes.len())];
+                    self.memory.bytes_mut(buffer)[offset..offset + part.len()]
+                        .copy_from_slice(part);
+                    self.target.handle_payload(part);
+                    part.len()
+                }
+                Receiving::Paused if self.unpause() => 0,
+                Receiving::Paused => return,
+            };
+            bytes = &bytes[taken..];
+        }
+    }
+
+    /// Whether a session that is paused goes on.
+    fn unpause(&mut self) -> bool {
+        self.provide_buffers();
+        if self.target.receiving() == Receiving::Paused {
+            self.send();
+        }
+        if self.target.receiving() == Receiving::Paused {
+            self.take_demands();
+        }
+        self.target.receiving() != Receiving::Paused
+    }
+
+    fn provide_buffers(&mut self) {
+        while let Some(len) = self.target.wants_buffer() {
+            let buffer = self.memory.take(len.to_usize());
+            self.target.provide_buffer(buffer);
+        }
+    }
+
+    /// An entry of the submission ring.
+    pub(crate) fn feed_entry(&mut self, entry: &[u8; HEADER_LEN]) {
+        if !self.target.takes_entries() {
+            return;
+        }
+        let area = &self.memory.area;
+        let mut copy_in = |offset: u64, bytes: &mut [u8]| {
+            let at = usize::try_from(offset).expect("within the area");
+            bytes.copy_from_slice(&area[at..at + bytes.len()]);
+        };
+        if let Err(error) = self.target.handle_entry(entry, &mut copy_in) {
+            assert!(self.target.is_closing(), "an error ends the session");
+            self.error = Some(error);
+        }
+    }
+
+    /// Takes what the session wants done.
+    pub(crate) fn take_demands(&mut self) {
+        self.provide_buffers();
+        while let Some(demand) = self.target.poll_demand() {
+            self.demanded.push(format!("{demand:?}"));
+            match demand {
+                Demand::Request(request) => self.requests.push_back(request),
+                Demand::Attach(attach) => {
+                    let len = usize::try_from(attach.data_len).ok().filter(|len| *len <= 1 << 20);
+                    let made = len.map(|len| self.memory.area = vec![0xEE; len]);
+                    self.target.handle_attached(made.ok_or(crate::Status::INVALID_FIELD));
+                }
+                Demand::Lend(demand) => {
+                    assert!(range(demand.place).end <= self.memory.area.len(), "within the area");
+                    let buffer = self.memory.lend(demand.place);
+                    self.requests.push_back(demand.into_request(buffer));
+                }
+                Demand::CopyIn(demand) => {
+                    let bytes = self.memory.area[range(demand.place)].to_vec();
+                    self.memory.bytes_mut(demand.buffer)[demand.offset..][..bytes.len()]
+                        .copy_from_slice(&bytes);
+                    self.requests.push_back(demand.request);
+                }
+            }
+        }
+    }
+
+    /// Answers the oldest request.
+    pub(crate) fn answer_one(&mut self) {
+        let Some(request) = self.requests.pop_front() else { return };
+        let done = self.volume.answer(request, &mut self.memory);
+        let bytes = match done.payload {
+            Payload::Buffer(buffer) if self.target.wants_payload_bytes() => {
+                self.memory.bytes(buffer)
+            }
+            _ => &[],
+        };
+        self.target.handle_completion(done, bytes);
+    }
+
+    /// Sends all that the session has to say.
+    pub(crate) fn send(&mut self) {
+        let mut stream = Vec::new();
+        self.target.output().for_each(|chunk| self.memory.append(&mut stream, chunk));
+        assert_eq!(stream.len(), self.target.output_len());
+        let memory = &mut self.memory;
+        self.target.advance_output(stream.len(), &mut |buffer| memory.give_back(buffer));
+        self.sent.extend_from_slice(&stream);
+        while let Some(output) = self.target.poll_ring() {
+            match output {
+                RingOutput::Copy { buffer, offset, place } => {
+                    let place = range(place);
+                    let bytes = self.memory.bytes(buffer)[offset..][..place.len()].to_vec();
+                    self.memory.area[place].copy_from_slice(&bytes);
+                    self.memory.give_back(buffer);
+                }
+                RingOutput::Release(buffer) => self.memory.give_back(buffer),
+                RingOutput::Zeroes(place) => self.memory.area[range(place)].fill(0),
+                RingOutput::Entry(entry) => self.entries.push(entry),
+            }
+        }
+    }
+
+    /// Everything that is to be done is done, answered and sent.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            self.take_demands();
+            if self.requests.is_empty() {
+                break;
+            }
+            self.answer_one();
+        }
+        self.send();
+    }
+
+    /// The connection is gone; no buffer may be.
+    pub(crate) fn end(mut self) {
+        let memory = &mut self.memory;
+        self.target.release_all(&mut |buffer| memory.give_back(buffer));
+        while !self.requests.is_empty() {
+            self.answer_one();
+        }
+        let memory = &mut self.memory;
+        self.target.release_all(&mut |buffer| memory.give_back(buffer));
+        assert_eq!(self.memory.taken(), 0, "every buffer is given back");
+    }
+}
+
+/// A sound client's first message.
+pub(crate) fn hello(stand: Stand) -> Vec<u8> {
+    let features = stand.digests.to_bits() | if stand.by_rings { Features::RINGS } else { 0 };
+    let payload = HelloRequest {
+        magic: HelloRequest::MAGIC,
+        version_min: U16::new(VERSION),
+        version_max: U16::new(VERSION),
+        features: Features(U32::new(features)),
+        nonce: [2; 16],
+    };
+    let key = if stand.with_key { KEY } else { "" };
+    let payload = [payload.as_bytes(), key.as_bytes()].concat();
+    message(Opcode::HELLO, RequestHeader::default(), &payload, Digests::NONE)
+}
+
+/// A message with right lengths and digests. Payload of a WRITE is cut as its offset says.
+pub(crate) fn message(
+    opcode: Opcode,
+    header: RequestHeader,
+    payload: &[u8],
+    digests: Digests,
+) -> Vec<u8> {
+    let mut header = RequestHeader { opcode: opcode.0, ..header };
+    if opcode.has_payload() {
+        header.len = U32::new(u32::try_from(payload.len()).expect("short"));
+    }
+    if digests.header {
+        header.digest = U32::new(digest(&header.as_bytes()[..DIGEST_OFFSET]));
+    }
+    let mut bytes = header.as_bytes().to_vec();
+    let offset = if opcode == Opcode::WRITE { header.offset.get() } else { 0 };
+    for number in 0..segments::count(offset, header.len.get()) {
+        if payload.is_empty() {
+            break;
+        }
+        let part = segments::segment(offset, header.len.get(), number);
+        let part = &payload[crate::length(part.start)..][..crate::length(part.len)];
+        bytes.extend_from_slice(part);
+        if digests.data {
+            bytes.extend_from_slice(&digest(part).to_le_bytes());
+        }
+    }
+    bytes
+}
+
+const OPCODES: [Opcode; 16] = [
+    Opcode::READ,
+    Opcode::READ,
+    Opcode::WRITE,
+    Opcode::WRITE,
+    Opcode::FLUSH,
+    Opcode::DISCARD,
+    Opcode::COMPARE_AND_SWAP,
+    Opcode::FETCH_ADD,
+    Opcode::OPEN,
+    Opcode::CLOSE,
+    Opcode::PING,
+    Opcode::ATTACH,
+    Opcode::GOODBYE,
+    Opcode(0x4E),
+    Opcode(0x0E),
+    Opcode::HELLO,
+];
+
+/// Almost sound messages, eight bytes each: opcode, tag, offset, length, and what is wrong.
+pub fn stream_of(selector: u8, instructions: &[u8]) -> Vec<u8> {
+    let stand = Stand::of(selector);
+    let mut stream = Vec::new();
+    for instruction in instructions.chunks_exact(8) {
+        let [what, tag, near, at, len, fill, mutation, place] =
+            instruction.try_into().expect("chunks of eight");
+        let message = message_of([what, tag, near, at, len, fill], stand.digests);
+        let begin = stream.len();
+        stream.extend_from_slice(&message);
+        // Seldom anything.
+        if mutation > 240 {
+            let at = begin + usize::from(place) % message.len();
+            stream[at] ^= 1 << (mutation & 7);
+        } else if mutation > 230 {
+            stream.truncate(begin + usize::from(place) % message.len());
+        }
+    }
+    stream
+}
+
+fn message_of([what, tag, near, at, len, fill]: [u8; 6], digests: Digests) -> Vec<u8> {
+    let opcode = OPCODES[usize::from(what % 16)];
+    let base = [0, 1 << 20, VOLUME_LEN / 2, VOLUME_LEN - 700, VOLUME_LEN, u64::MAX - 4096];
+    let offset = (base[usize::from(near) % base.len()]).saturating_add(u64::from(at) * 8);
+    let len = match len {
+        0..160 => u32::from(len) * 64,
+        160..250 => u32::from(len),
+        _ => LEN_MAX + 250 - u32::from(len),
+    };
+    let payload = match opcode {
+        Opcode::WRITE => vec![fill; crate::length(len)],
+        Opcode::COMPARE_AND_SWAP => vec![fill; 16],
+        Opcode::FETCH_ADD => vec![fill; 8],
+        Opcode::OPEN if fill < 200 => NAME.as_bytes().to_vec(),
+        Opcode::ATTACH => {
+            let (entries, data_len) = (1 << (fill & 7), u64::from(at) << 12);
+            let entries = U32::new(entries);
+            AttachRequest { entries, reserved: U32::new(0), data_len: U64::new(data_len) }
+                .as_bytes()
+                .to_vec()
+        }
+        opcode if opcode.has_payload() => vec![fill; usize::from(at)],
+        _ => Vec::new(),
+    };
+    let handle =
+        if opcode == Opcode::OPEN && fill & 1 == 0 { 0xFFFF } else { u16::from(fill / 250) };
+    let header = RequestHeader {
+        volume: U16::new(handle),
+        tag: U32::new(u32::from(tag % 10).min(u32::from(tag))),
+        offset: U64::new(offset),
+        len: U32::new(len),
+        epoch: U32::new(if fill == 77 { EPOCH - 1 } else { EPOCH }),
+        flags: fill & 1,
+        place: U32::new(u32::from(at) * 256 + u32::from(fill / 128)),
+        ..RequestHeader::default()
+    };
+    message(opcode, header, &payload, digests)
+}
+
+/// Whatever a client sends, by either way: no panic, no endless loop, and every buffer comes back.
+///
+/// The first byte says how the two stand to each other, the second how the bytes are cut.
+pub fn check_target_never_panics(input: &[u8]) {
+    let [selector, cut, stream @ ..] = input else { return };
+    let stand = Stand::of(*selector);
+    let mut bench = Bench::new(stand);
+    for (number, part) in stream.chunks(usize::from(*cut) * 8 + 1).enumerate() {
+        if stand.by_rings && cut & 1 == 1 {
+            part.chunks_exact(HEADER_LEN).for_each(|entry| {
+                bench.feed_entry(entry.try_into().expect("chunks of an entry"));
+            });
+        } else {
+            bench.feed(part);
+        }
+        match number % 3 {
+            0 => bench.settle(),
+            1 => bench.take_demands(),
+            _ => bench.send(),
+        }
+        if number % 5 == 4 {
+            let epoch = EPOCH + u32::from(number % 2 == 0);
+            bench.target.set_exports(Arc::new(exports(stand.with_key, epoch)));
+        }
+    }
+    bench.end();
+}
+
+/// However a stream is cut, the session does and says the same.
+pub fn check_segmentation_does_not_matter(selector: u8, stream: &[u8], cuts: &[u8]) {
+    let stand = Stand::of(selector);
+    let mut whole = Bench::new(stand);
+    whole.feed(stream);
+    let mut parts = Bench::new(stand);
+    let mut rest = stream;
+    let mut cuts = cuts.iter().cycle();
+    while !rest.is_empty() {
+        let len = cuts.next().map_or(rest.len(), |cut| usize::from(*cut) + 1);
+        let (part, after) = rest.split_at(len.min(rest.len()));
+        parts.feed(part);
+        rest = after;
+    }
+    assert_eq!(whole.error, parts.error);
+    whole.settle();
+    parts.settle();
+    assert_eq!(whole.demanded, parts.demanded);
+    assert!(whole.sent == parts.sent, "the same is said");
+    assert!(whole.volume.bytes == parts.volume.bytes, "the same is done");
+    whole.end();
+    parts.end();
+}
