@@ -409,6 +409,8 @@ impl Pair {
                     self.target.handle_attached(Ok(()));
                 }
                 Demand::Lend(demand) => {
+                    let block_len = u64::from(self.volume.block_size.bytes());
+                    assert!(demand.place.offset.is_multiple_of(block_len), "devices need that");
                     let buffer = self.target_memory.lend(demand.place);
                     self.requests.push(demand.into_request(buffer));
                 }

@@ -21,9 +21,6 @@ use crate::segments::{self, Segment};
 use crate::stream::bytes_of;
 use crate::wire::{AttachRequest, HEADER_LEN, Opcode, RequestHeader, Status};
 
-/// Where in the data area devices can read and write: at multiples of this.
-const DIRECT_ALIGNMENT: u32 = 512;
-
 /// What a data area is a multiple of.
 const PAGE_LEN: u64 = 4096;
 
@@ -325,11 +322,12 @@ impl TargetSession {
     }
 }
 
-/// Whether a device can read or write the client's memory for this segment.
+/// Whether a device can read or write the client's memory for this segment: it may want memory to be
+/// aligned to its blocks, which are no larger than the volume's.
 #[inline]
 fn is_direct(slot: &Slot, segment: Segment) -> bool {
     let place = slot.place.wrapping_add(segment.start);
-    place.is_multiple_of(DIRECT_ALIGNMENT) && Around::of(slot, segment).is_whole
+    place.is_multiple_of(slot.block_size.bytes()) && Around::of(slot, segment).is_whole
 }
 
 /// Where in the data area a segment's bytes are. The whole request's are within it.

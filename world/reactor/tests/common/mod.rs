@@ -16,10 +16,10 @@ use nearflash_space::DeviceId;
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 
-pub const DATA_LEN: u64 = 1 << 20;
+pub(crate) const DATA_LEN: u64 = 1 << 20;
 
 /// A reactor with these devices.
-pub fn reactor(specs: &[String]) -> Reactor {
+pub(crate) fn reactor(specs: &[String]) -> Reactor {
     let claim = Claim { node: Uuid::from_u128(1), known: &[] };
     let device = |spec: &String| {
         let spec = spec.parse().unwrap();
@@ -36,7 +36,7 @@ pub fn reactor(specs: &[String]) -> Reactor {
 }
 
 /// A client with rings.
-pub struct Client {
+pub(crate) struct Client {
     pub end: ClientEnd,
     pub area: Area,
     pub stream: UnixStream,
@@ -45,7 +45,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn attach(reactor: &mut Reactor) -> Self {
+    pub(crate) fn attach(reactor: &mut Reactor) -> Self {
         let (stream, far_end) = UnixStream::pair().unwrap();
         let socket = SocketId(far_end.into_raw_fd().try_into().unwrap());
         reactor.attach(socket);
@@ -63,7 +63,7 @@ impl Client {
     }
 
     /// Reads or writes the whole slice at the start of a device.
-    pub fn operate(&self, reactor: &mut Reactor, device: u32, slice: &Slice, writes: bool) {
+    pub(crate) fn operate(&self, reactor: &mut Reactor, device: u32, slice: &Slice, writes: bool) {
         let (region, offset) = (self.ring.0, slice.offset().into());
         let len = u32::try_from(slice.len()).unwrap();
         let buffer = reactor.pool().lend(Foreign { region, offset, len });
