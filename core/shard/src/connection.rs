@@ -80,6 +80,8 @@ pub struct Connection {
     pub(crate) received_at: Nanos,
     /// When anything last moved, either way.
     pub(crate) moved_at: Nanos,
+    /// Since when the shard's sweeps have found it waiting for its peer.
+    pub(crate) waits_since: Option<Nanos>,
     /// Turns in a row in which nothing could be sent.
     pub(crate) blocked_turns: u16,
     /// Which of the shard's lists it is in.
@@ -131,6 +133,7 @@ impl Connection {
             held: ByteLen(0),
             received_at: now,
             moved_at: now,
+            waits_since: None,
             blocked_turns: 0,
             listed: Listed::default(),
         }
@@ -154,6 +157,17 @@ impl Connection {
     /// may have sent and we do not take is not its fault.
     pub(crate) fn waits_for_peer(&self) -> bool {
         self.session.output_len() > 0 || (self.takes_input() && self.session.awaits_data())
+    }
+
+    /// Whether it has waited on the peer for longer than `patience`, and nothing has moved. To be
+    /// asked now and then: waiting counts from the first time that it is seen.
+    pub(crate) fn is_stalled(&mut self, now: Nanos, patience: Nanos) -> bool {
+        if !self.waits_for_peer() {
+            self.waits_since = None;
+            return false;
+        }
+        let since = *self.waits_since.get_or_insert(now);
+        now.since(since.max(self.moved_at)) > patience
     }
 
     /// Gives back every buffer that the connection itself holds.

@@ -303,8 +303,7 @@ impl Shard {
                     if let Err(error) = connection.session.handle_timeout(now) {
                         world.notice(Notice::PeerError { peer: connection.peer, error });
                     }
-                    let is_stalled =
-                        connection.waits_for_peer() && now.since(connection.moved_at) > stall;
+                    let is_stalled = connection.is_stalled(now, stall);
                     let is_over = connection.session.is_closing();
                     if is_stalled {
                         world.notice(Notice::Stalled { peer: connection.peer });

@@ -27,6 +27,8 @@ pub(crate) struct DiskOperation {
     first_blocks: u64,
     /// Which of its blocks take effect at all, if it fails.
     failed_blocks: u64,
+    /// Which have taken effect.
+    taken_blocks: u64,
 }
 
 /// The moments of an operation that was submitted.
@@ -111,6 +113,7 @@ impl Disk {
             submitted_at: self.count,
             first_blocks: if is_split { dice.roll() } else { 0 },
             failed_blocks: dice.roll(),
+            taken_blocks: 0,
         };
         let number = self.count;
         self.operations.insert(number, operation);
@@ -134,6 +137,9 @@ impl Disk {
         if let Some(operation) = self.operations.get(&number) {
             let first = operation.first_blocks;
             self.take_effect(number, |bit| first & bit != 0);
+        }
+        if let Some(operation) = self.operations.get_mut(&number) {
+            operation.taken_blocks = operation.first_blocks;
         }
     }
 
@@ -208,7 +214,8 @@ impl Disk {
     pub(crate) fn lose_power(&mut self) {
         let unfinished: Vec<u64> = self.operations.keys().copied().collect();
         for number in unfinished {
-            let chosen = self.dice.roll();
+            // No block takes effect twice.
+            let chosen = self.dice.roll() & !self.operations[&number].taken_blocks;
             self.take_effect(number, |bit| chosen & bit != 0);
         }
         self.operations.clear();

@@ -3,7 +3,7 @@
 //!
 //! The shards are those of production, under another [`World`](nearflash_shard::World). A run draws
 //! from its seed how bad the world is ([`Faults`]), who is there ([`WorkerPlan`],
-//! [`Misbehaviour`]) and what happens to the node ([`Plan`]); then everything that happens is one
+//! [`ClientPlan`], [`Misbehaviour`]) and what happens to the node ([`Plan`]); then everything that happens is one
 //! list of events in the order of their moments, and the same seed gives the same run to the last
 //! byte ([`Trace`]).
 //!
@@ -12,6 +12,9 @@
 //! - every command is answered once, with a status that it can have, or its connection was lost;
 //! - a read returns what some order of events allows, per block, and never another volume's bytes
 //!   (`history`); counters changed by compare-and-write alone lose no step (`increments`);
+//! - of direct clients, each byte that one alone writes is what it wrote last, whatever others write
+//!   beside it in the same block, and words are what some order of atomic operations makes them
+//!   (`ownership`, `words`); once a revocation is confirmed, nothing of its client has any effect;
 //! - when the power goes, nothing durable is lost, sector by sector (`sectors`, `history`);
 //! - each write is given to a device at most once, none begins after its connection was closed, and
 //!   a host that comes back finds nothing of its last visit under way (`witness`);
@@ -22,6 +25,7 @@
 //! Knows nothing of real sockets, files, clocks or threads.
 
 mod agenda;
+mod client;
 mod dice;
 mod disk;
 mod faults;
@@ -41,6 +45,7 @@ mod trace;
 mod witness;
 mod world;
 
+pub use client::client_plan::{ClientPlan, Crookedness};
 pub use dice::Dice;
 pub use faults::{CoreFaults, DiskFaults, Faults, NetworkFaults};
 pub use host::misfit::{Misbehaviour, MisfitPlan};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use nearflash_engine::CoreId;
-use nearflash_shard::{Interest, Peer, Received, Sent, SocketId};
+use nearflash_shard::{Door, Interest, Peer, Received, Sent, SocketId};
 use nearflash_units::Nanos;
 
 use crate::Dice;
@@ -61,7 +61,7 @@ pub(crate) enum Stir {
     /// The core that watches the socket.
     Ready(CoreId, SocketId),
     /// A new connection, for the first core.
-    Accepted(SocketId, SocketAddr),
+    Accepted(SocketId, Door, SocketAddr),
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +72,7 @@ struct End {
 
 #[derive(Debug)]
 struct Link {
+    door: Door,
     peer: SocketAddr,
     /// Nothing arrives any more, at either end, and nobody is told.
     silent: bool,
@@ -146,6 +147,11 @@ impl Network {
 
     /// A host asks for a connection. It can send at once; whether anybody is there shows later.
     pub(crate) fn connect(&mut self, now: Nanos) -> LinkId {
+        self.connect_to(now, Door::NvmeTcp)
+    }
+
+    /// The same at another door.
+    pub(crate) fn connect_to(&mut self, now: Nanos, door: Door) -> LinkId {
         self.link_count += 1;
         let link = LinkId(self.link_count);
         let [.., high, low] = self.link_count.to_be_bytes();
@@ -154,6 +160,7 @@ impl Network {
         let peer = SocketAddr::from((Ipv4Addr::new(10, a, b, 1), u16::from_be_bytes([high, low])));
         let room = self.faults.buffer_len;
         let mut made = Link {
+            door,
             peer,
             silent: false,
             host: End::default(),
@@ -266,7 +273,7 @@ impl Network {
         let link = self.links.get_mut(&id).expect("links stay");
         link.socket = Some(socket);
         link.owner = Some(CoreId::FIRST);
-        self.stirs.push(Stir::Accepted(socket, link.peer));
+        self.stirs.push(Stir::Accepted(socket, link.door, link.peer));
         self.stirs.push(Stir::Host(id));
     }
 

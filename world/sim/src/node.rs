@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use nearflash_direct::target as direct;
 use nearflash_engine::{CoreId, DeviceProperties, EngineConfig, Pool};
 use nearflash_nvme::target::{
     Deallocation, HostAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
@@ -18,6 +19,8 @@ use nearflash_space::{DeviceId, Epoch, Extent, GRANULE, Map, Piece, VolumeTable}
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, MIB, Nanos};
 use uuid::Uuid;
 
+use crate::client::grants::Grants;
+use crate::client::worker::{JUNK, SHARED};
 use crate::outside::{Happening, Outside};
 use crate::world::SimWorld;
 
@@ -34,6 +37,10 @@ pub struct NodeConfig {
     pub volatile_cache: bool,
     /// The limits of sessions.
     pub session: SessionConfig,
+    /// Direct clients need keys. Otherwise whoever comes may do everything.
+    pub keys: bool,
+    /// Requests that a direct client may have in flight.
+    pub credits: u32,
     /// How long a host may neither take answers nor send the data it promised.
     pub stall_timeout: Nanos,
 }
@@ -43,8 +50,8 @@ pub struct NodeConfig {
 pub(crate) struct SimVolume {
     /// Its number.
     pub id: u32,
-    /// The subsystem that exports it.
-    pub subsystem: Nqn,
+    /// The subsystem that exports it, if one does.
+    pub subsystem: Option<Nqn>,
     /// As which namespace.
     pub namespace: NamespaceId,
     /// How many blocks it has now.
@@ -57,6 +64,11 @@ pub(crate) struct SimVolume {
 pub(crate) const DISKS: u32 = 2;
 /// Their length.
 pub(crate) const DISK_LEN: ByteLen = ByteLen(8 * MIB);
+
+/// The volume that direct clients share.
+pub(crate) const SHARED_ID: u32 = 3;
+/// The volume of which nobody checks anything.
+pub(crate) const JUNK_ID: u32 = 2;
 
 /// The subsystem whose volumes are checked.
 pub(crate) const CHECKED: &str = "nqn.2026-11.io.nearflash:data";
@@ -81,6 +93,7 @@ pub(crate) struct Node {
     cores: Vec<Core>,
     volumes: Vec<SimVolume>,
     changes: u64,
+    pub(crate) grants: Grants,
 }
 
 fn nqn(name: &str) -> Nqn {
@@ -96,9 +109,9 @@ fn extent(device: u32, granule: u64) -> Extent {
 /// two pieces.
 fn volumes(block_size: BlockSize) -> Vec<SimVolume> {
     let granules = |count: u64| block_size.blocks_in(ByteLen(count * GRANULE.0));
-    let volume = |id, subsystem, namespace, blocks, extents| SimVolume {
+    let volume = |id, subsystem: Option<&str>, namespace, blocks, extents| SimVolume {
         id,
-        subsystem: nqn(subsystem),
+        subsystem: subsystem.map(nqn),
         namespace: NamespaceId(namespace),
         blocks,
         epoch: Epoch(1),
@@ -107,9 +120,10 @@ fn volumes(block_size: BlockSize) -> Vec<SimVolume> {
     let a = vec![extent(0, 1), extent(1, 2), extent(0, 4)];
     let b = vec![extent(1, 1), extent(0, 2)];
     vec![
-        volume(0, CHECKED, 1, Blocks(granules(2).0 + 24), a),
-        volume(1, CHECKED, 2, granules(2), b),
-        volume(2, UNCHECKED, 1, granules(1), vec![extent(0, 5)]),
+        volume(0, Some(CHECKED), 1, Blocks(granules(2).0 + 24), a),
+        volume(1, Some(CHECKED), 2, granules(2), b),
+        volume(2, Some(UNCHECKED), 1, granules(1), vec![extent(0, 5)]),
+        volume(3, None, 0, granules(2), vec![extent(1, 3), extent(0, 6)]),
     ]
 }
 
@@ -120,9 +134,9 @@ impl SimVolume {
 }
 
 impl Node {
-    pub(crate) fn new(config: NodeConfig, outside: &mut Outside) -> Self {
+    pub(crate) fn new(config: NodeConfig, grants: Grants, outside: &mut Outside) -> Self {
         let volumes = volumes(config.block_size);
-        let mut node = Self { config, cores: Vec::new(), volumes, changes: 0 };
+        let mut node = Self { config, cores: Vec::new(), volumes, changes: 0, grants };
         node.start(outside);
         node
     }
@@ -162,7 +176,14 @@ impl Node {
         };
         let target = (id == CoreId::FIRST).then(|| self.target());
         let (session, stall_timeout) = (self.config.session, self.config.stall_timeout);
-        let direct = DirectConfig::default();
+        let direct = DirectConfig {
+            session: direct::SessionConfig {
+                credits: self.config.credits,
+                handshake_timeout: self.config.session.handshake_timeout,
+                ..DirectConfig::default().session
+            },
+            exports: self.direct_exports(),
+        };
         let config = ShardConfig { engine, session, target, direct, stall_timeout };
         let shard = Shard::new(config, &mut pool);
         Core { id, shard, pool, awake: true, worked_at: Nanos(0), ticket: 0 }
@@ -195,18 +216,20 @@ impl Node {
     }
 
     fn namespaces(&self) -> Vec<NamespaceConfig> {
-        let config = |volume: &SimVolume| NamespaceConfig {
-            subsystem: volume.subsystem.clone(),
-            namespace: volume.namespace,
-            volume: VolumeId(volume.id),
-            uuid: Uuid::from_u128(u128::from(volume.id) + 1),
-            block_size: self.config.block_size,
-            blocks: volume.blocks,
-            volatile_cache: self.config.volatile_cache,
-            deallocation: Deallocation::Unspecified,
-            write_protected: false,
+        let config = |volume: &SimVolume| {
+            Some(NamespaceConfig {
+                subsystem: volume.subsystem.clone()?,
+                namespace: volume.namespace,
+                volume: VolumeId(volume.id),
+                uuid: Uuid::from_u128(u128::from(volume.id) + 1),
+                block_size: self.config.block_size,
+                blocks: volume.blocks,
+                volatile_cache: self.config.volatile_cache,
+                deallocation: Deallocation::Unspecified,
+                write_protected: false,
+            })
         };
-        self.volumes.iter().map(config).collect()
+        self.volumes.iter().filter_map(config).collect()
     }
 
     /// Its volumes.
@@ -232,6 +255,33 @@ impl Node {
         let table = self.table();
         let number = self.changes;
         self.tell_all(outside, || Message::Volumes(number, Arc::clone(&table)));
+        number
+    }
+
+    /// What direct clients may reach.
+    fn direct_exports(&self) -> Arc<direct::Exports> {
+        let block_size = self.config.block_size;
+        let export = |id: u32, epoch| {
+            let volume = &self.volumes[usize::try_from(id).expect("few volumes")];
+            direct::Export {
+                volume: VolumeId(id),
+                bytes: block_size.len(volume.blocks).expect("a small volume").0,
+                block_size,
+                epoch,
+                uuid: Uuid::from_u128(u128::from(id) + 1).into_bytes(),
+            }
+        };
+        let volumes = [(SHARED, export(SHARED_ID, self.grants.epoch)), (JUNK, export(JUNK_ID, 1))];
+        let volumes = volumes.map(|(name, export)| (name.into(), export));
+        let keys = if self.config.keys { self.grants.credentials() } else { Vec::new() };
+        Arc::new(direct::Exports::new(volumes, keys))
+    }
+
+    /// Tells every core what direct clients may reach. Returns the number with which cores confirm.
+    pub(crate) fn export_direct(&mut self, outside: &mut Outside) -> u64 {
+        self.changes += 1;
+        let (number, exports) = (self.changes, self.direct_exports());
+        self.tell_all(outside, || Message::Direct(number, Arc::clone(&exports)));
         number
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use nearflash_engine::{CoreId, DeviceOperation, DeviceResult, Pool};
-use nearflash_shard::{Door, Event, Message, Notice, Peer};
+use nearflash_shard::{Event, Message, Notice, Peer};
 use nearflash_units::Nanos;
 
 use crate::agenda::Agenda;
@@ -136,9 +136,9 @@ impl Outside {
                     self.stirred.insert(link);
                 }
                 Stir::Ready(core, socket) => self.drop_in(core, Event::Ready(socket)),
-                Stir::Accepted(socket, peer) => {
+                Stir::Accepted(socket, door, peer) => {
                     let local = ([192, 0, 2, 1], 4420).into();
-                    let (door, peer) = (Door::NvmeTcp, Peer::Address(peer));
+                    let peer = Peer::Address(peer);
                     self.drop_in(CoreId::FIRST, Event::Accepted { socket, door, peer, local });
                 }
             }

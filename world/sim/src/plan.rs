@@ -5,6 +5,7 @@ use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
+use crate::client::client_plan::ClientPlan;
 use crate::host::misfit::{Misbehaviour, MisfitPlan};
 use crate::host::worker_plan::WorkerPlan;
 use crate::node::NodeConfig;
@@ -21,6 +22,10 @@ pub struct Plan {
     pub node: NodeConfig,
     /// Hosts that work.
     pub workers: Vec<WorkerPlan>,
+    /// Direct clients.
+    pub clients: Vec<ClientPlan>,
+    /// How often a direct client loses its grants for a while. Only where there are keys.
+    pub revocations: u32,
     /// Hosts that misbehave.
     pub misfits: Vec<MisfitPlan>,
     /// How often a volume changes its size.
@@ -49,9 +54,13 @@ impl Plan {
                     handshake_timeout: Nanos::from_secs(3),
                     ..SessionConfig::default()
                 },
+                keys: true,
+                credits: 16,
                 stall_timeout: Nanos::from_secs(5),
             },
             workers: Vec::new(),
+            clients: Vec::new(),
+            revocations: 0,
             misfits: Vec::new(),
             resizes: 0,
             power_losses: 0,
@@ -78,6 +87,8 @@ impl Plan {
             block_size: dice.pick(&[BlockSize::B512, BlockSize::B4096]),
             volatile_cache: !dice.permille(250),
             session,
+            keys: false,
+            credits: 16,
             stall_timeout: Nanos::from_secs(dice.between(3, 6)),
         };
         let mut workers: Vec<_> = (0..dice.between(1, 4)).map(|_| WorkerPlan::draw(dice)).collect();
@@ -91,16 +102,31 @@ impl Plan {
         for worker in workers.iter_mut().filter(|_| piece <= 100) {
             worker.commands = worker.commands.min(10 * u32::try_from(piece).unwrap_or(u32::MAX));
         }
-        Self {
+        let mut plan = Self {
             seed,
             faults,
             node,
             workers,
+            clients: Vec::new(),
+            revocations: 0,
             misfits,
             resizes: dice.pick(&[0, 0, 2, 6]),
             power_losses: dice.pick(&[0, 0, 1, 3]),
             drain_while_busy: dice.coin(),
             command_len_max,
+        };
+        plan.draw_clients(dice);
+        plan
+    }
+
+    fn draw_clients(&mut self, dice: &mut Dice) {
+        self.clients = (0..dice.between(0, 4)).map(|_| ClientPlan::draw(dice)).collect();
+        let piece = self.faults.network.piece_len_max;
+        for client in self.clients.iter_mut().filter(|_| piece <= 100) {
+            client.requests = client.requests.min(40);
         }
+        self.node.keys = dice.permille(700);
+        self.node.credits = dice.pick(&[1, 4, 32]);
+        self.revocations = if self.node.keys { dice.pick(&[0, 1, 3]) } else { 0 };
     }
 }

@@ -24,6 +24,14 @@ pub struct Report {
     pub reads: u64,
     /// Compare-and-writes that succeeded.
     pub counted: u64,
+    /// Requests of direct clients that were done.
+    pub direct_succeeded: u64,
+    /// Those that were refused: grants, stale epochs.
+    pub direct_refused: u64,
+    /// Those whose connection was lost.
+    pub direct_lost: u64,
+    /// Bytes of direct clients, and words, that were judged.
+    pub direct_judged: u64,
     /// How often hosts joined.
     pub joined: u32,
     /// How long it took on the simulated clock.
@@ -70,15 +78,22 @@ impl Sim {
     fn disturb(&mut self) {
         let mut resizes = self.plan.resizes;
         let mut power_losses = self.plan.power_losses;
-        let count = resizes + power_losses + u32::from(self.plan.drain_while_busy);
+        let mut revocations = self.plan.revocations;
+        let count = revocations + resizes + power_losses + u32::from(self.plan.drain_while_busy);
         for left in self.draw_shares_of_work(count) {
             self.run_until(PATIENCE, |sim| sim.commands_left() <= left);
-            if power_losses > 0 && (resizes == 0 || self.draw_coin()) {
+            if revocations > 0 && self.draw_coin() {
+                revocations -= 1;
+                self.revoke();
+            } else if power_losses > 0 && (resizes == 0 || self.draw_coin()) {
                 power_losses -= 1;
                 self.lose_power();
             } else if resizes > 0 {
                 resizes -= 1;
                 self.resize();
+            } else if revocations > 0 {
+                revocations -= 1;
+                self.revoke();
             }
         }
     }
@@ -94,6 +109,11 @@ impl Sim {
             lost: self.checks.lost,
             reads: self.checks.history.reads(),
             counted: self.checks.increments.won_count(),
+            direct_succeeded: self.common.succeeded,
+            direct_refused: self.common.refused + self.common.stale,
+            direct_lost: self.common.lost,
+            direct_judged: self.common.words.judged
+                + self.clients.iter().map(|client| client.owned.judged).sum::<u64>(),
             joined: self.workers.iter().map(|worker| worker.joined).sum(),
             span: self.now(),
         }

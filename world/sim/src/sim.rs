@@ -8,6 +8,9 @@ use nearflash_shard::{Event, Message, Notice};
 use nearflash_units::{BlockSize, Blocks, ByteLen, Nanos};
 
 use crate::Dice;
+use crate::client::grants::Grants;
+use crate::client::ground::Ground;
+use crate::client::worker::{Client, Common};
 use crate::disk::Disk;
 use crate::faults::Faults;
 use crate::history::Block;
@@ -28,11 +31,14 @@ pub(crate) const PATIENCE: Nanos = Nanos::from_secs(600);
 #[derive(Debug)]
 pub struct Sim {
     pub(crate) plan: Plan,
-    dice: Dice,
+    pub(crate) dice: Dice,
     pub(crate) outside: Outside,
     pub(crate) node: Node,
     pub(crate) workers: Vec<Worker>,
     pub(crate) misfits: Vec<Misfit>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) common: Common,
+    pub(crate) ground: Ground,
     pub(crate) checks: Checks,
     /// When each host looks around next, by its place: workers first, then misfits.
     looks: Vec<Nanos>,
@@ -43,13 +49,17 @@ pub struct Sim {
     drained: BTreeSet<CoreId>,
     volumes_taken: BTreeSet<(u64, CoreId)>,
     namespaces_taken: u64,
+    pub(crate) direct_taken: BTreeSet<(u64, CoreId)>,
 }
 
 fn field(plan: &Plan, node: &Node, dice: &mut Dice) -> Field {
     let block_size: BlockSize = plan.node.block_size;
     let seam = block_size.blocks_in(nearflash_space::GRANULE).0;
     let half = dice.between(2, 8);
-    let checked = node.volumes().iter().filter(|volume| volume.subsystem.as_str() == CHECKED);
+    let checked = node
+        .volumes()
+        .iter()
+        .filter(|volume| volume.subsystem.as_ref().is_some_and(|name| name.as_str() == CHECKED));
     Field {
         block_size,
         volumes: checked.map(|volume| (volume.id, volume.namespace)).collect(),
@@ -58,6 +68,13 @@ fn field(plan: &Plan, node: &Node, dice: &mut Dice) -> Field {
         tail: (2 * seam + 8, 2 * seam + 44),
         blocks_max: block_size.blocks_in(plan.command_len_max).0.max(1),
     }
+}
+
+/// What direct clients share: around the seam of their volume.
+fn ground(plan: &Plan) -> Ground {
+    let clients = u64::try_from(plan.clients.len()).expect("few clients");
+    let block_len = u64::from(plan.node.block_size.bytes());
+    Ground::new(nearflash_space::GRANULE.0, clients, plan.command_len_max.0, block_len)
 }
 
 impl Sim {
@@ -70,7 +87,10 @@ impl Sim {
         let disks = (0..DISKS).map(|_| Disk::new(device, disk, dice.fork())).collect();
         let block_len = ByteLen(u64::from(plan.node.block_size.bytes())).to_usize();
         let mut outside = Outside::new(dice.fork(), network, disks, core, block_len);
-        let node = Node::new(plan.node.clone(), &mut outside);
+        let keeps = plan.clients.iter().map(|client| client.crooked.is_none()).collect();
+        let ground = ground(&plan);
+        let grants = Grants::new(ground.clone(), keeps);
+        let node = Node::new(plan.node.clone(), grants, &mut outside);
         let field = field(&plan, &node, &mut dice);
         let workers: Vec<Worker> = (0..)
             .zip(&plan.workers)
@@ -80,8 +100,16 @@ impl Sim {
             .zip(&plan.misfits)
             .map(|(number, misfit)| Misfit::new(number, *misfit, dice.fork()))
             .collect();
+        let traits = (plan.node.keys, !plan.node.volatile_cache);
+        let clients: Vec<Client> = (0..)
+            .zip(&plan.clients)
+            .map(|(number, client)| {
+                Client::new(number, client.clone(), ground.clone(), traits, dice.fork())
+            })
+            .collect();
+        let common = Common { disks_fail: disk.can_fail(), ..Common::default() };
         let checks = Checks { disks_fail: disk.can_fail(), ..Checks::default() };
-        let looks = vec![Nanos::NEVER; workers.len() + misfits.len()];
+        let looks = vec![Nanos::NEVER; workers.len() + misfits.len() + clients.len()];
         let mut sim = Self {
             plan,
             dice,
@@ -89,6 +117,9 @@ impl Sim {
             node,
             workers,
             misfits,
+            clients,
+            common,
+            ground,
             checks,
             looks,
             writers: 0,
@@ -97,6 +128,7 @@ impl Sim {
             drained: BTreeSet::new(),
             volumes_taken: BTreeSet::new(),
             namespaces_taken: 0,
+            direct_taken: BTreeSet::new(),
         };
         sim.outside.size = Some((sim.outside.tick(), sim.node.volumes()[0].blocks.0));
         for host in 0..sim.looks.len() {
@@ -160,12 +192,14 @@ impl Sim {
             return; // it looked, or will look, at another moment instead
         }
         self.looks[host] = Nanos::NEVER;
-        let next = match self.workers.get_mut(host) {
-            Some(worker) => worker.look(&mut self.writers, &mut self.checks, &mut self.outside),
-            None => {
-                let misfit = &mut self.misfits[host - self.workers.len()];
-                misfit.look(&mut self.outside)
-            }
+        let (workers, misfits) = (self.workers.len(), self.misfits.len());
+        let outside = &mut self.outside;
+        let next = if let Some(worker) = self.workers.get_mut(host) {
+            worker.look(&mut self.writers, &mut self.checks, outside)
+        } else if let Some(misfit) = self.misfits.get_mut(host - workers) {
+            misfit.look(outside)
+        } else {
+            self.clients[host - workers - misfits].look(&mut self.common, outside)
         };
         if let Some(next) = next {
             self.look_at(host, next.max(now.plus(Nanos(1))));
@@ -175,7 +209,9 @@ impl Sim {
     /// Hosts at whose connections something happened look around soon. Misfits look when they like.
     fn stir(&mut self) {
         for link in std::mem::take(&mut self.outside.stirred) {
-            let host = self.workers.iter().position(|worker| worker.has(link));
+            let client = self.clients.iter().position(|client| client.has(link));
+            let client = client.map(|client| self.workers.len() + self.misfits.len() + client);
+            let host = self.workers.iter().position(|worker| worker.has(link)).or(client);
             if let Some(host) = host {
                 let soon = Nanos(self.dice.between(1, 5_000));
                 self.look_at(host, self.outside.now.plus(soon));
@@ -194,14 +230,18 @@ impl Sim {
             match noted.notice.clone() {
                 Notice::PeerError { peer, error } => {
                     let link = self.outside.network.link_of(peer).expect("peers have links");
-                    let is_due = error.is_silence() || self.is_misfit(link);
+                    let is_crooked = self.clients.iter().any(|client| client.is_crooked_at(link));
+                    let is_due = error.is_silence() || is_crooked || self.is_misfit(link);
                     assert!(is_due, "{link:?} was said to have broken the protocol: {error}");
                 }
                 Notice::Stalled { peer } => {
                     let link = self.outside.network.link_of(peer).expect("peers have links");
                     let reads =
                         |worker: &Worker| worker.has(link) && worker.plan.deaf_permille == 0;
-                    let is_due = !self.workers.iter().any(reads);
+                    let takes = |client: &Client| {
+                        client.has(link) && !client.is_deaf() && client.plan.crooked.is_none()
+                    };
+                    let is_due = !self.workers.iter().any(reads) && !self.clients.iter().any(takes);
                     assert!(is_due, "{link:?} was said to stall");
                 }
                 Notice::Disconnecting {
@@ -221,6 +261,9 @@ impl Sim {
                 }
                 Notice::VolumesTaken(core, number) => {
                     self.volumes_taken.insert((number, core));
+                }
+                Notice::DirectTaken(core, number) => {
+                    self.direct_taken.insert((number, core));
                 }
                 Notice::NamespacesTaken(number) => self.namespaces_taken = number,
                 Notice::Drained(of) => {
@@ -254,7 +297,8 @@ impl Sim {
 
     /// Commands that hosts have not submitted yet.
     pub(crate) fn commands_left(&self) -> u32 {
-        self.workers.iter().map(Worker::commands_left).sum()
+        let commands: u32 = self.workers.iter().map(Worker::commands_left).sum();
+        commands + self.clients.iter().map(Client::requests_left).sum::<u32>()
     }
 
     /// How many commands are to be left at each of `count` moments.
@@ -278,6 +322,9 @@ impl Sim {
     /// Whether every working host has done all that it had to do.
     pub fn is_work_done(&self) -> bool {
         self.workers.iter().all(|worker| worker.commands_left() == 0 && worker.in_flight() == 0)
+            && self.clients.iter().all(|client| {
+                client.is_deaf() || (client.requests_left() == 0 && client.in_flight() == 0)
+            })
     }
 
     /// Goes on until all work is done.
@@ -288,7 +335,9 @@ impl Sim {
         let is_done = self.run_until(PATIENCE, Self::is_work_done);
         let left: Vec<_> =
             self.workers.iter().map(|w| (w.life, w.commands_left(), w.in_flight())).collect();
-        assert!(is_done, "work is not done at {:?}: {left:?}", self.now());
+        let clients: Vec<_> =
+            self.clients.iter().map(|c| (c.requests_left(), c.in_flight(), c.link())).collect();
+        assert!(is_done, "work is not done at {:?}: {left:?}, {clients:?}", self.now());
     }
 
     /// From now on nothing is lost and nothing fails.
@@ -340,6 +389,12 @@ impl Sim {
         for misfit in &mut self.misfits {
             misfit.leave(&mut self.outside);
         }
+        for number in 0..self.clients.len() {
+            let next = self.clients[number].leave(true, &mut self.common, &mut self.outside);
+            self.clients[number].forget();
+            let host = self.workers.len() + self.misfits.len() + number;
+            next.into_iter().for_each(|at| self.look_at(host, at));
+        }
         self.outside.lose_node();
         self.judge_steps();
         self.outside.note("power lost", &[]);
@@ -355,6 +410,7 @@ impl Sim {
             self.checks.history.power_lost(block, &bytes, volatile, &self.outside.witness);
         }
         self.checks.history.forget_flushes();
+        self.check_clients_after_power_loss();
         self.checks.increments.restart();
     }
 
@@ -421,7 +477,13 @@ impl Sim {
         for misfit in &mut self.misfits {
             misfit.stop();
         }
-        let idle = self.run_until(PATIENCE, |sim| sim.workers.iter().all(|w| w.in_flight() == 0));
+        for client in &mut self.clients {
+            client.resting = true;
+        }
+        let idle = self.run_until(PATIENCE, |sim| {
+            sim.workers.iter().all(|w| w.in_flight() == 0)
+                && sim.clients.iter().all(|client| client.in_flight() == 0)
+        });
         assert!(idle, "every command is answered, or its connection lost");
     }
 
@@ -460,5 +522,6 @@ impl Sim {
                 self.checks.increments.check(block, value);
             }
         }
+        self.check_clients_at_rest();
     }
 }

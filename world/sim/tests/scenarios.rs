@@ -1,7 +1,7 @@
 //! Cases that chance seldom reaches, each over a few seeds.
 
 use nearflash_nvme_tcp::Digests;
-use nearflash_sim::{Misbehaviour, MisfitPlan, Plan, Sim, WorkerPlan};
+use nearflash_sim::{ClientPlan, Misbehaviour, MisfitPlan, Plan, Sim, WorkerPlan};
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
 const SECOND: Nanos = Nanos::from_secs(1);
@@ -326,5 +326,24 @@ fn a_node_that_drains_under_load_answers_and_empties() {
         sim.drain();
         sim.rest();
         sim.check_disks();
+    }
+}
+
+/// Direct clients and nobody else.
+fn clients(seed: u64, clients: Vec<ClientPlan>) -> Plan {
+    Plan { clients, ..Plan::calm(seed) }
+}
+
+#[test]
+fn direct_clients_in_a_calm_world_are_all_answered() {
+    for seed in 0..6 {
+        let mut plan = clients(seed, vec![ClientPlan::plain(300); 3]);
+        plan.node.keys = seed.is_multiple_of(2);
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        let report = sim.report();
+        assert_eq!((report.direct_lost, report.direct_refused), (0, 0));
+        assert_eq!(report.direct_succeeded, 900);
+        end(sim);
     }
 }

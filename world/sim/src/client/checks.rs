@@ -1,0 +1,101 @@
+//! What is checked of direct clients: revocation, and what their volume holds.
+
+use std::ops::Range;
+
+use nearflash_units::{ByteLen, Lba, Nanos};
+
+use crate::client::worker::Client;
+use crate::node::SHARED_ID;
+use crate::sim::{PATIENCE, Sim};
+
+impl Sim {
+    /// What the shared volume holds, on its devices.
+    fn shared_bytes(&self, range: &Range<u64>) -> Vec<u8> {
+        let block_len = u64::from(self.plan.node.block_size.bytes());
+        let first = range.start / block_len;
+        let mut bytes = Vec::new();
+        for block in first..range.end.div_ceil(block_len) {
+            let piece = self.node.locate(SHARED_ID, Lba(block)).expect("within the volume");
+            let disk = usize::try_from(piece.device.0).expect("few devices");
+            bytes.extend_from_slice(self.outside.disks[disk].bytes(piece.offset, piece.len));
+        }
+        let skip = ByteLen(range.start - first * block_len).to_usize();
+        bytes[skip..skip + ByteLen(range.end - range.start).to_usize()].to_vec()
+    }
+
+    fn owned_bytes(&self, client: &Client) -> Vec<Vec<u8>> {
+        client.owned.ranges().iter().map(|range| self.shared_bytes(range)).collect()
+    }
+
+    /// Tells all cores what direct clients may reach, and waits until they have confirmed.
+    fn export_direct(&mut self) {
+        let number = self.node.export_direct(&mut self.outside);
+        let cores = self.node.core_count();
+        let taken = |sim: &Self| sim.direct_taken.iter().filter(|(n, _)| *n == number).count();
+        let confirmed = self.run_until(PATIENCE, |sim| taken(sim) == cores);
+        assert!(confirmed, "every core takes what direct clients may reach");
+    }
+
+    /// A direct client loses its grants for a while. Once all cores have confirmed, nothing that it
+    /// asked for, before or after, has any effect any more.
+    ///
+    /// # Panics
+    /// When something has.
+    pub fn revoke(&mut self) {
+        let keeps = |client: &Client| client.plan.crooked.is_none();
+        let victims: Vec<usize> =
+            (0..self.clients.len()).filter(|client| keeps(&self.clients[*client])).collect();
+        if victims.is_empty() {
+            return;
+        }
+        let victim = self.dice.pick(&victims);
+        self.clients[victim].may_be_refused = true;
+        self.node.grants.revoked.insert(victim);
+        self.outside.note("revoke", &[]);
+        self.export_direct();
+        self.clients[victim].revoked_at = Some(self.outside.tick());
+        let before = self.owned_bytes(&self.clients[victim]);
+        let span = Nanos::from_micros(self.dice.between(10, 100_000));
+        self.run_for(span);
+        let after = self.owned_bytes(&self.clients[victim]);
+        assert!(before == after, "client {victim} has changed something without any right");
+        self.clients[victim].revoked_at = None;
+        self.node.grants.revoked.remove(&victim);
+        self.node.grants.epoch += u32::from(self.dice.coin());
+        self.export_direct();
+    }
+
+    /// The node has nothing under way.
+    pub(crate) fn check_clients_at_rest(&mut self) {
+        self.check_clients(false);
+    }
+
+    /// The node is gone, and with it all that was under way.
+    pub(crate) fn check_clients_after_power_loss(&mut self) {
+        self.check_clients(true);
+    }
+
+    fn check_clients(&mut self, power_lost: bool) {
+        for number in 0..self.clients.len() {
+            let owned = self.owned_bytes(&self.clients[number]);
+            let client = &mut self.clients[number];
+            let starts: Vec<u64> = client.owned.ranges().iter().map(|range| range.start).collect();
+            for (start, bytes) in starts.into_iter().zip(owned) {
+                if power_lost {
+                    client.owned.power_lost(number, start, &bytes);
+                } else {
+                    client.owned.at_rest(number, start, &bytes);
+                }
+            }
+        }
+        for (word, kind) in self.ground.words() {
+            let bytes = self.shared_bytes(&(word..word + 8));
+            let found = u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+            if power_lost {
+                self.common.words.power_lost(word, kind, found);
+            } else {
+                self.common.words.at_rest(word, kind, found);
+            }
+        }
+    }
+}

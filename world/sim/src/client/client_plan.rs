@@ -1,0 +1,74 @@
+//! What a direct client is like.
+
+use nearflash_direct::Digests;
+use nearflash_units::Nanos;
+
+use crate::Dice;
+
+/// How a client misbehaves. What such a one is answered is nobody's business.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Crookedness {
+    /// Sends so many bytes of a valid stream, then nothing, and waits.
+    Silence(usize),
+    /// Sends so many valid bytes, then bytes at random.
+    Noise(usize),
+    /// One bit in so many thousand bytes is wrong.
+    Damage(u32),
+}
+
+/// A direct client.
+#[derive(Clone, Debug)]
+pub struct ClientPlan {
+    /// Requests that it makes.
+    pub requests: u32,
+    /// How many it has in flight at most.
+    pub depth: usize,
+    /// What it asks for.
+    pub digests: Digests,
+    /// Between looks at what to do.
+    pub think: (Nanos, Nanos),
+    /// Of its changes, how many are to be durable.
+    pub durable_permille: u32,
+    /// After making requests, how often it ends its connection.
+    pub leave_permille: u32,
+    /// It takes no answers once it has made so many requests.
+    pub deaf_after: Option<u32>,
+    /// It does not keep the protocol.
+    pub crooked: Option<Crookedness>,
+}
+
+impl ClientPlan {
+    /// One that keeps the protocol and stays.
+    pub fn plain(requests: u32) -> Self {
+        Self {
+            requests,
+            depth: 8,
+            digests: Digests::NONE,
+            think: (Nanos(500), Nanos::from_micros(50)),
+            durable_permille: 100,
+            leave_permille: 0,
+            deaf_after: None,
+            crooked: None,
+        }
+    }
+
+    /// From the seed.
+    pub fn draw(dice: &mut Dice) -> Self {
+        let crooked = dice.permille(150).then(|| match dice.between(0, 2) {
+            0 => Crookedness::Silence(dice.len(0, 300)),
+            1 => Crookedness::Noise(dice.pick(&[0, 32, 64, 200])),
+            _ => Crookedness::Damage(dice.pick(&[1, 20])),
+        });
+        let digests = Digests { header: dice.coin(), data: dice.coin() };
+        Self {
+            requests: u32::try_from(dice.between(20, 300)).expect("a small number"),
+            depth: dice.pick(&[1, 4, 8, 32]),
+            digests,
+            think: (Nanos(100), Nanos::from_micros(dice.pick(&[1, 50, 2_000]))),
+            durable_permille: dice.pick(&[0, 100, 1_000]),
+            leave_permille: dice.pick(&[0, 0, 5, 20]),
+            deaf_after: None,
+            crooked,
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! What direct clients are granted.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use nearflash_direct::target::{Access, CredentialExport};
+use nearflash_direct::wire::Rights;
+use nearflash_request::VolumeId;
+
+use crate::client::ground::Ground;
+use crate::client::worker::key_of;
+use crate::node::{JUNK_ID, SHARED_ID};
+
+/// Who may do what, as of now.
+#[derive(Clone, Debug)]
+pub(crate) struct Grants {
+    ground: Ground,
+    /// Whether each client keeps the protocol; those that do not have a volume of their own.
+    keeps_protocol: Vec<bool>,
+    /// Clients whose grants are revoked.
+    pub(crate) revoked: BTreeSet<usize>,
+    /// Of the shared volume.
+    pub(crate) epoch: u32,
+}
+
+impl Grants {
+    pub(crate) fn new(ground: Ground, keeps_protocol: Vec<bool>) -> Self {
+        Self { ground, keeps_protocol, revoked: BTreeSet::new(), epoch: 1 }
+    }
+
+    /// Each client's key, and what it may do: exactly where it has to.
+    pub(crate) fn credentials(&self) -> Vec<(Box<str>, CredentialExport)> {
+        let clients = self.keeps_protocol.iter().enumerate();
+        let credential = |(number, keeps): (usize, &bool)| {
+            let (key, secret) = key_of(number);
+            let mut access = HashMap::new();
+            if !keeps {
+                access.insert(VolumeId(JUNK_ID), Arc::new(Access::full()));
+            } else if !self.revoked.contains(&number) {
+                let places = self.ground.readable(u64::try_from(number).expect("few clients"));
+                let grants = places.map(|place| (place, Rights::READ_WRITE));
+                access.insert(VolumeId(SHARED_ID), Arc::new(Access::new(grants)));
+            }
+            (key, CredentialExport { secret, expired: false, access })
+        };
+        clients.map(credential).collect()
+    }
+}

@@ -1,0 +1,187 @@
+//! A client's connection: a link, a session over it, and what is in flight on it.
+
+use std::collections::BTreeMap;
+
+use nearflash_direct::client::{ClientConfig, ClientSession, RequestTag};
+use nearflash_direct::{PeerError, Receiving, Status};
+use nearflash_shard::{Door, Received, Sent};
+
+use crate::Dice;
+use crate::client::client_plan::Crookedness;
+use crate::client::worker::Pending;
+use crate::host::memory::Memory;
+use crate::network::{LinkId, Side};
+use crate::outside::Outside;
+
+/// Whether a connection lives on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Fate {
+    Lives,
+    Lost,
+}
+
+/// Bytes looked at in one send.
+const SEND_LEN_MAX: usize = 64 * 1024;
+
+/// The direct door of the simulated node.
+pub(crate) fn door(anonymous: bool) -> Door {
+    Door::Direct { anonymous, local: false }
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) link: LinkId,
+    pub(crate) session: ClientSession,
+    pub(crate) memory: Memory,
+    pub(crate) pending: BTreeMap<u32, Pending>,
+    /// It takes no more answers.
+    pub(crate) is_deaf: bool,
+    crooked: Option<Crookedness>,
+    sends_left: usize,
+    /// Received, and not taken by the session yet.
+    leftover: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        config: ClientConfig,
+        crooked: Option<Crookedness>,
+        anonymous: bool,
+        outside: &mut Outside,
+    ) -> Self {
+        let link = outside.network.connect_to(outside.now, door(anonymous));
+        outside.settle_network();
+        let sends_left = match crooked {
+            Some(Crookedness::Silence(len) | Crookedness::Noise(len)) => len,
+            Some(Crookedness::Damage(_)) | None => usize::MAX,
+        };
+        Self {
+            link,
+            session: ClientSession::new(config),
+            memory: Memory::default(),
+            pending: BTreeMap::new(),
+            is_deaf: false,
+            crooked,
+            sends_left,
+            leftover: Vec::new(),
+        }
+    }
+
+    pub(crate) fn pending_of(&mut self, tag: RequestTag) -> Pending {
+        self.pending.remove(&tag.0).expect("a request is answered once, and was made")
+    }
+
+    /// Takes all that has arrived, and sends all that there is room for.
+    pub(crate) fn pump(&mut self, dice: &mut Dice, outside: &mut Outside) -> Fate {
+        if !self.is_deaf && self.receive(outside) == Fate::Lost {
+            return Fate::Lost;
+        }
+        let fate = self.send(dice, outside);
+        if self.session.is_closing() { Fate::Lost } else { fate }
+    }
+
+    fn receive(&mut self, outside: &mut Outside) -> Fate {
+        loop {
+            let now = outside.now;
+            let mut bytes = vec![0; outside.network.unread_by_host(self.link).clamp(1, 16 * 1024)];
+            let received = outside.network.receive(now, self.link, Side::Host, &mut bytes);
+            outside.settle_network();
+            match received {
+                Received::Bytes(len) => {
+                    if self.feed(&bytes[..len]) == Fate::Lost {
+                        return Fate::Lost;
+                    }
+                }
+                Received::Nothing => return Fate::Lives,
+                Received::Closed => return Fate::Lost,
+            }
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8]) -> Fate {
+        let mut input = std::mem::take(&mut self.leftover);
+        input.extend_from_slice(bytes);
+        let mut rest = &input[..];
+        while !rest.is_empty() {
+            match self.session.receiving() {
+                Receiving::Paused => break,
+                Receiving::Bytes => match self.session.handle_input(rest) {
+                    Ok(taken) => rest = &rest[taken..],
+                    Err(error) => {
+                        self.judge(error);
+                        return Fate::Lost;
+                    }
+                },
+                Receiving::Payload { buffer, offset, len } => {
+                    let (payload, behind) = rest.split_at(len.min(rest.len()));
+                    let place = offset..offset + payload.len();
+                    self.memory.bytes_mut(buffer)[place].copy_from_slice(payload);
+                    self.session.handle_payload(payload);
+                    rest = behind;
+                }
+            }
+        }
+        self.leftover = rest.to_vec();
+        Fate::Lives
+    }
+
+    /// The node has no reason to end a connection that keeps the protocol but that it goes down or
+    /// that nothing came in time, and never breaks the protocol itself.
+    fn judge(&self, error: PeerError) {
+        let is_due = match error {
+            PeerError::Goodbye { status } => {
+                [Status::SHUTTING_DOWN, Status::TIMEOUT, Status::OK].contains(&status)
+            }
+            _ => false,
+        };
+        let is_due = is_due || self.crooked.is_some();
+        assert!(
+            is_due,
+            "{:?}: the node broke the protocol, or says that we did: {error}",
+            self.link
+        );
+    }
+
+    fn send(&mut self, dice: &mut Dice, outside: &mut Outside) -> Fate {
+        while self.session.output_len() > 0 && self.sends_left > 0 {
+            let mut bytes = Vec::new();
+            for chunk in self.session.output() {
+                self.memory.append(&mut bytes, chunk);
+                if bytes.len() >= SEND_LEN_MAX {
+                    break;
+                }
+            }
+            bytes.truncate(self.sends_left);
+            self.damage(&mut bytes, dice);
+            let sent = outside.network.send(outside.now, self.link, Side::Host, &bytes);
+            outside.settle_network();
+            match sent {
+                Sent::Bytes(0) => return Fate::Lives,
+                Sent::Bytes(len) => {
+                    self.session.advance_output(len);
+                    self.sends_left -= len;
+                }
+                Sent::Closed => return Fate::Lost,
+            }
+        }
+        if self.sends_left == 0 && matches!(self.crooked, Some(Crookedness::Noise(_))) {
+            let noise: Vec<u8> =
+                std::iter::repeat_with(|| dice.roll().to_le_bytes()).take(8).flatten().collect();
+            let sent = outside.network.send(outside.now, self.link, Side::Host, &noise);
+            outside.settle_network();
+            if sent == Sent::Closed {
+                return Fate::Lost;
+            }
+        }
+        Fate::Lives
+    }
+
+    fn damage(&self, bytes: &mut [u8], dice: &mut Dice) {
+        let Some(Crookedness::Damage(rate)) = self.crooked else { return };
+        for byte in bytes {
+            if dice.between(0, 99_999) < u64::from(rate) {
+                *byte ^= 1 << dice.between(0, 7);
+            }
+        }
+    }
+}

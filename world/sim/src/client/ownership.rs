@@ -1,0 +1,272 @@
+//! What may stand in the bytes that one client alone writes.
+//!
+//! A client has no two changes of one byte in flight, and reads no byte that it is changing. So a
+//! read returns what was written last; or what a change left behind that failed since then; or, of
+//! a change whose connection was lost, what it may still leave behind until the node has nothing
+//! under way. When the power goes, a byte is what it was when last known to be durable, or anything
+//! that was written since.
+//!
+//! Values are a function of the write and of the place, below 64, so that sets of them are words.
+
+use std::ops::Range;
+
+use crate::witness::Tick;
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Ending {
+    /// Done; durable, if that was asked.
+    Done { durable: bool },
+    /// Not done at all.
+    NotDone,
+    /// An error: done, not done, or in part.
+    Failed,
+    /// The connection was lost first.
+    Lost,
+}
+
+/// What a change puts into its bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Fill {
+    /// A pattern that this number and the place give.
+    Pattern(u64),
+    /// Nothing in particular: zeroes, or what was there.
+    Discard,
+}
+
+impl Fill {
+    /// The byte at a place; never zero.
+    pub(crate) fn byte(number: u64, at: u64) -> u8 {
+        u8::try_from(1 + (number.wrapping_mul(17) + at) % 63).expect("below 64")
+    }
+}
+
+/// A set of values.
+type Values = u64;
+
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    /// Written last.
+    known: u8,
+    /// Left behind by changes that failed since, perhaps.
+    loose: Values,
+    /// Left behind by changes whose connection was lost, perhaps, now or later.
+    lost: Values,
+    /// What it was since it was last known to be durable.
+    since: Values,
+    /// When `known` was answered.
+    ended: Tick,
+}
+
+const ZERO: Cell = Cell { known: 0, loose: 0, lost: 0, since: 1, ended: Tick(0) };
+
+impl Cell {
+    fn allowed(&self) -> Values {
+        set(self.known) | self.loose | self.lost
+    }
+}
+
+fn set(value: u8) -> Values {
+    if value < 64 { 1 << value } else { 0 }
+}
+
+/// The bytes of one client.
+#[derive(Debug)]
+pub(crate) struct Ownership {
+    ranges: Vec<Range<u64>>,
+    cells: Vec<Vec<Cell>>,
+    /// The devices keep what they have answered.
+    steady: bool,
+    /// Bytes judged.
+    pub(crate) judged: u64,
+}
+
+impl Ownership {
+    pub(crate) fn new(ranges: Vec<Range<u64>>, steady: bool) -> Self {
+        let cells = ranges.iter().map(|range| vec![ZERO; len(range)]).collect();
+        Self { ranges, cells, steady, judged: 0 }
+    }
+
+    /// The cells of `range` that are ours, each with its place.
+    fn cells(&mut self, range: &Range<u64>) -> impl Iterator<Item = (u64, &mut Cell)> {
+        let range = range.clone();
+        self.ranges.iter().zip(&mut self.cells).flat_map(move |(owned, cells)| {
+            let (start, end) = (range.start.max(owned.start), range.end.min(owned.end));
+            let first = index(start.min(end) - owned.start.min(start.min(end)));
+            let count = index(end.saturating_sub(start));
+            let cells = if count == 0 { &mut [][..] } else { &mut cells[first..first + count] };
+            (start..).zip(cells)
+        })
+    }
+
+    /// A change is over for its client.
+    pub(crate) fn ended(&mut self, range: &Range<u64>, fill: Fill, ending: Ending, now: Tick) {
+        let steady = self.steady;
+        for (at, cell) in self.cells(range) {
+            let values = match fill {
+                Fill::Pattern(number) => set(Fill::byte(number, at)),
+                Fill::Discard => set(0),
+            };
+            match (ending, fill) {
+                (Ending::NotDone, _) => {}
+                (Ending::Done { durable }, Fill::Pattern(number)) => {
+                    cell.known = Fill::byte(number, at);
+                    cell.loose = 0;
+                    cell.since = if durable || steady { values } else { cell.since | values };
+                    cell.ended = now;
+                }
+                (Ending::Done { .. } | Ending::Failed, _) => {
+                    cell.loose |= values;
+                    cell.since |= values;
+                }
+                (Ending::Lost, _) => {
+                    cell.lost |= values;
+                    cell.since |= values;
+                }
+            }
+        }
+    }
+
+    /// A flush that was sent at `sent` has succeeded.
+    pub(crate) fn flushed(&mut self, sent: Tick) {
+        for cell in self.cells.iter_mut().flatten().filter(|cell| cell.ended < sent) {
+            cell.since = cell.allowed();
+        }
+    }
+
+    /// A read has returned these bytes.
+    ///
+    /// # Panics
+    /// When one of ours is not what it may be.
+    pub(crate) fn read(&mut self, client: usize, start: u64, bytes: &[u8]) {
+        let range = start..start + u64::try_from(bytes.len()).expect("a length in memory");
+        let mut judged = 0;
+        for (at, cell) in self.cells(&range) {
+            let found = bytes[index(at - start)];
+            let is_allowed = cell.allowed() & set(found) != 0;
+            assert!(
+                is_allowed,
+                "client {client}: byte {at} is {found}, which is stale, lost or damaged: {cell:?}"
+            );
+            judged += 1;
+            if cell.lost == 0 {
+                cell.known = found;
+                cell.loose = 0;
+            }
+        }
+        self.judged += judged;
+    }
+
+    /// The node has nothing under way, and the disk holds these bytes.
+    ///
+    /// # Panics
+    /// When one of ours is not what it may be.
+    pub(crate) fn at_rest(&mut self, client: usize, start: u64, bytes: &[u8]) {
+        self.read(client, start, bytes);
+        let end = start + u64::try_from(bytes.len()).expect("a length in memory");
+        for (at, cell) in self.cells(&(start..end)) {
+            *cell = Cell { known: bytes[index(at - start)], loose: 0, lost: 0, ..*cell };
+        }
+    }
+
+    /// The power is back, and the disk holds these bytes.
+    ///
+    /// # Panics
+    /// When something durable is lost.
+    pub(crate) fn power_lost(&mut self, client: usize, start: u64, bytes: &[u8]) {
+        let end = start + u64::try_from(bytes.len()).expect("a length in memory");
+        for (at, cell) in self.cells(&(start..end)) {
+            let found = bytes[index(at - start)];
+            let is_allowed = (cell.since | cell.lost) & set(found) != 0;
+            assert!(
+                is_allowed,
+                "client {client}: the power was lost, and byte {at} is {found}: something durable \
+                 is lost: {cell:?}"
+            );
+            *cell = Cell { known: found, loose: 0, lost: 0, since: set(found), ended: Tick(0) };
+        }
+    }
+
+    pub(crate) fn ranges(&self) -> &[Range<u64>] {
+        &self.ranges
+    }
+}
+
+fn len(range: &Range<u64>) -> usize {
+    index(range.end - range.start)
+}
+
+fn index(raw: u64) -> usize {
+    usize::try_from(raw).expect("less than a volume")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANGE: Range<u64> = 100..110;
+
+    fn owned(ending: Ending) -> Ownership {
+        let mut owned = Ownership::new(vec![RANGE], false);
+        owned.ended(&RANGE, Fill::Pattern(1), Ending::Done { durable: true }, Tick(5));
+        owned.ended(&RANGE, Fill::Pattern(2), ending, Tick(9));
+        owned
+    }
+
+    fn bytes(number: u64) -> Vec<u8> {
+        RANGE.map(|at| Fill::byte(number, at)).collect()
+    }
+
+    #[test]
+    #[should_panic(expected = "stale")]
+    fn what_was_overwritten_is_not_read_again() {
+        owned(Ending::Done { durable: false }).read(0, 100, &bytes(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "stale")]
+    fn what_was_refused_is_not_read() {
+        owned(Ending::NotDone).read(0, 100, &bytes(2));
+    }
+
+    #[test]
+    #[should_panic(expected = "stale")]
+    fn a_byte_that_is_not_where_it_was_written_is_found() {
+        let mut shifted = bytes(2);
+        shifted.rotate_left(1);
+        owned(Ending::Done { durable: false }).read(0, 100, &shifted);
+    }
+
+    #[test]
+    fn what_failed_is_there_or_not_and_then_stays() {
+        let mut owned = owned(Ending::Failed);
+        owned.read(0, 95, &[&[9; 5], &bytes(2)[..4], &bytes(1)[4..]].concat());
+        let again = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            owned.read(0, 100, &bytes(1)[..4]);
+        }));
+        assert!(again.is_err(), "it was seen");
+    }
+
+    #[test]
+    fn what_was_lost_may_come_late() {
+        let mut owned = owned(Ending::Lost);
+        owned.ended(&RANGE, Fill::Pattern(3), Ending::Done { durable: false }, Tick(12));
+        owned.read(0, 100, &bytes(3));
+        owned.read(0, 100, &bytes(2));
+    }
+
+    #[test]
+    #[should_panic(expected = "durable is lost")]
+    fn a_flushed_byte_survives_the_loss_of_power() {
+        let mut owned = owned(Ending::Done { durable: false });
+        owned.flushed(Tick(10));
+        owned.power_lost(0, 100, &bytes(1));
+    }
+
+    #[test]
+    fn a_byte_that_was_not_flushed_may_be_lost() {
+        let mut owned = owned(Ending::Done { durable: false });
+        owned.flushed(Tick(8));
+        owned.power_lost(0, 100, &bytes(1));
+    }
+}

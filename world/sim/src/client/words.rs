@@ -1,0 +1,277 @@
+//! Words that clients change together, by atomic operations alone: whether what each was answered
+//! can have happened one after the other.
+//!
+//! A word of sums grows by one at a time. So no two additions found the same sum, one that was sent
+//! after another's answer found more than that one did, and in the end there are as many as were
+//! answered, and no more than were sent. A word of swaps holds, one after the other, numbers that
+//! are used once: no two swaps replaced the same, and those that did something form one chain.
+
+use std::collections::BTreeMap;
+
+use crate::client::ground::WordUse;
+use crate::witness::Tick;
+
+/// An addition that was answered.
+#[derive(Clone, Copy, Debug)]
+struct Added {
+    found: u64,
+    ended: Tick,
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    /// What the power, when it came back, left.
+    base: u64,
+    added: BTreeMap<u64, Added>,
+    sent: u64,
+    /// Of which nobody knows whether they were done.
+    open: u64,
+    /// What it is at least when the power goes.
+    durable: u64,
+}
+
+/// What became of a swap.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Swap {
+    Open,
+    Done,
+    Refused,
+}
+
+#[derive(Debug, Default)]
+struct Chain {
+    base: u64,
+    /// By what they put there: what they replaced, and their fate.
+    swaps: BTreeMap<u64, (u64, Swap)>,
+}
+
+/// The words of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Words {
+    sums: BTreeMap<u64, Sum>,
+    chains: BTreeMap<u64, Chain>,
+    /// Numbers for swaps: none comes twice.
+    swap_count: u64,
+    /// Operations that were answered.
+    pub(crate) judged: u64,
+}
+
+impl Words {
+    /// A number that no swap has put anywhere.
+    pub(crate) fn fresh(&mut self) -> u64 {
+        self.swap_count += 1;
+        self.swap_count
+    }
+
+    /// An addition of one is sent.
+    pub(crate) fn add_sent(&mut self, word: u64) {
+        let sum = self.sums.entry(word).or_default();
+        sum.sent += 1;
+        sum.open += 1;
+    }
+
+    /// It was answered with what it found.
+    ///
+    /// # Panics
+    /// When that cannot be.
+    pub(crate) fn added(
+        &mut self,
+        word: u64,
+        found: u64,
+        (sent, now): (Tick, Tick),
+        durable: bool,
+    ) {
+        let sum = self.sums.get_mut(&word).expect("it was sent");
+        self.judged += 1;
+        sum.open -= 1;
+        assert!(
+            (sum.base..sum.base + sum.sent).contains(&found),
+            "word {word}: an addition found {found}, between {} and {} were ever there",
+            sum.base,
+            sum.base + sum.sent
+        );
+        let before = sum.added.values().filter(|added| added.ended < sent);
+        let least = before.map(|added| added.found + 1).max().unwrap_or(sum.base);
+        assert!(
+            found >= least,
+            "word {word}: an addition found {found}, which was {least} already"
+        );
+        let twin = sum.added.insert(found, Added { found, ended: now });
+        assert!(twin.is_none(), "word {word}: two additions found {found}: one of them is lost");
+        if durable {
+            sum.durable = sum.durable.max(found + 1);
+        }
+    }
+
+    /// It was refused: nothing was done.
+    pub(crate) fn add_refused(&mut self, word: u64) {
+        let sum = self.sums.get_mut(&word).expect("it was sent");
+        sum.open -= 1;
+        sum.sent -= 1;
+    }
+
+    /// A flush that was sent at `sent` has succeeded.
+    pub(crate) fn flushed(&mut self, sent: Tick) {
+        for sum in self.sums.values_mut() {
+            let before = sum.added.values().filter(|added| added.ended < sent);
+            let least = before.map(|added| added.found + 1).max().unwrap_or(sum.base);
+            sum.durable = sum.durable.max(least);
+        }
+    }
+
+    /// A swap is sent.
+    pub(crate) fn swap_sent(&mut self, word: u64, expected: u64, new: u64) {
+        self.chains.entry(word).or_default().swaps.insert(new, (expected, Swap::Open));
+    }
+
+    /// It was answered with what it found.
+    ///
+    /// # Panics
+    /// When that cannot be.
+    pub(crate) fn swapped(&mut self, word: u64, new: u64, found: u64) {
+        let chain = self.chains.get_mut(&word).expect("it was sent");
+        self.judged += 1;
+        let is_known = found == chain.base
+            || chain.swaps.get(&found).is_some_and(|(_, swap)| *swap != Swap::Refused);
+        assert!(is_known, "word {word}: a swap found {found}, which nobody put there");
+        let (expected, _) = chain.swaps[&new];
+        if found == expected {
+            let twin = chain.swaps.iter().find(|(_, swap)| **swap == (expected, Swap::Done));
+            assert_eq!(twin, None, "word {word}: {new} and another both replaced {expected}");
+            chain.swaps.insert(new, (expected, Swap::Done));
+        } else {
+            chain.swaps.insert(new, (expected, Swap::Refused));
+        }
+    }
+
+    /// It was refused: nothing was done.
+    pub(crate) fn swap_refused(&mut self, word: u64, new: u64) {
+        let chain = self.chains.get_mut(&word).expect("it was sent");
+        if let Some((_, swap)) = chain.swaps.get_mut(&new) {
+            *swap = Swap::Refused;
+        }
+    }
+
+    /// The node has nothing under way, and a word is this.
+    ///
+    /// # Panics
+    /// When something is missing, or was done that was not asked for.
+    pub(crate) fn at_rest(&self, word: u64, kind: WordUse, found: u64) {
+        match kind {
+            WordUse::Sum => {
+                let Some(sum) = self.sums.get(&word) else { return };
+                let done = u64::try_from(sum.added.len()).expect("a count");
+                let range = sum.base + done..=sum.base + done + sum.open;
+                assert!(range.contains(&found), "word {word} is {found}, not in {range:?}");
+            }
+            WordUse::Chain => {
+                let Some(chain) = self.chains.get(&word) else { return };
+                let (mut at, mut done) = (found, 0);
+                while at != chain.base {
+                    let swap = chain.swaps.get(&at);
+                    let (expected, swap) = *swap.expect("a word of swaps holds what a swap put");
+                    assert_ne!(swap, Swap::Refused, "word {word}: {at} was refused and is there");
+                    done += usize::from(swap == Swap::Done);
+                    at = expected;
+                }
+                let all = chain.swaps.values().filter(|(_, swap)| *swap == Swap::Done).count();
+                assert_eq!(done, all, "word {word} is {found}: every swap is one step to it");
+            }
+        }
+    }
+
+    /// The power is back, and a word is this: the beginning of what follows.
+    ///
+    /// # Panics
+    /// When something durable is lost.
+    pub(crate) fn power_lost(&mut self, word: u64, kind: WordUse, found: u64) {
+        match kind {
+            WordUse::Sum => {
+                let sum = self.sums.entry(word).or_default();
+                let range = sum.durable.max(sum.base)..=sum.base + sum.sent;
+                assert!(
+                    range.contains(&found),
+                    "the power was lost, and word {word} is {found}, not in {range:?}"
+                );
+                *sum = Sum { base: found, durable: found, ..Sum::default() };
+            }
+            WordUse::Chain => {
+                let chain = self.chains.entry(word).or_default();
+                let is_known = found == chain.base || chain.swaps.contains_key(&found);
+                assert!(is_known, "the power was lost, and word {word} is {found}");
+                *chain = Chain { base: found, ..Chain::default() };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn two_sent() -> Words {
+        let mut words = Words::default();
+        words.add_sent(8);
+        words.add_sent(8);
+        words
+    }
+
+    #[test]
+    #[should_panic(expected = "one of them is lost")]
+    fn two_additions_to_one_sum_are_found() {
+        let mut words = two_sent();
+        words.added(8, 0, (Tick(1), Tick(9)), false);
+        words.added(8, 0, (Tick(2), Tick(8)), false);
+    }
+
+    #[test]
+    #[should_panic(expected = "already")]
+    fn an_addition_that_came_later_finds_more() {
+        let mut words = two_sent();
+        words.added(8, 1, (Tick(1), Tick(3)), false);
+        words.added(8, 0, (Tick(4), Tick(5)), false);
+    }
+
+    #[test]
+    #[should_panic(expected = "not in")]
+    fn an_addition_without_effect_is_found() {
+        let mut words = two_sent();
+        words.added(8, 0, (Tick(1), Tick(3)), false);
+        words.add_refused(8);
+        words.at_rest(8, WordUse::Sum, 0);
+    }
+
+    #[test]
+    fn an_addition_whose_answer_was_lost_may_count() {
+        let mut words = two_sent();
+        words.added(8, 1, (Tick(1), Tick(3)), false);
+        words.at_rest(8, WordUse::Sum, 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "both replaced")]
+    fn two_swaps_of_one_word_are_found() {
+        let mut words = Words::default();
+        words.swap_sent(8, 0, 1);
+        words.swap_sent(8, 0, 2);
+        words.swapped(8, 1, 0);
+        words.swapped(8, 2, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "every swap is one step")]
+    fn a_swap_without_effect_is_found() {
+        let mut words = Words::default();
+        words.swap_sent(8, 0, 1);
+        words.swapped(8, 1, 0);
+        words.at_rest(8, WordUse::Chain, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "was lost")]
+    fn a_durable_addition_survives_the_loss_of_power() {
+        let mut words = two_sent();
+        words.added(8, 0, (Tick(1), Tick(3)), true);
+        words.power_lost(8, WordUse::Sum, 0);
+    }
+}

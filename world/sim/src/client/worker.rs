@@ -1,0 +1,565 @@
+//! A direct client at work: it comes, opens the volume, changes and reads what it may, and judges
+//! what it is answered.
+
+use std::ops::Range;
+
+use nearflash_direct::client::{
+    ClientCompletion, ClientConfig, ClientEvent, ClientOperation, VolumeHandle,
+};
+use nearflash_direct::{Secret, Status};
+use nearflash_request::BufferId;
+use nearflash_units::Nanos;
+
+use crate::Dice;
+use crate::client::client_plan::ClientPlan;
+use crate::client::ground::{Ground, WordUse};
+use crate::client::link::{Connection, Fate};
+use crate::client::ownership::{Ending, Fill, Ownership};
+use crate::client::words::Words;
+use crate::network::{LinkId, Side};
+use crate::outside::Outside;
+use crate::witness::Tick;
+
+/// The volume that clients share, and the one for those that do not keep the protocol.
+pub(crate) const SHARED: &str = "shared";
+/// See [`SHARED`].
+pub(crate) const JUNK: &str = "junk";
+
+/// What clients do together.
+#[derive(Debug, Default)]
+pub(crate) struct Common {
+    pub(crate) words: Words,
+    pub(crate) succeeded: u64,
+    pub(crate) refused: u64,
+    pub(crate) failed: u64,
+    pub(crate) lost: u64,
+    /// Answers that an epoch was stale.
+    pub(crate) stale: u64,
+    /// Some device operation can fail.
+    pub(crate) disks_fail: bool,
+    /// Counts connections.
+    pub(crate) joined: u64,
+}
+
+/// What is in flight.
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    sent: Tick,
+    range: Range<u64>,
+    buffer: Option<BufferId>,
+    durable: bool,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum What {
+    Read,
+    Change(Fill),
+    Flush,
+    Add,
+    Swap {
+        expected: u64,
+        new: u64,
+    },
+    /// Of a client that does not keep the protocol.
+    Junk,
+}
+
+/// Where a client is in its life.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Life {
+    Away(Nanos),
+    Connecting,
+    Working(VolumeHandle),
+    /// It asked again what its volume is.
+    Refreshing(VolumeHandle),
+    Gone,
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) plan: ClientPlan,
+    pub(crate) number: usize,
+    dice: Dice,
+    life: Life,
+    ground: Ground,
+    pub(crate) owned: Ownership,
+    connection: Option<Connection>,
+    /// The node has credentials.
+    has_key: bool,
+    left: u32,
+    made: u32,
+    /// Tells its writes apart.
+    fills: u64,
+    /// What it last saw of each word of swaps.
+    guesses: Vec<(u64, u64)>,
+    pub(crate) resting: bool,
+    /// Since when it has no rights at all: the node has said that nothing of it is under way.
+    pub(crate) revoked_at: Option<Tick>,
+    /// Whether it is told now and then that it has no right, or its volume is gone.
+    pub(crate) may_be_refused: bool,
+    think_until: Nanos,
+    /// Links on which it says nothing, or not what it should.
+    pub(crate) crooked_links: Vec<LinkId>,
+}
+
+/// The name and the secret of a client's key.
+pub(crate) fn key_of(number: usize) -> (Box<str>, Secret) {
+    let byte = u8::try_from(number + 1).expect("few clients");
+    (format!("client-{number}").into(), Secret::new([byte; 32]))
+}
+
+impl Client {
+    pub(crate) fn new(
+        number: usize,
+        plan: ClientPlan,
+        ground: Ground,
+        (has_key, steady): (bool, bool),
+        dice: Dice,
+    ) -> Self {
+        let ranges = match plan.crooked {
+            None => ground.owned(u64::try_from(number).expect("few clients")),
+            Some(_) => Vec::new(),
+        };
+        Self {
+            number,
+            dice,
+            life: Life::Away(Nanos(0)),
+            owned: Ownership::new(ranges, steady),
+            ground,
+            connection: None,
+            has_key,
+            left: plan.requests,
+            made: 0,
+            fills: 0,
+            guesses: Vec::new(),
+            resting: false,
+            revoked_at: None,
+            may_be_refused: false,
+            think_until: Nanos(0),
+            crooked_links: Vec::new(),
+            plan,
+        }
+    }
+
+    pub(crate) fn has(&self, link: LinkId) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.link == link)
+    }
+
+    /// Whether that was ever a link of its, and what it sends there is nonsense.
+    pub(crate) fn is_crooked_at(&self, link: LinkId) -> bool {
+        self.crooked_links.contains(&link)
+    }
+
+    pub(crate) fn is_deaf(&self) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.is_deaf)
+    }
+
+    pub(crate) fn requests_left(&self) -> u32 {
+        if self.plan.crooked.is_some() { 0 } else { self.left }
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        let keeps = self.plan.crooked.is_none() && !self.is_deaf();
+        self.connection.as_ref().filter(|_| keeps).map_or(0, |connection| connection.pending.len())
+    }
+
+    pub(crate) fn link(&self) -> Option<LinkId> {
+        self.connection.as_ref().map(|connection| connection.link)
+    }
+
+    /// Looks around and does what there is to do. Returns when to look again, if nothing comes
+    /// before.
+    pub(crate) fn look(&mut self, common: &mut Common, outside: &mut Outside) -> Option<Nanos> {
+        let now = outside.now;
+        match self.life {
+            Life::Gone => return None,
+            Life::Away(until) if until > now => return Some(until),
+            Life::Away(_) if self.resting || self.left == 0 => {
+                self.life = Life::Gone;
+                return None;
+            }
+            Life::Away(_) => self.join(common, outside),
+            _ => {}
+        }
+        if self.pump(outside) == Fate::Lost {
+            return self.leave(false, common, outside);
+        }
+        if self.take_events(outside) == Fate::Lost {
+            return self.leave(false, common, outside);
+        }
+        self.take_completions(common, outside);
+        let made = self.made;
+        if !self.resting && now >= self.think_until {
+            self.work(common, outside);
+            if self.made > made && self.dice.permille(self.plan.leave_permille) {
+                let abruptly = self.dice.coin();
+                return self.leave(abruptly, common, outside);
+            }
+            self.think_until = now.plus(self.dice.span(self.plan.think));
+        }
+        if self.pump(outside) == Fate::Lost {
+            return self.leave(false, common, outside);
+        }
+        self.take_completions(common, outside);
+        Some(match self.left {
+            0 => now.plus(Nanos::from_millis(50)),
+            _ if self.resting => now.plus(Nanos::from_millis(50)),
+            // With nothing to do but wait, what comes wakes it; room to send does not.
+            _ if self.made == made => self.think_until.max(now.plus(Nanos::from_micros(500))),
+            _ => self.think_until,
+        })
+    }
+
+    fn join(&mut self, common: &mut Common, outside: &mut Outside) {
+        common.joined += 1;
+        let config = ClientConfig {
+            key: self.has_key.then(|| key_of(self.number)),
+            digests: self.plan.digests,
+            rings: false,
+            nonce: outside.nonce(),
+        };
+        let connection = Connection::new(config, self.plan.crooked, !self.has_key, outside);
+        if self.plan.crooked.is_some() {
+            self.crooked_links.push(connection.link);
+        }
+        self.connection = Some(connection);
+        self.life = Life::Connecting;
+    }
+
+    fn pump(&mut self, outside: &mut Outside) -> Fate {
+        let Some(connection) = &mut self.connection else { return Fate::Lost };
+        connection.pump(&mut self.dice, outside)
+    }
+
+    /// Ends its connection, or finds it ended: nobody knows what became of what was in flight.
+    pub(crate) fn leave(
+        &mut self,
+        abruptly: bool,
+        common: &mut Common,
+        outside: &mut Outside,
+    ) -> Option<Nanos> {
+        let now = outside.tick();
+        let connection = self.connection.take()?;
+        if abruptly {
+            outside.network.abort(outside.now, connection.link, Side::Host);
+        } else {
+            outside.network.close(outside.now, connection.link, Side::Host);
+        }
+        outside.settle_network();
+        for pending in connection.pending.into_values() {
+            common.lost += 1;
+            if let What::Change(fill) = pending.what {
+                self.owned.ended(&pending.range, fill, Ending::Lost, now);
+            }
+        }
+        let until = outside.now.plus(Nanos::from_micros(self.dice.pick(&[10, 1_000, 50_000])));
+        self.life = Life::Away(until);
+        Some(until)
+    }
+
+    fn take_events(&mut self, outside: &mut Outside) -> Fate {
+        let Some(connection) = &mut self.connection else { return Fate::Lost };
+        let is_crooked = self.plan.crooked.is_some();
+        while let Some(event) = connection.session.poll_event() {
+            match (event, self.life) {
+                (ClientEvent::Ready, _) => {
+                    let name = if is_crooked { JUNK } else { SHARED };
+                    connection.session.open(name).expect("the handshake is over");
+                }
+                (ClientEvent::Opened { result: Ok(info), .. }, _) => {
+                    self.life = Life::Working(info.handle);
+                }
+                (ClientEvent::Opened { result: Err(status), .. }, _) => {
+                    let is_due = is_crooked
+                        || self.may_be_refused
+                            && [Status::NOT_GRANTED, Status::NO_SUCH_VOLUME].contains(&status);
+                    assert!(is_due, "client {}: its volume is refused: {status}", self.number);
+                    outside.note("client refused", &[]);
+                    return Fate::Lost;
+                }
+                (ClientEvent::Attached(_) | ClientEvent::Pong, _) => {
+                    assert!(is_crooked, "nobody asked");
+                }
+            }
+        }
+        Fate::Lives
+    }
+
+    fn take_completions(&mut self, common: &mut Common, outside: &mut Outside) {
+        loop {
+            let Some(connection) = &mut self.connection else { return };
+            let Some(completion) = connection.session.poll_completion() else { return };
+            let pending = connection.pending_of(completion.tag);
+            let bytes = pending.buffer.map(|buffer| connection.memory.give_back(buffer));
+            if pending.what != What::Junk {
+                self.judge(&pending, completion, &bytes.unwrap_or_default(), common, outside);
+            }
+        }
+    }
+
+    /// A request is answered.
+    fn judge(
+        &mut self,
+        pending: &Pending,
+        done: ClientCompletion,
+        bytes: &[u8],
+        common: &mut Common,
+        outside: &mut Outside,
+    ) {
+        let now = outside.tick();
+        let status = done.status;
+        let had_rights = self.revoked_at.is_none_or(|since| pending.sent < since);
+        assert!(had_rights || !status.is_ok(), "client {}: {pending:?} was done", self.number);
+        self.judge_status(status, common);
+        let word = pending.range.start;
+        let is_not_done = is_not_done(status);
+        match pending.what {
+            What::Read if status.is_ok() => self.owned.read(self.number, word, bytes),
+            What::Flush if status.is_ok() => {
+                self.owned.flushed(pending.sent);
+                common.words.flushed(pending.sent);
+            }
+            What::Change(fill) => {
+                let ending = match status {
+                    _ if status.is_ok() => Ending::Done { durable: pending.durable },
+                    _ if is_not_done => Ending::NotDone,
+                    _ => Ending::Failed,
+                };
+                self.owned.ended(&pending.range, fill, ending, now);
+            }
+            What::Add if status.is_ok() => {
+                common.words.added(word, done.value, (pending.sent, now), pending.durable);
+            }
+            What::Add if is_not_done => common.words.add_refused(word),
+            What::Swap { expected, new } if status.is_ok() => {
+                common.words.swapped(word, new, done.value);
+                self.guess(word, if done.value == expected { new } else { done.value });
+            }
+            What::Swap { new, .. } if is_not_done => common.words.swap_refused(word, new),
+            What::Read | What::Flush | What::Add | What::Swap { .. } | What::Junk => {}
+        }
+        if let (Status::STALE_EPOCH, Life::Working(volume)) = (status, self.life)
+            && let Some(connection) = &mut self.connection
+        {
+            // A connection that is closing by now finds out by itself.
+            if connection.session.refresh(volume).is_ok() {
+                self.life = Life::Refreshing(volume);
+            }
+        }
+    }
+
+    fn judge_status(&self, status: Status, common: &mut Common) {
+        let is_due = match status {
+            Status::OK => {
+                common.succeeded += 1;
+                true
+            }
+            Status::STALE_EPOCH => {
+                common.stale += 1;
+                true
+            }
+            Status::NOT_GRANTED | Status::NO_SUCH_VOLUME => {
+                common.refused += 1;
+                self.may_be_refused
+            }
+            Status::UNRECOVERED_READ
+            | Status::WRITE_FAULT
+            | Status::CAPACITY_EXCEEDED
+            | Status::DEVICE_UNAVAILABLE => {
+                common.failed += 1;
+                common.disks_fail
+            }
+            _ => false,
+        };
+        assert!(is_due, "client {}: a request was answered {status:?}", self.number);
+    }
+
+    /// What a word of swaps is likely to be.
+    fn guess(&mut self, word: u64, guess: u64) {
+        match self.guesses.iter_mut().find(|(of, _)| *of == word) {
+            Some(place) => place.1 = guess,
+            None => self.guesses.push((word, guess)),
+        }
+    }
+
+    /// The power was lost: nothing it knew of words holds.
+    pub(crate) fn forget(&mut self) {
+        self.guesses.clear();
+    }
+
+    /// Makes new requests, as many as its depth allows.
+    fn work(&mut self, common: &mut Common, outside: &mut Outside) {
+        let Life::Working(volume) = self.life else { return };
+        for _ in 0..self.dice.between(1, 4) {
+            let Some(connection) = &mut self.connection else { return };
+            let has_room =
+                connection.session.credits_left() > 0 && connection.pending.len() < self.plan.depth;
+            if !has_room || self.left == 0 {
+                return;
+            }
+            if self.plan.deaf_after.is_some_and(|after| self.made >= after) {
+                connection.is_deaf = true;
+            }
+            let Some((pending, operation)) = self.draw(common, outside) else { return };
+            self.left -= 1;
+            self.made += 1;
+            self.submit(volume, pending, &operation);
+        }
+    }
+
+    fn submit(&mut self, volume: VolumeHandle, pending: Pending, operation: &ClientOperation) {
+        let Some(connection) = &mut self.connection else { return };
+        let payload = pending.buffer.map(|buffer| connection.memory.bytes(buffer).to_vec());
+        let tag = connection.session.submit(volume, operation, &payload.unwrap_or_default());
+        let tag = tag.expect("a request within the credits is taken");
+        let twin = connection.pending.insert(tag.0, pending);
+        assert!(twin.is_none(), "a tag in flight is not given out again");
+    }
+
+    /// Whether a change, or a read, of this range would meet one of ours in flight.
+    fn meets(&self, range: &Range<u64>, changes: bool) -> bool {
+        let Some(connection) = &self.connection else { return true };
+        connection.pending.values().any(|pending| {
+            let conflicts = match pending.what {
+                What::Read => changes,
+                What::Change(_) => true,
+                What::Flush | What::Add | What::Swap { .. } | What::Junk => false,
+            };
+            conflicts && pending.range.start < range.end && range.start < pending.range.end
+        })
+    }
+
+    /// The next request, if what it would touch is free.
+    fn draw(
+        &mut self,
+        common: &mut Common,
+        outside: &mut Outside,
+    ) -> Option<(Pending, ClientOperation)> {
+        let durable = self.dice.permille(self.plan.durable_permille);
+        let sent = outside.tick();
+        let pending = |range, buffer, what| Pending { sent, range, buffer, durable, what };
+        if self.plan.crooked.is_some() {
+            let buffer = self.take(2000);
+            let offset = self.dice.between(0, 4000);
+            let len = 1 + u32::try_from(self.dice.between(0, 1999)).expect("small");
+            let operation = if self.dice.coin() {
+                ClientOperation::Read { buffer, offset, len }
+            } else {
+                ClientOperation::Write { buffer, offset, len, durable }
+            };
+            return Some((pending(0..0, Some(buffer), What::Junk), operation));
+        }
+        match self.dice.between(0, 99) {
+            0..=34 => {
+                let range = self.draw_own();
+                if self.meets(&range, true) {
+                    return None;
+                }
+                self.fills += 1;
+                let number = self.fills;
+                let bytes: Vec<u8> = range.clone().map(|at| Fill::byte(number, at)).collect();
+                let connection = self.connection.as_mut()?;
+                let buffer = connection.memory.hold(bytes);
+                let (offset, len) = place_of(&range);
+                let operation = ClientOperation::Write { buffer, offset, len, durable };
+                let what = What::Change(Fill::Pattern(number));
+                Some((pending(range, Some(buffer), what), operation))
+            }
+            35..=64 => {
+                let range = self.draw_readable();
+                if self.meets(&range, false) {
+                    return None;
+                }
+                let (offset, len) = place_of(&range);
+                let buffer = self.take(range.end - range.start);
+                let operation = ClientOperation::Read { buffer, offset, len };
+                Some((pending(range, Some(buffer), What::Read), operation))
+            }
+            65..=69 => Some((pending(0..0, None, What::Flush), ClientOperation::Flush)),
+            70..=73 => {
+                let range = self.ground.readable(self.own_number())[1].clone();
+                let range = self.draw_within(&range);
+                if self.meets(&range, true) {
+                    return None;
+                }
+                let (offset, len) = place_of(&range);
+                let operation = ClientOperation::Discard { offset, len };
+                Some((pending(range, None, What::Change(Fill::Discard)), operation))
+            }
+            _ => Some(self.draw_word(sent, durable, common)),
+        }
+    }
+
+    fn draw_word(
+        &mut self,
+        sent: Tick,
+        durable: bool,
+        common: &mut Common,
+    ) -> (Pending, ClientOperation) {
+        let words = self.ground.words();
+        let (offset, kind) = self.dice.pick(&words);
+        let range = offset..offset + 8;
+        let (what, operation) = match kind {
+            WordUse::Sum => {
+                common.words.add_sent(offset);
+                (What::Add, ClientOperation::FetchAdd { offset, addend: 1, durable })
+            }
+            WordUse::Chain => {
+                let new = common.words.fresh();
+                let guess = self.guesses.iter().find(|(word, _)| *word == offset);
+                let expected = guess.map_or(0, |(_, guess)| *guess);
+                common.words.swap_sent(offset, expected, new);
+                let operation = ClientOperation::CompareAndSwap { offset, expected, new, durable };
+                (What::Swap { expected, new }, operation)
+            }
+        };
+        (Pending { sent, range, buffer: None, durable, what }, operation)
+    }
+
+    fn take(&mut self, len: u64) -> BufferId {
+        let connection = self.connection.as_mut().expect("a client at work is connected");
+        connection.memory.take(usize::try_from(len).expect("a small length"))
+    }
+
+    fn own_number(&self) -> u64 {
+        u64::try_from(self.number).expect("few clients")
+    }
+
+    /// Bytes that are its own, all or some of a stripe, or of its stretch.
+    fn draw_own(&mut self) -> Range<u64> {
+        let ranges = self.owned.ranges();
+        let stretch = ranges.len() - 1;
+        let index = if self.dice.permille(250) { stretch } else { self.dice.index(stretch) };
+        let range = self.owned.ranges()[index].clone();
+        self.draw_within(&range)
+    }
+
+    fn draw_readable(&mut self) -> Range<u64> {
+        let index = if self.dice.permille(250) { 1 } else { 0 };
+        let range = self.ground.readable(self.own_number())[index].clone();
+        self.draw_within(&range)
+    }
+
+    /// A part of the range; now and then of whole blocks.
+    fn draw_within(&mut self, range: &Range<u64>) -> Range<u64> {
+        let len_max = self.ground.len_max.min(range.end - range.start);
+        let len = 1 + self.dice.between(0, len_max - 1);
+        let start = range.start + self.dice.between(0, range.end - range.start - len);
+        let block = self.ground.block_len;
+        let aligned = start.next_multiple_of(block)..(start + len) / block * block;
+        if aligned.start < aligned.end && self.dice.coin() {
+            return aligned;
+        }
+        start..start + len
+    }
+}
+
+fn place_of(range: &Range<u64>) -> (u64, u32) {
+    (range.start, u32::try_from(range.end - range.start).expect("a short request"))
+}
+
+/// Whether such an answer says that nothing was done.
+fn is_not_done(status: Status) -> bool {
+    [Status::NOT_GRANTED, Status::NO_SUCH_VOLUME, Status::STALE_EPOCH].contains(&status)
+}
