@@ -10,6 +10,8 @@
 pub mod check;
 pub mod client;
 mod digest;
+#[cfg(test)]
+mod document;
 mod error;
 mod proof;
 mod secret;
