@@ -20,7 +20,9 @@ async fn open(node: &FakeNode) -> AsyncVolume {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_tasks_share_a_volume() {
-    for node in [FakeNode::start(&[Script::default()]), FakeNode::start_local("async")] {
+    for node in
+        [FakeNode::start(&[Script::default()]), FakeNode::start_local("async", Script::default())]
+    {
         let volume = open(&node).await;
         // More than the queue pair has places.
         let tasks = (0..64u64).map(|task| {

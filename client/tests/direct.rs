@@ -319,13 +319,23 @@ fn a_door_where_nobody_listens_is_named() {
 
 #[test]
 fn a_unix_socket_carries_the_same() {
-    let node = FakeNode::start_local("same");
+    let node = FakeNode::start_local("same", Script::default());
     let volume = client(&node).open(VOLUME).unwrap();
     let bytes = pattern(3, 3 << 20);
     volume.write_at(&bytes, 3).unwrap();
     let mut read = vec![0; bytes.len()];
     volume.read_at(&mut read, 3).unwrap();
     assert!(read == bytes);
+}
+
+#[test]
+fn memory_that_cannot_be_shared_leaves_the_unix_socket() {
+    let script = Script { feigns_rings: true, ..Script::default() };
+    let node = FakeNode::start_local("feigned", script);
+    let mut pair = pair(&node);
+    pair.post_write(Buffer::from(&b"flash"[..]), 4094).unwrap();
+    assert!(finish(&mut pair)[0].result.is_ok());
+    assert_eq!(node.bytes()[4094..4099], *b"flash");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use super::buffer::Buffer;
 use super::client::Shared;
 use super::error::{Error, Lost};
-use super::ring::{Refused, Ring};
+use super::ring::{Attached, Refused, Ring};
 use super::session::Connection;
 use super::slots::{Slot, Slots};
 use super::url::Place;
@@ -65,7 +65,15 @@ impl Link {
         if rings {
             let timeout = shared.options.silence_max;
             let attached = Ring::attach(&mut link.connection, shared_len, timeout);
-            link.ring = attached.map_err(Error::ConnectionLost)?;
+            match attached.map_err(Error::ConnectionLost)? {
+                Attached::Yes(ring) => link.ring = Some(ring),
+                Attached::No => {}
+                Attached::Unusable => {
+                    let slots = link.slots().successor();
+                    link.goodbye();
+                    return Self::connect(shared, slots, 0);
+                }
+            }
         }
         Ok(link)
     }
@@ -203,10 +211,8 @@ impl Link {
     /// whether it was before.
     pub(super) fn wait(&mut self, span: Duration) -> Result<bool, Lost> {
         match &mut self.ring {
-            Some(ring) if self.connection.session.output_len() == 0 => {
-                ring.wait(self.connection.socket(), span)
-            }
-            _ => Ok(self.connection.wait(nanos(span))?),
+            Some(ring) => ring.wait(&self.connection, span),
+            None => Ok(self.connection.wait(nanos(span))?),
         }
     }
 

@@ -30,7 +30,8 @@ impl Default for Options {
 pub struct QueueOptions {
     /// Operations in flight. The node may allow fewer; [`super::QueuePair::depth`] says how many.
     pub depth: u32,
-    /// Memory that is shared with a node of this machine, for buffers.
+    /// Memory that is shared with a node of this machine, for buffers. With 0, or more than 256 MiB,
+    /// none is shared, and the Unix socket carries the payload.
     pub shared_len: usize,
 }
 

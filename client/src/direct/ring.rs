@@ -6,7 +6,7 @@
 //!
 //! Invariant: no slice is seen by anybody, or given out again, while the node may write to it.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use nearflash_direct::PeerError;
@@ -50,6 +50,18 @@ impl From<SubmitError> for Refused {
     }
 }
 
+/// What became of the wish for rings.
+#[allow(clippy::large_enum_variant, reason = "made once for a connection, and taken apart at once")]
+pub(super) enum Attached {
+    /// Here they are.
+    Yes(Ring),
+    /// The node has none to give: the stream serves.
+    No,
+    /// The node gave what cannot be mapped here, and expects requests there: the connection is of no
+    /// use.
+    Unusable,
+}
+
 /// The rings of a link.
 pub(super) struct Ring {
     end: ClientEnd,
@@ -68,30 +80,36 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// Asks the node for rings, and makes them. `None` when it has none to give: the stream serves.
+    /// Asks the node for rings, and makes them.
     pub(super) fn attach(
         connection: &mut Connection,
         shared_len: usize,
         timeout: Duration,
-    ) -> Result<Option<Self>, Lost> {
-        let Some(geometry) = geometry(connection, shared_len) else { return Ok(None) };
+    ) -> Result<Attached, Lost> {
+        let Some(geometry) = geometry(connection, shared_len) else { return Ok(Attached::No) };
         let data_len = u64::try_from(geometry.data_len()).expect("at most DATA_LEN_MAX");
         if connection.session.attach(geometry.entries(), data_len).is_err() {
-            return Ok(None);
+            return Ok(Attached::No);
         }
         let mut descriptors = Vec::new();
         if !await_attached(connection, &mut descriptors, timeout)? {
-            return Ok(None);
+            return Ok(Attached::No);
         }
         let mut descriptors = descriptors.into_iter();
+        // A process may have as many descriptors as it may have.
         let (Some(memory), Some(bell)) = (descriptors.next(), descriptors.next()) else {
-            return Err(Lost::Peer(PeerError::RingBroken));
+            return Ok(Attached::Unusable);
         };
-        let opened = ClientEnd::new(&memory, bell, geometry);
-        let (end, mut area) = opened.map_err(|_| Lost::Peer(PeerError::RingBroken))?;
+        let Ok((end, area)) = ClientEnd::new(&memory, bell, geometry) else {
+            return Ok(Attached::Unusable);
+        };
+        Ok(Attached::Yes(Self::new(end, area, geometry, connection)))
+    }
+
+    fn new(end: ClientEnd, mut area: Area, geometry: Geometry, connection: &Connection) -> Self {
         let depth = connection.memory.depth();
         let operands = area.take(index(depth * OPERANDS_LEN)).expect("there is room for that");
-        Ok(Some(Self {
+        Self {
             end,
             area,
             entries_max: geometry.entries(),
@@ -101,7 +119,7 @@ impl Ring {
             is_unseen: false,
             broken: None,
             idle_turns: 0,
-        }))
+        }
     }
 
     /// How many operations may be in flight.
@@ -227,9 +245,11 @@ impl Ring {
 
     /// Sleeps until there may be an answer, or the stream has something, or `span` is over; whether
     /// it was before.
-    pub(super) fn wait(&mut self, socket: BorrowedFd<'_>, span: Duration) -> Result<bool, Lost> {
+    pub(super) fn wait(&mut self, connection: &Connection, span: Duration) -> Result<bool, Lost> {
         self.publish();
-        let woken = self.end.wait(socket, span).map_err(|error| Lost::System(error.kind()))?;
+        let is_writing = connection.session.output_len() > 0;
+        let woken = self.end.wait(connection.socket(), is_writing, span);
+        let woken = woken.map_err(|error| Lost::System(error.kind()))?;
         self.idle_turns = TURNS_PER_LOOK; // it may have been the stream
         Ok(woken)
     }
@@ -254,7 +274,7 @@ fn geometry(connection: &Connection, shared_len: usize) -> Option<Geometry> {
 /// Receives until the answer is there, and the descriptors that come with it. Whether it is yes.
 fn await_attached(
     connection: &mut Connection,
-    descriptors: &mut Vec<std::os::fd::OwnedFd>,
+    descriptors: &mut Vec<OwnedFd>,
     timeout: Duration,
 ) -> Result<bool, Lost> {
     let end = Instant::now() + timeout;

@@ -45,6 +45,8 @@ pub(crate) struct Script {
     pub(crate) swaps: bool,
     /// The most requests in flight.
     pub(crate) credits: Option<u32>,
+    /// Says that it shares memory, and sends none.
+    pub(crate) feigns_rings: bool,
 }
 
 /// What all connections share.
@@ -105,7 +107,7 @@ impl FakeNode {
     }
 
     /// Serves connections of a Unix socket.
-    pub(crate) fn start_local(name: &str) -> Self {
+    pub(crate) fn start_local(name: &str, script: Script) -> Self {
         let path = format!("nearflash-{name}-{}.sock", std::process::id());
         let path = std::env::temp_dir().join(path);
         let listener = UnixListener::bind(&path).unwrap();
@@ -116,7 +118,7 @@ impl FakeNode {
             for stream in listener.incoming() {
                 let stream = stream.unwrap();
                 stream.set_read_timeout(Some(LOOK_SPAN)).unwrap();
-                serve(Box::new(stream), Script::default(), &shared);
+                serve(Box::new(stream), script, &shared);
             }
         });
         node
@@ -180,6 +182,7 @@ impl Connection {
     fn new(socket: Box<dyn Socket>, script: Script, shared: Arc<Shared>) -> Self {
         let config = SessionConfig {
             anonymous: true,
+            local: script.feigns_rings,
             credits: script.credits.unwrap_or(64),
             ..SessionConfig::with_nonce([9; 16])
         };
@@ -262,6 +265,7 @@ impl Connection {
         while let Some(demand) = self.session.poll_demand() {
             match demand {
                 Demand::Request(request) => requests.push(request),
+                Demand::Attach(_) => self.session.handle_attached(Ok(())),
                 other => panic!("no rings were agreed: {other:?}"),
             }
         }

@@ -53,10 +53,16 @@ impl Bell {
         }
     }
 
-    /// Waits until it rings, or `socket` has something or is closed.
-    pub(crate) fn wait(&self, socket: BorrowedFd<'_>, timeout: Timespec) -> io::Result<Woken> {
+    /// Waits until it rings, or `socket` has something, is closed, or takes something that is due.
+    pub(crate) fn wait(
+        &self,
+        socket: BorrowedFd<'_>,
+        is_writing: bool,
+        timeout: Timespec,
+    ) -> io::Result<Woken> {
+        let interest = if is_writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let mut fds =
-            [PollFd::new(&self.0, PollFlags::IN), PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+            [PollFd::new(&self.0, PollFlags::IN), PollFd::from_borrowed_fd(socket, interest)];
         match poll(&mut fds, Some(&timeout)) {
             Ok(0) => Ok(Woken::TimedOut),
             Ok(_) | Err(Errno::INTR) => Ok(Woken::Yes),

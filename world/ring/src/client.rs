@@ -15,6 +15,9 @@ use crate::lane::{Broken, Consumer, Entry, Producer};
 use crate::memory::{Memory, OpenError};
 use crate::node::{say_sleeping, wake};
 
+/// What is longer is as good as for ever.
+const TIMEOUT_MAX: Timespec = Timespec { tv_sec: i64::MAX >> 8, tv_nsec: 0 };
+
 /// The client's end. What of it a [`crate::Slice`] needs outlives it.
 #[derive(Debug)]
 pub struct ClientEnd {
@@ -70,16 +73,21 @@ impl ClientEnd {
         self.completions.take(&self.memory, max, entries)
     }
 
-    /// Sleeps until there may be answers, or bytes or the end of `socket`, `timeout` at most.
-    /// Whether there may be.
+    /// Sleeps until there may be answers, or bytes or the end of `socket`, or room in it if
+    /// `is_writing`, `timeout` at most. Whether there may be.
     ///
     /// # Errors
     /// When the system cannot wait.
-    pub fn wait(&mut self, socket: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
-        let timeout = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
+    pub fn wait(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        is_writing: bool,
+        timeout: Duration,
+    ) -> io::Result<bool> {
+        let timeout = Timespec::try_from(timeout).unwrap_or(TIMEOUT_MAX);
         say_sleeping(&self.memory, CLIENT_SLEEPS_AT);
         let woken = match self.completions.available(&self.memory) {
-            Ok(0) => self.bell.wait(socket, timeout),
+            Ok(0) => self.bell.wait(socket, is_writing, timeout),
             _ => Ok(Woken::Yes),
         };
         self.memory.word(CLIENT_SLEEPS_AT).store(0, Ordering::Relaxed);

@@ -61,7 +61,7 @@ fn ask(mut client: ClientEnd, socket: &UnixStream, count: u32, batch: u32, seed:
         }
         client.publish();
         if client.take(batch, &mut answers).unwrap() == 0 {
-            assert!(client.wait(socket.as_fd(), PATIENCE).unwrap(), "the node rang");
+            assert!(client.wait(socket.as_fd(), false, PATIENCE).unwrap(), "the node rang");
         }
         for answer in answers.drain(..) {
             assert_eq!(answer, entry(answered, seed));
@@ -98,9 +98,9 @@ fn a_closed_socket_ends_a_clients_wait() {
     let (_node, Handover { memory, bell }) = NodeEnd::new(geometry).unwrap();
     let (mut client, _area) = ClientEnd::new(&memory, bell, geometry).unwrap();
     let (socket, far_end) = UnixStream::pair().unwrap();
-    assert!(!client.wait(socket.as_fd(), Duration::from_millis(1)).unwrap());
+    assert!(!client.wait(socket.as_fd(), false, Duration::from_millis(1)).unwrap());
     drop(far_end);
-    assert!(client.wait(socket.as_fd(), PATIENCE).unwrap());
+    assert!(client.wait(socket.as_fd(), false, PATIENCE).unwrap());
 }
 
 #[test]

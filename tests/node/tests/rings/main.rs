@@ -30,7 +30,11 @@ fn socket(place: &Place) -> PathBuf {
 }
 
 fn pair(place: &Place, volume: &str) -> QueuePair {
-    let url = format!("direct+local:{}", socket(place).display());
+    pair_with(place, volume, "")
+}
+
+fn pair_with(place: &Place, volume: &str, options: &str) -> QueuePair {
+    let url = format!("direct+local:{}{options}", socket(place).display());
     let client = Client::connect(&url, Credentials::NONE).unwrap();
     client.queue_pair(volume, QueueOptions::default()).unwrap()
 }
@@ -109,6 +113,18 @@ fn what_is_written_by_rings_is_read_by_rings_and_by_hosts() {
         let stamp = Stamp { lba: 9, sequence: 1 };
         assert_pair_works(&mut pair, stamp);
         assert_eq!(host.read_stamp(9), Some(stamp));
+    }
+    node.terminate();
+}
+
+#[test]
+fn rings_work_where_digests_were_agreed_too() {
+    let place = Place::new();
+    let node = start(&place, &["--device", "r=ram:64MiB", "--volume", "data=8MiB@r"]);
+    let mut pair = pair_with(&place, "data", "?digest=header,data");
+    assert_eq!(mapped(&node), 1);
+    for sequence in 1..10 {
+        assert_pair_works(&mut pair, Stamp { lba: 5, sequence });
     }
     node.terminate();
 }
