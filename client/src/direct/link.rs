@@ -216,12 +216,10 @@ impl Link {
         }
     }
 
-    #[cfg(feature = "tokio")]
     pub(super) fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
         self.connection.socket()
     }
 
-    #[cfg(feature = "tokio")]
     pub(super) fn has_unsent(&self) -> bool {
         self.connection.session.output_len() > 0
     }

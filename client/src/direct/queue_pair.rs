@@ -443,21 +443,18 @@ impl QueuePair {
     }
 
     /// What becomes readable when there may be something to poll, for whoever waits by other means
-    /// than [`Self::wait`]. Of a queue pair without shared memory.
-    #[cfg(feature = "tokio")]
-    pub(super) fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
+    /// than [`Self::wait`]. Of a queue pair without shared memory; another after a reconnect.
+    pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
         self.link.socket()
     }
 
     /// Whether something is to be sent that the socket did not take.
-    #[cfg(feature = "tokio")]
-    pub(super) fn has_unsent(&self) -> bool {
+    pub fn has_unsent(&self) -> bool {
         self.link.has_unsent()
     }
 
-    /// When to look at the clock, at the latest.
-    #[cfg(feature = "tokio")]
-    pub(super) fn patience_left(&self) -> Option<Duration> {
+    /// When to poll at the latest, so that a silent node is noticed; `None` when nothing is in flight.
+    pub fn patience_left(&self) -> Option<Duration> {
         (self.link.slots().in_flight() > 0).then(|| self.silence.left())
     }
 

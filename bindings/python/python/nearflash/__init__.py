@@ -1,0 +1,46 @@
+"""Remote flash as near as local: read and write the volumes of a nearflash node.
+
+    import nearflash
+
+    with nearflash.open("direct://127.0.0.1:4421/data") as volume:
+        volume.write(0, b"flash")
+        volume.flush()
+        assert volume.read(0, 5) == b"flash"
+
+`open` gives a `Volume`, for blocking calls from any number of threads. `connect` gives a `Client`, which
+opens volumes by name, and queue pairs for many operations in flight from one thread.
+`nearflash.aio` is the same for asyncio, and `nearflash.filesystem` makes volumes files of fsspec, for pandas,
+pyarrow, Dask and DuckDB.
+
+Offsets and lengths are in bytes, of any alignment. Every error is a `nearflash.Error`, of a class
+of `nearflash.errors`.
+"""
+
+from nearflash import errors
+from nearflash._nearflash import Client, QueuePair, Volume, __version__, connect
+from nearflash.errors import *  # noqa: F403
+from nearflash.errors import __all__ as _error_names
+
+__all__ = ["Client", "QueuePair", "Volume", "__version__", "connect", "errors", "open"]
+__all__ += _error_names
+
+
+def open(
+    url: str,
+    key: str | None = None,
+    secret: str | None = None,
+    *,
+    silence_max: float | None = None,
+    reconnect_max: float | None = None,
+    spin_max: float | None = None,
+) -> Volume:
+    """Opens the volume that `url` names; for the rest, see `connect`."""
+    client = connect(
+        url,
+        key,
+        secret,
+        silence_max=silence_max,
+        reconnect_max=reconnect_max,
+        spin_max=spin_max,
+    )
+    return client.open()

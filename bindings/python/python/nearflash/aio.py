@@ -1,0 +1,254 @@
+"""Volumes for asyncio: many operations in flight over one connection, on the event loop's thread.
+
+    import asyncio
+    from nearflash import aio
+
+    async def main():
+        async with await aio.open("direct://127.0.0.1:4421/data") as volume:
+            await volume.write(0, b"flash")
+            head, tail = await asyncio.gather(volume.read(0, 2), volume.read(2, 3))
+
+What tasks ask for in one pass of the loop is sent together. Cancelling a task is safe at any point:
+what it asked for may still happen at the node, and touches nothing of the program's after that.
+
+A volume belongs to the loop that it was opened in. A lost connection is made again: reads are
+repeated then; what may have changed the volume is not, and raises `OutcomeUnknown`.
+"""
+
+import asyncio
+import warnings
+from collections.abc import Awaitable, Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from uuid import UUID
+
+import nearflash
+from nearflash._driver import Driver, Post
+from nearflash.errors import ConnectionLost
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["Client", "Volume", "connect", "open"]
+
+PIECE_LENGTH = 1 << 20
+"""Longer reads and writes are cut at its multiples."""
+PIECES_IN_FLIGHT = 8
+"""Of one read or write."""
+REPEATS_MAX = 8
+"""How often a read is repeated over new connections."""
+
+
+async def connect(
+    url: str,
+    key: str | None = None,
+    secret: str | None = None,
+    *,
+    silence_max: float | None = None,
+    reconnect_max: float | None = None,
+) -> "Client":
+    """Reaches a node, and proves who we are; as `nearflash.connect`."""
+    client = await asyncio.to_thread(
+        nearflash.connect,
+        url,
+        key,
+        secret,
+        silence_max=silence_max,
+        reconnect_max=reconnect_max,
+    )
+    return Client(client)
+
+
+async def open(
+    url: str,
+    key: str | None = None,
+    secret: str | None = None,
+    *,
+    depth: int | None = None,
+    silence_max: float | None = None,
+    reconnect_max: float | None = None,
+) -> "Volume":
+    """Opens the volume that `url` names; for the rest, see `connect` and `Client.open`."""
+    client = await connect(
+        url, key, secret, silence_max=silence_max, reconnect_max=reconnect_max
+    )
+    return await client.open(depth=depth)
+
+
+class Client:
+    """A node that was reached, and that knows who we are."""
+
+    def __init__(self, client: nearflash.Client) -> None:
+        self._client = client
+
+    @property
+    def volume_name(self) -> str | None:
+        """The volume that the URL named, or None."""
+        return self._client.volume_name
+
+    async def open(self, name: str | None = None, *, depth: int | None = None) -> "Volume":
+        """Opens a volume, or without a name the one that the URL named, for `depth` operations in
+        flight; more wait for their turn."""
+        # Without shared memory: the loop waits for the socket alone.
+        pair = await asyncio.to_thread(
+            self._client.queue_pair, name, depth=depth, shared_length=0
+        )
+        return Volume(pair)
+
+
+class Volume:
+    """A volume for the tasks of one event loop."""
+
+    def __init__(self, pair: nearflash.QueuePair) -> None:
+        self._driver = Driver(pair)
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._driver.pair.name
+
+    @property
+    def size(self) -> int:
+        """Its size in bytes, as of the last answer."""
+        return self._driver.pair.size
+
+    @property
+    def block_size(self) -> int:
+        """Of a logical block, in bytes: what is written atomically."""
+        return self._driver.pair.block_size
+
+    @property
+    def uuid(self) -> UUID:
+        """Its identity, which another volume of the same name has not."""
+        return self._driver.pair.uuid
+
+    async def read(self, offset: int, length: int) -> bytes:
+        """The `length` bytes at `offset`, both of any alignment."""
+        if 0 < length <= PIECE_LENGTH:
+            piece: bytes = await self._repeat(lambda pair: pair.post_read(offset, length))
+            return piece
+        # Memory is taken only for what there is.
+        if offset + length > self.size:
+            await self.read(offset + length - 1, 1)
+        target = bytearray(length)
+        await self.readinto(target, offset)
+        return bytes(target)
+
+    async def readinto(self, buffer: "Buffer", offset: int) -> int:
+        """Fills `buffer`, any writable object with the buffer protocol, from `offset` on; how many
+        bytes those are. After a cancellation it is not touched any more."""
+
+        def read(place: memoryview, at: int) -> Awaitable[Any]:
+            return self._repeat(lambda pair: pair.post_readinto(place, at))
+
+        return await _in_pieces(buffer, offset, read)
+
+    async def write(self, offset: int, data: "Buffer") -> int:
+        """Writes `data`, any object with the buffer protocol, at `offset`; how many bytes those
+        are. Atomic for each logical block; durable after `flush`."""
+
+        def write(piece: memoryview, at: int) -> Awaitable[Any]:
+            return self._driver.operate(lambda pair: pair.post_write(at, piece))
+
+        return await _in_pieces(data, offset, write)
+
+    async def flush(self) -> None:
+        """Returns when everything that was awaited before is on stable media."""
+        await self._driver.operate(lambda pair: pair.post_flush())
+
+    async def discard(self, offset: int, length: int) -> None:
+        """Says that the `length` bytes at `offset` are no longer needed: whole blocks of them are
+        given back to the device. They read as before or as zeroes."""
+        end = offset + length
+        while offset < end:
+            step = min(end - offset, self._driver.pair.length_max)
+            await self._driver.operate(lambda pair: pair.post_discard(offset, step))
+            offset += step
+
+    async def compare_and_swap(self, offset: int, expected: int, new: int) -> int:
+        """Puts `new` in place of the little-endian 8-byte word at `offset`, a multiple of 8, if it
+        is `expected`; the word that was there, which is `expected` if `new` was put."""
+        word: int = await self._driver.operate(
+            lambda pair: pair.post_compare_and_swap(offset, expected, new)
+        )
+        return word
+
+    async def fetch_add(self, offset: int, addend: int) -> int:
+        """Adds `addend`, which may be negative, to the little-endian 8-byte word at `offset`, a
+        multiple of 8, modulo 2**64; the word that was there."""
+        word: int = await self._driver.operate(lambda pair: pair.post_fetch_add(offset, addend))
+        return word
+
+    async def close(self) -> None:
+        """Takes nothing more, waits for what is in flight, and ends the connection."""
+        await self._driver.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        type: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        if not self._driver.is_closed:
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=2)
+
+    def __repr__(self) -> str:
+        return f"<nearflash.aio.Volume '{self.name}'>"
+
+    async def _repeat(self, post: Post) -> Any:
+        """A read, which changes nothing: again, when the connection was lost."""
+        for _ in range(REPEATS_MAX):
+            try:
+                return await self._driver.operate(post)
+            except ConnectionLost:
+                continue
+        return await self._driver.operate(post)
+
+
+async def _in_pieces(
+    buffer: "Buffer", offset: int, operate: Callable[[memoryview, int], Awaitable[Any]]
+) -> int:
+    """Operates on pieces of a buffer, some at a time; how many bytes those are. When this is over,
+    however it is, so is the use of the buffer."""
+    with memoryview(buffer) as view:
+        if view.nbytes == 0:
+            return 0
+        with view.cast("B") as place:
+            if len(place) <= PIECE_LENGTH:
+                await operate(place, offset)
+            else:
+                await _share_out(place, offset, operate)
+            return len(place)
+
+
+async def _share_out(
+    place: memoryview, offset: int, operate: Callable[[memoryview, int], Awaitable[Any]]
+) -> None:
+    pieces = _pieces(len(place), offset)
+
+    async def work() -> None:
+        for start, end in pieces:
+            with place[start:end] as piece:
+                await operate(piece, offset + start)
+
+    workers = [asyncio.ensure_future(work()) for _ in range(PIECES_IN_FLIGHT)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.wait(workers)
+
+
+def _pieces(length: int, offset: int) -> Iterator[tuple[int, int]]:
+    start = 0
+    while start < length:
+        end = min(start + PIECE_LENGTH - (offset + start) % PIECE_LENGTH, length)
+        yield start, end
+        start = end

@@ -1,0 +1,226 @@
+"""Why an operation did not succeed, or a node cannot be reached.
+
+Each error has the name that it has in Rust, in C and in docs/direct-protocol.md, in `name`, and
+says in one line what is wrong, with the remedy where there is one. Those that Python has a class
+for are of that class too: `except PermissionError` catches `NotGranted`.
+"""
+
+
+class Error(Exception):
+    """Any of these errors; by itself, one that this version has no class for."""
+
+    name: str = "UNKNOWN"
+    """The error's name, the same in every language."""
+
+    is_transient: bool = False
+    """Whether connecting again may help: the connection is at fault, not what was asked."""
+
+
+# What the node answers.
+
+
+class InvalidOpcode(Error):
+    """the node does not know this operation here"""
+
+    name = "INVALID_OPCODE"
+
+
+class InvalidField(Error, ValueError):
+    """a field of the request cannot be what it is"""
+
+    name = "INVALID_FIELD"
+
+
+class OutOfRange(Error, ValueError):
+    """the range ends past the end of the volume"""
+
+    name = "OUT_OF_RANGE"
+
+
+class NotGranted(Error, PermissionError):
+    """the credential has no such right on this range"""
+
+    name = "NOT_GRANTED"
+
+
+class NoSuchVolume(Error, FileNotFoundError):
+    """there is no such volume, or no more"""
+
+    name = "NO_SUCH_VOLUME"
+
+
+class StaleEpoch(Error):
+    """the volume changed since it was opened: open it again"""
+
+    name = "STALE_EPOCH"
+
+
+class CapacityExceeded(Error, OSError):
+    """the device cannot hold more"""
+
+    name = "CAPACITY_EXCEEDED"
+
+
+class UnrecoveredRead(Error, OSError):
+    """the device could not read its medium"""
+
+    name = "UNRECOVERED_READ"
+
+
+class WriteFault(Error, OSError):
+    """the device could not write its medium"""
+
+    name = "WRITE_FAULT"
+
+
+class DeviceUnavailable(Error, OSError):
+    """the device cannot be reached for now"""
+
+    name = "DEVICE_UNAVAILABLE"
+
+
+class Unsupported(Error):
+    """the device cannot do this operation"""
+
+    name = "UNSUPPORTED"
+
+
+class Aborted(Error):
+    """stopped on request before it took effect"""
+
+    name = "ABORTED"
+
+
+class DataDigest(Error):
+    """payload was damaged on its way: send it again"""
+
+    name = "DATA_DIGEST"
+
+
+class HeaderDigest(Error):
+    """a header was damaged on its way"""
+
+    name = "HEADER_DIGEST"
+
+
+class DuplicateTag(Error):
+    """two requests in flight have the same tag"""
+
+    name = "DUPLICATE_TAG"
+
+
+class CreditsExceeded(Error):
+    """more requests in flight than was agreed"""
+
+    name = "CREDITS_EXCEEDED"
+
+
+class AuthenticationFailed(Error, PermissionError):
+    """the client did not prove that it knows the secret of its key"""
+
+    name = "AUTHENTICATION_FAILED"
+
+
+class CredentialExpired(Error, PermissionError):
+    """the credential has expired"""
+
+    name = "CREDENTIAL_EXPIRED"
+
+
+class Version(Error):
+    """client and node have no version of the protocol in common"""
+
+    name = "VERSION"
+
+
+class Busy(Error):
+    """the node cannot do this now: try again later"""
+
+    name = "BUSY"
+
+
+class Sequence(Error):
+    """this message may not come at this point"""
+
+    name = "SEQUENCE"
+
+
+class Timeout(Error, TimeoutError):
+    """the handshake was not over in time"""
+
+    name = "TIMEOUT"
+
+
+class ShuttingDown(Error, ConnectionError):
+    """the node is going down"""
+
+    name = "SHUTTING_DOWN"
+
+
+class RingBroken(Error):
+    """the rings hold what they cannot hold"""
+
+    name = "RING_BROKEN"
+
+
+# What the client finds.
+
+
+class InvalidUrl(Error, ValueError):
+    """the URL is none, or names no volume"""
+
+    name = "INVALID_URL"
+
+
+class InvalidCredentials(Error, ValueError):
+    """the key or its secret cannot be used"""
+
+    name = "INVALID_CREDENTIALS"
+
+
+class Unreachable(Error, ConnectionError):
+    """no node answers there"""
+
+    name = "UNREACHABLE"
+
+
+class Refused(Error, ConnectionError):
+    """the node does not let us in"""
+
+    name = "REFUSED"
+
+
+class ConnectionLost(Error, ConnectionError):
+    """the connection was lost before the answer; nothing was changed"""
+
+    name = "CONNECTION_LOST"
+
+
+class OutcomeUnknown(Error, ConnectionError):
+    """the connection was lost before the answer; the volume may have been changed or not"""
+
+    name = "OUTCOME_UNKNOWN"
+
+
+class QueueFull(Error):
+    """as much is in flight as the queue pair takes"""
+
+    name = "QUEUE_FULL"
+
+
+class InvalidLength(Error, ValueError):
+    """no operation has this length"""
+
+    name = "INVALID_LENGTH"
+
+
+class NoMemory(Error, MemoryError):
+    """the queue pair's memory is used up"""
+
+    name = "NO_MEMORY"
+
+
+BY_NAME: dict[str, type[Error]] = {error.name: error for error in Error.__subclasses__()}
+"""Every class by its error's name."""
+
+__all__ = ["Error", *(error.__name__ for error in BY_NAME.values())]

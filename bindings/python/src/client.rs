@@ -1,0 +1,114 @@
+//! A node as a program sees it.
+
+use std::time::Duration;
+
+use nearflash::direct::Options;
+use nearflash::{Credentials, QueueOptions};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::error::raised;
+use crate::queue_pair::QueuePair;
+use crate::volume::Volume;
+
+/// A node that was reached, and that knows who we are. It holds no connection: volumes and queue
+/// pairs have their own, and outlive it.
+#[pyclass(frozen, module = "nearflash")]
+pub(crate) struct Client {
+    inner: nearflash::Client,
+}
+
+/// Reaches a node, and proves who we are.
+///
+/// `url` is `direct://HOST:PORT[/VOLUME]`, or `direct+local:PATH.sock[/VOLUME]` for a node of this
+/// machine, with `?digest=header,data`, `key=ID` and `secret-file=PATH` behind it. `key` and
+/// `secret`, as `nearflash credential create` printed them, go before those of the URL.
+///
+/// In seconds: `silence_max` is how long a node that owes an answer may say nothing before it is
+/// given up (10), `reconnect_max` how long a lost connection is tried again (30), `spin_max` how
+/// long a blocking call spins before it sleeps (0.0001).
+#[pyfunction]
+#[pyo3(signature = (url, key=None, secret=None, *, silence_max=None, reconnect_max=None, spin_max=None))]
+pub(crate) fn connect(
+    py: Python<'_>,
+    url: &str,
+    key: Option<&str>,
+    secret: Option<&str>,
+    silence_max: Option<f64>,
+    reconnect_max: Option<f64>,
+    spin_max: Option<f64>,
+) -> PyResult<Client> {
+    let credentials = credentials(py, key, secret)?;
+    let default = Options::default();
+    let options = Options {
+        silence_max: seconds("silence_max", silence_max, default.silence_max)?,
+        reconnect_max: seconds("reconnect_max", reconnect_max, default.reconnect_max)?,
+        spin_max: seconds("spin_max", spin_max, default.spin_max)?,
+    };
+    let connected = py.detach(|| nearflash::Client::connect_with(url, credentials, options));
+    Ok(Client { inner: connected.map_err(|error| raised(py, &error))? })
+}
+
+fn credentials(py: Python<'_>, key: Option<&str>, secret: Option<&str>) -> PyResult<Credentials> {
+    match (key, secret) {
+        (None, None) => Ok(Credentials::NONE),
+        (Some(key), Some(secret)) => {
+            Credentials::new(key, secret).map_err(|error| raised(py, &error.into()))
+        }
+        (Some(_), None) => Err(PyValueError::new_err("a key needs its secret: give both")),
+        (None, Some(_)) => Err(PyValueError::new_err("a secret needs its key: give both")),
+    }
+}
+
+/// A span that may be given, in seconds.
+pub(crate) fn seconds(name: &str, given: Option<f64>, default: Duration) -> PyResult<Duration> {
+    let Some(seconds) = given else { return Ok(default) };
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| PyValueError::new_err(format!("{name} is in seconds, and {seconds} is none")))
+}
+
+#[pymethods]
+impl Client {
+    /// The volume that the URL named, or None.
+    #[getter]
+    fn volume_name(&self) -> Option<&str> {
+        self.inner.volume_name()
+    }
+
+    /// Opens a volume, or without a name the one that the URL named, for blocking calls from any
+    /// number of threads.
+    #[pyo3(signature = (name=None))]
+    fn open(&self, py: Python<'_>, name: Option<&str>) -> PyResult<Volume> {
+        let opened = py.detach(|| match name {
+            Some(name) => self.inner.open(name),
+            None => self.inner.open_named(),
+        });
+        Ok(Volume::new(opened.map_err(|error| raised(py, &error))?))
+    }
+
+    /// Opens a volume, or without a name the one that the URL named, for many operations in flight
+    /// from one thread: `depth` of them (128). `shared_length` bytes of memory are shared with a node
+    /// of this machine (16 MiB); with 0 it is spoken to over its socket.
+    #[pyo3(signature = (name=None, *, depth=None, shared_length=None))]
+    fn queue_pair(
+        &self,
+        py: Python<'_>,
+        name: Option<&str>,
+        depth: Option<u32>,
+        shared_length: Option<usize>,
+    ) -> PyResult<QueuePair> {
+        let default = QueueOptions::default();
+        let options = QueueOptions {
+            depth: depth.unwrap_or(default.depth),
+            shared_len: shared_length.unwrap_or(default.shared_len),
+        };
+        let name = name.or(self.inner.volume_name());
+        let name = name.ok_or_else(|| raised(py, &nearflash::Error::NoVolume))?;
+        let opened = py.detach(|| self.inner.queue_pair(name, options));
+        Ok(QueuePair::new(name, opened.map_err(|error| raised(py, &error))?))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<nearflash.Client volume_name={:?}>", self.inner.volume_name())
+    }
+}

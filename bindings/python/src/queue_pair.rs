@@ -1,0 +1,413 @@
+//! A queue pair: operations in, completions out, in any order.
+
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::time::Duration;
+
+use nearflash::{Buffer, Completion, Error, QueuePair as Inner, Token};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use crate::bytes::Bytes;
+use crate::client::seconds;
+use crate::error::{exception, raised};
+use crate::forks::Owned;
+use crate::volume::{uuid, word};
+
+/// Buffers are kept from operation to operation, and are at least so long, so that they fit the next.
+const BUFFER_LEN_MIN: usize = 16 * 1024;
+/// Of those kept: longer ones go back to the system.
+const KEPT_LEN_MAX: usize = 1 << 20;
+
+/// A volume for many operations in flight, from one thread at a time.
+///
+/// Each `post_…` returns a token at once; `poll` returns what is over, as pairs of a token and a
+/// result, in any order. A result is what the call of the same name of a `Volume` returns, or an
+/// `Error`, which is returned and not raised.
+///
+/// When the connection is lost, everything in flight ends with `ConnectionLost`, or with
+/// `OutcomeUnknown` where it may have changed the volume; `reconnect` makes the queue pair usable
+/// again.
+#[pyclass(module = "nearflash")]
+pub(crate) struct QueuePair {
+    name: Box<str>,
+    open: Option<Owned<Open>>,
+}
+
+/// The queue pair, and what becomes of its completions.
+struct Open {
+    pair: Inner,
+    /// What is in flight, by the token's index.
+    pending: Vec<Option<Pending>>,
+    spare: Vec<Buffer>,
+    done: Vec<Completion>,
+}
+
+/// An operation in flight.
+struct Pending {
+    token: Token,
+    wanted: Wanted,
+}
+
+/// What its result is.
+enum Wanted {
+    /// What was read, as `bytes`.
+    Bytes,
+    /// What was read, put there.
+    Into(Bytes),
+    /// How much was written.
+    Len(usize),
+    /// The word that was there.
+    Word,
+    /// That it is over.
+    End,
+    /// Nobody looks at it.
+    Nothing,
+}
+
+impl QueuePair {
+    pub(crate) fn new(name: &str, pair: Inner) -> Self {
+        let open = Open { pair, pending: Vec::new(), spare: Vec::new(), done: Vec::new() };
+        Self { name: name.into(), open: Some(Owned::new(open)) }
+    }
+
+    fn get(&self) -> PyResult<&Open> {
+        self.open.as_ref().ok_or_else(|| closed(&self.name))?.get()
+    }
+
+    fn get_mut(&mut self) -> PyResult<&mut Open> {
+        self.open.as_mut().ok_or_else(|| closed(&self.name))?.get_mut()
+    }
+}
+
+#[cold]
+fn closed(name: &str) -> PyErr {
+    PyValueError::new_err(format!("the queue pair of volume '{name}' is closed: make another"))
+}
+
+impl Open {
+    fn take_buffer(&mut self, len: usize) -> Result<Buffer, Error> {
+        let kept = self.spare.pop().filter(|buffer| buffer.capacity() >= len);
+        let mut buffer = match kept {
+            Some(buffer) => buffer,
+            None => self.pair.buffer(len.next_power_of_two().max(BUFFER_LEN_MIN))?,
+        };
+        buffer.set_len(len);
+        Ok(buffer)
+    }
+
+    fn keep(&mut self, buffer: Buffer) {
+        if buffer.capacity() <= KEPT_LEN_MAX {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// An operation's length, before memory is taken for it.
+    fn check_len(&self, len: usize) -> Result<(), Error> {
+        let max = u64::from(self.pair.len_max());
+        match u64::try_from(len).expect("usize is at most 64 bits wide") {
+            len if len == 0 || len > max => Err(Error::Length { len, max }),
+            _ => Ok(()),
+        }
+    }
+
+    fn post_read(&mut self, offset: u64, len: usize) -> Result<Token, Error> {
+        self.check_len(len)?;
+        let buffer = self.take_buffer(len)?;
+        self.pair.post_read(buffer, offset).map_err(|refused| {
+            self.keep(refused.buffer);
+            refused.error
+        })
+    }
+
+    fn post_write(&mut self, offset: u64, data: &[u8], durable: bool) -> Result<Token, Error> {
+        self.check_len(data.len())?;
+        let mut buffer = self.take_buffer(data.len())?;
+        buffer.copy_from_slice(data);
+        let posted = match durable {
+            true => self.pair.post_write_durable(buffer, offset),
+            false => self.pair.post_write(buffer, offset),
+        };
+        posted.map_err(|refused| {
+            self.keep(refused.buffer);
+            refused.error
+        })
+    }
+
+    /// Notes what is wanted of an operation; its token as Python has it.
+    fn note(
+        &mut self,
+        py: Python<'_>,
+        posted: Result<Token, Error>,
+        wanted: Wanted,
+    ) -> PyResult<u64> {
+        let token = posted.map_err(|error| raised(py, &error))?;
+        if self.pending.len() <= token.index() {
+            self.pending.resize_with(token.index() + 1, || None);
+        }
+        self.pending[token.index()] = Some(Pending { token, wanted });
+        Ok(token.get())
+    }
+
+    /// A completion's token and result, and its buffer kept; `None` when nobody looks at it.
+    fn conclude<'py>(
+        &mut self,
+        py: Python<'py>,
+        done: Completion,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let Completion { token, result, buffer } = done;
+        let pending = self.pending[token.index()].take();
+        let wanted = pending.map_or(Wanted::Nothing, |pending| pending.wanted);
+        let outcome = match (&result, wanted) {
+            (_, Wanted::Nothing) => None,
+            (Err(error), _) => Some(exception(py, error)?),
+            (Ok(value), wanted) => Some(wanted.result(py, *value, buffer.as_deref())?),
+        };
+        if let Some(buffer) = buffer {
+            self.keep(buffer);
+        }
+        let token = token.get().into_pyobject(py)?;
+        outcome.map(|outcome| PyTuple::new(py, [token.into_any(), outcome])).transpose()
+    }
+}
+
+impl Wanted {
+    /// The result of an operation that succeeded.
+    fn result<'py>(
+        self,
+        py: Python<'py>,
+        value: u64,
+        buffer: Option<&[u8]>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let read = buffer.unwrap_or_default();
+        Ok(match self {
+            Self::Bytes => PyBytes::new(py, read).into_any(),
+            Self::Into(mut place) => {
+                place.as_mut_slice().copy_from_slice(read);
+                read.len().into_pyobject(py)?.into_any()
+            }
+            Self::Len(len) => len.into_pyobject(py)?.into_any(),
+            Self::Word => value.into_pyobject(py)?.into_any(),
+            Self::End | Self::Nothing => py.None().into_bound(py),
+        })
+    }
+}
+
+#[pymethods]
+impl QueuePair {
+    /// The volume's name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The volume's size in bytes, as of the last answer.
+    #[getter]
+    fn size(&self) -> PyResult<u64> {
+        Ok(self.get()?.pair.info().len)
+    }
+
+    /// Of a logical block, in bytes: what is written atomically.
+    #[getter]
+    fn block_size(&self) -> PyResult<u32> {
+        Ok(self.get()?.pair.info().block_size)
+    }
+
+    /// The volume's identity, which another of the same name has not: a `uuid.UUID`.
+    #[getter]
+    fn uuid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        uuid(py, self.get()?.pair.info().uuid)
+    }
+
+    /// How many operations may be in flight.
+    #[getter]
+    fn depth(&self) -> PyResult<u32> {
+        Ok(self.get()?.pair.depth())
+    }
+
+    /// How many are: posted, and not polled.
+    #[getter]
+    fn in_flight(&self) -> PyResult<u32> {
+        Ok(self.get()?.pair.in_flight())
+    }
+
+    /// The longest operation, in bytes.
+    #[getter]
+    fn length_max(&self) -> PyResult<u32> {
+        Ok(self.get()?.pair.len_max())
+    }
+
+    /// Whether the connection was lost, and `reconnect` is needed.
+    #[getter]
+    fn is_lost(&self) -> PyResult<bool> {
+        Ok(self.get()?.pair.is_lost())
+    }
+
+    /// Reads the `length` bytes at `offset`.
+    fn post_read(&mut self, py: Python<'_>, offset: u64, length: usize) -> PyResult<u64> {
+        let open = self.get_mut()?;
+        let posted = open.post_read(offset, length);
+        open.note(py, posted, Wanted::Bytes)
+    }
+
+    /// Fills `buffer` from `offset` on, when it is polled and not before. The buffer is held until
+    /// then, or until `abandon`.
+    fn post_readinto(
+        &mut self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        offset: u64,
+    ) -> PyResult<u64> {
+        let place = Bytes::writable(buffer)?;
+        let open = self.get_mut()?;
+        let posted = open.post_read(offset, place.len());
+        open.note(py, posted, Wanted::Into(place))
+    }
+
+    /// Writes a copy of `data` at `offset`; if `durable`, it is over when that is on stable media.
+    #[pyo3(signature = (offset, data, *, durable=false))]
+    fn post_write(
+        &mut self,
+        py: Python<'_>,
+        offset: u64,
+        data: &Bound<'_, PyAny>,
+        durable: bool,
+    ) -> PyResult<u64> {
+        let data = Bytes::readable(data)?;
+        let open = self.get_mut()?;
+        let posted = open.post_write(offset, data.as_slice(), durable);
+        open.note(py, posted, Wanted::Len(data.len()))
+    }
+
+    /// Is over when everything that was over before this was posted is on stable media.
+    fn post_flush(&mut self, py: Python<'_>) -> PyResult<u64> {
+        let open = self.get_mut()?;
+        let posted = open.pair.post_flush();
+        open.note(py, posted, Wanted::End)
+    }
+
+    /// As `Volume.discard`.
+    fn post_discard(&mut self, py: Python<'_>, offset: u64, length: u32) -> PyResult<u64> {
+        let open = self.get_mut()?;
+        let posted = open.pair.post_discard(offset, length);
+        open.note(py, posted, Wanted::End)
+    }
+
+    /// As `Volume.compare_and_swap`.
+    fn post_compare_and_swap(
+        &mut self,
+        py: Python<'_>,
+        offset: u64,
+        expected: u64,
+        new: u64,
+    ) -> PyResult<u64> {
+        let open = self.get_mut()?;
+        let posted = open.pair.compare_and_swap(offset, expected, new);
+        open.note(py, posted, Wanted::Word)
+    }
+
+    /// As `Volume.fetch_add`.
+    fn post_fetch_add(
+        &mut self,
+        py: Python<'_>,
+        offset: u64,
+        addend: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        let addend = word(addend)?;
+        let open = self.get_mut()?;
+        let posted = open.pair.fetch_add(offset, addend);
+        open.note(py, posted, Wanted::Word)
+    }
+
+    /// Sends what was posted. Posting does so by itself when nothing else is in flight, and so does
+    /// `poll`: many posts between two polls are sent together.
+    fn submit(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.get_mut()?.pair.submit().map_err(|error| raised(py, &error))
+    }
+
+    /// Sends what was posted, and returns what is over: pairs of a token and a result. Never waits.
+    fn poll<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let open = self.get_mut()?;
+        let mut done = std::mem::take(&mut open.done);
+        let polled = open.pair.poll(&mut done);
+        let results = PyList::empty(py);
+        for completion in done.drain(..) {
+            if let Some(result) = open.conclude(py, completion)? {
+                results.append(result)?;
+            }
+        }
+        open.done = done;
+        match polled {
+            Ok(_) => Ok(results),
+            Err(error) => Err(raised(py, &error)),
+        }
+    }
+
+    /// Sends what was posted, and sleeps until there may be something to poll, or for `timeout`
+    /// seconds; whether there may be. Other threads run, and may not use the queue pair.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&mut self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        let timeout = seconds("timeout", timeout, Duration::MAX)?;
+        let open = self.get_mut()?;
+        py.detach(|| open.pair.wait(timeout)).map_err(|error| raised(py, &error))
+    }
+
+    /// The descriptor of its socket: readable when there may be something to poll, for event loops.
+    /// Of a queue pair without shared memory; another one after `reconnect`.
+    fn fileno(&self) -> PyResult<RawFd> {
+        Ok(self.get()?.pair.socket().as_raw_fd())
+    }
+
+    /// Whether something is to be sent that the socket did not take: to be polled, too, when it is
+    /// writable.
+    #[getter]
+    fn has_unsent(&self) -> PyResult<bool> {
+        Ok(self.get()?.pair.has_unsent())
+    }
+
+    /// In how many seconds to poll at the latest, so that a silent node is noticed; None when
+    /// nothing is in flight.
+    #[getter]
+    fn patience_left(&self) -> PyResult<Option<f64>> {
+        Ok(self.get()?.pair.patience_left().map(|left| left.as_secs_f64()))
+    }
+
+    /// Nobody wants the operation's result any more: it goes on, is not returned by `poll`, and
+    /// touches nothing of Python's. Whether it was in flight.
+    fn abandon(&mut self, token: u64) -> PyResult<bool> {
+        let pending = self.get_mut()?.pending.iter_mut().flatten();
+        let found = pending.into_iter().find(|pending| pending.token.get() == token);
+        Ok(found.map(|pending| pending.wanted = Wanted::Nothing).is_some())
+    }
+
+    /// Connects again after the connection was lost, with growing waits. What was in flight ends
+    /// with the next `poll`, as lost.
+    fn reconnect(&mut self, py: Python<'_>) -> PyResult<()> {
+        let open = self.get_mut()?;
+        py.detach(|| open.pair.reconnect()).map_err(|error| raised(py, &error))
+    }
+
+    /// Ends the connection. Whether writes in flight take effect is unknown then.
+    fn close(&mut self, py: Python<'_>) {
+        let open = self.open.take();
+        py.detach(|| drop(open));
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __exit__(
+        &mut self,
+        py: Python<'_>,
+        _type: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) {
+        self.close(py);
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<nearflash.QueuePair '{}'>", self.name)
+    }
+}

@@ -1,0 +1,226 @@
+//! A volume for blocking calls.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nearflash::direct::VolumeInfo;
+use nearflash::{Error, Volume as Inner};
+use pyo3::exceptions::{PyOverflowError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::bytes::Bytes;
+use crate::error::raised;
+use crate::forks::Owned;
+
+/// A volume for blocking calls from any number of threads: those that call at the same time have a
+/// connection each.
+///
+/// A lost connection is made again. Reads are repeated then; what may have changed the volume is
+/// not, and raises `OutcomeUnknown`. Closing does not flush.
+#[pyclass(frozen, module = "nearflash", weakref)]
+pub(crate) struct Volume {
+    name: Box<str>,
+    open: Owned<Mutex<Option<Arc<Inner>>>>,
+}
+
+impl Volume {
+    pub(crate) fn new(volume: Inner) -> Self {
+        let name = volume.name().into();
+        Self { name, open: Owned::new(Mutex::new(Some(Arc::new(volume)))) }
+    }
+
+    fn inner(&self) -> PyResult<Arc<Inner>> {
+        let open = self.open.get()?.lock().unwrap_or_else(PoisonError::into_inner);
+        open.clone().ok_or_else(|| {
+            PyValueError::new_err(format!("volume '{}' is closed: open it again", self.name))
+        })
+    }
+
+    fn info(&self) -> PyResult<VolumeInfo> {
+        Ok(self.inner()?.info())
+    }
+
+    /// Does what may wait, while other Python threads run.
+    fn wait<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&Inner) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        let volume = self.inner()?;
+        let result = py.detach(move || {
+            let result = call(&volume);
+            // The last one ends connections, if it was closed meanwhile: not with Python waiting.
+            drop(volume);
+            result
+        });
+        result.map_err(|error| raised(py, &error))
+    }
+}
+
+#[pymethods]
+impl Volume {
+    /// Its name.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its size in bytes, as of the last answer.
+    #[getter]
+    fn size(&self) -> PyResult<u64> {
+        Ok(self.info()?.len)
+    }
+
+    /// Of a logical block, in bytes: what is written atomically.
+    #[getter]
+    fn block_size(&self) -> PyResult<u32> {
+        Ok(self.info()?.block_size)
+    }
+
+    /// Its identity, which another volume of the same name has not: a `uuid.UUID`.
+    #[getter]
+    fn uuid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        uuid(py, self.info()?.uuid)
+    }
+
+    /// Whether some of it may be read.
+    #[getter]
+    fn is_readable(&self) -> PyResult<bool> {
+        Ok(self.info()?.is_readable)
+    }
+
+    /// Whether some of it may be written.
+    #[getter]
+    fn is_writable(&self) -> PyResult<bool> {
+        Ok(self.info()?.is_writable)
+    }
+
+    /// Whether it was closed.
+    #[getter]
+    fn closed(&self) -> PyResult<bool> {
+        Ok(self.open.get()?.lock().unwrap_or_else(PoisonError::into_inner).is_none())
+    }
+
+    /// The `length` bytes at `offset`, both of any alignment.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        offset: u64,
+        length: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        self.check_end(py, offset, length)?;
+        PyBytes::new_with(py, length, |bytes| self.wait(py, |volume| volume.read_at(bytes, offset)))
+    }
+
+    /// Fills `buffer`, any writable object with the buffer protocol, from `offset` on; how many
+    /// bytes those are.
+    fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
+        let mut bytes = Bytes::writable(buffer)?;
+        let place = bytes.as_mut_slice();
+        self.wait(py, |volume| volume.read_at(place, offset))?;
+        Ok(bytes.len())
+    }
+
+    /// Writes `data`, any object with the buffer protocol, at `offset`; how many bytes those are.
+    /// Atomic for each logical block; durable after `flush`.
+    fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let bytes = Bytes::readable(data)?;
+        let place = bytes.as_slice();
+        self.wait(py, |volume| volume.write_at(place, offset))?;
+        Ok(bytes.len())
+    }
+
+    /// Returns when everything whose call has returned is on stable media.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.wait(py, Inner::flush)
+    }
+
+    /// Says that the `length` bytes at `offset` are no longer needed: whole blocks of them are given
+    /// back to the device. They read as before or as zeroes.
+    fn discard(&self, py: Python<'_>, offset: u64, length: u64) -> PyResult<()> {
+        self.wait(py, |volume| volume.discard(offset, length))
+    }
+
+    /// Puts `new` in place of the little-endian 8-byte word at `offset`, a multiple of 8, if it is
+    /// `expected`; the word that was there, which is `expected` if `new` was put.
+    fn compare_and_swap(
+        &self,
+        py: Python<'_>,
+        offset: u64,
+        expected: u64,
+        new: u64,
+    ) -> PyResult<u64> {
+        self.wait(py, |volume| volume.compare_and_swap(offset, expected, new))
+    }
+
+    /// Adds `addend`, which may be negative, to the little-endian 8-byte word at `offset`, a
+    /// multiple of 8, modulo 2**64; the word that was there.
+    fn fetch_add(&self, py: Python<'_>, offset: u64, addend: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let addend = word(addend)?;
+        self.wait(py, |volume| volume.fetch_add(offset, addend))
+    }
+
+    /// Ends its connections, when calls of other threads have returned. What was written and not
+    /// flushed is as durable as the device makes it by itself.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let open = self.open.get()?.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(open));
+        Ok(())
+    }
+
+    fn __enter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _type: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<nearflash.Volume '{}'>", self.name)
+    }
+}
+
+impl Volume {
+    /// A length is believed no further than the volume: memory for it is taken before the node is
+    /// asked. The volume may have grown since the last answer, so that what is refused here is first
+    /// asked for.
+    fn check_end(&self, py: Python<'_>, offset: u64, length: usize) -> PyResult<()> {
+        let len = u64::try_from(length).expect("usize is at most 64 bits wide");
+        let is_within = |end: u64| end <= self.inner().map_or(0, |volume| volume.len());
+        let end = offset.saturating_add(len);
+        if is_within(end) || end == offset {
+            return Ok(());
+        }
+        // One byte at the range's end: the node says what is wrong with it, if anything is.
+        self.wait(py, |volume| volume.read_at(&mut [0], end - 1))
+    }
+}
+
+/// A number as a word: from -2**63 to 2**64 - 1, negative ones as their two's complement.
+pub(crate) fn word(number: &Bound<'_, PyAny>) -> PyResult<u64> {
+    if let Ok(word) = number.extract::<u64>() {
+        return Ok(word);
+    }
+    let signed = number.extract::<i64>().map_err(|error| {
+        if error.is_instance_of::<PyOverflowError>(number.py()) {
+            PyOverflowError::new_err("a word is from -2**63 to 2**64 - 1")
+        } else {
+            error
+        }
+    })?;
+    Ok(signed.cast_unsigned())
+}
+
+/// As Python has them.
+pub(crate) fn uuid(py: Python<'_>, bytes: [u8; 16]) -> PyResult<Bound<'_, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("bytes", PyBytes::new(py, &bytes))?;
+    py.import("uuid")?.getattr("UUID")?.call((), Some(&fields))
+}
