@@ -1,0 +1,89 @@
+"""A node for the tests: the program that `make build` made, on a RAM device and free ports."""
+
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+import nearflash
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+BINARY = os.environ.get("NEARFLASH_BIN", ROOT / "target" / "release" / "nearflash")
+MIB = 1 << 20
+
+
+class Node:
+    """A running node, whose volume `data` has 32 MiB."""
+
+    def __init__(self, folder, address="127.0.0.1:0", device="ram:64MiB"):
+        self.folder = folder
+        self.socket = folder / "direct.sock"
+        command = [
+            BINARY, "serve", "--device", f"flash={device}", "--volume", "data=32MiB@flash",
+            "--direct", address, "--direct-local", self.socket, "--nvme-tcp", "127.0.0.1:0",
+            "--data-dir", folder / "state",
+        ]  # fmt: skip
+        with open(folder / "node.log", "a") as log:
+            self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        line = self.process.stdout.readline()
+        assert line, (folder / "node.log").read_text()
+        self.address = json.loads(line)["direct"][0]
+
+    @property
+    def url(self):
+        return f"direct://{self.address}/data"
+
+    @property
+    def local_url(self):
+        return f"direct+local:{self.socket}/data"
+
+    def run(self, *arguments):
+        """A command to the node; what it says, as JSON."""
+        command = [BINARY, *arguments, "--json", "--data-dir", self.folder / "state"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout or "null")
+
+    def end(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        self.process.wait()
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts nodes of the test's own, on a file that outlives them."""
+    with contextlib.ExitStack() as stack:
+
+        def start_node(address="127.0.0.1:0"):
+            node = Node(tmp_path, address, f"file:{tmp_path / 'flash.img'},size=64MiB")
+            stack.callback(node.end, signal.SIGKILL)
+            return node
+
+        yield start_node
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory):
+    """The node that most tests share."""
+    node = Node(tmp_path_factory.mktemp("node"))
+    yield node
+    node.end()
+
+
+@pytest.fixture(params=["tcp", "local"])
+def url(request, node):
+    """Of the volume, by each way to it."""
+    return node.url if request.param == "tcp" else node.local_url
+
+
+@pytest.fixture
+def volume(url):
+    """The volume, full of zeroes where tests look."""
+    with nearflash.open(url) as volume:
+        volume.write(0, bytes(MIB))
+        yield volume

@@ -1,0 +1,76 @@
+"""Reaching a node, and being let in."""
+
+import pytest
+from conftest import MIB
+
+import nearflash
+
+
+def test_a_client_opens_volumes_by_name_or_as_the_url_says(node):
+    client = nearflash.connect(f"direct://{node.address}")
+    assert client.volume_name is None
+    with client.open("data") as volume:
+        assert volume.size == 32 * MIB
+    with pytest.raises(nearflash.InvalidUrl, match="names no volume"):
+        client.open()
+    client = nearflash.connect(node.url)
+    assert client.volume_name == "data"
+    with client.open() as volume:
+        assert volume.name == "data"
+
+
+def test_a_url_that_is_none_is_refused():
+    for url in ["data", "http://127.0.0.1/data", "direct://:1/data", "direct://a:b/data"]:
+        with pytest.raises(nearflash.InvalidUrl) as caught:
+            nearflash.connect(url)
+        assert isinstance(caught.value, ValueError)
+
+
+def test_an_unknown_volume_is_a_file_that_is_not_found(node):
+    with pytest.raises(FileNotFoundError) as caught:
+        nearflash.connect(node.url).open("other")
+    assert caught.type is nearflash.NoSuchVolume
+    assert str(caught.value).startswith("cannot open volume 'other': ")
+
+
+def test_where_nobody_listens_the_node_is_unreachable(tmp_path):
+    with pytest.raises(nearflash.Unreachable) as caught:
+        nearflash.connect(f"direct+local:{tmp_path}/none.sock/data")
+    assert caught.value.is_transient
+
+
+def test_options_are_spans_in_seconds(node):
+    nearflash.connect(node.url, silence_max=1, reconnect_max=0.5, spin_max=0)
+    for option in ["silence_max", "reconnect_max", "spin_max"]:
+        with pytest.raises(ValueError, match=option):
+            nearflash.connect(node.url, **{option: -1})
+
+
+def test_digests_are_asked_for_by_the_url(node):
+    with nearflash.open(f"{node.url}?digest=header,data") as volume:
+        volume.write(5, b"checked")
+        assert volume.read(5, 7) == b"checked"
+
+
+def test_a_key_without_its_secret_is_refused(node):
+    with pytest.raises(ValueError, match="give both"):
+        nearflash.connect(node.url, key="app")
+    with pytest.raises(ValueError, match="give both"):
+        nearflash.connect(node.url, secret="00" * 32)
+    with pytest.raises(nearflash.InvalidCredentials):
+        nearflash.connect(node.url, key="app", secret="short")
+
+
+def test_grants_are_kept_to(start):
+    node = start()
+    secret = node.run("credential", "create", "app")["secret"]
+    node.run("grant", "add", "app", "data", "--range", "0..16MiB", "--rights", "rw")
+    with pytest.raises(nearflash.AuthenticationFailed):
+        nearflash.connect(node.url, "app", "00" * 32)
+    client = nearflash.connect(node.url, key="app", secret=secret)
+    with client.open() as volume:
+        volume.write(16 * MIB - 1, b"x")
+        with pytest.raises(PermissionError) as caught:
+            volume.write(16 * MIB, b"x")
+        assert caught.type is nearflash.NotGranted
+        assert caught.value.name == "NOT_GRANTED"
