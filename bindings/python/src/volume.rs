@@ -122,7 +122,8 @@ impl Volume {
     }
 
     /// Writes `data`, any object with the buffer protocol, at `offset`; how many bytes those are.
-    /// Atomic for each logical block; durable after `flush`.
+    /// Atomic for each logical block; durable after `flush`. Of a write that raises, a part may have
+    /// been written.
     fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let bytes = Bytes::readable(data)?;
         let place = bytes.as_slice();

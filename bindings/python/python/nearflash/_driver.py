@@ -77,7 +77,8 @@ class Driver:
                 raise ValueError("the volume is closed: open it again")
             if self._fd is None:
                 await self._connected()
-            elif was_called or not self._line:
+                continue
+            if was_called or not self._line:
                 token = self._try_post(post)
                 if token is not None:
                     return token

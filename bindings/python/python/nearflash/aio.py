@@ -145,7 +145,8 @@ class Volume:
 
     async def write(self, offset: int, data: "Buffer") -> int:
         """Writes `data`, any object with the buffer protocol, at `offset`; how many bytes those
-        are. Atomic for each logical block; durable after `flush`."""
+        are. Atomic for each logical block; durable after `flush`. Of a write that raises, or is
+        cancelled, a part may have been written."""
 
         def write(piece: memoryview, at: int) -> Awaitable[Any]:
             return self._driver.operate(lambda pair: pair.post_write(at, piece))
