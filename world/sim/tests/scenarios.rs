@@ -1,7 +1,7 @@
 //! Cases that chance seldom reaches, each over a few seeds.
 
 use nearflash_nvme_tcp::Digests;
-use nearflash_sim::{ClientPlan, Misbehaviour, MisfitPlan, Plan, Sim, WorkerPlan};
+use nearflash_sim::{ClientPlan, Crookedness, Misbehaviour, MisfitPlan, Plan, Sim, WorkerPlan};
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
 const SECOND: Nanos = Nanos::from_secs(1);
@@ -345,5 +345,119 @@ fn direct_clients_in_a_calm_world_are_all_answered() {
         assert_eq!((report.direct_lost, report.direct_refused), (0, 0));
         assert_eq!(report.direct_succeeded, 900);
         end(sim);
+    }
+}
+
+/// Something that waits would wait for the shard's sweep, once a second.
+#[test]
+fn direct_clients_do_not_wait_for_the_sweep() {
+    for seed in 0..12 {
+        let whole = nearflash_direct::Digests { header: true, data: true };
+        let plain = ClientPlan::plain(200);
+        let mut plan = clients(seed, vec![plain.clone(), ClientPlan { digests: whole, ..plain }]);
+        plan.faults.core.spin = Nanos::from_micros([0, 3, 40][usize::try_from(seed % 3).unwrap()]);
+        plan.faults.network.buffer_len = [2_048, 16_384][usize::try_from(seed % 2).unwrap()];
+        plan.faults.network.piece_len_max = 1_460;
+        let mut sim = Sim::new(plan);
+        let done = sim.run_until(Nanos::from_millis(900), Sim::is_work_done);
+        assert!(done, "seed {seed}: something waits");
+        end(sim);
+    }
+}
+
+#[test]
+fn direct_clients_on_a_core_with_little_memory_go_on() {
+    for seed in 0..8 {
+        let client = ClientPlan { depth: 32, ..ClientPlan::plain(200) };
+        let mut plan = clients(seed, vec![client; 4]);
+        plan.node.cores = 1;
+        plan.node.credits = 32;
+        plan.node.pool_len = ByteLen(2 * MIB);
+        plan.node.block_size = BlockSize::B4096;
+        plan.command_len_max = ByteLen(64 * KIB);
+        let mut sim = Sim::new(plan);
+        let done = sim.run_until(Nanos::from_secs(20), Sim::is_work_done);
+        assert!(done, "seed {seed}: something waits");
+        end(sim);
+    }
+}
+
+/// Where the slowest requests are the longest, and half of them wait for memory in front of the
+/// engine when the grants go.
+#[test]
+fn what_a_revoked_client_had_under_way_is_over_when_the_revocation_is_confirmed() {
+    for seed in 0..12 {
+        let client = ClientPlan { depth: 32, ..ClientPlan::plain(400) };
+        let mut plan = clients(seed, vec![client; 3]);
+        plan.node.cores = 2;
+        plan.node.credits = 32;
+        plan.node.pool_len = ByteLen(2 * MIB);
+        plan.command_len_max = ByteLen(64 * KIB);
+        plan.faults.disk.slow_permille = 200;
+        plan.faults.disk.slow = Nanos::from_millis(80);
+        plan.faults.disk.split_permille = 500;
+        let mut sim = Sim::new(plan);
+        for _ in 0..4 {
+            sim.run_for(Nanos::from_millis(3));
+            sim.revoke();
+        }
+        sim.finish_work();
+        assert!(sim.report().direct_refused > 0, "seed {seed}: nobody noticed");
+        end(sim);
+    }
+}
+
+#[test]
+fn a_direct_client_that_takes_no_answers_is_given_up_and_others_notice_nothing() {
+    for seed in 0..4 {
+        let deaf = ClientPlan { deaf_after: Some(20), depth: 32, ..ClientPlan::plain(300) };
+        let mut plan = clients(seed, vec![deaf, ClientPlan::plain(300)]);
+        plan.node.credits = 32;
+        plan.faults.network.buffer_len = 4_096;
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        sim.run_for(Nanos::from_secs(12));
+        assert_eq!(sim.connections(), 1, "seed {seed}: the one that takes its answers");
+        end(sim);
+    }
+}
+
+#[test]
+fn direct_clients_that_keep_no_protocol_disturb_nobody() {
+    let crooked = [
+        Crookedness::Silence(0),
+        Crookedness::Silence(40),
+        Crookedness::Noise(0),
+        Crookedness::Noise(64),
+        Crookedness::Damage(20),
+    ];
+    for seed in 0..6 {
+        let crooked = crooked.map(|how| ClientPlan { crooked: Some(how), ..ClientPlan::plain(60) });
+        let mut all = vec![ClientPlan::plain(200); 2];
+        all.extend(crooked);
+        let mut plan = clients(seed, all);
+        plan.workers = vec![WorkerPlan::plain(100)];
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        sim.run_for(Nanos::from_secs(12));
+        let report = sim.report();
+        assert_eq!((report.direct_lost, report.lost, report.joined), (0, 0, 1));
+        end(sim);
+    }
+}
+
+#[test]
+fn a_node_that_drains_answers_its_direct_clients_and_says_goodbye() {
+    for seed in 0..12 {
+        let mut plan = clients(seed, vec![ClientPlan::plain(2_000); 3]);
+        plan.faults.disk.slow_permille = 100;
+        plan.faults.disk.slow = Nanos::from_millis(20);
+        let mut sim = Sim::new(plan);
+        let busy = sim.run_until(SECOND, |sim| sim.report().direct_succeeded > 300);
+        assert!(busy);
+        sim.drain();
+        sim.rest();
+        sim.check_disks();
+        sim.lose_power();
     }
 }

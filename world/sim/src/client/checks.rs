@@ -67,6 +67,10 @@ impl Sim {
 
     /// The node has nothing under way.
     pub(crate) fn check_clients_at_rest(&mut self) {
+        // Those that listen to nothing do not know that their connection is gone.
+        for client in self.clients.iter_mut().filter(|client| client.is_deaf()) {
+            client.leave(true, &mut self.common, &mut self.outside);
+        }
         self.check_clients(false);
     }
 
