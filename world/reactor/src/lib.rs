@@ -19,4 +19,4 @@ mod token;
 pub use listeners::{Listener, ListeningSocket};
 pub use mailbox::Sender;
 pub use reactor::{NoticeSink, Reactor, ReactorConfig, StartError};
-pub use rings::RINGS_MAX;
+pub use rings::{RINGS_MAX, SHARED_LEN_MAX};

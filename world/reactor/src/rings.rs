@@ -11,13 +11,18 @@ use nearflash_request::BufferId;
 use nearflash_ring::{Geometry, Handover, NodeEnd, send_passing};
 use nearflash_session::Chunk;
 use nearflash_shard::{RingBroken, RingEntry, RingId, RingRefused, RingSpec, Sent, SocketId};
+use nearflash_units::ByteLen;
 use slab::Slab;
 
 use crate::sockets;
 use crate::token::{GENERATION_MASK, Token};
 
-/// Rings of one core. With the most that a data area may have, 64 GiB of its clients' memory.
+/// Rings of one core.
 pub const RINGS_MAX: usize = 256;
+
+/// Data areas of one core, together. Their pages are charged to who touches them first, which a
+/// client can make the node.
+pub const SHARED_LEN_MAX: ByteLen = ByteLen(4 << 30);
 
 /// Entries taken from one ring in one turn.
 const ENTRIES_PER_TURN_MAX: u32 = 256;
@@ -26,6 +31,8 @@ const ENTRIES_PER_TURN_MAX: u32 = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Rings {
     rings: Slab<Ring>,
+    /// Their data areas together.
+    shared_len: ByteLen,
     /// What clients were not yet sent.
     handovers: Vec<(SocketId, Handover)>,
     /// Tells the watch on a bell from that on an earlier one in the same slot.
@@ -36,6 +43,7 @@ pub(crate) struct Rings {
 struct Ring {
     end: NodeEnd,
     generation: u32,
+    data_len: ByteLen,
 }
 
 /// A bell to be watched.
@@ -56,22 +64,28 @@ impl Rings {
             return Err(RingRefused::TooMany);
         }
         let geometry = Geometry::new(spec.entries, spec.data_len.0).ok_or(RingRefused::Size)?;
+        if self.shared_len.0 + spec.data_len.0 > SHARED_LEN_MAX.0 {
+            return Err(RingRefused::TooMany);
+        }
         let made = NodeEnd::new(geometry).map_err(|error| RingRefused::System(error.kind()))?;
         let (end, handover) = made;
+        self.shared_len.0 += spec.data_len.0;
         self.handovers.push((socket, handover));
         self.generation = self.generation.wrapping_add(1) & GENERATION_MASK;
-        let slot = self.rings.insert(Ring { end, generation: self.generation });
+        let (generation, data_len) = (self.generation, spec.data_len);
+        let slot = self.rings.insert(Ring { end, generation, data_len });
         Ok(RingId(u32::try_from(slot).expect("rings are at most RINGS_MAX")))
     }
 
     /// Unmaps rings. Their bell is no longer to be watched under that token.
     pub(crate) fn detach(&mut self, ring: RingId) -> Token {
-        let Ring { generation, .. } = self.rings.remove(slot(ring));
+        let Ring { generation, data_len, .. } = self.rings.remove(slot(ring));
+        self.shared_len.0 -= data_len.0;
         Token::Bell { ring: ring.0, generation }
     }
 
     pub(crate) fn bell(&self, ring: RingId) -> BellWatch {
-        let Ring { end, generation } = &self.rings[slot(ring)];
+        let Ring { end, generation, .. } = &self.rings[slot(ring)];
         let token = Token::Bell { ring: ring.0, generation: *generation };
         BellWatch { fd: end.bell().as_raw_fd(), token }
     }

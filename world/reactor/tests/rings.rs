@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Client, reactor};
+use nearflash_reactor::Reactor;
 use nearflash_shard::{Place, RingBroken, RingRefused, RingSpec, World};
 use nearflash_units::ByteLen;
 
@@ -79,4 +80,19 @@ fn rings_that_are_too_large_too_many_or_broken_are_errors() {
     let spec = RingSpec { entries: 1, data_len: ByteLen(4096) };
     let made = (1..300).map_while(|_| reactor.attach_ring(client.socket, spec).ok()).count();
     assert_eq!(made + 1, nearflash_reactor::RINGS_MAX);
+}
+
+#[test]
+fn data_areas_are_bounded_together_and_room_comes_back() {
+    let mut reactor = reactor(&[]);
+    let client = Client::attach(&mut reactor);
+    let spec = RingSpec { entries: 1, data_len: ByteLen(nearflash_ring::DATA_LEN_MAX) };
+    let attach = |reactor: &mut Reactor| reactor.attach_ring(client.socket, spec);
+    let made: Vec<_> = (0..99).map_while(|_| attach(&mut reactor).ok()).collect();
+    // The first client has a little of it.
+    let most = nearflash_reactor::SHARED_LEN_MAX.0 / nearflash_ring::DATA_LEN_MAX - 1;
+    assert_eq!(u64::try_from(made.len()), Ok(most));
+    assert_eq!(attach(&mut reactor), Err(RingRefused::TooMany));
+    reactor.detach_ring(made[3]);
+    assert_eq!(attach(&mut reactor), Ok(made[3]));
 }
