@@ -11,7 +11,8 @@ PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
 FUZZ_SECONDS ?= 10
 SIM_SEEDS ?= 64
-BIN = target/release/nearflash
+CARGO_TARGET_DIR ?= target
+BIN = $(CARGO_TARGET_DIR)/release/nearflash
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Before 1.0 every minor version is another library.
 SONAME = libnearflash.so.$(basename $(VERSION))
@@ -68,8 +69,8 @@ install:
 	  install -D -m 644 packaging/nearflash.toml $(DESTDIR)$(SYSCONFDIR)/nearflash/nearflash.toml
 
 	install -D -m 644 bindings/c/include/nearflash.h $(DESTDIR)$(PREFIX)/include/nearflash.h
-	install -D -m 644 target/release/libnearflash_c.a $(DESTDIR)$(PREFIX)/lib/libnearflash.a
-	install -m 755 target/release/libnearflash_c.so $(DESTDIR)$(PREFIX)/lib/libnearflash.so.$(VERSION)
+	install -D -m 644 $(CARGO_TARGET_DIR)/release/libnearflash_c.a $(DESTDIR)$(PREFIX)/lib/libnearflash.a
+	install -m 755 $(CARGO_TARGET_DIR)/release/libnearflash_c.so $(DESTDIR)$(PREFIX)/lib/libnearflash.so.$(VERSION)
 	ln -sf libnearflash.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libnearflash.so
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig

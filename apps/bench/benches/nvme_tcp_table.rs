@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use nearflash_bench::BenchError;
 use nearflash_bench::compare::{
-    Device, Node, NodeSpec, Row, Stand, Table, Timing, measure_table, resources, rows,
+    Device, Measured as _, Node, NodeSpec, Row, Stand, Table, Timing, measure_table, resources,
+    rows,
 };
 use nearflash_bench::floor::FloorCores;
 use nearflash_bench::target::{NvmeTcpTarget, Target};

@@ -43,6 +43,14 @@ pub enum NodeError {
         /// Its first line.
         said: String,
     },
+    /// It does not do what it is told.
+    #[error("nearflash {command}: {said}")]
+    Refused {
+        /// What it was told.
+        command: String,
+        /// What it said.
+        said: String,
+    },
     /// The process is gone.
     #[error("the node is gone: {0}")]
     Gone(#[from] io::Error),
@@ -54,6 +62,9 @@ pub struct Node {
     child: Child,
     /// Its address for NVMe/TCP hosts.
     pub address: String,
+    /// Its first address for direct clients, if it has one.
+    pub direct: Option<String>,
+    spec: NodeSpec,
     /// Kept open, or the node could not write there.
     _stdout: BufReader<ChildStdout>,
 }
@@ -77,14 +88,30 @@ impl Node {
         let mut stdout = BufReader::new(child.stdout.take().expect("it was asked for"));
         let mut line = String::new();
         stdout.read_line(&mut line)?;
-        match address_of(&line) {
-            Some(address) => Ok(Self { child, address, _stdout: stdout }),
+        match addresses_of(&line) {
+            Some((address, direct)) => {
+                Ok(Self { child, address, direct, spec: spec.clone(), _stdout: stdout })
+            }
             None => {
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(NodeError::NotReady { said: line.trim().to_owned() })
             }
         }
+    }
+
+    /// Tells it something: the words behind `nearflash`.
+    ///
+    /// # Errors
+    /// When the node refuses, with what it says.
+    pub fn tell(&self, words: &[&str]) -> Result<(), NodeError> {
+        let NodeSpec { binary, data_dir, .. } = &self.spec;
+        let said = Command::new(binary).args(words).arg("--data-dir").arg(data_dir).output()?;
+        if said.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&said.stderr).trim().to_owned();
+        Err(NodeError::Refused { command: words.join(" "), said })
     }
 
     /// Memory that it has in use.
@@ -130,13 +157,14 @@ impl Drop for Node {
     }
 }
 
-/// The first NVMe/TCP address of a ready line.
-fn address_of(line: &str) -> Option<String> {
+/// The first NVMe/TCP address of a ready line, and the first for direct clients.
+fn addresses_of(line: &str) -> Option<(String, Option<String>)> {
     let ready: serde_json::Value = serde_json::from_str(line).ok()?;
     if ready["event"] != "ready" {
         return None;
     }
-    Some(ready["nvme_tcp"][0].as_str()?.to_owned())
+    let direct = ready["direct"][0].as_str().map(str::to_owned);
+    Some((ready["nvme_tcp"][0].as_str()?.to_owned(), direct))
 }
 
 /// VmRSS of /proc/PID/status.
@@ -151,11 +179,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ready_line_gives_the_address() {
+    fn the_ready_line_gives_the_addresses() {
         let line = r#"{"schema":1,"event":"ready","nvme_tcp":["127.0.0.1:4420"],"pid":7}"#;
-        assert_eq!(address_of(line).as_deref(), Some("127.0.0.1:4420"));
-        assert_eq!(address_of("{}"), None);
-        assert_eq!(address_of("error"), None);
+        assert_eq!(addresses_of(line), Some(("127.0.0.1:4420".to_owned(), None)));
+        let line = r#"{"event":"ready","nvme_tcp":["[::1]:1"],"direct":["[::1]:2","[::1]:3"]}"#;
+        assert_eq!(addresses_of(line), Some(("[::1]:1".to_owned(), Some("[::1]:2".to_owned()))));
+        assert_eq!(addresses_of("{}"), None);
+        assert_eq!(addresses_of("error"), None);
     }
 
     #[test]

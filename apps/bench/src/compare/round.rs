@@ -62,19 +62,39 @@ pub enum Verdict {
     Disturbed,
 }
 
-impl Round {
+/// Sides measured shortly after one another.
+pub trait Measured {
     /// Whether it counts.
-    pub fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> Verdict;
+
+    /// Core to core, before.
+    fn core_to_core(&self) -> Nanos;
+}
+
+impl Measured for Round {
+    fn verdict(&self) -> Verdict {
         let sides = [Some(self.floor), self.local, Some(self.remote)];
-        let is_disturbed =
-            |figure: &Figure| figure.core_share < CORE_SHARE_MIN || figure.iops <= 0.0;
-        if Place::of(self.before) != Place::of(self.after) {
-            Verdict::Moved
-        } else if sides.iter().flatten().any(is_disturbed) {
-            Verdict::Disturbed
-        } else {
-            Verdict::Sound
-        }
+        verdict_of(sides.into_iter().flatten(), self.before, self.after)
+    }
+
+    fn core_to_core(&self) -> Nanos {
+        self.before
+    }
+}
+
+/// Whether sides that were measured between two looks at the cores count.
+pub(super) fn verdict_of(
+    mut sides: impl Iterator<Item = Figure>,
+    before: Nanos,
+    after: Nanos,
+) -> Verdict {
+    let is_disturbed = |figure: Figure| figure.core_share < CORE_SHARE_MIN || figure.iops <= 0.0;
+    if Place::of(before) != Place::of(after) {
+        Verdict::Moved
+    } else if sides.any(is_disturbed) {
+        Verdict::Disturbed
+    } else {
+        Verdict::Sound
     }
 }
 
@@ -99,13 +119,13 @@ pub struct Ratio {
 
 impl Ratio {
     /// Of some rounds' scores. When no round is sound, all count, and it says so.
-    pub fn of(rounds: &[Round], score: impl Fn(&Round) -> f64) -> Self {
-        let is_sound = |round: &&Round| round.verdict() == Verdict::Sound;
+    pub fn of<M: Measured>(rounds: &[M], score: impl Fn(&M) -> f64) -> Self {
+        let is_sound = |round: &&M| round.verdict() == Verdict::Sound;
         let is_doubtful = !rounds.iter().any(|round| is_sound(&round));
         let counted = || rounds.iter().filter(|round| is_doubtful || is_sound(round));
         let mut scores: Vec<f64> = counted().map(score).collect();
         scores.sort_by(f64::total_cmp);
-        let mut distances: Vec<Nanos> = counted().map(|round| round.before).collect();
+        let mut distances: Vec<Nanos> = counted().map(Measured::core_to_core).collect();
         distances.sort_unstable();
         Self {
             median: quantile(&scores, 2),

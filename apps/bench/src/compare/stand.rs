@@ -210,7 +210,7 @@ fn needs(op_len: ByteLen, depth: usize) -> Needs {
     Needs { op_len, offset: ByteLen(0), depth, job_count: 1 }
 }
 
-fn drive<E: Engine>(engine: &mut E, spec: &JobSpec) -> Result<Record, BenchError> {
+pub(super) fn drive<E: Engine>(engine: &mut E, spec: &JobSpec) -> Result<Record, BenchError> {
     job::run(engine, spec, &Gauge::default(), &AtomicBool::new(false))
         .map_err(|source| BenchError::Job { job: 0, source })
 }

@@ -4,7 +4,7 @@ use nearflash_units::{ByteLen, KIB};
 use serde::Serialize;
 
 use super::resources::Resources;
-use super::round::{Figure, Ratio, Round};
+use super::round::{Figure, Measured as _, Ratio, Round};
 use super::stand::{Device, Load, Stand, Timing};
 use crate::BenchError;
 use crate::placement::Place;

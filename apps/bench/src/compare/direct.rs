@@ -1,0 +1,298 @@
+//! The contests of the direct protocol, and their table.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use nearflash::direct::Url;
+use nearflash_units::{ByteLen, KIB};
+use serde::Serialize;
+
+use super::contest::{Contest, ContestResult, Part, Reads, Score, Side, Turn};
+use super::round::Measured as _;
+use crate::floor::Headers;
+use crate::placement::Place;
+use crate::report::SCHEMA;
+use crate::target::NvmeTcpTarget;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct DirectTargets {
+    /// A volume on the null device, over TCP.
+    pub tcp: Url,
+    /// The same, in shared memory.
+    pub local: Url,
+    /// The same, over NVMe/TCP.
+    pub nvme_tcp: NvmeTcpTarget,
+    /// A volume on a file, in shared memory.
+    pub local_file: Url,
+    /// A file of ours on the same disk.
+    pub file: PathBuf,
+    /// The volume on the null device for a credential with one grant.
+    pub one_grant: Url,
+    /// The same for one with a thousand.
+    pub many_grants: Url,
+}
+
+/// Every contest. The last needs credentials, with which nobody is let in without one.
+pub fn contests(targets: &DirectTargets) -> Vec<Contest> {
+    let reads = |op_len, depth| Reads { op_len: ByteLen(op_len), depth };
+    let direct = |url: &Url| Side::Direct(url.clone());
+    let (tcp, local) = (direct(&targets.tcp), direct(&targets.local));
+    let floor = Some(Side::Floor(Headers::DIRECT));
+    let nvme_tcp = Some(Side::NvmeTcp(targets.nvme_tcp.clone()));
+    let contest = |what, subject: &Side, base: &Option<Side>, reads, score, (must, aim)| Contest {
+        what,
+        subject: subject.clone(),
+        base: base.clone(),
+        reads,
+        score,
+        must,
+        aim,
+    };
+    let small = reads(4 * KIB, 128);
+    let one = reads(4 * KIB, 1);
+    let tiny = reads(512, 128);
+    let goal = |must, aim| (must, Some(aim));
+    vec![
+        contest(
+            "TCP, 4 KiB reads, depth 1: mean latency / floor",
+            &tcp,
+            &floor,
+            one,
+            Score::Latency,
+            goal(1.10, 1.03),
+        ),
+        contest(
+            "TCP, 4 KiB reads, depth 128: IOPS / floor",
+            &tcp,
+            &floor,
+            small,
+            Score::Iops,
+            goal(0.90, 0.98),
+        ),
+        contest(
+            "TCP, 512 B reads, depth 128: IOPS / floor of the same byte counts",
+            &tcp,
+            &floor,
+            tiny,
+            Score::Iops,
+            goal(0.65, 0.85),
+        ),
+        contest(
+            "TCP, 512 B reads, depth 128: IOPS / NVMe/TCP",
+            &tcp,
+            &nvme_tcp,
+            tiny,
+            Score::Iops,
+            goal(1.2, 1.5),
+        ),
+        contest(
+            "TCP, 4 KiB reads, depth 128: CPU time per read, client and node / NVMe/TCP",
+            &tcp,
+            &nvme_tcp,
+            small,
+            Score::CpuTime,
+            goal(0.95, 0.85),
+        ),
+        contest(
+            "shared memory, 4 KiB reads, depth 1: mean latency in µs",
+            &local,
+            &None,
+            one,
+            Score::Micros,
+            goal(2.5, 1.0),
+        ),
+        contest(
+            "shared memory, 4 KiB reads, depth 32: IOPS / TCP",
+            &local,
+            &Some(tcp.clone()),
+            reads(4 * KIB, 32),
+            Score::Iops,
+            goal(1.5, 3.0),
+        ),
+        contest(
+            "file device, shared memory, 4 KiB reads, depth 1: mean latency / io_uring on the file",
+            &direct(&targets.local_file),
+            &Some(Side::File(targets.file.clone())),
+            one,
+            Score::Latency,
+            goal(1.05, 1.02),
+        ),
+        contest(
+            GRANTS,
+            &Side::EverySecond(targets.many_grants.clone()),
+            &Some(Side::EverySecond(targets.one_grant.clone())),
+            small,
+            Score::Iops,
+            (0.99, None),
+        ),
+    ]
+}
+
+/// The contest that needs credentials.
+pub const GRANTS: &str = "TCP, 4 KiB reads, depth 128: IOPS with 1,000 grants / with one";
+
+impl ContestResult {
+    /// Whether the median is what it must be.
+    pub fn is_reached(&self) -> bool {
+        match self.contest.score.is_less_better() {
+            true => self.ratio.median <= self.contest.must,
+            false => self.ratio.median >= self.contest.must,
+        }
+    }
+}
+
+/// The results as Markdown.
+pub fn to_markdown(results: &[ContestResult]) -> String {
+    let mut text = "| what | must | aim | measured | quartiles | rounds | cores | |\n\
+                    | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        .to_owned();
+    for result in results {
+        let ContestResult { contest, ratio, .. } = result;
+        let sign = if contest.score.is_less_better() { "≤ " } else { "" };
+        let aim = contest.aim.map_or_else(String::new, |aim| format!("{sign}{aim:.2}"));
+        let verdict = match (result.is_reached(), ratio.is_doubtful) {
+            (_, true) => "doubtful: no round was undisturbed",
+            (true, false) => "reached",
+            (false, false) => "missed",
+        };
+        writeln!(
+            text,
+            "| {} | {sign}{:.2} | {aim} | {:.3} | {:.3} to {:.3} | {} of {} | {} ns, {} | {verdict} |",
+            contest.what,
+            contest.must,
+            ratio.median,
+            ratio.low,
+            ratio.high,
+            ratio.counted,
+            ratio.counted + ratio.dropped,
+            ratio.core_to_core.0,
+            Place::of(ratio.core_to_core),
+        )
+        .expect("a text takes all that is written to it");
+    }
+    text
+}
+
+/// The results as JSON, every round included.
+pub fn to_json(results: &[ContestResult]) -> String {
+    let rows = results.iter().map(RowPart::of).collect();
+    let document = Document { schema: SCHEMA, rows };
+    serde_json::to_string_pretty(&document).expect("numbers and strings serialize") + "\n"
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: u32,
+    rows: Vec<RowPart>,
+}
+
+#[derive(Serialize)]
+struct RowPart {
+    what: &'static str,
+    must: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aim: Option<f64>,
+    median: f64,
+    low: f64,
+    high: f64,
+    reached: bool,
+    doubtful: bool,
+    rounds: Vec<RoundPart>,
+}
+
+#[derive(Serialize)]
+struct RoundPart {
+    verdict: String,
+    core_to_core_ns: [u64; 2],
+    subject: SidePart,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<SidePart>,
+}
+
+#[derive(Serialize)]
+struct SidePart {
+    iops: f64,
+    latency_ns: f64,
+    cpu_ns: f64,
+    core_share: f64,
+}
+
+impl RowPart {
+    fn of(result: &ContestResult) -> Self {
+        let ContestResult { contest, ratio, turns } = result;
+        Self {
+            what: contest.what,
+            must: contest.must,
+            aim: contest.aim,
+            median: ratio.median,
+            low: ratio.low,
+            high: ratio.high,
+            reached: result.is_reached(),
+            doubtful: ratio.is_doubtful,
+            rounds: turns.iter().map(RoundPart::of).collect(),
+        }
+    }
+}
+
+impl RoundPart {
+    fn of(turn: &Turn) -> Self {
+        Self {
+            verdict: format!("{:?}", turn.verdict()).to_lowercase(),
+            core_to_core_ns: [turn.before.0, turn.after.0],
+            subject: SidePart::of(turn.subject),
+            base: turn.base.map(SidePart::of),
+        }
+    }
+}
+
+impl SidePart {
+    fn of(Part { figure, cpu_ns }: Part) -> Self {
+        let super::round::Figure { iops, latency_ns, core_share } = figure;
+        Self { iops, latency_ns, cpu_ns, core_share }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::round::{Figure, Ratio};
+    use super::*;
+    use nearflash_units::Nanos;
+
+    fn results() -> Vec<ContestResult> {
+        let url = |text: &str| text.parse::<Url>().unwrap();
+        let targets = DirectTargets {
+            tcp: url("direct://a/null"),
+            local: url("direct+local:a.sock/null"),
+            nvme_tcp: match "nvme-tcp://a/null".parse().unwrap() {
+                crate::target::Target::NvmeTcp(target) => target,
+                other => panic!("{other}"),
+            },
+            local_file: url("direct+local:a.sock/file"),
+            file: "local.img".into(),
+            one_grant: url("direct://a/null?key=one"),
+            many_grants: url("direct://a/null?key=many"),
+        };
+        let part = |iops: f64| Part {
+            figure: Figure { iops, latency_ns: 1e9 / iops, core_share: 1.0 },
+            cpu_ns: 2e9 / iops,
+        };
+        let results = contests(&targets).into_iter().map(|contest| {
+            let base = contest.base.is_some().then(|| part(400_000.0));
+            let turn = Turn { subject: part(500_000.0), base, before: Nanos(30), after: Nanos(31) };
+            let ratio = Ratio::of(&[turn], |turn| contest.score.of(turn));
+            ContestResult { contest, ratio, turns: vec![turn] }
+        });
+        results.collect()
+    }
+
+    #[test]
+    fn the_table_says_what_was_reached() {
+        insta::assert_snapshot!(to_markdown(&results()));
+    }
+
+    #[test]
+    fn the_document_has_every_round() {
+        insta::assert_snapshot!(to_json(&results()[..1]));
+    }
+}
