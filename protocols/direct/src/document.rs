@@ -75,14 +75,14 @@ impl Vectors {
         Self { client, target }
     }
 
-    fn from_client(&mut self) -> Vec<u8> {
+    fn client_says(&mut self) -> Vec<u8> {
         let stream = bytes_of(self.client.output());
         self.client.advance_output(stream.len());
         assert_eq!(self.target.handle_input(&stream), Ok(stream.len()));
         stream
     }
 
-    fn from_node(&mut self) -> Vec<u8> {
+    fn node_says(&mut self) -> Vec<u8> {
         let stream = bytes_of(self.target.output());
         self.target.advance_output(stream.len(), &mut |_| {});
         assert_eq!(self.client.handle_input(&stream), Ok(stream.len()));
@@ -93,29 +93,29 @@ impl Vectors {
 /// Every vector, by the name that stands above it.
 fn walk(mut each: impl FnMut(&str, &[u8])) {
     let mut vectors = Vectors::new();
-    let hello = vectors.from_client();
+    let hello = vectors.client_says();
     each("HELLO", &hello);
-    let answer = vectors.from_node();
+    let answer = vectors.node_says();
     each("answer to HELLO", &answer);
     let transcript = [hello, answer].concat();
     each("HMAC input of the client", &[CLIENT_LABEL, &transcript].concat());
-    let prove = vectors.from_client();
+    let prove = vectors.client_says();
     each("HMAC output of the client", &prove[HEADER_LEN..HEADER_LEN + 32]);
     each("PROVE", &prove);
     each("HMAC input of the node", &[NODE_LABEL, &transcript].concat());
-    let answer = vectors.from_node();
+    let answer = vectors.node_says();
     each("HMAC output of the node", &answer[HEADER_LEN..HEADER_LEN + 32]);
     each("answer to PROVE", &answer);
     vectors.client.open("data").unwrap();
-    each("OPEN", &vectors.from_client());
-    each("answer to OPEN", &vectors.from_node());
+    each("OPEN", &vectors.client_says());
+    each("answer to OPEN", &vectors.node_says());
     let add = ClientOperation::FetchAdd { offset: 4104, addend: 5, durable: true };
     vectors.client.submit(VolumeHandle(0), &add, &[]).unwrap();
-    each("FETCH_ADD", &vectors.from_client());
+    each("FETCH_ADD", &vectors.client_says());
     let Some(Demand::Request(request)) = vectors.target.poll_demand() else { panic!("a request") };
     let (tag, outcome, payload) = (request.tag, Outcome::Success, Payload::Word(0x0102_0304));
     vectors.target.handle_completion(Completion { tag, outcome, payload }, &[]);
-    each("answer to FETCH_ADD", &vectors.from_node());
+    each("answer to FETCH_ADD", &vectors.node_says());
 }
 
 #[test]

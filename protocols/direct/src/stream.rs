@@ -1,6 +1,6 @@
 //! Cuts the byte stream into headers and segments of payload, for both ends.
 //!
-//! A header that lies whole in the bytes received is copied out once; one that the transport cut in
+//! A header that lies whole in the bytes received is read where it is; one that the transport cut in
 //! two is gathered. Payload is never gathered: [`Body`] counts what is left of a segment, and the
 //! session says where it goes.
 //!
@@ -86,6 +86,25 @@ impl Body {
     }
 }
 
+/// A header, and where it is.
+#[derive(Debug)]
+pub(crate) enum Head<'a> {
+    /// In the bytes received: it is read where it lies.
+    InPlace(&'a [u8; HEADER_LEN]),
+    /// Put together from parts.
+    Gathered([u8; HEADER_LEN]),
+}
+
+impl Head<'_> {
+    #[inline]
+    pub(crate) const fn bytes(&self) -> &[u8; HEADER_LEN] {
+        match self {
+            Self::InPlace(head) => head,
+            Self::Gathered(head) => head,
+        }
+    }
+}
+
 /// The incoming stream of one connection.
 #[derive(Debug)]
 pub(crate) struct Stream {
@@ -120,22 +139,22 @@ impl Stream {
     /// Takes the next header off `rest`: `None` when it is not whole yet (all of `rest` is kept
     /// then).
     #[inline]
-    pub(crate) fn take_head(
+    pub(crate) fn take_head<'a>(
         &mut self,
-        rest: &mut &[u8],
-    ) -> Result<Option<[u8; HEADER_LEN]>, PeerError> {
+        rest: &mut &'a [u8],
+    ) -> Result<Option<Head<'a>>, PeerError> {
         let head = match rest.split_first_chunk::<HEADER_LEN>() {
             Some((head, after)) if self.filled == 0 => {
                 *rest = after;
-                *head
+                Head::InPlace(head)
             }
             _ => match self.gather(rest) {
-                Some(head) => head,
+                Some(head) => Head::Gathered(head),
                 None => return Ok(None),
             },
         };
         if self.digests.header {
-            check_digest(&head)?;
+            check_digest(head.bytes())?;
         }
         Ok(Some(head))
     }

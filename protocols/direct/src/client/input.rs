@@ -5,6 +5,7 @@ use nearflash_session::Receiving;
 use super::config::RequestTag;
 use super::{ClientSession, State};
 use crate::error::PeerError;
+use crate::stream::Head;
 use crate::wire::{AnswerHeader, HEADER_LEN, Opcode, SMALL_LEN_MAX};
 
 /// Where the payload of the current answer goes.
@@ -66,7 +67,10 @@ impl ClientSession {
                 break;
             }
             let Some(head) = self.stream.take_head(&mut rest)? else { break };
-            self.dispatch(&head)?;
+            match head {
+                Head::InPlace(head) => self.dispatch(head)?,
+                Head::Gathered(head) => self.dispatch(&head)?,
+            }
         }
         Ok(bytes.len() - rest.len())
     }
@@ -91,21 +95,21 @@ impl ClientSession {
 
     #[inline]
     fn dispatch(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
-        let header: AnswerHeader = zerocopy::transmute!(*head);
+        let header: &AnswerHeader = zerocopy::transmute_ref!(head);
         let opcode = Opcode(header.opcode);
         if let State::Ready = self.state {
             if opcode == Opcode::READ.answer() {
-                return self.on_read_answer(&header);
+                return self.on_read_answer(header);
             }
             if is_about_a_volume(opcode) {
-                return self.on_answer(&header);
+                return self.on_answer(header);
             }
         }
         match (&self.state, opcode.asked()) {
             (_, Some(Opcode::GOODBYE)) => Err(PeerError::Goodbye { status: header.status() }),
             (State::AwaitingHello(_), Some(Opcode::HELLO))
             | (State::AwaitingProof(_), Some(Opcode::PROVE))
-            | (State::Ready, Some(_)) => self.begin_small(&header),
+            | (State::Ready, Some(_)) => self.begin_small(header),
             (State::AwaitingHello(_), _) => Err(PeerError::NotDirect),
             _ => Err(PeerError::Sequence { opcode }),
         }

@@ -74,12 +74,17 @@ impl Slots {
         self.slots.len() - self.free.len()
     }
 
-    /// Puts a request into a free slot; `None` when there is none.
+    /// The slot of a new request, of which nothing has come or is sent; `None` when none is free.
     #[inline]
-    pub(super) fn take(&mut self, slot: Slot) -> Option<RequestTag> {
+    pub(super) fn take(&mut self) -> Option<(RequestTag, &mut Slot)> {
         let tag = self.free.pop()?;
-        self.slots[crate::length(tag)] = slot;
-        Some(RequestTag(tag))
+        let slot = &mut self.slots[crate::length(tag)];
+        slot.stage = Stage::InFlight;
+        slot.segments = 0;
+        slot.sent_until = 0;
+        slot.status = Status::OK;
+        slot.value = 0;
+        Some((RequestTag(tag), slot))
     }
 
     /// A request is over and was told about.

@@ -4,12 +4,11 @@ use zerocopy::little_endian::{U16, U32, U64};
 
 use super::config::{RequestTag, SubmitError, VolumeHandle};
 use super::operation::ClientOperation;
-use super::slots::{Slot, Stage};
 use super::{ClientSession, Transport};
 use crate::digest::digest;
 use crate::segments;
 use crate::stream::seal;
-use crate::wire::{RequestHeader, Status};
+use crate::wire::RequestHeader;
 
 impl ClientSession {
     /// Queues a request. `payload` is what a write's buffer holds, looked at only when data digests
@@ -77,18 +76,11 @@ impl ClientSession {
             ClientOperation::Read { buffer, .. } => Some(buffer),
             _ => None,
         };
-        let slot = Slot {
-            stage: Stage::InFlight,
-            opcode: fields.opcode,
-            buffer,
-            offset: fields.offset,
-            len: fields.len,
-            segments: 0,
-            sent_until: 0,
-            status: Status::OK,
-            value: 0,
-        };
-        let tag = self.slots.take(slot).ok_or(SubmitError::NoCredit)?;
+        let (tag, slot) = self.slots.take().ok_or(SubmitError::NoCredit)?;
+        slot.opcode = fields.opcode;
+        slot.buffer = buffer;
+        slot.offset = fields.offset;
+        slot.len = fields.len;
         let header = RequestHeader {
             opcode: fields.opcode.0,
             flags: fields.flags,

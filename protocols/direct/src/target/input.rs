@@ -3,6 +3,7 @@
 use super::data::Sink;
 use super::{OUTPUT_BYTES_MAX, State, TargetSession};
 use crate::error::PeerError;
+use crate::stream::Head;
 use crate::wire::{HEADER_LEN, Opcode, RequestHeader, SMALL_LEN_MAX, Status};
 
 impl TargetSession {
@@ -33,7 +34,10 @@ impl TargetSession {
                 break;
             }
             let Some(head) = self.stream.take_head(&mut rest)? else { break };
-            self.dispatch(&head)?;
+            match head {
+                Head::InPlace(head) => self.dispatch(head)?,
+                Head::Gathered(head) => self.dispatch(&head)?,
+            }
         }
         Ok(bytes.len() - rest.len())
     }
@@ -51,21 +55,21 @@ impl TargetSession {
     /// One header. Its payload, if any, is still to come.
     #[inline]
     fn dispatch(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
-        let header: RequestHeader = zerocopy::transmute!(*head);
+        let header: &RequestHeader = zerocopy::transmute_ref!(head);
         let opcode = Opcode(header.opcode);
         if let State::Ready(_) = self.state {
             return match opcode {
-                Opcode::READ => self.on_read(&header),
-                Opcode::WRITE => self.on_write(&header),
-                _ => self.on_other(&header),
+                Opcode::READ => self.on_read(header),
+                Opcode::WRITE => self.on_write(header),
+                _ => self.on_other(header),
             };
         }
         match (&self.state, opcode) {
             (State::AwaitingHello, Opcode::HELLO) | (State::AwaitingProof(_), Opcode::PROVE) => {
-                self.begin_small(&header)
+                self.begin_small(header)
             }
             (State::AwaitingHello, _) => Err(PeerError::NotDirect),
-            (_, Opcode::GOODBYE) => Err(goodbye(&header)),
+            (_, Opcode::GOODBYE) => Err(goodbye(header)),
             _ => Err(PeerError::Sequence { opcode }),
         }
     }

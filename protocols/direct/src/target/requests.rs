@@ -24,11 +24,17 @@ impl TargetSession {
     pub(super) fn on_read(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
         self.check_transport(Opcode::READ)?;
         self.check_tag(header)?;
-        match self.check(header, Kind::Read) {
-            Ok(slot) => self.take(header.tag.get(), slot),
+        self.take_read(header);
+        Ok(())
+    }
+
+    /// READ, by either way.
+    #[inline]
+    pub(super) fn take_read(&mut self, header: &RequestHeader) {
+        match self.admit(header, Kind::Read) {
+            Ok(segments) => self.hand_out(header.tag.get(), segments),
             Err((status, value)) => self.refuse(header, status, value),
         }
-        Ok(())
     }
 
     /// WRITE, by the stream: its payload follows, whether it may be done or not.
@@ -37,11 +43,8 @@ impl TargetSession {
         self.check_transport(Opcode::WRITE)?;
         self.check_tag(header)?;
         let (tag, offset, len) = (header.tag.get(), header.offset.get(), header.len.get());
-        let sink = match self.check(header, Kind::Write) {
-            Ok(slot) => {
-                self.slots.take(tag, slot);
-                Sink::Slot(tag)
-            }
+        let sink = match self.admit(header, Kind::Write) {
+            Ok(_) => Sink::Slot(tag),
             Err((status, value)) => {
                 self.refuse(header, status, value);
                 Sink::Drop
@@ -65,8 +68,8 @@ impl TargetSession {
     /// FLUSH and DISCARD, by either way.
     pub(super) fn take_plain(&mut self, header: &RequestHeader) {
         let kind = if header.opcode == Opcode::FLUSH.0 { Kind::Flush } else { Kind::Discard };
-        match self.check(header, kind) {
-            Ok(slot) => self.take(header.tag.get(), slot),
+        match self.admit(header, kind) {
+            Ok(segments) => self.hand_out(header.tag.get(), segments),
             Err((status, value)) => self.refuse(header, status, value),
         }
     }
@@ -85,11 +88,11 @@ impl TargetSession {
     /// COMPARE_AND_SWAP and FETCH_ADD, by either way.
     pub(super) fn take_atomic(&mut self, header: &RequestHeader, operands: &[u8]) {
         let checked = match atomic_kind(Opcode(header.opcode), operands) {
-            Some(kind) => self.check(header, kind),
+            Some(kind) => self.admit(header, kind),
             None => Err((Status::INVALID_FIELD, u64::from(RequestHeader::LEN_OFFSET))),
         };
         match checked {
-            Ok(slot) => self.take(header.tag.get(), slot),
+            Ok(segments) => self.hand_out(header.tag.get(), segments),
             Err((status, value)) => self.refuse(header, status, value),
         }
     }
@@ -114,41 +117,43 @@ impl TargetSession {
         }
     }
 
-    /// Whether a request may be done; its slot if so.
+    /// Whether a request may be done. If so, it is in its slot, whose fields go from registers to
+    /// their places, and has so many segments.
     #[inline]
-    pub(super) fn check(&self, header: &RequestHeader, kind: Kind) -> Result<Slot, Refusal> {
+    pub(super) fn admit(&mut self, header: &RequestHeader, kind: Kind) -> Result<u32, Refusal> {
         if header.flags & !RequestHeader::DURABLE != 0 {
             return Err((Status::INVALID_FIELD, u64::from(RequestHeader::FLAGS_OFFSET)));
         }
         let handle = self.handles.get(header.volume.get());
         let handle = handle.ok_or((Status::NO_SUCH_VOLUME, 0))?;
-        let (offset, len) = (header.offset.get(), header.len.get());
-        let epoch = header.epoch.get();
-        let len = check_len(kind, offset, len, self.config.len_max)?;
+        let (offset, epoch) = (header.offset.get(), header.epoch.get());
+        let len = check_len(kind, offset, header.len.get(), self.config.len_max)?;
         handle.check(Wanted { epoch, offset, len, right: kind.wants() })?;
-        Ok(Slot {
-            is_taken: true,
-            kind,
-            durable: header.flags & RequestHeader::DURABLE != 0,
-            handle: header.volume.get(),
-            generation: self.generation,
-            epoch,
-            volume: handle.export.volume,
-            block_size: handle.export.block_size,
-            offset,
-            len,
-            place: header.place.get(),
-            pending: kind.segments(offset, len),
-            failed: Status::OK,
-            value: 0,
-        })
+        if let Some(rings) = &self.rings
+            && kind.has_payload()
+            && !rings.contain(header.place.get(), len)
+        {
+            return Err((Status::INVALID_FIELD, u64::from(RequestHeader::PLACE_OFFSET)));
+        }
+        let segments = kind.segments(offset, len);
+        let slot = self.slots.take(header.tag.get());
+        slot.kind = kind;
+        slot.durable = header.flags & RequestHeader::DURABLE != 0;
+        slot.handle = header.volume.get();
+        slot.generation = self.generation;
+        slot.epoch = epoch;
+        slot.volume = handle.export.volume;
+        slot.block_size = handle.export.block_size;
+        slot.offset = offset;
+        slot.len = len;
+        slot.place = header.place.get();
+        slot.pending = segments;
+        Ok(segments)
     }
 
-    /// Puts a request without payload from the client into its slot, to be handed out.
+    /// A request without payload from the client is to be handed out.
     #[inline]
-    pub(super) fn take(&mut self, tag: u32, slot: Slot) {
-        let segments = slot.pending;
-        self.slots.take(tag, slot);
+    fn hand_out(&mut self, tag: u32, segments: u32) {
         for segment in 0..segments {
             self.ready.push_back(Ready::new(tag, segment, None));
         }
@@ -177,6 +182,12 @@ impl Kind {
             Self::Flush => Wants::WriteSomewhere,
             Self::CompareAndSwap { .. } | Self::FetchAdd { .. } => Wants::Both,
         }
+    }
+
+    /// Whether a volume's bytes come or go with it.
+    #[inline]
+    const fn has_payload(self) -> bool {
+        matches!(self, Self::Read | Self::Write)
     }
 
     /// How many requests of the engine it becomes.

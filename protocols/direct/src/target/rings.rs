@@ -78,7 +78,7 @@ impl Rings {
 
     /// Whether so many bytes at a place are within the data area.
     #[inline]
-    fn contain(&self, place: u32, len: u32) -> bool {
+    pub(super) fn contain(&self, place: u32, len: u32) -> bool {
         u64::from(place) + u64::from(len) <= self.data_len
     }
 }
@@ -173,42 +173,38 @@ impl TargetSession {
         if !self.is_in() {
             return Ok(());
         }
-        let header: RequestHeader = zerocopy::transmute!(*entry);
-        if let Err(error) = self.check_tag(&header) {
+        let header: &RequestHeader = zerocopy::transmute_ref!(entry);
+        if let Err(error) = self.check_tag(header) {
             self.terminate(error);
             return Err(error);
         }
         match Opcode(header.opcode) {
-            Opcode::READ => self.take_entry(&header, Kind::Read),
-            Opcode::WRITE => self.take_entry(&header, Kind::Write),
-            Opcode::FLUSH | Opcode::DISCARD => self.take_plain(&header),
-            Opcode::COMPARE_AND_SWAP => self.take_operands(&header, &mut [0; 16], copy_in),
-            Opcode::FETCH_ADD => self.take_operands(&header, &mut [0; 8], copy_in),
-            _ => self.refuse(&header, Status::INVALID_OPCODE, 0),
+            Opcode::READ => self.take_read(header),
+            Opcode::WRITE => self.take_write_entry(header),
+            Opcode::FLUSH | Opcode::DISCARD => self.take_plain(header),
+            Opcode::COMPARE_AND_SWAP => self.take_operands(header, &mut [0; 16], copy_in),
+            Opcode::FETCH_ADD => self.take_operands(header, &mut [0; 8], copy_in),
+            _ => self.refuse(header, Status::INVALID_OPCODE, 0),
         }
         Ok(())
     }
 
-    /// A read or a write.
+    /// A write: segments that are copied wait for a buffer first.
     #[inline]
-    fn take_entry(&mut self, header: &RequestHeader, kind: Kind) {
-        let slot = match self.check(header, kind) {
-            Ok(slot) if self.rings().contain(slot.place, slot.len) => slot,
-            Ok(_) => return self.refuse_place(header),
+    fn take_write_entry(&mut self, header: &RequestHeader) {
+        let segments = match self.admit(header, Kind::Write) {
+            Ok(segments) => segments,
             Err((status, value)) => return self.refuse(header, status, value),
         };
-        if kind == Kind::Read {
-            return self.take(header.tag.get(), slot);
-        }
         let tag = header.tag.get();
-        self.slots.take(tag, slot);
-        for number in 0..slot.pending {
+        for number in 0..segments {
+            let slot = &self.slots[tag];
             let segment = segments::segment(slot.offset, slot.len, number);
             let ready = Ready::new(tag, number, None);
-            if is_direct(&slot, segment) {
+            if is_direct(slot, segment) {
                 self.ready.push_back(ready);
             } else {
-                let len = ByteLen::from_usize(Span::of(&slot, segment).buffer_len);
+                let len = ByteLen::from_usize(Span::of(slot, segment).buffer_len);
                 self.rings_mut().awaiting.push_back((ready, len));
             }
         }

@@ -108,13 +108,16 @@ impl Slots {
         self.slots.get(crate::length(tag)).map(|slot| !slot.is_taken)
     }
 
-    /// Puts a request into its slot.
+    /// The slot of a new request: nothing of it has failed.
     #[inline]
-    pub(super) fn take(&mut self, tag: u32, slot: Slot) {
-        let place = &mut self.slots[crate::length(tag)];
-        debug_assert!(!place.is_taken, "the caller saw that it is free");
-        *place = slot;
+    pub(super) fn take(&mut self, tag: u32) -> &mut Slot {
         self.taken += 1;
+        let slot = &mut self.slots[crate::length(tag)];
+        debug_assert!(!slot.is_taken, "the caller saw that it is free");
+        slot.is_taken = true;
+        slot.failed = Status::OK;
+        slot.value = 0;
+        slot
     }
 
     /// The request is answered.
