@@ -10,6 +10,10 @@ use nearflash_request::BufferId;
 /// So many receives go without a forecast after one that failed.
 const RECEIVES_AFTER_MISS: u32 = 256;
 
+/// Shorter payload is staged and copied: to the kernel, a place more costs what copying a kilobyte
+/// does.
+const PAYLOAD_LEN_MIN: usize = 2048;
+
 /// Where one read's data belongs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Place {
@@ -75,7 +79,8 @@ impl Forecast {
             self.silent_for -= 1;
             return false;
         }
-        self.expected.len() >= reads_min
+        let is_long = |place: &Place| place.len >= PAYLOAD_LEN_MIN;
+        self.expected.len() >= reads_min && self.expected.get(self.current).is_some_and(is_long)
     }
 
     /// It was wrong.

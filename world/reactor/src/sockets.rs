@@ -77,9 +77,38 @@ pub(crate) fn receive(
     }
 }
 
+/// Pieces up to this length are gathered into one part: to the kernel, a part more costs what
+/// copying a kilobyte does. (512-byte answers at depth 128: see `docs/performance.md`.)
+const GATHERED_PIECE_LEN_MAX: usize = 1024;
+
+/// How much one send gathers; pieces beyond that are parts of their own.
+const GATHERED_LEN: usize = 256 * 1024;
+
 /// The parts of one send, kept between sends for their memory.
-#[derive(Debug, Default)]
-pub(crate) struct SendParts(Vec<libc::iovec>);
+#[derive(Debug)]
+pub(crate) struct SendParts {
+    parts: Vec<libc::iovec>,
+    /// Small pieces, one behind the other.
+    gathered: Box<[u8]>,
+    gathered_len: usize,
+    /// Which parts are gathered ones, and where in `gathered` they begin: they get their address
+    /// when nothing more is written there.
+    runs: Vec<(usize, usize)>,
+    /// The last part is a gathered one.
+    is_gathering: bool,
+}
+
+impl Default for SendParts {
+    fn default() -> Self {
+        Self {
+            parts: Vec::new(),
+            gathered: vec![0; GATHERED_LEN].into_boxed_slice(),
+            gathered_len: 0,
+            runs: Vec::new(),
+            is_gathering: false,
+        }
+    }
+}
 
 impl SendParts {
     /// Sends as many of the chunks as one call takes.
@@ -90,10 +119,10 @@ impl SendParts {
         chunks: impl Iterator<Item = Chunk<'a>>,
         pool: &Pool,
     ) -> Sent {
-        self.0.clear();
+        self.clear();
         let mut len = 0;
         for chunk in chunks {
-            if self.0.len() == SEND_PARTS_MAX || len >= SEND_LEN_MAX {
+            if self.parts.len() >= SEND_PARTS_MAX || len >= SEND_LEN_MAX {
                 break;
             }
             len += chunk.len();
@@ -107,18 +136,50 @@ impl SendParts {
         }
         let result = self.send_message(socket);
         // Nothing is kept that points to memory which the caller only lent.
-        self.0.clear();
+        self.clear();
         result
     }
 
+    fn clear(&mut self) {
+        self.parts.clear();
+        self.runs.clear();
+        self.gathered_len = 0;
+        self.is_gathering = false;
+    }
+
+    #[inline]
     fn push(&mut self, bytes: &[u8]) {
-        self.0
+        if bytes.len() <= GATHERED_PIECE_LEN_MAX && self.gather(bytes) {
+            return;
+        }
+        self.is_gathering = false;
+        self.parts
             .push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
+    }
+
+    /// Copies a piece behind those gathered before; `false` when there is no room.
+    #[inline]
+    fn gather(&mut self, bytes: &[u8]) -> bool {
+        let start = self.gathered_len;
+        let end = start + bytes.len();
+        let Some(place) = self.gathered.get_mut(start..end) else { return false };
+        place.copy_from_slice(bytes);
+        self.gathered_len = end;
+        match self.parts.last_mut() {
+            Some(last) if self.is_gathering => last.iov_len += bytes.len(),
+            _ => {
+                self.runs.push((self.parts.len(), start));
+                let iov_base = std::ptr::null_mut();
+                self.parts.push(libc::iovec { iov_base, iov_len: bytes.len() });
+            }
+        }
+        self.is_gathering = true;
+        true
     }
 
     fn push_zeroes(&mut self, len: usize) {
         let mut left = len;
-        while left > 0 && self.0.len() < SEND_PARTS_MAX {
+        while left > 0 && self.parts.len() < SEND_PARTS_MAX {
             let part = left.min(ZEROES_LEN);
             self.push(&ZEROES[..part]);
             left -= part;
@@ -126,13 +187,16 @@ impl SendParts {
     }
 
     fn send_message(&mut self, socket: SocketId) -> Sent {
+        for (part, start) in &self.runs {
+            self.parts[*part].iov_base = self.gathered[*start..].as_ptr().cast_mut().cast();
+        }
         // SAFETY: an all-zero message header is a valid one.
         let mut header: libc::msghdr = unsafe { mem::zeroed() };
-        header.msg_iov = self.0.as_mut_ptr();
-        header.msg_iovlen = self.0.len();
+        header.msg_iov = self.parts.as_mut_ptr();
+        header.msg_iovlen = self.parts.len();
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: every part names memory that the caller lent for this call (chunks and pool), or
-        // that is static; the kernel only reads it.
+        // SAFETY: every part names memory that the caller lent for this call (chunks and pool),
+        // that is static, or that is ours and not written to meanwhile; the kernel only reads it.
         let result = unsafe { libc::sendmsg(raw_fd(socket), &raw const header, flags) };
         match usize::try_from(result) {
             Ok(len) => Sent::Bytes(len),
@@ -218,4 +282,71 @@ pub(crate) fn release(fd: OwnedFd) -> SocketId {
 fn would_block() -> bool {
     let error = io::Error::last_os_error();
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearflash_units::ByteLen;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    /// Pieces short and long, more of the short ones than are gathered, sent in as many calls as
+    /// the socket takes.
+    #[test]
+    fn pieces_arrive_in_order_whether_gathered_or_not() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let socket = socket_id(ours.as_raw_fd());
+        let mut pool = Pool::new(ByteLen(1 << 20));
+        let buffer = pool.take(ByteLen(4096)).unwrap();
+        pool.bytes_mut(buffer).fill(7);
+        let bytes: Vec<u8> = (0..=250u8).cycle().take(64 * 1024).collect();
+        let mut expected = Vec::new();
+        let mut parts = SendParts::default();
+        for round in 0..300usize {
+            let lens = [1 + round % 32, 1024, 1025, round * 3 % 4096, 512, 1 + round % 700];
+            let chunks = [
+                Chunk::Bytes(&bytes[round..][..lens[0]]),
+                Chunk::Buffer { buffer, offset: 1, len: lens[1] },
+                Chunk::Bytes(&bytes[..lens[2]]),
+                Chunk::Zeroes(1 + lens[3]),
+                Chunk::Buffer { buffer, offset: 0, len: lens[4] },
+                Chunk::Bytes(&bytes[2 * round..][..lens[5]]),
+            ];
+            let repeated = chunks.iter().copied().cycle().take(6 * 40);
+            let Sent::Bytes(sent) = parts.send(socket, repeated.clone(), &pool) else {
+                panic!("the socket is open");
+            };
+            expected.clear();
+            for chunk in repeated {
+                match chunk {
+                    Chunk::Bytes(bytes) => expected.extend_from_slice(bytes),
+                    Chunk::Buffer { len, .. } => expected.resize(expected.len() + len, 7),
+                    Chunk::Zeroes(len) => expected.resize(expected.len() + len, 0),
+                }
+            }
+            assert!(sent > 0);
+            let mut received = vec![0; sent];
+            theirs.read_exact(&mut received).unwrap();
+            assert!(received == expected[..sent], "round {round}");
+        }
+    }
+
+    /// All of a turn's answers are one part as long as they are small.
+    #[test]
+    fn small_pieces_are_one_part() {
+        let mut parts = SendParts::default();
+        (0..100).for_each(|_| parts.push(&[1; 32]));
+        assert_eq!(parts.parts.len(), 1);
+        parts.push(&[2; 4096]);
+        parts.push(&[3; 32]);
+        assert_eq!(parts.parts.len(), 3);
+        while parts.gathered_len + 1000 <= GATHERED_LEN {
+            parts.push(&[4; 1000]);
+        }
+        assert_eq!(parts.parts.len(), 3);
+        parts.push(&[5; 1000]);
+        assert_eq!(parts.parts.len(), 4, "what finds no room is a part of its own");
+    }
 }
