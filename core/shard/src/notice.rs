@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use nearflash_engine::{CoreId, Counters};
 use nearflash_nvme::target::{DisconnectReason, HostStatus};
 use nearflash_nvme::{ControllerId, Nqn, Status};
+use nearflash_space::DeviceId;
 use nearflash_units::ByteLen;
 
 use crate::door::Peer;
@@ -62,6 +63,13 @@ pub enum Notice {
         controller: ControllerId,
         /// Why.
         reason: DisconnectReason,
+    },
+    /// A device failed an operation. Whoever asked for it is told as well.
+    DeviceFailed {
+        /// Which.
+        device: DeviceId,
+        /// The system's number for why; 0 when the device ended before it should have.
+        errno: i32,
     },
     /// Answers [`crate::Message::Volumes`].
     VolumesTaken(CoreId, u64),

@@ -13,7 +13,7 @@ use crate::DeviceSpec;
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The system refused a call.
-    #[error("device '{name}': cannot {action} {}: {source}", path.display())]
+    #[error("device '{name}': cannot {action} {}: {source}{}", path.display(), remedy(source))]
     Io {
         /// Which device.
         name: Name,
@@ -196,4 +196,18 @@ pub enum OpenError {
         /// As recorded.
         recorded: Name,
     },
+}
+
+/// What can be done about a refused call, where it is not in the system's words.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::NotFound => {
+            ": correct the path, or make its folder; 'lsblk' names all disks"
+        }
+        io::ErrorKind::PermissionDenied => {
+            ": run as root, or let the node's user have it (disks: the group 'disk')"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => ": it can only be read, and a device is written to",
+        _ => ": 'dmesg' may say more",
+    }
 }

@@ -15,6 +15,7 @@ use nearflash_engine::{DeviceOperation, DeviceRequest, DeviceResult, OperationId
 use nearflash_media::{Device, Kind, NullDelays, RamRegion};
 use nearflash_request::BufferId;
 use nearflash_shard::Submitted;
+use nearflash_space::DeviceId;
 use nearflash_units::{ByteLen, Nanos};
 use slab::Slab;
 
@@ -138,6 +139,11 @@ impl Devices {
                 None
             }
         }
+    }
+
+    /// Which device the operation in that slot is for.
+    pub(crate) fn device_of(&self, slot: u32) -> DeviceId {
+        self.in_flight[index(slot)].request.device
     }
 
     /// The next delayed operation that has ended by `now`.

@@ -7,7 +7,7 @@ use std::{io, mem};
 
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
-use nearflash_engine::{CoreId, DeviceRequest, Pool};
+use nearflash_engine::{CoreId, DeviceRequest, DeviceResult, Pool};
 use nearflash_media::{Device, Kind};
 use nearflash_session::Chunk;
 use nearflash_shard::{
@@ -249,9 +249,16 @@ impl Reactor {
     fn take_completion(&mut self, token: Token, result: i32, events: &mut Vec<Event>) {
         match token {
             Token::Device(slot) => {
-                let Self { devices, ring, pool, rings, .. } = self;
+                let Self { devices, ring, pool, rings, notices, .. } = self;
                 let buffers = Buffers { pool, rings };
+                // Only what moved nothing can be a fault.
+                let device = (result <= 0).then(|| devices.device_of(slot));
                 let ended = devices.complete(slot, result, buffers, |entry| push(ring, &entry));
+                if let Some(device) = device
+                    && ended.is_some_and(|(_, result)| is_fault(result))
+                {
+                    notices(Notice::DeviceFailed { device, errno: result.saturating_neg() });
+                }
                 events.extend(ended.map(|(id, result)| Event::Device(id, result)));
             }
             Token::Watch { socket, generation } => {
@@ -582,4 +589,13 @@ fn poll_bits(events: libc::c_short) -> u32 {
 
 fn index(raw: u32) -> usize {
     usize::try_from(raw).expect("usize is at least 32 bits wide")
+}
+
+/// Whether a device's answer is for whoever runs the node, too: not when it merely cannot do
+/// what was asked.
+fn is_fault(result: DeviceResult) -> bool {
+    match result {
+        DeviceResult::Done | DeviceResult::Unsupported => false,
+        DeviceResult::NoSpace | DeviceResult::MediumError | DeviceResult::Gone => true,
+    }
 }

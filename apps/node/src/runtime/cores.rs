@@ -18,6 +18,7 @@ use nearflash_units::{ByteLen, Nanos};
 use tracing::{error, warn};
 
 use super::exports;
+use super::faults::Faults;
 use super::log::log;
 use super::replies::{Replies, Reply};
 use crate::runtime_face::{
@@ -144,7 +145,7 @@ fn run_core(start: Start, common: &Common) {
         pool_len: common.pool_len,
         devices: common.devices.clone(),
         listeners,
-        notices: notice_sink(&common.replies),
+        notices: notice_sink(common),
     };
     let mut reactor = match Reactor::new(config) {
         Ok(reactor) => reactor,
@@ -181,11 +182,12 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
     }
 }
 
-fn notice_sink(replies: &Arc<Replies>) -> NoticeSink {
-    let replies = Arc::clone(replies);
-    Box::new(move |notice| match log(notice) {
+fn notice_sink(common: &Common) -> NoticeSink {
+    let replies = Arc::clone(&common.replies);
+    let mut faults = Faults::new(&common.devices);
+    Box::new(move |notice| match log(notice, &mut faults) {
         Some(Notice::VolumesTaken(core, number) | Notice::DirectTaken(core, number)) => {
-            replies.give(number, core, Reply::Done)
+            replies.give(number, core, Reply::Done);
         }
         Some(Notice::NamespacesTaken(number)) => replies.give(number, CoreId::FIRST, Reply::Done),
         Some(Notice::Status(core, number, status)) => {

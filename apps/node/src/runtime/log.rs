@@ -1,11 +1,20 @@
 //! Notices of the cores, as log lines: what happened, to whom, and what to do if anything.
 
+use std::time::Instant;
+
 use nearflash_shard::Notice;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
+
+use super::faults::Faults;
 
 /// Logs a notice that is meant for people; hands back one that is meant for the control side.
-pub(super) fn log(notice: Notice) -> Option<Notice> {
+pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
     match notice {
+        Notice::DeviceFailed { device, errno } => {
+            if let Some(line) = faults.note(Instant::now(), device, errno) {
+                error!("{line}");
+            }
+        }
         Notice::AcceptFailed { reason } => {
             warn!(
                 "cannot accept a connection: {reason} (is the limit of open files, LimitNOFILE, high enough?)"

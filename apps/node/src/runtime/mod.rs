@@ -3,6 +3,7 @@
 
 mod cores;
 mod exports;
+mod faults;
 mod log;
 mod replies;
 

@@ -253,6 +253,7 @@ fn what_is_no_device_is_refused_with_what_to_write() {
     assert!(message.ends_with("is neither file nor block device: name one of these"), "{message}");
     let message = refused(format!("x=block:{path}/absent"));
     assert!(message.contains("cannot open"), "{message}");
+    assert!(message.ends_with(": correct the path, or make its folder; 'lsblk' names all disks"));
     fs::write(folder.path().join("f"), "").unwrap();
     let message = refused(format!("x=block:{path}/f"));
     assert!(message.ends_with("is a file: write file: before it"), "{message}");

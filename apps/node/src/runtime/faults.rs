@@ -1,0 +1,87 @@
+//! Faults of devices, as log lines: the first at once, and then one in a while that says how many
+//! there were. A medium that dies fails every request.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearflash_media::Device;
+use nearflash_space::{DeviceId, Name};
+
+/// How long nothing more is said of a device.
+const QUIET: Duration = Duration::from_secs(10);
+
+/// What one core has said of its devices.
+pub(super) struct Faults {
+    /// A `DeviceId` is the place in this list.
+    names: Vec<Name>,
+    said: HashMap<DeviceId, Said>,
+}
+
+struct Said {
+    at: Instant,
+    /// Since then.
+    more: u64,
+}
+
+impl Faults {
+    pub(super) fn new(devices: &[Arc<Device>]) -> Self {
+        Self::of(devices.iter().map(|device| device.name().clone()).collect())
+    }
+
+    fn of(names: Vec<Name>) -> Self {
+        Self { names, said: HashMap::new() }
+    }
+
+    /// What to say of a fault now, if anything.
+    pub(super) fn note(&mut self, now: Instant, device: DeviceId, errno: i32) -> Option<String> {
+        let more = match self.said.get_mut(&device) {
+            Some(said) if now.saturating_duration_since(said.at) < QUIET => {
+                said.more += 1;
+                return None;
+            }
+            Some(said) => said.more,
+            None => 0,
+        };
+        self.said.insert(device, Said { at: now, more: 0 });
+        let place = usize::try_from(device.0).ok();
+        let name = place.and_then(|place| self.names.get(place)).map_or("?", Name::as_str);
+        let before = match more {
+            0 => String::new(),
+            more => format!(" ({more} more since the last line)"),
+        };
+        Some(format!("device '{name}' failed a request: {}{before}", cause(errno)))
+    }
+}
+
+fn cause(errno: i32) -> String {
+    match errno {
+        0 => "it ends before it should: somebody has cut it off".to_owned(),
+        errno => format!("{}: 'dmesg' may say more", io::Error::from_raw_os_error(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dying_device_is_named_at_once_and_then_once_in_a_while() {
+        let mut faults = Faults::of(vec!["flash".parse().unwrap(), "other".parse().unwrap()]);
+        let start = Instant::now();
+        let first = faults.note(start, DeviceId(0), 5).unwrap();
+        assert_eq!(
+            first,
+            "device 'flash' failed a request: Input/output error (os error 5): 'dmesg' may say more"
+        );
+        for _ in 0..7 {
+            assert_eq!(faults.note(start + QUIET / 2, DeviceId(0), 5), None);
+        }
+        let other = faults.note(start, DeviceId(1), 0).unwrap();
+        assert!(other.starts_with("device 'other' failed a request: it ends before"), "{other}");
+        let later = faults.note(start + QUIET, DeviceId(0), 5).unwrap();
+        assert!(later.ends_with("(7 more since the last line)"), "{later}");
+        assert_eq!(faults.note(start + QUIET, DeviceId(0), 5), None);
+    }
+}
