@@ -30,6 +30,9 @@ pub(crate) use expiry::ExpiryWatch;
 pub(crate) struct Node {
     catalog: Catalog,
     devices: Vec<Arc<Device>>,
+    /// Held by whoever changes something, until it is done: one change at a time.
+    changing: Mutex<()>,
+    /// Never held while anything is waited for: a device that hangs must not hide how the node is.
     served: Mutex<Served>,
     /// Something of what is served was changed, or the node ends.
     changed: Condvar,
@@ -38,7 +41,7 @@ pub(crate) struct Node {
     started: Instant,
 }
 
-/// What is recorded and served. One change at a time; readers wait for it.
+/// What is recorded and served.
 struct Served {
     space: Space,
     grants: Grants,
@@ -61,8 +64,8 @@ impl Node {
     ) -> Self {
         let Prepared { catalog, devices, space, grants } = prepared;
         let served = Mutex::new(Served { space, grants, direct, is_ending: false });
-        let (changed, started) = (Condvar::new(), Instant::now());
-        Self { catalog, devices, served, changed, runtime, addresses, started }
+        let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
+        Self { catalog, devices, changing, served, changed, runtime, addresses, started }
     }
 
     /// Does what is asked.
@@ -166,16 +169,34 @@ impl Node {
         &self,
         change: impl FnOnce(&mut Space) -> Result<Volume, NodeError>,
     ) -> Result<VolumeInfo, NodeError> {
-        let mut served = self.served();
-        let (mut space, mut grants) = (served.space.clone(), served.grants.clone());
+        let _one = self.one_change();
+        let (mut space, mut grants) = self.copy();
         let volume = change(&mut space)?;
         keep_grants_on(&space, &mut grants);
         commit(&self.catalog, &space, &grants, &self.devices)?;
         let direct = Arc::new(direct_access(&space, &grants, now()));
         self.runtime.publish(published(&space, &self.devices, Arc::clone(&direct)));
+        let info = volume_info(&volume, &space);
+        self.show(space, grants, direct);
+        Ok(info)
+    }
+
+    /// Waits until nobody else changes anything.
+    fn one_change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a change is made on.
+    fn copy(&self) -> (Space, Grants) {
+        let served = self.served();
+        (served.space.clone(), served.grants.clone())
+    }
+
+    /// A change is done, and the cores go by it.
+    fn show(&self, space: Space, grants: Grants, direct: Arc<DirectAccess>) {
+        let mut served = self.served();
         *served = Served { space, grants, direct, is_ending: served.is_ending };
         self.changed.notify_all();
-        Ok(volume_info(&volume, &served.space))
     }
 
     /// A change that panicked was made on a copy, so what is here is whole all the same.

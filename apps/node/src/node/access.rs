@@ -98,15 +98,13 @@ impl Node {
         &self,
         change: impl FnOnce(&mut Grants, &Space) -> Result<T, NodeError>,
     ) -> Result<T, NodeError> {
-        let mut served = self.served();
-        let mut grants = served.grants.clone();
-        let changed = change(&mut grants, &served.space)?;
-        commit(&self.catalog, &served.space, &grants, &self.devices)?;
-        let direct = Arc::new(direct_access(&served.space, &grants, now()));
+        let _one = self.one_change();
+        let (space, mut grants) = self.copy();
+        let changed = change(&mut grants, &space)?;
+        commit(&self.catalog, &space, &grants, &self.devices)?;
+        let direct = Arc::new(direct_access(&space, &grants, now()));
         self.runtime.publish_direct(Arc::clone(&direct));
-        served.grants = grants;
-        served.direct = direct;
-        self.changed.notify_all();
+        self.show(space, grants, direct);
         Ok(changed)
     }
 }

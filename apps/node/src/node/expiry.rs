@@ -4,15 +4,16 @@
 use std::io;
 use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, SystemTime};
-
-use nearflash_space::UnixTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use super::{Node, Served, now};
 use crate::exports::direct_access;
 
 /// Longest wait: the calendar may be set, which no waiting thread is told.
 const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How long the node's end waits for the thread's.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The thread that watches for what expires, until stopped.
 pub(crate) struct ExpiryWatch {
@@ -27,10 +28,18 @@ impl ExpiryWatch {
         Ok(Self { node, thread })
     }
 
-    /// Ends the thread. What it is telling the cores, it tells to the end.
+    /// Ends the thread. What it is telling the cores, it tells to the end; but cores that wait for
+    /// a device that hangs are not waited for without end.
     pub(crate) fn stop(self) {
         self.node.served().is_ending = true;
         self.node.changed.notify_all();
+        let deadline = Instant::now() + STOP_PATIENCE;
+        while !self.thread.is_finished() {
+            if Instant::now() > deadline {
+                return tracing::warn!("what has expired is still being told to the cores");
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
         if self.thread.join().is_err() {
             tracing::error!("the thread that watches for what expires had panicked");
         }
@@ -39,23 +48,32 @@ impl ExpiryWatch {
 
 impl Node {
     fn watch(&self) {
-        let mut served = self.served();
-        while !served.is_ending {
-            self.expire(&mut served, now());
+        loop {
+            self.expire();
+            let served = self.served();
+            if served.is_ending {
+                return;
+            }
             let wait = wait_for(&served);
-            let waited = self.changed.wait_timeout(served, wait);
-            served = waited.unwrap_or_else(PoisonError::into_inner).0;
+            // Whether by a change or by the clock: all is looked at anew.
+            drop(self.changed.wait_timeout(served, wait).unwrap_or_else(PoisonError::into_inner));
         }
     }
 
     /// Shows the cores what is left, if anything has ended since they were told.
-    fn expire(&self, served: &mut Served, now: UnixTime) {
-        let direct = Arc::new(direct_access(&served.space, &served.grants, now));
-        if direct != served.direct {
-            tracing::info!("a credential or a grant has expired");
-            self.runtime.publish_direct(Arc::clone(&direct));
-            served.direct = direct;
-        }
+    fn expire(&self) {
+        let _one = self.one_change();
+        let direct = {
+            let served = self.served();
+            let direct = direct_access(&served.space, &served.grants, now());
+            if direct == *served.direct {
+                return;
+            }
+            Arc::new(direct)
+        };
+        tracing::info!("a credential or a grant has expired");
+        self.runtime.publish_direct(Arc::clone(&direct));
+        self.served().direct = direct;
     }
 }
 
