@@ -111,6 +111,35 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_layout_is_the_one_that_the_document_has() {
+        let document = include_str!("../../../docs/direct-protocol.md");
+        let places = [
+            (MAGIC_AT, "8 | magic, `nfdrings`"),
+            (VERSION_AT, "4 | version of this layout: 1"),
+            (ENTRIES_AT, "4 | N"),
+            (DATA_OFFSET_AT, "8 | offset of the data area"),
+            (DATA_LEN_AT, "8 | length of the data area"),
+            (SUBMISSION_TAIL_AT, "4 | submission tail"),
+            (SUBMISSION_HEAD_AT, "4 | submission head"),
+            (COMPLETION_TAIL_AT, "4 | completion tail"),
+            (COMPLETION_HEAD_AT, "4 | completion head"),
+            (NODE_SLEEPS_AT, "4 | the node sleeps"),
+            (CLIENT_SLEEPS_AT, "4 | the client sleeps"),
+            (PAGE_LEN, "32 N | submission ring"),
+        ];
+        for (place, what) in places {
+            let row = format!("| {place} | {what}");
+            assert!(document.contains(&row), "the document has no row '{row}'");
+        }
+        let geometry = Geometry::new(128, 4096).unwrap();
+        assert_eq!(geometry.completion_lane().entries_at, 4096 + 32 * 128);
+        assert_eq!(geometry.completion_lane().entries, 2 * 128);
+        assert_eq!(geometry.data_offset(), 4096 + 96 * 128);
+        assert_eq!((MAGIC.to_le_bytes(), VERSION), (*b"nfdrings", 1));
+        assert!(document.contains("4 KiB to 256 MiB") && DATA_LEN_MAX == 256 << 20);
+    }
+
     proptest! {
         #[test]
         fn parts_of_the_memory_do_not_overlap(shift in 0u32..=12, pages in 1u64..=65_536) {
