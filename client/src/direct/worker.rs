@@ -141,12 +141,12 @@ impl Worker {
 
     /// Connects again, if the connection was lost.
     fn heal(&mut self) -> Result<(), Error> {
-        if self.pair.is_lost() {
-            // Those that were shared with the node over the last connection no longer are.
-            self.buffers.clear();
-            self.pair.reconnect()?;
+        if !self.pair.is_lost() {
+            return Ok(());
         }
-        Ok(())
+        // They may be of memory that was shared over the old connection.
+        self.buffers.clear();
+        self.pair.reconnect()
     }
 
     fn is_full(&self) -> bool {
@@ -238,9 +238,10 @@ struct Outcome {
 
 impl Outcome {
     /// An operation was not taken while so many are in flight. That the node wants fewer at a time
-    /// than it did is no failure, as long as there are any to wait for.
+    /// than it did, or that memory is short, is no failure as long as there are any to wait for.
     fn not_posted(&mut self, error: Error, in_flight: u32) {
-        if in_flight == 0 || !matches!(error, Error::QueueFull { .. }) {
+        let may_pass = matches!(error, Error::QueueFull { .. } | Error::NoMemory { .. });
+        if in_flight == 0 || !may_pass {
             self.note(Err(error));
         }
     }
