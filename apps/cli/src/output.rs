@@ -30,7 +30,7 @@ pub(crate) fn show(answer: Answer, shown: Shown, json: bool) -> String {
         (Answer::Volumes { volumes }, _) => tables::volumes(&volumes),
         (Answer::CredentialMade { credential, secret }, _) => with_secret(&credential, &secret.0),
         (Answer::Credential { credential }, Shown::Removed) => {
-            format!("removed credential '{}' and {}\n", credential.id, grants_of(&credential))
+            format!("removed credential '{}'{}\n", credential.id, grants_of(&credential))
         }
         (Answer::Credential { credential }, _) => format!("made {}\n", named(&credential)),
         (Answer::Credentials { credentials }, _) => tables::credentials(&credentials),
@@ -66,8 +66,9 @@ fn named(credential: &CredentialInfo) -> String {
 
 fn grants_of(credential: &CredentialInfo) -> String {
     match credential.grants {
-        1 => "its grant".to_owned(),
-        count => format!("its {count} grants"),
+        0 => ", which had no grants".to_owned(),
+        1 => " and its grant".to_owned(),
+        count => format!(" and its {count} grants"),
     }
 }
 
