@@ -3,6 +3,7 @@
 #   make demo     build, serve flash over a real socket, and see its speed beside the limit
 #   make test     everything that proves it works, real Linux hosts included
 #   make lint     formatting, lints, documentation, licences
+#   make python   the package for Python, as a wheel in target/wheels
 #   make bench    the table of docs/performance.md, measured here (some minutes, a quiet machine)
 #   make install  the daemon, its unit and its documents, the library for C (PREFIX=/usr/local)
 
@@ -17,12 +18,16 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Before 1.0 every minor version is another library.
 SONAME = libnearflash.so.$(basename $(VERSION))
 
-.PHONY: all build deps-build deps-test demo test test-code test-docs test-guest fuzz lint bench install clean
+.PHONY: all build deps-build deps-python deps-test demo python test test-code test-docs test-python test-guest fuzz \
+  lint bench install clean
 
 all: build
 
 deps-build:
 	@scripts/deps build
+
+deps-python: deps-build
+	@scripts/deps python
 
 deps-test: deps-build
 	@scripts/deps test
@@ -30,18 +35,25 @@ deps-test: deps-build
 build: deps-build
 	$(CARGO) build --release --locked --package nearflash-cli --package nearflash-c
 
+python: deps-python
+	@scripts/python build
+
 demo: build
 	$(BIN) demo
 
-test: deps-test build test-code test-docs test-guest fuzz
+test: deps-test build test-code test-docs test-python test-guest fuzz
 
 # Unit, property and simulation tests, and the node over real sockets.
 test-code:
 	SIM_SEEDS=$(SIM_SEEDS) $(CARGO) test --locked --workspace --exclude nearflash-interop
 
-# The commands of the README, as written.
-test-docs: build
-	scripts/test-readme $(BIN)
+# The commands of the README, as written. Its Python is the one that has our package.
+test-docs: build python
+	PATH="$(abspath target/python-env/bin):$$PATH" scripts/test-readme $(BIN)
+
+# The package for Python, and the files that pandas and others make of volumes.
+test-python: build python
+	NEARFLASH_BIN=$(abspath $(BIN)) scripts/python test
 
 # The Linux kernel's own host, in a guest.
 test-guest: build
@@ -50,7 +62,7 @@ test-guest: build
 fuzz: deps-test
 	scripts/fuzz $(FUZZ_SECONDS)
 
-lint: deps-build
+lint: deps-python
 	scripts/lint
 
 bench: build

@@ -159,9 +159,7 @@ async def test_a_node_that_is_gone_is_an_error_for_each_who_asks(start):
     volume = await aio.open(node.url, reconnect_max=0)
     node.end(signal.SIGKILL)
     for _ in range(2):
-        ends = await asyncio.gather(
-            *(volume.read(0, 1) for _ in range(3)), return_exceptions=True
-        )
+        ends = await asyncio.gather(*(volume.read(0, 1) for _ in range(3)), return_exceptions=True)
         assert all(isinstance(end, ConnectionError) for end in ends)
     await volume.close()
 

@@ -7,10 +7,10 @@
         volume.flush()
         assert volume.read(0, 5) == b"flash"
 
-`open` gives a `Volume`, for blocking calls from any number of threads. `connect` gives a `Client`, which
-opens volumes by name, and queue pairs for many operations in flight from one thread.
-`nearflash.aio` is the same for asyncio, and `nearflash.filesystem` makes volumes files of fsspec, for pandas,
-pyarrow, Dask and DuckDB.
+`open` gives a `Volume`, for blocking calls from any number of threads. `connect` gives a `Client`,
+which opens volumes by name, and queue pairs for many operations in flight from one thread.
+`nearflash.aio` is the same for asyncio, and `nearflash.filesystem` makes volumes files of fsspec,
+for pandas, pyarrow, Dask and DuckDB.
 
 Offsets and lengths are in bytes, of any alignment. Every error is a `nearflash.Error`, of a class
 of `nearflash.errors`.
@@ -18,11 +18,86 @@ of `nearflash.errors`.
 
 from nearflash import errors
 from nearflash._nearflash import Client, QueuePair, Volume, __version__, connect
-from nearflash.errors import *  # noqa: F403
-from nearflash.errors import __all__ as _error_names
+from nearflash.errors import (
+    Aborted,
+    AuthenticationFailed,
+    Busy,
+    CapacityExceeded,
+    ConnectionLost,
+    CredentialExpired,
+    CreditsExceeded,
+    DataDigest,
+    DeviceUnavailable,
+    DuplicateTag,
+    Error,
+    HeaderDigest,
+    InvalidCredentials,
+    InvalidField,
+    InvalidLength,
+    InvalidOpcode,
+    InvalidUrl,
+    NoMemory,
+    NoSuchVolume,
+    NotGranted,
+    OutcomeUnknown,
+    OutOfRange,
+    QueueFull,
+    Refused,
+    RingBroken,
+    Sequence,
+    ShuttingDown,
+    StaleEpoch,
+    Timeout,
+    Unreachable,
+    UnrecoveredRead,
+    Unsupported,
+    Version,
+    WriteFault,
+)
 
-__all__ = ["Client", "QueuePair", "Volume", "__version__", "connect", "errors", "open"]
-__all__ += _error_names
+__all__ = [
+    "Aborted",
+    "AuthenticationFailed",
+    "Busy",
+    "CapacityExceeded",
+    "Client",
+    "ConnectionLost",
+    "CredentialExpired",
+    "CreditsExceeded",
+    "DataDigest",
+    "DeviceUnavailable",
+    "DuplicateTag",
+    "Error",
+    "HeaderDigest",
+    "InvalidCredentials",
+    "InvalidField",
+    "InvalidLength",
+    "InvalidOpcode",
+    "InvalidUrl",
+    "NoMemory",
+    "NoSuchVolume",
+    "NotGranted",
+    "OutOfRange",
+    "OutcomeUnknown",
+    "QueueFull",
+    "QueuePair",
+    "Refused",
+    "RingBroken",
+    "Sequence",
+    "ShuttingDown",
+    "StaleEpoch",
+    "Timeout",
+    "Unreachable",
+    "UnrecoveredRead",
+    "Unsupported",
+    "Version",
+    "Volume",
+    "WriteFault",
+    "__version__",
+    "connect",
+    "errors",
+    "open",
+]
 
 
 def open(

@@ -16,6 +16,7 @@ repeated then; what may have changed the volume is not, and raises `OutcomeUnkno
 """
 
 import asyncio
+import functools
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
@@ -69,9 +70,7 @@ async def open(
     reconnect_max: float | None = None,
 ) -> "Volume":
     """Opens the volume that `url` names; for the rest, see `connect` and `Client.open`."""
-    client = await connect(
-        url, key, secret, silence_max=silence_max, reconnect_max=reconnect_max
-    )
+    client = await connect(url, key, secret, silence_max=silence_max, reconnect_max=reconnect_max)
     return await client.open(depth=depth)
 
 
@@ -90,9 +89,7 @@ class Client:
         """Opens a volume, or without a name the one that the URL named, for `depth` operations in
         flight; more wait for their turn."""
         # Without shared memory: the loop waits for the socket alone.
-        pair = await asyncio.to_thread(
-            self._client.queue_pair, name, depth=depth, shared_length=0
-        )
+        pair = await asyncio.to_thread(self._client.queue_pair, name, depth=depth, shared_length=0)
         return Volume(pair)
 
 
@@ -160,11 +157,10 @@ class Volume:
     async def discard(self, offset: int, length: int) -> None:
         """Says that the `length` bytes at `offset` are no longer needed: whole blocks of them are
         given back to the device. They read as before or as zeroes."""
-        end = offset + length
-        while offset < end:
-            step = min(end - offset, self._driver.pair.length_max)
-            await self._driver.operate(lambda pair: pair.post_discard(offset, step))
-            offset += step
+        step = self._driver.pair.length_max
+        for start in range(offset, offset + length, step):
+            part = min(step, offset + length - start)
+            await self._driver.operate(functools.partial(_post_discard, start, part))
 
     async def compare_and_swap(self, offset: int, expected: int, new: int) -> int:
         """Puts `new` in place of the little-endian 8-byte word at `offset`, a multiple of 8, if it
@@ -210,6 +206,10 @@ class Volume:
             except ConnectionLost:
                 continue
         return await self._driver.operate(post)
+
+
+def _post_discard(offset: int, length: int, pair: nearflash.QueuePair) -> int:
+    return pair.post_discard(offset, length)
 
 
 async def _in_pieces(

@@ -5,6 +5,43 @@ says in one line what is wrong, with the remedy where there is one. Those that P
 for are of that class too: `except PermissionError` catches `NotGranted`.
 """
 
+__all__ = [
+    "Aborted",
+    "AuthenticationFailed",
+    "Busy",
+    "CapacityExceeded",
+    "ConnectionLost",
+    "CredentialExpired",
+    "CreditsExceeded",
+    "DataDigest",
+    "DeviceUnavailable",
+    "DuplicateTag",
+    "Error",
+    "HeaderDigest",
+    "InvalidCredentials",
+    "InvalidField",
+    "InvalidLength",
+    "InvalidOpcode",
+    "InvalidUrl",
+    "NoMemory",
+    "NoSuchVolume",
+    "NotGranted",
+    "OutOfRange",
+    "OutcomeUnknown",
+    "QueueFull",
+    "Refused",
+    "RingBroken",
+    "Sequence",
+    "ShuttingDown",
+    "StaleEpoch",
+    "Timeout",
+    "Unreachable",
+    "UnrecoveredRead",
+    "Unsupported",
+    "Version",
+    "WriteFault",
+]
+
 
 class Error(Exception):
     """Any of these errors; by itself, one that this version has no class for."""
@@ -222,5 +259,3 @@ class NoMemory(Error, MemoryError):
 
 BY_NAME: dict[str, type[Error]] = {error.name: error for error in Error.__subclasses__()}
 """Every class by its error's name."""
-
-__all__ = ["Error", *(error.__name__ for error in BY_NAME.values())]

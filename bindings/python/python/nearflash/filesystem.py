@@ -6,9 +6,9 @@ A file is a range of a volume, and its name says which:
     nearflash://HOST:PORT/VOLUME/OFFSET             from there to its end
     nearflash://HOST:PORT/VOLUME/OFFSET+LENGTH      so many bytes, and no more
 
-and with `/PATH.sock` in place of `HOST:PORT` a node of this machine is reached over shared memory. A
-volume keeps no lengths: what was written is read with the length that it had, which is what `tell`
-says at its end. A file that is closed after writing is on stable media.
+and with `/PATH.sock` in place of `HOST:PORT` a node of this machine is reached over shared memory.
+A volume keeps no lengths: what was written is read with the length that it had, which is what
+`tell` says at its end. A file that is closed after writing is on stable media.
 
     with fsspec.open("nearflash://127.0.0.1:4421/data/0", "wb") as file:
         table.to_parquet(file)
@@ -18,6 +18,7 @@ says at its end. A file that is closed after writing is on stable media.
 Storage options are those of `nearflash.connect`.
 """
 
+import datetime
 import os
 import re
 import threading
@@ -122,11 +123,19 @@ class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         info = self.info(path)
         return [info if detail else info["name"]]
 
+    def modified(self, path: str) -> datetime.datetime:
+        """Now: a volume keeps no times, and may have changed up to this moment. Whoever caches by
+        time asks the node again."""
+        self._place(path)
+        return datetime.datetime.now(datetime.UTC)
+
     def _open(
         self, path: str, mode: str = "rb", block_size: Any = None, **options: Any
     ) -> "VolumeFile":
         if mode not in ("rb", "wb"):
             raise ValueError(f"a volume's file is opened as 'rb' or 'wb', not '{mode}'")
+        if not options.get("autocommit", True):
+            raise NotImplementedError("volumes have no transactions: write without one")
         place = self._place(path)
         return VolumeFile(self, path, place, mode=mode, block_size=block_size, **options)
 

@@ -1,0 +1,185 @@
+"""Volumes as files, and those who read them so."""
+
+import os
+import pickle
+
+import dask.dataframe
+import duckdb
+import fsspec
+import pandas
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.fs
+import pyarrow.parquet
+import pytest
+from conftest import MIB
+
+import nearflash
+from nearflash.filesystem import Range, VolumeFileSystem
+
+
+@pytest.fixture(params=["tcp", "local"])
+def place(request, node):
+    """What stands before a volume's name, for each way to it."""
+    return f"nearflash://{node.address if request.param == 'tcp' else node.socket}"
+
+
+@pytest.fixture
+def table():
+    numbers = range(20_000)
+    return pandas.DataFrame({"number": numbers, "word": [f"word {number}" for number in numbers]})
+
+
+def write(url, data):
+    """Writes a file; its URL with the length that it has."""
+    with fsspec.open(url, "wb") as file:
+        file.write(data)
+    return f"{url}+{len(data)}"
+
+
+@pytest.fixture
+def parquet(place, table):
+    with fsspec.open(f"{place}/data/4096", "wb") as file:
+        table.to_parquet(file)
+        length = file.tell()
+    return f"{place}/data/4096+{length}"
+
+
+def test_paths_name_ranges_of_volumes():
+    assert Range.parse("host:1/data") == ("host:1", "data", 0, None)
+    assert Range.parse("host:1/data/5") == ("host:1", "data", 5, None)
+    assert Range.parse("[::1]:1/data/5+6").url == "direct://[::1]:1/data"
+    assert Range.parse("/run/a.sock/data/5+6") == ("/run/a.sock", "data", 5, 6)
+    assert Range.parse("/run/a.sock/data").url == "direct+local:/run/a.sock/data"
+    for path in ["", "host:1", "host:1/", "host:1/data/x", "host:1/data/1+", "host:1/data/1/2"]:
+        with pytest.raises(nearflash.InvalidUrl, match="is no range of a volume"):
+            Range.parse(path)
+
+
+def test_what_was_written_is_read(place):
+    data = os.urandom(3 * MIB + 5)
+    url = write(f"{place}/data/1000", data)
+    with fsspec.open(url, "rb") as file:
+        assert file.read() == data
+        assert file.read(1) == b""
+        file.seek(-5, os.SEEK_END)
+        assert file.read() == data[-5:]
+        file.seek(7)
+        assert file.readinto1(memoryview(target := bytearray(9))) == 9
+        assert target == data[7:16]
+
+
+def test_text_is_written_and_read(place):
+    with fsspec.open(f"{place}/data/0+12", "w") as file:
+        file.write("eins\nzwölf\n")
+    with fsspec.open(f"{place}/data/0+12") as file:
+        assert list(file) == [b"eins\n", "zwölf\n".encode()]
+
+
+def test_a_file_is_told_of_by_its_size_and_place(place):
+    files, path = fsspec.url_to_fs(f"{place}/data/4096+10")
+    assert files.info(path) == {
+        "name": path, "type": "file", "size": 10, "volume": "data", "offset": 4096,
+    }  # fmt: skip
+    assert files.ls(path, detail=False) == [path]
+    assert files.isfile(path)
+    assert files.size(path.removesuffix("+10")) == 32 * MIB - 4096
+    assert files.unstrip_protocol(path) == f"{place}/data/4096+10"
+    assert not files.exists(path.replace("data", "other"))
+
+
+def test_parts_of_files_are_read(place):
+    files, path = fsspec.url_to_fs(write(f"{place}/data/3", b"0123456789"))
+    assert files.cat_file(path) == b"0123456789"
+    assert files.cat_file(path, 2, 4) == b"23"
+    assert files.cat_file(path, -3) == b"789"
+    assert files.cat_file(path, 5, 99) == b"56789"
+    assert files.cat_file(path, 4, 2) == b""
+    assert files.cat_ranges([path, path], [0, 8], [2, 10]) == [b"01", b"89"]
+
+
+def test_files_end_where_their_range_does(place):
+    files, path = fsspec.url_to_fs(f"{place}/data/0+4")
+    with files.open(path, "wb") as file:
+        file.write(b"1234")
+        with pytest.raises(nearflash.OutOfRange, match="has room for 4 bytes"):
+            file.write(b"5")
+    assert files.cat_file(path) == b"1234"
+    for beyond in [f"{place}/data/{32 * MIB + 1}", f"{place}/data/0+{32 * MIB + 1}"]:
+        with pytest.raises(nearflash.OutOfRange, match="ends past the"):
+            fsspec.open(beyond, "rb").open()
+
+
+def test_files_are_not_appended_to(place):
+    for mode in ["ab", "xb", "r+b"]:
+        with pytest.raises(ValueError, match="'rb' or 'wb'"):
+            fsspec.open(f"{place}/data", mode).open()
+
+
+def test_options_are_those_of_connect(place):
+    with pytest.raises(ValueError, match="give both"):
+        fsspec.open(f"{place}/data", key="app").open()
+
+
+def test_a_file_system_goes_to_other_processes(node):
+    files = VolumeFileSystem(silence_max=5)
+    files.pipe_file(f"{node.address}/data/0", b"flash")
+    other = pickle.loads(pickle.dumps(files))
+    assert other.cat_file(f"{node.address}/data/0+5") == b"flash"
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if files.cat_file(f"{node.address}/data/0+5") == b"flash" else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_pandas_reads_parquet(parquet, table):
+    pandas.testing.assert_frame_equal(pandas.read_parquet(parquet), table)
+    numbers = pandas.read_parquet(parquet, columns=["number"])
+    pandas.testing.assert_frame_equal(numbers, table[["number"]])
+
+
+def test_pandas_reads_csv(place, table):
+    url = write(f"{place}/data/0", table.to_csv(index=False).encode())
+    pandas.testing.assert_frame_equal(pandas.read_csv(url), table)
+
+
+def test_pandas_writes_csv_itself(place, table):
+    length = len(table.to_csv(index=False).encode())
+    table.to_csv(f"{place}/data/8192", index=False)
+    read = pandas.read_csv(f"{place}/data/8192+{length}")
+    pandas.testing.assert_frame_equal(read, table)
+
+
+def test_pyarrow_reads_parquet_and_datasets(parquet, table):
+    files, path = fsspec.url_to_fs(parquet)
+    read = pyarrow.parquet.read_table(path, filesystem=files)
+    pandas.testing.assert_frame_equal(read.to_pandas(), table)
+    handler = pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(files))
+    dataset = pyarrow.dataset.dataset(path, filesystem=handler, format="parquet")
+    assert dataset.count_rows(filter=pyarrow.dataset.field("number") < 10) == 10
+
+
+def test_pyarrow_writes_csv(place, table):
+    files, path = fsspec.url_to_fs(f"{place}/data/0")
+    with files.open(path, "wb") as file:
+        pyarrow.csv.write_csv(pyarrow.Table.from_pandas(table), file)
+        length = file.tell()
+    with files.open(f"{path}+{length}", "rb") as file:
+        read = pyarrow.csv.read_csv(file)
+    pandas.testing.assert_frame_equal(read.to_pandas(), table)
+
+
+def test_duckdb_queries_parquet(parquet):
+    with duckdb.connect() as connection:
+        connection.register_filesystem(fsspec.filesystem("nearflash"))
+        query = f"select count(*), max(word) from read_parquet('{parquet}') where number < 1000"
+        assert connection.sql(query).fetchall() == [(1000, "word 999")]
+
+
+def test_dask_reads_parquet_and_csv(place, parquet, table):
+    with dask.config.set(scheduler="threads"):
+        assert dask.dataframe.read_parquet(parquet).number.sum().compute() == table.number.sum()
+        url = write(f"{place}/data/{8 * MIB}", table.to_csv(index=False).encode())
+        read = dask.dataframe.read_csv(url, blocksize=65536)
+        assert read.npartitions > 1
+        assert read.number.sum().compute() == table.number.sum()
