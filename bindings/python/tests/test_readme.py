@@ -1,0 +1,15 @@
+"""The programs of README.md do as they say."""
+
+import pathlib
+import re
+
+README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
+
+
+def test_the_programs_run_as_written(node, capsys):
+    programs = re.findall(r"^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(programs) == 3
+    for program in programs:
+        assert "127.0.0.1:4421" in program
+        exec(program.replace("127.0.0.1:4421", node.address), {"__name__": "__main__"})
+    assert capsys.readouterr().out.splitlines() == ["Hello, flash", "[b'Hello', b'flash']", "499500"]
