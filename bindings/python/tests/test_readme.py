@@ -12,4 +12,5 @@ def test_the_programs_run_as_written(node, capsys):
     for program in programs:
         assert "127.0.0.1:4421" in program
         exec(program.replace("127.0.0.1:4421", node.address), {"__name__": "__main__"})
-    assert capsys.readouterr().out.splitlines() == ["Hello, flash", "[b'Hello', b'flash']", "499500"]
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["Hello, flash", "[b'Hello', b'flash']", "499500"]
