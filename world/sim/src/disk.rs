@@ -5,6 +5,7 @@
 //! taken effect in any of its blocks.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use nearflash_engine::{CoreId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult};
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
@@ -68,12 +69,12 @@ impl Disk {
         }
     }
 
-    /// What a read would see now.
-    pub(crate) fn bytes(&self, offset: ByteOffset, len: ByteLen) -> &[u8] {
-        let start = ByteLen(offset.0).to_usize();
-        &self.sectors.visible()[start..start + len.to_usize()]
+    /// Whether an operation on any of these bytes is under way.
+    pub(crate) fn is_busy_in(&self, bytes: &Range<u64>) -> bool {
+        self.operations.values().any(|operation| touches(&operation.request, bytes))
     }
 
+    /// Operations that were submitted and have not ended.
     pub(crate) fn in_flight(&self) -> usize {
         self.operations.len()
     }
@@ -221,6 +222,12 @@ impl Disk {
         self.operations.clear();
         self.sectors.lose_power(&mut self.dice);
     }
+}
+
+/// Whether an operation is about any of these bytes.
+pub(crate) fn touches(request: &DeviceRequest, bytes: &Range<u64>) -> bool {
+    let end = request.offset.0 + request.len.0;
+    request.offset.0 < bytes.end && bytes.start < end
 }
 
 fn draw_result(request: &DeviceRequest, faults: &DiskFaults, dice: &mut Dice) -> DeviceResult {

@@ -1,6 +1,7 @@
 //! Everything outside the cores: network, devices, mail between cores, and what will happen when.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 
 use nearflash_engine::{CoreId, DeviceOperation, DeviceResult, Pool};
 use nearflash_shard::{Event, Message, Notice, Peer};
@@ -71,6 +72,8 @@ pub(crate) struct Outside {
     pub(crate) block_len: usize,
     /// How many blocks the first volume has, and since when; `None` while that changes.
     pub(crate) size: Option<(Tick, u64)>,
+    /// Bytes of a device that nobody may touch: whose they are has no rights.
+    pub(crate) forbidden: Option<(usize, Range<u64>)>,
     /// How often the node was started.
     pub(crate) starts: u32,
     mail: BTreeMap<Road, Mailbag>,
@@ -102,6 +105,7 @@ impl Outside {
             turns: 0,
             block_len,
             size: None,
+            forbidden: None,
             starts: 0,
             mail: BTreeMap::new(),
             tick: 0,

@@ -9,6 +9,7 @@ use nearflash_shard::{
 };
 use nearflash_units::Nanos;
 
+use crate::disk::touches;
 use crate::network::Side;
 use crate::outside::{Happening, Noted, Outside, SCRIBBLE};
 
@@ -158,6 +159,10 @@ impl World for SimWorld<'_> {
         let bytes = self.bytes_for(&request);
         let index = usize::try_from(request.device.0).expect("few devices");
         let now = self.now;
+        if let Some((disk, bytes)) = &self.outside.forbidden {
+            let is_forbidden = *disk == index && touches(&request, bytes);
+            assert!(!is_forbidden, "{request:?} is of a client without any right");
+        }
         let disk = &mut self.outside.disks[index];
         let is_at_once = disk.is_at_once();
         let moments = disk.submit(now, self.core, request, bytes);

@@ -27,6 +27,18 @@ impl Sim {
         client.owned.ranges().iter().map(|range| self.shared_bytes(range)).collect()
     }
 
+    /// The blocks that nobody but one client ever touches: those within its stretch. They are in one
+    /// extent.
+    fn own_blocks(&self, client: &Client) -> (usize, Range<u64>) {
+        let block_len = u64::from(self.plan.node.block_size.bytes());
+        let stretch = client.owned.ranges().last().expect("each has a stretch");
+        let blocks = stretch.start.div_ceil(block_len)..stretch.end / block_len;
+        let piece = self.node.locate(SHARED_ID, Lba(blocks.start)).expect("within the volume");
+        let disk = usize::try_from(piece.device.0).expect("few devices");
+        let start = piece.offset.0;
+        (disk, start..start + (blocks.end - blocks.start) * block_len)
+    }
+
     /// Tells all cores what direct clients may reach, and waits until they have confirmed.
     fn export_direct(&mut self) {
         let number = self.node.export_direct(&mut self.outside);
@@ -54,11 +66,16 @@ impl Sim {
         self.outside.note("revoke", &[]);
         self.export_direct();
         self.clients[victim].revoked_at = Some(self.outside.tick());
+        let (disk, bytes) = self.own_blocks(&self.clients[victim]);
+        let is_busy = self.outside.disks[disk].is_busy_in(&bytes);
+        assert!(!is_busy, "something of client {victim} is under way without any right");
+        self.outside.forbidden = Some((disk, bytes));
         let before = self.owned_bytes(&self.clients[victim]);
         let span = Nanos::from_micros(self.dice.between(10, 100_000));
         self.run_for(span);
         let after = self.owned_bytes(&self.clients[victim]);
         assert!(before == after, "client {victim} has changed something without any right");
+        self.outside.forbidden = None;
         self.clients[victim].revoked_at = None;
         self.node.grants.revoked.remove(&victim);
         self.node.grants.epoch += u32::from(self.dice.coin());
