@@ -69,6 +69,12 @@ impl Disk {
         }
     }
 
+    /// What a read would see now.
+    pub(crate) fn bytes(&self, offset: ByteOffset, len: ByteLen) -> &[u8] {
+        let start = ByteLen(offset.0).to_usize();
+        &self.sectors.visible()[start..start + len.to_usize()]
+    }
+
     /// Whether an operation on any of these bytes is under way.
     pub(crate) fn is_busy_in(&self, bytes: &Range<u64>) -> bool {
         self.operations.values().any(|operation| touches(&operation.request, bytes))
