@@ -27,6 +27,8 @@ pub struct ClientPlan {
     pub digests: Digests,
     /// Between looks at what to do.
     pub think: (Nanos, Nanos),
+    /// How many of its requests are reads as long as can be.
+    pub long_read_permille: u32,
     /// Of its changes, how many are to be durable.
     pub durable_permille: u32,
     /// After making requests, how often it ends its connection.
@@ -45,6 +47,7 @@ impl ClientPlan {
             depth: 8,
             digests: Digests::NONE,
             think: (Nanos(500), Nanos::from_micros(50)),
+            long_read_permille: 0,
             durable_permille: 100,
             leave_permille: 0,
             deaf_after: None,
@@ -65,6 +68,7 @@ impl ClientPlan {
             depth: dice.pick(&[1, 4, 8, 32]),
             digests,
             think: (Nanos(100), Nanos::from_micros(dice.pick(&[1, 50, 2_000]))),
+            long_read_permille: dice.pick(&[0, 0, 200]),
             durable_permille: dice.pick(&[0, 100, 1_000]),
             leave_permille: dice.pick(&[0, 0, 5, 20]),
             deaf_after: None,

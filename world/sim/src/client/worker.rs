@@ -459,6 +459,11 @@ impl Client {
             let operation = ClientOperation::Read { buffer, offset, len };
             return Some((pending(0..0, Some(buffer), What::Junk), operation));
         }
+        if self.dice.permille(self.plan.long_read_permille) {
+            let stretch = &self.ground.readable(self.own_number())[1];
+            let range = stretch.start..stretch.end.min(stretch.start + self.ground.len_max);
+            return self.draw_read(range, sent);
+        }
         match self.dice.between(0, 99) {
             0..=34 => {
                 let range = self.draw_own();
@@ -477,13 +482,7 @@ impl Client {
             }
             35..=64 => {
                 let range = self.draw_readable();
-                if self.meets(&range, false) {
-                    return None;
-                }
-                let (offset, len) = place_of(&range);
-                let buffer = self.take(range.end - range.start);
-                let operation = ClientOperation::Read { buffer, offset, len };
-                Some((pending(range, Some(buffer), What::Read), operation))
+                self.draw_read(range, sent)
             }
             65..=69 => Some((pending(0..0, None, What::Flush), ClientOperation::Flush)),
             70..=73 => {
@@ -498,6 +497,17 @@ impl Client {
             }
             _ => Some(self.draw_word(sent, durable, common)),
         }
+    }
+
+    fn draw_read(&mut self, range: Range<u64>, sent: Tick) -> Option<(Pending, ClientOperation)> {
+        if self.meets(&range, false) {
+            return None;
+        }
+        let (offset, len) = place_of(&range);
+        let buffer = self.take(range.end - range.start);
+        let operation = ClientOperation::Read { buffer, offset, len };
+        let buffer = Some(buffer);
+        Some((Pending { sent, range, buffer, durable: false, what: What::Read }, operation))
     }
 
     fn draw_word(
