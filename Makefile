@@ -49,7 +49,7 @@ test-code:
 
 # The commands of the README, as written. Its Python is the one that has our package.
 test-docs: build python
-	PATH="$(abspath target/python-env/bin):$$PATH" scripts/test-readme $(BIN)
+	PATH="$(abspath $(CARGO_TARGET_DIR)/python-env/bin):$$PATH" scripts/test-readme $(BIN)
 
 # The package for Python, and the files that pandas and others make of volumes.
 test-python: build python
