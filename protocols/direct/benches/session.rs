@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use nearflash_direct::client::{ClientConfig, ClientOperation, ClientSession, VolumeHandle};
 use nearflash_direct::target::{
-    Access, CredentialExport, Demand, Export, Exports, SessionConfig, TargetSession,
+    Access, CredentialExport, Demand, Export, Exports, Right, SessionConfig, TargetSession,
 };
 use nearflash_direct::wire::Rights;
 use nearflash_direct::{Chunk, Digests, Receiving, Secret};
@@ -178,9 +178,30 @@ fn client_alone(setup: Setup, rounds: u32) {
     println!("client_{} n={requests} hash={sent:016x} {spent:.1} ns each", setup.name);
 }
 
+/// The grant's check alone, at random places of the volume.
+fn access_alone(grants: u64, rounds: u32) {
+    let part = VOLUME_LEN / grants;
+    let ranges = (0..grants).map(|at| (at * part..(at + 1) * part - 512, Rights::READ_WRITE));
+    let access = Access::new(ranges);
+    let checks = rounds * DEPTH;
+    let mut allowed = 0u32;
+    let mut place = 1u64;
+    let start = Instant::now();
+    for _ in 0..checks {
+        place = place.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let offset = black_box((place >> 20) % (VOLUME_LEN - 512));
+        allowed += u32::from(access.allows(offset..offset + 512, Right::Read));
+    }
+    let spent = start.elapsed().as_nanos() as f64 / f64::from(checks);
+    println!("access_{grants}_grants n={checks} hash={allowed:016x} {spent:.1} ns each");
+}
+
 fn main() {
     let rounds: u32 = if std::env::var_os("BENCH").is_some() { 20_000 } else { 10 };
     let open = Setup { name: "read_512", len: 512, digests: Digests::NONE, grants: 0 };
+    for grants in [1, 1000] {
+        access_alone(grants, rounds);
+    }
     for setup in [
         open,
         Setup { name: "read_4k", len: 4096 - 512, ..open },
