@@ -29,6 +29,7 @@ pub(crate) struct Client {
 /// long a blocking call spins before it sleeps (0.0001).
 #[pyfunction]
 #[pyo3(signature = (url, key=None, secret=None, *, silence_max=None, reconnect_max=None, spin_max=None))]
+#[expect(clippy::too_many_arguments, reason = "most are given by name, in Python")]
 pub(crate) fn connect(
     py: Python<'_>,
     url: &str,
