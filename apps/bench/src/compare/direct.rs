@@ -33,104 +33,122 @@ pub struct DirectTargets {
     pub many_grants: Url,
 }
 
+/// Who takes part.
+#[derive(Clone, Copy)]
+enum Who {
+    Floor,
+    Tcp,
+    NvmeTcp,
+    Local,
+    LocalFile,
+    File,
+    OneGrant,
+    ManyGrants,
+}
+
+/// In words; who, and beside whom; length and depth of the reads; what is compared; what it must
+/// come to and shall come to.
+type Row = (&'static str, Who, Option<Who>, (u64, u32), Score, (f64, Option<f64>));
+
+const ROWS: [Row; 9] = [
+    (
+        "TCP, 4 KiB reads, depth 1: mean latency / floor",
+        Who::Tcp,
+        Some(Who::Floor),
+        (4 * KIB, 1),
+        Score::Latency,
+        (1.10, Some(1.03)),
+    ),
+    (
+        "TCP, 4 KiB reads, depth 128: IOPS / floor",
+        Who::Tcp,
+        Some(Who::Floor),
+        (4 * KIB, 128),
+        Score::Iops,
+        (0.90, Some(0.98)),
+    ),
+    (
+        "TCP, 512 B reads, depth 128: IOPS / floor of the same byte counts",
+        Who::Tcp,
+        Some(Who::Floor),
+        (512, 128),
+        Score::Iops,
+        (0.65, Some(0.85)),
+    ),
+    (
+        "TCP, 512 B reads, depth 128: IOPS / NVMe/TCP",
+        Who::Tcp,
+        Some(Who::NvmeTcp),
+        (512, 128),
+        Score::Iops,
+        (1.2, Some(1.5)),
+    ),
+    (
+        "TCP, 4 KiB reads, depth 128: CPU time per read, client and node / NVMe/TCP",
+        Who::Tcp,
+        Some(Who::NvmeTcp),
+        (4 * KIB, 128),
+        Score::CpuTime,
+        (0.95, Some(0.85)),
+    ),
+    (
+        "shared memory, 4 KiB reads, depth 1: mean latency in µs",
+        Who::Local,
+        None,
+        (4 * KIB, 1),
+        Score::Micros,
+        (2.5, Some(1.0)),
+    ),
+    (
+        "shared memory, 4 KiB reads, depth 32: IOPS / TCP",
+        Who::Local,
+        Some(Who::Tcp),
+        (4 * KIB, 32),
+        Score::Iops,
+        (1.5, Some(3.0)),
+    ),
+    (
+        "file device, shared memory, 4 KiB reads, depth 1: mean latency / io_uring on the file",
+        Who::LocalFile,
+        Some(Who::File),
+        (4 * KIB, 1),
+        Score::Latency,
+        (1.05, Some(1.02)),
+    ),
+    (GRANTS, Who::ManyGrants, Some(Who::OneGrant), (4 * KIB, 128), Score::Iops, (0.99, None)),
+];
+
+/// The contest that needs credentials.
+pub const GRANTS: &str = "TCP, 4 KiB reads, depth 128: IOPS with 1,000 grants / with one";
+
 /// Every contest. The last needs credentials, with which nobody is let in without one.
 pub fn contests(targets: &DirectTargets) -> Vec<Contest> {
-    let reads = |op_len, depth| Reads { op_len: ByteLen(op_len), depth };
-    let direct = |url: &Url| Side::Direct(url.clone());
-    let (tcp, local) = (direct(&targets.tcp), direct(&targets.local));
-    let floor = Some(Side::Floor(Headers::DIRECT));
-    let nvme_tcp = Some(Side::NvmeTcp(targets.nvme_tcp.clone()));
-    let contest = |what, subject: &Side, base: &Option<Side>, reads, score, (must, aim)| Contest {
+    let contest = |(what, subject, base, (op_len, depth), score, (must, aim)): Row| Contest {
         what,
-        subject: subject.clone(),
-        base: base.clone(),
-        reads,
+        subject: targets.side(subject),
+        base: base.map(|base| targets.side(base)),
+        reads: Reads { op_len: ByteLen(op_len), depth },
         score,
         must,
         aim,
     };
-    let small = reads(4 * KIB, 128);
-    let one = reads(4 * KIB, 1);
-    let tiny = reads(512, 128);
-    let goal = |must, aim| (must, Some(aim));
-    vec![
-        contest(
-            "TCP, 4 KiB reads, depth 1: mean latency / floor",
-            &tcp,
-            &floor,
-            one,
-            Score::Latency,
-            goal(1.10, 1.03),
-        ),
-        contest(
-            "TCP, 4 KiB reads, depth 128: IOPS / floor",
-            &tcp,
-            &floor,
-            small,
-            Score::Iops,
-            goal(0.90, 0.98),
-        ),
-        contest(
-            "TCP, 512 B reads, depth 128: IOPS / floor of the same byte counts",
-            &tcp,
-            &floor,
-            tiny,
-            Score::Iops,
-            goal(0.65, 0.85),
-        ),
-        contest(
-            "TCP, 512 B reads, depth 128: IOPS / NVMe/TCP",
-            &tcp,
-            &nvme_tcp,
-            tiny,
-            Score::Iops,
-            goal(1.2, 1.5),
-        ),
-        contest(
-            "TCP, 4 KiB reads, depth 128: CPU time per read, client and node / NVMe/TCP",
-            &tcp,
-            &nvme_tcp,
-            small,
-            Score::CpuTime,
-            goal(0.95, 0.85),
-        ),
-        contest(
-            "shared memory, 4 KiB reads, depth 1: mean latency in µs",
-            &local,
-            &None,
-            one,
-            Score::Micros,
-            goal(2.5, 1.0),
-        ),
-        contest(
-            "shared memory, 4 KiB reads, depth 32: IOPS / TCP",
-            &local,
-            &Some(tcp.clone()),
-            reads(4 * KIB, 32),
-            Score::Iops,
-            goal(1.5, 3.0),
-        ),
-        contest(
-            "file device, shared memory, 4 KiB reads, depth 1: mean latency / io_uring on the file",
-            &direct(&targets.local_file),
-            &Some(Side::File(targets.file.clone())),
-            one,
-            Score::Latency,
-            goal(1.05, 1.02),
-        ),
-        contest(
-            GRANTS,
-            &Side::EverySecond(targets.many_grants.clone()),
-            &Some(Side::EverySecond(targets.one_grant.clone())),
-            small,
-            Score::Iops,
-            (0.99, None),
-        ),
-    ]
+    ROWS.into_iter().map(contest).collect()
 }
 
-/// The contest that needs credentials.
-pub const GRANTS: &str = "TCP, 4 KiB reads, depth 128: IOPS with 1,000 grants / with one";
+impl DirectTargets {
+    fn side(&self, who: Who) -> Side {
+        match who {
+            Who::Floor => Side::Floor(Headers::DIRECT),
+            Who::Tcp => Side::Direct(self.tcp.clone()),
+            Who::NvmeTcp => Side::NvmeTcp(self.nvme_tcp.clone()),
+            Who::Local => Side::Direct(self.local.clone()),
+            Who::LocalFile => Side::Direct(self.local_file.clone()),
+            Who::File => Side::File(self.file.clone()),
+            Who::OneGrant => Side::EverySecond(self.one_grant.clone()),
+            Who::ManyGrants => Side::EverySecond(self.many_grants.clone()),
+        }
+    }
+}
 
 impl ContestResult {
     /// Whether the median is what it must be.
