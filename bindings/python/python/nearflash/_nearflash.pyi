@@ -1,12 +1,14 @@
 """The Rust side of the package."""
 
 from types import TracebackType
-from typing import Self
+from typing import Self, final
 from uuid import UUID
 
 from typing_extensions import Buffer
 
 from nearflash.errors import Error
+
+__all__ = ["Client", "QueuePair", "Volume", "__version__", "_codes", "connect"]
 
 __version__: str
 
@@ -30,6 +32,7 @@ def connect(
     long a blocking call spins before it sleeps (0.0001).
     """
 
+@final
 class Client:
     """A node that was reached, and that knows who we are."""
 
@@ -44,6 +47,7 @@ class Client:
         shared_length: int | None = None,
     ) -> QueuePair: ...
 
+@final
 class Volume:
     """A volume for blocking calls from any number of threads."""
 
@@ -77,6 +81,7 @@ class Volume:
         traceback: TracebackType | None,
     ) -> None: ...
 
+@final
 class QueuePair:
     """A volume for many operations in flight, from one thread at a time."""
 
