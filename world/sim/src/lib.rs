@@ -18,7 +18,8 @@
 //! - when the power goes, nothing durable is lost, sector by sector (`sectors`, `history`);
 //! - each write is given to a device at most once, none begins after its connection was closed, and
 //!   a host that comes back finds nothing of its last visit under way (`witness`);
-//! - buffers that a device uses are used by nobody else; all of them return;
+//! - buffers that a device uses are used by nobody else; all of them return; memory that a client
+//!   shares is kept until nothing uses it (`ring`);
 //! - a host that keeps the protocol is never said to have broken it, whatever its neighbours do; a
 //!   host that says nothing is given up; draining ends, and leaves nothing.
 //!
@@ -37,6 +38,7 @@ mod node;
 mod outside;
 mod pipe;
 mod plan;
+mod ring;
 mod run;
 mod sectors;
 mod sim;

@@ -330,7 +330,10 @@ impl Node {
 
     /// Whether every buffer is back, but for each engine's reserve.
     pub(crate) fn pools_are_whole(&self) -> bool {
-        let whole = |core: &Core| core.pool.free_len().0 + Pool::LEN_MAX.0 == core.pool.len().0;
+        let whole = |core: &Core| {
+            core.pool.free_len().0 + Pool::LEN_MAX.0 == core.pool.len().0
+                && core.pool.foreign_count() == 0
+        };
         self.cores.iter().all(whole)
     }
 
@@ -363,7 +366,8 @@ impl Core {
             outside.note("turn", &[core, moved, self.pool.free_len().0]);
         } else if now.since(self.worked_at) >= spin {
             self.shard.prepare_to_sleep(&mut world);
-            if outside.inboxes[usize::from(core.0)].is_empty() {
+            let has_work = outside.rings.has_work(core);
+            if outside.inboxes[usize::from(core.0)].is_empty() && !has_work {
                 return self.sleep(outside);
             }
         }

@@ -11,6 +11,7 @@ use crate::agenda::Agenda;
 use crate::disk::{Disk, DiskOperation};
 use crate::faults::CoreFaults;
 use crate::network::{Delivery, LinkId, Network, Stir};
+use crate::ring::Rings;
 use crate::witness::{Tick, Witness};
 use crate::{Dice, Trace};
 
@@ -58,6 +59,7 @@ pub(crate) struct Outside {
     pub(crate) trace: Trace,
     pub(crate) dice: Dice,
     pub(crate) network: Network,
+    pub(crate) rings: Rings,
     pub(crate) disks: Vec<Disk>,
     pub(crate) cores: CoreFaults,
     pub(crate) inboxes: Vec<VecDeque<Event>>,
@@ -95,6 +97,7 @@ impl Outside {
             trace: Trace::default(),
             dice,
             network,
+            rings: Rings::default(),
             disks,
             cores,
             inboxes: Vec::new(),
@@ -180,7 +183,7 @@ impl Outside {
     ) -> DiskOperation {
         let operation = self.disks[disk].end(number);
         let tick = self.tick();
-        finish(&operation, pool);
+        finish(&operation, pool, &mut self.rings);
         if matches!(operation.request.operation, DeviceOperation::Write { .. }) {
             self.witness.ended(&operation.bytes, self.block_len, tick);
         }
@@ -198,6 +201,7 @@ impl Outside {
             .retain(|happening| matches!(happening, Happening::Wire(_) | Happening::Host(_)));
         self.mail.clear();
         self.woken.clear();
+        self.rings.lose_node();
         for disk in &mut self.disks {
             disk.lose_power();
         }
@@ -209,12 +213,12 @@ impl Outside {
 pub(crate) const SCRIBBLE: u8 = 0xA5;
 
 /// Hands a read's bytes over, and sees to it that nobody used the buffer meanwhile.
-fn finish(operation: &DiskOperation, pool: &mut Pool) {
+fn finish(operation: &DiskOperation, pool: &mut Pool, rings: &mut Rings) {
     let len = operation.request.len.to_usize();
     match operation.request.operation {
         DeviceOperation::Read { buffer: Some(buffer), buffer_offset } => {
             let start = buffer_offset.to_usize();
-            let place = &mut pool.bytes_mut(buffer)[start..start + len];
+            let place = rings.memory(pool, buffer, start, len);
             let untouched = place.iter().all(|byte| *byte == SCRIBBLE);
             assert!(untouched, "{buffer:?} was used while a device was reading into it");
             if operation.result == DeviceResult::Done {
@@ -223,7 +227,7 @@ fn finish(operation: &DiskOperation, pool: &mut Pool) {
         }
         DeviceOperation::Write { buffer, buffer_offset, .. } => {
             let start = buffer_offset.to_usize();
-            let same = pool.bytes(buffer)[start..start + len] == operation.bytes[..];
+            let same = *rings.memory(pool, buffer, start, len) == operation.bytes[..];
             assert!(same, "{buffer:?} was used while a device was writing from it");
         }
         _ => {}

@@ -26,6 +26,8 @@ pub struct Report {
     pub counted: u64,
     /// Requests of direct clients that were done.
     pub direct_succeeded: u64,
+    /// Requests that were made by rings.
+    pub direct_by_ring: u64,
     /// Those that were refused: grants, stale epochs.
     pub direct_refused: u64,
     /// Those whose connection was lost.
@@ -111,6 +113,7 @@ impl Sim {
             counted: self.checks.increments.won_count(),
             direct_succeeded: self.common.succeeded,
             direct_refused: self.common.refused + self.common.stale,
+            direct_by_ring: self.common.by_ring,
             direct_lost: self.common.lost,
             direct_judged: self.common.words.judged
                 + self.clients.iter().map(|client| client.owned.judged).sum::<u64>(),

@@ -461,6 +461,7 @@ impl Sim {
         self.run_until(Nanos::from_secs(10), |sim| sim.connections() == 0);
         let open: Vec<LinkId> = self.outside.network.open_at_node().collect();
         assert!(open.is_empty(), "a drained node has no connections: {open:?}");
+        assert_eq!(self.outside.rings.count(), 0, "no memory is shared without a connection");
         assert!(self.node.pools_are_whole(), "all buffers are back once all connections are gone");
         let in_flight: usize = self.outside.disks.iter().map(Disk::in_flight).sum();
         assert_eq!(in_flight, 0, "a drained node has nothing on its devices");

@@ -5,13 +5,17 @@ use std::collections::VecDeque;
 use nearflash_engine::{CoreId, DeviceOperation, DeviceRequest, Pool};
 use nearflash_session::Chunk;
 use nearflash_shard::{
-    Event, Interest, Message, Notice, Place, Received, Sent, SocketId, Submitted, World,
+    Event, Interest, Message, Notice, Place, Received, RingBroken, RingEntry, RingId, RingRefused,
+    RingSpec, Sent, SocketId, Submitted, World,
 };
-use nearflash_units::Nanos;
+use nearflash_units::{ByteLen, MIB, Nanos};
 
 use crate::disk::touches;
 use crate::network::Side;
 use crate::outside::{Happening, Noted, Outside, SCRIBBLE};
+
+/// The longest data area that a simulated client gets.
+const RING_DATA_MAX: ByteLen = ByteLen(2 * MIB);
 
 /// One core's world for one turn.
 #[derive(Debug)]
@@ -38,12 +42,12 @@ impl SimWorld<'_> {
         match request.operation {
             DeviceOperation::Read { buffer: Some(buffer), buffer_offset } => {
                 let start = buffer_offset.to_usize();
-                self.pool.bytes_mut(buffer)[start..start + len].fill(SCRIBBLE);
+                self.outside.rings.memory(self.pool, buffer, start, len).fill(SCRIBBLE);
                 vec![SCRIBBLE; len]
             }
             DeviceOperation::Write { buffer, buffer_offset, .. } => {
                 let start = buffer_offset.to_usize();
-                let bytes = self.pool.bytes(buffer)[start..start + len].to_vec();
+                let bytes = self.outside.rings.memory(self.pool, buffer, start, len).to_vec();
                 let (block_len, turns) = (self.outside.block_len, self.outside.turns);
                 self.outside.witness.submitted(&bytes, block_len, turns);
                 bytes
@@ -182,6 +186,53 @@ impl World for SimWorld<'_> {
     fn post(&mut self, core: CoreId, message: Message) {
         assert_ne!(core, self.core, "a core's messages to itself take no mail");
         self.outside.post(Some(self.core), core, message);
+    }
+
+    fn attach_ring(&mut self, socket: SocketId, spec: RingSpec) -> Result<RingId, RingRefused> {
+        if spec.data_len > RING_DATA_MAX {
+            return Err(RingRefused::Size);
+        }
+        let link = self.outside.network.link_at(self.core, socket);
+        self.outside.note("ring", &[u64::from(link.0)]);
+        let data_len = spec.data_len.to_usize();
+        Ok(self.outside.rings.attach(self.core, link, spec.entries, data_len))
+    }
+
+    fn take_entries(
+        &mut self,
+        ring: RingId,
+        entries: &mut Vec<RingEntry>,
+    ) -> Result<(), RingBroken> {
+        self.outside.rings.get_mut(ring).take(entries);
+        Ok(())
+    }
+
+    fn put_entries(&mut self, ring: RingId, entries: &[RingEntry]) -> Result<(), RingBroken> {
+        let ring = self.outside.rings.get_mut(ring);
+        self.outside.stirred.insert(ring.link);
+        ring.put(entries)
+    }
+
+    fn copy_from_ring(&mut self, ring: RingId, offset: u64, into: &mut [u8]) {
+        into.copy_from_slice(&self.outside.rings.get_mut(ring).at(offset)[..into.len()]);
+    }
+
+    fn fill_from_ring(&mut self, ring: RingId, offset: u64, to: Place) {
+        let from = &self.outside.rings.get_mut(ring).at(offset)[..to.len];
+        self.pool.bytes_mut(to.buffer)[to.offset..to.offset + to.len].copy_from_slice(from);
+    }
+
+    fn copy_to_ring(&mut self, ring: RingId, from: Place, offset: u64) {
+        let bytes = &self.pool.bytes(from.buffer)[from.offset..from.offset + from.len];
+        self.outside.rings.get_mut(ring).at(offset)[..from.len].copy_from_slice(bytes);
+    }
+
+    fn zero_in_ring(&mut self, ring: RingId, offset: u64, len: usize) {
+        self.outside.rings.get_mut(ring).at(offset)[..len].fill(0);
+    }
+
+    fn detach_ring(&mut self, ring: RingId) {
+        self.outside.rings.detach(ring);
     }
 
     fn stop_listening(&mut self) {

@@ -462,3 +462,23 @@ fn a_node_that_drains_answers_its_direct_clients_and_says_goodbye() {
         sim.lose_power();
     }
 }
+
+#[test]
+fn direct_clients_with_rings_lose_nothing_when_they_go_or_the_node_does() {
+    for seed in 0..12u64 {
+        let leave_permille = if seed.is_multiple_of(2) { 30 } else { 0 };
+        let ringed = ClientPlan { rings: true, leave_permille, ..ClientPlan::plain(300) };
+        let mut plan = clients(seed, vec![ringed.clone(), ringed, ClientPlan::plain(200)]);
+        plan.faults.core.spin = Nanos::from_micros([0, 3, 40][usize::try_from(seed % 3).unwrap()]);
+        plan.faults.disk.slow_permille = 50;
+        plan.faults.disk.slow = Nanos::from_millis(5);
+        plan.faults.disk.at_once_permille = 100;
+        let mut sim = Sim::new(plan);
+        sim.run_until(SECOND, |sim| sim.report().direct_succeeded > 150);
+        sim.revoke();
+        let done = sim.run_until(Nanos::from_secs(2), Sim::is_work_done);
+        assert!(done, "seed {seed}: something waits");
+        assert!(sim.report().direct_by_ring > 100, "seed {seed}: rings are used");
+        end(sim);
+    }
+}

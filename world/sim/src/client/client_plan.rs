@@ -25,6 +25,8 @@ pub struct ClientPlan {
     pub depth: usize,
     /// What it asks for.
     pub digests: Digests,
+    /// It is on the node's machine and asks for rings.
+    pub rings: bool,
     /// Between looks at what to do.
     pub think: (Nanos, Nanos),
     /// How many of its requests are reads as long as can be.
@@ -46,6 +48,7 @@ impl ClientPlan {
             requests,
             depth: 8,
             digests: Digests::NONE,
+            rings: false,
             think: (Nanos(500), Nanos::from_micros(50)),
             long_read_permille: 0,
             durable_permille: 100,
@@ -67,6 +70,7 @@ impl ClientPlan {
             requests: u32::try_from(dice.between(20, 300)).expect("a small number"),
             depth: dice.pick(&[1, 4, 8, 32]),
             digests,
+            rings: dice.permille(400),
             think: (Nanos(100), Nanos::from_micros(dice.pick(&[1, 50, 2_000]))),
             long_read_permille: dice.pick(&[0, 0, 200]),
             durable_permille: dice.pick(&[0, 100, 1_000]),

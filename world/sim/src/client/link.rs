@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use nearflash_direct::client::{ClientConfig, ClientSession, RequestTag};
+use nearflash_direct::client::{
+    ClientConfig, ClientOperation, ClientSession, RequestTag, VolumeHandle,
+};
 use nearflash_direct::{PeerError, Receiving, Status};
 use nearflash_shard::{Door, Received, Sent};
 
@@ -24,8 +26,38 @@ pub(crate) enum Fate {
 const SEND_LEN_MAX: usize = 64 * 1024;
 
 /// The direct door of the simulated node.
-pub(crate) fn door(anonymous: bool) -> Door {
-    Door::Direct { anonymous, local: false }
+pub(crate) fn door(anonymous: bool, local: bool) -> Door {
+    Door::Direct { anonymous, local }
+}
+
+/// Places of requests in the data area.
+#[derive(Debug)]
+pub(crate) struct Places {
+    free: Vec<u32>,
+    /// By tag: where the place begins, and where in it the request's bytes do.
+    taken: BTreeMap<u32, (u32, u32)>,
+}
+
+/// Room in front of a request's bytes, so that they can lie where devices cannot use them.
+pub(crate) const SKEW_MAX: u32 = 4096;
+
+impl Places {
+    /// So many, for requests of at most `len_max` bytes, and how long the data area is.
+    pub(crate) fn new(count: u32, len_max: u64) -> (Self, u64) {
+        let len_max = u32::try_from(len_max).expect("short requests");
+        let step = len_max.next_multiple_of(4096) + SKEW_MAX;
+        let free = (0..count).map(|number| number * step).collect();
+        (Self { free, taken: BTreeMap::new() }, u64::from(count) * u64::from(step))
+    }
+
+    fn place(&self, tag: u32) -> Option<u64> {
+        self.taken.get(&tag).map(|(_, place)| u64::from(*place))
+    }
+
+    fn give_back(&mut self, tag: u32) {
+        let place = self.taken.remove(&tag);
+        self.free.extend(place.map(|(start, _)| start));
+    }
 }
 
 #[derive(Debug)]
@@ -34,6 +66,8 @@ pub(crate) struct Connection {
     pub(crate) session: ClientSession,
     pub(crate) memory: Memory,
     pub(crate) pending: BTreeMap<u32, Pending>,
+    /// Its part of the rings, once it has any.
+    pub(crate) places: Option<Places>,
     /// It takes no more answers.
     pub(crate) is_deaf: bool,
     crooked: Option<Crookedness>,
@@ -49,7 +83,7 @@ impl Connection {
         anonymous: bool,
         outside: &mut Outside,
     ) -> Self {
-        let link = outside.network.connect_to(outside.now, door(anonymous));
+        let link = outside.network.connect_to(outside.now, door(anonymous, config.rings));
         outside.settle_network();
         let sends_left = match crooked {
             Some(Crookedness::Silence(len) | Crookedness::Noise(len)) => len,
@@ -60,6 +94,7 @@ impl Connection {
             session: ClientSession::new(config),
             memory: Memory::default(),
             pending: BTreeMap::new(),
+            places: None,
             is_deaf: false,
             crooked,
             sends_left,
@@ -68,16 +103,69 @@ impl Connection {
     }
 
     pub(crate) fn pending_of(&mut self, tag: RequestTag) -> Pending {
+        if let Some(places) = &mut self.places {
+            places.give_back(tag.0);
+        }
         self.pending.remove(&tag.0).expect("a request is answered once, and was made")
     }
 
     /// Takes all that has arrived, and sends all that there is room for.
     pub(crate) fn pump(&mut self, dice: &mut Dice, outside: &mut Outside) -> Fate {
+        if !self.is_deaf && self.take_entries(outside) == Fate::Lost {
+            return Fate::Lost;
+        }
         if !self.is_deaf && self.receive(outside) == Fate::Lost {
             return Fate::Lost;
         }
         let fate = self.send(dice, outside);
         if self.session.is_closing() { Fate::Lost } else { fate }
+    }
+
+    /// Takes what there is in the completion ring.
+    fn take_entries(&mut self, outside: &mut Outside) -> Fate {
+        let Some(places) = &self.places else { return Fate::Lives };
+        // When the node has let go of them, the socket will say so, too.
+        let Some(ring) = outside.rings.of_link(self.link) else { return Fate::Lives };
+        while let Some(entry) = ring.take_completion() {
+            let [_, _, _, _, a, b, c, d, ..] = entry;
+            let tag = u32::from_le_bytes([a, b, c, d]);
+            let buffer = self.pending.get(&tag).and_then(Pending::read_buffer);
+            if let (Some(buffer), Some(place)) = (buffer, places.place(tag)) {
+                let bytes = self.memory.bytes_mut(buffer);
+                bytes.copy_from_slice(&ring.at(place)[..bytes.len()]);
+            }
+            if let Err(error) = self.session.handle_entry(&entry) {
+                self.judge(error);
+                return Fate::Lost;
+            }
+        }
+        Fate::Lives
+    }
+
+    /// Makes a request by the rings. `skew` is how far its place is from where it could be.
+    pub(crate) fn submit_entry(
+        &mut self,
+        volume: VolumeHandle,
+        (pending, operation): (Pending, &ClientOperation),
+        skew: u32,
+        outside: &mut Outside,
+    ) {
+        let places = self.places.as_mut().expect("a client submits entries once it has rings");
+        let place = places.free.pop().expect("as many places as entries") + skew;
+        let submitted = self.session.submit_entry(volume, operation, place);
+        let (tag, entry) = submitted.expect("a request within the credits is taken");
+        places.taken.insert(tag.0, (place - skew, place));
+        let payload = pending.buffer.map(|buffer| self.memory.bytes(buffer).to_vec());
+        self.pending.insert(tag.0, pending);
+        let Some(ring) = outside.rings.of_link(self.link) else { return };
+        if let ClientOperation::Write { .. } = operation {
+            let bytes = payload.expect("a write has its payload");
+            ring.at(u64::from(place))[..bytes.len()].copy_from_slice(&bytes);
+        }
+        let (operands, len) = operation.operands();
+        ring.at(u64::from(place))[..len].copy_from_slice(&operands[..len]);
+        assert!(ring.submit(entry), "there is room for as many as may be in flight");
+        outside.woken.insert(ring.core);
     }
 
     fn receive(&mut self, outside: &mut Outside) -> Fate {

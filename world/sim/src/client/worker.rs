@@ -13,7 +13,7 @@ use nearflash_units::Nanos;
 use crate::Dice;
 use crate::client::client_plan::ClientPlan;
 use crate::client::ground::{Ground, WordUse};
-use crate::client::link::{Connection, Fate};
+use crate::client::link::{Connection, Fate, Places, SKEW_MAX};
 use crate::client::ownership::{Ending, Fill, Ownership};
 use crate::client::words::Words;
 use crate::network::{LinkId, Side};
@@ -37,6 +37,8 @@ pub(crate) struct Common {
     pub(crate) stale: u64,
     /// Some device operation can fail.
     pub(crate) disks_fail: bool,
+    /// Requests made by rings.
+    pub(crate) by_ring: u64,
     /// Counts connections.
     pub(crate) joined: u64,
 }
@@ -46,7 +48,7 @@ pub(crate) struct Common {
 pub(crate) struct Pending {
     sent: Tick,
     range: Range<u64>,
-    buffer: Option<BufferId>,
+    pub(crate) buffer: Option<BufferId>,
     durable: bool,
     what: What,
 }
@@ -64,6 +66,16 @@ enum What {
     /// Of a client that does not keep the protocol.
     Junk,
 }
+
+impl Pending {
+    /// Where what is read goes.
+    pub(crate) fn read_buffer(&self) -> Option<BufferId> {
+        self.buffer.filter(|_| self.what == What::Read)
+    }
+}
+
+/// Entries of a simulated client's rings.
+const RING_ENTRIES_MAX: u32 = 8;
 
 /// Where a client is in its life.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -87,6 +99,8 @@ pub(crate) struct Client {
     connection: Option<Connection>,
     /// The node has credentials.
     has_key: bool,
+    /// For the rings that it has asked for.
+    places: Option<Places>,
     left: u32,
     made: u32,
     /// Tells its writes apart.
@@ -129,6 +143,7 @@ impl Client {
             ground,
             connection: None,
             has_key,
+            places: None,
             left: plan.requests,
             made: 0,
             fills: 0,
@@ -216,7 +231,7 @@ impl Client {
         let config = ClientConfig {
             key: self.has_key.then(|| key_of(self.number)),
             digests: self.plan.digests,
-            rings: false,
+            rings: self.plan.rings,
             nonce: outside.nonce(),
         };
         let connection = Connection::new(config, self.plan.crooked, !self.has_key, outside);
@@ -263,9 +278,20 @@ impl Client {
         let is_crooked = self.plan.crooked.is_some();
         while let Some(event) = connection.session.poll_event() {
             match (event, self.life) {
+                (ClientEvent::Ready, _) if self.plan.rings && !is_crooked => {
+                    let agreed = connection.session.agreed().expect("the handshake is over");
+                    let entries = 1 << agreed.credits_max.min(RING_ENTRIES_MAX).ilog2();
+                    let (places, data_len) = Places::new(entries, self.ground.len_max);
+                    connection.session.attach(entries, data_len).expect("rings are offered");
+                    self.places = Some(places);
+                }
                 (ClientEvent::Ready, _) => {
                     let name = if is_crooked { JUNK } else { SHARED };
                     connection.session.open(name).expect("the handshake is over");
+                }
+                (ClientEvent::Attached(made), _) if !is_crooked => {
+                    connection.places = self.places.take().filter(|_| made.is_ok());
+                    connection.session.open(SHARED).expect("the handshake is over");
                 }
                 (ClientEvent::Opened { result: Ok(info), .. }, _) => {
                     self.life = Life::Working(info.handle);
@@ -404,12 +430,25 @@ impl Client {
             let Some((pending, operation)) = self.draw(common, outside) else { return };
             self.left -= 1;
             self.made += 1;
-            self.submit(volume, pending, &operation);
+            common.by_ring += u64::from(
+                self.connection.as_ref().is_some_and(|connection| connection.places.is_some()),
+            );
+            self.submit(volume, pending, &operation, outside);
         }
     }
 
-    fn submit(&mut self, volume: VolumeHandle, pending: Pending, operation: &ClientOperation) {
+    fn submit(
+        &mut self,
+        volume: VolumeHandle,
+        pending: Pending,
+        operation: &ClientOperation,
+        outside: &mut Outside,
+    ) {
         let Some(connection) = &mut self.connection else { return };
+        if connection.places.is_some() {
+            let skew = self.dice.pick(&[0, 0, 512, SKEW_MAX, 8, 1, 100]);
+            return connection.submit_entry(volume, (pending, operation), skew, outside);
+        }
         let payload = pending.buffer.map(|buffer| connection.memory.bytes(buffer).to_vec());
         let tag = connection.session.submit(volume, operation, &payload.unwrap_or_default());
         let tag = tag.expect("a request within the credits is taken");
