@@ -54,7 +54,7 @@ struct Cell {
     lost: Values,
     /// What it was since it was last known to be durable.
     since: Values,
-    /// When `known` was answered.
+    /// When its last change was answered.
     ended: Tick,
 }
 
@@ -107,13 +107,16 @@ impl Ownership {
                 Fill::Pattern(number) => set(Fill::byte(number, at)),
                 Fill::Discard => set(0),
             };
+            if ending != Ending::NotDone {
+                // A flush that was sent before is none of this.
+                cell.ended = now;
+            }
             match (ending, fill) {
                 (Ending::NotDone, _) => {}
                 (Ending::Done { durable }, Fill::Pattern(number)) => {
                     cell.known = Fill::byte(number, at);
                     cell.loose = 0;
                     cell.since = if durable || steady { values } else { cell.since | values };
-                    cell.ended = now;
                 }
                 (Ending::Done { .. } | Ending::Failed, _) => {
                     cell.loose |= values;
@@ -261,6 +264,15 @@ mod tests {
         let mut owned = owned(Ending::Done { durable: false });
         owned.flushed(Tick(10));
         owned.power_lost(0, 100, &bytes(1));
+    }
+
+    #[test]
+    fn a_discard_that_came_after_a_flush_was_sent_may_be_lost() {
+        let mut owned = owned(Ending::Done { durable: true });
+        owned.ended(&RANGE, Fill::Discard, Ending::Done { durable: false }, Tick(20));
+        owned.read(0, 100, &[0; 10]);
+        owned.flushed(Tick(15));
+        owned.power_lost(0, 100, &bytes(2));
     }
 
     #[test]
