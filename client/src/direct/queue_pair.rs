@@ -1,27 +1,26 @@
 //! A queue pair: operations in, completions out, in any order, by the thread that owns it.
 
+mod post;
+mod reconnect;
+
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nearflash_direct::Status;
-use nearflash_direct::client::{
-    ClientCompletion, ClientEvent, ClientOperation, SubmitError, VolumeInfo as OpenVolume,
-};
+use nearflash_direct::client::{ClientCompletion, ClientEvent, VolumeInfo as OpenVolume};
 use nearflash_direct::wire::Rights;
 use nearflash_request::BufferId;
 
 use super::buffer::Buffer;
 use super::client::Shared;
-use super::completion::{Completion, PostError, Token};
+use super::completion::{Completion, Token};
 use super::error::{Error, Lost};
 use super::link::Link;
 use super::options::QueueOptions;
-use super::ring::Refused;
 use super::silence::Silence;
 use super::slots::{DEPTH_MAX, Slot, Slots};
 use super::volume::VolumeInfo;
-use crate::backoff::Backoff;
 
 /// The queue pair. It may be given to another thread, and belongs to one at a time. A buffer in
 /// flight is the queue pair's; dropping it drops them, and whether writes in flight take effect is
@@ -105,155 +104,6 @@ impl QueuePair {
     /// When the memory shared with the node is used up.
     pub fn buffer(&mut self, len: usize) -> Result<Buffer, Error> {
         self.link.buffer(len).ok_or_else(|| no_memory(len))
-    }
-
-    /// Reads the buffer's length at `offset`, both in bytes and of any alignment.
-    ///
-    /// # Errors
-    /// When as much is in flight as may be, the buffer is empty or too long, or the connection is
-    /// lost. The buffer comes back with it.
-    #[inline]
-    pub fn post_read(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
-        self.post_buffer(buffer, |buffer, len| ClientOperation::Read { buffer, offset, len })
-    }
-
-    /// Writes the buffer at `offset`. Atomic for each logical block; durable after a flush.
-    ///
-    /// # Errors
-    /// As [`Self::post_read`].
-    #[inline]
-    pub fn post_write(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
-        self.post_buffer(buffer, |buffer, len| ClientOperation::Write {
-            buffer,
-            offset,
-            len,
-            durable: false,
-        })
-    }
-
-    /// Writes the buffer at `offset`, durably: on stable media before the completion.
-    ///
-    /// # Errors
-    /// As [`Self::post_read`].
-    pub fn post_write_durable(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
-        self.post_buffer(buffer, |buffer, len| ClientOperation::Write {
-            buffer,
-            offset,
-            len,
-            durable: true,
-        })
-    }
-
-    /// Everything that completed before this was posted is on stable media at its completion.
-    ///
-    /// # Errors
-    /// When as much is in flight as may be, or the connection is lost.
-    pub fn post_flush(&mut self) -> Result<Token, Error> {
-        self.post(None, |_| ClientOperation::Flush).map_err(|(error, _)| error)
-    }
-
-    /// The contents of `len` bytes at `offset` are no longer needed; whole blocks of them are given
-    /// back to the device. They read as before or as zeroes.
-    ///
-    /// # Errors
-    /// As [`Self::post_flush`], and when the length is not that of one operation.
-    pub fn post_discard(&mut self, offset: u64, len: u32) -> Result<Token, Error> {
-        let operation = ClientOperation::Discard { offset, len };
-        self.post(None, |_| operation).map_err(|(error, _)| error)
-    }
-
-    /// Puts `new` in place of the little-endian 8-byte word at `offset` if it is `expected`;
-    /// completes with the word that was there.
-    ///
-    /// # Errors
-    /// As [`Self::post_flush`]. An offset that is no multiple of 8 is refused by the node.
-    pub fn compare_and_swap(
-        &mut self,
-        offset: u64,
-        expected: u64,
-        new: u64,
-    ) -> Result<Token, Error> {
-        let operation = ClientOperation::CompareAndSwap { offset, expected, new, durable: false };
-        self.post(None, |_| operation).map_err(|(error, _)| error)
-    }
-
-    /// Adds to the little-endian 8-byte word at `offset`, modulo 2⁶⁴; completes with the word that
-    /// was there.
-    ///
-    /// # Errors
-    /// As [`Self::compare_and_swap`].
-    pub fn fetch_add(&mut self, offset: u64, addend: u64) -> Result<Token, Error> {
-        let operation = ClientOperation::FetchAdd { offset, addend, durable: false };
-        self.post(None, |_| operation).map_err(|(error, _)| error)
-    }
-
-    #[inline]
-    fn post_buffer(
-        &mut self,
-        buffer: Buffer,
-        operation: impl FnOnce(BufferId, u32) -> ClientOperation,
-    ) -> Result<Token, PostError> {
-        let Ok(len) = u32::try_from(buffer.len()) else {
-            let len = u64::try_from(buffer.len()).expect("usize is at most 64 bits wide");
-            let error = self.length_refused(len);
-            return Err(PostError { error, buffer });
-        };
-        self.post(Some(buffer), |slot| operation(slot, len))
-            .map_err(|(error, buffer)| PostError { error, buffer: buffer.expect("it comes back") })
-    }
-
-    /// The doorbell is rung at once when nothing else is in flight: then somebody waits for this
-    /// alone. Otherwise it is rung for many, by the next poll.
-    #[inline]
-    fn post(
-        &mut self,
-        buffer: Option<Buffer>,
-        operation: impl FnOnce(BufferId) -> ClientOperation,
-    ) -> Result<Token, (Error, Option<Buffer>)> {
-        if let Some(lost) = self.lost {
-            return Err((Error::ConnectionLost(lost), buffer));
-        }
-        let Some(slot) = self.link.slots().next() else {
-            return Err((self.full(), buffer));
-        };
-        let token = self.link.slots_mut().fill(operation(slot), buffer);
-        if let Err(refused) = self.link.submit(self.volume.handle, slot) {
-            let Slot { operation, buffer, .. } = self.link.slots_mut().empty(slot);
-            return Err((self.refused(refused, &operation), buffer));
-        }
-        if self.link.slots().in_flight() == 1 {
-            self.ring_doorbell();
-        }
-        Ok(Token(token))
-    }
-
-    fn full(&self) -> Error {
-        Error::QueueFull { depth: self.link.slots().in_flight() }
-    }
-
-    fn length_refused(&self, len: u64) -> Error {
-        Error::Length { len, max: u64::from(self.link.len_max()) }
-    }
-
-    #[cold]
-    fn refused(&self, refused: Refused, operation: &ClientOperation) -> Error {
-        let refused = match refused {
-            Refused::Session(refused) => refused,
-            Refused::NoMemory { len } => return no_memory(len),
-        };
-        match refused {
-            SubmitError::NoCredit => self.full(),
-            SubmitError::Length { .. } => match operation {
-                ClientOperation::Read { len, .. }
-                | ClientOperation::Write { len, .. }
-                | ClientOperation::Discard { len, .. } => self.length_refused(u64::from(*len)),
-                _ => self.length_refused(0),
-            },
-            SubmitError::NotOpen => Error::Status(Status::NO_SUCH_VOLUME),
-            SubmitError::NotConnected | SubmitError::WrongTransport => {
-                Error::ConnectionLost(self.lost.unwrap_or(Lost::Closed))
-            }
-        }
     }
 
     #[inline]
@@ -457,69 +307,6 @@ impl QueuePair {
     pub fn patience_left(&self) -> Option<Duration> {
         (self.link.slots().in_flight() > 0).then(|| self.silence.left())
     }
-
-    /// What makes this connection again, on any thread.
-    #[cfg(feature = "tokio")]
-    pub(super) fn reconnector(&self) -> impl FnOnce() -> Result<Self, Error> + Send + 'static {
-        let (shared, name) = (Arc::clone(&self.shared), self.name.clone());
-        let (depth, shared_len) = (self.link.slots().depth(), self.shared_len);
-        let uuid = self.volume.uuid;
-        move || {
-            let options = QueueOptions { depth, shared_len };
-            persist(shared.options.reconnect_max, || {
-                let pair = Self::connect(Arc::clone(&shared), &name, options)?;
-                same_volume(&name, uuid, pair.volume.uuid)?;
-                Ok(pair)
-            })
-        }
-    }
-
-    /// Connects again after the connection was lost, trying for
-    /// [`Options::reconnect_max`](super::Options::reconnect_max) with growing waits. Operations
-    /// that were in flight complete with the next poll, as lost.
-    ///
-    /// # Errors
-    /// When the node cannot be reached for so long, or refuses.
-    pub fn reconnect(&mut self) -> Result<(), Error> {
-        if self.lost.is_none() {
-            self.lose(Lost::Closed);
-        }
-        persist(self.shared.options.reconnect_max, || self.try_reconnect())
-    }
-
-    fn try_reconnect(&mut self) -> Result<(), Error> {
-        let mut link = Link::connect(&self.shared, self.link.slots().successor(), self.shared_len)?;
-        let volume = link.open(&self.shared, &self.name)?;
-        same_volume(&self.name, self.volume.uuid, volume.uuid)?;
-        (self.link, self.volume, self.lost) = (link, volume, None);
-        self.silence.broken();
-        Ok(())
-    }
-}
-
-/// Tries to connect for so long, with growing waits, unless that cannot help.
-fn persist<T>(span: Duration, mut connect: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
-    let end = Instant::now() + span;
-    let mut backoff = Backoff::default();
-    loop {
-        let error = match connect() {
-            Ok(connected) => return Ok(connected),
-            Err(error) => error,
-        };
-        let left = end.saturating_duration_since(Instant::now());
-        if !error.is_transient() || left.is_zero() {
-            return Err(error);
-        }
-        std::thread::sleep(backoff.next_wait().to_duration().min(left));
-    }
-}
-
-/// Another volume of the same name does not have what was written to the first.
-fn same_volume(name: &str, was: [u8; 16], is: [u8; 16]) -> Result<(), Error> {
-    if was == is {
-        return Ok(());
-    }
-    Err(Error::Open { volume: name.to_owned(), status: Status::NO_SUCH_VOLUME })
 }
 
 fn no_memory(len: usize) -> Error {

@@ -1,0 +1,163 @@
+//! Posting: an operation gets a slot, and the link its request.
+
+use nearflash_direct::Status;
+use nearflash_direct::client::{ClientOperation, SubmitError};
+use nearflash_request::BufferId;
+
+use super::super::buffer::Buffer;
+use super::super::completion::{PostError, Token};
+use super::super::error::{Error, Lost};
+use super::super::ring::Refused;
+use super::super::slots::Slot;
+use super::{QueuePair, no_memory};
+
+impl QueuePair {
+    /// Reads the buffer's length at `offset`, both in bytes and of any alignment.
+    ///
+    /// # Errors
+    /// When as much is in flight as may be, the buffer is empty or too long, or the connection is
+    /// lost. The buffer comes back with it.
+    #[inline]
+    pub fn post_read(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
+        self.post_buffer(buffer, |buffer, len| ClientOperation::Read { buffer, offset, len })
+    }
+
+    /// Writes the buffer at `offset`. Atomic for each logical block; durable after a flush.
+    ///
+    /// # Errors
+    /// As [`Self::post_read`].
+    #[inline]
+    pub fn post_write(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
+        self.post_buffer(buffer, |buffer, len| ClientOperation::Write {
+            buffer,
+            offset,
+            len,
+            durable: false,
+        })
+    }
+
+    /// Writes the buffer at `offset`, durably: on stable media before the completion.
+    ///
+    /// # Errors
+    /// As [`Self::post_read`].
+    pub fn post_write_durable(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
+        self.post_buffer(buffer, |buffer, len| ClientOperation::Write {
+            buffer,
+            offset,
+            len,
+            durable: true,
+        })
+    }
+
+    /// Everything that completed before this was posted is on stable media at its completion.
+    ///
+    /// # Errors
+    /// When as much is in flight as may be, or the connection is lost.
+    pub fn post_flush(&mut self) -> Result<Token, Error> {
+        self.post(None, |_| ClientOperation::Flush).map_err(|(error, _)| error)
+    }
+
+    /// The contents of `len` bytes at `offset` are no longer needed; whole blocks of them are given
+    /// back to the device. They read as before or as zeroes.
+    ///
+    /// # Errors
+    /// As [`Self::post_flush`], and when the length is not that of one operation.
+    pub fn post_discard(&mut self, offset: u64, len: u32) -> Result<Token, Error> {
+        let operation = ClientOperation::Discard { offset, len };
+        self.post(None, |_| operation).map_err(|(error, _)| error)
+    }
+
+    /// Puts `new` in place of the little-endian 8-byte word at `offset` if it is `expected`;
+    /// completes with the word that was there.
+    ///
+    /// # Errors
+    /// As [`Self::post_flush`]. An offset that is no multiple of 8 is refused by the node.
+    pub fn compare_and_swap(
+        &mut self,
+        offset: u64,
+        expected: u64,
+        new: u64,
+    ) -> Result<Token, Error> {
+        let operation = ClientOperation::CompareAndSwap { offset, expected, new, durable: false };
+        self.post(None, |_| operation).map_err(|(error, _)| error)
+    }
+
+    /// Adds to the little-endian 8-byte word at `offset`, modulo 2⁶⁴; completes with the word that
+    /// was there.
+    ///
+    /// # Errors
+    /// As [`Self::compare_and_swap`].
+    pub fn fetch_add(&mut self, offset: u64, addend: u64) -> Result<Token, Error> {
+        let operation = ClientOperation::FetchAdd { offset, addend, durable: false };
+        self.post(None, |_| operation).map_err(|(error, _)| error)
+    }
+
+    #[inline]
+    fn post_buffer(
+        &mut self,
+        buffer: Buffer,
+        operation: impl FnOnce(BufferId, u32) -> ClientOperation,
+    ) -> Result<Token, PostError> {
+        let Ok(len) = u32::try_from(buffer.len()) else {
+            let len = u64::try_from(buffer.len()).expect("usize is at most 64 bits wide");
+            let error = self.length_refused(len);
+            return Err(PostError { error, buffer });
+        };
+        self.post(Some(buffer), |slot| operation(slot, len))
+            .map_err(|(error, buffer)| PostError { error, buffer: buffer.expect("it comes back") })
+    }
+
+    /// The doorbell is rung at once when nothing else is in flight: then somebody waits for this
+    /// alone. Otherwise it is rung for many, by the next poll.
+    #[inline]
+    fn post(
+        &mut self,
+        buffer: Option<Buffer>,
+        operation: impl FnOnce(BufferId) -> ClientOperation,
+    ) -> Result<Token, (Error, Option<Buffer>)> {
+        if let Some(lost) = self.lost {
+            return Err((Error::ConnectionLost(lost), buffer));
+        }
+        let Some(slot) = self.link.slots().next() else {
+            return Err((self.full(), buffer));
+        };
+        let token = self.link.slots_mut().fill(operation(slot), buffer);
+        if let Err(refused) = self.link.submit(self.volume.handle, slot) {
+            let Slot { operation, buffer, .. } = self.link.slots_mut().empty(slot);
+            return Err((self.refused(refused, &operation), buffer));
+        }
+        if self.link.slots().in_flight() == 1 {
+            self.ring_doorbell();
+        }
+        Ok(Token(token))
+    }
+
+    fn full(&self) -> Error {
+        Error::QueueFull { depth: self.link.slots().in_flight() }
+    }
+
+    fn length_refused(&self, len: u64) -> Error {
+        Error::Length { len, max: u64::from(self.link.len_max()) }
+    }
+
+    #[cold]
+    fn refused(&self, refused: Refused, operation: &ClientOperation) -> Error {
+        let refused = match refused {
+            Refused::Session(refused) => refused,
+            Refused::NoMemory { len } => return no_memory(len),
+        };
+        match refused {
+            SubmitError::NoCredit => self.full(),
+            SubmitError::Length { .. } => match operation {
+                ClientOperation::Read { len, .. }
+                | ClientOperation::Write { len, .. }
+                | ClientOperation::Discard { len, .. } => self.length_refused(u64::from(*len)),
+                _ => self.length_refused(0),
+            },
+            SubmitError::NotOpen => Error::Status(Status::NO_SUCH_VOLUME),
+            SubmitError::NotConnected | SubmitError::WrongTransport => {
+                Error::ConnectionLost(self.lost.unwrap_or(Lost::Closed))
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Connecting again, after the connection was lost.
+
+#[cfg(feature = "tokio")]
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearflash_direct::Status;
+
+use super::super::error::{Error, Lost};
+use super::super::link::Link;
+#[cfg(feature = "tokio")]
+use super::super::options::QueueOptions;
+use super::QueuePair;
+use crate::backoff::Backoff;
+
+impl QueuePair {
+    /// What makes this connection again, on any thread.
+    #[cfg(feature = "tokio")]
+    pub(in super::super) fn reconnector(
+        &self,
+    ) -> impl FnOnce() -> Result<Self, Error> + Send + 'static {
+        let (shared, name) = (Arc::clone(&self.shared), self.name.clone());
+        let (depth, shared_len) = (self.link.slots().depth(), self.shared_len);
+        let uuid = self.volume.uuid;
+        move || {
+            let options = QueueOptions { depth, shared_len };
+            persist(shared.options.reconnect_max, || {
+                let pair = Self::connect(Arc::clone(&shared), &name, options)?;
+                same_volume(&name, uuid, pair.volume.uuid)?;
+                Ok(pair)
+            })
+        }
+    }
+
+    /// Connects again after the connection was lost, trying for
+    /// [`Options::reconnect_max`](super::Options::reconnect_max) with growing waits. Operations
+    /// that were in flight complete with the next poll, as lost.
+    ///
+    /// # Errors
+    /// When the node cannot be reached for so long, or refuses.
+    pub fn reconnect(&mut self) -> Result<(), Error> {
+        if self.lost.is_none() {
+            self.lose(Lost::Closed);
+        }
+        persist(self.shared.options.reconnect_max, || self.try_reconnect())
+    }
+
+    fn try_reconnect(&mut self) -> Result<(), Error> {
+        let mut link = Link::connect(&self.shared, self.link.slots().successor(), self.shared_len)?;
+        let volume = link.open(&self.shared, &self.name)?;
+        same_volume(&self.name, self.volume.uuid, volume.uuid)?;
+        (self.link, self.volume, self.lost) = (link, volume, None);
+        self.silence.broken();
+        Ok(())
+    }
+}
+
+/// Tries to connect for so long, with growing waits, unless that cannot help.
+fn persist<T>(span: Duration, mut connect: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    let end = Instant::now() + span;
+    let mut backoff = Backoff::default();
+    loop {
+        let error = match connect() {
+            Ok(connected) => return Ok(connected),
+            Err(error) => error,
+        };
+        let left = end.saturating_duration_since(Instant::now());
+        if !error.is_transient() || left.is_zero() {
+            return Err(error);
+        }
+        std::thread::sleep(backoff.next_wait().to_duration().min(left));
+    }
+}
+
+/// Another volume of the same name does not have what was written to the first.
+fn same_volume(name: &str, was: [u8; 16], is: [u8; 16]) -> Result<(), Error> {
+    if was == is {
+        return Ok(());
+    }
+    Err(Error::Open { volume: name.to_owned(), status: Status::NO_SUCH_VOLUME })
+}
