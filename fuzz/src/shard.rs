@@ -1,6 +1,10 @@
 //! Several connections at a shard, most of them hostile, one a witness: it writes and reads
-//! throughout, and must not notice the others.
+//! throughout, and must not notice the others. Hosts over NVMe/TCP and clients over direct.
 
+use std::sync::Arc;
+
+use nearflash_direct::check as direct;
+use nearflash_direct::target::{Export, Exports};
 use nearflash_engine::{CoreId, DeviceResult, EngineConfig};
 use nearflash_nvme::target::{
     Deallocation, HostAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
@@ -13,7 +17,7 @@ use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_nvme_tcp::{Chunk, Receiving};
 use nearflash_request::{BufferId, VolumeId};
-use nearflash_shard::{DirectConfig, Event, Message, Shard, ShardConfig, SocketId};
+use nearflash_shard::{DirectConfig, Door, Event, Message, Shard, ShardConfig, SocketId};
 use nearflash_space::{DeviceId, Epoch, Extent, GRANULE, Map, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, Nanos};
 use uuid::Uuid;
@@ -51,6 +55,21 @@ pub fn check_shard(input: &[u8]) {
 struct Hostile {
     socket: SocketId,
     digests: Digests,
+    /// A direct client.
+    is_direct: bool,
+}
+
+impl Hostile {
+    /// Almost sound messages of its protocol.
+    fn stream_of(&self, instructions: &[u8]) -> Vec<u8> {
+        let Digests { header, data } = self.digests;
+        let (header, data) = (u8::from(header), u8::from(data));
+        if self.is_direct {
+            return direct::stream_of(header | data << 1, instructions);
+        }
+        // The stage of an I/O queue; what is sent to others is the same.
+        stream_of(4 | header << 3 | data << 4, instructions)
+    }
 }
 
 struct Bench {
@@ -81,7 +100,7 @@ impl Bench {
             },
             session: SessionConfig { h2c_data_len_max: 8192, ..SessionConfig::default() },
             target: Some(target()),
-            direct: DirectConfig::default(),
+            direct: DirectConfig { exports: Arc::new(exports()), ..DirectConfig::default() },
             stall_timeout: Nanos::from_secs(30),
         };
         let shard = Shard::new(config, &mut outside.pool);
@@ -105,12 +124,7 @@ impl Bench {
             0 => self.open(Digests::NONE),
             1 => self.open_admin(*a, *b),
             2 => self.open_io(*a, *b),
-            3..=7 => self.send(*which, |hostile| {
-                let Digests { header, data } = hostile.digests;
-                // The stage of an I/O queue; what is sent to others is the same.
-                let selector = 4 | u8::from(header) << 3 | u8::from(data) << 4;
-                stream_of(selector, rest)
-            }),
+            3..=7 => self.send(*which, |hostile| hostile.stream_of(rest)),
             8 => self.send(*which, |_| rest.to_vec()),
             9 => (0..*a).for_each(|_| self.turn()),
             10 => {
@@ -126,6 +140,7 @@ impl Bench {
             }
             12 => self.wait(Nanos::from_millis(u64::from(*a) << (b % 10))),
             13 => self.end_operation(usize::from(*a), *b),
+            14 if a & 1 == 1 => self.open_direct(*b),
             14 => self.shard.prepare_to_sleep(&mut self.outside),
             _ => (0..*a).for_each(|_| self.end_operation(usize::from(*b), 0)),
         }
@@ -174,9 +189,22 @@ impl Bench {
     /// A connection on which nothing is said yet.
     fn open(&mut self, digests: Digests) {
         if self.has_room() {
-            let socket = self.outside.open();
-            self.hostiles.push(Hostile { socket, digests });
+            let socket = self.outside.open(Door::NvmeTcp);
+            self.hostiles.push(Hostile { socket, digests, is_direct: false });
         }
+    }
+
+    /// A direct client, mostly one that is in and has opened its volume.
+    fn open_direct(&mut self, choice: u8) {
+        if !self.has_room() {
+            return;
+        }
+        let socket = self.outside.open(Door::Direct { anonymous: true, local: false });
+        let digests = Digests { header: choice & 1 != 0, data: choice & 2 != 0 };
+        if choice < 240 {
+            self.outside.socket(socket).input.extend(direct::greeting_of(choice & 3));
+        }
+        self.hostiles.push(Hostile { socket, digests, is_direct: true });
     }
 
     fn open_admin(&mut self, choice: u8, keep_alive: u8) {
@@ -202,7 +230,8 @@ impl Bench {
         let socket = self.outside.socket(queue.socket);
         socket.keeps_output = false;
         socket.output = Vec::new();
-        self.hostiles.push(Hostile { socket: queue.socket, digests: queue.host.digests() });
+        let (socket, digests) = (queue.socket, queue.host.digests());
+        self.hostiles.push(Hostile { socket, digests, is_direct: false });
     }
 
     /// A queue that is connected as the specification says; `None` when it is not let in.
@@ -210,7 +239,7 @@ impl Bench {
         if !self.has_room() {
             return None;
         }
-        let socket = self.outside.open();
+        let socket = self.outside.open(Door::NvmeTcp);
         self.outside.socket(socket).keeps_output = true;
         let mut queue = Queue { socket, host: HostSession::new(config), memory: Vec::new() };
         for _ in 0..64 {
@@ -274,6 +303,19 @@ impl Bench {
             self.wait(Nanos::from_millis(500));
         }
     }
+}
+
+/// What direct clients reach: the hostile hosts' volume.
+fn exports() -> Exports {
+    let export = Export {
+        volume: VolumeId(SLOW_DEVICE),
+        bytes: VOLUME_BLOCKS << BlockSize::B512.shift(),
+        block_size: BlockSize::B512,
+        // As the messages say that the fuzzer sends.
+        epoch: direct::EPOCH,
+        uuid: [0; 16],
+    };
+    Exports::new([(direct::NAME.into(), export)], [])
 }
 
 /// A host's end of a queue, and its buffer.

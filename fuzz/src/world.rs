@@ -94,11 +94,11 @@ impl Outside {
     }
 
     /// A peer connects.
-    pub(crate) fn open(&mut self) -> SocketId {
+    pub(crate) fn open(&mut self, door: Door) -> SocketId {
         let socket = SocketId(u32::try_from(self.sockets.len()).expect("few sockets"));
         self.sockets.push(Socket { room: usize::MAX, ..Socket::default() });
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4420));
-        let (door, peer) = (Door::NvmeTcp, Peer::Address(address));
+        let peer = Peer::Address(address);
         self.events.push(Event::Accepted { socket, door, peer, local: address });
         socket
     }

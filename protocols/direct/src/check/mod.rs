@@ -13,7 +13,10 @@ pub(crate) mod volume;
 
 pub use client::check_client_never_panics;
 pub use pair::{PairScenario, check_pair};
-pub use target::{check_segmentation_does_not_matter, check_target_never_panics, stream_of};
+pub use target::{
+    EPOCH, NAME, check_segmentation_does_not_matter, check_target_never_panics, greeting_of,
+    stream_of,
+};
 
 /// Numbers from a seed, for choices that only need to differ: splitmix64.
 #[derive(Clone, Debug)]

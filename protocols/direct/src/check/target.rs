@@ -25,9 +25,11 @@ use crate::wire::{
     VERSION,
 };
 
-pub(crate) const NAME: &str = "data";
+/// The only volume of these checks.
+pub const NAME: &str = "data";
 pub(crate) const KEY: &str = "check";
-pub(crate) const EPOCH: u32 = 3;
+/// Its epoch.
+pub const EPOCH: u32 = 3;
 pub(crate) const VOLUME_LEN: u64 = (1 << 20) + (64 << 10);
 pub(crate) const CREDITS: u32 = 8;
 pub(crate) const LEN_MAX: u32 = 256 << 10;
@@ -355,6 +357,15 @@ pub(crate) fn message(
         }
     }
     bytes
+}
+
+/// What a sound anonymous client says first, with the digests of `selector`: HELLO, and OPEN of the
+/// volume that [`stream_of`]'s messages are about.
+pub fn greeting_of(selector: u8) -> Vec<u8> {
+    let stand = Stand { with_key: false, ..Stand::of(selector) };
+    let header = RequestHeader { volume: U16::new(0xFFFF), ..RequestHeader::default() };
+    let open = message(Opcode::OPEN, header, NAME.as_bytes(), stand.digests);
+    [hello(stand), open].concat()
 }
 
 const OPCODES: [Opcode; 16] = [
