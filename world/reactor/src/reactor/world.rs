@@ -1,0 +1,189 @@
+//! The face of a reactor that a shard sees.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use io_uring::{opcode, types};
+use nearflash_engine::{CoreId, DeviceRequest, Pool};
+use nearflash_session::Chunk;
+use nearflash_shard::{
+    Event, Interest, Message, Notice, Place, Received, RingBroken, RingEntry, RingId, RingRefused,
+    RingSpec, Sent, SocketId, Submitted, World,
+};
+use nearflash_units::Nanos;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use super::{
+    Armed, FIRST_SUBMISSION_LEN, MESSAGES_PER_TURN_MAX, Reactor, Watch, index, poll_bits, push,
+};
+use crate::rings::Buffers;
+use crate::sockets;
+use crate::token::{GENERATION_MASK, Token};
+
+impl World for Reactor {
+    #[inline]
+    fn now(&self) -> Nanos {
+        self.now
+    }
+
+    fn nonce(&mut self) -> [u8; 16] {
+        let mut nonce = [0; 16];
+        let mut filled = 0;
+        while filled < nonce.len() {
+            // Fails only when interrupted: this kernel has had the call for longer than io_uring.
+            filled += getrandom(&mut nonce[filled..], GetRandomFlags::empty()).unwrap_or_default();
+        }
+        nonce
+    }
+
+    #[inline]
+    fn pool(&mut self) -> &mut Pool {
+        &mut self.pool
+    }
+
+    #[inline]
+    fn poll(&mut self, events: &mut Vec<Event>) {
+        self.submission_len = FIRST_SUBMISSION_LEN;
+        self.enter();
+        self.take_completions(events);
+        while let Some((id, result)) = self.devices.take_due(self.now) {
+            events.push(Event::Device(id, result));
+        }
+        if !self.unsent.is_empty() {
+            self.retry_unsent();
+        }
+        if !self.resting.is_empty() {
+            self.end_rests();
+        }
+        for _ in 0..MESSAGES_PER_TURN_MAX {
+            let Some(message) = self.mailbox.take() else { break };
+            events.push(Event::Message(message));
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, socket: SocketId, place: Option<Place>, staging: &mut [u8]) -> Received {
+        sockets::receive(socket, place, staging, &mut self.pool)
+    }
+
+    #[inline]
+    fn send<'a>(&mut self, socket: SocketId, chunks: impl Iterator<Item = Chunk<'a>>) -> Sent {
+        if self.rings.has_handover(socket) {
+            return self.rings.hand_over(socket, chunks);
+        }
+        self.parts.send(socket, chunks, &self.pool)
+    }
+
+    fn watch(&mut self, socket: SocketId, interest: Interest) {
+        self.disarm(socket);
+        let watch = &mut self.watches[index(socket.0)];
+        let generation = watch.generation & GENERATION_MASK;
+        watch.armed = Some(Armed(generation));
+        let events = match interest {
+            Interest::Input => libc::POLLIN,
+            Interest::Output => libc::POLLOUT,
+            Interest::Both => libc::POLLIN | libc::POLLOUT,
+        };
+        let fd = types::Fd(sockets::raw_fd(socket));
+        let entry = opcode::PollAdd::new(fd, poll_bits(events)).build();
+        let token = Token::Watch { socket: socket.0, generation };
+        push(&mut self.ring, &entry.user_data(token.pack()));
+    }
+
+    fn shut_down_output(&mut self, socket: SocketId) {
+        sockets::shut_down_output(socket);
+    }
+
+    fn close(&mut self, socket: SocketId) {
+        self.disarm(socket);
+        self.rings.forget(socket);
+        sockets::close(socket);
+    }
+
+    fn detach(&mut self, socket: SocketId) {
+        self.disarm(socket);
+    }
+
+    fn attach(&mut self, socket: SocketId) {
+        let needed = index(socket.0) + 1;
+        if self.watches.len() < needed {
+            self.watches.resize(needed, Watch::default());
+        }
+        self.disarm(socket);
+    }
+
+    #[inline]
+    fn submit(&mut self, request: DeviceRequest) -> Submitted {
+        let Self { devices, ring, pool, rings, now, .. } = self;
+        let buffers = Buffers { pool, rings };
+        let submitted = devices.submit(request, *now, buffers, |entry| push(ring, &entry));
+        if submitted == Submitted::Queued {
+            self.submit_early();
+        }
+        submitted
+    }
+
+    fn post(&mut self, core: CoreId, message: Message) {
+        // Order between two cores is kept: nothing overtakes what still waits.
+        if self.unsent.iter().any(|(waiting, _)| *waiting == core) {
+            self.unsent.push((core, message));
+        } else if let Err(message) = self.peers[usize::from(core.0)].send(message) {
+            self.unsent.push((core, message));
+        }
+    }
+
+    fn attach_ring(&mut self, socket: SocketId, spec: RingSpec) -> Result<RingId, RingRefused> {
+        let ring = self.rings.attach(socket, spec)?;
+        self.arm_bell(ring);
+        Ok(ring)
+    }
+
+    #[inline]
+    fn take_entries(
+        &mut self,
+        ring: RingId,
+        entries: &mut Vec<RingEntry>,
+    ) -> Result<(), RingBroken> {
+        self.rings.take(ring, entries)
+    }
+
+    #[inline]
+    fn put_entries(&mut self, ring: RingId, entries: &[RingEntry]) -> Result<(), RingBroken> {
+        self.rings.put(ring, entries)
+    }
+
+    fn copy_from_ring(&mut self, ring: RingId, offset: u64, into: &mut [u8]) {
+        self.rings.end(ring).copy_out(offset, into);
+    }
+
+    fn fill_from_ring(&mut self, ring: RingId, offset: u64, to: Place) {
+        let into = &mut self.pool.bytes_mut(to.buffer)[to.offset..to.offset + to.len];
+        self.rings.end(ring).copy_out(offset, into);
+    }
+
+    fn copy_to_ring(&mut self, ring: RingId, from: Place, offset: u64) {
+        let bytes = &self.pool.bytes(from.buffer)[from.offset..from.offset + from.len];
+        self.rings.end(ring).copy_in(offset, bytes);
+    }
+
+    #[inline]
+    fn zero_in_ring(&mut self, ring: RingId, offset: u64, len: usize) {
+        self.rings.end(ring).zero(offset, len);
+    }
+
+    fn detach_ring(&mut self, ring: RingId) {
+        let watched = self.rings.detach(ring);
+        self.unwatch(watched);
+    }
+
+    fn stop_listening(&mut self) {
+        for listener in self.listeners.drain(..) {
+            // Ends the accept that waits in the ring; the descriptor is closed by the drop.
+            // SAFETY: takes no memory.
+            let _ = unsafe { libc::shutdown(listener.socket.as_fd().as_raw_fd(), libc::SHUT_RDWR) };
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        (self.notices)(notice);
+    }
+}
