@@ -160,6 +160,23 @@ fn a_full_queue_refuses_and_takes_again_after_a_completion() {
 }
 
 #[test]
+fn tokens_index_the_same_table_over_every_connection() {
+    // The second connection is that of the queue pair, the third may have more in flight.
+    let first = Script { credits: Some(4), closes_at: Some(0), ..Script::default() };
+    let node = FakeNode::start(&[Script::default(), first, Script::default()]);
+    let mut pair = pair(&node);
+    let depth = pair.depth();
+    assert_eq!(depth, 4);
+    pair.post_flush().unwrap();
+    finish(&mut pair);
+    pair.reconnect().unwrap();
+    while let Ok(token) = pair.post_flush() {
+        assert!(token.index() < depth as usize);
+    }
+    assert_eq!(finish(&mut pair).len(), 4);
+}
+
+#[test]
 fn a_length_that_no_operation_has_is_refused_with_its_buffer() {
     let node = FakeNode::start(&[Script::default()]);
     let mut pair = pair(&node);

@@ -4,6 +4,27 @@
 //! [`Client::queue_pair`] a [`QueuePair`] for speed: many operations in flight, completions in any
 //! order, nothing shared and nothing in the background. Spec: docs/direct-protocol.md.
 //!
+//! ```no_run
+//! use nearflash::{Client, Credentials, QueueOptions};
+//!
+//! # fn main() -> Result<(), nearflash::Error> {
+//! let client = Client::connect("direct://192.0.2.1:4421", Credentials::NONE)?;
+//! let mut pair = client.queue_pair("data", QueueOptions::default())?;
+//! for number in 0..8 {
+//!     let buffer = pair.buffer(4096)?;
+//!     pair.post_read(buffer, number * 4096)?;
+//! }
+//! let mut done = Vec::new();
+//! while pair.in_flight() > 0 {
+//!     pair.poll(&mut done)?;
+//! }
+//! for read in done {
+//!     read.result?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! Invariants: a [`Buffer`] in flight is the queue pair's, so nobody else sees or changes it; what
 //! may have changed a volume is never repeated behind the caller's back.
 

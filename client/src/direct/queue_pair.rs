@@ -55,6 +55,9 @@ impl QueuePair {
         let slots = Slots::new(options.depth.clamp(1, DEPTH_MAX));
         let shared_len = options.shared_len;
         let mut link = Link::connect(&shared, slots, shared_len)?;
+        // Tokens' indices stay below this, also over later connections.
+        let depth = link.slots().depth().min(link.credits_max()).max(1);
+        *link.slots_mut() = Slots::new(depth);
         let volume = link.open(&shared, name)?;
         Ok(Self {
             link,
