@@ -34,6 +34,10 @@ Examples:
   #   cores = \"0-1\"
   nearflash serve --config /etc/nearflash.toml
 
+  # For applications as well: by TCP, and through memory that they share with the node
+  nearflash serve --device flash=file:/srv/flash.img --direct 127.0.0.1:4421 \\
+    --direct-local /run/nearflash/direct.sock
+
 Once hosts can connect, one line of JSON on stdout says so, and where. SIGTERM drains and ends.";
 
 const VOLUME_EXAMPLES: &str = "\

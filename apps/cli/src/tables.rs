@@ -178,10 +178,8 @@ fn clients(status: &Status) -> String {
     let Status { direct, direct_local, clients, .. } = status;
     if clients.is_empty() {
         let is_open = !direct.is_empty() || direct_local.is_some();
-        return is_open
-            .then_some("no direct clients are connected\n")
-            .unwrap_or_default()
-            .to_owned();
+        let said = if is_open { "no direct clients are connected\n" } else { "" };
+        return said.to_owned();
     }
     let mut table = table(&["CLIENT", "CREDENTIAL", "CORE", "IN FLIGHT"], &[2, 3]);
     for client in clients {
