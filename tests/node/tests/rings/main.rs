@@ -146,12 +146,12 @@ fn words_are_swapped_and_added_to_by_rings() {
     node.terminate();
 }
 
-/// Whether the thread of the first core waits for something.
-fn is_asleep(node: &Node<'_>) -> bool {
+/// Whether the thread of the first core is in that state: `S` waits for something, `T` is stopped.
+fn is_core_in(node: &Node<'_>, state: char) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", node.pid())).unwrap();
     tasks.map(|task| task.unwrap().path()).any(|task| {
         let stat = std::fs::read_to_string(task.join("stat")).unwrap_or_default();
-        stat.contains("(core-0) S")
+        stat.contains(&format!("(core-0) {state}"))
     })
 }
 
@@ -164,9 +164,9 @@ fn a_node_that_sleeps_is_woken_and_wakes_a_client_that_sleeps() {
     let client = Client::connect_with(&url, Credentials::NONE, options).unwrap();
     let volume = client.open("data").unwrap();
     for round in 0..20u8 {
-        eventually("the node sleeps", || is_asleep(&node));
+        eventually("the node sleeps", || is_core_in(&node, 'S'));
         volume.write_at(&[round; 100], 5_000).unwrap();
-        eventually("the node sleeps", || is_asleep(&node));
+        eventually("the node sleeps", || is_core_in(&node, 'S'));
         let mut read = [0xA5; 100];
         volume.read_at(&mut read, 5_000).unwrap();
         assert_eq!(read, [round; 100]);
@@ -182,10 +182,8 @@ fn a_client_that_scribbles_over_its_memory_harms_nobody() {
     let volumes =
         ["--volume", "data=8MiB@r", "--volume", "spoiled=8MiB@r", "--volume", "slow=8MiB@n"];
     let node = start(&place, &[&devices[..], &volumes[..]].concat());
-    assert_serves(&node);
-    drop(pair(&place, "data"));
-    eventually("the first client is forgotten", || mapped(&node) == 0);
     let before = node.usage().files;
+    assert_serves(&node);
     let mut honest = pair(&place, "data");
     let mut host = Host::connect(&node, "data");
     let over = AtomicBool::new(false);
@@ -223,7 +221,7 @@ fn a_client_that_scribbles_over_its_memory_harms_nobody() {
     assert!(place.log().contains("the rings hold"), "some broke their rings");
     drop((honest, host));
     eventually("memory of those who are gone is unmapped", || mapped(&node) == 0);
-    eventually("their descriptors are closed", || node.usage().files == before);
+    eventually("their descriptors are closed", || node.usage().files <= before);
     assert_eq!(node.counted("in_flight"), 0);
     assert_serves(&node);
     node.terminate();
@@ -235,8 +233,7 @@ fn a_killed_client_leaves_nothing_behind() {
     let device = "n=null:64MiB,read-delay=2ms,write-delay=3ms";
     let volumes = ["--volume", "data=8MiB@n"];
     let node = start(&place, &[&["--device", device], &volumes[..]].concat());
-    drop(pair(&place, "data"));
-    eventually("the first client is forgotten", || mapped(&node) == 0);
+    // Before anybody came: connections that just ended may linger, and would be counted.
     let before = node.usage().files;
     for _ in 0..5 {
         let reads = node.counted("reads");
@@ -253,7 +250,7 @@ fn a_killed_client_leaves_nothing_behind() {
         client.kill().unwrap();
         client.wait().unwrap();
         eventually("its memory is unmapped", || mapped(&node) == 0);
-        eventually("its descriptors are closed", || node.usage().files == before);
+        eventually("its descriptors are closed", || node.usage().files <= before);
         eventually("its requests are over", || node.counted("in_flight") == 0);
     }
     node.terminate();
@@ -266,6 +263,7 @@ fn a_killed_node_gives_buffers_back_that_it_no_longer_reaches() {
     let mut pair = pair(&place, "data");
     assert_pair_works(&mut pair, Stamp { lba: 3, sequence: 1 });
     node.signal(Signal::STOP);
+    eventually("the node stands still", || is_core_in(&node, 'T'));
     let mut written = pair.buffer(BLOCK_LEN).unwrap();
     written.fill(7);
     let reading = pair.buffer(BLOCK_LEN).unwrap();
