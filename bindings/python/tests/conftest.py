@@ -48,6 +48,12 @@ class Node:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout or "null")
 
+    def stop(self):
+        """From now on it does nothing, and is still there."""
+        self.process.send_signal(signal.SIGSTOP)
+        # It is stopped when that is reported, and not before.
+        os.waitpid(self.process.pid, os.WUNTRACED)
+
     def end(self, how=signal.SIGTERM):
         self.process.send_signal(how)
         self.process.wait()

@@ -140,7 +140,7 @@ async def test_a_lost_connection_is_made_again_for_reads(start):
     async with await aio.open(node.url) as volume:
         await volume.write(0, b"still here")
         await volume.flush()
-        os.kill(node.process.pid, signal.SIGSTOP)
+        node.stop()
         reads = [asyncio.create_task(volume.read(place, 1)) for place in range(10)]
         writes = [asyncio.create_task(volume.write(100, b"x")) for _ in range(3)]
         await asyncio.sleep(0)
@@ -168,7 +168,7 @@ async def test_a_node_that_is_gone_is_an_error_for_each_who_asks(start):
 async def test_a_silent_node_is_given_up(start):
     node = start()
     volume = await aio.open(node.url, silence_max=0.05, reconnect_max=0)
-    os.kill(node.process.pid, signal.SIGSTOP)
+    node.stop()
     with pytest.raises(nearflash.OutcomeUnknown):
         await volume.write(0, b"x")
     await volume.close()

@@ -1,6 +1,5 @@
 """Queue pairs: many operations in flight from one thread."""
 
-import os
 import select
 import signal
 
@@ -109,7 +108,7 @@ def test_a_closed_queue_pair_says_so(url):
 def test_when_the_node_is_gone_reads_are_lost_and_writes_unknown(start):
     node = start()
     pair = nearflash.connect(node.url).queue_pair()
-    os.kill(node.process.pid, signal.SIGSTOP)
+    node.stop()
     read, write = pair.post_read(0, 1), pair.post_write(0, b"x")
     pair.submit()
     node.end(signal.SIGKILL)

@@ -157,7 +157,7 @@ def test_threads_count_together_and_lose_nothing(volume):
 def test_other_threads_run_while_a_call_waits(start):
     node = start()
     with nearflash.open(node.url, silence_max=60, reconnect_max=0) as volume:
-        os.kill(node.process.pid, signal.SIGSTOP)
+        node.stop()
         raised = []
 
         def read():
