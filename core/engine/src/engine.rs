@@ -13,10 +13,10 @@ use nearflash_space::{DeviceId, VolumeEntry, VolumeTable};
 use nearflash_units::{Blocks, ByteLen};
 use slab::Slab;
 
-use crate::change::{Change, Part};
+use crate::change::Part;
 use crate::device::{DeviceProperties, DeviceRequest, DeviceResult, OperationId};
 use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
-use crate::job::{Job, Stage, Work};
+use crate::job::{Job, Work};
 use crate::pool::Pool;
 
 /// Who asked: the driver's number for a connection. Comes back with every answer.
@@ -176,7 +176,7 @@ impl Engine {
     ) {
         let charge = self.read_buffer_len(&request);
         let refusal = self.refusal(&request);
-        let job = self.jobs.insert(job_of(owner, request, generation, charge, pool));
+        let job = self.jobs.insert(Job::new(owner, request, generation, charge, pool));
         match refusal {
             Some(outcome) => self.end(job, outcome, pool),
             None => self.begin(job, pool),
@@ -442,61 +442,4 @@ pub(crate) fn operation_of(index: usize) -> OperationId {
 #[inline]
 fn index_of(id: OperationId) -> usize {
     usize::try_from(id.0).expect("usize is at least 32 bits wide")
-}
-
-#[inline]
-fn job_of(
-    owner: Owner,
-    request: Request,
-    generation: u64,
-    read_charge: ByteLen,
-    pool: &Pool,
-) -> Job {
-    let len = |buffer| pool.len_of(buffer);
-    let (work, buffer, compare, charge) = match request.operation {
-        Operation::Read => (Work::Read, None, None, read_charge),
-        Operation::ReadInto { buffer } => (Work::Read, Some(buffer), None, len(buffer)),
-        Operation::Write { payload, force_unit_access: durable } => {
-            (Work::Write { durable }, Some(payload), None, len(payload))
-        }
-        Operation::Flush => (Work::Flush, None, None, ByteLen(0)),
-        Operation::WriteZeroes { deallocate, force_unit_access: durable } => {
-            (Work::WriteZeroes { deallocate, durable }, None, None, ByteLen(0))
-        }
-        Operation::Deallocate(ranges) => (Work::Deallocate(ranges), None, None, ByteLen(0)),
-        Operation::Compare { payload } => (Work::Compare, None, Some(payload), len(payload)),
-        Operation::CompareAndWrite { compare, write, force_unit_access: durable } => {
-            let charge = ByteLen(len(compare).0 + len(write).0);
-            (Work::CompareAndWrite { durable }, Some(write), Some(compare), charge)
-        }
-        Operation::WriteBytes { payload, skip, len: new, force_unit_access: durable } => {
-            let part = Part { skip, len: new };
-            (Work::WriteBytes { part, durable }, Some(payload), None, len(payload))
-        }
-        Operation::CompareAndSwap { word, expected, new, force_unit_access: durable } => {
-            let change = Change::Swap { expected, new };
-            (Work::Atomic { word, change, durable }, None, None, ByteLen(0))
-        }
-        Operation::FetchAdd { word, addend, force_unit_access: durable } => {
-            let change = Change::Add(addend);
-            (Work::Atomic { word, change, durable }, None, None, ByteLen(0))
-        }
-    };
-    Job {
-        owner,
-        tag: request.tag,
-        volume: request.volume,
-        generation,
-        range: request.range,
-        work,
-        stage: Stage::Waiting,
-        pending: 0,
-        outcome: Outcome::Success,
-        buffer,
-        compare,
-        scratch: None,
-        previous: 0,
-        charge,
-        fenced: false,
-    }
 }

@@ -1,12 +1,13 @@
 //! One request in flight: what it waits for and what it holds.
 
-use nearflash_request::{BlockRange, BufferId, Outcome, Tag, VolumeId};
+use nearflash_request::{BlockRange, BufferId, Operation, Outcome, Request, Tag, VolumeId};
 use nearflash_units::ByteLen;
 
 use crate::Owner;
 use crate::change::{Change, Part};
 use crate::device::DeviceResult;
 use crate::fence::Fenced;
+use crate::pool::Pool;
 
 /// What a job is doing now. Each stage ends when its device operations are all answered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -84,6 +85,64 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// A request that has not begun. `read_charge` is what it is charged if it is a read.
+    #[inline]
+    pub(crate) fn new(
+        owner: Owner,
+        request: Request,
+        generation: u64,
+        read_charge: ByteLen,
+        pool: &Pool,
+    ) -> Self {
+        let len = |buffer| pool.len_of(buffer);
+        let (work, buffer, compare, charge) = match request.operation {
+            Operation::Read => (Work::Read, None, None, read_charge),
+            Operation::ReadInto { buffer } => (Work::Read, Some(buffer), None, len(buffer)),
+            Operation::Write { payload, force_unit_access: durable } => {
+                (Work::Write { durable }, Some(payload), None, len(payload))
+            }
+            Operation::Flush => (Work::Flush, None, None, ByteLen(0)),
+            Operation::WriteZeroes { deallocate, force_unit_access: durable } => {
+                (Work::WriteZeroes { deallocate, durable }, None, None, ByteLen(0))
+            }
+            Operation::Deallocate(ranges) => (Work::Deallocate(ranges), None, None, ByteLen(0)),
+            Operation::Compare { payload } => (Work::Compare, None, Some(payload), len(payload)),
+            Operation::CompareAndWrite { compare, write, force_unit_access: durable } => {
+                let charge = ByteLen(len(compare).0 + len(write).0);
+                (Work::CompareAndWrite { durable }, Some(write), Some(compare), charge)
+            }
+            Operation::WriteBytes { payload, skip, len: new, force_unit_access: durable } => {
+                let part = Part { skip, len: new };
+                (Work::WriteBytes { part, durable }, Some(payload), None, len(payload))
+            }
+            Operation::CompareAndSwap { word, expected, new, force_unit_access: durable } => {
+                let change = Change::Swap { expected, new };
+                (Work::Atomic { word, change, durable }, None, None, ByteLen(0))
+            }
+            Operation::FetchAdd { word, addend, force_unit_access: durable } => {
+                let change = Change::Add(addend);
+                (Work::Atomic { word, change, durable }, None, None, ByteLen(0))
+            }
+        };
+        Self {
+            owner,
+            tag: request.tag,
+            volume: request.volume,
+            generation,
+            range: request.range,
+            work,
+            stage: Stage::Waiting,
+            pending: 0,
+            outcome: Outcome::Success,
+            buffer,
+            compare,
+            scratch: None,
+            previous: 0,
+            charge,
+            fenced: false,
+        }
+    }
+
     pub(crate) fn covers(&self) -> Fenced {
         Fenced { volume: self.volume, range: self.range }
     }

@@ -1,0 +1,174 @@
+//! What a client asks for next.
+
+use std::ops::Range;
+
+use nearflash_direct::client::ClientOperation;
+use nearflash_request::BufferId;
+
+use super::{Client, Common, Pending, What};
+use crate::client::ground::WordUse;
+use crate::client::ownership::Fill;
+use crate::outside::Outside;
+use crate::witness::Tick;
+
+impl Client {
+    /// Whether a change, or a read, of this range would meet one of ours in flight.
+    fn meets(&self, range: &Range<u64>, changes: bool) -> bool {
+        let Some(connection) = &self.connection else { return true };
+        connection.pending.values().any(|pending| {
+            let conflicts = match pending.what {
+                What::Read => changes,
+                What::Change(_) => true,
+                What::Flush | What::Add | What::Swap { .. } | What::Junk => false,
+            };
+            conflicts && pending.range.start < range.end && range.start < pending.range.end
+        })
+    }
+
+    /// The next request, if what it would touch is free.
+    pub(super) fn draw(
+        &mut self,
+        common: &mut Common,
+        outside: &mut Outside,
+    ) -> Option<(Pending, ClientOperation)> {
+        let durable = self.dice.permille(self.plan.durable_permille);
+        let sent = outside.tick();
+        let pending = |range, buffer, what| Pending { sent, range, buffer, durable, what };
+        if self.plan.crooked.is_some() {
+            let buffer = self.take(2000);
+            let offset = self.dice.between(0, 4000);
+            let len = 1 + u32::try_from(self.dice.between(0, 1999)).expect("small");
+            let operation = if self.dice.coin() {
+                ClientOperation::Read { buffer, offset, len }
+            } else {
+                ClientOperation::Write { buffer, offset, len, durable }
+            };
+            return Some((pending(0..0, Some(buffer), What::Junk), operation));
+        }
+        if self.is_deaf() {
+            // As much as can be, which nobody will look at.
+            let offset = self.ground.readable(self.own_number())[1].start;
+            let len = self.ground.len_max;
+            let (_, len) = place_of(&(offset..offset + len));
+            let buffer = self.take(u64::from(len));
+            let operation = ClientOperation::Read { buffer, offset, len };
+            return Some((pending(0..0, Some(buffer), What::Junk), operation));
+        }
+        if self.dice.permille(self.plan.long_read_permille) {
+            let stretch = &self.ground.readable(self.own_number())[1];
+            let range = stretch.start..stretch.end.min(stretch.start + self.ground.len_max);
+            return self.draw_read(range, sent);
+        }
+        match self.dice.between(0, 99) {
+            0..=34 => {
+                let range = self.draw_own();
+                if self.meets(&range, true) {
+                    return None;
+                }
+                self.fills += 1;
+                let number = self.fills;
+                let bytes: Vec<u8> = range.clone().map(|at| Fill::byte(number, at)).collect();
+                let connection = self.connection.as_mut()?;
+                let buffer = connection.memory.hold(bytes);
+                let (offset, len) = place_of(&range);
+                let operation = ClientOperation::Write { buffer, offset, len, durable };
+                let what = What::Change(Fill::Pattern(number));
+                Some((pending(range, Some(buffer), what), operation))
+            }
+            35..=64 => {
+                let range = self.draw_readable();
+                self.draw_read(range, sent)
+            }
+            65..=69 => Some((pending(0..0, None, What::Flush), ClientOperation::Flush)),
+            70..=73 => {
+                let range = self.ground.readable(self.own_number())[1].clone();
+                let range = self.draw_within(&range);
+                if self.meets(&range, true) {
+                    return None;
+                }
+                let (offset, len) = place_of(&range);
+                let operation = ClientOperation::Discard { offset, len };
+                Some((pending(range, None, What::Change(Fill::Discard)), operation))
+            }
+            _ => Some(self.draw_word(sent, durable, common)),
+        }
+    }
+
+    fn draw_read(&mut self, range: Range<u64>, sent: Tick) -> Option<(Pending, ClientOperation)> {
+        if self.meets(&range, false) {
+            return None;
+        }
+        let (offset, len) = place_of(&range);
+        let buffer = self.take(range.end - range.start);
+        let operation = ClientOperation::Read { buffer, offset, len };
+        let buffer = Some(buffer);
+        Some((Pending { sent, range, buffer, durable: false, what: What::Read }, operation))
+    }
+
+    fn draw_word(
+        &mut self,
+        sent: Tick,
+        durable: bool,
+        common: &mut Common,
+    ) -> (Pending, ClientOperation) {
+        let words = self.ground.words();
+        let (offset, kind) = self.dice.pick(&words);
+        let range = offset..offset + 8;
+        let (what, operation) = match kind {
+            WordUse::Sum => {
+                common.words.add_sent(offset);
+                (What::Add, ClientOperation::FetchAdd { offset, addend: 1, durable })
+            }
+            WordUse::Chain => {
+                let new = common.words.fresh();
+                let guess = self.guesses.iter().find(|(word, _)| *word == offset);
+                let expected = guess.map_or(0, |(_, guess)| *guess);
+                common.words.swap_sent(offset, expected, new);
+                let operation = ClientOperation::CompareAndSwap { offset, expected, new, durable };
+                (What::Swap { expected, new }, operation)
+            }
+        };
+        (Pending { sent, range, buffer: None, durable, what }, operation)
+    }
+
+    fn take(&mut self, len: u64) -> BufferId {
+        let connection = self.connection.as_mut().expect("a client at work is connected");
+        connection.memory.take(usize::try_from(len).expect("a small length"))
+    }
+
+    fn own_number(&self) -> u64 {
+        u64::try_from(self.number).expect("few clients")
+    }
+
+    /// Bytes that are its own, all or some of a stripe, or of its stretch.
+    fn draw_own(&mut self) -> Range<u64> {
+        let ranges = self.owned.ranges();
+        let stretch = ranges.len() - 1;
+        let index = if self.dice.permille(250) { stretch } else { self.dice.index(stretch) };
+        let range = self.owned.ranges()[index].clone();
+        self.draw_within(&range)
+    }
+
+    fn draw_readable(&mut self) -> Range<u64> {
+        let index = if self.dice.permille(250) { 1 } else { 0 };
+        let range = self.ground.readable(self.own_number())[index].clone();
+        self.draw_within(&range)
+    }
+
+    /// A part of the range; now and then of whole blocks.
+    fn draw_within(&mut self, range: &Range<u64>) -> Range<u64> {
+        let len_max = self.ground.len_max.min(range.end - range.start);
+        let len = 1 + self.dice.between(0, len_max - 1);
+        let start = range.start + self.dice.between(0, range.end - range.start - len);
+        let block = self.ground.block_len;
+        let aligned = start.next_multiple_of(block)..(start + len) / block * block;
+        if aligned.start < aligned.end && self.dice.coin() {
+            return aligned;
+        }
+        start..start + len
+    }
+}
+
+fn place_of(range: &Range<u64>) -> (u64, u32) {
+    (range.start, u32::try_from(range.end - range.start).expect("a short request"))
+}
