@@ -319,8 +319,9 @@ impl QueuePair {
         open.note(py, posted, Wanted::Word)
     }
 
-    /// Sends what was posted. Posting does so by itself when nothing else is in flight, and so does
-    /// `poll`: many posts between two polls are sent together.
+    /// Sends what was posted. Posting does so by itself when nothing else is in flight and the last
+    /// poll brought one completion at most, and so does `poll`: many posts between two polls are
+    /// sent together.
     fn submit(&mut self, py: Python<'_>) -> PyResult<()> {
         self.get_mut()?.pair.submit().map_err(|error| raised(py, &error))
     }

@@ -44,6 +44,8 @@ pub struct QueuePair {
     /// Refused for their epoch, which had no effect: to be submitted again with the current one.
     stale: Vec<BufferId>,
     is_refreshing: bool,
+    /// The last poll brought more than one completion.
+    is_in_burst: bool,
 }
 
 impl QueuePair {
@@ -70,6 +72,7 @@ impl QueuePair {
             orphans: Vec::new(),
             stale: Vec::new(),
             is_refreshing: false,
+            is_in_burst: false,
         })
     }
 
@@ -116,8 +119,9 @@ impl QueuePair {
         }
     }
 
-    /// Sends what was posted. Posting does so by itself when nothing else is in flight, and so does
-    /// [`Self::poll`]: many posts between two polls are sent together.
+    /// Sends what was posted. Posting does so by itself when nothing else is in flight and the last
+    /// poll brought one completion at most, and so does [`Self::poll`]: many posts between two polls
+    /// are sent together.
     ///
     /// # Errors
     /// When the connection is lost; [`Self::poll`] tells what became of the operations.
@@ -142,7 +146,9 @@ impl QueuePair {
         if !self.orphans.is_empty() {
             completions.append(&mut self.orphans);
         }
-        match (self.lost, completions.len() - before) {
+        let count = completions.len() - before;
+        self.is_in_burst = count > 1;
+        match (self.lost, count) {
             (Some(lost), 0) => Err(Error::ConnectionLost(lost)),
             (_, count) => Ok(count),
         }

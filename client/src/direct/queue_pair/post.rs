@@ -108,7 +108,8 @@ impl QueuePair {
     }
 
     /// The doorbell is rung at once when nothing else is in flight: then somebody waits for this
-    /// alone. Otherwise it is rung for many, by the next poll.
+    /// alone. Otherwise it is rung for many, by the next poll; and who was just given many
+    /// completions is about to post as many, so that the first of them does not go alone.
     #[inline]
     fn post(
         &mut self,
@@ -126,7 +127,7 @@ impl QueuePair {
             let Slot { operation, buffer, .. } = self.link.slots_mut().empty(slot);
             return Err((self.refused(refused, &operation), buffer));
         }
-        if self.link.slots().in_flight() == 1 {
+        if self.link.slots().in_flight() == 1 && !self.is_in_burst {
             self.ring_doorbell();
         }
         Ok(Token(token))
