@@ -43,9 +43,10 @@ demo: build
 
 test: deps-test build test-code test-docs test-python test-guest fuzz
 
-# Unit, property and simulation tests, and the node over real sockets.
+# Unit, property and simulation tests, and the node over real sockets: the one that cargo builds, checks
+# and all, before it runs any test.
 test-code:
-	SIM_SEEDS=$(SIM_SEEDS) $(CARGO) test --locked --workspace --exclude nearflash-interop
+	NEARFLASH_BIN=$(abspath $(CARGO_TARGET_DIR)/debug/nearflash) SIM_SEEDS=$(SIM_SEEDS) $(CARGO) test --locked --workspace --exclude nearflash-interop
 
 # The commands of the README, as written. Its Python is the one that has our package.
 test-docs: build python
