@@ -33,7 +33,7 @@ impl QueuePair {
     }
 
     /// Connects again after the connection was lost, trying for
-    /// [`Options::reconnect_max`](super::Options::reconnect_max) with growing waits. Operations
+    /// [`Options::reconnect_max`](crate::direct::Options::reconnect_max) with growing waits. Operations
     /// that were in flight complete with the next poll, as lost.
     ///
     /// # Errors
