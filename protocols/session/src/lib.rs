@@ -1,8 +1,10 @@
 //! What the sessions of every door share with whoever drives them: where the next received bytes
-//! belong ([`Receiving`]), and what is to be sent ([`Output`], as [`Chunk`]s).
+//! belong ([`Receiving`]), and what is to be sent ([`Output`], as [`Chunk`]s). And among each other:
+//! the [`digest`] that their protocols have in common.
 //!
 //! Knows nothing of any protocol's bytes, of sockets, or of memory.
 
+pub mod digest;
 mod output;
 mod receiving;
 
