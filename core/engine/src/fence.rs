@@ -1,10 +1,11 @@
 //! Fences: how one request has a range to itself while every core may write.
 //!
-//! A compare-and-write, an atomic operation on a word and a write of less than whole blocks must see
-//! no other write between their two halves, yet cores share nothing and plain writes take no lock. So the rare request asks, and the common one only looks at an empty
-//! list: the asking core sends `Acquire` to the arbiter (one core of the node), which sends `Hold`
-//! to every core; each stops starting writes on the range, waits for those under way, answers
-//! `Held`; when all have, the arbiter sends `Granted`. `Release` lifts it the same way.
+//! A compare-and-write, an atomic operation on a word and a write of less than whole blocks must
+//! see no other write between their two halves, yet cores share nothing and plain writes take no
+//! lock. So the rare request asks, and the common one only looks at an empty list: the asking core
+//! sends `Acquire` to the arbiter (one core of the node), which sends `Hold` to every core; each
+//! stops starting writes on the range, waits for those under way, answers `Held`; when all have,
+//! the arbiter sends `Granted`. `Release` lifts it the same way.
 //!
 //! Knows nothing of how messages travel; a core's messages to itself take the same road.
 //!
