@@ -6,8 +6,10 @@
 
 mod blocks;
 mod bytes;
+mod one_line;
 mod time;
 
 pub use blocks::{BlockSize, Blocks, Lba};
 pub use bytes::{ByteLen, ByteOffset, KIB, MIB, ParseSizeError, parse_size};
+pub use one_line::OneLine;
 pub use time::{Nanos, ParseDurationError, parse_duration};

@@ -19,6 +19,7 @@ use nearflash_node::api::{Answer, Command};
 use nearflash_node::config::{Config, ServeArgs, default_data_dir, parse_volume};
 use nearflash_node::control::ask;
 use nearflash_space::GrantRange;
+use nearflash_units::OneLine;
 
 use args::{Cli, CredentialSubcommand, GrantSubcommand, NodeArgs, Subcommand, VolumeSubcommand};
 use calendar::Lifetime;
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
     match run(Cli::parse().subcommand) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("nearflash: {failure}");
+            eprintln!("nearflash: {}", OneLine(&failure));
             failure.exit_code()
         }
     }

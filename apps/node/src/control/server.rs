@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+use nearflash_units::OneLine;
+
 use super::{ShortPath, listen_privately, socket_path};
 use crate::api::{Answer, Command, Document, SCHEMA};
 use crate::node::Node;
@@ -174,7 +176,8 @@ pub(crate) fn parse(line: &[u8]) -> Result<Command, String> {
     if line.len() >= REQUEST_LEN_MAX {
         return Err(format!("a request has at most {REQUEST_LEN_MAX} bytes"));
     }
-    let refused = |error| format!("not a request: {error}");
+    // It quotes what was said.
+    let refused = |error| format!("not a request: {}", OneLine(error));
     let mut value: serde_json::Value = serde_json::from_slice(line).map_err(refused)?;
     let schema = value.as_object_mut().and_then(|fields| fields.remove("schema"));
     if schema != Some(SCHEMA.into()) {
@@ -245,6 +248,7 @@ mod tests {
         assert!(
             answer(b"{\"schema\":1,\"command\":\"dance\"}\n").contains("unknown variant `dance`")
         );
+        assert!(answer(b"{\"schema\":1,\"command\":\"a\\nb\"}\n").contains("variant `a\\\\nb`"));
         let unknown =
             b"{\"schema\":1,\"command\":\"volume-remove\",\"name\":\"x\",\"sure\":true}\n";
         assert!(answer(unknown).contains("unknown field `sure`"));
