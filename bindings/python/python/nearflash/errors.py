@@ -30,6 +30,7 @@ __all__ = [
     "OutcomeUnknown",
     "QueueFull",
     "Refused",
+    "Reserved",
     "RingBroken",
     "Sequence",
     "ShuttingDown",
@@ -198,6 +199,12 @@ class RingBroken(Error):
     """the rings hold what they cannot hold"""
 
     name = "RING_BROKEN"
+
+
+class Reserved(Error):
+    """a reservation of the volume by a host forbids this"""
+
+    name = "RESERVED"
 
 
 # What the client finds.

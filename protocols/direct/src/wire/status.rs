@@ -63,9 +63,11 @@ impl Status {
     pub const SHUTTING_DOWN: Self = Self(23);
     /// The rings hold what they cannot.
     pub const RING_BROKEN: Self = Self(24);
+    /// A reservation forbids it.
+    pub const RESERVED: Self = Self(25);
 
     /// Every status in order of its number.
-    const ROWS: [Row; 25] = [
+    const ROWS: [Row; 26] = [
         (Self::OK, "OK", "done, and as durable as was asked"),
         (Self::INVALID_OPCODE, "INVALID_OPCODE", "the node does not know this operation here"),
         (Self::INVALID_FIELD, "INVALID_FIELD", "a field of the request cannot be what it is"),
@@ -95,6 +97,7 @@ impl Status {
         (Self::TIMEOUT, "TIMEOUT", "the handshake was not over in time"),
         (Self::SHUTTING_DOWN, "SHUTTING_DOWN", "the node is going down"),
         (Self::RING_BROKEN, "RING_BROKEN", "the rings hold what they cannot hold"),
+        (Self::RESERVED, "RESERVED", "a reservation of the volume by a host forbids this"),
     ];
 
     /// Every status in order of its number.
