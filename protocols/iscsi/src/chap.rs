@@ -1,0 +1,1 @@
+//! CHAP: that an end knows a secret, without saying it.

@@ -1,0 +1,1 @@
+//! Checks for tests and fuzzers.

@@ -1,0 +1,1 @@
+//! The initiator's end of one connection.

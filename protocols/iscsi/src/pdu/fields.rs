@@ -1,0 +1,367 @@
+//! The fields that PDUs are made of. Open: an unknown value decodes, and is refused in one place.
+
+use zerocopy::big_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What a PDU is, without the bit for immediate delivery. RFC 7143, 11.2.1.2.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Opcode(pub u8);
+
+impl Opcode {
+    /// From the initiator: a ping, or the answer to one.
+    pub const NOP_OUT: Self = Self(0x00);
+    /// From the initiator: a SCSI command.
+    pub const SCSI_COMMAND: Self = Self(0x01);
+    /// From the initiator: a task management function.
+    pub const TASK_REQUEST: Self = Self(0x02);
+    /// From the initiator.
+    pub const LOGIN_REQUEST: Self = Self(0x03);
+    /// From the initiator.
+    pub const TEXT_REQUEST: Self = Self(0x04);
+    /// From the initiator: data of a write.
+    pub const DATA_OUT: Self = Self(0x05);
+    /// From the initiator.
+    pub const LOGOUT_REQUEST: Self = Self(0x06);
+    /// From the initiator: what was lost is asked for again. Not at error recovery level 0.
+    pub const SNACK_REQUEST: Self = Self(0x10);
+    /// From the target: a ping, or the answer to one.
+    pub const NOP_IN: Self = Self(0x20);
+    /// From the target: how a command ended.
+    pub const SCSI_RESPONSE: Self = Self(0x21);
+    /// From the target: how a task management function ended.
+    pub const TASK_RESPONSE: Self = Self(0x22);
+    /// From the target.
+    pub const LOGIN_RESPONSE: Self = Self(0x23);
+    /// From the target.
+    pub const TEXT_RESPONSE: Self = Self(0x24);
+    /// From the target: data of a read, perhaps with how it ended.
+    pub const DATA_IN: Self = Self(0x25);
+    /// From the target.
+    pub const LOGOUT_RESPONSE: Self = Self(0x26);
+    /// From the target: leave to send data.
+    pub const R2T: Self = Self(0x31);
+    /// From the target, unasked.
+    pub const ASYNC: Self = Self(0x32);
+    /// From the target: a PDU is not taken.
+    pub const REJECT: Self = Self(0x3F);
+
+    /// Those that RFC 7143 defines, with their names.
+    pub const ALL: [(Self, &'static str); 18] = [
+        (Self::NOP_OUT, "NOP-Out"),
+        (Self::SCSI_COMMAND, "SCSI Command"),
+        (Self::TASK_REQUEST, "Task Management Function Request"),
+        (Self::LOGIN_REQUEST, "Login Request"),
+        (Self::TEXT_REQUEST, "Text Request"),
+        (Self::DATA_OUT, "SCSI Data-Out"),
+        (Self::LOGOUT_REQUEST, "Logout Request"),
+        (Self::SNACK_REQUEST, "SNACK Request"),
+        (Self::NOP_IN, "NOP-In"),
+        (Self::SCSI_RESPONSE, "SCSI Response"),
+        (Self::TASK_RESPONSE, "Task Management Function Response"),
+        (Self::LOGIN_RESPONSE, "Login Response"),
+        (Self::TEXT_RESPONSE, "Text Response"),
+        (Self::DATA_IN, "SCSI Data-In"),
+        (Self::LOGOUT_RESPONSE, "Logout Response"),
+        (Self::R2T, "R2T"),
+        (Self::ASYNC, "Asynchronous Message"),
+        (Self::REJECT, "Reject"),
+    ];
+
+    /// Its name, for messages.
+    pub fn name(self) -> &'static str {
+        let known = Self::ALL.iter().find(|(opcode, _)| *opcode == self);
+        known.map_or("unknown PDU", |(_, name)| name)
+    }
+}
+
+/// The first byte of a PDU.
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
+#[repr(transparent)]
+pub struct OpcodeByte(pub u8);
+
+impl OpcodeByte {
+    const IMMEDIATE: u8 = 0x40;
+
+    /// For delivery in order.
+    pub const fn new(opcode: Opcode) -> Self {
+        Self(opcode.0)
+    }
+
+    /// For immediate delivery, the I bit.
+    pub const fn immediate(opcode: Opcode) -> Self {
+        Self(opcode.0 | Self::IMMEDIATE)
+    }
+
+    /// What it is. The reserved bit stays in, and makes it unknown.
+    #[inline]
+    pub const fn opcode(self) -> Opcode {
+        Opcode(self.0 & !Self::IMMEDIATE)
+    }
+
+    /// Whether the I bit is set.
+    #[inline]
+    pub const fn is_immediate(self) -> bool {
+        self.0 & Self::IMMEDIATE != 0
+    }
+}
+
+/// DataSegmentLength: three bytes.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    PartialEq,
+    Unaligned,
+)]
+#[repr(transparent)]
+pub struct DataSegmentLen([u8; 3]);
+
+impl DataSegmentLen {
+    /// The most that can be said.
+    pub const MAX: u32 = (1 << 24) - 1;
+
+    /// So much data.
+    ///
+    /// # Panics
+    /// When it cannot be said: our own fault, no PDU is made so long.
+    #[inline]
+    pub const fn new(len: u32) -> Self {
+        assert!(len <= Self::MAX, "a data segment is below 16 MiB");
+        let [_, high, middle, low] = len.to_be_bytes();
+        Self([high, middle, low])
+    }
+
+    /// How much.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        let [high, middle, low] = self.0;
+        u32::from_be_bytes([0, high, middle, low])
+    }
+}
+
+/// LUN, as SAM says it: eight bytes. RFC 7143, 11.2.1.7.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    PartialEq,
+    Unaligned,
+)]
+#[repr(transparent)]
+pub struct LunField(pub [u8; 8]);
+
+impl LunField {
+    /// The most that fits the flat space method.
+    pub const NUMBER_MAX: u16 = (1 << 14) - 1;
+
+    /// Of a logical unit: the peripheral device method up to 255, the flat space method above.
+    #[inline]
+    pub const fn new(number: u16) -> Self {
+        let [high, low] = number.to_be_bytes();
+        let method = if number > 0xFF { 0x40 } else { 0 };
+        Self([high & 0x3F | method, low, 0, 0, 0, 0, 0, 0])
+    }
+
+    /// Which; `None` for what no logical unit here can be: other methods, other levels.
+    #[inline]
+    pub const fn number(self) -> Option<u16> {
+        let [high, low, rest @ ..] = self.0;
+        let is_single_level = matches!(rest, [0, 0, 0, 0, 0, 0]);
+        match high {
+            0 | 0x40..=0x7F if is_single_level => Some(u16::from_be_bytes([high & 0x3F, low])),
+            _ => None,
+        }
+    }
+}
+
+/// A serial number: CmdSN, StatSN, DataSN, R2TSN and those that are expected. Compared modulo 2^32.
+/// RFC 7143, 4.2.2.1 and RFC 1982.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub struct Serial(pub u32);
+
+impl Serial {
+    /// Of a field.
+    #[inline]
+    pub const fn of(field: U32) -> Self {
+        Self(field.get())
+    }
+
+    /// As a field.
+    #[inline]
+    pub const fn field(self) -> U32 {
+        U32::new(self.0)
+    }
+
+    /// So many later.
+    #[inline]
+    #[must_use]
+    pub const fn plus(self, count: u32) -> Self {
+        Self(self.0.wrapping_add(count))
+    }
+
+    /// The next one.
+    #[inline]
+    #[must_use]
+    pub const fn next(self) -> Self {
+        self.plus(1)
+    }
+
+    /// How many later than `earlier` it is; only meaningful when it is.
+    #[inline]
+    pub const fn since(self, earlier: Self) -> u32 {
+        self.0.wrapping_sub(earlier.0)
+    }
+
+    /// Whether it comes before `other`: at most half of all numbers before.
+    #[inline]
+    pub const fn is_before(self, other: Self) -> bool {
+        let ahead = other.since(self);
+        ahead != 0 && ahead < 1 << 31
+    }
+}
+
+/// CSG and NSG: the stages of a login. RFC 7143, 11.12.3.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Stage {
+    /// SecurityNegotiation.
+    Security,
+    /// LoginOperationalNegotiation.
+    Operational,
+    /// FullFeaturePhase.
+    FullFeature,
+}
+
+impl Stage {
+    const fn code(self) -> u8 {
+        match self {
+            Self::Security => 0,
+            Self::Operational => 1,
+            Self::FullFeature => 3,
+        }
+    }
+
+    const fn of(code: u8) -> Option<Self> {
+        match code & 3 {
+            0 => Some(Self::Security),
+            1 => Some(Self::Operational),
+            3 => Some(Self::FullFeature),
+            _ => None,
+        }
+    }
+}
+
+/// The flags of a login PDU: T, C, CSG, NSG. RFC 7143, 11.12 and 11.13.
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
+#[repr(transparent)]
+pub struct LoginFlags(pub u8);
+
+impl LoginFlags {
+    const TRANSIT: u8 = 0x80;
+    const CONTINUE: u8 = 0x40;
+
+    /// Staying in a stage.
+    pub const fn within(stage: Stage) -> Self {
+        Self(stage.code() << 2)
+    }
+
+    /// The text goes on in the next PDU.
+    pub const fn continued(stage: Stage) -> Self {
+        Self(stage.code() << 2 | Self::CONTINUE)
+    }
+
+    /// Going on to another stage.
+    pub const fn transit(from: Stage, to: Stage) -> Self {
+        Self(Self::TRANSIT | from.code() << 2 | to.code())
+    }
+
+    /// T.
+    pub const fn is_transit(self) -> bool {
+        self.0 & Self::TRANSIT != 0
+    }
+
+    /// C.
+    pub const fn is_continued(self) -> bool {
+        self.0 & Self::CONTINUE != 0
+    }
+
+    /// CSG; `None` for the reserved value.
+    pub const fn current(self) -> Option<Stage> {
+        Stage::of(self.0 >> 2)
+    }
+
+    /// NSG, which means something with T only; `None` for the reserved value.
+    pub const fn next(self) -> Option<Stage> {
+        Stage::of(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_opcode_with_the_reserved_bit_is_unknown() {
+        assert_eq!(OpcodeByte(0x81).opcode().name(), "unknown PDU");
+        assert_eq!(OpcodeByte(0x41).opcode(), Opcode::SCSI_COMMAND);
+        assert!(OpcodeByte(0x41).is_immediate() && !OpcodeByte(0x01).is_immediate());
+    }
+
+    #[test]
+    fn luns_are_read_by_both_methods_and_no_other() {
+        assert_eq!(LunField([0, 7, 0, 0, 0, 0, 0, 0]).number(), Some(7));
+        assert_eq!(LunField([0x40, 7, 0, 0, 0, 0, 0, 0]).number(), Some(7));
+        assert_eq!(LunField([0x41, 0, 0, 0, 0, 0, 0, 0]).number(), Some(256));
+        for other in
+            [[1, 7, 0, 0, 0, 0, 0, 0], [0, 7, 0, 1, 0, 0, 0, 0], [0xC1, 1, 0, 0, 0, 0, 0, 0]]
+        {
+            assert_eq!(LunField(other).number(), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn serial_numbers_are_compared_across_their_wrap() {
+        let last = Serial(u32::MAX);
+        assert!(last.is_before(last.next()) && !last.next().is_before(last));
+        assert!(!last.is_before(last));
+        assert_eq!(last.plus(5).since(last), 5);
+    }
+
+    proptest! {
+        #[test]
+        fn a_lun_reads_back(number in 0..=LunField::NUMBER_MAX) {
+            prop_assert_eq!(LunField::new(number).number(), Some(number));
+        }
+
+        #[test]
+        fn a_data_segment_length_reads_back(len in 0..=DataSegmentLen::MAX) {
+            prop_assert_eq!(DataSegmentLen::new(len).get(), len);
+        }
+
+        #[test]
+        fn stages_read_back(bits in 0u8..) {
+            let flags = LoginFlags(bits);
+            if let (Some(current), Some(next)) = (flags.current(), flags.next()) {
+                let transit = LoginFlags::transit(current, next);
+                prop_assert_eq!((transit.current(), transit.next()), (Some(current), Some(next)));
+                prop_assert!(transit.is_transit() && !transit.is_continued());
+            }
+        }
+    }
+}

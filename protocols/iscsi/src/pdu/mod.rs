@@ -1,0 +1,92 @@
+//! The PDUs of iSCSI as structs over bytes.
+//!
+//! Spec: RFC 7143, 11. Every PDU begins with a basic header of 48 bytes, big-endian; additional
+//! headers, a header digest, data, its padding to 4 bytes and a data digest may follow. Knows
+//! nothing of sessions or of what a command says.
+
+mod codes;
+mod fields;
+mod initiator;
+mod target;
+mod words;
+
+use zerocopy::big_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+pub use codes::{AsyncEvent, LogoutReason, LogoutResult, RejectReason, TaskFunction, TaskResult};
+pub use fields::{DataSegmentLen, LoginFlags, LunField, Opcode, OpcodeByte, Serial, Stage};
+pub use initiator::{
+    DataOut, LoginRequest, LogoutRequest, NopOut, ScsiCommand, SnackRequest, TaskRequest,
+    TextRequest,
+};
+pub use target::{
+    Async, DataIn, LoginResponse, LogoutResponse, NopIn, R2t, Reject, ScsiResponse, Serials,
+    TaskResponse, TextResponse,
+};
+
+/// The basic header of every PDU, in bytes.
+pub const HEADER_LEN: usize = 48;
+/// The most additional headers that are passed over, in bytes. None of them means anything here: an
+/// extended CDB and bidirectional commands are not served.
+pub const AHS_LEN_MAX: usize = 256;
+/// The tag that is no tag: ITT or TTT of PDUs that belong to no task.
+pub const NO_TAG: u32 = 0xFFFF_FFFF;
+/// The F bit of every PDU that has one, and bit 7 of those where it is always 1.
+pub const FINAL: u8 = 0x80;
+/// The C bit of login and text PDUs: the text continues in the next one.
+pub const CONTINUE: u8 = 0x40;
+
+/// What all basic headers have in common. RFC 7143, 11.2.1.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct BasicHeader {
+    /// What it is, and whether it is for immediate delivery.
+    pub opcode: OpcodeByte,
+    /// Depends on the opcode.
+    pub flags: u8,
+    /// Depends on the opcode.
+    pub specific: [u8; 2],
+    /// TotalAHSLength, in words of four bytes.
+    pub ahs_words: u8,
+    /// DataSegmentLength, without padding and digest.
+    pub data_len: DataSegmentLen,
+    /// LUN, or depends on the opcode.
+    pub lun: LunField,
+    /// Initiator task tag.
+    pub itt: U32,
+    /// Depends on the opcode.
+    pub rest: [u8; 28],
+}
+const _: () = assert!(size_of::<BasicHeader>() == HEADER_LEN);
+
+impl BasicHeader {
+    /// The length of the additional headers, in bytes.
+    #[inline]
+    pub fn ahs_len(&self) -> usize {
+        usize::from(self.ahs_words) * 4
+    }
+}
+
+/// How many bytes of padding follow so much data.
+#[inline]
+pub const fn padding_len(data_len: usize) -> usize {
+    data_len.wrapping_neg() & 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_fills_up_to_words() {
+        let lens: Vec<usize> = (0..6).map(padding_len).collect();
+        assert_eq!(lens, [0, 3, 2, 1, 0, 3]);
+    }
+
+    #[test]
+    fn additional_headers_are_counted_in_words() {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[4] = 3;
+        assert_eq!(BasicHeader::read_from_bytes(&bytes).unwrap().ahs_len(), 12);
+    }
+}

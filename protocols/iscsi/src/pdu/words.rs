@@ -1,0 +1,132 @@
+//! The commonest headers as words, made from the fields themselves: they go from registers to their
+//! place in the output. A header that is put together in memory byte by byte must wait there before
+//! it can be copied as a whole, which is most of what an answer costs.
+
+use super::{DataIn, DataOut, DataSegmentLen, LunField, R2t, ScsiCommand, ScsiResponse};
+
+/// Two big-endian fields that follow one another.
+#[inline]
+fn word(first: u32, second: u32) -> u64 {
+    (u64::from(first) << 32 | u64::from(second)).swap_bytes()
+}
+
+/// The first word: four bytes, TotalAHSLength (none), DataSegmentLength.
+#[inline]
+fn start(bytes: [u8; 4], data_len: DataSegmentLen) -> u64 {
+    word(u32::from_be_bytes(bytes), data_len.get())
+}
+
+#[inline]
+fn lun(field: LunField) -> u64 {
+    u64::from_le_bytes(field.0)
+}
+
+impl ScsiCommand {
+    /// The same bytes, for a command without additional headers.
+    #[inline]
+    pub fn to_words(&self) -> [u64; 6] {
+        let [first @ .., _, _, _, _, _, _, _, _] = self.cdb;
+        let [_, _, _, _, _, _, _, _, last @ ..] = self.cdb;
+        [
+            start([self.opcode.0, self.flags, 0, 0], self.data_len),
+            lun(self.lun),
+            word(self.itt.get(), self.transfer_len.get()),
+            word(self.cmd_sn.get(), self.exp_stat_sn.get()),
+            u64::from_le_bytes(first),
+            u64::from_le_bytes(last),
+        ]
+    }
+}
+
+impl DataOut {
+    /// The same bytes.
+    #[inline]
+    pub fn to_words(&self) -> [u64; 6] {
+        [
+            start([self.opcode.0, self.flags, 0, 0], self.data_len),
+            lun(self.lun),
+            word(self.itt.get(), self.ttt.get()),
+            word(0, self.exp_stat_sn.get()),
+            word(0, self.data_sn.get()),
+            word(self.offset.get(), 0),
+        ]
+    }
+}
+
+impl DataIn {
+    /// The same bytes.
+    #[inline]
+    pub fn to_words(&self) -> [u64; 6] {
+        [
+            start([self.opcode.0, self.flags, 0, self.status], self.data_len),
+            lun(self.lun),
+            word(self.itt.get(), self.ttt.get()),
+            word(self.stat_sn.get(), self.exp_cmd_sn.get()),
+            word(self.max_cmd_sn.get(), self.data_sn.get()),
+            word(self.offset.get(), self.residual.get()),
+        ]
+    }
+}
+
+impl ScsiResponse {
+    /// The same bytes.
+    #[inline]
+    pub fn to_words(&self) -> [u64; 6] {
+        [
+            start([self.opcode.0, self.flags, self.response, self.status], self.data_len),
+            0,
+            word(self.itt.get(), self.snack_tag.get()),
+            word(self.stat_sn.get(), self.exp_cmd_sn.get()),
+            word(self.max_cmd_sn.get(), self.exp_data_sn.get()),
+            word(self.bidirectional_residual.get(), self.residual.get()),
+        ]
+    }
+}
+
+impl R2t {
+    /// The same bytes.
+    #[inline]
+    pub fn to_words(&self) -> [u64; 6] {
+        [
+            start([self.opcode.0, self.flags, 0, 0], self.data_len),
+            lun(self.lun),
+            word(self.itt.get(), self.ttt.get()),
+            word(self.stat_sn.get(), self.exp_cmd_sn.get()),
+            word(self.max_cmd_sn.get(), self.r2t_sn.get()),
+            word(self.offset.get(), self.desired_len.get()),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pdu::HEADER_LEN;
+    use zerocopy::FromBytes;
+
+    /// Bytes that all differ, those at `zero` being reserved.
+    fn bytes(zero: &[std::ops::Range<usize>]) -> [u8; HEADER_LEN] {
+        std::array::from_fn(|at| {
+            let is_reserved = at == 4 || zero.iter().any(|range| range.contains(&at));
+            if is_reserved { 0 } else { u8::try_from(at + 1).unwrap() }
+        })
+    }
+
+    fn joined(words: [u64; 6]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn the_words_of_a_header_are_its_bytes() {
+        let command = bytes(&[2..4]);
+        assert_eq!(joined(ScsiCommand::read_from_bytes(&command).unwrap().to_words()), command);
+        let data_out = bytes(&[2..4, 24..28, 32..36, 44..48]);
+        assert_eq!(joined(DataOut::read_from_bytes(&data_out).unwrap().to_words()), data_out);
+        let data_in = bytes(&[2..3]);
+        assert_eq!(joined(DataIn::read_from_bytes(&data_in).unwrap().to_words()), data_in);
+        let response = bytes(&[8..16]);
+        assert_eq!(joined(ScsiResponse::read_from_bytes(&response).unwrap().to_words()), response);
+        let r2t = bytes(&[2..4]);
+        assert_eq!(joined(R2t::read_from_bytes(&r2t).unwrap().to_words()), r2t);
+    }
+}
