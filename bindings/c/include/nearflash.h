@@ -52,6 +52,7 @@ extern "C" {
 #define NEARFLASH_SHUTTING_DOWN 23
 #define NEARFLASH_RING_BROKEN 24
 #define NEARFLASH_RESERVED 25
+#define NEARFLASH_WRITE_PROTECTED 26
 
 /* What the client finds by itself. */
 #define NEARFLASH_INVALID_URL 65536

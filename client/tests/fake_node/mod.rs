@@ -350,7 +350,7 @@ impl Connection {
                 payload = Payload::Word(was);
                 place.copy_from_slice(&was.wrapping_add(*addend).to_le_bytes());
             }
-            Operation::Deallocate(ranges) => {
+            Operation::Deallocate { ranges, .. } => {
                 for range in ranges {
                     volume[range_of(*range)].fill(0);
                 }

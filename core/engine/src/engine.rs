@@ -279,8 +279,13 @@ impl Engine {
         };
         let fits = |range: &BlockRange| entry.blocks.contains(range.start, range.count);
         let in_range = match &request.operation {
-            Operation::Flush => true,
-            Operation::Deallocate(ranges) => ranges.iter().all(fits),
+            Operation::Flush | Operation::Admit(_) => true,
+            Operation::WriteSame { .. }
+            | Operation::OrWrite { .. }
+            | Operation::CompareSame { .. }
+            | Operation::Verify
+            | Operation::Allocation => return Some(Outcome::Unsupported),
+            Operation::Deallocate { ranges, .. } => ranges.iter().all(fits),
             Operation::WriteBytes { skip, len, .. } => {
                 let part = Part { skip: *skip, len: *len };
                 let range_len = entry.block_size.len(request.range.count);
@@ -363,7 +368,7 @@ impl Engine {
                 counters.writes += 1;
                 counters.written_bytes += 8;
             }
-            Work::Flush | Work::Deallocate(_) | Work::Compare => {}
+            Work::Flush | Work::Deallocate { .. } | Work::Compare | Work::Admit => {}
         }
     }
 
@@ -383,7 +388,7 @@ impl Engine {
         let (job, fence) = (&self.jobs[index], self.fence_of(index));
         let stopped = |range| self.holds.stops(fence, &Fenced { volume: job.volume, range });
         match &job.work {
-            Work::Deallocate(ranges) => ranges.iter().any(|r| stopped(*r)),
+            Work::Deallocate { ranges, .. } => ranges.iter().any(|r| stopped(*r)),
             _ => stopped(job.range),
         }
     }

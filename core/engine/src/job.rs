@@ -33,7 +33,8 @@ pub(crate) enum Work {
     Write { durable: bool },
     Flush,
     WriteZeroes { deallocate: bool, durable: bool },
-    Deallocate(Box<[BlockRange]>),
+    Deallocate { ranges: Box<[BlockRange]>, zeroes: bool },
+    Admit,
     Compare,
     CompareAndWrite { durable: bool },
     WriteBytes { part: Part, durable: bool },
@@ -43,7 +44,7 @@ pub(crate) enum Work {
 impl Work {
     /// Whether it changes what the volume holds, so that fences stop it.
     pub(crate) fn writes(&self) -> bool {
-        !matches!(self, Self::Read | Self::Flush | Self::Compare)
+        !matches!(self, Self::Read | Self::Flush | Self::Compare | Self::Admit)
     }
 
     /// Whether it is answered with a word.
@@ -105,7 +106,17 @@ impl Job {
             Operation::WriteZeroes { deallocate, force_unit_access: durable } => {
                 (Work::WriteZeroes { deallocate, durable }, None, None, ByteLen(0))
             }
-            Operation::Deallocate(ranges) => (Work::Deallocate(ranges), None, None, ByteLen(0)),
+            Operation::Deallocate { ranges, zeroes } => {
+                (Work::Deallocate { ranges, zeroes }, None, None, ByteLen(0))
+            }
+            Operation::Admit(_) | Operation::Verify | Operation::Allocation => {
+                (Work::Admit, None, None, ByteLen(0))
+            }
+            Operation::WriteSame { payload, .. }
+            | Operation::OrWrite { payload, .. }
+            | Operation::CompareSame { payload } => {
+                (Work::Admit, Some(payload), None, len(payload))
+            }
             Operation::Compare { payload } => (Work::Compare, None, Some(payload), len(payload)),
             Operation::CompareAndWrite { compare, write, force_unit_access: durable } => {
                 let charge = ByteLen(len(compare).0 + len(write).0);
@@ -153,7 +164,7 @@ impl Job {
             return false;
         }
         match &self.work {
-            Work::Deallocate(ranges) => {
+            Work::Deallocate { ranges, .. } => {
                 ranges.iter().any(|r| Fenced { volume: self.volume, range: *r }.overlaps(fenced))
             }
             _ => self.covers().overlaps(fenced),
@@ -180,7 +191,9 @@ impl Job {
         match result {
             DeviceResult::Done => Outcome::Success,
             // Deallocation is advice: a device that cannot take it loses nothing.
-            DeviceResult::Unsupported if matches!(self.work, Work::Deallocate(_)) => {
+            DeviceResult::Unsupported
+                if matches!(self.work, Work::Deallocate { zeroes: false, .. }) =>
+            {
                 Outcome::Success
             }
             DeviceResult::Unsupported => Outcome::Unsupported,

@@ -34,6 +34,7 @@ impl Engine {
                 }
             }
             Work::Flush => self.flush(index, pool),
+            Work::Admit => self.end(index, Outcome::Success, pool),
             work if work.needs_fence() => {
                 let covers = job.covers();
                 self.jobs[index].fenced = true;
@@ -159,13 +160,16 @@ impl Engine {
                     deallocate,
                 });
             }
-            Work::Deallocate(ranges) => {
-                let ranges = ranges.clone();
-                self.start_ranges(index, Stage::Writing, ranges, pool, |_| {
-                    DeviceOperation::Deallocate
+            Work::Deallocate { ranges, zeroes } => {
+                let (ranges, zeroes) = (ranges.clone(), *zeroes);
+                self.start_ranges(index, Stage::Writing, ranges, pool, |_| match zeroes {
+                    true => DeviceOperation::WriteZeroes { deallocate: true },
+                    false => DeviceOperation::Deallocate,
                 });
             }
-            Work::Read | Work::Flush | Work::Compare => unreachable!("these do not write"),
+            Work::Read | Work::Flush | Work::Compare | Work::Admit => {
+                unreachable!("these do not write")
+            }
         }
     }
 

@@ -346,7 +346,7 @@ proptest! {
                 Step::Zero => Operation::WriteZeroes { deallocate: fill > 128, force_unit_access: false },
                 Step::Deallocate => {
                     let range = BlockRange { start: Lba(start), count: Blocks(count) };
-                    Operation::Deallocate([range].into())
+                    Operation::Deallocate { ranges: [range].into(), zeroes: fill > 128 }
                 }
                 Step::Flush => Operation::Flush,
                 Step::Compare => Operation::Compare { payload: node.payload(core, &fresh) },

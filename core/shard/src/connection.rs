@@ -187,14 +187,20 @@ fn payloads(request: &Request) -> impl Iterator<Item = BufferId> {
         Operation::Write { payload, .. }
         | Operation::WriteBytes { payload, .. }
         | Operation::ReadInto { buffer: payload }
-        | Operation::Compare { payload } => (Some(payload), None),
+        | Operation::WriteSame { payload, .. }
+        | Operation::OrWrite { payload, .. }
+        | Operation::Compare { payload }
+        | Operation::CompareSame { payload } => (Some(payload), None),
         Operation::CompareAndWrite { compare, write, .. } => (Some(compare), Some(write)),
         Operation::Read
         | Operation::Flush
         | Operation::CompareAndSwap { .. }
         | Operation::FetchAdd { .. }
         | Operation::WriteZeroes { .. }
-        | Operation::Deallocate(_) => (None, None),
+        | Operation::Deallocate { .. }
+        | Operation::Verify
+        | Operation::Allocation
+        | Operation::Admit(_) => (None, None),
     };
     first.into_iter().chain(second)
 }

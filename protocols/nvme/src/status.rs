@@ -69,6 +69,8 @@ impl Status {
     pub const CAPACITY_EXCEEDED: Self = Self(0x081);
     /// The namespace cannot be reached; again may help.
     pub const NAMESPACE_NOT_READY: Self = Self(0x082);
+    /// Another host's reservation forbids it.
+    pub const RESERVATION_CONFLICT: Self = Self(0x083);
 
     /// Status code type 1h, command specific. The queue does not exist or cannot.
     pub const INVALID_QUEUE_ID: Self = Self(0x101);
@@ -158,6 +160,8 @@ impl From<Outcome> for Status {
             Outcome::DeviceUnavailable => Self::NAMESPACE_NOT_READY,
             Outcome::Unsupported => Self::INVALID_OPCODE.dnr(),
             Outcome::Aborted => Self::ABORT_REQUESTED,
+            Outcome::ReservationConflict => Self::RESERVATION_CONFLICT.dnr(),
+            Outcome::WriteProtected => Self::NAMESPACE_WRITE_PROTECTED.dnr(),
         }
     }
 }
@@ -172,7 +176,7 @@ impl fmt::Display for Status {
     }
 }
 
-const NAMES: [(Status, &str); 45] = [
+const NAMES: [(Status, &str); 46] = [
     (Status::SUCCESS, "Success"),
     (Status::INVALID_OPCODE, "Invalid Opcode"),
     (Status::INVALID_FIELD, "Invalid Field"),
@@ -198,6 +202,7 @@ const NAMES: [(Status, &str); 45] = [
     (Status::LBA_OUT_OF_RANGE, "LBA Out of Range"),
     (Status::CAPACITY_EXCEEDED, "Capacity Exceeded"),
     (Status::NAMESPACE_NOT_READY, "Namespace Not Ready"),
+    (Status::RESERVATION_CONFLICT, "Reservation Conflict"),
     (Status::INVALID_QUEUE_ID, "Invalid Queue Identifier"),
     (Status::ABORT_LIMIT_EXCEEDED, "Abort Command Limit Exceeded"),
     (Status::ASYNC_EVENT_LIMIT_EXCEEDED, "Asynchronous Event Request Limit Exceeded"),
@@ -239,6 +244,8 @@ mod tests {
             (Outcome::DeviceUnavailable, 0x082),
             (Outcome::Unsupported, dnr | 0x001),
             (Outcome::Aborted, 0x007),
+            (Outcome::ReservationConflict, dnr | 0x083),
+            (Outcome::WriteProtected, dnr | 0x020),
         ];
         for (outcome, status) in expected {
             assert_eq!(Status::from(outcome), Status(status), "{outcome:?}");

@@ -4,9 +4,19 @@
 //! answers from a [`Completion`]; permission, layout, devices and metrics exist once, behind it.
 //! Payload never stands here, only the [`BufferId`] of the pool buffer that holds it.
 //!
+//! What is no I/O and all sessions of a volume share (reservations, modes) is a [`Change`].
+//!
 //! Knows nothing of any protocol's bytes, of devices, or of memory.
 
+mod change;
+mod nexus;
+
+pub use change::{
+    Addressees, Attention, Change, ChangeKind, ChangeResult, Expected, Identity, Modes, Raised,
+    Refusal, Registrant, Report, ReservationType, ResetScope,
+};
 use nearflash_units::{Blocks, Lba};
+pub use nexus::{Access, Nexus};
 
 /// A session's own number for a request: what comes back with its [`Completion`]. Unique among the
 /// requests that the session has in flight.
@@ -97,16 +107,53 @@ pub enum Operation {
         /// Durable before the answer.
         force_unit_access: bool,
     },
-    /// The contents of these ranges are no longer needed; afterwards they read as zeroes or as
-    /// before, and always the same. The request's own range is ignored.
-    Deallocate(Box<[BlockRange]>),
-    /// Success only if the range's bytes equal those in `payload`.
+    /// Every block of the range becomes the one in `payload`. The range may be longer than a
+    /// transfer. (SCSI WRITE SAME)
+    WriteSame {
+        /// Holds exactly one block; returns to the pool with the completion.
+        payload: BufferId,
+        /// Durable before the answer.
+        force_unit_access: bool,
+    },
+    /// The range's bytes become themselves or those in `payload`, bit by bit; nothing else touches
+    /// the range in between. (SCSI ORWRITE)
+    OrWrite {
+        /// Holds exactly the range's bytes; returns to the pool with the completion.
+        payload: BufferId,
+        /// Durable before the answer.
+        force_unit_access: bool,
+    },
+    /// The contents of these ranges are no longer needed. The request's own range is ignored.
+    Deallocate {
+        /// Which.
+        ranges: Box<[BlockRange]>,
+        /// Afterwards they read as zeroes. Otherwise as zeroes or as before, and always the same.
+        zeroes: bool,
+    },
+    /// Success only if the medium can be read all over the range, which may be longer than a
+    /// transfer. Nothing is handed over. (SCSI VERIFY)
+    Verify,
+    /// How the run of blocks is that begins with the range's first one and ends with the range at
+    /// the latest: [`Payload::Allocation`]. The range is not empty. (SCSI GET LBA STATUS)
+    Allocation,
+    /// Touches nothing: success, unless a reservation or a write protection forbids such an access
+    /// to the asker. The range is ignored.
+    Admit(Access),
+    /// Success only if the range's bytes equal those in `payload`. Where they do not,
+    /// [`Payload::Differs`] says from where.
     Compare {
         /// Holds exactly the range's bytes; returns to the pool with the completion.
         payload: BufferId,
     },
+    /// The same with each block of the range, which may be longer than a transfer. (SCSI VERIFY
+    /// with BYTCHK of 11b)
+    CompareSame {
+        /// Holds exactly one block; returns to the pool with the completion.
+        payload: BufferId,
+    },
     /// If the range's bytes equal those in `compare`, they become those in `write`; nothing else
-    /// touches the range in between. (NVMe fused compare and write, SCSI COMPARE AND WRITE.)
+    /// touches the range in between. Where they do not, [`Payload::Differs`] says from where. (NVMe
+    /// fused compare and write, SCSI COMPARE AND WRITE)
     CompareAndWrite {
         /// What must be there.
         compare: BufferId,
@@ -115,6 +162,33 @@ pub enum Operation {
         /// Durable before the answer.
         force_unit_access: bool,
     },
+}
+
+impl Operation {
+    /// What it wants of the volume, as reservations see it. A flush counts as a write in both
+    /// standards.
+    #[inline]
+    pub const fn access(&self) -> Access {
+        match self {
+            Self::Read
+            | Self::ReadInto { .. }
+            | Self::Verify
+            | Self::Allocation
+            | Self::Compare { .. }
+            | Self::CompareSame { .. } => Access::Read,
+            Self::Write { .. }
+            | Self::WriteBytes { .. }
+            | Self::CompareAndSwap { .. }
+            | Self::FetchAdd { .. }
+            | Self::Flush
+            | Self::WriteZeroes { .. }
+            | Self::WriteSame { .. }
+            | Self::OrWrite { .. }
+            | Self::Deallocate { .. }
+            | Self::CompareAndWrite { .. } => Access::Write,
+            Self::Admit(access) => *access,
+        }
+    }
 }
 
 /// One thing asked of one volume.
@@ -154,6 +228,10 @@ pub enum Outcome {
     Unsupported,
     /// Stopped on request before it took effect.
     Aborted,
+    /// Another's reservation forbids it.
+    ReservationConflict,
+    /// The volume is write-protected for now.
+    WriteProtected,
 }
 
 /// What a request is answered with beside its outcome.
@@ -167,6 +245,15 @@ pub enum Payload {
     Zeroes,
     /// The word that was there before an atomic operation.
     Word(u64),
+    /// Where the first difference of a comparison is, in bytes from the start of the range.
+    Differs(u64),
+    /// How a run of blocks is.
+    Allocation {
+        /// It has storage of its own; otherwise it reads as zeroes.
+        mapped: bool,
+        /// How long it is; at least one.
+        blocks: Blocks,
+    },
 }
 
 /// The answer to a [`Request`]: exactly one for each.
@@ -177,6 +264,6 @@ pub struct Completion {
     /// How it ended.
     pub outcome: Outcome,
     /// What was read, if it was a read and it succeeded; the word of an atomic operation, if it was
-    /// one and the word could be read.
+    /// one and the word could be read; where a comparison found a difference.
     pub payload: Payload,
 }

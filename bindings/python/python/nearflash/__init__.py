@@ -54,6 +54,7 @@ from nearflash.errors import (
     Unsupported,
     Version,
     WriteFault,
+    WriteProtected,
 )
 
 __all__ = [
@@ -95,6 +96,7 @@ __all__ = [
     "Version",
     "Volume",
     "WriteFault",
+    "WriteProtected",
     "__version__",
     "connect",
     "errors",

@@ -41,6 +41,7 @@ __all__ = [
     "Unsupported",
     "Version",
     "WriteFault",
+    "WriteProtected",
 ]
 
 
@@ -205,6 +206,12 @@ class Reserved(Error):
     """a reservation of the volume by a host forbids this"""
 
     name = "RESERVED"
+
+
+class WriteProtected(Error, PermissionError):
+    """the volume is write-protected for now"""
+
+    name = "WRITE_PROTECTED"
 
 
 # What the client finds.

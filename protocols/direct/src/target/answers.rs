@@ -49,7 +49,7 @@ impl TargetSession {
             Payload::Word(word) if self.slots[number].failed.is_ok() => {
                 self.slots[number].value = word;
             }
-            Payload::Word(_) | Payload::Zeroes | Payload::None => {}
+            _ => {}
         }
         self.end_part(number);
     }
@@ -79,7 +79,7 @@ impl TargetSession {
         match payload {
             Payload::Buffer(buffer) => self.output.push_buffer(buffer, skip, segment.len),
             Payload::Zeroes => self.output.push_zeroes(segment.len),
-            Payload::None | Payload::Word(_) => panic!("a read that succeeded has payload"),
+            other => panic!("a read that succeeded has payload, not {other:?}"),
         }
         if self.stream.digests.data {
             let len = crate::length(segment.len);

@@ -138,7 +138,10 @@ impl TargetSession {
             }
             Kind::Flush => (NO_RANGE, Operation::Flush),
             Kind::Discard => match whole_blocks(slot) {
-                Some(range) => (NO_RANGE, Operation::Deallocate([range].into())),
+                Some(range) => {
+                    let operation = Operation::Deallocate { ranges: [range].into(), zeroes: false };
+                    (NO_RANGE, operation)
+                }
                 None => {
                     self.end_part(number);
                     return None;

@@ -295,7 +295,7 @@ impl TargetSession {
                 let segment = segments::segment(slot.offset, slot.len, segment);
                 Some(RingOutput::Zeroes(place_of(slot, segment)))
             }
-            Payload::Zeroes | Payload::None => None,
+            _ => None,
         };
         self.rings_mut().outputs.extend(output);
         self.end_part(number);

@@ -645,6 +645,8 @@ mod data {
             (Outcome::DeviceUnavailable, Status::DEVICE_UNAVAILABLE),
             (Outcome::Unsupported, Status::UNSUPPORTED),
             (Outcome::Aborted, Status::ABORTED),
+            (Outcome::ReservationConflict, Status::RESERVED),
+            (Outcome::WriteProtected, Status::WRITE_PROTECTED),
         ] {
             let mut bench = Bench::new(OPEN);
             bench.feed(&write(0, 0, &[1; 512]));

@@ -65,9 +65,11 @@ impl Status {
     pub const RING_BROKEN: Self = Self(24);
     /// A reservation forbids it.
     pub const RESERVED: Self = Self(25);
+    /// Nobody may write for now.
+    pub const WRITE_PROTECTED: Self = Self(26);
 
     /// Every status in order of its number.
-    const ROWS: [Row; 26] = [
+    const ROWS: [Row; 27] = [
         (Self::OK, "OK", "done, and as durable as was asked"),
         (Self::INVALID_OPCODE, "INVALID_OPCODE", "the node does not know this operation here"),
         (Self::INVALID_FIELD, "INVALID_FIELD", "a field of the request cannot be what it is"),
@@ -98,6 +100,7 @@ impl Status {
         (Self::SHUTTING_DOWN, "SHUTTING_DOWN", "the node is going down"),
         (Self::RING_BROKEN, "RING_BROKEN", "the rings hold what they cannot hold"),
         (Self::RESERVED, "RESERVED", "a reservation of the volume by a host forbids this"),
+        (Self::WRITE_PROTECTED, "WRITE_PROTECTED", "the volume is write-protected for now"),
     ];
 
     /// Every status in order of its number.
@@ -152,6 +155,8 @@ impl From<Outcome> for Status {
             Outcome::DeviceUnavailable => Self::DEVICE_UNAVAILABLE,
             Outcome::Unsupported => Self::UNSUPPORTED,
             Outcome::Aborted => Self::ABORTED,
+            Outcome::ReservationConflict => Self::RESERVED,
+            Outcome::WriteProtected => Self::WRITE_PROTECTED,
         }
     }
 }

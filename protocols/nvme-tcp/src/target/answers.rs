@@ -173,7 +173,7 @@ impl TargetSession {
             }
             Payload::Buffer(buffer) => (DataSource::Buffer(buffer), 0),
             Payload::Zeroes => (DataSource::Zeroes, 0),
-            Payload::None | Payload::Word(_) => panic!("a read that succeeded has payload"),
+            other => panic!("a read that succeeded has payload, not {other:?}"),
         };
         self.slots.give_back(index);
         let without_response = !self.answering.flow_control;

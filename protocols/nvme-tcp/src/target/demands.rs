@@ -76,7 +76,7 @@ impl TargetSession {
         let listed = &data[..data.len().min(length(len))];
         match io::dsm_ranges(listed) {
             Ok(ranges) if deallocate => {
-                let operation = Operation::Deallocate(ranges);
+                let operation = Operation::Deallocate { ranges, zeroes: false };
                 slot.kind = Kind::Plain { volume, range: NO_RANGE, operation };
                 self.hand_out(index);
             }

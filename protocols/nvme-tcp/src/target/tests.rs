@@ -535,7 +535,9 @@ fn ranges_to_deallocate_come_in_the_capsule_or_when_asked_for() {
             bench.send_data(1, 0, PduFlags::LAST, &data);
         }
         let [Demand::Request(request)] = &bench.demands[..] else { panic!("{:?}", bench.demands) };
-        let Operation::Deallocate(ranges) = &request.operation else { panic!("{request:?}") };
+        let Operation::Deallocate { ranges, zeroes: false } = &request.operation else {
+            panic!("{request:?}")
+        };
         assert_eq!(ranges.iter().map(|range| range.start.0).collect::<Vec<_>>(), [0, 1]);
     }
 }
@@ -549,7 +551,9 @@ fn a_list_of_ranges_may_be_longer_than_the_ranges_in_it() {
     let command = with_cid(Command::deallocate(NSID, 0), 1);
     bench.send(command.with_capsule_data(4096), &data);
     let [Demand::Request(request)] = &bench.demands[..] else { panic!("{:?}", bench.demands) };
-    let Operation::Deallocate(ranges) = &request.operation else { panic!("{request:?}") };
+    let Operation::Deallocate { ranges, zeroes: false } = &request.operation else {
+        panic!("{request:?}")
+    };
     assert_eq!(ranges.iter().map(|range| range.start.0).collect::<Vec<_>>(), [7]);
 }
 

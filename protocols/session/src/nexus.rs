@@ -1,0 +1,40 @@
+//! How who asks becomes a number that reservations can compare and keep.
+
+use nearflash_request::Nexus;
+use sha2::{Digest, Sha256};
+
+/// The nexus of these names, of one protocol: the same for the same names, and no other's.
+///
+/// iSCSI: `("iscsi", [initiator name in lower case, ISID, target name])`; NVMe: `("nvme", [host
+/// identifier, subsystem NQN])`. It stands in the catalog where reservations persist, so that how
+/// it is derived never changes.
+pub fn nexus(protocol: &str, parts: &[&[u8]]) -> Nexus {
+    let mut hasher = Sha256::new();
+    for part in [protocol.as_bytes()].iter().chain(parts) {
+        // With its length, so that no two lists of parts are the same bytes.
+        hasher.update(u64::to_le_bytes(part.len().try_into().expect("usize is at most 64 bits")));
+        hasher.update(part);
+    }
+    let hash = hasher.finalize();
+    let first = hash.first_chunk().expect("a hash has 32 bytes");
+    // Zero is nobody. Nothing is known that hashes to it.
+    Nexus(u128::from_be_bytes(*first).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nexus_is_the_same_for_the_same_names_for_ever() {
+        let one = nexus("nvme", &[&[7; 16], b"nqn.2026-11.io.nearflash:a"]);
+        assert_eq!(one.to_string(), "f84170345cd8f12f5b8f5520d07d462e");
+    }
+
+    #[test]
+    fn names_cut_elsewhere_are_another_nexus() {
+        assert_ne!(nexus("iscsi", &[b"ab", b"c"]), nexus("iscsi", &[b"a", b"bc"]));
+        assert_ne!(nexus("iscsi", &[b"ab"]), nexus("nvme", &[b"ab"]));
+        assert_ne!(nexus("iscsi", &[b""]), nexus("iscsi", &[]));
+    }
+}
