@@ -24,7 +24,11 @@ pub struct DeviceRequest {
 }
 
 /// What to do with a range of a device.
+///
+/// With a tag as wide as its fields, a copy goes word by word. With one of a byte, a copy begins at
+/// an odd place, and waits for stores that it overlaps.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u32)]
 pub enum DeviceOperation {
     /// Into `buffer`, from `buffer_offset` on.
     Read {

@@ -69,6 +69,8 @@ pub struct Engine {
     core: CoreId,
     devices: Arc<[DeviceProperties]>,
     pub(crate) volumes: Arc<VolumeTable>,
+    /// By number of the volume: all of it reads as zeroes, so that reads take no buffer.
+    zero_volumes: Box<[bool]>,
     /// Counts what decides on requests: tables of volumes, and whatever else the driver says.
     generation: u64,
     counters: Counters,
@@ -93,6 +95,7 @@ impl Engine {
         let is_arbiter = config.core == CoreId::FIRST;
         Self {
             core: config.core,
+            zero_volumes: zero_volumes(&config.volumes, &config.devices),
             devices: config.devices,
             volumes: config.volumes,
             generation: 0,
@@ -111,6 +114,7 @@ impl Engine {
 
     /// Replaces the volumes. Requests under way go on as they were laid out.
     pub fn set_volumes(&mut self, volumes: Arc<VolumeTable>) {
+        self.zero_volumes = zero_volumes(&volumes, &self.devices);
         self.volumes = volumes;
         self.begin_generation();
     }
@@ -153,9 +157,12 @@ impl Engine {
         if request.operation != Operation::Read {
             return ByteLen(0);
         }
-        match self.volumes.get(request.volume) {
-            Some(entry) => Pool::charge(self.read_len(entry, request.range)),
-            None => ByteLen(0),
+        let index = usize::try_from(request.volume.0).expect("usize is at least 32 bits wide");
+        match (self.volumes.get(request.volume), self.zero_volumes.get(index)) {
+            (Some(entry), Some(false)) => {
+                Pool::charge(entry.block_size.len(request.range.count).unwrap_or_default())
+            }
+            _ => ByteLen(0),
         }
     }
 
@@ -420,19 +427,21 @@ impl Engine {
     pub(crate) fn fence_of(&self, index: usize) -> FenceId {
         fence_id(self.core, index)
     }
+}
 
-    /// Length of the buffer that a read needs; zero when all of it reads as zeroes.
-    #[inline]
-    fn read_len(&self, entry: &VolumeEntry, range: BlockRange) -> ByteLen {
-        let zeroes = |device: DeviceId| {
-            let index = usize::try_from(device.0).expect("usize is at least 32 bits wide");
-            self.devices.get(index).is_some_and(|d| d.reads_as_zeroes)
-        };
-        if entry.map.devices().all(zeroes) {
-            return ByteLen(0);
-        }
-        entry.block_size.len(range.count).unwrap_or_default()
+/// Which volumes lie on devices alone that read as zeroes.
+fn zero_volumes(volumes: &VolumeTable, devices: &[DeviceProperties]) -> Box<[bool]> {
+    let reads_as_zeroes = |device: DeviceId| {
+        let index = usize::try_from(device.0).expect("usize is at least 32 bits wide");
+        devices.get(index).is_some_and(|device| device.reads_as_zeroes)
+    };
+    let mut zero_volumes = Vec::new();
+    for (id, entry) in volumes.iter() {
+        let index = usize::try_from(id.0).expect("usize is at least 32 bits wide");
+        zero_volumes.resize(index, false);
+        zero_volumes.push(entry.map.devices().all(reads_as_zeroes));
     }
+    zero_volumes.into_boxed_slice()
 }
 
 fn fence_id(core: CoreId, index: usize) -> FenceId {

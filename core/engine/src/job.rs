@@ -26,8 +26,9 @@ pub(crate) enum Stage {
     Flushing,
 }
 
-/// What was asked for, without its buffers.
+/// What was asked for, without its buffers. Its tag is a word, so that a copy goes word by word.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[repr(u32)]
 pub(crate) enum Work {
     Read,
     Write { durable: bool },

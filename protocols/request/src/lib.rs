@@ -41,8 +41,9 @@ pub struct BlockRange {
     pub count: Blocks,
 }
 
-/// What is asked of a volume.
+/// What is asked of a volume. Its tag is a word, so that a copy goes word by word.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[repr(u32)]
 pub enum Operation {
     /// Blocks to the host. The engine takes the buffer and hands it over in the completion.
     Read,
