@@ -4,6 +4,7 @@
 
 mod fake_node;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use fake_node::{FakeNode, KEY, SECRET, Script, VOLUME, VOLUME_LEN};
@@ -99,6 +100,27 @@ fn reads_land_in_their_buffers_however_they_are_ordered() {
             }
         }
     }
+}
+
+#[test]
+fn completions_taken_in_parts_all_come_and_none_is_slept_over() {
+    let node = FakeNode::start(&[Script::default()]);
+    fill(&node);
+    let mut pair = pair(&node);
+    let posted: HashSet<Token> =
+        (0..32).map(|at| pair.post_read(Buffer::from(vec![0; 512]), at * 512).unwrap()).collect();
+    let (mut ended, mut part) = (HashSet::new(), Vec::new());
+    while pair.in_flight() > 0 {
+        let count = pair.poll_up_to(&mut part, 5).unwrap();
+        assert!(count == part.len() && count <= 5, "{count} at once");
+        ended.extend(part.drain(..).map(|done| (done.result.unwrap(), done.token).1));
+        if count == 5 {
+            assert!(pair.wait(Duration::from_secs(5)).unwrap(), "there may be more already");
+        } else if count == 0 {
+            pair.wait(Duration::from_secs(5)).unwrap();
+        }
+    }
+    assert_eq!(ended, posted);
 }
 
 #[test]

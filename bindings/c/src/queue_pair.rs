@@ -166,7 +166,8 @@ pub unsafe extern "C" fn nearflash_poll(
         }
         // SAFETY: the header asks for a place to write to.
         unsafe { put(count, 0) }?;
-        let polled = pair.pair.poll(&mut pair.polled);
+        let most = max.saturating_sub(pair.done.len());
+        let polled = pair.pair.poll_up_to(&mut pair.polled, most);
         pair.done.extend(pair.polled.drain(..));
         if pair.done.is_empty() {
             polled?;

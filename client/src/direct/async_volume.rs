@@ -288,7 +288,7 @@ impl State {
     fn advance(&mut self) -> Next {
         let mut moved = true;
         for _ in 0..TURNS_MAX {
-            moved = !self.pair.is_lost() && self.pair.turn(&mut self.done);
+            moved = !self.pair.is_lost() && self.pair.turn(&mut self.done, usize::MAX);
             if !moved {
                 break;
             }

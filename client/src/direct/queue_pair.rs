@@ -46,6 +46,8 @@ pub struct QueuePair {
     is_refreshing: bool,
     /// The last poll brought more than one completion.
     is_in_burst: bool,
+    /// The last poll left completions for the next one, perhaps.
+    has_more: bool,
 }
 
 impl QueuePair {
@@ -73,6 +75,7 @@ impl QueuePair {
             stale: Vec::new(),
             is_refreshing: false,
             is_in_burst: false,
+            has_more: false,
         })
     }
 
@@ -139,9 +142,24 @@ impl QueuePair {
     /// When the connection is lost and all that was in flight has completed.
     #[inline]
     pub fn poll(&mut self, completions: &mut Vec<Completion>) -> Result<usize, Error> {
+        self.poll_up_to(completions, usize::MAX)
+    }
+
+    /// The same, but for `most` completions at most; those left are for the next poll. For who posts
+    /// again for each completion, and polls half of what is in flight at a time: so the node works on
+    /// one half while this side works on the other, where otherwise each waits for the other's.
+    ///
+    /// # Errors
+    /// As of [`Self::poll`].
+    #[inline]
+    pub fn poll_up_to(
+        &mut self,
+        completions: &mut Vec<Completion>,
+        most: usize,
+    ) -> Result<usize, Error> {
         let before = completions.len();
         if self.lost.is_none() {
-            self.turn(completions);
+            self.turn(completions, most);
         }
         if !self.orphans.is_empty() {
             completions.append(&mut self.orphans);
@@ -156,9 +174,16 @@ impl QueuePair {
 
     /// One turn; whether anything moved. That the connection is lost is noted.
     #[inline]
-    pub(super) fn turn(&mut self, completions: &mut Vec<Completion>) -> bool {
+    pub(super) fn turn(&mut self, completions: &mut Vec<Completion>, most: usize) -> bool {
         let moved = self.link.turn();
-        while let Some((slot, done)) = self.link.poll_completion() {
+        // Of a connection that is lost nothing is left for later: how it ended is known now.
+        let most = if moved.is_err() { usize::MAX } else { completions.len().saturating_add(most) };
+        self.has_more = true;
+        while completions.len() < most {
+            let Some((slot, done)) = self.link.poll_completion() else {
+                self.has_more = false;
+                break;
+            };
             self.complete(slot, done, completions);
         }
         match moved {
@@ -278,7 +303,7 @@ impl QueuePair {
         match self.lost {
             Some(lost) if self.orphans.is_empty() => Err(Error::ConnectionLost(lost)),
             Some(_) => Ok(true),
-            None if !self.orphans.is_empty() => Ok(true),
+            None if self.has_more || !self.orphans.is_empty() => Ok(true),
             None => Ok(self.sleep(timeout)),
         }
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nearflash_request::{BlockRange, BufferId, Completion, Operation, Outcome, Payload, Request};
-use nearflash_space::{DeviceId, VolumeEntry, VolumeTable};
+use nearflash_space::{DeviceId, VolumeTable};
 use nearflash_units::{Blocks, ByteLen};
 use slab::Slab;
 

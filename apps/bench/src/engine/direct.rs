@@ -80,6 +80,9 @@ fn queue_options(depth: usize, op_len: ByteLen) -> QueueOptions {
     }
 }
 
+/// As many completions are taken at once, if there are; beyond that, half of what is in flight.
+const PART_MIN: usize = 16;
+
 /// The engine: a queue pair and a buffer for each slot.
 pub struct DirectEngine {
     pair: QueuePair,
@@ -120,7 +123,8 @@ impl Engine for DirectEngine {
 
     #[inline]
     fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError> {
-        self.pair.poll(&mut self.completions)?;
+        let half = usize::try_from(self.pair.in_flight() / 2).unwrap_or(usize::MAX);
+        self.pair.poll_up_to(&mut self.completions, half.max(PART_MIN))?;
         for completion in self.completions.drain(..) {
             let slot = self.slots[completion.token.index()];
             self.buffers[slot] = completion.buffer;
