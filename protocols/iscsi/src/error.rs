@@ -89,6 +89,9 @@ pub enum PeerError {
     /// Text keys are not what they have to be.
     #[error("text: {0}")]
     Text(#[from] crate::text::TextError),
+    /// The two ends cannot agree.
+    #[error("negotiation: {0}")]
+    Param(#[from] crate::params::ParamError),
     /// The login was refused, by this end or by the peer.
     #[error("login refused: {0}")]
     Login(crate::login::LoginStatus),

@@ -16,6 +16,7 @@ pub mod initiator;
 pub mod login;
 pub mod params;
 pub mod pdu;
+mod small;
 pub mod target;
 pub mod text;
 

@@ -163,6 +163,11 @@ impl Outgoing {
         self.sent == self.text.len()
     }
 
+    /// How much was not taken yet.
+    pub const fn left(&self) -> usize {
+        self.text.len() - self.sent
+    }
+
     /// The next PDU's data, and whether more follows (the C bit).
     pub fn next_part(&mut self, len_max: u32) -> (&[u8], bool) {
         let start = self.sent;

@@ -1,4 +1,14 @@
-//! What the two ends of a session agree on. RFC 7143, 13.
+//! What the two ends of a session agree on.
+//!
+//! Spec: RFC 7143, 6.2 (negotiation) and 13 (keys). [`Negotiation`] is either end's. Names of
+//! initiator and target, and authentication, are the login's.
+
+mod keys;
+mod negotiation;
+#[cfg(test)]
+mod tests;
+
+pub use negotiation::{Negotiation, ParamError, answer_in_full_feature_phase};
 
 use crate::digest::Digests;
 
@@ -104,4 +114,13 @@ pub struct Offer {
     pub header_digest: DigestWish,
     /// DataDigest.
     pub data_digest: DigestWish,
+}
+
+/// Which keys may be agreed on in a login.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Scope {
+    /// A discovery session, where most keys mean nothing.
+    pub is_discovery: bool,
+    /// The first connection of a session: the session's keys are agreed on here only.
+    pub is_leading: bool,
 }

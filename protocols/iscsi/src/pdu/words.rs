@@ -105,9 +105,10 @@ mod tests {
     use zerocopy::FromBytes;
 
     /// Bytes that all differ, those at `zero` being reserved.
-    fn bytes(zero: &[std::ops::Range<usize>]) -> [u8; HEADER_LEN] {
+    fn bytes(zero: &[(usize, usize)]) -> [u8; HEADER_LEN] {
         std::array::from_fn(|at| {
-            let is_reserved = at == 4 || zero.iter().any(|range| range.contains(&at));
+            let is_reserved =
+                at == 4 || zero.iter().any(|(start, end)| (*start..*end).contains(&at));
             if is_reserved { 0 } else { u8::try_from(at + 1).unwrap() }
         })
     }
@@ -118,15 +119,15 @@ mod tests {
 
     #[test]
     fn the_words_of_a_header_are_its_bytes() {
-        let command = bytes(&[2..4]);
+        let command = bytes(&[(2, 4)]);
         assert_eq!(joined(ScsiCommand::read_from_bytes(&command).unwrap().to_words()), command);
-        let data_out = bytes(&[2..4, 24..28, 32..36, 44..48]);
+        let data_out = bytes(&[(2, 4), (24, 28), (32, 36), (44, 48)]);
         assert_eq!(joined(DataOut::read_from_bytes(&data_out).unwrap().to_words()), data_out);
-        let data_in = bytes(&[2..3]);
+        let data_in = bytes(&[(2, 3)]);
         assert_eq!(joined(DataIn::read_from_bytes(&data_in).unwrap().to_words()), data_in);
-        let response = bytes(&[8..16]);
+        let response = bytes(&[(8, 16)]);
         assert_eq!(joined(ScsiResponse::read_from_bytes(&response).unwrap().to_words()), response);
-        let r2t = bytes(&[2..4]);
+        let r2t = bytes(&[(2, 4)]);
         assert_eq!(joined(R2t::read_from_bytes(&r2t).unwrap().to_words()), r2t);
     }
 }

@@ -1,1 +1,0 @@
-//! CHAP: that an end knows a secret, without saying it.

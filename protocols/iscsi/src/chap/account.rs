@@ -1,0 +1,66 @@
+//! Who proves what to whom.
+
+use super::Secret;
+
+/// A name and the secret that proves it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Credential {
+    /// CHAP_N.
+    pub user: String,
+    /// What proves it.
+    pub secret: Secret,
+}
+
+/// Why an account cannot be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum AccountError {
+    /// RFC 7143, 12.1.3: the same secret must not prove both ends.
+    #[error("the secret of the mutual user is the same: give it another one")]
+    SameSecret,
+}
+
+/// A CHAP account: how an initiator proves itself, and perhaps how the target does in return.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Account {
+    initiator: Credential,
+    target: Option<Credential>,
+}
+
+impl Account {
+    /// An account, mutual with `target`.
+    ///
+    /// # Errors
+    /// When both secrets are the same.
+    pub fn new(initiator: Credential, target: Option<Credential>) -> Result<Self, AccountError> {
+        match &target {
+            Some(target) if target.secret == initiator.secret => Err(AccountError::SameSecret),
+            _ => Ok(Self { initiator, target }),
+        }
+    }
+
+    /// What the initiator proves.
+    pub const fn initiator(&self) -> &Credential {
+        &self.initiator
+    }
+
+    /// What the target proves, if it is asked to.
+    pub const fn target(&self) -> Option<&Credential> {
+        self.target.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_secret_does_not_prove_both_ends() {
+        let credential = |user: &str, byte| Credential {
+            user: user.to_owned(),
+            secret: Secret::new(vec![byte; 16]).unwrap(),
+        };
+        let same = Account::new(credential("a", 1), Some(credential("b", 1)));
+        assert_eq!(same, Err(AccountError::SameSecret));
+        assert!(Account::new(credential("a", 1), Some(credential("b", 2))).is_ok());
+    }
+}

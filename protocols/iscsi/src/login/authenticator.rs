@@ -1,0 +1,236 @@
+//! The target's side of authentication. RFC 7143, 12.1.
+
+use std::sync::Arc;
+
+use super::LoginStatus;
+use crate::chap::{Account, Algorithm, Challenge, Response, Secret, decode, encode};
+use crate::text::Outgoing;
+
+/// Who may log in.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// Whether initiators that prove nothing may.
+    pub is_open: bool,
+    /// Those that prove themselves.
+    pub accounts: Vec<Arc<Account>>,
+}
+
+impl Access {
+    fn account(&self, user: &str) -> Option<&Arc<Account>> {
+        self.accounts.iter().find(|account| account.initiator().user == user)
+    }
+
+    /// The first of the initiator's methods that will do.
+    fn method(&self, list: &str) -> Option<Method> {
+        list.split(',').find_map(|name| match name {
+            "CHAP" if !self.accounts.is_empty() => Some(Method::Chap),
+            "None" if self.is_open => Some(Method::None),
+            _ => None,
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Method {
+    None,
+    Chap,
+}
+
+/// How far authentication is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// No method is agreed on.
+    Begun,
+    /// CHAP is; CHAP_A is next.
+    AwaitingAlgorithm,
+    /// The challenge is out; CHAP_N and CHAP_R are next.
+    Challenged(Algorithm),
+    /// Whoever it is may log in.
+    Over,
+}
+
+/// The keys of authentication in one text.
+#[derive(Debug, Default)]
+pub(super) struct Keys<'a> {
+    method: Option<&'a str>,
+    algorithms: Option<&'a str>,
+    name: Option<&'a str>,
+    response: Option<&'a str>,
+    identifier: Option<&'a str>,
+    challenge: Option<&'a str>,
+}
+
+impl<'a> Keys<'a> {
+    /// Takes a pair if it is one of these; whether it was.
+    pub(super) fn take(&mut self, key: &str, value: &'a str) -> Result<bool, LoginStatus> {
+        let place = match key {
+            "AuthMethod" => &mut self.method,
+            "CHAP_A" => &mut self.algorithms,
+            "CHAP_N" => &mut self.name,
+            "CHAP_R" => &mut self.response,
+            "CHAP_I" => &mut self.identifier,
+            "CHAP_C" => &mut self.challenge,
+            _ => return Ok(false),
+        };
+        match place.replace(value) {
+            None => Ok(true),
+            Some(_) => Err(LoginStatus::INITIATOR_ERROR),
+        }
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        let is_chapless = self.algorithms.is_none() && self.name.is_none();
+        let is_responseless = self.response.is_none() && self.identifier.is_none();
+        self.method.is_none() && is_chapless && is_responseless && self.challenge.is_none()
+    }
+}
+
+/// The target's side of one login's authentication.
+#[derive(Debug)]
+pub(super) struct Authenticator {
+    state: State,
+    challenge: Challenge,
+    user: Option<String>,
+}
+
+const FAILURE: LoginStatus = LoginStatus::AUTHENTICATION_FAILURE;
+
+impl Authenticator {
+    pub(super) const fn new(challenge: Challenge) -> Self {
+        Self { state: State::Begun, challenge, user: None }
+    }
+
+    /// Whether this initiator may go on to the next stage.
+    pub(super) fn is_over(&self, access: &Access) -> bool {
+        match self.state {
+            State::Over => true,
+            // It was never spoken of.
+            State::Begun => access.is_open,
+            State::AwaitingAlgorithm | State::Challenged(_) => false,
+        }
+    }
+
+    /// Whether an exchange is under way, which must end first.
+    pub(super) const fn is_under_way(&self) -> bool {
+        matches!(self.state, State::AwaitingAlgorithm | State::Challenged(_))
+    }
+
+    /// The user that the initiator proved to be.
+    pub(super) fn user(&self) -> Option<String> {
+        self.user.clone()
+    }
+
+    /// The keys of one text, which must be those that are next.
+    pub(super) fn handle(
+        &mut self,
+        access: &Access,
+        keys: &Keys<'_>,
+        out: &mut Outgoing,
+    ) -> Result<(), LoginStatus> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        if let Some(list) = keys.method {
+            self.choose_method(access, list, out)?;
+        }
+        match self.state {
+            State::AwaitingAlgorithm => self.send_challenge(keys, out),
+            State::Challenged(algorithm) => self.check_response(access, algorithm, keys, out),
+            State::Over if keys.is_method_only() => Ok(()),
+            State::Begun | State::Over => Err(LoginStatus::INITIATOR_ERROR),
+        }
+    }
+
+    fn choose_method(
+        &mut self,
+        access: &Access,
+        list: &str,
+        out: &mut Outgoing,
+    ) -> Result<(), LoginStatus> {
+        if self.state != State::Begun {
+            return Err(LoginStatus::INITIATOR_ERROR);
+        }
+        let (state, name) = match access.method(list).ok_or(FAILURE)? {
+            Method::None => (State::Over, "None"),
+            Method::Chap => (State::AwaitingAlgorithm, "CHAP"),
+        };
+        self.state = state;
+        out.push("AuthMethod", name);
+        Ok(())
+    }
+
+    fn send_challenge(&mut self, keys: &Keys<'_>, out: &mut Outgoing) -> Result<(), LoginStatus> {
+        let Some(list) = keys.algorithms else {
+            // With the method alone, the algorithms come in the next request.
+            return if keys.is_method_only() { Ok(()) } else { Err(FAILURE) };
+        };
+        let algorithm = Algorithm::first_of(list).ok_or(FAILURE)?;
+        out.push("CHAP_A", algorithm.code());
+        out.push("CHAP_I", &self.challenge.identifier.to_string());
+        out.push("CHAP_C", &encode(self.challenge.bytes_for(algorithm)));
+        self.state = State::Challenged(algorithm);
+        Ok(())
+    }
+
+    fn check_response(
+        &mut self,
+        access: &Access,
+        algorithm: Algorithm,
+        keys: &Keys<'_>,
+        out: &mut Outgoing,
+    ) -> Result<(), LoginStatus> {
+        let (user, response) = keys.name.zip(keys.response).ok_or(FAILURE)?;
+        let response = decode(response).ok_or(FAILURE)?;
+        let account = access.account(user);
+        let Challenge { identifier, .. } = self.challenge;
+        let challenge = self.challenge.bytes_for(algorithm);
+        // An unknown user takes as long as a known one.
+        let nobody = nobody();
+        let secret = account.map_or(&nobody, |account| &account.initiator().secret);
+        let is_right = Response::new(algorithm, identifier, secret, challenge).is(&response);
+        let account = account.filter(|_| is_right).ok_or(FAILURE)?;
+        self.prove_target(account, algorithm, keys, out)?;
+        self.user = Some(user.to_owned());
+        self.state = State::Over;
+        Ok(())
+    }
+
+    /// Answers the initiator's own challenge, if there is one.
+    fn prove_target(
+        &self,
+        account: &Account,
+        algorithm: Algorithm,
+        keys: &Keys<'_>,
+        out: &mut Outgoing,
+    ) -> Result<(), LoginStatus> {
+        let (identifier, challenge) = match (keys.identifier, keys.challenge) {
+            (None, None) => return Ok(()),
+            (Some(identifier), Some(challenge)) => (identifier, challenge),
+            _ => return Err(FAILURE),
+        };
+        let identifier: u8 = identifier.parse().map_err(|_| FAILURE)?;
+        let challenge = decode(challenge).ok_or(FAILURE)?;
+        // RFC 7143, 12.1.3: our own challenge, sent back to us for its answer.
+        if challenge == self.challenge.bytes_for(algorithm) {
+            return Err(FAILURE);
+        }
+        let credential = account.target().ok_or(FAILURE)?;
+        let response = Response::new(algorithm, identifier, &credential.secret, &challenge);
+        out.push("CHAP_N", &credential.user);
+        out.push("CHAP_R", &encode(response.bytes()));
+        Ok(())
+    }
+}
+
+impl Keys<'_> {
+    const fn is_method_only(&self) -> bool {
+        let is_chapless = self.algorithms.is_none() && self.name.is_none();
+        let is_responseless = self.response.is_none() && self.identifier.is_none();
+        is_chapless && is_responseless && self.challenge.is_none()
+    }
+}
+
+/// A secret that proves nobody.
+fn nobody() -> Secret {
+    Secret::new(vec![0; 16]).expect("that is a secret's length")
+}

@@ -1,0 +1,83 @@
+//! Who logs in, and to what: the keys that are declared in the first request of a login.
+
+use super::demand::SessionKind;
+use super::{LoginStatus, NAME_LEN_MAX};
+
+/// What was declared so far.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    initiator: Option<String>,
+    initiator_alias: Option<String>,
+    target: Option<String>,
+    kind: Option<Kind>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Discovery,
+    Normal,
+}
+
+impl Names {
+    /// Takes a pair if it is one of these; whether it was.
+    pub(super) fn take(&mut self, key: &str, value: &str) -> Result<bool, LoginStatus> {
+        let is_new = match key {
+            "InitiatorName" => self.initiator.replace(name(value)?).is_none(),
+            "InitiatorAlias" => self.initiator_alias.replace(alias(value)?).is_none(),
+            "TargetName" => self.target.replace(name(value)?).is_none(),
+            "SessionType" => self.kind.replace(kind(value)?).is_none(),
+            _ => return Ok(false),
+        };
+        // RFC 7143, 6.2: no key twice.
+        if is_new { Ok(true) } else { Err(LoginStatus::INITIATOR_ERROR) }
+    }
+
+    /// Whether all is there that the first request must have. RFC 7143, 6.3.1.
+    pub(super) fn check(&self) -> Result<(), LoginStatus> {
+        let is_whole = self.initiator.is_some() && (self.is_discovery() || self.target.is_some());
+        if is_whole { Ok(()) } else { Err(LoginStatus::MISSING_PARAMETER) }
+    }
+
+    /// Whether the session is for discovery.
+    pub(super) fn is_discovery(&self) -> bool {
+        self.kind == Some(Kind::Discovery)
+    }
+
+    /// All of it: initiator, its alias, what for. Only after [`Self::check`].
+    pub(super) fn whole(&self) -> (String, Option<String>, SessionKind) {
+        let initiator = self.initiator.clone().expect("checked with the first request");
+        let kind = match self.kind {
+            Some(Kind::Discovery) => SessionKind::Discovery,
+            Some(Kind::Normal) | None => SessionKind::Normal {
+                target: self.target.clone().expect("checked with the first request"),
+            },
+        };
+        (initiator, self.initiator_alias.clone(), kind)
+    }
+}
+
+/// An iSCSI name. RFC 7143, 4.2.7: in lower case after its preparation, without blanks.
+fn name(value: &str) -> Result<String, LoginStatus> {
+    let is_known_type = ["iqn.", "eui.", "naa."].iter().any(|prefix| {
+        value.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+    });
+    let is_plain = value.chars().all(|char| !char.is_control() && !char.is_whitespace());
+    if is_known_type && is_plain && value.len() <= NAME_LEN_MAX {
+        Ok(value.to_lowercase())
+    } else {
+        Err(LoginStatus::INITIATOR_ERROR)
+    }
+}
+
+fn alias(value: &str) -> Result<String, LoginStatus> {
+    let is_plain = !value.chars().any(char::is_control) && value.len() <= 255;
+    if is_plain { Ok(value.to_owned()) } else { Err(LoginStatus::INITIATOR_ERROR) }
+}
+
+fn kind(value: &str) -> Result<Kind, LoginStatus> {
+    match value {
+        "Discovery" => Ok(Kind::Discovery),
+        "Normal" => Ok(Kind::Normal),
+        _ => Err(LoginStatus::SESSION_TYPE),
+    }
+}

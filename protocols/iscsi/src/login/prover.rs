@@ -1,0 +1,152 @@
+//! The initiator's side of authentication. RFC 7143, 12.1.
+
+use std::sync::Arc;
+
+use super::LoginStatus;
+use crate::chap::{Account, Algorithm, Challenge, Response, decode, encode};
+use crate::error::PeerError;
+use crate::text::Outgoing;
+
+/// How far authentication is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// AuthMethod is offered.
+    Offered,
+    /// CHAP_A is offered.
+    AwaitingChallenge,
+    /// All was answered; the target must prove itself too.
+    AwaitingProof(Algorithm),
+    /// Nothing is left to do.
+    Over,
+}
+
+/// The keys of authentication in one text.
+#[derive(Debug, Default)]
+pub(super) struct Keys<'a> {
+    method: Option<&'a str>,
+    algorithm: Option<&'a str>,
+    identifier: Option<&'a str>,
+    challenge: Option<&'a str>,
+    name: Option<&'a str>,
+    response: Option<&'a str>,
+}
+
+impl<'a> Keys<'a> {
+    /// Takes a pair if it is one of these; whether it was. The last of two counts.
+    pub(super) fn take(&mut self, key: &str, value: &'a str) -> bool {
+        let place = match key {
+            "AuthMethod" => &mut self.method,
+            "CHAP_A" => &mut self.algorithm,
+            "CHAP_I" => &mut self.identifier,
+            "CHAP_C" => &mut self.challenge,
+            "CHAP_N" => &mut self.name,
+            "CHAP_R" => &mut self.response,
+            _ => return false,
+        };
+        *place = Some(value);
+        true
+    }
+}
+
+/// The initiator's side of one login's authentication.
+#[derive(Debug)]
+pub(super) struct Prover {
+    account: Option<Arc<Account>>,
+    /// What the target must answer, if it proves itself.
+    challenge: Challenge,
+    state: State,
+}
+
+const FAILURE: PeerError = PeerError::Login(LoginStatus::AUTHENTICATION_FAILURE);
+
+impl Prover {
+    pub(super) fn begin(
+        account: Option<Arc<Account>>,
+        challenge: Challenge,
+        out: &mut Outgoing,
+    ) -> Self {
+        out.push("AuthMethod", if account.is_some() { "CHAP" } else { "None" });
+        let state = if account.is_some() { State::Offered } else { State::Over };
+        Self { account, challenge, state }
+    }
+
+    /// Whether this end has nothing more to say before the next stage.
+    pub(super) const fn has_said_all(&self) -> bool {
+        matches!(self.state, State::Over | State::AwaitingProof(_))
+    }
+
+    /// Whether both ends have proved what they must.
+    pub(super) fn is_over(&self) -> bool {
+        self.state == State::Over
+    }
+
+    /// The keys of one text.
+    pub(super) fn handle(&mut self, keys: &Keys<'_>, out: &mut Outgoing) -> Result<(), PeerError> {
+        match (self.state, keys) {
+            (State::Offered, Keys { method: Some("CHAP"), .. }) => {
+                out.push("CHAP_A", Algorithm::OFFER);
+                self.state = State::AwaitingChallenge;
+                Ok(())
+            }
+            // A target that wants no proof is none that this end has an account with.
+            (State::Offered, Keys { method: Some(_), .. }) => Err(FAILURE),
+            (State::AwaitingChallenge, Keys { algorithm: Some(algorithm), .. }) => {
+                self.answer(algorithm, keys, out)
+            }
+            (State::AwaitingProof(algorithm), Keys { response: Some(response), .. }) => {
+                self.check_target(algorithm, keys.name, response)
+            }
+            (State::Over, Keys { method: Some("None") | None, .. }) => Ok(()),
+            (State::Over, _) => Err(FAILURE),
+            (State::Offered | State::AwaitingChallenge | State::AwaitingProof(_), _) => Ok(()),
+        }
+    }
+
+    fn answer(
+        &mut self,
+        algorithm: &str,
+        keys: &Keys<'_>,
+        out: &mut Outgoing,
+    ) -> Result<(), PeerError> {
+        let algorithm = Algorithm::of(algorithm).ok_or(FAILURE)?;
+        let identifier = keys.identifier.and_then(|text| text.parse::<u8>().ok());
+        let challenge = keys.challenge.and_then(decode);
+        let (identifier, challenge) = identifier.zip(challenge).ok_or(FAILURE)?;
+        let own_challenge = self.challenge.bytes_for(algorithm);
+        let account = self.account.as_ref().ok_or(FAILURE)?;
+        let initiator = account.initiator();
+        let response = Response::new(algorithm, identifier, &initiator.secret, &challenge);
+        out.push("CHAP_N", &initiator.user);
+        out.push("CHAP_R", &encode(response.bytes()));
+        self.state = State::Over;
+        if account.target().is_some() {
+            // RFC 7143, 12.1.3: two equal challenges would have equal answers.
+            if challenge == own_challenge {
+                return Err(PeerError::Impostor);
+            }
+            out.push("CHAP_I", &self.challenge.identifier.to_string());
+            out.push("CHAP_C", &encode(own_challenge));
+            self.state = State::AwaitingProof(algorithm);
+        }
+        Ok(())
+    }
+
+    fn check_target(
+        &mut self,
+        algorithm: Algorithm,
+        name: Option<&str>,
+        response: &str,
+    ) -> Result<(), PeerError> {
+        let credential = self.account.as_ref().and_then(|account| account.target());
+        let credential = credential.ok_or(PeerError::Impostor)?;
+        let received = decode(response).ok_or(PeerError::Impostor)?;
+        let Challenge { identifier, .. } = self.challenge;
+        let challenge = self.challenge.bytes_for(algorithm);
+        let right = Response::new(algorithm, identifier, &credential.secret, challenge);
+        if name == Some(&credential.user) && right.is(&received) {
+            self.state = State::Over;
+            return Ok(());
+        }
+        Err(PeerError::Impostor)
+    }
+}
