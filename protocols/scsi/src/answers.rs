@@ -1,0 +1,80 @@
+//! From what the engine and the control side say to what an initiator is told.
+
+use nearflash_request::{ChangeResult, Completion, Outcome, Payload, Refusal};
+use nearflash_units::{Blocks, Lba};
+
+use crate::commands::{lba_status, reserve_in};
+use crate::task::{Action, ChangeTask, Reply, RequestTask};
+use crate::{Failure, Sense, SenseKey};
+
+/// INTERNAL TARGET FAILURE.
+const INTERNAL_FAILURE: Sense = Sense::new(SenseKey::HARDWARE_ERROR, 0x4400);
+
+/// See [`RequestTask::answer`].
+pub(crate) fn of_request(task: &RequestTask, completion: &Completion) -> Result<Vec<u8>, Failure> {
+    if completion.outcome != Outcome::Success {
+        return Err(of_outcome(task, completion));
+    }
+    Ok(match (&task.reply, completion.payload) {
+        (Reply::Status, _) => Vec::new(),
+        (Reply::Data(data), _) => data.clone(),
+        (&Reply::LbaStatus { allocation_len }, Payload::Allocation { mapped, blocks }) => {
+            lba_status::format(task.range.start, mapped, blocks, allocation_len)
+        }
+        (&Reply::LbaStatus { allocation_len }, _) => {
+            lba_status::format(task.range.start, true, task.range.count, allocation_len)
+        }
+    })
+}
+
+fn of_outcome(task: &RequestTask, completion: &Completion) -> Failure {
+    let start = task.range.start;
+    let sense = match completion.outcome {
+        Outcome::ReservationConflict => return Failure::Conflict,
+        Outcome::Aborted => return Failure::Aborted,
+        Outcome::Success => Sense::NONE,
+        Outcome::OutOfRange => Sense::LBA_OUT_OF_RANGE.with_information(start.0),
+        Outcome::VolumeGone => Sense::NO_SUCH_UNIT,
+        Outcome::CapacityExceeded => Sense::SPACE_EXHAUSTED,
+        Outcome::Miscompare => return Failure::Check(of_miscompare(task, completion.payload)),
+        Outcome::UnrecoveredRead => Sense::UNRECOVERED_READ.with_information(start.0),
+        Outcome::WriteFault => Sense::WRITE_ERROR.with_information(start.0),
+        Outcome::DeviceUnavailable => Sense::NOT_READY,
+        Outcome::Unsupported => Sense::INVALID_OPCODE,
+        Outcome::WriteProtected => Sense::SOFTWARE_WRITE_PROTECTED,
+    };
+    Failure::Check(sense)
+}
+
+/// COMPARE AND WRITE tells the byte where the data differs (SBC-4, 5.3), the others the block.
+fn of_miscompare(task: &RequestTask, payload: Payload) -> Sense {
+    let Payload::Differs(offset) = payload else { return Sense::MISCOMPARE };
+    if matches!(task.action, Action::CompareAndWrite { .. }) {
+        return Sense::MISCOMPARE.with_information(offset);
+    }
+    let before = Blocks(offset >> task.block_size.shift());
+    let Lba(lba) = task.range.start.checked_add(before).unwrap_or(task.range.start);
+    Sense::MISCOMPARE.with_information(lba)
+}
+
+/// See [`ChangeTask::answer`].
+pub(crate) fn of_change(task: &ChangeTask, result: &ChangeResult) -> Result<Vec<u8>, Failure> {
+    match result {
+        ChangeResult::Done => Ok(Vec::new()),
+        ChangeResult::Report(report) => Ok(reserve_in::format(task.reply, report)),
+        ChangeResult::Conflict => Err(Failure::Conflict),
+        ChangeResult::Refused(refusal) => Err(Failure::Check(of_refusal(*refusal))),
+    }
+}
+
+const fn of_refusal(refusal: Refusal) -> Sense {
+    match refusal {
+        // SERVICE ACTION RESERVATION KEY of PERSISTENT RESERVE OUT.
+        Refusal::InvalidKey => Sense::parameter_field(8, 7),
+        Refusal::WrongType => Sense::INVALID_RELEASE,
+        Refusal::TooManyRegistrations => Sense::NO_ROOM_TO_REGISTER,
+        Refusal::VolumeGone => Sense::NO_SUCH_UNIT,
+        Refusal::NotRecorded => INTERNAL_FAILURE,
+        Refusal::Unsupported => Sense::INVALID_OPCODE,
+    }
+}

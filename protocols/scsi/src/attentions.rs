@@ -1,0 +1,135 @@
+//! Unit attentions: what a session has not been told yet, for each of its logical units.
+//!
+//! Spec: SAM-5, 5.14. One atomic word for each unit, because all connections of a session share
+//! them and may live on a core other than the one that raises.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nearflash_request::Attention;
+
+use crate::limits::LUN_MAX;
+use crate::{Sense, SenseKey};
+
+/// What can be pending, first what is told first, with its additional sense code.
+const BY_PRIORITY: [(Attention, u16); 9] = [
+    (Attention::PowerOn, 0x2900),
+    (Attention::Reset, 0x2903),
+    (Attention::NexusLoss, 0x2907),
+    (Attention::UnitsChanged, 0x3F0E),
+    (Attention::CapacityChanged, 0x2A09),
+    (Attention::ModeChanged, 0x2A01),
+    (Attention::ReservationsPreempted, 0x2A03),
+    (Attention::ReservationsReleased, 0x2A04),
+    (Attention::RegistrationsPreempted, 0x2A05),
+];
+
+/// The pending unit attentions of one session.
+#[derive(Debug)]
+pub struct Attentions {
+    by_lun: Box<[AtomicU32]>,
+}
+
+impl Default for Attentions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Attentions {
+    /// None pending.
+    pub fn new() -> Self {
+        Self { by_lun: (0..=LUN_MAX).map(|_| AtomicU32::new(0)).collect() }
+    }
+
+    /// The session is to be told of this unit.
+    pub fn raise(&self, lun: u16, attention: Attention) {
+        if let Some(pending) = self.by_lun.get(usize::from(lun)) {
+            pending.fetch_or(bit(attention), Ordering::Relaxed);
+        }
+    }
+
+    /// The session is to be told of every unit, also of those that come later.
+    pub fn raise_all(&self, attention: Attention) {
+        for pending in &self.by_lun {
+            pending.fetch_or(bit(attention), Ordering::Relaxed);
+        }
+    }
+
+    /// The session knows already, for every unit.
+    pub fn withdraw_all(&self, attention: Attention) {
+        for pending in &self.by_lun {
+            pending.fetch_and(!bit(attention), Ordering::Relaxed);
+        }
+    }
+
+    /// What is to be told next of this unit; it is not pending any more.
+    pub fn take(&self, lun: u16) -> Option<Attention> {
+        let pending = self.by_lun.get(usize::from(lun))?;
+        loop {
+            let now = pending.load(Ordering::Relaxed);
+            if now == 0 {
+                return None; // the common case: one load
+            }
+            let first = now & now.wrapping_neg();
+            if pending.fetch_and(!first, Ordering::Relaxed) & first != 0 {
+                return BY_PRIORITY
+                    .iter()
+                    .map(|&(attention, _)| attention)
+                    .find(|&a| bit(a) == first);
+            }
+        }
+    }
+}
+
+/// An attention's place in the words: the lower, the sooner told.
+fn bit(attention: Attention) -> u32 {
+    let place = BY_PRIORITY.iter().position(|&(listed, _)| listed == attention);
+    place.map_or(0, |place| 1 << place)
+}
+
+/// The sense data that tells it.
+pub fn sense_of_attention(attention: Attention) -> Sense {
+    let code = BY_PRIORITY.iter().find(|&&(listed, _)| listed == attention);
+    Sense::new(SenseKey::UNIT_ATTENTION, code.map_or(0x2900, |&(_, code)| code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attentions_are_told_once_and_in_order_of_priority() {
+        let attentions = Attentions::new();
+        attentions.raise(3, Attention::RegistrationsPreempted);
+        attentions.raise(3, Attention::CapacityChanged);
+        attentions.raise(3, Attention::PowerOn);
+        attentions.raise(3, Attention::PowerOn);
+        assert_eq!(attentions.take(2), None);
+        assert_eq!(attentions.take(3), Some(Attention::PowerOn));
+        assert_eq!(attentions.take(3), Some(Attention::CapacityChanged));
+        assert_eq!(attentions.take(3), Some(Attention::RegistrationsPreempted));
+        assert_eq!(attentions.take(3), None);
+    }
+
+    #[test]
+    fn what_is_every_units_can_be_withdrawn_from_every_unit() {
+        let attentions = Attentions::new();
+        attentions.raise_all(Attention::UnitsChanged);
+        attentions.raise(LUN_MAX, Attention::Reset);
+        attentions.withdraw_all(Attention::UnitsChanged);
+        assert_eq!(attentions.take(0), None);
+        assert_eq!(attentions.take(LUN_MAX), Some(Attention::Reset));
+        attentions.raise(u16::MAX, Attention::Reset);
+        assert_eq!(attentions.take(u16::MAX), None);
+    }
+
+    #[test]
+    fn every_attention_has_a_place_and_a_code_of_its_own() {
+        for (attention, code) in BY_PRIORITY {
+            assert_ne!(bit(attention), 0);
+            assert_eq!(sense_of_attention(attention).code.0, code);
+            let same = BY_PRIORITY.iter().filter(|(_, other)| *other == code);
+            assert_eq!(same.count(), 1);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! VERIFY, PRE-FETCH and SYNCHRONIZE CACHE: what is about blocks and moves none to the initiator.
+//!
+//! Spec: SBC-4, 5.
+
+use nearflash_request::Access;
+use nearflash_units::ByteLen;
+
+use super::blocks::{Form, check_protect, check_range, to_the_end, transferred};
+use super::{Command, flush, nothing};
+use crate::interpret::Call;
+use crate::task::{Action, RequestTask};
+use crate::{Sense, Task};
+
+const SECS: u32 = 60;
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::of_unit(&[0x2F, 0xF6, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0x04], |call| {
+        verify(call, Form::Ten)
+    })
+    .within_secs(SECS),
+    Command::of_unit(&[0x34, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0x04], |call| {
+        prefetch(call, Form::Ten)
+    })
+    .admitted_for(Access::Read),
+    Command::of_unit(&[0x35, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0x04], |call| {
+        synchronize(call, Form::Ten)
+    })
+    .within_secs(SECS),
+    Command::of_unit(
+        &[
+            0x8F, 0xF6, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0,
+            0x04,
+        ],
+        |call| verify(call, Form::Sixteen),
+    )
+    .within_secs(SECS),
+    Command::of_unit(
+        &[
+            0x90, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0,
+            0x04,
+        ],
+        |call| prefetch(call, Form::Sixteen),
+    )
+    .admitted_for(Access::Read),
+    Command::of_unit(
+        &[
+            0x91, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0,
+            0x04,
+        ],
+        |call| synchronize(call, Form::Sixteen),
+    )
+    .within_secs(SECS),
+    Command::of_unit(
+        &[0xAF, 0xF6, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0x04],
+        |call| verify(call, Form::Twelve),
+    )
+    .within_secs(SECS),
+];
+
+/// BYTCHK: 0 reads the medium, 1 compares it with as many blocks of the initiator's, 3 each of its
+/// blocks with the initiator's one.
+fn verify(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
+    check_protect(call.cdb)?;
+    let range = form.range(call.cdb);
+    let block_size = call.unit.block_size;
+    let (action, data_out) = match call.cdb.byte(1) >> 1 & 0b11 {
+        0b00 => (Action::Verify, ByteLen(0)),
+        0b01 => (Action::Compare, transferred(call, form)?.1),
+        0b11 => (Action::CompareSame, ByteLen(u64::from(block_size.bytes()))),
+        _ => return Err(Sense::cdb_field(1, 2)),
+    };
+    check_range(call.unit, range)?;
+    if range.count.0 == 0 {
+        return Ok(nothing(Access::Read, call.unit));
+    }
+    let task = RequestTask::new(action, range, block_size);
+    Ok(Task::Request(RequestTask { data_out, ..task }))
+}
+
+/// GOOD says that not all the blocks may be in the cache, which is true of any: they are read when
+/// they are asked for.
+fn prefetch(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
+    let range = form.range(call.cdb);
+    check_range(call.unit, to_the_end(call.unit, range))?;
+    Ok(Task::Good)
+}
+
+/// A device makes all durable or nothing. IMMED lets the answer come sooner, and does not have to.
+fn synchronize(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
+    let range = form.range(call.cdb);
+    check_range(call.unit, to_the_end(call.unit, range))?;
+    Ok(Task::Request(flush(call.unit)))
+}

@@ -1,0 +1,172 @@
+//! Vital product data: names, limits and provisioning of a unit.
+//!
+//! Spec: SPC-4, 7.8; SBC-4, 6.6.
+
+use super::data_in::{ascii, len_u8, len_u16};
+use super::inquiry::{DISK, VENDOR};
+use crate::interpret::Asked;
+use crate::{LogicalUnit, LogicalUnits, Sense, limits};
+
+/// Writes what follows a page's header.
+type Page = fn(&LogicalUnit, &LogicalUnits) -> Vec<u8>;
+
+/// All pages, in the order of their codes.
+const PAGES: [(u8, Page); 6] = [
+    (0x00, supported_pages),
+    (0x80, serial_number),
+    (0x83, identification),
+    (0xB0, block_limits),
+    (0xB1, characteristics),
+    (0xB2, provisioning),
+];
+
+/// The page of that code, whole.
+pub(super) fn page(asked: &Asked<'_>, code: u8) -> Result<Vec<u8>, Sense> {
+    let unit = asked.unit.ok_or(Sense::NO_SUCH_UNIT)?;
+    let found = PAGES.iter().find(|&&(listed, _)| listed == code);
+    let &(_, write) = found.ok_or(Sense::cdb_field(2, 7))?;
+    let body = write(unit, asked.units);
+    let mut data = Vec::with_capacity(4 + body.len());
+    data.extend([DISK, code]);
+    data.extend(len_u16(body.len()));
+    data.extend(body);
+    Ok(data)
+}
+
+fn supported_pages(_: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
+    PAGES.iter().map(|&(code, _)| code).collect()
+}
+
+fn serial_number(unit: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
+    serial(unit).into_bytes()
+}
+
+/// The volume's identifier as 32 hexadecimal digits.
+fn serial(unit: &LogicalUnit) -> String {
+    format!("{:032x}", u128::from_be_bytes(unit.uuid))
+}
+
+/// What a designator is the name of.
+#[derive(Clone, Copy)]
+enum Of {
+    Unit = 0,
+    Port = 1,
+    Target = 2,
+}
+
+/// How a designator is written.
+#[derive(Clone, Copy)]
+enum CodeSet {
+    Binary = 1,
+    Ascii = 2,
+    Utf8 = 3,
+}
+
+/// The parts of DESIGNATOR TYPE that are used here.
+#[derive(Clone, Copy)]
+enum Type {
+    Vendor = 1,
+    Naa = 3,
+    RelativePort = 4,
+    PortGroup = 5,
+    Name = 8,
+    Uuid = 0xA,
+}
+
+/// PROTOCOL IDENTIFIER iSCSI, and that it is valid (PIV), in their places.
+const ISCSI: u8 = 5 << 4;
+const PROTOCOL_VALID: u8 = 1 << 7;
+
+fn designator(data: &mut Vec<u8>, of: Of, set: CodeSet, kind: Type, name: &[u8]) {
+    let protocol = if matches!(of, Of::Unit) { (0, 0) } else { (ISCSI, PROTOCOL_VALID) };
+    let association = u8_of(of as usize) << 4;
+    let name = &name[..name.len().min(usize::from(u8::MAX))];
+    data.push(protocol.0 | u8_of(set as usize));
+    data.push(protocol.1 | association | u8_of(kind as usize));
+    data.extend([0, len_u8(name.len())]);
+    data.extend(name);
+}
+
+fn u8_of(small: usize) -> u8 {
+    len_u8(small)
+}
+
+/// The unit by number, by vendor and by UUID; the port it is seen through; the target.
+fn identification(unit: &LogicalUnit, units: &LogicalUnits) -> Vec<u8> {
+    let mut data = Vec::new();
+    designator(&mut data, Of::Unit, CodeSet::Binary, Type::Naa, &local_name(unit));
+    let mut vendor = ascii::<8>(VENDOR).to_vec();
+    vendor.extend(serial(unit).as_bytes());
+    designator(&mut data, Of::Unit, CodeSet::Ascii, Type::Vendor, &vendor);
+    let mut uuid = vec![0x10, 0];
+    uuid.extend(unit.uuid);
+    designator(&mut data, Of::Unit, CodeSet::Binary, Type::Uuid, &uuid);
+    let [high, low] = units.portal_group().to_be_bytes();
+    let number = [0, 0, high, low];
+    designator(&mut data, Of::Port, CodeSet::Binary, Type::RelativePort, &number);
+    designator(&mut data, Of::Port, CodeSet::Binary, Type::PortGroup, &number);
+    let port = format!("{},t,0x{:04x}", units.target(), units.portal_group());
+    designator(&mut data, Of::Port, CodeSet::Utf8, Type::Name, &name_string(&port));
+    designator(&mut data, Of::Target, CodeSet::Utf8, Type::Name, &name_string(units.target()));
+    data
+}
+
+/// NAA 3h, locally assigned: 60 of the identifier's bits. It has no vendor's part, as there is no
+/// vendor's number to put there.
+fn local_name(unit: &LogicalUnit) -> [u8; 8] {
+    let bits = u128::from_be_bytes(unit.uuid) & ((1 << 60) - 1);
+    let [.., a, b, c, d, e, f, g, h] = bits.to_be_bytes();
+    [0x30 | a, b, c, d, e, f, g, h]
+}
+
+/// A SCSI name string: ends in a zero, and is filled up to a multiple of four.
+fn name_string(name: &str) -> Vec<u8> {
+    let mut bytes = name.as_bytes().to_vec();
+    bytes.resize(bytes.len() / 4 * 4 + 4, 0);
+    bytes
+}
+
+/// For a field of four bytes; what does not fit says that there is no limit.
+fn count(blocks: u64) -> [u8; 4] {
+    u32::try_from(blocks).unwrap_or(u32::MAX).to_be_bytes()
+}
+
+fn block_limits(unit: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
+    let size = unit.block_size;
+    let transfer = limits::transfer_blocks_max(size).0;
+    let compare = limits::compare_and_write_blocks_max(size).0;
+    let (unmap_blocks, unmap_descriptors) = match unit.thin {
+        true => (limits::UNMAP_BLOCKS_MAX, limits::UNMAP_DESCRIPTORS_MAX),
+        false => (0, 0),
+    };
+    let granularity = u64::from(4096 / size.bytes().min(4096));
+    let mut body = Vec::with_capacity(60);
+    body.extend([0, u8::try_from(compare).unwrap_or(u8::MAX)]); // WSNZ = 0
+    body.extend(len_u16(usize::try_from(granularity).unwrap_or(0)));
+    body.extend(count(transfer));
+    body.extend(count(transfer)); // OPTIMAL TRANSFER LENGTH
+    body.extend(count(0)); // MAXIMUM PREFETCH LENGTH: no limit
+    body.extend(count(unmap_blocks));
+    body.extend(count(unmap_descriptors));
+    body.extend(count(if unit.thin { granularity } else { 0 }));
+    body.extend(if unit.thin { [0x80, 0, 0, 0] } else { [0; 4] }); // UGAVALID, aligned at 0
+    body.extend(limits::write_same_blocks_max(size).0.to_be_bytes());
+    body.resize(60, 0); // no atomic writes
+    body
+}
+
+fn characteristics(_: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
+    let mut body = vec![0, 1]; // MEDIUM ROTATION RATE: it does not
+    body.resize(60, 0);
+    body
+}
+
+fn provisioning(unit: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
+    /// LBPU, LBPWS, LBPWS10: by UNMAP, and by WRITE SAME (16) and (10).
+    const UNMAPS: u8 = 0b111 << 5;
+    /// LBPRZ: released blocks read as zeroes.
+    const READS_ZEROES: u8 = 0b001 << 2;
+    /// PROVISIONING TYPE: thin.
+    const THIN: u8 = 2;
+    if unit.thin { vec![0, UNMAPS | READS_ZEROES, THIN, 0] } else { vec![0; 4] }
+}

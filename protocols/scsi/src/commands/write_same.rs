@@ -1,0 +1,79 @@
+//! WRITE SAME: one block over a run of blocks, or none of them needed any more.
+//!
+//! Spec: SBC-4, 5.50 and 5.51. What is unmapped reads as zeroes here, so that UNMAP asks for nothing
+//! where the block is of something else: it is then written.
+
+use nearflash_request::Access;
+use nearflash_units::ByteLen;
+
+use super::blocks::{Form, check_protect, check_range, check_writable, to_the_end};
+use super::{Command, nothing};
+use crate::interpret::Call;
+use crate::task::{Action, RequestTask};
+use crate::{Sense, Task, limits};
+
+const SECS: u32 = 60;
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command::of_unit(&[0x41, 0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0x04], |call| {
+        write_same(call, Form::Ten)
+    })
+    .within_secs(SECS),
+    Command::of_unit(
+        &[
+            0x93, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0,
+            0x04,
+        ],
+        |call| write_same(call, Form::Sixteen),
+    )
+    .within_secs(SECS),
+];
+
+fn write_same(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
+    check_protect(call.cdb)?;
+    check_flags(call)?;
+    check_writable(call.unit)?;
+    let range = form.range(call.cdb);
+    check_range(call.unit, range)?;
+    let range = to_the_end(call.unit, range);
+    if range.count > limits::write_same_blocks_max(call.unit.block_size) {
+        return Err(Sense::cdb_field(form.count_at(), 7));
+    }
+    if range.count.0 == 0 {
+        return Ok(nothing(Access::Write, call.unit));
+    }
+    let block_size = call.unit.block_size;
+    if without_data(call, form) {
+        let action = Action::WriteZeroes { deallocate: unmap(call) };
+        return Ok(Task::Request(RequestTask::new(action, range, block_size)));
+    }
+    let data_out = ByteLen(u64::from(block_size.bytes()));
+    let task = RequestTask::new(Action::WriteSame, range, block_size);
+    Ok(Task::Request(RequestTask { data_out, exact: true, ..task }))
+}
+
+/// UNMAP.
+fn unmap(call: &Call<'_>) -> bool {
+    call.cdb.bit(1, 3)
+}
+
+/// NDOB: no data comes; zeroes are meant.
+fn without_data(call: &Call<'_>, form: Form) -> bool {
+    matches!(form, Form::Sixteen) && call.cdb.bit(1, 0)
+}
+
+/// ANCHOR is not there, UNMAP only where blocks can be released; the obsolete PBDATA and LBDATA
+/// would have to change the data.
+fn check_flags(call: &Call<'_>) -> Result<(), Sense> {
+    let cdb = call.cdb;
+    let refused = [
+        (4, cdb.bit(1, 4)),
+        (3, unmap(call) && !call.unit.thin),
+        (2, cdb.bit(1, 2)),
+        (1, cdb.bit(1, 1)),
+    ];
+    match refused.into_iter().find(|&(_, refused)| refused) {
+        Some((bit, _)) => Err(Sense::cdb_field(1, bit)),
+        None => Ok(()),
+    }
+}

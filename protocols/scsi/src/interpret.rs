@@ -1,0 +1,111 @@
+//! From a command to a task, through the table of commands.
+
+use nearflash_request::{Access, Attention};
+
+use crate::commands::{Act, Command, find};
+use crate::task::{Action, NO_BLOCKS, Reply, RequestTask};
+use crate::{Attentions, Cdb, LogicalUnit, LogicalUnits, Sense, Task, sense_of_attention};
+
+/// A command, and where it has come to.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The command block.
+    pub cdb: &'a Cdb,
+    /// The unit that it is for; `None` if there is no unit of that number.
+    pub unit: Option<&'a LogicalUnit>,
+    /// All units of the target.
+    pub units: &'a LogicalUnits,
+    /// What the session has not been told yet.
+    pub attentions: &'a Attentions,
+}
+
+/// The same, for a handler: the unit is there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) cdb: &'a Cdb,
+    pub(crate) unit: &'a LogicalUnit,
+    pub(crate) units: &'a LogicalUnits,
+}
+
+/// What a command asks. A pending unit attention is told instead (and is then no longer pending),
+/// but for INQUIRY, REPORT LUNS and REQUEST SENSE. SAM-5, 5.14; SPC-4, 5.
+///
+/// # Errors
+/// The sense data of CHECK CONDITION.
+pub fn interpret(asked: &Asked<'_>) -> Result<Task, Sense> {
+    let command = find(asked.cdb);
+    if let Some(Command { act: Act::Always(act), .. }) = command {
+        check_control(asked.cdb)?;
+        return act(asked);
+    }
+    let unit = asked.unit.ok_or(Sense::NO_SUCH_UNIT)?;
+    if let Some(attention) = asked.attentions.take(unit.lun) {
+        return Err(sense_of_attention(attention));
+    }
+    let (command, act) = match command {
+        Some(command @ Command { act: Act::OfUnit(act), .. }) if command.is_of(unit) => {
+            (command, act)
+        }
+        _ => return Err(unknown(asked.cdb)),
+    };
+    check_control(asked.cdb)?;
+    let call = Call { cdb: asked.cdb, unit, units: asked.units };
+    Ok(admitted(command, &call, act(&call)?))
+}
+
+/// What a command asks whose parameters have come: those that its [`Task::Parameters`] was about.
+///
+/// # Errors
+/// The sense data of CHECK CONDITION.
+pub fn parameters(asked: &Asked<'_>, bytes: &[u8]) -> Result<Task, Sense> {
+    let unit = asked.unit.ok_or(Sense::NO_SUCH_UNIT)?;
+    let command = find(asked.cdb).ok_or(Sense::INVALID_OPCODE)?;
+    let take = command.parameters.ok_or(Sense::INVALID_OPCODE)?;
+    let call = Call { cdb: asked.cdb, unit, units: asked.units };
+    Ok(admitted(command, &call, take(&call, bytes)?))
+}
+
+/// An answer that is ready goes through the engine where a reservation can forbid it.
+fn admitted(command: &Command, call: &Call<'_>, task: Task) -> Task {
+    let Some(access) = command.admit else { return task };
+    match task {
+        Task::Good => Task::Request(admission(access, call.unit, Reply::Status)),
+        Task::DataIn(data) => Task::Request(admission(access, call.unit, Reply::Data(data))),
+        Task::Parameters(_) | Task::Request(_) | Task::Change(_) => task,
+    }
+}
+
+fn admission(access: Access, unit: &LogicalUnit, reply: Reply) -> RequestTask {
+    let task = RequestTask::new(Action::Admit(access), NO_BLOCKS, unit.block_size);
+    RequestTask { reply, ..task }
+}
+
+/// An operation code that is there with other service actions is a wrong field, not a wrong code.
+fn unknown(cdb: &Cdb) -> Sense {
+    if crate::commands::has_service_actions(cdb.opcode()) {
+        Sense::cdb_field(1, 4)
+    } else {
+        Sense::INVALID_OPCODE
+    }
+}
+
+/// NACA of the CONTROL byte asks for auto contingent allegiance, which INQUIRY denies (NORMACA).
+/// SAM-5, 5.2.
+fn check_control(cdb: &Cdb) -> Result<(), Sense> {
+    let last = match cdb.opcode() >> 5 {
+        0 => 5,
+        1 | 2 => 9,
+        4 => 15,
+        _ => 11,
+    };
+    if cdb.bit(last, 2) {
+        Err(Sense::cdb_field(u16::try_from(last).unwrap_or(0), 2))
+    } else {
+        Ok(())
+    }
+}
+
+/// REPORT LUNS tells what the units are, so that no attention needs to. SPC-4, 6.33.
+pub(crate) fn units_are_told(asked: &Asked<'_>) {
+    asked.attentions.withdraw_all(Attention::UnitsChanged);
+}

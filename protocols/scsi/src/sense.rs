@@ -1,0 +1,232 @@
+//! Sense data: what is wrong, and where, in both formats.
+//!
+//! Spec: SPC-4, 4.5. A volume's control mode page says which format its initiators get.
+
+/// SENSE KEY: the kind of trouble.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SenseKey(pub u8);
+
+impl SenseKey {
+    /// Nothing to report.
+    pub const NO_SENSE: Self = Self(0x0);
+    /// The logical unit cannot be reached now.
+    pub const NOT_READY: Self = Self(0x2);
+    /// The medium failed.
+    pub const MEDIUM_ERROR: Self = Self(0x3);
+    /// The device failed.
+    pub const HARDWARE_ERROR: Self = Self(0x4);
+    /// The command, or its parameters, cannot be meant.
+    pub const ILLEGAL_REQUEST: Self = Self(0x5);
+    /// Something happened that the initiator has not been told yet.
+    pub const UNIT_ATTENTION: Self = Self(0x6);
+    /// What was to be written is protected.
+    pub const DATA_PROTECT: Self = Self(0x7);
+    /// A third-party copy stopped.
+    pub const COPY_ABORTED: Self = Self(0xA);
+    /// Stopped by the target; sending it again may help.
+    pub const ABORTED_COMMAND: Self = Self(0xB);
+    /// The bytes differ from the medium's.
+    pub const MISCOMPARE: Self = Self(0xE);
+}
+
+/// ADDITIONAL SENSE CODE in the high byte, its qualifier in the low one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SenseCode(pub u16);
+
+/// The field that an ILLEGAL REQUEST is about.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FieldPointer {
+    /// In the CDB; in the parameter list otherwise (C/D).
+    pub in_cdb: bool,
+    /// The field's first byte.
+    pub byte: u16,
+    /// Its highest bit, where the byte does not say enough.
+    pub bit: Option<u8>,
+}
+
+/// Why a command ended with CHECK CONDITION.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sense {
+    /// The kind of trouble.
+    pub key: SenseKey,
+    /// The trouble.
+    pub code: SenseCode,
+    /// INFORMATION: a block's address, or where bytes differ.
+    pub information: Option<u64>,
+    /// Which field is wrong.
+    pub field: Option<FieldPointer>,
+}
+
+/// Length of sense data in fixed format.
+const FIXED_LEN: usize = 18;
+/// Response code of current errors, in fixed format.
+const CURRENT_FIXED: u8 = 0x70;
+/// Response code of current errors, in descriptor format.
+const CURRENT_DESCRIPTOR: u8 = 0x72;
+/// INFORMATION is valid.
+const VALID: u8 = 1 << 7;
+/// The sense key specific bytes are valid (SKSV).
+const SPECIFIC_VALID: u8 = 1 << 7;
+
+impl Sense {
+    /// A key and a code, and nothing more.
+    pub const fn new(key: SenseKey, code: u16) -> Self {
+        Self { key, code: SenseCode(code), information: None, field: None }
+    }
+
+    /// Nothing to report.
+    pub const NONE: Self = Self::new(SenseKey::NO_SENSE, 0x0000);
+    /// INVALID COMMAND OPERATION CODE.
+    pub const INVALID_OPCODE: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2000);
+    /// INVALID FIELD IN CDB, with no word on which.
+    pub const INVALID_FIELD_IN_CDB: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2400);
+    /// LOGICAL UNIT NOT SUPPORTED.
+    pub const NO_SUCH_UNIT: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2500);
+    /// INVALID FIELD IN PARAMETER LIST, with no word on which.
+    pub const INVALID_FIELD_IN_PARAMETERS: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2600);
+    /// PARAMETER LIST LENGTH ERROR.
+    pub const PARAMETER_LIST_LENGTH: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x1A00);
+    /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
+    pub const LBA_OUT_OF_RANGE: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2100);
+    /// INVALID FIELD IN COMMAND INFORMATION UNIT: the transport brings another amount of data than
+    /// the CDB asks for.
+    pub const INVALID_INFORMATION_UNIT: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x0E03);
+    /// INVALID RELEASE OF PERSISTENT RESERVATION.
+    pub const INVALID_RELEASE: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2604);
+    /// INSUFFICIENT REGISTRATION RESOURCES.
+    pub const NO_ROOM_TO_REGISTER: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x5504);
+    /// SAVING PARAMETERS NOT SUPPORTED.
+    pub const SAVING_NOT_SUPPORTED: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x3900);
+    /// WRITE PROTECTED.
+    pub const WRITE_PROTECTED: Self = Self::new(SenseKey::DATA_PROTECT, 0x2700);
+    /// SOFTWARE WRITE PROTECTED: by the control mode page.
+    pub const SOFTWARE_WRITE_PROTECTED: Self = Self::new(SenseKey::DATA_PROTECT, 0x2702);
+    /// SPACE ALLOCATION FAILED WRITE PROTECT.
+    pub const SPACE_EXHAUSTED: Self = Self::new(SenseKey::DATA_PROTECT, 0x2707);
+    /// MISCOMPARE DURING VERIFY OPERATION.
+    pub const MISCOMPARE: Self = Self::new(SenseKey::MISCOMPARE, 0x1D00);
+    /// UNRECOVERED READ ERROR.
+    pub const UNRECOVERED_READ: Self = Self::new(SenseKey::MEDIUM_ERROR, 0x1100);
+    /// WRITE ERROR.
+    pub const WRITE_ERROR: Self = Self::new(SenseKey::MEDIUM_ERROR, 0x0C00);
+    /// LOGICAL UNIT NOT READY, CAUSE NOT REPORTABLE.
+    pub const NOT_READY: Self = Self::new(SenseKey::NOT_READY, 0x0400);
+    /// PROTOCOL SERVICE CRC ERROR: data arrived damaged (a wrong data digest).
+    pub const DATA_DIGEST: Self = Self::new(SenseKey::ABORTED_COMMAND, 0x4705);
+    /// UNEXPECTED UNSOLICITED DATA.
+    pub const UNEXPECTED_DATA: Self = Self::new(SenseKey::ABORTED_COMMAND, 0x0C0C);
+    /// NOT ENOUGH UNSOLICITED DATA.
+    pub const NOT_ENOUGH_DATA: Self = Self::new(SenseKey::ABORTED_COMMAND, 0x0C0D);
+
+    /// INVALID FIELD IN CDB: the field that begins at `byte`, its highest bit `bit`.
+    pub const fn cdb_field(byte: u16, bit: u8) -> Self {
+        let field = FieldPointer { in_cdb: true, byte, bit: Some(bit) };
+        Self { field: Some(field), ..Self::INVALID_FIELD_IN_CDB }
+    }
+
+    /// INVALID FIELD IN PARAMETER LIST: the field that begins at `byte`, its highest bit `bit`.
+    pub const fn parameter_field(byte: u16, bit: u8) -> Self {
+        let field = FieldPointer { in_cdb: false, byte, bit: Some(bit) };
+        Self { field: Some(field), ..Self::INVALID_FIELD_IN_PARAMETERS }
+    }
+
+    /// The same with INFORMATION.
+    #[must_use]
+    pub const fn with_information(self, information: u64) -> Self {
+        Self { information: Some(information), ..self }
+    }
+
+    /// As bytes, in descriptor format if `d_sense` says so.
+    pub fn to_bytes(self, d_sense: bool) -> Vec<u8> {
+        if d_sense { self.to_descriptors() } else { self.to_fixed().to_vec() }
+    }
+
+    /// SPC-4, 4.5.3. An INFORMATION that does not fit its four bytes is left out.
+    fn to_fixed(self) -> [u8; FIXED_LEN] {
+        let mut bytes = [0; FIXED_LEN];
+        bytes[0] = CURRENT_FIXED;
+        bytes[2] = self.key.0;
+        if let Some(information) = self.information.and_then(|wide| u32::try_from(wide).ok()) {
+            bytes[0] |= VALID;
+            bytes[3..7].copy_from_slice(&information.to_be_bytes());
+        }
+        bytes[7] = 10; // ADDITIONAL SENSE LENGTH: what follows byte 7
+        bytes[12..14].copy_from_slice(&self.code.0.to_be_bytes());
+        if let Some(field) = self.field {
+            bytes[15..18].copy_from_slice(&field.to_bytes());
+        }
+        bytes
+    }
+
+    /// SPC-4, 4.5.2.
+    fn to_descriptors(self) -> Vec<u8> {
+        let [code, qualifier] = self.code.0.to_be_bytes();
+        let mut bytes = vec![CURRENT_DESCRIPTOR, self.key.0, code, qualifier, 0, 0, 0, 0];
+        if let Some(information) = self.information {
+            bytes.extend([0x00, 0x0A, VALID, 0]);
+            bytes.extend(information.to_be_bytes());
+            bytes[7] += 12;
+        }
+        if let Some(field) = self.field {
+            bytes.extend([0x02, 0x06, 0, 0]);
+            bytes.extend(field.to_bytes());
+            bytes.push(0);
+            bytes[7] += 8;
+        }
+        bytes
+    }
+}
+
+impl FieldPointer {
+    /// The three sense key specific bytes.
+    fn to_bytes(self) -> [u8; 3] {
+        let mut first = SPECIFIC_VALID;
+        if self.in_cdb {
+            first |= 1 << 6;
+        }
+        if let Some(bit) = self.bit {
+            first |= 1 << 3 | (bit & 0x7);
+        }
+        let [high, low] = self.byte.to_be_bytes();
+        [first, high, low]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_field_is_pointed_at_in_both_formats() {
+        let sense = Sense::cdb_field(2, 5);
+        let fixed = sense.to_bytes(false);
+        assert_eq!((fixed[0], fixed[2], fixed[7]), (0x70, 0x5, 10));
+        assert_eq!(fixed[12..14], [0x24, 0x00]);
+        assert_eq!(fixed[15..18], [0xCD, 0, 2]);
+        let described = sense.to_bytes(true);
+        assert_eq!(described[..8], [0x72, 0x5, 0x24, 0, 0, 0, 0, 8]);
+        assert_eq!(described[8..], [0x02, 0x06, 0, 0, 0xCD, 0, 2, 0]);
+    }
+
+    #[test]
+    fn information_is_valid_where_it_fits() {
+        let small = Sense::LBA_OUT_OF_RANGE.with_information(0x0102_0304);
+        assert_eq!(small.to_bytes(false)[..7], [0xF0, 0, 0x5, 1, 2, 3, 4]);
+        let large = Sense::LBA_OUT_OF_RANGE.with_information(1 << 32);
+        assert_eq!(large.to_bytes(false)[..7], [0x70, 0, 0x5, 0, 0, 0, 0]);
+        let described = large.to_bytes(true);
+        assert_eq!(described[7], 12);
+        assert_eq!(described[8..], [0x00, 0x0A, 0x80, 0, 0, 0, 0, 1, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn the_lengths_are_those_of_what_follows() {
+        let all = [Sense::NONE, Sense::cdb_field(1, 7), Sense::MISCOMPARE.with_information(3)];
+        for sense in all {
+            for d_sense in [false, true] {
+                let bytes = sense.to_bytes(d_sense);
+                assert_eq!(usize::from(bytes[7]) + 8, bytes.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What initiators may rely on, command by command.
+
+mod blocks;
+mod data;
+mod modes;
+mod reservations;
+
+use nearflash_request::{Access, Attention};
+use nearflash_units::ByteLen;
+
+use crate::check::{unit, units_of};
+use crate::{
+    Action, Asked, Attentions, Cdb, LogicalUnit, LogicalUnits, Reply, RequestTask, Sense, Task,
+    interpret, parameters, sense_of_attention,
+};
+
+/// Kinds of [`unit`].
+const THICK: u8 = 0;
+const THIN: u8 = 4;
+const PROTECTED: u8 = 8;
+const SOFTWARE_PROTECTED: u8 = 16;
+
+/// A session with one unit.
+struct Session {
+    units: LogicalUnits,
+    attentions: Attentions,
+}
+
+impl Session {
+    fn new(kind: u8) -> Self {
+        Self::of(unit(kind))
+    }
+
+    fn of(unit: LogicalUnit) -> Self {
+        Self { units: units_of(unit), attentions: Attentions::new() }
+    }
+
+    fn ask(&self, cdb: &[u8]) -> Result<Task, Sense> {
+        let cdb = Cdb::new(cdb);
+        interpret(&self.asked(&cdb))
+    }
+
+    fn ask_missing(&self, cdb: &[u8]) -> Result<Task, Sense> {
+        let cdb = Cdb::new(cdb);
+        interpret(&Asked { unit: None, ..self.asked(&cdb) })
+    }
+
+    /// A command and its parameters, as long as it says.
+    fn ask_with(&self, cdb: &[u8], list: &[u8]) -> Result<Task, Sense> {
+        let cdb = Cdb::new(cdb);
+        let Task::Parameters(len) = interpret(&self.asked(&cdb))? else { panic!("no parameters") };
+        assert_eq!(len, ByteLen::of(list));
+        parameters(&self.asked(&cdb), list)
+    }
+
+    fn asked<'a>(&'a self, cdb: &'a Cdb) -> Asked<'a> {
+        Asked { cdb, unit: self.units.get(0), units: &self.units, attentions: &self.attentions }
+    }
+
+    /// The data that a command is answered with, also if reservations have to let it pass.
+    fn data(&self, cdb: &[u8]) -> Vec<u8> {
+        match self.ask(cdb) {
+            Ok(Task::DataIn(data)) => data,
+            Ok(Task::Request(RequestTask { reply: Reply::Data(data), .. })) => data,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn request(&self, cdb: &[u8]) -> RequestTask {
+        match self.ask(cdb) {
+            Ok(Task::Request(task)) => task,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn every_command_is_found_by_its_own_code() {
+    for command in crate::commands::all() {
+        let found = crate::commands::find(&Cdb::new(command.usage)).unwrap();
+        assert_eq!(found.usage, command.usage);
+        let len = match command.opcode() >> 5 {
+            0 => 6,
+            1 | 2 => 10,
+            4 => 16,
+            _ => 12,
+        };
+        assert_eq!(command.usage.len(), len, "{:#04x}", command.opcode());
+    }
+}
+
+#[test]
+fn an_attention_is_told_once_and_before_the_command_is_looked_at() {
+    let session = Session::new(THIN);
+    session.attentions.raise(0, Attention::CapacityChanged);
+    let told = session.ask(&[0xFF; 16]);
+    assert_eq!(told, Err(sense_of_attention(Attention::CapacityChanged)));
+    assert_eq!(session.ask(&[0xFF; 16]), Err(Sense::INVALID_OPCODE));
+}
+
+#[test]
+fn inquiry_and_report_luns_pass_an_attention_by() {
+    let session = Session::new(THIN);
+    session.attentions.raise(0, Attention::Reset);
+    session.attentions.raise_all(Attention::UnitsChanged);
+    assert!(session.ask(&[0x12, 0, 0, 0, 36, 0]).is_ok());
+    assert!(session.ask(&[0xA0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0]).is_ok());
+    // What REPORT LUNS told is told.
+    assert_eq!(session.attentions.take(0), Some(Attention::Reset));
+    assert_eq!(session.attentions.take(0), None);
+}
+
+#[test]
+fn request_sense_tells_an_attention_as_data() {
+    let session = Session::new(THIN);
+    session.attentions.raise(0, Attention::ModeChanged);
+    assert_eq!(session.data(&[0x03, 0, 0, 0, 18, 0])[..14][2], 0x6);
+    assert_eq!(session.data(&[0x03, 1, 0, 0, 252, 0]), [0x72, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_number_without_a_unit_has_an_inquiry_and_nothing_to_do() {
+    let session = Session::new(THIN);
+    let Ok(Task::DataIn(data)) = session.ask_missing(&[0x12, 0, 0, 0, 96, 0]) else { panic!() };
+    assert_eq!(data[0], 0x7F);
+    assert_eq!(session.ask_missing(&[0x00, 0, 0, 0, 0, 0]), Err(Sense::NO_SUCH_UNIT));
+    assert_eq!(session.ask_missing(&[0x12, 1, 0x83, 0, 96, 0]), Err(Sense::NO_SUCH_UNIT));
+    let sense = session.ask_missing(&[0x03, 0, 0, 0, 18, 0]);
+    assert_eq!(sense, Ok(Task::DataIn(Sense::NO_SUCH_UNIT.to_bytes(false))));
+}
+
+#[test]
+fn what_is_not_there_is_refused_by_code_or_by_service_action() {
+    let session = Session::new(THIN);
+    assert_eq!(session.ask(&[0x04, 0, 0, 0, 0, 0]), Err(Sense::INVALID_OPCODE)); // FORMAT UNIT
+    assert_eq!(session.ask(&[0x5E, 4, 0, 0, 0, 0, 0, 0, 8, 0]), Err(Sense::cdb_field(1, 4)));
+    assert_eq!(session.ask(&[0x28, 0, 0, 0, 0, 0, 0, 0, 1, 4]), Err(Sense::cdb_field(9, 2)));
+}
+
+#[test]
+fn looking_at_a_unit_asks_whether_a_reservation_lets_it() {
+    let session = Session::new(PROTECTED);
+    let task = session.request(&[0x00, 0, 0, 0, 0, 0]);
+    assert_eq!(task.action, Action::Admit(Access::Look));
+    let task = session.request(&[0x1A, 0, 0x3F, 0, 255, 0]);
+    assert_eq!(task.action, Action::Admit(Access::Read));
+    assert!(matches!(task.reply, Reply::Data(_)));
+}
