@@ -1,7 +1,7 @@
 //! A unit in memory: the naive form of what an engine and a control side do.
 
 use nearflash_request::{
-    BlockRange, BufferId, ChangeKind, ChangeResult, Completion, Outcome, Payload, Report, Tag,
+    BlockRange, BufferId, ChangeKind, ChangeResult, Completion, Outcome, Payload, Tag,
 };
 use nearflash_units::{Blocks, ByteLen};
 
@@ -66,7 +66,7 @@ impl Model {
 
     fn change(&mut self, kind: ChangeKind) -> ChangeResult {
         match kind {
-            ChangeKind::Report => ChangeResult::Report(Box::new(Report::default())),
+            ChangeKind::Report => ChangeResult::Report(Box::default()),
             ChangeKind::SetModes(modes) => {
                 self.units = units_of(LogicalUnit {
                     software_write_protected: modes.write_protected,
