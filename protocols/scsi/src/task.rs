@@ -5,7 +5,7 @@ use nearflash_request::{
 };
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
 
-use crate::{Failure, answers};
+use crate::{Failure, Sense, answers};
 
 /// What is to be done for a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -34,8 +34,8 @@ pub struct RequestTask {
     pub data_out: ByteLen,
     /// How much data it gives back: what is read, or the answer's length at most.
     pub data_in: ByteLen,
-    /// Whether the initiator has to bring exactly as much: what is left over would be half of
-    /// something. Otherwise more is passed over.
+    /// Whether the initiator has to bring exactly as much, because the data's parts depend on its
+    /// length; see [`Self::with_data_of`].
     pub exact: bool,
     /// The size of the unit's blocks, for what sense data says.
     pub block_size: BlockSize,
@@ -132,6 +132,33 @@ impl RequestTask {
     pub fn buffer_len(&self) -> ByteLen {
         let count = ByteLen::from_usize(self.buffer_count().max(1));
         ByteLen(self.data_out.0 / count.0)
+    }
+
+    /// The same for an initiator that brings another amount of data than the command takes. What is
+    /// left over is passed over. Where some is missing, the command is done as far as whole blocks
+    /// have come, as SAM-5 lets a target do and the residual count then tells: with none at all,
+    /// nothing is done.
+    ///
+    /// # Errors
+    /// When the data ends within a block, or is [`Self::exact`] and another amount.
+    pub fn with_data_of(self, brought: ByteLen) -> Result<Self, Sense> {
+        if self.exact && brought != self.data_out {
+            return Err(Sense::INVALID_INFORMATION_UNIT);
+        }
+        if brought >= self.data_out {
+            return Ok(self);
+        }
+        if !self.block_size.divides(brought) {
+            return Err(Sense::INVALID_INFORMATION_UNIT);
+        }
+        let count = self.block_size.blocks_in(brought);
+        let action = match (count, self.action) {
+            (Blocks(0), Action::Compare) => Action::Admit(Access::Read),
+            (Blocks(0), _) => Action::Admit(Access::Write),
+            (_, action) => action,
+        };
+        let range = BlockRange { count, ..self.range };
+        Ok(Self { action, range, data_out: brought, ..self })
     }
 
     /// What is to be asked of the engine; `None` if these are not [`Self::buffer_count`] buffers.

@@ -73,8 +73,9 @@ fn verify(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     if range.count.0 == 0 {
         return Ok(nothing(Access::Read, call.unit));
     }
+    let exact = matches!(action, Action::CompareSame);
     let task = RequestTask::new(action, range, block_size);
-    Ok(Task::Request(RequestTask { data_out, ..task }))
+    Ok(Task::Request(RequestTask { data_out, exact, ..task }))
 }
 
 /// GOOD says that not all the blocks may be in the cache, which is true of any: they are read when

@@ -279,3 +279,23 @@ fn stopping_a_unit_makes_all_durable() {
     let eject = [0x1B, 0, 0, 0, 2, 0];
     assert_eq!(Session::new(THIN).ask(&eject), Err(Sense::cdb_field(4, 1)));
 }
+
+#[test]
+fn missing_data_leaves_out_whole_blocks_and_never_halves() {
+    let session = Session::new(THIN);
+    let write = session.request(&[0x2E, 0x02, 0, 0, 0, 5, 0, 0, 2, 0]);
+    assert_eq!(write.clone().with_data_of(ByteLen(10_000)), Ok(write.clone()));
+    let one = write.clone().with_data_of(ByteLen(512)).unwrap();
+    assert_eq!(
+        (one.range, one.data_out, one.action),
+        (range(5, 1), ByteLen(512), write.action.clone())
+    );
+    let none = write.clone().with_data_of(ByteLen(0)).unwrap();
+    assert_eq!((none.action.clone(), none.buffer_count()), (Action::Admit(Access::Write), 0));
+    assert_eq!(write.with_data_of(ByteLen(600)), Err(Sense::INVALID_INFORMATION_UNIT));
+    let compare = session.request(&[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 3, 0, 0]);
+    for brought in [0, 1024, 4096] {
+        let refused = compare.clone().with_data_of(ByteLen(brought));
+        assert_eq!(refused, Err(Sense::INVALID_INFORMATION_UNIT));
+    }
+}
