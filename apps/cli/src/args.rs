@@ -34,6 +34,9 @@ Examples:
   #   cores = \"0-1\"
   nearflash serve --config /etc/nearflash.toml
 
+  # For iSCSI initiators as well: the volume is LUN 0 of iqn.2026-11.io.nearflash:data
+  nearflash serve --device flash=file:/srv/flash.img --iscsi 127.0.0.1:3260
+
   # For applications as well: by TCP, and through memory that they share with the node
   nearflash serve --device flash=file:/srv/flash.img --direct 127.0.0.1:4421 \\
     --direct-local /run/nearflash/direct.sock
@@ -64,13 +67,23 @@ Examples:
 
 A revoked grant is without effect when the command returns.";
 
+const CHAP_EXAMPLES: &str = "\
+Examples:
+  nearflash chap add app
+  nearflash chap add iqn.2004-10.com.ubuntu:01:9d2e --secret-file app.secret
+  nearflash chap add app --secret-file app.secret --mutual-user node --mutual-secret-file node.secret
+  nearflash chap remove app
+
+As soon as there is a user, no initiator logs in without one.";
+
 const BENCH_EXAMPLES: &str = "\
 Examples:
   nearflash bench file:/srv/flash.img --size 1GiB --rw randread --iodepth 32 --runtime 10s
   nearflash bench nvme-tcp://127.0.0.1:4420/data --rw randrw --rwmixread 70 --bs 16k
   nearflash bench floor:// --iodepth 128";
 
-/// Remote flash as near as local: serves flash over NVMe/TCP and to direct clients, and measures it
+/// Remote flash as near as local: serves flash over NVMe/TCP, iSCSI and to direct clients, and
+/// measures it
 #[derive(Debug, clap::Parser)]
 #[command(name = "nearflash", version, about, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -92,6 +105,9 @@ pub(crate) enum Subcommand {
     /// Let credentials read and write ranges of volumes, and no longer
     #[command(subcommand, after_help = GRANT_EXAMPLES)]
     Grant(GrantSubcommand),
+    /// Make, list and remove what iSCSI initiators prove themselves with
+    #[command(subcommand, after_help = CHAP_EXAMPLES)]
+    Chap(ChapSubcommand),
     /// Show how a running node is: devices, volumes, cores, hosts
     Status(NodeArgs),
     /// Measure a file, a remote volume, or the bare wire
@@ -220,6 +236,38 @@ pub(crate) enum GrantSubcommand {
     Revoke {
         /// Which, as 'nearflash grant list' numbers it
         number: u64,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum ChapSubcommand {
+    /// Make a user. Without a file for it, a secret is drawn and shown, this once
+    Add {
+        /// What the initiator calls itself
+        user: String,
+        /// File with the secret, of 12 to 64 characters
+        #[arg(long, value_name = "FILE")]
+        secret_file: Option<PathBuf>,
+        /// What the node calls itself, to initiators that ask for a proof in return
+        #[arg(long, value_name = "USER")]
+        mutual_user: Option<String>,
+        /// File with the secret that the node proves itself with
+        #[arg(long, value_name = "FILE", requires = "mutual_user")]
+        mutual_secret_file: Option<PathBuf>,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// List all users
+    List {
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Remove a user; its sessions have ended when this returns
+    Remove {
+        /// Which user
+        user: String,
         #[command(flatten)]
         node: NodeArgs,
     },

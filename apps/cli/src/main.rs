@@ -11,21 +11,24 @@ mod output;
 mod secret;
 mod tables;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use nearflash_node::api::{Answer, Command};
+use nearflash_node::api::{Answer, ChapMutual, Command};
 use nearflash_node::config::{Config, ServeArgs, default_data_dir, parse_volume};
 use nearflash_node::control::ask;
 use nearflash_space::GrantRange;
 use nearflash_units::OneLine;
 
-use args::{Cli, CredentialSubcommand, GrantSubcommand, NodeArgs, Subcommand, VolumeSubcommand};
+use args::{
+    ChapSubcommand, Cli, CredentialSubcommand, GrantSubcommand, NodeArgs, Subcommand,
+    VolumeSubcommand,
+};
 use calendar::Lifetime;
 use failure::Failure;
 use output::{Shown, print, show};
-use secret::SecretFile;
+use secret::{SecretFile, read_secret};
 
 fn main() -> ExitCode {
     match run(Cli::parse().subcommand) {
@@ -43,6 +46,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Volume(volume) => run_volume(volume),
         Subcommand::Credential(credential) => run_credential(credential),
         Subcommand::Grant(grant) => run_grant(grant),
+        Subcommand::Chap(chap) => run_chap(chap),
         Subcommand::Status(node) => control(&node, Command::Status, Shown::Status),
         Subcommand::Bench(args) => Ok(nearflash_bench::run(&args)?),
         Subcommand::Demo(args) => {
@@ -145,6 +149,21 @@ fn run_grant(subcommand: GrantSubcommand) -> Result<ExitCode, Failure> {
         }
         GrantSubcommand::Revoke { number, node } => {
             control(&node, Command::GrantRevoke { number }, Shown::Removed)
+        }
+    }
+}
+
+fn run_chap(subcommand: ChapSubcommand) -> Result<ExitCode, Failure> {
+    match subcommand {
+        ChapSubcommand::Add { user, secret_file, mutual_user, mutual_secret_file, node } => {
+            let read = |path: Option<PathBuf>| path.as_deref().map(read_secret).transpose();
+            let (secret, mutual_secret) = (read(secret_file)?, read(mutual_secret_file)?);
+            let mutual = mutual_user.map(|user| ChapMutual { user, secret: mutual_secret });
+            control(&node, Command::ChapAdd { user, secret, mutual }, Shown::Made)
+        }
+        ChapSubcommand::List { node } => control(&node, Command::ChapList, Shown::List),
+        ChapSubcommand::Remove { user, node } => {
+            control(&node, Command::ChapRemove { user }, Shown::Removed)
         }
     }
 }

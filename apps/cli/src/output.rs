@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use nearflash_node::api::{Answer, CredentialInfo, Document, GrantInfo, VolumeInfo};
+use nearflash_node::api::{
+    Answer, ChapInfo, CredentialInfo, Document, GrantInfo, SecretText, VolumeInfo,
+};
 use nearflash_units::ByteLen;
 
 use crate::calendar::show_moment;
@@ -37,6 +39,13 @@ pub(crate) fn show(answer: Answer, shown: Shown, json: bool) -> String {
         (Answer::Grant { grant }, Shown::Removed) => format!("revoked {}\n", permission(&grant)),
         (Answer::Grant { grant }, _) => format!("made {}\n", permission(&grant)),
         (Answer::Grants { grants }, _) => tables::grants(&grants),
+        (Answer::Account { account, .. }, Shown::Removed) => {
+            format!("removed CHAP user '{}' and its sessions\n", account.user)
+        }
+        (Answer::Account { account, secret, mutual_secret }, _) => {
+            chap_made(&account, secret.as_ref(), mutual_secret.as_ref())
+        }
+        (Answer::Accounts { accounts }, _) => tables::accounts(&accounts),
         (Answer::Status(status), _) => tables::status(&status),
         (Answer::Error { error }, _) => format!("{error}\n"),
     }
@@ -54,6 +63,25 @@ fn with_secret(credential: &CredentialInfo, secret: &str) -> String {
         named(credential),
         credential.id
     )
+}
+
+fn chap_made(
+    account: &ChapInfo,
+    secret: Option<&SecretText>,
+    mutual_secret: Option<&SecretText>,
+) -> String {
+    let mutual = account.mutual_user.as_deref();
+    let in_return = mutual.map_or(String::new(), |user| format!(", answered by '{user}'"));
+    let mut text = format!("made CHAP user '{}'{in_return}\n", account.user);
+    for (whose, secret) in [("secret", secret), ("secret in return", mutual_secret)] {
+        if let Some(secret) = secret {
+            text += &format!("{whose}: {}\n", secret.0);
+        }
+    }
+    if secret.or(mutual_secret).is_some() {
+        text += "It is not shown again.\n";
+    }
+    text
 }
 
 fn named(credential: &CredentialInfo) -> String {
@@ -95,7 +123,6 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearflash_node::api::SecretText;
 
     fn credential(grants: usize, expires_at: Option<u64>) -> CredentialInfo {
         CredentialInfo { id: "app".to_owned(), expires_at, expired: false, grants }
@@ -127,6 +154,28 @@ mod tests {
         insta::assert_snapshot!(show(made, Shown::Made, false), @r#"made credential 'app', until 2026-11-21 13:55Z"#);
         let removed = Answer::Credential { credential: credential(2, None) };
         insta::assert_snapshot!(show(removed, Shown::Removed, false), @r#"removed credential 'app' and its 2 grants"#);
+    }
+
+    #[test]
+    fn a_chap_user_is_made_and_removed_in_words() {
+        let account = |mutual_user: Option<&str>| ChapInfo {
+            user: "app".to_owned(),
+            mutual_user: mutual_user.map(str::to_owned),
+        };
+        let made = Answer::Account { account: account(None), secret: None, mutual_secret: None };
+        insta::assert_snapshot!(show(made.clone(), Shown::Made, false), @"made CHAP user 'app'");
+        insta::assert_snapshot!(show(made, Shown::Removed, false), @"removed CHAP user 'app' and its sessions");
+        let drawn = Answer::Account {
+            account: account(Some("node")),
+            secret: Some(SecretText("5ec2e7".to_owned())),
+            mutual_secret: Some(SecretText("07e2".to_owned())),
+        };
+        insta::assert_snapshot!(show(drawn, Shown::Made, false), @r#"
+            made CHAP user 'app', answered by 'node'
+            secret: 5ec2e7
+            secret in return: 07e2
+            It is not shown again.
+            "#);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! A file for a secret: new, and for its owner alone.
+//! Files for secrets: new ones, for their owner alone; and those that somebody has written.
 
 use std::fs::{File, OpenOptions, remove_file};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,21 @@ pub(crate) enum SecretFileError {
         .path.display()
     )]
     Write { path: PathBuf, source: io::Error },
+    /// One that was to be there.
+    #[error("secret file {}: {source}: correct the path or its permissions", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+}
+
+/// Longest file that is read for a secret.
+const FILE_LEN_MAX: u64 = 4096;
+
+/// The secret in a file: its first line.
+pub(crate) fn read_secret(path: &Path) -> Result<SecretText, SecretFileError> {
+    let refused = |source| SecretFileError::Read { path: path.to_owned(), source };
+    let mut text = SecretText(String::new());
+    let file = File::open(path).map_err(refused)?;
+    file.take(FILE_LEN_MAX).read_to_string(&mut text.0).map_err(refused)?;
+    Ok(SecretText(text.0.lines().next().unwrap_or_default().to_owned()))
 }
 
 /// A file that waits for its secret. It goes again when there is none.
@@ -71,6 +86,17 @@ mod tests {
         let refused = SecretFile::create(&path).map(|_| ()).unwrap_err().to_string();
         assert!(refused.contains("File exists"), "{refused}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "5ec2e7\n");
+    }
+
+    #[test]
+    fn a_secret_is_read_without_its_line_end() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for text in ["geheimgeheim", "geheimgeheim\n", "geheimgeheim\r\nmore\n"] {
+            std::fs::write(file.path(), text).unwrap();
+            assert_eq!(read_secret(file.path()).unwrap().0, "geheimgeheim");
+        }
+        let refused = read_secret(Path::new("/does/not/exist")).unwrap_err().to_string();
+        assert!(refused.starts_with("secret file /does/not/exist: No such file"), "{refused}");
     }
 
     #[test]

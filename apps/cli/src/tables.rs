@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use nearflash_node::api::{
-    CoreInfo, CredentialInfo, DeviceInfo, GrantInfo, HostInfo, Status, VolumeInfo,
+    ChapInfo, CoreInfo, CredentialInfo, DeviceInfo, GrantInfo, HostInfo, Status, VolumeInfo,
 };
 use nearflash_space::GrantRange;
 use nearflash_units::{ByteLen, ByteOffset};
@@ -67,6 +67,19 @@ pub(crate) fn grants(grants: &[GrantInfo]) -> String {
     rendered(&table)
 }
 
+/// All CHAP users.
+pub(crate) fn accounts(accounts: &[ChapInfo]) -> String {
+    if accounts.is_empty() {
+        return "no CHAP users: make one with 'nearflash chap add USER'\n".to_owned();
+    }
+    let mut table = table(&["CHAP USER", "IN RETURN"], &[]);
+    for account in accounts {
+        let mutual = account.mutual_user.clone().unwrap_or_else(|| "-".to_owned());
+        table.add_row([account.user.clone(), mutual]);
+    }
+    rendered(&table)
+}
+
 /// A grant's range, as it is written.
 pub(crate) fn range(grant: &GrantInfo) -> String {
     let end = grant.end.map(ByteOffset);
@@ -102,6 +115,7 @@ pub(crate) fn status(status: &Status) -> String {
         cores(&status.cores),
         hosts(&status.hosts),
         clients(status),
+        initiators(status),
     ] {
         if !part.is_empty() {
             text.push('\n');
@@ -116,10 +130,10 @@ fn doors(status: &Status) -> String {
     let direct = status.direct.iter().map(ToString::to_string);
     let local = status.direct_local.iter().map(|path| path.display().to_string());
     let direct: Vec<String> = direct.chain(local).collect();
-    match direct.is_empty() {
-        true => format!("NVMe/TCP on {}\n", nvme_tcp.join(", ")),
-        false => format!("NVMe/TCP on {}\ndirect on {}\n", nvme_tcp.join(", "), direct.join(", ")),
-    }
+    let iscsi: Vec<String> = status.iscsi.iter().map(ToString::to_string).collect();
+    let doors = [("NVMe/TCP", nvme_tcp), ("direct", direct), ("iSCSI", iscsi)];
+    let open = doors.iter().filter(|(_, addresses)| !addresses.is_empty());
+    open.map(|(name, addresses)| format!("{name} on {}\n", addresses.join(", "))).collect()
 }
 
 fn devices(devices: &[DeviceInfo]) -> String {
@@ -205,6 +219,27 @@ fn clients(status: &Status) -> String {
     text
 }
 
+/// iSCSI sessions; nothing where none can come in.
+fn initiators(status: &Status) -> String {
+    if status.initiators.is_empty() {
+        let said = if status.iscsi.is_empty() { "" } else { "no iSCSI initiators are logged in\n" };
+        return said.to_owned();
+    }
+    let header = ["INITIATOR", "FROM", "CHAP USER", "CORE", "CONNECTIONS", "TARGET"];
+    let mut table = table(&header, &[3, 4]);
+    for session in &status.initiators {
+        table.add_row([
+            session.initiator.clone(),
+            session.address.to_string(),
+            session.user.clone().unwrap_or_else(|| "-".to_owned()),
+            session.core.to_string(),
+            session.connections.to_string(),
+            session.target.clone().unwrap_or_else(|| "discovery".to_owned()),
+        ]);
+    }
+    rendered(&table)
+}
+
 /// Columns without lines, as wide as they need: so that `awk` reads them too.
 fn table(header: &[&str], right_aligned: &[usize]) -> Table {
     let mut table = Table::new();
@@ -261,7 +296,7 @@ fn uptime(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearflash_node::api::ClientInfo;
+    use nearflash_node::api::{ClientInfo, InitiatorInfo};
     use uuid::Uuid;
 
     fn volume(name: &str, bytes: u64) -> VolumeInfo {
@@ -279,6 +314,17 @@ mod tests {
     fn client(from: &str, credential: Option<&str>, is_in: bool) -> ClientInfo {
         let credential = credential.map(str::to_owned);
         ClientInfo { from: from.to_owned(), credential, is_in, core: 0, in_flight: 3 }
+    }
+
+    fn initiator(target: Option<&str>, user: Option<&str>) -> InitiatorInfo {
+        InitiatorInfo {
+            initiator: "iqn.2004-10.com.ubuntu:a".to_owned(),
+            target: target.map(str::to_owned),
+            user: user.map(str::to_owned),
+            address: "127.0.0.1:50003".parse().unwrap(),
+            connections: 2,
+            core: 1,
+        }
     }
 
     #[test]
@@ -301,6 +347,7 @@ mod tests {
             nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4420".parse().unwrap()],
             direct: vec!["127.0.0.1:4421".parse().unwrap()],
             direct_local: Some("/run/nearflash/direct.sock".into()),
+            iscsi: vec!["127.0.0.1:3260".parse().unwrap()],
             devices: vec![DeviceInfo {
                 name: "flash".to_owned(),
                 kind: "file".to_owned(),
@@ -335,11 +382,16 @@ mod tests {
                 client("process 12 of user 1000", None, true),
                 client("192.0.2.7:50002", None, false),
             ],
+            initiators: vec![
+                initiator(Some("iqn.2026-11.io.nearflash:data"), Some("app")),
+                initiator(None, None),
+            ],
         };
         insta::assert_snapshot!(super::status(&status), @r#"
             node 00000000-0000-0000-0000-000000000001, version 0.1.0, process 77, serving for 1h 1m
             NVMe/TCP on 127.0.0.1:4420, [::1]:4420
             direct on 127.0.0.1:4421, /run/nearflash/direct.sock
+            iSCSI on 127.0.0.1:3260
 
             DEVICE  KIND   SIZE     FREE  BLOCK  CACHE
             flash   file  16GiB  8191MiB    512  volatile
@@ -358,6 +410,10 @@ mod tests {
             process 12 of user 1000  anonymous      0          3
             192.0.2.7:50002          not in yet     0          3
             and 2 more
+
+            INITIATOR                 FROM             CHAP USER  CORE  CONNECTIONS  TARGET
+            iqn.2004-10.com.ubuntu:a  127.0.0.1:50003  app           1            2  iqn.2026-11.io.nearflash:data
+            iqn.2004-10.com.ubuntu:a  127.0.0.1:50003  -             1            2  discovery
             "#);
     }
 

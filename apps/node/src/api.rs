@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use zeroize::Zeroize;
 
 /// What every document says of itself.
 pub const SCHEMA: u32 = 1;
@@ -49,6 +50,9 @@ pub struct Ready {
     /// The socket that direct clients of this machine connect to.
     #[serde(default)]
     pub direct_local: Option<PathBuf>,
+    /// The addresses that iSCSI initiators connect to, as bound.
+    #[serde(default)]
+    pub iscsi: Vec<SocketAddr>,
     /// The control socket.
     pub control: PathBuf,
     /// Every volume.
@@ -152,6 +156,25 @@ pub struct ClientInfo {
     pub in_flight: u64,
 }
 
+/// An iSCSI session.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct InitiatorInfo {
+    /// What the initiator calls itself.
+    pub initiator: String,
+    /// What it is logged in to; absent when it only asks what there is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// The CHAP user that it came in by; absent when it needed none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Where its first connection comes from.
+    pub address: SocketAddr,
+    /// How many it has.
+    pub connections: u32,
+    /// The processor that serves it.
+    pub core: usize,
+}
+
 /// How a node is.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Status {
@@ -171,6 +194,9 @@ pub struct Status {
     /// The socket that direct clients of this machine connect to.
     #[serde(default)]
     pub direct_local: Option<PathBuf>,
+    /// The addresses that iSCSI initiators connect to.
+    #[serde(default)]
+    pub iscsi: Vec<SocketAddr>,
     /// Every device.
     pub devices: Vec<DeviceInfo>,
     /// Every volume.
@@ -182,6 +208,30 @@ pub struct Status {
     /// Direct clients: the first thousand of each core.
     #[serde(default)]
     pub clients: Vec<ClientInfo>,
+    /// iSCSI sessions.
+    #[serde(default)]
+    pub initiators: Vec<InitiatorInfo>,
+}
+
+/// A CHAP user; never its secrets.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ChapInfo {
+    /// What the initiator calls itself.
+    pub user: String,
+    /// What the node calls itself to it; absent when it does not prove itself in return.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mutual_user: Option<String>,
+}
+
+/// What the node is to prove itself with in return.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChapMutual {
+    /// What it calls itself.
+    pub user: String,
+    /// Its secret; drawn, and answered this once, unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<SecretText>,
 }
 
 /// A credential; never its secret.
@@ -225,6 +275,12 @@ pub struct GrantInfo {
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct SecretText(pub String);
+
+impl Drop for SecretText {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -315,6 +371,24 @@ pub enum Command {
         /// Which.
         number: u64,
     },
+    /// Make a CHAP user.
+    ChapAdd {
+        /// What the initiator is to call itself.
+        user: String,
+        /// What it proves that it knows; drawn, and answered this once, unless said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        secret: Option<SecretText>,
+        /// What the node proves itself with in return, if it is asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mutual: Option<ChapMutual>,
+    },
+    /// Name every CHAP user.
+    ChapList,
+    /// Remove a CHAP user, and end its sessions.
+    ChapRemove {
+        /// Which.
+        user: String,
+    },
     /// Say how the node is.
     Status,
 }
@@ -366,6 +440,22 @@ pub enum Answer {
     Grants {
         /// In the order of their numbers.
         grants: Vec<GrantInfo>,
+    },
+    /// The CHAP user as it is now; as it was, when it has been removed.
+    Account {
+        /// Which.
+        account: ChapInfo,
+        /// The secret that was drawn for it, this once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        secret: Option<SecretText>,
+        /// The one that was drawn for the node, this once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mutual_secret: Option<SecretText>,
+    },
+    /// Every CHAP user.
+    Accounts {
+        /// In the order of their names.
+        accounts: Vec<ChapInfo>,
     },
 }
 

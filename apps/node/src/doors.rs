@@ -15,7 +15,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::config::{Advertise, Config};
 use crate::control::{ShortPath, listen_privately};
 use crate::serve::absolute;
-use crate::{DirectDoor, Door, NodeError};
+use crate::{DirectDoor, Door, IscsiDoor, NodeError};
 
 /// Connections that the system holds for a door until a core takes them.
 const BACKLOG: i32 = 4096;
@@ -25,11 +25,12 @@ const BACKLOG: i32 = 4096;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where a node is reached, as others name it.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Addresses {
     pub(crate) nvme_tcp: Vec<SocketAddr>,
     pub(crate) direct: Vec<SocketAddr>,
     pub(crate) direct_local: Option<PathBuf>,
+    pub(crate) iscsi: Vec<SocketAddr>,
 }
 
 /// Every door of a node, open.
@@ -37,6 +38,7 @@ pub(crate) struct Doors {
     pub(crate) nvme_tcp: Vec<Door>,
     pub(crate) direct: Vec<DirectDoor>,
     pub(crate) direct_local: Option<UnixListener>,
+    pub(crate) iscsi: Vec<IscsiDoor>,
     pub(crate) local_socket: Option<SocketFile>,
     pub(crate) addresses: Addresses,
 }
@@ -55,7 +57,7 @@ impl Drop for SocketFile {
 impl Doors {
     pub(crate) fn open(config: &Config) -> Result<Self, NodeError> {
         let mut nvme_tcp = Vec::new();
-        let mut addresses = Addresses { nvme_tcp: vec![], direct: vec![], direct_local: None };
+        let mut addresses = Addresses::default();
         for address in &config.nvme_tcp {
             let (listener, bound) = open_tcp("nvme-tcp", *address)?;
             let advertise = advertised(bound, config.advertise);
@@ -68,10 +70,17 @@ impl Doors {
             direct.push(DirectDoor { listener, is_anonymous: door.is_anonymous });
             addresses.direct.push(bound);
         }
+        let mut iscsi = Vec::new();
+        for door in &config.iscsi {
+            let (listener, bound) = open_tcp("iscsi", door.address)?;
+            let advertise = advertised(bound, config.advertise.map(Advertise::without_port));
+            iscsi.push(IscsiDoor { listener, advertise, is_anonymous: door.is_anonymous });
+            addresses.iscsi.push(bound);
+        }
         addresses.direct_local = config.direct_local.as_deref().map(absolute);
         let local = addresses.direct_local.as_deref().map(open_local).transpose()?;
         let (direct_local, local_socket) = local.unzip();
-        Ok(Self { nvme_tcp, direct, direct_local, local_socket, addresses })
+        Ok(Self { nvme_tcp, direct, direct_local, iscsi, local_socket, addresses })
     }
 }
 

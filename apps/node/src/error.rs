@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use nearflash_media::OpenError;
-use nearflash_space::{GrantError, Name, RestoreError, RestoreGrantsError, VolumeError};
+use nearflash_space::{
+    AccountError, GrantError, Name, RestoreError, RestoreGrantsError, VolumeError,
+};
 use nearflash_units::{BlockSize, ByteLen};
 
 use crate::config::{ConfigError, Key};
@@ -36,6 +38,9 @@ pub enum NodeError {
     /// A credential or a grant cannot be made or taken away.
     #[error(transparent)]
     Grant(#[from] GrantError),
+    /// A CHAP user cannot be made or taken away.
+    #[error(transparent)]
+    Account(#[from] AccountError),
     /// The cores cannot be started.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -115,6 +120,18 @@ pub enum NodeError {
         /// Which address.
         address: SocketAddr,
     },
+    /// A door for initiators would let nobody in, or everybody.
+    #[error(
+        "{key}: {address} can be reached from other machines, and there is no CHAP user: start \
+         without it, make one with 'nearflash chap add USER', and start again; or say which \
+         initiators may connect with --host NAME (repeatable), or --host any"
+    )]
+    NoAccount {
+        /// Of which key.
+        key: Key,
+        /// Which address.
+        address: SocketAddr,
+    },
     /// The control socket cannot be made.
     #[error("control socket {}: {source}: choose another --data-dir", path.display())]
     Control {
@@ -178,7 +195,7 @@ impl NodeError {
     /// What the process ends with: 2 when the configuration is wrong, 1 otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::NoCredential { .. } => 2,
+            Self::Config(_) | Self::NoCredential { .. } | Self::NoAccount { .. } => 2,
             _ => 1,
         }
     }

@@ -1,16 +1,21 @@
 //! What hosts and direct clients are shown of the space.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use nearflash_engine::DeviceProperties;
 use nearflash_media::Device;
 use nearflash_nvme::{NamespaceId, Nqn};
-use nearflash_space::{Credential, Grants, Name, Space, UnixTime, Volume, is_expired};
+use nearflash_space::{Credential, Name, Space, UnixTime, Volume, is_expired};
 use nearflash_units::ByteOffset;
 use uuid::Uuid;
 
 use crate::api::VolumeInfo;
-use crate::{DirectAccess, DirectCredential, DirectGrant, DirectVolume, Namespace, Published};
+use crate::records::Records;
+use crate::{
+    DirectAccess, DirectCredential, DirectGrant, DirectVolume, IscsiAccess, IscsiTarget, IscsiUnit,
+    Namespace, Published,
+};
 
 /// What every subsystem's NQN begins with; its name follows.
 pub const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash:";
@@ -23,17 +28,26 @@ pub fn subsystem_nqn(name: &Name) -> Nqn {
     Nqn::new(&format!("{NQN_PREFIX}{name}")).expect("a prefix and a name are an NQN")
 }
 
+/// What every target's name begins with; its subsystem's name follows. RFC 7143, 4.2.7.4.
+pub const IQN_PREFIX: &str = "iqn.2026-11.io.nearflash:";
+
+/// The iSCSI name of the target that is the subsystem of that name, in the form in which such names
+/// are compared: letters are small.
+pub fn target_iqn(name: &Name) -> String {
+    format!("{IQN_PREFIX}{}", name.as_str().to_ascii_lowercase())
+}
+
 /// What is served of a space on these devices.
 pub(crate) fn published(
-    space: &Space,
+    recorded: &Records,
     devices: &[Arc<Device>],
     direct: Arc<DirectAccess>,
 ) -> Published {
+    let space = &recorded.space;
     let mut volumes: Vec<&Volume> = space.volumes().collect();
     volumes.sort_by_key(|volume| (&volume.subsystem, volume.nsid));
     let namespace = |volume: &Volume| {
-        let device = usize::try_from(volume.device.0).ok().and_then(|index| devices.get(index));
-        let properties = device.expect("volumes lie on opened devices").properties();
+        let properties = properties_under(volume, devices);
         Namespace {
             subsystem: subsystem_nqn(&volume.subsystem),
             nsid: NamespaceId(volume.nsid),
@@ -46,11 +60,13 @@ pub(crate) fn published(
         }
     };
     let namespaces = volumes.into_iter().map(namespace).collect();
-    Published { volumes: Arc::new(space.table()), namespaces, direct }
+    let iscsi = Arc::new(iscsi_access(recorded, devices));
+    Published { volumes: Arc::new(space.table()), namespaces, direct, iscsi }
 }
 
 /// What direct clients may do at that moment.
-pub(crate) fn direct_access(space: &Space, grants: &Grants, now: UnixTime) -> DirectAccess {
+pub(crate) fn direct_access(recorded: &Records, now: UnixTime) -> DirectAccess {
+    let Records { space, grants, .. } = recorded;
     let volumes: HashMap<Uuid, &Volume> = space.volumes().map(|v| (v.uuid, v)).collect();
     let mut given: HashMap<&Name, Vec<DirectGrant>> = HashMap::new();
     for grant in grants.grants().filter(|grant| !is_expired(grant.expires, now)) {
@@ -83,6 +99,41 @@ fn direct_volume(volume: &Volume) -> DirectVolume {
         block_size: volume.block_size,
         epoch: volume.epoch,
     }
+}
+
+/// What iSCSI initiators may do.
+pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> IscsiAccess {
+    let mut targets: BTreeMap<&Name, Vec<IscsiUnit>> = BTreeMap::new();
+    for volume in recorded.space.volumes() {
+        // A logical unit's number begins at 0, a namespace's at 1.
+        let Ok(lun) = u16::try_from(volume.nsid.saturating_sub(1)) else { continue };
+        let properties = properties_under(volume, devices);
+        targets.entry(&volume.subsystem).or_default().push(IscsiUnit {
+            lun,
+            volume: volume.id,
+            name: volume.name.clone(),
+            uuid: volume.uuid,
+            block_size: volume.block_size,
+            blocks: volume.blocks,
+            volatile_cache: properties.volatile_cache,
+            deallocates: properties.deallocates,
+            epoch: volume.epoch,
+        });
+    }
+    let target = |(alias, mut units): (&Name, Vec<IscsiUnit>)| {
+        units.sort_by_key(|unit| unit.lun);
+        IscsiTarget { name: target_iqn(alias), alias: alias.clone(), units }
+    };
+    IscsiAccess {
+        targets: targets.into_iter().map(target).collect(),
+        accounts: recorded.accounts.iter().cloned().collect(),
+    }
+}
+
+/// What the device can that a volume lies on.
+fn properties_under(volume: &Volume, devices: &[Arc<Device>]) -> DeviceProperties {
+    let device = usize::try_from(volume.device.0).ok().and_then(|index| devices.get(index));
+    device.expect("volumes lie on opened devices").properties()
 }
 
 /// A volume, as documents show it.

@@ -12,18 +12,22 @@ pub mod control;
 mod doors;
 mod error;
 mod exports;
+mod initiator_name;
 mod node;
 mod prepare;
+mod records;
 pub mod runtime;
 mod runtime_face;
 mod serve;
 
 pub use catalog::{Catalog, CatalogError};
 pub use error::{HostCount, NodeError};
-pub use exports::{NQN_PREFIX, subsystem_nqn};
+pub use exports::{IQN_PREFIX, NQN_PREFIX, subsystem_nqn, target_iqn};
+pub use initiator_name::{InitiatorName, ParseInitiatorNameError};
 pub use runtime_face::{
-    ConnectedClient, ConnectedHost, CoreStatus, DirectAccess, DirectCredential, DirectDoor,
-    DirectGrant, DirectVolume, Door, HostAccess, Namespace, Published, Runtime, RuntimeConfig,
-    RuntimeStatus, StartError,
+    ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, DirectAccess, DirectCredential,
+    DirectDoor, DirectGrant, DirectVolume, Door, HostAccess, InitiatorAccess, IscsiAccess,
+    IscsiDoor, IscsiTarget, IscsiUnit, Namespace, Published, Runtime, RuntimeConfig, RuntimeStatus,
+    StartError,
 };
 pub use serve::{Running, serve, serve_with};

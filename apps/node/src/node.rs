@@ -2,6 +2,7 @@
 //! decide on a copy, make fresh blocks zero, record durably, show the cores, answer.
 
 mod access;
+mod chap;
 mod expiry;
 mod status;
 
@@ -9,9 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use nearflash_media::Device;
-use nearflash_space::{
-    Extent, Grants, Name, Space, UnixTime, Volume, VolumeRequest, truncate_extents,
-};
+use nearflash_space::{Extent, Name, Space, UnixTime, Volume, VolumeRequest, truncate_extents};
 use nearflash_units::{BlockSize, ByteLen};
 use uuid::Uuid;
 
@@ -22,6 +21,7 @@ use crate::doors::Addresses;
 use crate::error::{HostCount, NodeError};
 use crate::exports::{direct_access, published, subsystem_nqn, volume_info};
 use crate::prepare::{Prepared, commit, keep_grants_on, zero};
+use crate::records::Records;
 use crate::{DirectAccess, Runtime};
 
 pub(crate) use expiry::ExpiryWatch;
@@ -43,8 +43,7 @@ pub(crate) struct Node {
 
 /// What is recorded and served.
 struct Served {
-    space: Space,
-    grants: Grants,
+    recorded: Records,
     /// What the cores were told last.
     direct: Arc<DirectAccess>,
     /// The node ends: nothing more needs to be watched.
@@ -62,8 +61,8 @@ impl Node {
         runtime: Arc<dyn Runtime>,
         addresses: Addresses,
     ) -> Self {
-        let Prepared { catalog, devices, space, grants } = prepared;
-        let served = Mutex::new(Served { space, grants, direct, is_ending: false });
+        let Prepared { catalog, devices, recorded } = prepared;
+        let served = Mutex::new(Served { recorded, direct, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
         Self { catalog, devices, changing, served, changed, runtime, addresses, started }
     }
@@ -74,6 +73,7 @@ impl Node {
             Command::VolumeList => Ok(Answer::Volumes { volumes: self.volumes() }),
             Command::CredentialList => Ok(self.credential_list()),
             Command::GrantList { credential } => self.grant_list(credential.as_deref()),
+            Command::ChapList => Ok(self.chap_list()),
             Command::Status => Ok(Answer::Status(Box::new(self.status()))),
             change => self.answer_change(change),
         };
@@ -102,7 +102,12 @@ impl Node {
                 self.grant_add(&credential, &volume, range, &rights, expires_at)
             }
             Command::GrantRevoke { number } => self.grant_revoke(number),
+            Command::ChapAdd { user, secret, mutual } => {
+                self.chap_add(&user, secret.as_ref(), mutual.as_ref())
+            }
+            Command::ChapRemove { user } => self.chap_remove(&user),
             Command::VolumeList
+            | Command::ChapList
             | Command::CredentialList
             | Command::GrantList { .. }
             | Command::Status => unreachable!("what changes nothing is answered before"),
@@ -111,8 +116,8 @@ impl Node {
 
     /// Every volume.
     pub(crate) fn volumes(&self) -> Vec<VolumeInfo> {
-        let served = self.served();
-        served.space.volumes().map(|volume| volume_info(volume, &served.space)).collect()
+        let space = &self.served().recorded.space;
+        space.volumes().map(|volume| volume_info(volume, space)).collect()
     }
 
     fn create(
@@ -170,14 +175,14 @@ impl Node {
         change: impl FnOnce(&mut Space) -> Result<Volume, NodeError>,
     ) -> Result<VolumeInfo, NodeError> {
         let _one = self.one_change();
-        let (mut space, mut grants) = self.copy();
-        let volume = change(&mut space)?;
-        keep_grants_on(&space, &mut grants);
-        commit(&self.catalog, &space, &grants, &self.devices)?;
-        let direct = Arc::new(direct_access(&space, &grants, now()));
-        self.runtime.publish(published(&space, &self.devices, Arc::clone(&direct)));
-        let info = volume_info(&volume, &space);
-        self.show(space, grants, direct);
+        let mut fresh = self.copy();
+        let volume = change(&mut fresh.space)?;
+        keep_grants_on(&mut fresh);
+        commit(&self.catalog, &fresh, &self.devices)?;
+        let direct = Arc::new(direct_access(&fresh, now()));
+        self.runtime.publish(published(&fresh, &self.devices, Arc::clone(&direct)));
+        let info = volume_info(&volume, &fresh.space);
+        self.show(fresh, direct);
         Ok(info)
     }
 
@@ -187,15 +192,14 @@ impl Node {
     }
 
     /// What a change is made on.
-    fn copy(&self) -> (Space, Grants) {
-        let served = self.served();
-        (served.space.clone(), served.grants.clone())
+    fn copy(&self) -> Records {
+        self.served().recorded.clone()
     }
 
     /// A change is done, and the cores go by it.
-    fn show(&self, space: Space, grants: Grants, direct: Arc<DirectAccess>) {
+    fn show(&self, recorded: Records, direct: Arc<DirectAccess>) {
         let mut served = self.served();
-        *served = Served { space, grants, direct, is_ending: served.is_ending };
+        *served = Served { recorded, direct, is_ending: served.is_ending };
         self.changed.notify_all();
     }
 

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use nearflash_media::{Candidate, Claim, Device, DeviceSpec, open};
-use nearflash_space::{DeviceId, Extent, Grants, Space, Volume, VolumeRequest, empty_device};
+use nearflash_space::{DeviceId, Extent, Space, Volume, VolumeRequest, empty_device};
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, Contents};
+use crate::records::Records;
 use crate::{CatalogError, NodeError};
 
 /// What a node serves from.
@@ -16,8 +17,7 @@ pub(crate) struct Prepared {
     pub(crate) catalog: Catalog,
     /// A `DeviceId` is the place in this list.
     pub(crate) devices: Vec<Arc<Device>>,
-    pub(crate) space: Space,
-    pub(crate) grants: Grants,
+    pub(crate) recorded: Records,
 }
 
 /// Opens the devices, puts the recorded volumes back, and makes those that are missing.
@@ -42,10 +42,11 @@ pub(crate) fn prepare(
             }
         }
     }
-    let mut grants = contents.grants()?;
-    keep_grants_on(&space, &mut grants);
-    commit(&catalog, &space, &grants, &devices)?;
-    Ok(Prepared { catalog, devices, space, grants })
+    let (grants, accounts) = (contents.grants()?, contents.accounts()?);
+    let mut recorded = Records { space, grants, accounts };
+    keep_grants_on(&mut recorded);
+    commit(&catalog, &recorded, &devices)?;
+    Ok(Prepared { catalog, devices, recorded })
 }
 
 /// Looks at all devices before it writes to any.
@@ -119,16 +120,16 @@ pub(crate) fn zero(devices: &[Arc<Device>], extents: &[Extent]) -> Result<(), No
 /// Records all of it, durably.
 pub(crate) fn commit(
     catalog: &Catalog,
-    space: &Space,
-    grants: &Grants,
+    recorded: &Records,
     devices: &[Arc<Device>],
 ) -> Result<(), CatalogError> {
     let devices: Vec<&Device> = devices.iter().map(Arc::as_ref).collect();
-    catalog.commit(space, grants, &devices)
+    catalog.commit(recorded, &devices)
 }
 
 /// Forgets grants on volumes that are no more: one that is made later under the name of one of
 /// them gets none.
-pub(crate) fn keep_grants_on(space: &Space, grants: &mut Grants) {
+pub(crate) fn keep_grants_on(recorded: &mut Records) {
+    let Records { space, grants, .. } = recorded;
     grants.keep_those_on(|uuid| space.volumes().any(|volume| volume.uuid == uuid));
 }

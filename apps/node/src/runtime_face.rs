@@ -12,9 +12,11 @@ use std::sync::Arc;
 use nearflash_media::Device;
 use nearflash_nvme::{NamespaceId, Nqn};
 use nearflash_request::VolumeId;
-use nearflash_space::{Epoch, Name, Rights, Secret, VolumeTable};
+use nearflash_space::{ChapAccount, Epoch, Name, Rights, Secret, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use uuid::Uuid;
+
+use crate::InitiatorName;
 
 /// What the cores are started with.
 #[derive(Debug)]
@@ -34,6 +36,10 @@ pub struct RuntimeConfig {
     /// Where direct clients of this machine come in, whom the socket's file lets in. Bound,
     /// listening and non-blocking.
     pub direct_local: Option<UnixListener>,
+    /// Where iSCSI initiators come in.
+    pub iscsi: Vec<IscsiDoor>,
+    /// Which of them are let in.
+    pub initiators: InitiatorAccess,
     /// Identifies the node to hosts, as the serial number and in the discovery log.
     pub node: Uuid,
 }
@@ -69,6 +75,27 @@ impl HostAccess {
     }
 }
 
+/// A listening socket for iSCSI initiators.
+#[derive(Debug)]
+pub struct IscsiDoor {
+    /// Bound and listening, non-blocking.
+    pub listener: TcpListener,
+    /// The address that discovery names: the bound one, or the one that `--advertise` gives
+    /// instead. An unspecified IP (`0.0.0.0`) means: the one that the initiator came in by.
+    pub advertise: SocketAddr,
+    /// As long as there is no CHAP user, whoever may come in need not prove who it is.
+    pub is_anonymous: bool,
+}
+
+/// Which initiators are let in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum InitiatorAccess {
+    /// Every one.
+    Any,
+    /// Those of these names.
+    Only(Arc<[InitiatorName]>),
+}
+
 /// A listening socket for direct clients.
 #[derive(Debug)]
 pub struct DirectDoor {
@@ -87,6 +114,51 @@ pub struct Published {
     pub namespaces: Arc<[Namespace]>,
     /// What direct clients reach of them.
     pub direct: Arc<DirectAccess>,
+    /// What iSCSI initiators reach of them, and what they prove themselves with.
+    pub iscsi: Arc<IscsiAccess>,
+}
+
+/// What iSCSI initiators may do: replaced whole, never changed.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct IscsiAccess {
+    /// Every target, by name.
+    pub targets: Vec<IscsiTarget>,
+    /// Every CHAP user. As long as there is none, the anonymous doors ask for no proof.
+    pub accounts: Vec<ChapAccount>,
+}
+
+/// A subsystem as initiators see it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct IscsiTarget {
+    /// Its iSCSI name.
+    pub name: String,
+    /// What people call it.
+    pub alias: Name,
+    /// Its logical units, by number.
+    pub units: Vec<IscsiUnit>,
+}
+
+/// A volume as initiators see it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct IscsiUnit {
+    /// Its number, from 0.
+    pub lun: u16,
+    /// The volume behind it.
+    pub volume: VolumeId,
+    /// What people call it.
+    pub name: Name,
+    /// Its identity.
+    pub uuid: Uuid,
+    /// The size of its blocks.
+    pub block_size: BlockSize,
+    /// How many it has.
+    pub blocks: Blocks,
+    /// Completed writes may be lost with power until a flush.
+    pub volatile_cache: bool,
+    /// Deallocated blocks are released.
+    pub deallocates: bool,
+    /// Which of its layouts this is.
+    pub epoch: Epoch,
 }
 
 /// Who of the direct clients may do what: replaced whole, never changed.
@@ -173,6 +245,11 @@ pub trait Runtime: Send + Sync {
     /// request that an older one allowed has ended*: what was revoked has no effect any more.
     fn publish_direct(&self, direct: Arc<DirectAccess>);
 
+    /// Replaces what iSCSI initiators reach and prove themselves with. Returns when logins and
+    /// sessions go by the new, and every session that came in by what is no more has ended, its
+    /// requests included.
+    fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>);
+
     /// How things are now.
     fn status(&self) -> RuntimeStatus;
 
@@ -215,6 +292,8 @@ pub struct RuntimeStatus {
     pub hosts: Vec<ConnectedHost>,
     /// One entry for each direct client; where there are very many, for the first of them.
     pub clients: Vec<ConnectedClient>,
+    /// One entry for each iSCSI session.
+    pub initiators: Vec<ConnectedInitiator>,
 }
 
 /// One core's counters since the start.
@@ -253,6 +332,23 @@ pub struct ConnectedHost {
     pub address: SocketAddr,
     /// How many I/O queues it has.
     pub io_queues: u32,
+}
+
+/// One iSCSI session.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ConnectedInitiator {
+    /// What the initiator calls itself.
+    pub initiator: String,
+    /// What it is logged in to; none, when it only asks what there is.
+    pub target: Option<String>,
+    /// The CHAP user that it came in by.
+    pub user: Option<String>,
+    /// Where its first connection comes from.
+    pub address: SocketAddr,
+    /// How many it has.
+    pub connections: u32,
+    /// The processor that serves it.
+    pub core: usize,
 }
 
 /// One direct client's connection.

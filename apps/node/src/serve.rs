@@ -11,7 +11,7 @@ use signal_hook::iterator::Signals;
 use uuid::Uuid;
 
 use crate::api::{Document, Ready};
-use crate::config::{Config, DirectAddress};
+use crate::config::{Config, DirectAddress, IscsiAddress};
 use crate::control::{ControlServer, socket_path};
 use crate::doors::{Addresses, Doors, SocketFile};
 use crate::exports::{direct_access, published};
@@ -44,17 +44,21 @@ impl Running {
         let doors = Doors::open(config)?;
         let catalog = Catalog::open(&config.data_dir, Uuid::new_v4())?;
         check_direct_doors(&config.direct, &catalog)?;
+        check_iscsi_doors(&config.iscsi, &catalog)?;
         let prepared = prepare(catalog, &config.devices, &config.volumes)?;
-        let direct = Arc::new(direct_access(&prepared.space, &prepared.grants, now()));
-        let Doors { nvme_tcp, direct: direct_doors, direct_local, local_socket, addresses } = doors;
+        let direct = Arc::new(direct_access(&prepared.recorded, now()));
+        let Doors { nvme_tcp, direct: direct_doors, direct_local, iscsi, .. } = doors;
+        let (local_socket, addresses) = (doors.local_socket, doors.addresses);
         let runtime = start(RuntimeConfig {
             cores: config.cores.clone(),
             pool_len: config.pool_len,
             devices: prepared.devices.clone(),
-            published: published(&prepared.space, &prepared.devices, Arc::clone(&direct)),
+            published: published(&prepared.recorded, &prepared.devices, Arc::clone(&direct)),
             nvme_tcp,
             direct: direct_doors,
             direct_local,
+            iscsi,
+            initiators: config.initiators.clone(),
             node: prepared.catalog.node(),
         })?;
         let node = Node::new(prepared, direct, Arc::clone(&runtime), addresses.clone());
@@ -74,6 +78,7 @@ impl Running {
             nvme_tcp: self.addresses.nvme_tcp.clone(),
             direct: self.addresses.direct.clone(),
             direct_local: self.addresses.direct_local.clone(),
+            iscsi: self.addresses.iscsi.clone(),
             control: socket_path(&self.data_dir),
             volumes: self.node.volumes(),
             pid: std::process::id(),
@@ -158,6 +163,17 @@ fn check_direct_doors(doors: &[DirectAddress], catalog: &Catalog) -> Result<(), 
         Some(door) if catalog.read()?.has_no_credential() => {
             let (key, address) = (door.key.clone(), door.address);
             Err(NodeError::NoCredential { key, address })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same for initiators, who show that they know the secret of a CHAP user.
+fn check_iscsi_doors(doors: &[IscsiAddress], catalog: &Catalog) -> Result<(), NodeError> {
+    match doors.iter().find(|door| !door.is_anonymous) {
+        Some(door) if catalog.read()?.has_no_account() => {
+            let (key, address) = (door.key.clone(), door.address);
+            Err(NodeError::NoAccount { key, address })
         }
         _ => Ok(()),
     }

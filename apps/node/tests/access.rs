@@ -10,8 +10,8 @@ use nearflash_node::api::{Answer, Command, CredentialInfo, GrantInfo};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::control::ask;
 use nearflash_node::{
-    DirectAccess, DirectCredential, NodeError, Published, Running, Runtime, RuntimeConfig,
-    RuntimeStatus,
+    DirectAccess, DirectCredential, IscsiAccess, NodeError, Published, Running, Runtime,
+    RuntimeConfig, RuntimeStatus,
 };
 use nearflash_space::Rights;
 
@@ -33,6 +33,8 @@ impl Runtime for Recorder {
         self.told.lock().unwrap().push(direct);
         self.changed.notify_all();
     }
+
+    fn publish_iscsi(&self, _iscsi: Arc<IscsiAccess>) {}
 
     fn status(&self) -> RuntimeStatus {
         RuntimeStatus::default()
@@ -114,7 +116,7 @@ impl Bench {
     /// The secret of a fresh credential.
     fn credential(&self, id: &str, expires_at: Option<u64>) -> String {
         match self.ask(Command::CredentialCreate { id: id.to_owned(), expires_at }) {
-            Answer::CredentialMade { secret, .. } => secret.0,
+            Answer::CredentialMade { secret, .. } => secret.0.clone(),
             other => panic!("a credential, not {other:?}"),
         }
     }

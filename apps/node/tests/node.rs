@@ -10,8 +10,8 @@ use nearflash_node::api::{Answer, Command, Status, VolumeInfo};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::control::{ControlError, ask};
 use nearflash_node::{
-    ConnectedHost, DirectAccess, HostAccess, NodeError, Published, Running, Runtime, RuntimeConfig,
-    RuntimeStatus, subsystem_nqn,
+    ConnectedHost, DirectAccess, HostAccess, IscsiAccess, NodeError, Published, Running, Runtime,
+    RuntimeConfig, RuntimeStatus, subsystem_nqn,
 };
 
 /// Cores that remember.
@@ -32,6 +32,8 @@ impl Runtime for Recorder {
     fn publish_direct(&self, direct: Arc<DirectAccess>) {
         self.direct.lock().unwrap().push(direct);
     }
+
+    fn publish_iscsi(&self, _iscsi: Arc<IscsiAccess>) {}
 
     fn status(&self) -> RuntimeStatus {
         let hosts = self.hosts.lock().unwrap().clone();

@@ -3,6 +3,7 @@
 //!
 //! Knows nothing of files, of the catalog that keeps all this, of protocols or of time.
 
+mod chap;
 mod extent;
 mod free;
 mod grant;
@@ -14,6 +15,11 @@ mod space;
 mod table;
 mod volume;
 
+pub use chap::{
+    ACCOUNTS_MAX, AccountError, Accounts, CHAP_SECRET_LEN_MAX, CHAP_SECRET_LEN_MIN,
+    CHAP_USER_LEN_MAX, ChapAccount, ChapSecret, ChapUser, Mutual, ParseChapSecretError,
+    ParseChapUserError,
+};
 pub use extent::{DeviceId, Extent, GRANULE, round_up_to_granule};
 pub use free::{FreeSpace, SpaceError, append_extents, truncate_extents};
 pub use grant::{

@@ -21,6 +21,7 @@ fn status() -> Status {
         nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap()],
         direct: vec!["127.0.0.1:4421".parse().unwrap()],
         direct_local: None,
+        iscsi: vec!["127.0.0.1:3260".parse().unwrap()],
         devices: vec![DeviceInfo {
             name: "flash".to_owned(),
             kind: "file".to_owned(),
@@ -57,6 +58,14 @@ fn status() -> Status {
             core: 0,
             in_flight: 3,
         }],
+        initiators: vec![InitiatorInfo {
+            initiator: "iqn.2004-10.com.ubuntu:a".to_owned(),
+            target: Some("iqn.2026-11.io.nearflash:data".to_owned()),
+            user: None,
+            address: "127.0.0.1:50003".parse().unwrap(),
+            connections: 2,
+            core: 0,
+        }],
     }
 }
 
@@ -78,6 +87,7 @@ fn the_ready_line_is_as_it_always_was() {
         nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4421".parse().unwrap()],
         direct: vec!["127.0.0.1:4421".parse().unwrap()],
         direct_local: Some("/run/nearflash/direct.sock".into()),
+        iscsi: vec!["127.0.0.1:3260".parse().unwrap()],
         control: "/var/lib/nearflash/control.sock".into(),
         volumes: vec![volume()],
         pid: 77,
@@ -94,6 +104,9 @@ fn the_ready_line_is_as_it_always_was() {
             "127.0.0.1:4421"
           ],
           "direct_local": "/run/nearflash/direct.sock",
+          "iscsi": [
+            "127.0.0.1:3260"
+          ],
           "control": "/var/lib/nearflash/control.sock",
           "volumes": [
             {
@@ -167,6 +180,9 @@ fn a_status_is_as_it_always_was() {
             "127.0.0.1:4421"
           ],
           "direct_local": null,
+          "iscsi": [
+            "127.0.0.1:3260"
+          ],
           "devices": [
             {
               "name": "flash",
@@ -219,6 +235,15 @@ fn a_status_is_as_it_always_was() {
               "is_in": true,
               "core": 0,
               "in_flight": 3
+            }
+          ],
+          "initiators": [
+            {
+              "initiator": "iqn.2004-10.com.ubuntu:a",
+              "target": "iqn.2026-11.io.nearflash:data",
+              "address": "127.0.0.1:50003",
+              "connections": 2,
+              "core": 0
             }
           ]
         }
@@ -433,4 +458,27 @@ fn requests_about_credentials_and_grants_are_as_they_always_were() {
           "number": 7
         }
         "#);
+}
+
+#[test]
+fn chap_users_are_as_they_always_were() {
+    let account = |mutual_user: Option<&str>| ChapInfo {
+        user: "app".to_owned(),
+        mutual_user: mutual_user.map(str::to_owned),
+    };
+    let secret = |text: &str| Some(SecretText(text.to_owned()));
+    let made = Answer::Account {
+        account: account(Some("node")),
+        secret: secret("drawn-for-it"),
+        mutual_secret: secret("drawn-for-us"),
+    };
+    assert!(!format!("{made:?}").contains("drawn"));
+    insta::assert_snapshot!(document(made), @"");
+    let removed = Answer::Account { account: account(None), secret: None, mutual_secret: None };
+    insta::assert_snapshot!(document(removed), @"");
+    insta::assert_snapshot!(document(Answer::Accounts { accounts: vec![account(None)] }), @"");
+    let mutual = Some(ChapMutual { user: "node".to_owned(), secret: None });
+    let add = Command::ChapAdd { user: "app".to_owned(), secret: secret("geheimgeheim"), mutual };
+    assert!(!format!("{add:?}").contains("geheim"));
+    insta::assert_snapshot!(Document::new(add).to_line(), @"");
 }

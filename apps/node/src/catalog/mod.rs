@@ -9,20 +9,28 @@
 //! The file has a schema number. One written by a later version is refused; an earlier one is
 //! brought up to date when it is opened, by one function for each step.
 
+mod chap_record;
 mod error;
 mod grant_record;
 mod lock;
 mod record;
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use nearflash_media::{Device, DeviceSpec, KnownDevice};
-use nearflash_space::{Credential, DeviceId, Grant, Grants, Name, Space, Volume};
+use nearflash_space::{
+    Accounts, ChapUser, Credential, DeviceId, Grant, Grants, Name, Space, Volume,
+};
 use nearflash_units::ByteLen;
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 use uuid::Uuid;
+use zeroize::Zeroizing;
 
 use crate::NodeError;
+use crate::records::Records;
+use chap_record::ChapRecord;
 use grant_record::{CredentialRecord, GrantRecord};
 use lock::Lock;
 use record::{DeviceRecord, VolumeRecord};
@@ -39,6 +47,8 @@ const VOLUMES: TableDefinition<'_, &str, &str> = TableDefinition::new("volumes")
 const CREDENTIALS: TableDefinition<'_, &str, &str> = TableDefinition::new("credentials");
 /// [`GrantRecord`] by number.
 const GRANTS: TableDefinition<'_, &str, &str> = TableDefinition::new("grants");
+/// [`ChapRecord`] by user.
+const CHAP_ACCOUNTS: TableDefinition<'_, &str, &str> = TableDefinition::new("chap_accounts");
 
 /// What this version writes.
 const SCHEMA: usize = 1;
@@ -67,6 +77,7 @@ pub(crate) struct Contents {
     credentials: Vec<(Name, CredentialRecord)>,
     grants: Vec<(Name, GrantRecord)>,
     last_grant: u64,
+    accounts: Vec<(ChapUser, ChapRecord)>,
 }
 
 impl Catalog {
@@ -110,7 +121,7 @@ impl Catalog {
             }
         }
         // Opening makes those that are not there: the ones that came later, in an older file.
-        for table in [DEVICES, VOLUMES, CREDENTIALS, GRANTS] {
+        for table in [DEVICES, VOLUMES, CREDENTIALS, GRANTS, CHAP_ACCOUNTS] {
             transaction.open_table(table).map_err(|e| self.failed(e))?;
         }
         self.set_meta(&transaction, "schema", &SCHEMA.to_string())?;
@@ -135,13 +146,14 @@ impl Catalog {
             credentials: self.records(&table(CREDENTIALS)?)?,
             grants: self.records(&table(GRANTS)?)?,
             last_grant: last_grant.unwrap_or(0),
+            accounts: self.records(&table(CHAP_ACCOUNTS)?)?,
         })
     }
 
-    fn records<T: serde::de::DeserializeOwned>(
+    fn records<K: FromStr, T: serde::de::DeserializeOwned>(
         &self,
         table: &impl ReadableTable<&'static str, &'static str>,
-    ) -> Result<Vec<(Name, T)>, CatalogError> {
+    ) -> Result<Vec<(K, T)>, CatalogError> {
         let record = |name: &str, text: &str| {
             let parsed = name.parse().ok().zip(serde_json::from_str(text).ok());
             parsed
@@ -156,14 +168,14 @@ impl Catalog {
             .collect()
     }
 
-    /// Records the whole space and all grants on it, durably, in one transaction: all of it is
-    /// there afterwards, or nothing has changed.
+    /// Records the whole, durably, in one transaction: all of it is there afterwards, or nothing
+    /// has changed.
     pub(crate) fn commit(
         &self,
-        space: &Space,
-        grants: &Grants,
+        recorded: &Records,
         devices: &[&Device],
     ) -> Result<(), CatalogError> {
+        let Records { space, grants, accounts } = recorded;
         let transaction = self.begin()?;
         let records = devices.iter().map(|d| (d.name().clone(), DeviceRecord::of(d)));
         self.replace(&transaction, DEVICES, records)?;
@@ -173,6 +185,8 @@ impl Catalog {
         self.replace(&transaction, CREDENTIALS, records)?;
         let records = grants.grants().map(|grant| (number_name(grant), GrantRecord::of(grant)));
         self.replace(&transaction, GRANTS, records)?;
+        let records = accounts.iter().map(|a| (a.user.clone(), ChapRecord::of(a)));
+        self.replace(&transaction, CHAP_ACCOUNTS, records)?;
         self.set_meta(&transaction, "last_grant", &grants.last_number().to_string())?;
         let generation = self.meta(&transaction, "generation")?;
         let generation: u64 = generation.and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -181,20 +195,22 @@ impl Catalog {
     }
 
     /// Makes a table hold these records alone, writing only those that changed.
-    fn replace<T: serde::Serialize>(
+    fn replace<K: FromStr + Ord + Display, T: serde::Serialize>(
         &self,
         transaction: &WriteTransaction,
         definition: TableDefinition<'static, &'static str, &'static str>,
-        records: impl Iterator<Item = (Name, T)>,
+        records: impl Iterator<Item = (K, T)>,
     ) -> Result<(), CatalogError> {
         let mut table = transaction.open_table(definition).map_err(|e| self.failed(e))?;
-        let records: std::collections::BTreeMap<Name, T> = records.collect();
-        let is_recorded = |name: &str| name.parse().is_ok_and(|n: Name| records.contains_key(&n));
+        let records: std::collections::BTreeMap<K, T> = records.collect();
+        let is_recorded = |name: &str| name.parse().is_ok_and(|n: K| records.contains_key(&n));
         table.retain(|name, _| is_recorded(name)).map_err(|e| self.failed(e))?;
         for (name, record) in &records {
+            let name = name.to_string();
             let text = serde_json::to_string(record).expect("records are plain data");
+            let text = Zeroizing::new(text);
             let old = table.get(name.as_str()).map_err(|e| self.failed(e))?;
-            let same = old.is_some_and(|old| old.value() == text);
+            let same = old.is_some_and(|old| old.value() == *text);
             if !same {
                 table.insert(name.as_str(), text.as_str()).map_err(|e| self.failed(e))?;
             }
@@ -302,6 +318,23 @@ impl Contents {
             self.credentials.iter().map(credential).collect();
         let grants: Result<Vec<Grant>, _> = self.grants.iter().map(grant).collect();
         Ok(Grants::restore(credentials?, grants?, self.last_grant)?)
+    }
+
+    /// The recorded CHAP accounts.
+    pub(crate) fn accounts(&self) -> Result<Accounts, CatalogError> {
+        let account = |(user, record): &(ChapUser, ChapRecord)| {
+            record.account(user).ok_or_else(|| CatalogError::Damaged {
+                path: self.path.clone(),
+                what: user.as_str().into(),
+            })
+        };
+        let accounts: Result<Vec<_>, _> = self.accounts.iter().map(account).collect();
+        Ok(Accounts::restore(accounts?))
+    }
+
+    /// Whether no initiator could be let in by one.
+    pub(crate) fn has_no_account(&self) -> bool {
+        self.accounts.is_empty()
     }
 
     fn missing(&self, volume: &Name, record: &VolumeRecord) -> CatalogError {

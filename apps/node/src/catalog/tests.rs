@@ -2,7 +2,8 @@ use std::os::unix::fs::PermissionsExt;
 
 use nearflash_media::{Claim, open};
 use nearflash_space::{
-    GrantNumber, GrantRequest, Rights, Secret, SpaceDevice, UnixTime, VolumeRequest, empty_device,
+    Accounts, ChapAccount, GrantNumber, GrantRequest, Mutual, Rights, Secret, SpaceDevice,
+    UnixTime, VolumeRequest, empty_device,
 };
 use nearflash_units::BlockSize;
 
@@ -27,6 +28,10 @@ fn space(device: &Device) -> Space {
     let place: SpaceDevice =
         empty_device(DeviceId(0), name, uuid, BlockSize::B512, device.data_area());
     Space::new(vec![place])
+}
+
+fn records(space: &Space, grants: &Grants) -> Records {
+    Records { space: space.clone(), grants: grants.clone(), accounts: Accounts::default() }
 }
 
 /// A record as it stands in the file.
@@ -54,7 +59,7 @@ fn a_node_keeps_its_identity_and_its_volumes_over_a_restart() {
         .create(&request("logs=5MiB@r,block-size=512,subsystem=data"), Uuid::from_u128(22))
         .unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    catalog.commit(&space, &Grants::default(), &[&ram]).unwrap();
+    catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
     drop(catalog);
     let catalog = Catalog::open(folder.path(), Uuid::from_u128(99)).unwrap();
     assert_eq!(catalog.node(), FRESH);
@@ -76,9 +81,9 @@ fn a_removed_volume_is_gone_from_the_catalog() {
     for text in ["a=1MiB@r", "b=1MiB@r"] {
         space.create(&request(text), Uuid::new_v4()).unwrap();
     }
-    catalog.commit(&space, &Grants::default(), &[&ram]).unwrap();
+    catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
     space.remove(&name("a")).unwrap();
-    catalog.commit(&space, &Grants::default(), &[&ram]).unwrap();
+    catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
     let left = catalog.read().unwrap().volumes_on(&space).unwrap();
     assert_eq!(left.iter().map(|v| v.name.as_str()).collect::<Vec<_>>(), ["b"]);
 }
@@ -138,7 +143,7 @@ fn a_device_with_volumes_must_be_given_as_long_as_it_was() {
     let mut space = space(&ram);
     space.create(&request("data=3MiB@r"), Uuid::new_v4()).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    catalog.commit(&space, &Grants::default(), &[&ram]).unwrap();
+    catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
     let contents = catalog.read().unwrap();
     let refused = |text| contents.check_given(&[spec(text)]).unwrap_err().to_string();
     assert_eq!(
@@ -161,7 +166,7 @@ fn records_stand_in_the_catalog_as_they_always_did() {
     let mut space = space(&ram);
     space.create(&request("data=3MiB@r"), Uuid::from_u128(21)).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    catalog.commit(&space, &Grants::default(), &[&ram]).unwrap();
+    catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
     let text = |table, key| text(&catalog, table, key);
     insta::assert_snapshot!(text(DEVICES, "r"), @r#"{"uuid":"00000000-0000-0000-0000-000000000007","bytes":16777216,"labelled":false}"#);
     insta::assert_snapshot!(text(VOLUMES, "data"), @r#"{"uuid":"00000000-0000-0000-0000-000000000015","block_size":4096,"blocks":768,"subsystem":"data","nsid":1,"device":"00000000-0000-0000-0000-000000000007","epoch":1,"extents":[[0,3145728]]}"#);
@@ -195,7 +200,7 @@ fn credentials_and_grants_are_there_after_a_restart_and_for_the_owner_alone() {
     grants.revoke(GrantNumber(2)).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     assert_eq!(catalog.read().unwrap().grants().unwrap(), Grants::default());
-    catalog.commit(&space, &grants, &[&ram]).unwrap();
+    catalog.commit(&records(&space, &grants), &[&ram]).unwrap();
     drop(catalog);
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     assert_eq!(catalog.read().unwrap().grants().unwrap(), grants);
@@ -245,9 +250,51 @@ fn records_of_grants_stand_in_the_catalog_as_they_always_did() {
     let mut space = space(&ram);
     space.create(&request("data=3MiB@r"), Uuid::from_u128(21)).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    catalog.commit(&space, &grants(&space), &[&ram]).unwrap();
+    catalog.commit(&records(&space, &grants(&space)), &[&ram]).unwrap();
     insta::assert_snapshot!(text(&catalog, CREDENTIALS, "app"), @r#"{"secret":"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5","expires_at":2000000000}"#);
     insta::assert_snapshot!(text(&catalog, GRANTS, "1"), @r#"{"credential":"app","volume":"00000000-0000-0000-0000-000000000015","start":0,"end":1048576,"rights":"rw","expires_at":1900000000}"#);
     insta::assert_snapshot!(text(&catalog, GRANTS, "2"), @r#"{"credential":"app","volume":"00000000-0000-0000-0000-000000000015","start":1048576,"rights":"r"}"#);
     assert_eq!(&*text(&catalog, META, "last_grant"), "2");
+}
+
+#[test]
+fn accounts_are_kept_over_a_restart_and_an_older_catalog_has_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut recorded = records(&space(&ram), &Grants::default());
+    let account = |user: &str, mutual| ChapAccount {
+        user: user.parse().unwrap(),
+        secret: "geheimgeheim".parse().unwrap(),
+        mutual,
+    };
+    let (user, secret) = ("node".parse().unwrap(), "anderesanderes".parse().unwrap());
+    recorded.accounts.add(account("iqn.2026-11.test:a", None)).unwrap();
+    recorded.accounts.add(account("b", Some(Mutual { user, secret }))).unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    assert!(catalog.read().unwrap().has_no_account());
+    catalog.commit(&recorded, &[&ram]).unwrap();
+    let contents = catalog.read().unwrap();
+    assert_eq!(contents.accounts().unwrap(), recorded.accounts);
+    let shown = format!("{contents:?}");
+    assert!(!shown.contains("geheim") && !shown.contains("anderes"), "{shown}");
+    insta::assert_snapshot!(text(&catalog, CHAP_ACCOUNTS, "b"), @r#"{"secret":"geheimgeheim","mutual_user":"node","mutual_secret":"anderesanderes"}"#);
+    let transaction = catalog.begin().unwrap();
+    transaction.delete_table(CHAP_ACCOUNTS).unwrap();
+    transaction.commit().unwrap();
+    drop(catalog);
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    assert!(catalog.read().unwrap().has_no_account());
+}
+
+#[test]
+fn a_damaged_account_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    for damaged in [r#"{"secret":"short"}"#, r#"{"secret":"geheimgeheim","mutual_user":"a"}"#] {
+        let transaction = catalog.begin().unwrap();
+        transaction.open_table(CHAP_ACCOUNTS).unwrap().insert("app", damaged).unwrap();
+        transaction.commit().unwrap();
+        let refused = catalog.read().unwrap().accounts().unwrap_err().to_string();
+        assert!(refused.contains("the record of 'app' is damaged"), "{refused}");
+    }
 }

@@ -45,10 +45,15 @@ pub struct ServeArgs {
     /// Socket for direct clients of this machine, which share memory with the node; none unless said
     #[arg(long, value_name = "PATH")]
     pub direct_local: Option<PathBuf>,
-    /// Host that may connect, by its NQN (repeatable), or 'any'. Needed unless every address is a
-    /// loopback one, where any host may by default. 'any' also lets in every direct client, as long
-    /// as there is no credential
-    #[arg(long = "host", value_name = "NQN|any")]
+    /// Address for iSCSI initiators (repeatable); none unless said. Port 3260 unless said, port 0
+    /// takes a free one
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub iscsi: Vec<String>,
+    /// Host that may connect, by its NQN (repeatable), iSCSI initiator, by its name (iqn., eui. or
+    /// naa.), or 'any'. Needed unless every address is a loopback one, where any of a kind may of
+    /// which none is named. 'any' also lets in every direct client and every initiator, as long as
+    /// there is no credential or no CHAP user
+    #[arg(long = "host", value_name = "NQN|INITIATOR|any")]
     pub hosts: Vec<String>,
     /// Processors to serve on, as 0, 0-3 or 0,2 [default: the first that the process may use]
     #[arg(long, value_name = "LIST")]
@@ -79,6 +84,8 @@ pub(super) struct FileArgs {
     #[serde(default)]
     pub(super) direct: OneOrMore,
     pub(super) direct_local: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) iscsi: OneOrMore,
     #[serde(default)]
     pub(super) host: OneOrMore,
     pub(super) cores: Option<CoreList>,

@@ -8,7 +8,10 @@ use std::path::PathBuf;
 
 use nearflash_media::ParseDeviceSpecError;
 use nearflash_nvme::NqnError;
-use nearflash_space::{Name, ParseGrantRangeError, ParseNameError, ParseRightsError};
+use nearflash_space::{
+    Name, ParseChapSecretError, ParseChapUserError, ParseGrantRangeError, ParseNameError,
+    ParseRightsError,
+};
 use nearflash_units::ParseSizeError;
 
 /// Where a value was written.
@@ -148,6 +151,21 @@ pub enum ValueError {
         /// What is wrong with it.
         source: NqnError,
     },
+    /// No name of a host, nor of an initiator.
+    #[error(
+        "'{text}' is not a host: write an NVMe host's NQN (nqn.…), an iSCSI initiator's name (iqn.…, \
+         eui.… or naa.…), or any"
+    )]
+    Initiator {
+        /// What was written.
+        text: Box<str>,
+    },
+    /// No CHAP user.
+    #[error(transparent)]
+    ChapUser(#[from] ParseChapUserError),
+    /// No CHAP secret.
+    #[error(transparent)]
+    ChapSecret(#[from] ParseChapSecretError),
     /// `any` beside names.
     #[error(
         "'any' lets in every host, so naming others means nothing: write the one or the others"

@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use nearflash_nvme::Nqn;
 use nearflash_space::Name;
 
 use super::args::{CoreList, OneOrMore};
 use super::cores::{allowed_cores, display_cores, parse_cores};
+use super::hosts::{Hosts, parse_host};
 use super::{
-    ConfigError, DIRECT_PORT, DirectAddress, Key, NVME_TCP_PORT, Origin, ValueError, is_loopback,
-    parse_address,
+    ConfigError, DIRECT_PORT, DirectAddress, ISCSI_PORT, IscsiAddress, Key, NVME_TCP_PORT, Origin,
+    ValueError, is_loopback, parse_address,
 };
 use crate::HostAccess;
 
@@ -147,23 +147,36 @@ impl Merge<'_> {
         said.iter().any(|host| host == "any")
     }
 
-    /// Who is let in. When nobody says, every host of this machine, and no door may lead outside.
+    /// Where iSCSI initiators are awaited. Whether a door that leads outside may be opened depends
+    /// on the catalog, too: there must be a CHAP user, unless it was said who may come in.
+    pub(super) fn iscsi(
+        &self,
+        file: Vec<String>,
+        flags: Vec<String>,
+        is_said: bool,
+    ) -> Result<Vec<IscsiAddress>, ConfigError> {
+        let door = |written: Written<String>| {
+            let Written { value: address, .. } =
+                written.parse("iscsi", |text| parse_address(text, ISCSI_PORT))?;
+            let is_anonymous = is_said || is_loopback(address);
+            Ok(IscsiAddress { address, is_anonymous, key: written.key("iscsi") })
+        };
+        self.either(file, flags).into_iter().map(door).collect()
+    }
+
+    /// Who is let in, as it was said.
     pub(super) fn hosts(
         &self,
         file: Vec<String>,
         flags: Vec<String>,
-        doors: &[Written<SocketAddr>],
-    ) -> Result<HostAccess, ConfigError> {
+    ) -> Result<Hosts, ConfigError> {
         let written = self.either(file, flags);
-        let Some(any) = written.iter().find(|written| written.value == "any") else {
-            return match written.is_empty() {
-                true => only_loopback(doors),
-                false => named_hosts(&written),
-            };
-        };
-        match written.len() {
-            1 => Ok(HostAccess::Any),
-            _ => Err(any.refused("host", ValueError::AnyAndOthers)),
+        match written.iter().find(|written| written.value == "any") {
+            Some(any) if written.len() > 1 => Err(any.refused("host", ValueError::AnyAndOthers)),
+            _ => {
+                let hosts = written.iter().map(|host| Ok(host.parse("host", parse_host)?.value));
+                Ok(Hosts(hosts.collect::<Result<_, _>>()?))
+            }
         }
     }
 
@@ -193,17 +206,10 @@ fn as_flag(value: String) -> Written<String> {
     Written { origin: Origin::Flag, value }
 }
 
-fn only_loopback(doors: &[Written<SocketAddr>]) -> Result<HostAccess, ConfigError> {
+/// No door may lead outside unless it was said who may come in.
+pub(super) fn only_loopback(doors: &[Written<SocketAddr>]) -> Result<HostAccess, ConfigError> {
     let open = doors.iter().find(|door| !is_loopback(door.value));
     open.map_or(Ok(HostAccess::Any), |door| {
         Err(ConfigError::OpenDoor { key: door.key("nvme-tcp"), address: door.value })
     })
-}
-
-fn named_hosts(written: &[Written<String>]) -> Result<HostAccess, ConfigError> {
-    let nqn = |text: &str| {
-        Nqn::new(text).map_err(|source| ValueError::Host { text: text.into(), source })
-    };
-    let hosts = written.iter().map(|written| Ok(written.parse("host", nqn)?.value));
-    hosts.collect::<Result<_, _>>().map(HostAccess::Only)
 }

@@ -7,6 +7,7 @@
 mod args;
 mod cores;
 mod error;
+mod hosts;
 mod merge;
 mod volume_spec;
 
@@ -18,7 +19,7 @@ use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{ByteLen, parse_size};
 use tracing::level_filters::LevelFilter;
 
-use crate::HostAccess;
+use crate::{HostAccess, InitiatorAccess};
 use args::FileArgs;
 use merge::{Merge, Written};
 
@@ -31,6 +32,9 @@ const NVME_TCP_PORT: u16 = 4420;
 
 /// The port for direct clients.
 const DIRECT_PORT: u16 = 4421;
+
+/// The port that iSCSI has.
+const ISCSI_PORT: u16 = 3260;
 
 /// A core's pool unless told otherwise: 256 transfers of 128 KiB.
 const POOL_DEFAULT: ByteLen = ByteLen(32 << 20);
@@ -55,6 +59,10 @@ pub struct Config {
     pub direct: Vec<DirectAddress>,
     /// The socket for those of this machine.
     pub direct_local: Option<PathBuf>,
+    /// Where iSCSI initiators are awaited.
+    pub iscsi: Vec<IscsiAddress>,
+    /// Which of them may connect.
+    pub initiators: InitiatorAccess,
     /// The processors to serve on; at least one, each once, all allowed.
     pub cores: Vec<usize>,
     /// Where catalog and control socket are.
@@ -77,6 +85,18 @@ pub struct DirectAddress {
     pub key: Key,
 }
 
+/// Where iSCSI initiators are awaited.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct IscsiAddress {
+    /// The address.
+    pub address: SocketAddr,
+    /// Whoever may come in need not prove who it is, as long as there is no CHAP user: only this
+    /// machine reaches it, or it was said who may connect.
+    pub is_anonymous: bool,
+    /// Where it was written.
+    pub key: Key,
+}
+
 /// An address to tell hosts; without a port, each door's own.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Advertise {
@@ -84,6 +104,13 @@ pub struct Advertise {
     pub ip: IpAddr,
     /// The port.
     pub port: Option<u16>,
+}
+
+impl Advertise {
+    /// The address alone: the port that is said is one of NVMe/TCP.
+    pub(crate) fn without_port(self) -> Self {
+        Self { port: None, ..self }
+    }
 }
 
 impl Config {
@@ -122,7 +149,11 @@ impl Config {
         let nvme_tcp = merge.addresses(file.nvme_tcp.into_vec(), args.nvme_tcp)?;
         let is_any = merge.says_any_host(&file.host, &args.hosts);
         let direct = merge.direct(file.direct.into_vec(), args.direct, is_any)?;
-        let hosts = merge.hosts(file.host.into_vec(), args.hosts, &nvme_tcp)?;
+        let named = merge.hosts(file.host.into_vec(), args.hosts)?;
+        let hosts = named.nvme_tcp(&nvme_tcp)?;
+        let initiators = named.initiators();
+        let is_said = is_any || initiators != InitiatorAccess::Any;
+        let iscsi = merge.iscsi(file.iscsi.into_vec(), args.iscsi, is_said)?;
         let advertise = (file.advertise, args.advertise);
         let data_dir = args.data_dir.or(file.data_dir);
         let pool_len = merge.one("pool", (file.pool, args.pool), parse_pool)?;
@@ -135,6 +166,8 @@ impl Config {
             hosts,
             direct,
             direct_local: args.direct_local.or(file.direct_local),
+            iscsi,
+            initiators,
             cores: merge.cores(file.cores, args.cores)?,
             data_dir: data_dir.map_or_else(default_data_dir, Ok)?,
             pool_len: pool_len.unwrap_or(POOL_DEFAULT),

@@ -1,6 +1,8 @@
 use super::*;
 use nearflash_nvme::Nqn;
 
+use crate::InitiatorName;
+
 fn args(flags: &[&str]) -> ServeArgs {
     #[derive(clap::Parser)]
     struct Line {
@@ -73,7 +75,7 @@ fn an_unknown_key_is_refused_by_file_line_and_name() {
     assert_eq!(
         message,
         "FILE, line 2: unknown key `volumes`, expected one of `device`, `volume`, `nvme-tcp`, \
-         `advertise`, `direct`, `direct-local`, `host`, `cores`, `data-dir`, `pool`, `log`"
+         `advertise`, `direct`, `direct-local`, `iscsi`, `host`, `cores`, `data-dir`, `pool`, `log`"
     );
 }
 
@@ -168,8 +170,8 @@ fn values_that_are_none_are_refused_with_what_to_write() {
     );
     assert_eq!(
         refused(&["--host", "example"]),
-        "--host: 'example' is not a host's NQN: the name does not begin with 'nqn.': write nqn.…, \
-         or any"
+        "--host: 'example' is not a host: write an NVMe host's NQN (nqn.…), an iSCSI initiator's name \
+         (iqn.…, eui.… or naa.…), or any"
     );
     assert!(refused(&["--host", "any", "--host", "nqn.x"]).contains("the one or the others"));
     assert_eq!(
@@ -229,4 +231,55 @@ fn a_direct_door_is_anonymous_on_the_loopback_or_when_everyone_may_come_in() {
     assert!(with_file(text, &[]).unwrap().direct[0].is_anonymous);
     let named = with_file(text, &["--host", "nqn.2014-08.org.example:a"]).unwrap();
     assert!(!named.direct[0].is_anonymous, "a flag wins over the file");
+}
+
+#[test]
+fn iscsi_doors_are_opened_only_where_it_is_said() {
+    assert_eq!(resolved(&DEVICE).unwrap().iscsi, vec![]);
+    let doors = ["--iscsi", "127.0.0.1", "--iscsi", "[::1]:0"];
+    let config = resolved(&[&DEVICE[..], &doors].concat()).unwrap();
+    let addresses: Vec<String> = config.iscsi.iter().map(|d| d.address.to_string()).collect();
+    assert_eq!(addresses, ["127.0.0.1:3260", "[::1]:0"]);
+    let text = "device = 'r=ram:1GiB'\niscsi = ['127.0.0.1:1', '127.0.0.1:3']";
+    assert_eq!(with_file(text, &[]).unwrap().iscsi.len(), 2);
+    let file = with_file(text, &["--iscsi", "127.0.0.1:2"]).unwrap();
+    assert_eq!(file.iscsi[0].address, "127.0.0.1:2".parse().unwrap());
+    assert_eq!(
+        refused(&[&DEVICE[..], &["--iscsi", "here"]].concat()),
+        "--iscsi: 'here' is not an address: write IP:PORT, as 127.0.0.1:3260 or [::1]:3260"
+    );
+}
+
+#[test]
+fn an_iscsi_door_is_anonymous_on_the_loopback_or_when_it_is_said_who_may_come_in() {
+    let is_anonymous = |flags: &[&str]| {
+        let config = resolved(&[&DEVICE[..], flags].concat()).unwrap();
+        config.iscsi.iter().map(|door| door.is_anonymous).collect::<Vec<bool>>()
+    };
+    assert_eq!(is_anonymous(&["--iscsi", "127.0.0.1:1", "--iscsi", "[::1]:1"]), [true, true]);
+    for address in ["0.0.0.0:1", "192.0.2.1:1", "[::]:1"] {
+        assert_eq!(is_anonymous(&["--iscsi", address]), [false]);
+        assert_eq!(is_anonymous(&["--iscsi", address, "--host", "any"]), [true]);
+        assert_eq!(is_anonymous(&["--iscsi", address, "--host", "iqn.2026-11.x:a"]), [true]);
+        assert_eq!(is_anonymous(&["--iscsi", address, "--host", "nqn.2014-08.org.x:a"]), [false]);
+    }
+}
+
+#[test]
+fn hosts_and_initiators_are_named_each_for_itself() {
+    let initiator: InitiatorName = "iqn.2026-11.x:a".parse().unwrap();
+    let named = |hosts: &[&str]| {
+        let flags: Vec<&str> = hosts.iter().flat_map(|host| ["--host", host]).collect();
+        let config = resolved(&[&DEVICE[..], &flags].concat()).unwrap();
+        (config.hosts, config.initiators)
+    };
+    assert_eq!(named(&["any"]), (HostAccess::Any, InitiatorAccess::Any));
+    let only = InitiatorAccess::Only(vec![initiator].into());
+    assert_eq!(named(&["IQN.2026-11.X:a"]), (HostAccess::Any, only.clone()));
+    let (hosts, initiators) = named(&["nqn.2014-08.org.x:a", "iqn.2026-11.x:a"]);
+    assert!(matches!(hosts, HostAccess::Only(hosts) if hosts.len() == 1));
+    assert_eq!(initiators, only);
+    let flags = ["--nvme-tcp", "0.0.0.0:1", "--host", "iqn.2026-11.x:a"];
+    let message = refused(&[&DEVICE[..], &flags].concat());
+    assert!(message.starts_with("--nvme-tcp: 0.0.0.0:1 can be reached"), "{message}");
 }

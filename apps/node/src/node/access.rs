@@ -15,6 +15,7 @@ use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::direct_access;
 use crate::prepare::commit;
+use crate::records::Records;
 
 impl Node {
     pub(super) fn credential_create(&self, id: &str, expires_at: Option<u64>) -> Done {
@@ -31,9 +32,9 @@ impl Node {
     }
 
     pub(super) fn credential_list(&self) -> Answer {
-        let served = self.served();
-        let info = |credential| credential_info(credential, &served.grants, now());
-        Answer::Credentials { credentials: served.grants.credentials().map(info).collect() }
+        let grants = &self.served().recorded.grants;
+        let info = |credential| credential_info(credential, grants, now());
+        Answer::Credentials { credentials: grants.credentials().map(info).collect() }
     }
 
     pub(super) fn credential_remove(&self, id: &str) -> Done {
@@ -76,11 +77,11 @@ impl Node {
 
     pub(super) fn grant_list(&self, credential: Option<&str>) -> Done {
         let credential = credential.map(name).transpose()?;
-        let served = self.served();
+        let Records { space, grants, .. } = &self.served().recorded;
         let is_meant =
             |grant: &&Grant| credential.as_ref().is_none_or(|id| grant.credential == *id);
-        let grants = served.grants.grants().filter(is_meant);
-        let grants = grants.map(|grant| grant_info(grant, &served.space, now())).collect();
+        let grants = grants.grants().filter(is_meant);
+        let grants = grants.map(|grant| grant_info(grant, space, now())).collect();
         Ok(Answer::Grants { grants })
     }
 
@@ -99,12 +100,12 @@ impl Node {
         change: impl FnOnce(&mut Grants, &Space) -> Result<T, NodeError>,
     ) -> Result<T, NodeError> {
         let _one = self.one_change();
-        let (space, mut grants) = self.copy();
-        let changed = change(&mut grants, &space)?;
-        commit(&self.catalog, &space, &grants, &self.devices)?;
-        let direct = Arc::new(direct_access(&space, &grants, now()));
+        let mut fresh = self.copy();
+        let changed = change(&mut fresh.grants, &fresh.space)?;
+        commit(&self.catalog, &fresh, &self.devices)?;
+        let direct = Arc::new(direct_access(&fresh, now()));
         self.runtime.publish_direct(Arc::clone(&direct));
-        self.show(space, grants, direct);
+        self.show(fresh, direct);
         Ok(changed)
     }
 }
@@ -120,6 +121,12 @@ fn name(text: &str) -> Result<Name, ValueError> {
 
 fn fresh_secret() -> Result<Secret, NodeError> {
     let mut bytes = [0; SECRET_LEN];
+    fill_random(&mut bytes)?;
+    Ok(Secret::new(bytes))
+}
+
+/// With what nobody can guess.
+pub(super) fn fill_random(bytes: &mut [u8]) -> Result<(), NodeError> {
     let mut filled = 0;
     while filled < bytes.len() {
         let flags = rustix::rand::GetRandomFlags::empty();
@@ -130,7 +137,7 @@ fn fresh_secret() -> Result<Secret, NodeError> {
         };
         filled += count.map_err(failed)?;
     }
-    Ok(Secret::new(bytes))
+    Ok(())
 }
 
 fn credential_info(credential: &Credential, grants: &Grants, now: UnixTime) -> CredentialInfo {

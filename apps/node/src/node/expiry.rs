@@ -65,7 +65,7 @@ impl Node {
         let _one = self.one_change();
         let direct = {
             let served = self.served();
-            let direct = direct_access(&served.space, &served.grants, now());
+            let direct = direct_access(&served.recorded, now());
             if direct == *served.direct {
                 return;
             }
@@ -79,7 +79,7 @@ impl Node {
 
 /// Until when nothing ends.
 fn wait_for(served: &Served) -> Duration {
-    let next = served.grants.next_expiry(now());
+    let next = served.recorded.grants.next_expiry(now());
     let at = next.and_then(|at| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(at.0)));
     let left = at.and_then(|at| at.duration_since(SystemTime::now()).ok());
     left.map_or(WAIT_MAX, |left| left.min(WAIT_MAX))

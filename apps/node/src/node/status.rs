@@ -3,8 +3,8 @@
 use nearflash_media::Kind;
 
 use super::Node;
-use crate::api::{ClientInfo, CoreInfo, DeviceInfo, HostInfo, Status};
-use crate::{ConnectedClient, ConnectedHost, CoreStatus};
+use crate::api::{ClientInfo, CoreInfo, DeviceInfo, HostInfo, InitiatorInfo, Status};
+use crate::{ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus};
 
 impl Node {
     pub(super) fn status(&self) -> Status {
@@ -17,11 +17,13 @@ impl Node {
             nvme_tcp: self.addresses.nvme_tcp.clone(),
             direct: self.addresses.direct.clone(),
             direct_local: self.addresses.direct_local.clone(),
+            iscsi: self.addresses.iscsi.clone(),
             devices: self.device_infos(),
             volumes: self.volumes(),
             cores: runtime.cores.iter().map(core_info).collect(),
             hosts: runtime.hosts.iter().map(host_info).collect(),
             clients: runtime.clients.into_iter().map(client_info).collect(),
+            initiators: runtime.initiators.into_iter().map(initiator_info).collect(),
         }
     }
 
@@ -29,7 +31,7 @@ impl Node {
         let served = self.served();
         self.devices
             .iter()
-            .zip(served.space.devices())
+            .zip(served.recorded.space.devices())
             .map(|(device, place)| {
                 let properties = device.properties();
                 DeviceInfo {
@@ -83,4 +85,9 @@ fn host_info(host: &ConnectedHost) -> HostInfo {
 fn client_info(client: ConnectedClient) -> ClientInfo {
     let ConnectedClient { from, credential, is_in, core, in_flight } = client;
     ClientInfo { from, credential, is_in, core, in_flight }
+}
+
+fn initiator_info(session: ConnectedInitiator) -> InitiatorInfo {
+    let ConnectedInitiator { initiator, target, user, address, connections, core } = session;
+    InitiatorInfo { initiator, target, user, address, connections, core }
 }

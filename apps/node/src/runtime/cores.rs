@@ -22,7 +22,8 @@ use super::faults::Faults;
 use super::log::log;
 use super::replies::{Replies, Reply};
 use crate::runtime_face::{
-    self, DirectAccess, DirectDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
+    self, DirectAccess, DirectDoor, IscsiAccess, Published, Runtime, RuntimeConfig, RuntimeStatus,
+    StartError,
 };
 
 /// How long a host may neither take answers nor send the data it promised.
@@ -251,6 +252,10 @@ impl Runtime for Cores {
         self.replies.wait_for_all(number, self.senders.len(), || {
             warn!("a change of grants waits for requests that a device does not answer");
         });
+    }
+
+    fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) {
+        let _ = iscsi;
     }
 
     fn status(&self) -> RuntimeStatus {

@@ -1,0 +1,45 @@
+//! What the catalog writes of a CHAP account. Names and meanings of these fields are for ever; what a
+//! later version adds has a default.
+
+use nearflash_space::{ChapAccount, ChapUser, Mutual};
+use serde::{Deserialize, Serialize};
+use zeroize::ZeroizeOnDrop;
+
+/// An account. Its secrets are shown by no `Debug`.
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize, ZeroizeOnDrop)]
+pub(super) struct ChapRecord {
+    secret: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mutual_user: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mutual_secret: Option<String>,
+}
+
+impl std::fmt::Debug for ChapRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChapRecord").field("mutual_user", &self.mutual_user).finish_non_exhaustive()
+    }
+}
+
+impl ChapRecord {
+    pub(super) fn of(account: &ChapAccount) -> Self {
+        let mutual = account.mutual.as_ref();
+        Self {
+            secret: account.secret.as_str().to_owned(),
+            mutual_user: mutual.map(|mutual| mutual.user.to_string()),
+            mutual_secret: mutual.map(|mutual| mutual.secret.as_str().to_owned()),
+        }
+    }
+
+    /// The account; `None` when a field is none that was ever written.
+    pub(super) fn account(&self, user: &ChapUser) -> Option<ChapAccount> {
+        let mutual = match (&self.mutual_user, &self.mutual_secret) {
+            (None, None) => None,
+            (Some(user), Some(secret)) => {
+                Some(Mutual { user: user.parse().ok()?, secret: secret.parse().ok()? })
+            }
+            _ => return None,
+        };
+        Some(ChapAccount { user: user.clone(), secret: self.secret.parse().ok()?, mutual })
+    }
+}

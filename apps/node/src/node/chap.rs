@@ -1,0 +1,101 @@
+//! CHAP users, as the control socket changes and shows them. A change is effective when it is
+//! answered: logins go by it, and sessions of a user that is no more have ended.
+
+use std::sync::Arc;
+
+use nearflash_space::{Accounts, CHAP_SECRET_LEN_MAX, ChapAccount, ChapSecret, ChapUser, Mutual};
+
+use super::{Done, Node};
+use crate::api::{Answer, ChapInfo, ChapMutual, SecretText};
+use crate::config::ValueError;
+use crate::error::NodeError;
+use crate::exports::iscsi_access;
+use crate::prepare::commit;
+
+/// What secrets are drawn from: 64 characters, so that each of a random byte's low six bits is one.
+const SECRET_ALPHABET: &[u8; 64] =
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// Characters of a secret that is drawn: 144 bits. Some initiators take no more than 16, and those
+/// users bring their own.
+const DRAWN_LEN: usize = 24;
+const _: () = assert!(DRAWN_LEN <= CHAP_SECRET_LEN_MAX);
+
+impl Node {
+    pub(super) fn chap_add(
+        &self,
+        user: &str,
+        secret: Option<&SecretText>,
+        mutual: Option<&ChapMutual>,
+    ) -> Done {
+        let (secret, drawn) = given_or_drawn(secret)?;
+        let (mutual, mutual_drawn) = mutual.map(mutual_of).transpose()?.unzip();
+        let account = ChapAccount { user: parse_user(user)?, secret, mutual };
+        let account = self.change_accounts(|accounts| {
+            accounts.add(account.clone())?;
+            Ok(account)
+        })?;
+        tracing::info!(user = account.user.as_str(), "CHAP user made");
+        let mutual_secret = mutual_drawn.flatten();
+        Ok(Answer::Account { account: chap_info(&account), secret: drawn, mutual_secret })
+    }
+
+    pub(super) fn chap_list(&self) -> Answer {
+        let accounts = &self.served().recorded.accounts;
+        Answer::Accounts { accounts: accounts.iter().map(chap_info).collect() }
+    }
+
+    pub(super) fn chap_remove(&self, user: &str) -> Done {
+        let user = parse_user(user)?;
+        let account = self.change_accounts(|accounts| Ok(accounts.remove(&user)?))?;
+        tracing::info!(user = account.user.as_str(), "CHAP user removed");
+        let account = chap_info(&account);
+        Ok(Answer::Account { account, secret: None, mutual_secret: None })
+    }
+
+    /// Makes a change on a copy; when it can be made, records it and shows it to the cores.
+    fn change_accounts<T>(
+        &self,
+        change: impl FnOnce(&mut Accounts) -> Result<T, NodeError>,
+    ) -> Result<T, NodeError> {
+        let _one = self.one_change();
+        let mut fresh = self.copy();
+        let changed = change(&mut fresh.accounts)?;
+        commit(&self.catalog, &fresh, &self.devices)?;
+        self.runtime.publish_iscsi(Arc::new(iscsi_access(&fresh, &self.devices)));
+        self.served().recorded = fresh;
+        Ok(changed)
+    }
+}
+
+fn parse_user(text: &str) -> Result<ChapUser, ValueError> {
+    text.parse().map_err(ValueError::from)
+}
+
+/// The secret, and once more what is to be shown of it when nobody knows it yet.
+fn given_or_drawn(
+    given: Option<&SecretText>,
+) -> Result<(ChapSecret, Option<SecretText>), NodeError> {
+    let drawn = if given.is_none() { Some(draw()?) } else { None };
+    let text = given.or(drawn.as_ref()).map_or("", |text| text.0.as_str());
+    Ok((text.parse().map_err(ValueError::from)?, drawn))
+}
+
+fn mutual_of(mutual: &ChapMutual) -> Result<(Mutual, Option<SecretText>), NodeError> {
+    let (secret, drawn) = given_or_drawn(mutual.secret.as_ref())?;
+    Ok((Mutual { user: parse_user(&mutual.user)?, secret }, drawn))
+}
+
+fn draw() -> Result<SecretText, NodeError> {
+    let mut bytes = zeroize::Zeroizing::new([0; DRAWN_LEN]);
+    super::access::fill_random(bytes.as_mut_slice())?;
+    let letter = |byte: &u8| char::from(SECRET_ALPHABET[usize::from(byte & 63)]);
+    Ok(SecretText(bytes.iter().map(letter).collect()))
+}
+
+fn chap_info(account: &ChapAccount) -> ChapInfo {
+    ChapInfo {
+        user: account.user.to_string(),
+        mutual_user: account.mutual.as_ref().map(|mutual| mutual.user.to_string()),
+    }
+}

@@ -1,0 +1,14 @@
+//! All that a node records and serves: what a change is made on a copy of.
+
+use nearflash_space::{Accounts, Grants, Space};
+
+/// All that the catalog keeps, but for the devices.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Records {
+    /// The volumes, and where they lie.
+    pub(crate) space: Space,
+    /// Who of the direct clients may do what.
+    pub(crate) grants: Grants,
+    /// What iSCSI initiators prove themselves with.
+    pub(crate) accounts: Accounts,
+}

@@ -1,0 +1,177 @@
+//! CHAP users and iSCSI doors of a node, with cores that only remember what they were told.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use std::sync::{Arc, Mutex};
+
+use nearflash_node::api::{Answer, ChapMutual, Command, SecretText};
+use nearflash_node::config::{Config, ServeArgs};
+use nearflash_node::control::ask;
+use nearflash_node::{
+    DirectAccess, IscsiAccess, NodeError, Published, Running, Runtime, RuntimeConfig, RuntimeStatus,
+};
+
+/// Cores that remember what initiators may do.
+#[derive(Default)]
+struct Recorder(Mutex<Vec<Arc<IscsiAccess>>>);
+
+impl Runtime for Recorder {
+    fn publish(&self, published: Published) {
+        self.publish_iscsi(published.iscsi);
+    }
+
+    fn publish_direct(&self, _direct: Arc<DirectAccess>) {}
+
+    fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) {
+        self.0.lock().unwrap().push(iscsi);
+    }
+
+    fn status(&self) -> RuntimeStatus {
+        RuntimeStatus::default()
+    }
+
+    fn drain_and_join(&self) -> bool {
+        true
+    }
+}
+
+impl Recorder {
+    fn last(&self) -> Arc<IscsiAccess> {
+        Arc::clone(self.0.lock().unwrap().last().unwrap())
+    }
+}
+
+/// A folder that nodes run in.
+struct Bench(tempfile::TempDir);
+
+impl Bench {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn start(&self, iscsi: &str, hosts: &[&str]) -> Result<(Running, Arc<Recorder>), NodeError> {
+        let config = Config::resolve(ServeArgs {
+            devices: vec![format!("flash=file:{}/flash.img,size=16MiB", self.0.path().display())],
+            volumes: vec![
+                "Data=1MiB@flash".to_owned(),
+                "logs=1MiB@flash,subsystem=Data".to_owned(),
+            ],
+            nvme_tcp: vec!["127.0.0.1:0".to_owned()],
+            iscsi: vec![iscsi.to_owned()],
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            data_dir: Some(self.0.path().join("data")),
+            ..ServeArgs::default()
+        });
+        let cores = Arc::new(Recorder::default());
+        let given = Arc::clone(&cores);
+        let started = Running::start(&config.unwrap(), move |runtime: RuntimeConfig| {
+            given.publish(runtime.published);
+            Ok(given)
+        });
+        started.map(|running| (running, cores))
+    }
+
+    fn ask(&self, command: Command) -> Answer {
+        ask(&self.0.path().join("data"), command).unwrap()
+    }
+
+    fn refused(&self, command: Command) -> String {
+        ask(&self.0.path().join("data"), command).unwrap_err().to_string()
+    }
+}
+
+fn add(user: &str, secret: Option<&str>, mutual: Option<ChapMutual>) -> Command {
+    let secret = secret.map(|text| SecretText(text.to_owned()));
+    Command::ChapAdd { user: user.to_owned(), secret, mutual }
+}
+
+fn remove(user: &str) -> Command {
+    Command::ChapRemove { user: user.to_owned() }
+}
+
+#[test]
+fn a_subsystem_is_a_target_and_its_volumes_are_logical_units_from_zero() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let access = cores.last();
+    let [target] = &access.targets[..] else { panic!("one target: {:?}", access.targets) };
+    assert_eq!(target.name, "iqn.2026-11.io.nearflash:data");
+    let units: Vec<(u16, &str)> = target.units.iter().map(|u| (u.lun, u.name.as_str())).collect();
+    assert_eq!(units, [(0, "Data"), (1, "logs")]);
+    assert_eq!(running.ready().body.iscsi.len(), 1);
+    assert_ne!(running.ready().body.iscsi[0].port(), 0);
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_chap_user_is_told_to_the_cores_and_kept_over_a_restart() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    let given = bench.ask(add("app", Some("geheimgeheim"), None));
+    assert!(matches!(given, Answer::Account { secret: None, .. }), "{given:?}");
+    assert_eq!(cores.last().accounts[0].secret.as_str(), "geheimgeheim");
+    let mutual = Some(ChapMutual { user: "node".to_owned(), secret: None });
+    let Answer::Account { account, secret, mutual_secret } = bench.ask(add("b", None, mutual))
+    else {
+        panic!("an account")
+    };
+    let (secret, mutual_secret) = (secret.unwrap(), mutual_secret.unwrap());
+    assert_eq!(account.mutual_user.as_deref(), Some("node"));
+    assert!((12..=64).contains(&secret.0.len()) && secret != mutual_secret);
+    let told = cores.last();
+    assert_eq!(told.accounts[1].mutual.as_ref().unwrap().secret.as_str(), mutual_secret.0);
+    running.stop().unwrap();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    assert_eq!(cores.last().accounts, told.accounts);
+    bench.ask(remove("b"));
+    assert_eq!(cores.last().accounts.len(), 1);
+    let Answer::Accounts { accounts } = bench.ask(Command::ChapList) else { panic!("accounts") };
+    assert_eq!(accounts[0].user, "app");
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_chap_user_that_cannot_be_is_refused_in_one_line_and_its_secret_not_repeated() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
+    bench.ask(add("app", Some("geheimgeheim"), None));
+    let mutual = |secret: &str| {
+        let secret = Some(SecretText(secret.to_owned()));
+        Some(ChapMutual { user: "node".to_owned(), secret })
+    };
+    for (command, reason) in [
+        (add("app", None, None), "CHAP user 'app' exists already"),
+        (add("a b", None, None), "'a b' is not a CHAP user"),
+        (add("c", Some("hushhushhus"), None), "a CHAP secret is 12 to 64 printable characters"),
+        (add("c", None, mutual("hush")), "a CHAP secret is 12 to 64 printable characters"),
+        (add("c", Some("hushhushhush"), mutual("hushhushhush")), "the two secrets are the same"),
+        (remove("c"), "no CHAP user 'c'"),
+    ] {
+        let refused = bench.refused(command);
+        assert!(refused.starts_with(reason), "{refused}");
+        assert!(!refused.contains("hush") && !refused.contains('\n'), "{refused}");
+    }
+    assert_eq!(cores.last().accounts.len(), 1);
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_door_to_other_machines_opens_with_a_chap_user_or_when_it_is_said_who_may_come_in() {
+    let bench = Bench::new();
+    let Err(refused) = bench.start("0.0.0.0:0", &[]).map(|_| ()) else { panic!("refused") };
+    assert_eq!(
+        refused.to_string(),
+        "--iscsi: 0.0.0.0:0 can be reached from other machines, and there is no CHAP user: start \
+         without it, make one with 'nearflash chap add USER', and start again; or say which \
+         initiators may connect with --host NAME (repeatable), or --host any"
+    );
+    assert_eq!(refused.exit_code(), 2);
+    for hosts in ["any", "iqn.2026-11.test:a"] {
+        let (running, _) = bench.start("0.0.0.0:0", &[hosts]).unwrap();
+        running.stop().unwrap();
+    }
+    let (running, _) = bench.start("127.0.0.1:0", &[]).unwrap();
+    bench.ask(add("app", None, None));
+    running.stop().unwrap();
+    let (running, _) = bench.start("0.0.0.0:0", &[]).unwrap();
+    running.stop().unwrap();
+}

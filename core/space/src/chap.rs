@@ -1,0 +1,269 @@
+//! CHAP accounts: what iSCSI initiators prove themselves with, and the rules for changing them.
+//!
+//! A change is made on a copy, recorded durably, and only then shown to the cores, like one of
+//! [`crate::Space`]. What a fresh secret is drawn from comes from outside.
+//!
+//! Spec: RFC 7143, 12.1.3 (a secret for each direction, and not the same one).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use zeroize::Zeroizing;
+
+/// Most accounts that a node has at a time.
+pub const ACCOUNTS_MAX: usize = 1024;
+
+/// Longest user name, in bytes: as long as an iSCSI name, which many initiators take for it.
+pub const CHAP_USER_LEN_MAX: usize = 223;
+
+/// Shortest secret, in characters: initiators refuse shorter ones, since what goes over the wire
+/// lets whoever listens try secrets at leisure.
+pub const CHAP_SECRET_LEN_MIN: usize = 12;
+
+/// Longest secret, in characters.
+pub const CHAP_SECRET_LEN_MAX: usize = 64;
+
+/// What an initiator, or this node, calls itself: 1 to 223 of `a-z A-Z 0-9 . _ - : @ +`, so it needs
+/// no quoting in a shell or a configuration file.
+#[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ChapUser(Box<str>);
+
+/// Why a text is no user.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "'{text}' is not a CHAP user: use 1 to {CHAP_USER_LEN_MAX} letters, digits, '.', '_', '-', ':', \
+     '@' or '+', beginning with a letter or a digit"
+)]
+pub struct ParseChapUserError {
+    text: Box<str>,
+}
+
+impl ChapUser {
+    /// The user's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ChapUser {
+    type Err = ParseChapUserError;
+
+    fn from_str(text: &str) -> Result<Self, ParseChapUserError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:@+".contains(&byte);
+        let first_allowed = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+        if first_allowed && text.len() <= CHAP_USER_LEN_MAX && text.bytes().all(allowed) {
+            Ok(Self(text.into()))
+        } else {
+            Err(ParseChapUserError { text: text.into() })
+        }
+    }
+}
+
+impl fmt::Display for ChapUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for ChapUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+/// A secret: 12 to 64 printable ASCII characters without spaces. Never shown by `Debug`, and wiped
+/// when it is dropped.
+#[derive(Clone, Eq, PartialEq)]
+pub struct ChapSecret(Zeroizing<String>);
+
+/// Why a text is no secret. The text itself is not repeated: it may be nearly one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "a CHAP secret is {CHAP_SECRET_LEN_MIN} to {CHAP_SECRET_LEN_MAX} printable characters without \
+     spaces: take a longer one, or leave it out to have one drawn"
+)]
+pub struct ParseChapSecretError;
+
+impl ChapSecret {
+    /// The secret's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ChapSecret {
+    type Err = ParseChapSecretError;
+
+    fn from_str(text: &str) -> Result<Self, ParseChapSecretError> {
+        let fits = (CHAP_SECRET_LEN_MIN..=CHAP_SECRET_LEN_MAX).contains(&text.len());
+        if fits && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            Ok(Self(Zeroizing::new(text.to_owned())))
+        } else {
+            Err(ParseChapSecretError)
+        }
+    }
+}
+
+impl fmt::Debug for ChapSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChapSecret(…)")
+    }
+}
+
+/// Whom the node claims to be in return, for initiators that want to know.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Mutual {
+    /// What it calls itself.
+    pub user: ChapUser,
+    /// What it proves that it knows.
+    pub secret: ChapSecret,
+}
+
+/// Lets an initiator in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ChapAccount {
+    /// What the initiator calls itself.
+    pub user: ChapUser,
+    /// What it proves that it knows.
+    pub secret: ChapSecret,
+    /// What the node answers with when it is asked who it is.
+    pub mutual: Option<Mutual>,
+}
+
+/// Why an account cannot be made or taken away.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum AccountError {
+    /// The user is taken.
+    #[error("CHAP user '{user}' exists already: choose another name, or remove it first")]
+    Exists {
+        /// Which.
+        user: ChapUser,
+    },
+    /// There is no such user.
+    #[error("no CHAP user '{user}': 'nearflash chap list' names all")]
+    NotFound {
+        /// Which.
+        user: ChapUser,
+    },
+    /// Whoever knows the one would know the other.
+    #[error("the two secrets are the same: each direction needs its own")]
+    SameSecret,
+    /// There are [`ACCOUNTS_MAX`].
+    #[error("{ACCOUNTS_MAX} CHAP users are the most: remove one first")]
+    TooMany,
+}
+
+/// Every CHAP account of a node.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Accounts(BTreeMap<ChapUser, ChapAccount>);
+
+impl Accounts {
+    /// What was recorded.
+    pub fn restore(accounts: impl IntoIterator<Item = ChapAccount>) -> Self {
+        Self(accounts.into_iter().map(|account| (account.user.clone(), account)).collect())
+    }
+
+    /// Every account, by user.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &ChapAccount> {
+        self.0.values()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One more.
+    ///
+    /// # Errors
+    /// When the user is taken, both secrets are the same, or there are too many.
+    pub fn add(&mut self, account: ChapAccount) -> Result<(), AccountError> {
+        let user = account.user.clone();
+        if self.0.contains_key(&user) {
+            return Err(AccountError::Exists { user });
+        }
+        if account.mutual.as_ref().is_some_and(|mutual| mutual.secret == account.secret) {
+            return Err(AccountError::SameSecret);
+        }
+        if self.0.len() >= ACCOUNTS_MAX {
+            return Err(AccountError::TooMany);
+        }
+        self.0.insert(user, account);
+        Ok(())
+    }
+
+    /// One less.
+    ///
+    /// # Errors
+    /// When there is none of that user.
+    pub fn remove(&mut self, user: &ChapUser) -> Result<ChapAccount, AccountError> {
+        self.0.remove(user).ok_or_else(|| AccountError::NotFound { user: user.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(user: &str, secret: &str) -> ChapAccount {
+        let (user, secret) = (user.parse().unwrap(), secret.parse().unwrap());
+        ChapAccount { user, secret, mutual: None }
+    }
+
+    #[test]
+    fn users_are_names_or_initiator_names() {
+        for text in ["app", "iqn.2004-10.com.ubuntu:01:9d2e", "me@host", &"x".repeat(223)] {
+            assert_eq!(text.parse::<ChapUser>().unwrap().as_str(), text);
+        }
+        for text in ["", "-a", "a b", "a,b", "a=b", "a\0", "grün", &"x".repeat(224)] {
+            let refused = text.parse::<ChapUser>().unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("'{text}'")), "{refused}");
+        }
+    }
+
+    #[test]
+    fn secrets_have_12_to_64_characters_and_are_never_shown() {
+        let shortest = "x".repeat(12);
+        for text in [shortest.as_str(), &"y".repeat(64), "!\"#$%&'()*+,"] {
+            assert_eq!(text.parse::<ChapSecret>().unwrap().as_str(), text);
+        }
+        for text in ["", &"x".repeat(11), &"x".repeat(65), "with a space in", "grün-grün-grün"] {
+            let refused = text.parse::<ChapSecret>().unwrap_err().to_string();
+            assert!(text.is_empty() || !refused.contains(text), "{refused}");
+        }
+        let account = account("app", "geheimgeheim");
+        assert!(!format!("{account:?}").contains("geheim"));
+    }
+
+    #[test]
+    fn a_user_is_there_once_until_removed() {
+        let mut accounts = Accounts::default();
+        accounts.add(account("app", "geheimgeheim")).unwrap();
+        let user: ChapUser = "app".parse().unwrap();
+        let twice = accounts.add(account("app", "anderesanderes")).unwrap_err();
+        assert_eq!(twice, AccountError::Exists { user: user.clone() });
+        assert_eq!(accounts.iter().next().unwrap().secret.as_str(), "geheimgeheim");
+        accounts.remove(&user).unwrap();
+        assert!(accounts.is_empty());
+        assert_eq!(accounts.remove(&user), Err(AccountError::NotFound { user }));
+    }
+
+    #[test]
+    fn one_secret_for_both_directions_is_refused() {
+        let mut both = account("app", "geheimgeheim");
+        let (user, secret) = ("node".parse().unwrap(), both.secret.clone());
+        both.mutual = Some(Mutual { user, secret });
+        assert_eq!(Accounts::default().add(both.clone()), Err(AccountError::SameSecret));
+        both.mutual.as_mut().unwrap().secret = "anderesanderes".parse().unwrap();
+        assert_eq!(Accounts::default().add(both), Ok(()));
+    }
+
+    #[test]
+    fn accounts_are_bounded() {
+        let numbered = (0..ACCOUNTS_MAX).map(|n| account(&format!("user-{n}"), "geheimgeheim"));
+        let mut accounts = Accounts::restore(numbered);
+        let refused = accounts.add(account("more", "geheimgeheim")).unwrap_err();
+        assert_eq!(refused.to_string(), "1024 CHAP users are the most: remove one first");
+    }
+}
