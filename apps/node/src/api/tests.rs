@@ -473,12 +473,38 @@ fn chap_users_are_as_they_always_were() {
         mutual_secret: secret("drawn-for-us"),
     };
     assert!(!format!("{made:?}").contains("drawn"));
-    insta::assert_snapshot!(document(made), @"");
+    insta::assert_snapshot!(document(made), @r#"
+        {
+          "schema": 1,
+          "account": {
+            "user": "app",
+            "mutual_user": "node"
+          },
+          "secret": "drawn-for-it",
+          "mutual_secret": "drawn-for-us"
+        }
+        "#);
     let removed = Answer::Account { account: account(None), secret: None, mutual_secret: None };
-    insta::assert_snapshot!(document(removed), @"");
-    insta::assert_snapshot!(document(Answer::Accounts { accounts: vec![account(None)] }), @"");
+    insta::assert_snapshot!(document(removed), @r#"
+        {
+          "schema": 1,
+          "account": {
+            "user": "app"
+          }
+        }
+        "#);
+    insta::assert_snapshot!(document(Answer::Accounts { accounts: vec![account(None)] }), @r#"
+        {
+          "schema": 1,
+          "accounts": [
+            {
+              "user": "app"
+            }
+          ]
+        }
+        "#);
     let mutual = Some(ChapMutual { user: "node".to_owned(), secret: None });
     let add = Command::ChapAdd { user: "app".to_owned(), secret: secret("geheimgeheim"), mutual };
     assert!(!format!("{add:?}").contains("geheim"));
-    insta::assert_snapshot!(Document::new(add).to_line(), @"");
+    insta::assert_snapshot!(Document::new(add).to_line(), @r#"{"schema":1,"command":"chap-add","user":"app","secret":"geheimgeheim","mutual":{"user":"node"}}"#);
 }
