@@ -1,6 +1,7 @@
 //! From a command to a task, through the table of commands.
 
 use nearflash_request::{Access, Attention};
+use nearflash_units::ByteLen;
 
 use crate::commands::{Act, Command, find};
 use crate::task::{Action, NO_BLOCKS, Reply, RequestTask};
@@ -76,8 +77,12 @@ fn admitted(command: &Command, call: &Call<'_>, task: Task) -> Task {
 }
 
 fn admission(access: Access, unit: &LogicalUnit, reply: Reply) -> RequestTask {
+    let data_in = match &reply {
+        Reply::Data(data) => ByteLen::of(data),
+        Reply::Status | Reply::LbaStatus { .. } => ByteLen(0),
+    };
     let task = RequestTask::new(Action::Admit(access), NO_BLOCKS, unit.block_size);
-    RequestTask { reply, ..task }
+    RequestTask { reply, data_in, ..task }
 }
 
 /// An operation code that is there with other service actions is a wrong field, not a wrong code.

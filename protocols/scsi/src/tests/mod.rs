@@ -144,5 +144,6 @@ fn looking_at_a_unit_asks_whether_a_reservation_lets_it() {
     assert_eq!(task.action, Action::Admit(Access::Look));
     let task = session.request(&[0x1A, 0, 0x3F, 0, 255, 0]);
     assert_eq!(task.action, Action::Admit(Access::Read));
-    assert!(matches!(task.reply, Reply::Data(_)));
+    let Reply::Data(data) = task.reply else { panic!() };
+    assert_eq!(task.data_in, ByteLen::of(&data));
 }
