@@ -18,7 +18,7 @@ use clap::{CommandFactory, Parser};
 use nearflash_node::api::{Answer, ChapMutual, Command};
 use nearflash_node::config::{Config, ServeArgs, default_data_dir, parse_volume};
 use nearflash_node::control::ask;
-use nearflash_space::GrantRange;
+use nearflash_space::{GrantRange, Provisioning};
 use nearflash_units::OneLine;
 
 use args::{
@@ -83,6 +83,8 @@ fn run_volume(subcommand: VolumeSubcommand) -> Result<ExitCode, Failure> {
                 device: volume.device.to_string(),
                 block_size: Some(volume.block_size.bytes()),
                 subsystem: volume.subsystem.map(|name| name.to_string()),
+                provisioning: (volume.provisioning != Provisioning::Thin)
+                    .then(|| volume.provisioning.to_string()),
             };
             control(&node, command, Shown::Made)
         }

@@ -16,14 +16,15 @@ pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
     if volumes.is_empty() {
         return "no volumes: make one with 'nearflash volume create NAME=SIZE@DEVICE'\n".to_owned();
     }
-    let header = ["VOLUME", "SIZE", "BLOCK", "DEVICE", "NSID", "SUBSYSTEM NQN"];
-    let mut table = table(&header, &[1, 2, 4]);
+    let header = ["VOLUME", "SIZE", "BLOCK", "DEVICE", "PROVISIONED", "NSID", "SUBSYSTEM NQN"];
+    let mut table = table(&header, &[1, 2, 5]);
     for volume in volumes {
         table.add_row([
             volume.name.clone(),
             size(volume.bytes),
             volume.block_size.to_string(),
             volume.device.clone(),
+            volume.provisioning.clone(),
             volume.nsid.to_string(),
             volume.nqn.clone(),
         ]);
@@ -308,6 +309,7 @@ mod tests {
             bytes,
             block_size: 4096,
             device: "flash".to_owned(),
+            provisioning: "thin".to_owned(),
         }
     }
 
@@ -330,9 +332,9 @@ mod tests {
     #[test]
     fn volumes_are_shown_in_columns() {
         insta::assert_snapshot!(volumes(&[volume("data", 8 << 30), volume("a-longer-name", 4096)]), @r#"
-            VOLUME         SIZE  BLOCK  DEVICE  NSID  SUBSYSTEM NQN
-            data           8GiB   4096  flash      1  nqn.2026-11.io.nearflash:data
-            a-longer-name  4KiB   4096  flash      1  nqn.2026-11.io.nearflash:a-longer-name
+            VOLUME         SIZE  BLOCK  DEVICE  PROVISIONED  NSID  SUBSYSTEM NQN
+            data           8GiB   4096  flash   thin            1  nqn.2026-11.io.nearflash:data
+            a-longer-name  4KiB   4096  flash   thin            1  nqn.2026-11.io.nearflash:a-longer-name
             "#);
         assert!(volumes(&[]).starts_with("no volumes: make one with"));
     }
@@ -396,8 +398,8 @@ mod tests {
             DEVICE  KIND   SIZE     FREE  BLOCK  CACHE
             flash   file  16GiB  8191MiB    512  volatile
 
-            VOLUME  SIZE  BLOCK  DEVICE  NSID  SUBSYSTEM NQN
-            data    8GiB   4096  flash      1  nqn.2026-11.io.nearflash:data
+            VOLUME  SIZE  BLOCK  DEVICE  PROVISIONED  NSID  SUBSYSTEM NQN
+            data    8GiB   4096  flash   thin            1  nqn.2026-11.io.nearflash:data
 
             CORE  CONNECTIONS  IN FLIGHT    READS  WRITES    READ  WRITTEN  ERRORS
                0            2          3  1000000      20  3.8GiB    80KiB       0

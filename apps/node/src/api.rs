@@ -78,6 +78,14 @@ pub struct VolumeInfo {
     pub block_size: u32,
     /// The device it lies on.
     pub device: String,
+    /// `thin`, if deallocated blocks are released where the device can do that, or `thick`.
+    #[serde(default = "thin")]
+    pub provisioning: String,
+}
+
+/// What all volumes of nodes that do not say it are.
+fn thin() -> String {
+    "thin".to_owned()
 }
 
 /// A device.
@@ -306,6 +314,9 @@ pub enum Command {
         /// In which subsystem; one of its own unless said.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         subsystem: Option<String>,
+        /// `thin` or `thick`; thin unless said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        provisioning: Option<String>,
     },
     /// Name every volume.
     VolumeList,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use nearflash_media::OpenError;
 use nearflash_space::{
-    AccountError, GrantError, Name, RestoreError, RestoreGrantsError, VolumeError,
+    AccountError, GrantError, Name, Provisioning, RestoreError, RestoreGrantsError, VolumeError,
 };
 use nearflash_units::{BlockSize, ByteLen};
 
@@ -95,6 +95,19 @@ pub enum NodeError {
         recorded: Name,
         /// What was asked for.
         asked: Name,
+    },
+    /// A volume of that name is provisioned otherwise.
+    #[error(
+        "volume '{name}' is {recorded}, --volume says {asked}: correct that, \
+         or remove the volume first"
+    )]
+    VolumeProvisioning {
+        /// Which.
+        name: Name,
+        /// Its own.
+        recorded: Provisioning,
+        /// What was asked for.
+        asked: Provisioning,
     },
     /// An address cannot be listened on.
     #[error("--{flag} {address}: {source}: {remedy}")]

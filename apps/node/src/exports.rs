@@ -146,5 +146,6 @@ pub(crate) fn volume_info(volume: &Volume, space: &Space) -> VolumeInfo {
         bytes: volume.len().0,
         block_size: volume.block_size.bytes(),
         device: space.device(volume.device).name.to_string(),
+        provisioning: volume.provisioning.to_string(),
     }
 }

@@ -85,9 +85,18 @@ impl Node {
 
     fn answer_change(&self, command: Command) -> Done {
         match command {
-            Command::VolumeCreate { name, bytes, device, block_size, subsystem } => {
-                let made = self.create(&name, bytes, &device, block_size, subsystem.as_deref())?;
-                Ok(done("volume made", made))
+            Command::VolumeCreate { name, bytes, device, block_size, subsystem, provisioning } => {
+                let parse = |text: &str| text.parse::<Name>().map_err(ValueError::from);
+                let provisioning = provisioning.as_deref().map(str::parse).transpose();
+                let request = VolumeRequest {
+                    name: parse(&name)?,
+                    len: ByteLen(bytes),
+                    device: parse(&device)?,
+                    block_size: volume_block_size(block_size)?,
+                    subsystem: subsystem.as_deref().map(parse).transpose()?,
+                    provisioning: provisioning.map_err(ValueError::from)?.unwrap_or_default(),
+                };
+                Ok(done("volume made", self.create(&request)?))
             }
             Command::VolumeResize { name, bytes, shrink } => {
                 Ok(done("volume resized", self.resize(&name, bytes, shrink)?))
@@ -120,24 +129,9 @@ impl Node {
         space.volumes().map(|volume| volume_info(volume, space)).collect()
     }
 
-    fn create(
-        &self,
-        name: &str,
-        bytes: u64,
-        device: &str,
-        block_size: Option<u32>,
-        subsystem: Option<&str>,
-    ) -> Result<VolumeInfo, NodeError> {
-        let parse = |text: &str| text.parse::<Name>().map_err(ValueError::from);
-        let request = VolumeRequest {
-            name: parse(name)?,
-            len: ByteLen(bytes),
-            device: parse(device)?,
-            block_size: volume_block_size(block_size)?,
-            subsystem: subsystem.map(parse).transpose()?,
-        };
+    fn create(&self, request: &VolumeRequest) -> Result<VolumeInfo, NodeError> {
         self.change(|space| {
-            let volume = space.create(&request, Uuid::new_v4())?.clone();
+            let volume = space.create(request, Uuid::new_v4())?.clone();
             zero(&self.devices, &volume.extents)?;
             Ok(volume)
         })

@@ -91,6 +91,10 @@ fn check_same(volume: &Volume, space: &Space, asked: &VolumeRequest) -> Result<(
         let (recorded, asked) = (volume.subsystem.clone(), asked.subsystem().clone());
         return Err(NodeError::VolumeSubsystem { name, recorded, asked });
     }
+    if volume.provisioning != asked.provisioning {
+        let (recorded, asked) = (volume.provisioning, asked.provisioning);
+        return Err(NodeError::VolumeProvisioning { name, recorded, asked });
+    }
     let (recorded, asked) = (volume.len(), asked.len);
     if recorded < asked {
         return Err(NodeError::VolumeSize { name, recorded, asked });

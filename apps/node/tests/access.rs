@@ -110,7 +110,14 @@ impl Bench {
 
     fn volume(&self, name: &str, bytes: u64) {
         let (name, device) = (name.to_owned(), "flash".to_owned());
-        self.ask(Command::VolumeCreate { name, bytes, device, block_size: None, subsystem: None });
+        self.ask(Command::VolumeCreate {
+            name,
+            bytes,
+            device,
+            block_size: None,
+            subsystem: None,
+            provisioning: None,
+        });
     }
 
     /// The secret of a fresh credential.

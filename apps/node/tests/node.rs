@@ -116,6 +116,7 @@ fn create(name: &str, bytes: u64, device: &str) -> Command {
         device: device.to_owned(),
         block_size: None,
         subsystem: None,
+        provisioning: None,
     }
 }
 

@@ -8,7 +8,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nearflash_request::{BlockRange, BufferId, Completion, Operation, Outcome, Payload, Request};
+use nearflash_request::{
+    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request,
+};
 use nearflash_space::{DeviceId, VolumeTable};
 use nearflash_units::{Blocks, ByteLen};
 use slab::Slab;
@@ -166,10 +168,11 @@ impl Engine {
         }
     }
 
-    /// Takes a request. Its answer comes from [`Self::poll_answer`], perhaps at once.
+    /// Takes a request of whoever asks for `nexus`, as reservations know it. Its answer comes from
+    /// [`Self::poll_answer`], perhaps at once.
     #[inline]
-    pub fn submit(&mut self, owner: Owner, request: Request, pool: &mut Pool) {
-        self.submit_as_of(owner, request, self.generation, pool);
+    pub fn submit(&mut self, owner: Owner, nexus: Nexus, request: Request, pool: &mut Pool) {
+        self.submit_as_of(owner, nexus, request, self.generation, pool);
     }
 
     /// The same for a request that was decided on in an earlier generation, and counts as one of it.
@@ -177,12 +180,13 @@ impl Engine {
     pub fn submit_as_of(
         &mut self,
         owner: Owner,
+        nexus: Nexus,
         request: Request,
         generation: u64,
         pool: &mut Pool,
     ) {
         let charge = self.read_buffer_len(&request);
-        let refusal = self.refusal(&request);
+        let refusal = self.refusal(nexus, &request);
         let job = self.jobs.insert(Job::new(owner, request, generation, charge, pool));
         match refusal {
             Some(outcome) => self.end(job, outcome, pool),
@@ -280,10 +284,15 @@ impl Engine {
     }
 
     /// Why a request cannot even begin.
-    fn refusal(&self, request: &Request) -> Option<Outcome> {
+    fn refusal(&self, nexus: Nexus, request: &Request) -> Option<Outcome> {
         let Some(entry) = self.volumes.get(request.volume) else {
             return Some(Outcome::VolumeGone);
         };
+        if let Some(restriction) = &entry.restriction
+            && let Some(refusal) = restriction.refusal(nexus, request.operation.access())
+        {
+            return Some(refusal);
+        }
         let fits = |range: &BlockRange| entry.blocks.contains(range.start, range.count);
         let in_range = match &request.operation {
             Operation::Flush | Operation::Admit(_) => true,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use nearflash_request::{
-    BlockRange, BufferId, Completion, Operation, Outcome, Payload, Request, Tag, VolumeId,
+    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Tag, VolumeId,
 };
 use nearflash_space::{DeviceId, Epoch, Extent, Map, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba};
@@ -89,7 +89,7 @@ impl Node {
     fn submit(&mut self, core: usize, tag: u32, range: (u64, u64), operation: Operation) {
         let range = BlockRange { start: Lba(range.0), count: Blocks(range.1) };
         let request = Request { tag: Tag(tag), volume: VOLUME, range, operation };
-        self.engines[core].submit(Owner(core as u64), request, &mut self.pools[core]);
+        self.engines[core].submit(Owner(core as u64), Nexus::NONE, request, &mut self.pools[core]);
     }
 
     fn collect(&mut self) {

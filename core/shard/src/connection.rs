@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use nearflash_engine::Pool;
 use nearflash_nvme::{ControllerId, QueueId};
-use nearflash_request::{BufferId, Operation, Request};
+use nearflash_request::{BufferId, Nexus, Operation, Request};
 use nearflash_session::Receiving;
 use nearflash_units::{ByteLen, Nanos};
 
@@ -72,6 +72,8 @@ pub struct Connection {
     pub(crate) leftover: Vec<u8>,
     /// Requests that wait until the connection holds less of the pool.
     pub(crate) deferred: VecDeque<Deferred>,
+    /// Who asks, as reservations know it; nobody before the login.
+    pub(crate) nexus: Nexus,
     /// Requests in the engine.
     pub(crate) requests: usize,
     /// Pool bytes held: payload received, answers not yet sent.
@@ -129,6 +131,7 @@ impl Connection {
             phase: Phase::Open,
             leftover: Vec::new(),
             deferred: VecDeque::new(),
+            nexus: Nexus::NONE,
             requests: 0,
             held: ByteLen(0),
             received_at: now,

@@ -281,7 +281,8 @@ impl Shard {
             connection.held.0 += charge.0;
         }
         connection.requests += 1;
-        self.engine.submit_as_of(key.to_owner(), request, generation, world.pool());
+        let nexus = connection.nexus;
+        self.engine.submit_as_of(key.to_owner(), nexus, request, generation, world.pool());
     }
 
     fn submit_deferred<W: World>(&mut self, key: Key, world: &mut W) {

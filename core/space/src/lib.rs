@@ -1,5 +1,6 @@
 //! The space: devices' data areas, extents, volumes laid out over them, and the maps that turn a
-//! volume's blocks into bytes of devices by arithmetic; and who may do what to which range. Pure.
+//! volume's blocks into bytes of devices by arithmetic; who may do what to which range, and who has
+//! reserved what. Pure.
 //!
 //! Knows nothing of files, of the catalog that keeps all this, of protocols or of time.
 
@@ -11,6 +12,7 @@ mod grants;
 mod label;
 mod map;
 mod name;
+mod reservations;
 mod space;
 mod table;
 mod volume;
@@ -32,9 +34,13 @@ pub use grants::{
 pub use label::{LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label, LabelError};
 pub use map::{EXTENTS_PER_VOLUME_MAX, Epoch, Map, MapError, Piece, Pieces};
 pub use name::{NAME_LEN_MAX, Name, ParseNameError};
+pub use reservations::{
+    Changed, Persistent, REGISTRATIONS_MAX, Registration, Reservation, Reservations,
+    RestoreReservationsError, Restriction,
+};
 pub use space::{
     NAMESPACES_PER_SUBSYSTEM_MAX, NameList, RestoreError, Space, SpaceDevice, VOLUMES_MAX,
     VolumeError, VolumeRequest, empty_device,
 };
 pub use table::{VOLUME_IDS_MAX, VolumeEntry, VolumeTable};
-pub use volume::Volume;
+pub use volume::{ParseProvisioningError, Provisioning, Volume};

@@ -8,14 +8,15 @@
 //! from its device's free space; a volume has at least one block.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use nearflash_request::VolumeId;
+use nearflash_request::{Change, ChangeResult, Raised, Refusal, VolumeId};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use uuid::Uuid;
 
 use crate::{
-    DeviceId, EXTENTS_PER_VOLUME_MAX, Epoch, FreeSpace, MapError, Name, SpaceError, VOLUME_IDS_MAX,
-    Volume, VolumeTable,
+    Changed, DeviceId, EXTENTS_PER_VOLUME_MAX, Epoch, FreeSpace, MapError, Name, Provisioning,
+    Reservations, SpaceError, VOLUME_IDS_MAX, Volume, VolumeEntry, VolumeTable,
 };
 
 /// Most volumes that a node has at a time.
@@ -50,6 +51,8 @@ pub struct VolumeRequest {
     pub block_size: BlockSize,
     /// In which subsystem; without, in one of its own name.
     pub subsystem: Option<Name>,
+    /// Whether it gives back what hosts no longer need.
+    pub provisioning: Provisioning,
 }
 
 impl VolumeRequest {
@@ -309,6 +312,8 @@ impl Space {
             device,
             epoch: Epoch(1),
             extents,
+            provisioning: asked.provisioning,
+            reservations: Reservations::default(),
         };
         Ok(self.volumes.entry(name.clone()).or_insert(volume))
     }
@@ -359,8 +364,31 @@ impl Space {
     /// # Panics
     /// Never: volumes here are checked when they come in.
     pub fn table(&self) -> VolumeTable {
-        let map = |volume: &Volume| volume.map().expect("extents of the space hold their volume");
-        VolumeTable::new(self.volumes.values().map(|volume| (volume.id, map(volume))))
+        let entry = |volume: &Volume| VolumeEntry {
+            provisioning: volume.provisioning,
+            restriction: volume.reservations.restriction().map(Arc::new),
+            ..volume.map().expect("extents of the space hold their volume").into()
+        };
+        VolumeTable::new(self.volumes.values().map(|volume| (volume.id, entry(volume))))
+    }
+
+    /// Makes a change of what all sessions of a volume share. Whether it is to be recorded, and
+    /// shown to the cores, is seen by comparing the volume's [`Volume::reservations`].
+    pub fn apply(&mut self, change: &Change) -> Changed {
+        match self.volumes.values_mut().find(|volume| volume.id == change.volume) {
+            Some(volume) => volume.reservations.apply(change),
+            None => (ChangeResult::Refused(Refusal::VolumeGone), Vec::new()),
+        }
+    }
+
+    /// Ends every registration and reservation of a volume, by the operator's word.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn clear_reservations(&mut self, name: &Name) -> Result<Vec<Raised>, VolumeError> {
+        let not_found = || VolumeError::NotFound { name: name.clone() };
+        let volume = self.volumes.get_mut(name).ok_or_else(not_found)?;
+        Ok(volume.reservations.clear_all(volume.id))
     }
 
     fn device_named(&self, asked: &VolumeRequest) -> Result<DeviceId, VolumeError> {

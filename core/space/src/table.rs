@@ -4,10 +4,12 @@
 //! another volume while the node runs, so that a late request finds nothing rather than foreign
 //! blocks.
 
+use std::sync::Arc;
+
 use nearflash_request::VolumeId;
 use nearflash_units::{BlockSize, Blocks};
 
-use crate::{Epoch, Map};
+use crate::{Epoch, Map, Provisioning, Restriction};
 
 /// Most volumes that a node ever numbers in one run: a bound on the table's memory. Ids of removed
 /// volumes come back only with a restart.
@@ -24,11 +26,22 @@ pub struct VolumeEntry {
     pub blocks: Blocks,
     /// Which of its layouts this is; the map's.
     pub epoch: Epoch,
+    /// Whether it gives back what hosts no longer need.
+    pub provisioning: Provisioning,
+    /// What reservations and modes refuse; `None`, the common case, when that is nothing.
+    pub restriction: Option<Arc<Restriction>>,
 }
 
 impl From<Map> for VolumeEntry {
     fn from(map: Map) -> Self {
-        Self { block_size: map.block_size(), blocks: map.blocks(), epoch: map.epoch(), map }
+        Self {
+            block_size: map.block_size(),
+            blocks: map.blocks(),
+            epoch: map.epoch(),
+            provisioning: Provisioning::default(),
+            restriction: None,
+            map,
+        }
     }
 }
 
@@ -43,16 +56,16 @@ impl VolumeTable {
     ///
     /// # Panics
     /// When an id is not below [`VOLUME_IDS_MAX`] or comes twice: who numbers volumes sees to that.
-    pub fn new(volumes: impl IntoIterator<Item = (VolumeId, Map)>) -> Self {
+    pub fn new(volumes: impl IntoIterator<Item = (VolumeId, impl Into<VolumeEntry>)>) -> Self {
         let mut entries: Vec<Option<VolumeEntry>> = Vec::new();
-        for (id, map) in volumes {
+        for (id, entry) in volumes {
             assert!(id.0 < VOLUME_IDS_MAX, "volume id {} is below {VOLUME_IDS_MAX}", id.0);
             let index = index(id);
             if entries.len() <= index {
                 entries.resize(index + 1, None);
             }
             assert!(entries[index].is_none(), "volume id {} is given once", id.0);
-            entries[index] = Some(map.into());
+            entries[index] = Some(entry.into());
         }
         Self { entries: entries.into_boxed_slice() }
     }

@@ -5,9 +5,52 @@ use nearflash_units::{BlockSize, Blocks, ByteLen};
 use uuid::Uuid;
 
 use crate::{
-    DeviceId, EXTENTS_PER_VOLUME_MAX, Epoch, Extent, FreeSpace, Map, Name, SpaceError,
-    append_extents, truncate_extents,
+    DeviceId, EXTENTS_PER_VOLUME_MAX, Epoch, Extent, FreeSpace, Map, Name, Reservations,
+    SpaceError, append_extents, truncate_extents,
 };
+
+/// Whether a volume gives back what hosts no longer need.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Provisioning {
+    /// Deallocated blocks are released where the device can do that.
+    #[default]
+    Thin,
+    /// Every block keeps its storage: nothing is ever deallocated.
+    Thick,
+}
+
+impl Provisioning {
+    /// As people write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Thin => "thin",
+            Self::Thick => "thick",
+        }
+    }
+}
+
+impl std::fmt::Display for Provisioning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a text is no provisioning.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("'{text}' is not a provisioning: write thin or thick")]
+pub struct ParseProvisioningError {
+    /// The text.
+    pub text: String,
+}
+
+impl std::str::FromStr for Provisioning {
+    type Err = ParseProvisioningError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = [Self::Thin, Self::Thick].into_iter().find(|it| it.name() == text);
+        found.ok_or_else(|| ParseProvisioningError { text: text.to_owned() })
+    }
+}
 
 /// A named range of blocks that applications see.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -32,6 +75,10 @@ pub struct Volume {
     pub epoch: Epoch,
     /// Where it lies, in order.
     pub extents: Vec<Extent>,
+    /// Whether it gives back what hosts no longer need.
+    pub provisioning: Provisioning,
+    /// Who has registered and reserved, and modes.
+    pub reservations: Reservations,
 }
 
 impl Volume {

@@ -9,6 +9,7 @@ fn volume() -> VolumeInfo {
         bytes: 8 << 30,
         block_size: 4096,
         device: "flash".to_owned(),
+        provisioning: "thin".to_owned(),
     }
 }
 
@@ -116,7 +117,8 @@ fn the_ready_line_is_as_it_always_was() {
               "uuid": "00000000-0000-0000-0000-000000000021",
               "bytes": 8589934592,
               "block_size": 4096,
-              "device": "flash"
+              "device": "flash",
+              "provisioning": "thin"
             }
           ],
           "pid": 77
@@ -142,7 +144,8 @@ fn answers_are_as_they_always_were() {
             "uuid": "00000000-0000-0000-0000-000000000021",
             "bytes": 8589934592,
             "block_size": 4096,
-            "device": "flash"
+            "device": "flash",
+            "provisioning": "thin"
           }
         }
         "#);
@@ -157,7 +160,8 @@ fn answers_are_as_they_always_were() {
               "uuid": "00000000-0000-0000-0000-000000000021",
               "bytes": 8589934592,
               "block_size": 4096,
-              "device": "flash"
+              "device": "flash",
+              "provisioning": "thin"
             }
           ]
         }
@@ -203,7 +207,8 @@ fn a_status_is_as_it_always_was() {
               "uuid": "00000000-0000-0000-0000-000000000021",
               "bytes": 8589934592,
               "block_size": 4096,
-              "device": "flash"
+              "device": "flash",
+              "provisioning": "thin"
             }
           ],
           "cores": [
@@ -258,6 +263,7 @@ fn requests_are_as_they_always_were() {
         device: "flash".to_owned(),
         block_size: Some(512),
         subsystem: None,
+        provisioning: None,
     };
     insta::assert_snapshot!(document(create), @r#"
         {

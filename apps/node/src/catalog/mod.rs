@@ -14,6 +14,7 @@ mod error;
 mod grant_record;
 mod lock;
 mod record;
+mod reservation_record;
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

@@ -3,10 +3,12 @@
 
 use nearflash_media::{Device, Kind, KnownDevice};
 use nearflash_request::VolumeId;
-use nearflash_space::{DeviceId, Epoch, Extent, Name, Space, Volume};
+use nearflash_space::{DeviceId, Epoch, Extent, Name, Provisioning, Reservations, Space, Volume};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+use super::reservation_record::ReservationsRecord;
 
 /// A device.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -30,6 +32,19 @@ pub(super) struct VolumeRecord {
     epoch: u64,
     /// Start and length in bytes of each extent, in order.
     extents: Vec<(u64, u64)>,
+    #[serde(default)]
+    provisioning: ProvisioningRecord,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reservations: Option<ReservationsRecord>,
+}
+
+/// Earlier volumes are thin.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum ProvisioningRecord {
+    #[default]
+    Thin,
+    Thick,
 }
 
 impl DeviceRecord {
@@ -54,6 +69,11 @@ impl VolumeRecord {
             device: space.device(volume.device).uuid,
             epoch: volume.epoch.0,
             extents: volume.extents.iter().map(|e| (e.start.0, e.len.0)).collect(),
+            provisioning: match volume.provisioning {
+                Provisioning::Thin => ProvisioningRecord::Thin,
+                Provisioning::Thick => ProvisioningRecord::Thick,
+            },
+            reservations: ReservationsRecord::of(&volume.reservations),
         }
     }
 
@@ -75,6 +95,14 @@ impl VolumeRecord {
             device,
             epoch: Epoch(self.epoch),
             extents: self.extents.iter().map(extent).collect(),
+            provisioning: match self.provisioning {
+                ProvisioningRecord::Thin => Provisioning::Thin,
+                ProvisioningRecord::Thick => Provisioning::Thick,
+            },
+            reservations: match &self.reservations {
+                Some(record) => record.reservations()?,
+                None => Reservations::default(),
+            },
         })
     }
 }

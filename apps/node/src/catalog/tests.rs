@@ -169,7 +169,7 @@ fn records_stand_in_the_catalog_as_they_always_did() {
     catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
     let text = |table, key| text(&catalog, table, key);
     insta::assert_snapshot!(text(DEVICES, "r"), @r#"{"uuid":"00000000-0000-0000-0000-000000000007","bytes":16777216,"labelled":false}"#);
-    insta::assert_snapshot!(text(VOLUMES, "data"), @r#"{"uuid":"00000000-0000-0000-0000-000000000015","block_size":4096,"blocks":768,"subsystem":"data","nsid":1,"device":"00000000-0000-0000-0000-000000000007","epoch":1,"extents":[[0,3145728]]}"#);
+    insta::assert_snapshot!(text(VOLUMES, "data"), @r#"{"uuid":"00000000-0000-0000-0000-000000000015","block_size":4096,"blocks":768,"subsystem":"data","nsid":1,"device":"00000000-0000-0000-0000-000000000007","epoch":1,"extents":[[0,3145728]],"provisioning":"thin"}"#);
     assert_eq!((&*text(META, "schema"), &*text(META, "generation")), ("1", "1"));
 }
 

@@ -10,7 +10,7 @@ use nearflash_media::ParseDeviceSpecError;
 use nearflash_nvme::NqnError;
 use nearflash_space::{
     Name, ParseChapSecretError, ParseChapUserError, ParseGrantRangeError, ParseNameError,
-    ParseRightsError,
+    ParseProvisioningError, ParseRightsError,
 };
 use nearflash_units::ParseSizeError;
 
@@ -130,11 +130,17 @@ pub enum ValueError {
     #[error(transparent)]
     Size(#[from] ParseSizeError),
     /// No volume.
-    #[error("'{0}' is not a volume: write NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME]")]
+    #[error(
+        "'{0}' is not a volume: write NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME]\
+         [,provisioning=thin|thick]"
+    )]
     Volume(Box<str>),
     /// A block size that volumes cannot have.
     #[error("'{0}' is not a block size: volumes have blocks of 512 or 4096 bytes")]
     BlockSize(Box<str>),
+    /// No provisioning.
+    #[error(transparent)]
+    Provisioning(#[from] ParseProvisioningError),
     /// No address.
     #[error("'{text}' is not an address: write IP:PORT, as 127.0.0.1:{port} or [::1]:{port}")]
     Address {

@@ -1,6 +1,6 @@
-//! How people write a volume: `NAME=SIZE@DEVICE[,block-size=…][,subsystem=…]`.
+//! How people write a volume: `NAME=SIZE@DEVICE[,block-size=…][,subsystem=…][,provisioning=…]`.
 
-use nearflash_space::VolumeRequest;
+use nearflash_space::{Provisioning, VolumeRequest};
 use nearflash_units::{BlockSize, parse_size};
 
 use super::ValueError;
@@ -20,11 +20,13 @@ pub fn parse_volume(text: &str) -> Result<VolumeRequest, ValueError> {
         device: device.parse()?,
         block_size: BlockSize::B4096,
         subsystem: None,
+        provisioning: Provisioning::Thin,
     };
     for option in options.split(',').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
             Some(("block-size", value)) => request.block_size = parse_block_size(value)?,
             Some(("subsystem", value)) => request.subsystem = Some(value.parse()?),
+            Some(("provisioning", value)) => request.provisioning = value.parse()?,
             _ => return Err(form()),
         }
     }
@@ -55,9 +57,11 @@ mod tests {
         assert_eq!(plain.len, ByteLen(8 << 30));
         assert_eq!(plain.device.as_str(), "flash");
         assert_eq!((plain.block_size, plain.subsystem), (BlockSize::B4096, None));
-        let full = parse_volume("a=1m@b,block-size=512,subsystem=all").unwrap();
+        assert_eq!(plain.provisioning, Provisioning::Thin);
+        let full = parse_volume("a=1m@b,block-size=512,subsystem=all,provisioning=thick").unwrap();
         assert_eq!(full.block_size, BlockSize::B512);
         assert_eq!(full.subsystem.unwrap().as_str(), "all");
+        assert_eq!(full.provisioning, Provisioning::Thick);
     }
 
     #[test]
@@ -71,6 +75,10 @@ mod tests {
         assert_eq!(
             refused("data=8G@flash,block-size=1k"),
             "'1k' is not a block size: volumes have blocks of 512 or 4096 bytes"
+        );
+        assert_eq!(
+            refused("data=8G@flash,provisioning=fat"),
+            "'fat' is not a provisioning: write thin or thick"
         );
     }
 }

@@ -21,6 +21,8 @@ fn volume(text: &str, uuid: u128, blocks: u64) -> Volume {
         device: DeviceId(0),
         epoch: Epoch(1),
         extents: Vec::new(),
+        provisioning: crate::Provisioning::Thin,
+        reservations: crate::Reservations::default(),
     }
 }
 

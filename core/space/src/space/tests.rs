@@ -28,6 +28,7 @@ fn asked(text: &str, count: u64, on: &str) -> VolumeRequest {
         device: name(on),
         block_size: BlockSize::B4096,
         subsystem: None,
+        provisioning: Provisioning::Thin,
     }
 }
 

@@ -1,0 +1,305 @@
+//! Who has registered with a volume, who has reserved it, and what that refuses to others: one
+//! state for all doors, with the rules of both standards, which agree where they meet.
+//!
+//! Spec: SPC-4, 5.13 (persistent reservations) and NVMe Base 2.0, 8.19; the older RESERVE and
+//! RELEASE by SPC-2, 5.5, and what SPC-4 says of the two together. A change is made on a copy,
+//! recorded if it persists, and only then shown to the cores, like one of [`crate::Space`]. What
+//! the cores need of it is a [`Restriction`].
+//!
+//! Invariants: a single holder is registered; a reservation of all registrants has at least one;
+//! no key is zero; nobody is registered while an older reservation is held; the generation grows
+//! (modulo 2^32) and never goes back while the node runs.
+
+mod legacy;
+mod persistent;
+mod restriction;
+
+use nearflash_request::{
+    Access, Addressees, Attention, Change, ChangeKind, ChangeResult, Identity, Modes, Nexus,
+    Raised, Refusal, Registrant, Report, ReservationType, VolumeId,
+};
+
+pub use restriction::Restriction;
+
+/// Most registrations of one volume. A report of all of them fits a transfer.
+pub const REGISTRATIONS_MAX: usize = 1024;
+
+/// A volume's registrations, reservation and modes.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Reservations {
+    /// Counts what ended well and changed registrations.
+    generation: u32,
+    /// Whether registrations and reservation outlive the node's run.
+    persists: bool,
+    /// In the order of registration.
+    registrations: Vec<Registration>,
+    reservation: Option<Reservation>,
+    /// Who holds the older, exclusive reservation.
+    legacy: Option<Nexus>,
+    modes: Modes,
+}
+
+/// Someone registered.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Registration {
+    /// Who.
+    pub nexus: Nexus,
+    /// The same in its protocol's names.
+    pub identity: Identity,
+    /// Never zero.
+    pub key: u64,
+}
+
+/// What is reserved.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Reservation {
+    /// How.
+    pub kind: ReservationType,
+    /// By whom; `None` when every registrant is a holder.
+    pub holder: Option<Nexus>,
+}
+
+/// What outlives the node's run: everything that a record of it has to hold.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Persistent {
+    /// In the order of registration.
+    pub registrations: Vec<Registration>,
+    /// What is reserved.
+    pub reservation: Option<Reservation>,
+}
+
+/// Why recorded reservations are none: the record is damaged.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum RestoreReservationsError {
+    /// More than [`REGISTRATIONS_MAX`].
+    #[error("{count} registrations, at most {REGISTRATIONS_MAX}")]
+    TooMany {
+        /// How many.
+        count: usize,
+    },
+    /// A registration of nobody, or with a key of zero.
+    #[error("registration {index} is of nobody or has no key")]
+    Registration {
+        /// Which.
+        index: usize,
+    },
+    /// A nexus is registered twice.
+    #[error("registration {index} is there before")]
+    Twice {
+        /// Which.
+        index: usize,
+    },
+    /// The holder is not registered, or there has to be one and is none, or the other way about.
+    #[error("the reservation's holder is none")]
+    Holder,
+}
+
+/// What a change did: how it ended, and what is to be told to whom once every core acts on it.
+pub type Changed = (ChangeResult, Vec<Raised>);
+
+impl Reservations {
+    /// What was recorded. The generation begins anew, as both standards' power on has it.
+    ///
+    /// # Errors
+    /// When it breaks an invariant of this module.
+    pub fn restore(recorded: Persistent) -> Result<Self, RestoreReservationsError> {
+        let Persistent { registrations, reservation } = recorded;
+        let count = registrations.len();
+        if count > REGISTRATIONS_MAX {
+            return Err(RestoreReservationsError::TooMany { count });
+        }
+        for (index, registration) in registrations.iter().enumerate() {
+            if registration.key == 0 || registration.nexus == Nexus::NONE {
+                return Err(RestoreReservationsError::Registration { index });
+            }
+            if registrations[..index].iter().any(|earlier| earlier.nexus == registration.nexus) {
+                return Err(RestoreReservationsError::Twice { index });
+            }
+        }
+        let restored = Self { persists: true, registrations, reservation, ..Self::default() };
+        if restored.has_its_holder() { Ok(restored) } else { Err(RestoreReservationsError::Holder) }
+    }
+
+    /// What is to be recorded; `None` when nothing of it outlives the node's run.
+    pub fn persistent(&self) -> Option<Persistent> {
+        self.persists.then(|| Persistent {
+            registrations: self.registrations.clone(),
+            reservation: self.reservation,
+        })
+    }
+
+    /// What the cores have to refuse; `None`, the common case, when that is nothing.
+    pub fn restriction(&self) -> Option<Restriction> {
+        Restriction::new(
+            self.modes.write_protected,
+            self.legacy,
+            self.reservation,
+            self.registrations.iter().map(|registration| registration.nexus),
+        )
+    }
+
+    /// What MODE SELECT has changed.
+    pub fn modes(&self) -> Modes {
+        self.modes
+    }
+
+    /// Whether there is nothing to report: nobody has registered or reserved.
+    pub fn is_empty(&self) -> bool {
+        self.registrations.is_empty() && self.legacy.is_none()
+    }
+
+    /// Who holds the older, exclusive reservation.
+    pub fn legacy_holder(&self) -> Option<Nexus> {
+        self.legacy
+    }
+
+    /// How it is.
+    pub fn report(&self) -> Report {
+        let registrant = |registration: &Registration| Registrant {
+            nexus: registration.nexus,
+            identity: registration.identity.clone(),
+            key: registration.key,
+            holds: self.holds(registration.nexus),
+        };
+        Report {
+            generation: self.generation,
+            reservation: self.reservation.map(|reservation| reservation.kind),
+            persists: self.persists,
+            registrants: self.registrations.iter().map(registrant).collect(),
+        }
+    }
+
+    /// Makes a change, or says why not; nothing has changed then.
+    pub fn apply(&mut self, change: &Change) -> Changed {
+        let (nexus, volume) = (change.nexus, change.volume);
+        let asker = Asker { nexus, volume };
+        match change.kind {
+            ChangeKind::Register { expected, new, persist } => {
+                self.register(asker, &change.identity, (expected, new), persist)
+            }
+            ChangeKind::Reserve { key, reservation } => self.reserve(asker, key, reservation),
+            ChangeKind::Release { key, reservation } => self.release(asker, key, reservation),
+            ChangeKind::Clear { key } => self.clear(asker, key),
+            ChangeKind::Preempt { key, victim, reservation, .. } => {
+                self.preempt(asker, key, victim, reservation)
+            }
+            ChangeKind::LegacyReserve => self.legacy_reserve(nexus),
+            ChangeKind::LegacyRelease => self.legacy_release(nexus),
+            ChangeKind::Report => self.asked_report(&change.identity),
+            ChangeKind::SetPersistence(persists) => {
+                self.persists = persists;
+                DONE
+            }
+            ChangeKind::SetModes(modes) => self.set_modes(asker, modes),
+            ChangeKind::Reset(_) => self.reset(volume),
+            ChangeKind::NexusLost => self.nexus_lost(nexus),
+        }
+    }
+
+    /// Ends everything that restricts anybody, by the operator's word.
+    pub fn clear_all(&mut self, volume: VolumeId) -> Vec<Raised> {
+        let told = self.others(Asker { nexus: Nexus::NONE, volume });
+        if !told.is_empty() {
+            self.count();
+        }
+        self.registrations.clear();
+        (self.reservation, self.legacy) = (None, None);
+        told.into_iter().map(|to| to.raise(Attention::ReservationsPreempted)).collect()
+    }
+
+    fn asked_report(&self, identity: &Identity) -> Changed {
+        // PERSISTENT RESERVE IN conflicts with the older reservation, whoever holds it; NVMe knows
+        // none, and its report says so.
+        let is_scsi = matches!(identity, Identity::Iscsi { .. });
+        if is_scsi && self.legacy.is_some() {
+            return CONFLICT;
+        }
+        (ChangeResult::Report(Box::new(self.report())), Vec::new())
+    }
+
+    fn set_modes(&mut self, asker: Asker, modes: Modes) -> Changed {
+        // A mode that protects from writing may be taken back by who could write without it.
+        let reserved = Self { modes: Modes::default(), ..self.clone() }.restriction();
+        if reserved.is_some_and(|it| it.refusal(asker.nexus, Access::Write).is_some()) {
+            return CONFLICT;
+        }
+        if self.modes == modes {
+            return DONE;
+        }
+        self.modes = modes;
+        let to = Addressees::AllBut(asker.nexus);
+        let told = Raised { volume: Some(asker.volume), to, attention: Attention::ModeChanged };
+        (ChangeResult::Done, vec![told])
+    }
+
+    fn reset(&mut self, volume: VolumeId) -> Changed {
+        self.legacy = None;
+        self.modes = Modes::default();
+        let told =
+            Raised { volume: Some(volume), to: Addressees::All, attention: Attention::Reset };
+        (ChangeResult::Done, vec![told])
+    }
+
+    fn nexus_lost(&mut self, nexus: Nexus) -> Changed {
+        self.legacy.take_if(|holder| *holder == nexus);
+        DONE
+    }
+
+    /// Whether the nexus holds the persistent reservation.
+    fn holds(&self, nexus: Nexus) -> bool {
+        self.reservation.is_some_and(|reservation| match reservation.holder {
+            Some(holder) => holder == nexus,
+            None => self.key_of(nexus).is_some(),
+        })
+    }
+
+    fn key_of(&self, nexus: Nexus) -> Option<u64> {
+        self.registrations.iter().find(|r| r.nexus == nexus).map(|r| r.key)
+    }
+
+    fn has_its_holder(&self) -> bool {
+        let Some(Reservation { kind, holder }) = self.reservation else { return true };
+        match holder {
+            Some(holder) => !kind.is_all_registrants() && self.key_of(holder).is_some(),
+            None => kind.is_all_registrants() && !self.registrations.is_empty(),
+        }
+    }
+
+    fn count(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// Every registrant but the asker, to be told something.
+    fn others(&self, asker: Asker) -> Vec<Told> {
+        let others = self.registrations.iter().map(|registration| registration.nexus);
+        let others = others.filter(|nexus| *nexus != asker.nexus);
+        others.map(|nexus| Told { nexus, volume: asker.volume }).collect()
+    }
+}
+
+/// Who asks for a change, and of which volume.
+#[derive(Clone, Copy, Debug)]
+struct Asker {
+    nexus: Nexus,
+    volume: VolumeId,
+}
+
+/// Who is to be told.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    nexus: Nexus,
+    volume: VolumeId,
+}
+
+impl Told {
+    fn raise(self, attention: Attention) -> Raised {
+        Raised { volume: Some(self.volume), to: Addressees::Only(self.nexus), attention }
+    }
+}
+
+const DONE: Changed = (ChangeResult::Done, Vec::new());
+const CONFLICT: Changed = (ChangeResult::Conflict, Vec::new());
+
+const fn refused(why: Refusal) -> Changed {
+    (ChangeResult::Refused(why), Vec::new())
+}
