@@ -235,8 +235,9 @@ pub enum Outcome {
     WriteProtected,
 }
 
-/// What a request is answered with beside its outcome.
+/// What a request is answered with beside its outcome. Its tag is a word, as an [`Operation`]'s.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u32)]
 pub enum Payload {
     /// Nothing to send.
     None,
