@@ -20,10 +20,4 @@ impl Digests {
     pub(crate) const fn header_len(self) -> usize {
         if self.header { DIGEST_LEN } else { 0 }
     }
-
-    /// Bytes behind data.
-    #[inline]
-    pub(crate) const fn data_len(self) -> usize {
-        if self.data { DIGEST_LEN } else { 0 }
-    }
 }

@@ -62,6 +62,13 @@ impl Attentions {
         }
     }
 
+    /// Whether there is something to tell of this unit.
+    #[inline]
+    pub fn is_any_pending(&self, lun: u16) -> bool {
+        let pending = self.by_lun.get(usize::from(lun));
+        pending.is_some_and(|pending| pending.load(Ordering::Relaxed) != 0)
+    }
+
     /// What is to be told next of this unit; it is not pending any more.
     pub fn take(&self, lun: u16) -> Option<Attention> {
         let pending = self.by_lun.get(usize::from(lun))?;
@@ -105,10 +112,12 @@ mod tests {
         attentions.raise(3, Attention::PowerOn);
         attentions.raise(3, Attention::PowerOn);
         assert_eq!(attentions.take(2), None);
+        assert!(attentions.is_any_pending(3) && !attentions.is_any_pending(2));
         assert_eq!(attentions.take(3), Some(Attention::PowerOn));
         assert_eq!(attentions.take(3), Some(Attention::CapacityChanged));
         assert_eq!(attentions.take(3), Some(Attention::RegistrationsPreempted));
         assert_eq!(attentions.take(3), None);
+        assert!(!attentions.is_any_pending(3));
     }
 
     #[test]

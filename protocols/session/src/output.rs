@@ -46,6 +46,8 @@ enum Source {
     /// No payload.
     Nothing,
     Buffer(BufferId),
+    /// A part of a buffer of which another part follows.
+    Lent(BufferId),
     Zeroes,
 }
 
@@ -157,6 +159,13 @@ impl Output {
         self.push_payload(Source::Buffer(buffer), offset, len);
     }
 
+    /// Appends `len` bytes of a buffer that a later [`Self::push_buffer`] names once more: it is not
+    /// given back before that part is sent.
+    #[inline]
+    pub fn push_part_of_buffer(&mut self, buffer: BufferId, offset: u32, len: u32) {
+        self.push_payload(Source::Lent(buffer), offset, len);
+    }
+
     /// Appends zero bytes.
     #[inline]
     pub fn push_zeroes(&mut self, len: u32) {
@@ -186,7 +195,9 @@ impl Output {
             let (offset, len) = (memory_len(part.offset), memory_len(part.len));
             let payload = match part.source {
                 Source::Nothing => None,
-                Source::Buffer(buffer) => Some(Chunk::Buffer { buffer, offset, len }),
+                Source::Buffer(buffer) | Source::Lent(buffer) => {
+                    Some(Chunk::Buffer { buffer, offset, len })
+                }
                 Source::Zeroes => Some(Chunk::Zeroes(len)),
             };
             bytes.into_iter().chain(payload)
@@ -307,6 +318,27 @@ mod tests {
         output.advance(1, &mut |buffer| back.push(buffer));
         assert_eq!(back, [BufferId(7)]);
         assert_eq!((output.len(), output.position()), (0, 24 + 4096));
+    }
+
+    #[test]
+    fn a_buffer_in_parts_is_given_back_once_with_its_last_part() {
+        for cleared in [false, true] {
+            let mut output = Output::default();
+            output.push_part_of_buffer(BufferId(7), 0, 4096);
+            output.push_bytes(&[1; 48]);
+            output.push_buffer(BufferId(7), 4096, 100);
+            let mut back = Vec::new();
+            output.advance(4096, &mut |buffer| back.push(buffer));
+            assert_eq!(back, []);
+            let last = output.chunks().last();
+            assert_eq!(last, Some(Chunk::Buffer { buffer: BufferId(7), offset: 4096, len: 100 }));
+            if cleared {
+                output.clear(&mut |buffer| back.push(buffer));
+            } else {
+                output.advance(148, &mut |buffer| back.push(buffer));
+            }
+            assert_eq!(back, [BufferId(7)]);
+        }
     }
 
     #[test]

@@ -1,1 +1,373 @@
-//! The target's end of one connection.
+//! The target's end of one connection: bytes of the stream in, requests for the engine and for the
+//! control side out; their answers in, bytes and payload buffers of the stream out.
+//!
+//! Spec: RFC 7143. What commands mean is `nearflash-scsi`'s; this end carries them. Knows nothing of
+//! sockets, of memory of payload, or of volumes beyond their units.
+//!
+//! A driver's turn: ask [`TargetSession::receiving`], give bytes to [`TargetSession::handle_input`]
+//! or payload to its buffer and then to [`TargetSession::handle_payload`]; satisfy
+//! [`TargetSession::wants_buffer`]; take every [`TargetSession::poll_demand`]; give every answer; send
+//! [`TargetSession::output`] and tell [`TargetSession::advance_output`]. And of sessions with several
+//! connections: whenever one [`TargetSession::stirs`], [`TargetSession::resume`] the others.
+//!
+//! A payload buffer belongs to the session from [`TargetSession::provide_buffer`] until its request
+//! is polled, and from [`TargetSession::handle_completion`] until it is sent. The engine gives back
+//! those that came with a request.
+//!
+//! Invariants: every command is answered once, or was aborted by its initiator, or the connection is
+//! closing; commands begin in the order of their numbers; answers leave in the order they were given;
+//! memory is bounded by the session's window.
+
+mod answers;
+mod attentions;
+mod commands;
+mod config;
+mod data;
+mod demands;
+mod exports;
+mod functions;
+mod input;
+mod login;
+mod portal;
+mod shared;
+mod slots;
+mod text;
+mod window;
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use nearflash_request::{BufferId, Nexus};
+use nearflash_scsi::LogicalUnits;
+use nearflash_session::{Chunk, Output};
+use nearflash_units::Nanos;
+
+pub use config::{Demand, Granted, NONCE_LEN, SessionConfig};
+pub use exports::{Exports, TargetExport};
+pub use portal::{
+    Admission, CONNECTIONS_PER_SESSION_MAX, ConnectionPlace, Ended, Portal, PortalConfig,
+    SessionStatus,
+};
+pub use shared::{PORTAL_GROUP, SessionShared};
+
+use crate::chap::{CHALLENGE_LEN, Challenge};
+use crate::digest::Digests;
+use crate::error::PeerError;
+use crate::framer::{Framer, Rules};
+use crate::login::{LoginDemand, TargetLogin, TargetLoginConfig};
+use crate::params::{ConnectionParams, RECEIVE_LEN_DEFAULT};
+use crate::pdu::{HEADER_LEN, Serial};
+use crate::text::{Gathering, Outgoing, TEXT_LEN_MAX};
+use functions::Function;
+use slots::{Slot, Slots};
+use window::EarlyCommands;
+
+/// Own bytes waiting to be sent, past which no further command is taken: far more than a window of
+/// commands can be answered with unless the initiator does not read.
+const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+
+/// The target transfer tag of our pings.
+const PING_TAG: u32 = 0x7F01_B16A;
+
+/// What the connection is, and so which PDUs may come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// A login is under way.
+    Login,
+    /// The login waits for its answer.
+    Granting,
+    /// Commands come.
+    FullFeature,
+    /// Nothing more is taken; what was handed out is waited for.
+    LoggingOut,
+    /// What is queued is sent, nothing more is received.
+    Closing,
+}
+
+/// Where the data of the current PDU goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sink {
+    /// Nowhere.
+    Drop,
+    /// To the session's own bytes.
+    Small,
+    /// To the command in this slot.
+    Slot {
+        /// Which.
+        index: u16,
+        /// No more of its sequence follows.
+        is_last: bool,
+    },
+}
+
+/// The target's end of one connection.
+#[derive(Debug)]
+pub struct TargetSession {
+    config: SessionConfig,
+    exports: Arc<Exports>,
+    /// The address that the initiator came to.
+    local: SocketAddr,
+    state: State,
+    /// When something must have been heard.
+    silent_at: Nanos,
+    /// Something was, since that was last looked at.
+    has_heard: bool,
+    /// A ping waits for its answer.
+    has_pinged: bool,
+    login: Box<TargetLogin>,
+    /// A login to be handed out.
+    login_demand: Option<Box<LoginDemand>>,
+    /// One that was, or is to be, and has no answer.
+    demanded: Option<Box<LoginDemand>>,
+    shared: Arc<SessionShared>,
+    cid: u16,
+    initiator: Box<str>,
+    target: Box<str>,
+    is_discovery: bool,
+    units: Arc<LogicalUnits>,
+    link: ConnectionParams,
+    framer: Framer,
+    sink: Sink,
+    /// The header of the PDU whose data is coming, where it may be needed.
+    current: [u8; HEADER_LEN],
+    small: Vec<u8>,
+    text_in: Gathering,
+    text_out: Outgoing,
+    slots: Slots,
+    early: EarlyCommands,
+    /// Commands whose unsolicited data is coming behind them, oldest first.
+    unsolicited: VecDeque<u16>,
+    /// Commands whose data is not asked for before there is a buffer, oldest first.
+    awaiting_buffer: VecDeque<u16>,
+    /// Commands to be handed out, oldest first.
+    ready: VecDeque<u16>,
+    functions: Vec<Function>,
+    /// Immediate commands and functions under way.
+    immediate_count: u32,
+    /// Commands were given up whose data may still come.
+    has_aborted: bool,
+    /// See [`Self::stirs`].
+    has_stirred: bool,
+    has_logged_out: bool,
+    stat_sn: u32,
+    output: Output,
+    /// Buffers of commands that failed, to be given back at the next chance.
+    orphans: Vec<BufferId>,
+}
+
+impl TargetSession {
+    /// The end of a connection that was just accepted at `local`.
+    pub fn new(
+        config: SessionConfig,
+        exports: Arc<Exports>,
+        local: SocketAddr,
+        now: Nanos,
+    ) -> Self {
+        let rules = Rules { digests: Digests::NONE, data_len_max: RECEIVE_LEN_DEFAULT };
+        Self {
+            exports,
+            local,
+            state: State::Login,
+            silent_at: now.plus(config.login_timeout),
+            has_heard: false,
+            has_pinged: false,
+            login: Box::new(TargetLogin::new(login_config(&config))),
+            login_demand: None,
+            demanded: None,
+            shared: Arc::new(SessionShared::none()),
+            cid: 0,
+            initiator: Box::default(),
+            target: Box::default(),
+            is_discovery: false,
+            units: Arc::default(),
+            link: ConnectionParams::default(),
+            framer: Framer::new(rules),
+            sink: Sink::Drop,
+            current: [0; HEADER_LEN],
+            small: Vec::new(),
+            text_in: Gathering::new(TEXT_LEN_MAX),
+            text_out: Outgoing::default(),
+            slots: Slots::new(0),
+            early: EarlyCommands::default(),
+            unsolicited: VecDeque::new(),
+            awaiting_buffer: VecDeque::new(),
+            ready: VecDeque::new(),
+            functions: Vec::new(),
+            immediate_count: 0,
+            has_aborted: false,
+            has_stirred: false,
+            has_logged_out: false,
+            stat_sn: 0,
+            output: Output::default(),
+            orphans: Vec::new(),
+            config,
+        }
+    }
+
+    /// Whether the initiator is in: the login is over, and the connection is not.
+    #[inline]
+    pub const fn is_ready(&self) -> bool {
+        matches!(self.state, State::FullFeature | State::LoggingOut)
+    }
+
+    /// Who asks, as reservations know it: nobody before the login.
+    #[inline]
+    pub fn nexus(&self) -> Nexus {
+        self.shared.nexus()
+    }
+
+    /// What the connection shares with the session's others, once it is in.
+    pub fn session(&self) -> Option<&Arc<SessionShared>> {
+        (self.shared.tsih() != 0).then_some(&self.shared)
+    }
+
+    /// The connection's CID, once it is in.
+    pub const fn cid(&self) -> u16 {
+        self.cid
+    }
+
+    /// The initiator's name, once it is in.
+    pub fn initiator(&self) -> &str {
+        &self.initiator
+    }
+
+    /// The target's name, once the initiator is in; empty for discovery.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// Whether the connection ends because the initiator logged out.
+    pub const fn has_logged_out(&self) -> bool {
+        self.has_logged_out
+    }
+
+    /// How many commands are in flight: taken and not answered.
+    pub fn commands_in_flight(&self) -> usize {
+        self.slots.in_use()
+    }
+
+    /// Whether [`Self::handle_completion`] needs to see the bytes of reads, because they are
+    /// digested.
+    #[inline]
+    pub fn wants_payload_bytes(&self) -> bool {
+        self.link.digests.data
+    }
+
+    /// What to send, in stream order, from where the last send stopped.
+    #[inline]
+    pub fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
+        self.output.chunks()
+    }
+
+    /// How many bytes that is.
+    #[inline]
+    pub fn output_len(&self) -> usize {
+        self.output.len()
+    }
+
+    /// The first `sent` bytes of [`Self::output`] are sent. Buffers that are of no more use are
+    /// named to `released`: each is to be given back.
+    ///
+    /// # Panics
+    /// When more was sent than there is.
+    #[inline]
+    pub fn advance_output(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
+        self.output.advance(sent, released);
+        if !self.orphans.is_empty() {
+            self.orphans.drain(..).for_each(released);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] is due.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        (self.state != State::Closing).then_some(self.silent_at)
+    }
+
+    /// Time has passed.
+    ///
+    /// # Errors
+    /// When the initiator was not in in time, or has not said anything: the session is closing.
+    pub fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
+        if self.state == State::Closing || now < self.silent_at {
+            return Ok(());
+        }
+        match self.state {
+            State::Login => {
+                self.terminate(PeerError::Silent);
+                return Err(PeerError::Silent);
+            }
+            // What waits for us is not the initiator's fault.
+            _ if self.has_heard || self.is_paused() || self.stands_still() => {
+                self.has_heard = false;
+                self.has_pinged = false;
+                self.silent_at = now.plus(self.config.ping_interval);
+            }
+            _ if self.has_pinged => {
+                self.terminate(PeerError::Silent);
+                return Err(PeerError::Silent);
+            }
+            _ => {
+                self.push_ping();
+                self.has_pinged = true;
+                self.silent_at = now.plus(self.config.ping_timeout);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the connection for `error`. [`Self::handle_input`], [`Self::resume`] and
+    /// [`Self::handle_timeout`] do so by themselves.
+    pub fn terminate(&mut self, error: PeerError) {
+        let _ = error; // At error recovery level 0 there are no last words about it.
+        self.stop();
+    }
+
+    /// Whether the connection ends: close it once the output is sent.
+    #[inline]
+    pub fn is_closing(&self) -> bool {
+        self.state == State::Closing
+    }
+
+    /// The connection is gone: names every buffer that the session holds to `released`. Buffers of
+    /// requests that were polled are not among them: they come back with their completions.
+    pub fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
+        self.stop();
+        self.ready.clear();
+        self.output.clear(released);
+        self.orphans.drain(..).for_each(&mut *released);
+        self.slots.take_buffers().for_each(&mut *released);
+    }
+
+    /// Nothing more is received. What was received is still handed out, as if it had been polled
+    /// before.
+    fn stop(&mut self) {
+        if self.state == State::Closing {
+            return;
+        }
+        self.state = State::Closing;
+        let in_window = |slot: &Slot| !slot.is_immediate && slot.is_due;
+        let taken = self.slots.iter().filter(|(_, slot)| in_window(slot)).count();
+        (0..taken).for_each(|_| self.shared.give_back());
+        if !self.has_logged_out {
+            // At error recovery level 0 a session does not outlive the loss of a connection.
+            self.shared.close_all();
+            self.has_stirred = self.shared.is_multiple();
+        }
+        self.login_demand = None;
+        self.early.clear();
+        self.functions.clear();
+    }
+}
+
+fn login_config(config: &SessionConfig) -> TargetLoginConfig {
+    let [identifier, bytes @ ..] = config.nonce;
+    TargetLoginConfig {
+        offer: config.offer,
+        portal_group: PORTAL_GROUP,
+        challenge: Challenge { identifier, bytes },
+        stat_sn: Serial(0),
+    }
+}
+
+const _: () = assert!(NONCE_LEN == 1 + CHALLENGE_LEN);

@@ -1,0 +1,493 @@
+//! Answers: Data-In with the status in the last, SCSI Responses, and every other PDU to the
+//! initiator.
+//!
+//! Spec: RFC 7143, 11.4 (SCSI Response), 11.7 (Data-In), 11.17 (Reject); residuals: 11.4.5.
+
+use nearflash_request::{BufferId, ChangeResult, Completion, Outcome, Payload, Tag};
+use nearflash_scsi::{Failure, RequestTask, Status};
+use nearflash_session::{Output, digest};
+
+use super::data::R2tOf;
+use super::slots::{Kind, Stage};
+use super::{State, TargetSession};
+use crate::digest::Digests;
+use crate::length;
+use crate::pdu::{FINAL, HEADER_LEN, LunField, NO_TAG, Opcode, RejectReason, padding_len};
+
+/// The longest padding.
+const PADDING: [u8; 3] = [0; 3];
+
+/// O of a Data-In or Response: the command had more to move than was expected.
+const OVERFLOW: u8 = 1 << 2;
+/// U: less.
+const UNDERFLOW: u8 = 1 << 1;
+/// S of a Data-In: the status is in it.
+const HAS_STATUS: u8 = 1 << 0;
+
+/// Where data to the initiator is.
+#[derive(Clone, Copy, Debug)]
+enum DataSource<'a> {
+    /// In a pool buffer, whose bytes are here if they are to be digested.
+    Buffer(BufferId, &'a [u8]),
+    Zeroes,
+    Bytes(&'a [u8]),
+}
+
+/// The difference between what was expected to move and what did, as flag and count.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Residual {
+    flag: u8,
+    count: u32,
+}
+
+impl Residual {
+    #[inline]
+    pub(super) const fn of(expected: u32, wanted: u32) -> Self {
+        if expected == wanted {
+            Self { flag: 0, count: 0 }
+        } else if expected < wanted {
+            Self { flag: OVERFLOW, count: wanted - expected }
+        } else {
+            Self { flag: UNDERFLOW, count: expected - wanted }
+        }
+    }
+}
+
+/// The eight bytes of two fields, as [`Output::push_words`] wants them.
+#[inline]
+fn word(high: u32, low: u32) -> u64 {
+    (u64::from(high) << 32 | u64::from(low)).swap_bytes()
+}
+
+/// The first eight bytes of a header.
+#[inline]
+fn head(opcode: Opcode, flags: u8, [third, fourth]: [u8; 2], data_len: u32) -> u64 {
+    word(u32::from_be_bytes([opcode.0, flags, third, fourth]), data_len)
+}
+
+/// What a PDU that answers has in common with the others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub(super) opcode: Opcode,
+    pub(super) flags: u8,
+    /// Bytes 2 and 3.
+    pub(super) codes: [u8; 2],
+    /// Bytes 8 to 15.
+    pub(super) lun: [u8; 8],
+    pub(super) itt: u32,
+    /// Bytes 20 to 23.
+    pub(super) tag: u32,
+    /// Bytes 36 to 47.
+    pub(super) rest: [u32; 3],
+}
+
+impl Answer {
+    /// Everything else zero.
+    pub(super) const fn new(opcode: Opcode, itt: u32) -> Self {
+        let (lun, rest) = ([0; 8], [0; 3]);
+        Self { opcode, flags: FINAL, codes: [0; 2], lun, itt, tag: 0, rest }
+    }
+}
+
+impl TargetSession {
+    /// The engine's answer. `payload` is the bytes of its buffer when
+    /// [`Self::wants_payload_bytes`], otherwise it may be empty. The buffer is the session's until
+    /// it is sent.
+    ///
+    /// # Panics
+    /// When no such request is in flight, or a read succeeded without payload.
+    #[inline]
+    pub fn handle_completion(&mut self, done: Completion, payload: &[u8]) {
+        if self.state == State::Closing {
+            if let Payload::Buffer(buffer) = done.payload {
+                self.orphans.push(buffer);
+            }
+            return;
+        }
+        let index = index_of(done.tag);
+        let slot = &self.slots[index];
+        assert!(slot.stage == Stage::Submitted, "a request is answered once");
+        match slot.kind {
+            Kind::Read { .. } if done.outcome == Outcome::Success => {
+                self.answer_with(index, source_of(done.payload, payload));
+            }
+            Kind::Write { .. } if done.outcome == Outcome::Success => self.answer_good(index),
+            _ => self.answer_request(index, done, payload),
+        }
+        if !self.functions.is_empty() {
+            self.settle_functions();
+        }
+    }
+
+    /// The same for everything that is not the common case.
+    #[cold]
+    fn answer_request(&mut self, index: u16, done: Completion, payload: &[u8]) {
+        let kind = std::mem::replace(&mut self.slots[index].kind, Kind::Ready { data: Vec::new() });
+        let task = match kind {
+            Kind::Request { task, .. } => task,
+            Kind::Read { range, .. } => self.plain_task(index, range, false),
+            Kind::Write { range, .. } => self.plain_task(index, range, true),
+            _ => panic!("only requests are answered by the engine"),
+        };
+        let reads = task.data_in.0 > 0;
+        match (task.answer(&done), done.payload) {
+            (Err(failure), other) => {
+                self.forget(other);
+                if reads {
+                    self.slots[index].wanted = 0;
+                }
+                self.fail(index, failure);
+            }
+            (Ok(_), Payload::Buffer(_) | Payload::Zeroes) => {
+                self.answer_with(index, source_of(done.payload, payload));
+            }
+            (Ok(data), _) => self.answer_data(index, &data),
+        }
+    }
+
+    /// What a read or write of the common form would have been, for its sense data.
+    fn plain_task(
+        &self,
+        index: u16,
+        range: nearflash_request::BlockRange,
+        writes: bool,
+    ) -> Box<RequestTask> {
+        use nearflash_scsi::Action;
+        let unit = self.slots[index].lun.and_then(|lun| self.units.get(lun));
+        let block_size = unit.map_or(nearflash_units::BlockSize::B512, |unit| unit.block_size);
+        let action = if writes { Action::Write { force_unit_access: false } } else { Action::Read };
+        let mut task = RequestTask::new(action, range, block_size);
+        if !writes {
+            task.data_in = nearflash_units::ByteLen(u64::from(self.slots[index].wanted));
+        }
+        Box::new(task)
+    }
+
+    /// The control side's answer.
+    ///
+    /// # Panics
+    /// When no such change is under way.
+    pub fn handle_change(&mut self, tag: Tag, result: &ChangeResult) {
+        if self.state == State::Closing {
+            return;
+        }
+        let index = index_of(tag);
+        assert!(self.slots[index].stage == Stage::Submitted, "a change is answered once");
+        let kind = std::mem::replace(&mut self.slots[index].kind, Kind::Ready { data: Vec::new() });
+        match kind {
+            Kind::Change { task, .. } => match task.answer(result) {
+                Ok(data) => self.answer_data(index, &data),
+                Err(failure) => self.fail(index, failure),
+            },
+            Kind::Reset(reset) => self.answer_reset(index, reset, result),
+            _ => panic!("only changes are answered by the control side"),
+        }
+        if !self.functions.is_empty() {
+            self.settle_functions();
+        }
+    }
+
+    /// A command that needs nothing more: answered as it is.
+    pub(super) fn answer_ready(&mut self, index: u16) {
+        let slot = &mut self.slots[index];
+        if let Some(failure) = slot.failed {
+            return self.fail(index, failure);
+        }
+        let kind = std::mem::replace(&mut slot.kind, Kind::Ready { data: Vec::new() });
+        let Kind::Ready { data } = kind else { panic!("only what is ready is answered at once") };
+        self.answer_data(index, &data);
+    }
+
+    fn answer_data(&mut self, index: u16, data: &[u8]) {
+        if data.is_empty() {
+            self.answer_good(index);
+        } else {
+            self.slots[index].wanted =
+                u32::try_from(data.len()).expect("answers are far below 4 GiB");
+            self.answer_with(index, DataSource::Bytes(data));
+        }
+    }
+
+    /// GOOD, with data: as many Data-In as it takes, the status in the last.
+    #[inline]
+    fn answer_with(&mut self, index: u16, source: DataSource<'_>) {
+        let slot = &self.slots[index];
+        let (itt, expected, wanted) = (slot.itt, slot.expected, slot.wanted);
+        let residual = Residual::of(expected, wanted);
+        let len = expected.min(wanted);
+        self.release_slot(index);
+        if len == 0 {
+            if let DataSource::Buffer(buffer, _) = source {
+                self.orphans.push(buffer);
+            }
+            return self.push_response(itt, Status::GOOD, residual, 0, &[]);
+        }
+        let burst_max = self.shared.params().max_burst_len;
+        if len > self.link.send_len_max || len > burst_max {
+            return self.push_in_parts(itt, source, len, residual);
+        }
+        self.push_data_in(
+            itt,
+            source,
+            Part { number: 0, offset: 0, len, is_last: true },
+            FINAL,
+            residual,
+        );
+    }
+
+    /// RFC 7143, 11.7.1: F at the end of each sequence of MaxBurstLength at most.
+    #[cold]
+    fn push_in_parts(&mut self, itt: u32, source: DataSource<'_>, len: u32, residual: Residual) {
+        let burst_max = self.shared.params().max_burst_len;
+        let (mut offset, mut number) = (0, 0);
+        while offset < len {
+            let burst_left = burst_max - offset % burst_max;
+            let part_len = self.link.send_len_max.min(burst_left).min(len - offset);
+            let is_last = offset + part_len == len;
+            let flags = if is_last || part_len == burst_left { FINAL } else { 0 };
+            let part = Part { number, offset, len: part_len, is_last };
+            self.push_data_in(itt, source, part, flags, residual);
+            offset += part_len;
+            number += 1;
+        }
+    }
+
+    #[inline]
+    fn push_data_in(
+        &mut self,
+        itt: u32,
+        source: DataSource<'_>,
+        part: Part,
+        flags: u8,
+        residual: Residual,
+    ) {
+        let Part { number, offset, len, is_last } = part;
+        let mut stat_sn = 0;
+        let mut status = (flags, 0);
+        if is_last {
+            stat_sn = self.next_stat_sn();
+            status = (flags | residual.flag | HAS_STATUS, residual.count);
+        }
+        let (flags, residual_count) = status;
+        let words = [
+            head(Opcode::DATA_IN, flags, [0; 2], len),
+            0,
+            word(itt, NO_TAG),
+            word(stat_sn, self.shared.expected().0),
+            word(self.shared.last().0, number),
+            word(offset, residual_count),
+        ];
+        push_header(&mut self.output, self.link.digests, words);
+        let start = length(offset);
+        let end = start + length(len);
+        match source {
+            DataSource::Buffer(buffer, _) if is_last => {
+                self.output.push_buffer(buffer, offset, len)
+            }
+            DataSource::Buffer(buffer, _) => self.output.push_part_of_buffer(buffer, offset, len),
+            DataSource::Zeroes => self.output.push_zeroes(len),
+            DataSource::Bytes(bytes) => self.output.push_bytes(&bytes[start..end]),
+        }
+        let padding = &PADDING[..padding_len(length(len))];
+        if !padding.is_empty() {
+            self.output.push_bytes(padding);
+        }
+        if self.link.digests.data {
+            let data_digest = match source {
+                DataSource::Buffer(_, bytes) | DataSource::Bytes(bytes) => {
+                    digest::digest(&bytes[start..end])
+                }
+                DataSource::Zeroes => digest::digest_of_zeroes(length(len)),
+            };
+            self.output.push_bytes(&digest::append(data_digest, padding).to_le_bytes());
+        }
+    }
+
+    /// GOOD, without data.
+    #[inline]
+    fn answer_good(&mut self, index: u16) {
+        let slot = &self.slots[index];
+        let (itt, expected, r2ts) = (slot.itt, slot.expected, slot.r2t_sn);
+        let wanted = if slot.takes > 0 { slot.wanted } else { 0 };
+        self.release_slot(index);
+        self.push_response(itt, Status::GOOD, Residual::of(expected, wanted), r2ts, &[]);
+    }
+
+    /// A command is not done, and this is why.
+    #[cold]
+    pub(super) fn fail(&mut self, index: u16, failure: Failure) {
+        let slot = &self.slots[index];
+        let (itt, expected, r2ts) = (slot.itt, slot.expected, slot.r2t_sn);
+        let wanted = if matches!(slot.kind, Kind::Read { .. }) { 0 } else { slot.wanted };
+        let unit = slot.lun.and_then(|lun| self.units.get(lun));
+        let is_descriptor = unit.is_some_and(|unit| unit.descriptor_sense);
+        let sense = failure.sense().map(|sense| sense.to_bytes(is_descriptor)).unwrap_or_default();
+        let mut data = Vec::with_capacity(2 + sense.len());
+        if !sense.is_empty() {
+            let sense_len = u16::try_from(sense.len()).expect("sense data is short");
+            data.extend_from_slice(&sense_len.to_be_bytes());
+            data.extend_from_slice(&sense);
+        }
+        self.release_slot(index);
+        self.push_response(itt, failure.status(), Residual::of(expected, wanted), r2ts, &data);
+    }
+
+    #[inline]
+    fn push_response(
+        &mut self,
+        itt: u32,
+        status: Status,
+        residual: Residual,
+        r2t_count: u32,
+        data: &[u8],
+    ) {
+        let answer = Answer {
+            flags: FINAL | residual.flag,
+            codes: [0, status.0],
+            rest: [r2t_count, 0, residual.count],
+            ..Answer::new(Opcode::SCSI_RESPONSE, itt)
+        };
+        self.push_answer(&answer, data);
+    }
+
+    /// A PDU with a status number of its own.
+    #[inline]
+    pub(super) fn push_answer(&mut self, answer: &Answer, data: &[u8]) {
+        let stat_sn = self.next_stat_sn();
+        self.push_pdu(answer, stat_sn, data);
+    }
+
+    /// A PDU that answers nothing: the status number is the next one's.
+    pub(super) fn push_unasked(&mut self, answer: &Answer, data: &[u8]) {
+        self.push_pdu(answer, self.stat_sn, data);
+    }
+
+    #[inline]
+    fn push_pdu(&mut self, answer: &Answer, stat_sn: u32, data: &[u8]) {
+        if self.state == State::Closing {
+            return;
+        }
+        let data_len = u32::try_from(data.len()).expect("our own PDUs are short");
+        let [first, second, third] = answer.rest;
+        let words = [
+            head(answer.opcode, answer.flags, answer.codes, data_len),
+            u64::from_le_bytes(answer.lun),
+            word(answer.itt, answer.tag),
+            word(stat_sn, self.shared.expected().0),
+            word(self.shared.last().0, first),
+            word(second, third),
+        ];
+        push_header(&mut self.output, self.link.digests, words);
+        if data.is_empty() {
+            return;
+        }
+        let padding = &PADDING[..padding_len(data.len())];
+        self.output.push_bytes(data);
+        self.output.push_bytes(padding);
+        if self.link.digests.data {
+            let data_digest = digest::append(digest::digest(data), padding);
+            self.output.push_bytes(&data_digest.to_le_bytes());
+        }
+    }
+
+    /// R2T: no status, but the number of the next one.
+    #[inline]
+    pub(super) fn push_r2t(&mut self, asked: &R2tOf, lun: Option<u16>) {
+        let answer = Answer {
+            lun: LunField::new(lun.unwrap_or_default()).0,
+            tag: asked.tag,
+            rest: [asked.number, asked.offset, asked.len],
+            ..Answer::new(Opcode::R2T, asked.itt)
+        };
+        self.push_unasked(&answer, &[]);
+    }
+
+    /// A PDU is not taken: the initiator gets its header back.
+    #[cold]
+    pub(super) fn reject(&mut self, reason: RejectReason, header: &[u8]) {
+        let header = &header[..header.len().min(HEADER_LEN)];
+        let answer = Answer { codes: [reason.0, 0], ..Answer::new(Opcode::REJECT, NO_TAG) };
+        self.push_answer(&answer, header);
+    }
+
+    #[inline]
+    fn next_stat_sn(&mut self) -> u32 {
+        let stat_sn = self.stat_sn;
+        self.stat_sn = stat_sn.wrapping_add(1);
+        stat_sn
+    }
+
+    /// A command is over: its slot, its buffers and its place in the window are free again.
+    #[inline]
+    pub(super) fn release_slot(&mut self, index: u16) {
+        let slot = &mut self.slots[index];
+        if !matches!(slot.kind, Kind::Read { .. }) {
+            self.orphans.extend(slot.buffers.take().into_iter().flatten());
+        }
+        if slot.is_immediate {
+            self.immediate_count -= 1;
+        } else if slot.is_due {
+            self.shared.give_back();
+        }
+        self.slots.give_back(index);
+    }
+
+    fn forget(&mut self, payload: Payload) {
+        if let Payload::Buffer(buffer) = payload {
+            self.orphans.push(buffer);
+        }
+    }
+}
+
+/// One Data-In of several.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    number: u32,
+    offset: u32,
+    len: u32,
+    /// The last of the command: it has the status.
+    is_last: bool,
+}
+
+#[inline]
+fn push_header(output: &mut Output, digests: Digests, words: [u64; 6]) {
+    output.push_words(words);
+    if digests.header {
+        let header_digest = digest::digest(output.last_bytes(HEADER_LEN));
+        output.push_bytes(&header_digest.to_le_bytes());
+    }
+}
+
+#[inline]
+fn source_of(payload: Payload, bytes: &[u8]) -> DataSource<'_> {
+    match payload {
+        Payload::Buffer(buffer) => DataSource::Buffer(buffer, bytes),
+        Payload::Zeroes => DataSource::Zeroes,
+        other => panic!("a read that succeeded has payload, not {other:?}"),
+    }
+}
+
+/// A request's tag is its slot.
+#[inline]
+pub(super) fn index_of(tag: Tag) -> u16 {
+    u16::try_from(tag.0).expect("tags are slots")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_residual_is_what_is_missing_or_too_much() {
+        assert_eq!(Residual::of(512, 512), Residual { flag: 0, count: 0 });
+        assert_eq!(Residual::of(200, 512), Residual { flag: OVERFLOW, count: 312 });
+        assert_eq!(Residual::of(10_000, 512), Residual { flag: UNDERFLOW, count: 9488 });
+    }
+
+    #[test]
+    fn fields_are_in_network_order() {
+        let mut output = Output::default();
+        output.push_words([word(0x0102_0304, 0x0506_0708)]);
+        assert_eq!(output.last_bytes(8), [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+}

@@ -1,0 +1,68 @@
+//! What a session is told that it did not ask for: changes of units, resets, other exports.
+//!
+//! Spec: SAM-5, 5.14; RFC 7143, 11.9.1 (SCSI asynchronous event).
+
+use std::sync::Arc;
+
+use nearflash_request::{Attention, Raised};
+use nearflash_scsi::sense_of_attention;
+
+use super::answers::Answer;
+use super::exports::Exports;
+use super::{State, TargetSession};
+use crate::pdu::{AsyncEvent, LunField, NO_TAG, Opcode};
+
+impl TargetSession {
+    /// Targets, units or accounts have changed. What was handed out goes on; what comes from now on
+    /// sees these.
+    pub fn set_exports(&mut self, exports: Arc<Exports>) {
+        self.exports = exports;
+        if self.state == State::FullFeature && !self.is_discovery {
+            self.units = self.units_of_target();
+        }
+    }
+
+    /// Something happened that initiators are to be told: a unit attention, for the next command.
+    /// For a change of size or of units also at once, as an asynchronous message. A reset gives up
+    /// what the session has not begun.
+    pub fn raise(&mut self, raised: &Raised) {
+        if self.state != State::FullFeature
+            || self.is_discovery
+            || !raised.to.include(self.shared.nexus())
+        {
+            return;
+        }
+        let Some(volume) = raised.volume else {
+            self.shared.attentions().raise_all(raised.attention);
+            return self.tell_at_once(0, raised.attention);
+        };
+        let units = Arc::clone(&self.units);
+        for unit in units.iter().filter(|unit| unit.volume == volume) {
+            self.shared.attentions().raise(unit.lun, raised.attention);
+            if raised.attention == Attention::Reset {
+                self.give_up_unit(unit.lun);
+                self.settle_functions();
+            }
+            self.tell_at_once(unit.lun, raised.attention);
+        }
+    }
+
+    /// Initiators look again at units when they hear of this, and would not ask by themselves.
+    fn tell_at_once(&mut self, lun: u16, attention: Attention) {
+        if !matches!(attention, Attention::CapacityChanged | Attention::UnitsChanged) {
+            return;
+        }
+        let unit = self.units.get(lun);
+        let is_descriptor = unit.is_some_and(|unit| unit.descriptor_sense);
+        let sense = sense_of_attention(attention).to_bytes(is_descriptor);
+        let sense_len = u16::try_from(sense.len()).expect("sense data is short");
+        let data = [&sense_len.to_be_bytes()[..], &sense].concat();
+        let event = u32::from_be_bytes([AsyncEvent::SCSI.0, 0, 0, 0]);
+        let answer = Answer {
+            lun: LunField::new(lun).0,
+            rest: [event, 0, 0],
+            ..Answer::new(Opcode::ASYNC, NO_TAG)
+        };
+        self.push_answer(&answer, &data);
+    }
+}

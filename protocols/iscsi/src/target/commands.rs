@@ -1,0 +1,328 @@
+//! SCSI commands: from a header to a slot.
+//!
+//! Spec: RFC 7143, 11.3. What a command block means is `nearflash-scsi`'s; reads and writes of the
+//! common forms are understood here at once.
+
+use nearflash_request::{BlockRange, VolumeId};
+use nearflash_scsi::{Asked, Cdb, Failure, LogicalUnit, RequestTask, Sense, Task, limits};
+use nearflash_units::{Blocks, Lba};
+
+use super::shared::Turn;
+use super::slots::{Begin, Buffers, IMMEDIATE_MAX, Kind, Stage};
+use super::{Sink, TargetSession};
+use crate::error::PeerError;
+use crate::pdu::{FINAL, Opcode, RejectReason, ScsiCommand, Serial};
+
+/// READ and WRITE by ten bytes and by sixteen.
+const READ_10: u8 = 0x28;
+const READ_16: u8 = 0x88;
+const WRITE_10: u8 = 0x2A;
+const WRITE_16: u8 = 0x8A;
+/// DPO means nothing here; FUA something for writes.
+const DISABLE_PAGE_OUT: u8 = 1 << 4;
+const FORCE_UNIT_ACCESS: u8 = 1 << 3;
+
+/// R and W of a command.
+const READS: u8 = 1 << 6;
+const WRITES: u8 = 1 << 5;
+
+/// A read or write of the common form.
+#[derive(Clone, Copy, Debug)]
+struct Plain {
+    volume: VolumeId,
+    range: BlockRange,
+    len: u32,
+    force_unit_access: bool,
+}
+
+/// What a command became: the slot's kind, how much data it moves by its CDB, and the buffers for
+/// what the initiator sends.
+struct Planned {
+    kind: Kind,
+    wanted: u32,
+    /// Of that, from the initiator.
+    takes: u32,
+    buffers: Buffers,
+    failed: Option<Failure>,
+}
+
+impl TargetSession {
+    /// SCSI Command. Its data, if any in the PDU, is still to come.
+    #[inline]
+    pub(super) fn on_command(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
+        self.sink = Sink::Drop;
+        if command.opcode.is_immediate() {
+            return self.on_immediate_command(command);
+        }
+        match self.turn_of(Serial::of(command.cmd_sn)) {
+            Turn::Now => {
+                self.count_taken();
+                self.begin_command(command)?;
+                if self.early.is_empty() { Ok(()) } else { self.take_early() }
+            }
+            Turn::Later => self.hold(command),
+            // RFC 7143, 4.2.2.1: silently ignored.
+            Turn::Never => Ok(()),
+        }
+    }
+
+    fn on_immediate_command(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
+        if self.immediate_count >= IMMEDIATE_MAX {
+            self.reject(RejectReason::TOO_MANY_IMMEDIATE, zerocopy::IntoBytes::as_bytes(command));
+            return Ok(());
+        }
+        self.immediate_count += 1;
+        self.begin_command(command)
+    }
+
+    /// A command before its turn: what is coming with it and behind it is received already.
+    fn hold(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
+        if self.slots.is_full() {
+            return Err(PeerError::WindowOverrun { window: self.shared.window() });
+        }
+        if command.data_len.get() == 0 && command.flags & FINAL != 0 {
+            self.hold_command(command);
+            return Ok(());
+        }
+        let index = self.take_slot(command);
+        self.hold_slot(Serial::of(command.cmd_sn), index);
+        self.begin_data(index, command)
+    }
+
+    /// A command whose turn it is.
+    #[inline]
+    pub(super) fn begin_command(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
+        if self.slots.is_full() {
+            return Err(PeerError::WindowOverrun { window: self.shared.window() });
+        }
+        let is_bare = command.flags & (FINAL | WRITES) == FINAL && command.data_len.get() == 0;
+        if is_bare && let Some(plain) = self.plain_read(command) {
+            let index = self.slots.take(begin_of(command, plain.len));
+            let Plain { volume, range, .. } = plain;
+            self.slots[index].kind = Kind::Read { volume, range };
+            self.ready.push_back(index);
+            return Ok(());
+        }
+        let index = self.take_slot(command);
+        self.begin_data(index, command)
+    }
+
+    /// A read of the common form, with nothing in its way.
+    #[inline]
+    fn plain_read(&self, command: &ScsiCommand) -> Option<Plain> {
+        match command.cdb[0] {
+            READ_10 | READ_16 if command.flags & READS != 0 => self.plain(command),
+            _ => None,
+        }
+    }
+
+    /// Range and volume of a READ or WRITE, if all else in it is as usual.
+    #[inline]
+    fn plain(&self, command: &ScsiCommand) -> Option<Plain> {
+        let cdb = &command.cdb;
+        let (start, count, group, control) = if cdb[0] & 0x80 == 0 {
+            let [_, _, a, b, c, d, group, e, f, control, ..] = *cdb;
+            let start = u64::from(u32::from_be_bytes([a, b, c, d]));
+            (start, u64::from(u16::from_be_bytes([e, f])), group, control)
+        } else {
+            let [_, _, start @ .., _, _, _, _, _, _] = *cdb;
+            let [.., a, b, c, d, group, control] = *cdb;
+            let count = u32::from_be_bytes([a, b, c, d]);
+            (u64::from_be_bytes(start), u64::from(count), group, control)
+        };
+        let flags = cdb[1] & !(DISABLE_PAGE_OUT | FORCE_UNIT_ACCESS);
+        let lun = command.lun.number()?;
+        let unit = self.units.get(lun)?;
+        let is_usual = flags | group | control == 0
+            && count != 0
+            && count <= limits::transfer_blocks_max(unit.block_size).0
+            && start <= unit.blocks.0
+            && count <= unit.blocks.0 - start
+            && !self.shared.attentions().is_any_pending(lun);
+        is_usual.then(|| Plain {
+            volume: unit.volume,
+            range: BlockRange { start: Lba(start), count: Blocks(count) },
+            len: len32(count << unit.block_size.shift()),
+            force_unit_access: cdb[1] & FORCE_UNIT_ACCESS != 0,
+        })
+    }
+
+    /// A write of the common form, with nothing in its way.
+    #[inline]
+    fn plain_write(&self, command: &ScsiCommand) -> Option<Planned> {
+        if !matches!(command.cdb[0], WRITE_10 | WRITE_16) || command.flags & READS != 0 {
+            return None;
+        }
+        let unit = self.units.get(command.lun.number()?)?;
+        let Plain { volume, range, len, force_unit_access } = self.plain(command)?;
+        if unit.is_read_only() || command.transfer_len.get() < len {
+            return None;
+        }
+        let kind = Kind::Write { volume, range, force_unit_access };
+        let buffers = Buffers::wanted(1, len);
+        Some(Planned { kind, wanted: len, takes: len, buffers, failed: None })
+    }
+
+    /// Finds out what a command is, and puts it into a slot.
+    #[inline]
+    fn take_slot(&mut self, command: &ScsiCommand) -> u16 {
+        let planned = match self.plain_write(command) {
+            Some(planned) => planned,
+            None => self.plan(command),
+        };
+        let mut begin = begin_of(command, planned.wanted);
+        if planned.takes == 0 && planned.wanted > 0 && command.flags & READS == 0 {
+            // What it gives, the initiator has no room for at all.
+            begin.expected = 0;
+        }
+        let index = self.slots.take(begin);
+        let slot = &mut self.slots[index];
+        slot.takes = planned.takes;
+        slot.kind = planned.kind;
+        slot.buffers = planned.buffers;
+        slot.failed = planned.failed;
+        index
+    }
+
+    /// The same for every command.
+    #[cold]
+    fn plan(&self, command: &ScsiCommand) -> Planned {
+        let cdb = Cdb(command.cdb);
+        let unit = command.lun.number().and_then(|lun| self.units.get(lun));
+        let asked =
+            Asked { cdb: &cdb, unit, units: &self.units, attentions: self.shared.attentions() };
+        let planned = match nearflash_scsi::interpret(&asked) {
+            Ok(task) => planned(task, unit, command.cdb),
+            Err(sense) => refused(sense.into(), 0),
+        };
+        checked(planned, command)
+    }
+
+    /// The parameters of a command have come: what it asks now.
+    pub(super) fn plan_parameters(&mut self, index: u16, cdb: [u8; 16], data: &[u8]) {
+        let lun = self.slots[index].lun;
+        let unit = lun.and_then(|lun| self.units.get(lun));
+        let cdb_of = Cdb(cdb);
+        let asked =
+            Asked { cdb: &cdb_of, unit, units: &self.units, attentions: self.shared.attentions() };
+        let planned = match nearflash_scsi::parameters(&asked, data) {
+            Ok(task) => planned(task, unit, cdb),
+            Err(sense) => refused(sense.into(), 0),
+        };
+        let slot = &mut self.slots[index];
+        slot.kind = planned.kind;
+        slot.failed = slot.failed.or(planned.failed);
+    }
+
+    /// What comes with a command, and what follows.
+    #[inline]
+    fn begin_data(&mut self, index: u16, command: &ScsiCommand) -> Result<(), PeerError> {
+        let data_len = command.data_len.get();
+        let is_final = command.flags & FINAL != 0;
+        let opcode = Opcode::SCSI_COMMAND;
+        let slot = &mut self.slots[index];
+        if data_len == 0 && is_final {
+            self.go_on(index);
+            return Ok(());
+        }
+        let params = self.shared.params();
+        let out_len = if command.flags & WRITES != 0 { command.transfer_len.get() } else { 0 };
+        let burst_end = out_len.min(params.first_burst_len);
+        let is_agreed =
+            (data_len == 0 || params.immediate_data) && (is_final || !params.initial_r2t);
+        if data_len > burst_end {
+            return Err(PeerError::DataOutOfRange {
+                opcode,
+                offset: 0,
+                len: data_len,
+                expected: 0,
+            });
+        }
+        if !is_agreed {
+            // RFC 7143, 11.4.7.2.
+            slot.failed.get_or_insert(Failure::Check(Sense::UNEXPECTED_DATA));
+        }
+        slot.burst_end = burst_end;
+        slot.stage = Stage::Unsolicited;
+        if is_final {
+            slot.burst_end = data_len;
+        } else {
+            self.unsolicited.push_back(index);
+        }
+        if data_len > 0 {
+            self.sink = Sink::Slot { index, is_last: is_final };
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn begin_of(command: &ScsiCommand, wanted: u32) -> Begin {
+    Begin {
+        itt: command.itt.get(),
+        is_immediate: command.opcode.is_immediate(),
+        lun: command.lun.number(),
+        expected: command.transfer_len.get(),
+        wanted,
+    }
+}
+
+fn planned(task: Task, unit: Option<&LogicalUnit>, cdb: [u8; 16]) -> Planned {
+    let bare = |kind, wanted| Planned {
+        kind,
+        wanted,
+        takes: 0,
+        buffers: Buffers::default(),
+        failed: None,
+    };
+    // Only INQUIRY, REPORT LUNS and REQUEST SENSE do without a unit, and those are answered at once.
+    let volume = unit.map(|unit| unit.volume);
+    match (task, volume) {
+        (Task::Good, _) => bare(Kind::Ready { data: Vec::new() }, 0),
+        (Task::DataIn(data), _) => {
+            let wanted = len32_of(data.len());
+            bare(Kind::Ready { data }, wanted)
+        }
+        (Task::Parameters(len), _) => {
+            let len = len32(len.0);
+            Planned { takes: len, ..bare(Kind::Parameters { cdb, data: Vec::new() }, len) }
+        }
+        (Task::Request(task), Some(volume)) => request(Box::from(task), volume),
+        (Task::Change(task), Some(volume)) => bare(Kind::Change { volume, task }, 0),
+        (Task::Request(_) | Task::Change(_), None) => refused(Sense::NO_SUCH_UNIT.into(), 0),
+    }
+}
+
+fn request(task: Box<RequestTask>, volume: VolumeId) -> Planned {
+    let count = u8::try_from(task.buffer_count()).expect("a command fills two buffers at most");
+    let buffers = Buffers::wanted(count, len32(task.buffer_len().0));
+    let takes = len32(task.data_out.0);
+    let wanted = takes.max(len32(task.data_in.0));
+    Planned { kind: Kind::Request { volume, task }, wanted, takes, buffers, failed: None }
+}
+
+fn refused(failure: Failure, wanted: u32) -> Planned {
+    let kind = Kind::Ready { data: Vec::new() };
+    Planned { kind, wanted, takes: 0, buffers: Buffers::default(), failed: Some(failure) }
+}
+
+/// A command whose data comes from the initiator is done only if all of it comes: SAM leaves the
+/// choice, and half a block cannot be written.
+fn checked(planned: Planned, command: &ScsiCommand) -> Planned {
+    let is_bidirectional = command.flags & READS != 0 && command.flags & WRITES != 0;
+    let brings = if command.flags & WRITES != 0 { command.transfer_len.get() } else { 0 };
+    if planned.failed.is_none() && (planned.takes > brings || is_bidirectional) {
+        return refused(Sense::INVALID_INFORMATION_UNIT.into(), planned.wanted);
+    }
+    planned
+}
+
+/// Lengths of data are a mebibyte at most.
+#[inline]
+fn len32(len: u64) -> u32 {
+    u32::try_from(len).expect("data of a command is far below 4 GiB")
+}
+
+fn len32_of(len: usize) -> u32 {
+    u32::try_from(len).expect("data of a command is far below 4 GiB")
+}

@@ -1,0 +1,311 @@
+//! Data from the initiator: in the command's PDU, unsolicited behind it, or asked for with an R2T.
+//!
+//! Spec: RFC 7143, 4.2.5.2, 11.7 and 11.8. A command has one R2T outstanding at a time, for as much
+//! as MaxBurstLength allows, so that MaxOutstandingR2T is kept whatever it is. Data past what the
+//! command takes is received and dropped.
+
+use nearflash_request::BufferId;
+use nearflash_scsi::{Failure, Sense};
+use nearflash_session::Receiving;
+use nearflash_units::ByteLen;
+
+use super::slots::{Kind, Stage};
+use super::{Sink, State, TargetSession};
+use crate::error::PeerError;
+use crate::length;
+use crate::pdu::{DataOut, FINAL, NO_TAG, Opcode, RejectReason};
+
+impl TargetSession {
+    /// Where the next bytes of the stream belong.
+    #[inline]
+    pub fn receiving(&self) -> Receiving {
+        if self.framer.body.is_over() {
+            return if self.is_paused() { Receiving::Paused } else { Receiving::Bytes };
+        }
+        if self.is_stopped() {
+            return Receiving::Paused;
+        }
+        let left = self.framer.body.data_left();
+        let Sink::Slot { index, .. } = self.sink else { return Receiving::Bytes };
+        let slot = &self.slots[index];
+        let room = length(slot.room());
+        if left == 0 || room == 0 || matches!(slot.kind, Kind::Parameters { .. }) {
+            return Receiving::Bytes;
+        }
+        match slot.buffers.place(slot.received) {
+            Some((buffer, offset, here)) => Receiving::Payload {
+                buffer,
+                offset: length(offset),
+                len: left.min(room).min(length(here)),
+            },
+            None => Receiving::Paused,
+        }
+    }
+
+    /// The next bytes of the payload are in the buffer that [`Self::receiving`] named; here they
+    /// are once more.
+    ///
+    /// # Panics
+    /// When that many were not awaited.
+    #[inline]
+    pub fn handle_payload(&mut self, bytes: &[u8]) {
+        let Sink::Slot { index, .. } = self.sink else { panic!("payload comes only when awaited") };
+        self.framer.body.count_data(bytes);
+        self.count_received(index, bytes.len());
+        if self.framer.body.is_over() {
+            self.end_data();
+        }
+    }
+
+    /// How large a buffer a command's data is waiting for, if one is.
+    #[inline]
+    pub fn wants_buffer(&self) -> Option<ByteLen> {
+        let index = self.wanting_slot()?;
+        Some(ByteLen(u64::from(self.slots[index].buffers.len())))
+    }
+
+    /// Whether the buffer that [`Self::wants_buffer`] asks for is for what is next in the stream:
+    /// nothing of it moves before it is there.
+    #[inline]
+    pub fn stands_still(&self) -> bool {
+        let Sink::Slot { index, .. } = self.sink else { return false };
+        if self.is_stopped() || self.framer.body.data_left() == 0 {
+            return false;
+        }
+        let slot = &self.slots[index];
+        slot.room() > 0
+            && !matches!(slot.kind, Kind::Parameters { .. })
+            && slot.buffers.place(slot.received).is_none()
+    }
+
+    /// What is next in the stream comes first: nothing behind it moves without.
+    #[inline]
+    fn wanting_slot(&self) -> Option<u16> {
+        match self.sink {
+            Sink::Slot { index, .. } if self.stands_still() => Some(index),
+            _ if self.is_stopped() => None,
+            _ => self.awaiting_buffer.front().copied(),
+        }
+    }
+
+    /// The buffer that [`Self::wants_buffer`] asked for, of at least that length.
+    ///
+    /// # Panics
+    /// When none was asked for.
+    #[inline]
+    pub fn provide_buffer(&mut self, buffer: BufferId) {
+        let index = self.wanting_slot().expect("a buffer comes only when wanted");
+        let slot = &mut self.slots[index];
+        slot.buffers.put(buffer);
+        if slot.stage == Stage::AwaitingBuffer && !slot.buffers.are_missing() {
+            self.awaiting_buffer.pop_front();
+            self.ask_for_data(index);
+        }
+    }
+
+    /// Whether the initiator owes data: the rest of a PDU, or what was promised or asked for. Looks
+    /// at every command, so it is for now and then.
+    pub fn awaits_data(&self) -> bool {
+        self.framer.is_midway() || (!self.is_stopped() && self.slots.any_awaits_data())
+    }
+
+    /// SCSI Data-Out: the next part of a sequence.
+    pub(super) fn on_data(&mut self, data: &DataOut) -> Result<(), PeerError> {
+        let opcode = Opcode::DATA_OUT;
+        self.sink = Sink::Drop;
+        let (itt, ttt) = (data.itt.get(), data.ttt.get());
+        let found = match ttt {
+            NO_TAG => self.unsolicited_of(itt),
+            _ => self.slots.by_transfer_tag(ttt).filter(|index| self.slots[*index].itt == itt),
+        };
+        let Some(index) = found else {
+            self.on_unknown_data(data);
+            return Ok(());
+        };
+        let slot = &mut self.slots[index];
+        let (offset, len) = (data.offset.get(), data.data_len.get());
+        let (received, expected) = (data.data_sn.get(), slot.data_sn);
+        if received != expected {
+            return Err(PeerError::Serial { opcode, received, expected });
+        }
+        let left = slot.burst_end - slot.received;
+        if offset != slot.received || len > left {
+            return Err(PeerError::DataOutOfRange { opcode, offset, len, expected: slot.received });
+        }
+        let is_last = data.flags & FINAL != 0;
+        // What an R2T asks for is all sent, and then the sequence is over.
+        if slot.stage == Stage::Solicited && is_last != (len == left) {
+            return Err(PeerError::DataOutOfRange {
+                opcode,
+                offset,
+                len,
+                expected: slot.burst_end,
+            });
+        }
+        slot.data_sn = slot.data_sn.wrapping_add(1);
+        self.sink = Sink::Slot { index, is_last };
+        if self.framer.body.is_over() {
+            self.end_data();
+        }
+        Ok(())
+    }
+
+    /// The command whose unsolicited data is coming. Commands' data comes in the order of the
+    /// commands.
+    fn unsolicited_of(&self, itt: u32) -> Option<u16> {
+        self.unsolicited.iter().copied().find(|index| self.slots[*index].itt == itt)
+    }
+
+    /// Data for no command. After a command was aborted, its data may still be on the way.
+    #[cold]
+    fn on_unknown_data(&mut self, data: &DataOut) {
+        if !self.has_aborted {
+            self.reject(RejectReason::INVALID_FIELD, zerocopy::IntoBytes::as_bytes(data));
+        }
+    }
+
+    /// Takes what `rest` has of the current PDU's body; `false` when more is needed first, or a
+    /// buffer, or it is payload.
+    #[inline]
+    pub(super) fn consume_body(&mut self, rest: &mut &[u8]) -> Result<bool, PeerError> {
+        while self.framer.body.data_left() > 0 {
+            if rest.is_empty() {
+                return Ok(false);
+            }
+            match self.sink {
+                Sink::Drop => {
+                    self.framer.body.take_data(rest);
+                }
+                Sink::Small => {
+                    let data = self.framer.body.take_data(rest);
+                    self.small.extend_from_slice(data);
+                }
+                Sink::Slot { index, .. } => {
+                    if !self.consume_slot_data(index, rest) {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        self.framer.body.take_end(rest);
+        if !self.framer.body.is_over() {
+            return Ok(false);
+        }
+        match self.sink {
+            Sink::Drop => self.end_dropped(),
+            Sink::Small => return self.end_small().map(|()| true),
+            Sink::Slot { .. } => self.end_data(),
+        }
+        Ok(true)
+    }
+
+    /// Data of a command that goes into no buffer; `false` for what does.
+    fn consume_slot_data(&mut self, index: u16, rest: &mut &[u8]) -> bool {
+        let slot = &mut self.slots[index];
+        let room = length(slot.room());
+        if room == 0 {
+            let data = self.framer.body.take_data(rest);
+            self.count_received(index, data.len());
+            return true;
+        }
+        let Kind::Parameters { data: parameters, .. } = &mut slot.kind else { return false };
+        let (mut kept, _) = rest.split_at(room.min(rest.len()));
+        let kept = self.framer.body.take_data(&mut kept);
+        parameters.extend_from_slice(kept);
+        *rest = &rest[kept.len()..];
+        self.count_received(index, kept.len());
+        true
+    }
+
+    #[inline]
+    fn count_received(&mut self, index: u16, len: usize) {
+        let len = u32::try_from(len).expect("no PDU has 16 MiB of data");
+        self.slots[index].received += len;
+    }
+
+    /// What was dropped was damaged: nobody minds.
+    fn end_dropped(&mut self) {
+        self.sink = Sink::Drop;
+    }
+
+    /// A PDU with a command's data is over. RFC 7143, 7.8: damaged data is rejected, and the command
+    /// fails when all its data has come.
+    #[inline]
+    fn end_data(&mut self) {
+        let Sink::Slot { index, is_last } = std::mem::replace(&mut self.sink, Sink::Drop) else {
+            return;
+        };
+        if self.framer.body.damage().is_some() {
+            self.reject_damaged();
+            self.slots[index].failed.get_or_insert(Failure::Check(Sense::DATA_DIGEST));
+        }
+        if is_last {
+            self.unsolicited.retain(|other| *other != index);
+            self.go_on(index);
+        }
+    }
+
+    /// A command without data to come, or whose sequence is over: the next sequence is asked for, or
+    /// it is done.
+    #[inline]
+    pub(super) fn go_on(&mut self, index: u16) {
+        let slot = &mut self.slots[index];
+        if !slot.is_due {
+            slot.stage = Stage::AwaitingTurn;
+            return;
+        }
+        if slot.room() == 0 {
+            return self.submit(index);
+        }
+        if slot.buffers.are_missing() {
+            slot.stage = Stage::AwaitingBuffer;
+            self.awaiting_buffer.push_back(index);
+            return;
+        }
+        self.ask_for_data(index);
+    }
+
+    /// Sends the R2T for the next sequence.
+    #[inline]
+    fn ask_for_data(&mut self, index: u16) {
+        let burst_max = self.shared.params().max_burst_len;
+        let tag = self.slots.transfer_tag(index);
+        let slot = &mut self.slots[index];
+        let len = slot.room().min(burst_max);
+        slot.stage = Stage::Solicited;
+        slot.burst_end = slot.received + len;
+        slot.data_sn = 0;
+        let asked = R2tOf { itt: slot.itt, tag, number: slot.r2t_sn, offset: slot.received, len };
+        slot.r2t_sn = slot.r2t_sn.wrapping_add(1);
+        let lun = slot.lun;
+        self.push_r2t(&asked, lun);
+    }
+
+    /// Gives up a command that still collects data: nothing of it was done, and nothing is said.
+    pub(super) fn give_up(&mut self, index: u16) {
+        self.has_aborted = true;
+        self.unsolicited.retain(|other| *other != index);
+        self.awaiting_buffer.retain(|other| *other != index);
+        self.early.forget_slot(index);
+        if matches!(self.sink, Sink::Slot { index: sink, .. } if sink == index) {
+            self.sink = Sink::Drop;
+        }
+        self.release_slot(index);
+    }
+
+    /// Whether nothing of the stream is taken any more.
+    #[inline]
+    pub(super) const fn is_stopped(&self) -> bool {
+        matches!(self.state, State::LoggingOut | State::Closing)
+    }
+}
+
+/// What an R2T says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct R2tOf {
+    pub(super) itt: u32,
+    pub(super) tag: u32,
+    pub(super) number: u32,
+    pub(super) offset: u32,
+    pub(super) len: u32,
+}

@@ -1,0 +1,108 @@
+//! What a session wants done, made from the slots when it is asked for.
+
+use nearflash_request::{
+    BlockRange, BufferId, Change, ChangeKind, Operation, Request, Tag, VolumeId,
+};
+
+use super::slots::{Kind, Reset, Stage};
+use super::{Demand, TargetSession};
+
+impl TargetSession {
+    /// What is to be done next, oldest first.
+    #[inline]
+    pub fn poll_demand(&mut self) -> Option<Demand> {
+        if let Some(index) = self.ready.pop_front() {
+            if let Kind::Read { volume, range } = self.slots[index].kind {
+                let operation = Operation::Read;
+                return Some(Demand::Request(request(index, volume, range, operation)));
+            }
+            return Some(self.demand_of(index));
+        }
+        self.login_demand.take().map(Demand::Login)
+    }
+
+    /// Everything but plain reads.
+    fn demand_of(&mut self, index: u16) -> Demand {
+        let slot = &mut self.slots[index];
+        match &slot.kind {
+            &Kind::Write { volume, range, force_unit_access } => {
+                let [Some(payload), None] = slot.buffers.take() else {
+                    panic!("a write is handed out with its payload")
+                };
+                let operation = Operation::Write { payload, force_unit_access };
+                Demand::Request(request(index, volume, range, operation))
+            }
+            Kind::Request { volume, task } => {
+                let taken = slot.buffers.take();
+                let buffers: &[BufferId] = match taken {
+                    [None, _] => &[],
+                    [Some(first), None] => &[first],
+                    [Some(first), Some(second)] => &[first, second],
+                };
+                let operation = task.operation(buffers).expect("it has the buffers it wants");
+                Demand::Request(request(index, *volume, task.range, operation))
+            }
+            Kind::Change { volume, task } => {
+                let (volume, kind) = (*volume, task.kind);
+                self.change(index, volume, kind)
+            }
+            &Kind::Reset(Reset { volume, scope, .. }) => {
+                self.change(index, volume, ChangeKind::Reset(scope))
+            }
+            Kind::Read { .. } | Kind::Parameters { .. } | Kind::Ready { .. } => {
+                unreachable!("nobody else has a part in these")
+            }
+        }
+    }
+
+    fn change(&self, index: u16, volume: VolumeId, kind: ChangeKind) -> Demand {
+        let (nexus, identity) = (self.shared.nexus(), self.shared.identity().clone());
+        Demand::Change(tag_of(index), Box::new(Change { volume, nexus, identity, kind }))
+    }
+
+    /// A command's data is there, or it has none: it is done, or handed out.
+    #[inline]
+    pub(super) fn submit(&mut self, index: u16) {
+        let slot = &mut self.slots[index];
+        slot.stage = Stage::Submitted;
+        if slot.failed.is_some() {
+            return self.answer_failed(index);
+        }
+        match &mut slot.kind {
+            Kind::Parameters { cdb, data } => {
+                let (cdb, data) = (*cdb, std::mem::take(data));
+                self.plan_parameters(index, cdb, &data);
+                self.submit_planned(index);
+            }
+            Kind::Ready { .. } => self.answer_ready(index),
+            _ => self.ready.push_back(index),
+        }
+    }
+
+    fn submit_planned(&mut self, index: u16) {
+        match self.slots[index].kind {
+            _ if self.slots[index].failed.is_some() => self.answer_failed(index),
+            Kind::Ready { .. } => self.answer_ready(index),
+            // No parameters ask for more parameters.
+            _ => self.ready.push_back(index),
+        }
+    }
+
+    #[cold]
+    fn answer_failed(&mut self, index: u16) {
+        if let Some(failure) = self.slots[index].failed {
+            self.fail(index, failure);
+        }
+    }
+}
+
+#[inline]
+fn request(index: u16, volume: VolumeId, range: BlockRange, operation: Operation) -> Request {
+    Request { tag: tag_of(index), volume, range, operation }
+}
+
+/// The request's tag is the slot.
+#[inline]
+fn tag_of(index: u16) -> Tag {
+    Tag(u32::from(index))
+}

@@ -1,0 +1,135 @@
+//! What a node offers over this protocol: targets by name, where they are reached, and who may log
+//! in.
+//!
+//! One value for all sessions of the node, immutable, replaced whole. Compiled by the control side; a
+//! session looks at it in its login, for SendTargets, and when the whole is replaced: never per
+//! command.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use nearflash_scsi::LogicalUnits;
+
+use super::shared::PORTAL_GROUP;
+use crate::chap::Account;
+use crate::login::Access;
+
+/// A target as initiators see it.
+#[derive(Clone, Debug)]
+pub struct TargetExport {
+    /// What it is called beside its name.
+    pub alias: Option<Box<str>>,
+    /// Its logical units.
+    pub units: Arc<LogicalUnits>,
+}
+
+/// Targets and accounts of a node.
+#[derive(Debug, Default)]
+pub struct Exports {
+    targets: BTreeMap<Box<str>, TargetExport>,
+    portals: Box<[SocketAddr]>,
+    accounts: Vec<Arc<Account>>,
+    initiators: Option<BTreeSet<Box<str>>>,
+}
+
+impl Exports {
+    /// These targets by name, reached by these portals. Names of iSCSI are the same in capital and
+    /// small letters.
+    pub fn new(
+        targets: impl IntoIterator<Item = (Box<str>, TargetExport)>,
+        portals: impl IntoIterator<Item = SocketAddr>,
+    ) -> Self {
+        let lower = |(name, target): (Box<str>, _)| (name.to_lowercase().into(), target);
+        Self {
+            targets: targets.into_iter().map(lower).collect(),
+            portals: portals.into_iter().collect(),
+            accounts: Vec::new(),
+            initiators: None,
+        }
+    }
+
+    /// Initiators have to prove that they know one of these accounts' secrets; with none, nobody has
+    /// to prove anything.
+    #[must_use]
+    pub fn with_accounts(mut self, accounts: impl IntoIterator<Item = Account>) -> Self {
+        self.accounts = accounts.into_iter().map(Arc::new).collect();
+        self
+    }
+
+    /// Only initiators of these names are let in.
+    #[must_use]
+    pub fn with_initiators(mut self, names: impl IntoIterator<Item = Box<str>>) -> Self {
+        self.initiators = Some(names.into_iter().map(|name| name.to_lowercase().into()).collect());
+        self
+    }
+
+    /// Whether initiators have to prove who they are.
+    pub fn wants_chap(&self) -> bool {
+        !self.accounts.is_empty()
+    }
+
+    /// Whether initiators of that name, in small letters, are let in.
+    pub fn admits(&self, initiator: &str) -> bool {
+        self.initiators.as_ref().is_none_or(|names| names.contains(initiator))
+    }
+
+    /// Who may log in through a door, as the login needs to know it.
+    pub(super) fn access(&self, anonymous: bool) -> Access {
+        let is_open = anonymous && self.accounts.is_empty();
+        Access { is_open, accounts: self.accounts.clone() }
+    }
+
+    /// The target of a name in small letters.
+    pub fn target(&self, name: &str) -> Option<&TargetExport> {
+        self.targets.get(name)
+    }
+
+    /// All targets, by name.
+    pub fn targets(&self) -> impl Iterator<Item = (&str, &TargetExport)> {
+        self.targets.iter().map(|(name, target)| (&**name, target))
+    }
+
+    /// Where targets are reached, as TargetAddress says it, for a connection that came to `local`. A
+    /// portal that is every address of the machine is told as the one that the initiator used.
+    pub fn addresses(&self, local: SocketAddr) -> Vec<String> {
+        let told = |portal: &SocketAddr| {
+            let address = if portal.ip().is_unspecified() {
+                SocketAddr::new(local.ip(), portal.port())
+            } else {
+                *portal
+            };
+            format!("{address},{PORTAL_GROUP}")
+        };
+        if self.portals.is_empty() {
+            return vec![told(&local)];
+        }
+        let mut addresses: Vec<String> = self.portals.iter().map(told).collect();
+        addresses.dedup();
+        addresses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_portal_of_every_address_is_told_as_the_one_in_use() {
+        let local: SocketAddr = "192.0.2.7:3260".parse().unwrap();
+        let portals = ["0.0.0.0:3260", "[2001:db8::1]:3261"].map(|text| text.parse().unwrap());
+        let exports = Exports::new([], portals);
+        assert_eq!(exports.addresses(local), ["192.0.2.7:3260,1", "[2001:db8::1]:3261,1"]);
+        assert_eq!(Exports::default().addresses(local), ["192.0.2.7:3260,1"]);
+    }
+
+    #[test]
+    fn names_are_the_same_in_capital_and_small_letters() {
+        let target = TargetExport { alias: None, units: Arc::default() };
+        let exports = Exports::new([("iqn.2026-11.io.nearflash:A".into(), target)], [])
+            .with_initiators(["IQN.2026-11.test:host".into()]);
+        assert!(exports.target("iqn.2026-11.io.nearflash:a").is_some());
+        assert!(exports.admits("iqn.2026-11.test:host"));
+        assert!(!exports.admits("iqn.2026-11.test:other"));
+    }
+}

@@ -1,0 +1,210 @@
+//! From bytes to handlers: the loop over received bytes, and what may come when.
+
+use nearflash_scsi::limits;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::shared::Turn;
+use super::{OUTPUT_BYTES_MAX, Sink, State, TargetSession};
+use crate::error::PeerError;
+use crate::framer::Head;
+use crate::pdu::{
+    BasicHeader, DataOut, HEADER_LEN, LogoutRequest, NO_TAG, NopOut, Opcode, RejectReason,
+    ScsiCommand, Serial, TaskRequest, TextRequest,
+};
+
+const _: () = assert!(limits::TRANSFER_LEN_MAX.0 < 1 << 24, "data of a command fits one segment");
+
+impl TargetSession {
+    /// Takes bytes of the stream: all headers and small data in them. Returns how many were
+    /// consumed. It stops where payload begins and where [`Self::receiving`] says to pause; what it
+    /// did not consume is given again, or its payload part to [`Self::handle_payload`]. However the
+    /// stream is cut, the outcome is the same.
+    ///
+    /// # Errors
+    /// When the initiator broke the protocol or ended the connection: the session is closing.
+    #[inline]
+    pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+        self.has_heard = true;
+        let taken = self.take_input(bytes);
+        if let Err(error) = &taken {
+            self.terminate(*error);
+        }
+        taken
+    }
+
+    #[inline]
+    fn take_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+        let mut rest = bytes;
+        loop {
+            if !self.framer.body.is_over()
+                && (self.is_stopped() || !self.consume_body(&mut rest)?)
+            {
+                break;
+            }
+            if self.is_paused() {
+                break;
+            }
+            let Some(head) = self.framer.take_head(&mut rest)? else { break };
+            match head {
+                Head::InPlace(head) => self.dispatch(head)?,
+                Head::Gathered => {
+                    let head = self.framer.gathered();
+                    self.dispatch(&head)?;
+                }
+            }
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// Whether nothing more is taken until something was sent or answered, or ever.
+    #[inline]
+    pub(super) fn is_paused(&self) -> bool {
+        // As many parts as all commands can be answered with, and more. Requests that never have a
+        // slot are bounded by the bytes.
+        self.output.part_count() > 16 * self.slots.count() + 64
+            || self.output.bytes_len() > OUTPUT_BYTES_MAX
+            || matches!(self.state, State::Granting | State::LoggingOut | State::Closing)
+    }
+
+    /// One header. Its data, if any, is still to come.
+    #[inline]
+    fn dispatch(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
+        let header: &BasicHeader = zerocopy::transmute_ref!(head);
+        let opcode = header.opcode.opcode();
+        if self.state != State::FullFeature || self.is_discovery {
+            return self.dispatch_other(opcode, head);
+        }
+        match opcode {
+            Opcode::SCSI_COMMAND => {
+                let command: &ScsiCommand = zerocopy::transmute_ref!(head);
+                if self.link.digests.data {
+                    self.current = *head;
+                }
+                self.on_command(command)
+            }
+            Opcode::DATA_OUT => {
+                let data: &DataOut = zerocopy::transmute_ref!(head);
+                if self.link.digests.data {
+                    self.current = *head;
+                }
+                self.on_data(data)
+            }
+            _ => self.dispatch_other(opcode, head),
+        }
+    }
+
+    /// Everything but commands and their data.
+    #[cold]
+    fn dispatch_other(&mut self, opcode: Opcode, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
+        let is_in = self.state == State::FullFeature;
+        match opcode {
+            Opcode::LOGIN_REQUEST if !is_in => self.begin_small(head),
+            Opcode::TASK_REQUEST if is_in && !self.is_discovery => self.begin_small(head),
+            Opcode::NOP_OUT | Opcode::TEXT_REQUEST | Opcode::LOGOUT_REQUEST if is_in => {
+                self.begin_small(head)
+            }
+            // Nothing else is answered outside of its time: RFC 7143, 7.5 and 6.3.
+            Opcode::LOGIN_REQUEST
+            | Opcode::SCSI_COMMAND
+            | Opcode::DATA_OUT
+            | Opcode::TASK_REQUEST => Err(PeerError::Sequence { opcode }),
+            _ if !is_in => Err(PeerError::Sequence { opcode }),
+            _ => {
+                self.sink = Sink::Drop;
+                self.reject(RejectReason::NOT_SUPPORTED, head);
+                Ok(())
+            }
+        }
+    }
+
+    /// Data that is no command's follows: it is gathered, and then handled. No more than a PDU has.
+    fn begin_small(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
+        self.current = *head;
+        self.small.clear();
+        self.sink = Sink::Small;
+        if self.framer.body.is_over() { self.end_small() } else { Ok(()) }
+    }
+
+    /// All of it is there.
+    pub(super) fn end_small(&mut self) -> Result<(), PeerError> {
+        self.sink = Sink::Drop;
+        let data = std::mem::take(&mut self.small);
+        let header = self.current;
+        let handled = self.on_small(&header, &data);
+        self.small = data;
+        self.small.clear();
+        // A ping of a quarter of a megabyte is no reason to keep that much.
+        self.small.shrink_to(SMALL_LEN_KEPT);
+        handled
+    }
+
+    fn on_small(&mut self, header: &[u8; HEADER_LEN], data: &[u8]) -> Result<(), PeerError> {
+        let basic: &BasicHeader = zerocopy::transmute_ref!(header);
+        let opcode = basic.opcode.opcode();
+        if let Some((received, computed)) = self.framer.body.damage() {
+            self.reject(RejectReason::DATA_DIGEST, header);
+            return Err(PeerError::DataDigest { opcode, received, computed });
+        }
+        if opcode == Opcode::LOGIN_REQUEST {
+            return self.on_login(header, data);
+        }
+        if opcode == Opcode::NOP_OUT && basic.itt.get() == NO_TAG {
+            // The answer to our ping, or word of what the initiator has seen: it has no number.
+            return Ok(());
+        }
+        if basic.opcode.is_immediate() {
+            return if self.count_immediate(header) {
+                self.on_request(header, data)
+            } else {
+                Ok(())
+            };
+        }
+        let number = cmd_sn_of(header);
+        match self.turn_of(number) {
+            Turn::Now => {
+                self.count_taken();
+                self.on_request(header, data)?;
+                self.take_early()
+            }
+            Turn::Later => self.hold_other(number, header, data),
+            Turn::Never => Ok(()),
+        }
+    }
+
+    /// A request whose turn it is, with its data.
+    pub(super) fn on_request(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        data: &[u8],
+    ) -> Result<(), PeerError> {
+        const LEN: &str = "every header has this length";
+        let basic: &BasicHeader = zerocopy::transmute_ref!(header);
+        match basic.opcode.opcode() {
+            Opcode::NOP_OUT => self.on_ping(NopOut::ref_from_bytes(header).expect(LEN), data),
+            Opcode::TASK_REQUEST => {
+                self.on_function(TaskRequest::ref_from_bytes(header).expect(LEN));
+            }
+            Opcode::LOGOUT_REQUEST => {
+                self.on_logout(LogoutRequest::ref_from_bytes(header).expect(LEN));
+            }
+            _ => self.on_text(TextRequest::ref_from_bytes(header).expect(LEN), data),
+        }
+        Ok(())
+    }
+
+    /// The PDU that is being received has damaged data.
+    #[cold]
+    pub(super) fn reject_damaged(&mut self) {
+        let header = self.current;
+        self.reject(RejectReason::DATA_DIGEST, header.as_bytes());
+    }
+}
+
+/// How much memory for small data a session keeps.
+const SMALL_LEN_KEPT: usize = 16 * 1024;
+
+/// CmdSN is at the same place in every request.
+fn cmd_sn_of(header: &[u8; HEADER_LEN]) -> Serial {
+    let [.., a, b, c, d] = *header.first_chunk::<28>().expect("a header is longer");
+    Serial(u32::from_be_bytes([a, b, c, d]))
+}

@@ -1,0 +1,114 @@
+//! The login of a connection: between the login's own machine and whoever keeps the sessions.
+//!
+//! Spec: RFC 7143, 6.3.
+
+use std::sync::Arc;
+
+use nearflash_scsi::LogicalUnits;
+use zerocopy::FromBytes;
+
+use super::slots::{IMMEDIATE_MAX, Slots};
+use super::{Granted, State, TargetSession};
+use crate::error::PeerError;
+use crate::login::{LoginDemand, LoginStatus, LoginStep, SessionKind};
+use crate::pdu::{HEADER_LEN, LoginRequest};
+
+impl TargetSession {
+    /// Login Request, with its data.
+    pub(super) fn on_login(
+        &mut self,
+        header: &[u8; HEADER_LEN],
+        data: &[u8],
+    ) -> Result<(), PeerError> {
+        let request = LoginRequest::ref_from_bytes(header).expect("every header has this length");
+        let access = self.exports.access(self.config.anonymous);
+        match self.login.handle(&access, request, data, &mut self.output) {
+            LoginStep::Answered => Ok(()),
+            LoginStep::Refused(status) => Err(PeerError::Login(status)),
+            LoginStep::Demanded(demand) => self.ask_for_login(demand),
+        }
+    }
+
+    /// The initiator is who it says, and everything is agreed: may it come in?
+    fn ask_for_login(&mut self, demand: Box<LoginDemand>) -> Result<(), PeerError> {
+        if let Err(status) = self.check_login(&demand) {
+            self.login.refuse(status, &mut self.output);
+            return Err(PeerError::Login(status));
+        }
+        self.state = State::Granting;
+        self.login_demand = Some(demand.clone());
+        self.demanded = Some(demand);
+        Ok(())
+    }
+
+    fn check_login(&self, demand: &LoginDemand) -> Result<(), LoginStatus> {
+        if !self.exports.admits(&demand.initiator) {
+            return Err(LoginStatus::AUTHORIZATION_FAILURE);
+        }
+        match &demand.kind {
+            SessionKind::Normal { target } if self.exports.target(target).is_none() => {
+                Err(LoginStatus::NOT_FOUND)
+            }
+            SessionKind::Normal { .. } | SessionKind::Discovery => Ok(()),
+        }
+    }
+
+    /// The answer to a [`super::Demand::Login`]: the last login response, after which the connection lives
+    /// on the core that was granted.
+    ///
+    /// # Panics
+    /// When none was asked for.
+    pub fn handle_login(&mut self, answer: Result<Granted, LoginStatus>) {
+        if self.state == State::Closing {
+            return;
+        }
+        assert!(self.state == State::Granting, "a login is answered once");
+        let demand = self.demanded.take().expect("a login that is granted was demanded");
+        match answer {
+            Ok(granted) => self.enter(&demand, granted),
+            Err(status) => {
+                self.login.refuse(status, &mut self.output);
+                self.stop();
+            }
+        }
+    }
+
+    fn enter(&mut self, demand: &LoginDemand, granted: Granted) {
+        let Granted { session, cid, .. } = granted;
+        let response = crate::login::Granted {
+            tsih: session.tsih(),
+            exp_cmd_sn: session.expected(),
+            max_cmd_sn: session.last(),
+        };
+        self.login.grant(response, &mut self.output);
+        self.stat_sn = self.login.stat_sn().0;
+        self.link = demand.connection;
+        self.framer.rules.digests = demand.connection.digests;
+        self.framer.rules.data_len_max = demand.connection.receive_len_max;
+        let count = session.window() + IMMEDIATE_MAX;
+        self.slots = Slots::new(count);
+        self.ready.reserve(self.slots.count());
+        self.cid = cid;
+        self.shared = session;
+        self.initiator = demand.initiator.as_str().into();
+        match &demand.kind {
+            SessionKind::Normal { target } => {
+                self.target = target.as_str().into();
+                self.units = self.units_of_target();
+            }
+            SessionKind::Discovery => self.is_discovery = true,
+        }
+        self.state = State::FullFeature;
+    }
+
+    /// The units of the session's target, as they are now; none when it is gone.
+    pub(super) fn units_of_target(&self) -> Arc<LogicalUnits> {
+        let target = self.exports.target(&self.target);
+        target.map(|target| Arc::clone(&target.units)).unwrap_or_default()
+    }
+
+    /// What a [`super::Demand::Login`] that was polled asks, while it is not answered.
+    pub fn login_pending(&self) -> Option<&LoginDemand> {
+        self.demanded.as_deref()
+    }
+}

@@ -1,0 +1,382 @@
+//! Every session of a node: who may begin one, which connections it has, and on which core it lives.
+//!
+//! Spec: RFC 7143, 6.3.5 (reinstatement) and 7.2 (session state). Kept on the first core, where
+//! connections come in. Knows nothing of sockets or of what the sessions do.
+//!
+//! A login that takes an old connection's or session's place is answered when nothing of the old one
+//! is under way any more: a write of it that is still on its way to the device must not land after
+//! the new one's. So [`Portal::login`] says whom to end first, and is asked again when
+//! [`Portal::connection_gone`] has been told of each.
+//!
+//! Invariants: no two sessions have the same TSIH, and none of normal kind the same initiator, ISID
+//! and target; no two connections of a session have the same CID.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use nearflash_request::Nexus;
+
+use super::config::Granted;
+use super::shared::SessionShared;
+use crate::login::{LoginDemand, LoginStatus, SessionKind};
+
+/// The most connections of a session, whatever is negotiated.
+pub const CONNECTIONS_PER_SESSION_MAX: usize = 64;
+
+/// The limits of a node's sessions.
+#[derive(Clone, Copy, Debug)]
+pub struct PortalConfig {
+    /// How many sessions there may be.
+    pub sessions_max: usize,
+    /// How many cores there are to spread them over.
+    pub core_count: u16,
+    /// How many commands of a session may be under way: 1 to 4096.
+    pub window: u32,
+}
+
+impl Default for PortalConfig {
+    fn default() -> Self {
+        Self { sessions_max: 1024, core_count: 1, window: 256 }
+    }
+}
+
+/// A connection of a session, and where it lives.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ConnectionPlace {
+    /// The session's TSIH.
+    pub tsih: u16,
+    /// The connection's CID.
+    pub cid: u16,
+    /// The core of all of the session's connections.
+    pub core: u16,
+}
+
+/// What becomes of a login.
+#[derive(Clone, Debug)]
+pub enum Admission {
+    /// The connection is the session's.
+    Granted(Granted),
+    /// These are to be ended first; then the login is to be tried again.
+    AfterEnd(Vec<ConnectionPlace>),
+}
+
+/// A session that is over.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// What its connections shared.
+    pub session: Arc<SessionShared>,
+    /// Its target; `None` for a discovery session.
+    pub target: Option<Box<str>>,
+}
+
+/// A session as a status shows it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SessionStatus {
+    /// Its TSIH.
+    pub tsih: u16,
+    /// Whose it is.
+    pub initiator: Box<str>,
+    /// What the initiator calls itself beside that.
+    pub alias: Option<Box<str>>,
+    /// The user of its CHAP account.
+    pub account: Option<Box<str>>,
+    /// Its target; `None` for a discovery session.
+    pub target: Option<Box<str>>,
+    /// The CIDs of its connections.
+    pub connections: Vec<u16>,
+    /// Where they live.
+    pub core: u16,
+}
+
+#[derive(Debug)]
+struct Session {
+    shared: Arc<SessionShared>,
+    initiator: Box<str>,
+    alias: Option<Box<str>>,
+    account: Option<Box<str>>,
+    isid: [u8; 6],
+    target: Option<Box<str>>,
+    core: u16,
+    cids: Vec<u16>,
+    /// No connection joins it any more.
+    is_ending: bool,
+}
+
+impl Session {
+    fn places(&self) -> impl Iterator<Item = ConnectionPlace> {
+        let (tsih, core) = (self.shared.tsih(), self.core);
+        self.cids.iter().map(move |&cid| ConnectionPlace { tsih, cid, core })
+    }
+
+    /// Whether a login is by the same initiator, to the same target, with the same ISID.
+    fn is_of(&self, demand: &LoginDemand) -> bool {
+        *self.initiator == *demand.initiator
+            && self.isid == demand.isid
+            && self.target.as_deref() == target_of(demand)
+    }
+}
+
+/// The sessions of a node.
+#[derive(Debug)]
+pub struct Portal {
+    config: PortalConfig,
+    sessions: BTreeMap<u16, Session>,
+    /// The TSIH that was given out last.
+    last_tsih: u16,
+    /// The core that got a session last.
+    last_core: u16,
+}
+
+impl Portal {
+    /// No sessions.
+    ///
+    /// # Panics
+    /// When a limit is not what its field of the configuration says.
+    pub fn new(config: PortalConfig) -> Self {
+        assert!(config.core_count > 0, "a node has a core");
+        assert!((1..=4096).contains(&config.window), "a window is 1 to 4096 commands");
+        assert!(config.sessions_max < usize::from(u16::MAX), "a TSIH has 16 bits");
+        let last_core = config.core_count - 1;
+        Self { config, sessions: BTreeMap::new(), last_tsih: 0, last_core }
+    }
+
+    /// An initiator asks for the full feature phase.
+    ///
+    /// # Errors
+    /// What it is answered instead.
+    pub fn login(&mut self, demand: &LoginDemand) -> Result<Admission, LoginStatus> {
+        if demand.tsih != 0 {
+            return self.join(demand);
+        }
+        let is_normal = target_of(demand).is_some();
+        let old = self.sessions.values_mut().find(|session| is_normal && session.is_of(demand));
+        if let Some(old) = old {
+            old.is_ending = true;
+            return Ok(Admission::AfterEnd(old.places().collect()));
+        }
+        self.begin(demand).map(Admission::Granted)
+    }
+
+    /// One more connection of a session that is there. RFC 7143, 6.3.4.
+    fn join(&mut self, demand: &LoginDemand) -> Result<Admission, LoginStatus> {
+        let session = self.sessions.get_mut(&demand.tsih);
+        let session = session.filter(|session| session.is_of(demand) && !session.is_ending);
+        let session = session.ok_or(LoginStatus::NO_SESSION)?;
+        if session.account.as_deref() != demand.account.as_deref() || session.target.is_none() {
+            return Err(LoginStatus::CANNOT_INCLUDE);
+        }
+        if let Some(old) = session.places().find(|place| place.cid == demand.cid) {
+            return Ok(Admission::AfterEnd(vec![old]));
+        }
+        let agreed = usize::try_from(session.shared.params().max_connections);
+        if session.cids.len() >= agreed.unwrap_or(usize::MAX).min(CONNECTIONS_PER_SESSION_MAX) {
+            return Err(LoginStatus::TOO_MANY_CONNECTIONS);
+        }
+        session.cids.push(demand.cid);
+        let shared = Arc::clone(&session.shared);
+        Ok(Admission::Granted(Granted { session: shared, cid: demand.cid, core: session.core }))
+    }
+
+    fn begin(&mut self, demand: &LoginDemand) -> Result<Granted, LoginStatus> {
+        if self.sessions.len() >= self.config.sessions_max {
+            return Err(LoginStatus::OUT_OF_RESOURCES);
+        }
+        let tsih = self.next_tsih();
+        let target: Option<Box<str>> = target_of(demand).map(Into::into);
+        let core = if target.is_some() { self.next_core() } else { 0 };
+        let shared = Arc::new(SessionShared::new(tsih, self.config.window, demand));
+        let session = Session {
+            shared: Arc::clone(&shared),
+            initiator: demand.initiator.as_str().into(),
+            alias: demand.initiator_alias.as_deref().map(Into::into),
+            account: demand.account.as_deref().map(Into::into),
+            isid: demand.isid,
+            target,
+            core,
+            cids: vec![demand.cid],
+            is_ending: false,
+        };
+        self.sessions.insert(tsih, session);
+        Ok(Granted { session: shared, cid: demand.cid, core })
+    }
+
+    /// The next one that is free: one that was in use lately is not used again soon.
+    fn next_tsih(&mut self) -> u16 {
+        loop {
+            self.last_tsih = self.last_tsih.wrapping_add(1);
+            if self.last_tsih != 0 && !self.sessions.contains_key(&self.last_tsih) {
+                return self.last_tsih;
+            }
+        }
+    }
+
+    fn next_core(&mut self) -> u16 {
+        self.last_core = (self.last_core + 1) % self.config.core_count;
+        self.last_core
+    }
+
+    /// A connection that was granted is no more, and neither is any request of it. With its last one
+    /// the session is over.
+    pub fn connection_gone(&mut self, tsih: u16, cid: u16) -> Option<Ended> {
+        let session = self.sessions.get_mut(&tsih)?;
+        session.cids.retain(|other| *other != cid);
+        if !session.cids.is_empty() {
+            return None;
+        }
+        let session = self.sessions.remove(&tsih)?;
+        Some(Ended { session: session.shared, target: session.target })
+    }
+
+    /// Sessions that someone wants to be over: their connections, each to be ended. No connection
+    /// joins them any more.
+    pub fn end(&mut self, is_meant: impl Fn(&SessionStatus) -> bool) -> Vec<ConnectionPlace> {
+        let mut places = Vec::new();
+        for session in self.sessions.values_mut() {
+            if is_meant(&status_of(session)) {
+                session.is_ending = true;
+                places.extend(session.places());
+            }
+        }
+        places
+    }
+
+    /// The sessions, for a status.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionStatus> {
+        self.sessions.values().map(status_of)
+    }
+
+    /// How many sessions there are.
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// Whether a session of that nexus is there.
+    pub fn has(&self, nexus: Nexus) -> bool {
+        self.sessions.values().any(|session| session.shared.nexus() == nexus)
+    }
+}
+
+fn target_of(demand: &LoginDemand) -> Option<&str> {
+    match &demand.kind {
+        SessionKind::Normal { target } => Some(target),
+        SessionKind::Discovery => None,
+    }
+}
+
+fn status_of(session: &Session) -> SessionStatus {
+    SessionStatus {
+        tsih: session.shared.tsih(),
+        initiator: session.initiator.clone(),
+        alias: session.alias.clone(),
+        account: session.account.clone(),
+        target: session.target.clone(),
+        connections: session.cids.clone(),
+        core: session.core,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::{ConnectionParams, SessionParams};
+    use crate::pdu::Serial;
+
+    fn demand(initiator: &str, isid: u8, tsih: u16, cid: u16) -> LoginDemand {
+        LoginDemand {
+            initiator: initiator.into(),
+            initiator_alias: None,
+            account: None,
+            isid: [isid; 6],
+            tsih,
+            cid,
+            kind: SessionKind::Normal { target: "iqn.2026-11.io.nearflash:a".into() },
+            session: SessionParams { max_connections: 2, ..SessionParams::default() },
+            connection: ConnectionParams::default(),
+            cmd_sn: Serial(u32::MAX),
+        }
+    }
+
+    fn granted(admission: Result<Admission, LoginStatus>) -> Granted {
+        let Ok(Admission::Granted(granted)) = admission else { panic!("{admission:?}") };
+        granted
+    }
+
+    fn ended_first(admission: Result<Admission, LoginStatus>) -> Vec<ConnectionPlace> {
+        let Ok(Admission::AfterEnd(places)) = admission else { panic!("{admission:?}") };
+        places
+    }
+
+    fn portal() -> Portal {
+        Portal::new(PortalConfig { sessions_max: 3, core_count: 2, window: 8 })
+    }
+
+    #[test]
+    fn sessions_are_spread_over_the_cores_and_their_connections_stay_together() {
+        let mut portal = portal();
+        let one = granted(portal.login(&demand("iqn.a", 1, 0, 0)));
+        let two = granted(portal.login(&demand("iqn.a", 2, 0, 0)));
+        assert_eq!((one.core, two.core), (0, 1));
+        assert_ne!(one.session.tsih(), two.session.tsih());
+        let tsih = two.session.tsih();
+        let joined = granted(portal.login(&demand("iqn.a", 2, tsih, 7)));
+        assert_eq!((joined.core, joined.cid, joined.session.tsih()), (1, 7, tsih));
+        assert_eq!(joined.session.nexus(), two.session.nexus());
+        assert_ne!(one.session.nexus(), two.session.nexus());
+        let refused = portal.login(&demand("iqn.a", 2, tsih, 8)).unwrap_err();
+        assert_eq!(refused, LoginStatus::TOO_MANY_CONNECTIONS);
+    }
+
+    #[test]
+    fn a_session_of_the_same_name_takes_its_place_when_the_old_one_is_silent() {
+        let mut portal = portal();
+        let old = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session;
+        let places = ended_first(portal.login(&demand("iqn.a", 1, 0, 3)));
+        assert_eq!(places, [ConnectionPlace { tsih: old.tsih(), cid: 3, core: 0 }]);
+        let refused = portal.login(&demand("iqn.a", 1, old.tsih(), 4)).unwrap_err();
+        assert_eq!(refused, LoginStatus::NO_SESSION, "nobody joins what ends");
+        let ended = portal.connection_gone(old.tsih(), 3).unwrap();
+        assert_eq!(ended.session.nexus(), old.nexus());
+        let new = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session;
+        assert_ne!(new.tsih(), old.tsih());
+        assert_eq!(new.nexus(), old.nexus());
+    }
+
+    #[test]
+    fn a_connection_of_the_same_cid_takes_the_old_ones_place() {
+        let mut portal = portal();
+        let tsih = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session.tsih();
+        granted(portal.login(&demand("iqn.a", 1, tsih, 4)));
+        let places = ended_first(portal.login(&demand("iqn.a", 1, tsih, 3)));
+        assert_eq!(places.iter().map(|place| place.cid).collect::<Vec<_>>(), [3]);
+        assert!(portal.connection_gone(tsih, 3).is_none(), "the session has another");
+        granted(portal.login(&demand("iqn.a", 1, tsih, 3)));
+    }
+
+    #[test]
+    fn another_initiator_or_account_joins_no_session() {
+        let mut portal = portal();
+        let tsih = granted(portal.login(&demand("iqn.a", 1, 0, 3))).session.tsih();
+        let refused = portal.login(&demand("iqn.b", 1, tsih, 4)).unwrap_err();
+        assert_eq!(refused, LoginStatus::NO_SESSION);
+        let other = LoginDemand { account: Some("eve".into()), ..demand("iqn.a", 1, tsih, 4) };
+        assert_eq!(portal.login(&other).unwrap_err(), LoginStatus::CANNOT_INCLUDE);
+    }
+
+    #[test]
+    fn there_are_only_so_many_sessions_and_discovery_sessions_replace_none() {
+        let mut portal = portal();
+        let discovery = LoginDemand { kind: SessionKind::Discovery, ..demand("iqn.a", 1, 0, 0) };
+        for _ in 0..3 {
+            let granted = granted(portal.login(&discovery));
+            assert_eq!((granted.core, granted.session.nexus()), (0, Nexus::NONE));
+        }
+        let refused = portal.login(&demand("iqn.a", 1, 0, 0)).unwrap_err();
+        assert_eq!(refused, LoginStatus::OUT_OF_RESOURCES);
+        assert_eq!(portal.end(|session| session.target.is_none()).len(), 3);
+    }
+}

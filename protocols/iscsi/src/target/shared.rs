@@ -1,0 +1,207 @@
+//! What the connections of one session share: serial numbers of commands, attentions, names.
+//!
+//! Spec: RFC 7143, 4.2.2.1 (command numbering). All connections of a session live on one core, so
+//! nothing here is ever contended; the words are atomic because a connection is made on the first
+//! core and then moves to its own.
+//!
+//! Invariant: ExpCmdSN and MaxCmdSN never go back, and never more commands are taken and not
+//! answered than the window has.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nearflash_request::{Identity, Nexus};
+use nearflash_scsi::Attentions;
+use nearflash_session::nexus;
+
+use crate::login::{LoginDemand, SessionKind};
+use crate::params::SessionParams;
+use crate::pdu::Serial;
+
+/// The tag of the one portal group that a node is.
+pub const PORTAL_GROUP: u16 = 1;
+
+/// Nobody was told to close.
+const OPEN: u32 = 0;
+/// Every connection closes.
+const ALL: u32 = 1 << 17;
+/// The connection of the CID in the low half closes.
+const ONE: u32 = 1 << 16;
+
+/// How a command number stands to what is expected.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Turn {
+    /// It is the next one, and is taken now.
+    Now,
+    /// Others come first.
+    Later,
+    /// It was taken before, or is more than the window allows: not looked at.
+    Never,
+}
+
+/// A session: what its connections have in common.
+#[derive(Debug)]
+pub struct SessionShared {
+    tsih: u16,
+    nexus: Nexus,
+    identity: Identity,
+    params: SessionParams,
+    attentions: Attentions,
+    window: u32,
+    /// Whether there may be other connections.
+    is_multiple: bool,
+    expected: AtomicU32,
+    last: AtomicU32,
+    /// Who is to close: see [`OPEN`], [`ALL`], [`ONE`].
+    closing: AtomicU32,
+}
+
+impl SessionShared {
+    /// The session that a login begins.
+    pub(super) fn new(tsih: u16, window: u32, demand: &LoginDemand) -> Self {
+        let initiator = demand.initiator.as_str();
+        let nexus = match &demand.kind {
+            SessionKind::Normal { target } => {
+                nexus("iscsi", &[initiator.as_bytes(), &demand.isid, target.as_bytes()])
+            }
+            SessionKind::Discovery => Nexus::NONE,
+        };
+        Self {
+            tsih,
+            nexus,
+            identity: Identity::Iscsi {
+                initiator: initiator.into(),
+                isid: demand.isid,
+                portal_group: PORTAL_GROUP,
+            },
+            params: demand.session,
+            attentions: Attentions::new(),
+            window,
+            is_multiple: demand.session.max_connections > 1,
+            expected: AtomicU32::new(demand.cmd_sn.0),
+            last: AtomicU32::new(demand.cmd_sn.plus(window - 1).0),
+            closing: AtomicU32::new(OPEN),
+        }
+    }
+
+    /// Of a connection that is not in: nobody's.
+    pub(super) fn none() -> Self {
+        Self {
+            tsih: 0,
+            nexus: Nexus::NONE,
+            identity: Identity::Iscsi {
+                initiator: Box::default(),
+                isid: [0; 6],
+                portal_group: PORTAL_GROUP,
+            },
+            params: SessionParams::default(),
+            attentions: Attentions::new(),
+            window: 1,
+            is_multiple: false,
+            expected: AtomicU32::new(0),
+            last: AtomicU32::new(0),
+            closing: AtomicU32::new(OPEN),
+        }
+    }
+
+    /// The target's part of the session's identifier.
+    pub fn tsih(&self) -> u16 {
+        self.tsih
+    }
+
+    /// Who asks, as reservations know it. None for a discovery session.
+    pub fn nexus(&self) -> Nexus {
+        self.nexus
+    }
+
+    /// The same in the protocol's own names.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// What was negotiated for all connections.
+    pub fn params(&self) -> &SessionParams {
+        &self.params
+    }
+
+    /// What the initiator has not been told yet.
+    pub fn attentions(&self) -> &Attentions {
+        &self.attentions
+    }
+
+    /// How many commands may be under way.
+    pub fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// Whether other connections may wait for what happens on one.
+    #[inline]
+    pub(super) const fn is_multiple(&self) -> bool {
+        self.is_multiple
+    }
+
+    /// ExpCmdSN: the next command.
+    #[inline]
+    pub(super) fn expected(&self) -> Serial {
+        Serial(self.expected.load(Ordering::Relaxed))
+    }
+
+    /// MaxCmdSN: the last command that is taken now.
+    #[inline]
+    pub(super) fn last(&self) -> Serial {
+        Serial(self.last.load(Ordering::Relaxed))
+    }
+
+    /// Where a command number stands. If it is its turn, the next one is expected.
+    #[inline]
+    pub(super) fn take_turn(&self, number: Serial) -> Turn {
+        let expected = self.expected();
+        if self.last().next() == expected {
+            return Turn::Never; // the window is closed
+        }
+        if number == expected {
+            self.expected.store(expected.next().0, Ordering::Relaxed);
+            Turn::Now
+        } else if number.since(expected) <= self.last().since(expected) {
+            Turn::Later
+        } else {
+            Turn::Never
+        }
+    }
+
+    /// A command that was taken is answered: there is room for one more.
+    #[inline]
+    pub(super) fn give_back(&self) {
+        self.last.store(self.last().next().0, Ordering::Relaxed);
+    }
+
+    /// Every connection is to close.
+    pub(super) fn close_all(&self) {
+        self.closing.store(ALL, Ordering::Relaxed);
+    }
+
+    /// One connection is to close.
+    pub(super) fn close_one(&self, cid: u16) {
+        let _ = self.closing.compare_exchange(
+            OPEN,
+            ONE | u32::from(cid),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Whether that connection is to close.
+    pub(super) fn closes(&self, cid: u16) -> bool {
+        let closing = self.closing.load(Ordering::Relaxed);
+        closing == ALL || closing == ONE | u32::from(cid)
+    }
+
+    /// A connection that was told to close, does.
+    pub(super) fn closed(&self, cid: u16) {
+        let _ = self.closing.compare_exchange(
+            ONE | u32::from(cid),
+            OPEN,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+}

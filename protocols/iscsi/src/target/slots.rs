@@ -1,0 +1,374 @@
+//! The commands of one connection, by a slot number that is also the request's tag and half of the
+//! target transfer tag.
+//!
+//! Invariants: a slot is free or holds exactly one command; there are as many slots as the session's
+//! window and the immediate commands need; nothing is allocated per command in the common case.
+
+use nearflash_request::{BlockRange, BufferId, VolumeId};
+use nearflash_scsi::{ChangeTask, Failure, RequestTask};
+
+/// Immediate commands and functions of a connection at a time. They have no number, and so are no
+/// part of the window.
+pub(super) const IMMEDIATE_MAX: u32 = 16;
+
+/// How far a command is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Stage {
+    /// No command.
+    Free,
+    /// Its unsolicited data is coming: in the command's PDU, or behind it.
+    Unsolicited,
+    /// All its unsolicited data is there, but commands with lower numbers are not.
+    AwaitingTurn,
+    /// Its data waits for a buffer before it is asked for.
+    AwaitingBuffer,
+    /// Its data is coming: an R2T was sent.
+    Solicited,
+    /// It is to be handed out, or was.
+    Submitted,
+}
+
+/// What a command is, as far as its slot needs to know.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// Answered with what is read.
+    Read { volume: VolumeId, range: BlockRange },
+    /// Its data goes to the volume.
+    Write { volume: VolumeId, range: BlockRange, force_unit_access: bool },
+    /// Every other request of the engine.
+    Request { volume: VolumeId, task: Box<RequestTask> },
+    /// Its data are parameters.
+    Parameters { cdb: [u8; 16], data: Vec<u8> },
+    /// For the control side.
+    Change { volume: VolumeId, task: ChangeTask },
+    /// A task management function, for the control side.
+    Reset(Reset),
+    /// Answered without anyone's help, once its data is over.
+    Ready { data: Vec<u8> },
+}
+
+/// A reset that was asked for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Reset {
+    pub(super) volume: VolumeId,
+    pub(super) scope: nearflash_request::ResetScope,
+    /// Every connection ends afterwards.
+    pub(super) is_cold: bool,
+}
+
+/// Where a command's data from the initiator goes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Buffers {
+    ids: [Option<BufferId>; 2],
+    count: u8,
+    /// Of each.
+    len: u32,
+}
+
+impl Buffers {
+    /// So many, so long. None are there yet.
+    #[inline]
+    pub(super) const fn wanted(count: u8, len: u32) -> Self {
+        Self { ids: [None; 2], count, len }
+    }
+
+    /// How long each is.
+    #[inline]
+    pub(super) const fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Whether one is missing.
+    #[inline]
+    pub(super) fn are_missing(&self) -> bool {
+        self.missing().is_some()
+    }
+
+    #[inline]
+    fn missing(&self) -> Option<usize> {
+        (0..usize::from(self.count)).find(|index| self.ids[*index].is_none())
+    }
+
+    /// One more is there.
+    #[inline]
+    pub(super) fn put(&mut self, buffer: BufferId) {
+        let place = self.missing().expect("a buffer comes only when wanted");
+        self.ids[place] = Some(buffer);
+    }
+
+    /// Where the data at `offset` belongs, and how much room is there; `None` while that buffer is
+    /// missing.
+    #[inline]
+    pub(super) fn place(&self, offset: u32) -> Option<(BufferId, u32, u32)> {
+        let (index, within) = match offset < self.len {
+            true => (0, offset),
+            false => (1, offset - self.len),
+        };
+        Some((self.ids[index]?, within, self.len - within))
+    }
+
+    /// They leave: with a request, or because they are of no more use.
+    #[inline]
+    pub(super) fn take(&mut self) -> [Option<BufferId>; 2] {
+        std::mem::take(&mut self.ids)
+    }
+}
+
+/// One command.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) itt: u32,
+    pub(super) stage: Stage,
+    pub(super) is_immediate: bool,
+    /// Commands with lower numbers are there.
+    pub(super) is_due: bool,
+    /// Which unit, if the address is one.
+    pub(super) lun: Option<u16>,
+    /// Grows with each use of the slot: tells late data for an old command from data for this one.
+    generation: u16,
+    /// In which order commands of this connection began.
+    pub(super) began: u32,
+    /// Expected data transfer length: what the initiator has room or data for.
+    pub(super) expected: u32,
+    /// How much the command moves by what its CDB says.
+    pub(super) wanted: u32,
+    /// How much data from the initiator it takes.
+    pub(super) takes: u32,
+    /// How much data has come.
+    pub(super) received: u32,
+    /// Where the sequence that is coming ends.
+    pub(super) burst_end: u32,
+    /// DataSN of the next Data-Out.
+    pub(super) data_sn: u32,
+    /// How many R2Ts were sent.
+    pub(super) r2t_sn: u32,
+    pub(super) buffers: Buffers,
+    /// What it will be answered whatever else happens.
+    pub(super) failed: Option<Failure>,
+    pub(super) kind: Kind,
+}
+
+impl Slot {
+    const fn free() -> Self {
+        Self {
+            itt: 0,
+            stage: Stage::Free,
+            is_immediate: false,
+            is_due: true,
+            lun: None,
+            generation: 0,
+            began: 0,
+            expected: 0,
+            wanted: 0,
+            takes: 0,
+            received: 0,
+            burst_end: 0,
+            data_sn: 0,
+            r2t_sn: 0,
+            buffers: Buffers::wanted(0, 0),
+            failed: None,
+            kind: Kind::Ready { data: Vec::new() },
+        }
+    }
+
+    /// Whether its data is still coming, or asked for. Nothing of it was handed out.
+    pub(super) const fn is_collecting(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Unsolicited | Stage::AwaitingTurn | Stage::AwaitingBuffer | Stage::Solicited
+        )
+    }
+
+    /// Whether the initiator owes data.
+    const fn awaits_data(&self) -> bool {
+        matches!(self.stage, Stage::Unsolicited | Stage::Solicited)
+    }
+
+    /// How much of what comes next is kept.
+    #[inline]
+    pub(super) fn room(&self) -> u32 {
+        if self.failed.is_some() { 0 } else { self.takes.saturating_sub(self.received) }
+    }
+}
+
+/// What a command begins with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begin {
+    pub(super) itt: u32,
+    pub(super) is_immediate: bool,
+    pub(super) lun: Option<u16>,
+    pub(super) expected: u32,
+    pub(super) wanted: u32,
+}
+
+/// The slots of a connection.
+#[derive(Debug)]
+pub(super) struct Slots {
+    slots: Box<[Slot]>,
+    /// Those not in use; the last one back is the first one out, as its memory is warm.
+    free: Vec<u16>,
+    began: u32,
+}
+
+impl Slots {
+    /// For a connection of a session with that window; none before the login.
+    pub(super) fn new(count: u32) -> Self {
+        let count = u16::try_from(count).expect("a window is below 65,536 commands");
+        Self {
+            slots: (0..count).map(|_| Slot::free()).collect(),
+            free: (0..count).rev().collect(),
+            began: 0,
+        }
+    }
+
+    /// How many there are.
+    pub(super) const fn count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// How many are in use.
+    pub(super) const fn in_use(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Whether none is free.
+    #[inline]
+    pub(super) const fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// Puts a command into a free slot. Its stage, kind and buffers are for the caller to set.
+    ///
+    /// # Panics
+    /// When none is free: the caller asks first.
+    #[inline]
+    pub(super) fn take(&mut self, begin: Begin) -> u16 {
+        let index = self.free.pop().expect("the caller saw a free slot");
+        self.began = self.began.wrapping_add(1);
+        let slot = &mut self.slots[usize::from(index)];
+        slot.itt = begin.itt;
+        slot.is_immediate = begin.is_immediate;
+        slot.is_due = true;
+        slot.lun = begin.lun;
+        slot.began = self.began;
+        slot.expected = begin.expected;
+        slot.wanted = begin.wanted;
+        slot.takes = 0;
+        slot.stage = Stage::Submitted;
+        index
+    }
+
+    /// The command is answered. What it still holds is dropped, except for its buffers: see to those
+    /// first.
+    #[inline]
+    pub(super) fn give_back(&mut self, index: u16) {
+        let slot = &mut self.slots[usize::from(index)];
+        slot.stage = Stage::Free;
+        slot.generation = slot.generation.wrapping_add(1);
+        // A read has moved none of these.
+        if !matches!(slot.kind, Kind::Read { .. }) {
+            debug_assert!(slot.buffers.ids == [None; 2], "a buffer outlives its slot");
+            slot.received = 0;
+            slot.burst_end = 0;
+            slot.data_sn = 0;
+            slot.r2t_sn = 0;
+            slot.buffers = Buffers::default();
+            slot.kind = Kind::Ready { data: Vec::new() };
+        }
+        slot.failed = None;
+        self.free.push(index);
+    }
+
+    /// The target transfer tag of a command. Never the one that is none.
+    pub(super) fn transfer_tag(&self, index: u16) -> u32 {
+        u32::from(self[index].generation & 0x7FFF) << 16 | u32::from(index)
+    }
+
+    /// The command of a target transfer tag that the initiator says.
+    #[inline]
+    pub(super) fn by_transfer_tag(&self, tag: u32) -> Option<u16> {
+        let index = u16::try_from(tag & 0xFFFF).ok()?;
+        let slot = self.slots.get(usize::from(index))?;
+        let is_same = self.transfer_tag(index) == tag && slot.stage == Stage::Solicited;
+        is_same.then_some(index)
+    }
+
+    /// The commands in their slots.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &Slot)> {
+        (0..).zip(&self.slots).filter(|(_, slot)| slot.stage != Stage::Free)
+    }
+
+    /// The command of an initiator task tag.
+    pub(super) fn by_itt(&self, itt: u32) -> Option<u16> {
+        self.iter().find(|(_, slot)| slot.itt == itt).map(|(index, _)| index)
+    }
+
+    /// Whether the initiator owes data of a command.
+    pub(super) fn any_awaits_data(&self) -> bool {
+        self.iter().any(|(_, slot)| slot.awaits_data())
+    }
+
+    /// The number of the latest command.
+    pub(super) const fn began(&self) -> u32 {
+        self.began
+    }
+
+    /// Takes every buffer that a command has received data into.
+    pub(super) fn take_buffers(&mut self) -> impl Iterator<Item = BufferId> {
+        self.slots.iter_mut().flat_map(|slot| slot.buffers.take()).flatten()
+    }
+}
+
+/// A slot's own number.
+impl std::ops::Index<u16> for Slots {
+    type Output = Slot;
+
+    #[inline]
+    fn index(&self, index: u16) -> &Slot {
+        &self.slots[usize::from(index)]
+    }
+}
+
+impl std::ops::IndexMut<u16> for Slots {
+    #[inline]
+    fn index_mut(&mut self, index: u16) -> &mut Slot {
+        &mut self.slots[usize::from(index)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGIN: Begin =
+        Begin { itt: 7, is_immediate: false, lun: Some(0), expected: 0, wanted: 0 };
+
+    #[test]
+    fn a_transfer_tag_is_good_for_one_use_of_its_slot() {
+        let mut slots = Slots::new(1);
+        let index = slots.take(BEGIN);
+        slots[index].kind = Kind::Ready { data: Vec::new() };
+        let tag = slots.transfer_tag(index);
+        assert_eq!(slots.by_transfer_tag(tag), None, "nothing was asked for");
+        slots[index].stage = Stage::Solicited;
+        assert_eq!(slots.by_transfer_tag(tag), Some(index));
+        slots.give_back(index);
+        let index = slots.take(BEGIN);
+        slots[index].stage = Stage::Solicited;
+        assert_eq!(slots.by_transfer_tag(tag), None);
+        assert_eq!(slots.by_transfer_tag(0xFFFF_FFFF), None);
+    }
+
+    #[test]
+    fn two_buffers_are_filled_one_after_the_other() {
+        let mut buffers = Buffers::wanted(2, 512);
+        assert_eq!(buffers.place(0), None);
+        buffers.put(BufferId(1));
+        assert_eq!(buffers.place(100), Some((BufferId(1), 100, 412)));
+        assert_eq!(buffers.place(512), None);
+        assert!(buffers.are_missing());
+        buffers.put(BufferId(2));
+        assert_eq!(buffers.place(600), Some((BufferId(2), 88, 424)));
+        assert!(!buffers.are_missing());
+    }
+}

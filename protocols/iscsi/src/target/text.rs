@@ -1,0 +1,139 @@
+//! Pings and text of the full feature phase: SendTargets.
+//!
+//! Spec: RFC 7143, 11.10 and 11.11 (text), 11.18 and 11.19 (NOP), appendix C (SendTargets).
+//! SendTargets=All is answered in every session, as initiators in the field expect, with the targets
+//! that discovery would tell them.
+
+use zerocopy::IntoBytes;
+
+use super::answers::Answer;
+use super::{PING_TAG, TargetSession};
+use crate::length;
+use crate::pdu::{CONTINUE, FINAL, NO_TAG, NopOut, Opcode, RejectReason, TextRequest};
+use crate::text::{Pairs, TextError};
+
+/// The one exchange of text that a connection has at a time.
+const TEXT_TAG: u32 = 0x7E87_7E87;
+
+impl TargetSession {
+    /// NOP-Out that wants an answer: its data comes back, as much as the initiator takes.
+    pub(super) fn on_ping(&mut self, request: &NopOut, data: &[u8]) {
+        self.finish_function(request.opcode.is_immediate());
+        let data = &data[..data.len().min(length(self.link.send_len_max))];
+        let answer = Answer {
+            lun: request.lun.0,
+            tag: NO_TAG,
+            ..Answer::new(Opcode::NOP_IN, request.itt.get())
+        };
+        self.push_answer(&answer, data);
+    }
+
+    /// Asks the initiator whether it is there.
+    pub(super) fn push_ping(&mut self) {
+        let answer = Answer { tag: PING_TAG, ..Answer::new(Opcode::NOP_IN, NO_TAG) };
+        self.push_unasked(&answer, &[]);
+    }
+
+    /// Text Request.
+    pub(super) fn on_text(&mut self, request: &TextRequest, data: &[u8]) {
+        self.finish_function(request.opcode.is_immediate());
+        if request.ttt.get() == NO_TAG {
+            // A new exchange; what there was of an old one is dropped.
+            self.text_in.take();
+            self.text_out.clear();
+        } else if request.ttt.get() != TEXT_TAG {
+            return self.reject(RejectReason::INVALID_FIELD, request.as_bytes());
+        }
+        if self.text_in.push(data).is_err() {
+            self.text_in.take();
+            return self.reject(RejectReason::OUT_OF_RESOURCES, request.as_bytes());
+        }
+        let is_continued = request.flags & CONTINUE != 0;
+        if is_continued {
+            return self.push_text(request, 0, NO_PART);
+        }
+        if self.text_out.is_over() {
+            self.text_out.clear();
+            let text = self.text_in.take();
+            if self.answer_text(&text).is_err() {
+                self.text_out.clear();
+                return self.reject(RejectReason::PROTOCOL, request.as_bytes());
+            }
+        }
+        let is_final = request.flags & FINAL != 0;
+        self.push_text(request, self.link.send_len_max, is_final);
+    }
+
+    /// Answers with the next part of what there is to say.
+    fn push_text(&mut self, request: &TextRequest, len_max: u32, is_final: bool) {
+        let mut text = std::mem::take(&mut self.text_out);
+        let (part, continues) = text.next_part(len_max);
+        let continues = continues && len_max > 0;
+        let flags = match (continues, is_final) {
+            (true, _) => CONTINUE,
+            (false, true) => FINAL,
+            (false, false) => 0,
+        };
+        let tag = if flags == FINAL { NO_TAG } else { TEXT_TAG };
+        let answer = Answer {
+            flags,
+            lun: request.lun.0,
+            tag,
+            ..Answer::new(Opcode::TEXT_RESPONSE, request.itt.get())
+        };
+        self.push_answer(&answer, part);
+        self.text_out = text;
+    }
+
+    fn answer_text(&mut self, text: &[u8]) -> Result<(), TextError> {
+        for pair in Pairs::new(text) {
+            let (key, value) = pair?;
+            self.answer_pair(key, value);
+        }
+        Ok(())
+    }
+
+    fn answer_pair(&mut self, key: &str, value: &str) {
+        match key {
+            "SendTargets" => self.send_targets(value),
+            _ => crate::params::answer_in_full_feature_phase(
+                key,
+                value,
+                &mut self.link,
+                &mut self.text_out,
+            ),
+        }
+    }
+
+    fn send_targets(&mut self, value: &str) {
+        let exports = std::sync::Arc::clone(&self.exports);
+        let addresses = exports.addresses(self.local);
+        let name = match value {
+            "All" => {
+                for (name, _) in exports.targets() {
+                    self.push_target(name, &addresses);
+                }
+                return;
+            }
+            "" if !self.is_discovery => self.target.to_string(),
+            _ => value.to_lowercase(),
+        };
+        if !["iqn.", "eui.", "naa."].iter().any(|kind| name.starts_with(kind)) {
+            return self.text_out.push("SendTargets", "Reject");
+        }
+        // Of a target that does not exist nothing is told: RFC 7143, appendix C.
+        if exports.target(&name).is_some() {
+            self.push_target(&name, &addresses);
+        }
+    }
+
+    fn push_target(&mut self, name: &str, addresses: &[String]) {
+        self.text_out.push("TargetName", name);
+        for address in addresses {
+            self.text_out.push("TargetAddress", address);
+        }
+    }
+}
+
+/// Text that goes on is answered with none.
+const NO_PART: bool = false;
