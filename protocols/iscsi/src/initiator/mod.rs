@@ -1,1 +1,265 @@
-//! The initiator's end of one connection.
+//! The initiator's end of one connection: commands in, bytes and payload buffers of the stream out;
+//! bytes in, completions out.
+//!
+//! Spec: RFC 7143, 4 and 11. A session has one connection or several, each an
+//! [`InitiatorSession`]; what they share is a [`CommandWindow`]. Knows nothing of sockets, of
+//! memory of payload, or of what a command asks.
+//!
+//! A driver's turn: [`InitiatorSession::submit`] as much as there is; send
+//! [`InitiatorSession::output`] and tell [`InitiatorSession::advance_output`]; ask
+//! [`InitiatorSession::receiving`], give bytes to [`InitiatorSession::handle_input`] or payload to
+//! its buffer and then to [`InitiatorSession::handle_payload`]; take every
+//! [`InitiatorSession::poll_completion`] and [`InitiatorSession::poll_event`]. With data digests,
+//! also satisfy [`InitiatorSession::wants_payload`].
+//!
+//! Buffers stay the caller's. A command's is not touched after its completion was polled.
+//!
+//! Invariants: every command submitted completes once, or the session is closing and
+//! [`InitiatorSession::in_flight`] names those that never will; memory is bounded by the number of
+//! tasks and by the declared lengths.
+
+mod answers;
+pub mod cdb;
+mod config;
+mod control;
+mod data_out;
+mod discovery;
+mod input;
+mod sense;
+mod slots;
+mod submit;
+mod window;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nearflash_request::BufferId;
+use nearflash_session::{Chunk, Output};
+
+pub use config::{
+    Ending, Event, InitiatorConfig, PayloadPart, Status, SubmitError, TASKS_MAX, TaskCompletion,
+    TaskData, TaskId,
+};
+pub use discovery::{DiscoveredTarget, TARGETS_TEXT_LEN_MAX};
+pub use sense::Sense;
+pub use window::CommandWindow;
+
+use crate::digest::Digests;
+use crate::error::PeerError;
+use crate::framer::{Framer, Rules};
+use crate::login::{Established, InitiatorLogin, LOGIN_DATA_LEN_MAX};
+use crate::params::{ConnectionParams, SessionParams};
+use crate::pdu::{HEADER_LEN, Serial};
+use crate::text::Gathering;
+use data_out::PendingPart;
+use slots::Slots;
+
+/// Parts waiting to be sent, past which nothing more is received: more than all tasks make unless
+/// the target does not read.
+const PARTS_MAX: usize = 64 * 1024;
+/// Events that nobody polled, past which nothing more is received.
+const EVENTS_MAX: usize = 64;
+
+/// What the connection is, and so which PDUs may come.
+#[derive(Debug)]
+enum State {
+    LoggingIn(Box<InitiatorLogin>),
+    /// Full feature phase.
+    Ready,
+    /// A logout is on its way: no more commands.
+    LoggingOut,
+    /// What is queued is sent, nothing more is received.
+    Closing,
+}
+
+/// Where the data of the current PDU goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sink {
+    /// Nowhere.
+    Skipped,
+    /// To a task, which its answer may end.
+    Task { id: TaskId, completes: Option<Answer> },
+    /// Gathered, until the PDU is whole.
+    Small,
+}
+
+/// How a target said that a task ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Answer {
+    status: Status,
+    /// How much less than the transfer length moved, if it says so.
+    underflow: u32,
+}
+
+/// What of the task management function, ping, text and logout is under way.
+#[derive(Debug)]
+struct Errands {
+    is_pinging: bool,
+    managing: Option<control::Managing>,
+    text: Option<Gathering>,
+    events: VecDeque<Event>,
+}
+
+/// The initiator's end of one connection.
+#[derive(Debug)]
+pub struct InitiatorSession {
+    state: State,
+    window: Arc<CommandWindow>,
+    /// CID, in the upper half of every tag.
+    tag_base: u32,
+    established: Option<Established>,
+    session: SessionParams,
+    connection: ConnectionParams,
+    exp_stat_sn: Serial,
+    framer: Framer,
+    sink: Sink,
+    /// The header of the PDU whose data is gathered, and the data.
+    small_header: [u8; HEADER_LEN],
+    small: Vec<u8>,
+    slots: Slots,
+    completions: VecDeque<TaskId>,
+    /// Tasks answered before all of their buffer is sent: it is in use until it is.
+    early: Vec<TaskId>,
+    /// Parts of payload that are to be sent, waiting for their data digest.
+    parts: VecDeque<PendingPart>,
+    errands: Errands,
+    output: Output,
+}
+
+impl InitiatorSession {
+    /// The end of a connection that was just made. Its first login request is in its output.
+    ///
+    /// # Panics
+    /// When it is to have no tasks, or more than [`TASKS_MAX`].
+    pub fn new(config: InitiatorConfig) -> Self {
+        let InitiatorConfig { mut login, window, task_count } = config;
+        assert!((1..=TASKS_MAX).contains(&task_count), "1 to {TASKS_MAX} tasks");
+        // What this end is not made for is not offered.
+        login.offer.session.data_pdu_in_order = true;
+        login.offer.session.data_sequence_in_order = true;
+        login.offer.session.error_recovery_level = 0;
+        let rules = Rules { digests: Digests::NONE, data_len_max: LOGIN_DATA_LEN_MAX };
+        let mut output = Output::default();
+        let tag_base = u32::from(login.cid) << 16;
+        let login = InitiatorLogin::begin(login, window.next(), &mut output);
+        Self {
+            state: State::LoggingIn(Box::new(login)),
+            window,
+            tag_base,
+            established: None,
+            session: SessionParams::default(),
+            connection: ConnectionParams::default(),
+            exp_stat_sn: Serial::default(),
+            framer: Framer::new(rules),
+            sink: Sink::Skipped,
+            small_header: [0; HEADER_LEN],
+            small: Vec::new(),
+            slots: Slots::new(task_count),
+            completions: VecDeque::with_capacity(usize::from(task_count)),
+            early: Vec::new(),
+            parts: VecDeque::new(),
+            errands: Errands {
+                is_pinging: false,
+                managing: None,
+                text: None,
+                events: VecDeque::new(),
+            },
+            output,
+        }
+    }
+
+    /// What was agreed on, once the login is over.
+    pub const fn established(&self) -> Option<&Established> {
+        self.established.as_ref()
+    }
+
+    /// Whether commands can be submitted.
+    #[inline]
+    pub const fn is_ready(&self) -> bool {
+        matches!(self.state, State::Ready)
+    }
+
+    /// The digests agreed, once the login is over.
+    #[inline]
+    pub const fn digests(&self) -> Digests {
+        self.connection.digests
+    }
+
+    /// The next command that is over. Its place is free from here on.
+    #[inline]
+    pub fn poll_completion(&mut self) -> Option<TaskCompletion> {
+        let id = self.completions.pop_front()?;
+        Some(self.slots.give_back(id))
+    }
+
+    /// The next thing that happened beside commands.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.errands.events.pop_front()
+    }
+
+    /// How many commands are in flight: submitted, and their completion not polled.
+    #[inline]
+    pub const fn tasks_in_flight(&self) -> usize {
+        self.slots.in_use()
+    }
+
+    /// The commands in flight: on a lost connection, those that will never complete.
+    pub fn in_flight(&self) -> impl Iterator<Item = TaskId> {
+        self.slots.all_in_flight()
+    }
+
+    /// What to send, in stream order, from where the last send stopped.
+    pub fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
+        self.output.chunks()
+    }
+
+    /// How many bytes that is.
+    #[inline]
+    pub const fn output_len(&self) -> usize {
+        self.output.len()
+    }
+
+    /// The first `sent` bytes of [`Self::output`] are sent.
+    ///
+    /// # Panics
+    /// When more was sent than there is.
+    #[inline]
+    pub fn advance_output(&mut self, sent: usize) {
+        self.output.advance(sent, &mut |_: BufferId| {});
+        if !self.early.is_empty() {
+            self.complete_early();
+        }
+    }
+
+    /// Ends the connection, without a word: iSCSI has none for it.
+    /// [`Self::handle_input`] does so by itself.
+    pub fn terminate(&mut self) {
+        self.state = State::Closing;
+    }
+
+    /// Whether the connection ends: close it once the output is sent.
+    #[inline]
+    pub const fn is_closing(&self) -> bool {
+        matches!(self.state, State::Closing)
+    }
+
+    /// The full feature phase begins.
+    fn establish(&mut self, established: Established) {
+        let connection = established.connection;
+        self.session = self.window.agree(&established);
+        self.connection = connection;
+        self.exp_stat_sn = established.exp_stat_sn;
+        self.framer.rules =
+            Rules { digests: connection.digests, data_len_max: connection.receive_len_max };
+        self.established = Some(Established { session: self.session, ..established });
+        self.state = State::Ready;
+    }
+
+    /// What went wrong ends the connection.
+    #[cold]
+    fn fail(&mut self, error: PeerError) -> PeerError {
+        self.state = State::Closing;
+        error
+    }
+}

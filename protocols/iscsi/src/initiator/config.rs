@@ -1,0 +1,185 @@
+//! What an initiator's session is told, given and answers.
+
+use std::fmt;
+use std::sync::Arc;
+
+use nearflash_request::BufferId;
+
+use super::discovery::DiscoveredTarget;
+use super::sense::Sense;
+use super::window::CommandWindow;
+use crate::login::LoginConfig;
+use crate::pdu::{LogoutResult, RejectReason, TaskResult};
+
+/// The most tasks of a connection.
+pub const TASKS_MAX: u16 = 4096;
+
+/// One connection that an initiator wants.
+#[derive(Clone, Debug)]
+pub struct InitiatorConfig {
+    /// As whom, to what, and with which offers.
+    pub login: LoginConfig,
+    /// The session's, shared by its connections.
+    pub window: Arc<CommandWindow>,
+    /// The most commands in flight: 1 to [`TASKS_MAX`].
+    pub task_count: u16,
+}
+
+/// A command in flight on this connection.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TaskId(pub u16);
+
+/// A command's data.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum TaskData {
+    /// None.
+    #[default]
+    None,
+    /// Received into a buffer of the caller's.
+    ToInitiator {
+        /// Which; it must hold `len` bytes until the command completes.
+        buffer: BufferId,
+        /// How much at most.
+        len: u32,
+    },
+    /// Sent from a buffer of the caller's.
+    FromInitiator {
+        /// Which; its bytes stay as they are until the command completes.
+        buffer: BufferId,
+        /// How much.
+        len: u32,
+    },
+    /// Received into [`TaskCompletion::data`]: inquiry data, parameters.
+    SmallToInitiator {
+        /// How much at most.
+        len: u32,
+    },
+    /// Sent from these bytes.
+    SmallFromInitiator(Vec<u8>),
+}
+
+/// SCSI status. Open.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Status(pub u8);
+
+impl Status {
+    /// Done.
+    pub const GOOD: Self = Self(0x00);
+    /// The sense data says what is wrong.
+    pub const CHECK_CONDITION: Self = Self(0x02);
+    /// Of a prefetch that fits the cache.
+    pub const CONDITION_MET: Self = Self(0x04);
+    /// Later.
+    pub const BUSY: Self = Self(0x08);
+    /// Another initiator's reservation forbids it.
+    pub const RESERVATION_CONFLICT: Self = Self(0x18);
+    /// More commands than the logical unit takes.
+    pub const TASK_SET_FULL: Self = Self(0x28);
+    /// Not with an auto contingent allegiance.
+    pub const ACA_ACTIVE: Self = Self(0x30);
+    /// Another initiator ended it.
+    pub const TASK_ABORTED: Self = Self(0x40);
+
+    const NAMES: &[(Self, &'static str)] = &[
+        (Self::GOOD, "GOOD"),
+        (Self::CHECK_CONDITION, "CHECK CONDITION"),
+        (Self::CONDITION_MET, "CONDITION MET"),
+        (Self::BUSY, "BUSY"),
+        (Self::RESERVATION_CONFLICT, "RESERVATION CONFLICT"),
+        (Self::TASK_SET_FULL, "TASK SET FULL"),
+        (Self::ACA_ACTIVE, "ACA ACTIVE"),
+        (Self::TASK_ABORTED, "TASK ABORTED"),
+    ];
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Self::NAMES.iter().find(|(status, _)| status == self) {
+            Some((_, name)) => f.write_str(name),
+            None => write!(f, "SCSI status {:#04x}", self.0),
+        }
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Ending {
+    /// The logical unit answered.
+    Answered(Status),
+    /// The target says that it failed: the response code.
+    TargetFailed(u8),
+    /// The target did not take it.
+    Rejected(RejectReason),
+    /// A task management function ended it.
+    Aborted,
+    /// Data was damaged on its way, or did not come though the status is good.
+    Damaged,
+}
+
+/// A command is over.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TaskCompletion {
+    /// As [`super::InitiatorSession::submit`] returned it.
+    pub id: TaskId,
+    /// How it ended.
+    pub ending: Ending,
+    /// With CHECK CONDITION: why.
+    pub sense: Option<Sense>,
+    /// How much data came, or was sent as the target says.
+    pub moved: u32,
+    /// What came for [`TaskData::SmallToInitiator`]; otherwise empty.
+    pub data: Vec<u8>,
+}
+
+impl TaskCompletion {
+    /// Whether it did what was asked.
+    #[inline]
+    pub fn is_good(&self) -> bool {
+        self.ending == Ending::Answered(Status::GOOD)
+    }
+}
+
+/// What happens beside commands.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Event {
+    /// The target answered a ping.
+    Pong,
+    /// A task management function is over. Commands that it ended have completed.
+    Managed(TaskResult),
+    /// The targets that were asked for.
+    Targets(Vec<DiscoveredTarget>),
+    /// The target asks for a logout within so many seconds.
+    LogoutRequested {
+        /// How long it waits.
+        seconds: u16,
+    },
+    /// The target reports this unasked.
+    Reported(Option<Sense>),
+    /// The logout is over, and the connection is.
+    LoggedOut(LogoutResult),
+}
+
+/// Why a command was not taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SubmitError {
+    /// As many commands are in flight as the connection has places: wait for a completion.
+    #[error("as many commands are in flight as the connection has places")]
+    QueueFull,
+    /// The session's command window is closed: wait until the target answers something.
+    #[error("the target takes no more commands now")]
+    WindowClosed,
+    /// Not logged in yet, or no more; or a like thing is under way.
+    #[error("the connection is not ready for this")]
+    NotReady,
+}
+
+/// A part of a command's payload that is about to be sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PayloadPart {
+    /// Which buffer.
+    pub buffer: BufferId,
+    /// From where in it.
+    pub offset: usize,
+    /// How many bytes.
+    pub len: usize,
+}

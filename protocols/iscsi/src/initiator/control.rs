@@ -1,0 +1,308 @@
+//! What happens beside commands: login, pings, task management, text, logout, and what a target says
+//! unasked.
+//!
+//! Spec: RFC 7143, 11.5, 11.6, 11.9 to 11.11, 11.14, 11.15 and 11.17 to 11.19.
+
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::config::{Ending, Event, SubmitError, TaskId};
+use super::discovery::{TARGETS_TEXT_LEN_MAX, parse_targets};
+use super::sense::Sense;
+use super::{InitiatorSession, State};
+use crate::error::PeerError;
+use crate::pdu::{
+    Async, AsyncEvent, BasicHeader, CONTINUE, DataSegmentLen, FINAL, HEADER_LEN, LoginResponse,
+    LogoutReason, LogoutRequest, LogoutResponse, LunField, NO_TAG, NopIn, NopOut, Opcode, Reject,
+    Serial, TaskFunction, TaskRequest, TaskResponse, TaskResult, TextRequest, TextResponse,
+};
+use crate::small::push_small;
+use crate::text::{Gathering, Outgoing};
+
+/// Tags that no command has: commands are numbered below [`super::TASKS_MAX`].
+const PING_TAG: u32 = 0xFFF0;
+const TEXT_TAG: u32 = 0xFFF1;
+const LOGOUT_TAG: u32 = 0xFFF2;
+const MANAGE_TAG: u32 = 0xFFF3;
+
+/// The task management function that is under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Managing {
+    function: TaskFunction,
+    lun: LunField,
+    task: Option<TaskId>,
+}
+
+impl InitiatorSession {
+    /// A PDU other than commands' data has come, and all of its data.
+    pub(super) fn on_whole(
+        &mut self,
+        opcode: Opcode,
+        head: &[u8; HEADER_LEN],
+        data: &[u8],
+    ) -> Result<(), PeerError> {
+        match opcode {
+            Opcode::LOGIN_RESPONSE => self.on_login_response(head, data),
+            Opcode::SCSI_RESPONSE => self.on_whole_response(head, data),
+            Opcode::NOP_IN => self.on_nop_in(head),
+            Opcode::TASK_RESPONSE => self.on_task_response(head),
+            Opcode::TEXT_RESPONSE => self.on_text_response(head, data),
+            Opcode::LOGOUT_RESPONSE => self.on_logout_response(head),
+            Opcode::ASYNC => self.on_async(head, data),
+            Opcode::REJECT => self.on_reject(head, data),
+            _ => unreachable!("others are not gathered"),
+        }
+    }
+
+    fn on_login_response(&mut self, head: &[u8; HEADER_LEN], data: &[u8]) -> Result<(), PeerError> {
+        let header = LoginResponse::ref_from_bytes(head).expect("of that length");
+        let State::LoggingIn(login) = &mut self.state else {
+            unreachable!("gathered during the login only")
+        };
+        if let Some(established) = login.handle(header, data, &mut self.output)? {
+            self.establish(established);
+        }
+        Ok(())
+    }
+
+    /// RFC 7143, 11.19: an answer to our ping, or a ping, or only news of the window.
+    fn on_nop_in(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
+        let header = NopIn::ref_from_bytes(head).expect("of that length");
+        let opcode = Opcode::NOP_IN;
+        self.window.update(Serial::of(header.exp_cmd_sn), Serial::of(header.max_cmd_sn));
+        let tag = header.itt.get();
+        if tag == NO_TAG {
+            if header.ttt.get() != NO_TAG {
+                let answer = NopOut::new(header.lun, NO_TAG, header.ttt.get());
+                self.push_nop_out(answer);
+            }
+            return Ok(());
+        }
+        self.take_stat_sn(opcode, header.stat_sn)?;
+        if tag != self.tag_base | PING_TAG || !std::mem::take(&mut self.errands.is_pinging) {
+            return Err(PeerError::UnknownTask { opcode, tag });
+        }
+        self.errands.events.push_back(Event::Pong);
+        Ok(())
+    }
+
+    /// Asks whether the target is there: [`Event::Pong`] says so.
+    ///
+    /// # Errors
+    /// When the connection is not ready or such a question is under way.
+    pub fn ping(&mut self) -> Result<(), SubmitError> {
+        if !self.is_ready() || self.errands.is_pinging {
+            return Err(SubmitError::NotReady);
+        }
+        self.errands.is_pinging = true;
+        let ping = NopOut::new(LunField::default(), self.tag_base | PING_TAG, NO_TAG);
+        self.push_nop_out(ping);
+        Ok(())
+    }
+
+    fn push_nop_out(&mut self, mut header: NopOut) {
+        header.cmd_sn = self.window.next().field();
+        header.exp_stat_sn = self.exp_stat_sn.field();
+        push_small(&mut self.output, self.connection.digests, header.as_bytes(), &[]);
+    }
+
+    /// Asks for a task management function, of a logical unit or of one command:
+    /// [`Event::Managed`] says how it ended.
+    ///
+    /// # Errors
+    /// When the connection is not ready or one is under way.
+    pub fn manage(
+        &mut self,
+        function: TaskFunction,
+        lun: u16,
+        task: Option<TaskId>,
+    ) -> Result<(), SubmitError> {
+        if !self.is_ready() || self.errands.managing.is_some() {
+            return Err(SubmitError::NotReady);
+        }
+        let task = task.filter(|task| self.slots.in_flight(task.0).is_some());
+        let lun = LunField::new(lun);
+        let itt = self.tag_base | MANAGE_TAG;
+        let referenced = task.map_or(NO_TAG, |task| self.tag(task));
+        let mut header = TaskRequest::new(function, lun, itt, referenced);
+        if let Some(task) = task {
+            header.ref_cmd_sn = self.slots[task].cmd_sn.field();
+        }
+        header.cmd_sn = self.window.next().field();
+        header.exp_stat_sn = self.exp_stat_sn.field();
+        push_small(&mut self.output, self.connection.digests, header.as_bytes(), &[]);
+        self.errands.managing = Some(Managing { function, lun, task });
+        Ok(())
+    }
+
+    fn on_task_response(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
+        let header = TaskResponse::ref_from_bytes(head).expect("of that length");
+        let opcode = Opcode::TASK_RESPONSE;
+        self.take_stat_sn(opcode, header.stat_sn)?;
+        self.window.update(Serial::of(header.exp_cmd_sn), Serial::of(header.max_cmd_sn));
+        let tag = header.itt.get();
+        let managing = self.errands.managing.take();
+        let managing = managing.filter(|_| tag == self.tag_base | MANAGE_TAG);
+        let managing = managing.ok_or(PeerError::UnknownTask { opcode, tag })?;
+        self.end_managed(managing, header.response);
+        self.errands.events.push_back(Event::Managed(header.response));
+        Ok(())
+    }
+
+    /// What the function ended gets no response any more.
+    fn end_managed(&mut self, managing: Managing, result: TaskResult) {
+        let Managing { function, lun, task } = managing;
+        let is_over = match function {
+            // A task that the target does not know will never be answered either.
+            TaskFunction::ABORT_TASK => {
+                matches!(result, TaskResult::COMPLETE | TaskResult::NO_TASK)
+            }
+            _ => result == TaskResult::COMPLETE,
+        };
+        if !is_over {
+            return;
+        }
+        let tasks: Vec<TaskId> = self.slots.all_in_flight().collect();
+        for id in tasks {
+            let is_meant = match function {
+                TaskFunction::ABORT_TASK => Some(id) == task,
+                TaskFunction::ABORT_TASK_SET
+                | TaskFunction::CLEAR_TASK_SET
+                | TaskFunction::LOGICAL_UNIT_RESET => self.slots[id].lun == lun,
+                TaskFunction::TARGET_WARM_RESET
+                | TaskFunction::TARGET_COLD_RESET
+                | TaskFunction::I_T_NEXUS_RESET => true,
+                _ => false,
+            };
+            if is_meant && self.slots.in_flight(id.0).is_some() {
+                self.complete(id, Ending::Aborted);
+            }
+        }
+    }
+
+    /// Asks for all targets of a discovery session ("All"), one by name, or this session's own
+    /// (""): [`Event::Targets`] has them.
+    ///
+    /// # Errors
+    /// When the connection is not ready or text is under way.
+    pub fn send_targets(&mut self, which: &str) -> Result<(), SubmitError> {
+        if !self.is_ready() || self.errands.text.is_some() {
+            return Err(SubmitError::NotReady);
+        }
+        let mut text = Outgoing::default();
+        text.push("SendTargets", which);
+        let (data, _) = text.next_part(u32::MAX);
+        let header = TextRequest::new(FINAL, self.tag_base | TEXT_TAG, NO_TAG);
+        self.push_text(header, data);
+        self.errands.text = Some(Gathering::new(TARGETS_TEXT_LEN_MAX));
+        Ok(())
+    }
+
+    fn push_text(&mut self, mut header: TextRequest, data: &[u8]) {
+        let len = u32::try_from(data.len()).expect("one key is short");
+        header.data_len = DataSegmentLen::new(len);
+        header.cmd_sn = self.window.next().field();
+        header.exp_stat_sn = self.exp_stat_sn.field();
+        push_small(&mut self.output, self.connection.digests, header.as_bytes(), data);
+    }
+
+    fn on_text_response(&mut self, head: &[u8; HEADER_LEN], data: &[u8]) -> Result<(), PeerError> {
+        let header = TextResponse::ref_from_bytes(head).expect("of that length");
+        let opcode = Opcode::TEXT_RESPONSE;
+        self.take_stat_sn(opcode, header.stat_sn)?;
+        self.window.update(Serial::of(header.exp_cmd_sn), Serial::of(header.max_cmd_sn));
+        let (tag, ttt) = (header.itt.get(), header.ttt.get());
+        let text = self.errands.text.as_mut().filter(|_| tag == self.tag_base | TEXT_TAG);
+        let text = text.ok_or(PeerError::UnknownTask { opcode, tag })?;
+        text.push(data)?;
+        let is_over = header.flags & FINAL != 0 && header.flags & CONTINUE == 0;
+        if is_over {
+            let targets = parse_targets(&text.take())?;
+            self.errands.text = None;
+            self.errands.events.push_back(Event::Targets(targets));
+            return Ok(());
+        }
+        if ttt == NO_TAG || data.is_empty() {
+            // Nothing to go on with, or no end in sight.
+            return Err(PeerError::Sequence { opcode });
+        }
+        let mut next = TextRequest::new(FINAL, tag, ttt);
+        next.lun = header.lun;
+        self.push_text(next, &[]);
+        Ok(())
+    }
+
+    /// Asks for the end of this connection, or of the session with all its connections. No command
+    /// is taken any more; [`Event::LoggedOut`] comes last.
+    ///
+    /// # Errors
+    /// When the connection is not ready.
+    pub fn logout(&mut self, reason: LogoutReason) -> Result<(), SubmitError> {
+        if !self.is_ready() {
+            return Err(SubmitError::NotReady);
+        }
+        self.state = State::LoggingOut;
+        let cid = u16::try_from(self.tag_base >> 16).expect("the upper half");
+        let mut header = LogoutRequest::new(reason, self.tag_base | LOGOUT_TAG, cid);
+        header.cmd_sn = self.window.next().field();
+        header.exp_stat_sn = self.exp_stat_sn.field();
+        push_small(&mut self.output, self.connection.digests, header.as_bytes(), &[]);
+        Ok(())
+    }
+
+    fn on_logout_response(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
+        let header = LogoutResponse::ref_from_bytes(head).expect("of that length");
+        let opcode = Opcode::LOGOUT_RESPONSE;
+        let tag = header.itt.get();
+        let is_asked = matches!(self.state, State::LoggingOut);
+        if !is_asked || tag != self.tag_base | LOGOUT_TAG {
+            return Err(PeerError::UnknownTask { opcode, tag });
+        }
+        self.take_stat_sn(opcode, header.stat_sn)?;
+        self.errands.events.push_back(Event::LoggedOut(header.response));
+        self.state = State::Closing;
+        Ok(())
+    }
+
+    fn on_async(&mut self, head: &[u8; HEADER_LEN], data: &[u8]) -> Result<(), PeerError> {
+        let header = Async::ref_from_bytes(head).expect("of that length");
+        self.take_stat_sn(Opcode::ASYNC, header.stat_sn)?;
+        self.window.update(Serial::of(header.exp_cmd_sn), Serial::of(header.max_cmd_sn));
+        let cid = self.tag_base >> 16;
+        let event = match header.event {
+            AsyncEvent::LOGOUT => Event::LogoutRequested { seconds: header.parameter3.get() },
+            AsyncEvent::CONNECTION_DROP if u32::from(header.parameter1.get()) != cid => {
+                // Another connection of the session: it will notice.
+                return Ok(());
+            }
+            AsyncEvent::CONNECTION_DROP | AsyncEvent::SESSION_DROP => {
+                return Err(PeerError::Ended(header.event));
+            }
+            AsyncEvent::SCSI => {
+                let sense = data.split_first_chunk::<2>().and_then(|(_, data)| Sense::parse(data));
+                Event::Reported(sense)
+            }
+            // Nothing that this end would act on.
+            _ => Event::Reported(None),
+        };
+        self.errands.events.push_back(event);
+        Ok(())
+    }
+
+    /// RFC 7143, 11.17: a command that was not taken is over; without anything else, this end cannot
+    /// go on.
+    fn on_reject(&mut self, head: &[u8; HEADER_LEN], data: &[u8]) -> Result<(), PeerError> {
+        let header = Reject::ref_from_bytes(head).expect("of that length");
+        self.take_stat_sn(Opcode::REJECT, header.stat_sn)?;
+        self.window.update(Serial::of(header.exp_cmd_sn), Serial::of(header.max_cmd_sn));
+        let Ok((fault, _)) = BasicHeader::ref_from_prefix(data) else {
+            return Err(PeerError::Sequence { opcode: Opcode::REJECT });
+        };
+        let opcode = fault.opcode.opcode();
+        if opcode == Opcode::SCSI_COMMAND {
+            let id = self.find(Opcode::REJECT, fault.itt)?;
+            self.complete(id, Ending::Rejected(header.reason));
+            return Ok(());
+        }
+        Err(PeerError::Rejected { opcode, reason: header.reason })
+    }
+}

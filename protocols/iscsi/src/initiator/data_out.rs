@@ -1,0 +1,168 @@
+//! The data of writes: unasked for, or as an R2T asks for it.
+//!
+//! Spec: RFC 7143, 11.7 and 11.8.
+
+use nearflash_request::BufferId;
+use nearflash_session::digest::{append, digest};
+use zerocopy::big_endian::U32;
+
+use super::InitiatorSession;
+use super::config::{PayloadPart, TaskId};
+use super::slots::Data;
+use crate::length;
+use crate::pdu::{DataOut, DataSegmentLen, FINAL, HEADER_LEN, padding_len};
+
+const PADDING: [u8; 4] = [0; 4];
+
+/// Where a command's data is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Source<'a> {
+    Buffer(BufferId),
+    Bytes(&'a [u8]),
+}
+
+/// Which part of a command's data one Data-Out carries, and for which R2T.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DataPart {
+    pub(super) ttt: u32,
+    pub(super) offset: u32,
+    pub(super) len: u32,
+    pub(super) data_sn: u32,
+    pub(super) is_final: bool,
+}
+
+/// A part of a command's buffer that becomes one Data-Out once its digest is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PendingPart {
+    id: TaskId,
+    buffer: BufferId,
+    part: DataPart,
+}
+
+impl InitiatorSession {
+    /// The most data of one PDU: only the last of a sequence may need padding.
+    #[inline]
+    pub(super) const fn part_len_max(&self) -> u32 {
+        self.connection.send_len_max & !3
+    }
+
+    /// Queues what an R2T asked for. The caller has checked that the command has that data.
+    pub(super) fn send_data(&mut self, id: TaskId, ttt: u32, offset: u32, len: u32) {
+        let end = offset + len;
+        let mut next = offset;
+        let mut data_sn = 0;
+        while next < end {
+            let len = (end - next).min(self.part_len_max());
+            let is_final = next + len == end;
+            self.send_part(id, DataPart { ttt, offset: next, len, data_sn, is_final });
+            next += len;
+            data_sn += 1;
+        }
+    }
+
+    fn send_part(&mut self, id: TaskId, part: DataPart) {
+        match std::mem::take(&mut self.slots[id].data) {
+            Data::FromInitiator(buffer) => {
+                self.slots[id].data = Data::FromInitiator(buffer);
+                if self.connection.digests.data {
+                    self.parts.push_back(PendingPart { id, buffer, part });
+                    // Not sent before its digest is known: never, as far as is known.
+                    self.slots[id].sent_until = u64::MAX;
+                } else {
+                    self.push_part(id, part, Source::Buffer(buffer), &[]);
+                    self.slots[id].sent_until = self.output.end_position();
+                }
+            }
+            Data::SmallFromInitiator(bytes) => {
+                self.push_part(id, part, Source::Bytes(&bytes), &bytes);
+                self.slots[id].data = Data::SmallFromInitiator(bytes);
+            }
+            Data::None | Data::ToInitiator(_) | Data::SmallToInitiator(_) => {
+                unreachable!("the caller has checked that the command has data of the initiator's")
+            }
+        }
+    }
+
+    /// Queues one Data-Out. `payload` is all of the command's data, for its digest.
+    pub(super) fn push_part(
+        &mut self,
+        id: TaskId,
+        part: DataPart,
+        source: Source<'_>,
+        payload: &[u8],
+    ) {
+        self.push_part_header(id, part);
+        self.push_payload(source, part.offset, part.len, payload);
+    }
+
+    fn push_part_header(&mut self, id: TaskId, part: DataPart) {
+        let mut header = DataOut::new(self.slots[id].lun, self.tag(id), part.ttt);
+        header.flags = if part.is_final { FINAL } else { 0 };
+        header.data_len = DataSegmentLen::new(part.len);
+        header.exp_stat_sn = self.exp_stat_sn.field();
+        header.data_sn = U32::new(part.data_sn);
+        header.offset = U32::new(part.offset);
+        self.push_words(header.to_words());
+    }
+
+    /// Queues data behind its header, padded and digested.
+    #[inline]
+    pub(super) fn push_payload(
+        &mut self,
+        source: Source<'_>,
+        offset: u32,
+        len: u32,
+        payload: &[u8],
+    ) {
+        match source {
+            Source::Buffer(buffer) => self.output.push_buffer(buffer, offset, len),
+            Source::Bytes(bytes) => {
+                self.output.push_bytes(&bytes[length(offset)..][..length(len)]);
+            }
+        }
+        let padding = &PADDING[..padding_len(length(len))];
+        if !padding.is_empty() {
+            self.output.push_bytes(padding);
+        }
+        if self.connection.digests.data {
+            let data = &payload[length(offset)..][..length(len)];
+            self.output.push_bytes(&append(digest(data), padding).to_le_bytes());
+        }
+    }
+
+    #[inline]
+    pub(super) fn push_words(&mut self, words: [u64; HEADER_LEN / 8]) {
+        self.output.push_words(words);
+        if self.connection.digests.header {
+            let digest = digest(self.output.last_bytes(HEADER_LEN));
+            self.output.push_bytes(&digest.to_le_bytes());
+        }
+    }
+
+    /// Which bytes are to be digested before they can be sent, oldest first. Only with data
+    /// digests.
+    #[inline]
+    pub fn wants_payload(&self) -> Option<PayloadPart> {
+        let PendingPart { buffer, part, .. } = *self.parts.front()?;
+        Some(PayloadPart { buffer, offset: length(part.offset), len: length(part.len) })
+    }
+
+    /// The bytes that [`Self::wants_payload`] named.
+    ///
+    /// # Panics
+    /// When none were, or others.
+    pub fn provide_payload(&mut self, bytes: &[u8]) {
+        let PendingPart { id, buffer, part } =
+            self.parts.pop_front().expect("payload comes only when wanted");
+        assert_eq!(bytes.len(), length(part.len), "exactly the bytes that were named");
+        self.push_part_header(id, part);
+        self.output.push_buffer(buffer, part.offset, part.len);
+        let padding = &PADDING[..padding_len(bytes.len())];
+        self.output.push_bytes(padding);
+        self.output.push_bytes(&append(digest(bytes), padding).to_le_bytes());
+        let is_pending = self.parts.iter().any(|pending| pending.id == id);
+        if !is_pending {
+            self.slots[id].sent_until = self.output.end_position();
+        }
+    }
+}

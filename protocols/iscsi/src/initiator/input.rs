@@ -1,0 +1,193 @@
+//! From bytes to completions: the loop over received bytes, and which PDU may come when.
+
+use nearflash_session::Receiving;
+
+use super::slots::Data;
+use super::{EVENTS_MAX, InitiatorSession, PARTS_MAX, Sink, State, TaskId};
+use crate::error::PeerError;
+use crate::framer::Head;
+use crate::length;
+use crate::pdu::{BasicHeader, HEADER_LEN, Opcode};
+use zerocopy::FromBytes;
+
+impl InitiatorSession {
+    /// Where the next bytes of the stream belong.
+    #[inline]
+    pub fn receiving(&self) -> Receiving {
+        if self.framer.body.is_over() {
+            return if self.is_paused() { Receiving::Paused } else { Receiving::Bytes };
+        }
+        if self.is_closing() {
+            return Receiving::Paused;
+        }
+        let Sink::Task { id, .. } = self.sink else { return Receiving::Bytes };
+        let slot = &self.slots[id];
+        match (&slot.data, self.framer.body.data_left()) {
+            (_, 0) => Receiving::Bytes,
+            (Data::ToInitiator(buffer), len) => {
+                Receiving::Payload { buffer: *buffer, offset: length(slot.moved), len }
+            }
+            _ => Receiving::Bytes,
+        }
+    }
+
+    /// Takes bytes of the stream: all headers and small data in them. Returns how many were
+    /// consumed. It stops where payload begins and where [`Self::receiving`] says to pause. However
+    /// the stream is cut, the outcome is the same.
+    ///
+    /// # Errors
+    /// When the target broke the protocol or ended the connection: the session is closing.
+    #[inline]
+    pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+        let mut rest = bytes;
+        loop {
+            if !self.framer.body.is_over() && !self.consume_body(&mut rest)? {
+                break;
+            }
+            if self.is_paused() {
+                break;
+            }
+            let head = match self.framer.take_head(&mut rest) {
+                Ok(Some(head)) => head,
+                Ok(None) => break,
+                Err(error) => return Err(self.fail(error)),
+            };
+            match head {
+                Head::InPlace(head) => self.dispatch(head)?,
+                Head::Gathered => self.dispatch(&self.framer.gathered())?,
+            }
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// The next bytes of the payload are in the buffer that [`Self::receiving`] named; here they
+    /// are once more.
+    ///
+    /// # Panics
+    /// When that many were not awaited.
+    #[inline]
+    pub fn handle_payload(&mut self, bytes: &[u8]) {
+        let Sink::Task { id, completes } = self.sink else {
+            unreachable!("payload comes only when awaited")
+        };
+        debug_assert!(matches!(self.slots[id].data, Data::ToInitiator(_)), "not for a buffer");
+        self.framer.body.count_data(bytes);
+        self.count_received(id, bytes.len());
+        if self.framer.body.is_over() {
+            self.sink = Sink::Skipped;
+            self.end_data(id, completes);
+        }
+    }
+
+    #[inline]
+    fn is_paused(&self) -> bool {
+        self.output.part_count() > PARTS_MAX
+            || self.parts.len() > PARTS_MAX
+            || self.errands.events.len() > EVENTS_MAX
+            || self.is_closing()
+    }
+
+    #[inline]
+    fn dispatch(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
+        self.sink = Sink::Skipped;
+        let header = BasicHeader::ref_from_bytes(head).expect("of that length");
+        let opcode = header.opcode.opcode();
+        let handled = match (&self.state, opcode) {
+            (State::Ready | State::LoggingOut, Opcode::DATA_IN) => self.on_data_in(head),
+            (State::Ready | State::LoggingOut, Opcode::SCSI_RESPONSE) => self.on_response(head),
+            (State::Ready | State::LoggingOut, Opcode::R2T) => self.on_r2t(head),
+            _ => self.gather(head, opcode),
+        };
+        handled.map_err(|error| self.fail(error))?;
+        if self.framer.body.is_over() { self.end_body() } else { Ok(()) }
+    }
+
+    /// Other PDUs are looked at when they are whole.
+    fn gather(&mut self, head: &[u8; HEADER_LEN], opcode: Opcode) -> Result<(), PeerError> {
+        let is_expected = match &self.state {
+            State::LoggingIn(_) => opcode == Opcode::LOGIN_RESPONSE,
+            State::Ready | State::LoggingOut => matches!(
+                opcode,
+                Opcode::NOP_IN
+                    | Opcode::TASK_RESPONSE
+                    | Opcode::TEXT_RESPONSE
+                    | Opcode::LOGOUT_RESPONSE
+                    | Opcode::ASYNC
+                    | Opcode::REJECT
+            ),
+            State::Closing => false,
+        };
+        if !is_expected {
+            return Err(PeerError::Sequence { opcode });
+        }
+        self.keep(head);
+        Ok(())
+    }
+
+    /// This PDU's data is gathered.
+    pub(super) fn keep(&mut self, head: &[u8; HEADER_LEN]) {
+        self.small_header = *head;
+        self.small.clear();
+        self.sink = Sink::Small;
+    }
+
+    /// Takes what `rest` has of the current PDU's body; `false` when more is needed first, or it is
+    /// payload.
+    #[inline]
+    fn consume_body(&mut self, rest: &mut &[u8]) -> Result<bool, PeerError> {
+        if self.framer.body.data_left() > 0 {
+            match self.sink {
+                Sink::Skipped => {
+                    self.framer.body.take_data(rest);
+                }
+                Sink::Small => self.small.extend_from_slice(self.framer.body.take_data(rest)),
+                Sink::Task { id, .. } => {
+                    let Data::SmallToInitiator(small) = &mut self.slots[id].data else {
+                        return Ok(false);
+                    };
+                    let data = self.framer.body.take_data(rest);
+                    small.extend_from_slice(data);
+                    self.count_received(id, data.len());
+                }
+            }
+        }
+        self.framer.body.take_end(rest);
+        if !self.framer.body.is_over() {
+            return Ok(false);
+        }
+        self.end_body()?;
+        Ok(true)
+    }
+
+    #[inline]
+    fn count_received(&mut self, id: TaskId, len: usize) {
+        let len = u32::try_from(len).expect("no PDU has 4 GiB of data");
+        self.slots[id].moved += len;
+    }
+
+    #[inline]
+    fn end_body(&mut self) -> Result<(), PeerError> {
+        match std::mem::replace(&mut self.sink, Sink::Skipped) {
+            Sink::Skipped => Ok(()),
+            Sink::Task { id, completes } => {
+                self.end_data(id, completes);
+                Ok(())
+            }
+            Sink::Small => self.end_small().map_err(|error| self.fail(error)),
+        }
+    }
+
+    #[cold]
+    fn end_small(&mut self) -> Result<(), PeerError> {
+        let header = self.small_header;
+        let basic = BasicHeader::ref_from_bytes(&header).expect("of that length");
+        let opcode = basic.opcode.opcode();
+        if let Some((received, computed)) = self.framer.body.damage() {
+            return Err(PeerError::DataDigest { opcode, received, computed });
+        }
+        let data = std::mem::take(&mut self.small);
+        let handled = self.on_whole(opcode, &header, &data);
+        self.small = data;
+        handled
+    }
+}

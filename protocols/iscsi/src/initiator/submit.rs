@@ -1,0 +1,206 @@
+//! From a command to its PDU, with as much of its data as may go unasked.
+//!
+//! Spec: RFC 7143, 4.2.5.2 (immediate and unsolicited data) and 11.3.
+
+use nearflash_request::BufferId;
+use zerocopy::big_endian::U32;
+
+use super::config::{SubmitError, TaskData, TaskId};
+use super::data_out::{DataPart, Source};
+use super::slots::{Begun, Data};
+use super::{InitiatorSession, State, cdb::Cdb};
+use crate::pdu::{DataSegmentLen, FINAL, LunField, NO_TAG, ScsiCommand, Serial};
+
+/// ATTR: simple.
+const SIMPLE: u8 = 1;
+
+impl InitiatorSession {
+    /// Queues a command. Its number, which the session chooses, comes back with its completion.
+    /// `payload` is what [`TaskData::FromInitiator`]'s buffer holds, looked at only when data
+    /// digests were agreed.
+    ///
+    /// # Errors
+    /// When no place is free, the window is closed or the connection not ready: the command was not
+    /// taken.
+    #[inline]
+    pub fn submit(
+        &mut self,
+        lun: u16,
+        cdb: &Cdb,
+        data: TaskData,
+        payload: &[u8],
+    ) -> Result<TaskId, SubmitError> {
+        if !matches!(self.state, State::Ready) {
+            return Err(SubmitError::NotReady);
+        }
+        if !self.slots.has_free() {
+            return Err(SubmitError::QueueFull);
+        }
+        let cmd_sn = self.window.take().ok_or(SubmitError::WindowClosed)?;
+        let lun = LunField::new(lun);
+        let (flags, data, len) = match data {
+            TaskData::None => (0, Data::None, 0),
+            TaskData::ToInitiator { buffer, len } => {
+                (ScsiCommand::READ, Data::ToInitiator(buffer), len)
+            }
+            TaskData::SmallToInitiator { len } => {
+                (ScsiCommand::READ, Data::SmallToInitiator(Vec::new()), len)
+            }
+            TaskData::FromInitiator { buffer, len } => {
+                let begun = Begun { data: Data::FromInitiator(buffer), len, lun, cmd_sn };
+                return Ok(self.queue_write(cdb, begun, Source::Buffer(buffer), payload));
+            }
+            TaskData::SmallFromInitiator(bytes) => {
+                return Ok(self.queue_small(cdb, (lun, cmd_sn), bytes));
+            }
+        };
+        let id = self.slots.put_in_flight(Begun { data, len, lun, cmd_sn });
+        self.push_command(id, FINAL | flags, cdb, 0);
+        Ok(id)
+    }
+
+    /// How many bytes of data a command may bring along, and how many may follow unasked, all
+    /// together.
+    #[inline]
+    fn unsolicited_lens(&self, len: u32) -> (u32, u32) {
+        let first_burst = len.min(self.session.first_burst_len & !3);
+        let immediate =
+            if self.session.immediate_data { first_burst.min(self.part_len_max()) } else { 0 };
+        let all = if self.session.initial_r2t { immediate } else { first_burst };
+        (immediate, all)
+    }
+
+    /// A command with data of the initiator's. `payload` is its bytes.
+    fn queue_write(
+        &mut self,
+        cdb: &Cdb,
+        begun: Begun,
+        source: Source<'_>,
+        payload: &[u8],
+    ) -> TaskId {
+        let (immediate, unsolicited) = self.unsolicited_lens(begun.len);
+        let id = self.slots.put_in_flight(begun);
+        let is_final = if unsolicited == immediate { FINAL } else { 0 };
+        self.push_command(id, is_final | ScsiCommand::WRITE, cdb, immediate);
+        if immediate > 0 {
+            self.push_payload(source, 0, immediate, payload);
+        }
+        let mut next = immediate;
+        let mut data_sn = 0;
+        while next < unsolicited {
+            let len = (unsolicited - next).min(self.part_len_max());
+            let is_final = next + len == unsolicited;
+            let part = DataPart { ttt: NO_TAG, offset: next, len, data_sn, is_final };
+            self.push_part(id, part, source, payload);
+            next += len;
+            data_sn += 1;
+        }
+        let slot = &mut self.slots[id];
+        slot.moved = unsolicited;
+        if unsolicited > 0 && matches!(source, Source::Buffer(_)) {
+            slot.sent_until = self.output.end_position();
+        }
+        id
+    }
+
+    #[cold]
+    fn queue_small(
+        &mut self,
+        cdb: &Cdb,
+        (lun, cmd_sn): (LunField, Serial),
+        bytes: Vec<u8>,
+    ) -> TaskId {
+        let len = u32::try_from(bytes.len()).expect("small data is small");
+        let begun = Begun { data: Data::None, len, lun, cmd_sn };
+        let id = self.queue_write(cdb, begun, Source::Bytes(&bytes), &bytes);
+        self.slots[id].data = Data::SmallFromInitiator(bytes);
+        id
+    }
+
+    #[inline]
+    fn push_command(&mut self, id: TaskId, flags: u8, cdb: &Cdb, immediate: u32) {
+        let slot = &self.slots[id];
+        let mut command = ScsiCommand::new(flags | SIMPLE, self.tag(id));
+        command.data_len = DataSegmentLen::new(immediate);
+        command.lun = slot.lun;
+        command.transfer_len = U32::new(slot.len);
+        command.cmd_sn = slot.cmd_sn.field();
+        command.exp_stat_sn = self.exp_stat_sn.field();
+        command.cdb = *cdb;
+        self.push_words(command.to_words());
+    }
+
+    /// The initiator task tag of a command.
+    #[inline]
+    pub(super) const fn tag(&self, id: TaskId) -> u32 {
+        // Widening: `From` is not usable in a const function.
+        self.tag_base | id.0 as u32
+    }
+
+    /// Reads `len` bytes, which are `blocks`, into a buffer.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    #[inline]
+    pub fn read(
+        &mut self,
+        lun: u16,
+        (lba, blocks): (u64, u32),
+        buffer: BufferId,
+        len: u32,
+    ) -> Result<TaskId, SubmitError> {
+        let cdb = super::cdb::read(lba, blocks);
+        self.submit(lun, &cdb, TaskData::ToInitiator { buffer, len }, &[])
+    }
+
+    /// Writes `len` bytes, which are `blocks`, from a buffer. `payload` as in [`Self::submit`].
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    #[inline]
+    pub fn write(
+        &mut self,
+        lun: u16,
+        (lba, blocks): (u64, u32),
+        (buffer, len): (BufferId, u32),
+        payload: &[u8],
+    ) -> Result<TaskId, SubmitError> {
+        let cdb = super::cdb::write(0, lba, blocks);
+        self.submit(lun, &cdb, TaskData::FromInitiator { buffer, len }, payload)
+    }
+
+    /// Everything written before is on stable media afterwards.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub fn flush(&mut self, lun: u16) -> Result<TaskId, SubmitError> {
+        self.submit(lun, &super::cdb::synchronize_cache(), TaskData::None, &[])
+    }
+
+    /// Blocks that are no longer needed, as ranges of LBA and number.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    ///
+    /// # Panics
+    /// With more than [`super::cdb::UNMAP_RANGES_MAX`] ranges.
+    pub fn unmap(&mut self, lun: u16, ranges: &[(u64, u32)]) -> Result<TaskId, SubmitError> {
+        let (cdb, parameters) = super::cdb::unmap(ranges);
+        self.submit(lun, &cdb, TaskData::SmallFromInitiator(parameters), &[])
+    }
+
+    /// If `blocks` hold what the buffer's first half does, they become what its second half holds.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub fn compare_and_write(
+        &mut self,
+        lun: u16,
+        (lba, blocks): (u64, u8),
+        (buffer, len): (BufferId, u32),
+        payload: &[u8],
+    ) -> Result<TaskId, SubmitError> {
+        let cdb = super::cdb::compare_and_write(0, lba, blocks);
+        self.submit(lun, &cdb, TaskData::FromInitiator { buffer, len }, payload)
+    }
+}

@@ -1,0 +1,108 @@
+//! What the connections of a session share: its command window and what was agreed on.
+//!
+//! Spec: RFC 7143, 4.2.2.1. Connections may be driven by different threads, so these are atomics;
+//! with one thread they are never contended.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::login::Established;
+use crate::params::SessionParams;
+use crate::pdu::Serial;
+
+/// The command window of a session: CmdSN of the next command and MaxCmdSN.
+#[derive(Debug)]
+pub struct CommandWindow {
+    next: AtomicU32,
+    max: AtomicU32,
+    agreed: OnceLock<(u16, SessionParams)>,
+}
+
+impl CommandWindow {
+    /// Of a session that begins with this CmdSN.
+    pub const fn new(cmd_sn: u32) -> Self {
+        Self {
+            next: AtomicU32::new(cmd_sn),
+            max: AtomicU32::new(cmd_sn.wrapping_sub(1)),
+            agreed: OnceLock::new(),
+        }
+    }
+
+    /// The session's TSIH, for further connections; `None` until the leading one is logged in.
+    pub fn tsih(&self) -> Option<u16> {
+        self.agreed.get().map(|(tsih, _)| *tsih)
+    }
+
+    /// CmdSN of the next command: immediate ones have it too, and do not use it up.
+    #[inline]
+    pub fn next(&self) -> Serial {
+        Serial(self.next.load(Ordering::Relaxed))
+    }
+
+    /// Whether the target takes a command now.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        !Serial(self.max.load(Ordering::Relaxed)).is_before(self.next())
+    }
+
+    /// CmdSN for a command; `None` when the target takes none now.
+    #[inline]
+    pub(super) fn take(&self) -> Option<Serial> {
+        let max = Serial(self.max.load(Ordering::Relaxed));
+        let taken = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+            let is_open = !max.is_before(Serial(next));
+            is_open.then(|| Serial(next).next().0)
+        });
+        taken.ok().map(Serial)
+    }
+
+    /// A PDU said so. RFC 7143, 4.2.2.1: what is older than what is known is ignored.
+    #[inline]
+    pub(super) fn update(&self, exp_cmd_sn: Serial, max_cmd_sn: Serial) {
+        // MaxCmdSN below ExpCmdSN - 1 is no window.
+        if max_cmd_sn.next().is_before(exp_cmd_sn) {
+            return;
+        }
+        let known = self.max.load(Ordering::Relaxed);
+        if Serial(known).is_before(max_cmd_sn) {
+            // Lost against another connection that knows more or less as much: the next one tells.
+            let _ = self.max.compare_exchange(
+                known,
+                max_cmd_sn.0,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    /// A connection is logged in: the session's parameters, which the first one agreed on.
+    pub(super) fn agree(&self, established: &Established) -> SessionParams {
+        let (_, session) = self.agreed.get_or_init(|| (established.tsih, established.session));
+        self.update(established.exp_cmd_sn, established.max_cmd_sn);
+        *session
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_numbered_within_the_window_across_its_wrap() {
+        let window = CommandWindow::new(u32::MAX);
+        assert_eq!((window.take(), window.is_open()), (None, false), "not before a login");
+        window.update(Serial(u32::MAX), Serial(1));
+        let taken: Vec<_> = std::iter::from_fn(|| window.take()).collect();
+        assert_eq!(taken, [Serial(u32::MAX), Serial(0), Serial(1)]);
+        assert!(!window.is_open());
+    }
+
+    #[test]
+    fn what_is_older_or_no_window_is_ignored() {
+        let window = CommandWindow::new(10);
+        window.update(Serial(10), Serial(20));
+        window.update(Serial(10), Serial(15));
+        window.update(Serial(30), Serial(25));
+        assert_eq!(std::iter::from_fn(|| window.take()).count(), 11);
+    }
+}
