@@ -74,7 +74,7 @@ pub struct Connection {
     pub(crate) deferred: VecDeque<Deferred>,
     /// Who asks, as reservations know it; nobody before the login.
     pub(crate) nexus: Nexus,
-    /// Requests in the engine.
+    /// Requests in the engine, and changes that the control side makes.
     pub(crate) requests: usize,
     /// Pool bytes held: payload received, answers not yet sent.
     pub(crate) held: ByteLen,

@@ -8,10 +8,11 @@ use nearflash_nvme::target::{
     Action, Connected, HostStatus, NamespaceConfig, QueueKind as TargetKind, Refusal, Target,
 };
 use nearflash_nvme::{CompletionEntry, ControllerId, NamespaceTable, QueueId, TransportAddress};
-use nearflash_nvme_tcp::target::{AdminDemand, ConnectDemand, Granted, QueueKind};
+use nearflash_nvme_tcp::target::{AdminDemand, Asker, ConnectDemand, Granted, QueueKind};
 use nearflash_units::Nanos;
 
 use crate::associations::Associations;
+use crate::changes::tag_of;
 use crate::connection::Role;
 use crate::connections::Key;
 use crate::message::Message;
@@ -35,6 +36,10 @@ impl Controllers {
     pub(crate) fn new(target: Target, core_count: u16) -> Self {
         let associations = Associations::default();
         Self { target, admins: HashMap::new(), associations, held_back: Vec::new(), core_count }
+    }
+
+    pub(crate) fn target_mut(&mut self) -> &mut Target {
+        &mut self.target
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
@@ -96,6 +101,7 @@ impl Shard {
                 let (controller, queue) = (connected.controller, connected.queue);
                 let completion = connected.completion(cid);
                 let is_io = connected.kind == TargetKind::Io;
+                connection.nexus = connected.nexus;
                 session.handle_connected(completion, Some(granted(connected)));
                 if is_io {
                     connection.role = Role::Io(controller, queue);
@@ -158,6 +164,12 @@ impl Shard {
                     let message = || Message::Namespaces(controller, Arc::clone(&table));
                     self.tell_others(world, message);
                     self.set_namespaces(controller, &table);
+                }
+                Action::Change { controller, command_id, change } => {
+                    let admins = self.controllers.as_ref().map(|it| &it.admins);
+                    if let Some(&key) = admins.and_then(|admins| admins.get(&controller)) {
+                        self.ask_for_change(key, tag_of(command_id), Box::new(change), world);
+                    }
                 }
             }
         }
@@ -242,5 +254,6 @@ fn granted(connected: Connected) -> Granted {
         queue: connected.queue,
         sq_entries: u16::try_from(connected.sq_entries).unwrap_or(u16::MAX),
         namespaces: connected.namespaces,
+        asker: Asker { nexus: connected.nexus, identity: connected.identity },
     }
 }

@@ -8,6 +8,7 @@
 //! Knows nothing of system calls, files or configuration.
 
 mod associations;
+mod changes;
 mod connection;
 mod connections;
 mod controllers;

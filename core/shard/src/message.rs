@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use nearflash_direct::target;
-use nearflash_engine::FenceMessage;
+use nearflash_engine::{FenceMessage, Owner};
 use nearflash_nvme::target::NamespaceConfig;
 use nearflash_nvme::{ControllerId, NamespaceTable, QueueId};
+use nearflash_request::{ChangeResult, Raised, Tag};
 use nearflash_space::VolumeTable;
 
 use crate::connection::Connection;
@@ -34,6 +35,11 @@ pub enum Message {
     /// may reach from now on. Answered by [`crate::Notice::DirectTaken`] with the same number, once
     /// nothing is under way that was allowed by what was there before.
     Direct(u64, Arc<target::Exports>),
+    /// From the control plane, to every core: sessions are to be told. Answered by
+    /// [`crate::Notice::Raised`] with the same number.
+    Raise(u64, Arc<[Raised]>),
+    /// From the control plane: a change that a session of this core asked for has ended so.
+    Changed(Owner, Tag, ChangeResult),
     /// From the control plane, to every core: say how you are, by [`crate::Notice::Status`].
     ReportStatus(u64),
     /// From the control plane, to every core: take nothing new and answer what you have; then say

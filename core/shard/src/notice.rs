@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
-use nearflash_engine::{CoreId, Counters};
+use nearflash_engine::{CoreId, Counters, Owner};
 use nearflash_nvme::target::{DisconnectReason, HostStatus};
 use nearflash_nvme::{ControllerId, Nqn, Status};
+use nearflash_request::{Change, Tag};
 use nearflash_space::DeviceId;
 use nearflash_units::ByteLen;
 
@@ -71,6 +72,20 @@ pub enum Notice {
         /// The system's number for why; 0 when the device ended before it should have.
         errno: i32,
     },
+    /// A session asks for a change of what all sessions of a volume share. Answered by
+    /// [`crate::Message::Changed`].
+    Change {
+        /// The session's core.
+        core: CoreId,
+        /// The session.
+        owner: Owner,
+        /// What it knows the change by.
+        tag: Tag,
+        /// What it asks for.
+        change: Box<Change>,
+    },
+    /// Answers [`crate::Message::Raise`].
+    Raised(CoreId, u64),
     /// Answers [`crate::Message::Volumes`].
     VolumesTaken(CoreId, u64),
     /// Answers [`crate::Message::Exports`].

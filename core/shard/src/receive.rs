@@ -240,6 +240,9 @@ impl Shard {
                     Some(nvme_tcp::Demand::Request(request)) => self.submit(key, request, world),
                     Some(nvme_tcp::Demand::Connect(demand)) => self.connect(key, *demand, world),
                     Some(nvme_tcp::Demand::Admin(demand)) => self.admin(key, *demand, world),
+                    Some(nvme_tcp::Demand::Change(tag, change)) => {
+                        self.ask_for_change(key, tag, change, world);
+                    }
                     None => break,
                 },
                 Session::Direct(session) => match session.poll_demand() {

@@ -214,6 +214,11 @@ impl Shard {
                 self.set_exports(namespaces, world);
                 world.notice(Notice::NamespacesTaken(number));
             }
+            Message::Raise(number, raised) => {
+                self.raise(&raised, world);
+                world.notice(Notice::Raised(self.config.engine.core, number));
+            }
+            Message::Changed(owner, tag, result) => self.changed(owner, tag, &result, world),
             Message::ReportStatus(number) => {
                 let status = Box::new(self.status(world));
                 world.notice(Notice::Status(self.config.engine.core, number, status));

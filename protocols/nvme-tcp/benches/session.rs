@@ -12,9 +12,11 @@ use nearflash_nvme::{
     QueueId, Status,
 };
 use nearflash_nvme_tcp::host::{HostConfig, HostData, HostSession};
-use nearflash_nvme_tcp::target::{Demand, Granted, QueueKind, SessionConfig, TargetSession};
+use nearflash_nvme_tcp::target::{Asker, Demand, Granted, QueueKind, SessionConfig, TargetSession};
 use nearflash_nvme_tcp::{Chunk, Digests, Receiving};
-use nearflash_request::{BufferId, Completion, Operation, Outcome, Payload, VolumeId};
+use nearflash_request::{
+    BufferId, Completion, Identity, Nexus, Operation, Outcome, Payload, VolumeId,
+};
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba, Nanos};
 
 const DEPTH: u16 = 128;
@@ -114,6 +116,7 @@ impl Bench {
                     let entry = CompletionEntry::new(cid, Status::SUCCESS);
                     self.target.handle_connected(entry, Some(granted()));
                 }
+                Demand::Change(..) => unreachable!("only reads"),
                 Demand::Admin(_) => unreachable!("an I/O queue"),
             }
         }
@@ -230,6 +233,10 @@ fn granted() -> Granted {
         queue: QueueId(1),
         sq_entries: DEPTH + 1,
         namespaces: Arc::new(table),
+        asker: Asker {
+            nexus: Nexus(1),
+            identity: Identity::Nvme { host_id: [1; 16], controller: 1 },
+        },
     }
 }
 

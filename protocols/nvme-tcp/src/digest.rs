@@ -3,7 +3,7 @@
 //! Spec: NVMe/TCP 1.1, 3.3.1. Knows nothing of where the bytes stand.
 
 pub use nearflash_session::digest::DIGEST_LEN;
-pub(crate) use nearflash_session::digest::{append, digest, digest_of_zeroes};
+pub(crate) use nearflash_session::digest::{append, append_zeroes, digest, digest_of_zeroes};
 
 use crate::pdu::DigestBits;
 

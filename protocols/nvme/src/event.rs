@@ -20,6 +20,9 @@ impl AsyncEvent {
     /// Type 2h: a notice.
     pub const NOTICE: u8 = 2;
 
+    /// Type 6h: of the I/O command set.
+    pub const IO_COMMAND_SET: u8 = 6;
+
     /// Namespaces were added, removed or changed. The changed namespace list names them.
     pub const NAMESPACE_CHANGED: Self =
         Self { event_type: Self::NOTICE, information: 0x00, log: LogId::CHANGED_NAMESPACES };
@@ -29,6 +32,14 @@ impl AsyncEvent {
     /// The discovery log changed.
     pub const DISCOVERY_CHANGED: Self =
         Self { event_type: Self::NOTICE, information: 0xF0, log: LogId::DISCOVERY };
+
+    /// A reservation, or a registration of the host, was changed by another. The reservation
+    /// notification page tells which.
+    pub const RESERVATION_CHANGED: Self = Self {
+        event_type: Self::IO_COMMAND_SET,
+        information: 0x00,
+        log: LogId::RESERVATION_NOTIFICATION,
+    };
 
     /// As dword 0.
     pub fn to_result(self) -> u32 {
@@ -72,6 +83,7 @@ mod tests {
             (AsyncEvent::NAMESPACE_CHANGED, 0x0004_0002),
             (AsyncEvent::ANA_CHANGED, 0x000C_0302),
             (AsyncEvent::DISCOVERY_CHANGED, 0x0070_F002),
+            (AsyncEvent::RESERVATION_CHANGED, 0x0080_0006),
         ];
         for (event, result) in known {
             assert_eq!(event.to_result(), result, "{event:?}");

@@ -9,6 +9,7 @@ use nearflash_request::{BlockRange, VolumeId};
 use nearflash_units::{Blocks, ByteLen, Lba};
 use zerocopy::FromBytes;
 
+use crate::reservation::{EXTENDED, ReservationCommand};
 use crate::{
     Command, CommandId, DsmRange, Fused, IoOpcode, NamespaceEntry, NamespaceId, NamespaceTable,
     Sgl, SglDescriptor, Status,
@@ -73,6 +74,10 @@ pub enum IoOperation {
     },
     /// The blocks equal those from the host?
     Compare,
+    /// Registers, reserves or ends one of both; the data holds keys.
+    Reservation(ReservationCommand),
+    /// Who is registered and what is reserved goes to the host.
+    ReservationReport,
 }
 
 /// A command's data: which way, and exactly how much.
@@ -156,13 +161,23 @@ impl Transfer {
 /// The status to answer with.
 pub fn decode(command: &Command, table: &NamespaceTable) -> Result<IoCommand, Status> {
     let opcode = IoOpcode(command.opcode);
-    let ask = match opcode {
+    let ask: Ask = match opcode {
         IoOpcode::READ => read,
         IoOpcode::WRITE => write,
         IoOpcode::FLUSH => flush,
         IoOpcode::WRITE_ZEROES => write_zeroes,
         IoOpcode::DATASET_MANAGEMENT => dataset_management,
         IoOpcode::COMPARE => compare,
+        IoOpcode::RESERVATION_REGISTER => {
+            |command, _| with_keys(ReservationCommand::register(command.cdw10.get())?)
+        }
+        IoOpcode::RESERVATION_ACQUIRE => {
+            |command, _| with_keys(ReservationCommand::acquire(command.cdw10.get())?)
+        }
+        IoOpcode::RESERVATION_RELEASE => {
+            |command, _| with_keys(ReservationCommand::release(command.cdw10.get())?)
+        }
+        IoOpcode::RESERVATION_REPORT => reservation_report,
         _ => return Err(Status::INVALID_OPCODE.dnr()),
     };
     check_flags(command, opcode)?;
@@ -197,6 +212,8 @@ fn check_flags(command: &Command, opcode: IoOpcode) -> Result<(), Status> {
     let known = command.uses_sgl() && fused_as_known;
     if known { Ok(()) } else { Err(Status::INVALID_FIELD.dnr()) }
 }
+
+type Ask = fn(&Command, &NamespaceEntry) -> Result<Asked, Status>;
 
 /// What a command's handler finds in it.
 struct Asked {
@@ -249,6 +266,22 @@ fn compare(command: &Command, entry: &NamespaceEntry) -> Result<Asked, Status> {
     let range = block_range(command);
     let transfer = Transfer::FromHost(range_len(range, entry)?);
     Ok(Asked { range, operation: IoOperation::Compare, transfer })
+}
+
+fn with_keys(command: ReservationCommand) -> Result<Asked, Status> {
+    let len = ByteLen::from_usize(command.data_len());
+    let operation = IoOperation::Reservation(command);
+    Ok(Asked { range: EMPTY, operation, transfer: Transfer::FromHost(len) })
+}
+
+/// NVMe Base 2.0, 7 (Reservation Report): as many dwords as the host wants.
+fn reservation_report(command: &Command, _: &NamespaceEntry) -> Result<Asked, Status> {
+    if command.cdw11.get() & EXTENDED == 0 {
+        return Err(Status::HOST_IDENTIFIER_INCONSISTENT.dnr());
+    }
+    let len = (u64::from(command.cdw10.get()) + 1) * 4;
+    let transfer = Transfer::ToHost(ByteLen(len));
+    Ok(Asked { range: EMPTY, operation: IoOperation::ReservationReport, transfer })
 }
 
 const EMPTY: BlockRange = BlockRange { start: Lba(0), count: Blocks(0) };

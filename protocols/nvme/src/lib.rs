@@ -21,6 +21,7 @@ mod namespaces;
 mod nqn;
 mod opcode;
 pub mod property;
+pub mod reservation;
 mod sgl;
 mod status;
 pub mod target;

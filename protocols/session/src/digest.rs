@@ -15,10 +15,10 @@ pub fn append(so_far: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(so_far, bytes)
 }
 
-/// The digest of so many zero bytes.
-pub fn digest_of_zeroes(len: usize) -> u32 {
+/// The digest of what `so_far` is the digest of, and so many zero bytes after it.
+pub fn append_zeroes(so_far: u32, len: usize) -> u32 {
     const ZEROES: [u8; 4096] = [0; 4096];
-    let mut digest = 0;
+    let mut digest = so_far;
     let mut left = len;
     while left > 0 {
         let part = left.min(ZEROES.len());
@@ -26,6 +26,11 @@ pub fn digest_of_zeroes(len: usize) -> u32 {
         left -= part;
     }
     digest
+}
+
+/// The digest of so many zero bytes.
+pub fn digest_of_zeroes(len: usize) -> u32 {
+    append_zeroes(0, len)
 }
 
 #[cfg(test)]
@@ -46,6 +51,8 @@ mod tests {
     fn zeroes_need_not_be_in_memory() {
         for len in [0, 1, 4096, 4097, 10_000] {
             assert_eq!(digest_of_zeroes(len), digest(&vec![0; len]), "{len}");
+            let whole = digest(&[b"ab", &vec![0; len][..]].concat());
+            assert_eq!(append_zeroes(digest(b"ab"), len), whole, "{len}");
         }
     }
 }

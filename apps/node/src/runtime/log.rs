@@ -43,6 +43,8 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
         for_control @ (Notice::VolumesTaken(..)
         | Notice::DirectTaken(..)
         | Notice::NamespacesTaken(_)
+        | Notice::Change { .. }
+        | Notice::Raised(..)
         | Notice::Status(..)
         | Notice::Drained(_)) => return Some(for_control),
     }

@@ -13,6 +13,7 @@ use zerocopy::IntoBytes;
 
 use super::Choices;
 use super::memory::Memory;
+use super::target::asker;
 use super::volume::{BLOCK_SIZE, Volume};
 use crate::digest::Digests;
 use crate::host::{HostCompletion, HostConfig, HostData, HostSession};
@@ -240,9 +241,11 @@ impl Pair {
                         queue: demand.command.as_connect().queue,
                         sq_entries: self.entries,
                         namespaces: Arc::clone(&self.namespaces),
+                        asker: asker(),
                     };
                     self.target.handle_connected(entry, Some(granted));
                 }
+                Demand::Change(_, change) => panic!("no command for it: {change:?}"),
                 Demand::Admin(demand) => panic!("no admin queue: {demand:?}"),
             }
         }

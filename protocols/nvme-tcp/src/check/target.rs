@@ -7,7 +7,10 @@ use nearflash_nvme::{
     Command, CommandId, CompletionEntry, ControllerId, Fused, NamespaceEntry, NamespaceId,
     NamespaceTable, Nqn, QueueId, SglDescriptor, Status,
 };
-use nearflash_request::{Completion, Outcome, Payload, Request, VolumeId};
+use nearflash_request::{
+    Change, ChangeKind, ChangeResult, Completion, Identity, Nexus, Outcome, Payload, Registrant,
+    Report, Request, ReservationType, VolumeId,
+};
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
@@ -19,7 +22,7 @@ use crate::error::PeerError;
 use crate::pdu::{
     CapsuleCmd, CommonHeader, DataAlignment, DataIds, DataPdu, IcReq, PduFlags, PduType, TermReq,
 };
-use crate::target::{Demand, Granted, QueueKind, SessionConfig, TargetSession};
+use crate::target::{Asker, Demand, Granted, QueueKind, SessionConfig, TargetSession};
 use nearflash_session::Receiving;
 
 const VOLUME_BLOCKS: u64 = 64;
@@ -100,6 +103,10 @@ impl Bench {
     }
 
     pub(crate) fn grant(&mut self, kind: QueueKind) {
+        self.grant_to(kind, asker());
+    }
+
+    pub(crate) fn grant_to(&mut self, kind: QueueKind, asker: Asker) {
         let Some(Demand::Connect(demand)) = self.demands.pop() else {
             panic!("a Connect is handed out")
         };
@@ -113,7 +120,7 @@ impl Bench {
         let namespaces =
             Arc::new(NamespaceTable::new([(NamespaceId(1), namespace)], ByteLen(1 << 20)));
         let queue = demand.command.as_connect().queue;
-        let granted = Granted { kind, queue, sq_entries: ENTRIES, namespaces };
+        let granted = Granted { kind, queue, sq_entries: ENTRIES, namespaces, asker };
         self.target.handle_connected(entry, Some(granted));
     }
 
@@ -174,6 +181,7 @@ impl Bench {
                     let entry = CompletionEntry::new(cid, Status::SUCCESS);
                     self.target.handle_admin_response(entry, &[0xC3; 4096]);
                 }
+                Demand::Change(tag, change) => self.target.handle_change(tag, &made(&change)),
             }
         }
     }
@@ -215,6 +223,26 @@ impl Bench {
         }
         assert_eq!(self.memory.taken(), 0, "every buffer is given back");
     }
+}
+
+/// Who the host of a bench is.
+pub(crate) fn asker() -> Asker {
+    let identity = Identity::Nvme { host_id: [7; 16], controller: 1 };
+    Asker { nexus: Nexus(7), identity }
+}
+
+/// A volume with one registrant, that never changes.
+pub(crate) fn made(change: &Change) -> ChangeResult {
+    if change.kind != ChangeKind::Report {
+        return ChangeResult::Done;
+    }
+    let Asker { nexus, identity } = asker();
+    let registrant = Registrant { nexus, identity, key: 9, holds: true };
+    ChangeResult::Report(Box::new(Report {
+        reservation: Some(ReservationType::WriteExclusive),
+        registrants: vec![registrant],
+        ..Report::default()
+    }))
 }
 
 /// Whatever a peer sends, in whatever state: no panic, no endless loop, no buffer lost. The first

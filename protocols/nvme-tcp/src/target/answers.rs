@@ -8,7 +8,7 @@ use zerocopy::little_endian::U32;
 
 use super::slots::{Kind, Part, Stage};
 use super::{Granted, State, TargetSession, length};
-use crate::digest::{Digests, digest, digest_of_zeroes};
+use crate::digest::{Digests, append_zeroes, digest, digest_of_zeroes};
 use crate::pdu::{CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, PduFlags, PduType};
 use nearflash_session::Output;
 
@@ -25,6 +25,7 @@ const PADDING: [u8; 128] = [0; 128];
 pub(super) enum DataSource<'a> {
     Buffer(BufferId),
     Zeroes,
+    /// These, and zeroes behind them if the data is longer.
     Bytes(&'a [u8]),
 }
 
@@ -126,7 +127,13 @@ impl Answering {
         match source {
             DataSource::Buffer(buffer) => output.push_buffer(buffer, 0, len),
             DataSource::Zeroes => output.push_zeroes(len),
-            DataSource::Bytes(bytes) => output.push_bytes(bytes),
+            DataSource::Bytes(bytes) => {
+                output.push_bytes(bytes);
+                let behind = length(len) - bytes.len();
+                if behind > 0 {
+                    output.push_zeroes(u32::try_from(behind).expect("it is part of len"));
+                }
+            }
         }
         if self.digests.data {
             output.push_bytes(&data_digest.to_le_bytes());
@@ -222,10 +229,7 @@ impl TargetSession {
         self.slots.give_back(index);
         if !data.is_empty() {
             let len = u32::try_from(data.len()).expect("cut to a 32-bit length");
-            let data_digest = if self.answering.digests.data { digest(data) } else { 0 };
-            let source = (DataSource::Bytes(data), len);
-            let flags = PduFlags::default();
-            self.answering.push_data(&mut self.output, cid, source, flags, data_digest);
+            self.push_own_data(cid, data, len);
         }
         self.respond(entry);
     }
@@ -256,6 +260,18 @@ impl TargetSession {
         self.push_response(entry);
     }
 
+    /// Data that is in no pool buffer: these bytes, and zeroes behind them up to `len`.
+    pub(super) fn push_own_data(&mut self, cid: CommandId, bytes: &[u8], len: u32) {
+        let data_digest = if self.answering.digests.data {
+            append_zeroes(digest(bytes), length(len) - bytes.len())
+        } else {
+            0
+        };
+        let source = (DataSource::Bytes(bytes), len);
+        let flags = PduFlags::default();
+        self.answering.push_data(&mut self.output, cid, source, flags, data_digest);
+    }
+
     /// The command in a slot is answered without data. Its buffer is given back at the next chance.
     pub(super) fn answer(&mut self, index: usize, status: Status) {
         let slot = &mut self.slots[index];
@@ -271,7 +287,7 @@ impl TargetSession {
     }
 
     #[inline]
-    fn respond(&mut self, mut entry: CompletionEntry) {
+    pub(super) fn respond(&mut self, mut entry: CompletionEntry) {
         if self.answering.flow_control {
             entry.sq_head = self.answering.next_sq_head().into();
         }

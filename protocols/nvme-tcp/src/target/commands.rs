@@ -7,6 +7,7 @@ use std::ops::RangeInclusive;
 
 use nearflash_nvme::fabrics::ConnectData;
 use nearflash_nvme::{Command, CommandId, FabricsType, Sgl, Status};
+use nearflash_request::ChangeKind;
 
 use super::operation::{self, Asked};
 use super::slots::{Kind, Stage};
@@ -96,6 +97,15 @@ impl TargetSession {
                 Ok(()) => self.flush_all(cid),
                 Err(status) => self.refuse(cid, status),
             },
+            Asked::ReservationReport { volume, len } => match self.check_to_host(command, len) {
+                Ok(()) => {
+                    let kind = Kind::Change { volume, change: ChangeKind::Report };
+                    let stage = Stage::Submitted { pending: 1 };
+                    let index = self.slots.take(cid, kind, len, stage);
+                    self.hand_out(index);
+                }
+                Err(status) => self.refuse(cid, status),
+            },
             Asked::Disconnect => self.disconnect(cid),
             asked => match self.prepare(command, asked) {
                 Ok(prepared) => {
@@ -117,6 +127,10 @@ impl TargetSession {
             Asked::Ranges { volume, deallocate, len } => {
                 let kind = Kind::Ranges { volume, deallocate, len, data: Vec::new() };
                 (kind, len..=RANGES_LEN_MAX)
+            }
+            Asked::Reservation { volume, command, len } => {
+                self.check_can_register()?;
+                (Kind::Reservation { volume, command, data: Vec::new() }, len..=len)
             }
             _ => return Err(Status::INVALID_FIELD.dnr()),
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use nearflash_nvme::fabrics::ConnectData;
 use nearflash_nvme::{Command, NamespaceTable, QueueId};
-use nearflash_request::Request;
+use nearflash_request::{Change, Identity, Nexus, Request, Tag};
 use nearflash_units::Nanos;
 
 use crate::digest::Digests;
@@ -58,6 +58,17 @@ pub struct Granted {
     pub sq_entries: u16,
     /// What the controller's host may reach, by NSID. Not looked at for an admin queue.
     pub namespaces: Arc<NamespaceTable>,
+    /// Who the host is to reservations.
+    pub asker: Asker,
+}
+
+/// Who asks for what comes over a queue.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Asker {
+    /// As reservations know it.
+    pub nexus: Nexus,
+    /// In NVMe's own names.
+    pub identity: Identity,
 }
 
 /// What a session wants done.
@@ -65,6 +76,8 @@ pub struct Granted {
 pub enum Demand {
     /// By the engine; answered with [`super::TargetSession::handle_completion`].
     Request(Request),
+    /// By the control side; answered with [`super::TargetSession::handle_change`].
+    Change(Tag, Box<Change>),
     /// By the subsystem; answered with [`super::TargetSession::handle_connected`].
     Connect(Box<ConnectDemand>),
     /// By the controller; answered with [`super::TargetSession::handle_admin_response`].

@@ -59,10 +59,10 @@ impl TargetSession {
             return self.answer(index, status);
         }
         slot.stage = Stage::Submitted { pending: 1 };
-        if matches!(slot.kind, Kind::Ranges { .. }) {
-            self.submit_ranges(index);
-        } else {
-            self.hand_out(index);
+        match slot.kind {
+            Kind::Ranges { .. } => self.submit_ranges(index),
+            Kind::Reservation { .. } => self.submit_reservation(index),
+            _ => self.hand_out(index),
         }
     }
 
@@ -107,6 +107,7 @@ impl TargetSession {
             Kind::Plain { volume, range, operation } => {
                 Demand::Request(Request { tag, volume, range, operation })
             }
+            Kind::Change { volume, change } => self.change_demand(index, volume, change),
             Kind::FlushAll { volumes } => {
                 let volume = volumes[usize::from(request)];
                 slot.kind = Kind::FlushAll { volumes };

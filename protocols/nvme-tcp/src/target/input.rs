@@ -121,6 +121,7 @@ impl TargetSession {
         self.state = state;
         self.framer.rules.capsule_data_max = length(capsule_data_max);
         self.namespaces = Some(granted.namespaces);
+        self.asker = Some(granted.asker);
     }
 
     /// What an I/O queue's commands name.

@@ -19,6 +19,7 @@
 //! order they were given; memory is bounded by the queue's entries.
 
 mod answers;
+mod changes;
 mod commands;
 mod config;
 mod data;
@@ -38,7 +39,7 @@ use nearflash_request::BufferId;
 use nearflash_units::Nanos;
 use zerocopy::IntoBytes;
 
-pub use config::{AdminDemand, ConnectDemand, Demand, Granted, QueueKind, SessionConfig};
+pub use config::{AdminDemand, Asker, ConnectDemand, Demand, Granted, QueueKind, SessionConfig};
 
 use crate::digest::Digests;
 use crate::error::PeerError;
@@ -101,6 +102,7 @@ pub struct TargetSession {
     /// Commands to be handed out, oldest first.
     ready: VecDeque<Ready>,
     namespaces: Option<Arc<NamespaceTable>>,
+    asker: Option<Asker>,
     answering: Answering,
     output: Output,
     /// Buffers of commands that failed, to be given back at the next chance.
@@ -138,6 +140,7 @@ impl TargetSession {
             awaiting_buffer: VecDeque::new(),
             ready: VecDeque::new(),
             namespaces: None,
+            asker: None,
             answering: Answering::new(Digests::NONE, DataAlignment(0)),
             output: Output::default(),
             orphans: Vec::new(),

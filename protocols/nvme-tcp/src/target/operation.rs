@@ -1,6 +1,7 @@
 //! What an I/O command asks, in the words of a slot.
 
 use nearflash_nvme::io::{self, IoCommand, IoOperation, VolumeCommand};
+use nearflash_nvme::reservation::ReservationCommand;
 use nearflash_nvme::{Command, FabricsType, NamespaceTable, Status};
 use nearflash_request::{BlockRange, Operation, VolumeId};
 use nearflash_units::ByteLen;
@@ -20,6 +21,10 @@ pub(super) enum Asked {
     FlushAll,
     /// Something about ranges that come as `len` bytes of data.
     Ranges { volume: VolumeId, deallocate: bool, len: u32 },
+    /// Something about reservations, with `len` bytes of keys as data.
+    Reservation { volume: VolumeId, command: ReservationCommand, len: u32 },
+    /// Who is registered and what is reserved, as `len` bytes of data to the host.
+    ReservationReport { volume: VolumeId, len: u32 },
     /// The end of the queue.
     Disconnect,
 }
@@ -53,6 +58,8 @@ pub(super) fn read(command: &Command, namespaces: &NamespaceTable) -> Result<Ask
             plain(Operation::WriteZeroes { deallocate, force_unit_access })
         }
         IoOperation::DatasetManagement { deallocate } => Asked::Ranges { volume, deallocate, len },
+        IoOperation::Reservation(command) => Asked::Reservation { volume, command, len },
+        IoOperation::ReservationReport => Asked::ReservationReport { volume, len },
     })
 }
 

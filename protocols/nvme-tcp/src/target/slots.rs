@@ -5,8 +5,9 @@
 //! more slots in use than the submission queue has entries; nothing is allocated per command after
 //! the queue was connected.
 
+use nearflash_nvme::reservation::ReservationCommand;
 use nearflash_nvme::{CommandId, Status};
-use nearflash_request::{BlockRange, BufferId, Operation, VolumeId};
+use nearflash_request::{BlockRange, BufferId, ChangeKind, Operation, VolumeId};
 
 use super::config::AdminDemand;
 
@@ -50,6 +51,12 @@ pub(super) enum Kind {
     Payload { volume: VolumeId, range: BlockRange, payload_use: PayloadUse },
     /// The first `len` bytes of its data list ranges, to be deallocated or as a hint.
     Ranges { volume: VolumeId, deallocate: bool, len: u32, data: Vec<u8> },
+    /// Its data is the keys of something about reservations.
+    Reservation { volume: VolumeId, command: ReservationCommand, data: Vec<u8> },
+    /// To be handed out for the control side.
+    Change { volume: VolumeId, change: ChangeKind },
+    /// Was handed out for the control side.
+    Changing,
     /// A command of an admin queue, with what data is there so far.
     Admin(Box<AdminDemand>),
     /// The Connect, with what data is there so far.
@@ -66,12 +73,14 @@ impl Kind {
     /// Where its data is kept, if not in a pool buffer.
     pub(super) fn small_data(&mut self) -> Option<&mut Vec<u8>> {
         match self {
-            Self::Ranges { data, .. } => Some(data),
+            Self::Ranges { data, .. } | Self::Reservation { data, .. } => Some(data),
             Self::Admin(demand) | Self::Connect(demand) => Some(&mut demand.data),
             Self::Read { .. }
             | Self::Plain { .. }
             | Self::FlushAll { .. }
             | Self::Payload { .. }
+            | Self::Change { .. }
+            | Self::Changing
             | Self::Taken
             | Self::AdminHandedOut
             | Self::ConnectHandedOut { .. } => None,

@@ -227,6 +227,8 @@ impl IdentifyController {
     pub const WRITE_ZEROES: u16 = 1 << 3;
     /// ONCS bit 4: features have the Save and Select fields.
     pub const SAVE_AND_SELECT: u16 = 1 << 4;
+    /// ONCS bit 5: reservations.
+    pub const RESERVATIONS: u16 = 1 << 5;
     /// ONCS bit 6: the Timestamp feature.
     pub const TIMESTAMP: u16 = 1 << 6;
     /// FUSES bit 0: compare and write.

@@ -134,6 +134,9 @@ const _: () = {
 impl IdentifyNamespace {
     /// NMIC: shared between controllers.
     pub const SHARED: u8 = 1;
+    /// RESCAP: every type of reservation (bits 6:1), which can survive a loss of power (bit 0), and
+    /// IEKEY as it is since NVMe 1.3 (bit 7).
+    pub const RESERVATIONS: u8 = 0xFF;
     /// NSATTR: write protected.
     pub const WRITE_PROTECTED: u8 = 1;
     /// DLFEAT bits 2:0 001b: deallocated blocks read as zeroes.

@@ -4,6 +4,7 @@ mod ana;
 mod device;
 mod discovery;
 mod effects;
+mod reservation;
 
 use zerocopy::IntoBytes;
 
@@ -11,6 +12,7 @@ pub use ana::{AnaGroup, AnaHeader, AnaState};
 pub use device::{ErrorEntry, FirmwareSlots, HealthInformation};
 pub use discovery::{AddressFamily, DiscoveryEntry, DiscoveryHeader, SubsystemType, TransportType};
 pub use effects::CommandEffects;
+pub use reservation::{ReservationNotice, ReservationNotification};
 
 use crate::{AdminOpcode, Command, NamespaceId, SglDescriptor};
 
@@ -29,6 +31,7 @@ impl LogId {
     pub const ANA: Self = Self(0x0C);
     pub const FEATURE_EFFECTS: Self = Self(0x12);
     pub const DISCOVERY: Self = Self(0x70);
+    pub const RESERVATION_NOTIFICATION: Self = Self(0x80);
 }
 
 /// The most namespaces that the changed namespace list names; when more changed, its first entry

@@ -55,8 +55,8 @@ const COMMANDS: [Row; 7] = [
     Row(AdminOpcode::GET_LOG_PAGE, true, |admin| logs::get_log_page(admin).map(Reply::Now)),
     Row(AdminOpcode::IDENTIFY, true, |admin| identify::identify(admin).map(Reply::Now)),
     Row(AdminOpcode::ABORT, false, abort),
-    Row(AdminOpcode::SET_FEATURES, true, |admin| features::set_features(admin).map(Reply::Now)),
-    Row(AdminOpcode::GET_FEATURES, true, |admin| features::get_features(admin).map(Reply::Now)),
+    Row(AdminOpcode::SET_FEATURES, true, features::set_features),
+    Row(AdminOpcode::GET_FEATURES, true, features::get_features),
     Row(AdminOpcode::ASYNC_EVENT_REQUEST, true, async_event_request),
     Row(AdminOpcode::KEEP_ALIVE, true, keep_alive),
 ];

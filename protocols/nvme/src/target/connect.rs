@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use nearflash_request::{Identity, Nexus};
 use nearflash_units::{ByteLen, Nanos};
 
 use super::Target;
@@ -10,6 +11,7 @@ use super::controller::{Controller, ControllerKind};
 use super::errors::ErrorLog;
 use super::events::Events;
 use super::features::{Features, keep_alive_from_ms};
+use super::reservations::{Notifications, nexus_of};
 use crate::address::TransportAddress;
 use crate::fabrics::{Connect, ConnectData, InvalidParameter};
 use crate::property::{Configuration, ControllerStatus};
@@ -32,6 +34,10 @@ pub struct Connected {
     pub kind: QueueKind,
     /// The namespaces that I/O on it sees; none on a discovery controller.
     pub namespaces: Arc<NamespaceTable>,
+    /// Who the host is to reservations.
+    pub nexus: Nexus,
+    /// The same in NVMe's own names.
+    pub identity: Identity,
 }
 
 /// What goes over a queue.
@@ -168,6 +174,7 @@ impl Target {
             subsystem: wanted.subsystem.clone(),
             host: wanted.host.clone(),
             host_id: wanted.data.host_id,
+            nexus: nexus_of(&wanted.data.host_id, &wanted.subsystem),
             local: wanted.local,
             configuration: Configuration::default(),
             status: ControllerStatus::default(),
@@ -177,6 +184,8 @@ impl Target {
             events: Events::default(),
             event_requests: VecDeque::new(),
             changed_namespaces: BTreeSet::new(),
+            notifications: Notifications::default(),
+            changing: Vec::new(),
             errors: ErrorLog::default(),
             queues: BTreeMap::new(),
         };
@@ -223,6 +232,8 @@ impl Target {
             disable_sq_flow_control: wanted.connect.disables_sq_flow_control(),
             kind,
             namespaces: subsystem.map_or_else(none, |subsystem| Arc::clone(&subsystem.table)),
+            nexus: nexus_of(&wanted.data.host_id, &wanted.subsystem),
+            identity: Identity::Nvme { host_id: wanted.data.host_id, controller: id.0 },
         }
     }
 

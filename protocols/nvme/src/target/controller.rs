@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use nearflash_request::Nexus;
 use nearflash_units::Nanos;
 
 use super::errors::ErrorLog;
 use super::events::Events;
 use super::features::Features;
+use super::reservations::{Changing, Notifications};
 use crate::address::TransportAddress;
 use crate::property::{Configuration, ControllerStatus};
 use crate::{CommandId, ControllerId, NamespaceId, Nqn, QueueId};
@@ -37,6 +39,8 @@ pub(super) struct Controller {
     pub(super) subsystem: Nqn,
     pub(super) host: Nqn,
     pub(super) host_id: [u8; 16],
+    /// Who the host is to reservations.
+    pub(super) nexus: Nexus,
     /// The address by which the host reached the node.
     pub(super) local: TransportAddress,
     pub(super) configuration: Configuration,
@@ -50,6 +54,10 @@ pub(super) struct Controller {
     pub(super) event_requests: VecDeque<CommandId>,
     /// Namespaces that changed since the host read the list.
     pub(super) changed_namespaces: BTreeSet<NamespaceId>,
+    /// What the host is to be told of reservations.
+    pub(super) notifications: Notifications,
+    /// Commands that wait for the control side.
+    pub(super) changing: Vec<Changing>,
     pub(super) errors: ErrorLog,
     /// I/O queues.
     pub(super) queues: BTreeMap<QueueId, QueueState>,

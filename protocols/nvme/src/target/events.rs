@@ -5,8 +5,12 @@
 
 use crate::{AsyncEvent, Notices};
 
+/// A bit of no notice, for an event that no configuration turns off.
+const ALWAYS: u32 = 1;
+
 /// The events there are, with the bit that enables each.
-const KINDS: [(AsyncEvent, u32); 3] = [
+const KINDS: [(AsyncEvent, u32); 4] = [
+    (AsyncEvent::RESERVATION_CHANGED, ALWAYS),
     (AsyncEvent::NAMESPACE_CHANGED, Notices::NAMESPACE),
     (AsyncEvent::ANA_CHANGED, Notices::ANA),
     (AsyncEvent::DISCOVERY_CHANGED, Notices::DISCOVERY),
@@ -23,7 +27,7 @@ impl Events {
     /// It happened. Nothing follows when the host does not want to hear of it.
     pub(super) fn raise(&mut self, event: AsyncEvent, enabled: Notices) {
         let bit = bit(event);
-        if enabled.has(bit) && self.masked & bit == 0 {
+        if (enabled.0 | ALWAYS) & bit != 0 && self.masked & bit == 0 {
             self.waiting |= bit;
         }
     }
@@ -44,7 +48,7 @@ impl Events {
 
     /// Forgets what waits and is no longer wanted.
     pub(super) fn retain(&mut self, enabled: Notices) {
-        self.waiting &= enabled.0;
+        self.waiting &= enabled.0 | ALWAYS;
     }
 }
 

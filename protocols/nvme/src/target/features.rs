@@ -4,9 +4,10 @@
 
 use nearflash_units::Nanos;
 
-use super::admin::{Admin, Answer};
+use super::admin::{Admin, Answer, Reply};
 use super::config::Limits;
 use super::controller::ControllerKind;
+use super::reservations::{self, NotificationMasks};
 use crate::feature::{FeatureId, GetFeatures, QueueCount, Select, SetFeatures};
 use crate::{NamespaceId, Notices, Status};
 
@@ -29,6 +30,7 @@ pub(super) struct Features {
     timestamp: Option<(u64, Nanos)>,
     /// Host Behavior Support: the bytes that mean something.
     host_behavior: [u8; HOST_BEHAVIOR_USED],
+    pub(super) notification_masks: NotificationMasks,
 }
 
 const HOST_BEHAVIOR_LEN: usize = 512;
@@ -47,6 +49,7 @@ impl Features {
             queues: limits.io_queues_max,
             timestamp: None,
             host_behavior: [0; HOST_BEHAVIOR_USED],
+            notification_masks: NotificationMasks::default(),
         }
     }
 }
@@ -67,12 +70,14 @@ struct Feature {
     id: FeatureId,
     /// Whether discovery controllers have it too.
     discovery: bool,
+    /// Whether each namespace has a value of its own.
+    of_namespace: bool,
     get: Get,
     /// Returns dword 0 of the completion.
     set: Set,
 }
 
-const FEATURES: [Feature; 13] = [
+const FEATURES: [Feature; 15] = [
     io_feature(
         FeatureId::ARBITRATION,
         |_, all| dword(all.arbitration),
@@ -83,7 +88,11 @@ const FEATURES: [Feature; 13] = [
     ),
     io_feature(FeatureId::POWER_MANAGEMENT, |_, _| dword(0), set_power),
     io_feature(FeatureId::TEMPERATURE_THRESHOLD, get_temperature, set_temperature),
-    io_feature(FeatureId::ERROR_RECOVERY, |_, all| dword(all.error_recovery), set_error_recovery),
+    namespace_feature(
+        FeatureId::ERROR_RECOVERY,
+        |_, all| dword(all.error_recovery),
+        set_error_recovery,
+    ),
     io_feature(FeatureId::VOLATILE_WRITE_CACHE, |_, _| dword(CACHE_ENABLED), set_cache),
     io_feature(FeatureId::NUMBER_OF_QUEUES, |_, all| dword(queue_count(all)), set_queues),
     io_feature(
@@ -97,6 +106,7 @@ const FEATURES: [Feature; 13] = [
     Feature {
         id: FeatureId::ASYNC_EVENT_CONFIGURATION,
         discovery: true,
+        of_namespace: false,
         get: |_, all| dword(all.notices.0),
         set: set_notices,
     },
@@ -104,6 +114,7 @@ const FEATURES: [Feature; 13] = [
     Feature {
         id: FeatureId::KEEP_ALIVE_TIMER,
         discovery: true,
+        of_namespace: false,
         get: |admin, _| dword(keep_alive_ms(admin.controller.keep_alive)),
         set: set_keep_alive,
     },
@@ -112,14 +123,26 @@ const FEATURES: [Feature; 13] = [
     Feature {
         id: FeatureId::HOST_IDENTIFIER,
         discovery: true,
+        of_namespace: false,
         get: get_host_identifier,
         // Over fabrics it is a matter of Connect.
         set: |_, _| Err(Status::COMMAND_SEQUENCE_ERROR.dnr()),
     },
+    namespace_feature(
+        FeatureId::RESERVATION_NOTIFICATION,
+        |admin, all| reservations::get_mask(admin, &all.notification_masks),
+        reservations::set_mask,
+    ),
+    // What it is and becomes the control side says, see `Reply::Later`; at first it is off.
+    namespace_feature(FeatureId::RESERVATION_PERSISTENCE, |_, _| dword(0), |_, _| Ok(0)),
 ];
 
 const fn io_feature(id: FeatureId, get: Get, set: Set) -> Feature {
-    Feature { id, discovery: false, get, set }
+    Feature { id, discovery: false, of_namespace: false, get, set }
+}
+
+const fn namespace_feature(id: FeatureId, get: Get, set: Set) -> Feature {
+    Feature { id, discovery: false, of_namespace: true, get, set }
 }
 
 fn find(id: FeatureId, kind: ControllerKind) -> Result<&'static Feature, Status> {
@@ -128,42 +151,52 @@ fn find(id: FeatureId, kind: ControllerKind) -> Result<&'static Feature, Status>
     found.ok_or(Status::INVALID_FIELD.dnr())
 }
 
-/// The features that a kind of controller has.
-pub(super) fn supported(kind: ControllerKind) -> impl Iterator<Item = FeatureId> {
+/// The features that a kind of controller has, and which of them are of namespaces.
+pub(super) fn supported(kind: ControllerKind) -> impl Iterator<Item = (FeatureId, bool)> {
     let known = move |feature: &&Feature| feature.discovery || kind == ControllerKind::Io;
-    FEATURES.iter().filter(known).map(|feature| feature.id)
+    FEATURES.iter().filter(known).map(|feature| (feature.id, feature.of_namespace))
 }
 
 /// Get Features.
-pub(super) fn get_features(admin: &mut Admin<'_>) -> Result<Answer, Status> {
+pub(super) fn get_features(admin: &mut Admin<'_>) -> Result<Reply, Status> {
     const CHANGEABLE: u32 = 1 << 2;
+    const OF_NAMESPACE: u32 = 1 << 1;
     let asked = GetFeatures::from_command(admin.command);
     let feature = find(asked.feature, admin.controller.kind)?;
-    match asked.select {
+    let answer = match asked.select {
+        Select::Current if feature.id == FeatureId::RESERVATION_PERSISTENCE => {
+            return reservations::get_persistence(admin);
+        }
         Select::Current => (feature.get)(admin, &admin.controller.features),
         // What is not saved is at its default after a reset.
         Select::Default | Select::Saved => {
             let first = Features::new(admin.controller.kind, &admin.config.limits);
             (feature.get)(admin, &first)
         }
+        Select::Capabilities if feature.of_namespace => {
+            Ok(Answer::result(CHANGEABLE | OF_NAMESPACE))
+        }
         Select::Capabilities => Ok(Answer::result(CHANGEABLE)),
         Select::Reserved => Err(Status::INVALID_FIELD.dnr()),
-    }
+    };
+    answer.map(Reply::Now)
 }
 
 /// Set Features.
-pub(super) fn set_features(admin: &mut Admin<'_>) -> Result<Answer, Status> {
+pub(super) fn set_features(admin: &mut Admin<'_>) -> Result<Reply, Status> {
     let asked = SetFeatures::from_command(admin.command);
     let feature = find(asked.feature, admin.controller.kind)?;
     if asked.save {
         return Err(Status::FEATURE_NOT_SAVEABLE.dnr());
     }
     let whole_controller = [NamespaceId::NONE, NamespaceId::ALL];
-    let per_namespace = asked.feature == FeatureId::ERROR_RECOVERY;
-    if !per_namespace && !whole_controller.contains(&admin.command.namespace_id()) {
+    if !feature.of_namespace && !whole_controller.contains(&admin.command.namespace_id()) {
         return Err(Status::FEATURE_NOT_NAMESPACE_SPECIFIC.dnr());
     }
-    (feature.set)(admin, asked.value).map(Answer::result)
+    if feature.id == FeatureId::RESERVATION_PERSISTENCE {
+        return reservations::set_persistence(admin, asked.value);
+    }
+    (feature.set)(admin, asked.value).map(|result| Reply::Now(Answer::result(result)))
 }
 
 fn dword(value: u32) -> Result<Answer, Status> {

@@ -84,6 +84,7 @@ fn describe_namespace(config: &NamespaceConfig) -> Box<IdentifyNamespace> {
         Deallocation::Unspecified | Deallocation::ReadsZeroes => NamespaceFeatures::THIN,
     };
     described.multi_path = IdentifyNamespace::SHARED;
+    described.reservations = IdentifyNamespace::RESERVATIONS;
     described.deallocate_features = match config.deallocation {
         Deallocation::None | Deallocation::Unspecified => 0,
         Deallocation::ReadsZeroes => {
@@ -140,6 +141,7 @@ fn independent_namespace(admin: &Admin<'_>, _: &Identify) -> Result<Vec<u8>, Sta
         let cacheless = IndependentNamespace::CACHE_NOT_PRESENT;
         described.features = if config.volatile_cache { 0 } else { cacheless };
         described.multi_path = IdentifyNamespace::SHARED;
+        described.reservations = IdentifyNamespace::RESERVATIONS;
         described.ana_group = ANA_GROUP.into();
         described.attributes = namespace_attributes(config);
         described.status = IndependentNamespace::READY;
@@ -216,6 +218,7 @@ fn describe_io(admin: &Admin<'_>, described: &mut IdentifyController) {
         | IdentifyController::DATASET_MANAGEMENT
         | IdentifyController::WRITE_ZEROES
         | IdentifyController::SAVE_AND_SELECT
+        | IdentifyController::RESERVATIONS
         | IdentifyController::TIMESTAMP)
         .into();
     described.fused_operations = IdentifyController::COMPARE_AND_WRITE.into();

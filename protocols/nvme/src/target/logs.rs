@@ -10,7 +10,7 @@ use zerocopy::little_endian::U32;
 use super::admin::{Admin, Answer, supported_opcodes};
 use super::controller::ControllerKind;
 use super::identify::ANA_GROUP;
-use super::{discovery, features};
+use super::{discovery, features, reservations};
 use crate::identify::COMMAND_SET_NVM;
 use crate::log::{
     AnaGroup, AnaHeader, AnaState, CommandEffects, FirmwareSlots, GetLogPage, HealthInformation,
@@ -31,7 +31,7 @@ enum On {
 /// A page: its identifier, who has it, the event that reading it clears, what fills it.
 struct Row(LogId, On, Option<AsyncEvent>, Fill);
 
-const PAGES: [Row; 9] = [
+const PAGES: [Row; 10] = [
     Row(LogId::SUPPORTED_PAGES, On::Both, None, |admin, _| Ok(supported_pages(admin))),
     Row(LogId::ERROR, On::Both, None, |admin, _| Ok(admin.controller.errors.page())),
     Row(LogId::HEALTH, On::Io, None, health),
@@ -40,6 +40,10 @@ const PAGES: [Row; 9] = [
     Row(LogId::COMMAND_EFFECTS, On::Io, None, command_effects),
     Row(LogId::ANA, On::Io, Some(AsyncEvent::ANA_CHANGED), |admin, asked| Ok(ana(admin, asked))),
     Row(LogId::FEATURE_EFFECTS, On::Io, None, |admin, _| Ok(feature_effects(admin))),
+    // Which notification goes with the event, its own handler sees to.
+    Row(LogId::RESERVATION_NOTIFICATION, On::Io, None, |admin, asked| {
+        Ok(reservations::page(admin, asked.retain_event))
+    }),
     Row(LogId::DISCOVERY, On::Discovery, Some(AsyncEvent::DISCOVERY_CHANGED), |admin, _| {
         Ok(discovery::log(admin))
     }),
@@ -120,7 +124,15 @@ fn changed(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>, Status>
 /// Of another I/O command set than NVM no I/O command is supported, and that is what its page says:
 /// hosts go through the sets (nvme-cli asks for zoned namespaces, too) and take an error for ours.
 fn command_effects(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>, Status> {
-    let reads = [IoOpcode::FLUSH, IoOpcode::READ, IoOpcode::COMPARE];
+    let reads = [
+        IoOpcode::FLUSH,
+        IoOpcode::READ,
+        IoOpcode::COMPARE,
+        IoOpcode::RESERVATION_REGISTER,
+        IoOpcode::RESERVATION_REPORT,
+        IoOpcode::RESERVATION_ACQUIRE,
+        IoOpcode::RESERVATION_RELEASE,
+    ];
     let writes = [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT];
     let mut effects = CommandEffects::NONE;
     for opcode in supported_opcodes(admin.controller.kind) {
@@ -139,12 +151,13 @@ fn command_effects(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>,
     Ok(effects.as_bytes().to_vec())
 }
 
-/// NVMe Base 2.0, 5.16.1 (LID 12h): bit 0 of a feature's dword says that it is there, bit 21 that it is
-/// the controller's.
+/// NVMe Base 2.0, 5.16.1 (LID 12h): bit 0 of a feature's dword says that it is there, bit 20 or 21 that
+/// it is a namespace's or the controller's.
 fn feature_effects(admin: &Admin<'_>) -> Vec<u8> {
     let mut page = [U32::ZERO; 256];
-    for feature in features::supported(admin.controller.kind) {
-        page[usize::from(feature.0)] = (1 << 21 | 1).into();
+    for (feature, of_namespace) in features::supported(admin.controller.kind) {
+        let scope = if of_namespace { 1 << 20 } else { 1 << 21 };
+        page[usize::from(feature.0)] = (scope | 1).into();
     }
     page.as_bytes().to_vec()
 }

@@ -21,6 +21,7 @@ mod features;
 mod identify;
 mod logs;
 mod properties;
+mod reservations;
 mod status;
 mod subsystem;
 #[cfg(test)]
@@ -29,6 +30,7 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use nearflash_request::Change;
 use nearflash_units::Nanos;
 
 pub use admin::{ADMIN_DATA_LEN_MAX, admin_transfer};
@@ -40,7 +42,8 @@ pub use controller::ControllerKind;
 pub use status::{HostStatus, SubsystemStatus, TargetStatus};
 
 use crate::{
-    AsyncEvent, Command, CompletionEntry, ControllerId, NamespaceTable, Nqn, QueueId, Status,
+    AsyncEvent, Command, CommandId, CompletionEntry, ControllerId, NamespaceTable, Nqn, QueueId,
+    Status,
 };
 use admin::{Admin, Answer, Reply};
 use controller::Controller;
@@ -75,6 +78,15 @@ pub enum Action {
         controller: ControllerId,
         /// Which.
         table: Arc<NamespaceTable>,
+    },
+    /// Have the control side make this change; answered with [`Target::handle_change`].
+    Change {
+        /// Whose.
+        controller: ControllerId,
+        /// By which command of its admin queue.
+        command_id: CommandId,
+        /// What.
+        change: Change,
     },
 }
 
@@ -149,7 +161,7 @@ impl Target {
         if subsystems_changed {
             self.discovery_generation += 1;
             let of_discovery = |it: &Controller| it.kind == ControllerKind::Discovery;
-            self.raise(AsyncEvent::DISCOVERY_CHANGED, of_discovery);
+            self.raise_event(AsyncEvent::DISCOVERY_CHANGED, of_discovery);
         }
         Ok(())
     }
@@ -176,10 +188,10 @@ impl Target {
             let table = Arc::clone(&table);
             self.actions.push_back(Action::Namespaces { controller: controller.id, table });
         }
-        self.raise(AsyncEvent::NAMESPACE_CHANGED, |it| it.subsystem == nqn);
+        self.raise_event(AsyncEvent::NAMESPACE_CHANGED, |it| it.subsystem == nqn);
     }
 
-    fn raise(&mut self, event: AsyncEvent, at: impl Fn(&Controller) -> bool) {
+    fn raise_event(&mut self, event: AsyncEvent, at: impl Fn(&Controller) -> bool) {
         for controller in self.controllers.values_mut().filter(|it| at(it)) {
             controller.events.raise(event, controller.features.notices);
             tell_events(controller, &mut self.actions);

@@ -6,6 +6,7 @@ use super::admin::{Admin, Answer};
 use super::controller::{Controller, ControllerKind};
 use super::events::Events;
 use super::features::Features;
+use super::reservations::Notifications;
 use super::{Action, DisconnectReason};
 use crate::fabrics::PropertyAccess;
 use crate::property::{Capabilities, Configuration, ControllerStatus, Version, offset};
@@ -87,6 +88,7 @@ fn reset(admin: &mut Admin<'_>) {
     admin.controller.features = Features::new(admin.controller.kind, &admin.config.limits);
     admin.controller.events = Events::default();
     admin.controller.changed_namespaces.clear();
+    admin.controller.notifications = Notifications::default();
     abort_event_requests(admin.controller, admin.actions);
     for queue in admin.controller.close_queues() {
         admin.actions.push_back(Action::Disconnect {

@@ -68,7 +68,7 @@ fn what_cannot_be_set_is_refused_exactly() {
         (set(FeatureId::COMMAND_SET_PROFILE, 1), Status::COMMAND_SET_COMBINATION_REJECTED),
         (set(FeatureId::HOST_IDENTIFIER, 1), Status::COMMAND_SEQUENCE_ERROR),
         (set(FeatureId::INTERRUPT_COALESCING, 0), Status::INVALID_FIELD),
-        (set(FeatureId::RESERVATION_PERSISTENCE, 0), Status::INVALID_FIELD),
+        (set(FeatureId::RESERVATION_PERSISTENCE, 0), Status::INVALID_NAMESPACE),
         (get(FeatureId::INTERRUPT_CONFIGURATION), Status::INVALID_FIELD),
         (get(FeatureId(0xC0)), Status::INVALID_FIELD),
     ];

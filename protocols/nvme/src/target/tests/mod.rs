@@ -7,6 +7,7 @@ mod events;
 mod features;
 mod identify;
 mod keep_alive;
+mod reservations;
 
 use std::net::SocketAddr;
 

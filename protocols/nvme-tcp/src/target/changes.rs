@@ -1,0 +1,72 @@
+//! What is no I/O and all hosts of a namespace share: registrations and reservations. It goes to
+//! the control side, and its answer comes back whenever that is done.
+
+use nearflash_nvme::reservation::{report_data, status_of};
+use nearflash_nvme::{CompletionEntry, Status};
+use nearflash_request::{Change, ChangeKind, ChangeResult, Nexus, Tag, VolumeId};
+
+use super::slots::{Kind, Stage};
+use super::{Demand, State, TargetSession, length};
+
+impl TargetSession {
+    /// Who the host is to reservations; [`Nexus::NONE`] before the queue is connected.
+    pub fn nexus(&self) -> Nexus {
+        self.asker.as_ref().map_or(Nexus::NONE, |asker| asker.nexus)
+    }
+
+    /// A host that gives no identifier cannot be told from another without. NVMe Base 2.0, 8.19.
+    pub(super) fn check_can_register(&self) -> Result<(), Status> {
+        let known = self.nexus() != Nexus::NONE;
+        if known { Ok(()) } else { Err(Status::HOST_IDENTIFIER_INCONSISTENT.dnr()) }
+    }
+
+    /// The keys of a command are there.
+    pub(super) fn submit_reservation(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        let Kind::Reservation { volume, command, data } =
+            std::mem::replace(&mut slot.kind, Kind::Taken)
+        else {
+            unreachable!("the caller has looked")
+        };
+        match command.change(&data) {
+            Ok(change) => {
+                slot.kind = Kind::Change { volume, change };
+                self.hand_out(index);
+            }
+            Err(status) => self.answer(index, status),
+        }
+    }
+
+    pub(super) fn change_demand(
+        &mut self,
+        index: u16,
+        volume: VolumeId,
+        kind: ChangeKind,
+    ) -> Demand {
+        self.slots[usize::from(index)].kind = Kind::Changing;
+        let asker = self.asker.as_ref().expect("an I/O queue was granted to someone");
+        let (nexus, identity) = (asker.nexus, asker.identity.clone());
+        Demand::Change(Tag(u32::from(index)), Box::new(Change { volume, nexus, identity, kind }))
+    }
+
+    /// How a [`Demand::Change`] ended.
+    ///
+    /// # Panics
+    /// When no such change is in flight.
+    pub fn handle_change(&mut self, tag: Tag, result: &ChangeResult) {
+        if self.state == State::Closing {
+            return;
+        }
+        let index = length(tag.0);
+        let slot = &self.slots[index];
+        let is_out = matches!(slot.kind, Kind::Changing);
+        assert!(is_out && slot.stage != Stage::Free, "a change is answered once");
+        let (cid, len) = (slot.cid, slot.len);
+        if let ChangeResult::Report(report) = result {
+            let data = report_data(report, length(len));
+            self.push_own_data(cid, &data, len);
+        }
+        self.slots.give_back(index);
+        self.respond(CompletionEntry::new(cid, status_of(result)));
+    }
+}

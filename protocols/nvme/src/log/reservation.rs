@@ -1,0 +1,100 @@
+//! Reservation notifications. NVMe Base 2.0, 5.16.1 (LID 80h) and 8.19.
+
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::NamespaceId;
+
+/// What a notification says. NVMe Base 2.0, 5.16.1 (LID 80h, log page type).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum ReservationNotice {
+    /// The host's registration was ended by another host.
+    RegistrationPreempted,
+    /// The reservation that registrants had a part in is released, or of another type.
+    ReservationReleased,
+    /// The reservation and all registrations were cleared by another host.
+    ReservationPreempted,
+}
+
+impl ReservationNotice {
+    /// As the page has it; 0 is of a page that says nothing.
+    pub const fn to_code(self) -> u8 {
+        match self {
+            Self::RegistrationPreempted => 1,
+            Self::ReservationReleased => 2,
+            Self::ReservationPreempted => 3,
+        }
+    }
+
+    /// Its bit in the Reservation Notification Mask feature: the host does not want to hear of it.
+    /// NVMe Base 2.0, 5.27.1 (FID 82h).
+    pub const fn mask_bit(self) -> u32 {
+        1 << self.to_code()
+    }
+}
+
+/// Reservation Notification page. NVMe Base 2.0, 5.16.1 (LID 80h).
+#[derive(
+    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
+)]
+#[repr(C)]
+pub struct ReservationNotification {
+    /// Counts notifications, from 1 and never 0: a gap tells the host what it missed.
+    pub count: U64,
+    /// What it says, see [`ReservationNotice`]; 0 when there is none.
+    pub notice: u8,
+    /// How many more there are, up to 255.
+    pub available: u8,
+    /// Reserved.
+    pub reserved10: [u8; 2],
+    /// NSID.
+    pub namespace: U32,
+    /// Reserved.
+    pub reserved16: [u8; 48],
+}
+const _: () = assert!(size_of::<ReservationNotification>() == 64);
+
+impl ReservationNotification {
+    /// The page that says nothing.
+    pub fn none() -> Self {
+        Self::new_zeroed()
+    }
+
+    /// One notification.
+    pub fn new(count: u64, notice: ReservationNotice, namespace: NamespaceId) -> Self {
+        Self {
+            count: count.into(),
+            notice: notice.to_code(),
+            namespace: namespace.0.into(),
+            ..Self::none()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_has_the_bytes_that_hosts_read() {
+        let notice = ReservationNotice::ReservationReleased;
+        let page = ReservationNotification {
+            available: 5,
+            ..ReservationNotification::new(0x0102, notice, NamespaceId(7))
+        };
+        assert_eq!(page.as_bytes()[..16], [2, 1, 0, 0, 0, 0, 0, 0, 2, 5, 0, 0, 7, 0, 0, 0]);
+        assert_eq!(page.as_bytes()[16..], [0; 48]);
+    }
+
+    #[test]
+    fn the_mask_has_a_bit_for_each_notice() {
+        let bits = [
+            (ReservationNotice::RegistrationPreempted, 0b0010),
+            (ReservationNotice::ReservationReleased, 0b0100),
+            (ReservationNotice::ReservationPreempted, 0b1000),
+        ];
+        for (notice, bit) in bits {
+            assert_eq!(notice.mask_bit(), bit, "{notice:?}");
+        }
+    }
+}
