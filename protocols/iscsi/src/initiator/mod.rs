@@ -28,6 +28,8 @@ mod input;
 mod sense;
 mod slots;
 mod submit;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use std::collections::VecDeque;

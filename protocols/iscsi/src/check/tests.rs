@@ -1,0 +1,43 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn any_pdus() -> impl Strategy<Value = Vec<u8>> {
+    let text = prop::sample::select(vec![
+        "AuthMethod=CHAP\0",
+        "AuthMethod=None\0",
+        "CHAP_A=5\0",
+        "CHAP_A=7\0CHAP_I=1\0CHAP_C=0x0102\0",
+        "CHAP_N=host\0CHAP_R=0x00\0",
+        "CHAP_N=node\0CHAP_R=0x00\0",
+        "HeaderDigest=None\0MaxBurstLength=512\0",
+        "InitialR2T=Yes\0X-a=b\0",
+        "=\0",
+        "",
+    ]);
+    let flags = prop_oneof![Just(0x00u8), Just(0x81), Just(0x04), Just(0x87), any::<u8>()];
+    prop::collection::vec((flags, text), 0..8).prop_map(|pdus| {
+        let pdu = |(flags, text): (u8, &str)| {
+            let head = [flags, u8::try_from(text.len()).unwrap()];
+            [&head[..], text.as_bytes()].concat()
+        };
+        pdus.into_iter().flat_map(pdu).collect()
+    })
+}
+
+proptest! {
+    #[test]
+    fn hostile_targets_do_no_harm(input in prop::collection::vec(any::<u8>(), 0..2000)) {
+        check_initiator_never_panics(&input);
+    }
+
+    #[test]
+    fn hostile_initiators_do_not_get_in(selector in any::<u8>(), pdus in any_pdus()) {
+        check_login_never_panics(&[&[selector], &pdus[..]].concat());
+    }
+
+    #[test]
+    fn impostors_are_not_believed(selector in any::<u8>(), pdus in any_pdus()) {
+        check_initiator_login_never_panics(&[&[selector], &pdus[..]].concat());
+    }
+}
