@@ -33,7 +33,8 @@ fn credential(user: &str, byte: u8) -> Credential {
     Credential { user: user.to_owned(), secret }
 }
 
-fn account() -> Arc<Account> {
+/// An account that proves both ends.
+pub(crate) fn account() -> Arc<Account> {
     let account = Account::new(credential("host", 1), Some(credential("node", 2)));
     Arc::new(account.expect("the secrets differ"))
 }

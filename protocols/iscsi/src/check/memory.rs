@@ -1,7 +1,6 @@
 //! Buffers as a pool would give them, and none lost.
 
 use nearflash_request::BufferId;
-
 use nearflash_session::Chunk;
 
 /// The buffers taken, by number.
@@ -33,6 +32,11 @@ impl Memory {
 
     pub(crate) fn bytes_mut(&mut self, buffer: BufferId) -> &mut Vec<u8> {
         self.buffers[index(buffer)].as_mut().expect("the buffer is taken")
+    }
+
+    /// How many are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.buffers.iter().flatten().count()
     }
 
     /// A chunk's bytes onto the end of `stream`.

@@ -40,4 +40,24 @@ proptest! {
     fn impostors_are_not_believed(selector in any::<u8>(), pdus in any_pdus()) {
         check_initiator_login_never_panics(&[&[selector], &pdus[..]].concat());
     }
+
+    #[test]
+    fn both_ends_agree_about_a_volume(
+        seed in any::<u64>(),
+        digests in any::<[bool; 2]>(),
+        (with_account, initial_r2t, immediate_data) in any::<(bool, bool, bool)>(),
+        connections in 1u16..4,
+        receive_len_max in prop::sample::select(vec![512, 1021, 8192, 262_144]),
+    ) {
+        check_pair(PairScenario {
+            seed,
+            digests,
+            with_account,
+            connections,
+            initial_r2t,
+            immediate_data,
+            receive_len_max,
+            operations: 40,
+        });
+    }
 }
