@@ -89,6 +89,16 @@ impl Change {
     }
 }
 
+/// Where two runs of bytes of one length first differ.
+pub(crate) fn first_difference(a: &[u8], b: &[u8]) -> Option<u64> {
+    // Equality is compared by whole words.
+    if a == b {
+        return None;
+    }
+    let at = a.iter().zip(b).position(|(a, b)| a != b)?;
+    Some(ByteLen::from_usize(at).0)
+}
+
 /// The word at `offset`.
 pub(crate) fn word_mut(block: &mut [u8], offset: u32) -> &mut [u8; 8] {
     let start = ByteLen(offset.into()).to_usize();

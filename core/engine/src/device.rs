@@ -55,13 +55,26 @@ pub enum DeviceOperation {
     },
     /// The range is no longer needed. It reads as zeroes or unchanged afterwards.
     Deallocate,
+    /// How the run is that begins at the offset and ends with the length at the latest:
+    /// [`DeviceResult::Run`]. [`DeviceResult::Unsupported`] if the device does not know.
+    Allocation,
 }
+
+/// What runs are measured in: the smallest block of any device.
+pub const RUN_UNIT: u64 = 512;
 
 /// How a device operation ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum DeviceResult {
     /// All of it was done.
     Done,
+    /// What was asked of an allocation.
+    Run {
+        /// It has storage of its own; otherwise it reads as zeroes.
+        mapped: bool,
+        /// How long it is, in units of [`RUN_UNIT`] bytes, the last one perhaps begun; never zero.
+        units: u32,
+    },
     /// The device is full.
     NoSpace,
     /// The medium failed.
@@ -70,6 +83,15 @@ pub enum DeviceResult {
     Gone,
     /// The device cannot do that.
     Unsupported,
+}
+
+impl DeviceResult {
+    /// The answer to an allocation: a run of `len` bytes. One that is longer than can be said is
+    /// said to be shorter.
+    pub fn run(mapped: bool, len: ByteLen) -> Self {
+        let units = len.0.div_ceil(RUN_UNIT).max(1);
+        Self::Run { mapped, units: u32::try_from(units).unwrap_or(u32::MAX) }
+    }
 }
 
 /// What the engine and the doors need to know of a device.

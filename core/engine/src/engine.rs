@@ -199,11 +199,15 @@ impl Engine {
     pub fn handle_device(&mut self, id: OperationId, result: DeviceResult, pool: &mut Pool) {
         let index = index_of(id);
         let job = self.jobs.get_mut(index).expect("an operation ends once, before its job");
+        job.pending -= 1;
+        let is_last = job.pending == 0;
         if result != DeviceResult::Done {
             job.note(result);
+            if let DeviceResult::Run { mapped, units } = result {
+                self.note_run(index, mapped, units);
+            }
         }
-        job.pending -= 1;
-        if job.pending == 0 {
+        if is_last {
             self.end_stage(index, pool);
         }
     }
@@ -296,11 +300,7 @@ impl Engine {
         let fits = |range: &BlockRange| entry.blocks.contains(range.start, range.count);
         let in_range = match &request.operation {
             Operation::Flush | Operation::Admit(_) => true,
-            Operation::WriteSame { .. }
-            | Operation::OrWrite { .. }
-            | Operation::CompareSame { .. }
-            | Operation::Verify
-            | Operation::Allocation => return Some(Outcome::Unsupported),
+            Operation::Allocation => fits(&request.range) && request.range.count != Blocks(0),
             Operation::Deallocate { ranges, .. } => ranges.iter().all(fits),
             Operation::WriteBytes { skip, len, .. } => {
                 let part = Part { skip: *skip, len: *len };
@@ -336,8 +336,15 @@ impl Engine {
             }
             (_, None) => Payload::None,
         };
-        if job.work.is_atomic() && matches!(outcome, Outcome::Success | Outcome::Miscompare) {
-            payload = Payload::Word(job.previous);
+        match (&job.work, outcome) {
+            (Work::Atomic { .. }, Outcome::Success | Outcome::Miscompare) => {
+                payload = Payload::Word(job.found);
+            }
+            (_, Outcome::Miscompare) => payload = Payload::Differs(job.found),
+            (Work::Allocation { mapped }, Outcome::Success) => {
+                payload = Payload::Allocation { mapped: *mapped, blocks: Blocks(job.found) };
+            }
+            _ => {}
         }
         if let Some(compare) = job.compare {
             pool.give_back(compare);
@@ -372,7 +379,11 @@ impl Engine {
                 counters.reads += 1;
                 counters.read_bytes += len.0;
             }
-            Work::Write { .. } | Work::WriteZeroes { .. } | Work::CompareAndWrite { .. } => {
+            Work::Write { .. }
+            | Work::WriteZeroes { .. }
+            | Work::WriteSame { .. }
+            | Work::OrWrite { .. }
+            | Work::CompareAndWrite { .. } => {
                 counters.writes += 1;
                 counters.written_bytes += len.0;
             }
@@ -384,7 +395,13 @@ impl Engine {
                 counters.writes += 1;
                 counters.written_bytes += 8;
             }
-            Work::Flush | Work::Deallocate { .. } | Work::Compare | Work::Admit => {}
+            Work::Flush
+            | Work::Deallocate { .. }
+            | Work::Verify { .. }
+            | Work::Allocation { .. }
+            | Work::Compare
+            | Work::CompareSame { .. }
+            | Work::Admit => {}
         }
     }
 

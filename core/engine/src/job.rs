@@ -16,8 +16,10 @@ pub(crate) enum Stage {
     Waiting,
     /// Reads into `buffer`.
     Reading,
-    /// Reads into the scratch buffer, to compare.
+    /// Reads into the scratch buffer, to compare or only to have read it.
     Comparing,
+    /// Asks what is allocated.
+    Asking,
     /// Reads into the scratch buffer what is kept or changed.
     Changing,
     /// Writes, zeroes or deallocates.
@@ -31,21 +33,67 @@ pub(crate) enum Stage {
 #[repr(u32)]
 pub(crate) enum Work {
     Read,
-    Write { durable: bool },
+    Write {
+        durable: bool,
+    },
     Flush,
-    WriteZeroes { deallocate: bool, durable: bool },
-    Deallocate { ranges: Box<[BlockRange]>, zeroes: bool },
+    WriteZeroes {
+        deallocate: bool,
+        durable: bool,
+    },
+    Deallocate {
+        ranges: Box<[BlockRange]>,
+        zeroes: bool,
+    },
     Admit,
+    /// With `done` blocks of the range written.
+    WriteSame {
+        durable: bool,
+        done: u64,
+    },
+    OrWrite {
+        durable: bool,
+    },
+    /// With `done` blocks of the range read.
+    Verify {
+        done: u64,
+    },
+    /// `mapped` is the answer, once there is one.
+    Allocation {
+        mapped: bool,
+    },
     Compare,
-    CompareAndWrite { durable: bool },
-    WriteBytes { part: Part, durable: bool },
-    Atomic { word: u32, change: Change, durable: bool },
+    /// With `done` blocks of the range compared.
+    CompareSame {
+        done: u64,
+    },
+    CompareAndWrite {
+        durable: bool,
+    },
+    WriteBytes {
+        part: Part,
+        durable: bool,
+    },
+    Atomic {
+        word: u32,
+        change: Change,
+        durable: bool,
+    },
 }
 
 impl Work {
     /// Whether it changes what the volume holds, so that fences stop it.
     pub(crate) fn writes(&self) -> bool {
-        !matches!(self, Self::Read | Self::Flush | Self::Compare | Self::Admit)
+        !matches!(
+            self,
+            Self::Read
+                | Self::Flush
+                | Self::Compare
+                | Self::CompareSame { .. }
+                | Self::Verify { .. }
+                | Self::Allocation { .. }
+                | Self::Admit
+        )
     }
 
     /// Whether it is answered with a word.
@@ -54,7 +102,13 @@ impl Work {
     }
 
     pub(crate) fn needs_fence(&self) -> bool {
-        matches!(self, Self::CompareAndWrite { .. } | Self::WriteBytes { .. } | Self::Atomic { .. })
+        matches!(
+            self,
+            Self::CompareAndWrite { .. }
+                | Self::OrWrite { .. }
+                | Self::WriteBytes { .. }
+                | Self::Atomic { .. }
+        )
     }
 }
 
@@ -78,8 +132,9 @@ pub(crate) struct Job {
     pub(crate) compare: Option<BufferId>,
     /// What is there, in a comparison or a change.
     pub(crate) scratch: Option<BufferId>,
-    /// The word of an atomic operation, as it was.
-    pub(crate) previous: u64,
+    /// The number that it is answered with: the word of an atomic operation, as it was; where a
+    /// comparison found a difference; how many blocks are allocated alike.
+    pub(crate) found: u64,
     /// Pool bytes that the owner was charged for this request.
     pub(crate) charge: ByteLen,
     /// Holds, or has asked for, its fence.
@@ -110,13 +165,17 @@ impl Job {
             Operation::Deallocate { ranges, zeroes } => {
                 (Work::Deallocate { ranges, zeroes }, None, None, ByteLen(0))
             }
-            Operation::Admit(_) | Operation::Verify | Operation::Allocation => {
-                (Work::Admit, None, None, ByteLen(0))
+            Operation::Admit(_) => (Work::Admit, None, None, ByteLen(0)),
+            Operation::Verify => (Work::Verify { done: 0 }, None, None, ByteLen(0)),
+            Operation::Allocation => (Work::Allocation { mapped: true }, None, None, ByteLen(0)),
+            Operation::WriteSame { payload, force_unit_access: durable } => {
+                (Work::WriteSame { durable, done: 0 }, Some(payload), None, len(payload))
             }
-            Operation::WriteSame { payload, .. }
-            | Operation::OrWrite { payload, .. }
-            | Operation::CompareSame { payload } => {
-                (Work::Admit, Some(payload), None, len(payload))
+            Operation::OrWrite { payload, force_unit_access: durable } => {
+                (Work::OrWrite { durable }, Some(payload), None, len(payload))
+            }
+            Operation::CompareSame { payload } => {
+                (Work::CompareSame { done: 0 }, None, Some(payload), len(payload))
             }
             Operation::Compare { payload } => (Work::Compare, None, Some(payload), len(payload)),
             Operation::CompareAndWrite { compare, write, force_unit_access: durable } => {
@@ -149,7 +208,7 @@ impl Job {
             buffer,
             compare,
             scratch: None,
-            previous: 0,
+            found: 0,
             charge,
             fenced: false,
         }
@@ -188,13 +247,17 @@ impl Job {
     }
 
     fn outcome_of(&self, result: DeviceResult) -> Outcome {
-        let reading = matches!(self.stage, Stage::Reading | Stage::Comparing | Stage::Changing);
+        let reading = !matches!(self.stage, Stage::Writing | Stage::Flushing);
         match result {
-            DeviceResult::Done => Outcome::Success,
+            DeviceResult::Done | DeviceResult::Run { .. } => Outcome::Success,
             // Deallocation is advice: a device that cannot take it loses nothing.
             DeviceResult::Unsupported
                 if matches!(self.work, Work::Deallocate { zeroes: false, .. }) =>
             {
+                Outcome::Success
+            }
+            // A device that does not know has all of it.
+            DeviceResult::Unsupported if matches!(self.work, Work::Allocation { .. }) => {
                 Outcome::Success
             }
             DeviceResult::Unsupported => Outcome::Unsupported,

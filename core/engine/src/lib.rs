@@ -11,10 +11,13 @@ mod fence;
 mod job;
 mod pool;
 mod stages;
+mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use device::{DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId};
+pub use device::{
+    DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId, RUN_UNIT,
+};
 pub use engine::{Answer, Counters, Engine, EngineConfig, Owner};
 pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
 pub use nearflash_space::DeviceId;

@@ -5,9 +5,14 @@
 //! read                 Reading                         answer
 //! write                Writing                         answer
 //! write zeroes         Writing     (Flushing)          answer
+//! write same           Writing ...                     answer   (in steps of a largest buffer)
+//! or write             Changing    Writing             answer   (all within a fence)
 //! deallocate           Writing                         answer
 //! flush                Flushing                        answer
 //! compare              Comparing                       answer
+//! compare same, verify Comparing ...                   answer   (in steps of a largest buffer)
+//! allocation           Asking                          answer
+//! admit                                                answer
 //! compare and write    Comparing   Writing             answer   (all within a fence)
 //! write bytes         (Changing)   Writing             answer   (all within a fence)
 //! swap, add to word    Changing   (Writing)            answer   (all within a fence)
@@ -16,7 +21,9 @@
 use nearflash_request::{BlockRange, Outcome};
 use nearflash_units::{ByteLen, ByteOffset};
 
-use crate::change::{Kept, word_mut};
+use nearflash_space::Provisioning;
+
+use crate::change::{Kept, first_difference, word_mut};
 use crate::device::{DeviceOperation, DeviceRequest};
 use crate::engine::{Engine, operation_of};
 use crate::fence::{CoreId, FenceMessage};
@@ -28,12 +35,17 @@ impl Engine {
     pub(crate) fn begin(&mut self, index: usize, pool: &mut Pool) {
         let job = &self.jobs[index];
         match &job.work {
-            Work::Read | Work::Compare => {
+            Work::Read
+            | Work::Compare
+            | Work::CompareSame { .. }
+            | Work::Verify { .. }
+            | Work::WriteSame { .. } => {
                 if !self.start_with_buffer(index, pool) {
                     self.starved.push_back(index);
                 }
             }
             Work::Flush => self.flush(index, pool),
+            Work::Allocation { .. } => self.ask_allocation(index, pool),
             Work::Admit => self.end(index, Outcome::Success, pool),
             work if work.needs_fence() => {
                 let covers = job.covers();
@@ -58,6 +70,9 @@ impl Engine {
         match self.jobs[index].work {
             Work::Read => self.read(index, pool),
             Work::WriteBytes { .. } | Work::Atomic { .. } => self.try_change(index, pool),
+            Work::OrWrite { .. } => self.try_or(index, pool),
+            Work::WriteSame { .. } => self.try_write_same(index, pool),
+            Work::CompareSame { .. } | Work::Verify { .. } => self.try_steps(index, pool),
             _ => self.try_compare(index, pool),
         }
     }
@@ -74,6 +89,12 @@ impl Engine {
             buffer_offset,
         });
         true
+    }
+
+    /// A volume that keeps all its storage.
+    pub(crate) fn is_thick(&self, index: usize) -> bool {
+        let entry = self.volumes.get(self.jobs[index].volume);
+        entry.is_some_and(|entry| entry.provisioning == Provisioning::Thick)
     }
 
     fn try_compare(&mut self, index: usize, pool: &mut Pool) -> bool {
@@ -121,11 +142,16 @@ impl Engine {
         match &job.work {
             Work::Atomic { word, change, .. } => {
                 let bytes = word_mut(pool.bytes_mut(scratch), *word);
-                job.previous = u64::from_le_bytes(*bytes);
-                match change.apply(job.previous) {
+                job.found = u64::from_le_bytes(*bytes);
+                match change.apply(job.found) {
                     Some(new) => *bytes = new.to_le_bytes(),
                     None => return self.end(index, Outcome::Miscompare, pool),
                 }
+            }
+            Work::OrWrite { .. } => {
+                let payload = job.buffer.expect("a write has its payload");
+                let (payload, found) = pool.pair_mut(payload, scratch);
+                payload.iter_mut().zip(found).for_each(|(bits, found)| *bits |= found);
             }
             Work::WriteBytes { part, .. } => {
                 let payload = job.buffer.expect("a write has its payload");
@@ -147,6 +173,7 @@ impl Engine {
         match &job.work {
             Work::Write { durable }
             | Work::CompareAndWrite { durable }
+            | Work::OrWrite { durable }
             | Work::WriteBytes { durable, .. }
             | Work::Atomic { durable, .. } => {
                 let (buffer, durable) = (buffer.expect("a write has its payload"), *durable);
@@ -154,22 +181,34 @@ impl Engine {
                     DeviceOperation::Write { buffer, buffer_offset, durable }
                 });
             }
+            // Was held back, and has no buffer to write from yet.
+            Work::WriteSame { .. } => {
+                if !self.start_with_buffer(index, pool) {
+                    self.starved.push_back(index);
+                }
+            }
             Work::WriteZeroes { deallocate, .. } => {
-                let deallocate = *deallocate;
+                let deallocate = *deallocate && !self.is_thick(index);
                 self.start_stage(index, Stage::Writing, pool, |_| DeviceOperation::WriteZeroes {
                     deallocate,
                 });
             }
             Work::Deallocate { ranges, zeroes } => {
                 let (ranges, zeroes) = (ranges.clone(), *zeroes);
-                self.start_ranges(index, Stage::Writing, ranges, pool, |_| match zeroes {
-                    true => DeviceOperation::WriteZeroes { deallocate: true },
-                    false => DeviceOperation::Deallocate,
-                });
+                let operation = match (zeroes, self.is_thick(index)) {
+                    (true, is_thick) => DeviceOperation::WriteZeroes { deallocate: !is_thick },
+                    (false, false) => DeviceOperation::Deallocate,
+                    (false, true) => return self.end(index, Outcome::Success, pool),
+                };
+                self.start_ranges(index, Stage::Writing, ranges, pool, |_| operation);
             }
-            Work::Read | Work::Flush | Work::Compare | Work::Admit => {
-                unreachable!("these do not write")
-            }
+            Work::Read
+            | Work::Flush
+            | Work::Compare
+            | Work::CompareSame { .. }
+            | Work::Verify { .. }
+            | Work::Allocation { .. }
+            | Work::Admit => unreachable!("these do not write"),
         }
     }
 
@@ -210,7 +249,7 @@ impl Engine {
 
     /// The same over ranges, which lie one behind the other in the buffer.
     #[inline]
-    fn start_ranges(
+    pub(crate) fn start_ranges(
         &mut self,
         index: usize,
         stage: Stage,
@@ -256,12 +295,15 @@ impl Engine {
             return self.end(index, outcome, pool);
         }
         match (stage, &job.work) {
+            (
+                Stage::Comparing | Stage::Writing,
+                Work::WriteSame { .. } | Work::Verify { .. } | Work::CompareSame { .. },
+            ) => self.end_step(index, pool),
             (Stage::Comparing, work) => {
                 let then_write = matches!(work, Work::CompareAndWrite { .. });
-                match self.is_equal(index, pool) {
-                    true if then_write => self.write(index, pool),
-                    true => self.end(index, Outcome::Success, pool),
-                    false => self.end(index, Outcome::Miscompare, pool),
+                match self.compare(index, pool) {
+                    Outcome::Success if then_write => self.write(index, pool),
+                    outcome => self.end(index, outcome, pool),
                 }
             }
             (Stage::Changing, _) => self.change(index, pool),
@@ -270,13 +312,19 @@ impl Engine {
         }
     }
 
-    fn is_equal(&self, index: usize, pool: &Pool) -> bool {
-        let job = &self.jobs[index];
+    /// Compares what was read with what must be there; notes where they differ.
+    fn compare(&mut self, index: usize, pool: &Pool) -> Outcome {
+        let job = &mut self.jobs[index];
         let entry = self.volumes.get(job.volume);
-        let len = entry.and_then(|e| e.block_size.len(job.range.count)).map(ByteLen::to_usize);
-        match (len, job.compare, job.scratch) {
-            (Some(len), Some(a), Some(b)) => pool.bytes(a)[..len] == pool.bytes(b)[..len],
-            _ => false,
+        let len = entry.and_then(|entry| entry.block_size.len(job.range.count));
+        let Some(len) = len.map(ByteLen::to_usize) else { return Outcome::VolumeGone };
+        let (expected, found) = job.compare.zip(job.scratch).expect("a comparison has both");
+        match first_difference(&pool.bytes(expected)[..len], &pool.bytes(found)[..len]) {
+            None => Outcome::Success,
+            Some(at) => {
+                job.found = at;
+                Outcome::Miscompare
+            }
         }
     }
 }

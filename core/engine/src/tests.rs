@@ -16,6 +16,7 @@ use crate::{
 };
 
 mod bytes;
+mod steps;
 
 const BLOCK: usize = 512;
 const MIB: u64 = 1 << 20;
@@ -37,6 +38,8 @@ struct Node {
     engines: Vec<Engine>,
     pools: Vec<Pool>,
     device: Vec<u8>,
+    /// Of each sector of the device: it has been written and not been released.
+    mapped: Vec<bool>,
     in_flight: Vec<(usize, DeviceRequest)>,
     messages: BTreeMap<(usize, usize), VecDeque<FenceMessage>>,
     answers: Vec<(usize, Answer)>,
@@ -44,12 +47,15 @@ struct Node {
 }
 
 fn table() -> Arc<VolumeTable> {
+    Arc::new(VolumeTable::new([(VOLUME, map())]))
+}
+
+fn map() -> Map {
     // The second extent lies before the first on the device.
     let extent =
         |start| Extent { device: DeviceId(0), start: ByteOffset(start), len: ByteLen(MIB) };
     let extents = [extent(2 * MIB), extent(MIB)];
-    let map = Map::new(Epoch(1), BlockSize::B512, Blocks(2 * SEAM), &extents).unwrap();
-    Arc::new(VolumeTable::new([(VOLUME, map)]))
+    Map::new(Epoch(1), BlockSize::B512, Blocks(2 * SEAM), &extents).unwrap()
 }
 
 impl Node {
@@ -73,6 +79,7 @@ impl Node {
             engines: engines.collect(),
             pools,
             device: vec![0; 4 << 20],
+            mapped: vec![false; (4 << 20) / BLOCK],
             in_flight: Vec::new(),
             messages: BTreeMap::new(),
             answers: Vec::new(),
@@ -118,9 +125,9 @@ impl Node {
             self.engines[road.1].handle_fence(message, &mut self.pools[road.1]);
         } else {
             let (core, request) = self.in_flight.swap_remove(choice);
-            self.apply(core, &request, check);
+            let result = self.apply(core, &request, check);
             let pool = &mut self.pools[core];
-            self.engines[core].handle_device(request.id, DeviceResult::Done, pool);
+            self.engines[core].handle_device(request.id, result, pool);
             self.engines[core].resume(pool);
         }
         true
@@ -132,11 +139,12 @@ impl Node {
         core: usize,
         request: &DeviceRequest,
         check: &mut impl FnMut(&[u8], &[u8]),
-    ) {
+    ) -> DeviceResult {
         let start = usize::try_from(request.offset.0).unwrap();
         let len = request.len.to_usize();
         let pool = &mut self.pools[core];
         let part = |at: ByteLen| at.to_usize()..at.to_usize() + len;
+        let mapped = &mut self.mapped[start / BLOCK..(start + len) / BLOCK];
         let device = &mut self.device[start..start + len];
         match request.operation {
             DeviceOperation::Read { buffer, buffer_offset } => {
@@ -146,10 +154,23 @@ impl Node {
                 let bytes = &pool.bytes(buffer)[part(buffer_offset)];
                 check(device, bytes);
                 device.copy_from_slice(bytes);
+                mapped.fill(true);
             }
-            DeviceOperation::WriteZeroes { .. } | DeviceOperation::Deallocate => device.fill(0),
+            DeviceOperation::WriteZeroes { deallocate } => {
+                device.fill(0);
+                mapped.fill(!deallocate);
+            }
+            DeviceOperation::Deallocate => {
+                device.fill(0);
+                mapped.fill(false);
+            }
             DeviceOperation::Flush => {}
+            DeviceOperation::Allocation => {
+                let run = mapped.iter().take_while(|it| **it == mapped[0]).count();
+                return DeviceResult::run(mapped[0], ByteLen::from_usize(run * BLOCK));
+            }
         }
+        DeviceResult::Done
     }
 
     fn run(&mut self) {

@@ -1,0 +1,194 @@
+//! Requests whose range may be longer than any buffer: they go over it in steps, each over as much
+//! as their one scratch buffer holds. And the one that asks a device for a run of blocks.
+
+use nearflash_request::{BlockRange, Outcome};
+use nearflash_units::{Blocks, ByteLen, Lba};
+
+use crate::change::first_difference;
+use crate::device::{DeviceOperation, DeviceRequest, RUN_UNIT};
+use crate::engine::{Engine, operation_of};
+use crate::job::{Stage, Work};
+use crate::pool::Pool;
+
+impl Engine {
+    /// Starts to fill the range with one block; `false` when there is no buffer.
+    pub(crate) fn try_write_same(&mut self, index: usize, pool: &mut Pool) -> bool {
+        // It may have waited for a buffer, and a hold may have come meanwhile.
+        if self.is_held_back(index) {
+            self.held_back.push_back(index);
+            return true;
+        }
+        let job = &mut self.jobs[index];
+        let Some(entry) = self.volumes.get(job.volume) else {
+            self.end(index, Outcome::VolumeGone, pool);
+            return true;
+        };
+        let block_len = ByteLen(entry.block_size.bytes().into()).to_usize();
+        let pattern = job.buffer.expect("a write has its payload");
+        if let Work::WriteSame { durable, .. } = job.work
+            && pool.bytes(pattern)[..block_len].iter().all(|byte| *byte == 0)
+        {
+            job.work = Work::WriteZeroes { deallocate: false, durable };
+            self.write(index, pool);
+            return true;
+        }
+        if !self.take_scratch(index, pool) {
+            return false;
+        }
+        if let Some(scratch) = self.jobs[index].scratch {
+            let (filled, pattern) = pool.pair_mut(scratch, pattern);
+            for block in filled.chunks_exact_mut(block_len) {
+                block.copy_from_slice(&pattern[..block_len]);
+            }
+        }
+        self.start_step(index, pool);
+        true
+    }
+
+    /// Starts to read the range; `false` when there is no buffer.
+    pub(crate) fn try_steps(&mut self, index: usize, pool: &mut Pool) -> bool {
+        if !self.take_scratch(index, pool) {
+            return false;
+        }
+        self.start_step(index, pool);
+        true
+    }
+
+    /// Starts to read what bits are added to; `false` when there is no buffer.
+    pub(crate) fn try_or(&mut self, index: usize, pool: &mut Pool) -> bool {
+        if !self.take_scratch(index, pool) {
+            return false;
+        }
+        let job = &self.jobs[index];
+        let (range, buffer) = (job.range, job.scratch);
+        if buffer.is_none() {
+            self.start_step(index, pool);
+            return true;
+        }
+        self.start_ranges(index, Stage::Changing, [range], pool, |buffer_offset| {
+            DeviceOperation::Read { buffer, buffer_offset }
+        });
+        true
+    }
+
+    /// A buffer for the whole range, or the largest there is. None is needed for an empty range.
+    fn take_scratch(&mut self, index: usize, pool: &mut Pool) -> bool {
+        let job = &mut self.jobs[index];
+        let entry = self.volumes.get(job.volume);
+        let len = entry.and_then(|entry| entry.block_size.len(job.range.count));
+        let len = len.unwrap_or_default().min(Pool::LEN_MAX);
+        if len.0 > 0 {
+            job.scratch = pool.take(len).or_else(|| self.reserve.take());
+        }
+        len.0 == 0 || job.scratch.is_some()
+    }
+
+    /// What of the range is next; nothing when it is done.
+    fn step(&self, index: usize, pool: &Pool) -> BlockRange {
+        let job = &self.jobs[index];
+        let done = match job.work {
+            Work::WriteSame { done, .. } | Work::Verify { done } | Work::CompareSame { done } => {
+                done
+            }
+            _ => unreachable!("other requests take no steps"),
+        };
+        let (entry, scratch) = (self.volumes.get(job.volume), job.scratch);
+        let step_max = entry
+            .zip(scratch)
+            .map_or(Blocks(0), |(entry, scratch)| entry.block_size.blocks_in(pool.len_of(scratch)));
+        let count = Blocks(step_max.0.min(job.range.count.0 - done));
+        BlockRange { start: Lba(job.range.start.0 + done), count }
+    }
+
+    fn start_step(&mut self, index: usize, pool: &mut Pool) {
+        let Some(buffer) = self.jobs[index].scratch else {
+            // Nothing needs no buffer: an empty range, or what has gone.
+            let is_there = self.volumes.get(self.jobs[index].volume).is_some();
+            let outcome = if is_there { Outcome::Success } else { Outcome::VolumeGone };
+            return self.end(index, outcome, pool);
+        };
+        let range = self.step(index, pool);
+        match self.jobs[index].work {
+            Work::WriteSame { durable, .. } => {
+                self.start_ranges(index, Stage::Writing, [range], pool, |buffer_offset| {
+                    DeviceOperation::Write { buffer, buffer_offset, durable }
+                });
+            }
+            _ => {
+                let buffer = Some(buffer);
+                self.start_ranges(index, Stage::Comparing, [range], pool, |buffer_offset| {
+                    DeviceOperation::Read { buffer, buffer_offset }
+                });
+            }
+        }
+    }
+
+    /// A step is done without failure: looks at what it read, and goes on.
+    pub(crate) fn end_step(&mut self, index: usize, pool: &mut Pool) {
+        let Some(entry) = self.volumes.get(self.jobs[index].volume) else {
+            return self.end(index, Outcome::VolumeGone, pool);
+        };
+        let block_size = entry.block_size;
+        let count = self.step(index, pool).count;
+        let job = &mut self.jobs[index];
+        if let (Work::CompareSame { done }, Some(expected), Some(found)) =
+            (&job.work, job.compare, job.scratch)
+        {
+            let block_len = ByteLen(block_size.bytes().into()).to_usize();
+            let expected = &pool.bytes(expected)[..block_len];
+            let blocks = pool.bytes(found).chunks_exact(block_len);
+            let differs = (*done..*done + count.0)
+                .zip(blocks)
+                .find_map(|(block, found)| Some((block, first_difference(expected, found)?)));
+            if let Some((block, at)) = differs {
+                job.found = block * u64::from(block_size.bytes()) + at;
+                return self.end(index, Outcome::Miscompare, pool);
+            }
+        }
+        if let Work::WriteSame { done, .. } | Work::Verify { done } | Work::CompareSame { done } =
+            &mut job.work
+        {
+            *done += count.0;
+        }
+        // A volume that has become shorter or gone is seen when the next step is laid out.
+        if self.step(index, pool).count.0 > 0 {
+            self.start_step(index, pool);
+        } else {
+            self.end(index, Outcome::Success, pool);
+        }
+    }
+
+    /// Asks how the range's first piece is. A run is said to end with it, whatever follows.
+    pub(crate) fn ask_allocation(&mut self, index: usize, pool: &mut Pool) {
+        let job = &mut self.jobs[index];
+        let entry = self.volumes.get(job.volume);
+        let piece = entry.and_then(|entry| entry.map.locate(job.range)?.next());
+        let Some((entry, piece)) = entry.zip(piece) else {
+            return self.end(index, Outcome::VolumeGone, pool);
+        };
+        job.found = entry.block_size.blocks_in(piece.len).0;
+        if self.is_thick(index) {
+            return self.end(index, Outcome::Success, pool);
+        }
+        let job = &mut self.jobs[index];
+        (job.stage, job.pending) = (Stage::Asking, 1);
+        self.device_requests.push_back(DeviceRequest {
+            id: operation_of(index),
+            device: piece.device,
+            operation: DeviceOperation::Allocation,
+            offset: piece.offset,
+            len: piece.len,
+        });
+    }
+
+    /// The device's answer, in whole blocks: one that is mapped in part is mapped.
+    pub(crate) fn note_run(&mut self, index: usize, mapped: bool, units: u32) {
+        let job = &mut self.jobs[index];
+        let Some(entry) = self.volumes.get(job.volume) else { return };
+        let block_len = u64::from(entry.block_size.bytes());
+        let len = u64::from(units) * RUN_UNIT;
+        let blocks = if mapped { len.div_ceil(block_len) } else { len / block_len };
+        job.work = Work::Allocation { mapped: mapped || blocks == 0 };
+        job.found = job.found.min(blocks.max(1));
+    }
+}
