@@ -136,7 +136,10 @@ impl Outside {
             DeviceOperation::WriteZeroes { .. } | DeviceOperation::Deallocate => {
                 device[start..start + len].fill(0);
             }
-            DeviceOperation::Read { buffer: None, .. } | DeviceOperation::Flush => {}
+            // All of it is allocated here.
+            DeviceOperation::Read { buffer: None, .. }
+            | DeviceOperation::Flush
+            | DeviceOperation::Allocation => {}
         }
     }
 }

@@ -3,13 +3,14 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use nearflash_engine::DeviceProperties;
+use nearflash_engine::{DeviceProperties, DeviceResult, RUN_UNIT};
 use nearflash_space::{GRANULE, Name};
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
+use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::RamRegion;
-use crate::file::zero_range;
+use crate::file::{file_run, zero_range};
 
 /// A device that is ours for as long as this lives. Shared by every core.
 #[derive(Debug)]
@@ -78,6 +79,26 @@ impl Device {
                 Ok(())
             }
             Kind::Null(_) => Ok(()),
+        }
+    }
+
+    /// How the run of blocks is that begins at `offset` and ends with `len` at the latest: with
+    /// storage of its own, or without and read as zeroes. A block device does not know. Asks the
+    /// file system at once, which has that in memory most of the time.
+    pub fn allocation(&self, offset: ByteOffset, len: ByteLen) -> DeviceResult {
+        match &self.kind {
+            Kind::Uring(device) if device.is_block => DeviceResult::Unsupported,
+            Kind::Uring(device) => match file_run(&device.fd, offset, len) {
+                Ok((mapped, len)) => DeviceResult::run(mapped, len),
+                Err(Errno::INVAL | Errno::OPNOTSUPP) => DeviceResult::Unsupported,
+                Err(_) => DeviceResult::MediumError,
+            },
+            Kind::Ram(region) => {
+                let unit = ByteLen(RUN_UNIT).to_usize();
+                let (is_zero, len) = region.run(offset, len, unit);
+                DeviceResult::run(!is_zero, len)
+            }
+            Kind::Null(_) => DeviceResult::run(false, len),
         }
     }
 

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use nearflash_space::Name;
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
 use rustix::fs::{
-    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, Stat, StatxFlags, fallocate,
-    fcntl_getfl, fcntl_setfl, fdatasync, flock, fstat, fsync, ftruncate, ioctl_blksszget, major,
-    minor, open, seek, statx,
+    AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat, StatxFlags,
+    fallocate, fcntl_getfl, fcntl_setfl, fdatasync, flock, fstat, fsync, ftruncate,
+    ioctl_blksszget, major, minor, open, seek, statx,
 };
 use rustix::io::{Errno, pread, pwrite};
 
@@ -84,7 +84,7 @@ impl Asked<'_> {
         let stat = fstat(&fd).map_err(|e| self.io("look at", e))?;
         self.check_kind(&stat)?;
         self.lock(&fd)?;
-        let len = seek(&fd, rustix::fs::SeekFrom::End(0)).map_err(|e| self.io("measure", e))?;
+        let len = seek(&fd, SeekFrom::End(0)).map_err(|e| self.io("measure", e))?;
         self.clear_flags(&fd, OFlags::NONBLOCK)?;
         let block_size = match self.is_block {
             true => Some(self.block_size(&fd)?),
@@ -252,6 +252,27 @@ pub(crate) fn zero_range(fd: &OwnedFd, offset: ByteOffset, len: ByteLen) -> io::
         }
     }
     Ok(false)
+}
+
+/// Whether a file has data at `offset`, and for how long it goes on like that within `len`.
+pub(crate) fn file_run(
+    fd: &OwnedFd,
+    offset: ByteOffset,
+    len: ByteLen,
+) -> Result<(bool, ByteLen), Errno> {
+    let end = offset.0 + len.0;
+    // The file's own position is nobody's: every read and write says where.
+    let data = match seek(fd, SeekFrom::Data(offset.0)) {
+        Ok(data) => data,
+        // No data behind it.
+        Err(Errno::NXIO) => end,
+        Err(errno) => return Err(errno),
+    };
+    if data > offset.0 {
+        return Ok((false, ByteLen(data.min(end) - offset.0)));
+    }
+    let hole = seek(fd, SeekFrom::Hole(offset.0))?;
+    Ok((true, ByteLen(hole.min(end).max(offset.0) - offset.0)))
 }
 
 /// What direct I/O must be aligned to, in memory and in the file; `None` when the file does none.

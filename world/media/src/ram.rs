@@ -29,6 +29,9 @@ const _: () = assert!(LOCKS.is_multiple_of(ZERO_STEP_CHUNKS));
 /// the system call costs more than the writing.
 const RELEASE_LEN_MIN: usize = 64 * 1024;
 
+/// How much is looked at, at most, to say how long a run of zeroes or of something else is.
+const SCAN_LEN_MAX: usize = 1 << 20;
+
 /// How often a lock is tried before the processor is offered to whoever holds it.
 const SPINS_MAX: u32 = 1000;
 
@@ -153,6 +156,31 @@ impl RamRegion {
             let _locks = self.lock(step.start / CHUNK_LEN..step.end.div_ceil(CHUNK_LEN));
             self.zero_locked(step);
         }
+    }
+
+    /// Whether a range begins with zeroes, and for how long it goes on like that, in whole units of
+    /// `unit_len` bytes: what was released, and what was never written, is not told from zeroes. No
+    /// more than [`SCAN_LEN_MAX`] is looked at.
+    ///
+    /// # Panics
+    /// When the range is not within the region.
+    pub fn run(&self, offset: ByteOffset, len: ByteLen, unit_len: usize) -> (bool, ByteLen) {
+        let range = self.range(offset, len.to_usize().min(SCAN_LEN_MAX));
+        let start = range.start;
+        let mut bytes = [0; CHUNK_LEN];
+        let mut is_zero_run = None;
+        for part in chunks(range.clone()) {
+            let bytes = &mut bytes[..part.len()];
+            self.read(ByteOffset(ByteLen::from_usize(part.start).0), bytes);
+            for (index, unit) in bytes.chunks(unit_len).enumerate() {
+                let is_zero = unit.iter().all(|byte| *byte == 0);
+                if *is_zero_run.get_or_insert(is_zero) != is_zero {
+                    let run = part.start + index * unit_len - start;
+                    return (!is_zero, ByteLen::from_usize(run));
+                }
+            }
+        }
+        (is_zero_run.unwrap_or(true), ByteLen::from_usize(range.len()))
     }
 
     /// The caller holds the locks of every chunk of the range.
@@ -303,6 +331,20 @@ mod tests {
             assert!(seen.iter().all(|b| *b == seen[0]), "torn");
         }
         writer.join().unwrap();
+    }
+
+    #[test]
+    fn runs_of_zeroes_and_of_bytes_end_where_the_other_begins_or_after_as_much_as_is_looked_at() {
+        let region = RamRegion::new(ByteLen(4 << 20)).unwrap();
+        region.write(ByteOffset(5 * 512), &[1; 700]);
+        region.write(ByteOffset(2 << 20), &[7; 2 << 20]);
+        let run = |offset, len| region.run(ByteOffset(offset), ByteLen(len), 512);
+        assert_eq!(run(0, 1 << 20), (true, ByteLen(5 * 512)));
+        assert_eq!(run(0, 1024), (true, ByteLen(1024)));
+        assert_eq!(run(5 * 512, 1 << 20), (false, ByteLen(1024)));
+        assert_eq!(run(2 << 20, 2 << 20), (false, ByteLen(1 << 20)));
+        region.zero(ByteOffset(5 * 512), ByteLen(512));
+        assert_eq!(run(0, 1 << 20), (true, ByteLen(6 * 512)));
     }
 
     proptest! {

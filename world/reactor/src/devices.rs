@@ -100,6 +100,9 @@ impl Devices {
         let device = &self.devices[index(request.device.0)];
         match device.kind() {
             Kind::Null(delays) => {
+                if request.operation == DeviceOperation::Allocation {
+                    return Submitted::Done(device.allocation(request.offset, request.len));
+                }
                 fill_with_zeroes(&request, &mut buffers);
                 let delay = null_delay(delays, &request.operation);
                 if delay == Nanos(0) {
@@ -109,8 +112,15 @@ impl Devices {
                 self.delayed.push(Reverse((now.plus(delay), slot)));
             }
             Kind::Ram(region) => {
+                if request.operation == DeviceOperation::Allocation {
+                    return Submitted::Done(device.allocation(request.offset, request.len));
+                }
                 do_in_memory(region, &request, &mut buffers);
                 return Submitted::Done(DeviceResult::Done);
+            }
+            // The ring has no such operation; the answer is in memory most of the time.
+            Kind::Uring(_) if request.operation == DeviceOperation::Allocation => {
+                return Submitted::Done(device.allocation(request.offset, request.len));
             }
             Kind::Uring(_) => {
                 let slot = self.insert(request);
@@ -174,7 +184,9 @@ impl Devices {
         let moves_bytes = match operation.request.operation {
             DeviceOperation::Read { .. } | DeviceOperation::Write { .. } => true,
             DeviceOperation::WriteZeroes { .. } => operation.zeroing == Zeroing::Write,
-            DeviceOperation::Flush | DeviceOperation::Deallocate => false,
+            DeviceOperation::Flush | DeviceOperation::Deallocate | DeviceOperation::Allocation => {
+                false
+            }
         };
         if !moves_bytes {
             return Some(DeviceResult::Done);
@@ -222,6 +234,7 @@ impl Devices {
                     .mode(fallocate_mode(*zeroing))
                     .build()
             }
+            DeviceOperation::Allocation => unreachable!("answered at once"),
         };
         entry.user_data(Token::Device(slot).pack())
     }
@@ -278,6 +291,7 @@ fn do_in_memory(region: &RamRegion, request: &DeviceRequest, buffers: &mut Buffe
             region.zero(offset, len)
         }
         DeviceOperation::Flush => {}
+        DeviceOperation::Allocation => unreachable!("answered by the caller"),
     }
 }
 

@@ -159,6 +159,11 @@ impl Disk {
         let is_done = operation.result == DeviceResult::Done;
         match operation.request.operation {
             DeviceOperation::Read { .. } => {}
+            DeviceOperation::Allocation if is_done => {
+                let run = self.run(operation.request.offset, operation.request.len);
+                return DiskOperation { result: run, ..operation };
+            }
+            DeviceOperation::Allocation => {}
             DeviceOperation::Flush if is_done => self.sectors.flush(operation.submitted_at),
             DeviceOperation::Flush => {}
             DeviceOperation::Write { durable, .. } => {
@@ -169,6 +174,15 @@ impl Disk {
             }
         }
         operation
+    }
+
+    /// What reads as zeroes is not allocated here.
+    fn run(&self, offset: ByteOffset, len: ByteLen) -> DeviceResult {
+        let sectors = self.bytes(offset, len).chunks(SECTOR_LEN);
+        let mut mapped = sectors.map(|sector| sector.iter().any(|byte| *byte != 0));
+        let first = mapped.next().expect("an operation has a length");
+        let same = mapped.take_while(|mapped| *mapped == first).count();
+        DeviceResult::run(first, ByteLen::from_usize((1 + same) * SECTOR_LEN))
     }
 
     fn complete(&mut self, number: u64, request: &DeviceRequest, durable: bool) {
@@ -199,7 +213,7 @@ impl Disk {
                 }
                 // Deallocation is advice: a block is released or left as it is.
                 DeviceOperation::Deallocate if self.dice.coin() => {}
-                DeviceOperation::Flush => {}
+                DeviceOperation::Flush | DeviceOperation::Allocation => {}
                 _ => {
                     let fresh = &operation.bytes[at..at + block_len];
                     let before = &self.sectors.visible()[start + at..start + at + block_len];
@@ -240,7 +254,8 @@ fn draw_result(request: &DeviceRequest, faults: &DiskFaults, dice: &mut Dice) ->
     if dice.permille(faults.gone_permille) {
         return DeviceResult::Gone;
     }
-    let is_read = matches!(request.operation, DeviceOperation::Read { .. });
+    let is_read =
+        matches!(request.operation, DeviceOperation::Read { .. } | DeviceOperation::Allocation);
     let is_flush = request.operation == DeviceOperation::Flush;
     let error = if is_read { faults.read_error_permille } else { faults.write_error_permille };
     if dice.permille(error) {

@@ -52,7 +52,7 @@ impl SimWorld<'_> {
                 self.outside.witness.submitted(&bytes, block_len, turns);
                 bytes
             }
-            DeviceOperation::Flush => Vec::new(),
+            DeviceOperation::Flush | DeviceOperation::Allocation => Vec::new(),
             DeviceOperation::Read { buffer: None, .. }
             | DeviceOperation::WriteZeroes { .. }
             | DeviceOperation::Deallocate => vec![0; len],

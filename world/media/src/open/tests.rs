@@ -2,6 +2,8 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
+use nearflash_engine::DeviceResult;
+
 use super::*;
 
 const NODE: Uuid = Uuid::from_u128(1);
@@ -74,6 +76,35 @@ fn an_absent_file_is_made_sparse_labelled_and_found_again() {
     drop(device);
     let again = open(&bench.spec(""), CLAIM).unwrap().take(Uuid::from_u128(3)).unwrap();
     assert_eq!(again.uuid(), FRESH);
+}
+
+#[test]
+fn a_file_tells_what_of_it_is_allocated() {
+    let bench = Bench::new();
+    let device = bench.take(",size=64MiB", CLAIM).unwrap();
+    bench.put(&[(16 << 20, &[7; 8 << 20])]);
+    let run =
+        |offset: u64, len: u64| device.allocation(ByteOffset(offset << 20), ByteLen(len << 20));
+    let mib = |mapped, len: u64| DeviceResult::run(mapped, ByteLen(len << 20));
+    assert_eq!(run(8, 56), mib(false, 8));
+    assert_eq!(run(8, 2), mib(false, 2));
+    assert_eq!(run(16, 48), mib(true, 8));
+    // The last MiB has a label, too.
+    assert_eq!(run(24, 40), mib(false, 39));
+    device.zero(ByteOffset(16 << 20), ByteLen(4 << 20)).unwrap();
+    assert_eq!(run(8, 56), mib(false, 12));
+}
+
+#[test]
+fn memory_and_the_null_device_tell_what_reads_as_zeroes() {
+    for (spec, mapped) in [("r=ram:16MiB", true), ("n=null:16MiB", false)] {
+        let device = open(&spec.parse().unwrap(), CLAIM).unwrap().take(FRESH).unwrap();
+        if let Kind::Ram(region) = device.kind() {
+            region.write(ByteOffset(0), &[1; 4096]);
+        }
+        let expected = DeviceResult::run(mapped, ByteLen(if mapped { 4096 } else { 1 << 20 }));
+        assert_eq!(device.allocation(ByteOffset(0), ByteLen(1 << 20)), expected, "{spec}");
+    }
 }
 
 #[test]
