@@ -7,6 +7,8 @@ pub(crate) mod initiator;
 pub(crate) mod login;
 pub(crate) mod memory;
 mod pair;
+mod streams;
+pub(crate) mod target;
 #[cfg(test)]
 mod tests;
 pub(crate) mod volume;
@@ -14,6 +16,8 @@ pub(crate) mod volume;
 pub use initiator::check_initiator_never_panics;
 pub use login::{check_initiator_login_never_panics, check_login_never_panics};
 pub use pair::{PairScenario, check_pair};
+pub use streams::stream_of;
+pub use target::{Setup, Stage, check_segmentation_does_not_matter, check_target_never_panics};
 
 pub use crate::text::check_pairs;
 

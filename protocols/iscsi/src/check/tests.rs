@@ -25,6 +25,20 @@ fn any_pdus() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
+fn setups() -> impl Strategy<Value = Setup> {
+    let keys = prop::sample::select(vec![
+        "",
+        "InitialR2T=No&ImmediateData=No&",
+        "InitialR2T=No&ImmediateData=Yes&FirstBurstLength=1024&MaxBurstLength=2048&",
+        "MaxRecvDataSegmentLength=512&MaxConnections=4&",
+    ]);
+    (any::<bool>(), any::<bool>(), keys).prop_map(|(header_digest, data_digest, keys)| Setup {
+        header_digest,
+        data_digest,
+        keys,
+    })
+}
+
 proptest! {
     #[test]
     fn hostile_targets_do_no_harm(input in prop::collection::vec(any::<u8>(), 0..2000)) {
@@ -59,5 +73,35 @@ proptest! {
             receive_len_max,
             operations: 40,
         });
+    }
+
+    #[test]
+    fn bytes_of_any_kind_do_no_harm_at_any_stage(
+        stage in prop::sample::select(&Stage::ALL[..]),
+        setup in setups(),
+        stream in prop::collection::vec(any::<u8>(), 0..400),
+        part_len in 1usize..100,
+    ) {
+        check_target_never_panics(stage, setup, &stream, part_len);
+    }
+
+    #[test]
+    fn pdus_that_are_nearly_sound_do_no_harm(
+        stage in prop::sample::select(&Stage::ALL[..]),
+        setup in setups(),
+        recipe in prop::collection::vec(any::<u8>(), 0..300),
+        part_len in 1usize..3000,
+    ) {
+        let stream = stream_of(setup, &recipe);
+        check_target_never_panics(stage, setup, &stream, part_len);
+    }
+
+    #[test]
+    fn however_the_stream_is_cut_the_same_is_said(
+        setup in setups(),
+        recipe in prop::collection::vec(any::<u8>(), 0..300),
+        part_len in 1usize..200,
+    ) {
+        check_segmentation_does_not_matter(setup, &stream_of(setup, &recipe), part_len);
     }
 }

@@ -22,6 +22,7 @@ impl Volume {
         &self.bytes
     }
 
+    #[cfg(test)]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }

@@ -171,7 +171,8 @@ impl TargetSession {
             None => self.plan(command),
         };
         let mut begin = begin_of(command, planned.wanted);
-        if planned.takes == 0 && planned.wanted > 0 && command.flags & READS == 0 {
+        let gives = planned.failed.is_none() && planned.takes == 0 && planned.wanted > 0;
+        if gives && command.flags & READS == 0 {
             // What it gives, the initiator has no room for at all.
             begin.expected = 0;
         }

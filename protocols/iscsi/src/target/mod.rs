@@ -31,6 +31,8 @@ mod login;
 mod portal;
 mod shared;
 mod slots;
+#[cfg(test)]
+mod tests;
 mod text;
 mod window;
 

@@ -1,0 +1,370 @@
+//! Streams, hostile and sound, at a target session in each of its states.
+
+use std::sync::Arc;
+
+use nearflash_request::{
+    Change, ChangeKind, ChangeResult, Payload, Report, Request, Tag, VolumeId,
+};
+use nearflash_scsi::{LogicalUnit, LogicalUnits};
+use nearflash_session::Receiving;
+use nearflash_session::digest::digest;
+use nearflash_units::{Blocks, Nanos};
+use zerocopy::IntoBytes;
+use zerocopy::big_endian::U32;
+
+use super::memory::Memory;
+use super::volume::{BLOCK_SIZE, Volume};
+use crate::digest::Digests;
+use crate::error::PeerError;
+use crate::login::{LoginDemand, LoginStatus};
+use crate::params::DigestWish;
+use crate::pdu::{DataSegmentLen, LoginFlags, LoginRequest, Stage as LoginStage, padding_len};
+use crate::target::{
+    Admission, Demand, Exports, Granted, NONCE_LEN, Portal, PortalConfig, SessionConfig,
+    TargetExport, TargetSession,
+};
+
+/// The target that checks are made with.
+pub(crate) const TARGET: &str = "iqn.2026-11.io.nearflash:check";
+/// And the initiator.
+pub(crate) const INITIATOR: &str = "iqn.2026-11.io.example:host";
+/// Blocks of its volumes.
+pub(crate) const VOLUME_BLOCKS: u64 = 4096;
+/// Commands that a session has under way at most.
+pub(crate) const WINDOW: u32 = 8;
+/// CmdSN of the login, and of the first command.
+pub(crate) const FIRST_CMD_SN: u32 = u32::MAX - 2;
+
+/// How far a session is before the stream begins.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stage {
+    /// Nothing was received.
+    Login,
+    /// A login waits for its answer.
+    Granting,
+    /// Commands may come.
+    FullFeature,
+    /// The session is for discovery.
+    Discovery,
+    /// The session is closing.
+    Closing,
+}
+
+impl Stage {
+    /// Every one.
+    pub const ALL: [Self; 5] =
+        [Self::Login, Self::Granting, Self::FullFeature, Self::Discovery, Self::Closing];
+}
+
+/// What a session is made with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setup {
+    /// Header digests.
+    pub header_digest: bool,
+    /// Data digests.
+    pub data_digest: bool,
+    /// Keys beside the usual, which the login's operational text ends with.
+    pub keys: &'static str,
+}
+
+/// A session, its buffers, and what came out of it.
+#[derive(Debug)]
+pub(crate) struct Bench {
+    pub(crate) target: TargetSession,
+    pub(crate) portal: Portal,
+    pub(crate) memory: Memory,
+    pub(crate) volume: Volume,
+    pub(crate) demands: Vec<Demand>,
+    pub(crate) error: Option<PeerError>,
+    pub(crate) digests: Digests,
+    /// What a volume's reservations are asked to report.
+    pub(crate) report: Report,
+}
+
+pub(crate) fn unit(lun: u16) -> LogicalUnit {
+    LogicalUnit {
+        lun,
+        volume: VolumeId(u32::from(lun) + 7),
+        uuid: [u8::try_from(lun).expect("few units"); 16],
+        name: format!("check-{lun}"),
+        block_size: BLOCK_SIZE,
+        blocks: Blocks(VOLUME_BLOCKS),
+        volatile_cache: true,
+        thin: true,
+        write_protected: false,
+        software_write_protected: false,
+        descriptor_sense: false,
+        epoch: 1,
+    }
+}
+
+pub(crate) fn exports(units: u16) -> Exports {
+    let units = Arc::new(LogicalUnits::new(TARGET, 1, (0..units).map(unit)));
+    let export = TargetExport { alias: None, units };
+    let portal = "127.0.0.1:3260".parse().expect("an address");
+    Exports::new([(TARGET.into(), export)], [portal])
+}
+
+pub(crate) fn config() -> SessionConfig {
+    let usual = SessionConfig::with_nonce([7; NONCE_LEN]);
+    let mut offer = usual.offer;
+    offer.receive_len_max = 4096;
+    offer.session.first_burst_len = 8192;
+    offer.session.max_burst_len = 16 * 1024;
+    SessionConfig { anonymous: true, offer, ..usual }
+}
+
+pub(crate) fn portal() -> Portal {
+    Portal::new(PortalConfig { window: WINDOW, ..PortalConfig::default() })
+}
+
+/// A PDU as it is on the wire: header with the data's length set, data, padding, digests.
+pub(crate) fn pdu_of(header: &[u8], data: &[u8], digests: Digests) -> Vec<u8> {
+    let mut stream = header.to_vec();
+    let len = DataSegmentLen::new(u32::try_from(data.len()).expect("short"));
+    stream[5..8].copy_from_slice(len.as_bytes());
+    if digests.header {
+        stream.extend_from_slice(&digest(&stream.clone()).to_le_bytes());
+    }
+    let mut padded = data.to_vec();
+    padded.resize(data.len() + padding_len(data.len()), 0);
+    stream.extend_from_slice(&padded);
+    if digests.data && !data.is_empty() {
+        stream.extend_from_slice(&digest(&padded).to_le_bytes());
+    }
+    stream
+}
+
+/// A login in one request: straight to the full feature phase.
+pub(crate) fn login_pdu(setup: Setup, tsih: u16, cid: u16, is_discovery: bool) -> Vec<u8> {
+    let flags = LoginFlags::transit(LoginStage::Operational, LoginStage::FullFeature);
+    let mut request = LoginRequest::new(flags, [0x80, 0, 0, 0, 0, 1], tsih, cid);
+    request.cmd_sn = U32::new(FIRST_CMD_SN);
+    let what = if is_discovery {
+        "SessionType=Discovery\0".to_owned()
+    } else {
+        format!("SessionType=Normal\0TargetName={TARGET}\0")
+    };
+    let digest = |is| if is { "CRC32C" } else { "None" };
+    let text = format!(
+        "InitiatorName={INITIATOR}\0{what}HeaderDigest={}\0DataDigest={}\0{}",
+        digest(setup.header_digest),
+        digest(setup.data_digest),
+        setup.keys.replace('&', "\0"),
+    );
+    pdu_of(request.as_bytes(), text.as_bytes(), Digests::NONE)
+}
+
+impl Bench {
+    pub(crate) fn new(stage: Stage, setup: Setup) -> Self {
+        Self::of(stage, setup, exports(2), config())
+    }
+
+    pub(crate) fn of(stage: Stage, setup: Setup, exports: Exports, config: SessionConfig) -> Self {
+        let local = "127.0.0.1:3260".parse().expect("an address");
+        let mut config = config;
+        let wish = |is| if is { DigestWish::PreferCrc } else { DigestWish::PreferNone };
+        config.offer.header_digest = wish(setup.header_digest);
+        config.offer.data_digest = wish(setup.data_digest);
+        let len = usize::try_from(VOLUME_BLOCKS).expect("small") * 512;
+        let mut bench = Self {
+            target: TargetSession::new(config, Arc::new(exports), local, Nanos(0)),
+            portal: portal(),
+            memory: Memory::default(),
+            volume: Volume::new(len),
+            demands: Vec::new(),
+            error: None,
+            digests: Digests::NONE,
+            report: Report::default(),
+        };
+        bench.advance_to(stage, setup);
+        bench
+    }
+
+    fn advance_to(&mut self, stage: Stage, setup: Setup) {
+        match stage {
+            Stage::Login => return,
+            Stage::Closing => return self.target.terminate(PeerError::ShuttingDown),
+            Stage::Granting | Stage::FullFeature | Stage::Discovery => {}
+        }
+        self.feed(&login_pdu(setup, 0, 1, stage == Stage::Discovery));
+        if stage != Stage::Granting {
+            self.grant();
+            self.digests = Digests { header: setup.header_digest, data: setup.data_digest };
+        }
+        assert_eq!(self.error, None, "the login is sound");
+        self.drain_output();
+    }
+
+    /// Answers the login that was handed out, as the first core would.
+    pub(crate) fn grant(&mut self) {
+        let Some(Demand::Login(demand)) = self.demands.pop() else {
+            panic!("a login is handed out: {:?}", self.demands)
+        };
+        let granted = admit(&mut self.portal, &demand);
+        self.target.handle_login(granted);
+    }
+
+    /// A PDU of the full feature phase, with its digests.
+    #[cfg(test)]
+    pub(crate) fn send(&mut self, header: &[u8], data: &[u8]) {
+        let stream = pdu_of(header, data, self.digests);
+        self.feed(&stream);
+    }
+
+    /// All of `bytes`, unless the session errs or will not have them. Buffers are provided only
+    /// when nothing moves without, so that what comes out does not depend on when.
+    pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
+        while self.error.is_none() {
+            let taken = match self.target.receiving() {
+                Receiving::Paused if self.target.stands_still() => {
+                    self.provide_buffer();
+                    continue;
+                }
+                Receiving::Paused => break,
+                _ if bytes.is_empty() => break,
+                Receiving::Bytes => match self.target.handle_input(bytes) {
+                    Ok(taken) => taken,
+                    Err(error) => {
+                        assert!(self.target.is_closing(), "an error ends the session");
+                        self.error = Some(error);
+                        0
+                    }
+                },
+                Receiving::Payload { buffer, offset, len } => {
+                    let part = &bytes[..len.min(bytes.len())];
+                    let place = offset..offset + part.len();
+                    self.memory.bytes_mut(buffer)[place].copy_from_slice(part);
+                    self.target.handle_payload(part);
+                    part.len()
+                }
+            };
+            bytes = &bytes[taken..];
+            self.take_demands();
+        }
+        while self.target.wants_buffer().is_some() {
+            self.provide_buffer();
+        }
+        self.take_demands();
+    }
+
+    fn provide_buffer(&mut self) {
+        let len = self.target.wants_buffer().expect("a buffer is wanted");
+        let buffer = self.memory.take(len.to_usize());
+        self.target.provide_buffer(buffer);
+    }
+
+    pub(crate) fn take_demands(&mut self) {
+        while let Some(demand) = self.target.poll_demand() {
+            self.demands.push(demand);
+        }
+    }
+
+    /// Answers everything that was handed out, as an engine and a control side would.
+    pub(crate) fn answer_all(&mut self) {
+        while !self.demands.is_empty() {
+            for demand in std::mem::take(&mut self.demands) {
+                match demand {
+                    Demand::Request(request) => self.answer(request),
+                    Demand::Change(tag, change) => self.answer_change(tag, &change),
+                    Demand::Login(demand) => {
+                        let granted = admit(&mut self.portal, &demand);
+                        self.target.handle_login(granted);
+                    }
+                }
+            }
+            self.take_demands();
+        }
+    }
+
+    pub(crate) fn answer(&mut self, request: Request) {
+        let done = self.volume.complete(request, &mut self.memory);
+        let bytes = match done.payload {
+            Payload::Buffer(buffer) => self.memory.bytes(buffer),
+            _ => &[],
+        };
+        self.target.handle_completion(done, bytes);
+    }
+
+    fn answer_change(&mut self, tag: Tag, change: &Change) {
+        let result = match change.kind {
+            ChangeKind::Report => ChangeResult::Report(Box::new(self.report.clone())),
+            ChangeKind::Reserve { key: 13, .. } => ChangeResult::Conflict,
+            _ => ChangeResult::Done,
+        };
+        self.target.handle_change(tag, &result);
+    }
+
+    /// All that the session has to send.
+    pub(crate) fn drain_output(&mut self) -> Vec<u8> {
+        let mut stream = Vec::new();
+        self.target.output().for_each(|chunk| self.memory.append(&mut stream, chunk));
+        let memory = &mut self.memory;
+        self.target.advance_output(stream.len(), &mut |buffer| memory.give_back(buffer));
+        stream
+    }
+
+    /// The connection is lost; nothing may be missing.
+    pub(crate) fn end(mut self) {
+        let memory = &mut self.memory;
+        self.target.release_all(&mut |buffer| memory.give_back(buffer));
+        for demand in std::mem::take(&mut self.demands) {
+            if let Demand::Request(request) = demand {
+                let done = self.volume.complete(request, &mut self.memory);
+                if let Payload::Buffer(buffer) = done.payload {
+                    self.memory.give_back(buffer);
+                }
+            }
+        }
+        assert_eq!(self.memory.taken(), 0, "every buffer comes back");
+    }
+}
+
+/// What the first core answers.
+pub(crate) fn admit(portal: &mut Portal, demand: &LoginDemand) -> Result<Granted, LoginStatus> {
+    loop {
+        match portal.login(demand)? {
+            Admission::Granted(granted) => return Ok(granted),
+            Admission::AfterEnd(places) => {
+                for place in places {
+                    portal.connection_gone(place.tsih, place.cid);
+                }
+            }
+        }
+    }
+}
+
+/// Whatever comes, and however its answers are timed: no panic, no buffer lost.
+pub fn check_target_never_panics(stage: Stage, setup: Setup, stream: &[u8], part_len: usize) {
+    let mut bench = Bench::new(stage, setup);
+    for (turn, part) in stream.chunks(part_len.max(1)).enumerate() {
+        bench.feed(part);
+        if turn % 3 != 2 {
+            bench.answer_all();
+        }
+        if turn % 2 == 0 {
+            bench.drain_output();
+        }
+        let now = Nanos::from_secs(u64::try_from(turn).expect("few turns"));
+        let _ = bench.target.handle_timeout(now);
+        assert!(bench.target.commands_in_flight() <= 64, "memory is bounded by the window");
+    }
+    let is_over = bench.error.is_some();
+    assert!(!is_over || bench.target.is_closing());
+    bench.end();
+}
+
+/// However the transport cuts the stream, the session says the same and ends the same.
+pub fn check_segmentation_does_not_matter(setup: Setup, stream: &[u8], part_len: usize) {
+    let run = |part_len: usize| {
+        let mut bench = Bench::new(Stage::FullFeature, setup);
+        stream.chunks(part_len).for_each(|part| bench.feed(part));
+        bench.answer_all();
+        let (said, error) = (bench.drain_output(), bench.error);
+        bench.end();
+        (said, error)
+    };
+    let whole = run(stream.len().max(1));
+    let parts = run(part_len.max(1));
+    assert_eq!(whole, parts, "in parts of {part_len}");
+}

@@ -1,0 +1,154 @@
+//! Sessions with several connections, and how they end.
+
+use super::*;
+use crate::check::Stage;
+use crate::check::target::{WINDOW, admit, login_pdu};
+use crate::error::PeerError;
+use crate::pdu::{LogoutReason, LogoutRequest, NO_TAG, NopOut};
+
+const SEVERAL: Setup = Setup { keys: "MaxConnections=4&InitialR2T=No&", ..PLAIN };
+
+/// Two connections of one session.
+fn pair() -> [Bench; 2] {
+    let mut first = Bench::new(Stage::FullFeature, SEVERAL);
+    let mut second = Bench::new(Stage::Login, SEVERAL);
+    let tsih = first.target.session().unwrap().tsih();
+    second.feed(&login_pdu(SEVERAL, tsih, 2, false));
+    let Some(Demand::Login(demand)) = second.demands.pop() else { panic!("no login") };
+    let granted = admit(&mut first.portal, &demand);
+    second.target.handle_login(granted);
+    assert_eq!(said_once(&mut second).number(36), 0, "status success");
+    assert_eq!(second.target.nexus(), first.target.nexus());
+    [first, second]
+}
+
+/// What the shard does when a connection stirs.
+fn resume(benches: &mut [Bench; 2]) {
+    while benches.iter_mut().any(|bench| bench.target.stirs()) {
+        for bench in &mut *benches {
+            bench.target.resume().unwrap();
+            bench.feed(&[]);
+        }
+    }
+}
+
+fn end(benches: [Bench; 2]) {
+    benches.into_iter().for_each(Bench::end);
+}
+
+#[test]
+fn commands_begin_in_the_order_of_their_numbers_over_all_connections() {
+    let mut benches = pair();
+    for index in [1, 3, 5] {
+        benches[1].send(read(index, 0, 1).as_bytes(), &[]);
+    }
+    resume(&mut benches);
+    assert!(benches[1].demands.is_empty(), "others come first");
+    benches[0].send(read(0, 0, 1).as_bytes(), &[]);
+    resume(&mut benches);
+    assert_eq!([benches[0].demands.len(), benches[1].demands.len()], [1, 1]);
+    benches[0].send(read(2, 0, 1).as_bytes(), &[]);
+    benches[0].send(read(4, 0, 1).as_bytes(), &[]);
+    resume(&mut benches);
+    assert_eq!([benches[0].demands.len(), benches[1].demands.len()], [3, 3]);
+    benches.iter_mut().for_each(Bench::answer_all);
+    let [first, second] = [0, 1].map(|index| said(&mut benches[index]));
+    assert_eq!([first.len(), second.len()], [3, 3]);
+    assert_eq!(second[2].number(28), number(6).get());
+    assert_eq!(second[2].number(32), number(WINDOW + 5).get(), "one window for both");
+    let numbers: Vec<_> = second.iter().map(|pdu| pdu.stat_sn() - second[0].stat_sn()).collect();
+    assert_eq!(numbers, [0, 1, 2], "status is numbered for each connection");
+    end(benches);
+}
+
+#[test]
+fn an_early_write_is_received_and_done_in_its_turn() {
+    let mut benches = pair();
+    let mut early = write(1, 0, 2);
+    early.flags &= !FINAL;
+    benches[1].send(early.as_bytes(), &[1; 512]);
+    benches[1].send(data_out(1, NO_TAG, 0, 512, FINAL).as_bytes(), &[2; 512]);
+    // One that was late enough to come before its data has.
+    let mut later = write(2, 4, 1);
+    later.flags &= !FINAL;
+    benches[1].send(later.as_bytes(), &[]);
+    let ping = {
+        let mut ping = NopOut::new(LunField::new(0), 9, NO_TAG);
+        ping.opcode = OpcodeByte::new(Opcode::NOP_OUT);
+        ping.cmd_sn = number(3);
+        ping
+    };
+    benches[1].send(ping.as_bytes(), b"early");
+    resume(&mut benches);
+    assert!(benches[1].demands.is_empty() && said(&mut benches[1]).is_empty());
+    benches[0].send(test_unit_ready(0).as_bytes(), &[]);
+    resume(&mut benches);
+    assert_eq!(said_once(&mut benches[1]).data, b"early");
+    benches[1].send(data_out(2, NO_TAG, 0, 0, FINAL).as_bytes(), &[3; 512]);
+    benches.iter_mut().for_each(Bench::answer_all);
+    assert_eq!(said(&mut benches[1]).iter().map(status).collect::<Vec<_>>(), [0, 0]);
+    assert_eq!(benches[1].volume.bytes()[..1024], [[1; 512], [2; 512]].concat());
+    assert_eq!(benches[1].volume.bytes()[2048..2560], [3; 512]);
+    end(benches);
+}
+
+#[test]
+fn a_number_that_came_already_on_a_connection_is_not_held_twice() {
+    let mut benches = pair();
+    for _ in 0..3 {
+        benches[1].send(read(1, 0, 1).as_bytes(), &[]);
+    }
+    benches[0].send(read(0, 0, 1).as_bytes(), &[]);
+    resume(&mut benches);
+    assert_eq!(benches[1].demands.len(), 1);
+    end(benches);
+}
+
+fn logout(reason: LogoutReason, cid: u16, index: u32) -> LogoutRequest {
+    let mut request = LogoutRequest::new(reason, 9, cid);
+    request.opcode = OpcodeByte::new(Opcode::LOGOUT_REQUEST);
+    request.cmd_sn = number(index);
+    request
+}
+
+#[test]
+fn a_logout_of_the_session_ends_all_connections_and_one_of_a_connection_only_that() {
+    for (reason, cid, expected) in [
+        (LogoutReason::SESSION, 1, [true, true]),
+        (LogoutReason::CONNECTION, 1, [true, false]),
+        (LogoutReason::CONNECTION, 2, [false, true]),
+    ] {
+        let mut benches = pair();
+        benches[0].send(logout(reason, cid, 0).as_bytes(), &[]);
+        resume(&mut benches);
+        let pdu = said_once(&mut benches[0]);
+        assert_eq!((pdu.opcode(), pdu.header[2]), (Opcode::LOGOUT_RESPONSE, 0));
+        assert_eq!([0, 1].map(|index| benches[index].target.is_closing()), expected);
+        end(benches);
+    }
+}
+
+#[test]
+fn a_session_does_not_outlive_the_loss_of_a_connection() {
+    let mut benches = pair();
+    benches[0].target.terminate(PeerError::Silent);
+    resume(&mut benches);
+    assert!(benches[1].target.is_closing());
+    end(benches);
+}
+
+#[test]
+fn what_a_connection_that_logged_out_had_under_way_is_no_part_of_the_window_any_more() {
+    let mut benches = pair();
+    benches[1].send(write(0, 0, 1).as_bytes(), &[]);
+    benches[0].send(logout(LogoutReason::CONNECTION, 2, 1).as_bytes(), &[]);
+    resume(&mut benches);
+    assert!(benches[1].target.is_closing());
+    let pdu = said_once(&mut benches[0]);
+    assert_eq!(pdu.number(32), number(WINDOW).get(), "the logout's place is free");
+    benches[0].send(test_unit_ready(2).as_bytes(), &[]);
+    benches[0].answer_all();
+    let pdu = said_once(&mut benches[0]);
+    assert_eq!(pdu.number(32), number(WINDOW + 2).get(), "and so is the write's");
+    end(benches);
+}
