@@ -303,3 +303,6 @@ const CONFLICT: Changed = (ChangeResult::Conflict, Vec::new());
 const fn refused(why: Refusal) -> Changed {
     (ChangeResult::Refused(why), Vec::new())
 }
+
+#[cfg(test)]
+mod tests;
