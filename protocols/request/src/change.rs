@@ -209,7 +209,7 @@ impl ReservationType {
         match self {
             Self::WriteExclusive
             | Self::WriteExclusiveRegistrantsOnly
-            | Self::WriteExclusiveAllRegistrants => Access::Write,
+            | Self::WriteExclusiveAllRegistrants => Access::Manage,
             Self::ExclusiveAccess
             | Self::ExclusiveAccessRegistrantsOnly
             | Self::ExclusiveAccessAllRegistrants => Access::Read,

@@ -166,8 +166,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// What it wants of the volume, as reservations see it. A flush counts as a write in both
-    /// standards.
+    /// What it wants of the volume, as reservations see it: both standards have them refuse a flush
+    /// as they refuse a write.
     #[inline]
     pub const fn access(&self) -> Access {
         match self {
@@ -181,12 +181,12 @@ impl Operation {
             | Self::WriteBytes { .. }
             | Self::CompareAndSwap { .. }
             | Self::FetchAdd { .. }
-            | Self::Flush
             | Self::WriteZeroes { .. }
             | Self::WriteSame { .. }
             | Self::OrWrite { .. }
             | Self::Deallocate { .. }
             | Self::CompareAndWrite { .. } => Access::Write,
+            Self::Flush => Access::Manage,
             Self::Admit(access) => *access,
         }
     }

@@ -35,6 +35,9 @@ pub enum Access {
     Look,
     /// Tells something of what the medium holds.
     Read,
-    /// Changes what the medium holds, or whether that is durable.
+    /// Changes how the unit works, or whether what the medium holds is durable: reservations refuse
+    /// it as they refuse a write, and a write protection lets it pass. A flush is one.
+    Manage,
+    /// Changes what the medium holds.
     Write,
 }

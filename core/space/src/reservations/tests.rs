@@ -159,12 +159,12 @@ mod reserving {
 
     #[test]
     fn each_type_lets_in_whom_it_should() {
-        use Access::{Look, Read, Write};
+        use Access::{Look, Manage, Read, Write};
         for reservation in ReservationType::ALL {
             let it = reserved(reservation);
-            let reads = reservation.refuses_from() == Write;
+            let reads = reservation.refuses_from() == Manage;
             let others = !reservation.is_holders_alone();
-            for access in [Look, Read, Write] {
+            for access in [Look, Read, Manage, Write] {
                 let outside = access == Look || (access == Read && reads);
                 assert!(it.allows(A, access), "{reservation:?} {access:?}");
                 assert_eq!(it.allows(B, access), outside || others, "{reservation:?} {access:?}");
@@ -429,7 +429,7 @@ mod modes {
         assert_eq!(told, [expected]);
         let refusal = it.restriction().unwrap().refusal(A, Access::Write);
         assert_eq!(refusal, Some(Outcome::WriteProtected));
-        assert!(it.allows(B, Access::Read));
+        assert!(it.allows(B, Access::Read) && it.allows(B, Access::Manage));
         assert_eq!(it.done(A, ChangeKind::SetModes(PROTECTED)), [], "the same is no news");
         it.ask(A, ChangeKind::Reset(ResetScope::Target));
         assert_eq!((it.modes(), it.restriction()), (Modes::default(), None));
@@ -581,7 +581,7 @@ fn check_state(it: &Reservations) {
         Some(_) => assert_eq!(holders, 1),
     }
     for nexus in (0..6).map(Nexus) {
-        for access in [Access::Look, Access::Read, Access::Write] {
+        for access in [Access::Look, Access::Read, Access::Manage, Access::Write] {
             assert_eq!(it.allows(nexus, access), is_allowed(it, &report, nexus, access));
         }
     }
@@ -609,7 +609,7 @@ fn is_allowed(it: &Reservations, report: &Report, nexus: Nexus, access: Access) 
     match access {
         Access::Look => true,
         Access::Read => reads,
-        Access::Write => writes,
+        Access::Manage | Access::Write => writes,
     }
 }
 

@@ -11,9 +11,9 @@ use crate::{Sense, Task};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::of_unit(&[0x37, 0, 0x1F, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], read_10)
-        .admitted_for(Access::Look),
+        .admitted_for(Access::Read),
     Command::of_unit(&[0xB7, 0x1F, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0x04], read_12)
-        .admitted_for(Access::Look),
+        .admitted_for(Access::Read),
 ];
 
 fn read_10(call: &Call<'_>) -> Result<Task, Sense> {

@@ -90,9 +90,10 @@ fn reservation(report: &Report) -> Vec<u8> {
 }
 
 fn capabilities(report: &Report) -> Vec<u8> {
-    /// PTPL_C: can persist through a loss of power. CRH is 0: RESERVE and RELEASE are not let pass
-    /// by registrants as if nothing was. ATP_C: ALL_TG_PT is taken. SIP_C is 0: see `reserve_out`.
-    const PERSISTS: u8 = 1 << 2 | 1 << 0;
+    /// CRH: RESERVE and RELEASE of whom a reservation lets in are answered as done, and do nothing.
+    /// ATP_C: ALL_TG_PT is taken. PTPL_C: can persist through a loss of power. SIP_C is 0: see
+    /// `reserve_out`.
+    const PERSISTS: u8 = 1 << 4 | 1 << 2 | 1 << 0;
     /// TMV: the type mask is valid. ALLOW COMMANDS 0: no word on what else passes.
     const TYPES_VALID: u8 = 1 << 7;
     /// PTPL_A: it does persist.

@@ -14,10 +14,8 @@ use crate::{LogicalUnit, Sense, Task};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::of_unit(&[0x00, 0, 0, 0, 0, 0x04], good).admitted_for(Access::Look),
-    Command::of_unit(&[0x1B, 0x01, 0, 0x0F, 0xF7, 0x04], start_stop)
-        .admitted_for(Access::Read)
-        .within_secs(30),
-    Command::of_unit(&[0x1E, 0, 0, 0, 0x03, 0x04], good).admitted_for(Access::Look),
+    Command::of_unit(&[0x1B, 0x01, 0, 0x0F, 0xF7, 0x04], start_stop).within_secs(30),
+    Command::of_unit(&[0x1E, 0, 0, 0, 0x03, 0x04], prevent_allow),
     Command::of_unit(&[0x25, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0x01, 0x04], read_capacity_10),
     Command::of_unit(
         &[
@@ -38,10 +36,16 @@ pub(super) const COMMANDS: &[Command] = &[
     .within_secs(30),
 ];
 
-/// TEST UNIT READY: a unit that is there is ready. PREVENT ALLOW MEDIUM REMOVAL: this medium cannot
-/// be removed.
+/// TEST UNIT READY: a unit that is there is ready.
 fn good(_: &Call<'_>) -> Result<Task, Sense> {
     Ok(Task::Good)
+}
+
+/// PREVENT ALLOW MEDIUM REMOVAL: this medium cannot be removed. To prevent it is the holder's of a
+/// reservation, to allow it anybody's. SPC-4, 5.13.1.
+fn prevent_allow(call: &Call<'_>) -> Result<Task, Sense> {
+    let prevents = call.cdb.byte(4) & 0b11 != 0;
+    Ok(super::nothing(if prevents { Access::Manage } else { Access::Look }, call.unit))
 }
 
 fn read_capacity_10(call: &Call<'_>) -> Result<Task, Sense> {
@@ -99,7 +103,8 @@ fn get_lba_status(call: &Call<'_>) -> Result<Task, Sense> {
 }
 
 /// START STOP UNIT: nothing here spins; what a stop has to do is to make everything durable.
-/// SBC-4, 5.31. Loading and ejecting are for media that can be removed.
+/// SBC-4, 5.31. Loading and ejecting are for media that can be removed. A reservation lets anybody
+/// start a unit, and nobody else do anything more with its power (SBC-4, 4.17).
 fn start_stop(call: &Call<'_>) -> Result<Task, Sense> {
     let cdb = call.cdb;
     let power_condition = cdb.byte(4) >> 4;
@@ -107,10 +112,11 @@ fn start_stop(call: &Call<'_>) -> Result<Task, Sense> {
     let no_flush = cdb.bit(4, 2);
     match power_condition {
         0 if load_eject => Err(Sense::cdb_field(4, 1)),
-        0 if start || no_flush || call.unit.is_read_only() => Ok(Task::Good),
+        0 if start => Ok(super::nothing(Access::Look, call.unit)),
+        0 if no_flush || call.unit.is_read_only() => Ok(super::nothing(Access::Manage, call.unit)),
         0 => Ok(Task::Request(super::flush(call.unit))),
         // ACTIVE, IDLE, STANDBY, LU_CONTROL, FORCE IDLE 0, FORCE STANDBY 0
-        0x1..=0x3 | 0x7 | 0xA | 0xB => Ok(Task::Good),
+        0x1..=0x3 | 0x7 | 0xA | 0xB => Ok(super::nothing(Access::Manage, call.unit)),
         _ => Err(Sense::cdb_field(4, 7)),
     }
 }

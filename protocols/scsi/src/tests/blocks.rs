@@ -273,9 +273,9 @@ fn every_outcome_has_a_status_of_its_own() {
 fn stopping_a_unit_makes_all_durable() {
     let stop = [0x1B, 0, 0, 0, 0, 0];
     assert_eq!(Session::new(THIN).request(&stop).action, Action::Flush);
-    assert_eq!(Session::new(PROTECTED).request(&stop).action, Action::Admit(Access::Read));
+    assert_eq!(Session::new(PROTECTED).request(&stop).action, Action::Admit(Access::Manage));
     let start = [0x1B, 0, 0, 0, 1, 0];
-    assert_eq!(Session::new(THIN).request(&start).action, Action::Admit(Access::Read));
+    assert_eq!(Session::new(THIN).request(&start).action, Action::Admit(Access::Look));
     let eject = [0x1B, 0, 0, 0, 2, 0];
     assert_eq!(Session::new(THIN).ask(&eject), Err(Sense::cdb_field(4, 1)));
 }

@@ -147,3 +147,24 @@ fn looking_at_a_unit_asks_whether_a_reservation_lets_it() {
     let Reply::Data(data) = task.reply else { panic!() };
     assert_eq!(task.data_in, ByteLen::of(&data));
 }
+
+/// SPC-4, 5.13.1 and SBC-4, 4.17: what is allowed in the presence of reservations.
+#[test]
+fn reservations_let_each_command_pass_or_not_as_the_standards_tables_say() {
+    let session = Session::new(THIN);
+    let commands: [(&[u8], Access); 10] = [
+        (&[0x1B, 0, 0, 0, 1, 0], Access::Look), // START STOP UNIT: start
+        (&[0x1B, 0, 0, 0, 4, 0], Access::Manage), // stop without a flush
+        (&[0x1B, 0, 0, 0, 0x20, 0], Access::Manage), // idle
+        (&[0x1E, 0, 0, 0, 0, 0], Access::Look), // PREVENT ALLOW: allow
+        (&[0x1E, 0, 0, 0, 1, 0], Access::Manage), // prevent
+        (&[0x37, 0, 0, 0, 0, 0, 0, 0, 8, 0], Access::Read), // READ DEFECT DATA
+        (&[0xB7, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0], Access::Read),
+        (&[0x34, 0, 0, 0, 0, 0, 0, 0, 8, 0], Access::Read), // PRE-FETCH
+        (&[0x28, 0, 0, 0, 0, 0, 0, 0, 0, 0], Access::Read), // READ of nothing
+        (&[0x2A, 0, 0, 0, 0, 0, 0, 0, 0, 0], Access::Write), // WRITE of nothing
+    ];
+    for (cdb, access) in commands {
+        assert_eq!(session.request(cdb).action, Action::Admit(access), "{cdb:x?}");
+    }
+}

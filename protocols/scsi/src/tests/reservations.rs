@@ -64,7 +64,7 @@ fn a_reservation_is_told_with_its_holder_unless_all_hold_it() {
 #[test]
 fn capabilities_name_every_type_and_what_persists() {
     let data = read_in(2, 255).answer(&report(None)).unwrap();
-    assert_eq!(data, [0, 8, 0x05, 0x81, 0xEA, 0x01, 0, 0]);
+    assert_eq!(data, [0, 8, 0x15, 0x81, 0xEA, 0x01, 0, 0]);
 }
 
 #[test]
