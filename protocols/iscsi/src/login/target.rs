@@ -79,6 +79,7 @@ pub struct TargetLogin {
     authenticator: Authenticator,
     /// `None` before the first text is whole.
     negotiation: Option<Negotiation>,
+    has_declared: bool,
 }
 
 impl TargetLogin {
@@ -96,6 +97,7 @@ impl TargetLogin {
             names: Names::default(),
             authenticator: Authenticator::new(config.challenge),
             negotiation: None,
+            has_declared: false,
             config,
         }
     }
@@ -227,6 +229,10 @@ impl TargetLogin {
             None => self.begin_negotiation(),
         };
         self.authenticator.handle(access, &keys, &mut self.outgoing)?;
+        // Not sooner: initiators refuse operational keys in the security stage.
+        if !is_security && !std::mem::replace(&mut self.has_declared, true) {
+            negotiation.declare(&mut self.outgoing);
+        }
         for (key, value) in others {
             let handled = negotiation.handle(key, value, &mut self.outgoing);
             handled.map_err(|_| LoginStatus::INITIATOR_ERROR)?;
@@ -235,16 +241,14 @@ impl TargetLogin {
         Ok(())
     }
 
-    /// What the target declares of itself stands in its first text.
+    /// The portal group stands in the target's first text. RFC 7143, 13.9.
     fn begin_negotiation(&mut self) -> Negotiation {
         let is_discovery = self.names.is_discovery();
         let is_leading = self.identity.is_some_and(|identity| identity.tsih == 0);
         if !is_discovery {
             self.outgoing.push("TargetPortalGroupTag", &self.config.portal_group.to_string());
         }
-        let negotiation = Negotiation::new(self.config.offer, Scope { is_discovery, is_leading });
-        negotiation.declare(&mut self.outgoing);
-        negotiation
+        Negotiation::new(self.config.offer, Scope { is_discovery, is_leading })
     }
 
     /// Sends what there is to say, and goes to the next stage if that is all.

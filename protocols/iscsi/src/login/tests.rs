@@ -366,7 +366,7 @@ fn text_may_come_in_several_requests() {
     assert_eq!(session.send_bare(more, "InitiatorName=iqn.a:b TargetNa").1, SECURITY);
     let (status, flags, text) = session.send_bare(TO_OPERATIONAL, "me=iqn.a:c AuthMethod=None");
     assert_eq!((status, flags), (LoginStatus::SUCCESS, TO_OPERATIONAL));
-    assert!(text.ends_with("AuthMethod=None"), "{text}");
+    assert_eq!(text, "TargetPortalGroupTag=1 AuthMethod=None", "nothing operational yet");
 }
 
 #[test]
