@@ -8,6 +8,7 @@ use nearflash_engine::{
     CoreId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Pool,
 };
 use nearflash_nvme_tcp::Chunk;
+use nearflash_request::{ChangeKind, ChangeResult};
 use nearflash_shard::{
     Door, Event, Interest, Message, Notice, Peer, Place, Received, Sent, ShardStatus, SocketId,
     Submitted, World,
@@ -253,8 +254,17 @@ impl World for Outside {
     fn stop_listening(&mut self) {}
 
     fn notice(&mut self, notice: Notice) {
-        if let Notice::Status(_, _, status) = notice {
-            self.status = Some(status);
+        match notice {
+            Notice::Status(_, _, status) => self.status = Some(status),
+            // Nobody else is there to make it; that it was made, or not, is all a session learns.
+            Notice::Change { owner, tag, change, .. } => {
+                let result = match change.kind {
+                    ChangeKind::Report => ChangeResult::Report(Box::default()),
+                    _ => ChangeResult::Conflict,
+                };
+                self.events.push(Event::Message(Message::Changed(owner, tag, result)));
+            }
+            _ => {}
         }
     }
 }

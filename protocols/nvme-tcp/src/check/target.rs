@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use nearflash_nvme::fabrics::{Connect, ConnectData};
 use nearflash_nvme::{
-    Command, CommandId, CompletionEntry, ControllerId, Fused, NamespaceEntry, NamespaceId,
-    NamespaceTable, Nqn, QueueId, SglDescriptor, Status,
+    Command, CommandId, CompletionEntry, ControllerId, Fused, IoOpcode, NamespaceEntry,
+    NamespaceId, NamespaceTable, Nqn, QueueId, SglDescriptor, Status,
 };
 use nearflash_request::{
     Change, ChangeKind, ChangeResult, Completion, Identity, Nexus, Outcome, Payload, Registrant,
@@ -334,6 +334,8 @@ fn append_pdu(stream: &mut Vec<u8>, instruction: [u8; 8], digests: Digests) {
         4 => (Command::deallocate(nsid, a % 4), &[]),
         5 => (Command::flush(if a & 1 == 0 { NamespaceId::ALL } else { nsid }), &[]),
         6 => (Command::new(a, nsid).with_transport_data(u32::from(b)), &[]),
+        7 if a & 3 == 1 => (Command::reservation_report(nsid, len), &[]),
+        7 if a & 3 == 2 => reservation(nsid, [b, c, d, e]),
         7 => (Command::property_get(0x14, 0), &[]),
         8 => (Command { opcode: a, sgl: SglDescriptor::in_capsule(0, len), ..write }, &payload),
         9 => {
@@ -355,6 +357,21 @@ fn append_pdu(stream: &mut Vec<u8>, instruction: [u8; 8], digests: Digests) {
     };
     capsule(stream, command.with_command_id(cid), data, digests);
     mutate(stream, start, mutation, place);
+}
+
+/// A command about reservations, and keys for it.
+fn reservation(
+    nsid: NamespaceId,
+    [which, action, kind, flags]: [u8; 4],
+) -> (Command, &'static [u8]) {
+    let (opcode, keys): (_, &[u8]) = match which % 3 {
+        0 => (IoOpcode::RESERVATION_REGISTER, &[1; 16]),
+        1 => (IoOpcode::RESERVATION_ACQUIRE, &[1; 16]),
+        _ => (IoOpcode::RESERVATION_RELEASE, &[1; 8]),
+    };
+    let len = u32::try_from(keys.len()).expect("two keys at most");
+    let cdw10 = u32::from_le_bytes([action % 5, kind % 8, 0, flags & 0xC0]);
+    (Command::reservation(opcode, nsid, cdw10, len), keys)
 }
 
 /// One PDU in eight has one byte wrong.

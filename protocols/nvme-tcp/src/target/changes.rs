@@ -6,7 +6,7 @@ use nearflash_nvme::{CompletionEntry, Status};
 use nearflash_request::{Change, ChangeKind, ChangeResult, Nexus, Tag, VolumeId};
 
 use super::slots::{Kind, Stage};
-use super::{Demand, State, TargetSession, length};
+use super::{CHANGES_IN_FLIGHT_MAX, Demand, State, TargetSession, length};
 
 impl TargetSession {
     /// Who the host is to reservations; [`Nexus::NONE`] before the queue is connected.
@@ -29,12 +29,19 @@ impl TargetSession {
             unreachable!("the caller has looked")
         };
         match command.change(&data) {
-            Ok(change) => {
-                slot.kind = Kind::Change { volume, change };
-                self.hand_out(index);
-            }
+            Ok(change) => self.hand_out_change(index, volume, change),
             Err(status) => self.answer(index, status),
         }
+    }
+
+    /// A command asks for a change.
+    pub(super) fn hand_out_change(&mut self, index: usize, volume: VolumeId, change: ChangeKind) {
+        if self.changes_in_flight >= CHANGES_IN_FLIGHT_MAX {
+            return self.answer(index, Status::TRANSIENT_TRANSPORT_ERROR);
+        }
+        self.changes_in_flight += 1;
+        self.slots[index].kind = Kind::Change { volume, change };
+        self.hand_out(index);
     }
 
     pub(super) fn change_demand(
@@ -62,6 +69,7 @@ impl TargetSession {
         let is_out = matches!(slot.kind, Kind::Changing);
         assert!(is_out && slot.stage != Stage::Free, "a change is answered once");
         let (cid, len) = (slot.cid, slot.len);
+        self.changes_in_flight -= 1;
         if let ChangeResult::Report(report) = result {
             let data = report_data(report, length(len));
             self.push_own_data(cid, &data, len);

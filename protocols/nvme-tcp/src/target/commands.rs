@@ -99,10 +99,9 @@ impl TargetSession {
             },
             Asked::ReservationReport { volume, len } => match self.check_to_host(command, len) {
                 Ok(()) => {
-                    let kind = Kind::Change { volume, change: ChangeKind::Report };
                     let stage = Stage::Submitted { pending: 1 };
-                    let index = self.slots.take(cid, kind, len, stage);
-                    self.hand_out(index);
+                    let index = self.slots.take(cid, Kind::Taken, len, stage);
+                    self.hand_out_change(index, volume, ChangeKind::Report);
                 }
                 Err(status) => self.refuse(cid, status),
             },

@@ -34,10 +34,11 @@ impl Waiting {
 pub(super) fn statuses(outcome: Outcome) -> (Status, Status) {
     match outcome {
         Outcome::Success => (Status::SUCCESS, Status::SUCCESS),
-        // The compare held and the write failed.
-        Outcome::WriteFault | Outcome::CapacityExceeded => {
-            (Status::ABORTED_FUSED_FAILED, outcome.into())
-        }
+        // The compare held, or was not looked at, and the write failed.
+        Outcome::WriteFault
+        | Outcome::CapacityExceeded
+        | Outcome::ReservationConflict
+        | Outcome::WriteProtected => (Status::ABORTED_FUSED_FAILED, outcome.into()),
         _ => (outcome.into(), Status::ABORTED_FUSED_FAILED),
     }
 }

@@ -59,6 +59,10 @@ pub const SMALL_DATA_LEN_MAX: u32 = 8 * 1024;
 /// commands can be answered with unless the host does not read.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
+/// Commands about reservations that wait for the control side. Each may be answered with a report of
+/// every registration; a host that sends more is told to try again.
+pub(crate) const CHANGES_IN_FLIGHT_MAX: usize = 16;
+
 /// What the connection is, and so which PDUs may come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
@@ -103,6 +107,8 @@ pub struct TargetSession {
     ready: VecDeque<Ready>,
     namespaces: Option<Arc<NamespaceTable>>,
     asker: Option<Asker>,
+    /// Changes handed out, or about to be.
+    changes_in_flight: usize,
     answering: Answering,
     output: Output,
     /// Buffers of commands that failed, to be given back at the next chance.
@@ -141,6 +147,7 @@ impl TargetSession {
             ready: VecDeque::new(),
             namespaces: None,
             asker: None,
+            changes_in_flight: 0,
             answering: Answering::new(Digests::NONE, DataAlignment(0)),
             output: Output::default(),
             orphans: Vec::new(),

@@ -9,7 +9,7 @@ use nearflash_request::{
 use nearflash_units::{Lba, Nanos};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{Asker, Demand, QueueKind, SessionConfig, TargetSession};
+use super::{Asker, CHANGES_IN_FLIGHT_MAX, Demand, QueueKind, SessionConfig, TargetSession};
 use crate::check::Stage;
 use crate::check::describe::describe;
 use crate::check::target::{Bench, ENTRIES, asker, capsule, connect_pdu, data_pdu};
@@ -646,6 +646,20 @@ fn a_report_fills_all_that_was_asked_for() {
 }
 
 #[test]
+fn more_changes_at_once_than_are_taken_are_to_be_tried_again() {
+    let mut bench = bench(Stage::Io);
+    bench.target.changes_in_flight = CHANGES_IN_FLIGHT_MAX - 1;
+    let report = |cid| with_cid(Command::reservation_report(NSID, 64), cid);
+    bench.send(report(1), &[]);
+    bench.send(report(2), &[]);
+    let again = Status::TRANSIENT_TRANSPORT_ERROR;
+    assert_eq!(bench.sent(), [format!("CapsuleResp cid=2 sqhd=2 {again}")]);
+    bench.answer_all();
+    bench.send(report(3), &[]);
+    assert_eq!(bench.demands.len(), 1);
+}
+
+#[test]
 fn who_has_no_identifier_cannot_register() {
     let mut bench = bench(Stage::AwaitingConnect);
     bench.feed(&connect_pdu(QueueKind::Io, Digests::NONE, true));
@@ -708,6 +722,24 @@ fn a_miscompare_fails_the_write_too() {
     let expected =
         [format!("CapsuleResp cid=1 sqhd=2 {first}"), format!("CapsuleResp cid=2 sqhd=3 {second}")];
     assert_eq!(bench.sent(), expected);
+}
+
+#[test]
+fn a_write_that_may_not_be_fails_its_compare() {
+    for outcome in [Outcome::ReservationConflict, Outcome::WriteProtected, Outcome::WriteFault] {
+        let mut bench = bench(Stage::Io);
+        bench.send(in_capsule(compare(1)).with_fused(Fused::First), &[0; 512]);
+        bench.send(in_capsule(write(2)).with_fused(Fused::Second), &[5; 512]);
+        let Some(Demand::Request(request)) = bench.demands.pop() else { panic!("a request") };
+        let done = Completion { tag: request.tag, outcome, payload: Payload::None };
+        bench.target.handle_completion(done, &[]);
+        let (first, second) = (Status::ABORTED_FUSED_FAILED, Status::from(outcome));
+        let expected = [
+            format!("CapsuleResp cid=1 sqhd=2 {first}"),
+            format!("CapsuleResp cid=2 sqhd=3 {second}"),
+        ];
+        assert_eq!(bench.sent(), expected);
+    }
 }
 
 #[test]
