@@ -65,7 +65,13 @@ impl Prover {
         challenge: Challenge,
         out: &mut Outgoing,
     ) -> Self {
-        out.push("AuthMethod", if account.is_some() { "CHAP" } else { "None" });
+        // Who must prove itself only to others does not mind those who do not ask.
+        let methods = match &account {
+            None => "None",
+            Some(account) if account.target().is_none() => "CHAP,None",
+            Some(_) => "CHAP",
+        };
+        out.push("AuthMethod", methods);
         let state = if account.is_some() { State::Offered } else { State::Over };
         Self { account, challenge, state }
     }
@@ -73,6 +79,11 @@ impl Prover {
     /// Whether this end has nothing more to say before the next stage.
     pub(super) const fn has_said_all(&self) -> bool {
         matches!(self.state, State::Over | State::AwaitingProof(_))
+    }
+
+    /// Whether the target must prove itself too.
+    fn is_mutual(&self) -> bool {
+        self.account.as_ref().is_some_and(|account| account.target().is_some())
     }
 
     /// Whether both ends have proved what they must.
@@ -88,7 +99,10 @@ impl Prover {
                 self.state = State::AwaitingChallenge;
                 Ok(())
             }
-            // A target that wants no proof is none that this end has an account with.
+            (State::Offered, Keys { method: Some("None"), .. }) if !self.is_mutual() => {
+                self.state = State::Over;
+                Ok(())
+            }
             (State::Offered, Keys { method: Some(_), .. }) => Err(FAILURE),
             (State::AwaitingChallenge, Keys { algorithm: Some(algorithm), .. }) => {
                 self.answer(algorithm, keys, out)

@@ -193,6 +193,14 @@ fn a_wrong_secret_or_user_fails_and_so_does_no_proof_at_all() {
 }
 
 #[test]
+fn who_need_not_prove_anything_is_let_in_with_an_account_too() {
+    let config = LoginConfig { account: Some(account(None)), ..login_config() };
+    let (established, step) = log_in(config, &open());
+    assert!(established.is_ok(), "{established:?}");
+    assert_eq!(demanded(step).account, None);
+}
+
+#[test]
 fn a_target_that_cannot_prove_itself_is_an_impostor() {
     let config = LoginConfig { account: Some(account(Some(20))), ..login_config() };
     let (established, _) = log_in(config.clone(), &closed(account(Some(21))));
