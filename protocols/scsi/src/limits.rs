@@ -12,7 +12,7 @@ pub const TRANSFER_LEN_MAX: ByteLen = ByteLen(MIB);
 pub const COMPARE_AND_WRITE_BLOCKS_MAX: u64 = 255;
 
 /// What one WRITE SAME covers at most.
-pub const WRITE_SAME_LEN_MAX: ByteLen = ByteLen(64 * MIB);
+pub const WRITE_SAME_LEN_MAX: ByteLen = ByteLen(16 * MIB);
 
 /// What one UNMAP descriptor, and all of a command's together, cover at most.
 pub const UNMAP_BLOCKS_MAX: u64 = 1 << 20;

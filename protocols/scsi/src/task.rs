@@ -34,9 +34,9 @@ pub struct RequestTask {
     pub data_out: ByteLen,
     /// How much data it gives back: what is read, or the answer's length at most.
     pub data_in: ByteLen,
-    /// Whether the initiator has to bring exactly as much, because the data's parts depend on its
-    /// length; see [`Self::with_data_of`].
-    pub exact: bool,
+    /// What an initiator is told that does not bring exactly as much, where it has to: the data's
+    /// parts depend on its length. See [`Self::with_data_of`].
+    pub exact: Option<Sense>,
     /// The size of the unit's blocks, for what sense data says.
     pub block_size: BlockSize,
     /// What the answer has to say beside how it ended.
@@ -114,7 +114,7 @@ impl RequestTask {
             range,
             data_out: none,
             data_in: none,
-            exact: false,
+            exact: None,
             block_size,
             reply: Reply::Status,
         }
@@ -140,10 +140,12 @@ impl RequestTask {
     /// nothing is done.
     ///
     /// # Errors
-    /// When the data ends within a block, or is [`Self::exact`] and another amount.
+    /// When the data ends within a block, or has to be [`Self::exact`] and is another amount.
     pub fn with_data_of(self, brought: ByteLen) -> Result<Self, Sense> {
-        if self.exact && brought != self.data_out {
-            return Err(Sense::INVALID_INFORMATION_UNIT);
+        if let Some(sense) = self.exact
+            && brought != self.data_out
+        {
+            return Err(sense);
         }
         if brought >= self.data_out {
             return Ok(self);

@@ -153,12 +153,15 @@ fn compare_and_write(call: &Call<'_>) -> Result<Task, Sense> {
     if count > limits::compare_and_write_blocks_max(call.unit.block_size) {
         return Err(Sense::cdb_field(13, 7));
     }
+    // More or less data than the count says may as well be a wrong count, which has eight bits.
+    let exact = Some(Sense::cdb_field(13, 7));
     if count.0 == 0 {
-        return Ok(nothing(Access::Write, call.unit));
+        let task = RequestTask::new(Action::Admit(Access::Write), range, call.unit.block_size);
+        return Ok(Task::Request(RequestTask { exact, ..task }));
     }
     let half = len_at_most(call.unit, range, limits::TRANSFER_LEN_MAX);
     let half = half.ok_or(Sense::cdb_field(13, 7))?;
     let action = Action::CompareAndWrite { force_unit_access: force_unit_access(call) };
     let task = RequestTask::new(action, range, call.unit.block_size);
-    Ok(Task::Request(RequestTask { data_out: ByteLen(half.0 * 2), exact: true, ..task }))
+    Ok(Task::Request(RequestTask { data_out: ByteLen(half.0 * 2), exact, ..task }))
 }

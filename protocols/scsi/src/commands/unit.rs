@@ -10,7 +10,7 @@ use super::data_in::{answer, cut};
 use super::lba_status::run_from;
 use crate::interpret::Call;
 use crate::task::{Action, Reply, RequestTask};
-use crate::{LogicalUnit, Sense, Task};
+use crate::{Sense, Task};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::of_unit(&[0x00, 0, 0, 0, 0, 0x04], good).admitted_for(Access::Look),
@@ -77,16 +77,10 @@ fn read_capacity_16(call: &Call<'_>) -> Result<Task, Sense> {
     let mut data = Vec::with_capacity(32);
     data.extend(unit.blocks.0.saturating_sub(1).to_be_bytes());
     data.extend(unit.block_size.bytes().to_be_bytes());
-    data.extend([0, physical_exponent(unit)]);
+    data.extend([0, 0]); // no protection; a physical block is a logical one
     data.extend([if unit.thin { MANAGED | READS_ZEROES } else { 0 }, 0]);
     data.resize(32, 0);
     Ok(answer(data, call.cdb.double(10)))
-}
-
-/// How many logical blocks a physical one holds, as a power of two: the memory's page is what flash,
-/// file systems and the page cache write at least.
-fn physical_exponent(unit: &LogicalUnit) -> u8 {
-    12_u8.saturating_sub(unit.block_size.shift())
 }
 
 fn get_lba_status(call: &Call<'_>) -> Result<Task, Sense> {

@@ -73,7 +73,8 @@ fn verify(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     if range.count.0 == 0 {
         return Ok(nothing(Access::Read, call.unit));
     }
-    let exact = matches!(action, Action::CompareSame);
+    let is_one_block = matches!(action, Action::CompareSame);
+    let exact = is_one_block.then_some(Sense::INVALID_INFORMATION_UNIT);
     let task = RequestTask::new(action, range, block_size);
     Ok(Task::Request(RequestTask { data_out, exact, ..task }))
 }

@@ -162,8 +162,8 @@ fn characteristics(_: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
 }
 
 fn provisioning(unit: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
-    /// LBPU, LBPWS, LBPWS10: by UNMAP, and by WRITE SAME (16) and (10).
-    const UNMAPS: u8 = 0b111 << 5;
+    /// LBPU and LBPWS: by UNMAP and by WRITE SAME (16).
+    const UNMAPS: u8 = 0b110 << 5;
     /// LBPRZ: released blocks read as zeroes.
     const READS_ZEROES: u8 = 0b001 << 2;
     /// PROVISIONING TYPE: thin.

@@ -1,7 +1,8 @@
 //! WRITE SAME: one block over a run of blocks, or none of them needed any more.
 //!
 //! Spec: SBC-4, 5.50 and 5.51. What is unmapped reads as zeroes here, so that UNMAP asks for nothing
-//! where the block is of something else: it is then written.
+//! where the block is of something else: it is then written. Only WRITE SAME (16) has UNMAP: who knows
+//! of it knows the longer command.
 
 use nearflash_request::Access;
 use nearflash_units::ByteLen;
@@ -31,7 +32,7 @@ pub(super) const COMMANDS: &[Command] = &[
 
 fn write_same(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     check_protect(call.cdb)?;
-    check_flags(call)?;
+    check_flags(call, form)?;
     check_writable(call.unit)?;
     let range = form.range(call.cdb);
     check_range(call.unit, range)?;
@@ -49,7 +50,8 @@ fn write_same(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     }
     let data_out = ByteLen(u64::from(block_size.bytes()));
     let task = RequestTask::new(Action::WriteSame, range, block_size);
-    Ok(Task::Request(RequestTask { data_out, exact: true, ..task }))
+    let exact = Some(Sense::INVALID_INFORMATION_UNIT);
+    Ok(Task::Request(RequestTask { data_out, exact, ..task }))
 }
 
 /// UNMAP.
@@ -62,16 +64,13 @@ fn without_data(call: &Call<'_>, form: Form) -> bool {
     matches!(form, Form::Sixteen) && call.cdb.bit(1, 0)
 }
 
-/// ANCHOR is not there, UNMAP only where blocks can be released; the obsolete PBDATA and LBDATA
-/// would have to change the data.
-fn check_flags(call: &Call<'_>) -> Result<(), Sense> {
+/// ANCHOR is not there; UNMAP is in the longer command, and where blocks can be released; the
+/// obsolete PBDATA and LBDATA would have to change the data.
+fn check_flags(call: &Call<'_>, form: Form) -> Result<(), Sense> {
     let cdb = call.cdb;
-    let refused = [
-        (4, cdb.bit(1, 4)),
-        (3, unmap(call) && !call.unit.thin),
-        (2, cdb.bit(1, 2)),
-        (1, cdb.bit(1, 1)),
-    ];
+    let unmaps = call.unit.thin && matches!(form, Form::Sixteen);
+    let refused =
+        [(4, cdb.bit(1, 4)), (3, unmap(call) && !unmaps), (2, cdb.bit(1, 2)), (1, cdb.bit(1, 1))];
     match refused.into_iter().find(|&(_, refused)| refused) {
         Some((bit, _)) => Err(Sense::cdb_field(1, bit)),
         None => Ok(()),

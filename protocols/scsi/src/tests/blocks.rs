@@ -111,7 +111,7 @@ fn a_transfer_is_as_long_as_the_limits_page_says_at_most() {
 fn compare_and_write_brings_two_buffers_of_the_same_length() {
     let session = Session::new(THICK);
     let task = session.request(&[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 3, 0, 0]);
-    assert_eq!((task.range, task.data_out, task.exact), (range(9, 3), ByteLen(3072), true));
+    assert_eq!((task.range, task.data_out), (range(9, 3), ByteLen(3072)));
     assert_eq!((task.buffer_count(), task.buffer_len()), (2, ByteLen(1536)));
     let differs = task.answer(&ended(Outcome::Miscompare, Payload::Differs(700)));
     assert_eq!(differs, Err(Failure::Check(Sense::MISCOMPARE.with_information(700))));
@@ -147,7 +147,7 @@ fn write_same_of_no_count_goes_to_the_end_if_that_is_not_too_far() {
     let session = Session::new(THIN);
     let task = session.request(&[0x41, 0, 0, 0, 0x0F, 0x00, 0, 0, 0, 0]);
     assert_eq!((task.action, task.range), (Action::WriteSame, range(3840, 160)));
-    assert_eq!((task.data_out, task.exact), (ByteLen(512), true));
+    assert_eq!(task.data_out, ByteLen(512));
     let blocks = Blocks(1 << 30);
     let large = Session::of(crate::LogicalUnit { blocks, ..crate::check::unit(THIN) });
     let refused = large.ask(&[0x41, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -161,6 +161,8 @@ fn write_same_refuses_what_the_unit_cannot() {
     assert_eq!(thin.ask(&with(0x10)), Err(Sense::cdb_field(1, 4))); // ANCHOR
     assert_eq!(thin.ask(&with(0x18)), Err(Sense::cdb_field(1, 4)));
     assert_eq!(thick.ask(&with(0x08)), Err(Sense::cdb_field(1, 3))); // UNMAP
+    let ten = [0x41, 0x08, 0, 0, 0, 0, 0, 0, 8, 0];
+    assert_eq!(thin.ask(&ten), Err(Sense::cdb_field(1, 3)));
     assert_eq!(thick.ask(&with(0x02)), Err(Sense::cdb_field(1, 1))); // LBDATA
     let RequestTask { action, data_out, .. } = thin.request(&with(0x09)); // UNMAP, NDOB
     assert_eq!((action, data_out), (Action::WriteZeroes { deallocate: true }, ByteLen(0)));
@@ -296,6 +298,10 @@ fn missing_data_leaves_out_whole_blocks_and_never_halves() {
     let compare = session.request(&[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 3, 0, 0]);
     for brought in [0, 1024, 4096] {
         let refused = compare.clone().with_data_of(ByteLen(brought));
-        assert_eq!(refused, Err(Sense::INVALID_INFORMATION_UNIT));
+        assert_eq!(refused, Err(Sense::cdb_field(13, 7)));
     }
+    // 256 blocks do not fit the count's eight bits.
+    let none = session.request(&[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(none.clone().with_data_of(ByteLen(0)), Ok(none.clone()));
+    assert_eq!(none.with_data_of(ByteLen(262_144)), Err(Sense::cdb_field(13, 7)));
 }

@@ -62,7 +62,7 @@ fn limits_are_in_blocks_of_the_unit() {
     assert_eq!((small.len(), small[3], small[5]), (64, 60, 255));
     assert_eq!(small[8..12], 2048_u32.to_be_bytes());
     assert_eq!(small[20..24], (1_u32 << 20).to_be_bytes());
-    assert_eq!(small[36..44], 131_072_u64.to_be_bytes());
+    assert_eq!(small[36..44], 32_768_u64.to_be_bytes());
     let large = Session::new(THICK | 1).data(&[0x12, 1, 0xB0, 1, 255, 0]);
     assert_eq!(large[5], 128);
     assert_eq!(large[8..12], 256_u32.to_be_bytes());
