@@ -53,6 +53,14 @@ pub enum Action {
         /// Durable before the answer.
         force_unit_access: bool,
     },
+    /// See [`Operation::WriteBytes`], from the first block's first byte: one buffer, of the range's
+    /// bytes.
+    WriteBytes {
+        /// How many bytes are written.
+        len: u32,
+        /// Durable before the answer.
+        force_unit_access: bool,
+    },
     /// A write on stable media, and a look whether it can be read again: one buffer.
     WriteAndVerify {
         /// What is read has to be what was written.
@@ -130,17 +138,21 @@ impl RequestTask {
 
     /// How long each of these buffers is.
     pub fn buffer_len(&self) -> ByteLen {
-        let count = ByteLen::from_usize(self.buffer_count().max(1));
-        ByteLen(self.data_out.0 / count.0)
+        match self.action {
+            Action::CompareAndWrite { .. } => ByteLen(self.data_out.0 / 2),
+            Action::WriteBytes { .. } => self.block_size.len(self.range.count).unwrap_or_default(),
+            _ => self.data_out,
+        }
     }
 
     /// The same for an initiator that brings another amount of data than the command takes. What is
-    /// left over is passed over. Where some is missing, the command is done as far as whole blocks
-    /// have come, as SAM-5 lets a target do and the residual count then tells: with none at all,
-    /// nothing is done.
+    /// left over is passed over. Where some is missing, the command is done as far as it comes, which
+    /// is a target's choice and which the residual count then tells: a plain write to the byte, others
+    /// to the block, and with no data at all nothing is done.
     ///
     /// # Errors
-    /// When the data ends within a block, or has to be [`Self::exact`] and is another amount.
+    /// When the data ends within a block of what works by blocks, or has to be [`Self::exact`] and is
+    /// another amount.
     pub fn with_data_of(self, brought: ByteLen) -> Result<Self, Sense> {
         if let Some(sense) = self.exact
             && brought != self.data_out
@@ -150,14 +162,18 @@ impl RequestTask {
         if brought >= self.data_out {
             return Ok(self);
         }
-        if !self.block_size.divides(brought) {
-            return Err(Sense::INVALID_INFORMATION_UNIT);
-        }
-        let count = self.block_size.blocks_in(brought);
-        let action = match (count, self.action) {
-            (Blocks(0), Action::Compare) => Action::Admit(Access::Read),
-            (Blocks(0), _) => Action::Admit(Access::Write),
-            (_, action) => action,
+        let is_whole = self.block_size.divides(brought);
+        let mut count = self.block_size.blocks_in(brought);
+        let action = match (brought, self.action) {
+            (ByteLen(0), Action::Compare) => Action::Admit(Access::Read),
+            (ByteLen(0), _) => Action::Admit(Access::Write),
+            (_, action) if is_whole => action,
+            (ByteLen(len), Action::Write { force_unit_access }) => {
+                count = Blocks(count.0 + 1);
+                let len = u32::try_from(len).map_err(|_| Sense::INVALID_INFORMATION_UNIT)?;
+                Action::WriteBytes { len, force_unit_access }
+            }
+            _ => return Err(Sense::INVALID_INFORMATION_UNIT),
         };
         let range = BlockRange { count, ..self.range };
         Ok(Self { action, range, data_out: brought, ..self })
@@ -169,6 +185,9 @@ impl RequestTask {
             (Action::Read, []) => Operation::Read,
             (&Action::Write { force_unit_access }, &[payload]) => {
                 Operation::Write { payload, force_unit_access }
+            }
+            (&Action::WriteBytes { len, force_unit_access }, &[payload]) => {
+                Operation::WriteBytes { payload, skip: 0, len, force_unit_access }
             }
             (Action::WriteAndVerify { .. }, &[payload]) => {
                 Operation::Write { payload, force_unit_access: true }

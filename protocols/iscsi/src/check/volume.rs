@@ -35,6 +35,9 @@ impl Volume {
             Operation::Flush | Operation::Admit(_) => Outcome::Success,
             Operation::Read => self.read(range, memory, &mut payload),
             Operation::Write { payload, .. } => self.change(range, payload, memory, |_, new| new),
+            Operation::WriteBytes { payload, skip: 0, len, .. } => {
+                self.change_bytes(range, payload, len, memory)
+            }
             Operation::OrWrite { payload, .. } => {
                 self.change(range, payload, memory, |old, new| old | new)
             }
@@ -108,6 +111,26 @@ impl Volume {
                 for (old, new) in self.bytes[place].iter_mut().zip(new) {
                     *old = of(*old, *new);
                 }
+                Outcome::Success
+            }
+            None => Outcome::OutOfRange,
+        };
+        memory.give_back(buffer);
+        outcome
+    }
+
+    /// The range's first `len` bytes become the buffer's.
+    fn change_bytes(
+        &mut self,
+        range: BlockRange,
+        buffer: BufferId,
+        len: u32,
+        memory: &mut Memory,
+    ) -> Outcome {
+        let len = crate::length(len);
+        let outcome = match self.place(range) {
+            Some(place) => {
+                self.bytes[place][..len].copy_from_slice(&memory.bytes(buffer)[..len]);
                 Outcome::Success
             }
             None => Outcome::OutOfRange,

@@ -308,7 +308,7 @@ impl TargetSession {
     fn answer_good(&mut self, index: u16) {
         let slot = &self.slots[index];
         let (itt, expected, r2ts) = (slot.itt, slot.expected, slot.r2t_sn);
-        let wanted = if slot.takes > 0 { slot.wanted } else { 0 };
+        let wanted = slot.wanted;
         self.release_slot(index);
         self.push_response(itt, Status::GOOD, Residual::of(expected, wanted), r2ts, &[]);
     }

@@ -5,7 +5,7 @@
 
 use nearflash_request::{BlockRange, VolumeId};
 use nearflash_scsi::{Asked, Cdb, Failure, LogicalUnit, RequestTask, Sense, Task, limits};
-use nearflash_units::{Blocks, Lba};
+use nearflash_units::{Blocks, ByteLen, Lba};
 
 use super::shared::Turn;
 use super::slots::{Begin, Buffers, IMMEDIATE_MAX, Kind, Stage};
@@ -44,6 +44,18 @@ struct Planned {
     takes: u32,
     buffers: Buffers,
     failed: Option<Failure>,
+}
+
+impl Planned {
+    /// Whether there is something for the initiator to receive.
+    fn gives(&self) -> bool {
+        match &self.kind {
+            Kind::Read { .. } => true,
+            Kind::Ready { data } => !data.is_empty(),
+            Kind::Request { task, .. } => task.data_in.0 > 0,
+            _ => false,
+        }
+    }
 }
 
 impl TargetSession {
@@ -171,8 +183,7 @@ impl TargetSession {
             None => self.plan(command),
         };
         let mut begin = begin_of(command, planned.wanted);
-        let gives = planned.failed.is_none() && planned.takes == 0 && planned.wanted > 0;
-        if gives && command.flags & READS == 0 {
+        if planned.gives() && command.flags & READS == 0 {
             // What it gives, the initiator has no room for at all.
             begin.expected = 0;
         }
@@ -193,7 +204,7 @@ impl TargetSession {
         let asked =
             Asked { cdb: &cdb, unit, units: &self.units, attentions: self.shared.attentions() };
         let planned = match nearflash_scsi::interpret(&asked) {
-            Ok(task) => planned(task, unit, command.cdb),
+            Ok(task) => planned(task, unit, command.cdb, Some(command)),
             Err(sense) => refused(sense.into(), 0),
         };
         checked(planned, command)
@@ -207,7 +218,7 @@ impl TargetSession {
         let asked =
             Asked { cdb: &cdb_of, unit, units: &self.units, attentions: self.shared.attentions() };
         let planned = match nearflash_scsi::parameters(&asked, data) {
-            Ok(task) => planned(task, unit, cdb),
+            Ok(task) => planned(task, unit, cdb, None),
             Err(sense) => refused(sense.into(), 0),
         };
         let slot = &mut self.slots[index];
@@ -268,7 +279,18 @@ fn begin_of(command: &ScsiCommand, wanted: u32) -> Begin {
     }
 }
 
-fn planned(task: Task, unit: Option<&LogicalUnit>, cdb: [u8; 16]) -> Planned {
+/// How much data the initiator means to send.
+fn brought_by(command: &ScsiCommand) -> u32 {
+    if command.flags & WRITES != 0 { command.transfer_len.get() } else { 0 }
+}
+
+/// `command` is `None` when its data has come already.
+fn planned(
+    task: Task,
+    unit: Option<&LogicalUnit>,
+    cdb: [u8; 16],
+    command: Option<&ScsiCommand>,
+) -> Planned {
     let bare = |kind, wanted| Planned {
         kind,
         wanted,
@@ -288,17 +310,27 @@ fn planned(task: Task, unit: Option<&LogicalUnit>, cdb: [u8; 16]) -> Planned {
             let len = len32(len.0);
             Planned { takes: len, ..bare(Kind::Parameters { cdb, data: Vec::new() }, len) }
         }
-        (Task::Request(task), Some(volume)) => request(Box::from(task), volume),
+        (Task::Request(task), Some(volume)) => request(task, volume, command),
         (Task::Change(task), Some(volume)) => bare(Kind::Change { volume, task }, 0),
         (Task::Request(_) | Task::Change(_), None) => refused(Sense::NO_SUCH_UNIT.into(), 0),
     }
 }
 
-fn request(task: Box<RequestTask>, volume: VolumeId) -> Planned {
+/// A command is done as far as its data comes; the residual count tells the rest.
+fn request(task: RequestTask, volume: VolumeId, command: Option<&ScsiCommand>) -> Planned {
+    let wanted = len32(task.data_out.0).max(len32(task.data_in.0));
+    let is_flagged_as_read = command.is_some_and(|command| command.flags & READS != 0);
+    if is_flagged_as_read && task.data_out.0 > 0 {
+        return refused(Sense::INVALID_INFORMATION_UNIT.into(), wanted);
+    }
+    let brought = ByteLen(u64::from(command.map_or(0, brought_by)));
+    let task = match task.with_data_of(brought) {
+        Ok(task) => Box::new(task),
+        Err(sense) => return refused(sense.into(), wanted),
+    };
     let count = u8::try_from(task.buffer_count()).expect("a command fills two buffers at most");
     let buffers = Buffers::wanted(count, len32(task.buffer_len().0));
     let takes = len32(task.data_out.0);
-    let wanted = takes.max(len32(task.data_in.0));
     Planned { kind: Kind::Request { volume, task }, wanted, takes, buffers, failed: None }
 }
 
@@ -307,12 +339,11 @@ fn refused(failure: Failure, wanted: u32) -> Planned {
     Planned { kind, wanted, takes: 0, buffers: Buffers::default(), failed: Some(failure) }
 }
 
-/// A command whose data comes from the initiator is done only if all of it comes: SAM leaves the
-/// choice, and half a block cannot be written.
+/// Parameters are taken only if all of them come, and no command moves data both ways.
 fn checked(planned: Planned, command: &ScsiCommand) -> Planned {
     let is_bidirectional = command.flags & READS != 0 && command.flags & WRITES != 0;
-    let brings = if command.flags & WRITES != 0 { command.transfer_len.get() } else { 0 };
-    if planned.failed.is_none() && (planned.takes > brings || is_bidirectional) {
+    let are_missing = planned.takes > brought_by(command);
+    if planned.failed.is_none() && (are_missing || is_bidirectional) {
         return refused(Sense::INVALID_INFORMATION_UNIT.into(), planned.wanted);
     }
     planned

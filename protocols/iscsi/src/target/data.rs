@@ -126,7 +126,9 @@ impl TargetSession {
         let (offset, len) = (data.offset.get(), data.data_len.get());
         let (received, expected) = (data.data_sn.get(), slot.data_sn);
         if received != expected {
-            return Err(PeerError::Serial { opcode, received, expected });
+            // As if a PDU between had been damaged: that ends its command, not the connection. RFC
+            // 7143, 7.7 and 7.8.
+            slot.failed.get_or_insert(Failure::Check(Sense::DATA_DIGEST));
         }
         let left = slot.burst_end - slot.received;
         if offset != slot.received || len > left {

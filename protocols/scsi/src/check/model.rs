@@ -111,6 +111,7 @@ impl Model {
         let here = &mut self.bytes[place];
         match &task.action {
             Action::Write { .. } | Action::WriteAndVerify { .. } => here.copy_from_slice(first),
+            Action::WriteBytes { .. } => here[..data.len()].copy_from_slice(data),
             Action::OrWrite { .. } => {
                 here.iter_mut().zip(first).for_each(|(byte, other)| *byte |= other);
             }

@@ -283,8 +283,13 @@ fn stopping_a_unit_makes_all_durable() {
 }
 
 #[test]
-fn missing_data_leaves_out_whole_blocks_and_never_halves() {
+fn missing_data_is_left_out_by_blocks_and_of_a_plain_write_by_bytes() {
     let session = Session::new(THIN);
+    let plain = session.request(&[0x2A, 0x08, 0, 0, 0, 5, 0, 0, 2, 0]);
+    let bytes = plain.with_data_of(ByteLen(600)).unwrap();
+    assert_eq!(bytes.action, Action::WriteBytes { len: 600, force_unit_access: true });
+    assert_eq!((bytes.range, bytes.data_out), (range(5, 2), ByteLen(600)));
+    assert_eq!((bytes.buffer_count(), bytes.buffer_len()), (1, ByteLen(1024)));
     let write = session.request(&[0x2E, 0x02, 0, 0, 0, 5, 0, 0, 2, 0]);
     assert_eq!(write.clone().with_data_of(ByteLen(10_000)), Ok(write.clone()));
     let one = write.clone().with_data_of(ByteLen(512)).unwrap();
