@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nearflash_engine::DeviceProperties;
 use nearflash_media::Device;
 use nearflash_nvme::{NamespaceId, Nqn};
-use nearflash_space::{Credential, Name, Space, UnixTime, Volume, is_expired};
+use nearflash_space::{Credential, Name, Provisioning, Space, UnixTime, Volume, is_expired};
 use nearflash_units::ByteOffset;
 use uuid::Uuid;
 
@@ -133,7 +133,9 @@ pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> Iscsi
 /// What the device can that a volume lies on.
 fn properties_under(volume: &Volume, devices: &[Arc<Device>]) -> DeviceProperties {
     let device = usize::try_from(volume.device.0).ok().and_then(|index| devices.get(index));
-    device.expect("volumes lie on opened devices").properties()
+    let properties = device.expect("volumes lie on opened devices").properties();
+    let deallocates = properties.deallocates && volume.provisioning == Provisioning::Thin;
+    DeviceProperties { deallocates, ..properties }
 }
 
 /// A volume, as documents show it.

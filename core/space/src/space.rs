@@ -372,8 +372,9 @@ impl Space {
         VolumeTable::new(self.volumes.values().map(|volume| (volume.id, entry(volume))))
     }
 
-    /// Makes a change of what all sessions of a volume share. Whether it is to be recorded, and
-    /// shown to the cores, is seen by comparing the volume's [`Volume::reservations`].
+    /// Makes a change of what all sessions of a volume share. It is to be recorded if what the
+    /// volume's [`Reservations::persistent`] says differs, and shown to the cores if its
+    /// [`Reservations::restriction`] does, or if what was asked before has to be over.
     pub fn apply(&mut self, change: &Change) -> Changed {
         match self.volumes.values_mut().find(|volume| volume.id == change.volume) {
             Some(volume) => volume.reservations.apply(change),

@@ -1,5 +1,6 @@
 use super::*;
 use crate::GRANULE;
+use nearflash_request::{Access, ChangeKind, Expected, Identity, Nexus, Outcome, ReservationType};
 
 fn name(text: &str) -> Name {
     text.parse().unwrap()
@@ -161,4 +162,30 @@ fn a_record_of_what_no_volume_is_is_refused() {
         assert!(matches!(refused, RestoreError::Field { .. }), "{refused}");
     }
     assert!(space.restore(volume).is_ok());
+}
+
+#[test]
+fn a_change_is_one_of_its_volume_and_seen_in_the_table() {
+    let mut space = space();
+    let id = space.create(&asked("data", 1, "large"), Uuid::from_u128(1)).unwrap().id;
+    let other = space.create(&asked("other", 1, "large"), Uuid::from_u128(2)).unwrap().id;
+    let identity = Identity::Nvme { host_id: [1; 16], controller: 1 };
+    let asked = |volume, kind| Change { volume, nexus: Nexus(1), identity: identity.clone(), kind };
+    let reservation = ReservationType::ExclusiveAccess;
+    for kind in [
+        ChangeKind::Register { expected: Expected::Nothing, new: 5, persist: Some(true) },
+        ChangeKind::Reserve { key: 5, reservation },
+    ] {
+        assert_eq!(space.apply(&asked(id, kind)).0, ChangeResult::Done);
+    }
+    let table = space.table();
+    let restriction = table.get(id).unwrap().restriction.as_ref().unwrap();
+    let refusal = restriction.refusal(Nexus(2), Access::Read);
+    assert_eq!(refusal, Some(Outcome::ReservationConflict));
+    assert_eq!(table.get(other).unwrap().restriction, None);
+    let gone = ChangeResult::Refused(Refusal::VolumeGone);
+    assert_eq!(space.apply(&asked(VolumeId(99), ChangeKind::Report)).0, gone);
+    assert!(space.clear_reservations(&name("nothing")).is_err());
+    assert_eq!(space.clear_reservations(&name("data")).unwrap().len(), 1);
+    assert_eq!(space.table().get(id).unwrap().restriction, None);
 }
