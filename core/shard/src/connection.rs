@@ -24,19 +24,26 @@ pub(crate) enum Role {
     Io(ControllerId, QueueId),
     /// A direct client.
     Direct,
+    /// A connection of an initiator's session.
+    Initiator {
+        /// The session.
+        tsih: u16,
+        /// The connection in it.
+        cid: u16,
+    },
 }
 
 impl Role {
     pub(crate) fn controller(self) -> Option<ControllerId> {
         match self {
-            Self::Handshake | Self::Direct => None,
+            Self::Handshake | Self::Direct | Self::Initiator { .. } => None,
             Self::Admin(controller) | Self::Io(controller, _) => Some(controller),
         }
     }
 
     pub(crate) fn queue(self) -> Option<(ControllerId, QueueId)> {
         match self {
-            Self::Handshake | Self::Direct => None,
+            Self::Handshake | Self::Direct | Self::Initiator { .. } => None,
             Self::Admin(controller) => Some((controller, QueueId::ADMIN)),
             Self::Io(controller, queue) => Some((controller, queue)),
         }
@@ -118,7 +125,7 @@ impl Connection {
         now: Nanos,
     ) -> Self {
         let role = match session {
-            Session::NvmeTcp(_) => Role::Handshake,
+            Session::NvmeTcp(_) | Session::Iscsi(_) => Role::Handshake,
             Session::Direct(_) => Role::Direct,
         };
         Self {

@@ -4,6 +4,7 @@
 //! once all that its sessions handed out before is over, be it in the engine or waiting for memory
 //! in front of it. What they hand out afterwards is decided by the new exports.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use nearflash_direct::target::{Exports, SessionConfig, TargetSession};
@@ -112,7 +113,12 @@ impl Shard {
 }
 
 /// The session of what came in by a door.
-pub(crate) fn session_of<W: World>(shard: &Shard, door: Door, world: &mut W) -> Session {
+pub(crate) fn session_of<W: World>(
+    shard: &Shard,
+    door: Door,
+    local: SocketAddr,
+    world: &mut W,
+) -> Session {
     let now = world.now();
     match door {
         Door::NvmeTcp => Session::NvmeTcp(nearflash_nvme_tcp::target::TargetSession::new(
@@ -121,6 +127,9 @@ pub(crate) fn session_of<W: World>(shard: &Shard, door: Door, world: &mut W) -> 
         )),
         Door::Direct { anonymous, local } => {
             Session::Direct(shard.clients.session(anonymous, local, now, world))
+        }
+        Door::Iscsi { anonymous } => {
+            Session::Iscsi(shard.initiators.session(anonymous, local, now, world))
         }
     }
 }

@@ -15,6 +15,11 @@ pub enum Door {
         /// A Unix socket: clients may ask for shared memory.
         local: bool,
     },
+    /// iSCSI.
+    Iscsi {
+        /// As long as there is no CHAP account, whoever may come in need not prove who it is.
+        anonymous: bool,
+    },
 }
 
 /// The other end of a connection.

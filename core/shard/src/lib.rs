@@ -14,6 +14,7 @@ mod connections;
 mod controllers;
 mod direct;
 mod door;
+mod iscsi;
 mod lifecycle;
 mod message;
 mod notice;
@@ -27,8 +28,9 @@ mod world;
 pub use connection::Connection;
 pub use direct::DirectConfig;
 pub use door::{Door, Peer};
+pub use iscsi::IscsiConfig;
 pub use message::Message;
-pub use notice::{ConnectedClient, ConnectedHost, Notice, ShardStatus};
+pub use notice::{ConnectedClient, ConnectedHost, ConnectedInitiator, Notice, ShardStatus};
 pub use session::PeerError;
 pub use shard::{CONNECTIONS_MAX, Shard, ShardConfig};
 pub use world::{

@@ -1,6 +1,7 @@
 //! How connections come, move between cores, and go.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use nearflash_nvme::{ControllerId, QueueId};
 use nearflash_units::Nanos;
@@ -34,12 +35,12 @@ impl Shard {
             world.notice(Notice::TooManyConnections { peer });
             return world.close(socket);
         }
-        let session = session_of(self, door, world);
+        let session = session_of(self, door, local, world);
         let connection = Connection::new(socket, peer, local, session, world.now());
         let connection = Box::new(connection);
         // A host says which queue it wants before it gets its core, a client need not.
         let core = match door {
-            Door::NvmeTcp => CoreId::FIRST,
+            Door::NvmeTcp | Door::Iscsi { .. } => CoreId::FIRST,
             Door::Direct { .. } => self.clients.next_core(self.config.engine.core_count),
         };
         if core == self.config.engine.core {
@@ -62,6 +63,9 @@ impl Shard {
         }
         // What is handed out here is decided, and counted, by this core's.
         connection.session.set_exports(&self.clients.config.exports);
+        if let Some(session) = connection.session.iscsi_mut() {
+            session.set_exports(Arc::clone(self.initiators.exports()));
+        }
         let leftover = std::mem::take(&mut connection.leftover);
         let key = self.take_in(connection, world);
         if self.draining {
@@ -132,6 +136,7 @@ impl Shard {
         let socket = connection.socket;
         world.close(socket);
         self.set_key(socket, None);
+        self.stir(key, world);
         self.engine.cancel_waiting(key.to_owner(), world.pool());
         self.bury_if_quiet(key, world);
     }
@@ -148,11 +153,26 @@ impl Shard {
             world.detach_ring(ring);
         }
         self.connections.remove(key);
-        let Some((controller, queue)) = role.queue() else { return };
-        if self.controllers.is_some() {
-            self.queue_closed(controller, queue, world);
+        let gone = match role {
+            Role::Initiator { tsih, cid } => Message::InitiatorGone { tsih, cid },
+            _ => match role.queue() {
+                Some((controller, queue)) => Message::QueueClosed(controller, queue),
+                None => return,
+            },
+        };
+        if self.config.engine.core == CoreId::FIRST {
+            self.handle_message(gone, world);
         } else {
-            world.post(CoreId::FIRST, Message::QueueClosed(controller, queue));
+            world.post(CoreId::FIRST, gone);
+        }
+    }
+
+    /// Lets other connections of the same session go on, if this one did what they wait for.
+    #[inline]
+    pub(crate) fn stir<W: World>(&mut self, key: Key, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.session.stirs() {
+            self.stir_siblings(key, world);
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use nearflash_direct::target;
 use nearflash_engine::{FenceMessage, Owner};
+use nearflash_iscsi::target as iscsi;
 use nearflash_nvme::target::NamespaceConfig;
 use nearflash_nvme::{ControllerId, NamespaceTable, QueueId};
 use nearflash_request::{ChangeResult, Raised, Tag};
@@ -35,6 +36,20 @@ pub enum Message {
     /// may reach from now on. Answered by [`crate::Notice::DirectTaken`] with the same number, once
     /// nothing is under way that was allowed by what was there before.
     Direct(u64, Arc<target::Exports>),
+    /// From the first core: this connection of an initiator is to end.
+    EndConnection(iscsi::ConnectionPlace),
+    /// To the first core: a connection of an initiator's session is gone, and so is every request it
+    /// had.
+    InitiatorGone {
+        /// The session.
+        tsih: u16,
+        /// The connection in it.
+        cid: u16,
+    },
+    /// From the control plane, to every core, once every core has the volumes: what initiators may
+    /// reach from now on. Answered by [`crate::Notice::IscsiTaken`] with the same number; by the
+    /// first core once every session is over whose account is none any more.
+    Iscsi(u64, Arc<iscsi::Exports>),
     /// From the control plane, to every core: sessions are to be told. Answered by
     /// [`crate::Notice::Raised`] with the same number.
     Raise(u64, Arc<[Raised]>),

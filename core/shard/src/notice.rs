@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 
 use nearflash_engine::{CoreId, Counters, Owner};
+use nearflash_iscsi::login::LoginStatus;
+use nearflash_iscsi::target::SessionStatus;
 use nearflash_nvme::target::{DisconnectReason, HostStatus};
 use nearflash_nvme::{ControllerId, Nqn, Status};
-use nearflash_request::{Change, Tag};
+use nearflash_request::{Change, Identity, Nexus, Tag};
 use nearflash_space::DeviceId;
 use nearflash_units::ByteLen;
 
@@ -72,6 +74,33 @@ pub enum Notice {
         /// The system's number for why; 0 when the device ended before it should have.
         errno: i32,
     },
+    /// An initiator is logged in.
+    LoggedIn {
+        /// From where.
+        peer: Peer,
+        /// What it calls itself.
+        initiator: Box<str>,
+        /// To what; none when it only asks what there is.
+        target: Option<Box<str>>,
+        /// The CHAP user that it proved to be.
+        account: Option<Box<str>>,
+    },
+    /// An initiator that had proved itself was not let in.
+    LoginRefused {
+        /// From where.
+        peer: Peer,
+        /// What it calls itself.
+        initiator: Box<str>,
+        /// What it was answered.
+        status: LoginStatus,
+    },
+    /// An initiator's session is over, and every request of it.
+    SessionOver {
+        /// Who it was, as reservations know it.
+        nexus: Nexus,
+        /// The same in the protocol's names.
+        identity: Identity,
+    },
     /// A session asks for a change of what all sessions of a volume share. Answered by
     /// [`crate::Message::Changed`].
     Change {
@@ -84,6 +113,8 @@ pub enum Notice {
         /// What it asks for.
         change: Box<Change>,
     },
+    /// Answers [`crate::Message::Iscsi`].
+    IscsiTaken(CoreId, u64),
     /// Answers [`crate::Message::Raise`].
     Raised(CoreId, u64),
     /// Answers [`crate::Message::Volumes`].
@@ -122,6 +153,17 @@ pub struct ShardStatus {
     pub client_count: usize,
     /// The first thousand of them.
     pub clients: Vec<ConnectedClient>,
+    /// The sessions of initiators. Only from the first core.
+    pub initiators: Vec<ConnectedInitiator>,
+}
+
+/// An initiator's session.
+#[derive(Clone, Debug)]
+pub struct ConnectedInitiator {
+    /// Where its first connection came from.
+    pub peer: SocketAddr,
+    /// Who it is, and what it has.
+    pub status: SessionStatus,
 }
 
 /// A host with a controller.

@@ -2,6 +2,7 @@
 
 use nearflash_direct::target as direct;
 use nearflash_engine::Pool;
+use nearflash_iscsi::target as iscsi;
 use nearflash_nvme_tcp::target as nvme_tcp;
 use nearflash_request::Request;
 use nearflash_session::Receiving;
@@ -166,6 +167,7 @@ impl Shard {
         if let Err(error) = fed {
             self.peer_error(key, error, world);
         }
+        self.stir(key, world);
         self.mark_dirty(key);
     }
 
@@ -248,6 +250,14 @@ impl Shard {
                 Session::Direct(session) => match session.poll_demand() {
                     Some(direct::Demand::Request(request)) => self.submit(key, request, world),
                     Some(demand) => self.ring_demand(key, demand, world),
+                    None => break,
+                },
+                Session::Iscsi(session) => match session.poll_demand() {
+                    Some(iscsi::Demand::Request(request)) => self.submit(key, request, world),
+                    Some(iscsi::Demand::Login(demand)) => self.login(key, demand, world),
+                    Some(iscsi::Demand::Change(tag, change)) => {
+                        self.ask_for_change(key, tag, change, world);
+                    }
                     None => break,
                 },
             }

@@ -34,6 +34,7 @@ impl Shard {
             _ => &[],
         };
         connection.session.handle_completion(answer.completion, bytes);
+        self.stir(key, world);
         self.mark_dirty(key);
     }
 

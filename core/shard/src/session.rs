@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use nearflash_direct::target as direct;
+use nearflash_iscsi::target as iscsi;
 use nearflash_nvme_tcp::target as nvme_tcp;
 use nearflash_request::{BufferId, Completion};
 use nearflash_session::Receiving;
@@ -22,6 +23,9 @@ pub enum PeerError {
     /// A client, over direct.
     #[error(transparent)]
     Direct(#[from] nearflash_direct::PeerError),
+    /// An initiator, over iSCSI.
+    #[error(transparent)]
+    Iscsi(#[from] nearflash_iscsi::PeerError),
 }
 
 impl PeerError {
@@ -29,6 +33,7 @@ impl PeerError {
     pub fn is_silence(self) -> bool {
         self == Self::NvmeTcp(nearflash_nvme_tcp::PeerError::Silent)
             || self == Self::Direct(nearflash_direct::PeerError::Silent)
+            || self == Self::Iscsi(nearflash_iscsi::PeerError::Silent)
     }
 
     /// Whether it ended the connection in good order.
@@ -44,6 +49,7 @@ impl PeerError {
 pub(crate) enum Session {
     NvmeTcp(nvme_tcp::TargetSession),
     Direct(direct::TargetSession),
+    Iscsi(iscsi::TargetSession),
 }
 
 /// The same call on whichever session it is.
@@ -52,6 +58,7 @@ macro_rules! either {
         match $self {
             Session::NvmeTcp($session) => $call,
             Session::Direct($session) => $call,
+            Session::Iscsi($session) => $call,
         }
     };
 }
@@ -61,21 +68,44 @@ impl Session {
     pub(crate) fn nvme_tcp_mut(&mut self) -> Option<&mut nvme_tcp::TargetSession> {
         match self {
             Self::NvmeTcp(session) => Some(session),
-            Self::Direct(_) => None,
+            Self::Direct(_) | Self::Iscsi(_) => None,
         }
     }
 
     pub(crate) fn direct(&self) -> Option<&direct::TargetSession> {
         match self {
             Self::Direct(session) => Some(session),
-            Self::NvmeTcp(_) => None,
+            Self::NvmeTcp(_) | Self::Iscsi(_) => None,
         }
     }
 
     pub(crate) fn direct_mut(&mut self) -> Option<&mut direct::TargetSession> {
         match self {
             Self::Direct(session) => Some(session),
-            Self::NvmeTcp(_) => None,
+            Self::NvmeTcp(_) | Self::Iscsi(_) => None,
+        }
+    }
+
+    pub(crate) fn iscsi(&self) -> Option<&iscsi::TargetSession> {
+        match self {
+            Self::Iscsi(session) => Some(session),
+            Self::NvmeTcp(_) | Self::Direct(_) => None,
+        }
+    }
+
+    pub(crate) fn iscsi_mut(&mut self) -> Option<&mut iscsi::TargetSession> {
+        match self {
+            Self::Iscsi(session) => Some(session),
+            Self::NvmeTcp(_) | Self::Direct(_) => None,
+        }
+    }
+
+    /// Whether other connections of the same session may go on because of what this one did.
+    #[inline]
+    pub(crate) fn stirs(&mut self) -> bool {
+        match self {
+            Self::Iscsi(session) => session.stirs(),
+            Self::NvmeTcp(_) | Self::Direct(_) => false,
         }
     }
 
@@ -157,7 +187,11 @@ impl Session {
                 session.terminate(nearflash_direct::PeerError::ShuttingDown);
                 session.output_len() > 0
             }
-            Self::Direct(_) | Self::NvmeTcp(_) => false,
+            Self::Iscsi(session) if !session.is_closing() => {
+                session.shut_down();
+                session.output_len() > 0
+            }
+            Self::Direct(_) | Self::NvmeTcp(_) | Self::Iscsi(_) => false,
         }
     }
 

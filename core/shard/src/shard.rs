@@ -13,6 +13,7 @@ use crate::connection::Phase;
 use crate::connections::{Connections, Key};
 use crate::controllers::Controllers;
 use crate::direct::{Clients, DirectConfig};
+use crate::iscsi::{Initiators, IscsiConfig};
 use crate::message::Message;
 use crate::notice::{ConnectedHost, Notice, ShardStatus};
 use crate::rings::Rings;
@@ -38,6 +39,8 @@ pub struct ShardConfig {
     pub target: Option<Target>,
     /// What direct sessions are made with.
     pub direct: DirectConfig,
+    /// What sessions of initiators are made with.
+    pub iscsi: IscsiConfig,
     /// How long a peer may neither take answers nor send the data it promised.
     pub stall_timeout: Nanos,
 }
@@ -51,6 +54,7 @@ pub struct Shard {
     pub(crate) by_socket: Vec<Option<Key>>,
     pub(crate) controllers: Option<Controllers>,
     pub(crate) clients: Clients,
+    pub(crate) initiators: Initiators,
     pub(crate) rings: Rings,
     pub(crate) staging: Box<[u8]>,
     pub(crate) hot: Vec<Key>,
@@ -83,6 +87,7 @@ pub(crate) struct Limits {
 enum Taken {
     Volumes(u64),
     Direct(u64),
+    Iscsi(u64),
 }
 
 /// Counted since the start.
@@ -95,10 +100,11 @@ pub(crate) struct Totals {
 impl Shard {
     /// A shard without connections.
     pub fn new(config: ShardConfig, pool: &mut Pool) -> Self {
-        let ShardConfig { engine, session, target, direct, stall_timeout } = config;
+        let ShardConfig { engine, session, target, direct, iscsi, stall_timeout } = config;
         Self {
             controllers: target.map(|target| Controllers::new(target, engine.core_count)),
             clients: Clients::new(direct),
+            initiators: Initiators::new(iscsi, engine.core_count),
             rings: Rings::default(),
             engine: Engine::new(engine.clone(), pool),
             config: Limits { engine, session, stall_timeout },
@@ -193,7 +199,7 @@ impl Shard {
         self.warm(key, world);
     }
 
-    fn handle_message<W: World>(&mut self, message: Message, world: &mut W) {
+    pub(crate) fn handle_message<W: World>(&mut self, message: Message, world: &mut W) {
         match message {
             Message::Adopt(connection) => self.adopt(connection, world),
             Message::Fence(message) => self.engine.handle_fence(message, world.pool()),
@@ -213,6 +219,12 @@ impl Shard {
             Message::Exports(number, namespaces) => {
                 self.set_exports(namespaces, world);
                 world.notice(Notice::NamespacesTaken(number));
+            }
+            Message::EndConnection(place) => self.end_connection(place, world),
+            Message::InitiatorGone { tsih, cid } => self.initiator_gone(tsih, cid, world),
+            Message::Iscsi(number, exports) => {
+                self.set_iscsi_exports(exports, world);
+                self.unconfirmed.push(Taken::Iscsi(number));
             }
             Message::Raise(number, raised) => {
                 self.raise(&raised, world);
@@ -258,11 +270,15 @@ impl Shard {
     /// Tells the control plane what has become true.
     fn confirm<W: World>(&mut self, world: &mut W) {
         let core = self.config.engine.core;
-        if !self.unconfirmed.is_empty() && self.is_on_one_generation() {
+        if !self.unconfirmed.is_empty()
+            && self.initiators.has_ended_all()
+            && self.is_on_one_generation()
+        {
             for taken in self.unconfirmed.drain(..) {
                 world.notice(match taken {
                     Taken::Volumes(number) => Notice::VolumesTaken(core, number),
                     Taken::Direct(number) => Notice::DirectTaken(core, number),
+                    Taken::Iscsi(number) => Notice::IscsiTaken(core, number),
                 });
             }
         }
@@ -337,6 +353,7 @@ impl Shard {
             hosts: self.connected_hosts(),
             client_count,
             clients,
+            initiators: self.initiators.connected(),
         }
     }
 

@@ -1,0 +1,292 @@
+//! Initiators: their sessions' logins, where their connections live, and how they end.
+//!
+//! Spec: RFC 7143, 6.3.5 (reinstatement). A login comes in on the first core, which knows every
+//! session. An initiator that comes back takes its old session's place, and writes again what was
+//! not answered; a write of the old one that is still on its way to the device must not land after
+//! that. So the answer waits until the old connections are silent, as with hosts of NVMe/TCP
+//! (`associations.rs`). All connections of a session live on one core.
+//!
+//! Removed accounts: the control side sends [`crate::Message::Iscsi`], and the first core answers once
+//! every session that came in by an account that is no more is over.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use nearflash_engine::{CoreId, Owner};
+use nearflash_iscsi::login::{LoginDemand, LoginStatus, SessionKind};
+use nearflash_iscsi::target::{
+    Admission, ConnectionPlace, Exports, NONCE_LEN, Portal, PortalConfig, SessionConfig,
+    TargetSession,
+};
+use nearflash_request::{Change, ChangeResult, Raised, Tag};
+use nearflash_units::Nanos;
+
+use crate::connection::{Connection, Phase, Role};
+use crate::connections::Key;
+use crate::message::Message;
+use crate::notice::{ConnectedInitiator, Notice};
+use crate::session::PeerError;
+use crate::shard::Shard;
+use crate::world::World;
+
+/// What sessions of initiators are made with.
+#[derive(Clone, Debug)]
+pub struct IscsiConfig {
+    /// Their limits. The door's properties and the nonce are filled in for each.
+    pub session: SessionConfig,
+    /// The most sessions of a node at a time.
+    pub sessions_max: usize,
+    /// The most commands of a session under way.
+    pub window: u32,
+    /// What initiators may reach, from the start.
+    pub exports: Arc<Exports>,
+}
+
+/// The usual limits, and nothing to reach.
+impl Default for IscsiConfig {
+    fn default() -> Self {
+        let PortalConfig { sessions_max, window, .. } = PortalConfig::default();
+        let session = SessionConfig::with_nonce([0; NONCE_LEN]);
+        Self { session, sessions_max, window, exports: Arc::default() }
+    }
+}
+
+/// The iSCSI side of a core.
+#[derive(Debug)]
+pub(crate) struct Initiators {
+    config: IscsiConfig,
+    /// Every session of the node. Only the first core's has any.
+    portal: Portal,
+    /// Where the first connection of each session came from, by TSIH.
+    peers: HashMap<u16, SocketAddr>,
+    /// Logins that take the place of what is not yet silent. Their sessions' login time bounds the
+    /// wait.
+    held_back: Vec<(Key, Box<LoginDemand>)>,
+    /// Sessions that are to be over before the exports count as taken.
+    ending: HashSet<u16>,
+}
+
+impl Initiators {
+    pub(crate) fn new(config: IscsiConfig, core_count: u16) -> Self {
+        let IscsiConfig { sessions_max, window, .. } = config;
+        let portal = Portal::new(PortalConfig { sessions_max, core_count, window });
+        let (peers, held_back, ending) = (HashMap::new(), Vec::new(), HashSet::new());
+        Self { config, portal, peers, held_back, ending }
+    }
+
+    /// The session of an initiator that has just come in.
+    pub(crate) fn session<W: World>(
+        &self,
+        anonymous: bool,
+        local: SocketAddr,
+        now: Nanos,
+        world: &mut W,
+    ) -> TargetSession {
+        let mut nonce = [0; NONCE_LEN];
+        for part in nonce.chunks_mut(16) {
+            part.copy_from_slice(&world.nonce()[..part.len()]);
+        }
+        let config = SessionConfig { anonymous, nonce, ..self.config.session };
+        TargetSession::new(config, Arc::clone(&self.config.exports), local, now)
+    }
+
+    /// What initiators may reach now.
+    pub(crate) fn exports(&self) -> &Arc<Exports> {
+        &self.config.exports
+    }
+
+    /// Whether no session is left that must be over.
+    pub(crate) fn has_ended_all(&self) -> bool {
+        self.ending.is_empty()
+    }
+
+    /// The sessions of the node.
+    pub(crate) fn connected(&self) -> Vec<ConnectedInitiator> {
+        let sessions = self.portal.sessions();
+        sessions
+            .filter_map(|status| {
+                let peer = *self.peers.get(&status.tsih)?;
+                Some(ConnectedInitiator { peer, status })
+            })
+            .collect()
+    }
+
+    /// Decides on a login. What it proved may have been taken back while it waited.
+    fn login(&mut self, demand: &LoginDemand) -> Result<Admission, LoginStatus> {
+        let exports = &self.config.exports;
+        if demand.account.as_ref().is_some_and(|user| !exports.has_account(user)) {
+            return Err(LoginStatus::AUTHENTICATION_FAILURE);
+        }
+        self.portal.login(demand)
+    }
+}
+
+impl Shard {
+    /// An initiator asks to be let in.
+    pub(crate) fn login<W: World>(&mut self, key: Key, demand: Box<LoginDemand>, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let peer = connection.peer;
+        let Some(session) = connection.session.iscsi_mut() else { return };
+        match self.initiators.login(&demand) {
+            Ok(Admission::Granted(granted)) => {
+                let (tsih, cid) = (granted.session.tsih(), granted.cid);
+                let core = CoreId(granted.core);
+                session.handle_login(Ok(granted));
+                connection.role = Role::Initiator { tsih, cid };
+                if let Some(address) = peer.address() {
+                    self.initiators.peers.entry(tsih).or_insert(address);
+                }
+                world.notice(logged_in(&demand, connection));
+                self.mark_dirty(key);
+                if core != self.config.engine.core {
+                    self.hand_over(key, core, world);
+                }
+            }
+            Ok(Admission::AfterEnd(places)) => {
+                self.initiators.held_back.push((key, demand));
+                self.end_connections(&places, world);
+            }
+            Err(status) => {
+                session.handle_login(Err(status));
+                let initiator = demand.initiator.as_str().into();
+                world.notice(Notice::LoginRefused { peer, initiator, status });
+                self.mark_dirty(key);
+            }
+        }
+    }
+
+    fn end_connections<W: World>(&mut self, places: &[ConnectionPlace], world: &mut W) {
+        for place in places {
+            if CoreId(place.core) == self.config.engine.core {
+                self.end_connection(*place, world);
+            } else {
+                world.post(CoreId(place.core), Message::EndConnection(*place));
+            }
+        }
+    }
+
+    /// This connection of an initiator is no more: at once, answers not yet sent included.
+    pub(crate) fn end_connection<W: World>(&mut self, place: ConnectionPlace, world: &mut W) {
+        let role = Role::Initiator { tsih: place.tsih, cid: place.cid };
+        for key in self.connections.keys(|connection| connection.role == role) {
+            self.kill(key, world);
+        }
+    }
+
+    /// A connection of a session is gone, and every request it had is ended.
+    pub(crate) fn initiator_gone<W: World>(&mut self, tsih: u16, cid: u16, world: &mut W) {
+        if let Some(ended) = self.initiators.portal.connection_gone(tsih, cid) {
+            self.initiators.peers.remove(&tsih);
+            self.initiators.ending.remove(&tsih);
+            let (nexus, identity) = (ended.session.nexus(), ended.session.identity().clone());
+            world.notice(Notice::SessionOver { nexus, identity });
+        }
+        for (key, demand) in std::mem::take(&mut self.initiators.held_back) {
+            self.login(key, demand, world);
+        }
+    }
+
+    /// What initiators may reach from now on. On the first core, sessions end whose account is none
+    /// any more.
+    pub(crate) fn set_iscsi_exports<W: World>(&mut self, exports: Arc<Exports>, world: &mut W) {
+        for key in self.connections.keys(|connection| connection.session.iscsi().is_some()) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            if let Some(session) = connection.session.iscsi_mut() {
+                session.set_exports(Arc::clone(&exports));
+            }
+            self.mark_dirty(key);
+        }
+        self.initiators.config.exports = Arc::clone(&exports);
+        let is_out = |account: &Option<Box<str>>| {
+            account.as_ref().is_some_and(|user| !exports.has_account(user))
+        };
+        let places = self.initiators.portal.end(|session| is_out(&session.account));
+        self.initiators.ending.extend(places.iter().map(|place| place.tsih));
+        self.end_connections(&places, world);
+    }
+
+    /// Sessions are to be told what happened.
+    pub(crate) fn raise<W: World>(&mut self, raised: &[Raised], world: &mut W) {
+        for key in self.connections.keys(|connection| connection.session.iscsi().is_some()) {
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            if let Some(session) = connection.session.iscsi_mut() {
+                raised.iter().for_each(|raised| session.raise(raised));
+            }
+            self.take_demands(key, world);
+            self.mark_dirty(key);
+        }
+    }
+
+    /// A session asks the control side for a change.
+    pub(crate) fn ask_for_change<W: World>(
+        &mut self,
+        key: Key,
+        tag: Tag,
+        change: Box<Change>,
+        world: &mut W,
+    ) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.requests += 1;
+        let (core, owner) = (self.config.engine.core, key.to_owner());
+        world.notice(Notice::Change { core, owner, tag, change });
+    }
+
+    /// The control side's answer.
+    pub(crate) fn changed<W: World>(
+        &mut self,
+        owner: Owner,
+        tag: Tag,
+        result: &ChangeResult,
+        world: &mut W,
+    ) {
+        let key = Key::from_owner(owner);
+        let connection = self.connections.get_mut(key);
+        let connection = connection.expect("a connection stays until its changes are answered");
+        connection.requests -= 1;
+        if connection.phase == Phase::Dead {
+            return self.bury_if_quiet(key, world);
+        }
+        if let Some(session) = connection.session.iscsi_mut() {
+            session.handle_change(tag, result);
+        }
+        self.take_demands(key, world);
+        self.mark_dirty(key);
+    }
+
+    /// Other connections of the same session may go on: they live on this core, too.
+    #[cold]
+    pub(crate) fn stir_siblings<W: World>(&mut self, key: Key, world: &mut W) {
+        let Some(connection) = self.connections.get(key) else { return };
+        let Role::Initiator { tsih, .. } = connection.role else { return };
+        let is_sibling = |connection: &Connection| {
+            matches!(connection.role, Role::Initiator { tsih: other, .. } if other == tsih)
+                && connection.phase == Phase::Open
+        };
+        for sibling in self.connections.keys(is_sibling) {
+            if sibling == key {
+                continue;
+            }
+            let Some(connection) = self.connections.get_mut(sibling) else { continue };
+            let Some(session) = connection.session.iscsi_mut() else { continue };
+            let resumed = session.resume().map_err(PeerError::from);
+            self.take_demands(sibling, world);
+            if let Err(error) = resumed {
+                self.peer_error(sibling, error, world);
+            }
+            self.mark_dirty(sibling);
+        }
+    }
+}
+
+fn logged_in(demand: &LoginDemand, connection: &Connection) -> Notice {
+    Notice::LoggedIn {
+        peer: connection.peer,
+        initiator: demand.initiator.as_str().into(),
+        target: match &demand.kind {
+            SessionKind::Normal { target } => Some(target.as_str().into()),
+            SessionKind::Discovery => None,
+        },
+        account: demand.account.as_deref().map(Into::into),
+    }
+}
