@@ -108,6 +108,9 @@ pub(crate) enum Subcommand {
     /// Make, list and remove what iSCSI initiators prove themselves with
     #[command(subcommand, after_help = CHAP_EXAMPLES)]
     Chap(ChapSubcommand),
+    /// Show and end what hosts and initiators have reserved
+    #[command(subcommand)]
+    Reservation(ReservationSubcommand),
     /// Show how a running node is: devices, volumes, cores, hosts
     Status(NodeArgs),
     /// Measure a file, a remote volume, or the bare wire
@@ -268,6 +271,24 @@ pub(crate) enum ChapSubcommand {
     Remove {
         /// Which user
         user: String,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum ReservationSubcommand {
+    /// List who has registered with volumes and reserved them
+    List {
+        /// With this volume alone
+        volume: Option<String>,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// End every registration and reservation of a volume, whoever holds them; they are told
+    Clear {
+        /// Which volume
+        volume: String,
         #[command(flatten)]
         node: NodeArgs,
     },

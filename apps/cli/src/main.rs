@@ -22,8 +22,8 @@ use nearflash_space::{GrantRange, Provisioning};
 use nearflash_units::OneLine;
 
 use args::{
-    ChapSubcommand, Cli, CredentialSubcommand, GrantSubcommand, NodeArgs, Subcommand,
-    VolumeSubcommand,
+    ChapSubcommand, Cli, CredentialSubcommand, GrantSubcommand, NodeArgs, ReservationSubcommand,
+    Subcommand, VolumeSubcommand,
 };
 use calendar::Lifetime;
 use failure::Failure;
@@ -47,6 +47,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Credential(credential) => run_credential(credential),
         Subcommand::Grant(grant) => run_grant(grant),
         Subcommand::Chap(chap) => run_chap(chap),
+        Subcommand::Reservation(reservation) => run_reservation(reservation),
         Subcommand::Status(node) => control(&node, Command::Status, Shown::Status),
         Subcommand::Bench(args) => Ok(nearflash_bench::run(&args)?),
         Subcommand::Demo(args) => {
@@ -166,6 +167,17 @@ fn run_chap(subcommand: ChapSubcommand) -> Result<ExitCode, Failure> {
         ChapSubcommand::List { node } => control(&node, Command::ChapList, Shown::List),
         ChapSubcommand::Remove { user, node } => {
             control(&node, Command::ChapRemove { user }, Shown::Removed)
+        }
+    }
+}
+
+fn run_reservation(subcommand: ReservationSubcommand) -> Result<ExitCode, Failure> {
+    match subcommand {
+        ReservationSubcommand::List { volume, node } => {
+            control(&node, Command::ReservationList { volume }, Shown::List)
+        }
+        ReservationSubcommand::Clear { volume, node } => {
+            control(&node, Command::ReservationClear { volume }, Shown::Removed)
         }
     }
 }

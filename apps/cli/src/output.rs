@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use nearflash_node::api::{
-    Answer, ChapInfo, CredentialInfo, Document, GrantInfo, SecretText, VolumeInfo,
+    Answer, ChapInfo, CredentialInfo, Document, GrantInfo, ReservationInfo, SecretText, VolumeInfo,
 };
 use nearflash_units::ByteLen;
 
@@ -46,6 +46,8 @@ pub(crate) fn show(answer: Answer, shown: Shown, json: bool) -> String {
             chap_made(&account, secret.as_ref(), mutual_secret.as_ref())
         }
         (Answer::Accounts { accounts }, _) => tables::accounts(&accounts),
+        (Answer::Reservation { reservation }, _) => cleared(&reservation),
+        (Answer::Reservations { reservations }, _) => tables::reservations(&reservations),
         (Answer::Status(status), _) => tables::status(&status),
         (Answer::Error { error }, _) => format!("{error}\n"),
     }
@@ -82,6 +84,18 @@ fn chap_made(
         text += "It is not shown again.\n";
     }
     text
+}
+
+fn cleared(reservation: &ReservationInfo) -> String {
+    let ReservationInfo { volume, kind, registrants, .. } = reservation;
+    let count = registrants.len();
+    let registrations = if count == 1 { "registration" } else { "registrations" };
+    match kind {
+        Some(kind) => {
+            format!("cleared volume '{volume}': {kind}, and {count} {registrations}\n")
+        }
+        None => format!("cleared volume '{volume}': {count} {registrations}\n"),
+    }
 }
 
 fn named(credential: &CredentialInfo) -> String {

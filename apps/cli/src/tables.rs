@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use nearflash_node::api::{
-    ChapInfo, CoreInfo, CredentialInfo, DeviceInfo, GrantInfo, HostInfo, Status, VolumeInfo,
+    ChapInfo, CoreInfo, CredentialInfo, DeviceInfo, GrantInfo, HostInfo, ReservationInfo, Status,
+    VolumeInfo,
 };
 use nearflash_space::GrantRange;
 use nearflash_units::{ByteLen, ByteOffset};
@@ -77,6 +78,31 @@ pub(crate) fn accounts(accounts: &[ChapInfo]) -> String {
     for account in accounts {
         let mutual = account.mutual_user.clone().unwrap_or_else(|| "-".to_owned());
         table.add_row([account.user.clone(), mutual]);
+    }
+    rendered(&table)
+}
+
+/// Registrations and reservations: a line for each registrant.
+pub(crate) fn reservations(reservations: &[ReservationInfo]) -> String {
+    let has_none = |info: &ReservationInfo| info.kind.is_none() && info.registrants.is_empty();
+    if reservations.iter().all(has_none) {
+        return "nothing is reserved, and nobody has registered\n".to_owned();
+    }
+    let header = ["VOLUME", "RESERVATION", "LASTS", "KEY", "HOLDS", "REGISTRANT"];
+    let mut table = table(&header, &[]);
+    for info in reservations {
+        let lasts = if info.persists { "for ever" } else { "this run" };
+        let kind = info.kind.as_deref().unwrap_or("-");
+        let row = |key: &str, holds, who: &str| {
+            let holds = if holds { "yes" } else { "no" };
+            [&info.volume, kind, lasts, key, holds, who].map(str::to_owned)
+        };
+        if info.registrants.is_empty() {
+            table.add_row(row("-", false, "-"));
+        }
+        for registrant in &info.registrants {
+            table.add_row(row(&registrant.key, registrant.holds, &registrant.who));
+        }
     }
     rendered(&table)
 }
@@ -297,7 +323,7 @@ fn uptime(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearflash_node::api::{ClientInfo, InitiatorInfo};
+    use nearflash_node::api::{ClientInfo, InitiatorInfo, RegistrantInfo};
     use uuid::Uuid;
 
     fn volume(name: &str, bytes: u64) -> VolumeInfo {
@@ -417,6 +443,39 @@ mod tests {
             iqn.2004-10.com.ubuntu:a  127.0.0.1:50003  app           1            2  iqn.2026-11.io.nearflash:data
             iqn.2004-10.com.ubuntu:a  127.0.0.1:50003  -             1            2  discovery
             "#);
+    }
+
+    #[test]
+    fn reservations_are_shown_by_registrant() {
+        let registrant = |who: &str, holds| RegistrantInfo {
+            who: who.to_owned(),
+            key: "0x000000000000abcd".to_owned(),
+            holds,
+        };
+        let shown = reservations(&[
+            ReservationInfo {
+                volume: "data".to_owned(),
+                kind: Some("write-exclusive".to_owned()),
+                persists: true,
+                registrants: vec![
+                    registrant("iqn.2026-11.test:a,i,0x400001370000", true),
+                    registrant("b", false),
+                ],
+            },
+            ReservationInfo {
+                volume: "logs".to_owned(),
+                kind: Some("exclusive-by-session".to_owned()),
+                persists: false,
+                registrants: vec![],
+            },
+        ]);
+        insta::assert_snapshot!(shown, @r#"
+            VOLUME  RESERVATION           LASTS     KEY                 HOLDS  REGISTRANT
+            data    write-exclusive       for ever  0x000000000000abcd  yes    iqn.2026-11.test:a,i,0x400001370000
+            data    write-exclusive       for ever  0x000000000000abcd  no     b
+            logs    exclusive-by-session  this run  -                   no     -
+            "#);
+        assert_eq!(reservations(&[]), "nothing is reserved, and nobody has registered\n");
     }
 
     #[test]

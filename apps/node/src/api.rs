@@ -231,6 +231,32 @@ pub struct ChapInfo {
     pub mutual_user: Option<String>,
 }
 
+/// What a volume is reserved for, and who has registered.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ReservationInfo {
+    /// The volume.
+    pub volume: String,
+    /// What is reserved; absent when nothing is. `exclusive-by-session` is the older reservation of
+    /// SCSI, which ends with the session that took it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// It outlives a restart.
+    pub persists: bool,
+    /// Everyone registered.
+    pub registrants: Vec<RegistrantInfo>,
+}
+
+/// Someone registered with a volume.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct RegistrantInfo {
+    /// An initiator's name and part of the session, or a host's identifier.
+    pub who: String,
+    /// Its key, in hexadecimal.
+    pub key: String,
+    /// It holds the reservation.
+    pub holds: bool,
+}
+
 /// What the node is to prove itself with in return.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -400,6 +426,17 @@ pub enum Command {
         /// Which.
         user: String,
     },
+    /// Say who has registered with volumes and reserved them.
+    ReservationList {
+        /// With this volume alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        volume: Option<String>,
+    },
+    /// End every registration and reservation of a volume.
+    ReservationClear {
+        /// Which.
+        volume: String,
+    },
     /// Say how the node is.
     Status,
 }
@@ -462,6 +499,16 @@ pub enum Answer {
         /// The one that was drawn for the node, this once.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mutual_secret: Option<SecretText>,
+    },
+    /// What is no more.
+    Reservation {
+        /// As it was.
+        reservation: ReservationInfo,
+    },
+    /// The reservations that were asked for.
+    Reservations {
+        /// In the order of their volumes' names.
+        reservations: Vec<ReservationInfo>,
     },
     /// Every CHAP user.
     Accounts {

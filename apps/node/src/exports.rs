@@ -116,7 +116,8 @@ pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> Iscsi
             block_size: volume.block_size,
             blocks: volume.blocks,
             volatile_cache: properties.volatile_cache,
-            deallocates: properties.deallocates,
+            deallocates: properties.deallocates && volume.provisioning == Provisioning::Thin,
+            modes: volume.reservations.modes(),
             epoch: volume.epoch,
         });
     }

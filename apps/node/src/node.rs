@@ -2,6 +2,7 @@
 //! decide on a copy, make fresh blocks zero, record durably, show the cores, answer.
 
 mod access;
+mod change;
 mod chap;
 mod expiry;
 mod status;
@@ -19,11 +20,12 @@ use crate::catalog::Catalog;
 use crate::config::ValueError;
 use crate::doors::Addresses;
 use crate::error::{HostCount, NodeError};
-use crate::exports::{direct_access, published, subsystem_nqn, volume_info};
+use crate::exports::{direct_access, published, subsystem_nqn, target_iqn, volume_info};
 use crate::prepare::{Prepared, commit, keep_grants_on, zero};
 use crate::records::Records;
-use crate::{DirectAccess, Runtime};
+use crate::{ConnectedInitiator, DirectAccess, Runtime};
 
+pub(crate) use change::Changes;
 pub(crate) use expiry::ExpiryWatch;
 
 /// A running node.
@@ -74,6 +76,7 @@ impl Node {
             Command::CredentialList => Ok(self.credential_list()),
             Command::GrantList { credential } => self.grant_list(credential.as_deref()),
             Command::ChapList => Ok(self.chap_list()),
+            Command::ReservationList { volume } => self.reservation_list(volume.as_deref()),
             Command::Status => Ok(Answer::Status(Box::new(self.status()))),
             change => self.answer_change(change),
         };
@@ -115,8 +118,10 @@ impl Node {
                 self.chap_add(&user, secret.as_ref(), mutual.as_ref())
             }
             Command::ChapRemove { user } => self.chap_remove(&user),
+            Command::ReservationClear { volume } => self.reservation_clear(&volume),
             Command::VolumeList
             | Command::ChapList
+            | Command::ReservationList { .. }
             | Command::CredentialList
             | Command::GrantList { .. }
             | Command::Status => unreachable!("what changes nothing is answered before"),
@@ -152,9 +157,12 @@ impl Node {
         let name: Name = name.parse().map_err(ValueError::from)?;
         self.change(|space| {
             let volume = space.remove(&name)?;
-            let nqn = subsystem_nqn(&volume.subsystem);
-            let hosts = self.runtime.status().hosts;
-            let connected = hosts.iter().filter(|host| host.subsystem == nqn).count();
+            let (nqn, iqn) = (subsystem_nqn(&volume.subsystem), target_iqn(&volume.subsystem));
+            let status = self.runtime.status();
+            let hosts = status.hosts.iter().filter(|host| host.subsystem == nqn).count();
+            let mut sessions = status.initiators.iter();
+            let is_meant = |session: &&ConnectedInitiator| session.target.as_ref() == Some(&iqn);
+            let connected = hosts + sessions.by_ref().filter(is_meant).count();
             if connected != 0 && !force {
                 let hosts = HostCount(connected);
                 return Err(NodeError::HostsConnected { name: name.clone(), hosts });
@@ -176,7 +184,11 @@ impl Node {
         let direct = Arc::new(direct_access(&fresh, now()));
         self.runtime.publish(published(&fresh, &self.devices, Arc::clone(&direct)));
         let info = volume_info(&volume, &fresh.space);
+        let raised = change::raised_by(&self.served().recorded.space, &fresh.space);
         self.show(fresh, direct);
+        if !raised.is_empty() {
+            self.runtime.raise(raised);
+        }
         Ok(info)
     }
 

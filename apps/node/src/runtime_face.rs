@@ -8,10 +8,12 @@ use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
+use nearflash_engine::{CoreId, Owner};
 use nearflash_media::Device;
 use nearflash_nvme::{NamespaceId, Nqn};
-use nearflash_request::VolumeId;
+use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
 use nearflash_space::{ChapAccount, Epoch, Name, Rights, Secret, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use uuid::Uuid;
@@ -40,6 +42,9 @@ pub struct RuntimeConfig {
     pub iscsi: Vec<IscsiDoor>,
     /// Which of them are let in.
     pub initiators: InitiatorAccess,
+    /// Where sessions' changes of what all sessions of a volume share go: each is answered with
+    /// [`Runtime::answer`].
+    pub changes: Sender<Asked>,
     /// Identifies the node to hosts, as the serial number and in the discovery log.
     pub node: Uuid,
 }
@@ -157,8 +162,40 @@ pub struct IscsiUnit {
     pub volatile_cache: bool,
     /// Deallocated blocks are released.
     pub deallocates: bool,
+    /// What initiators have changed.
+    pub modes: Modes,
     /// Which of its layouts this is.
     pub epoch: Epoch,
+}
+
+/// What the cores ask of the control side.
+#[derive(Clone, Debug)]
+pub enum Asked {
+    /// A session asks for a change.
+    Change {
+        /// Who is to be answered.
+        by: AskedBy,
+        /// What is to change.
+        change: Box<Change>,
+    },
+    /// A session is over, and every request of it.
+    SessionOver {
+        /// Who it was.
+        nexus: Nexus,
+        /// The same in its protocol's names.
+        identity: Identity,
+    },
+}
+
+/// Which session asked, and what it knows its change by.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AskedBy {
+    /// The session's core.
+    pub core: CoreId,
+    /// The session.
+    pub owner: Owner,
+    /// The change.
+    pub tag: Tag,
 }
 
 /// Who of the direct clients may do what: replaced whole, never changed.
@@ -240,6 +277,16 @@ pub trait Runtime: Send + Sync {
     /// serves the new and *every request that was laid out by an older table has ended*: only then
     /// may space that the new table no longer names be given to another volume.
     fn publish(&self, published: Published);
+
+    /// Replaces what each core needs of the volumes, and nothing that hosts see. Returns when every
+    /// core goes by the new and *every request that an older one allowed has ended*.
+    fn publish_volumes(&self, volumes: Arc<VolumeTable>);
+
+    /// Tells sessions what happened. Returns when every core has told its own.
+    fn raise(&self, raised: Vec<Raised>);
+
+    /// Answers a change that a session asked for.
+    fn answer(&self, by: AskedBy, result: ChangeResult);
 
     /// Replaces what direct clients may do. Returns when every core goes by the new and *every
     /// request that an older one allowed has ended*: what was revoked has no effect any more.

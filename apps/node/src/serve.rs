@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
@@ -15,7 +16,7 @@ use crate::config::{Config, DirectAddress, IscsiAddress};
 use crate::control::{ControlServer, socket_path};
 use crate::doors::{Addresses, Doors, SocketFile};
 use crate::exports::{direct_access, published};
-use crate::node::{ExpiryWatch, Node, now};
+use crate::node::{Changes, ExpiryWatch, Node, now};
 use crate::prepare::prepare;
 use crate::{Catalog, NodeError, Runtime, RuntimeConfig, StartError, runtime};
 
@@ -27,6 +28,7 @@ pub struct Running {
     runtime: Arc<dyn Runtime>,
     control: ControlServer,
     expiry: ExpiryWatch,
+    changes: Changes,
     /// The socket of direct clients of this machine, for as long as it is there.
     local_socket: Option<SocketFile>,
 }
@@ -49,6 +51,7 @@ impl Running {
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
         let Doors { nvme_tcp, direct: direct_doors, direct_local, iscsi, .. } = doors;
         let (local_socket, addresses) = (doors.local_socket, doors.addresses);
+        let (changes, asked) = channel();
         let runtime = start(RuntimeConfig {
             cores: config.cores.clone(),
             pool_len: config.pool_len,
@@ -59,16 +62,21 @@ impl Running {
             direct_local,
             iscsi,
             initiators: config.initiators.clone(),
+            changes,
             node: prepared.catalog.node(),
         })?;
         let node = Node::new(prepared, direct, Arc::clone(&runtime), addresses.clone());
         let node = Arc::new(node);
-        let (control, expiry) = start_control(&config.data_dir, &node).inspect_err(|_| {
+        let given_up = |_: &NodeError| {
             // No host has had the time to ask for anything.
             let _ = runtime.drain_and_join();
-        })?;
+        };
+        let (control, expiry) = start_control(&config.data_dir, &node).inspect_err(given_up)?;
+        let changes = Changes::start(Arc::clone(&node), asked)
+            .map_err(|source| NodeError::System { action: "start a thread", source })
+            .inspect_err(given_up)?;
         let data_dir = absolute(&config.data_dir);
-        Ok(Self { data_dir, addresses, node, runtime, control, expiry, local_socket })
+        Ok(Self { data_dir, addresses, node, runtime, control, expiry, changes, local_socket })
     }
 
     /// What is announced.
@@ -94,7 +102,11 @@ impl Running {
         self.expiry.stop();
         // Before the drain: another node may take the name as soon as nobody listens here.
         drop(self.local_socket);
-        if self.runtime.drain_and_join() { Ok(()) } else { Err(NodeError::NotDrained) }
+        if !self.runtime.drain_and_join() {
+            return Err(NodeError::NotDrained);
+        }
+        self.changes.join();
+        Ok(())
     }
 }
 

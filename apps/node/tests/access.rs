@@ -10,10 +10,12 @@ use nearflash_node::api::{Answer, Command, CredentialInfo, GrantInfo};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::control::ask;
 use nearflash_node::{
-    DirectAccess, DirectCredential, IscsiAccess, NodeError, Published, Running, Runtime,
+    AskedBy, DirectAccess, DirectCredential, IscsiAccess, NodeError, Published, Running, Runtime,
     RuntimeConfig, RuntimeStatus,
 };
+use nearflash_request::{ChangeResult, Raised};
 use nearflash_space::Rights;
+use nearflash_space::VolumeTable;
 
 const MIB: u64 = 1 << 20;
 
@@ -35,6 +37,12 @@ impl Runtime for Recorder {
     }
 
     fn publish_iscsi(&self, _iscsi: Arc<IscsiAccess>) {}
+
+    fn publish_volumes(&self, _volumes: Arc<VolumeTable>) {}
+
+    fn raise(&self, _raised: Vec<Raised>) {}
+
+    fn answer(&self, _by: AskedBy, _result: ChangeResult) {}
 
     fn status(&self) -> RuntimeStatus {
         RuntimeStatus::default()

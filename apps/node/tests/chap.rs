@@ -7,8 +7,11 @@ use nearflash_node::api::{Answer, ChapMutual, Command, SecretText};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::control::ask;
 use nearflash_node::{
-    DirectAccess, IscsiAccess, NodeError, Published, Running, Runtime, RuntimeConfig, RuntimeStatus,
+    AskedBy, DirectAccess, IscsiAccess, NodeError, Published, Running, Runtime, RuntimeConfig,
+    RuntimeStatus,
 };
+use nearflash_request::{ChangeResult, Raised};
+use nearflash_space::VolumeTable;
 
 /// Cores that remember what initiators may do.
 #[derive(Default)]
@@ -24,6 +27,12 @@ impl Runtime for Recorder {
     fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) {
         self.0.lock().unwrap().push(iscsi);
     }
+
+    fn publish_volumes(&self, _volumes: Arc<VolumeTable>) {}
+
+    fn raise(&self, _raised: Vec<Raised>) {}
+
+    fn answer(&self, _by: AskedBy, _result: ChangeResult) {}
 
     fn status(&self) -> RuntimeStatus {
         RuntimeStatus::default()

@@ -10,9 +10,11 @@ use nearflash_node::api::{Answer, Command, Status, VolumeInfo};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::control::{ControlError, ask};
 use nearflash_node::{
-    ConnectedHost, DirectAccess, HostAccess, IscsiAccess, NodeError, Published, Running, Runtime,
-    RuntimeConfig, RuntimeStatus, subsystem_nqn,
+    AskedBy, ConnectedHost, DirectAccess, HostAccess, IscsiAccess, NodeError, Published, Running,
+    Runtime, RuntimeConfig, RuntimeStatus, subsystem_nqn,
 };
+use nearflash_request::{ChangeResult, Raised};
+use nearflash_space::VolumeTable;
 
 /// Cores that remember.
 #[derive(Default)]
@@ -34,6 +36,12 @@ impl Runtime for Recorder {
     }
 
     fn publish_iscsi(&self, _iscsi: Arc<IscsiAccess>) {}
+
+    fn publish_volumes(&self, _volumes: Arc<VolumeTable>) {}
+
+    fn raise(&self, _raised: Vec<Raised>) {}
+
+    fn answer(&self, _by: AskedBy, _result: ChangeResult) {}
 
     fn status(&self) -> RuntimeStatus {
         let hosts = self.hosts.lock().unwrap().clone();

@@ -132,6 +132,7 @@ impl Shard {
             Ok(Admission::Granted(granted)) => {
                 let (tsih, cid) = (granted.session.tsih(), granted.cid);
                 let core = CoreId(granted.core);
+                connection.nexus = granted.session.nexus();
                 session.handle_login(Ok(granted));
                 connection.role = Role::Initiator { tsih, cid };
                 if let Some(address) = peer.address() {

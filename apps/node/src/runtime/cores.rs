@@ -1,5 +1,6 @@
 //! Starts the cores, speaks to them, and stops them.
 
+use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::sync::mpsc::{Receiver, Sender as Channel, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +13,10 @@ use nearflash_media::{Device, Kind};
 use nearflash_nvme::target::Target;
 use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_reactor::{Listener, NoticeSink, Reactor, ReactorConfig, Sender};
-use nearflash_shard::{DirectConfig, Door, Message, Notice, Shard, ShardConfig, World};
+use nearflash_request::{ChangeResult, Raised};
+use nearflash_shard::{
+    DirectConfig, Door, IscsiConfig, Message, Notice, Shard, ShardConfig, World,
+};
 use nearflash_space::VolumeTable;
 use nearflash_units::{ByteLen, Nanos};
 use tracing::{error, warn};
@@ -22,8 +26,8 @@ use super::faults::Faults;
 use super::log::log;
 use super::replies::{Replies, Reply};
 use crate::runtime_face::{
-    self, DirectAccess, DirectDoor, IscsiAccess, Published, Runtime, RuntimeConfig, RuntimeStatus,
-    StartError,
+    self, Asked, AskedBy, DirectAccess, DirectDoor, InitiatorAccess, IscsiAccess, IscsiDoor,
+    Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
 };
 
 /// How long a host may neither take answers nor send the data it promised.
@@ -36,6 +40,9 @@ pub struct Cores {
     devices: Vec<Arc<Device>>,
     senders: Vec<Sender<Message>>,
     replies: Arc<Replies>,
+    /// Where initiators come in, as discovery names it.
+    portals: Vec<SocketAddr>,
+    initiators: InitiatorAccess,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -47,7 +54,9 @@ struct Common {
     devices: Vec<Arc<Device>>,
     volumes: Arc<VolumeTable>,
     direct: DirectConfig,
+    iscsi: IscsiConfig,
     replies: Arc<Replies>,
+    changes: Channel<Asked>,
 }
 
 /// What one core is started with.
@@ -68,7 +77,11 @@ struct Start {
 /// When a core cannot start; none is left running.
 pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     let mut target = Some(exports::target(&config));
-    let mut listeners = listeners(config.nvme_tcp, config.direct, config.direct_local);
+    let portals: Vec<SocketAddr> = config.iscsi.iter().map(|door| door.advertise).collect();
+    let (iscsi, initiators) = (&config.published.iscsi, config.initiators);
+    let iscsi = exports::iscsi_config(iscsi, &portals, &initiators);
+    let mut listeners =
+        listeners(config.nvme_tcp, config.direct, config.direct_local, config.iscsi);
     let replies = Arc::new(Replies::default());
     let common = Arc::new(Common {
         epoch: Instant::now(),
@@ -77,7 +90,9 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         devices: config.devices.clone(),
         volumes: Arc::clone(&config.published.volumes),
         direct: exports::direct_config(&config.published.direct),
+        iscsi,
         replies: Arc::clone(&replies),
+        changes: config.changes,
     });
     let (up, came_up) = channel();
     let mut peers = Vec::new();
@@ -111,7 +126,8 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         let _ = tell.send(senders.clone());
     }
     let threads = Mutex::new(threads);
-    Ok(Cores { processors: config.cores, devices: config.devices, senders, replies, threads })
+    let (processors, devices) = (config.cores, config.devices);
+    Ok(Cores { processors, devices, senders, replies, portals, initiators, threads })
 }
 
 /// Every listening socket, with what is spoken there.
@@ -119,6 +135,7 @@ fn listeners(
     nvme_tcp: Vec<runtime_face::Door>,
     direct: Vec<DirectDoor>,
     direct_local: Option<UnixListener>,
+    iscsi: Vec<IscsiDoor>,
 ) -> Vec<Listener> {
     let nvme_tcp = nvme_tcp
         .into_iter()
@@ -132,7 +149,11 @@ fn listeners(
         door: Door::Direct { anonymous: true, local: true },
         socket: listener.into(),
     });
-    nvme_tcp.chain(direct).chain(local).collect()
+    let iscsi = iscsi.into_iter().map(|open| Listener {
+        door: Door::Iscsi { anonymous: open.is_anonymous },
+        socket: open.listener.into(),
+    });
+    nvme_tcp.chain(direct).chain(local).chain(iscsi).collect()
 }
 
 /// The life of one core's thread.
@@ -179,16 +200,27 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
         session: SessionConfig::default(),
         target,
         direct: common.direct.clone(),
+        iscsi: common.iscsi.clone(),
         stall_timeout: STALL_TIMEOUT,
     }
 }
 
 fn notice_sink(common: &Common) -> NoticeSink {
-    let replies = Arc::clone(&common.replies);
+    let (replies, changes) = (Arc::clone(&common.replies), common.changes.clone());
     let mut faults = Faults::new(&common.devices);
     Box::new(move |notice| match log(notice, &mut faults) {
-        Some(Notice::VolumesTaken(core, number) | Notice::DirectTaken(core, number)) => {
-            replies.give(number, core, Reply::Done);
+        Some(
+            Notice::VolumesTaken(core, number)
+            | Notice::DirectTaken(core, number)
+            | Notice::IscsiTaken(core, number)
+            | Notice::Raised(core, number),
+        ) => replies.give(number, core, Reply::Done),
+        // Who takes them ends after the cores have.
+        Some(Notice::Change { core, owner, tag, change }) => {
+            let _ = changes.send(Asked::Change { by: AskedBy { core, owner, tag }, change });
+        }
+        Some(Notice::SessionOver { nexus, identity }) => {
+            let _ = changes.send(Asked::SessionOver { nexus, identity });
         }
         Some(Notice::NamespacesTaken(number)) => replies.give(number, CoreId::FIRST, Reply::Done),
         Some(Notice::Status(core, number, status)) => {
@@ -229,15 +261,10 @@ fn tell(sender: &Sender<Message>, message: Message) {
 
 impl Runtime for Cores {
     fn publish(&self, published: Published) {
-        // Every core has the volumes before any host hears of them. There is no end to the wait: a
-        // request of the older table that hangs in a device may still write, and until it has ended
-        // nobody else may have its blocks.
-        let number = self.replies.ask();
-        self.tell_all(|| Message::Volumes(number, Arc::clone(&published.volumes)));
-        self.replies.wait_for_all(number, self.senders.len(), || {
-            warn!("a change of volumes waits for requests that a device does not answer");
-        });
+        // Every core has the volumes before any host hears of them.
+        self.publish_volumes(Arc::clone(&published.volumes));
         self.publish_direct(Arc::clone(&published.direct));
+        self.publish_iscsi(Arc::clone(&published.iscsi));
         let number = self.replies.ask();
         tell(&self.senders[0], Message::Exports(number, exports::namespaces(&published)));
         self.replies.wait(number, 1);
@@ -254,8 +281,33 @@ impl Runtime for Cores {
         });
     }
 
+    fn publish_volumes(&self, volumes: Arc<VolumeTable>) {
+        // There is no end to the wait: a request of the older table that hangs in a device may still
+        // write, and until it has ended nobody else may have its blocks.
+        let number = self.replies.ask();
+        self.tell_all(|| Message::Volumes(number, Arc::clone(&volumes)));
+        self.replies.wait_for_all(number, self.senders.len(), || {
+            warn!("a change of volumes waits for requests that a device does not answer");
+        });
+    }
+
+    fn raise(&self, raised: Vec<Raised>) {
+        let raised: Arc<[Raised]> = raised.into();
+        self.ask_all(|number| Message::Raise(number, Arc::clone(&raised)));
+    }
+
+    fn answer(&self, by: AskedBy, result: ChangeResult) {
+        let AskedBy { core, owner, tag } = by;
+        tell(&self.senders[usize::from(core.0)], Message::Changed(owner, tag, result));
+    }
+
     fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) {
-        let _ = iscsi;
+        let exports = Arc::new(exports::iscsi(&iscsi, &self.portals, &self.initiators));
+        let number = self.replies.ask();
+        self.tell_all(|| Message::Iscsi(number, Arc::clone(&exports)));
+        self.replies.wait_for_all(number, self.senders.len(), || {
+            warn!("a change for initiators waits for requests that a device does not answer");
+        });
     }
 
     fn status(&self) -> RuntimeStatus {

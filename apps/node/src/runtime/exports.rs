@@ -1,25 +1,29 @@
 //! Between the control side's words and the protocols': what is served, to whom, and how it is.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
 use nearflash_direct::target::{Access, CredentialExport, Export, Exports};
 use nearflash_direct::{Secret, wire};
 use nearflash_engine::CoreId;
+use nearflash_iscsi::{chap, target as iscsi};
 use nearflash_nvme::TransportAddress;
 use nearflash_nvme::target::{
     Deallocation, HostAccess as TargetAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
 use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_request::VolumeId;
-use nearflash_shard::DirectConfig;
-use nearflash_space::{Epoch, Rights};
+use nearflash_scsi::{LogicalUnit, LogicalUnits};
+use nearflash_shard::{DirectConfig, IscsiConfig};
+use nearflash_space::{ChapAccount, ChapSecret, ChapUser, Epoch, Rights};
 
 use super::replies::Reply;
 use crate::runtime_face::{
-    ConnectedClient, ConnectedHost, CoreStatus, DirectAccess, DirectCredential, DirectGrant,
-    DirectVolume, Door, HostAccess, Namespace, Published, RuntimeConfig, RuntimeStatus,
+    ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, DirectAccess, DirectCredential,
+    DirectGrant, DirectVolume, Door, HostAccess, InitiatorAccess, IscsiAccess, IscsiTarget,
+    IscsiUnit, Namespace, Published, RuntimeConfig, RuntimeStatus,
 };
 
 /// The subsystems and controllers of a node that is starting.
@@ -89,6 +93,66 @@ pub(super) fn direct(access: &DirectAccess) -> Exports {
     Exports::new(access.volumes.iter().map(volume), access.credentials.iter().map(credential))
 }
 
+/// What sessions of initiators are made with.
+pub(super) fn iscsi_config(
+    access: &IscsiAccess,
+    portals: &[SocketAddr],
+    initiators: &InitiatorAccess,
+) -> IscsiConfig {
+    let exports = Arc::new(iscsi(access, portals, initiators));
+    IscsiConfig { exports, ..IscsiConfig::default() }
+}
+
+/// What initiators reach and prove themselves with, as sessions go by it.
+pub(super) fn iscsi(
+    access: &IscsiAccess,
+    portals: &[SocketAddr],
+    initiators: &InitiatorAccess,
+) -> iscsi::Exports {
+    let target = |target: &IscsiTarget| {
+        let units = target.units.iter().map(logical_unit);
+        let units = Arc::new(LogicalUnits::new(&target.name, iscsi::PORTAL_GROUP, units));
+        let alias = Some(target.alias.as_str().into());
+        (target.name.as_str().into(), iscsi::TargetExport { alias, units })
+    };
+    let exports = iscsi::Exports::new(access.targets.iter().map(target), portals.iter().copied());
+    let exports = exports.with_accounts(access.accounts.iter().map(account));
+    match initiators {
+        InitiatorAccess::Any => exports,
+        InitiatorAccess::Only(names) => {
+            exports.with_initiators(names.iter().map(|name| name.as_str().into()))
+        }
+    }
+}
+
+fn logical_unit(unit: &IscsiUnit) -> LogicalUnit {
+    LogicalUnit {
+        lun: unit.lun,
+        volume: unit.volume,
+        uuid: *unit.uuid.as_bytes(),
+        name: unit.name.to_string(),
+        block_size: unit.block_size,
+        blocks: unit.blocks,
+        volatile_cache: unit.volatile_cache,
+        thin: unit.deallocates,
+        write_protected: false,
+        software_write_protected: unit.modes.write_protected,
+        descriptor_sense: unit.modes.descriptor_sense,
+        epoch: unit.epoch.0,
+    }
+}
+
+fn account(account: &ChapAccount) -> chap::Account {
+    let credential = |user: &ChapUser, secret: &ChapSecret| {
+        let secret = chap::Secret::new(secret.as_str().as_bytes().to_vec());
+        let secret = secret.expect("accounts have secrets that initiators take");
+        chap::Credential { user: user.to_string(), secret }
+    };
+    let target = account.mutual.as_ref().map(|mutual| credential(&mutual.user, &mutual.secret));
+    let made = chap::Account::new(credential(&account.user, &account.secret), target);
+    made.expect("an account's two secrets are not the same")
+}
+
 fn compiled(grants: &[DirectGrant]) -> HashMap<VolumeId, Arc<Access>> {
     let mut ranges: HashMap<VolumeId, Vec<(Range<u64>, wire::Rights)>> = HashMap::new();
     for grant in grants {
@@ -148,6 +212,17 @@ pub(super) fn status(processors: &[usize], replies: Vec<(CoreId, Reply)>) -> Run
             is_in: client.is_ready,
             core,
             in_flight: count(client.requests_in_flight),
+        }));
+        status.initiators.extend(shard.initiators.into_iter().map(|session| {
+            let on = usize::from(session.status.core);
+            ConnectedInitiator {
+                initiator: session.status.initiator.into(),
+                target: session.status.target.map(String::from),
+                user: session.status.account.map(String::from),
+                address: session.peer,
+                connections: u32::try_from(session.status.connections.len()).unwrap_or(u32::MAX),
+                core: processors.get(on).copied().unwrap_or_default(),
+            }
         }));
         status.hosts.extend(shard.hosts.into_iter().map(|host| ConnectedHost {
             host: host.status.host,

@@ -40,7 +40,18 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
         Notice::Disconnecting { controller, reason } => {
             info!(controller = controller.0, "host disconnected: {reason}");
         }
+        Notice::LoggedIn { peer, initiator, target, account } => {
+            let (target, user) = (target.unwrap_or_default(), account.unwrap_or_default());
+            info!(%peer, initiator = &*initiator, target = &*target, user = &*user, "initiator logged in");
+        }
+        Notice::LoginRefused { peer, initiator, status } => {
+            warn!(%peer, initiator = &*initiator, "login refused: {status}");
+        }
         for_control @ (Notice::VolumesTaken(..)
+        | Notice::IscsiTaken(..)
+        | Notice::Raised(..)
+        | Notice::Change { .. }
+        | Notice::SessionOver { .. }
         | Notice::DirectTaken(..)
         | Notice::NamespacesTaken(_)
         | Notice::Change { .. }

@@ -69,6 +69,11 @@ impl Exports {
         !self.accounts.is_empty()
     }
 
+    /// Whether there is an account of that user.
+    pub fn has_account(&self, user: &str) -> bool {
+        self.accounts.iter().any(|account| account.initiator().user == user)
+    }
+
     /// Whether initiators of that name, in small letters, are let in.
     pub fn admits(&self, initiator: &str) -> bool {
         self.initiators.as_ref().is_none_or(|names| names.contains(initiator))
