@@ -17,7 +17,9 @@ use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_nvme_tcp::{Chunk, Receiving};
 use nearflash_request::{BufferId, VolumeId};
-use nearflash_shard::{DirectConfig, Door, Event, Message, Shard, ShardConfig, SocketId};
+use nearflash_shard::{
+    DirectConfig, Door, Event, IscsiConfig, Message, Shard, ShardConfig, SocketId,
+};
 use nearflash_space::{DeviceId, Epoch, Extent, GRANULE, Map, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, Nanos};
 use uuid::Uuid;
@@ -101,6 +103,7 @@ impl Bench {
             session: SessionConfig { h2c_data_len_max: 8192, ..SessionConfig::default() },
             target: Some(target()),
             direct: DirectConfig { exports: Arc::new(exports()), ..DirectConfig::default() },
+            iscsi: IscsiConfig::default(),
             stall_timeout: Nanos::from_secs(30),
         };
         let shard = Shard::new(config, &mut outside.pool);

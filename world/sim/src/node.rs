@@ -14,7 +14,7 @@ use nearflash_nvme::target::{
 use nearflash_nvme::{NamespaceId, Nqn, TransportAddress};
 use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_request::{BlockRange, VolumeId};
-use nearflash_shard::{DirectConfig, Message, Shard, ShardConfig};
+use nearflash_shard::{DirectConfig, IscsiConfig, Message, Shard, ShardConfig};
 use nearflash_space::{DeviceId, Epoch, Extent, GRANULE, Map, Piece, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, MIB, Nanos};
 use uuid::Uuid;
@@ -184,7 +184,8 @@ impl Node {
             },
             exports: self.direct_exports(),
         };
-        let config = ShardConfig { engine, session, target, direct, stall_timeout };
+        let iscsi = IscsiConfig::default();
+        let config = ShardConfig { engine, session, target, direct, iscsi, stall_timeout };
         let shard = Shard::new(config, &mut pool);
         Core { id, shard, pool, awake: true, worked_at: Nanos(0), ticket: 0 }
     }
