@@ -54,14 +54,17 @@ impl Shard {
                 self.act(world);
             }
             (_, Session::NvmeTcp(session)) => session.handle_change(tag, result),
+            (_, Session::Iscsi(session)) => session.handle_change(tag, result),
             (_, Session::Direct(_)) => unreachable!("direct clients ask for no changes"),
         }
         self.take_demands(key, world);
+        self.stir(key, world);
         self.mark_dirty(key);
     }
 
     /// Something happened that sessions are to be told of.
     pub(crate) fn raise<W: World>(&mut self, raised: &[Raised], world: &mut W) {
+        self.raise_to_initiators(raised, world);
         let Some(controllers) = &mut self.controllers else { return };
         for raised in raised {
             controllers.target_mut().raise(raised);

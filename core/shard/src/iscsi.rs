@@ -13,13 +13,13 @@ use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use nearflash_engine::{CoreId, Owner};
+use nearflash_engine::CoreId;
 use nearflash_iscsi::login::{LoginDemand, LoginStatus, SessionKind};
 use nearflash_iscsi::target::{
     Admission, ConnectionPlace, Exports, NONCE_LEN, Portal, PortalConfig, SessionConfig,
     TargetSession,
 };
-use nearflash_request::{Change, ChangeResult, Raised, Tag};
+use nearflash_request::Raised;
 use nearflash_units::Nanos;
 
 use crate::connection::{Connection, Phase, Role};
@@ -207,8 +207,8 @@ impl Shard {
         self.end_connections(&places, world);
     }
 
-    /// Sessions are to be told what happened.
-    pub(crate) fn raise<W: World>(&mut self, raised: &[Raised], world: &mut W) {
+    /// Initiators are to be told what happened.
+    pub(crate) fn raise_to_initiators<W: World>(&mut self, raised: &[Raised], world: &mut W) {
         for key in self.connections.keys(|connection| connection.session.iscsi().is_some()) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             if let Some(session) = connection.session.iscsi_mut() {
@@ -217,42 +217,6 @@ impl Shard {
             self.take_demands(key, world);
             self.mark_dirty(key);
         }
-    }
-
-    /// A session asks the control side for a change.
-    pub(crate) fn ask_for_change<W: World>(
-        &mut self,
-        key: Key,
-        tag: Tag,
-        change: Box<Change>,
-        world: &mut W,
-    ) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.requests += 1;
-        let (core, owner) = (self.config.engine.core, key.to_owner());
-        world.notice(Notice::Change { core, owner, tag, change });
-    }
-
-    /// The control side's answer.
-    pub(crate) fn changed<W: World>(
-        &mut self,
-        owner: Owner,
-        tag: Tag,
-        result: &ChangeResult,
-        world: &mut W,
-    ) {
-        let key = Key::from_owner(owner);
-        let connection = self.connections.get_mut(key);
-        let connection = connection.expect("a connection stays until its changes are answered");
-        connection.requests -= 1;
-        if connection.phase == Phase::Dead {
-            return self.bury_if_quiet(key, world);
-        }
-        if let Some(session) = connection.session.iscsi_mut() {
-            session.handle_change(tag, result);
-        }
-        self.take_demands(key, world);
-        self.mark_dirty(key);
     }
 
     /// Other connections of the same session may go on: they live on this core, too.

@@ -49,8 +49,6 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
         }
         for_control @ (Notice::VolumesTaken(..)
         | Notice::IscsiTaken(..)
-        | Notice::Raised(..)
-        | Notice::Change { .. }
         | Notice::SessionOver { .. }
         | Notice::DirectTaken(..)
         | Notice::NamespacesTaken(_)
