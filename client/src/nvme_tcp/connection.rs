@@ -5,8 +5,8 @@ use nearflash_nvme_tcp::{Chunk, Digests, PeerError, Receiving};
 use nearflash_units::Nanos;
 
 use super::error::HostError;
-use super::memory::Memory;
 use super::options::Options;
+use crate::memory::Memory;
 use crate::stream::{self, PayloadPart};
 
 /// One TCP connection with the host's session on it.

@@ -15,9 +15,9 @@ use zerocopy::FromBytes;
 
 use super::connection::{self, Connection, turn_until};
 use super::error::HostError;
-use super::memory::Memory;
 use super::options::Options;
 use super::queue_pair::{QueueSeat, join};
+use crate::memory::Memory;
 
 /// Admin commands in flight: ours come one after the other, with events and keep-alives beside.
 const ADMIN_ENTRIES: u16 = 32;

@@ -11,7 +11,6 @@ mod connection;
 mod controller;
 mod discovery;
 mod error;
-mod memory;
 mod options;
 mod queue_pair;
 

@@ -9,8 +9,8 @@ use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 use super::connection::{self, Connection, turn_until};
 use super::controller::{Controller, Namespace};
 use super::error::HostError;
-use super::memory::{Memory, index};
 use super::options::{Options, QueueOptions};
+use crate::memory::{Memory, index};
 use crate::stream::{Memory as _, Place, wait_any};
 
 /// The caller's own number for a command; comes back with its completion.

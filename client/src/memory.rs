@@ -1,4 +1,4 @@
-//! The memory of a queue pair's payload: equal, page-aligned buffers in one piece.
+//! The memory of a connection's payload: equal, page-aligned buffers in one piece.
 
 use nearflash_request::BufferId;
 use nearflash_units::ByteLen;
@@ -9,7 +9,7 @@ use crate::stream;
 const ALIGNMENT: usize = 4096;
 
 /// The buffers. A buffer's number is its place.
-pub(super) struct Memory {
+pub(crate) struct Memory {
     bytes: Vec<u8>,
     start: usize,
     stride: usize,
@@ -19,7 +19,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// So many buffers of at least so many bytes. Reserved, not touched.
-    pub(super) fn new(count: u32, len: ByteLen) -> Self {
+    pub(crate) fn new(count: u32, len: ByteLen) -> Self {
         let stride = len.to_usize().next_multiple_of(ALIGNMENT).max(ALIGNMENT);
         let bytes = vec![0; index(count) * stride + ALIGNMENT];
         let start = bytes.as_ptr().align_offset(ALIGNMENT);
@@ -27,7 +27,7 @@ impl Memory {
         Self { bytes, start, stride, free: (0..count).rev().collect(), taken }
     }
 
-    pub(super) fn take(&mut self, len: ByteLen) -> Option<BufferId> {
+    pub(crate) fn take(&mut self, len: ByteLen) -> Option<BufferId> {
         if len.to_usize() > self.stride {
             return None;
         }
@@ -38,7 +38,7 @@ impl Memory {
 
     /// # Panics
     /// When the buffer is not taken: the next taker would share it.
-    pub(super) fn give_back(&mut self, buffer: BufferId) {
+    pub(crate) fn give_back(&mut self, buffer: BufferId) {
         let taken = std::mem::take(&mut self.taken[index(buffer.0)]);
         assert!(taken, "buffer {buffer:?} is given back once");
         self.free.push(buffer.0);
@@ -64,7 +64,7 @@ impl stream::Memory for Memory {
 }
 
 #[inline]
-pub(super) fn index(raw: u32) -> usize {
+pub(crate) fn index(raw: u32) -> usize {
     usize::try_from(raw).expect("usize is at least 32 bits wide")
 }
 

@@ -1,0 +1,92 @@
+//! A CHAP account whose secret stands in a file.
+
+use std::io;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nearflash_iscsi::chap::{Account, Credential, Secret, SecretLenError};
+
+/// A secret's file is the secret, a line end and no more; what is longer is not read.
+const FILE_LEN_MAX: u64 = 4096;
+
+/// Why an account cannot be used.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum AccountFileError {
+    /// The file of the secret.
+    #[error("cannot read the secret of '{user}' from {path}: {source}")]
+    File {
+        /// Whose.
+        user: String,
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+    /// What stands there is none.
+    #[error("{path} holds no secret of '{user}': {source}")]
+    Secret {
+        /// Whose.
+        user: String,
+        /// Where.
+        path: PathBuf,
+        /// What is wrong.
+        source: SecretLenError,
+    },
+}
+
+/// The account of `user`, with the secret that a file holds: its first line, as
+/// `nearflash chap add` prints it.
+///
+/// # Errors
+/// When the file cannot be read or does not hold a secret.
+pub fn account_from_file(user: &str, path: &Path) -> Result<Account, AccountFileError> {
+    let file = |source| AccountFileError::File {
+        user: user.to_owned(),
+        path: path.to_owned(),
+        source: Arc::new(source),
+    };
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(path).map_err(file)?;
+    opened.take(FILE_LEN_MAX).read_to_end(&mut bytes).map_err(file)?;
+    let line_end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n'));
+    bytes.truncate(line_end.unwrap_or(bytes.len()));
+    let secret = Secret::new(bytes).map_err(|source| AccountFileError::Secret {
+        user: user.to_owned(),
+        path: path.to_owned(),
+        source,
+    })?;
+    let credential = Credential { user: user.to_owned(), secret };
+    Ok(Account::new(credential, None).expect("an account that is not mutual has one secret"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(content: &str, name: &str) -> Result<Account, AccountFileError> {
+        let path = std::env::temp_dir().join(format!("nearflash-{name}-{}", std::process::id()));
+        std::fs::write(&path, content).unwrap();
+        let account = account_from_file("u", &path);
+        std::fs::remove_file(&path).unwrap();
+        account
+    }
+
+    #[test]
+    fn the_secret_is_the_first_line() {
+        for content in ["sixteen letters!", "sixteen letters!\n", "sixteen letters!\r\nmore\n"] {
+            let account = read(content, "chap-first-line").unwrap();
+            assert_eq!(account.initiator().user, "u");
+            assert_eq!(account.initiator().secret.bytes(), b"sixteen letters!");
+        }
+    }
+
+    #[test]
+    fn what_is_no_secret_is_refused_by_its_length_and_never_shown() {
+        let message = read("too short\n", "chap-short").unwrap_err().to_string();
+        assert!(message.contains("12 to 64 bytes, not 9"), "{message}");
+        assert!(!message.contains("too short"), "{message}");
+        let message = account_from_file("u", Path::new("/nowhere")).unwrap_err().to_string();
+        assert!(message.contains("'u'") && message.contains("/nowhere"), "{message}");
+    }
+}

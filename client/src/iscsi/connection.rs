@@ -1,0 +1,191 @@
+//! The initiator's session on a TCP connection, and how it logs in.
+
+use std::io;
+use std::sync::Arc;
+
+use nearflash_iscsi::chap::Challenge;
+use nearflash_iscsi::initiator::{CommandWindow, InitiatorConfig, InitiatorSession};
+use nearflash_iscsi::login::{Established, LoginConfig, SessionKind};
+use nearflash_iscsi::params::{DigestWish, Offer, SessionParams};
+use nearflash_iscsi::{Chunk, Digests, PeerError, Receiving};
+use nearflash_units::Nanos;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use super::error::InitiatorError;
+use super::options::Options;
+use crate::memory::Memory;
+use crate::stream::{self, PayloadPart};
+
+/// MaxRecvDataSegmentLength: a read of up to so much is answered by one PDU.
+const RECEIVE_LEN_MAX: u32 = 1 << 20;
+/// FirstBurstLength and MaxBurstLength to offer: what the target takes less of, it says.
+const BURST_LEN_MAX: u32 = 1 << 20;
+
+/// One TCP connection with the initiator's session on it.
+pub(super) type Connection = stream::Connection<InitiatorSession, Memory>;
+
+impl stream::Session for InitiatorSession {
+    type PeerError = PeerError;
+    /// The basic header segment of a Data-In that has the status in it.
+    const HEADER_LEN: usize = 48;
+
+    #[inline]
+    fn receiving(&self) -> Receiving {
+        self.receiving()
+    }
+
+    #[inline]
+    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+        self.handle_input(bytes)
+    }
+
+    #[inline]
+    fn handle_payload(&mut self, bytes: &[u8]) {
+        self.handle_payload(bytes);
+    }
+
+    #[inline]
+    fn wants_payload(&self) -> Option<PayloadPart> {
+        let part = self.wants_payload()?;
+        Some(PayloadPart { buffer: part.buffer, offset: part.offset, len: part.len })
+    }
+
+    fn provide_payload(&mut self, bytes: &[u8]) {
+        self.provide_payload(bytes);
+    }
+
+    #[inline]
+    fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
+        self.output()
+    }
+
+    #[inline]
+    fn output_len(&self) -> usize {
+        self.output_len()
+    }
+
+    #[inline]
+    fn advance_output(&mut self, sent: usize) {
+        self.advance_output(sent);
+    }
+
+    fn is_closing(&self) -> bool {
+        self.is_closing()
+    }
+
+    #[inline]
+    fn has_digests(&self) -> bool {
+        self.digests() != Digests::NONE
+    }
+}
+
+/// What the connections of one session have in common.
+#[derive(Clone, Debug)]
+pub(super) struct SessionSeat {
+    pub(super) isid: [u8; 6],
+    pub(super) kind: SessionKind,
+    pub(super) window: Arc<CommandWindow>,
+}
+
+impl SessionSeat {
+    /// A session that is not there yet. `isid` tells this initiator's sessions apart.
+    pub(super) fn new(isid: [u8; 6], kind: SessionKind) -> Self {
+        Self { isid, kind, window: Arc::new(CommandWindow::new(1)) }
+    }
+
+    /// Of whom a refusal is.
+    fn name(&self, options: &Options) -> String {
+        match &self.kind {
+            SessionKind::Normal { target } => target.clone(),
+            SessionKind::Discovery => options.address.to_string(),
+        }
+    }
+}
+
+/// ISID for a session: of the random kind, and drawn. RFC 7143, 11.12.5.
+pub(super) fn draw_isid() -> io::Result<[u8; 6]> {
+    const RANDOM: u8 = 0b10 << 6;
+    let [a, b, c, d, e] = draw()?;
+    Ok([RANDOM, a, b, c, d, e])
+}
+
+fn draw<const N: usize>() -> io::Result<[u8; N]> {
+    let (mut bytes, mut filled) = ([0; N], 0);
+    while filled < N {
+        filled += getrandom(&mut bytes[filled..], GetRandomFlags::empty())?;
+    }
+    Ok(bytes)
+}
+
+/// Connects, and logs in as connection `cid` of a session.
+pub(super) fn log_in(
+    options: &Options,
+    seat: &SessionSeat,
+    cid: u16,
+    task_count: u16,
+    (memory, staging_len): (Memory, usize),
+) -> Result<(Connection, Established), InitiatorError> {
+    let address = options.address;
+    let socket = stream::connect_tcp(address, options.timeout.to_duration())
+        .map_err(|source| InitiatorError::Unreachable { address, source })?;
+    let login = login_config(options, seat, cid)?;
+    let config = InitiatorConfig { login, window: Arc::clone(&seat.window), task_count };
+    let session = InitiatorSession::new(config);
+    let mut connection = Connection::new(socket, session, memory, staging_len);
+    let name = seat.name(options);
+    turn_until(&mut connection, "the login", options.timeout, |connection| {
+        connection.session.is_ready()
+    })
+    .map_err(|error| error.of_login(options, &name))?;
+    let established = *connection.session.established().expect("the login is over");
+    if established.connection.digests != options.digests {
+        return Err(InitiatorError::NoDigests { target: name });
+    }
+    Ok((connection, established))
+}
+
+fn login_config(
+    options: &Options,
+    seat: &SessionSeat,
+    cid: u16,
+) -> Result<LoginConfig, InitiatorError> {
+    let wish = |wanted| if wanted { DigestWish::Crc } else { DigestWish::None };
+    let session = SessionParams {
+        max_connections: u32::from(options.connections),
+        initial_r2t: false,
+        immediate_data: true,
+        first_burst_len: BURST_LEN_MAX,
+        max_burst_len: BURST_LEN_MAX,
+        ..SessionParams::default()
+    };
+    let [identifier] = draw()?;
+    Ok(LoginConfig {
+        initiator: options.initiator.clone(),
+        initiator_alias: None,
+        isid: seat.isid,
+        tsih: seat.window.tsih().unwrap_or(0),
+        cid,
+        kind: seat.kind.clone(),
+        account: options.account.clone(),
+        challenge: Challenge { identifier, bytes: draw()? },
+        offer: Offer {
+            session,
+            receive_len_max: RECEIVE_LEN_MAX,
+            header_digest: wish(options.digests.header),
+            data_digest: wish(options.digests.data),
+        },
+    })
+}
+
+/// Turns until `is_done` says so.
+pub(super) fn turn_until(
+    connection: &mut Connection,
+    what: &'static str,
+    timeout: Nanos,
+    is_done: impl FnMut(&mut Connection) -> bool,
+) -> Result<(), InitiatorError> {
+    match connection.turn_until(timeout, is_done)? {
+        true => Ok(()),
+        false => Err(InitiatorError::Silent { what, seconds: timeout.0 / 1_000_000_000 }),
+    }
+}

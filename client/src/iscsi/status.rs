@@ -1,0 +1,123 @@
+//! How an operation ended, in words.
+
+use std::fmt;
+
+use nearflash_iscsi::initiator::{Ending, Sense, Status, TaskCompletion};
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TaskStatus {
+    /// How.
+    pub ending: Ending,
+    /// With CHECK CONDITION: why.
+    pub sense: Option<Sense>,
+}
+
+/// SPC-4, 4.5.6.
+const KEYS: &[(u8, &str)] = &[
+    (0x0, "no sense"),
+    (0x2, "not ready"),
+    (0x3, "medium error"),
+    (0x4, "hardware error"),
+    (0x5, "illegal request"),
+    (0x6, "unit attention"),
+    (0x7, "data protect"),
+    (0xB, "aborted command"),
+    (0xE, "miscompare"),
+];
+
+/// Code and qualifier. SPC-4, annex D.
+const CODES: &[((u8, u8), &str)] = &[
+    ((0x0C, 0x00), "write error"),
+    ((0x11, 0x00), "unrecovered read error"),
+    ((0x1D, 0x00), "the bytes differ"),
+    ((0x20, 0x00), "no such command"),
+    ((0x21, 0x00), "logical block address out of range"),
+    ((0x24, 0x00), "invalid field in the command"),
+    ((0x25, 0x00), "no such logical unit"),
+    ((0x27, 0x00), "write protected"),
+    ((0x27, 0x02), "write protected by software"),
+    ((0x27, 0x07), "no space is left"),
+    ((0x47, 0x05), "data arrived damaged"),
+];
+/// UNIT ATTENTION.
+const UNIT_ATTENTION: u8 = 0x6;
+/// LOGICAL UNIT NOT SUPPORTED.
+const NO_SUCH_UNIT: u8 = 0x25;
+
+impl TaskStatus {
+    /// Of what is over.
+    #[inline]
+    pub(super) fn of(done: &TaskCompletion) -> Self {
+        Self { ending: done.ending, sense: done.sense }
+    }
+
+    /// Whether it did what was asked.
+    #[inline]
+    pub fn is_good(self) -> bool {
+        self.ending == Ending::Answered(Status::GOOD)
+    }
+
+    /// Whether something happened that had to be said first: asking again may help.
+    pub fn is_unit_attention(self) -> bool {
+        self.sense.is_some_and(|sense| sense.key == UNIT_ATTENTION)
+    }
+
+    /// Whether there is no such logical unit.
+    pub fn is_no_unit(self) -> bool {
+        self.sense.is_some_and(|sense| sense.asc == NO_SUCH_UNIT)
+    }
+}
+
+impl fmt::Display for TaskStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ending {
+            Ending::Answered(Status::RESERVATION_CONFLICT) => {
+                f.write_str("RESERVATION CONFLICT: another initiator's reservation bars it")?;
+            }
+            Ending::Answered(status) => write!(f, "{status}")?,
+            Ending::TargetFailed(code) => write!(f, "that it failed (response {code:02x}h)")?,
+            Ending::Rejected(reason) => write!(f, "with a Reject: {reason}")?,
+            Ending::Aborted => f.write_str("that it was aborted")?,
+            Ending::Damaged => f.write_str("with damaged data")?,
+        }
+        let Some(Sense { key, asc, ascq, .. }) = self.sense else { return Ok(()) };
+        match KEYS.iter().find(|(known, _)| *known == key) {
+            Some((_, name)) => write!(f, ": {name}")?,
+            None => write!(f, ": sense key {key:x}h")?,
+        }
+        match CODES.iter().find(|(known, _)| *known == (asc, ascq)) {
+            Some((_, name)) => write!(f, ", {name}"),
+            None => write!(f, ", code {asc:02x}{ascq:02x}h"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(key: u8, asc: u8, ascq: u8) -> TaskStatus {
+        let sense = Some(Sense { key, asc, ascq, information: None });
+        TaskStatus { ending: Ending::Answered(Status::CHECK_CONDITION), sense }
+    }
+
+    #[test]
+    fn a_check_condition_says_why() {
+        assert_eq!(
+            check(0x5, 0x21, 0).to_string(),
+            "CHECK CONDITION: illegal request, logical block address out of range"
+        );
+        assert_eq!(check(0x9, 0x12, 0x34).to_string(), "CHECK CONDITION: sense key 9h, code 1234h");
+        assert!(check(0x6, 0x29, 0).is_unit_attention() && check(0x5, 0x25, 0).is_no_unit());
+    }
+
+    #[test]
+    fn what_is_no_answer_of_the_unit_is_said_too() {
+        let status = |ending| TaskStatus { ending, sense: None };
+        assert!(status(Ending::Answered(Status::GOOD)).is_good());
+        assert_eq!(status(Ending::Damaged).to_string(), "with damaged data");
+        let conflict = status(Ending::Answered(Status::RESERVATION_CONFLICT)).to_string();
+        assert!(conflict.contains("another initiator's reservation"), "{conflict}");
+    }
+}
