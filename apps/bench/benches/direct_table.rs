@@ -5,6 +5,8 @@
 //! names. But for one latency the figures are ratios of what was measured in the same round, so they
 //! hold on any machine.
 
+mod shared;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,12 +14,12 @@ use clap::Parser;
 use nearflash::direct::Url;
 use nearflash_bench::BenchError;
 use nearflash_bench::compare::{
-    Arena, Contest, ContestResult, DirectTargets, GRANTS, Node, NodeSpec, Side, Timing, Turn,
-    contests, to_json, to_markdown,
+    Arena, Contest, ContestResult, DirectTargets, GRANTS, Node, Side, contests, to_json,
+    to_markdown, turn_line,
 };
-use nearflash_bench::floor::FloorCores;
 use nearflash_bench::target::{NvmeTcpTarget, Target};
-use nearflash_units::{ByteLen, Nanos, parse_duration};
+use nearflash_units::ByteLen;
+use shared::{Outcome, TableArgs};
 
 const RANGE_LEN: ByteLen = ByteLen(256 << 20);
 /// Grants of the credential that has many.
@@ -25,117 +27,54 @@ const MANY: u64 = 1000;
 /// From grant to grant: pairs of a block that may be read and one that may not.
 const GRANT_STRIDE: u64 = 2 * RANGE_LEN.0 / MANY / 8192 * 8192 + 8192;
 
-#[derive(Parser)]
-struct Args {
-    /// Given by `cargo bench`.
-    #[arg(long, hide = true)]
-    bench: bool,
-    /// Rounds of each row
-    #[arg(long, default_value_t = 9)]
-    rounds: u32,
-    /// Counted time of each side of a round
-    #[arg(long, default_value = "1s", value_parser = parse_duration)]
-    span: Nanos,
-    /// The node's core, ours
-    #[arg(long, default_value = "0,1")]
-    cores: FloorCores,
-    /// Only rows whose words hold this
-    #[arg(default_value = "")]
-    filter: String,
-    /// Where the file device and the local file are made: a disk, not a RAM file system
-    #[arg(long)]
-    dir: Option<PathBuf>,
-    /// Where the JSON goes
-    #[arg(long)]
-    json: Option<PathBuf>,
-}
-
 fn main() -> ExitCode {
-    let args = Args::parse();
-    if !args.bench {
-        println!("measures a release build: run it with `cargo bench -p nearflash-bench`");
-        return ExitCode::SUCCESS;
-    }
-    match run(&args) {
-        Ok(results) if results.iter().all(ContestResult::is_reached) => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+    shared::main("direct_table", measure)
 }
 
-fn run(args: &Args) -> Result<Vec<ContestResult>, BenchError> {
-    let dir = args.dir.clone().unwrap_or_else(|| target_dir().join("direct_table"));
-    let output = |path: &Path, source| BenchError::Output { path: path.to_owned(), source };
-    std::fs::create_dir_all(&dir).map_err(|source| output(&dir, source))?;
-    let dir = tempdir_in(&dir).map_err(|source| output(&dir, source))?;
-    let node = Node::start(&node_spec(args, &dir.0))?;
-    let timing = Timing { ramp: Nanos(args.span.0 / 10), span: args.span, rounds: args.rounds };
-    let arena = Arena { node: &node, cores: args.cores, range_len: RANGE_LEN, timing };
+fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
+    let node = start(args, dir)?;
+    let arena =
+        Arena { node: &node, cores: args.cores, range_len: RANGE_LEN, timing: args.timing() };
     let mut results = Vec::new();
-    for contest in contests(&targets(&node, &dir.0)?) {
+    for contest in contests(&targets(&node, dir)?) {
         if !contest.what.contains(&args.filter) {
             continue;
         }
         if contest.what == GRANTS {
-            grant(&node, &dir.0)?;
+            grant(&node, dir)?;
         }
         if let Some(Side::File(_)) = &contest.base {
             fill(&contest)?;
         }
-        results.push(arena.hold(&contest, &mut |turn| tell(&contest, turn))?);
+        results.push(arena.hold(&contest, &mut |turn| {
+            eprintln!("{}", turn_line(&contest, turn));
+        })?);
     }
-    println!("{}", to_markdown(&results));
-    if let Some(path) = &args.json {
-        std::fs::write(path, to_json(&results)).map_err(|source| output(path, source))?;
-    }
-    Ok(results)
+    Ok(Outcome {
+        markdown: to_markdown(&results),
+        json: to_json(&results),
+        is_reached: results.iter().all(ContestResult::is_reached),
+    })
 }
 
-fn tell(contest: &Contest, turn: &Turn) {
-    let subject = turn.subject;
-    eprint!(
-        "{}: {:.0}/s {:.2} us, {:.0} ns of CPU time",
-        contest.what,
-        subject.figure.iops,
-        subject.figure.latency_ns / 1e3,
-        subject.cpu_ns,
-    );
-    match turn.base {
-        Some(base) => eprintln!(
-            "; beside it {:.0}/s {:.2} us, {:.0} ns",
-            base.figure.iops,
-            base.figure.latency_ns / 1e3,
-            base.cpu_ns,
-        ),
-        None => eprintln!(),
-    }
-}
-
-fn node_spec(args: &Args, dir: &Path) -> NodeSpec {
-    let binary = std::env::var_os("NEARFLASH_BIN")
-        .map_or_else(|| target_dir().join("release/nearflash"), PathBuf::from);
-    let device = dir.join("device.img");
+fn start(args: &TableArgs, dir: &Path) -> Result<Node, BenchError> {
+    let device = format!("disk=file:{},size=1GiB", dir.join("device.img").display());
     let node_args = [
         "--device",
         "null=null:64GiB",
         "--device",
-        &format!("disk=file:{},size=1GiB", device.display()),
+        &device,
         "--volume",
         // Blocks of 512 bytes, which NVMe/TCP needs to read so little.
         "null=32GiB@null,block-size=512",
         "--volume",
         "file=512MiB@disk",
-        "--cores",
-        &args.cores.server.0.to_string(),
         "--direct",
         "127.0.0.1:0",
         "--direct-local",
         &socket(dir).display().to_string(),
     ];
-    NodeSpec { binary, args: node_args.map(str::to_owned).to_vec(), data_dir: dir.join("data") }
+    Ok(Node::start(&args.node(dir, &node_args))?)
 }
 
 fn socket(dir: &Path) -> PathBuf {
@@ -204,25 +143,4 @@ fn fill(contest: &Contest) -> Result<(), BenchError> {
         measure(&Command::parse_from(words).bench)?;
     }
     Ok(())
-}
-
-/// Where cargo builds: three folders above this program.
-fn target_dir() -> PathBuf {
-    let program = std::env::current_exe().unwrap_or_default();
-    program.ancestors().nth(3).map_or_else(|| "target".into(), Path::to_owned)
-}
-
-/// A folder that is gone with its value.
-struct TempDir(PathBuf);
-
-fn tempdir_in(parent: &Path) -> std::io::Result<TempDir> {
-    let dir = parent.join(std::process::id().to_string());
-    std::fs::create_dir_all(&dir)?;
-    Ok(TempDir(dir))
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -20,9 +20,12 @@ const RUNTIME_DEFAULT: Nanos = Nanos::from_secs(10);
 pub struct BenchArgs {
     /// What to measure: file:PATH, null:SIZE,
     /// nvme-tcp://HOST:PORT/NAME[?ns=1&digest=header,data&queues=N] (NAME a volume's name or an
-    /// NQN), direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME
-    /// [?digest=header,data&key=ID&secret-file=PATH], or floor://[?headers=REQUEST,ANSWER] for the
-    /// bare exchange over loopback TCP, with headers of so many bytes
+    /// NQN),
+    /// iscsi://HOST:PORT/NAME[/LUN][?sessions=N&connections=N&digest=header,data&user=U&secret-file=PATH]
+    /// (NAME a volume's name or an IQN; LUN 0 unless given), direct://HOST:PORT/VOLUME or
+    /// direct+local:PATH.sock/VOLUME [?digest=header,data&key=ID&secret-file=PATH], or
+    /// floor://[?headers=REQUEST,ANSWER] for the bare exchange over loopback TCP, with headers of so
+    /// many bytes
     pub target: Target,
 
     /// What is done

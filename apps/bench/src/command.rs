@@ -8,7 +8,7 @@ use nearflash_units::{ByteLen, Nanos};
 
 use crate::BenchError;
 use crate::args::{BenchArgs, OutputFormat};
-use crate::engine::{DirectRemote, FileOptions, Needs, Remote};
+use crate::engine::{DirectRemote, FileOptions, IscsiRemote, Needs, Remote};
 use crate::floor::{self, Exchange, FloorRun, FloorSpec, Tuning};
 use crate::placement::core_to_core;
 use crate::progress::Progress;
@@ -59,6 +59,10 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
         }
         Target::NvmeTcp(target) => {
             let remote = Remote::connect(target, needs(args)?)?;
+            return measure_remote(args, &remote, remote.len());
+        }
+        Target::Iscsi(target) => {
+            let remote = IscsiRemote::connect(target, needs(args)?)?;
             return measure_remote(args, &remote, remote.len());
         }
         Target::Direct(url) => {

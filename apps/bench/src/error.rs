@@ -36,6 +36,12 @@ pub enum BenchError {
     /// The remote target.
     #[error(transparent)]
     Remote(#[from] nearflash::nvme_tcp::HostError),
+    /// The iSCSI target.
+    #[error(transparent)]
+    Iscsi(#[from] nearflash::iscsi::InitiatorError),
+    /// The CHAP account.
+    #[error(transparent)]
+    Account(#[from] nearflash::iscsi::AccountFileError),
     /// The direct target.
     #[error(transparent)]
     Direct(#[from] nearflash::direct::Error),
@@ -50,6 +56,12 @@ pub enum BenchError {
     /// The node that was started for a comparison.
     #[error(transparent)]
     Node(#[from] crate::compare::NodeError),
+    /// The peer that was started for a comparison.
+    #[error(transparent)]
+    Tgt(#[from] crate::compare::TgtError),
+    /// The peer's client.
+    #[error(transparent)]
+    IscsiPerf(#[from] crate::compare::IscsiPerfError),
     /// A job stopped.
     #[error("job {job}: {source}")]
     Job {
@@ -82,7 +94,8 @@ pub enum OptionsError {
     BlockTooSmallToVerify,
     /// The floor beside something that is not remote.
     #[error(
-        "--floor measures the wire beside a remote target: give an nvme-tcp:// or direct:// target"
+        "--floor measures the wire beside a remote target: give an nvme-tcp://, iscsi:// or \
+         direct:// target"
     )]
     FloorOfLocal,
     /// More than the target has.
@@ -127,6 +140,14 @@ pub enum OptionsError {
         /// Of one job.
         depth: usize,
         /// The node's limit.
+        max: usize,
+    },
+    /// More than a session's command window takes.
+    #[error("--iodepth {depth} exceeds the {max} of one session: add sessions=N to the target")]
+    DeeperThanWindow {
+        /// Of one session.
+        depth: usize,
+        /// The target's limit.
         max: usize,
     },
     /// The target grants fewer queues.

@@ -6,17 +6,20 @@ use nearflash::direct::Url;
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 
 use super::awake::KeptAwake;
+use super::iscsi_perf;
 use super::node::Node;
 use super::round::{Figure, Measured, Ratio, Verdict, verdict_of};
 use super::stand::{Timing, drive};
 use crate::BenchError;
-use crate::engine::{DirectRemote, Done, Engine, EngineError, FileOptions, Needs, Remote, Slot};
+use crate::engine::{
+    DirectRemote, Done, Engine, EngineError, FileOptions, IscsiRemote, Needs, Remote, Slot,
+};
 use crate::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning};
 use crate::job::{JobSpec, Spin};
 use crate::placement::{core_to_core, elapsed, pin};
 use crate::recorder::Record;
 use crate::run::Opener;
-use crate::target::NvmeTcpTarget;
+use crate::target::{IscsiTarget, NvmeTcpTarget};
 use crate::workload::{Op, Pattern, WorkloadSpec};
 
 /// A side.
@@ -30,6 +33,12 @@ pub enum Side {
     EverySecond(Url),
     /// A namespace behind NVMe/TCP.
     NvmeTcp(NvmeTcpTarget),
+    /// A logical unit behind iSCSI, through our own initiator.
+    Iscsi(IscsiTarget),
+    /// The same with one read in flight, whatever the other side has.
+    IscsiOneRead(IscsiTarget),
+    /// A logical unit behind iSCSI, through `iscsi-perf`: blocks of 4 KiB.
+    IscsiPerf(IscsiTarget),
     /// A file of this machine, over io_uring.
     File(PathBuf),
 }
@@ -89,8 +98,8 @@ pub struct Contest {
     pub reads: Reads,
     /// What is compared.
     pub score: Score,
-    /// What it must come to.
-    pub must: f64,
+    /// What it must come to, if it must.
+    pub must: Option<f64>,
     /// What it shall come to.
     pub aim: Option<f64>,
 }
@@ -221,6 +230,11 @@ impl Arena<'_> {
                     self.with_node(|| drive(&mut engine, &self.job(reads)))
                 }))
             }
+            Side::Iscsi(target) => self.iscsi(target, reads),
+            Side::IscsiOneRead(target) => self.iscsi(target, Reads { depth: 1, ..reads }),
+            Side::IscsiPerf(target) => Ok(Box::new(move || {
+                Ok(iscsi_perf::measure(target, reads.depth, self.timing.span)?)
+            })),
             Side::File(path) => {
                 let options = FileOptions {
                     path: path.clone(),
@@ -236,6 +250,13 @@ impl Arena<'_> {
                 }))
             }
         }
+    }
+
+    fn iscsi<'s>(&'s self, target: &IscsiTarget, reads: Reads) -> Result<Measure<'s>, BenchError> {
+        let depth = usize::try_from(reads.depth).expect("usize is at least 32 bits wide");
+        let needs = Needs { op_len: reads.op_len, offset: ByteLen(0), depth, job_count: 1 };
+        let engine = IscsiRemote::connect(target, needs)?.open(depth, reads.op_len)?;
+        Ok(self.remote(engine, reads))
     }
 
     fn remote<'s, E: Engine + 's>(&'s self, mut engine: E, reads: Reads) -> Measure<'s> {

@@ -1,17 +1,12 @@
-//! The contests of the direct protocol, and their table.
+//! The contests of the direct protocol.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use nearflash::direct::Url;
 use nearflash_units::{ByteLen, KIB};
-use serde::Serialize;
 
-use super::contest::{Contest, ContestResult, Part, Reads, Score, Side, Turn};
-use super::round::Measured as _;
+use super::contest::{Contest, Reads, Score, Side};
 use crate::floor::Headers;
-use crate::placement::Place;
-use crate::report::SCHEMA;
 use crate::target::NvmeTcpTarget;
 
 /// What is measured.
@@ -129,7 +124,7 @@ pub fn contests(targets: &DirectTargets) -> Vec<Contest> {
         base: base.map(|base| targets.side(base)),
         reads: Reads { op_len: ByteLen(op_len), depth },
         score,
-        must,
+        must: Some(must),
         aim,
     };
     ROWS.into_iter().map(contest).collect()
@@ -150,129 +145,10 @@ impl DirectTargets {
     }
 }
 
-impl ContestResult {
-    /// Whether the median is what it must be.
-    pub fn is_reached(&self) -> bool {
-        match self.contest.score.is_less_better() {
-            true => self.ratio.median <= self.contest.must,
-            false => self.ratio.median >= self.contest.must,
-        }
-    }
-}
-
-/// The results as Markdown.
-pub fn to_markdown(results: &[ContestResult]) -> String {
-    let mut text = "| what | must | aim | measured | quartiles | rounds | cores | |\n\
-                    | --- | --- | --- | --- | --- | --- | --- | --- |\n"
-        .to_owned();
-    for result in results {
-        let ContestResult { contest, ratio, .. } = result;
-        let sign = if contest.score.is_less_better() { "≤ " } else { "" };
-        let aim = contest.aim.map_or_else(String::new, |aim| format!("{sign}{aim:.2}"));
-        let verdict = match (result.is_reached(), ratio.is_doubtful) {
-            (_, true) => "doubtful: no round was undisturbed",
-            (true, false) => "reached",
-            (false, false) => "missed",
-        };
-        writeln!(
-            text,
-            "| {} | {sign}{:.2} | {aim} | {:.3} | {:.3} to {:.3} | {} of {} | {} ns, {} | {verdict} |",
-            contest.what,
-            contest.must,
-            ratio.median,
-            ratio.low,
-            ratio.high,
-            ratio.counted,
-            ratio.counted + ratio.dropped,
-            ratio.core_to_core.0,
-            Place::of(ratio.core_to_core),
-        )
-        .expect("a text takes all that is written to it");
-    }
-    text
-}
-
-/// The results as JSON, every round included.
-pub fn to_json(results: &[ContestResult]) -> String {
-    let rows = results.iter().map(RowPart::of).collect();
-    let document = Document { schema: SCHEMA, rows };
-    serde_json::to_string_pretty(&document).expect("numbers and strings serialize") + "\n"
-}
-
-#[derive(Serialize)]
-struct Document {
-    schema: u32,
-    rows: Vec<RowPart>,
-}
-
-#[derive(Serialize)]
-struct RowPart {
-    what: &'static str,
-    must: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    aim: Option<f64>,
-    median: f64,
-    low: f64,
-    high: f64,
-    reached: bool,
-    doubtful: bool,
-    rounds: Vec<RoundPart>,
-}
-
-#[derive(Serialize)]
-struct RoundPart {
-    verdict: String,
-    core_to_core_ns: [u64; 2],
-    subject: SidePart,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    base: Option<SidePart>,
-}
-
-#[derive(Serialize)]
-struct SidePart {
-    iops: f64,
-    latency_ns: f64,
-    cpu_ns: f64,
-    core_share: f64,
-}
-
-impl RowPart {
-    fn of(result: &ContestResult) -> Self {
-        let ContestResult { contest, ratio, turns } = result;
-        Self {
-            what: contest.what,
-            must: contest.must,
-            aim: contest.aim,
-            median: ratio.median,
-            low: ratio.low,
-            high: ratio.high,
-            reached: result.is_reached(),
-            doubtful: ratio.is_doubtful,
-            rounds: turns.iter().map(RoundPart::of).collect(),
-        }
-    }
-}
-
-impl RoundPart {
-    fn of(turn: &Turn) -> Self {
-        Self {
-            verdict: format!("{:?}", turn.verdict()).to_lowercase(),
-            core_to_core_ns: [turn.before.0, turn.after.0],
-            subject: SidePart::of(turn.subject),
-            base: turn.base.map(SidePart::of),
-        }
-    }
-}
-
-impl SidePart {
-    fn of(Part { figure, cpu_ns }: Part) -> Self {
-        let super::round::Figure { iops, latency_ns, core_share } = figure;
-        Self { iops, latency_ns, cpu_ns, core_share }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::contest::{ContestResult, Part, Turn};
+    use super::super::results::{to_json, to_markdown};
     use super::super::round::{Figure, Ratio};
     use super::*;
     use nearflash_units::Nanos;

@@ -64,6 +64,8 @@ pub struct Node {
     pub address: String,
     /// Its first address for direct clients, if it has one.
     pub direct: Option<String>,
+    /// Its first address for iSCSI initiators, if it has one.
+    pub iscsi: Option<String>,
     spec: NodeSpec,
     /// Kept open, or the node could not write there.
     _stdout: BufReader<ChildStdout>,
@@ -89,8 +91,8 @@ impl Node {
         let mut line = String::new();
         stdout.read_line(&mut line)?;
         match addresses_of(&line) {
-            Some((address, direct)) => {
-                Ok(Self { child, address, direct, spec: spec.clone(), _stdout: stdout })
+            Some(Addresses { nvme_tcp: address, direct, iscsi }) => {
+                Ok(Self { child, address, direct, iscsi, spec: spec.clone(), _stdout: stdout })
             }
             None => {
                 let _ = child.kill();
@@ -157,14 +159,22 @@ impl Drop for Node {
     }
 }
 
-/// The first NVMe/TCP address of a ready line, and the first for direct clients.
-fn addresses_of(line: &str) -> Option<(String, Option<String>)> {
+/// The first address of each door.
+#[derive(Debug, Eq, PartialEq)]
+struct Addresses {
+    nvme_tcp: String,
+    direct: Option<String>,
+    iscsi: Option<String>,
+}
+
+/// What a ready line says.
+fn addresses_of(line: &str) -> Option<Addresses> {
     let ready: serde_json::Value = serde_json::from_str(line).ok()?;
     if ready["event"] != "ready" {
         return None;
     }
-    let direct = ready["direct"][0].as_str().map(str::to_owned);
-    Some((ready["nvme_tcp"][0].as_str()?.to_owned(), direct))
+    let first = |door: &str| ready[door][0].as_str().map(str::to_owned);
+    Some(Addresses { nvme_tcp: first("nvme_tcp")?, direct: first("direct"), iscsi: first("iscsi") })
 }
 
 /// VmRSS of /proc/PID/status.
@@ -181,9 +191,14 @@ mod tests {
     #[test]
     fn the_ready_line_gives_the_addresses() {
         let line = r#"{"schema":1,"event":"ready","nvme_tcp":["127.0.0.1:4420"],"pid":7}"#;
-        assert_eq!(addresses_of(line), Some(("127.0.0.1:4420".to_owned(), None)));
-        let line = r#"{"event":"ready","nvme_tcp":["[::1]:1"],"direct":["[::1]:2","[::1]:3"]}"#;
-        assert_eq!(addresses_of(line), Some(("[::1]:1".to_owned(), Some("[::1]:2".to_owned()))));
+        let nvme_tcp = "127.0.0.1:4420".to_owned();
+        assert_eq!(addresses_of(line), Some(Addresses { nvme_tcp, direct: None, iscsi: None }));
+        let line = r#"{"event":"ready","nvme_tcp":["[::1]:1"],"direct":["[::1]:2","[::1]:3"],
+                       "iscsi":["[::1]:4"]}"#;
+        let addresses = addresses_of(line).unwrap();
+        assert_eq!(addresses.nvme_tcp, "[::1]:1");
+        assert_eq!(addresses.direct.as_deref(), Some("[::1]:2"));
+        assert_eq!(addresses.iscsi.as_deref(), Some("[::1]:4"));
         assert_eq!(addresses_of("{}"), None);
         assert_eq!(addresses_of("error"), None);
     }

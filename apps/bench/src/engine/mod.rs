@@ -7,6 +7,7 @@
 mod aligned;
 mod direct;
 mod file;
+mod iscsi;
 mod null;
 mod nvme_tcp;
 mod ring;
@@ -15,6 +16,7 @@ use nearflash_units::{ByteLen, Nanos};
 
 pub use direct::{DirectEngine, DirectRemote};
 pub use file::{FileEngine, FileError, FileOptions};
+pub use iscsi::{IscsiEngine, IscsiRemote};
 pub use null::NullEngine;
 pub use nvme_tcp::{Needs, NvmeTcpEngine, Remote};
 
@@ -37,6 +39,12 @@ pub enum EngineError {
     /// The target refused it, or failed at it.
     #[error("the target answers {0}")]
     Status(nearflash::nvme_tcp::Status),
+    /// The logical unit refused it, or failed at it.
+    #[error("the target answers {0}")]
+    Task(nearflash::iscsi::TaskStatus),
+    /// The session was lost.
+    #[error(transparent)]
+    Iscsi(#[from] nearflash::iscsi::InitiatorError),
     /// The connection was lost.
     #[error(transparent)]
     Remote(#[from] nearflash::nvme_tcp::HostError),

@@ -17,6 +17,9 @@ impl Headers {
     pub const NVME_TCP: Self = Self { request_len: ByteLen(72), answer_len: ByteLen(24) };
     /// Direct: 32 bytes each.
     pub const DIRECT: Self = Self { request_len: ByteLen(32), answer_len: ByteLen(32) };
+    /// iSCSI: a SCSI Command PDU, a Data-In header that carries the status, and a SCSI Response
+    /// are each one basic header segment.
+    pub const ISCSI: Self = Self { request_len: ByteLen(48), answer_len: ByteLen(48) };
 }
 
 /// Lengths of one request and its answer.
@@ -90,6 +93,12 @@ mod tests {
     fn a_direct_read_of_512_bytes_is_32_bytes_answered_by_544() {
         let exchange = Exchange::read(Headers::DIRECT, ByteLen(512));
         assert_eq!((exchange.request_len, exchange.answer_len), (ByteLen(32), ByteLen(544)));
+    }
+
+    #[test]
+    fn an_iscsi_read_of_4_kib_is_48_bytes_answered_by_4144() {
+        let exchange = Exchange::read(Headers::ISCSI, ByteLen(4096));
+        assert_eq!((exchange.request_len, exchange.answer_len), (ByteLen(48), ByteLen(4144)));
     }
 
     proptest! {

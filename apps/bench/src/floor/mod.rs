@@ -8,7 +8,9 @@
 //! Byte counts are those of the protocol beside which it stands ([`Headers`]). NVMe/TCP 1.0 (3.6.2):
 //! a read is a 72-byte command capsule, answered by a 24-byte C2HData header and the payload, its
 //! success in a flag; a write is a capsule with the payload in it, answered by a 24-byte response
-//! capsule. Direct: 32 bytes each way beside the payload.
+//! capsule. Direct: 32 bytes each way beside the payload. iSCSI (RFC 7143, 11): a read is a 48-byte
+//! SCSI Command PDU, answered by a 48-byte Data-In header and the payload, the status in that header;
+//! a write is a command with the payload as immediate data, answered by a 48-byte SCSI Response.
 
 mod exchange;
 mod run;

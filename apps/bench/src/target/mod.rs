@@ -1,5 +1,7 @@
 //! What is measured, as it is named on the command line.
 
+mod iscsi;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,6 +10,8 @@ use nearflash::direct::{Url, UrlError};
 use nearflash_units::{ByteLen, ParseSizeError, parse_size};
 
 use crate::floor::Headers;
+
+pub use iscsi::{AccountFile, IscsiTarget, iqn_of};
 
 /// Stands before a nearflash volume's name to make its NQN.
 pub const VOLUME_NQN_PREFIX: &str = "nqn.2026-11.io.nearflash:";
@@ -29,6 +33,8 @@ pub enum Target {
     NvmeTcp(NvmeTcpTarget),
     /// A volume behind the direct protocol, over TCP or on this machine.
     Direct(Url),
+    /// A logical unit behind iSCSI.
+    Iscsi(IscsiTarget),
     /// The bare exchange over loopback TCP, with headers of these lengths.
     Floor(Headers),
 }
@@ -58,7 +64,8 @@ pub enum TargetError {
     /// No scheme that is known.
     #[error(
         "'{text}' is no target: write file:PATH, null:SIZE, nvme-tcp://HOST:PORT/NAME, \
-         direct://HOST:PORT/VOLUME, direct+local:PATH.sock/VOLUME or floor://"
+         iscsi://HOST:PORT/NAME, direct://HOST:PORT/VOLUME, direct+local:PATH.sock/VOLUME or \
+         floor://"
     )]
     Scheme {
         /// As written.
@@ -81,29 +88,55 @@ pub enum TargetError {
     Size(#[from] ParseSizeError),
     /// No host.
     #[error(
-        "'{text}' names no host: write nvme-tcp://HOST:PORT/NAME, as nvme-tcp://[::1]:4420/data"
+        "'{text}' names no host: write {scheme}://HOST:PORT/NAME, as {scheme}://[::1]:{port}/data"
     )]
     NoHost {
         /// As written.
         text: String,
+        /// Its scheme.
+        scheme: &'static str,
+        /// The port that is usual with it.
+        port: u16,
     },
     /// The port is none.
-    #[error("'{text}' is no TCP port: write a number from 1 to 65535, usually 4420")]
+    #[error("'{text}' is no TCP port: write a number from 1 to 65535, usually {usual}")]
     Port {
         /// As written.
         text: String,
+        /// The scheme's.
+        usual: u16,
     },
-    /// No subsystem or volume.
-    #[error("'{text}' names no volume: append /NAME, a volume's name or a subsystem's NQN")]
+    /// No subsystem, target or volume.
+    #[error("'{text}' names no volume: append /NAME, a volume's name{or}")]
     NoName {
+        /// As written.
+        text: String,
+        /// What else can stand there.
+        or: &'static str,
+    },
+    /// The LUN is none.
+    #[error("'{text}' is no LUN: write a number from 0 to 16383 behind the name, as /data/0")]
+    Lun {
         /// As written.
         text: String,
     },
     /// A key that does not exist.
-    #[error("'{key}' is no option of a target: use ns=1, digest=header,data or queues=N")]
+    #[error("'{key}' is no option of a target: use {expected}")]
     UnknownKey {
         /// As written.
         key: String,
+        /// What there is.
+        expected: &'static str,
+    },
+    /// A user without a secret, or a secret without a user.
+    #[error("'{text}' names {named} without {missing}: append &{missing}=")]
+    HalfAccount {
+        /// As written.
+        text: String,
+        /// What is there.
+        named: &'static str,
+        /// What is not.
+        missing: &'static str,
     },
     /// A value that its key does not have.
     #[error("'{value}' is no value of {key}: use {expected}")]
@@ -124,6 +157,9 @@ impl FromStr for Target {
         if let Some(rest) = text.strip_prefix("nvme-tcp://") {
             return parse_nvme_tcp(text, rest).map(Self::NvmeTcp);
         }
+        if let Some(rest) = text.strip_prefix("iscsi://") {
+            return iscsi::parse(text, rest).map(Self::Iscsi);
+        }
         match text.split_once(':') {
             Some(("floor", rest)) => parse_floor(text, rest).map(Self::Floor),
             Some(("direct" | "direct+local", _)) => parse_direct(text).map(Self::Direct),
@@ -140,7 +176,7 @@ fn parse_direct(text: &str) -> Result<Url, TargetError> {
     let url: Url = text.parse()?;
     match url.volume {
         Some(_) => Ok(url),
-        None => Err(TargetError::NoName { text: text.to_owned() }),
+        None => Err(TargetError::NoName { text: text.to_owned(), or: "" }),
     }
 }
 
@@ -162,12 +198,13 @@ fn parse_floor(text: &str, rest: &str) -> Result<Headers, TargetError> {
 
 fn parse_nvme_tcp(text: &str, rest: &str) -> Result<NvmeTcpTarget, TargetError> {
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let no_name = || TargetError::NoName { text: text.to_owned() };
+    let or = " or a subsystem's NQN";
+    let no_name = || TargetError::NoName { text: text.to_owned(), or };
     let (authority, name) = place.split_once('/').ok_or_else(no_name)?;
     if name.is_empty() {
         return Err(no_name());
     }
-    let (host, port) = parse_authority(text, authority)?;
+    let (host, port) = parse_authority(text, authority, ("nvme-tcp", NVME_TCP_PORT))?;
     let mut target = NvmeTcpTarget {
         host,
         port,
@@ -189,8 +226,13 @@ pub fn nqn_of(name: &str) -> String {
     if name.starts_with("nqn.") { name.to_owned() } else { format!("{VOLUME_NQN_PREFIX}{name}") }
 }
 
-fn parse_authority(text: &str, authority: &str) -> Result<(String, u16), TargetError> {
-    let no_host = || TargetError::NoHost { text: text.to_owned() };
+/// Host and port, of a scheme and its usual port.
+fn parse_authority(
+    text: &str,
+    authority: &str,
+    (scheme, usual): (&'static str, u16),
+) -> Result<(String, u16), TargetError> {
+    let no_host = || TargetError::NoHost { text: text.to_owned(), scheme, port: usual };
     // An IPv6 address stands in brackets, its own colons inside.
     let (host, port) = match authority.strip_prefix('[') {
         Some(inside) => {
@@ -206,12 +248,12 @@ fn parse_authority(text: &str, authority: &str) -> Result<(String, u16), TargetE
         return Err(no_host());
     }
     let port = match port {
-        None => NVME_TCP_PORT,
+        None => usual,
         Some(digits) => digits
             .parse()
             .ok()
             .filter(|port| *port != 0)
-            .ok_or_else(|| TargetError::Port { text: digits.to_owned() })?,
+            .ok_or_else(|| TargetError::Port { text: digits.to_owned(), usual })?,
     };
     Ok((host.to_owned(), port))
 }
@@ -242,7 +284,10 @@ fn apply_option(target: &mut NvmeTcpTarget, key: &str, value: &str) -> Result<()
                 }
             }
         }
-        _ => return Err(TargetError::UnknownKey { key: key.to_owned() }),
+        _ => {
+            let expected = "ns=1, digest=header,data or queues=N";
+            return Err(TargetError::UnknownKey { key: key.to_owned(), expected });
+        }
     }
     Ok(())
 }
@@ -250,13 +295,14 @@ fn apply_option(target: &mut NvmeTcpTarget, key: &str, value: &str) -> Result<()
 impl Target {
     /// Whether a network is between it and us.
     pub fn is_remote(&self) -> bool {
-        matches!(self, Self::NvmeTcp(_) | Self::Direct(_))
+        matches!(self, Self::NvmeTcp(_) | Self::Direct(_) | Self::Iscsi(_))
     }
 
     /// The headers around a payload on its way there.
     pub fn headers(&self) -> Headers {
         match self {
             Self::Direct(_) => Headers::DIRECT,
+            Self::Iscsi(_) => Headers::ISCSI,
             Self::Floor(headers) => *headers,
             Self::File(_) | Self::Null(_) | Self::NvmeTcp(_) => Headers::NVME_TCP,
         }
@@ -272,6 +318,7 @@ impl fmt::Display for Target {
                 write!(f, "nvme-tcp://{}:{}/{}", target.host, target.port, target.nqn)
             }
             Self::Direct(url) => write!(f, "{url}"),
+            Self::Iscsi(target) => write!(f, "{target}"),
             Self::Floor(Headers::NVME_TCP) => f.write_str("floor://"),
             Self::Floor(Headers { request_len, answer_len }) => {
                 write!(f, "floor://?headers={},{}", request_len.0, answer_len.0)
@@ -335,6 +382,21 @@ mod tests {
             ("nvme-tcp://a/data?ns=x", "from 1"),
             ("nvme-tcp://a/data?digest=both", "header,data"),
             ("direct://a", "append /NAME"),
+            ("iscsi://:3260/data", "iscsi://HOST:PORT/NAME, as iscsi://[::1]:3260/data"),
+            ("iscsi://a:http/data", "usually 3260"),
+            ("iscsi://a:3260", "append /NAME, a volume's name or a target's IQN"),
+            ("iscsi://a/", "append /NAME"),
+            ("iscsi://a/data/x", "from 0 to 16383"),
+            ("iscsi://a/data/16384", "from 0 to 16383"),
+            ("iscsi://a/data/0/1", "from 0 to 16383"),
+            ("iscsi://a/data?queues=2", "sessions=N"),
+            ("iscsi://a/data?sessions=0", "1 to 64"),
+            ("iscsi://a/data?connections=65", "1 to 64"),
+            ("iscsi://a/data?digest=none", "header,data"),
+            ("iscsi://a/data?user=", "chap add"),
+            ("iscsi://a/data?secret-file=", "a path"),
+            ("iscsi://a/data?user=u", "append &secret-file="),
+            ("iscsi://a/data?secret-file=f", "append &user="),
             ("direct:a", "direct://HOST:PORT/VOLUME"),
             ("direct+local:/run/a", "ending in .sock"),
             ("floor://?headers=0", "headers=REQUEST,ANSWER"),

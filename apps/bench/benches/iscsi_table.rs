@@ -1,0 +1,81 @@
+//! The table of what a node must reach over iSCSI: `cargo bench -p nearflash-bench`.
+//!
+//! Starts the release build of `nearflash` (or what NEARFLASH_BIN names) on one core and, where it
+//! is installed, Debian's `tgt` on the same, each idle while the other is measured; measures from
+//! another core, with our own initiator and with libiscsi's `iscsi-perf`. Prints Markdown; the
+//! JSON, with every round, goes to the file that `--json` names. The floor's byte counts are those
+//! of iSCSI: a request is 48 bytes, the answer to a read 48 bytes and its payload, the status among
+//! them. What needs a program that is not installed says so and is skipped.
+
+mod shared;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+use nearflash_bench::compare::{
+    Arena, ContestResult, IscsiTargets, Node, Tgt, figures_to_markdown, iscsi_contests,
+    skipped_to_markdown, to_json, to_markdown, turn_line,
+};
+use nearflash_bench::target::{IscsiTarget, Target};
+use nearflash_bench::{BenchArgs, BenchError, measure as bench};
+use nearflash_units::ByteLen;
+use shared::{Outcome, TableArgs};
+
+/// Of both targets' logical units, all of which is read.
+const RANGE_LEN: ByteLen = ByteLen(256 << 20);
+
+fn main() -> ExitCode {
+    shared::main("iscsi_table", measure)
+}
+
+fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
+    let node_args =
+        ["--device", "ram=ram:320MiB", "--volume", "ram=256MiB@ram", "--iscsi", "127.0.0.1:0"];
+    let node = Node::start(&args.node(dir, &node_args))?;
+    let own = own_target(&node);
+    fill(&own)?;
+    let tgt = Tgt::start(args.cores.server, RANGE_LEN)?;
+    let targets = IscsiTargets { own, tgt: tgt.as_ref().map(Tgt::target) };
+    let arena =
+        Arena { node: &node, cores: args.cores, range_len: RANGE_LEN, timing: args.timing() };
+    let (mut results, mut skipped) = (Vec::new(), Vec::new());
+    for contest in iscsi_contests(&targets) {
+        match contest {
+            Ok(contest) if contest.what.contains(&args.filter) => {
+                let mut each = |turn: &_| eprintln!("{}", turn_line(&contest, turn));
+                results.push(arena.hold(&contest, &mut each)?);
+            }
+            Err(contest) if contest.what.contains(&args.filter) => skipped.push(contest),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    let table = to_markdown(&results) + &skipped_to_markdown(&skipped);
+    Ok(Outcome {
+        markdown: format!("{table}\n{}", figures_to_markdown(&results)),
+        json: to_json(&results),
+        is_reached: results.iter().all(ContestResult::is_reached),
+    })
+}
+
+fn own_target(node: &Node) -> IscsiTarget {
+    let address = node.iscsi.as_deref().unwrap_or_default();
+    match format!("iscsi://{address}/ram").parse() {
+        Ok(Target::Iscsi(target)) => target,
+        other => panic!("a node announces addresses of this form: {other:?}"),
+    }
+}
+
+/// Writes the volume full, as the peer's store is: what was never written would not be read.
+fn fill(target: &IscsiTarget) -> Result<(), BenchError> {
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+    let target = target.to_string();
+    let words = ["bench", &target, "--rw", "write", "--bs", "128k", "--iodepth", "8"];
+    let size = RANGE_LEN.0.to_string();
+    bench(&Command::parse_from(words.into_iter().chain(["--size", &size])).bench)?;
+    Ok(())
+}

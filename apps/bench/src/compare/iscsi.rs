@@ -1,0 +1,216 @@
+//! The contests of iSCSI: beside Debian's target with the same client, beside the floor with our
+//! own initiator, and what more connections and sessions of one client are worth.
+
+use std::fmt::Write as _;
+
+use nearflash_units::{ByteLen, KIB};
+
+use super::contest::{Contest, ContestResult, Reads, Score, Side};
+use super::round::{Figure, Ratio};
+use super::{iscsi_perf, tgt};
+use crate::floor::Headers;
+use crate::target::IscsiTarget;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct IscsiTargets {
+    /// A volume on a RAM device.
+    pub own: IscsiTarget,
+    /// The peer's logical unit, if the peer is installed.
+    pub tgt: Option<IscsiTarget>,
+}
+
+/// A contest that cannot be held here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Skipped {
+    /// Which, in words.
+    pub what: &'static str,
+    /// Why.
+    pub reason: &'static str,
+}
+
+/// Who takes part.
+#[derive(Clone, Copy)]
+enum Who {
+    /// The bare exchange.
+    Floor,
+    /// The node, through `iscsi-perf`.
+    OwnByPerf,
+    /// The peer, through `iscsi-perf`.
+    TgtByPerf,
+    /// The node, through our own initiator: so many sessions, of so many connections each.
+    Own(u16, u16),
+    /// One connection with one read in flight, whatever the other side has.
+    OneRead,
+}
+
+/// In words; who, and beside whom; depth of the reads; what is compared; what it must come to.
+type Row = (&'static str, Who, Who, u32, Score, Option<f64>);
+
+/// One session of one connection.
+const ONE: Who = Who::Own(1, 1);
+
+const ROWS: [Row; 11] = [
+    (
+        "iscsi-perf, 4 KiB reads, depth 32: IOPS / tgt",
+        Who::OwnByPerf,
+        Who::TgtByPerf,
+        32,
+        Score::Iops,
+        Some(3.0),
+    ),
+    ("4 KiB reads, depth 32: IOPS / floor", ONE, Who::Floor, 32, Score::Iops, Some(0.55)),
+    ("4 KiB reads, depth 1: mean latency / floor", ONE, Who::Floor, 1, Score::Latency, Some(1.35)),
+    (
+        "2 connections, one read on each: IOPS / 1",
+        Who::Own(1, 2),
+        Who::OneRead,
+        2,
+        Score::Iops,
+        None,
+    ),
+    (
+        "4 connections, one read on each: IOPS / 1",
+        Who::Own(1, 4),
+        Who::OneRead,
+        4,
+        Score::Iops,
+        None,
+    ),
+    ("2 sessions, one read on each: IOPS / 1", Who::Own(2, 1), Who::OneRead, 2, Score::Iops, None),
+    ("4 sessions, one read on each: IOPS / 1", Who::Own(4, 1), Who::OneRead, 4, Score::Iops, None),
+    ("2 connections, depth 32 in all: IOPS / 1", Who::Own(1, 2), ONE, 32, Score::Iops, None),
+    ("4 connections, depth 32 in all: IOPS / 1", Who::Own(1, 4), ONE, 32, Score::Iops, None),
+    ("2 sessions, depth 32 in all: IOPS / 1", Who::Own(2, 1), ONE, 32, Score::Iops, None),
+    ("4 sessions, depth 32 in all: IOPS / 1", Who::Own(4, 1), ONE, 32, Score::Iops, None),
+];
+
+/// Every contest, or why it cannot be held.
+pub fn iscsi_contests(targets: &IscsiTargets) -> Vec<Result<Contest, Skipped>> {
+    let has_perf = iscsi_perf::is_installed();
+    ROWS.iter().map(|row| targets.contest(*row, has_perf)).collect()
+}
+
+impl IscsiTargets {
+    fn contest(&self, row: Row, has_perf: bool) -> Result<Contest, Skipped> {
+        let (what, subject, base, depth, score, must) = row;
+        let side = |who| self.side(who, has_perf).map_err(|reason| Skipped { what, reason });
+        Ok(Contest {
+            what,
+            subject: side(subject)?,
+            base: Some(side(base)?),
+            reads: Reads { op_len: ByteLen(4 * KIB), depth },
+            score,
+            must,
+            aim: None,
+        })
+    }
+
+    fn side(&self, who: Who, has_perf: bool) -> Result<Side, &'static str> {
+        let by_perf = |target: &IscsiTarget| match has_perf {
+            true => Ok(Side::IscsiPerf(target.clone())),
+            false => Err(iscsi_perf::NOT_INSTALLED),
+        };
+        match who {
+            Who::Floor => Ok(Side::Floor(Headers::ISCSI)),
+            Who::OwnByPerf => by_perf(&self.own),
+            Who::TgtByPerf => by_perf(self.tgt.as_ref().ok_or(tgt::NOT_INSTALLED)?),
+            Who::Own(sessions, connections) => {
+                Ok(Side::Iscsi(IscsiTarget { sessions, connections, ..self.own.clone() }))
+            }
+            Who::OneRead => Ok(Side::IscsiOneRead(self.own.clone())),
+        }
+    }
+}
+
+/// The contests that were not held, as lines of the table.
+pub fn skipped_to_markdown(skipped: &[Skipped]) -> String {
+    let line = |Skipped { what, reason }: &Skipped| format!("| {what} | | | skipped: {reason} |\n");
+    skipped.iter().map(line).collect()
+}
+
+/// What both sides of each contest came to by themselves, as Markdown: medians of the turns that
+/// counted.
+pub fn figures_to_markdown(results: &[ContestResult]) -> String {
+    let mut text = "| what | IOPS | mean latency | beside it | |\n\
+                    | --- | --- | --- | --- | --- |\n"
+        .to_owned();
+    for ContestResult { contest, turns, .. } in results {
+        let median = |of: &dyn Fn(Figure) -> f64, is_base: bool| {
+            let ratio = Ratio::of(turns, |turn| {
+                let part = if is_base { turn.base } else { Some(turn.subject) };
+                part.map_or(f64::NAN, |part| of(part.figure))
+            });
+            ratio.median
+        };
+        let kilo = |is_base| median(&|figure| figure.iops, is_base) / 1e3;
+        let micros = |is_base| median(&|figure| figure.latency_ns, is_base) / 1e3;
+        writeln!(
+            text,
+            "| {} | {:.1} k | {:.1} µs | {:.1} k | {:.1} µs |",
+            contest.what,
+            kilo(false),
+            micros(false),
+            kilo(true),
+            micros(true),
+        )
+        .expect("a text takes all that is written to it");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::contest::{Part, Turn};
+    use super::*;
+    use crate::target::Target;
+    use nearflash_units::Nanos;
+
+    fn target(text: &str) -> IscsiTarget {
+        match text.parse().unwrap() {
+            Target::Iscsi(target) => target,
+            other => panic!("{other}"),
+        }
+    }
+
+    fn targets(tgt: Option<IscsiTarget>) -> IscsiTargets {
+        IscsiTargets { own: target("iscsi://127.0.0.1:3260/ram"), tgt }
+    }
+
+    #[test]
+    fn a_peer_that_is_not_installed_is_skipped_with_the_reason() {
+        let row = ROWS[0];
+        let skipped = targets(None).contest(row, true).unwrap_err();
+        assert_eq!(skipped, Skipped { what: row.0, reason: tgt::NOT_INSTALLED });
+        let skipped = targets(Some(target("iscsi://a/x"))).contest(row, false).unwrap_err();
+        assert_eq!(skipped.reason, iscsi_perf::NOT_INSTALLED);
+        let text = skipped_to_markdown(&[skipped]);
+        assert!(text.contains("skipped: iscsi-perf is not installed"), "{text}");
+        assert!(targets(Some(target("iscsi://a/x"))).contest(row, true).is_ok());
+    }
+
+    #[test]
+    fn what_needs_no_peer_is_held_without_one() {
+        let held = ROWS[1..].iter().map(|row| targets(None).contest(*row, false));
+        assert!(held.into_iter().all(|contest| contest.is_ok()));
+    }
+
+    #[test]
+    fn figures_are_those_of_both_sides() {
+        let contest = targets(None).contest(ROWS[1], false).unwrap();
+        let part = |iops: f64| Part {
+            figure: Figure { iops, latency_ns: 1e9 / iops, core_share: 1.0 },
+            cpu_ns: 2e9 / iops,
+        };
+        let turn = Turn {
+            subject: part(500_000.0),
+            base: Some(part(1_000_000.0)),
+            before: Nanos(30),
+            after: Nanos(31),
+        };
+        let ratio = Ratio::of(&[turn], |turn| contest.score.of(turn));
+        let text = figures_to_markdown(&[ContestResult { contest, ratio, turns: vec![turn] }]);
+        let line = "| 4 KiB reads, depth 32: IOPS / floor | 500.0 k | 2.0 µs | 1000.0 k | 1.0 µs |";
+        assert_eq!(text.lines().last(), Some(line));
+    }
+}

@@ -1,0 +1,24 @@
+//! Other people's programs, where they are installed.
+
+use std::path::PathBuf;
+
+/// Where daemons are, which the PATH of most users leaves out.
+const SYSTEM_DIRS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
+
+/// Where a program is, if it is installed.
+pub(super) fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain(SYSTEM_DIRS.map(PathBuf::from));
+    dirs.map(|dir| dir.join(name)).find(|program| program.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_by_its_name_or_not_at_all() {
+        assert!(find("sh").is_some_and(|path| path.ends_with("sh")));
+        assert_eq!(find("no-program-has-this-name"), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! What contests came to, as Markdown and as JSON.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::contest::{Contest, ContestResult, Part, Turn};
+use super::round::{Figure, Measured as _};
+use crate::placement::Place;
+use crate::report::SCHEMA;
+
+impl ContestResult {
+    /// Whether the median is what it must be, if it must be anything.
+    pub fn is_reached(&self) -> bool {
+        let median = self.ratio.median;
+        match (self.contest.must, self.contest.score.is_less_better()) {
+            (None, _) => true,
+            (Some(must), true) => median <= must,
+            (Some(must), false) => median >= must,
+        }
+    }
+}
+
+/// What came of one turn, in a line.
+pub fn turn_line(contest: &Contest, turn: &Turn) -> String {
+    let base = turn.base.map_or_else(String::new, |base| format!("; beside it {}", side(base)));
+    format!("{}: {}{base}", contest.what, side(turn.subject))
+}
+
+fn side(Part { figure, cpu_ns }: Part) -> String {
+    let Figure { iops, latency_ns, .. } = figure;
+    let cpu = if cpu_ns.is_nan() { String::new() } else { format!(", {cpu_ns:.0} ns of CPU time") };
+    format!("{iops:.0}/s {:.2} us{cpu}", latency_ns / 1e3)
+}
+
+/// The results as Markdown.
+pub fn to_markdown(results: &[ContestResult]) -> String {
+    let mut text = "| what | must | aim | measured | quartiles | rounds | cores | |\n\
+                    | --- | --- | --- | --- | --- | --- | --- | --- |\n"
+        .to_owned();
+    for result in results {
+        let ContestResult { contest, ratio, .. } = result;
+        let sign = if contest.score.is_less_better() { "≤ " } else { "" };
+        let bound = |bound: Option<f64>| {
+            bound.map_or_else(String::new, |bound| format!("{sign}{bound:.2}"))
+        };
+        let (must, aim) = (bound(contest.must), bound(contest.aim));
+        let verdict = match (result.is_reached(), ratio.is_doubtful) {
+            (_, true) => "doubtful: no round was undisturbed",
+            (true, false) if contest.must.is_none() => "",
+            (true, false) => "reached",
+            (false, false) => "missed",
+        };
+        writeln!(
+            text,
+            "| {} | {must} | {aim} | {:.3} | {:.3} to {:.3} | {} of {} | {} ns, {} | {verdict} |",
+            contest.what,
+            ratio.median,
+            ratio.low,
+            ratio.high,
+            ratio.counted,
+            ratio.counted + ratio.dropped,
+            ratio.core_to_core.0,
+            Place::of(ratio.core_to_core),
+        )
+        .expect("a text takes all that is written to it");
+    }
+    text
+}
+
+/// The results as JSON, every round included.
+pub fn to_json(results: &[ContestResult]) -> String {
+    let rows = results.iter().map(RowPart::of).collect();
+    let document = Document { schema: SCHEMA, rows };
+    serde_json::to_string_pretty(&document).expect("numbers and strings serialize") + "\n"
+}
+
+#[derive(Serialize)]
+struct Document {
+    schema: u32,
+    rows: Vec<RowPart>,
+}
+
+#[derive(Serialize)]
+struct RowPart {
+    what: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    must: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aim: Option<f64>,
+    median: f64,
+    low: f64,
+    high: f64,
+    reached: bool,
+    doubtful: bool,
+    rounds: Vec<RoundPart>,
+}
+
+#[derive(Serialize)]
+struct RoundPart {
+    verdict: String,
+    core_to_core_ns: [u64; 2],
+    subject: SidePart,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<SidePart>,
+}
+
+#[derive(Serialize)]
+struct SidePart {
+    iops: f64,
+    latency_ns: f64,
+    cpu_ns: f64,
+    core_share: f64,
+}
+
+impl RowPart {
+    fn of(result: &ContestResult) -> Self {
+        let ContestResult { contest, ratio, turns } = result;
+        Self {
+            what: contest.what,
+            must: contest.must,
+            aim: contest.aim,
+            median: ratio.median,
+            low: ratio.low,
+            high: ratio.high,
+            reached: result.is_reached(),
+            doubtful: ratio.is_doubtful,
+            rounds: turns.iter().map(RoundPart::of).collect(),
+        }
+    }
+}
+
+impl RoundPart {
+    fn of(turn: &Turn) -> Self {
+        Self {
+            verdict: format!("{:?}", turn.verdict()).to_lowercase(),
+            core_to_core_ns: [turn.before.0, turn.after.0],
+            subject: SidePart::of(turn.subject),
+            base: turn.base.map(SidePart::of),
+        }
+    }
+}
+
+impl SidePart {
+    fn of(Part { figure, cpu_ns }: Part) -> Self {
+        let Figure { iops, latency_ns, core_share } = figure;
+        Self { iops, latency_ns, cpu_ns, core_share }
+    }
+}

@@ -1,0 +1,215 @@
+//! A logical unit behind iSCSI, through our own initiator.
+
+use std::net::ToSocketAddrs;
+use std::sync::Arc;
+
+use nearflash::iscsi::{
+    Account, Buffer, ConnectionOptions, Digests, InitiatorError, Io, IoCompletion, LogicalUnit,
+    Options, Session, Token, account_from_file,
+};
+use nearflash_units::{ByteLen, Lba, Nanos};
+
+use super::{Done, Engine, EngineError, Needs, Slot};
+use crate::BenchError;
+use crate::error::OptionsError;
+use crate::run::Opener;
+use crate::target::IscsiTarget;
+use crate::workload::{Direction, Op};
+
+/// The token of a flush: no slot has it.
+const FLUSH: Token = Token::MAX;
+/// InitiatorName: what a target that admits initiators by name must admit.
+const INITIATOR: &str = "iqn.2026-11.io.nearflash:bench";
+/// Operations in flight of one connection.
+const DEPTH_MAX: usize = 4095;
+
+/// A target that was reached, and the logical unit to measure; opens [`IscsiEngine`]s.
+pub struct IscsiRemote {
+    options: Options,
+    sessions_per_job: usize,
+    unit: LogicalUnit,
+}
+
+impl IscsiRemote {
+    /// Connects, and checks that the target can do what is asked.
+    ///
+    /// # Errors
+    /// When the target cannot be reached, refuses, or has less than is asked.
+    pub fn connect(target: &IscsiTarget, needs: Needs) -> Result<Self, BenchError> {
+        let options = options(target)?;
+        let asking = ConnectionOptions { depth: 1, buffer_count: 0, buffer_len: ByteLen(0) };
+        let mut session = Session::connect(&options, asking)?;
+        let unit = session.logical_unit(target.lun)?;
+        let window = session.window();
+        session.log_out()?;
+        let sessions_per_job = usize::from(target.sessions);
+        let remote = Self { options, sessions_per_job, unit };
+        remote.check(needs, window)?;
+        Ok(remote)
+    }
+
+    /// The unit's size.
+    pub fn len(&self) -> ByteLen {
+        self.unit.len()
+    }
+
+    /// Whether it has no block at all.
+    pub fn is_empty(&self) -> bool {
+        self.unit.is_empty()
+    }
+
+    fn check(&self, needs: Needs, window: u32) -> Result<(), OptionsError> {
+        let LogicalUnit { block_size, transfer_len_max: max, .. } = self.unit;
+        if !(block_size.divides(needs.op_len) && block_size.divides(needs.offset)) {
+            let block_len = ByteLen(u64::from(block_size.bytes()));
+            return Err(OptionsError::PartOfBlock { op_len: needs.op_len, block_len });
+        }
+        if needs.op_len > max {
+            return Err(OptionsError::OpTooLong { op_len: needs.op_len, max });
+        }
+        let depth = needs.depth.div_ceil(self.sessions_per_job);
+        let window = usize::try_from(window).expect("usize is at least 32 bits wide");
+        let depth_max = window.min(DEPTH_MAX);
+        if depth > depth_max {
+            return Err(OptionsError::DeeperThanWindow { depth, max: depth_max });
+        }
+        Ok(())
+    }
+}
+
+impl Opener for IscsiRemote {
+    type Engine = IscsiEngine;
+
+    fn open(&self, depth: usize, op_len: ByteLen) -> Result<IscsiEngine, BenchError> {
+        let links = self.sessions_per_job * usize::from(self.options.connections);
+        let link_depth = u16::try_from(depth.div_ceil(links)).expect("checked: a session's window");
+        // One more for a flush, which has no slot.
+        let room = ConnectionOptions {
+            depth: link_depth + 1,
+            ..ConnectionOptions::for_ops(link_depth, op_len)
+        };
+        let mut sessions = (0..self.sessions_per_job)
+            .map(|_| Session::connect(&self.options, room))
+            .collect::<Result<Vec<_>, InitiatorError>>()?;
+        // A session is told what happened to the unit before it is read or written.
+        for session in &mut sessions {
+            session.logical_unit(self.unit.lun)?;
+        }
+        Ok(IscsiEngine::new(sessions, self.unit, depth, op_len))
+    }
+}
+
+fn options(target: &IscsiTarget) -> Result<Options, BenchError> {
+    let host = target.host.clone();
+    let resolved = (target.host.as_str(), target.port).to_socket_addrs();
+    let address = match resolved.map(|mut addresses| addresses.next()) {
+        Ok(Some(address)) => address,
+        Ok(None) => {
+            let source = std::io::ErrorKind::NotFound.into();
+            return Err(InitiatorError::Resolve { host, source }.into());
+        }
+        Err(source) => return Err(InitiatorError::Resolve { host, source }.into()),
+    };
+    Ok(Options {
+        initiator: INITIATOR.to_owned(),
+        account: account(target)?.map(Arc::new),
+        digests: Digests { header: target.header_digest, data: target.data_digest },
+        connections: target.connections,
+        ..Options::new(address, &target.name)
+    })
+}
+
+fn account(target: &IscsiTarget) -> Result<Option<Account>, BenchError> {
+    let Some(account) = &target.account else { return Ok(None) };
+    Ok(Some(account_from_file(&account.user, &account.secret_file)?))
+}
+
+/// The engine: slots dealt out over sessions in turn, and over the connections of each.
+pub struct IscsiEngine {
+    sessions: Vec<Session>,
+    unit: LogicalUnit,
+    /// By slot.
+    buffers: Vec<Buffer>,
+    op_len: usize,
+    completions: Vec<IoCompletion>,
+}
+
+impl IscsiEngine {
+    fn new(mut sessions: Vec<Session>, unit: LogicalUnit, depth: usize, op_len: ByteLen) -> Self {
+        let count = sessions.len();
+        let buffers = (0..depth)
+            .map(|slot| {
+                let session = &mut sessions[slot % count];
+                let connection = slot / count % session.connections();
+                let buffer = session.take_buffer(connection, op_len);
+                buffer.expect("a connection has memory for its slots")
+            })
+            .collect();
+        let completions = Vec::with_capacity(depth);
+        Self { sessions, unit, buffers, op_len: op_len.to_usize(), completions }
+    }
+
+    fn session_of(&self, slot: Slot) -> usize {
+        slot % self.sessions.len()
+    }
+}
+
+impl Engine for IscsiEngine {
+    fn buffer(&self, slot: Slot) -> &[u8] {
+        &self.sessions[self.session_of(slot)].bytes(self.buffers[slot])[..self.op_len]
+    }
+
+    fn buffer_mut(&mut self, slot: Slot) -> &mut [u8] {
+        let session = self.session_of(slot);
+        &mut self.sessions[session].bytes_mut(self.buffers[slot])[..self.op_len]
+    }
+
+    #[inline]
+    fn submit(&mut self, slot: Slot, op: Op) {
+        let session = self.session_of(slot);
+        let start = Lba(op.offset.0 >> self.unit.block_size.shift());
+        let count = self.unit.block_size.blocks_in(op.len);
+        let buffer = self.buffers[slot];
+        let io = match op.direction {
+            Direction::Read => Io::Read { start, count, buffer },
+            Direction::Write => Io::Write { start, count, buffer, force_unit_access: false },
+        };
+        let token = ByteLen::from_usize(slot).0;
+        // A session that is gone refuses; the next poll says why.
+        let _ = self.sessions[session].submit(token, &self.unit, io);
+    }
+
+    #[inline]
+    fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError> {
+        for session in &mut self.sessions {
+            session.poll(&mut self.completions)?;
+        }
+        done.extend(self.completions.drain(..).map(|completion| Done {
+            slot: ByteLen(completion.token).to_usize(),
+            result: match completion.status {
+                status if status.is_good() => Ok(()),
+                status => Err(EngineError::Task(status)),
+            },
+        }));
+        Ok(())
+    }
+
+    fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {
+        Ok(Session::wait_any(&self.sessions, span)?)
+    }
+
+    /// One SYNCHRONIZE CACHE makes durable what was completed on any connection. SBC-3, 5.22.
+    fn flush(&mut self) -> Result<(), EngineError> {
+        let session = &mut self.sessions[0];
+        session.submit(FLUSH, &self.unit, Io::Flush).map_err(InitiatorError::from)?;
+        loop {
+            session.poll(&mut self.completions)?;
+            if let Some(flush) = self.completions.iter().find(|done| done.token == FLUSH) {
+                let status = flush.status;
+                self.completions.clear();
+                return if status.is_good() { Ok(()) } else { Err(EngineError::Task(status)) };
+            }
+            Session::wait_any(std::slice::from_ref(session), Nanos::from_secs(1))?;
+        }
+    }
+}
