@@ -40,7 +40,7 @@ impl InitiatorSession {
             return Err(PeerError::DataOutOfRange { opcode, offset, len, expected: slot.moved });
         }
         slot.data_sn = slot.data_sn.wrapping_add(1);
-        self.window.update(Serial::of(header.exp_cmd_sn), Serial::of(header.max_cmd_sn));
+        self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
         let mut completes = None;
         if header.has_status() {
             if !header.is_final() {
@@ -86,7 +86,7 @@ impl InitiatorSession {
         let opcode = Opcode::SCSI_RESPONSE;
         let id = self.find(opcode, header.itt)?;
         self.take_stat_sn(opcode, header.stat_sn)?;
-        self.window.update(Serial::of(header.exp_cmd_sn), Serial::of(header.max_cmd_sn));
+        self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
         if header.response != 0 {
             self.complete(id, Ending::TargetFailed(header.response));
             return Ok(());
@@ -126,7 +126,7 @@ impl InitiatorSession {
         }
         slot.moved += len;
         slot.data_sn = slot.data_sn.wrapping_add(1);
-        self.window.update(Serial::of(header.exp_cmd_sn), Serial::of(header.max_cmd_sn));
+        self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
         self.send_data(id, ttt, offset, len);
         Ok(())
     }
@@ -150,6 +150,12 @@ impl InitiatorSession {
         }
         self.exp_stat_sn = received.next();
         Ok(())
+    }
+
+    /// ExpCmdSN and MaxCmdSN of a PDU.
+    #[inline]
+    pub(super) fn move_window(&self, exp_cmd_sn: U32, max_cmd_sn: U32) {
+        self.window.update(Serial::of(exp_cmd_sn), Serial::of(max_cmd_sn), self.is_shared);
     }
 
     /// The logical unit answered.

@@ -13,7 +13,7 @@ use crate::error::PeerError;
 use crate::pdu::{
     Async, AsyncEvent, BasicHeader, CONTINUE, DataSegmentLen, FINAL, HEADER_LEN, LoginResponse,
     LogoutReason, LogoutRequest, LogoutResponse, LunField, NO_TAG, NopIn, NopOut, Opcode, Reject,
-    Serial, TaskFunction, TaskRequest, TaskResponse, TaskResult, TextRequest, TextResponse,
+    TaskFunction, TaskRequest, TaskResponse, TaskResult, TextRequest, TextResponse,
 };
 use crate::small::push_small;
 use crate::text::{Gathering, Outgoing};
@@ -68,7 +68,7 @@ impl InitiatorSession {
     fn on_nop_in(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
         let header = NopIn::ref_from_bytes(head).expect("of that length");
         let opcode = Opcode::NOP_IN;
-        self.window.update(Serial::of(header.exp_cmd_sn), Serial::of(header.max_cmd_sn));
+        self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
         let tag = header.itt.get();
         if tag == NO_TAG {
             if header.ttt.get() != NO_TAG {
@@ -138,7 +138,7 @@ impl InitiatorSession {
         let header = TaskResponse::ref_from_bytes(head).expect("of that length");
         let opcode = Opcode::TASK_RESPONSE;
         self.take_stat_sn(opcode, header.stat_sn)?;
-        self.window.update(Serial::of(header.exp_cmd_sn), Serial::of(header.max_cmd_sn));
+        self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
         let tag = header.itt.get();
         let managing = self.errands.managing.take();
         let managing = managing.filter(|_| tag == self.tag_base | MANAGE_TAG);
@@ -209,7 +209,7 @@ impl InitiatorSession {
         let header = TextResponse::ref_from_bytes(head).expect("of that length");
         let opcode = Opcode::TEXT_RESPONSE;
         self.take_stat_sn(opcode, header.stat_sn)?;
-        self.window.update(Serial::of(header.exp_cmd_sn), Serial::of(header.max_cmd_sn));
+        self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
         let (tag, ttt) = (header.itt.get(), header.ttt.get());
         let text = self.errands.text.as_mut().filter(|_| tag == self.tag_base | TEXT_TAG);
         let text = text.ok_or(PeerError::UnknownTask { opcode, tag })?;
@@ -266,7 +266,7 @@ impl InitiatorSession {
     fn on_async(&mut self, head: &[u8; HEADER_LEN], data: &[u8]) -> Result<(), PeerError> {
         let header = Async::ref_from_bytes(head).expect("of that length");
         self.take_stat_sn(Opcode::ASYNC, header.stat_sn)?;
-        self.window.update(Serial::of(header.exp_cmd_sn), Serial::of(header.max_cmd_sn));
+        self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
         let cid = self.tag_base >> 16;
         let event = match header.event {
             AsyncEvent::LOGOUT => Event::LogoutRequested { seconds: header.parameter3.get() },
@@ -293,7 +293,7 @@ impl InitiatorSession {
     fn on_reject(&mut self, head: &[u8; HEADER_LEN], data: &[u8]) -> Result<(), PeerError> {
         let header = Reject::ref_from_bytes(head).expect("of that length");
         self.take_stat_sn(Opcode::REJECT, header.stat_sn)?;
-        self.window.update(Serial::of(header.exp_cmd_sn), Serial::of(header.max_cmd_sn));
+        self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
         let Ok((fault, _)) = BasicHeader::ref_from_prefix(data) else {
             return Err(PeerError::Sequence { opcode: Opcode::REJECT });
         };

@@ -107,6 +107,8 @@ struct Errands {
 pub struct InitiatorSession {
     state: State,
     window: Arc<CommandWindow>,
+    /// The session may have other connections.
+    is_shared: bool,
     /// CID, in the upper half of every tag.
     tag_base: u32,
     established: Option<Established>,
@@ -147,6 +149,7 @@ impl InitiatorSession {
         Self {
             state: State::LoggingIn(Box::new(login)),
             window,
+            is_shared: true,
             tag_base,
             established: None,
             session: SessionParams::default(),
@@ -250,6 +253,7 @@ impl InitiatorSession {
     fn establish(&mut self, established: Established) {
         let connection = established.connection;
         self.session = self.window.agree(&established);
+        self.is_shared = self.session.max_connections > 1;
         self.connection = connection;
         self.exp_stat_sn = established.exp_stat_sn;
         self.framer.rules =

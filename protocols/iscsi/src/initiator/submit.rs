@@ -36,7 +36,7 @@ impl InitiatorSession {
         if !self.slots.has_free() {
             return Err(SubmitError::QueueFull);
         }
-        let cmd_sn = self.window.take().ok_or(SubmitError::WindowClosed)?;
+        let cmd_sn = self.window.take(self.is_shared).ok_or(SubmitError::WindowClosed)?;
         let lun = LunField::new(lun);
         let (flags, data, len) = match data {
             TaskData::None => (0, Data::None, 0),
