@@ -56,25 +56,25 @@ pub enum DeviceOperation {
     /// The range is no longer needed. It reads as zeroes or unchanged afterwards.
     Deallocate,
     /// How the run is that begins at the offset and ends with the length at the latest:
-    /// [`DeviceResult::Run`]. [`DeviceResult::Unsupported`] if the device does not know.
+    /// [`DeviceResult::Mapped`] or [`DeviceResult::Unmapped`]; [`DeviceResult::Unsupported`] if the
+    /// device does not know.
     Allocation,
 }
 
 /// What runs are measured in: the smallest block of any device.
 pub const RUN_UNIT: u64 = 512;
 
-/// How a device operation ended.
+/// How a device operation ended. Its tag is a word, as a [`DeviceOperation`]'s.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u32)]
 pub enum DeviceResult {
     /// All of it was done.
     Done,
-    /// What was asked of an allocation.
-    Run {
-        /// It has storage of its own; otherwise it reads as zeroes.
-        mapped: bool,
-        /// How long it is, in units of [`RUN_UNIT`] bytes, the last one perhaps begun; never zero.
-        units: u32,
-    },
+    /// What was asked of an allocation: a run of so many units of [`RUN_UNIT`] bytes, the last one
+    /// perhaps begun, with storage of its own. Never zero.
+    Mapped(u32),
+    /// The same for a run without, which reads as zeroes.
+    Unmapped(u32),
     /// The device is full.
     NoSpace,
     /// The medium failed.
@@ -90,7 +90,13 @@ impl DeviceResult {
     /// said to be shorter.
     pub fn run(mapped: bool, len: ByteLen) -> Self {
         let units = len.0.div_ceil(RUN_UNIT).max(1);
-        Self::Run { mapped, units: u32::try_from(units).unwrap_or(u32::MAX) }
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        if mapped { Self::Mapped(units) } else { Self::Unmapped(units) }
+    }
+
+    /// Whether the operation was done, and what was asked is known.
+    pub fn is_done(self) -> bool {
+        matches!(self, Self::Done | Self::Mapped(_) | Self::Unmapped(_))
     }
 }
 

@@ -203,8 +203,10 @@ impl Engine {
         let is_last = job.pending == 0;
         if result != DeviceResult::Done {
             job.note(result);
-            if let DeviceResult::Run { mapped, units } = result {
-                self.note_run(index, mapped, units);
+            match result {
+                DeviceResult::Mapped(units) => self.note_run(index, true, units),
+                DeviceResult::Unmapped(units) => self.note_run(index, false, units),
+                _ => {}
             }
         }
         if is_last {

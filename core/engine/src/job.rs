@@ -249,7 +249,9 @@ impl Job {
     fn outcome_of(&self, result: DeviceResult) -> Outcome {
         let reading = !matches!(self.stage, Stage::Writing | Stage::Flushing);
         match result {
-            DeviceResult::Done | DeviceResult::Run { .. } => Outcome::Success,
+            DeviceResult::Done | DeviceResult::Mapped(_) | DeviceResult::Unmapped(_) => {
+                Outcome::Success
+            }
             // Deallocation is advice: a device that cannot take it loses nothing.
             DeviceResult::Unsupported
                 if matches!(self.work, Work::Deallocate { zeroes: false, .. }) =>

@@ -424,7 +424,10 @@ fn index(raw: u32) -> usize {
 /// what was asked.
 fn is_fault(result: DeviceResult) -> bool {
     match result {
-        DeviceResult::Done | DeviceResult::Run { .. } | DeviceResult::Unsupported => false,
+        DeviceResult::Done
+        | DeviceResult::Mapped(_)
+        | DeviceResult::Unmapped(_)
+        | DeviceResult::Unsupported => false,
         DeviceResult::NoSpace | DeviceResult::MediumError | DeviceResult::Gone => true,
     }
 }

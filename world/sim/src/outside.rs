@@ -187,8 +187,7 @@ impl Outside {
         if matches!(operation.request.operation, DeviceOperation::Write { .. }) {
             self.witness.ended(&operation.bytes, self.block_len, tick);
         }
-        let is_done = matches!(operation.result, DeviceResult::Done | DeviceResult::Run { .. });
-        let failed = u64::from(!is_done);
+        let failed = u64::from(!operation.result.is_done());
         self.note("disk", &[u64::from(operation.request.id.0), operation.request.offset.0, failed]);
         operation
     }
