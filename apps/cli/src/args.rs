@@ -80,6 +80,7 @@ const BENCH_EXAMPLES: &str = "\
 Examples:
   nearflash bench file:/srv/flash.img --size 1GiB --rw randread --iodepth 32 --runtime 10s
   nearflash bench nvme-tcp://127.0.0.1:4420/data --rw randrw --rwmixread 70 --bs 16k
+  nearflash bench 'iscsi://127.0.0.1:3260/data?connections=4' --rw randread --iodepth 32
   nearflash bench floor:// --iodepth 128";
 
 /// Remote flash as near as local: serves flash over NVMe/TCP, iSCSI and to direct clients, and
