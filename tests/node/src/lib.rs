@@ -1,7 +1,7 @@
 //! A node as its hosts and its users meet it: a `nearflash serve` process, over real sockets.
 //!
 //! Here is the stand: [`Node`] starts, signals and kills the process; [`Wire`] sends it bytes made
-//! by hand; [`Host`] is the real client; [`DirectWire`] and [`Door`] are the same for direct; [`refused`] is for starts that must fail. The tests are in
+//! by hand; [`Host`] is the real client, [`Initiator`] that for iSCSI; [`DirectWire`] and [`Door`] are the same for direct; [`refused`] is for starts that must fail. The tests are in
 //! `tests/`, one file for each side that a node has.
 //!
 //! Knows the node by its command line, its control socket and its port alone. Nothing here waits for
@@ -11,6 +11,7 @@ mod binary;
 mod direct;
 mod direct_wire;
 mod host;
+mod initiator;
 mod node;
 mod pdu;
 mod process;
@@ -24,6 +25,7 @@ pub use binary::nearflash;
 pub use direct::{Door, Key, assert_serves_direct};
 pub use direct_wire::{DirectWire, open_request, request};
 pub use host::{Host, assert_serves};
+pub use initiator::{Initiator, Who, assert_serves_iscsi};
 pub use node::{Node, Place};
 pub use pdu::Pdu;
 pub use process::Usage;

@@ -105,6 +105,20 @@ impl<'a> Node<'a> {
         Self::start(place, &[&doors[..], flags].concat())
     }
 
+    /// With a door for initiators as well, on a port of its own.
+    pub fn with_iscsi(place: &'a Place, flags: &[&str]) -> Self {
+        Self::start(place, &[&["--iscsi", "127.0.0.1:0"][..], flags].concat())
+    }
+
+    /// Where initiators connect.
+    ///
+    /// # Panics
+    /// When the ready line names no such address.
+    pub fn iscsi_address(&self) -> SocketAddr {
+        let address = self.ready["iscsi"][0].as_str().and_then(|text| text.parse().ok());
+        address.expect("the ready line names an address for initiators")
+    }
+
     /// What it said when it was ready.
     pub fn ready(&self) -> &Value {
         &self.ready

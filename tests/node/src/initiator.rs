@@ -1,0 +1,261 @@
+//! The real initiator's session, one command at a time, with any command: blocking, on a socket of
+//! its own.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use nearflash_iscsi::chap::{Account, CHALLENGE_LEN, Challenge, Credential, Secret};
+use nearflash_iscsi::initiator::cdb::{self, Cdb};
+use nearflash_iscsi::initiator::{
+    CommandWindow, Ending, InitiatorConfig, InitiatorSession, Status, TaskCompletion, TaskData,
+};
+use nearflash_iscsi::login::{LoginConfig, LoginStatus, SessionKind};
+use nearflash_iscsi::params::{DigestWish, Offer, SessionParams};
+use nearflash_iscsi::{Chunk, PeerError, Receiving};
+
+use crate::PATIENCE;
+use crate::node::Node;
+
+/// Bytes of a block of the volumes of tests.
+const BLOCK_LEN: u32 = 4096;
+/// Things that a unit may have to say before it answers.
+const ATTENTIONS_MAX: usize = 8;
+
+/// Who logs in.
+#[derive(Clone, Debug)]
+pub struct Who {
+    /// InitiatorName.
+    pub name: String,
+    /// ISID.
+    pub isid: u8,
+    /// CHAP user and secret.
+    pub account: Option<(String, String)>,
+    /// What the node has to prove in return.
+    pub mutual: Option<(String, String)>,
+}
+
+impl Who {
+    /// An initiator of that last part of a name, without an account.
+    pub fn named(name: &str) -> Self {
+        let name = format!("iqn.2026-11.test:{name}");
+        Self { name, isid: 1, account: None, mutual: None }
+    }
+
+    /// With a CHAP account.
+    #[must_use]
+    pub fn with_account(self, user: &str, secret: &str) -> Self {
+        Self { account: Some((user.to_owned(), secret.to_owned())), ..self }
+    }
+
+    /// And a proof in return.
+    #[must_use]
+    pub fn with_mutual(self, user: &str, secret: &str) -> Self {
+        Self { mutual: Some((user.to_owned(), secret.to_owned())), ..self }
+    }
+
+    fn account(&self) -> Option<Arc<Account>> {
+        let credential = |(user, secret): &(String, String)| Credential {
+            user: user.clone(),
+            secret: Secret::new(secret.as_bytes().to_vec()).expect("a secret has its length"),
+        };
+        let target = self.mutual.as_ref().map(credential);
+        let account = self.account.as_ref().map(|own| Account::new(credential(own), target));
+        account.map(|account| Arc::new(account.expect("the secrets differ")))
+    }
+}
+
+/// An initiator that is logged in to a volume's target.
+#[derive(Debug)]
+pub struct Initiator {
+    socket: TcpStream,
+    session: InitiatorSession,
+}
+
+impl Initiator {
+    /// Logs in to the target of that name.
+    ///
+    /// # Errors
+    /// When the node does not let it in.
+    pub fn login(node: &Node<'_>, volume: &str, who: &Who) -> Result<Self, PeerError> {
+        let socket = TcpStream::connect(node.iscsi_address()).expect("the node listens");
+        socket.set_nodelay(true).expect("a TCP option");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+        let target = format!("iqn.2026-11.io.nearflash:{volume}");
+        let login = LoginConfig {
+            initiator: who.name.clone(),
+            initiator_alias: None,
+            isid: [0x80, 0, 0, 0, 0, who.isid],
+            tsih: 0,
+            cid: 0,
+            kind: SessionKind::Normal { target },
+            account: who.account(),
+            challenge: Challenge { identifier: 7, bytes: [0x5A; CHALLENGE_LEN] },
+            offer: Offer {
+                session: SessionParams::default(),
+                receive_len_max: 256 << 10,
+                header_digest: DigestWish::None,
+                data_digest: DigestWish::None,
+            },
+        };
+        let window = Arc::new(CommandWindow::new(1));
+        let session = InitiatorSession::new(InitiatorConfig { login, window, task_count: 8 });
+        let mut initiator = Self { socket, session };
+        while !initiator.session.is_ready() {
+            initiator.turn()?;
+        }
+        Ok(initiator)
+    }
+
+    /// Why the node does not let it in.
+    ///
+    /// # Panics
+    /// When it does, or gives no reason.
+    pub fn refused(node: &Node<'_>, volume: &str, who: &Who) -> LoginStatus {
+        match Self::login(node, volume, who) {
+            Err(PeerError::Login(status)) => status,
+            Err(other) => panic!("refused otherwise: {other}"),
+            Ok(_) => panic!("{who:?} is let in"),
+        }
+    }
+
+    /// One command, whatever its answer.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn try_command(&mut self, cdb: &Cdb, data: TaskData) -> Result<TaskCompletion, PeerError> {
+        let task = self.session.submit(0, cdb, data, &[]).expect("there is room for one command");
+        loop {
+            if let Some(done) = self.session.poll_completion() {
+                assert_eq!(done.id, task, "one command is in flight");
+                return Ok(done);
+            }
+            self.turn()?;
+        }
+    }
+
+    /// One command; what the unit has to say first is heard.
+    ///
+    /// # Panics
+    /// When the connection is lost.
+    pub fn command(&mut self, cdb: &Cdb, data: &TaskData) -> TaskCompletion {
+        for _ in 0..ATTENTIONS_MAX {
+            let done = self.try_command(cdb, data.clone()).expect("the connection stays");
+            if done.sense.is_none_or(|sense| sense.key != 6) {
+                return done;
+            }
+        }
+        panic!("the unit has something to say without end")
+    }
+
+    /// The code and qualifier of what the unit has to say, if it has.
+    ///
+    /// # Panics
+    /// When the connection is lost.
+    pub fn attention(&mut self) -> Option<(u8, u8)> {
+        let done = self.try_command(&cdb::test_unit_ready(), TaskData::None);
+        let done = done.expect("the connection stays");
+        done.sense.filter(|sense| sense.key == 6).map(|sense| (sense.asc, sense.ascq))
+    }
+
+    /// Hears all that the unit has to say.
+    ///
+    /// # Panics
+    /// When that has no end.
+    pub fn hear_all(&mut self) {
+        assert!(self.command(&cdb::test_unit_ready(), &TaskData::None).is_good());
+    }
+
+    /// Reads one block.
+    ///
+    /// # Panics
+    /// When it cannot.
+    pub fn read(&mut self, lba: u64) -> Vec<u8> {
+        let done = self.command(&cdb::read(lba, 1), &TaskData::SmallToInitiator { len: BLOCK_LEN });
+        assert!(done.is_good(), "{done:?}");
+        done.data
+    }
+
+    /// Writes one block.
+    pub fn write(&mut self, lba: u64, block: &[u8]) -> Status {
+        let data = TaskData::SmallFromInitiator(block.to_vec());
+        status(&self.command(&cdb::write(0, lba, 1), &data))
+    }
+
+    /// PERSISTENT RESERVE OUT, with its two keys. SPC-4, 6.16.
+    pub fn reserve_out(
+        &mut self,
+        action: u8,
+        kind: u8,
+        (key, service_key): (u64, u64),
+        persist: bool,
+    ) -> Status {
+        let mut cdb: Cdb = [0; 16];
+        (cdb[0], cdb[1], cdb[2], cdb[8]) = (0x5F, action, kind, 24);
+        let mut parameters = [key.to_be_bytes(), service_key.to_be_bytes(), [0; 8]].concat();
+        parameters[20] = u8::from(persist);
+        status(&self.command(&cdb, &TaskData::SmallFromInitiator(parameters)))
+    }
+
+    /// The keys that PERSISTENT RESERVE IN reads. SPC-4, 6.15.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn keys(&mut self) -> Vec<u64> {
+        let mut cdb: Cdb = [0; 16];
+        (cdb[0], cdb[7]) = (0x5E, 1);
+        let done = self.command(&cdb, &TaskData::SmallToInitiator { len: 256 });
+        assert!(done.is_good(), "{done:?}");
+        let (keys, _) = done.data[8..].as_chunks::<8>();
+        keys.iter().map(|key| u64::from_be_bytes(*key)).collect()
+    }
+
+    /// Sends what there is, and takes what comes.
+    fn turn(&mut self) -> Result<(), PeerError> {
+        while self.session.output_len() > 0 {
+            let mut bytes = Vec::new();
+            for chunk in self.session.output() {
+                match chunk {
+                    Chunk::Bytes(part) => bytes.extend_from_slice(part),
+                    Chunk::Zeroes(len) => bytes.resize(bytes.len() + len, 0),
+                    Chunk::Buffer { .. } => unreachable!("all data here is small"),
+                }
+            }
+            // One that closes has said why, or will say so by its end.
+            let _ = self.socket.write_all(&bytes);
+            self.session.advance_output(bytes.len());
+        }
+        let mut bytes = [0; 64 << 10];
+        let len = self.socket.read(&mut bytes).unwrap_or(0);
+        if len == 0 {
+            return Err(PeerError::Silent);
+        }
+        let mut rest = &bytes[..len];
+        while !rest.is_empty() {
+            assert_eq!(self.session.receiving(), Receiving::Bytes, "all data here is small");
+            let taken = self.session.handle_input(rest)?;
+            rest = &rest[taken..];
+        }
+        Ok(())
+    }
+}
+
+/// How a command was answered.
+fn status(done: &TaskCompletion) -> Status {
+    match done.ending {
+        Ending::Answered(status) => status,
+        _ => panic!("it is answered: {done:?}"),
+    }
+}
+
+/// A newcomer can log in to volume `data`, write and read.
+///
+/// # Panics
+/// When it cannot.
+pub fn assert_serves_iscsi(node: &Node<'_>) {
+    let who = Who::named("newcomer");
+    let mut initiator = Initiator::login(node, "data", &who).expect("the node lets it in");
+    let block = [0x3C; BLOCK_LEN as usize];
+    assert_eq!(initiator.write(3, &block), Status::GOOD);
+    assert_eq!(initiator.read(3), block);
+}

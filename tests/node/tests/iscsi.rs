@@ -1,0 +1,264 @@
+//! What initiators have of a node by its iSCSI door: who gets in, that all doors lead to the same
+//! volume, that a reservation taken by one binds the others and a restart keeps it, and that bytes
+//! which no initiator should send end their own connection alone. RFC 7143; SPC-4, 5.13.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use nearflash_iscsi::PeerError;
+use nearflash_iscsi::initiator::{Status, TaskData, cdb};
+use nearflash_iscsi::login::LoginStatus;
+use nearflash_node_tests::{
+    Door, Host, Initiator, Node, PATIENCE, Place, Who, assert_serves, assert_serves_iscsi,
+    eventually,
+};
+
+const DEVICE: [&str; 4] = ["--device", "r=ram:16MiB", "--volume", "data=8MiB@r"];
+const SECRET: &str = "sixteen-letters!";
+
+/// Service actions and a type of PERSISTENT RESERVE OUT.
+const REGISTER: u8 = 0;
+const RESERVE: u8 = 1;
+const CLEAR: u8 = 3;
+const PREEMPT: u8 = 4;
+const WRITE_EXCLUSIVE: u8 = 1;
+const EXCLUSIVE_ACCESS: u8 = 3;
+
+fn in_memory<'a>(place: &'a Place, flags: &[&str]) -> Node<'a> {
+    Node::with_iscsi(place, &[&DEVICE[..], flags].concat())
+}
+
+fn login(node: &Node<'_>, name: &str) -> Initiator {
+    Initiator::login(node, "data", &Who::named(name)).unwrap()
+}
+
+fn sessions(node: &Node<'_>) -> usize {
+    node.command(&["status"])["initiators"].as_array().unwrap().len()
+}
+
+#[test]
+fn one_volume_reads_the_same_through_all_three_doors() {
+    let place = Place::new();
+    let socket = place.text("direct.sock");
+    let node = in_memory(&place, &["--direct", "127.0.0.1:0", "--direct-local", &socket]);
+    let (mut host, mut initiator) = (Host::connect(&node, "data"), login(&node, "a"));
+    let volumes = Door::ALL.map(|door| door.anonymous(&node).unwrap().open("data").unwrap());
+    assert_eq!(initiator.write(1, &[1; 4096]), Status::GOOD);
+    assert!(host.write(2, &[2; 4096]).is_success());
+    volumes[0].write_at(&[3; 4096], 3 * 4096).unwrap();
+    volumes[1].write_at(&[4; 4096], 4 * 4096).unwrap();
+    for (lba, byte) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 0)] {
+        assert_eq!(initiator.read(lba), [byte; 4096]);
+        assert_eq!(host.read(lba, 1).1, [byte; 4096]);
+        for volume in &volumes {
+            let mut read = [0xA5; 4096];
+            volume.read_at(&mut read, lba * 4096).unwrap();
+            assert_eq!(read, [byte; 4096]);
+        }
+    }
+    node.terminate();
+}
+
+#[test]
+fn with_a_chap_user_only_who_knows_the_secret_logs_in() {
+    let place = Place::new();
+    let node = in_memory(&place, &[]);
+    assert_serves_iscsi(&node);
+    std::fs::write(place.path("secret"), format!("{SECRET}\n")).unwrap();
+    let added = node.command(&["chap", "add", "app", "--secret-file", &place.text("secret")]);
+    assert_eq!(added["account"]["user"], "app");
+    assert!(added["secret"].is_null(), "who gave it knows it");
+    let nobody = Who::named("a");
+    let refused = |who: &Who| Initiator::refused(&node, "data", who);
+    for who in [
+        nobody.clone(),
+        nobody.clone().with_account("app", "another secret!!"),
+        nobody.clone().with_account("other", SECRET),
+    ] {
+        assert_eq!(refused(&who), LoginStatus::AUTHENTICATION_FAILURE, "{who:?}");
+    }
+    let known = nobody.with_account("app", SECRET);
+    let mut initiator = Initiator::login(&node, "data", &known).unwrap();
+    assert_eq!(initiator.write(0, &[1; 4096]), Status::GOOD);
+    let status = node.command(&["status"]);
+    assert_eq!(status["initiators"][0]["user"], "app");
+    assert_eq!(status["initiators"][0]["initiator"], "iqn.2026-11.test:a");
+    let log = place.log();
+    assert!(log.contains("authentication failure") && !log.contains(SECRET), "{log}");
+    // Its sessions are over when the command returns.
+    node.command(&["chap", "remove", "app"]);
+    assert_eq!(sessions(&node), 0);
+    let lost = initiator.try_command(&cdb::test_unit_ready(), TaskData::None);
+    assert!(lost.is_err(), "{lost:?}");
+    assert_serves_iscsi(&node);
+    node.terminate();
+}
+
+#[test]
+fn a_node_proves_in_return_who_it_is() {
+    let place = Place::new();
+    let node = in_memory(&place, &[]);
+    std::fs::write(place.path("secret"), SECRET).unwrap();
+    let file = place.text("secret");
+    let flags = ["--secret-file", &file, "--mutual-user", "node"];
+    let added = node.command(&[&["chap", "add", "app"][..], &flags].concat());
+    let drawn = added["mutual_secret"].as_str().unwrap();
+    let known = Who::named("a").with_account("app", SECRET);
+    let right = known.clone().with_mutual("node", drawn);
+    assert!(Initiator::login(&node, "data", &right).is_ok());
+    let wrong = known.with_mutual("node", "what it never was");
+    let refused = Initiator::login(&node, "data", &wrong).unwrap_err();
+    assert_eq!(refused, PeerError::Impostor);
+    node.terminate();
+}
+
+#[test]
+fn only_named_initiators_log_in_and_only_to_what_is_there() {
+    let place = Place::new();
+    let node = in_memory(&place, &["--host", "iqn.2026-11.test:a"]);
+    let refused = Initiator::refused(&node, "data", &Who::named("b"));
+    assert_eq!(refused, LoginStatus::AUTHORIZATION_FAILURE);
+    let refused = Initiator::refused(&node, "other", &Who::named("a"));
+    assert_eq!(refused, LoginStatus::NOT_FOUND);
+    assert_eq!(login(&node, "a").write(0, &[1; 4096]), Status::GOOD);
+    assert_serves(&node);
+    node.terminate();
+}
+
+#[test]
+fn an_initiator_that_comes_back_takes_its_old_sessions_place() {
+    let place = Place::new();
+    let node = in_memory(&place, &[]);
+    let (mut old, mut other) = (login(&node, "a"), login(&node, "b"));
+    assert_eq!(old.write(0, &[1; 4096]), Status::GOOD);
+    let mut new = login(&node, "a");
+    assert!(old.try_command(&cdb::test_unit_ready(), TaskData::None).is_err(), "it is over");
+    assert_eq!(new.read(0), [1; 4096]);
+    assert_eq!(other.read(0), [1; 4096]);
+    assert_eq!(sessions(&node), 2);
+    drop((new, other));
+    eventually("the sessions are gone", || sessions(&node) == 0);
+    node.terminate();
+}
+
+#[test]
+fn a_reservation_taken_through_iscsi_binds_every_door() {
+    let place = Place::new();
+    let socket = place.text("direct.sock");
+    let node = in_memory(&place, &["--direct-local", &socket]);
+    let (mut a, mut b) = (login(&node, "a"), login(&node, "b"));
+    let mut host = Host::connect(&node, "data");
+    let volume = Door::Local.anonymous(&node).unwrap().open("data").unwrap();
+    assert_eq!(a.reserve_out(REGISTER, 0, (0, 0xA), false), Status::GOOD);
+    assert_eq!(a.reserve_out(RESERVE, WRITE_EXCLUSIVE, (0xA, 0), false), Status::GOOD);
+    assert_eq!(a.write(0, &[1; 4096]), Status::GOOD);
+    assert_eq!(b.write(0, &[2; 4096]), Status::RESERVATION_CONFLICT);
+    let refused = host.write(0, &[2; 4096]).to_string();
+    assert!(refused.contains("Reservation Conflict"), "{refused}");
+    assert!(volume.write_at(&[2; 4096], 0).is_err());
+    assert_eq!(b.read(0), [1; 4096], "reading is allowed");
+    assert_eq!(host.read(0, 1).1, [1; 4096]);
+    assert_eq!(b.keys(), [0xA]);
+    let listed = node.command(&["reservation", "list"]);
+    let listed = &listed["reservations"][0];
+    assert_eq!(listed["kind"], "write-exclusive");
+    assert_eq!(listed["registrants"][0]["key"], "0x000000000000000a");
+    // Another takes it over: the first hears of it.
+    assert_eq!(b.reserve_out(REGISTER, 0, (0, 0xB), false), Status::GOOD);
+    a.hear_all();
+    let preempted = b.reserve_out(PREEMPT, EXCLUSIVE_ACCESS, (0xB, 0xA), false);
+    assert_eq!(preempted, Status::GOOD);
+    assert_eq!(a.attention(), Some((0x2A, 0x05)), "registrations preempted");
+    assert_eq!(a.write(0, &[3; 4096]), Status::RESERVATION_CONFLICT);
+    assert!(!host.read(0, 1).0.is_success(), "nobody else reads any more");
+    // The operator ends it.
+    node.command(&["reservation", "clear", "data"]);
+    assert_eq!(a.write(0, &[4; 4096]), Status::GOOD);
+    assert!(host.write(0, &[5; 4096]).is_success());
+    volume.write_at(&[6; 4096], 0).unwrap();
+    node.terminate();
+}
+
+#[test]
+fn a_reservation_that_persists_is_there_after_a_crash_and_another_is_not() {
+    let place = Place::new();
+    let flash = place.flash("16MiB");
+    let volumes = ["--volume", "data=4MiB@flash", "--volume", "logs=4MiB@flash"];
+    let flags = [&["--device", &flash][..], &volumes].concat();
+    let node = Node::with_iscsi(&place, &flags);
+    for (volume, persist) in [("data", true), ("logs", false)] {
+        let mut a = Initiator::login(&node, volume, &Who::named("a")).unwrap();
+        assert_eq!(a.reserve_out(REGISTER, 0, (0, 0xA), persist), Status::GOOD);
+        assert_eq!(a.reserve_out(RESERVE, EXCLUSIVE_ACCESS, (0xA, 0), persist), Status::GOOD);
+    }
+    node.crash();
+    let node = Node::with_iscsi(&place, &flags);
+    let mut b = login(&node, "b");
+    assert_eq!(b.write(0, &[2; 4096]), Status::RESERVATION_CONFLICT);
+    let mut logs = Initiator::login(&node, "logs", &Who::named("b")).unwrap();
+    assert_eq!(logs.write(0, &[2; 4096]), Status::GOOD);
+    let mut a = login(&node, "a");
+    assert_eq!(a.write(0, &[1; 4096]), Status::GOOD, "it is who it was");
+    assert_eq!(a.reserve_out(CLEAR, 0, (0xA, 0), false), Status::GOOD);
+    assert_eq!(b.write(0, &[2; 4096]), Status::GOOD);
+    node.terminate();
+}
+
+#[test]
+fn an_initiator_hears_of_a_resize() {
+    let place = Place::new();
+    let node = in_memory(&place, &[]);
+    let mut a = login(&node, "a");
+    a.hear_all();
+    assert_eq!(a.attention(), None);
+    node.command(&["volume", "resize", "data", "12MiB"]);
+    assert_eq!(a.attention(), Some((0x2A, 0x09)), "capacity data has changed");
+    assert_eq!(a.write(3000, &[1; 4096]), Status::GOOD, "in what was not there before");
+    node.terminate();
+}
+
+#[test]
+fn bytes_that_no_initiator_sends_end_their_own_connection_alone() {
+    let place = Place::new();
+    let node = in_memory(&place, &[]);
+    let mut bystander = login(&node, "bystander");
+    let login_header = |change: &dyn Fn(&mut [u8; 48])| {
+        let mut header = [0; 48];
+        (header[0], header[1]) = (0x43, 0x87);
+        change(&mut header);
+        header.to_vec()
+    };
+    for bytes in [
+        b"GET / HTTP/1.1\r\nHost: flash\r\n\r\nand some more that fills a header".to_vec(),
+        vec![0xFF; 4096],
+        // A command before any login; a login with more data than a login has; one of no key.
+        login_header(&|header| header[0] = 0x01),
+        login_header(&|header| header[5..8].copy_from_slice(&[0xFF; 3])),
+        login_header(&|header| header[4] = 0xFF),
+        login_header(&|_| ()),
+    ] {
+        let mut stranger = TcpStream::connect(node.iscsi_address()).unwrap();
+        stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+        stranger.write_all(&bytes).unwrap();
+        let mut answer = Vec::new();
+        // A login response at most, and then the end: be it in order or by a reset.
+        let _ = stranger.read_to_end(&mut answer);
+        assert!(answer.len() <= 256, "{answer:?}");
+    }
+    assert_eq!(bystander.write(0, &[1; 4096]), Status::GOOD);
+    assert_serves_iscsi(&node);
+    assert_serves(&node);
+    assert!(place.log().contains("connection closed:"), "{}", place.log());
+    node.terminate();
+}
+
+#[test]
+fn a_node_that_ends_says_so_and_leaves_no_command_half_done() {
+    let place = Place::new();
+    let node = in_memory(&place, &[]);
+    let mut a = login(&node, "a");
+    assert_eq!(a.write(0, &[1; 4096]), Status::GOOD);
+    node.terminate();
+    assert!(a.try_command(&cdb::test_unit_ready(), TaskData::None).is_err());
+}
