@@ -326,11 +326,15 @@ impl Shard {
                     }
                     let is_stalled = connection.is_stalled(now, stall);
                     let is_over = connection.session.is_closing();
+                    let asks = connection.session.output_len() > 0;
                     if is_stalled {
                         world.notice(Notice::Stalled { peer: connection.peer });
                         self.kill(key, world);
                     } else if is_over {
                         self.begin_closing(key);
+                    } else if asks {
+                        // Whether an initiator is still there, for one.
+                        self.mark_dirty(key);
                     }
                 }
                 Phase::Lingering(until) if now >= until => self.kill(key, world),

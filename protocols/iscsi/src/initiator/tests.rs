@@ -473,3 +473,77 @@ fn before_the_login_nothing_else_is_taken() {
     let opcode = Opcode::SCSI_RESPONSE;
     assert_eq!(initiator.handle_input(header.as_bytes()), Err(PeerError::Sequence { opcode }));
 }
+
+// Every state against every PDU.
+
+/// A session in that state; once it is logged in, command 0 is a read and command 1 a write.
+fn session_in(state: &str) -> Peer {
+    if state == "LoggingIn" {
+        let config = InitiatorConfig {
+            login: login_config([false, false]),
+            window: Arc::new(CommandWindow::new(1)),
+            task_count: 4,
+        };
+        return Peer {
+            initiator: InitiatorSession::new(config),
+            memory: Memory::default(),
+            stat_sn: Serial(0),
+            sent: Vec::new(),
+        };
+    }
+    let mut peer = peer();
+    peer.read(512);
+    peer.write(100 * 1024);
+    match state {
+        "LoggingOut" => peer.initiator.logout(LogoutReason::SESSION).unwrap(),
+        "Closing" => peer.initiator.terminate(),
+        _ => {}
+    }
+    peer.requests();
+    peer
+}
+
+/// What comes of a PDU of zeroes but for what makes it the next one, for command `id`.
+fn outcome_of(peer: &mut Peer, opcode: Opcode, id: u32) -> String {
+    let mut header = [0; HEADER_LEN];
+    header[0] = opcode.0;
+    header[1] = FINAL;
+    header[16..20].copy_from_slice(&(TAG_BASE | id).to_be_bytes());
+    header[24..28].copy_from_slice(&peer.stat_sn.0.to_be_bytes());
+    header[32..36].copy_from_slice(&64u32.to_be_bytes());
+    let mut outcome = Vec::new();
+    match peer.initiator.handle_input(&header) {
+        Ok(0) => outcome.push("not taken".to_owned()),
+        Ok(_) => {}
+        Err(error) => outcome.push(error.to_string()),
+    }
+    while let Some(completion) = peer.initiator.poll_completion() {
+        outcome.push(format!("{:?}", completion.ending));
+    }
+    while let Some(event) = peer.initiator.poll_event() {
+        outcome.push(format!("{event:?}"));
+    }
+    for (header, _) in peer.requests() {
+        outcome.push(OpcodeByte(header[0]).opcode().name().to_owned());
+    }
+    outcome.join("; ")
+}
+
+#[test]
+fn every_state_has_an_answer_to_every_pdu() {
+    let mut table = String::new();
+    for state in ["LoggingIn", "Ready", "LoggingOut", "Closing"] {
+        for (opcode, name) in Opcode::ALL {
+            let commands = [(0, "a read"), (1, "a write"), (0xFFF2, "the logout")];
+            let outcomes = commands.map(|(id, _)| outcome_of(&mut session_in(state), opcode, id));
+            if outcomes[1..].iter().all(|outcome| *outcome == outcomes[0]) {
+                table += &format!("{state} {name}: {}\n", outcomes[0]);
+                continue;
+            }
+            for ((_, command), outcome) in commands.iter().zip(outcomes) {
+                table += &format!("{state} {name} for {command}: {outcome}\n");
+            }
+        }
+    }
+    insta::assert_snapshot!(table);
+}

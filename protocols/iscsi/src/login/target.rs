@@ -36,8 +36,8 @@ pub enum LoginStep {
     /// Nothing is queued: [`TargetLogin::grant`] or [`TargetLogin::refuse`] answers. Until then, no
     /// request may be given.
     Demanded(Box<LoginDemand>),
-    /// The refusal is queued: the connection ends once it is sent. Whoever failed to prove
-    /// something should wait for it a while.
+    /// Nothing is queued: [`TargetLogin::refuse`] answers, and the connection ends then. Whoever
+    /// failed to prove something waits for it a while.
     Refused(LoginStatus),
 }
 
@@ -115,13 +115,7 @@ impl TargetLogin {
         data: &[u8],
         output: &mut Output,
     ) -> LoginStep {
-        match self.try_handle(access, request, data, output) {
-            Ok(step) => step,
-            Err(status) => {
-                self.refuse(status, output);
-                LoginStep::Refused(status)
-            }
-        }
+        self.try_handle(access, request, data, output).unwrap_or_else(LoginStep::Refused)
     }
 
     /// The demand is granted: queues the last response. The full feature phase begins behind it.

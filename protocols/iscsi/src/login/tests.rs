@@ -120,8 +120,10 @@ fn log_in(config: LoginConfig, access: &Access) -> (Result<Established, PeerErro
         for (header, data) in drain(&mut to_target) {
             let request = LoginRequest::read_from_bytes(&header).unwrap();
             last = target.handle(access, &request, &data, &mut to_initiator);
-            if matches!(last, LoginStep::Demanded(_)) {
-                target.grant(granted(), &mut to_initiator);
+            match last {
+                LoginStep::Demanded(_) => target.grant(granted(), &mut to_initiator),
+                LoginStep::Refused(status) => target.refuse(status, &mut to_initiator),
+                LoginStep::Answered => {}
             }
         }
         for (header, data) in drain(&mut to_initiator) {
@@ -276,8 +278,10 @@ impl Requests {
             data.push(0);
         }
         let step = self.target.handle(&self.access, request, &data, &mut self.output);
-        if matches!(step, LoginStep::Demanded(_)) {
-            self.target.grant(granted(), &mut self.output);
+        match step {
+            LoginStep::Demanded(_) => self.target.grant(granted(), &mut self.output),
+            LoginStep::Refused(status) => self.target.refuse(status, &mut self.output),
+            LoginStep::Answered => {}
         }
         let (response, text) = response(&mut self.output);
         if let LoginStep::Refused(refused) = step {

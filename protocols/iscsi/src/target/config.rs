@@ -18,6 +18,8 @@ pub struct SessionConfig {
     pub offer: Offer,
     /// How long an initiator may take from the connection's first byte until it is in.
     pub login_timeout: Nanos,
+    /// An initiator that fails to prove who it is is not told so before its connection is so old.
+    pub refusal_delay: Nanos,
     /// An initiator that has said nothing for this long is asked whether it is there.
     pub ping_interval: Nanos,
     /// How long it may take to say something then.
@@ -47,6 +49,7 @@ impl SessionConfig {
                 data_digest: DigestWish::PreferNone,
             },
             login_timeout: Nanos::from_secs(15),
+            refusal_delay: Nanos::from_secs(1),
             ping_interval: Nanos::from_secs(15),
             ping_timeout: Nanos::from_secs(15),
             nonce,

@@ -63,7 +63,10 @@ impl TargetSession {
         // slot are bounded by the bytes.
         self.output.part_count() > 16 * self.slots.count() + 64
             || self.output.bytes_len() > OUTPUT_BYTES_MAX
-            || matches!(self.state, State::Granting | State::LoggingOut | State::Closing)
+            || matches!(
+                self.state,
+                State::Granting | State::Refusing | State::LoggingOut | State::Closing
+            )
     }
 
     /// One header. Its data, if any, is still to come.

@@ -24,9 +24,24 @@ impl TargetSession {
         let access = self.exports.access(self.config.anonymous);
         match self.login.handle(&access, request, data, &mut self.output) {
             LoginStep::Answered => Ok(()),
-            LoginStep::Refused(status) => Err(PeerError::Login(status)),
+            LoginStep::Refused(LoginStatus::AUTHENTICATION_FAILURE) => {
+                self.state = State::Refusing;
+                self.silent_at = self.refuse_at;
+                Ok(())
+            }
+            LoginStep::Refused(status) => {
+                self.login.refuse(status, &mut self.output);
+                Err(PeerError::Login(status))
+            }
             LoginStep::Demanded(demand) => self.ask_for_login(demand),
         }
+    }
+
+    /// Who did not prove what it must is told, now that it has waited: guessing takes time.
+    pub(super) fn refuse_at_last(&mut self) -> PeerError {
+        let status = LoginStatus::AUTHENTICATION_FAILURE;
+        self.login.refuse(status, &mut self.output);
+        PeerError::Login(status)
     }
 
     /// The initiator is who it says, and everything is agreed: may it come in?

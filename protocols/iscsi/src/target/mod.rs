@@ -79,6 +79,8 @@ enum State {
     Login,
     /// The login waits for its answer.
     Granting,
+    /// The login failed; the answer waits.
+    Refusing,
     /// Commands come.
     FullFeature,
     /// Nothing more is taken; what was handed out is waited for.
@@ -113,6 +115,8 @@ pub struct TargetSession {
     state: State,
     /// When something must have been heard.
     silent_at: Nanos,
+    /// Before this, nobody is told that it did not prove who it is.
+    refuse_at: Nanos,
     /// Something was, since that was last looked at.
     has_heard: bool,
     /// A ping waits for its answer.
@@ -172,6 +176,7 @@ impl TargetSession {
             local,
             state: State::Login,
             silent_at: now.plus(config.login_timeout),
+            refuse_at: now.plus(config.refusal_delay),
             has_heard: false,
             has_pinged: false,
             login: Box::new(TargetLogin::new(login_config(&config))),
@@ -289,7 +294,8 @@ impl TargetSession {
     /// Time has passed.
     ///
     /// # Errors
-    /// When the initiator was not in in time, or has not said anything: the session is closing.
+    /// When the initiator was not in in time, did not prove who it is, or has not said anything: the
+    /// session is closing.
     pub fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
         if self.state == State::Closing || now < self.silent_at {
             return Ok(());
@@ -298,6 +304,11 @@ impl TargetSession {
             State::Login => {
                 self.terminate(PeerError::Silent);
                 return Err(PeerError::Silent);
+            }
+            State::Refusing => {
+                let error = self.refuse_at_last();
+                self.terminate(error);
+                return Err(error);
             }
             // What waits for us is not the initiator's fault.
             _ if self.has_heard || self.is_paused() || self.stands_still() => {

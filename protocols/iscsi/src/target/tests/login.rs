@@ -11,6 +11,7 @@ use crate::login::LoginStatus;
 use crate::pdu::LoginResponse;
 use crate::target::{PORTAL_GROUP, SessionConfig};
 use nearflash_session::Receiving;
+use nearflash_units::Nanos;
 
 fn response(bench: &mut Bench) -> LoginStatus {
     let pdu = said_once(bench);
@@ -71,6 +72,14 @@ fn who_may_not_come_in_is_told_why() {
         let mut bench = Bench::of(Stage::Login, PLAIN, exports, config);
         bench.feed(&login_pdu(PLAIN, 0, 1, false));
         let status = LoginStatus::new(expected.0, expected.1);
+        if status == LoginStatus::AUTHENTICATION_FAILURE {
+            // Whoever guesses waits.
+            let told_at = config.refusal_delay;
+            assert_eq!(bench.target.poll_timeout(), Some(told_at));
+            assert_eq!(bench.target.handle_timeout(Nanos(told_at.0 - 1)), Ok(()));
+            assert_eq!((bench.error, bench.target.output_len()), (None, 0));
+            bench.error = bench.target.handle_timeout(told_at).err();
+        }
         assert_eq!(bench.error, Some(PeerError::Login(status)));
         assert_eq!(response(&mut bench), status);
         assert!(bench.target.is_closing());
