@@ -385,6 +385,7 @@ impl Engine {
             | Work::WriteZeroes { .. }
             | Work::WriteSame { .. }
             | Work::OrWrite { .. }
+            | Work::WriteAndVerify { .. }
             | Work::CompareAndWrite { .. } => {
                 counters.writes += 1;
                 counters.written_bytes += len.0;

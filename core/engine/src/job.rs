@@ -54,6 +54,10 @@ pub(crate) enum Work {
     OrWrite {
         durable: bool,
     },
+    /// Its payload is what must be there afterwards.
+    WriteAndVerify {
+        compare: bool,
+    },
     /// With `done` blocks of the range read.
     Verify {
         done: u64,
@@ -106,6 +110,7 @@ impl Work {
             self,
             Self::CompareAndWrite { .. }
                 | Self::OrWrite { .. }
+                | Self::WriteAndVerify { .. }
                 | Self::WriteBytes { .. }
                 | Self::Atomic { .. }
         )
@@ -173,6 +178,9 @@ impl Job {
             }
             Operation::OrWrite { payload, force_unit_access: durable } => {
                 (Work::OrWrite { durable }, Some(payload), None, len(payload))
+            }
+            Operation::WriteAndVerify { payload, compare } => {
+                (Work::WriteAndVerify { compare }, None, Some(payload), len(payload))
             }
             Operation::CompareSame { payload } => {
                 (Work::CompareSame { done: 0 }, None, Some(payload), len(payload))

@@ -7,6 +7,7 @@
 //! write zeroes         Writing     (Flushing)          answer
 //! write same           Writing ...                     answer   (in steps of a largest buffer)
 //! or write             Changing    Writing             answer   (all within a fence)
+//! write and verify     Writing     Comparing           answer   (all within a fence)
 //! deallocate           Writing                         answer
 //! flush                Flushing                        answer
 //! compare              Comparing                       answer
@@ -73,6 +74,10 @@ impl Engine {
             Work::OrWrite { .. } => self.try_or(index, pool),
             Work::WriteSame { .. } => self.try_write_same(index, pool),
             Work::CompareSame { .. } | Work::Verify { .. } => self.try_steps(index, pool),
+            Work::WriteAndVerify { .. } if self.jobs[index].stage == Stage::Waiting => {
+                self.write(index, pool);
+                true
+            }
             _ => self.try_compare(index, pool),
         }
     }
@@ -179,6 +184,12 @@ impl Engine {
                 let (buffer, durable) = (buffer.expect("a write has its payload"), *durable);
                 self.start_stage(index, Stage::Writing, pool, |buffer_offset| {
                     DeviceOperation::Write { buffer, buffer_offset, durable }
+                });
+            }
+            Work::WriteAndVerify { .. } => {
+                let buffer = job.compare.expect("a write has its payload");
+                self.start_stage(index, Stage::Writing, pool, |buffer_offset| {
+                    DeviceOperation::Write { buffer, buffer_offset, durable: true }
                 });
             }
             // Was held back, and has no buffer to write from yet.
@@ -299,6 +310,14 @@ impl Engine {
                 Stage::Comparing | Stage::Writing,
                 Work::WriteSame { .. } | Work::Verify { .. } | Work::CompareSame { .. },
             ) => self.end_step(index, pool),
+            (Stage::Writing, Work::WriteAndVerify { .. }) => {
+                if !self.start_with_buffer(index, pool) {
+                    self.starved.push_back(index);
+                }
+            }
+            (Stage::Comparing, Work::WriteAndVerify { compare: false }) => {
+                self.end(index, Outcome::Success, pool);
+            }
             (Stage::Comparing, work) => {
                 let then_write = matches!(work, Work::CompareAndWrite { .. });
                 match self.compare(index, pool) {

@@ -199,6 +199,7 @@ fn payloads(request: &Request) -> impl Iterator<Item = BufferId> {
         | Operation::ReadInto { buffer: payload }
         | Operation::WriteSame { payload, .. }
         | Operation::OrWrite { payload, .. }
+        | Operation::WriteAndVerify { payload, .. }
         | Operation::Compare { payload }
         | Operation::CompareSame { payload } => (Some(payload), None),
         Operation::CompareAndWrite { compare, write, .. } => (Some(compare), Some(write)),

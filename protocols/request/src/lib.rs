@@ -116,6 +116,15 @@ pub enum Operation {
         /// Durable before the answer.
         force_unit_access: bool,
     },
+    /// A write on stable media whose range is then read again: success only if it can be read. Nothing
+    /// else touches the range in between. (SCSI WRITE AND VERIFY)
+    WriteAndVerify {
+        /// Holds exactly the range's bytes; returns to the pool with the completion.
+        payload: BufferId,
+        /// What is read has to be what was written. Where it is not, [`Payload::Differs`] says from
+        /// where.
+        compare: bool,
+    },
     /// The range's bytes become themselves or those in `payload`, bit by bit; nothing else touches
     /// the range in between. (SCSI ORWRITE)
     OrWrite {
@@ -183,6 +192,7 @@ impl Operation {
             | Self::FetchAdd { .. }
             | Self::WriteZeroes { .. }
             | Self::WriteSame { .. }
+            | Self::WriteAndVerify { .. }
             | Self::OrWrite { .. }
             | Self::Deallocate { .. }
             | Self::CompareAndWrite { .. } => Access::Write,

@@ -61,7 +61,7 @@ pub enum Action {
         /// Durable before the answer.
         force_unit_access: bool,
     },
-    /// A write on stable media, and a look whether it can be read again: one buffer.
+    /// See [`Operation::WriteAndVerify`]: one buffer.
     WriteAndVerify {
         /// What is read has to be what was written.
         compare: bool,
@@ -189,8 +189,8 @@ impl RequestTask {
             (&Action::WriteBytes { len, force_unit_access }, &[payload]) => {
                 Operation::WriteBytes { payload, skip: 0, len, force_unit_access }
             }
-            (Action::WriteAndVerify { .. }, &[payload]) => {
-                Operation::Write { payload, force_unit_access: true }
+            (&Action::WriteAndVerify { compare }, &[payload]) => {
+                Operation::WriteAndVerify { payload, compare }
             }
             (Action::Flush, []) => Operation::Flush,
             (Action::Verify, []) => Operation::Verify,

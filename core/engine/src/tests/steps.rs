@@ -54,6 +54,21 @@ fn a_comparison_says_where_the_first_difference_is() {
 }
 
 #[test]
+fn what_is_written_and_verified_is_there_and_can_be_read() {
+    let mut node = Node::new(1, 1);
+    for compare in [false, true] {
+        let payload = node.payload(0, &[9; 2 * BLOCK]);
+        let operation = Operation::WriteAndVerify { payload, compare };
+        let verified = ask(&mut node, (SEAM - 1, 2), operation);
+        assert_eq!(verified, (Outcome::Success, Payload::None));
+        let payload = node.payload(0, &[9; BLOCK]);
+        let same = ask(&mut node, (SEAM - 1, 2), Operation::CompareSame { payload });
+        assert_eq!(same.0, Outcome::Success);
+    }
+    node.assert_all_returned();
+}
+
+#[test]
 fn a_step_that_fails_ends_the_request_and_no_further_one_begins() {
     let mut node = Node::new(1, 1);
     node.submit(0, 1, (0, 2 * SEAM), Operation::Verify);

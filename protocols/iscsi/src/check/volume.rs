@@ -34,7 +34,9 @@ impl Volume {
         let outcome = match operation {
             Operation::Flush | Operation::Admit(_) => Outcome::Success,
             Operation::Read => self.read(range, memory, &mut payload),
-            Operation::Write { payload, .. } => self.change(range, payload, memory, |_, new| new),
+            Operation::Write { payload, .. } | Operation::WriteAndVerify { payload, .. } => {
+                self.change(range, payload, memory, |_, new| new)
+            }
             Operation::WriteBytes { payload, skip: 0, len, .. } => {
                 self.change_bytes(range, payload, len, memory)
             }
