@@ -77,6 +77,8 @@ pub(crate) struct Bench {
     pub(crate) demands: Vec<Demand>,
     pub(crate) error: Option<PeerError>,
     pub(crate) digests: Digests,
+    /// Buffers are given as soon as they are wanted, and not only when nothing moves without.
+    is_generous: bool,
     /// What a volume's reservations are asked to report.
     pub(crate) report: Report,
 }
@@ -175,6 +177,7 @@ impl Bench {
             demands: Vec::new(),
             error: None,
             digests: Digests::NONE,
+            is_generous: true,
             report: Report::default(),
         };
         bench.advance_to(stage, setup);
@@ -212,8 +215,7 @@ impl Bench {
         self.feed(&stream);
     }
 
-    /// All of `bytes`, unless the session errs or will not have them. Buffers are provided only
-    /// when nothing moves without, so that what comes out does not depend on when.
+    /// All of `bytes`, unless the session errs or will not have them.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while self.error.is_none() {
             let taken = match self.target.receiving() {
@@ -242,7 +244,7 @@ impl Bench {
             bytes = &bytes[taken..];
             self.take_demands();
         }
-        while self.target.wants_buffer().is_some() {
+        while self.is_generous && self.target.wants_buffer().is_some() {
             self.provide_buffer();
         }
         self.take_demands();
@@ -358,7 +360,11 @@ pub fn check_target_never_panics(stage: Stage, setup: Setup, stream: &[u8], part
 pub fn check_segmentation_does_not_matter(setup: Setup, stream: &[u8], part_len: usize) {
     let run = |part_len: usize| {
         let mut bench = Bench::new(Stage::FullFeature, setup);
+        // When data is asked for depends on when there is a buffer, and must not on the cuts.
+        bench.is_generous = false;
         stream.chunks(part_len).for_each(|part| bench.feed(part));
+        bench.is_generous = true;
+        bench.feed(&[]);
         bench.answer_all();
         let (said, error) = (bench.drain_output(), bench.error);
         bench.end();

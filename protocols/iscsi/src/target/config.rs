@@ -42,6 +42,8 @@ impl SessionConfig {
                     initial_r2t: false,
                     max_burst_len: 1 << 20,
                     first_burst_len: 256 << 10,
+                    // What a lost connection had under way is not kept.
+                    time_to_retain: 0,
                     ..SessionParams::default()
                 },
                 receive_len_max: 256 << 10,

@@ -103,10 +103,12 @@ impl TargetSession {
         }
     }
 
-    /// Whether the initiator owes data: the rest of a PDU, or what was promised or asked for. Looks
-    /// at every command, so it is for now and then.
+    /// Whether the initiator owes something: the rest of a PDU, data that was promised or asked for,
+    /// or the commands before those that came early. Looks at every command, so it is for now and
+    /// then.
     pub fn awaits_data(&self) -> bool {
-        self.framer.is_midway() || (!self.is_stopped() && self.slots.any_awaits_data())
+        let owes = || !self.early.is_empty() || self.slots.any_awaits_data();
+        self.framer.is_midway() || (!self.is_stopped() && owes())
     }
 
     /// SCSI Data-Out: the next part of a sequence.

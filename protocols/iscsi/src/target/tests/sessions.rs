@@ -44,6 +44,7 @@ fn commands_begin_in_the_order_of_their_numbers_over_all_connections() {
     }
     resume(&mut benches);
     assert!(benches[1].demands.is_empty(), "others come first");
+    assert!(benches[1].target.awaits_data(), "the initiator owes them");
     benches[0].send(read(0, 0, 1).as_bytes(), &[]);
     resume(&mut benches);
     assert_eq!([benches[0].demands.len(), benches[1].demands.len()], [1, 1]);
@@ -51,6 +52,7 @@ fn commands_begin_in_the_order_of_their_numbers_over_all_connections() {
     benches[0].send(read(4, 0, 1).as_bytes(), &[]);
     resume(&mut benches);
     assert_eq!([benches[0].demands.len(), benches[1].demands.len()], [3, 3]);
+    assert!(!benches[1].target.awaits_data());
     benches.iter_mut().for_each(Bench::answer_all);
     let [first, second] = [0, 1].map(|index| said(&mut benches[index]));
     assert_eq!([first.len(), second.len()], [3, 3]);
