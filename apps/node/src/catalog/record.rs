@@ -106,3 +106,19 @@ impl VolumeRecord {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_of_an_older_catalog_is_thin_and_nobody_has_reserved_it() {
+        let text = r#"{"uuid":"00000000-0000-0000-0000-000000000015","block_size":4096,
+            "blocks":768,"subsystem":"data","nsid":1,
+            "device":"00000000-0000-0000-0000-000000000007","epoch":1,"extents":[[0,3145728]]}"#;
+        let record: VolumeRecord = serde_json::from_str(text).unwrap();
+        let volume = record.volume(&"data".parse().unwrap(), DeviceId(0)).unwrap();
+        assert_eq!(volume.provisioning, Provisioning::Thin);
+        assert_eq!(volume.reservations, Reservations::default());
+    }
+}

@@ -147,7 +147,7 @@ mod tests {
     fn what_persists_is_found_again_as_it_was() {
         let reservations = reserved();
         let text = serde_json::to_string(&ReservationsRecord::of(&reservations)).unwrap();
-        insta::assert_snapshot!(text);
+        insta::assert_snapshot!(text, @r#"{"registrations":[{"nexus":"0000000000000000000000000000000a","key":18446744073709551615,"identity":{"protocol":"iscsi","initiator":"iqn.2026-11.org.example:a","isid":[128,1,2,3,0,1],"portal_group":1}},{"nexus":"0000000000000000000000000000000b","key":7,"identity":{"protocol":"nvme","host_id":"73697874-6565-6e20-6279-746573206f66"}}],"reservation":{"kind":"write-exclusive-registrants-only","holder":"0000000000000000000000000000000b"}}"#);
         let record: ReservationsRecord = serde_json::from_str(&text).unwrap();
         let found = record.reservations().unwrap();
         assert_eq!(found.persistent(), reservations.persistent());
