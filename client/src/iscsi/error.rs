@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use nearflash_iscsi::PeerError;
 use nearflash_iscsi::initiator::SubmitError;
 use nearflash_iscsi::login::LoginStatus;
+use nearflash_iscsi::params::ParamError;
 
 use super::options::Options;
 use super::status::TaskStatus;
@@ -126,6 +127,10 @@ impl InitiatorError {
                 has_account: options.account.is_some(),
                 status,
             },
+            // What of it was refused shows in how the target answered our one offer.
+            Self::Peer(PeerError::Param(
+                ParamError::BadAnswer { key } | ParamError::DigestRefused { key },
+            )) if key.ends_with("Digest") => Self::NoDigests { target: target.to_owned() },
             other => other,
         }
     }

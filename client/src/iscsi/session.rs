@@ -111,9 +111,7 @@ pub struct Session {
     early: Vec<IoCompletion>,
     options: Options,
     connection_options: ConnectionOptions,
-    isid: [u8; 6],
-    /// Commands that the target takes at a time, as it said at the login.
-    window: u32,
+    seat: SessionSeat,
 }
 
 impl Session {
@@ -125,16 +123,14 @@ impl Session {
         options: &Options,
         connection_options: ConnectionOptions,
     ) -> Result<Self, InitiatorError> {
-        let isid = draw_isid()?;
-        let (links, window) = open(options, connection_options, isid)?;
+        let (links, seat) = open(options, connection_options, draw_isid()?)?;
         Ok(Self {
             links,
             waiting: VecDeque::new(),
             early: Vec::new(),
             options: options.clone(),
             connection_options,
-            isid,
-            window,
+            seat,
         })
     }
 
@@ -146,9 +142,9 @@ impl Session {
     /// # Errors
     /// When the target cannot be reached or refuses; the session is as it was.
     pub fn reconnect(&mut self) -> Result<Vec<Token>, InitiatorError> {
-        let (links, window) = open(&self.options, self.connection_options, self.isid)?;
+        let (links, seat) = open(&self.options, self.connection_options, self.seat.isid)?;
         let lost = self.in_flight();
-        (self.links, self.window) = (links, window);
+        (self.links, self.seat) = (links, seat);
         self.waiting.clear();
         Ok(lost)
     }
@@ -167,9 +163,10 @@ impl Session {
         self.links.len()
     }
 
-    /// How many commands the target takes at a time, over all connections, as it said at the login.
+    /// How many commands more the target takes now, over all connections. Some begin with few and
+    /// take more once they have answered some, as in [`Self::logical_unit`].
     pub fn window(&self) -> u32 {
-        self.window
+        self.seat.window.width()
     }
 
     /// The digests in use.
@@ -437,16 +434,16 @@ fn over(connection: &mut Connection, tasks: &[InFlight], done: &TaskCompletion) 
     IoCompletion { token, status: TaskStatus::of(done) }
 }
 
-/// Logs in with all connections; how many commands the target takes at a time.
+/// Logs in with all connections; they, and what they have in common.
 fn open(
     options: &Options,
     connection_options: ConnectionOptions,
     isid: [u8; 6],
-) -> Result<(Vec<Link>, u32), InitiatorError> {
+) -> Result<(Vec<Link>, SessionSeat), InitiatorError> {
     let ConnectionOptions { depth, buffer_count, buffer_len } = connection_options;
     let task_count = depth.saturating_add(QUESTIONS_MAX);
     let seat = SessionSeat::new(isid, SessionKind::Normal { target: options.target.clone() });
-    let (mut links, mut window) = (Vec::new(), 0);
+    let mut links = Vec::new();
     for cid in 0..options.connections.max(1) {
         let memory = Memory::new(buffer_count, buffer_len);
         let room = (memory, STAGING_LEN);
@@ -456,14 +453,10 @@ fn open(
             let (target, wanted) = (options.target.clone(), options.connections);
             return Err(InitiatorError::TooManyConnections { target, wanted, granted });
         }
-        if cid == 0 {
-            let first = established.exp_cmd_sn.0;
-            window = established.max_cmd_sn.0.wrapping_sub(first).wrapping_add(1);
-        }
         let tasks = vec![InFlight::default(); usize::from(task_count)].into_boxed_slice();
         links.push(Link { connection, tasks, depth: usize::from(depth), load: 0 });
     }
-    Ok((links, window))
+    Ok((links, seat))
 }
 
 #[inline]

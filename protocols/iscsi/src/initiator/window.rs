@@ -46,6 +46,15 @@ impl CommandWindow {
         !Serial(self.max.load(Ordering::Relaxed)).is_before(self.next())
     }
 
+    /// How many commands the target takes now. Some begin with few and take more once they have
+    /// answered some.
+    pub fn width(&self) -> u32 {
+        match self.is_open() {
+            true => self.max.load(Ordering::Relaxed).wrapping_sub(self.next().0).wrapping_add(1),
+            false => 0,
+        }
+    }
+
     /// CmdSN for a command; `None` when the target takes none now. `is_shared` with any other
     /// connection.
     #[inline]
@@ -104,6 +113,14 @@ mod tests {
             assert_eq!(taken, [Serial(u32::MAX), Serial(0), Serial(1)]);
             assert!(!window.is_open());
         }
+    }
+
+    #[test]
+    fn the_width_is_how_many_commands_are_taken() {
+        let window = CommandWindow::new(u32::MAX);
+        assert_eq!(window.width(), 0, "not before a login");
+        window.update(Serial(u32::MAX), Serial(2), false);
+        assert_eq!(window.width(), 4);
     }
 
     #[test]
