@@ -56,7 +56,7 @@ test-docs: build python
 test-python: build python
 	NEARFLASH_BIN=$(abspath $(BIN)) scripts/python test
 
-# The Linux kernel's own host, in a guest.
+# The Linux kernel's own hosts in a guest, libiscsi's conformance suite, QEMU.
 test-guest: build
 	NEARFLASH_BIN=$(abspath $(BIN)) $(CARGO) test --locked --package nearflash-interop -- --nocapture --test-threads=1
 

@@ -6,12 +6,14 @@
 //!
 //! Knows nothing of nearflash but its command line and its ready line.
 
+mod conformance;
 mod guest;
 mod node;
 mod place;
 
+pub use conformance::{Finding, Verdict, run_conformance_suite};
 pub use guest::{Guest, Outcome, Script};
-pub use node::Node;
+pub use node::{Account, Node};
 pub use place::Scratch;
 
 use std::io::Write as _;

@@ -1,9 +1,9 @@
-//! A `nearflash serve` process with two volumes, `data` and `files`, on a file device.
+//! A `nearflash serve` process with volumes on a file device.
 //!
-//! It listens on a loopback port of the system's choice and keeps that port over restarts, so that
-//! a host finds it again.
+//! It listens on loopback ports of the system's choice and keeps them over restarts, so that a host
+//! finds it again.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -22,32 +22,80 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The address at which guests reach this machine's loopback.
 const GUEST_SIDE: &str = "10.0.2.2";
 
+/// The volumes that a node has unless a test asks for others.
+const VOLUMES: &[&str] = &["data=8GiB@flash,block-size=512", "files=1GiB@flash,block-size=4096"];
+
+/// A CHAP account: the name that an initiator gives, its secret, and the node's own pair, with
+/// which it proves itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Account<'a> {
+    /// The initiator's name and secret.
+    pub user: (&'a str, &'a str),
+    /// The node's, when it is to prove itself, too.
+    pub node: Option<(&'a str, &'a str)>,
+}
+
+/// Where a node listens.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Doors {
+    nvme_tcp: SocketAddr,
+    iscsi: SocketAddr,
+    direct: SocketAddr,
+}
+
 /// A running node. Dropping it ends it.
 #[derive(Debug)]
 pub struct Node {
     process: Child,
-    address: SocketAddr,
+    doors: Doors,
+    volumes: Vec<String>,
     data_dir: PathBuf,
     device: PathBuf,
     log: PathBuf,
 }
 
 impl Node {
-    /// Starts a node on a new device and waits until it is ready.
+    /// Starts a node with the volumes `data` and `files` on a new device, and waits until it is ready.
     #[must_use]
     pub fn start(scratch: &Scratch) -> Self {
+        Self::with_volumes(scratch, VOLUMES)
+    }
+
+    /// Starts a node with other volumes.
+    #[must_use]
+    pub fn with_volumes(scratch: &Scratch, volumes: &[&str]) -> Self {
         let (data_dir, device) = (scratch.path("data"), scratch.path("device"));
         let log = scratch.path("node.log");
         let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut process = serve(&data_dir, &device, any_port, &log);
-        let address = await_ready(&mut process, &log);
-        Self { process, address, data_dir, device, log }
+        let doors = Doors { nvme_tcp: any_port, iscsi: any_port, direct: any_port };
+        let volumes: Vec<_> = volumes.iter().map(|&volume| volume.to_owned()).collect();
+        let mut process = serve(&data_dir, &device, doors, &volumes, &log);
+        let doors = await_ready(&mut process, &log);
+        Self { process, doors, volumes, data_dir, device, log }
     }
 
-    /// Its address, as guests see it: host and port.
+    /// Its address for NVMe/TCP, as guests see it: host and port.
     #[must_use]
     pub fn guest_side(&self) -> (&'static str, String) {
-        (GUEST_SIDE, self.address.port().to_string())
+        (GUEST_SIDE, self.doors.nvme_tcp.port().to_string())
+    }
+
+    /// Its address for iSCSI, as guests see it: host and port.
+    #[must_use]
+    pub fn iscsi_guest_side(&self) -> (&'static str, String) {
+        (GUEST_SIDE, self.doors.iscsi.port().to_string())
+    }
+
+    /// What iSCSI programs of this machine call a volume.
+    #[must_use]
+    pub fn iscsi_url(&self, volume: &str) -> String {
+        format!("iscsi://{}/iqn.2026-11.io.nearflash:{volume}/0", self.doors.iscsi)
+    }
+
+    /// What direct clients call the node.
+    #[must_use]
+    pub fn direct_url(&self) -> String {
+        format!("direct://{}", self.doors.direct)
     }
 
     /// Ends it as a crash does, in the middle of whatever it does, and starts it again.
@@ -86,23 +134,48 @@ impl Node {
     }
 
     /// Gives a volume another size.
+    pub fn resize(&self, volume: &str, size: &str) {
+        self.order(&["volume", "resize", volume, size]);
+    }
+
+    /// Lets in only who knows this account's secret, or that of another one.
+    pub fn add_account(&self, account: &Account<'_>) {
+        let secret = self.secret_file("secret", account.user.1);
+        let mut words = vec!["chap", "add", account.user.0, "--secret-file", &secret];
+        let mutual = account.node.map(|(_, secret)| self.secret_file("node-secret", secret));
+        if let (Some((name, _)), Some(mutual)) = (account.node, &mutual) {
+            words.extend(["--mutual-user", name, "--mutual-secret-file", mutual]);
+        }
+        self.order(&words);
+    }
+
+    /// Forgets an account.
+    pub fn remove_account(&self, user: &str) {
+        self.order(&["chap", "remove", user]);
+    }
+
+    fn secret_file(&self, name: &str, secret: &str) -> String {
+        let path = self.data_dir.with_file_name(name);
+        fs::write(&path, secret).expect("a test's folder is writable");
+        path.to_str().expect("the build folder has a plain name").to_owned()
+    }
+
+    /// A command to the node.
     ///
     /// # Panics
     ///
     /// When the node refuses.
-    pub fn resize(&self, volume: &str, size: &str) {
-        let status = Command::new(nearflash())
-            .args(["volume", "resize", volume, size, "--data-dir"])
-            .arg(&self.data_dir)
-            .status()
-            .expect("nearflash is a program");
-        assert!(status.success(), "volume resize ended with {status}");
+    fn order(&self, words: &[&str]) {
+        let mut command = Command::new(nearflash());
+        let status = command.args(words).arg("--data-dir").arg(&self.data_dir).status();
+        let status = status.expect("nearflash is a program");
+        assert!(status.success(), "'{}' ended with {status}", words.join(" "));
     }
 
     fn start_again(&mut self) {
-        self.process = serve(&self.data_dir, &self.device, self.address, &self.log);
-        let address = await_ready(&mut self.process, &self.log);
-        assert_eq!(address, self.address, "the node listens elsewhere after a restart");
+        self.process = serve(&self.data_dir, &self.device, self.doors, &self.volumes, &self.log);
+        let doors = await_ready(&mut self.process, &self.log);
+        assert_eq!(doors, self.doors, "the node listens elsewhere after a restart");
     }
 
     fn expect_running(&mut self) {
@@ -127,16 +200,17 @@ impl Drop for Node {
     }
 }
 
-fn serve(data_dir: &Path, device: &Path, address: SocketAddr, log: &Path) -> Child {
+fn serve(data_dir: &Path, device: &Path, doors: Doors, volumes: &[String], log: &Path) -> Child {
     // The node ends when this test does, however that ends.
     Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "--"])
         .arg(nearflash())
         .args(["serve", "--device", &format!("flash=file:{},size=16GiB", device.display())])
-        .args(["--volume", "data=8GiB@flash,block-size=512"])
-        .args(["--volume", "files=1GiB@flash,block-size=4096"])
-        .args(["--nvme-tcp", &address.to_string(), "--advertise", GUEST_SIDE])
-        .args(["--cores", "0"])
+        .args(volumes.iter().flat_map(|volume| ["--volume", volume]))
+        .args(["--nvme-tcp", &doors.nvme_tcp.to_string()])
+        .args(["--iscsi", &doors.iscsi.to_string()])
+        .args(["--direct", &doors.direct.to_string()])
+        .args(["--advertise", GUEST_SIDE, "--cores", "0"])
         .arg("--data-dir")
         .arg(data_dir)
         .stdin(Stdio::null())
@@ -150,12 +224,12 @@ fn append_to(log: &Path) -> File {
     OpenOptions::new().create(true).append(true).open(log).expect("a test's folder is writable")
 }
 
-/// Waits for the ready line, and returns the address in it.
-fn await_ready(process: &mut Child, log: &Path) -> SocketAddr {
+/// Waits for the ready line, and returns the addresses in it.
+fn await_ready(process: &mut Child, log: &Path) -> Doors {
     let stdout = process.stdout.take().expect("standard output is a pipe");
     let line = first_line(stdout);
-    let address = line.as_deref().and_then(ready_address);
-    address.unwrap_or_else(|| {
+    let doors = line.as_deref().and_then(ready_doors);
+    doors.unwrap_or_else(|| {
         let _ = process.kill();
         panic!("the node said {line:?} instead of being ready: {}", log.display())
     })
@@ -173,10 +247,11 @@ fn first_line(stdout: ChildStdout) -> Option<String> {
     receiver.recv_timeout(PATIENCE).ok()
 }
 
-fn ready_address(line: &str) -> Option<SocketAddr> {
+fn ready_doors(line: &str) -> Option<Doors> {
     let ready: serde_json::Value = serde_json::from_str(line).ok()?;
     (ready["schema"] == 1 && ready["event"] == "ready").then_some(())?;
-    ready["nvme_tcp"][0].as_str()?.parse().ok()
+    let door = |name| ready[name][0].as_str()?.parse().ok();
+    Some(Doors { nvme_tcp: door("nvme_tcp")?, iscsi: door("iscsi")?, direct: door("direct")? })
 }
 
 #[cfg(test)]
@@ -184,10 +259,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ready_line_names_the_address() {
-        let line = r#"{"schema":1,"event":"ready","nvme_tcp":["127.0.0.1:4420"],"pid":7}"#;
-        assert_eq!(ready_address(line), Some("127.0.0.1:4420".parse().unwrap()));
-        assert_eq!(ready_address(r#"{"schema":2,"event":"ready","nvme_tcp":["[::1]:1"]}"#), None);
-        assert_eq!(ready_address("starting"), None);
+    fn ready_line_names_the_addresses() {
+        let line = r#"{"schema":1,"event":"ready","nvme_tcp":["127.0.0.1:4420"],
+            "iscsi":["127.0.0.1:3260"],"direct":["127.0.0.1:4421"],"pid":7}"#;
+        let doors = ready_doors(line).unwrap();
+        assert_eq!(doors.nvme_tcp, "127.0.0.1:4420".parse().unwrap());
+        assert_eq!(doors.iscsi, "127.0.0.1:3260".parse().unwrap());
+        let other = r#"{"schema":2,"event":"ready","nvme_tcp":["[::1]:1"],"iscsi":["[::1]:2"],
+            "direct":["[::1]:3"]}"#;
+        assert_eq!(ready_doors(other), None);
+        assert_eq!(ready_doors("starting"), None);
     }
 }

@@ -127,10 +127,12 @@ libraries=/usr/lib/x86_64-linux-gnu
 verify() {
     local file=$1 block_size=$2 size=$3
     shift 3
+    local said
+    said=$(mktemp)
     fio --name=verify --filename="$file" --direct=1 --rw=randwrite --bs="$block_size" --size="$size" \
         --ioengine=io_uring --iodepth=16 --verify=crc32c --do_verify=1 --verify_fatal=1 \
-        --verify_state_save=0 --randrepeat=0 --output-format=terse --terse-version=3 "$@" >/tmp/fio.out 2>&1 ||
-        { cat /tmp/fio.out; return 1; }
+        --verify_state_save=0 --randrepeat=0 --output-format=terse --terse-version=3 "$@" >"$said" 2>&1 ||
+        { cat "$said"; return 1; }
 }
 
 # tree_checksum FOLDER NAME_PATTERN: of the files there, and their names.

@@ -1,7 +1,7 @@
 # The target goes away in the middle of writes and comes back: nothing acknowledged is lost.
 #
 # A raw volume is written by fio, which knows every block it wrote; beside it a file system is
-# filled. The kernel's host holds what was in flight, reconnects by itself and sends it again.
+# filled. The kernel's host holds what was in flight, comes back by itself and sends it again.
 # The blocks carry a valid content of an earlier run before, so that a write that was acknowledged
 # and then forgotten shows as that content.
 
@@ -41,11 +41,11 @@ write_across_restarts() {
     start=$(written_sectors "$disk")
     wait_for "the first writes" 30 has_written "$disk" $((start + 8192))
     mark restart
-    wait_for "two controllers to reconnect" 60 have_reconnected 2
+    wait_for "two connections to come back" 60 have_reconnected 2
     start=$(written_sectors "$disk")
     wait_for "more writes" 30 has_written "$disk" $((start + 8192))
     mark restart
-    wait_for "two controllers to reconnect again" 60 have_reconnected 4
+    wait_for "two connections to come back again" 60 have_reconnected 4
     wait $writer || fail "fio found what it did not write"
     wait $filler || fail "the file system refused writes"
 }
