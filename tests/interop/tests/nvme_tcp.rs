@@ -65,6 +65,11 @@ fn each_command_does_what_it_says_or_is_refused_by_its_own_error() {
 }
 
 #[test]
+fn what_a_host_reserves_binds_the_other_and_outlives_the_node() {
+    run("reservations", &[("restart", Node::crash_and_restart)]);
+}
+
+#[test]
 fn connection_outlives_idleness_resize_and_reset() {
     run("sessions", &[("grow", |node| node.resize("data", "9GiB"))]);
 }

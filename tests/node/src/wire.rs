@@ -304,7 +304,22 @@ impl Admin {
     /// # Panics
     /// When the node refuses.
     pub fn join_with(node: &Node<'_>, volume: &str, connect: Connect, digests: Digests) -> Self {
-        let (subsystem, host_id) = (subsystem(volume), Uuid::new_v4());
+        Self::join_by(node, subsystem(volume), Uuid::new_v4(), connect, digests)
+    }
+
+    /// The same host again, at this node, or at the one that comes after it.
+    pub fn join_again(&self, node: &Node<'_>) -> Self {
+        let connect = connect_command(0, 32);
+        Self::join_by(node, self.subsystem.clone(), self.host_id, connect, Digests::NONE)
+    }
+
+    fn join_by(
+        node: &Node<'_>,
+        subsystem: Nqn,
+        host_id: Uuid,
+        connect: Connect,
+        digests: Digests,
+    ) -> Self {
         let host: Nqn = format!("nqn.2014-08.org.nvmexpress:uuid:{}", host_id.hyphenated())
             .parse()
             .expect("the form is the specification's own");

@@ -9,6 +9,7 @@ volumes=/tmp/volumes
 # It lacks some of what a node has, and answers some errors less exactly.
 FEATURES='0x7 0xb 0xf'
 COMPARE=no
+RESERVATIONS=no
 EXACT=no
 
 # create_volume NAME SIZE [BLOCK_SIZE]
