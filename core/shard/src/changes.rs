@@ -25,7 +25,7 @@ impl Shard {
         world: &mut W,
     ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.requests += 1;
+        connection.changes += 1;
         let (core, owner) = (self.config.engine.core, key.to_owner());
         world.notice(Notice::Change { core, owner, tag, change });
     }
@@ -39,11 +39,11 @@ impl Shard {
         world: &mut W,
     ) {
         let key = Key::from_owner(owner);
-        let connection = self.connections.get_mut(key);
-        let connection = connection.expect("a connection stays until its changes are answered");
-        connection.requests -= 1;
+        // Its connection may be gone.
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.changes -= 1;
         if connection.phase == Phase::Dead {
-            return self.bury_if_quiet(key, world);
+            return;
         }
         match (connection.role, &mut connection.session) {
             // It was a controller that asked for it, for its host.

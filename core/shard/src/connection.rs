@@ -81,8 +81,14 @@ pub struct Connection {
     pub(crate) deferred: VecDeque<Deferred>,
     /// Who asks, as reservations know it; nobody before the login.
     pub(crate) nexus: Nexus,
-    /// Requests in the engine, and changes that the control side makes.
+    /// Requests in the engine.
     pub(crate) requests: usize,
+    /// Changes that the control side has not answered. Nobody waits for them when the connection is
+    /// gone: the control side may be waiting for just that, and makes changes in the order of
+    /// asking anyway.
+    pub(crate) changes: usize,
+    /// Nothing is sent before: a login that failed is not told at once that it did.
+    pub(crate) quiet_until: Option<Nanos>,
     /// Pool bytes held: payload received, answers not yet sent.
     pub(crate) held: ByteLen,
     /// When bytes last came.
@@ -140,6 +146,8 @@ impl Connection {
             deferred: VecDeque::new(),
             nexus: Nexus::NONE,
             requests: 0,
+            changes: 0,
+            quiet_until: None,
             held: ByteLen(0),
             received_at: now,
             moved_at: now,
@@ -147,6 +155,11 @@ impl Connection {
             blocked_turns: 0,
             listed: Listed::default(),
         }
+    }
+
+    /// Whether room to send is of use to it.
+    pub(crate) fn has_to_send(&self) -> bool {
+        self.quiet_until.is_none() && self.session.output_len() > 0
     }
 
     /// Whether it may take `more` of the pool.

@@ -110,7 +110,7 @@ impl Shard {
             connection.phase = Phase::Closing;
         }
         if connection.phase == Phase::Closing
-            && connection.requests == 0
+            && connection.requests + connection.changes == 0
             && connection.deferred.is_empty()
         {
             if connection.session.say_goodbye() {

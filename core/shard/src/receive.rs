@@ -23,6 +23,10 @@ const HOT_MAX: usize = 16;
 /// the longest spin, so that the loop's decision to sleep comes first.
 const HOT_SPAN: Nanos = Nanos::from_micros(400);
 
+/// How long whoever failed to prove who it is waits for the answer, at least: so that secrets are
+/// not tried one after the other.
+const PROOF_DELAY: Nanos = Nanos::from_secs(1);
+
 /// What became of bytes handed to a connection.
 enum Fed {
     /// All taken.
@@ -116,7 +120,7 @@ impl Shard {
             Received::Bytes(_) => Some(true),
             Received::Nothing => {
                 connection.listed.hot = false;
-                let unsent = connection.session.output_len() > 0;
+                let unsent = connection.has_to_send();
                 world.watch(
                     connection.socket,
                     if unsent { Interest::Both } else { Interest::Input },
@@ -313,6 +317,9 @@ impl Shard {
 
     pub(crate) fn peer_error<W: World>(&mut self, key: Key, error: PeerError, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
+        if error.is_failed_proof() {
+            connection.quiet_until = Some(world.now().plus(PROOF_DELAY));
+        }
         if !error.is_goodbye() {
             world.notice(Notice::PeerError { peer: connection.peer, error });
         }

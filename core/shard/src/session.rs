@@ -36,6 +36,12 @@ impl PeerError {
             || self == Self::Iscsi(nearflash_iscsi::PeerError::Silent)
     }
 
+    /// Whether an initiator did not prove who it is.
+    pub(crate) fn is_failed_proof(self) -> bool {
+        let status = nearflash_iscsi::login::LoginStatus::AUTHENTICATION_FAILURE;
+        self == Self::Iscsi(nearflash_iscsi::PeerError::Login(status))
+    }
+
     /// Whether it ended the connection in good order.
     pub fn is_goodbye(self) -> bool {
         let status = nearflash_direct::Status::OK;

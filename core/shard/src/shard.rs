@@ -319,6 +319,10 @@ impl Shard {
         let stall = self.config.stall_timeout;
         for key in self.connections.keys(|_| true) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
+            if connection.quiet_until.take_if(|until| now >= *until).is_some() {
+                self.mark_dirty(key);
+            }
+            let Some(connection) = self.connections.get_mut(key) else { continue };
             match connection.phase {
                 Phase::Open | Phase::Closing => {
                     if let Err(error) = connection.session.handle_timeout(now) {
@@ -390,8 +394,7 @@ impl Shard {
         if connection.phase == Phase::Dead {
             return; // it waits for its requests; its socket may be another's by now
         }
-        let interest =
-            if connection.session.output_len() > 0 { Interest::Both } else { Interest::Input };
+        let interest = if connection.has_to_send() { Interest::Both } else { Interest::Input };
         world.watch(connection.socket, interest);
     }
 }
