@@ -132,7 +132,7 @@ pub fn skipped_to_markdown(skipped: &[Skipped]) -> String {
 /// What both sides of each contest came to by themselves, as Markdown: medians of the turns that
 /// counted.
 pub fn figures_to_markdown(results: &[ContestResult]) -> String {
-    let mut text = "| what | IOPS | mean latency | beside it | |\n\
+    let mut text = "| what | IOPS | mean latency | beside it: IOPS | mean latency |\n\
                     | --- | --- | --- | --- | --- |\n"
         .to_owned();
     for ContestResult { contest, turns, .. } in results {
