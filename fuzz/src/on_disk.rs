@@ -3,8 +3,8 @@
 use nearflash_media::check::check_probe;
 use nearflash_request::{BlockRange, VolumeId};
 use nearflash_space::{
-    DeviceId, Epoch, Extent, GRANULE, LABEL_LEN, Label, NAMESPACES_PER_SUBSYSTEM_MAX, Space,
-    Volume, empty_device,
+    DeviceId, Epoch, Extent, GRANULE, LABEL_LEN, Label, NAMESPACES_PER_SUBSYSTEM_MAX, Provisioning,
+    Reservations, Space, Volume, empty_device,
 };
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba};
 use uuid::Uuid;
@@ -65,6 +65,8 @@ fn check_restore(records: &[u8]) {
             blocks: Blocks(u64::from(blocks) << (high % 64)),
             subsystem: name(format!("s{}", flags & 2)),
             nsid: u32::from(nsid) * if flags & 4 == 0 { 1 } else { 64 },
+            provisioning: if flags & 8 == 0 { Provisioning::Thin } else { Provisioning::Thick },
+            reservations: Reservations::default(),
             device: id,
             epoch: Epoch(u64::from(epoch)),
             extents: extents.chunks_exact(2).map(|extent| extent_of(id, extent)).collect(),
