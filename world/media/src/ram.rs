@@ -160,7 +160,7 @@ impl RamRegion {
 
     /// Whether a range begins with zeroes, and for how long it goes on like that, in whole units of
     /// `unit_len` bytes: what was released, and what was never written, is not told from zeroes. No
-    /// more than [`SCAN_LEN_MAX`] is looked at.
+    /// more than `SCAN_LEN_MAX` is looked at.
     ///
     /// # Panics
     /// When the range is not within the region.
