@@ -12,7 +12,7 @@ use nearflash_space::{
     Name, ParseChapSecretError, ParseChapUserError, ParseGrantRangeError, ParseNameError,
     ParseProvisioningError, ParseRightsError,
 };
-use nearflash_units::ParseSizeError;
+use nearflash_units::{OneLine, ParseSizeError};
 
 /// Where a value was written.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -62,8 +62,8 @@ pub enum ConfigError {
         /// What the reader said.
         message: Box<str>,
     },
-    /// A value is not what the key wants.
-    #[error("{key}: {source}")]
+    /// A value is not what the key wants. What is wrong quotes it.
+    #[error("{key}: {}", OneLine(source))]
     Value {
         /// Of which key.
         key: Key,

@@ -173,6 +173,7 @@ fn values_that_are_none_are_refused_with_what_to_write() {
         "--host: 'example' is not a host: write an NVMe host's NQN (nqn.…), an iSCSI initiator's name \
          (iqn.…, eui.… or naa.…), or any"
     );
+    assert!(refused(&["--host", "a\nb"]).contains("--host: 'a\\nb' is not a host"));
     assert!(refused(&["--host", "any", "--host", "nqn.x"]).contains("the one or the others"));
     assert_eq!(
         refused(&["--cores", "zero"]),
