@@ -1,0 +1,53 @@
+//! The studies.
+
+use std::path::PathBuf;
+
+use nearflash_bench::target::Target;
+
+use crate::exhibit::Exhibit;
+use crate::plan::{Peer, Plan};
+use crate::result::Results;
+
+/// One question, asked by measuring.
+pub trait Study: Sync {
+    /// As on the command line.
+    fn name(&self) -> &'static str;
+
+    /// The question, in one line.
+    fn question(&self) -> &'static str;
+
+    /// The paper and its figures or tables.
+    fn source(&self) -> &'static str;
+
+    /// What is measured on this machine, with these wishes.
+    fn plan(&self, setting: &Setting) -> Plan;
+
+    /// What was found. Called with any part of the plan measured, or none.
+    fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit>;
+}
+
+/// What the user wants and the machine has.
+#[derive(Clone, Debug, Default)]
+pub struct Setting {
+    /// Fewer points, so that all studies end within minutes.
+    pub is_quick: bool,
+    /// Remote volumes of the user, measured beside our own node.
+    pub targets: Vec<Target>,
+    /// A file or device of the user; scratch files otherwise.
+    pub local: Option<PathBuf>,
+    /// Peers that are installed and wanted.
+    pub peers: Vec<Peer>,
+    /// Cores that may be used.
+    pub core_count: usize,
+    /// Whether the machine tells the energy that it uses (RAPL).
+    pub has_energy_counter: bool,
+    /// Capacities, needs and prices for the cost model.
+    pub cost_file: Option<PathBuf>,
+    /// Watts of a busy core, where the machine does not tell.
+    pub core_watts: f64,
+}
+
+/// All studies, in the order in which they run.
+pub fn catalogue() -> &'static [&'static dyn Study] {
+    &[]
+}
