@@ -1,7 +1,7 @@
 //! What a study shows: figures, tables and sentences, without form.
 
 /// A figure, its table, and what it says.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Exhibit {
     /// Names its files: `iops-clients`, `block-size-read-mbs`.
     pub slug: String,
@@ -20,7 +20,7 @@ pub struct Exhibit {
 }
 
 /// Series over two axes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Figure {
     /// How it is drawn.
     pub kind: Kind,
@@ -33,7 +33,8 @@ pub struct Figure {
 }
 
 /// How a figure is drawn.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Marks joined by lines.
     Lines,
@@ -46,7 +47,7 @@ pub enum Kind {
 }
 
 /// One axis.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Axis {
     /// What it measures.
     pub label: String,
@@ -57,7 +58,8 @@ pub struct Axis {
 }
 
 /// How values lie on an axis.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Scale {
     /// Evenly.
     Linear,
@@ -70,7 +72,7 @@ pub enum Scale {
 }
 
 /// Points that belong together.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Series {
     /// Its name in the legend.
     pub label: String,
@@ -81,7 +83,8 @@ pub struct Series {
 }
 
 /// Where numbers come from: drawn differently, in black and white too.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// Measured in this run.
     Measured,
@@ -94,7 +97,7 @@ pub enum Origin {
 }
 
 /// A point of a series.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Mark {
     /// To the right.
     pub x: f64,
@@ -107,7 +110,7 @@ pub struct Mark {
 }
 
 /// Rows under headings.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Table {
     /// Headings, with units.
     pub columns: Vec<String>,
@@ -116,7 +119,8 @@ pub struct Table {
 }
 
 /// One cell.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Cell {
     /// Words.
     Text(String),

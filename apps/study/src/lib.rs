@@ -9,5 +9,6 @@
 
 pub mod exhibit;
 pub mod plan;
+pub mod report;
 pub mod result;
 pub mod studies;

@@ -1,0 +1,70 @@
+//! Results for programs: `results.json`, and reading it back.
+
+use std::fs;
+use std::path::Path;
+
+use super::{About, Document, PointEnd, ReportError};
+
+/// Grows when a program that reads an older one would misread a newer one.
+pub const SCHEMA: u64 = 1;
+
+#[derive(serde::Serialize)]
+struct Encoded<'a> {
+    schema: u64,
+    #[serde(flatten)]
+    document: &'a Document,
+}
+
+/// The whole document. Numbers that are none (no operation was counted) are `null`.
+pub(super) fn encode(document: &Document) -> String {
+    let mut text = serde_json::to_string_pretty(&Encoded { schema: SCHEMA, document })
+        .expect("names of a document are strings, and it is written to memory");
+    text.push('\n');
+    text
+}
+
+/// A run read back: where it was measured, and its points. Exhibits are made again from points, or
+/// not needed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// Where and how it was measured.
+    pub about: About,
+    /// Each study's name and points.
+    pub studies: Vec<(String, Vec<PointEnd>)>,
+}
+
+#[derive(serde::Deserialize)]
+struct Head {
+    schema: u64,
+}
+
+#[derive(serde::Deserialize)]
+struct Body {
+    about: About,
+    chapters: Vec<BodyChapter>,
+}
+
+#[derive(serde::Deserialize)]
+struct BodyChapter {
+    study: String,
+    points: Vec<PointEnd>,
+}
+
+/// Reads the results of a run from its directory.
+///
+/// # Errors
+///
+/// No results there, or results of another schema.
+pub fn read(out_dir: &Path) -> Result<Kept, ReportError> {
+    let path = out_dir.join("results.json");
+    let text = fs::read_to_string(&path)
+        .map_err(|source| ReportError::Read { path: path.clone(), source })?;
+    let malformed = |source| ReportError::Malformed { path: path.clone(), source };
+    let head: Head = serde_json::from_str(&text).map_err(malformed)?;
+    if head.schema != SCHEMA {
+        return Err(ReportError::Schema { path, found: head.schema });
+    }
+    let body: Body = serde_json::from_str(&text).map_err(malformed)?;
+    let studies = body.chapters.into_iter().map(|chapter| (chapter.study, chapter.points));
+    Ok(Kept { about: body.about, studies: studies.collect() })
+}
