@@ -28,6 +28,8 @@ pub struct Figure {
     pub x: Axis,
     /// Up.
     pub y: Axis,
+    /// Of a heat surface, what the shade measures; `None` for all other figures.
+    pub shade: Option<Axis>,
     /// What is drawn.
     pub series: Vec<Series>,
 }
@@ -42,7 +44,8 @@ pub enum Kind {
     Bars,
     /// The same, the series stacked on one another.
     StackedBars,
-    /// A surface: each series is a row of `y` at its own place, its points' `y` the shade.
+    /// A surface: the series are its rows from below upwards, named by their labels; a point's `y` is
+    /// its shade, from below zero through neutral zero to above, where values have both signs.
     Heat,
 }
 
