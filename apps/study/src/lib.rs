@@ -9,6 +9,7 @@
 
 pub mod exhibit;
 pub mod plan;
+pub mod published;
 pub mod report;
 pub mod result;
 pub mod studies;

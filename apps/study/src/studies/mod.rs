@@ -1,5 +1,13 @@
 //! The studies.
 
+mod clients;
+mod say;
+mod sweep;
+mod ways;
+
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 
 use nearflash_bench::target::Target;
@@ -49,5 +57,17 @@ pub struct Setting {
 
 /// All studies, in the order in which they run.
 pub fn catalogue() -> &'static [&'static dyn Study] {
-    &[]
+    &[&clients::IopsClients, &clients::BandwidthClients]
+}
+
+/// How clients and a node of so many cores share the machine.
+fn cores_note(setting: &Setting, node_cores: usize) -> String {
+    let rest = setting.core_count.saturating_sub(node_cores);
+    let core =
+        |count: usize| if count == 1 { "one core".to_owned() } else { format!("{count} cores") };
+    let node = core(node_cores);
+    match rest {
+        0 => format!("The node and all clients share {}.", core(setting.core_count)),
+        rest => format!("The node has {node}; all clients share {}.", core(rest)),
+    }
 }

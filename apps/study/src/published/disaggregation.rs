@@ -1,0 +1,66 @@
+//! Trivedi: Networked NVM Storage, a lecture of 2020, with Klimovic's and others' study of flash
+//! behind iSCSI (2016) and FlashNet (2018).
+
+use super::{Paper, Stated};
+
+/// The lecture.
+pub const PAPER: Paper = Paper {
+    name: "flash disaggregation",
+    authors: "A. Trivedi; after A. Klimovic and others, and A. Trivedi and others",
+    title: "Storage Systems, lecture 7: Networked NVM Storage",
+    published: "Vrije Universiteit Amsterdam, 2020; EuroSys 2016; ACM TOS 14 (4), 2018",
+    hardware: "dual Xeon servers with 64 GB behind 10 Gb/s, PCIe flash of 250 k IOPS, \
+               the Linux iSCSI stack",
+};
+
+/// 4 KiB random reads of the flash device alone.
+pub const LOCAL_IOPS: Stated =
+    Stated::new("local flash, 4 KiB random", 250_000.0, "IOPS", "slide on network optimizations");
+
+/// One iSCSI tenant before any tuning.
+pub const BASELINE_IOPS: Stated = Stated::new(
+    "one tenant over iSCSI, untuned",
+    10_500.0,
+    "IOPS",
+    "slide on network optimizations",
+);
+
+/// What several threads a session bring: from so many times to so many.
+pub const THREADS_GAIN: [f64; 2] = [4.0, 5.0];
+
+/// Eight tenants, tuned: as much as the device has.
+pub const EIGHT_TENANTS_IOPS: Stated =
+    Stated::new("eight tenants over tuned iSCSI", 250_000.0, "IOPS", "slide on threads");
+
+/// What remote flash adds to the 95th percentile of the application.
+pub const P95_ADDED: Stated = Stated::new(
+    "95th percentile added by remote flash, RocksDB",
+    260.0,
+    "µs",
+    "slide on application-level performance",
+);
+
+/// Application throughput that is lost when tenants share flash behind the network.
+pub const THROUGHPUT_LOSS: Stated =
+    Stated::new("queries per second lost", 20.0, "%", "slide on loaded latency");
+
+/// What disaggregation costs on top of flash in the cost model, as a share of one.
+pub const OVERHEAD: f64 = 0.20;
+
+/// FlashNet's gains: 4 KiB IOPS and latency.
+pub const FLASHNET: [Stated; 4] = [
+    Stated::new("FlashNet, network I/O of 4 KiB", 1_220_000.0, "IOPS", "FlashNet, abstract"),
+    Stated::new("FlashNet, gain in IOPS", 38.6, "%", "FlashNet, abstract"),
+    Stated::new("FlashNet, latency of 4 KiB", 50.4, "µs", "FlashNet, abstract"),
+    Stated::new("FlashNet, latency saved", 43.5, "%", "FlashNet, abstract"),
+];
+
+/// Where processor time goes.
+pub const CPU_SHARE_OF: [&str; 7] =
+    ["network", "storage", "I/O drivers", "scheduling", "kernel", "application", "other"];
+
+/// With sockets and files, and with FlashNet: per cent, in the order of [`CPU_SHARE_OF`].
+pub const CPU_SHARES: [(&str, [f64; 7]); 2] = [
+    ("sockets and files", [19.3, 7.3, 6.7, 15.8, 40.1, 4.7, 6.1]),
+    ("FlashNet", [20.6, 0.8, 6.4, 8.4, 46.7, 11.7, 5.4]),
+];

@@ -1,0 +1,126 @@
+//! Caulfield and Swanson: QuickSAN, 2013.
+
+use super::{Paper, ReadWrite, Stated};
+
+/// The paper.
+pub const PAPER: Paper = Paper {
+    name: "QuickSAN",
+    authors: "A. M. Caulfield, S. Swanson",
+    title: "QuickSAN: A Storage Area Network for Fast, Distributed, Solid State Disks",
+    published: "ISCA 2013",
+    hardware: "dual Xeon E5520, CentOS 5.8, 10 Gb/s Ethernet; SSDs of emulated phase-change memory \
+               with the network in their own hardware (BEE3)",
+};
+
+const fn pair(read: f64, write: f64) -> ReadWrite {
+    ReadWrite { read, write }
+}
+
+/// Where a 4 KiB request spends its time beside the medium, table 1, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stack {
+    /// Its name.
+    pub name: &'static str,
+    /// System call and block layer.
+    pub system: ReadWrite,
+    /// The shared file system, where it is on the way.
+    pub file_system: Option<ReadWrite>,
+    /// Block transport: software, and the wire.
+    pub transport: ReadWrite,
+    /// The sum, as printed.
+    pub total: ReadWrite,
+}
+
+/// Table 1. Fibre Channel is the paper's own estimate; it shares the upper layers of iSCSI.
+pub const STACKS: [Stack; 4] = [
+    Stack {
+        name: "iSCSI",
+        system: pair(4.0, 3.4),
+        file_system: Some(pair(0.1, 1.5)),
+        transport: pair(284.0, 207.7),
+        total: pair(288.1, 212.6),
+    },
+    Stack {
+        name: "Fibre Channel (estimate)",
+        system: pair(4.0, 3.4),
+        file_system: Some(pair(0.1, 1.5)),
+        transport: pair(86.0, 85.9),
+        total: pair(90.1, 90.8),
+    },
+    Stack {
+        name: "QuickSAN-OS",
+        system: pair(3.8, 3.4),
+        file_system: Some(pair(1.4, 2.3)),
+        transport: pair(17.0, 16.9),
+        total: pair(22.2, 22.6),
+    },
+    Stack {
+        name: "QuickSAN-D",
+        system: pair(0.3, 0.3),
+        file_system: None,
+        transport: pair(17.0, 16.9),
+        total: pair(17.2, 17.1),
+    },
+];
+
+/// Latency of 4 KiB requests, table 2, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Latency {
+    /// The stack.
+    pub name: &'static str,
+    /// To the storage of the same machine.
+    pub local: ReadWrite,
+    /// To another's.
+    pub remote: ReadWrite,
+}
+
+/// Table 2.
+pub const LATENCIES: [Latency; 3] = [
+    Latency { name: "iSCSI", local: pair(92.3, 111.7), remote: pair(296.7, 236.5) },
+    Latency { name: "QuickSAN-OS", local: pair(15.8, 17.5), remote: pair(27.0, 28.6) },
+    Latency { name: "QuickSAN-D", local: pair(8.3, 9.7), remote: pair(19.5, 20.7) },
+];
+
+/// The cut in latency from iSCSI to QuickSAN-OS that the text states, of writes, with the numbers of
+/// the read row.
+pub const LATENCY_CUT: Stated =
+    Stated::new("latency saved, iSCSI to QuickSAN-OS", 92.0, "%", "section 5.2");
+
+/// The gain in bandwidth of small accesses over iSCSI: the paper has three numbers for it.
+pub const SMALL_ACCESS_GAIN: [Stated; 3] = [
+    Stated::new("bandwidth of small accesses over iSCSI", 163.0, "times", "abstract"),
+    Stated::new("bandwidth of 512 B writes over iSCSI", 164.4, "times", "section 5.3"),
+    Stated::new("bandwidth of small requests over iSCSI", 167.0, "times", "section 6"),
+];
+
+/// What figure 5's text says of QuickSAN-D over iSCSI, distributed: 512 B and 256 KiB.
+pub const GAIN_512: ReadWrite = pair(72.7, 164.4);
+/// The same of 256 KiB.
+pub const GAIN_256K: ReadWrite = pair(4.6, 4.4);
+/// Of 4 KiB requests over iSCSI, as the introduction has it.
+pub const GAIN_4K: Stated =
+    Stated::new("bandwidth of 4 KiB over iSCSI", 14.7, "times", "section 1");
+
+/// The size at which most of figure 5's curves peak.
+pub const PEAK_LEN: u64 = 4096;
+
+/// How many times the energy of QuickSAN-OS and of QuickSAN-D iSCSI takes for a 4 KiB operation: from,
+/// to.
+pub const ENERGY_OF_ISCSI: [(&str, [f64; 2]); 2] =
+    [("QuickSAN-OS", [6.2, 12.7]), ("QuickSAN-D", [13.2, 27.4])];
+
+/// Energy of writes that direct access saves over the kernel's.
+pub const ENERGY_SAVED_DIRECT: Stated =
+    Stated::new("energy of writes, QuickSAN-OS to QuickSAN-D", 76.0, "%", "figure 10");
+
+/// What the paper assumes an SSD and a switch to draw.
+pub const ASSUMED_WATTS: [Stated; 2] = [
+    Stated::new("an SSD", 24.0, "W", "section 5.7"),
+    Stated::new("a switch", 150.0, "W", "section 5.7"),
+];
+
+/// From two to eight nodes, total bandwidth of mixed reads and writes: the text has both.
+pub const SCALING_TWO_TO_EIGHT: [Stated; 2] = [
+    Stated::new("total bandwidth, two to eight nodes", 2.0, "times", "section 5.4, first"),
+    Stated::new("total bandwidth, two to eight nodes", 2.5, "times", "section 5.4, second"),
+];

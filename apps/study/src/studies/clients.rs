@@ -1,0 +1,258 @@
+//! `iops-clients` and `bandwidth-clients`: does flash behind the network serve many clients, each of
+//! which waits for its answer, as fast as it serves them locally?
+
+use nearflash_bench::workload::Pattern;
+
+use super::say::{self, rate_lost};
+use super::sweep::{
+    KIOPS, MB_S, Measure, Step, Sweep, axis, exhibit, len_text, level, lines, load, measure_axis,
+};
+use super::ways::{
+    DOORS, FILE, NULL, Way, absent_peers, local, medium_names, node, others, targets, wire,
+};
+use super::{Setting, Study, cores_note};
+use crate::exhibit::{Exhibit, Origin, Scale, Series};
+use crate::plan::{Door, Load, Medium, Plan};
+use crate::published::{Stated, networked_flash as paper};
+use crate::result::Results;
+
+/// `iops-clients`.
+pub(super) struct IopsClients;
+/// `bandwidth-clients`.
+pub(super) struct BandwidthClients;
+
+/// What differs between both.
+struct Ask {
+    study: &'static str,
+    source: &'static str,
+    title: &'static str,
+    op_len: u64,
+    measure: Measure,
+    published: &'static [Stated],
+    /// Of the published unit, how many make one of ours.
+    published_unit: f64,
+    loss_max: Stated,
+}
+
+const IOPS: Ask = Ask {
+    study: "iops-clients",
+    source: "networked-flash study, figure 1",
+    title: "IOPS by clients, 1 KiB random reads, one outstanding each",
+    op_len: 1 << 10,
+    measure: KIOPS,
+    published: &paper::PEAK_IOPS,
+    published_unit: 1e3,
+    loss_max: paper::IOPS_LOSS_MAX,
+};
+
+const BANDWIDTH: Ask = Ask {
+    study: "bandwidth-clients",
+    source: "networked-flash study, figure 2",
+    title: "Bandwidth by clients, 64 KiB random reads, one outstanding each",
+    op_len: 64 << 10,
+    measure: MB_S,
+    published: &paper::PEAK_BANDWIDTH,
+    published_unit: 1.0,
+    loss_max: paper::BANDWIDTH_LOSS_MAX,
+};
+
+impl Study for IopsClients {
+    fn name(&self) -> &'static str {
+        IOPS.study
+    }
+
+    fn question(&self) -> &'static str {
+        "How do small operations per second grow with clients, local and networked?"
+    }
+
+    fn source(&self) -> &'static str {
+        IOPS.source
+    }
+
+    fn plan(&self, setting: &Setting) -> Plan {
+        IOPS.plan(setting)
+    }
+
+    fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
+        IOPS.exhibits(setting, results)
+    }
+}
+
+impl Study for BandwidthClients {
+    fn name(&self) -> &'static str {
+        BANDWIDTH.study
+    }
+
+    fn question(&self) -> &'static str {
+        "How does bandwidth grow with clients, local and networked?"
+    }
+
+    fn source(&self) -> &'static str {
+        BANDWIDTH.source
+    }
+
+    fn plan(&self, setting: &Setting) -> Plan {
+        BANDWIDTH.plan(setting)
+    }
+
+    fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
+        BANDWIDTH.exhibits(setting, results)
+    }
+}
+
+impl Ask {
+    fn plan(&self, setting: &Setting) -> Plan {
+        let sweeps = MEDIA.map(|medium| self.sweep(setting, medium));
+        Plan {
+            points: sweeps.iter().flat_map(Sweep::points).collect(),
+            unable: absent_peers(setting),
+        }
+    }
+
+    /// One figure: a medium, alone and behind doors. In a quick run the device behind one door.
+    fn sweep(&self, setting: &Setting, medium: Medium) -> Sweep {
+        let mut ways = vec![local(medium)];
+        if medium == NULL {
+            ways.extend(wire(Door::Direct).map(|way| way.called("wire")));
+        }
+        let is_brief = setting.is_quick && medium == FILE;
+        let doors = if is_brief { &DOORS[1..2] } else { &DOORS[..] };
+        ways.extend(doors.iter().map(|&door| node(door, medium)));
+        if medium == FILE {
+            ways.extend(others(setting, medium));
+        }
+        let counts: &[u32] = if setting.is_quick { &[1, 8, 64] } else { &[1, 2, 4, 8, 16, 32, 64] };
+        let step = |&clients: &u32| {
+            let load = Load { clients, ..load(Pattern::RandRead, self.op_len) };
+            let tag = format!("randread/{}/clients={clients}", len_text(self.op_len));
+            Step::new(f64::from(clients), tag, load)
+        };
+        Sweep { study: self.study, ways, steps: counts.iter().map(step).collect() }
+    }
+
+    fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
+        MEDIA.map(|medium| self.exhibit(setting, results, medium)).into()
+    }
+
+    fn exhibit(&self, setting: &Setting, results: &Results, medium: Medium) -> Exhibit {
+        let sweep = self.sweep(setting, medium);
+        let ours = sweep.series(results, self.measure);
+        let (key, label) = medium_names(medium);
+        let mut conclusions = self.conclusions(setting, medium, &sweep.ways, &ours);
+        let mut series = ours;
+        if medium == FILE {
+            series.extend(self.published.iter().map(|stated| {
+                let label = format!("published: {}", stated.what);
+                level(label, stated.value / self.published_unit, [1.0, 64.0])
+            }));
+            conclusions.extend(beside_published(&series, self.measure.unit));
+        }
+        let x = axis("clients", "", Scale::Log2);
+        let figure = lines(x, measure_axis(self.measure, Scale::Linear), series);
+        let slug = format!("{}-{key}", self.study);
+        let title = format!("{}: {label}", self.title);
+        let mut exhibit = exhibit(slug, title, self.source, figure);
+        exhibit.conclusions = conclusions;
+        exhibit.notes.push(cores_note(setting, 1));
+        exhibit.notes.extend(self.notes(medium));
+        exhibit
+    }
+
+    /// Each way through the network beside the medium alone.
+    fn conclusions(
+        &self,
+        setting: &Setting,
+        medium: Medium,
+        ways: &[Way],
+        series: &[Series],
+    ) -> Vec<String> {
+        let limit = local(medium).label;
+        let Some(limit) = say::labelled(series, &limit) else {
+            return vec![say::missing(&limit)];
+        };
+        let place = |clients: f64| match clients {
+            1.0 => "With one client".to_owned(),
+            clients => format!("With {clients} clients"),
+        };
+        // A null device locally is the loop of the measuring side: the paper says nothing of it.
+        let claim = (medium == FILE).then_some(&self.loss_max);
+        let is_remote = |way: &&Way| way.origin == Origin::Measured;
+        let is_target = |way: &Way| targets(setting).any(|target| target.key == way.key);
+        let sentence = |way: &Way| {
+            let Some(ours) = say::labelled(series, &way.label) else {
+                return say::missing(&way.label);
+            };
+            let claim = if is_target(way) { None } else { claim };
+            rate_lost(ours, limit, self.measure.unit, place, claim)
+        };
+        ways.iter().filter(is_remote).map(sentence).collect()
+    }
+
+    fn notes(&self, medium: Medium) -> Vec<String> {
+        let mut notes = vec![format!(
+            "The paper's clients are machines of their own behind {}; ours share this machine's \
+             processors with the node, over the loopback interface.",
+            paper::NETWORKS.map(|network| network.name).join(", ")
+        )];
+        if medium != FILE {
+            notes.push(
+                "The wire is one connection with as many requests in flight as there are clients."
+                    .into(),
+            );
+            return notes;
+        }
+        notes.push(
+            "The paper's pictures print no numbers; its curves stand here as the levels that its \
+             text gives, without the number of clients at which each is reached."
+                .into(),
+        );
+        let sata = &paper::DEVICES[0];
+        notes.push(if self.op_len == IOPS.op_len {
+            format!(
+                "The paper has two peaks of random 1 KiB reads of {}: {} in table 1, {} in the text \
+                 of figure 1. And it says both that the network takes {} at most and that it takes \
+                 up to a third.",
+                sata.name,
+                say::quantity(sata.read_kiops[1], "kIOPS"),
+                say::quantity(paper::PEAK_IOPS[0].value / 1e3, "kIOPS"),
+                say::percent(paper::IOPS_LOSS_MAX.value),
+            )
+        } else {
+            format!(
+                "The paper has two bandwidths of random reads of {}: {} in table 1, {} in the text \
+                 of figure 2; of HS4-blk {} and {}.",
+                sata.name,
+                say::quantity(sata.read_mb_s[1], "MB/s"),
+                say::quantity(paper::PEAK_BANDWIDTH[1].value, "MB/s"),
+                say::quantity(paper::DEVICES[2].read_mb_s[1], "MB/s"),
+                say::quantity(paper::PEAK_BANDWIDTH[3].value, "MB/s"),
+            )
+        });
+        notes
+    }
+}
+
+/// What is served, as fast as the node answers; and from flash.
+const MEDIA: [Medium; 2] = [NULL, FILE];
+
+/// Our best through a door beside the highest level of the paper.
+fn beside_published(series: &[Series], unit: &str) -> Option<String> {
+    let best_of = |origin: Origin| {
+        let of = series.iter().filter(move |series| series.origin == origin);
+        of.filter_map(|series| Some((series, say::peak(series)?)))
+            .max_by(|a, b| a.1.y.total_cmp(&b.1.y))
+    };
+    let (ours, our_peak) = best_of(Origin::Measured)?;
+    let (theirs, their_peak) = best_of(Origin::Published)?;
+    Some(format!(
+        "The most through the network is {} with {} clients of {}, {} of the paper's highest level \
+         ({}, {}){}.",
+        say::quantity(our_peak.y, unit),
+        our_peak.x,
+        ours.label,
+        say::percent(our_peak.y / their_peak.y * 100.0),
+        theirs.label,
+        say::quantity(their_peak.y, unit),
+        say::doubt([our_peak]),
+    ))
+}

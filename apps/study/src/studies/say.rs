@@ -1,0 +1,125 @@
+//! Sentences about numbers: every one says the numbers it is drawn from, and nothing that they do not.
+
+use crate::exhibit::{Mark, Series};
+use crate::published::Stated;
+
+use super::sweep::at;
+
+/// With three significant digits, as tables show it; large ones in full.
+pub(super) fn number(value: f64) -> String {
+    let magnitude = value.abs();
+    if magnitude >= 99.95 || magnitude == 0.0 {
+        return grouped(value);
+    }
+    match magnitude {
+        m if m >= 9.995 => format!("{value:.1}"),
+        m if m >= 0.9995 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// Three digits that count, the rest zeros, and commas between thousands.
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let kept = if digits.len() > 3 { rounded(value.abs(), digits.len()) } else { digits };
+    let mut text = String::new();
+    for (index, digit) in kept.chars().enumerate() {
+        if index > 0 && (kept.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value < 0.0 { format!("-{text}") } else { text }
+}
+
+fn rounded(value: f64, digits: usize) -> String {
+    let exponent = i32::try_from(digits).unwrap_or(i32::MAX).saturating_sub(3);
+    let unit = 10f64.powi(exponent);
+    format!("{:.0}", (value / unit).round() * unit)
+}
+
+/// With its unit.
+pub(super) fn quantity(value: f64, unit: &str) -> String {
+    if unit.is_empty() { number(value) } else { format!("{} {unit}", number(value)) }
+}
+
+/// A share or a difference, to a tenth below ten.
+pub(super) fn percent(value: f64) -> String {
+    if value.abs() < 9.95 { format!("{value:.1} %") } else { format!("{value:.0} %") }
+}
+
+/// By how much `value` differs from `reference`, in words: `13 % below`, `as much as`.
+pub(super) fn beside(value: f64, reference: f64, words: [&str; 2]) -> String {
+    if reference <= 0.0 {
+        return "not to be compared with".to_owned();
+    }
+    let difference = (value / reference - 1.0) * 100.0;
+    let [less, more] = words;
+    match difference {
+        d if d.abs() < 0.05 => "equal to".to_owned(),
+        d if d < 0.0 => format!("{} {less}", percent(-d)),
+        d => format!("{} {more}", percent(d)),
+    }
+}
+
+/// What stands behind a sentence whose numbers are doubtful.
+pub(super) fn doubt<'a>(marks: impl IntoIterator<Item = &'a Mark>) -> &'static str {
+    if marks.into_iter().any(|mark| mark.is_doubtful) {
+        " (doubtful: it was not measured undisturbed)"
+    } else {
+        ""
+    }
+}
+
+/// That something was not measured.
+pub(super) fn missing(what: &str) -> String {
+    format!("Nothing can be said of {what}: it was not measured.")
+}
+
+/// The series of this label.
+pub(super) fn labelled<'a>(series: &'a [Series], label: &str) -> Option<&'a Series> {
+    series.iter().find(|series| series.label == label)
+}
+
+/// The last place at which both series have a point.
+pub(super) fn last_common<'a>(a: &'a Series, b: &'a Series) -> Option<(&'a Mark, &'a Mark)> {
+    a.points.iter().rev().find_map(|mark| Some((mark, at(b, mark.x)?)))
+}
+
+/// The highest point.
+pub(super) fn peak(series: &Series) -> Option<&Mark> {
+    series.points.iter().max_by(|a, b| a.y.total_cmp(&b.y))
+}
+
+/// What a rate through the network loses against the limit beside it, and whether that is within what
+/// a paper states at most.
+pub(super) fn rate_lost(
+    ours: &Series,
+    limit: &Series,
+    unit: &str,
+    place: impl Fn(f64) -> String,
+    claim: Option<&Stated>,
+) -> String {
+    let Some((mark, beside_it)) = last_common(ours, limit) else {
+        return missing(&format!("{} beside {}", ours.label, limit.label));
+    };
+    let lost = (1.0 - mark.y / beside_it.y) * 100.0;
+    let claim = claim.map_or_else(String::new, |claim| {
+        let value = percent(claim.value);
+        if lost <= claim.value {
+            format!("; that the network takes at most {value} ({}) holds here", claim.place)
+        } else {
+            format!("; more than the {value} at most of the paper ({})", claim.place)
+        }
+    });
+    format!(
+        "{} {} has {}, {} {} ({}){claim}{}.",
+        place(mark.x),
+        ours.label,
+        quantity(mark.y, unit),
+        beside(mark.y, beside_it.y, ["below", "above"]),
+        limit.label,
+        quantity(beside_it.y, unit),
+        doubt([mark, beside_it]),
+    )
+}

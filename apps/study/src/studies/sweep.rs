@@ -1,0 +1,232 @@
+//! Sweeps: the same steps on every way, which become the series of figures.
+
+use nearflash_bench::workload::Pattern;
+use nearflash_units::ByteLen;
+
+use super::ways::Way;
+use crate::exhibit::{Axis, Cell, Exhibit, Figure, Kind, Mark, Scale, Series, Table};
+use crate::plan::{Layout, Load, Point, PointId, Subject};
+use crate::result::{Outcome, Results, Run};
+
+/// A figure of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measure {
+    /// What an axis says.
+    pub(super) label: &'static str,
+    /// In which unit.
+    pub(super) unit: &'static str,
+    /// The number.
+    pub(super) of: fn(&Run) -> f64,
+}
+
+/// Rates.
+pub(super) const KIOPS: Measure =
+    Measure { label: "operations per second", unit: "kIOPS", of: |run| run.iops / 1e3 };
+/// Payload.
+pub(super) const MB_S: Measure =
+    Measure { label: "throughput", unit: "MB/s", of: |run| run.bytes_per_second / 1e6 };
+/// One outstanding operation of one client.
+pub(super) fn load(pattern: Pattern, op_len: u64) -> Load {
+    let is_mixed = matches!(pattern, Pattern::Rw | Pattern::RandRw);
+    let is_read = matches!(pattern, Pattern::Read | Pattern::RandRead);
+    Load {
+        pattern,
+        read_percent: if is_mixed { 50 } else { u8::from(is_read) * 100 },
+        op_len: ByteLen(op_len),
+        depth: 1,
+        clients: 1,
+        layout: Layout::Shared,
+        rate_iops: None,
+    }
+}
+
+/// A length in names of points and on axes.
+pub(super) fn len_text(len: u64) -> String {
+    match len {
+        len if len >= 1 << 20 && len.is_multiple_of(1 << 20) => format!("{} MiB", len >> 20),
+        len if len >= 1 << 10 && len.is_multiple_of(1 << 10) => format!("{} KiB", len >> 10),
+        len => format!("{len} B"),
+    }
+}
+
+/// One step of a sweep.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    /// Its place on the axis.
+    pub(super) x: f64,
+    /// What names it, and all that differs from other points of the same way.
+    pub(super) tag: String,
+    /// What is done.
+    pub(super) loads: Vec<Load>,
+}
+
+impl Step {
+    /// One load.
+    pub(super) fn new(x: f64, tag: String, load: Load) -> Self {
+        Self { x, tag, loads: vec![load] }
+    }
+}
+
+/// All ways at all steps.
+#[derive(Clone, Debug)]
+pub(super) struct Sweep {
+    /// The study's name.
+    pub(super) study: &'static str,
+    /// The series.
+    pub(super) ways: Vec<Way>,
+    /// Along the axis.
+    pub(super) steps: Vec<Step>,
+}
+
+impl Sweep {
+    /// Way by way, so that each is set up once.
+    pub(super) fn points(&self) -> Vec<Point> {
+        let of_way = |way: &Way| {
+            let way = way.clone();
+            self.steps.iter().map(move |step| point(self.study, &way, step)).collect::<Vec<_>>()
+        };
+        self.ways.iter().flat_map(of_way).collect()
+    }
+
+    /// One series for each way of which anything was measured.
+    pub(super) fn series(&self, results: &Results, measure: Measure) -> Vec<Series> {
+        let of_way = |way: &Way| {
+            let points = self.steps.iter().filter_map(|step| {
+                mark(results, &point_id(self.study, way, step), 0, measure, step.x)
+            });
+            Series { label: way.label.clone(), origin: way.origin, points: points.collect() }
+        };
+        self.ways.iter().map(of_way).filter(|series| !series.points.is_empty()).collect()
+    }
+}
+
+/// The name of a way at a step.
+pub(super) fn point_id(study: &str, way: &Way, step: &Step) -> PointId {
+    PointId(format!("{study}/{}/{}", way.key, step.tag))
+}
+
+/// A way at a step. The wire is one connection: as much is in flight on it as clients have together.
+pub(super) fn point(study: &str, way: &Way, step: &Step) -> Point {
+    let mut loads = step.loads.clone();
+    if matches!(way.subject, Subject::Wire(_)) {
+        for load in &mut loads {
+            load.depth = load.depth.saturating_mul(load.clients);
+            load.clients = 1;
+        }
+    }
+    Point { id: point_id(study, way, step), subject: way.subject.clone(), loads }
+}
+
+/// What was measured at a point, if it was.
+pub(super) fn mark(
+    results: &Results,
+    id: &PointId,
+    tenant: usize,
+    measure: Measure,
+    x: f64,
+) -> Option<Mark> {
+    let spread = results.spread(id, tenant, measure.of)?;
+    let Outcome::Measured(measurement) = results.outcomes.get(id)? else { return None };
+    let is_repeated = measurement.tenants.get(tenant).is_some_and(|runs| runs.len() > 1);
+    let is_finite = spread.median.is_finite() && spread.low.is_finite() && spread.high.is_finite();
+    is_finite.then(|| Mark {
+        x,
+        y: spread.median,
+        spread: is_repeated.then_some([spread.low, spread.high]),
+        is_doubtful: results.is_doubtful(id),
+    })
+}
+
+/// An axis of values.
+pub(super) fn axis(label: &str, unit: &str, scale: Scale) -> Axis {
+    Axis { label: label.to_owned(), unit: unit.to_owned(), scale }
+}
+
+/// Upwards, as a measure says.
+pub(super) fn measure_axis(measure: Measure, scale: Scale) -> Axis {
+    axis(measure.label, measure.unit, scale)
+}
+
+/// Lines.
+pub(super) fn lines(x: Axis, y: Axis, series: Vec<Series>) -> Figure {
+    Figure { kind: Kind::Lines, x, y, shade: None, series }
+}
+
+/// A published number as a level over the places of an axis.
+pub(super) fn level(label: String, value: f64, xs: [f64; 2]) -> Series {
+    let mark = |x| Mark { x, y: value, spread: None, is_doubtful: false };
+    Series { label, origin: crate::exhibit::Origin::Published, points: xs.map(mark).to_vec() }
+}
+
+/// A heading with its unit.
+pub(super) fn heading(label: &str, unit: &str) -> String {
+    if unit.is_empty() { label.to_owned() } else { format!("{label} ({unit})") }
+}
+
+/// A number, or that there is none.
+pub(super) fn cell(value: Option<f64>) -> Cell {
+    value.map_or(Cell::Missing, Cell::Number)
+}
+
+/// Words.
+pub(super) fn text(words: impl Into<String>) -> Cell {
+    Cell::Text(words.into())
+}
+
+/// All numbers of a figure: a row for each place on its x axis.
+pub(super) fn table_of(figure: &Figure) -> Table {
+    let mut xs: Vec<f64> =
+        figure.series.iter().flat_map(|series| series.points.iter().map(|mark| mark.x)).collect();
+    xs.sort_by(f64::total_cmp);
+    xs.dedup();
+    let mut columns = vec![heading(&figure.x.label, &figure.x.unit)];
+    columns.extend(figure.series.iter().map(|series| heading(&series.label, &figure.y.unit)));
+    let row = |x: &f64| {
+        let mut cells = vec![place(&figure.x.scale, *x)];
+        cells.extend(figure.series.iter().map(|series| cell(at(series, *x).map(|mark| mark.y))));
+        cells
+    };
+    Table { rows: xs.iter().map(row).collect(), columns }
+}
+
+/// A place on an axis in a table.
+fn place(scale: &Scale, x: f64) -> Cell {
+    let Scale::Names(names) = scale else { return Cell::Number(x) };
+    let named = names.iter().enumerate().find(|(index, _)| index_x(*index) == x);
+    named.map_or(Cell::Missing, |(_, name)| text(name.as_str()))
+}
+
+/// The place of the `n`-th name.
+#[expect(clippy::cast_precision_loss, reason = "an axis has few names")]
+pub(super) fn index_x(index: usize) -> f64 {
+    index as f64
+}
+
+/// What a series has at a place.
+pub(super) fn at(series: &Series, x: f64) -> Option<&Mark> {
+    series.points.iter().find(|mark| mark.x == x)
+}
+
+/// An exhibit of a figure, with the figure's own table and what must be said of its points.
+pub(super) fn exhibit(slug: String, title: String, source: &str, figure: Figure) -> Exhibit {
+    let table = table_of(&figure);
+    let marks = || figure.series.iter().flat_map(|series| &series.points);
+    let doubtful = marks().filter(|mark| mark.is_doubtful).count();
+    let mut notes = Vec::new();
+    if doubtful > 0 {
+        let all = marks().count();
+        notes.push(format!(
+            "{doubtful} of {all} points are doubtful: in each of their runs the cores moved, or \
+             something else ran on them."
+        ));
+    }
+    Exhibit {
+        slug,
+        title,
+        source: source.to_owned(),
+        figure: Some(figure),
+        table,
+        conclusions: Vec::new(),
+        notes,
+    }
+}

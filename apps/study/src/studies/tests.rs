@@ -1,0 +1,230 @@
+//! Rules that every study keeps.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::{Setting, Study, catalogue};
+use crate::exhibit::{Exhibit, Mark, Scale};
+use crate::plan::{Medium, Peer, Plan, PointId, Subject};
+use crate::result::{Comparable, Cpu, Latency, Measurement, Outcome, Results, Run};
+
+/// Start, end and change of subject of a point, in seconds.
+const POINT_OVERHEAD_SECONDS: f64 = 0.3;
+/// Two repeats of 200 ms with a warm-up of 50 ms.
+const QUICK_SECONDS: f64 = 2.0 * 0.25;
+/// What all studies together may take when they are quick.
+const QUICK_SECONDS_MAX: f64 = 300.0;
+
+fn setting(is_quick: bool) -> Setting {
+    Setting { is_quick, core_count: 2, core_watts: 10.0, ..Setting::default() }
+}
+
+/// With peers, targets and more cores.
+fn rich_setting() -> Setting {
+    Setting {
+        targets: vec!["direct://[::1]:7400/data".parse().unwrap()],
+        peers: vec![Peer::Fio, Peer::Tgt, Peer::Nbdkit],
+        core_count: 8,
+        ..setting(false)
+    }
+}
+
+fn settings() -> [Setting; 3] {
+    [setting(true), setting(false), rich_setting()]
+}
+
+/// A number that depends on the point's name and the salt alone.
+fn made_up(id: &PointId, salt: u64) -> f64 {
+    let hash = id.0.bytes().fold(salt.wrapping_add(0xCBF2_9CE4), |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+    f64::from(u16::try_from(hash >> 48).unwrap()) + 1.0
+}
+
+fn made_up_run(id: &PointId, salt: u64, comparable: Comparable) -> Run {
+    let micros = made_up(id, salt) / 100.0;
+    Run {
+        ops: 1000,
+        seconds: 0.2,
+        warm_up_seconds: 0.05,
+        iops: 1e6 / micros,
+        bytes_per_second: 4096e6 / micros,
+        latency: Latency {
+            mean: micros,
+            p50: micros,
+            p95: micros * 2.0,
+            p99: micros * 3.0,
+            p999: micros * 4.0,
+            max: micros * 9.0,
+        },
+        cpu: Cpu { client_user: 1.0, client_system: 2.0, node_user: micros, node_system: 3.0 },
+        core_to_core: [50.0, 51.0],
+        core_share: 1.0,
+        comparable,
+    }
+}
+
+/// Every point that `keep` wants, with numbers of `salt`.
+fn results_of(plans: &[Plan], salt: u64, keep: impl Fn(usize) -> bool) -> Results {
+    let points = plans.iter().flat_map(|plan| &plan.points).enumerate();
+    let outcomes: BTreeMap<_, _> = points
+        .filter(|(index, _)| keep(*index))
+        .map(|(index, point)| {
+            let comparable = if index % 5 == 0 { Comparable::Moved } else { Comparable::Sound };
+            let runs = |tenant: usize| {
+                let salt = salt + u64::try_from(tenant).unwrap();
+                vec![made_up_run(&point.id, salt, comparable); 1 + index % 3]
+            };
+            let tenants = (0..point.loads.len()).map(runs).collect();
+            let outcome = if index % 11 == 10 {
+                Outcome::Failed("the target went away".into())
+            } else {
+                Outcome::Measured(Measurement { tenants, command: None })
+            };
+            (point.id.clone(), outcome)
+        })
+        .collect();
+    Results { outcomes }
+}
+
+fn plans(setting: &Setting) -> Vec<Plan> {
+    catalogue().iter().map(|study| study.plan(setting)).collect()
+}
+
+/// What a reader and the plotter rely on.
+fn check_shape(study: &dyn Study, exhibit: &Exhibit) {
+    let slug = &exhibit.slug;
+    assert!(slug.starts_with(study.name()), "{slug} of {}", study.name());
+    assert!(!exhibit.title.is_empty() && !exhibit.source.is_empty(), "{slug}");
+    for row in &exhibit.table.rows {
+        assert_eq!(row.len(), exhibit.table.columns.len(), "{slug}: {row:?}");
+    }
+    for sentence in exhibit.conclusions.iter().chain(&exhibit.notes) {
+        assert!(sentence.ends_with('.') && !sentence.contains("NaN"), "{slug}: {sentence}");
+    }
+    let Some(figure) = &exhibit.figure else { return };
+    let mut labels = HashSet::new();
+    for series in &figure.series {
+        assert!(labels.insert(&series.label), "{slug}: {} stands twice", series.label);
+        let xs = series.points.iter().map(|mark| mark.x);
+        assert!(xs.clone().zip(xs.skip(1)).all(|(x, next)| x <= next), "{slug}: {}", series.label);
+        let is_drawable = |mark: &Mark| mark.x.is_finite() && mark.y.is_finite();
+        assert!(series.points.iter().all(is_drawable), "{slug}: {}", series.label);
+        if let Scale::Names(names) = &figure.x.scale {
+            let last = super::sweep::index_x(names.len());
+            assert!(series.points.iter().all(|mark| mark.x < last), "{slug}: {}", series.label);
+        }
+    }
+}
+
+fn check_exhibits(setting: &Setting, results: &Results) -> Vec<String> {
+    let mut slugs = HashSet::new();
+    let mut conclusions = Vec::new();
+    for study in catalogue() {
+        let exhibits = study.exhibits(setting, results);
+        assert!(!exhibits.is_empty(), "{} shows nothing", study.name());
+        for exhibit in exhibits {
+            check_shape(*study, &exhibit);
+            assert!(slugs.insert(exhibit.slug.clone()), "{} stands twice", exhibit.slug);
+            conclusions.extend(exhibit.conclusions);
+        }
+    }
+    conclusions
+}
+
+#[test]
+fn every_point_has_a_name_of_its_own_that_begins_with_its_study() {
+    for setting in settings() {
+        let mut ids = HashSet::new();
+        for (study, plan) in catalogue().iter().zip(plans(&setting)) {
+            for point in plan.points {
+                assert!(point.id.0.starts_with(&format!("{}/", study.name())), "{:?}", point.id);
+                assert!(!point.loads.is_empty(), "{:?} does nothing", point.id);
+                assert!(ids.insert(point.id.clone()), "{:?} stands twice", point.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_quick_run_measures_no_point_that_a_full_run_does_not() {
+    let full: HashSet<_> =
+        plans(&setting(false)).into_iter().flat_map(|plan| plan.points).map(|it| it.id).collect();
+    let quick: Vec<_> =
+        plans(&setting(true)).into_iter().flat_map(|plan| plan.points).map(|it| it.id).collect();
+    assert!(quick.len() < full.len());
+    for id in quick {
+        assert!(full.contains(&id), "{id:?} is of the quick run alone");
+    }
+}
+
+#[test]
+fn all_quick_studies_with_all_peers_end_within_five_minutes() {
+    let quick = Setting { peers: rich_setting().peers, ..setting(true) };
+    let count: usize = plans(&quick).iter().map(|plan| plan.points.len()).sum();
+    let seconds = super::sweep::index_x(count) * (QUICK_SECONDS + POINT_OVERHEAD_SECONDS);
+    assert!(seconds < QUICK_SECONDS_MAX, "{count} points take {seconds} s");
+}
+
+#[test]
+fn a_point_asks_for_no_more_memory_than_a_machine_has() {
+    for setting in settings() {
+        for point in plans(&setting).into_iter().flat_map(|plan| plan.points) {
+            let in_flight: u64 = point
+                .loads
+                .iter()
+                .map(|load| load.op_len.0 * u64::from(load.depth) * u64::from(load.clients))
+                .sum();
+            assert!(in_flight <= 256 << 20, "{:?}: {in_flight} bytes in flight", point.id);
+        }
+    }
+}
+
+#[test]
+fn a_medium_alone_is_one_that_the_machine_has() {
+    for plan in plans(&rich_setting()) {
+        for point in plan.points {
+            assert_ne!(point.subject, Subject::Local(Medium::Memory), "{:?}", point.id);
+        }
+    }
+}
+
+#[test]
+fn nothing_measured_says_so() {
+    for setting in settings() {
+        check_exhibits(&setting, &Results::default());
+    }
+}
+
+#[test]
+fn everything_measured_is_shown() {
+    for setting in settings() {
+        let plans = plans(&setting);
+        check_exhibits(&setting, &results_of(&plans, 1, |_| true));
+    }
+}
+
+#[test]
+fn any_part_of_the_points_makes_exhibits() {
+    for setting in settings() {
+        let plans = plans(&setting);
+        for part in 0..7 {
+            check_exhibits(&setting, &results_of(&plans, 1, |index| index % 7 == part));
+            check_exhibits(&setting, &results_of(&plans, 1, |index| index % 7 != part));
+        }
+    }
+}
+
+#[test]
+fn other_numbers_make_other_sentences() {
+    let setting = setting(false);
+    let plans = plans(&setting);
+    for study in catalogue() {
+        let said = |salt| {
+            let exhibits = study.exhibits(&setting, &results_of(&plans, salt, |_| true));
+            exhibits.into_iter().flat_map(|exhibit| exhibit.conclusions).collect::<Vec<_>>()
+        };
+        let (first, second) = (said(1), said(99));
+        assert!(!first.is_empty(), "{} concludes nothing", study.name());
+        assert_ne!(first, second, "{}", study.name());
+    }
+}

@@ -1,0 +1,163 @@
+//! The ways to the bytes that studies set beside one another: curves of their figures.
+
+use nearflash_bench::floor::Headers;
+use nearflash_units::Nanos;
+
+use super::Setting;
+use crate::exhibit::Origin;
+use crate::plan::{Door, Medium, Peer, SessionOptions, Subject, Unable};
+
+/// Every door, the slowest first.
+pub(super) const DOORS: [Door; 4] = [Door::Iscsi, Door::NvmeTcp, Door::Direct, Door::DirectLocal];
+
+/// The null device without delays.
+pub(super) const NULL: Medium = Medium::Null { read_delay: Nanos(0), write_delay: Nanos(0) };
+
+/// The user's device or file, or the first scratch file.
+pub(super) const FILE: Medium = Medium::File(0);
+
+/// One way: what is measured, and what it is called.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    /// In names of points.
+    pub(super) key: String,
+    /// In legends.
+    pub(super) label: String,
+    /// How it is drawn.
+    pub(super) origin: Origin,
+    /// What is measured.
+    pub(super) subject: Subject,
+}
+
+impl Way {
+    /// The same under another label.
+    pub(super) fn called(self, label: &str) -> Self {
+        Self { label: label.to_owned(), ..self }
+    }
+}
+
+/// How a door is called: in names of points, and in legends.
+pub(super) fn door_names(door: Door) -> (&'static str, &'static str) {
+    match door {
+        Door::Iscsi => ("iscsi", "iSCSI"),
+        Door::NvmeTcp => ("nvme-tcp", "NVMe/TCP"),
+        Door::Direct => ("direct", "direct"),
+        Door::DirectLocal => ("direct-local", "direct, shared memory"),
+    }
+}
+
+/// The same of a medium.
+pub(super) fn medium_names(medium: Medium) -> (String, String) {
+    match medium {
+        NULL => ("null".into(), "null device".into()),
+        Medium::Null { read_delay, write_delay } => {
+            let micros = |delay: Nanos| delay.0 / 1000;
+            let (read, write) = (micros(read_delay), micros(write_delay));
+            let label = if read == write {
+                format!("null device of {read} µs")
+            } else {
+                format!("null device of {read} µs reads, {write} µs writes")
+            };
+            (format!("null-{read}us-{write}us"), label)
+        }
+        Medium::Memory => ("memory".into(), "memory".into()),
+        Medium::File(0) => ("file".into(), "file or device".into()),
+        Medium::File(index) => (format!("file-{index}"), format!("file or device {index}")),
+    }
+}
+
+/// A medium of this machine, without a node.
+pub(super) fn local(medium: Medium) -> Way {
+    let (key, label) = medium_names(medium);
+    Way {
+        key: format!("local-{key}"),
+        label: format!("local {label}"),
+        origin: Origin::Limit,
+        subject: Subject::Local(medium),
+    }
+}
+
+/// Our node with one volume on `medium`.
+pub(super) fn node(door: Door, medium: Medium) -> Way {
+    node_of(door, vec![medium], SessionOptions::default())
+}
+
+/// Our node with a volume on each medium. How sessions are set is not in its names.
+pub(super) fn node_of(door: Door, media: Vec<Medium>, session: SessionOptions) -> Way {
+    let (key, label) = door_names(door);
+    let medium = media.first().map_or_else(String::new, |&medium| medium_names(medium).0);
+    let count = if media.len() > 1 { format!("-{}x", media.len()) } else { String::new() };
+    Way {
+        key: format!("{key}-{medium}{count}"),
+        label: label.to_owned(),
+        origin: Origin::Measured,
+        subject: Subject::Node { door, media, session },
+    }
+}
+
+/// The bare exchange with a door's headers; shared memory has no wire.
+pub(super) fn wire(door: Door) -> Option<Way> {
+    let headers = match door {
+        Door::Iscsi => Headers::ISCSI,
+        Door::NvmeTcp => Headers::NVME_TCP,
+        Door::Direct => Headers::DIRECT,
+        Door::DirectLocal => return None,
+    };
+    let (key, label) = door_names(door);
+    Some(Way {
+        key: format!("wire-{key}"),
+        label: format!("wire, headers of {label}"),
+        origin: Origin::Limit,
+        subject: Subject::Wire(headers),
+    })
+}
+
+/// The name of a peer: as a program, and in legends.
+fn peer_names(peer: Peer) -> (&'static str, &'static str) {
+    match peer {
+        Peer::Fio => ("fio", "fio on the medium"),
+        Peer::Tgt => ("tgt", "tgt (iSCSI)"),
+        Peer::Nbdkit => ("nbdkit", "nbdkit (NBD)"),
+    }
+}
+
+/// What the user has beside our node: peers on the same medium, and targets of the user's own.
+pub(super) fn others(setting: &Setting, medium: Medium) -> Vec<Way> {
+    let medium_key = medium_names(medium).0;
+    let peers = setting.peers.iter().map(|&peer| {
+        let (key, label) = peer_names(peer);
+        Way {
+            key: format!("{key}-{medium_key}"),
+            label: label.to_owned(),
+            origin: Origin::Measured,
+            subject: Subject::Peer { peer, medium },
+        }
+    });
+    peers.chain(targets(setting)).collect()
+}
+
+/// The user's own targets.
+pub(super) fn targets(setting: &Setting) -> impl Iterator<Item = Way> {
+    setting.targets.iter().map(|target| Way {
+        key: format!("url={target}"),
+        label: target.to_string(),
+        origin: Origin::Measured,
+        subject: Subject::Url(target.clone()),
+    })
+}
+
+/// Peers that would stand beside our node, and are not there.
+pub(super) fn absent_peers(setting: &Setting) -> Vec<Unable> {
+    [Peer::Fio, Peer::Tgt, Peer::Nbdkit]
+        .into_iter()
+        .filter(|peer| !setting.peers.contains(peer))
+        .map(|peer| {
+            let (name, label) = peer_names(peer);
+            Unable {
+                what: format!("{label} beside nearflash"),
+                why: format!("{name} is not installed, or was not asked for"),
+                needs: format!("{name} on this machine, and --peer {name}"),
+            }
+        })
+        .collect()
+}
