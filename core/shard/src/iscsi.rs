@@ -6,8 +6,9 @@
 //! that. So the answer waits until the old connections are silent, as with hosts of NVMe/TCP
 //! (`associations.rs`). All connections of a session live on one core.
 //!
-//! Removed accounts: the control side sends [`crate::Message::Iscsi`], and the first core answers once
-//! every session that came in by an account that is no more is over.
+//! Accounts: the control side sends [`crate::Message::Iscsi`], and the first core answers once every
+//! session is over that came in by an account that is no more, or without one when there was none.
+//! Sessions whose target is gone are asked to log out, and nobody waits for that.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -115,7 +116,7 @@ impl Initiators {
     /// Decides on a login. What it proved may have been taken back while it waited.
     fn login(&mut self, demand: &LoginDemand) -> Result<Admission, LoginStatus> {
         let exports = &self.config.exports;
-        if demand.account.as_ref().is_some_and(|user| !exports.has_account(user)) {
+        if !exports.trusts(demand.account.as_deref()) {
             return Err(LoginStatus::AUTHENTICATION_FAILURE);
         }
         self.portal.login(demand)
@@ -189,7 +190,7 @@ impl Shard {
     }
 
     /// What initiators may reach from now on. On the first core, sessions end whose account is none
-    /// any more.
+    /// any more, and those without one as soon as there is one.
     pub(crate) fn set_iscsi_exports<W: World>(&mut self, exports: Arc<Exports>, world: &mut W) {
         for key in self.connections.keys(|connection| connection.session.iscsi().is_some()) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
@@ -199,10 +200,11 @@ impl Shard {
             self.mark_dirty(key);
         }
         self.initiators.config.exports = Arc::clone(&exports);
-        let is_out = |account: &Option<Box<str>>| {
-            account.as_ref().is_some_and(|user| !exports.has_account(user))
-        };
-        let places = self.initiators.portal.end(|session| is_out(&session.account));
+        let portal = &mut self.initiators.portal;
+        // These were asked to log out, and nothing joins them any more.
+        let is_gone = |target: &str| exports.target(target).is_none();
+        portal.end(|session| session.target.as_deref().is_some_and(is_gone));
+        let places = portal.end(|session| !exports.trusts(session.account.as_deref()));
         self.initiators.ending.extend(places.iter().map(|place| place.tsih));
         self.end_connections(&places, world);
     }

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use nearflash_iscsi::chap::{Account, CHALLENGE_LEN, Challenge, Credential, Secret};
 use nearflash_iscsi::initiator::cdb::{self, Cdb};
 use nearflash_iscsi::initiator::{
-    CommandWindow, Ending, InitiatorConfig, InitiatorSession, Status, TaskCompletion, TaskData,
+    CommandWindow, Ending, Event, InitiatorConfig, InitiatorSession, Status, TaskCompletion,
+    TaskData,
 };
 use nearflash_iscsi::login::{LoginConfig, LoginStatus, SessionKind};
 use nearflash_iscsi::params::{DigestWish, Offer, SessionParams};
+use nearflash_iscsi::pdu::LogoutReason;
 use nearflash_iscsi::{Chunk, PeerError, Receiving};
 
 use crate::PATIENCE;
@@ -156,6 +158,30 @@ impl Initiator {
         let done = self.try_command(&cdb::test_unit_ready(), TaskData::None);
         let done = done.expect("the connection stays");
         done.sense.filter(|sense| sense.key == 6).map(|sense| (sense.asc, sense.ascq))
+    }
+
+    /// Waits until the target says something unasked; what that is.
+    ///
+    /// # Panics
+    /// When the connection is lost.
+    pub fn event(&mut self) -> Event {
+        loop {
+            if let Some(event) = self.session.poll_event() {
+                return event;
+            }
+            self.turn().expect("the connection stays");
+        }
+    }
+
+    /// Logs out.
+    ///
+    /// # Panics
+    /// When the target does not answer in good order.
+    pub fn log_out(mut self) {
+        self.session.logout(LogoutReason::SESSION).expect("the session is ready");
+        while !self.session.is_closing() {
+            self.turn().expect("a logout is answered");
+        }
     }
 
     /// Hears all that the unit has to say.

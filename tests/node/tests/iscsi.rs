@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use nearflash_iscsi::PeerError;
-use nearflash_iscsi::initiator::{Status, TaskData, cdb};
+use nearflash_iscsi::initiator::{Event, Status, TaskData, cdb};
 use nearflash_iscsi::login::LoginStatus;
 use nearflash_node_tests::{
     Door, Host, Initiator, Node, PATIENCE, Place, Who, assert_serves, assert_serves_iscsi,
@@ -215,6 +215,56 @@ fn an_initiator_hears_of_a_resize() {
     node.command(&["volume", "resize", "data", "12MiB"]);
     assert_eq!(a.attention(), Some((0x2A, 0x09)), "capacity data has changed");
     assert_eq!(a.write(3000, &[1; 4096]), Status::GOOD, "in what was not there before");
+    node.terminate();
+}
+
+#[test]
+fn sessions_of_a_volume_that_is_removed_are_asked_to_log_out_and_never_reach_another() {
+    let place = Place::new();
+    let node = in_memory(&place, &[]);
+    let (mut obeys, mut stays) = (login(&node, "a"), login(&node, "b"));
+    node.command(&["volume", "remove", "data", "--force"]);
+    node.command(&["volume", "create", "data=8MiB@r"]);
+    for initiator in [&mut obeys, &mut stays] {
+        assert_eq!(initiator.event(), Event::LogoutRequested { seconds: 10 });
+        assert_eq!(initiator.write(0, &[1; 4096]), Status::CHECK_CONDITION, "there is no unit");
+    }
+    obeys.log_out();
+    eventually("who did not log out is dropped", || sessions(&node) == 0);
+    assert!(stays.try_command(&cdb::test_unit_ready(), TaskData::None).is_err());
+    assert_eq!(login(&node, "b").read(0), [0; 4096], "nothing was written to the new one");
+    node.terminate();
+}
+
+#[test]
+fn units_of_a_target_that_come_and_go_are_told_to_its_sessions() {
+    let place = Place::new();
+    let node = in_memory(&place, &[]);
+    let mut a = login(&node, "a");
+    a.hear_all();
+    node.command(&["volume", "create", "logs=4MiB@r,subsystem=data"]);
+    assert_eq!(a.attention(), Some((0x3F, 0x0E)), "reported LUNs data has changed");
+    node.command(&["volume", "remove", "logs", "--force"]);
+    assert_eq!(a.attention(), Some((0x3F, 0x0E)));
+    assert_eq!(a.write(0, &[1; 4096]), Status::GOOD);
+    node.terminate();
+}
+
+#[test]
+fn the_first_chap_user_ends_sessions_that_came_in_without_one() {
+    let place = Place::new();
+    let node = in_memory(&place, &[]);
+    let mut a = login(&node, "a");
+    assert_eq!(a.write(0, &[1; 4096]), Status::GOOD);
+    std::fs::write(place.path("secret"), SECRET).unwrap();
+    node.command(&["chap", "add", "app", "--secret-file", &place.text("secret")]);
+    assert_eq!(sessions(&node), 0, "they are over when the command returns");
+    assert!(a.try_command(&cdb::test_unit_ready(), TaskData::None).is_err());
+    // A second one is no reason to end those of the first.
+    let known = Who::named("a").with_account("app", SECRET);
+    let mut a = Initiator::login(&node, "data", &known).unwrap();
+    node.command(&["chap", "add", "other"]);
+    assert_eq!(a.write(0, &[2; 4096]), Status::GOOD);
     node.terminate();
 }
 

@@ -1,16 +1,35 @@
 //! What a session is told that it did not ask for: changes of units, resets, other exports.
 //!
-//! Spec: SAM-5, 5.14; RFC 7143, 11.9.1 (SCSI asynchronous event).
+//! Spec: SAM-5, 5.14; RFC 7143, 11.9.1 (asynchronous events).
+//!
+//! A session whose target is gone is asked to log out, and its connections are dropped when it does
+//! not. It never has units again: whatever is made under the target's name later is something else,
+//! and must not get what an initiator still has to write.
 
 use std::sync::Arc;
 
 use nearflash_request::{Attention, Raised};
 use nearflash_scsi::sense_of_attention;
+use nearflash_units::Nanos;
 
 use super::answers::Answer;
 use super::exports::Exports;
 use super::{State, TargetSession};
 use crate::pdu::{AsyncEvent, LunField, NO_TAG, Opcode};
+
+/// How long an initiator may take to log out when it is asked to.
+const LOGOUT_SECONDS: u16 = 10;
+
+/// Whether the session's target is still there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Stay {
+    /// It is.
+    Welcome,
+    /// It is not, and the initiator was asked to log out.
+    Asked,
+    /// And dropped it is at that time.
+    Until(Nanos),
+}
 
 impl TargetSession {
     /// Targets, units or accounts have changed. What was handed out goes on; what comes from now on
@@ -18,7 +37,40 @@ impl TargetSession {
     pub fn set_exports(&mut self, exports: Arc<Exports>) {
         self.exports = exports;
         if self.state == State::FullFeature && !self.is_discovery {
-            self.units = self.units_of_target();
+            self.look_at_target();
+        }
+    }
+
+    /// Takes over the units that the target has now. A number that is another volume's than before
+    /// has that to tell, before it does anything.
+    pub(super) fn look_at_target(&mut self) {
+        if self.stay != Stay::Welcome {
+            return;
+        }
+        let Some(target) = self.exports.target(&self.target) else {
+            self.units = Arc::default();
+            self.stay = Stay::Asked;
+            return self.push_message(AsyncEvent::LOGOUT, [0, 0, LOGOUT_SECONDS]);
+        };
+        let before = std::mem::replace(&mut self.units, Arc::clone(&target.units));
+        for unit in self.units.iter() {
+            if before.get(unit.lun).is_none_or(|old| old.volume != unit.volume) {
+                self.shared.attentions().raise(unit.lun, Attention::UnitsChanged);
+            }
+        }
+    }
+
+    /// Who was asked to log out and did not in time is dropped.
+    pub(super) fn end_stay(&mut self, now: Nanos) {
+        match self.stay {
+            Stay::Asked => {
+                let span = Nanos::from_secs(u64::from(LOGOUT_SECONDS));
+                self.stay = Stay::Until(now.plus(span));
+            }
+            Stay::Until(until) if now >= until && self.state == State::FullFeature => {
+                self.end_session();
+            }
+            Stay::Welcome | Stay::Until(_) => {}
         }
     }
 

@@ -74,6 +74,11 @@ impl Exports {
         self.accounts.iter().any(|account| account.initiator().user == user)
     }
 
+    /// Whether a session may be there that came in by that account, or by none.
+    pub fn trusts(&self, account: Option<&str>) -> bool {
+        account.map_or(!self.wants_chap(), |user| self.has_account(user))
+    }
+
     /// Whether initiators of that name, in small letters, are let in.
     pub fn admits(&self, initiator: &str) -> bool {
         self.initiators.as_ref().is_none_or(|names| names.contains(initiator))

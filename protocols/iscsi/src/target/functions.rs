@@ -252,8 +252,8 @@ impl TargetSession {
     }
 
     /// Every connection of the session ends.
-    fn end_session(&mut self) {
-        self.push_event(AsyncEvent::SESSION_DROP, 0);
+    pub(super) fn end_session(&mut self) {
+        self.push_message(AsyncEvent::SESSION_DROP, [0; 3]);
         self.shared.close_all();
         self.has_stirred = true;
         self.stop();
@@ -268,10 +268,12 @@ impl TargetSession {
         }
     }
 
-    /// Asynchronous Message. RFC 7143, 11.9.
-    pub(super) fn push_event(&mut self, event: AsyncEvent, parameter: u16) {
-        let code = u32::from_be_bytes([event.0, 0, 0, 0]) | u32::from(parameter);
-        let answer = Answer { rest: [code, 0, 0], ..Answer::new(Opcode::ASYNC, NO_TAG) };
+    /// Asynchronous Message, with its three parameters. RFC 7143, 11.9.
+    pub(super) fn push_message(&mut self, event: AsyncEvent, parameters: [u16; 3]) {
+        let [first, second, third] = parameters.map(u32::from);
+        let code = u32::from_be_bytes([event.0, 0, 0, 0]) | first;
+        let rest = [code, second << 16 | third, 0];
+        let answer = Answer { rest, ..Answer::new(Opcode::ASYNC, NO_TAG) };
         self.push_answer(&answer, &[]);
     }
 
@@ -289,7 +291,7 @@ impl TargetSession {
     /// answers that are still to come are not waited for.
     pub fn shut_down(&mut self) {
         if self.state == State::FullFeature {
-            self.push_event(AsyncEvent::CONNECTION_DROP, self.cid);
+            self.push_message(AsyncEvent::CONNECTION_DROP, [self.cid, 0, 0]);
         }
         self.terminate(PeerError::ShuttingDown);
     }

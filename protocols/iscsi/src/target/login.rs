@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use nearflash_scsi::LogicalUnits;
 use zerocopy::FromBytes;
 
 use super::slots::{IMMEDIATE_MAX, Slots};
@@ -109,17 +108,16 @@ impl TargetSession {
         match &demand.kind {
             SessionKind::Normal { target } => {
                 self.target = target.as_str().into();
-                self.units = self.units_of_target();
+                let found = self.exports.target(target);
+                self.units = found.map(|found| Arc::clone(&found.units)).unwrap_or_default();
             }
             SessionKind::Discovery => self.is_discovery = true,
         }
         self.state = State::FullFeature;
-    }
-
-    /// The units of the session's target, as they are now; none when it is gone.
-    pub(super) fn units_of_target(&self) -> Arc<LogicalUnits> {
-        let target = self.exports.target(&self.target);
-        target.map(|target| Arc::clone(&target.units)).unwrap_or_default()
+        if !self.is_discovery {
+            // The target may have gone while the login waited.
+            self.look_at_target();
+        }
     }
 
     /// What a [`super::Demand::Login`] that was polled asks, while it is not answered.

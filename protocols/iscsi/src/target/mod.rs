@@ -61,6 +61,7 @@ use crate::login::{LoginDemand, TargetLogin, TargetLoginConfig};
 use crate::params::{ConnectionParams, RECEIVE_LEN_DEFAULT};
 use crate::pdu::{HEADER_LEN, Serial};
 use crate::text::{Gathering, Outgoing, TEXT_LEN_MAX};
+use attentions::Stay;
 use functions::Function;
 use slots::{Slot, Slots};
 use window::EarlyCommands;
@@ -131,6 +132,7 @@ pub struct TargetSession {
     initiator: Box<str>,
     target: Box<str>,
     is_discovery: bool,
+    stay: Stay,
     units: Arc<LogicalUnits>,
     link: ConnectionParams,
     framer: Framer,
@@ -187,6 +189,7 @@ impl TargetSession {
             initiator: Box::default(),
             target: Box::default(),
             is_discovery: false,
+            stay: Stay::Welcome,
             units: Arc::default(),
             link: ConnectionParams::default(),
             framer: Framer::new(rules),
@@ -288,7 +291,13 @@ impl TargetSession {
 
     /// When [`Self::handle_timeout`] is due.
     pub fn poll_timeout(&self) -> Option<Nanos> {
-        (self.state != State::Closing).then_some(self.silent_at)
+        let dropped_at = match self.stay {
+            Stay::Welcome => None,
+            Stay::Asked => Some(Nanos(0)),
+            Stay::Until(until) => Some(until),
+        };
+        let soonest = dropped_at.map_or(self.silent_at, |at| at.min(self.silent_at));
+        (self.state != State::Closing).then_some(soonest)
     }
 
     /// Time has passed.
@@ -297,6 +306,7 @@ impl TargetSession {
     /// When the initiator was not in in time, did not prove who it is, or has not said anything: the
     /// session is closing.
     pub fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
+        self.end_stay(now);
         if self.state == State::Closing || now < self.silent_at {
             return Ok(());
         }

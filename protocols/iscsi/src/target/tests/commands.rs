@@ -1,10 +1,15 @@
 //! Commands, their numbers, residuals and sense.
 
+use std::sync::Arc;
+
 use nearflash_request::{Addressees, Attention, Operation, Raised, VolumeId};
+use nearflash_scsi::{LogicalUnit, LogicalUnits};
+use nearflash_units::Nanos;
 
 use super::*;
 use crate::check::Stage;
-use crate::check::target::{WINDOW, config, exports, unit};
+use crate::check::target::{TARGET, WINDOW, config, exports, unit};
+use crate::target::{Exports, TargetExport};
 
 fn bench(setup: Setup) -> Bench {
     Bench::new(Stage::FullFeature, setup)
@@ -288,16 +293,71 @@ fn a_change_goes_to_the_control_side_and_its_result_to_the_initiator() {
     bench.end();
 }
 
+/// Asynchronous event, and its third parameter.
+fn event(pdu: &Pdu) -> (u8, u32) {
+    assert_eq!(pdu.opcode(), Opcode::ASYNC, "{pdu:?}");
+    (pdu.header[36], pdu.number(40) & 0xFFFF)
+}
+
 #[test]
-fn a_target_that_is_gone_has_no_units() {
+fn whose_target_is_gone_is_asked_to_log_out_and_has_no_units_whatever_comes_later() {
     let mut bench = bench(PLAIN);
-    bench.target.set_exports(std::sync::Arc::default());
+    bench.target.set_exports(Arc::default());
+    assert_eq!(event(&said_once(&mut bench)), (1, 10), "log out, within 10 s");
     bench.send(test_unit_ready(0).as_bytes(), &[]);
     assert_eq!(sense(&said_once(&mut bench)), [5, 0x25, 0]);
-    bench.target.set_exports(std::sync::Arc::new(exports(1)));
+    bench.target.set_exports(Arc::new(exports(1)));
     bench.send(test_unit_ready(1).as_bytes(), &[]);
+    assert_eq!(sense(&said_once(&mut bench)), [5, 0x25, 0], "what has its name is another");
+    bench.end();
+}
+
+#[test]
+fn who_does_not_log_out_when_asked_is_dropped() {
+    let mut bench = bench(PLAIN);
+    bench.target.set_exports(Arc::default());
+    assert_eq!(event(&said_once(&mut bench)), (1, 10));
+    for second in [0, 5, 9] {
+        assert_eq!(bench.target.handle_timeout(Nanos::from_secs(second)), Ok(()));
+        assert!(!bench.target.is_closing(), "{second}");
+    }
+    assert_eq!(bench.target.handle_timeout(Nanos::from_secs(10)), Ok(()));
+    assert_eq!(event(&said_once(&mut bench)).0, 3, "all connections are dropped");
+    assert!(bench.target.is_closing());
+    bench.end();
+}
+
+#[test]
+fn a_login_that_waited_while_its_target_was_removed_is_asked_to_log_out() {
+    let mut bench = Bench::new(Stage::Granting, PLAIN);
+    bench.target.set_exports(Arc::default());
+    bench.grant();
+    let pdus = said(&mut bench);
+    assert_eq!(opcodes(&pdus), [Opcode::LOGIN_RESPONSE, Opcode::ASYNC]);
+    assert_eq!(event(&pdus[1]), (1, 10));
+    bench.end();
+}
+
+#[test]
+fn another_volume_under_a_units_number_has_that_to_tell_before_it_is_written() {
+    let mut bench = bench(PLAIN);
+    let exports_of = |units: &[LogicalUnit]| {
+        let units = Arc::new(LogicalUnits::new(TARGET, 1, units.iter().cloned()));
+        let export = TargetExport { alias: None, units };
+        Arc::new(Exports::new([(TARGET.into(), export)], []))
+    };
+    let other = LogicalUnit { volume: VolumeId(99), ..unit(1) };
+    bench.target.set_exports(exports_of(&[unit(0)]));
+    bench.target.set_exports(exports_of(&[unit(0), other]));
+    let mut command = write(0, 0, 1);
+    command.lun = LunField::new(1);
+    bench.send(command.as_bytes(), &[7; 512]);
+    assert_eq!(sense(&said_once(&mut bench)), [6, 0x3F, 0x0E]);
+    let mut command = test_unit_ready(1);
+    command.lun = LunField::new(0);
+    bench.send(command.as_bytes(), &[]);
     bench.answer_all();
-    assert_eq!(status(&said_once(&mut bench)), 0);
+    assert_eq!(status(&said_once(&mut bench)), 0, "the other unit is what it was");
     bench.end();
 }
 
