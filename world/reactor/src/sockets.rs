@@ -82,6 +82,11 @@ pub(crate) fn receive(
 /// copying a kilobyte does. (512-byte answers at depth 128: see `docs/performance.md`.)
 const GATHERED_PIECE_LEN_MAX: usize = 1024;
 
+/// At the head of a send, pieces are gathered up to here, however long they are: an answer that is
+/// sent alone is one part then, which a call without a message header takes. (Reads of 4 KiB at
+/// depth 1: see `docs/performance.md`.)
+const GATHERED_HEAD_LEN: usize = 8 * 1024;
+
 /// How much one send gathers; pieces beyond that are parts of their own.
 const GATHERED_LEN: usize = 256 * 1024;
 
@@ -150,7 +155,9 @@ impl SendParts {
 
     #[inline]
     fn push(&mut self, bytes: &[u8]) {
-        if bytes.len() <= GATHERED_PIECE_LEN_MAX && self.gather(bytes) {
+        let is_first = self.parts.is_empty() || (self.parts.len() == 1 && self.is_gathering);
+        let is_head = is_first && self.gathered_len + bytes.len() <= GATHERED_HEAD_LEN;
+        if (is_head || bytes.len() <= GATHERED_PIECE_LEN_MAX) && self.gather(bytes) {
             return;
         }
         self.is_gathering = false;
@@ -191,14 +198,20 @@ impl SendParts {
         for (part, start) in &self.runs {
             self.parts[*part].iov_base = self.gathered[*start..].as_ptr().cast_mut().cast();
         }
-        // SAFETY: an all-zero message header is a valid one.
-        let mut header: libc::msghdr = unsafe { mem::zeroed() };
-        header.msg_iov = self.parts.as_mut_ptr();
-        header.msg_iovlen = self.parts.len();
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: every part names memory that the caller lent for this call (chunks and pool),
-        // that is static, or that is ours and not written to meanwhile; the kernel only reads it.
-        let result = unsafe { libc::sendmsg(raw_fd(socket), &raw const header, flags) };
+        let result = if let [part] = self.parts[..] {
+            // SAFETY: as below.
+            unsafe { libc::send(raw_fd(socket), part.iov_base, part.iov_len, flags) }
+        } else {
+            // SAFETY: an all-zero message header is a valid one.
+            let mut header: libc::msghdr = unsafe { mem::zeroed() };
+            header.msg_iov = self.parts.as_mut_ptr();
+            header.msg_iovlen = self.parts.len();
+            // SAFETY: every part names memory that the caller lent for this call (chunks and pool),
+            // that is static, or that is ours and not written to meanwhile; the kernel only reads
+            // it.
+            unsafe { libc::sendmsg(raw_fd(socket), &raw const header, flags) }
+        };
         match usize::try_from(result) {
             Ok(len) => Sent::Bytes(len),
             Err(_) if would_block() => Sent::Bytes(0),
@@ -349,6 +362,8 @@ mod tests {
         let mut parts = SendParts::default();
         (0..100).for_each(|_| parts.push(&[1; 32]));
         assert_eq!(parts.parts.len(), 1);
+        parts.push(&[2; 4096]);
+        assert_eq!(parts.parts.len(), 1, "the head is one part");
         parts.push(&[2; 4096]);
         parts.push(&[3; 32]);
         assert_eq!(parts.parts.len(), 3);
