@@ -7,10 +7,11 @@ use nearflash_units::{ByteLen, ByteOffset, Nanos, parse_duration, parse_size};
 
 use crate::error::OptionsError;
 use crate::floor::FloorCores;
-use crate::job::{JobSpec, Spin};
+use crate::job::{DriveSpec, JobSpec, Spin};
 use crate::placement::CoreId;
+use crate::run::{Jobs, Layout, RunSpec, Threads};
 use crate::target::Target;
-use crate::workload::{Pattern, WorkloadSpec};
+use crate::workload::{Pattern, Rate, WorkloadSpec};
 
 /// How long a run takes when neither a time nor a size says so.
 const RUNTIME_DEFAULT: Nanos = Nanos::from_secs(10);
@@ -40,15 +41,23 @@ pub struct BenchArgs {
     /// Operations in flight, for each job
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub iodepth: u32,
-    /// Equal jobs at the same time, a thread each
+    /// Equal jobs at the same time, each with a connection of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub numjobs: u32,
-    /// Length of the range, and of the file if it must be created; by default all there is
+    /// Drive the jobs by so many threads, in turn; a thread for each job unless given. More threads
+    /// that spin than cores measure the scheduler
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Length of each job's range, and of the file if it must be created; by default all there is, or
+    /// as much as --offset-increment
     #[arg(long, value_parser = parse_size)]
     pub size: Option<ByteLen>,
     /// Where the range begins
     #[arg(long, default_value = "0", value_parser = parse_size)]
     pub offset: ByteLen,
+    /// Where each further job's range begins, from where the one before it does
+    #[arg(long, alias = "offset_increment", default_value = "0", value_parser = parse_size)]
+    pub offset_increment: ByteLen,
     /// Ends after this long, or with the range unless --time-based; without --runtime and --size
     /// a run takes 10 seconds
     #[arg(long, value_parser = parse_duration)]
@@ -77,10 +86,10 @@ pub struct BenchArgs {
     /// Past the page cache (1) or through it (0)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub direct: u8,
-    /// How jobs wait for completions
+    /// How threads wait for completions
     #[arg(long, value_enum, default_value = "adaptive")]
     pub spin: Spin,
-    /// Pin the jobs to these cores, in turn: 0,2 or 0-3
+    /// Pin the threads to these cores, in turn: 0,2 or 0-3
     #[arg(long)]
     pub cores: Option<CoreList>,
     /// Also measure the floor, just before and after, and print the ratio
@@ -130,7 +139,6 @@ impl BenchArgs {
     pub fn job(&self, target_len: Option<ByteLen>) -> Result<JobSpec, OptionsError> {
         self.check()?;
         let range_len = self.range_len(target_len)?;
-        let is_open_ended = self.runtime.is_none() && self.size.is_none();
         Ok(JobSpec {
             workload: WorkloadSpec {
                 pattern: self.rw,
@@ -139,17 +147,53 @@ impl BenchArgs {
                 offset: ByteOffset(self.offset.0),
                 range_len,
                 repeats: self.norandommap,
-                endless: self.time_based || is_open_ended,
+                endless: self.time_based || self.is_open_ended(),
                 seed: self.randseed,
             },
             depth: usize::try_from(self.iodepth).expect("usize is at least 32 bits wide"),
-            rate_iops: self.rate_iops,
-            ramp: self.ramp_time,
-            runtime: self.runtime.or((is_open_ended || self.time_based).then_some(RUNTIME_DEFAULT)),
-            spin: self.spin,
+            rate: Rate::new(self.rate_iops),
             verify_seed: self.verify.map(|Verify::Crc32c| self.randseed),
             end_fsync: self.end_fsync == 1,
         })
+    }
+
+    /// What is run on a target of this length; `None` for one without a length.
+    ///
+    /// # Errors
+    /// As [`Self::job`].
+    pub fn run_spec(&self, target_len: Option<ByteLen>) -> Result<RunSpec, OptionsError> {
+        let layout = match self.offset_increment {
+            ByteLen(0) => Layout::Shared,
+            increment => Layout::Apart(increment),
+        };
+        Ok(RunSpec {
+            jobs: Jobs { layout, ..Jobs::new(self.job(target_len)?, self.numjobs) },
+            drive: self.drive(),
+            threads: Threads {
+                count: self.threads,
+                cores: self.cores.clone().map_or_else(Vec::new, |list| list.0),
+            },
+        })
+    }
+
+    /// How long, and how threads wait.
+    pub fn drive(&self) -> DriveSpec {
+        let is_timed = self.time_based || self.is_open_ended();
+        DriveSpec {
+            ramp: self.ramp_time,
+            runtime: self.runtime.or(is_timed.then_some(RUNTIME_DEFAULT)),
+            spin: self.spin,
+        }
+    }
+
+    /// Neither a time nor a size says when to end.
+    fn is_open_ended(&self) -> bool {
+        self.runtime.is_none() && self.size.is_none()
+    }
+
+    /// From the first job's range to the last one's.
+    pub(crate) fn stride(&self) -> ByteLen {
+        ByteLen(self.offset_increment.0.saturating_mul(u64::from(self.numjobs - 1)))
     }
 
     fn check(&self) -> Result<(), OptionsError> {
@@ -170,18 +214,24 @@ impl BenchArgs {
 
     fn is_unaligned(&self) -> bool {
         let is_direct = matches!(self.target, Target::File(_)) && self.direct == 1;
-        is_direct && !(self.bs.0.is_multiple_of(512) && self.offset.0.is_multiple_of(512))
+        let lens = [self.bs, self.offset, self.offset_increment];
+        is_direct && !lens.iter().all(|len| len.0.is_multiple_of(512))
     }
 
     fn range_len(&self, target_len: Option<ByteLen>) -> Result<ByteLen, OptionsError> {
         let Some(target_len) = target_len else {
             return Ok(self.size.unwrap_or(self.bs));
         };
-        let rest = ByteLen(target_len.0.saturating_sub(self.offset.0));
-        let wanted = self.size.unwrap_or(rest);
+        let begin = self.offset.0.saturating_add(self.stride().0);
+        let rest = ByteLen(target_len.0.saturating_sub(begin));
+        let all = match self.offset_increment {
+            ByteLen(0) => rest,
+            increment => rest.min(increment),
+        };
+        let wanted = self.size.unwrap_or(all);
         if wanted > rest || rest.0 == 0 {
             return Err(OptionsError::BeyondTarget {
-                end: ByteLen(self.offset.0.saturating_add(wanted.0)),
+                end: ByteLen(begin.saturating_add(wanted.0)),
                 target: self.target.to_string(),
                 len: target_len,
             });
@@ -309,18 +359,38 @@ mod tests {
         assert_eq!(job.workload.op_len, ByteLen(8192));
         assert_eq!(job.workload.range_len, ByteLen(512 << 20));
         assert_eq!(job.workload.offset, ByteOffset(1 << 20));
-        assert_eq!((job.ramp, job.runtime), (Nanos::from_millis(500), Some(Nanos::from_secs(5))));
-        assert_eq!((job.rate_iops, job.workload.endless), (1000, false));
+        let drive = args.drive();
+        let spans = (drive.ramp, drive.runtime);
+        assert_eq!(spans, (Nanos::from_millis(500), Some(Nanos::from_secs(5))));
+        assert_eq!((job.rate, job.workload.endless), (Rate::new(1000), false));
         assert!(job.verify_seed.is_some());
         assert_eq!(args.percentile_list, Some(PercentileList(vec![50.0, 99.9])));
     }
 
     #[test]
     fn without_time_and_size_a_run_takes_ten_seconds() {
-        let job = parse("null:1GiB").job(Some(ByteLen(1 << 30))).unwrap();
-        assert_eq!((job.runtime, job.workload.endless), (Some(RUNTIME_DEFAULT), true));
-        let job = parse("null:1GiB --size 1m").job(Some(ByteLen(1 << 30))).unwrap();
-        assert_eq!((job.runtime, job.workload.endless), (None, false));
+        let ends = |line| {
+            let args = parse(line);
+            let job = args.job(Some(ByteLen(1 << 30))).unwrap();
+            (args.drive().runtime, job.workload.endless)
+        };
+        assert_eq!(ends("null:1GiB"), (Some(RUNTIME_DEFAULT), true));
+        assert_eq!(ends("null:1GiB --size 1m"), (None, false));
+    }
+
+    #[test]
+    fn jobs_of_few_threads_work_on_ranges_of_their_own() {
+        let line = "null:1GiB --numjobs 64 --threads 2 --offset_increment 16m";
+        let spec = parse(line).run_spec(Some(ByteLen(1 << 30))).unwrap();
+        assert_eq!(spec.threads.count_for(64), 2);
+        let ranges: Vec<(u64, u64)> = (0..64)
+            .map(|index| spec.jobs.job(index).workload)
+            .map(|workload| (workload.offset.0, workload.range_len.0))
+            .collect();
+        let expected: Vec<(u64, u64)> = (0..64).map(|index| (index << 24, 1 << 24)).collect();
+        assert_eq!(ranges, expected);
+        let alone = parse("null:1GiB --numjobs 64").run_spec(Some(ByteLen(1 << 30))).unwrap();
+        assert_eq!((alone.threads.count_for(64), alone.jobs.layout), (64, Layout::Shared));
     }
 
     #[test]
@@ -341,8 +411,12 @@ mod tests {
             ("null:1GiB --verify crc32c --bs 256", "larger --bs"),
             ("null:1GiB --floor", "direct://"),
             ("file:/tmp/x --bs 1000", "--direct 0"),
+            ("file:/tmp/x --numjobs 2 --offset-increment 1000", "--direct 0"),
             ("null:1GiB --size 2GiB", "smaller"),
             ("null:1GiB --offset 1GiB", "smaller"),
+            ("null:1GiB --numjobs 65 --offset-increment 16m", "--offset-increment"),
+            ("null:1GiB --numjobs 2 --offset-increment 768m --size 512m", "smaller"),
+            ("null:1GiB --threads 0", "1..=1024"),
             ("null:1GiB --bs 4q", "64KiB"),
             ("null:1GiB --percentile-list 101", "up to 100"),
             ("null:1GiB --cores x", "0-3"),

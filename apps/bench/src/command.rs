@@ -14,7 +14,7 @@ use crate::placement::core_to_core;
 use crate::progress::Progress;
 use crate::recorder::{Record, Stream};
 use crate::report::{FloorComparison, Report, Samples};
-use crate::run::{self, OpenNull, Opener, RunSpec};
+use crate::run::{self, OpenNull, Opener};
 use crate::target::Target;
 use crate::workload::Direction;
 
@@ -50,7 +50,10 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
                 path: path.clone(),
                 direct: args.direct == 1,
                 writes: args.rw.writes(),
-                len_min: args.size.map(|size| ByteLen(size.0.saturating_add(args.offset.0))),
+                len_min: args.size.map(|size| {
+                    let begin = args.offset.0.saturating_add(args.stride().0);
+                    ByteLen(size.0.saturating_add(begin))
+                }),
             };
             // Before the file is laid out, which may take long, say what is wrong anyway.
             args.job(None)?;
@@ -78,10 +81,8 @@ fn run_jobs<O: Opener>(
     opener: &O,
     len: Option<ByteLen>,
 ) -> Result<(Record, Samples), BenchError> {
-    let job = args.job(len)?;
-    let total = job.runtime.map(|runtime| runtime.plus(job.ramp));
-    let cores = args.cores.clone().map_or_else(Vec::new, |list| list.0);
-    let spec = RunSpec { job, job_count: args.numjobs, cores };
+    let spec = args.run_spec(len)?;
+    let total = spec.drive.runtime.map(|runtime| runtime.plus(spec.drive.ramp));
     let progress = Progress::new(total, args.bs);
     run::run(opener, &spec, &mut |at, sample| progress.show(at, sample))
 }
@@ -109,6 +110,12 @@ fn options(args: &BenchArgs) -> Vec<(&'static str, String)> {
         ("iodepth", args.iodepth.to_string()),
         ("numjobs", args.numjobs.to_string()),
     ];
+    if let Some(threads) = args.threads {
+        options.push(("threads", threads.to_string()));
+    }
+    if args.offset_increment > ByteLen(0) {
+        options.push(("offset_increment", args.offset_increment.to_string()));
+    }
     if args.rw.single_direction().is_none() {
         options.push(("rwmixread", args.rwmixread.to_string()));
     }
@@ -126,7 +133,9 @@ fn options(args: &BenchArgs) -> Vec<(&'static str, String)> {
 
 fn needs(args: &BenchArgs) -> Result<Needs, BenchError> {
     let depth = args.job(None)?.depth;
-    Ok(Needs { op_len: args.bs, offset: args.offset, depth, job_count: args.numjobs })
+    // Whole blocks divide all jobs' offsets when they divide the bits of both.
+    let offset = ByteLen(args.offset.0 | args.offset_increment.0);
+    Ok(Needs { op_len: args.bs, offset, depth, job_count: args.numjobs })
 }
 
 fn measure_remote<O: Opener>(
@@ -190,9 +199,9 @@ fn floor_spec(args: &BenchArgs, ramp: Nanos, runtime: Nanos) -> FloorSpec {
 }
 
 fn measure_floor(args: &BenchArgs) -> Result<Report, BenchError> {
-    let job = args.job(None)?;
-    let runtime = job.runtime.unwrap_or(Nanos::from_secs(1));
-    let run = floor::measure(&floor_spec(args, job.ramp, runtime))?;
+    args.job(None)?;
+    let runtime = args.drive().runtime.unwrap_or(Nanos::from_secs(1));
+    let run = floor::measure(&floor_spec(args, args.ramp_time, runtime))?;
     Ok(report(args, floor_record(args, run), Samples::default()))
 }
 

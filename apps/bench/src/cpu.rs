@@ -21,12 +21,7 @@ impl CpuMeter {
 
     /// What the thread used since.
     pub(crate) fn used(&self) -> CpuTime {
-        let now = thread_cpu_time();
-        CpuTime {
-            total: now.total.since(self.start.total),
-            user: now.user.since(self.start.user),
-            system: now.system.since(self.start.system),
-        }
+        thread_cpu_time().since(self.start)
     }
 }
 

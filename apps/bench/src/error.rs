@@ -99,7 +99,10 @@ pub enum OptionsError {
     )]
     FloorOfLocal,
     /// More than the target has.
-    #[error("--offset and --size end at {end}, but {target} ends at {len}: give smaller ones")]
+    #[error(
+        "--offset, --offset-increment of all jobs and --size end at {end}, but {target} ends at \
+         {len}: give smaller ones"
+    )]
     BeyondTarget {
         /// Where the range ends.
         end: nearflash_units::ByteLen,
@@ -109,7 +112,10 @@ pub enum OptionsError {
         len: nearflash_units::ByteLen,
     },
     /// Not whole blocks of the namespace.
-    #[error("--bs {op_len} and --offset must be multiples of the volume's block size: {block_len}")]
+    #[error(
+        "--bs {op_len}, --offset and --offset-increment must be multiples of the volume's block \
+         size: {block_len}"
+    )]
     PartOfBlock {
         /// One operation.
         op_len: nearflash_units::ByteLen,
@@ -151,10 +157,10 @@ pub enum OptionsError {
         max: usize,
     },
     /// The target grants fewer queues.
-    #[error("the target grants {granted} queues of {wanted}: lower --numjobs or queues=N")]
+    #[error("the target grants {granted} queues of {wanted}: lower queues=N")]
     TooManyQueues {
         /// By us.
-        wanted: u32,
+        wanted: u16,
         /// By the target.
         granted: u16,
     },
@@ -163,7 +169,8 @@ pub enum OptionsError {
     NoDigests,
     /// Direct I/O of a part of a sector.
     #[error(
-        "--bs and --offset must be multiples of 512 with --direct 1: change them, or --direct 0"
+        "--bs, --offset and --offset-increment must be multiples of 512 with --direct 1: change \
+         them, or --direct 0"
     )]
     Unaligned,
 }

@@ -33,6 +33,12 @@ impl Default for Stream {
 }
 
 impl Stream {
+    fn clear(&mut self) {
+        self.ops = 0;
+        self.len = ByteLen(0);
+        self.latency.clear();
+    }
+
     fn add(&mut self, other: &Self) {
         self.ops += other.ops;
         self.len.0 += other.len.0;
@@ -64,7 +70,60 @@ pub struct CpuTime {
     pub system: Nanos,
 }
 
+impl CpuTime {
+    /// What was used since `earlier`.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            total: self.total.since(earlier.total),
+            user: self.user.since(earlier.user),
+            system: self.system.since(earlier.system),
+        }
+    }
+
+    /// Both.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            total: self.total.plus(other.total),
+            user: self.user.plus(other.user),
+            system: self.system.plus(other.system),
+        }
+    }
+
+    /// `part` of it, when there are `whole` parts; all of it when there are none.
+    pub fn share(self, part: u64, whole: u64) -> Self {
+        let share = |time: Nanos| match whole {
+            0 => time,
+            whole => {
+                let nanos = u128::from(time.0) * u128::from(part) / u128::from(whole);
+                Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+            }
+        };
+        Self { total: share(self.total), user: share(self.user), system: share(self.system) }
+    }
+
+    /// The exact total, split as the samples were: they come too seldom to add up to it in a short
+    /// time.
+    pub fn exact_split(self) -> (Nanos, Nanos) {
+        let samples = self.user.plus(self.system);
+        match samples.0 {
+            0 => (self.total, Nanos(0)),
+            samples => {
+                let user = Self { user: self.total, ..self }.share(self.user.0, samples).user;
+                (user, self.total.since(user))
+            }
+        }
+    }
+}
+
 impl Record {
+    /// Nothing is counted yet, and nothing is allocated anew.
+    pub fn clear(&mut self) {
+        self.read.clear();
+        self.write.clear();
+        self.elapsed = Nanos(0);
+        self.cpu = CpuTime::default();
+    }
+
     /// Counts one completion.
     #[inline]
     pub fn completed(&mut self, direction: Direction, len: ByteLen, latency: Nanos) {
@@ -94,9 +153,7 @@ impl Record {
         self.read.add(&other.read);
         self.write.add(&other.write);
         self.elapsed = self.elapsed.max(other.elapsed);
-        self.cpu.total = self.cpu.total.plus(other.cpu.total);
-        self.cpu.user = self.cpu.user.plus(other.cpu.user);
-        self.cpu.system = self.cpu.system.plus(other.cpu.system);
+        self.cpu = self.cpu.plus(other.cpu);
     }
 
     /// Operations of both directions.

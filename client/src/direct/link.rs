@@ -216,6 +216,24 @@ impl Link {
         }
     }
 
+    /// What was put in is shown, and whoever sleeps on [`Self::bell`] and the socket is woken from now
+    /// on. Whether nothing is there yet.
+    pub(super) fn doze(&mut self) -> bool {
+        self.ring.as_mut().is_none_or(Ring::doze)
+    }
+
+    /// What rings when there are answers, of a link with shared memory.
+    pub(super) fn bell(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.ring.as_ref().map(Ring::bell)
+    }
+
+    /// Sleep is over.
+    pub(super) fn awake(&mut self) {
+        if let Some(ring) = &mut self.ring {
+            ring.awake();
+        }
+    }
+
     pub(super) fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
         self.connection.socket()
     }

@@ -326,8 +326,30 @@ impl QueuePair {
         }
     }
 
+    /// Gets ready for who waits by other means than [`Self::wait`], as on many queue pairs at once:
+    /// sends what was posted, and says whether there is nothing to poll. Only then may one sleep, until
+    /// [`Self::socket`] or [`Self::bell`] is ready. [`Self::awake`] follows in any case.
+    pub fn doze(&mut self) -> bool {
+        // What became of a connection that is lost, the next poll tells.
+        let is_whole = self.submit().is_ok();
+        let is_idle = is_whole && !self.has_more && self.orphans.is_empty();
+        self.link.doze() && is_idle
+    }
+
+    /// Sleep after [`Self::doze`] is over.
+    pub fn awake(&mut self) {
+        self.link.awake();
+    }
+
+    /// What becomes readable when answers come by shared memory, between [`Self::doze`] and
+    /// [`Self::awake`]; `None` without shared memory.
+    pub fn bell(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.link.bell()
+    }
+
     /// What becomes readable when there may be something to poll, for whoever waits by other means
-    /// than [`Self::wait`]. Of a queue pair without shared memory; another after a reconnect.
+    /// than [`Self::wait`]. With shared memory answers come there, and [`Self::bell`] tells of them.
+    /// Another after a reconnect.
     pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
         self.link.socket()
     }

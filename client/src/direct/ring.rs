@@ -6,7 +6,7 @@
 //!
 //! Invariant: no slice is seen by anybody, or given out again, while the node may write to it.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nearflash_direct::PeerError;
@@ -252,6 +252,23 @@ impl Ring {
         let woken = woken.map_err(|error| Lost::System(error.kind()))?;
         self.idle_turns = TURNS_PER_LOOK; // it may have been the stream
         Ok(woken)
+    }
+
+    /// As [`ClientEnd::doze`].
+    pub(super) fn doze(&mut self) -> bool {
+        self.publish();
+        self.end.doze()
+    }
+
+    /// What rings when there is an answer.
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.end.bell()
+    }
+
+    /// Sleep is over.
+    pub(super) fn awake(&mut self) {
+        self.end.awake();
+        self.idle_turns = TURNS_PER_LOOK; // it may have been the stream
     }
 
     /// The node is gone, or nearly: what it may still write to is never used again.

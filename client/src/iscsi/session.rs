@@ -4,6 +4,7 @@
 //! A buffer belongs to a connection, and an operation goes over its buffer's.
 
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 
 use nearflash_iscsi::Digests;
 use nearflash_iscsi::initiator::cdb::{self, Cdb, FORCE_UNIT_ACCESS};
@@ -247,6 +248,28 @@ impl Session {
             None => Ok(moved),
             Some(error) => Err(self.lost(error.into())),
         }
+    }
+
+    /// Sends what is queued and fits the target's window, for who will not poll at once.
+    ///
+    /// # Errors
+    /// When a connection is lost, and with it the session.
+    #[inline]
+    pub fn send(&mut self) -> Result<(), InitiatorError> {
+        self.submit_waiting();
+        let mut sends = self.links.iter_mut().map(|link| link.connection.send());
+        match sends.find_map(Result::err) {
+            None => Ok(()),
+            Some(error) => Err(self.lost(error.into())),
+        }
+    }
+
+    /// What becomes readable when there may be something to poll, for who waits by other means than
+    /// [`Self::wait_any`]; of each connection, and whether it has something to send that its socket
+    /// did not take.
+    pub fn sockets(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
+        let connections = self.links.iter().map(|link| &link.connection);
+        connections.map(|connection| (connection.socket(), connection.session.output_len() > 0))
     }
 
     /// Sleeps until something has arrived for one of the sessions, or for `span`. May return early.

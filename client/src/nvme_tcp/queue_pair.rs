@@ -1,5 +1,7 @@
 //! An I/O queue pair: commands in, completions out, polled by the thread that owns it.
 
+use std::os::fd::BorrowedFd;
+
 use nearflash_nvme::{Command, ControllerId, NamespaceId, QueueId, Status};
 use nearflash_nvme_tcp::host::{HostConfig, HostData, SubmitError};
 use nearflash_nvme_tcp::pdu::DataAlignment;
@@ -213,6 +215,27 @@ impl QueuePair {
             completions.push(IoCompletion { token, status: done.entry.status() });
         }
         moved
+    }
+
+    /// Sends what is queued, for who will not poll at once.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    #[inline]
+    pub fn send(&mut self) -> Result<(), HostError> {
+        self.connection.send()?;
+        Ok(())
+    }
+
+    /// What becomes readable when there may be something to poll, for who waits by other means than
+    /// [`Self::wait_any`].
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.connection.socket()
+    }
+
+    /// Whether something is to be sent that the socket did not take.
+    pub fn has_unsent(&self) -> bool {
+        self.connection.session.output_len() > 0
     }
 
     /// Sleeps until something has arrived for one of the queue pairs, or for `span`. May return

@@ -1,7 +1,7 @@
 //! The client's end.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -85,17 +85,31 @@ impl ClientEnd {
         timeout: Duration,
     ) -> io::Result<bool> {
         let timeout = Timespec::try_from(timeout).unwrap_or(TIMEOUT_MAX);
-        say_sleeping(&self.memory, CLIENT_SLEEPS_AT);
-        let woken = match self.completions.available(&self.memory) {
-            Ok(0) => self.bell.wait(socket, is_writing, timeout),
-            _ => Ok(Woken::Yes),
+        let woken = match self.doze() {
+            true => self.bell.wait(socket, is_writing, timeout),
+            false => Ok(Woken::Yes),
         };
+        self.awake();
+        Ok(woken? == Woken::Yes)
+    }
+
+    /// Tells the node to ring the bell from now on, for who sleeps by other means than
+    /// [`Self::wait`]: on [`Self::bell`] and on the socket. Whether there is no answer yet; if there
+    /// is, nobody may sleep. [`Self::awake`] follows in any case.
+    pub fn doze(&mut self) -> bool {
+        say_sleeping(&self.memory, CLIENT_SLEEPS_AT);
+        matches!(self.completions.available(&self.memory), Ok(0))
+    }
+
+    /// Becomes readable when the node rings it.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// Nobody sleeps any more, and the bell is silent.
+    pub fn awake(&mut self) {
         self.memory.word(CLIENT_SLEEPS_AT).store(0, Ordering::Relaxed);
-        let woken = woken?;
-        if woken == Woken::Yes {
-            // A node that is gone is found out by its socket.
-            self.bell.silence();
-        }
-        Ok(woken == Woken::Yes)
+        // A node that is gone is found out by its socket.
+        self.bell.silence();
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use nearflash::direct::Url;
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
+use rustix::event::PollFd;
 
 use super::awake::KeptAwake;
 use super::iscsi_perf;
@@ -15,7 +16,7 @@ use crate::engine::{
     DirectRemote, Done, Engine, EngineError, FileOptions, IscsiRemote, Needs, Remote, Slot,
 };
 use crate::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning};
-use crate::job::{JobSpec, Spin};
+use crate::job::JobSpec;
 use crate::placement::{core_to_core, elapsed, pin};
 use crate::recorder::Record;
 use crate::run::Opener;
@@ -227,7 +228,7 @@ impl Arena<'_> {
                 let mut engine = remote.open(depth, reads.op_len)?;
                 Ok(Box::new(move || {
                     remote.tend()?;
-                    self.with_node(|| drive(&mut engine, &self.job(reads)))
+                    self.with_node(|| drive(&mut engine, &self.job(reads), &self.timing.drive()))
                 }))
             }
             Side::Iscsi(target) => self.iscsi(target, reads),
@@ -245,7 +246,7 @@ impl Arena<'_> {
                 let mut engine = options.open(depth, reads.op_len)?;
                 Ok(Box::new(move || {
                     let _awake = KeptAwake::start(self.cores.server);
-                    let record = drive(&mut engine, &self.job(reads))?;
+                    let record = drive(&mut engine, &self.job(reads), &self.timing.drive())?;
                     Ok(part(&record, Nanos(0)))
                 }))
             }
@@ -260,7 +261,9 @@ impl Arena<'_> {
     }
 
     fn remote<'s, E: Engine + 's>(&'s self, mut engine: E, reads: Reads) -> Measure<'s> {
-        Box::new(move || self.with_node(|| drive(&mut engine, &self.job(reads))))
+        Box::new(move || {
+            self.with_node(|| drive(&mut engine, &self.job(reads), &self.timing.drive()))
+        })
     }
 
     /// Measures, and counts the node's processor time for the counted part of it.
@@ -310,10 +313,7 @@ impl Arena<'_> {
                 seed: 1,
             },
             depth: usize::try_from(reads.depth).expect("usize is at least 32 bits wide"),
-            rate_iops: 0,
-            ramp: self.timing.ramp,
-            runtime: Some(self.timing.span),
-            spin: Spin::Always,
+            rate: None,
             verify_seed: None,
             end_fsync: false,
         }
@@ -346,6 +346,22 @@ impl<E: Engine> Engine for EverySecond<E> {
     #[inline]
     fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError> {
         self.0.poll(done)
+    }
+
+    fn hand_over(&mut self) -> Result<(), EngineError> {
+        self.0.hand_over()
+    }
+
+    fn doze(&mut self) -> Result<bool, EngineError> {
+        self.0.doze()
+    }
+
+    fn wakers<'a>(&'a self, wakers: &mut Vec<PollFd<'a>>) {
+        self.0.wakers(wakers);
+    }
+
+    fn awake(&mut self) {
+        self.0.awake();
     }
 
     fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {

@@ -10,10 +10,10 @@ use super::round::{Figure, Round};
 use crate::BenchError;
 use crate::engine::{Engine, FileOptions, Needs, Remote};
 use crate::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning};
-use crate::job::{self, JobSpec, Spin};
+use crate::job::{self, DriveSpec, JobSpec, Spin};
 use crate::placement::{core_to_core, pin};
 use crate::recorder::{Gauge, Record};
-use crate::run::{self, Opener, RunSpec};
+use crate::run::{self, Jobs, Opener, RunSpec, Threads};
 use crate::target::NvmeTcpTarget;
 use crate::workload::{Direction, Pattern, WorkloadSpec};
 
@@ -31,6 +31,13 @@ pub struct Timing {
     pub span: Nanos,
     /// How many.
     pub rounds: u32,
+}
+
+impl Timing {
+    /// How a thread drives a side.
+    pub(super) fn drive(self) -> DriveSpec {
+        DriveSpec { ramp: self.ramp, runtime: Some(self.span), spin: Spin::Always }
+    }
 }
 
 /// Which volume.
@@ -85,10 +92,15 @@ impl Stand {
             op_len: FILL_OP_LEN,
             depth: u32::try_from(FILL_DEPTH).expect("a small constant"),
         };
-        let mut job = self.job(load, None);
+        let mut job = self.job(load);
         job.workload.pattern = Pattern::Write;
+        job.workload.endless = false;
         job.end_fsync = true;
-        let spec = RunSpec { job, job_count: 1, cores: vec![self.cores.client] };
+        let spec = RunSpec {
+            jobs: Jobs::new(job, 1),
+            drive: DriveSpec { spin: Spin::Always, ..DriveSpec::default() },
+            threads: Threads::one(self.cores.client),
+        };
         run::run(&remote, &spec, &mut |_, _| {})?;
         Ok(())
     }
@@ -119,7 +131,7 @@ impl Stand {
         timing: Timing,
         each: &mut dyn FnMut(&Round),
     ) -> Result<Vec<Round>, BenchError> {
-        let job = self.job(load, Some(timing));
+        let (job, span) = (self.job(load), timing.drive());
         let target = match load.device {
             Device::Null => &self.null,
             Device::File => &self.file,
@@ -137,12 +149,12 @@ impl Stand {
             let local = match &mut local {
                 Some(engine) => {
                     let _awake = KeptAwake::start(self.cores.server);
-                    Some(Figure::from(&drive(engine, &job)?))
+                    Some(Figure::from(&drive(engine, &job, &span)?))
                 }
                 None => None,
             };
             let floor = Figure::from(&floor::measure(&self.floor_spec(load, timing))?);
-            let figure = Figure::from(&drive(&mut remote, &job)?);
+            let figure = Figure::from(&drive(&mut remote, &job, &span)?);
             let after = self.distance()?;
             let round = Round { floor, local, remote: figure, before, after };
             each(&round);
@@ -155,7 +167,7 @@ impl Stand {
         Ok(core_to_core(self.cores.server, self.cores.client)?)
     }
 
-    fn job(&self, load: Load, timing: Option<Timing>) -> JobSpec {
+    fn job(&self, load: Load) -> JobSpec {
         let pattern = match load.direction {
             Direction::Read => Pattern::RandRead,
             Direction::Write => Pattern::RandWrite,
@@ -168,14 +180,11 @@ impl Stand {
                 offset: ByteOffset(0),
                 range_len: self.range_len,
                 repeats: false,
-                endless: timing.is_some(),
+                endless: true,
                 seed: 1,
             },
             depth: usize::try_from(load.depth).expect("usize is at least 32 bits wide"),
-            rate_iops: 0,
-            ramp: timing.map_or(Nanos(0), |timing| timing.ramp),
-            runtime: timing.map(|timing| timing.span),
-            spin: Spin::Always,
+            rate: None,
             verify_seed: None,
             end_fsync: false,
         }
@@ -210,7 +219,11 @@ fn needs(op_len: ByteLen, depth: usize) -> Needs {
     Needs { op_len, offset: ByteLen(0), depth, job_count: 1 }
 }
 
-pub(super) fn drive<E: Engine>(engine: &mut E, spec: &JobSpec) -> Result<Record, BenchError> {
-    job::run(engine, spec, &Gauge::default(), &AtomicBool::new(false))
+pub(super) fn drive<E: Engine>(
+    engine: &mut E,
+    job: &JobSpec,
+    drive: &DriveSpec,
+) -> Result<Record, BenchError> {
+    job::run(engine, job, drive, &Gauge::default(), &AtomicBool::new(false))
         .map_err(|source| BenchError::Job { job: 0, source })
 }

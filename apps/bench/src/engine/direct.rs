@@ -5,7 +5,9 @@ use nearflash::direct::{
     VolumeInfo,
 };
 use nearflash_units::{ByteLen, Nanos};
+use rustix::event::PollFd;
 
+use super::sleep::waker;
 use super::{Done, Engine, EngineError, Needs, Slot};
 use crate::BenchError;
 use crate::error::OptionsError;
@@ -136,9 +138,24 @@ impl Engine for DirectEngine {
         Ok(())
     }
 
-    fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {
-        self.pair.wait(span.to_duration())?;
+    #[inline]
+    fn hand_over(&mut self) -> Result<(), EngineError> {
+        // Of a connection that is lost, the next poll tells what became of the operations.
+        let _ = self.pair.submit();
         Ok(())
+    }
+
+    fn doze(&mut self) -> Result<bool, EngineError> {
+        Ok(self.pair.doze() && self.refused.is_empty())
+    }
+
+    fn wakers<'a>(&'a self, wakers: &mut Vec<PollFd<'a>>) {
+        wakers.push(waker(self.pair.socket(), self.pair.has_unsent()));
+        wakers.extend(self.pair.bell().map(|bell| waker(bell, false)));
+    }
+
+    fn awake(&mut self) {
+        self.pair.awake();
     }
 
     fn flush(&mut self) -> Result<(), EngineError> {

@@ -9,8 +9,10 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use nearflash_units::{ByteLen, MIB, Nanos};
+use rustix::event::PollFd;
 
 use super::ring::Ring;
+use super::sleep::waker;
 use super::{Done, Engine, EngineError, Slot};
 use crate::engine::aligned::SlotBuffers;
 use crate::workload::Op;
@@ -179,7 +181,7 @@ impl Engine for FileEngine {
     }
 
     fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError> {
-        self.ring.enter().map_err(|source| EngineError::Io { what: "io_uring_enter", source })?;
+        self.ring.enter().map_err(failed)?;
         while let Some(reaped) = self.ring.reap() {
             let result = match reaped.moved {
                 Ok(moved) if moved == self.op_len => Ok(()),
@@ -191,15 +193,36 @@ impl Engine for FileEngine {
         Ok(())
     }
 
+    fn hand_over(&mut self) -> Result<(), EngineError> {
+        self.ring.enter().map_err(failed)
+    }
+
+    fn doze(&mut self) -> Result<bool, EngineError> {
+        self.ring.doze().map_err(failed)
+    }
+
+    fn wakers<'a>(&'a self, wakers: &mut Vec<PollFd<'a>>) {
+        wakers.extend(self.ring.bell().map(|bell| waker(bell, false)));
+    }
+
+    fn awake(&mut self) {
+        self.ring.awake();
+    }
+
+    /// Alone it sleeps in the ring, which needs no bell.
     fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {
         if self.ring.in_flight() == 0 {
             std::thread::sleep(span.to_duration());
             return Ok(());
         }
-        self.ring.wait(span).map_err(|source| EngineError::Io { what: "io_uring_enter", source })
+        self.ring.wait(span).map_err(failed)
     }
 
     fn flush(&mut self) -> Result<(), EngineError> {
         self.sync.sync_data().map_err(|source| EngineError::Io { what: "fdatasync", source })
     }
+}
+
+fn failed(source: io::Error) -> EngineError {
+    EngineError::Io { what: "io_uring_enter", source }
 }

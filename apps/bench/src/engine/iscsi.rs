@@ -8,7 +8,9 @@ use nearflash::iscsi::{
     Options, Session, Token, account_from_file,
 };
 use nearflash_units::{ByteLen, Lba, Nanos};
+use rustix::event::PollFd;
 
+use super::sleep::waker;
 use super::{Done, Engine, EngineError, Needs, Slot};
 use crate::BenchError;
 use crate::error::OptionsError;
@@ -194,9 +196,25 @@ impl Engine for IscsiEngine {
         Ok(())
     }
 
-    fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {
-        Ok(Session::wait_any(&self.sessions, span)?)
+    #[inline]
+    fn hand_over(&mut self) -> Result<(), EngineError> {
+        for session in &mut self.sessions {
+            session.send()?;
+        }
+        Ok(())
     }
+
+    fn doze(&mut self) -> Result<bool, EngineError> {
+        self.hand_over()?;
+        Ok(true)
+    }
+
+    fn wakers<'a>(&'a self, wakers: &mut Vec<PollFd<'a>>) {
+        let sockets = self.sessions.iter().flat_map(Session::sockets);
+        wakers.extend(sockets.map(|(socket, has_unsent)| waker(socket, has_unsent)));
+    }
+
+    fn awake(&mut self) {}
 
     /// One SYNCHRONIZE CACHE makes durable what was completed on any connection. SBC-3, 5.22.
     fn flush(&mut self) -> Result<(), EngineError> {

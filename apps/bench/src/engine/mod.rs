@@ -11,8 +11,10 @@ mod iscsi;
 mod null;
 mod nvme_tcp;
 mod ring;
+pub mod sleep;
 
 use nearflash_units::{ByteLen, Nanos};
+use rustix::event::PollFd;
 
 pub use direct::{DirectEngine, DirectRemote};
 pub use file::{FileEngine, FileError, FileOptions};
@@ -87,15 +89,82 @@ pub trait Engine {
     /// When the engine as a whole cannot go on.
     fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError>;
 
+    /// Hands over what is queued and does not look at what is done, for who polls others first.
+    ///
+    /// # Errors
+    /// When the engine as a whole cannot go on.
+    fn hand_over(&mut self) -> Result<(), EngineError>;
+
+    /// Gets ready to sleep beside others: hands over what is queued, and says whether there is nothing
+    /// to do now. Only then may one sleep, on its [wakers](Self::wakers). [`Self::awake`] follows in
+    /// any case.
+    ///
+    /// # Errors
+    /// When the engine as a whole cannot go on.
+    fn doze(&mut self) -> Result<bool, EngineError>;
+
+    /// Appends what becomes ready when something may be done, while it dozes.
+    fn wakers<'a>(&'a self, wakers: &mut Vec<PollFd<'a>>);
+
+    /// Sleep is over.
+    fn awake(&mut self);
+
     /// Sleeps until something may be done, or for `span`. May return early.
     ///
     /// # Errors
     /// When the engine as a whole cannot go on.
-    fn wait(&mut self, span: Nanos) -> Result<(), EngineError>;
+    fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {
+        sleep::on_all(&mut [self], span).map_err(|(_, error)| error)
+    }
 
     /// Everything written is on stable media when this returns.
     ///
     /// # Errors
     /// When it is not.
     fn flush(&mut self) -> Result<(), EngineError>;
+}
+
+/// An engine of any kind, so that different ones are driven by one thread.
+pub type AnyEngine = Box<dyn Engine>;
+
+impl Engine for AnyEngine {
+    fn buffer(&self, slot: Slot) -> &[u8] {
+        (**self).buffer(slot)
+    }
+
+    fn buffer_mut(&mut self, slot: Slot) -> &mut [u8] {
+        (**self).buffer_mut(slot)
+    }
+
+    fn submit(&mut self, slot: Slot, op: Op) {
+        (**self).submit(slot, op);
+    }
+
+    fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError> {
+        (**self).poll(done)
+    }
+
+    fn hand_over(&mut self) -> Result<(), EngineError> {
+        (**self).hand_over()
+    }
+
+    fn doze(&mut self) -> Result<bool, EngineError> {
+        (**self).doze()
+    }
+
+    fn wakers<'a>(&'a self, wakers: &mut Vec<PollFd<'a>>) {
+        (**self).wakers(wakers);
+    }
+
+    fn awake(&mut self) {
+        (**self).awake();
+    }
+
+    fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {
+        (**self).wait(span)
+    }
+
+    fn flush(&mut self) -> Result<(), EngineError> {
+        (**self).flush()
+    }
 }

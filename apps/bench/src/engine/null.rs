@@ -1,6 +1,7 @@
 //! The engine that does nothing: what the tool itself costs.
 
-use nearflash_units::{ByteLen, Nanos};
+use nearflash_units::ByteLen;
+use rustix::event::PollFd;
 
 use super::aligned::SlotBuffers;
 use super::{Done, Engine, EngineError, Slot};
@@ -37,9 +38,17 @@ impl Engine for NullEngine {
         Ok(())
     }
 
-    fn wait(&mut self, _: Nanos) -> Result<(), EngineError> {
+    fn hand_over(&mut self) -> Result<(), EngineError> {
         Ok(())
     }
+
+    fn doze(&mut self) -> Result<bool, EngineError> {
+        Ok(self.queued.is_empty())
+    }
+
+    fn wakers<'a>(&'a self, _: &mut Vec<PollFd<'a>>) {}
+
+    fn awake(&mut self) {}
 
     fn flush(&mut self) -> Result<(), EngineError> {
         Ok(())

@@ -9,8 +9,10 @@ use nearflash::nvme_tcp::{
     NamespaceId, Nqn, Options, QueueId, QueueOptions, QueuePair, Token,
 };
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
+use rustix::event::PollFd;
 use uuid::Uuid;
 
+use super::sleep::waker;
 use super::{Done, Engine, EngineError, Slot};
 use crate::BenchError;
 use crate::error::OptionsError;
@@ -26,7 +28,7 @@ const FLUSH: Token = Token::MAX;
 pub struct Needs {
     /// Of one operation.
     pub op_len: ByteLen,
-    /// Where the range begins.
+    /// What every offset is a sum of multiples of: where ranges begin.
     pub offset: ByteLen,
     /// Operations in flight of one job.
     pub depth: usize,
@@ -34,13 +36,15 @@ pub struct Needs {
     pub job_count: u32,
 }
 
-/// A connected controller and the namespace to measure; opens [`NvmeTcpEngine`]s.
+/// Connected controllers and the namespace to measure; opens [`NvmeTcpEngine`]s.
 pub struct Remote {
-    controller: Mutex<Controller>,
+    /// As many as have queues for all jobs.
+    controllers: Vec<Mutex<Controller>>,
+    jobs_per_controller: u16,
     namespace: Namespace,
     queues_per_job: u16,
     digests: Digests,
-    next_queue: AtomicU16,
+    next_job: AtomicU16,
 }
 
 impl Remote {
@@ -50,20 +54,27 @@ impl Remote {
     /// When the target cannot be reached, refuses, or has less than is asked.
     pub fn connect(target: &NvmeTcpTarget, needs: Needs) -> Result<Self, BenchError> {
         let options = options(target)?;
-        let digests = options.digests;
-        let mut controller = Controller::connect(&options)?;
-        let namespace = controller.namespace(NamespaceId(target.namespace))?;
+        let mut first = Controller::connect(&options)?;
+        let namespace = first.namespace(NamespaceId(target.namespace))?;
         let wanted = u32::from(target.queues) * needs.job_count;
-        let granted = controller.request_queue_pairs(u16::try_from(wanted).unwrap_or(u16::MAX))?;
-        if u32::from(granted) < wanted {
-            return Err(OptionsError::TooManyQueues { wanted, granted }.into());
+        let granted = first.request_queue_pairs(u16::try_from(wanted).unwrap_or(u16::MAX))?;
+        if granted < target.queues {
+            return Err(OptionsError::TooManyQueues { wanted: target.queues, granted }.into());
+        }
+        let jobs_per_controller = granted / target.queues;
+        let mut controllers = vec![Mutex::new(first)];
+        let mut placed = u32::from(jobs_per_controller);
+        while placed < needs.job_count {
+            controllers.push(Mutex::new(another(&options, jobs_per_controller * target.queues)?));
+            placed += u32::from(jobs_per_controller);
         }
         let remote = Self {
-            controller: Mutex::new(controller),
+            controllers,
+            jobs_per_controller,
             namespace,
             queues_per_job: target.queues,
-            digests,
-            next_queue: AtomicU16::new(1),
+            digests: options.digests,
+            next_job: AtomicU16::new(0),
         };
         remote.check(needs)?;
         Ok(remote)
@@ -86,7 +97,7 @@ impl Remote {
             return Err(OptionsError::PartOfBlock { op_len: needs.op_len, block_len });
         }
         let (op_max, depth_max) = {
-            let controller = self.lock();
+            let controller = self.lock(0);
             (controller.transfer_len_max(), controller.depth_max())
         };
         let op_max = op_max.min(block_size.len(Blocks(1 << 16)).unwrap_or(op_max));
@@ -100,8 +111,9 @@ impl Remote {
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Controller> {
-        self.controller.lock().expect("nothing panics while it holds the controller")
+    fn lock(&self, controller: usize) -> std::sync::MutexGuard<'_, Controller> {
+        let controller = self.controllers[controller].lock();
+        controller.expect("nothing panics while it holds the controller")
     }
 }
 
@@ -112,11 +124,11 @@ impl Opener for Remote {
         let per_pair = slots_per_pair(depth, self.queues_per_job);
         let pair_depth = u16::try_from(per_pair).expect("it was checked against the target's");
         let queue_options = QueueOptions::for_ops(pair_depth, op_len);
-        let pairs = (0..self.queues_per_job)
-            .map(|_| {
-                let queue = QueueId(self.next_queue.fetch_add(1, Ordering::Relaxed));
-                QueuePair::connect(&self.lock(), queue, queue_options)
-            })
+        let job = self.next_job.fetch_add(1, Ordering::Relaxed);
+        let controller = usize::from(job / self.jobs_per_controller) % self.controllers.len();
+        let first = 1 + job % self.jobs_per_controller * self.queues_per_job;
+        let pairs = (first..first + self.queues_per_job)
+            .map(|queue| QueuePair::connect(&self.lock(controller), QueueId(queue), queue_options))
             .collect::<Result<Vec<_>, HostError>>()?;
         if pairs.iter().any(|pair| pair.digests() != self.digests) {
             return Err(OptionsError::NoDigests.into());
@@ -125,8 +137,21 @@ impl Opener for Remote {
     }
 
     fn tend(&self) -> Result<(), BenchError> {
-        Ok(self.lock().tend()?)
+        for controller in 0..self.controllers.len() {
+            self.lock(controller).tend()?;
+        }
+        Ok(())
     }
+}
+
+/// One more controller, for jobs for which the first has no queues left.
+fn another(options: &Options, queues: u16) -> Result<Controller, BenchError> {
+    let mut controller = Controller::connect(options)?;
+    let granted = controller.request_queue_pairs(queues)?;
+    if granted < queues {
+        return Err(OptionsError::TooManyQueues { wanted: queues, granted }.into());
+    }
+    Ok(controller)
 }
 
 /// How many slots a queue pair has at most, when all share them evenly.
@@ -220,9 +245,25 @@ impl Engine for NvmeTcpEngine {
         Ok(())
     }
 
-    fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {
-        Ok(QueuePair::wait_any(&self.pairs, span)?)
+    #[inline]
+    fn hand_over(&mut self) -> Result<(), EngineError> {
+        for pair in &mut self.pairs {
+            pair.send()?;
+        }
+        Ok(())
     }
+
+    fn doze(&mut self) -> Result<bool, EngineError> {
+        self.hand_over()?;
+        Ok(true)
+    }
+
+    fn wakers<'a>(&'a self, wakers: &mut Vec<PollFd<'a>>) {
+        let pairs = self.pairs.iter();
+        wakers.extend(pairs.map(|pair| waker(pair.socket(), pair.has_unsent())));
+    }
+
+    fn awake(&mut self) {}
 
     /// One Flush makes durable what was completed on any queue. NVM Command Set 1.0, 3.2.1.
     fn flush(&mut self) -> Result<(), EngineError> {

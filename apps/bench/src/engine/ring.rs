@@ -8,11 +8,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use io_uring::types::{Fixed, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
+use rustix::event::{EventfdFlags, eventfd};
 
 use super::Slot;
 use super::aligned::SlotBuffers;
@@ -28,6 +29,8 @@ pub(super) struct Ring {
     in_flight: Box<[bool]>,
     in_flight_count: usize,
     registered: bool,
+    /// Costs a little for each completion: not had before it is needed.
+    bell: Option<OwnedFd>,
     /// Kept open for as long as the ring refers to it.
     _file: File,
 }
@@ -52,6 +55,7 @@ impl Ring {
             in_flight: vec![false; depth].into_boxed_slice(),
             in_flight_count: 0,
             registered,
+            bell: None,
             _file: file,
         })
     }
@@ -103,6 +107,32 @@ impl Ring {
         match waited {
             Err(error) if error.raw_os_error() == Some(libc::ETIME) => Ok(()),
             other => unless_interrupted(other),
+        }
+    }
+
+    /// Hands over what is queued, and has the bell rung by what is done from now on. Whether nothing is
+    /// done yet; only then may one sleep, on [`Self::bell`].
+    pub(super) fn doze(&mut self) -> io::Result<bool> {
+        if self.bell.is_none() {
+            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            self.uring.submitter().register_eventfd(bell.as_raw_fd())?;
+            self.bell = Some(bell);
+        }
+        self.enter()?;
+        let has_work = self.uring.submission().taskrun();
+        Ok(!has_work && self.uring.completion().is_empty())
+    }
+
+    /// Becomes readable when something is done; there is one once somebody has wanted to sleep on it.
+    pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
+        self.bell.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The bell is silent.
+    pub(super) fn awake(&mut self) {
+        if let Some(bell) = &self.bell {
+            // It says nothing when it was not rung.
+            let _ = rustix::io::read(bell, &mut [0; 8]);
         }
     }
 

@@ -1,17 +1,18 @@
-//! The loop of a job: fill the free slots, let the engine work, count what is done.
+//! The loop of a thread: fill its jobs' free slots, let their engines work, count what is done.
+//!
+//! Many clients with one operation each are many jobs on one thread: as many threads as clients
+//! would measure the scheduler.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
-use nearflash_units::{ByteLen, ByteOffset, Nanos};
+use nearflash_units::Nanos;
 
-use super::written::Written;
+use super::clock::{Clock, SystemClock};
+use super::running::Running;
+use super::spec::{DriveSpec, JobFailure, JobSpec, Spin};
 use crate::cpu::CpuMeter;
-use crate::engine::{Done, Engine, EngineError, Slot};
-use crate::placement::elapsed;
+use crate::engine::{Engine, sleep};
 use crate::recorder::{Gauge, Record};
-use crate::verify::{self, Mismatch};
-use crate::workload::{Direction, Op, RateSchedule, Workload, WorkloadError, WorkloadSpec};
 
 /// Adaptive spinning gives up after this long without a completion: no device of interest takes
 /// longer, and waking a sleeping thread costs more than 20 microseconds.
@@ -21,297 +22,257 @@ const WAKE_EARLY: Nanos = Nanos::from_micros(100);
 /// How many turns without a completion pass between two looks at the clock: a look costs a tenth of
 /// a turn, and completions are seen that much later.
 const IDLE_TURNS_PER_CLOCK: u32 = 8;
+/// How many turns pass between two looks at engines with nothing in flight, which may have been told
+/// something all the same.
+const TURNS_PER_LOOK: u32 = 1024;
 /// No sleep is longer, so that a job notices when it is to stop.
 const SLEEP_MAX: Nanos = Nanos::from_millis(100);
 
-/// How a job waits for completions.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
-pub enum Spin {
-    /// Spins, and sleeps after a millisecond without a completion.
-    #[default]
-    Adaptive,
-    /// Never sleeps.
-    Always,
-    /// Sleeps at once.
-    Never,
+/// A job and its place.
+pub struct Seat<'a, E: ?Sized> {
+    /// How it reaches its target.
+    pub engine: &'a mut E,
+    /// What it does.
+    pub spec: &'a JobSpec,
+    /// Which of the crew's records counts it: jobs of one load have one.
+    pub tally: usize,
 }
 
-/// What a job does.
-#[derive(Clone, Debug)]
-pub struct JobSpec {
-    /// The operations.
-    pub workload: WorkloadSpec,
-    /// Operations in flight.
-    pub depth: usize,
-    /// Operations per second at most; 0 for as many as can be.
-    pub rate_iops: u64,
-    /// Time not counted, at the start.
-    pub ramp: Nanos,
-    /// Time counted; `None` until the workload ends.
-    pub runtime: Option<Nanos>,
-    /// How it waits.
-    pub spin: Spin,
-    /// Payloads are made provable with this seed, and proved.
-    pub verify_seed: Option<u64>,
-    /// What was written is on stable media before the job ends.
-    pub end_fsync: bool,
+/// A failure, and the place of the seat that it happened to.
+#[derive(Debug)]
+pub struct Failed {
+    /// Counted from 0, in the order in which the seats were given.
+    pub seat: usize,
+    /// What happened.
+    pub failure: JobFailure,
 }
 
-/// Why a job stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum JobFailure {
-    /// There is no such workload.
-    #[error(transparent)]
-    Workload(#[from] WorkloadError),
-    /// One operation failed.
-    #[error("{} of {} at offset {}: {source}", verb(.op.direction), .op.len, .op.offset.0)]
-    Operation {
-        /// Which.
-        op: Op,
-        /// How.
-        source: EngineError,
-    },
-    /// The engine failed.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// What was read is not what was written.
-    #[error("verify: {0}")]
-    Verify(#[from] Mismatch),
+/// What jobs of one load count together.
+struct Tally<'a> {
+    record: Record,
+    gauge: &'a Gauge,
 }
 
-fn verb(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Read => "read",
-        Direction::Write => "write",
-    }
+/// The jobs of one thread.
+pub struct Crew<'a, E: ?Sized> {
+    jobs: Vec<Running<'a, E>>,
+    tallies: Vec<Tally<'a>>,
+    /// What is done is counted.
+    counts: bool,
+    turns: u32,
 }
 
-/// Runs a job to its end, or until `stop`. With verification, what was written is read back
+/// What came of a turn.
+struct Turn {
+    /// All jobs are over.
+    is_over: bool,
+    /// When something was done.
+    done_at: Option<Nanos>,
+}
+
+/// Runs one job to its end, or until `stop`. With verification, what was written is read back
 /// afterwards, not counted.
 ///
 /// # Errors
 /// The first operation that failed or did not verify.
-pub fn run<E: Engine>(
+pub fn run<E: Engine + ?Sized>(
     engine: &mut E,
     spec: &JobSpec,
+    drive: &DriveSpec,
     gauge: &Gauge,
     stop: &AtomicBool,
 ) -> Result<Record, JobFailure> {
-    let mut workload = Workload::new(spec.workload.clone())?;
-    let mut drive = Drive::new(engine, spec, gauge, stop);
-    drive.fill_buffers();
-    drive.go(&mut std::iter::from_fn(|| workload.next_op()))?;
-    let writes = spec.workload.pattern.writes();
-    if writes && (spec.end_fsync || spec.verify_seed.is_some()) {
-        drive.engine.flush()?;
-    }
-    let record = std::mem::take(&mut drive.record);
-    if writes && let Some(written) = drive.written.take() {
-        let read_back = JobSpec { ramp: Nanos(0), runtime: None, rate_iops: 0, ..spec.clone() };
-        let idle = Gauge::default();
-        Drive { verify_all: true, ..Drive::new(engine, &read_back, &idle, stop) }
-            .go(&mut written.reads())?;
-    }
-    Ok(record)
+    let seat = Seat { engine, spec, tally: 0 };
+    let crew = Crew::new(vec![seat], std::slice::from_ref(gauge)).map_err(|it| it.failure)?;
+    let records = crew.run(drive, &SystemClock::start(), stop).map_err(|it| it.failure)?;
+    Ok(records.into_iter().next().expect("there is a record for every gauge"))
 }
 
-/// What a slot in flight stands for.
-#[derive(Clone, Copy)]
-struct Pending {
-    op: Op,
-    /// From when latency counts.
-    intended_at: Nanos,
-    /// The block was whole before this read started.
-    provable: bool,
-}
-
-struct Drive<'a, E> {
-    engine: &'a mut E,
-    spec: &'a JobSpec,
-    gauge: &'a Gauge,
-    stop: &'a AtomicBool,
-    start: Instant,
-    pending: Vec<Pending>,
-    free: Vec<Slot>,
-    done: Vec<Done>,
-    rate: Option<RateSchedule>,
-    /// The workload had no more to give.
-    exhausted: bool,
-    record: Record,
-    written: Option<Written>,
-    /// Every read is proved, not only of what this job wrote.
-    verify_all: bool,
-}
-
-impl<'a, E: Engine> Drive<'a, E> {
-    fn new(engine: &'a mut E, spec: &'a JobSpec, gauge: &'a Gauge, stop: &'a AtomicBool) -> Self {
-        let workload = &spec.workload;
-        let idle = Op { direction: Direction::Read, offset: ByteOffset(0), len: ByteLen(0) };
-        let pending = Pending { op: idle, intended_at: Nanos(0), provable: false };
-        let tracks = spec.verify_seed.is_some() && workload.pattern.writes();
-        Self {
-            engine,
-            spec,
-            gauge,
-            stop,
-            start: Instant::now(),
-            pending: vec![pending; spec.depth],
-            free: (0..spec.depth).rev().collect(),
-            done: Vec::with_capacity(spec.depth),
-            rate: RateSchedule::new(spec.rate_iops),
-            exhausted: false,
-            record: Record::default(),
-            written: tracks
-                .then(|| Written::new(workload.offset, workload.range_len, workload.op_len)),
-            verify_all: !workload.pattern.writes(),
+impl<'a, E: Engine + ?Sized> Crew<'a, E> {
+    /// Gets ready to run; there is a record for each gauge, which shows it.
+    ///
+    /// # Errors
+    /// When there is no such workload.
+    ///
+    /// # Panics
+    /// When a seat names a tally that has no gauge.
+    pub fn new(seats: Vec<Seat<'a, E>>, gauges: &'a [Gauge]) -> Result<Self, Failed> {
+        let tallies = gauges.iter().map(|gauge| Tally { record: Record::default(), gauge });
+        let mut jobs = Vec::with_capacity(seats.len());
+        for (index, Seat { engine, spec, tally }) in seats.into_iter().enumerate() {
+            assert!(tally < gauges.len(), "every seat's tally has a gauge");
+            let job = Running::new(engine, spec, tally);
+            jobs.push(job.map_err(|failure| Failed { seat: index, failure })?);
         }
+        Ok(Self { jobs, tallies: tallies.collect(), counts: true, turns: 0 })
     }
 
-    /// Noise in every buffer, so that no device gains by compressing what is written.
-    fn fill_buffers(&mut self) {
-        if self.spec.workload.pattern.writes() {
-            for slot in 0..self.spec.depth {
-                let offset = ByteOffset(ByteLen::from_usize(slot).0);
-                let buffer = self.engine.buffer_mut(slot);
-                if buffer.len() >= verify::HEADER_LEN {
-                    verify::fill(buffer, offset, self.spec.workload.seed);
-                }
-            }
+    /// Runs all jobs to their ends, or until `stop`; the records, one for each gauge. With
+    /// verification, what was written is read back afterwards, not counted.
+    ///
+    /// # Errors
+    /// The first operation that failed or did not verify.
+    pub fn run<C: Clock>(
+        mut self,
+        drive: &DriveSpec,
+        clock: &C,
+        stop: &AtomicBool,
+    ) -> Result<Vec<Record>, Failed> {
+        let ramp_ended_at = self.until(drive.ramp, drive.spin, clock, stop)?;
+        for tally in &mut self.tallies {
+            tally.record.clear();
         }
-    }
-
-    fn go(&mut self, ops: &mut dyn Iterator<Item = Op>) -> Result<(), JobFailure> {
-        self.start = Instant::now();
-        let ramp_ended_at = self.until(self.spec.ramp, ops)?;
-        self.record = Record::default();
         let cpu = CpuMeter::start();
-        let end = self.spec.runtime.map_or(Nanos::NEVER, |span| ramp_ended_at.plus(span));
-        let ended_at = self.until(end, ops)?;
-        self.record.elapsed = ended_at.since(ramp_ended_at);
-        self.record.cpu = cpu.used();
+        let end = drive.runtime.map_or(Nanos::NEVER, |span| ramp_ended_at.plus(span));
+        let ended_at = self.until(end, drive.spin, clock, stop)?;
+        self.settle(ramp_ended_at, ended_at, &cpu);
         // What is still in flight is awaited, and not counted.
-        let counted = self.record.clone();
-        self.exhausted = true;
-        self.until(Nanos::NEVER, ops)?;
-        self.record = counted;
-        Ok(())
+        self.counts = false;
+        self.jobs.iter_mut().for_each(Running::exhaust);
+        self.until(Nanos::NEVER, drive.spin, clock, stop)?;
+        let records = self.tallies.into_iter().map(|tally| tally.record).collect();
+        for (seat, job) in self.jobs.into_iter().enumerate() {
+            end_job(job, clock, stop).map_err(|failure| Failed { seat, failure })?;
+        }
+        Ok(records)
+    }
+
+    /// Times and processor time of the counted span. The thread's is dealt out by operations.
+    fn settle(&mut self, from: Nanos, until: Nanos, cpu: &CpuMeter) {
+        for job in &self.jobs {
+            let record = &mut self.tallies[job.tally].record;
+            record.elapsed = record.elapsed.max(job.ended_at(until).since(from));
+        }
+        let used = cpu.used();
+        let ops: u64 = self.tallies.iter().map(|tally| tally.record.ops()).sum();
+        for tally in &mut self.tallies {
+            tally.record.cpu = used.share(tally.record.ops(), ops);
+        }
     }
 
     /// Works until `end`, or until all is done; when it was.
-    fn until(
+    fn until<C: Clock>(
         &mut self,
         end: Nanos,
-        ops: &mut dyn Iterator<Item = Op>,
-    ) -> Result<Nanos, JobFailure> {
-        let mut now = elapsed(self.start);
+        spin: Spin,
+        clock: &C,
+        stop: &AtomicBool,
+    ) -> Result<Nanos, Failed> {
+        let mut now = clock.now();
         let (mut progress_at, mut idle_turns) = (now, 0u32);
+        let has_rate = self.jobs.iter().any(Running::has_rate);
         while now < end {
-            self.fill_slots(now, ops);
-            if self.in_flight() == 0 && (self.exhausted || self.stopped()) {
+            if stop.load(Ordering::Relaxed) {
+                self.jobs.iter_mut().for_each(Running::exhaust);
+            }
+            let turn = self.turn(now, clock)?;
+            if turn.is_over {
                 break;
             }
-            self.engine.poll(&mut self.done)?;
-            if self.done.is_empty() {
-                idle_turns += 1;
-                if self.rate.is_some() || idle_turns.is_multiple_of(IDLE_TURNS_PER_CLOCK) {
-                    now = elapsed(self.start);
-                    self.idle(now, progress_at, end)?;
+            if let Some(at) = turn.done_at {
+                (now, progress_at, idle_turns) = (at, at, 0);
+                continue;
+            }
+            idle_turns += 1;
+            if has_rate || idle_turns.is_multiple_of(IDLE_TURNS_PER_CLOCK) {
+                now = clock.now();
+                if !self.spins(spin, now.since(progress_at)) {
+                    self.sleep(now, end)?;
+                    now = clock.now();
                 }
-            } else {
-                now = elapsed(self.start);
-                (progress_at, idle_turns) = (now, 0);
-                self.complete(now)?;
             }
         }
         Ok(now)
     }
 
-    fn in_flight(&self) -> usize {
-        self.spec.depth - self.free.len()
-    }
-
-    fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    fn fill_slots(&mut self, now: Nanos, ops: &mut dyn Iterator<Item = Op>) {
-        if self.exhausted || self.free.is_empty() || self.stopped() {
-            return;
-        }
-        while let Some(&slot) = self.free.last() {
-            let intended_at = match &mut self.rate {
-                None => now,
-                Some(rate) if rate.next_at() <= now => rate.next_at(),
-                Some(_) => return,
-            };
-            let Some(op) = ops.next() else {
-                self.exhausted = true;
-                return;
-            };
-            if let Some(rate) = &mut self.rate {
-                rate.advance();
+    /// Once round all jobs.
+    #[inline]
+    fn turn<C: Clock>(&mut self, now: Nanos, clock: &C) -> Result<Turn, Failed> {
+        let is_alone = self.jobs.len() == 1;
+        let looks_everywhere = self.turns.is_multiple_of(TURNS_PER_LOOK);
+        self.turns = self.turns.wrapping_add(1);
+        let mut turn = Turn { is_over: true, done_at: None };
+        for (seat, job) in self.jobs.iter_mut().enumerate() {
+            let failed = |failure| Failed { seat, failure };
+            let now = turn.done_at.unwrap_or(now);
+            job.fill_slots(now);
+            if job.is_over(now) {
+                continue;
             }
-            self.free.pop();
-            self.begin(slot, op, intended_at);
-        }
-    }
-
-    fn begin(&mut self, slot: Slot, op: Op, intended_at: Nanos) {
-        let mut provable = false;
-        if let Some(seed) = self.spec.verify_seed {
-            match op.direction {
-                Direction::Write => verify::fill(self.engine.buffer_mut(slot), op.offset, seed),
-                Direction::Read => provable = self.is_provable(op.offset),
+            turn.is_over = false;
+            if (job.in_flight() == 0 && !looks_everywhere) || !job.poll().map_err(failed)? {
+                continue;
+            }
+            let now = clock.now();
+            turn.done_at = Some(now);
+            let tally = &mut self.tallies[job.tally];
+            let record = self.counts.then_some(&mut tally.record);
+            job.complete(now, record).map_err(failed)?;
+            tally.gauge.show(&tally.record);
+            if !is_alone {
+                // Its next turn comes after those of all others: what follows goes out at once.
+                job.fill_slots(now);
+                job.engine.hand_over().map_err(|error| failed(error.into()))?;
             }
         }
-        self.pending[slot] = Pending { op, intended_at, provable };
-        self.engine.submit(slot, op);
+        Ok(turn)
     }
 
-    fn is_provable(&self, offset: ByteOffset) -> bool {
-        self.verify_all || self.written.as_ref().is_some_and(|written| written.contains(offset))
-    }
-
-    fn complete(&mut self, now: Nanos) -> Result<(), JobFailure> {
-        for done in self.done.drain(..) {
-            let Pending { op, intended_at, provable } = self.pending[done.slot];
-            done.result.map_err(|source| JobFailure::Operation { op, source })?;
-            self.record.completed(op.direction, op.len, now.since(intended_at));
-            if provable && let Some(seed) = self.spec.verify_seed {
-                verify::check(self.engine.buffer(done.slot), op.offset, seed)?;
-            }
-            if op.direction == Direction::Write
-                && let Some(written) = &mut self.written
-            {
-                written.set(op.offset);
-            }
-            self.free.push(done.slot);
-        }
-        self.gauge.show(&self.record);
-        Ok(())
-    }
-
-    /// Nothing was done this turn: spin on, or sleep.
-    fn idle(&mut self, now: Nanos, progress_at: Nanos, end: Nanos) -> Result<(), JobFailure> {
-        let spins = match self.spec.spin {
+    /// Whether to go on without sleeping after so long without a completion.
+    fn spins(&self, spin: Spin, idle: Nanos) -> bool {
+        match spin {
             Spin::Always => true,
             Spin::Never => false,
-            Spin::Adaptive => self.in_flight() > 0 && now.since(progress_at) < SPIN_SPAN_MAX,
-        };
-        if spins {
+            Spin::Adaptive => {
+                idle < SPIN_SPAN_MAX && self.jobs.iter().any(|job| job.in_flight() > 0)
+            }
+        }
+    }
+
+    /// Sleeps until an engine has something, or an operation is due.
+    fn sleep(&mut self, now: Nanos, end: Nanos) -> Result<(), Failed> {
+        let due = self.jobs.iter().filter_map(Running::next_at).min().unwrap_or(Nanos::NEVER);
+        let until_due = due.since(now.plus(WAKE_EARLY));
+        let span = SLEEP_MAX.min(end.since(now)).min(until_due);
+        if span == Nanos(0) {
             return Ok(());
         }
-        let mut span = end.since(now).0.min(SLEEP_MAX.0);
-        if let Some(rate) = &self.rate
-            && !self.free.is_empty()
-            && !self.exhausted
-        {
-            let early = rate.next_at().since(now.plus(WAKE_EARLY));
-            span = span.min(early.0);
+        // Whatever they were told while the thread slept, they look at it now.
+        self.turns = 0;
+        if let [job] = &mut self.jobs[..] {
+            let slept = job.engine.wait(span);
+            return slept.map_err(|error| Failed { seat: 0, failure: error.into() });
         }
-        if span > 0 {
-            self.engine.wait(Nanos(span))?;
-        }
-        Ok(())
+        let at_work = self.jobs.iter_mut().enumerate().filter(|(_, job)| job.is_at_work());
+        let (seats, mut engines): (Vec<usize>, Vec<&mut E>) =
+            at_work.map(|(seat, job)| (seat, &mut *job.engine)).unzip();
+        sleep::on_all(&mut engines, span)
+            .map_err(|(index, error)| Failed { seat: seats[index], failure: error.into() })
     }
+}
+
+/// What a job owes after its last operation: what it wrote is made durable, and proved.
+fn end_job<E: Engine + ?Sized, C: Clock>(
+    job: Running<'_, E>,
+    clock: &C,
+    stop: &AtomicBool,
+) -> Result<(), JobFailure> {
+    let (engine, spec, written) = job.into_rest();
+    if !spec.workload.pattern.writes() {
+        return Ok(());
+    }
+    if spec.end_fsync || spec.verify_seed.is_some() {
+        engine.flush()?;
+    }
+    if let Some(written) = &written {
+        let gauge = Gauge::default();
+        let mut crew = Crew {
+            jobs: vec![Running::reading_back(engine, spec, written)],
+            tallies: vec![Tally { record: Record::default(), gauge: &gauge }],
+            counts: false,
+            turns: 0,
+        };
+        crew.until(Nanos::NEVER, Spin::Adaptive, clock, stop).map_err(|it| it.failure)?;
+    }
+    Ok(())
 }

@@ -1,8 +1,13 @@
-//! One job: a workload driven through an engine by one thread, and what came of it.
+//! Jobs: workloads driven through engines by one thread, and what came of them.
 
+mod clock;
 mod drive;
+mod running;
+mod spec;
 #[cfg(test)]
 mod tests;
 mod written;
 
-pub use drive::{JobFailure, JobSpec, Spin, run};
+pub use clock::{Clock, SystemClock};
+pub use drive::{Crew, Failed, Seat, run};
+pub use spec::{DriveSpec, JobFailure, JobSpec, Spin};

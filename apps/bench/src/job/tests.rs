@@ -3,12 +3,13 @@
 use std::sync::atomic::AtomicBool;
 
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
+use rustix::event::PollFd;
 
-use super::{JobFailure, JobSpec, Spin, run};
+use super::{Crew, DriveSpec, JobFailure, JobSpec, Seat, Spin, SystemClock, run};
 use crate::engine::{Done, Engine, EngineError, Slot};
 use crate::recorder::{Gauge, Record};
 use crate::verify::Mismatch;
-use crate::workload::{Direction, Op, Pattern, WorkloadSpec};
+use crate::workload::{Direction, Op, Pattern, Rate, WorkloadSpec};
 
 const OP_LEN: usize = 512;
 const BLOCKS: usize = 64;
@@ -84,9 +85,17 @@ impl Engine for MemoryEngine {
         Ok(())
     }
 
-    fn wait(&mut self, _: Nanos) -> Result<(), EngineError> {
+    fn hand_over(&mut self) -> Result<(), EngineError> {
         Ok(())
     }
+
+    fn doze(&mut self) -> Result<bool, EngineError> {
+        Ok(false)
+    }
+
+    fn wakers<'a>(&'a self, _: &mut Vec<PollFd<'a>>) {}
+
+    fn awake(&mut self) {}
 
     fn flush(&mut self) -> Result<(), EngineError> {
         self.flushes += 1;
@@ -108,17 +117,17 @@ fn spec(pattern: Pattern) -> JobSpec {
             seed: 5,
         },
         depth: 8,
-        rate_iops: 0,
-        ramp: Nanos(0),
-        runtime: None,
-        spin: Spin::Always,
+        rate: None,
         verify_seed: None,
         end_fsync: false,
     }
 }
 
+/// To the end of the workload, without sleeping.
+const TO_THE_END: DriveSpec = DriveSpec { ramp: Nanos(0), runtime: None, spin: Spin::Always };
+
 fn go(engine: &mut MemoryEngine, spec: &JobSpec) -> Result<Record, JobFailure> {
-    run(engine, spec, &Gauge::default(), &AtomicBool::new(false))
+    run(engine, spec, &TO_THE_END, &Gauge::default(), &AtomicBool::new(false))
 }
 
 fn offsets(ops: &[Op]) -> Vec<u64> {
@@ -199,7 +208,7 @@ fn a_job_that_is_told_to_stop_finishes_what_is_in_flight() {
     let endless = WorkloadSpec { endless: true, ..spec(Pattern::Read).workload };
     let spec = JobSpec { workload: endless, ..spec(Pattern::Read) };
     let stop = AtomicBool::new(true);
-    let record = run(&mut engine, &spec, &Gauge::default(), &stop).unwrap();
+    let record = run(&mut engine, &spec, &TO_THE_END, &Gauge::default(), &stop).unwrap();
     assert_eq!(record.ops(), 0);
     assert_eq!(engine.queued.len(), 0);
 }
@@ -209,8 +218,55 @@ fn latency_counts_from_the_intended_time() {
     // A million a second from the first microsecond on, over a device of no delay: what is late
     // is late because of us, and still counted.
     let mut engine = MemoryEngine::new(1);
-    let spec = JobSpec { rate_iops: 1_000_000, depth: 1, ..spec(Pattern::Read) };
+    let spec = JobSpec { rate: Rate::new(1_000_000), depth: 1, ..spec(Pattern::Read) };
     let record = go(&mut engine, &spec).unwrap();
     assert_eq!(record.read.ops, 64);
     assert!(record.elapsed >= Nanos::from_micros(63), "the last is not before its time");
+}
+
+/// Runs jobs of one load on this thread.
+fn go_together(engines: &mut [MemoryEngine], specs: &[JobSpec]) -> Result<Record, super::Failed> {
+    let gauges = [Gauge::default()];
+    let seats = engines.iter_mut().zip(specs);
+    let seats = seats.map(|(engine, spec)| Seat { engine, spec, tally: 0 }).collect();
+    let crew = Crew::new(seats, &gauges)?;
+    let stop = AtomicBool::new(false);
+    Ok(crew.run(&TO_THE_END, &SystemClock::start(), &stop)?.remove(0))
+}
+
+#[test]
+fn many_jobs_of_one_thread_are_each_as_if_alone() {
+    let specs: Vec<JobSpec> = (0..64)
+        .map(|seed| {
+            let workload = WorkloadSpec { seed, ..spec(Pattern::RandRead).workload };
+            JobSpec { workload, depth: 1, ..spec(Pattern::RandRead) }
+        })
+        .collect();
+    let mut engines: Vec<_> = (0..64).map(|_| MemoryEngine::new(1)).collect();
+    let record = go_together(&mut engines, &specs).unwrap();
+    assert_eq!((record.read.ops, record.read.latency.len()), (64 * 64, 64 * 64));
+    for (engine, spec) in engines.iter().zip(&specs) {
+        let mut alone = MemoryEngine::new(1);
+        go(&mut alone, spec).unwrap();
+        assert_eq!(engine.asked, alone.asked, "the same operations in the same order");
+    }
+}
+
+#[test]
+fn a_failure_among_many_jobs_names_the_one_it_happened_to() {
+    let specs = vec![spec(Pattern::Read); 3];
+    let mut engines: Vec<_> = (0..3).map(|_| MemoryEngine::new(8)).collect();
+    engines[1].fails_after = 10;
+    let failed = go_together(&mut engines, &specs).unwrap_err();
+    assert_eq!(failed.seat, 1);
+    assert!(failed.failure.to_string().starts_with("read of 512B"), "{}", failed.failure);
+}
+
+#[test]
+fn what_each_of_many_jobs_wrote_is_flushed_and_read_back() {
+    let specs = vec![JobSpec { verify_seed: Some(9), ..spec(Pattern::RandWrite) }; 2];
+    let mut engines: Vec<_> = (0..2).map(|_| MemoryEngine::new(8)).collect();
+    let record = go_together(&mut engines, &specs).unwrap();
+    assert_eq!((record.write.ops, record.read.ops), (128, 0), "reading back is not counted");
+    assert!(engines.iter().all(|engine| engine.flushes == 1 && engine.asked.len() == 128));
 }

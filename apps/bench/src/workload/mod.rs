@@ -8,7 +8,7 @@ mod rate;
 mod sequence;
 
 pub use permutation::Permutation;
-pub use rate::RateSchedule;
+pub use rate::{Rate, RateSchedule};
 pub use sequence::{Direction, Op, Pattern, Workload, WorkloadError, WorkloadSpec};
 
 /// The next number of a splitmix64 generator: fast, and good enough to spread offsets.

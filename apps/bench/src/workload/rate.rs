@@ -2,24 +2,51 @@
 
 use nearflash_units::Nanos;
 
-/// A steady rate. Operation `n` is meant to start `n` intervals after the first, whatever became of
-/// those before it: latency counted from there includes the wait behind a slow one, which an honest
-/// measurement must not omit.
+/// A steady rate: one job's own, or its share of one that several jobs keep in turn.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Rate {
+    per_second: u64,
+    sharers: u64,
+    turn: u64,
+}
+
+impl Rate {
+    /// So many operations a second; `None` for no rate at all.
+    pub fn new(per_second: u64) -> Option<Self> {
+        (per_second > 0).then_some(Self { per_second, sharers: 1, turn: 0 })
+    }
+
+    /// The share of one of `sharers` jobs, `turn` from 0 on: each takes every so-manieth operation,
+    /// so that together they are as steady as one.
+    ///
+    /// # Panics
+    /// When `turn` is not below `sharers`.
+    pub fn share(self, turn: u32, sharers: u32) -> Self {
+        assert!(turn < sharers, "every sharer has a turn of its own");
+        Self { sharers: sharers.into(), turn: turn.into(), ..self }
+    }
+}
+
+/// When the operations of a [`Rate`] are meant to start. Operation `n` is meant to start `n` intervals
+/// after the first, whatever became of those before it: latency counted from there includes the wait
+/// behind a slow one, which an honest measurement must not omit.
 #[derive(Clone, Debug)]
 pub struct RateSchedule {
-    per_second: u64,
+    rate: Rate,
     next: u64,
 }
 
 impl RateSchedule {
-    /// So many a second; `None` for no rate at all.
-    pub fn new(per_second: u64) -> Option<Self> {
-        (per_second > 0).then_some(Self { per_second, next: 0 })
+    /// From the first operation on.
+    pub fn new(rate: Rate) -> Self {
+        Self { rate, next: 0 }
     }
 
     /// When the next operation is meant to start, from the start of the job.
     pub fn next_at(&self) -> Nanos {
-        let nanos = u128::from(self.next) * 1_000_000_000 / u128::from(self.per_second);
+        let Rate { per_second, sharers, turn } = self.rate;
+        let index = u128::from(self.next) * u128::from(sharers) + u128::from(turn);
+        let nanos = index * 1_000_000_000 / u128::from(per_second);
         Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
@@ -36,7 +63,7 @@ mod tests {
 
     #[test]
     fn no_rate_is_no_schedule() {
-        assert!(RateSchedule::new(0).is_none());
+        assert!(Rate::new(0).is_none());
     }
 
     proptest! {
@@ -44,12 +71,28 @@ mod tests {
         /// passed, and no operation is early.
         #[test]
         fn a_second_holds_exactly_the_rate(per_second in 1u64..3_000_000, seconds in 1u64..1000) {
-            let mut schedule = RateSchedule::new(per_second).unwrap();
+            let mut schedule = RateSchedule::new(Rate::new(per_second).unwrap());
             schedule.next = per_second * seconds;
             prop_assert_eq!(schedule.next_at(), Nanos::from_secs(seconds));
             let before = schedule.next_at();
             schedule.advance();
             prop_assert!(schedule.next_at() >= before);
+        }
+
+        /// Jobs that share a rate have the same intended times together as one that has it alone.
+        #[test]
+        fn shares_of_a_rate_are_the_rate(per_second in 1u64..3_000_000, sharers in 1u32..100) {
+            let rate = Rate::new(per_second).unwrap();
+            let mut whole = RateSchedule::new(rate);
+            let mut shares: Vec<RateSchedule> =
+                (0..sharers).map(|turn| RateSchedule::new(rate.share(turn, sharers))).collect();
+            for _ in 0..3 {
+                for share in &mut shares {
+                    prop_assert_eq!(share.next_at(), whole.next_at());
+                    share.advance();
+                    whole.advance();
+                }
+            }
         }
     }
 }

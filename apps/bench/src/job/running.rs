@@ -1,0 +1,223 @@
+//! One job under way: its slots, its operations, and what each of them stands for.
+
+use nearflash_units::{ByteLen, ByteOffset, Nanos};
+
+use super::spec::{JobFailure, JobSpec};
+use super::written::Written;
+use crate::engine::{Done, Engine, Slot};
+use crate::recorder::Record;
+use crate::verify;
+use crate::workload::{Direction, Op, RateSchedule, Workload, WorkloadSpec};
+
+/// What a slot in flight stands for.
+#[derive(Clone, Copy)]
+struct Pending {
+    op: Op,
+    /// From when latency counts.
+    intended_at: Nanos,
+    /// The block was whole before this read started.
+    provable: bool,
+}
+
+/// A job under way.
+pub(super) struct Running<'a, E: ?Sized> {
+    pub(super) engine: &'a mut E,
+    pub(super) spec: &'a JobSpec,
+    /// Whose record counts it.
+    pub(super) tally: usize,
+    ops: Box<dyn Iterator<Item = Op> + 'a>,
+    pending: Vec<Pending>,
+    free: Vec<Slot>,
+    done: Vec<Done>,
+    rate: Option<RateSchedule>,
+    /// There are no more operations to start.
+    is_exhausted: bool,
+    /// When the last one had ended.
+    over_at: Option<Nanos>,
+    written: Option<Written>,
+    /// Every read is proved, not only of what this job wrote.
+    proves_all: bool,
+}
+
+impl<'a, E: Engine + ?Sized> Running<'a, E> {
+    /// A job that begins with the clock, its buffers full of noise if it writes: no device is to
+    /// gain by compressing what is written.
+    pub(super) fn new(
+        engine: &'a mut E,
+        spec: &'a JobSpec,
+        tally: usize,
+    ) -> Result<Self, JobFailure> {
+        let mut workload = Workload::new(spec.workload.clone())?;
+        let ops = Box::new(std::iter::from_fn(move || workload.next_op()));
+        let mut job = Self::of_ops(engine, spec, tally, ops);
+        let WorkloadSpec { pattern, offset, range_len, op_len, .. } = spec.workload;
+        job.rate = spec.rate.map(RateSchedule::new);
+        if spec.verify_seed.is_some() && pattern.writes() {
+            job.written = Some(Written::new(offset, range_len, op_len));
+        }
+        job.proves_all = !pattern.writes();
+        job.fill_buffers();
+        Ok(job)
+    }
+
+    /// The same engine reads back what was written, and proves it.
+    pub(super) fn reading_back(engine: &'a mut E, spec: &'a JobSpec, written: &'a Written) -> Self {
+        let job = Self::of_ops(engine, spec, 0, Box::new(written.reads()));
+        Self { proves_all: true, ..job }
+    }
+
+    fn of_ops(
+        engine: &'a mut E,
+        spec: &'a JobSpec,
+        tally: usize,
+        ops: Box<dyn Iterator<Item = Op> + 'a>,
+    ) -> Self {
+        let idle = Op { direction: Direction::Read, offset: ByteOffset(0), len: ByteLen(0) };
+        let pending = Pending { op: idle, intended_at: Nanos(0), provable: false };
+        Self {
+            engine,
+            spec,
+            tally,
+            ops,
+            pending: vec![pending; spec.depth],
+            free: (0..spec.depth).rev().collect(),
+            done: Vec::with_capacity(spec.depth),
+            rate: None,
+            is_exhausted: false,
+            over_at: None,
+            written: None,
+            proves_all: false,
+        }
+    }
+
+    fn fill_buffers(&mut self) {
+        if self.spec.workload.pattern.writes() {
+            for slot in 0..self.spec.depth {
+                let offset = ByteOffset(ByteLen::from_usize(slot).0);
+                let buffer = self.engine.buffer_mut(slot);
+                if buffer.len() >= verify::HEADER_LEN {
+                    verify::fill(buffer, offset, self.spec.workload.seed);
+                }
+            }
+        }
+    }
+
+    pub(super) fn has_rate(&self) -> bool {
+        self.rate.is_some()
+    }
+
+    #[inline]
+    pub(super) fn in_flight(&self) -> usize {
+        self.spec.depth - self.free.len()
+    }
+
+    /// Starts no more operations.
+    pub(super) fn exhaust(&mut self) {
+        self.is_exhausted = true;
+    }
+
+    /// Whether the last operation has ended. Notes when that was first seen.
+    #[inline]
+    pub(super) fn is_over(&mut self, now: Nanos) -> bool {
+        let is_over = self.is_exhausted && self.in_flight() == 0;
+        if is_over {
+            self.over_at.get_or_insert(now);
+        }
+        is_over
+    }
+
+    /// Whether it was never seen to be over.
+    pub(super) fn is_at_work(&self) -> bool {
+        self.over_at.is_none()
+    }
+
+    /// When the job was over, or `end` if it went on.
+    pub(super) fn ended_at(&self, end: Nanos) -> Nanos {
+        self.over_at.unwrap_or(end).min(end)
+    }
+
+    /// When the next operation is meant to start, if there is a slot for it.
+    pub(super) fn next_at(&self) -> Option<Nanos> {
+        let rate = self.rate.as_ref().filter(|_| !self.free.is_empty() && !self.is_exhausted)?;
+        Some(rate.next_at())
+    }
+
+    /// Starts what is due and has a slot.
+    #[inline]
+    pub(super) fn fill_slots(&mut self, now: Nanos) {
+        if self.is_exhausted {
+            return;
+        }
+        while let Some(&slot) = self.free.last() {
+            let intended_at = match &mut self.rate {
+                None => now,
+                Some(rate) if rate.next_at() <= now => rate.next_at(),
+                Some(_) => return,
+            };
+            let Some(op) = self.ops.next() else {
+                self.is_exhausted = true;
+                return;
+            };
+            if let Some(rate) = &mut self.rate {
+                rate.advance();
+            }
+            self.free.pop();
+            self.begin(slot, op, intended_at);
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, slot: Slot, op: Op, intended_at: Nanos) {
+        let mut provable = false;
+        if let Some(seed) = self.spec.verify_seed {
+            match op.direction {
+                Direction::Write => verify::fill(self.engine.buffer_mut(slot), op.offset, seed),
+                Direction::Read => provable = self.is_provable(op.offset),
+            }
+        }
+        self.pending[slot] = Pending { op, intended_at, provable };
+        self.engine.submit(slot, op);
+    }
+
+    fn is_provable(&self, offset: ByteOffset) -> bool {
+        self.proves_all || self.written.as_ref().is_some_and(|written| written.contains(offset))
+    }
+
+    /// Lets the engine work; whether something is done, for [`Self::complete`] to count.
+    #[inline]
+    pub(super) fn poll(&mut self) -> Result<bool, JobFailure> {
+        self.engine.poll(&mut self.done)?;
+        Ok(!self.done.is_empty())
+    }
+
+    /// Counts what is done, if there is a record to count it in.
+    #[inline]
+    pub(super) fn complete(
+        &mut self,
+        now: Nanos,
+        mut record: Option<&mut Record>,
+    ) -> Result<(), JobFailure> {
+        for done in self.done.drain(..) {
+            let Pending { op, intended_at, provable } = self.pending[done.slot];
+            done.result.map_err(|source| JobFailure::Operation { op, source })?;
+            if let Some(record) = &mut record {
+                record.completed(op.direction, op.len, now.since(intended_at));
+            }
+            if provable && let Some(seed) = self.spec.verify_seed {
+                verify::check(self.engine.buffer(done.slot), op.offset, seed)?;
+            }
+            if op.direction == Direction::Write
+                && let Some(written) = &mut self.written
+            {
+                written.set(op.offset);
+            }
+            self.free.push(done.slot);
+        }
+        Ok(())
+    }
+
+    /// What is left when the job is over: its engine, and what is to be read back.
+    pub(super) fn into_rest(self) -> (&'a mut E, &'a JobSpec, Option<Written>) {
+        (self.engine, self.spec, self.written)
+    }
+}

@@ -1,0 +1,74 @@
+//! What a job does, how a thread drives its jobs, and why a job stops.
+
+use nearflash_units::Nanos;
+
+use crate::engine::EngineError;
+use crate::verify::Mismatch;
+use crate::workload::{Direction, Op, Rate, WorkloadError, WorkloadSpec};
+
+/// What a job does.
+#[derive(Clone, Debug)]
+pub struct JobSpec {
+    /// The operations.
+    pub workload: WorkloadSpec,
+    /// Operations in flight.
+    pub depth: usize,
+    /// When they are meant to start; `None` for as soon as can be.
+    pub rate: Option<Rate>,
+    /// Payloads are made provable with this seed, and proved.
+    pub verify_seed: Option<u64>,
+    /// What was written is on stable media before the job ends.
+    pub end_fsync: bool,
+}
+
+/// How a thread drives its jobs: alike for all jobs of a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DriveSpec {
+    /// Time not counted, at the start.
+    pub ramp: Nanos,
+    /// Time counted; `None` until the workloads end.
+    pub runtime: Option<Nanos>,
+    /// How it waits.
+    pub spin: Spin,
+}
+
+/// How a thread waits for completions.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+pub enum Spin {
+    /// Spins, and sleeps after a millisecond without a completion.
+    #[default]
+    Adaptive,
+    /// Never sleeps.
+    Always,
+    /// Sleeps at once.
+    Never,
+}
+
+/// Why a job stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum JobFailure {
+    /// There is no such workload.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// One operation failed.
+    #[error("{} of {} at offset {}: {source}", verb(.op.direction), .op.len, .op.offset.0)]
+    Operation {
+        /// Which.
+        op: Op,
+        /// How.
+        source: EngineError,
+    },
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// What was read is not what was written.
+    #[error("verify: {0}")]
+    Verify(#[from] Mismatch),
+}
+
+fn verb(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Read => "read",
+        Direction::Write => "write",
+    }
+}

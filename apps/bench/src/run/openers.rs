@@ -1,0 +1,85 @@
+//! What engines are made from.
+
+use nearflash_units::ByteLen;
+
+use crate::BenchError;
+use crate::engine::{AnyEngine, Engine, FileEngine, FileOptions, NullEngine};
+
+/// What the engines are made from, once per job, on the thread that drives it.
+pub trait Opener: Sync {
+    /// What it makes.
+    type Engine: Engine;
+
+    /// An engine for the calling thread.
+    ///
+    /// # Errors
+    /// When the target cannot be reached.
+    fn open(&self, depth: usize, op_len: ByteLen) -> Result<Self::Engine, BenchError>;
+
+    /// Whatever the target needs while its engines work; called a few times a second.
+    ///
+    /// # Errors
+    /// When the target is gone.
+    fn tend(&self) -> Result<(), BenchError> {
+        Ok(())
+    }
+}
+
+/// An opener of any kind, so that loads on different kinds of targets run together.
+pub trait OpenAny: Sync {
+    /// As [`Opener::open`].
+    ///
+    /// # Errors
+    /// When the target cannot be reached.
+    fn open_any(&self, depth: usize, op_len: ByteLen) -> Result<AnyEngine, BenchError>;
+
+    /// As [`Opener::tend`].
+    ///
+    /// # Errors
+    /// When the target is gone.
+    fn tend_any(&self) -> Result<(), BenchError>;
+}
+
+impl<O: Opener> OpenAny for O
+where
+    O::Engine: 'static,
+{
+    fn open_any(&self, depth: usize, op_len: ByteLen) -> Result<AnyEngine, BenchError> {
+        Ok(Box::new(self.open(depth, op_len)?))
+    }
+
+    fn tend_any(&self) -> Result<(), BenchError> {
+        self.tend()
+    }
+}
+
+impl Opener for dyn OpenAny + '_ {
+    type Engine = AnyEngine;
+
+    fn open(&self, depth: usize, op_len: ByteLen) -> Result<AnyEngine, BenchError> {
+        self.open_any(depth, op_len)
+    }
+
+    fn tend(&self) -> Result<(), BenchError> {
+        self.tend_any()
+    }
+}
+
+/// Opens [`NullEngine`]s.
+pub struct OpenNull;
+
+impl Opener for OpenNull {
+    type Engine = NullEngine;
+
+    fn open(&self, depth: usize, op_len: ByteLen) -> Result<NullEngine, BenchError> {
+        Ok(NullEngine::new(depth, op_len))
+    }
+}
+
+impl Opener for FileOptions {
+    type Engine = FileEngine;
+
+    fn open(&self, depth: usize, op_len: ByteLen) -> Result<FileEngine, BenchError> {
+        FileEngine::open(self, depth, op_len)
+    }
+}

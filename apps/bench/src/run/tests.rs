@@ -1,0 +1,102 @@
+//! Runs on engines that do nothing: who drives whom, and what is counted for whom.
+
+use nearflash_units::{ByteLen, ByteOffset, Nanos};
+
+use super::{Jobs, Layout, OpenAny, OpenNull, RunSpec, Threads, run, run_together};
+use crate::engine::FileOptions;
+use crate::job::{DriveSpec, JobSpec, Spin};
+use crate::workload::{Pattern, Rate, WorkloadSpec};
+
+fn job(pattern: Pattern, ops: u64) -> JobSpec {
+    JobSpec {
+        workload: WorkloadSpec {
+            pattern,
+            read_percent: 50,
+            op_len: ByteLen(4096),
+            offset: ByteOffset(0),
+            range_len: ByteLen(4096 * ops),
+            repeats: false,
+            endless: false,
+            seed: 1,
+        },
+        depth: 1,
+        rate: None,
+        verify_seed: None,
+        end_fsync: false,
+    }
+}
+
+fn drive() -> DriveSpec {
+    DriveSpec { ramp: Nanos(0), runtime: None, spin: Spin::Adaptive }
+}
+
+#[test]
+fn jobs_are_dealt_out_to_no_more_threads_than_there_are_jobs() {
+    let threads = |count| Threads { count, cores: Vec::new() };
+    assert_eq!(threads(None).count_for(64), 64);
+    assert_eq!(threads(Some(2)).count_for(64), 2);
+    assert_eq!(threads(Some(8)).count_for(3), 3);
+    assert_eq!(threads(Some(8)).count_for(0), 1);
+}
+
+#[test]
+fn as_much_is_done_by_few_threads_as_by_many() {
+    for count in [Some(1), Some(3), None] {
+        let spec = RunSpec {
+            jobs: Jobs::new(job(Pattern::RandRead, 100), 16),
+            drive: drive(),
+            threads: Threads { count, cores: Vec::new() },
+        };
+        let (record, _) = run(&OpenNull, &spec, &mut |_, _| {}).unwrap();
+        assert_eq!((record.read.ops, record.write.ops), (1600, 0));
+    }
+}
+
+#[test]
+fn loads_that_run_together_are_counted_apart() {
+    let reads = Jobs::new(job(Pattern::Read, 300), 2);
+    let writes = Jobs::new(job(Pattern::Write, 50), 3);
+    let loads = [(&OpenNull, reads), (&OpenNull, writes)];
+    let threads = Threads { count: Some(1), cores: Vec::new() };
+    let results = run_together(&loads, &drive(), &threads, &mut |_, _| {}).unwrap();
+    let ops = results.iter().map(|(record, _)| (record.read.ops, record.write.ops));
+    assert_eq!(ops.collect::<Vec<_>>(), [(600, 0), (0, 150)]);
+}
+
+#[test]
+fn loads_on_different_kinds_of_targets_run_on_one_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    let len = ByteLen(4096 * 64);
+    let path = dir.path().join("image");
+    let file = FileOptions { path, direct: false, writes: true, len_min: Some(len) };
+    file.prepare().unwrap();
+    let openers: [&dyn OpenAny; 2] = [&OpenNull, &file];
+    // Several engines that sleep at once: no descriptor to wait on, and the rings' bells.
+    for spin in [Spin::Never, Spin::Adaptive, Spin::Always] {
+        let loads = openers.map(|opener| (opener, Jobs::new(job(Pattern::RandWrite, 64), 4)));
+        let drive = DriveSpec { spin, ..drive() };
+        let threads = Threads { count: Some(1), cores: Vec::new() };
+        let results = run_together(&loads, &drive, &threads, &mut |_, _| {}).unwrap();
+        assert!(results.iter().all(|(record, _)| record.write.ops == 256), "{spin:?}");
+    }
+}
+
+#[test]
+fn a_total_rate_is_kept_by_all_jobs_together() {
+    let rate = Rate::new(1000).unwrap();
+    let jobs = Jobs { total_rate: Some(rate), ..Jobs::new(job(Pattern::Read, 10), 3) };
+    let shares: Vec<_> = (0..3).map(|index| jobs.job(index).rate).collect();
+    assert_eq!(shares, [0, 1, 2].map(|turn| Some(rate.share(turn, 3))));
+}
+
+#[test]
+fn ranges_apart_do_not_touch_each_other() {
+    let increment = ByteLen(4096 * 10);
+    let jobs = Jobs { layout: Layout::Apart(increment), ..Jobs::new(job(Pattern::Read, 10), 5) };
+    let mut offsets = Vec::new();
+    for index in 0..5 {
+        let mut workload = crate::workload::Workload::new(jobs.job(index).workload).unwrap();
+        offsets.extend(std::iter::from_fn(|| workload.next_op()).map(|op| op.offset.0 / 4096));
+    }
+    assert_eq!(offsets, (0..50).collect::<Vec<_>>());
+}
