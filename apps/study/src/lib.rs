@@ -7,6 +7,7 @@
 //!
 //! Knows nothing of how operations reach a target or are counted: that is `nearflash-bench`.
 
+pub mod energy;
 pub mod exhibit;
 pub mod plan;
 pub mod published;

@@ -42,6 +42,10 @@ pub struct Run {
     pub latency: Latency,
     /// Processor time of one operation.
     pub cpu: Cpu,
+    /// What the processors of the machine used in the counted time, in joules, where it counts that;
+    /// all loads of a point together.
+    #[serde(default)]
+    pub joules: Option<f64>,
     /// Core to core in nanoseconds, before and after.
     pub core_to_core: [f64; 2],
     /// The part of the time that the measuring side had its cores, up to 1.

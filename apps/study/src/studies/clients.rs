@@ -5,7 +5,7 @@ use nearflash_bench::workload::Pattern;
 
 use super::say::{self, rate_lost};
 use super::sweep::{
-    KIOPS, MB_S, Measure, Step, Sweep, axis, exhibit, len_text, level, lines, load, measure_axis,
+    KIOPS, MB_S, Measure, Step, Sweep, axis, exhibit, len_tag, level, lines, load, measure_axis,
 };
 use super::ways::{
     DOORS, FILE, NULL, Way, absent_peers, local, medium_names, node, others, targets, wire,
@@ -124,7 +124,7 @@ impl Ask {
         let counts: &[u32] = if setting.is_quick { &[1, 8, 64] } else { &[1, 2, 4, 8, 16, 32, 64] };
         let step = |&clients: &u32| {
             let load = Load { clients, ..load(Pattern::RandRead, self.op_len) };
-            let tag = format!("randread/{}/clients={clients}", len_text(self.op_len));
+            let tag = format!("randread/{}/clients={clients}", len_tag(self.op_len));
             Step::new(f64::from(clients), tag, load)
         };
         Sweep { study: self.study, ways, steps: counts.iter().map(step).collect() }
@@ -152,7 +152,7 @@ impl Ask {
         let slug = format!("{}-{key}", self.study);
         let title = format!("{}: {label}", self.title);
         let mut exhibit = exhibit(slug, title, self.source, figure);
-        exhibit.conclusions = conclusions;
+        exhibit.conclusions = say::conclude(conclusions);
         exhibit.notes.push(cores_note(setting, 1));
         exhibit.notes.extend(self.notes(medium));
         exhibit

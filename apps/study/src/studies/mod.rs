@@ -1,8 +1,17 @@
 //! The studies.
 
+mod block_size;
 mod clients;
+mod energy;
+mod fabrics;
+mod io_efficiency;
+mod iscsi_tuning;
+mod latency_sum;
+mod quicksan_bandwidth;
+mod quicksan_latency;
 mod say;
 mod sweep;
+mod tenants;
 mod ways;
 
 #[cfg(test)]
@@ -15,6 +24,8 @@ use nearflash_bench::target::Target;
 use crate::exhibit::Exhibit;
 use crate::plan::{Peer, Plan};
 use crate::result::Results;
+
+pub use energy::CORE_WATTS;
 
 /// One question, asked by measuring.
 pub trait Study: Sync {
@@ -51,13 +62,27 @@ pub struct Setting {
     pub has_energy_counter: bool,
     /// Capacities, needs and prices for the cost model.
     pub cost_file: Option<PathBuf>,
-    /// Watts of a busy core, where the machine does not tell.
+    /// Watts of a busy core, where the machine does not tell; [`CORE_WATTS`] unless above zero.
     pub core_watts: f64,
 }
 
 /// All studies, in the order in which they run.
 pub fn catalogue() -> &'static [&'static dyn Study] {
-    &[&clients::IopsClients, &clients::BandwidthClients]
+    &[
+        &latency_sum::LatencySum,
+        &clients::IopsClients,
+        &clients::BandwidthClients,
+        &io_efficiency::IoEfficiency,
+        &block_size::BlockSize,
+        &fabrics::Jobs,
+        &fabrics::IoDepth,
+        &fabrics::RequestSizeCpu,
+        &quicksan_latency::QuicksanLatency,
+        &quicksan_bandwidth::QuicksanBandwidth,
+        &tenants::Tenants,
+        &iscsi_tuning::IscsiTuning,
+        &energy::Energy,
+    ]
 }
 
 /// How clients and a node of so many cores share the machine.

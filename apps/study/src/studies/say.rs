@@ -43,9 +43,10 @@ pub(super) fn quantity(value: f64, unit: &str) -> String {
     if unit.is_empty() { number(value) } else { format!("{} {unit}", number(value)) }
 }
 
-/// A share or a difference, to a tenth below ten.
+/// A share or a difference, to a tenth below a hundred.
 pub(super) fn percent(value: f64) -> String {
-    if value.abs() < 9.95 { format!("{value:.1} %") } else { format!("{value:.0} %") }
+    let text = if value.abs() < 99.95 { format!("{value:.1}") } else { grouped(value) };
+    format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
 }
 
 /// By how much `value` differs from `reference`, in words: `13 % below`, `as much as`.
@@ -71,9 +72,37 @@ pub(super) fn doubt<'a>(marks: impl IntoIterator<Item = &'a Mark>) -> &'static s
     }
 }
 
+/// Whether a claim of a paper holds of our numbers.
+pub(super) fn verdict(holds: bool) -> &'static str {
+    if holds { "holds here" } else { "does not hold here" }
+}
+
+const MISSING: [&str; 2] = ["Nothing can be said of ", ": it was not measured."];
+
 /// That something was not measured.
 pub(super) fn missing(what: &str) -> String {
-    format!("Nothing can be said of {what}: it was not measured.")
+    let [before, after] = MISSING;
+    format!("{before}{what}{after}")
+}
+
+/// Sentences of one exhibit: of all that was not measured, one.
+pub(super) fn conclude(sentences: Vec<String>) -> Vec<String> {
+    let [before, after] = MISSING;
+    let is_missing = |sentence: &String| sentence.starts_with(before) && sentence.ends_with(after);
+    let (missed, mut said): (Vec<_>, Vec<_>) = sentences.into_iter().partition(is_missing);
+    let mut missed: Vec<_> = missed
+        .iter()
+        .filter_map(|sentence| sentence.strip_prefix(before)?.strip_suffix(after))
+        .collect();
+    missed.dedup();
+    match missed[..] {
+        [] => {}
+        [what] => said.push(missing(what)),
+        _ if said.is_empty() => said.push("Nothing of this was measured.".to_owned()),
+        _ => said
+            .push(format!("Nothing can be said of what was not measured: {}.", missed.join("; "))),
+    }
+    said
 }
 
 /// The series of this label.

@@ -4,7 +4,7 @@ use nearflash_bench::workload::Pattern;
 use nearflash_units::ByteLen;
 
 use super::ways::Way;
-use crate::exhibit::{Axis, Cell, Exhibit, Figure, Kind, Mark, Scale, Series, Table};
+use crate::exhibit::{Axis, Cell, Exhibit, Figure, Kind, Mark, Origin, Scale, Series, Table};
 use crate::plan::{Layout, Load, Point, PointId, Subject};
 use crate::result::{Outcome, Results, Run};
 
@@ -25,6 +25,19 @@ pub(super) const KIOPS: Measure =
 /// Payload.
 pub(super) const MB_S: Measure =
     Measure { label: "throughput", unit: "MB/s", of: |run| run.bytes_per_second / 1e6 };
+/// Mean latency.
+pub(super) const MEAN_US: Measure =
+    Measure { label: "mean latency", unit: "µs", of: |run| run.latency.mean };
+/// Tail latencies.
+pub(super) const P95_US: Measure =
+    Measure { label: "95th percentile of latency", unit: "µs", of: |run| run.latency.p95 };
+/// One in a hundred is longer.
+pub(super) const P99_US: Measure =
+    Measure { label: "99th percentile of latency", unit: "µs", of: |run| run.latency.p99 };
+/// One in a thousand is longer.
+pub(super) const P999_US: Measure =
+    Measure { label: "99.9th percentile of latency", unit: "µs", of: |run| run.latency.p999 };
+
 /// One outstanding operation of one client.
 pub(super) fn load(pattern: Pattern, op_len: u64) -> Load {
     let is_mixed = matches!(pattern, Pattern::Rw | Pattern::RandRw);
@@ -47,6 +60,11 @@ pub(super) fn len_text(len: u64) -> String {
         len if len >= 1 << 10 && len.is_multiple_of(1 << 10) => format!("{} KiB", len >> 10),
         len => format!("{len} B"),
     }
+}
+
+/// The same in names of points, without a space.
+pub(super) fn len_tag(len: u64) -> String {
+    len_text(len).replace(' ', "")
 }
 
 /// One step of a sweep.
@@ -152,10 +170,33 @@ pub(super) fn lines(x: Axis, y: Axis, series: Vec<Series>) -> Figure {
     Figure { kind: Kind::Lines, x, y, shade: None, series }
 }
 
+/// Groups of bars, one for each name.
+pub(super) fn bars(x: &str, names: Vec<String>, y: Axis, series: Vec<Series>) -> Figure {
+    Figure { kind: Kind::Bars, x: axis(x, "", Scale::Names(names)), y, shade: None, series }
+}
+
+/// The same, the series on one another.
+pub(super) fn stacked(x: &str, names: Vec<String>, y: Axis, series: Vec<Series>) -> Figure {
+    Figure { kind: Kind::StackedBars, ..bars(x, names, y, series) }
+}
+
+/// Numbers without runs behind them, at the first, second… place; those that there are.
+pub(super) fn plain(
+    label: &str,
+    origin: Origin,
+    values: impl IntoIterator<Item = Option<f64>>,
+) -> Series {
+    let mark = |(index, value): (usize, Option<f64>)| {
+        value.map(|y| Mark { x: index_x(index), y, spread: None, is_doubtful: false })
+    };
+    let points = values.into_iter().enumerate().filter_map(mark).collect();
+    Series { label: label.to_owned(), origin, points }
+}
+
 /// A published number as a level over the places of an axis.
 pub(super) fn level(label: String, value: f64, xs: [f64; 2]) -> Series {
     let mark = |x| Mark { x, y: value, spread: None, is_doubtful: false };
-    Series { label, origin: crate::exhibit::Origin::Published, points: xs.map(mark).to_vec() }
+    Series { label, origin: Origin::Published, points: xs.map(mark).to_vec() }
 }
 
 /// A heading with its unit.
@@ -200,6 +241,12 @@ fn place(scale: &Scale, x: f64) -> Cell {
 #[expect(clippy::cast_precision_loss, reason = "an axis has few names")]
 pub(super) fn index_x(index: usize) -> f64 {
     index as f64
+}
+
+/// A length or a count on an axis.
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+pub(super) fn x_of(value: u64) -> f64 {
+    value as f64
 }
 
 /// What a series has at a place.

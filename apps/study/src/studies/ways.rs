@@ -66,6 +66,12 @@ pub(super) fn medium_names(medium: Medium) -> (String, String) {
     }
 }
 
+/// The null device with one delay for reads and for writes.
+pub(super) const fn delayed(micros: u64) -> Medium {
+    let delay = Nanos::from_micros(micros);
+    Medium::Null { read_delay: delay, write_delay: delay }
+}
+
 /// A medium of this machine, without a node.
 pub(super) fn local(medium: Medium) -> Way {
     let (key, label) = medium_names(medium);

@@ -1,0 +1,128 @@
+//! The energy that processors used, where the machine counts it (RAPL, by Linux's powercap).
+//!
+//! Only whole packages are read: what lies within them (cores, memory controllers) is in their count.
+//! Reading needs root on most systems; a counter that cannot be read is none.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where Linux shows the counters.
+const ROOT: &str = "/sys/class/powercap";
+/// Packages are `intel-rapl:0`, `intel-rapl:1`…, on AMD too; their parts have a second colon.
+const PACKAGE_PREFIX: &str = "intel-rapl:";
+
+/// The counters of all packages.
+#[derive(Debug)]
+pub struct EnergyCounter {
+    packages: Vec<Package>,
+}
+
+#[derive(Debug)]
+struct Package {
+    dir: PathBuf,
+    /// The counter starts at zero again past this, in microjoules.
+    range: u64,
+}
+
+/// What the counters said at one time, in microjoules.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Reading(Vec<u64>);
+
+impl EnergyCounter {
+    /// This machine's, if it has any that can be read.
+    pub fn open() -> Option<Self> {
+        Self::open_in(Path::new(ROOT))
+    }
+
+    /// The same of another folder.
+    fn open_in(root: &Path) -> Option<Self> {
+        let entries = fs::read_dir(root).ok()?;
+        let mut packages: Vec<_> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|dir| is_package(dir))
+            .filter_map(|dir| Some(Package { range: number(&dir, "max_energy_range_uj")?, dir }))
+            .collect();
+        packages.sort_by(|a, b| a.dir.cmp(&b.dir));
+        let counter = Self { packages };
+        (!counter.packages.is_empty() && counter.read().is_some()).then_some(counter)
+    }
+
+    /// What the counters say now.
+    pub fn read(&self) -> Option<Reading> {
+        self.packages
+            .iter()
+            .map(|package| number(&package.dir, "energy_uj"))
+            .collect::<Option<_>>()
+            .map(Reading)
+    }
+
+    /// Joules between two readings, over a counter's end at most once.
+    #[expect(clippy::cast_precision_loss, reason = "counters end far below 2^53 microjoules")]
+    pub fn joules(&self, before: &Reading, after: &Reading) -> f64 {
+        let of = |((package, before), after): ((&Package, &u64), &u64)| {
+            if after >= before {
+                after - before
+            } else {
+                after.saturating_add(package.range.saturating_sub(*before))
+            }
+        };
+        let micros: u64 = self.packages.iter().zip(&before.0).zip(&after.0).map(of).sum();
+        micros as f64 / 1e6
+    }
+}
+
+fn is_package(dir: &Path) -> bool {
+    let name = dir.file_name().and_then(|name| name.to_str());
+    let number = name.and_then(|name| name.strip_prefix(PACKAGE_PREFIX));
+    number.is_some_and(|number| number.parse::<u16>().is_ok())
+}
+
+fn number(dir: &Path, file: &str) -> Option<u64> {
+    fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(dir: &Path, package: &str, energy: u64) {
+        let dir = dir.join(package);
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("energy_uj"), format!("{energy}\n")).unwrap();
+        fs::write(dir.join("max_energy_range_uj"), "10000000\n").unwrap();
+    }
+
+    #[test]
+    fn packages_are_summed_and_their_parts_are_not() {
+        let root = tempfile::tempdir().unwrap();
+        for package in ["intel-rapl:0", "intel-rapl:1", "intel-rapl:0:0"] {
+            write(root.path(), package, 1_000_000);
+        }
+        let counter = EnergyCounter::open_in(root.path()).unwrap();
+        let before = counter.read().unwrap();
+        for package in ["intel-rapl:0", "intel-rapl:1", "intel-rapl:0:0"] {
+            write(root.path(), package, 1_500_000);
+        }
+        let after = counter.read().unwrap();
+        assert!((counter.joules(&before, &after) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_counter_that_began_again_counts_on() {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "intel-rapl:0", 9_000_000);
+        let counter = EnergyCounter::open_in(root.path()).unwrap();
+        let before = counter.read().unwrap();
+        write(root.path(), "intel-rapl:0", 500_000);
+        let after = counter.read().unwrap();
+        assert!((counter.joules(&before, &after) - 1.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_machine_without_counters_has_none() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("intel-rapl:0")).unwrap();
+        assert!(EnergyCounter::open_in(root.path()).is_none());
+        assert!(EnergyCounter::open_in(&root.path().join("missing")).is_none());
+    }
+}

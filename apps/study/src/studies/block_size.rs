@@ -1,0 +1,392 @@
+//! `block-size`: throughput and IOPS by block size, of many operations in flight on one file (as fio),
+//! and of many tasks that each wait, on a range of their own (as IOR).
+
+use nearflash_bench::workload::Pattern;
+
+use super::say::{self, beside, missing, percent, quantity, rate_lost};
+use super::sweep::{
+    KIOPS, MB_S, Measure, Step, Sweep, at, axis, exhibit, len_tag, len_text, level, lines, load,
+    measure_axis, x_of,
+};
+use super::ways::{FILE, Way, absent_peers, local, node, others};
+use super::{Setting, Study, cores_note};
+use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
+use crate::plan::{Door, Layout, Load, Plan};
+use crate::published::{Stated, solid_state as paper};
+use crate::result::Results;
+
+/// See the module.
+pub(super) struct BlockSize;
+
+const NAME: &str = "block-size";
+const KIB: u64 = 1 << 10;
+/// A job of fio has no more in flight than this: 256 blocks of 1 MiB for each of 8 jobs would fill 2 GiB.
+const JOB_BYTES_MAX: u64 = 16 << 20;
+const LENS: [u64; 9] = [4, 8, 16, 32, 64, 128, 256, 512, 1024];
+const IOR_LENS: [u64; 5] = [4, 16, 64, 256, 1024];
+const DIRECTIONS: [(&str, Pattern); 2] =
+    [("read", Pattern::RandRead), ("write", Pattern::RandWrite)];
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Style {
+    Fio,
+    Ior,
+}
+
+impl Style {
+    const ALL: [Self; 2] = [Self::Fio, Self::Ior];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fio => "fio",
+            Self::Ior => "ior",
+        }
+    }
+
+    fn lens(self, setting: &Setting) -> Vec<u64> {
+        let kib: &[u64] = match (self, setting.is_quick) {
+            (Self::Fio, false) => &LENS,
+            (Self::Ior, false) => &IOR_LENS,
+            (Self::Fio, true) => &[4, 64, 1024],
+            (Self::Ior, true) => &[4, 1024],
+        };
+        kib.iter().map(|kib| kib * KIB).collect()
+    }
+
+    fn ways(self, setting: &Setting) -> Vec<Way> {
+        let mut ways = vec![local(FILE), node(Door::NvmeTcp, FILE)];
+        if self == Self::Fio || !setting.is_quick {
+            ways.push(node(Door::Direct, FILE));
+        }
+        if self == Self::Fio {
+            ways.extend(others(setting, FILE));
+        }
+        ways
+    }
+
+    fn load(self, pattern: Pattern, len: u64, tasks: u32) -> Load {
+        let load = load(pattern, len);
+        match self {
+            Self::Fio => {
+                let fits = u32::try_from(JOB_BYTES_MAX / len).unwrap_or(u32::MAX);
+                Load { clients: tasks, depth: paper::FIO_DEPTH.min(fits), ..load }
+            }
+            Self::Ior => Load { clients: tasks, layout: Layout::RangePerClient, ..load },
+        }
+    }
+
+    fn tasks(self) -> u32 {
+        match self {
+            Self::Fio => paper::FIO_JOBS,
+            Self::Ior => paper::IOR_TASKS_BEST,
+        }
+    }
+
+    fn step(self, pattern: Pattern, len: u64, tasks: u32, x: f64) -> Step {
+        let tag = format!("{}/{}/{}/tasks={tasks}", self.name(), pattern.name(), len_tag(len));
+        Step::new(x, tag, self.load(pattern, len, tasks))
+    }
+
+    /// Over the block size.
+    fn sweep(self, setting: &Setting, pattern: Pattern) -> Sweep {
+        let step = |&len: &u64| self.step(pattern, len, self.tasks(), x_of(len));
+        let steps = self.lens(setting).iter().map(step).collect();
+        Sweep { study: NAME, ways: self.ways(setting), steps }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::Fio => {
+                format!("fio: {} jobs on one file, depth {}", paper::FIO_JOBS, paper::FIO_DEPTH)
+            }
+            Self::Ior => format!("IOR: {} tasks, a range each", paper::IOR_TASKS_BEST),
+        }
+    }
+}
+
+/// 4 KiB over IOR's tasks.
+fn tasks_sweep(setting: &Setting, pattern: Pattern) -> Sweep {
+    let all = paper::IOR_TASKS;
+    let counts: &[u32] = if setting.is_quick { &[all[0], paper::IOR_TASKS_BEST] } else { &all };
+    let step = |&tasks: &u32| Style::Ior.step(pattern, 4 * KIB, tasks, f64::from(tasks));
+    Sweep {
+        study: NAME,
+        ways: vec![local(FILE), node(Door::NvmeTcp, FILE)],
+        steps: counts.iter().map(step).collect(),
+    }
+}
+
+impl Study for BlockSize {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn question(&self) -> &'static str {
+        "How do throughput and IOPS change with the block size, in depth and in tasks?"
+    }
+
+    fn source(&self) -> &'static str {
+        "solid-state study, figures 5 to 12"
+    }
+
+    fn plan(&self, setting: &Setting) -> Plan {
+        let mut points = Vec::new();
+        for (_, pattern) in DIRECTIONS {
+            points.extend(Style::ALL.iter().flat_map(|it| it.sweep(setting, pattern).points()));
+            let mut tasks = tasks_sweep(setting, pattern);
+            // The best number of tasks is of IOR's sweep already.
+            tasks.steps.retain(|step| step.loads[0].clients != paper::IOR_TASKS_BEST);
+            points.extend(tasks.points());
+        }
+        Plan { points, unable: absent_peers(setting) }
+    }
+
+    fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
+        let mut exhibits = Vec::new();
+        for style in Style::ALL {
+            exhibits.push(throughput(setting, results, style));
+            exhibits.push(rates(setting, results, style));
+        }
+        exhibits.push(by_tasks(setting, results));
+        exhibits
+    }
+}
+
+/// Reads and writes of every way in one figure, as the paper has them.
+fn both(measure: Measure, results: &Results, sweep: impl Fn(Pattern) -> Sweep) -> Vec<Series> {
+    let of = |(direction, pattern): (&str, Pattern)| {
+        let mut series = sweep(pattern).series(results, measure);
+        for one in &mut series {
+            one.label = label_of(&one.label, direction);
+        }
+        series
+    };
+    DIRECTIONS.into_iter().flat_map(of).collect()
+}
+
+fn label_of(way: &str, direction: &str) -> String {
+    format!("{way}, {direction}s")
+}
+
+/// A number of the paper at one block size.
+fn published(stated: &Stated, unit: f64, len: u64) -> Series {
+    let mark = Mark { x: x_of(len), y: stated.value / unit, spread: None, is_doubtful: false };
+    let label = format!("published: {}", stated.what);
+    Series { label, origin: Origin::Published, points: vec![mark] }
+}
+
+/// Figures 5 to 8.
+fn throughput(setting: &Setting, results: &Results, style: Style) -> Exhibit {
+    let mut series = both(MB_S, results, |pattern| style.sweep(setting, pattern));
+    let mut conclusions = each_way(setting, style, &series, small_blocks);
+    conclusions.extend(each_way(setting, style, &series, |series, way, direction| {
+        beside_local(series, way, direction, MB_S.unit)
+    }));
+    conclusions
+        .extend(style.ways(setting).iter().filter_map(|way| write_loss(&series, &way.label)));
+    let mut source = "solid-state study, figures 6 and 8";
+    if style == Style::Fio {
+        source = "solid-state study, figures 5 and 7";
+        let [peak, reads, writes] = &paper::THROUGHPUT;
+        let ends = [x_of(4 * KIB), x_of(1024 * KIB)];
+        series.push(level(format!("published: {}", peak.what), peak.value, ends));
+        series.push(published(reads, 1.0, 64 * KIB));
+        series.push(published(writes, 1.0, 1024 * KIB));
+    }
+    let title = format!("Throughput by block size, random order ({})", style.text());
+    let mut exhibit = shown(style, "throughput", title, source, (MB_S, series));
+    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.notes.extend(notes(setting, style));
+    exhibit
+}
+
+/// Figures 9 to 12.
+fn rates(setting: &Setting, results: &Results, style: Style) -> Exhibit {
+    let mut series = both(KIOPS, results, |pattern| style.sweep(setting, pattern));
+    let (stated, source) = match style {
+        Style::Fio => (&paper::IOPS[..2], "solid-state study, figures 9 and 11"),
+        Style::Ior => (&paper::IOPS[2..], "solid-state study, figures 10 and 12"),
+    };
+    let conclusions = each_way(setting, style, &series, |series, way, direction| {
+        small_rate(series, way, direction, stated)
+    });
+    series.extend(stated.iter().map(|stated| published(stated, 1e3, 4 * KIB)));
+    let title = format!("IOPS by block size, random order ({})", style.text());
+    let mut exhibit = shown(style, "iops", title, source, (KIOPS, series));
+    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.notes.extend(notes(setting, style));
+    exhibit.notes.push(
+        "The paper says both that both cards reach about 1 GB/s in large blocks, which is a \
+         thousand blocks of 1 MiB a second, and that the rate falls to a few hundred at 1 MiB."
+            .into(),
+    );
+    exhibit
+}
+
+fn shown(
+    style: Style,
+    slug: &str,
+    title: String,
+    source: &str,
+    (measure, series): (Measure, Vec<Series>),
+) -> Exhibit {
+    let x = axis("block size", "B", Scale::Log2);
+    let scale = if measure.unit == KIOPS.unit { Scale::Log10 } else { Scale::Linear };
+    let figure = lines(x, measure_axis(measure, scale), series);
+    exhibit(format!("{NAME}-{}-{slug}", style.name()), title, source, figure)
+}
+
+fn each_way(
+    setting: &Setting,
+    style: Style,
+    series: &[Series],
+    say: impl Fn(&[Series], &str, &str) -> Option<String>,
+) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for (direction, _) in DIRECTIONS {
+        for way in style.ways(setting) {
+            let is_alone = way.origin == Origin::Limit;
+            let sentence = say(series, &way.label, direction);
+            let missing = || (!is_alone).then(|| missing(&label_of(&way.label, direction)));
+            sentences.extend(sentence.or_else(missing));
+        }
+    }
+    sentences.dedup();
+    sentences
+}
+
+fn find<'a>(series: &'a [Series], way: &str, direction: &str) -> Option<&'a Series> {
+    say::labelled(series, &label_of(way, direction))
+}
+
+/// 4 KiB beside the peak.
+fn small_blocks(series: &[Series], way: &str, direction: &str) -> Option<String> {
+    let ours = find(series, way, direction)?;
+    let (small, peak) = (at(ours, x_of(4 * KIB))?, say::peak(ours)?);
+    let lost = (1.0 - small.y / peak.y) * 100.0;
+    let stated = paper::SMALL_BLOCK_LOSS;
+    Some(format!(
+        "{} reach {} at 4 KiB, {} less than at {} ({}); that small blocks lose {} at most {}{}.",
+        ours.label,
+        quantity(small.y, MB_S.unit),
+        percent(lost),
+        len_at(peak.x),
+        quantity(peak.y, MB_S.unit),
+        percent(stated.value),
+        say::verdict(lost <= stated.value),
+        say::doubt([small, peak]),
+    ))
+}
+
+fn len_at(x: f64) -> String {
+    let found = LENS.into_iter().map(|kib| kib * KIB).find(|&len| x_of(len) == x);
+    found.map_or_else(|| format!("{x} B"), len_text)
+}
+
+/// Behind the network beside alone, in the largest blocks.
+fn beside_local(series: &[Series], way: &str, direction: &str, unit: &str) -> Option<String> {
+    let alone = find(series, &local(FILE).label, direction)?;
+    let ours = find(series, way, direction)?;
+    if ours.label == alone.label {
+        return None;
+    }
+    Some(rate_lost(ours, alone, unit, |x| format!("In blocks of {}", len_at(x)), None))
+}
+
+/// Writes beside reads above 16 KiB.
+fn write_loss(series: &[Series], way: &str) -> Option<String> {
+    let [reads, writes] = DIRECTIONS.map(|(direction, _)| find(series, way, direction));
+    let (read, write) = say::last_common(reads?, writes?)?;
+    if read.x <= x_of(paper::LARGE_BLOCK_LEN) {
+        return None;
+    }
+    Some(format!(
+        "In blocks of {} writes of {way} have {}, {} its reads ({}), where the paper's FusionIO card \
+         loses {}{}.",
+        len_at(read.x),
+        quantity(write.y, MB_S.unit),
+        beside(write.y, read.y, ["below", "above"]),
+        quantity(read.y, MB_S.unit),
+        percent(paper::WRITE_LOSS.value),
+        say::doubt([read, write]),
+    ))
+}
+
+/// 4 KiB beside the local device and the paper's card.
+fn small_rate(series: &[Series], way: &str, direction: &str, stated: &[Stated]) -> Option<String> {
+    let ours = find(series, way, direction)?;
+    let small = at(ours, x_of(4 * KIB))?;
+    let alone = find(series, &local(FILE).label, direction);
+    let alone =
+        alone.and_then(|alone| at(alone, x_of(4 * KIB))).filter(|_| way != local(FILE).label);
+    let beside_alone = alone.map_or_else(String::new, |alone| {
+        let beside = beside(small.y, alone.y, ["below", "above"]);
+        format!(", {beside} the device alone ({})", quantity(alone.y, KIOPS.unit))
+    });
+    let theirs = stated.iter().find(|stated| stated.what.ends_with(&format!("{direction}s")))?;
+    Some(format!(
+        "At 4 KiB {} have {}{beside_alone}; the paper's card has {}{}.",
+        ours.label,
+        quantity(small.y, KIOPS.unit),
+        quantity(theirs.value / 1e3, KIOPS.unit),
+        say::doubt([small]),
+    ))
+}
+
+/// IOR's tasks.
+fn by_tasks(setting: &Setting, results: &Results) -> Exhibit {
+    let series = both(KIOPS, results, |pattern| tasks_sweep(setting, pattern));
+    let sentence = |ours: &Series| {
+        let peak = say::peak(ours)?;
+        let best = f64::from(paper::IOR_TASKS_BEST);
+        let at_best = at(ours, best)?;
+        Some(format!(
+            "{} are best with {} tasks ({}); that {best} are best, within 5 %, {}{}.",
+            ours.label,
+            peak.x,
+            quantity(peak.y, KIOPS.unit),
+            say::verdict(at_best.y >= 0.95 * peak.y),
+            say::doubt([peak, at_best]),
+        ))
+    };
+    let mut conclusions: Vec<_> = series.iter().filter_map(sentence).collect();
+    if conclusions.is_empty() {
+        conclusions.push(missing("the best number of tasks"));
+    }
+    let x = axis("tasks", "", Scale::Log2);
+    let figure = lines(x, measure_axis(KIOPS, Scale::Linear), series);
+    let title = "IOPS by tasks, 4 KiB, random order, a range each".to_owned();
+    let mut exhibit =
+        exhibit(format!("{NAME}-tasks"), title, "solid-state study, section 2b", figure);
+    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.notes.push(cores_note(setting, 1));
+    exhibit
+}
+
+fn notes(setting: &Setting, style: Style) -> Vec<String> {
+    let mut notes = vec![cores_note(setting, 1)];
+    if style == Style::Fio {
+        notes.push(format!(
+            "Depth is {} up to {}; beyond, each job has {} in flight.",
+            paper::FIO_DEPTH,
+            len_text(JOB_BYTES_MAX / u64::from(paper::FIO_DEPTH)),
+            len_text(JOB_BYTES_MAX),
+        ));
+        notes.push(format!(
+            "The paper finds no large difference between reads and writes of the FusionIO card in \
+             its conclusion, and {} in its section on bandwidth.",
+            percent(paper::WRITE_LOSS.value)
+        ));
+    } else {
+        notes.push(
+            "The paper traces the Virident card's slow IOR reads (IOPS) and writes (throughput) to \
+             its driver for AMD machines."
+                .into(),
+        );
+    }
+    notes.push(format!(
+        "The paper prints few numbers of its pictures; it used: {}.",
+        paper::PAPER.hardware
+    ));
+    notes
+}

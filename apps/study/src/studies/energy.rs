@@ -1,0 +1,296 @@
+//! `energy`: what an operation of 4 KiB takes through each door.
+
+use nearflash_bench::workload::Pattern;
+
+use super::say::{self, missing, number, percent, quantity};
+use super::sweep::{
+    Measure, Step, Sweep, at, axis, bars, exhibit, index_x, load, mark, point_id, stacked,
+};
+use super::ways::{DOORS, Way, node};
+use super::{Setting, Study, cores_note};
+use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
+use crate::plan::{Load, Medium, Plan, Unable};
+use crate::published::quicksan as paper;
+use crate::result::Results;
+
+/// See the module.
+pub(super) struct Energy;
+
+/// Watts of a busy core where nothing else is said: 135 W of a Xeon with 16 cores.
+pub const CORE_WATTS: f64 = 8.4;
+
+const NAME: &str = "energy";
+const SOURCE: &str = "QuickSAN, figure 10";
+const CLIENTS: u32 = 4;
+const DEPTH: u32 = 16;
+
+const MIXES: [(&str, Pattern); 3] =
+    [("reads", Pattern::RandRead), ("writes", Pattern::RandWrite), ("mixed", Pattern::RandRw)];
+
+/// Microjoules of an operation by the machine's own counter; not a number where it has none.
+const COUNTED: Measure = Measure {
+    label: "energy of an operation",
+    unit: "µJ",
+    of: |run| run.joules.map_or(f64::NAN, |joules| joules * 1e6 / x_ops(run.ops)),
+};
+
+/// Processor time, for the model.
+const CPU_US: Measure =
+    Measure { label: "processor time of an operation", unit: "µs", of: |run| run.cpu.total() };
+
+const PARTS: [Measure; 4] = [
+    Measure { label: "client", unit: "µs", of: |run| run.cpu.client_user },
+    Measure { label: "client, kernel", unit: "µs", of: |run| run.cpu.client_system },
+    Measure { label: "node", unit: "µs", of: |run| run.cpu.node_user },
+    Measure { label: "node, kernel", unit: "µs", of: |run| run.cpu.node_system },
+];
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+fn x_ops(ops: u64) -> f64 {
+    ops as f64
+}
+
+impl Study for Energy {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn question(&self) -> &'static str {
+        "How much energy does a 4 KiB operation take, by door?"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn plan(&self, setting: &Setting) -> Plan {
+        let ways = DOORS.map(|door| node(door, Medium::Memory)).into();
+        let points = Sweep { study: NAME, ways, steps: MIXES.map(step).into() }.points();
+        let unable = (!setting.has_energy_counter).then(|| Unable {
+            what: "joules as the machine counts them".into(),
+            why: "no energy counter of the processors can be read here (RAPL)".into(),
+            needs: "a machine of its own with RAPL, and leave to read /sys/class/powercap".into(),
+        });
+        Plan { points, unable: unable.into_iter().collect() }
+    }
+
+    fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
+        let meter = Meter { setting, results };
+        vec![by_mix(&meter), by_part(&meter), beside_iscsi(&meter)]
+    }
+}
+
+fn step((_, pattern): (&str, Pattern)) -> Step {
+    let load = Load { clients: CLIENTS, depth: DEPTH, ..load(pattern, 4096) };
+    Step::new(0.0, format!("{}/4KiB", pattern.name()), load)
+}
+
+/// Where numbers come from: the machine's counter, or processor time and a stated wattage.
+struct Meter<'a> {
+    setting: &'a Setting,
+    results: &'a Results,
+}
+
+impl Meter<'_> {
+    fn watts(&self) -> f64 {
+        let stated = self.setting.core_watts;
+        if stated.is_finite() && stated > 0.0 { stated } else { CORE_WATTS }
+    }
+
+    fn way(door: usize) -> Way {
+        node(DOORS[door], Medium::Memory)
+    }
+
+    /// Of one door and mix, in microjoules: microseconds times watts, unless it was counted.
+    fn micros(&self, door: usize, mix: usize, x: f64) -> Option<(Mark, Origin)> {
+        let id = point_id(NAME, &Self::way(door), &step(MIXES[mix]));
+        if let Some(mark) = mark(self.results, &id, 0, COUNTED, x) {
+            return Some((mark, Origin::Measured));
+        }
+        let mark = mark(self.results, &id, 0, CPU_US, x)?;
+        let watts = self.watts();
+        let spread = mark.spread.map(|both| both.map(|micros| micros * watts));
+        Some((Mark { y: mark.y * watts, spread, ..mark }, Origin::Model))
+    }
+
+    fn series(&self, door: usize) -> Series {
+        let marks: Vec<_> =
+            (0..MIXES.len()).filter_map(|mix| self.micros(door, mix, index_x(mix))).collect();
+        let is_counted =
+            !marks.is_empty() && marks.iter().all(|(_, origin)| *origin == Origin::Measured);
+        Series {
+            label: Self::way(door).label,
+            origin: if is_counted { Origin::Measured } else { Origin::Model },
+            points: marks.into_iter().map(|(mark, _)| mark).collect(),
+        }
+    }
+
+    fn notes(&self, is_model: bool) -> Vec<String> {
+        let mut notes = vec![cores_note(self.setting, 1)];
+        if is_model {
+            notes.push(format!(
+                "A model: processor time of both sides times {} of a busy core; neither memory, \
+                 devices and network nor an idle machine are in it. A side that polls is busy \
+                 whether or not it has work.",
+                quantity(self.watts(), "W")
+            ));
+        } else {
+            notes.push(
+                "Counted by the processors of the machine, both sides and everything else on it."
+                    .into(),
+            );
+        }
+        let [ssd, switch] = paper::ASSUMED_WATTS;
+        notes.push(format!(
+            "The paper measured servers at their power supply, and added {} for an SSD and {} for a \
+             switch; of its figure it prints only ratios.",
+            quantity(ssd.value, ssd.unit),
+            quantity(switch.value, switch.unit)
+        ));
+        notes
+    }
+}
+
+fn names() -> Vec<String> {
+    MIXES.map(|(name, _)| name.to_owned()).into()
+}
+
+/// Figure 10.
+fn by_mix(meter: &Meter<'_>) -> Exhibit {
+    let series: Vec<_> = (0..DOORS.len()).map(|door| meter.series(door)).collect();
+    let is_model = series.iter().any(|series| series.origin == Origin::Model);
+    let mut conclusions: Vec<_> = (0..MIXES.len()).map(|mix| mix_sentence(&series, mix)).collect();
+    conclusions.extend(direct_saving(&series));
+    let y = axis(COUNTED.label, COUNTED.unit, Scale::Linear);
+    let figure = bars("operations", names(), y, series);
+    let title = format!("Energy of a 4 KiB operation, {CLIENTS} clients, depth {DEPTH} each");
+    let mut exhibit = exhibit(format!("{NAME}-operation"), title, SOURCE, figure);
+    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.notes.extend(meter.notes(is_model));
+    exhibit
+}
+
+/// iSCSI beside direct.
+fn mix_sentence(series: &[Series], mix: usize) -> String {
+    let of = |door: usize| at(&series[door], index_x(mix));
+    let name = MIXES[mix].0;
+    let (Some(iscsi), Some(direct)) = (of(0), of(2)) else {
+        return missing(&format!("the energy of {name} through iSCSI beside direct"));
+    };
+    let (stack, [low, high]) = paper::ENERGY_OF_ISCSI[1];
+    let how = if series[0].origin == Origin::Model { "by the model" } else { "as counted" };
+    let times = iscsi.y / direct.y;
+    format!(
+        "An operation of 4 KiB ({name}) takes {} through iSCSI {how}, {} times what it takes through \
+         direct ({}); that it is {low} to {high} times, as of {stack}, {}{}.",
+        quantity(iscsi.y, "µJ"),
+        number(times),
+        quantity(direct.y, "µJ"),
+        say::verdict((low..=high).contains(&times)),
+        say::doubt([iscsi, direct]),
+    )
+}
+
+/// Shared memory instead of the kernel's sockets, of writes.
+fn direct_saving(series: &[Series]) -> Option<String> {
+    let (tcp, shared) = (at(&series[2], 1.0)?, at(&series[3], 1.0)?);
+    let saved = (1.0 - shared.y / tcp.y) * 100.0;
+    let stated = paper::ENERGY_SAVED_DIRECT;
+    Some(format!(
+        "Of the energy of writes, shared memory instead of sockets saves {}, from {} to {}; the paper \
+         saves {} by going around the kernel{}.",
+        percent(saved),
+        quantity(tcp.y, "µJ"),
+        quantity(shared.y, "µJ"),
+        percent(stated.value),
+        say::doubt([tcp, shared]),
+    ))
+}
+
+/// Where processor time goes, of reads.
+fn by_part(meter: &Meter<'_>) -> Exhibit {
+    let of = |measure: Measure| {
+        let points = (0..DOORS.len()).filter_map(|door| {
+            let id = point_id(NAME, &Meter::way(door), &step(MIXES[0]));
+            mark(meter.results, &id, 0, measure, index_x(door))
+        });
+        let points = points.collect();
+        Series { label: measure.label.into(), origin: Origin::Measured, points }
+    };
+    let series: Vec<_> = PARTS.map(of).into();
+    let doors: Vec<_> = (0..DOORS.len()).map(|door| Meter::way(door).label).collect();
+    let sentence = |(door, name): (usize, &String)| {
+        let parts: Vec<_> = series.iter().filter_map(|series| at(series, index_x(door))).collect();
+        let [_, client, _, node] = parts[..] else { return missing(name) };
+        let total: f64 = parts.iter().map(|mark| mark.y).sum();
+        if total <= 0.0 {
+            return missing(&format!("processor time through {name}"));
+        }
+        format!(
+            "Of {} that a 4 KiB read takes through {name}, {} are the kernel's{}.",
+            quantity(total, "µs"),
+            percent((client.y + node.y) / total * 100.0),
+            say::doubt(parts.iter().copied()),
+        )
+    };
+    let conclusions = doors.iter().enumerate().map(sentence).collect();
+    let y = axis(CPU_US.label, CPU_US.unit, Scale::Linear);
+    let figure = stacked("door", doors.clone(), y, series.clone());
+    let title = "Processor time of a 4 KiB read, by side".to_owned();
+    let mut exhibit = exhibit(format!("{NAME}-processor"), title, SOURCE, figure);
+    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.notes.push(cores_note(meter.setting, 1));
+    exhibit
+}
+
+/// Ratios, as the paper prints them.
+fn beside_iscsi(meter: &Meter<'_>) -> Exhibit {
+    let all: Vec<_> = (0..DOORS.len()).map(|door| meter.series(door)).collect();
+    let mut names: Vec<_> = all[1..].iter().map(|series| series.label.clone()).collect();
+    let of = |(mix, (name, _)): (usize, &(&str, Pattern))| {
+        let points = all[1..].iter().enumerate().filter_map(|(place, series)| {
+            let (iscsi, ours) = (at(&all[0], index_x(mix))?, at(series, index_x(mix))?);
+            (ours.y > 0.0).then(|| Mark {
+                x: index_x(place),
+                y: iscsi.y / ours.y,
+                spread: None,
+                is_doubtful: iscsi.is_doubtful || ours.is_doubtful,
+            })
+        });
+        Series { label: (*name).to_owned(), origin: all[0].origin, points: points.collect() }
+    };
+    let mut series: Vec<_> = MIXES.iter().enumerate().map(of).collect();
+    let is_model = all.iter().any(|series| series.origin == Origin::Model);
+    let conclusions = names.iter().enumerate().map(|(place, name)| ratio(&series, place, name));
+    let conclusions = conclusions.collect();
+    let published = paper::ENERGY_OF_ISCSI.map(|(name, [low, high])| {
+        names.push(name.to_owned());
+        let x = index_x(names.len() - 1);
+        Mark { x, y: f64::midpoint(low, high), spread: Some([low, high]), is_doubtful: false }
+    });
+    let label = "published, from least to most".to_owned();
+    series.push(Series { label, origin: Origin::Published, points: published.into() });
+    let y = axis("energy of iSCSI over that of the door", "", Scale::Linear);
+    let figure = bars("door or stack", names, y, series);
+    let title = "How many times the energy iSCSI takes".to_owned();
+    let mut exhibit = exhibit(format!("{NAME}-ratio"), title, SOURCE, figure);
+    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.notes.extend(meter.notes(is_model));
+    exhibit
+}
+
+/// From the least to the most of the mixes.
+fn ratio(series: &[Series], place: usize, name: &str) -> String {
+    let marks: Vec<_> = series.iter().filter_map(|series| at(series, index_x(place))).collect();
+    let times = || marks.iter().map(|mark| mark.y);
+    let (low, high) = (times().reduce(f64::min), times().reduce(f64::max));
+    let (Some(low), Some(high)) = (low, high) else {
+        return missing(&format!("the energy of {name} beside iSCSI"));
+    };
+    format!(
+        "iSCSI takes {} to {} times the energy of {name}{}.",
+        number(low),
+        number(high),
+        say::doubt(marks.iter().copied()),
+    )
+}

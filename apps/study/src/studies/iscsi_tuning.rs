@@ -1,0 +1,266 @@
+//! `iscsi-tuning`: what connections, cores and digests make of iSCSI.
+
+use nearflash_bench::workload::Pattern;
+
+use super::say::{self, beside, missing, number, quantity};
+use super::sweep::{
+    KIOPS, MB_S, Measure, Step, Sweep, bars, exhibit, index_x, load, mark, measure_axis, point_id,
+};
+use super::ways::{NULL, Way, node_of, targets, wire};
+use super::{Setting, Study, cores_note};
+use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
+use crate::plan::{Door, Load, Plan, SessionOptions, Unable};
+use crate::published::disaggregation as paper;
+use crate::result::Results;
+
+/// See the module.
+pub(super) struct IscsiTuning;
+
+const NAME: &str = "iscsi-tuning";
+const SOURCE: &str = "flash disaggregation, network optimizations";
+const DEPTH: u32 = 32;
+
+/// One way to set sessions, and how many there are.
+struct Tuning {
+    key: String,
+    label: String,
+    session: SessionOptions,
+    sessions: u32,
+    is_quick: bool,
+}
+
+fn tuning(key: &str, label: &str, session: SessionOptions) -> Tuning {
+    Tuning { key: key.into(), label: label.into(), session, sessions: 1, is_quick: false }
+}
+
+/// The untuned session first.
+fn tunings(setting: &Setting) -> Vec<Tuning> {
+    let none = SessionOptions::default();
+    let quick = |tuning: Tuning| Tuning { is_quick: true, ..tuning };
+    let mut all = vec![quick(tuning("plain", "one connection", none))];
+    all.extend([2, 4, 8].map(|connections| {
+        let session = SessionOptions { connections, ..none };
+        let of = tuning(
+            &format!("connections={connections}"),
+            &format!("{connections} connections"),
+            session,
+        );
+        Tuning { is_quick: connections == 4, ..of }
+    }));
+    let header = SessionOptions { header_digest: true, ..none };
+    let data = SessionOptions { data_digest: true, ..none };
+    all.push(tuning("header-digest", "header digests", header));
+    all.push(quick(tuning("data-digest", "data digests", data)));
+    all.push(tuning("digests", "both digests", SessionOptions { data_digest: true, ..header }));
+    all.extend([2, 4, 8].map(|sessions| Tuning {
+        sessions,
+        is_quick: sessions == 8,
+        ..tuning(&format!("sessions={sessions}"), &format!("{sessions} sessions"), none)
+    }));
+    let cores = [2, 4, 8].into_iter().filter(|&it| usize::from(it) < setting.core_count);
+    all.extend(cores.map(|cores| Tuning {
+        sessions: u32::from(cores) * 2,
+        ..tuning(
+            &format!("cores={cores}"),
+            &format!("{cores} cores of the node, {} sessions", cores * 2),
+            SessionOptions { node_cores: cores, ..none },
+        )
+    }));
+    all.retain(|tuning| tuning.is_quick || !setting.is_quick);
+    all
+}
+
+impl Tuning {
+    fn way(&self) -> Way {
+        let way = node_of(Door::Iscsi, vec![NULL], self.session);
+        Way { key: format!("{}-{}", way.key, self.key), label: self.label.clone(), ..way }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Size {
+    name: &'static str,
+    text: &'static str,
+    len: u64,
+    measure: Measure,
+}
+
+const SIZES: [Size; 2] = [
+    Size { name: "iops", text: "4KiB", len: 4 << 10, measure: KIOPS },
+    Size { name: "bandwidth", text: "64KiB", len: 64 << 10, measure: MB_S },
+];
+
+impl Size {
+    fn step(self, clients: u32) -> Step {
+        let load = Load { depth: DEPTH, clients, ..load(Pattern::RandRead, self.len) };
+        Step::new(0.0, format!("randread/{}", self.text), load)
+    }
+}
+
+/// The limit, and targets of the user's.
+fn beside_ours(setting: &Setting) -> Vec<Way> {
+    let wire = wire(Door::Iscsi).map(|way| way.called("wire"));
+    wire.into_iter().chain(targets(setting)).collect()
+}
+
+impl Study for IscsiTuning {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn question(&self) -> &'static str {
+        "What do connections, sessions, cores and digests make of iSCSI?"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn plan(&self, setting: &Setting) -> Plan {
+        let mut points = Vec::new();
+        for size in SIZES {
+            let of = |ways, sessions| {
+                Sweep { study: NAME, ways, steps: vec![size.step(sessions)] }.points()
+            };
+            points.extend(of(beside_ours(setting), 1));
+            let ours = tunings(setting);
+            points.extend(ours.iter().flat_map(|it| of(vec![it.way()], it.sessions)));
+        }
+        Plan { points, unable: unable(setting) }
+    }
+
+    fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
+        SIZES.map(|size| by_tuning(setting, results, size)).into()
+    }
+}
+
+fn unable(setting: &Setting) -> Vec<Unable> {
+    let mut unable = vec![Unable {
+        what: "segmentation and receive offload, jumbo frames, interrupt affinity".into(),
+        why: "the studied node listens on the loopback interface, which has no network card whose \
+              settings could be compared"
+            .into(),
+        needs:
+            "a node on another machine as --target, and ethtool -K on the cards between, as root"
+                .into(),
+    }];
+    if setting.core_count < 3 {
+        unable.push(Unable {
+            what: "several cores of the node".into(),
+            why: format!("this run may use {} cores, one of them for clients", setting.core_count),
+            needs: "3 cores".into(),
+        });
+    }
+    unable
+}
+
+fn by_tuning(setting: &Setting, results: &Results, size: Size) -> Exhibit {
+    let measure = size.measure;
+    let tunings = tunings(setting);
+    let mut names: Vec<_> = tunings.iter().map(|it| it.label.clone()).collect();
+    let at = |way: &Way, index: usize| {
+        let id = point_id(NAME, way, &size.step(1));
+        mark(results, &id, 0, measure, index_x(index))
+    };
+    let ours: Vec<_> = tunings.iter().enumerate().map(|(i, it)| at(&it.way(), i)).collect();
+    let mut conclusions = conclusions(size, &tunings, &ours);
+    let points = ours.iter().flatten().copied().collect();
+    let mut series = vec![Series { label: "nearflash".into(), origin: Origin::Measured, points }];
+    for way in beside_ours(setting) {
+        let mark = at(&way, names.len());
+        names.push(way.label.clone());
+        let points = mark.into_iter().collect();
+        series.push(Series { label: way.label, origin: way.origin, points });
+    }
+    conclusions.extend(beside_wire(&ours, &series, measure));
+    if measure.unit == KIOPS.unit {
+        series.push(published(&mut names));
+    }
+    let figure = bars("setting", names, measure_axis(measure, Scale::Linear), series);
+    let title = format!("iSCSI by its settings, random reads of {}, depth {DEPTH} each", size.text);
+    let mut exhibit = exhibit(format!("{NAME}-{}", size.name), title, SOURCE, figure);
+    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.notes.push(cores_note(setting, 1));
+    exhibit.notes.push(
+        "The device is null, so that nothing but the protocol is seen; the paper's is flash. Its \
+         threads in a session are several connections or cores here: a connection lives on one core."
+            .into(),
+    );
+    exhibit.notes.push(format!(
+        "The wire is one connection with {DEPTH} requests in flight. Measured in the paper: {}.",
+        paper::PAPER.hardware
+    ));
+    exhibit
+}
+
+/// The paper's three steps, behind ours.
+fn published(names: &mut Vec<String>) -> Series {
+    let base = paper::BASELINE_IOPS.value / 1e3;
+    let [low, high] = paper::THREADS_GAIN.map(|times| base * times);
+    let levels = [
+        ("paper: one tenant, untuned", base, None),
+        ("paper: several threads", f64::midpoint(low, high), Some([low, high])),
+        ("paper: eight tenants", paper::EIGHT_TENANTS_IOPS.value / 1e3, None),
+    ];
+    let points = levels.map(|(name, y, spread)| {
+        names.push(name.to_owned());
+        Mark { x: index_x(names.len() - 1), y, spread, is_doubtful: false }
+    });
+    Series { label: "published".into(), origin: Origin::Published, points: points.into() }
+}
+
+/// Each setting beside the plain one.
+fn conclusions(size: Size, tunings: &[Tuning], ours: &[Option<Mark>]) -> Vec<String> {
+    let unit = size.measure.unit;
+    let Some(plain) = ours.first().copied().flatten() else {
+        return vec![missing("iSCSI with one connection")];
+    };
+    let sentence = |(tuning, mark): (&Tuning, &Option<Mark>)| {
+        let Some(mark) = mark else {
+            return missing(&format!("{} beside one connection", tuning.label));
+        };
+        let theirs = if tuning.session.connections > 1 && unit == KIOPS.unit {
+            let [low, high] = paper::THREADS_GAIN;
+            format!(
+                "; the paper's threads bring {low} to {high} times, here it is {}",
+                number(mark.y / plain.y)
+            )
+        } else {
+            String::new()
+        };
+        format!(
+            "With {} iSCSI moves {} in reads of {}, {} one connection ({}){theirs}{}.",
+            tuning.label,
+            quantity(mark.y, unit),
+            size.text,
+            beside(mark.y, plain.y, ["below", "above"]),
+            quantity(plain.y, unit),
+            say::doubt([mark, &plain]),
+        )
+    };
+    let mut sentences: Vec<_> = tunings.iter().zip(ours).skip(1).map(sentence).collect();
+    if unit == KIOPS.unit {
+        let theirs = paper::BASELINE_IOPS.value / 1e3;
+        sentences.push(format!(
+            "Untuned, one session serves {}, {} times the paper's ({}){}.",
+            quantity(plain.y, unit),
+            number(plain.y / theirs),
+            quantity(theirs, unit),
+            say::doubt([&plain]),
+        ));
+    }
+    sentences
+}
+
+/// The plain session beside the bare exchange.
+fn beside_wire(ours: &[Option<Mark>], series: &[Series], measure: Measure) -> Option<String> {
+    let plain = ours.first().copied().flatten()?;
+    let wire = say::labelled(series, "wire")?.points.first()?;
+    Some(format!(
+        "One connection moves {}, {} the wire with as much in flight ({}){}.",
+        quantity(plain.y, measure.unit),
+        beside(plain.y, wire.y, ["below", "above"]),
+        quantity(wire.y, measure.unit),
+        say::doubt([&plain, wire]),
+    ))
+}

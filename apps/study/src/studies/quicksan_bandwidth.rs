@@ -1,0 +1,310 @@
+//! `quicksan-bandwidth`: bandwidth of each client over the length of random accesses.
+
+use nearflash_bench::workload::Pattern;
+
+use super::say::{self, labelled, missing, number, quantity};
+use super::sweep::{
+    MB_S, Step, Sweep, at, axis, exhibit, len_tag, len_text, lines, load, measure_axis, x_of,
+};
+use super::ways::{DOORS, Way, door_names, node_of, targets, wire};
+use super::{Setting, Study, cores_note};
+use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
+use crate::plan::{Door, Load, Medium, Plan, SessionOptions, Unable};
+use crate::published::quicksan as paper;
+use crate::result::Results;
+
+/// See the module.
+pub(super) struct QuicksanBandwidth;
+
+const NAME: &str = "quicksan-bandwidth";
+/// In flight for each client: enough that no door waits.
+const DEPTH: u32 = 16;
+const LENS: [u64; 6] = [512, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
+const QUICK_LENS: [u64; 3] = [512, 4 << 10, 256 << 10];
+
+/// Where clients and devices are. The distributed form is one more row, once nodes make one space.
+struct Arrangement {
+    name: &'static str,
+    clients: u32,
+    media: &'static [Medium],
+}
+
+const ARRANGEMENTS: [Arrangement; 1] =
+    [Arrangement { name: "centralized", clients: 4, media: &[Medium::Memory; 4] }];
+
+#[derive(Clone, Copy)]
+struct Mix {
+    name: &'static str,
+    pattern: Pattern,
+    /// What the paper has of QuickSAN-D over iSCSI at 512 B and at 256 KiB.
+    gains: Option<[f64; 2]>,
+}
+
+const MIXES: [Mix; 3] = [
+    Mix {
+        name: "reads",
+        pattern: Pattern::RandRead,
+        gains: Some([paper::GAIN_512.read, paper::GAIN_256K.read]),
+    },
+    Mix {
+        name: "writes",
+        pattern: Pattern::RandWrite,
+        gains: Some([paper::GAIN_512.write, paper::GAIN_256K.write]),
+    },
+    Mix { name: "mixed", pattern: Pattern::RandRw, gains: None },
+];
+
+impl Mix {
+    fn lens(self, setting: &Setting) -> &'static [u64] {
+        match (setting.is_quick, self.pattern) {
+            (false, _) => &LENS,
+            (true, Pattern::RandRw) => &QUICK_LENS[1..2],
+            (true, _) => &QUICK_LENS,
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self.pattern {
+            Pattern::RandRw => "mixed reads and writes",
+            _ => self.name,
+        }
+    }
+}
+
+impl Arrangement {
+    fn ways(&self, setting: &Setting) -> Vec<Way> {
+        let of = |door: Door| node_of(door, self.media.to_vec(), SessionOptions::default());
+        DOORS.into_iter().map(of).chain(targets(setting)).collect()
+    }
+
+    fn step(&self, mix: Mix, len: u64, clients: u32, x: f64) -> Step {
+        let load = Load { clients, depth: DEPTH, ..load(mix.pattern, len) };
+        let name = self.name;
+        let tag = format!("{name}/{}/{}/clients={clients}", mix.pattern.name(), len_tag(len));
+        Step::new(x, tag, load)
+    }
+
+    /// Figure 5: all clients, over the length.
+    fn lengths(&self, setting: &Setting, mix: Mix) -> Sweep {
+        let mut ways = self.ways(setting);
+        if mix.pattern != Pattern::RandRw {
+            ways.extend(wire(Door::Direct).map(|way| way.called("wire")));
+        }
+        let step = |&len: &u64| self.step(mix, len, self.clients, x_of(len));
+        Sweep { study: NAME, ways, steps: mix.lens(setting).iter().map(step).collect() }
+    }
+
+    /// 4 KiB reads of one client and more.
+    fn clients(&self, setting: &Setting) -> Sweep {
+        let counts =
+            (1..=self.clients).filter(|&it| !setting.is_quick || it == 1 || it == self.clients);
+        let step = |clients| self.step(MIXES[0], 4 << 10, clients, f64::from(clients));
+        Sweep { study: NAME, ways: self.ways(setting), steps: counts.map(step).collect() }
+    }
+
+    fn sweeps(&self, setting: &Setting) -> Vec<Sweep> {
+        let mut clients = self.clients(setting);
+        // All clients are of the first sweep already.
+        clients.steps.pop();
+        let mut sweeps: Vec<_> = MIXES.iter().map(|&mix| self.lengths(setting, mix)).collect();
+        sweeps.push(clients);
+        sweeps
+    }
+}
+
+impl Study for QuicksanBandwidth {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn question(&self) -> &'static str {
+        "What bandwidth has each client, by length of access and by door?"
+    }
+
+    fn source(&self) -> &'static str {
+        "QuickSAN, figure 5"
+    }
+
+    fn plan(&self, setting: &Setting) -> Plan {
+        let sweeps = ARRANGEMENTS.iter().flat_map(|it| it.sweeps(setting));
+        let points = sweeps.flat_map(|sweep| sweep.points()).collect();
+        let unable = vec![Unable {
+            what: "the distributed arrangement, scaling and mirrors (figures 5 to 7)".into(),
+            why: "a node serves the devices of its own machine only".into(),
+            needs: "a space over several nodes".into(),
+        }];
+        Plan { points, unable }
+    }
+
+    fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
+        let of = |it: &Arrangement| {
+            let mut exhibits: Vec<_> =
+                MIXES.iter().map(|&mix| it.by_length(setting, results, mix)).collect();
+            exhibits.push(it.by_clients(setting, results));
+            exhibits
+        };
+        ARRANGEMENTS.iter().flat_map(of).collect()
+    }
+}
+
+impl Arrangement {
+    fn by_length(&self, setting: &Setting, results: &Results, mix: Mix) -> Exhibit {
+        let mut series = self.lengths(setting, mix).series(results, MB_S);
+        for mark in series.iter_mut().flat_map(|series| &mut series.points) {
+            mark.y /= f64::from(self.clients);
+            mark.spread = mark.spread.map(|both| both.map(|y| y / f64::from(self.clients)));
+        }
+        let conclusions = gains(&series, mix).into_iter().chain(peaks(&series, mix)).collect();
+        let x = axis("length of access", "B", Scale::Log2);
+        let y = axis("mean bandwidth of a client", MB_S.unit, Scale::Log10);
+        let slug = format!("{NAME}-{}-{}", self.name, mix.name);
+        let title = format!(
+            "Bandwidth of each of {} clients, random {}, {} devices behind one node",
+            self.clients,
+            mix.text(),
+            self.media.len()
+        );
+        let mut exhibit = exhibit(slug, title, "QuickSAN, figure 5", lines(x, y, series));
+        exhibit.conclusions = say::conclude(conclusions);
+        exhibit.notes.extend(self.notes(setting));
+        exhibit
+    }
+
+    fn notes(&self, setting: &Setting) -> [String; 4] {
+        let gains = paper::SMALL_ACCESS_GAIN.map(|it| format!("{} ({})", it.value, it.place));
+        [
+            cores_note(setting, 1),
+            format!(
+                "Each client has {DEPTH} accesses in flight; devices are {} of the node's memory. \
+                 The wire is one connection with as much in flight as all clients have, its rate \
+                 divided by them.",
+                self.media.len()
+            ),
+            format!(
+                "For the gain of small accesses over iSCSI the paper has three numbers: {}; it \
+                 compares its distributed form, in hardware, with the kernel's iSCSI of 2013.",
+                gains.join(", ")
+            ),
+            format!(
+                "The paper prints no numbers of this picture; it used: {}.",
+                paper::PAPER.hardware
+            ),
+        ]
+    }
+
+    fn by_clients(&self, setting: &Setting, results: &Results) -> Exhibit {
+        let series = self.clients(setting).series(results, MB_S);
+        let conclusions = series.iter().filter_map(|ours| grows(ours, self.clients));
+        let mut conclusions: Vec<_> = conclusions.collect();
+        if conclusions.is_empty() {
+            conclusions.push(missing("one client beside all"));
+        }
+        let x = axis("clients", "", Scale::Linear);
+        let y = measure_axis(MB_S, Scale::Linear);
+        let slug = format!("{NAME}-{}-clients", self.name);
+        let title = "Bandwidth of all clients together, 4 KiB random reads".to_owned();
+        let mut exhibit = exhibit(slug, title, "QuickSAN, figure 5", lines(x, y, series));
+        exhibit.conclusions = say::conclude(conclusions);
+        exhibit.notes.extend([
+            cores_note(setting, 1),
+            format!(
+                "Of distributed scaling, which is not measured here, the paper's text says both {} \
+                 and {} times from two to eight nodes.",
+                paper::SCALING_TWO_TO_EIGHT[0].value,
+                paper::SCALING_TWO_TO_EIGHT[1].value
+            ),
+        ]);
+        exhibit
+    }
+}
+
+/// Each door over iSCSI, at the shortest and the longest access.
+fn gains(series: &[Series], mix: Mix) -> Vec<String> {
+    let label = |door: Door| door_names(door).1;
+    let iscsi = labelled(series, label(Door::Iscsi));
+    let sentence = |door: Door| {
+        let both = labelled(series, label(door)).zip(iscsi);
+        let gain = |len: u64| {
+            let (ours, iscsi) = both?;
+            let pair: (&Mark, &Mark) = (at(ours, x_of(len))?, at(iscsi, x_of(len))?);
+            (pair.1.y > 0.0).then_some((pair.0.y / pair.1.y, pair))
+        };
+        let ends = [LENS[0], LENS[LENS.len() - 1]].map(|len| (len, gain(len)));
+        let said: Vec<_> = ends
+            .iter()
+            .enumerate()
+            .filter_map(|(index, (len, gain))| {
+                let (times, pair) = (*gain)?;
+                let theirs = mix.gains.map_or_else(String::new, |gains| {
+                    format!(", in the paper {}", number(gains[index]))
+                });
+                Some(format!(
+                    "{} times as much as iSCSI at {} ({} and {}{theirs}){}",
+                    number(times),
+                    len_text(*len),
+                    quantity(pair.0.y, MB_S.unit),
+                    quantity(pair.1.y, MB_S.unit),
+                    say::doubt([pair.0, pair.1]),
+                ))
+            })
+            .collect();
+        if said.is_empty() {
+            return missing(&format!("{} through {} beside iSCSI", mix.text(), label(door)));
+        }
+        format!("Of {} {} moves {}.", mix.text(), label(door), said.join(" and "))
+    };
+    DOORS[1..].iter().map(|&door| sentence(door)).collect()
+}
+
+/// At which length a door moves most.
+fn peaks(series: &[Series], mix: Mix) -> Option<String> {
+    let ours: Vec<_> = series.iter().filter(|one| one.origin == Origin::Measured).collect();
+    let peaks: Vec<_> = ours
+        .iter()
+        .filter(|one| one.points.len() > 1)
+        .filter_map(|one| Some((one.label.as_str(), say::peak(one)?)))
+        .collect();
+    let at_peak = peaks.iter().filter(|(_, mark)| mark.x == x_of(paper::PEAK_LEN)).count();
+    let text = peaks.iter().map(|(label, mark)| {
+        let len =
+            LENS.into_iter().find(|&len| x_of(len) == mark.x).map_or_else(String::new, len_text);
+        format!("{label} at {len} ({})", quantity(mark.y, MB_S.unit))
+    });
+    let text = text.collect::<Vec<_>>().join(", ");
+    (!peaks.is_empty()).then(|| {
+        format!(
+            "The most of {} is moved by {text}; that {} is the best length {} for {at_peak} of {}{}.",
+            mix.text(),
+            len_text(paper::PEAK_LEN),
+            if at_peak == 0 { "does not hold" } else { "holds" },
+            peaks.len(),
+            say::doubt(peaks.iter().map(|(_, mark)| *mark)),
+        )
+    })
+}
+
+/// What all clients have over one.
+fn grows(ours: &Series, clients: u32) -> Option<String> {
+    let (one, all) = (at(ours, 1.0)?, at(ours, f64::from(clients))?);
+    (one.y > 0.0).then(|| {
+        format!(
+            "Through {} {clients} clients have {} together, {} times what one has ({}){}.",
+            ours.label,
+            quantity(all.y, MB_S.unit),
+            number(all.y / one.y),
+            quantity(one.y, MB_S.unit),
+            say::doubt([one, all]),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_and_devices_of_the_centralized_form_are_the_papers_four() {
+        let [central] = ARRANGEMENTS;
+        assert_eq!((central.clients, central.media.len()), (4, 4));
+    }
+}

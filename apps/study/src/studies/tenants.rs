@@ -1,0 +1,304 @@
+//! `tenants`: one, two and three tenants on one device behind the network, beside a device of one's own.
+
+use nearflash_bench::workload::Pattern;
+
+use super::say::{self, beside, missing, percent, quantity};
+use super::sweep::{
+    KIOPS, Measure, P95_US, P99_US, P999_US, Step, axis, bars, cell, exhibit, heading, index_x,
+    lines, load, mark, measure_axis, point, point_id, text, x_of,
+};
+use super::ways::{FILE, Way, local, node, targets};
+use super::{Setting, Study, cores_note};
+use crate::exhibit::{Cell, Exhibit, Mark, Origin, Scale, Series, Table};
+use crate::plan::{Door, Load, Plan};
+use crate::published::disaggregation as paper;
+use crate::result::Results;
+
+/// See the module.
+pub(super) struct Tenants;
+
+const NAME: &str = "tenants";
+const SOURCE: &str = "flash disaggregation, multi-tenancy loaded latency";
+const TENANTS_MAX: usize = 3;
+/// What each tenant asks for when it does not ask for all it can get.
+const DEMAND_IOPS: u64 = 5000;
+/// In flight at most while it does.
+const DEMAND_DEPTH: u32 = 32;
+/// The depth at which tenants are compared.
+const DEPTH: u32 = 16;
+
+impl Study for Tenants {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn question(&self) -> &'static str {
+        "What do tenants that share a device lose, in rate and in tail latency?"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn plan(&self, setting: &Setting) -> Plan {
+        let mut points = Vec::new();
+        let alone = local(FILE);
+        let of = |way: &Way, tenants: usize| {
+            let steps = closed_steps(setting, tenants).into_iter().chain([demand_step(tenants)]);
+            steps.map(|step| point(NAME, way, &step)).collect::<Vec<_>>()
+        };
+        points.extend(of(&alone, 1));
+        for way in shared(setting) {
+            points.extend((1..=TENANTS_MAX).flat_map(|tenants| of(&way, tenants)));
+        }
+        Plan { points, unable: Vec::new() }
+    }
+
+    fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
+        let of = |way: &Way| [by_rate(setting, results, way), by_demand(setting, results, way)];
+        shared(setting).iter().flat_map(of).collect()
+    }
+}
+
+fn shared(setting: &Setting) -> Vec<Way> {
+    let mut ways = vec![node(Door::NvmeTcp, FILE), node(Door::Direct, FILE)];
+    if !setting.is_quick {
+        ways.insert(0, node(Door::Iscsi, FILE));
+    }
+    ways.extend(targets(setting));
+    ways
+}
+
+fn depths(setting: &Setting) -> &'static [u32] {
+    if setting.is_quick { &[1, DEPTH] } else { &[1, 4, DEPTH, 64] }
+}
+
+fn closed_step(tenants: usize, depth: u32) -> Step {
+    let load = Load { depth, ..load(Pattern::RandRead, 4096) };
+    let tag = format!("tenants={tenants}/depth={depth}");
+    Step { x: f64::from(depth), tag, loads: vec![load; tenants] }
+}
+
+fn closed_steps(setting: &Setting, tenants: usize) -> Vec<Step> {
+    depths(setting).iter().map(|&depth| closed_step(tenants, depth)).collect()
+}
+
+fn demand_step(tenants: usize) -> Step {
+    let load =
+        Load { depth: DEMAND_DEPTH, rate_iops: Some(DEMAND_IOPS), ..load(Pattern::RandRead, 4096) };
+    let tag = format!("tenants={tenants}/rate={DEMAND_IOPS}");
+    Step { x: x_of(DEMAND_IOPS), tag, loads: vec![load; tenants] }
+}
+
+/// What every tenant of a point has.
+fn each(results: &Results, way: &Way, step: &Step, measure: Measure) -> Vec<Mark> {
+    let id = point_id(NAME, way, step);
+    let of = |tenant: usize| mark(results, &id, tenant, measure, index_x(tenant));
+    (0..step.loads.len()).filter_map(of).collect()
+}
+
+/// All tenants' rates together, if all were measured.
+fn total(results: &Results, way: &Way, step: &Step) -> Option<f64> {
+    let rates = each(results, way, step, KIOPS);
+    (rates.len() == step.loads.len()).then(|| rates.iter().map(|mark| mark.y).sum())
+}
+
+/// The worst tenant's.
+fn worst(results: &Results, way: &Way, step: &Step, measure: Measure) -> Option<Mark> {
+    each(results, way, step, measure).into_iter().max_by(|a, b| a.y.total_cmp(&b.y))
+}
+
+fn name_of(tenants: usize) -> String {
+    match tenants {
+        1 => "1 tenant".into(),
+        tenants => format!("{tenants} tenants"),
+    }
+}
+
+/// The tail over the rate, as depth grows.
+fn curve(
+    setting: &Setting,
+    results: &Results,
+    way: &Way,
+    (tenants, label, origin): (usize, String, Origin),
+) -> Series {
+    let point = |step: Step| {
+        let tail = worst(results, way, &step, P95_US)?;
+        Some(Mark { x: total(results, way, &step)? / index_x(tenants), ..tail })
+    };
+    let mut points: Vec<_> = closed_steps(setting, tenants).into_iter().filter_map(point).collect();
+    points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    Series { label, origin, points }
+}
+
+fn by_rate(setting: &Setting, results: &Results, way: &Way) -> Exhibit {
+    let alone = local(FILE);
+    let mut series = vec![curve(setting, results, &alone, (1, alone.label.clone(), Origin::Limit))];
+    series.extend((1..=TENANTS_MAX).map(|tenants| {
+        curve(setting, results, way, (tenants, name_of(tenants), Origin::Measured))
+    }));
+    let x = axis("rate of each tenant", KIOPS.unit, Scale::Linear);
+    let figure = lines(x, measure_axis(P95_US, Scale::Log10), series);
+    let title =
+        format!("Tail latency by rate, 4 KiB random reads, tenants on one device: {}", way.label);
+    let mut exhibit = exhibit(format!("{NAME}-{}", way.key), title, SOURCE, figure);
+    exhibit.table = table(setting, results, way, false);
+    exhibit.conclusions = say::conclude(
+        (1..=TENANTS_MAX).map(|tenants| rate_sentence(results, way, tenants)).collect(),
+    );
+    exhibit.notes.extend(notes(setting));
+    exhibit.notes.push(
+        "Along a curve, depth grows; the rate is the mean of the tenants', the latency that of the \
+         worst of them."
+            .into(),
+    );
+    exhibit
+}
+
+/// Tenants that take all they get, beside a device alone.
+fn rate_sentence(results: &Results, way: &Way, tenants: usize) -> String {
+    let step = closed_step(tenants, DEPTH);
+    let alone = (local(FILE), closed_step(1, DEPTH));
+    let numbers = total(results, way, &step).zip(total(results, &alone.0, &alone.1));
+    let tails = worst(results, way, &step, P95_US).zip(worst(results, &alone.0, &alone.1, P95_US));
+    let (Some((rate, rate_alone)), Some((tail, tail_alone))) = (numbers, tails) else {
+        return missing(&format!(
+            "{} over {} beside the device alone",
+            name_of(tenants),
+            way.label
+        ));
+    };
+    format!(
+        "With {DEPTH} in flight each, {} over {} have {} together, {} the device alone ({}), and the \
+         worst 95th percentile is {}, {} that of the device alone ({}); the paper lost {}{}.",
+        name_of(tenants),
+        way.label,
+        quantity(rate, KIOPS.unit),
+        beside(rate, rate_alone, ["below", "above"]),
+        quantity(rate_alone, KIOPS.unit),
+        quantity(tail.y, P95_US.unit),
+        beside(tail.y, tail_alone.y, ["below", "above"]),
+        quantity(tail_alone.y, P95_US.unit),
+        percent(paper::THROUGHPUT_LOSS.value),
+        say::doubt([&tail, &tail_alone]),
+    )
+}
+
+fn by_demand(setting: &Setting, results: &Results, way: &Way) -> Exhibit {
+    let places = || {
+        let alone = std::iter::once((local(FILE), 1));
+        alone.chain((1..=TENANTS_MAX).map(|tenants| (way.clone(), tenants)))
+    };
+    let tail = |measure: Measure| {
+        let points = places().enumerate().filter_map(|(index, (way, tenants))| {
+            let worst = worst(results, &way, &demand_step(tenants), measure)?;
+            Some(Mark { x: index_x(index), ..worst })
+        });
+        let label = measure.label.replace(" of latency", "");
+        Series { label, origin: Origin::Measured, points: points.collect() }
+    };
+    let series: Vec<_> = [P95_US, P99_US, P999_US].map(tail).into();
+    let names = std::iter::once("local, alone".to_owned()).chain((1..=TENANTS_MAX).map(name_of));
+    let y = axis("latency of the worst tenant", P95_US.unit, Scale::Log10);
+    let figure = bars("tenants", names.collect(), y, series);
+    let title = format!(
+        "Tail latency of tenants that ask for {DEMAND_IOPS} 4 KiB reads a second each: {}",
+        way.label
+    );
+    let mut exhibit = exhibit(format!("{NAME}-{}-demand", way.key), title, SOURCE, figure);
+    exhibit.table = table(setting, results, way, true);
+    exhibit.conclusions = say::conclude(
+        (1..=TENANTS_MAX)
+            .flat_map(|tenants| [added(results, way, tenants), kept(results, way, tenants)])
+            .flatten()
+            .collect(),
+    );
+    if exhibit.conclusions.is_empty() {
+        exhibit.conclusions.push(missing(&format!("tenants over {}", way.label)));
+    }
+    exhibit.notes.extend(notes(setting));
+    exhibit
+}
+
+/// What is added to the tail of an unloaded device.
+fn added(results: &Results, way: &Way, tenants: usize) -> Option<String> {
+    let tail = worst(results, way, &demand_step(tenants), P95_US)?;
+    let alone = worst(results, &local(FILE), &demand_step(1), P95_US)?;
+    let last = worst(results, way, &demand_step(tenants), P999_US)?;
+    let stated = paper::P95_ADDED;
+    let change = tail.y - alone.y;
+    let (verb, whose) = if change >= 0.0 { ("adds", "to") } else { ("takes", "off") };
+    Some(format!(
+        "For {} {} {verb} {} {whose} the 95th percentile of a device alone ({} after {}), and the 99.9th \
+         is {}; the paper's application got {} more{}.",
+        name_of(tenants),
+        way.label,
+        quantity(change.abs(), stated.unit),
+        quantity(tail.y, stated.unit),
+        quantity(alone.y, stated.unit),
+        quantity(last.y, stated.unit),
+        quantity(stated.value, stated.unit),
+        say::doubt([&tail, &alone]),
+    ))
+}
+
+/// Whether tenants had what they asked for; said only when they had not.
+fn kept(results: &Results, way: &Way, tenants: usize) -> Option<String> {
+    let rate = total(results, way, &demand_step(tenants))?;
+    let wanted = x_of(DEMAND_IOPS) * index_x(tenants) / 1e3;
+    (rate < 0.95 * wanted).then(|| {
+        format!(
+            "{} over {} had {} of the {} that they asked for together: latency is that of an \
+             overloaded device.",
+            name_of(tenants),
+            way.label,
+            quantity(rate, KIOPS.unit),
+            quantity(wanted, KIOPS.unit),
+        )
+    })
+}
+
+/// Every tenant of every point.
+fn table(setting: &Setting, results: &Results, way: &Way, is_demand: bool) -> Table {
+    let measures = [KIOPS, P95_US, P99_US, P999_US];
+    let mut columns: Vec<_> = ["way", "tenants", "asked for", "tenant"].map(str::to_owned).into();
+    columns.extend(measures.map(|measure| heading(measure.label, measure.unit)));
+    let places =
+        std::iter::once((local(FILE), 1)).chain((1..=TENANTS_MAX).map(|it| (way.clone(), it)));
+    let mut rows = Vec::new();
+    for (way, tenants) in places {
+        let steps =
+            if is_demand { vec![demand_step(tenants)] } else { closed_steps(setting, tenants) };
+        for step in steps {
+            let load = &step.loads[0];
+            let asked = load
+                .rate_iops
+                .map_or_else(|| format!("depth {}", load.depth), |rate| format!("{rate} a second"));
+            let id = point_id(NAME, &way, &step);
+            for tenant in 0..tenants {
+                let mut row: Vec<Cell> = vec![
+                    text(way.label.as_str()),
+                    Cell::Number(index_x(tenants)),
+                    text(asked.as_str()),
+                    Cell::Number(index_x(tenant + 1)),
+                ];
+                row.extend(measures.map(|measure| {
+                    cell(mark(results, &id, tenant, measure, 0.0).map(|mark| mark.y))
+                }));
+                rows.push(row);
+            }
+        }
+    }
+    Table { columns, rows }
+}
+
+fn notes(setting: &Setting) -> [String; 2] {
+    [
+        cores_note(setting, 1),
+        format!(
+            "The paper's tenants run RocksDB, whose queries are counted; ours read blocks. Its \
+             hardware: {}.",
+            paper::PAPER.hardware
+        ),
+    ]
+}
