@@ -7,9 +7,11 @@
 //!
 //! Knows nothing of how operations reach a target or are counted: that is `nearflash-bench`.
 
+pub mod compare;
 pub mod energy;
 pub mod exhibit;
 pub mod plan;
+pub mod plot;
 pub mod published;
 pub mod report;
 pub mod result;

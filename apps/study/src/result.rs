@@ -115,7 +115,7 @@ impl From<Verdict> for Comparable {
 }
 
 /// The middle of several runs, and what half of them lie between.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Spread {
     /// The middle one.
     pub median: f64,

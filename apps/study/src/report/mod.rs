@@ -3,14 +3,23 @@
 //! Everything is made from a [`Document`] alone, so that it can be made again from kept results, and
 //! of any part of a run. Knows nothing of how points are measured.
 
+mod csv;
 mod document;
 mod files;
 mod json;
+mod markdown;
+mod page;
+mod summary;
+mod tables;
 
 use std::path::{Path, PathBuf};
 
+use crate::exhibit::Exhibit;
+use crate::plot::{self, PlotError};
+
 pub use document::{About, Chapter, Document, Fact, PointEnd};
 pub use json::{Kept, SCHEMA, read};
+pub(crate) use page::frame;
 
 /// Why a report could not be written, or read back.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +48,9 @@ pub enum ReportError {
         /// What the decoder says.
         source: serde_json::Error,
     },
+    /// A figure has no picture.
+    #[error(transparent)]
+    Plot(#[from] PlotError),
     /// It was written by a version that keeps results otherwise.
     #[error("{} has schema {found}, this version reads {SCHEMA}: compare with the version that wrote it", path.display())]
     Schema {
@@ -54,6 +66,8 @@ pub enum ReportError {
 pub struct Written {
     /// The page to open.
     pub page: PathBuf,
+    /// The same as text, with links to the figures.
+    pub text: PathBuf,
     /// The results, for programs.
     pub results: PathBuf,
 }
@@ -65,8 +79,40 @@ pub struct Written {
 ///
 /// A file that cannot be written.
 pub fn write(document: &Document, out_dir: &Path) -> Result<Written, ReportError> {
-    let results = out_dir.join("results.json");
-    files::write(&results, json::encode(document).as_bytes())?;
-    let page = out_dir.join("report.html");
-    Ok(Written { page, results })
+    let written = Written {
+        page: out_dir.join("report.html"),
+        text: out_dir.join("report.md"),
+        results: out_dir.join("results.json"),
+    };
+    // What cannot be made again comes first.
+    files::write(&written.results, json::encode(document).as_bytes())?;
+    for chapter in &document.chapters {
+        let dir = out_dir.join(file_stem(&chapter.study));
+        for exhibit in &chapter.exhibits {
+            write_exhibit(exhibit, &dir)?;
+        }
+    }
+    files::write(&written.text, markdown::render(document).as_bytes())?;
+    files::write(&written.page, page::render(document).as_bytes())?;
+    Ok(written)
+}
+
+/// The table and the figure of an exhibit.
+fn write_exhibit(exhibit: &Exhibit, dir: &Path) -> Result<(), ReportError> {
+    let Exhibit { slug, title, figure, table, .. } = exhibit;
+    let path = |kind: &str| dir.join(format!("{}.{kind}", file_stem(slug)));
+    files::write(&path("csv"), csv::encode(table).as_bytes())?;
+    if let Some(figure) = figure {
+        files::write(&path("svg"), plot::svg(slug, title, figure).as_bytes())?;
+        files::write(&path("png"), &plot::png(slug, title, figure)?)?;
+    }
+    Ok(())
+}
+
+/// A name as the name of a file, a directory or a place of a page.
+fn file_stem(name: &str) -> String {
+    let letter = |letter: char| {
+        if letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_') { letter } else { '-' }
+    };
+    name.chars().map(letter).collect()
 }

@@ -1,0 +1,267 @@
+//! Two runs side by side: what changed between them, and what only looks as if it had.
+//!
+//! Points are compared by name. A difference counts when the middle halves of both points' runs lie
+//! apart; that does not make it a difference between what was measured, if the machines differ: all
+//! that differs is said first.
+
+mod page;
+mod text;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::plan::PointId;
+use crate::report::{Fact, Kept, PointEnd, ReportError, read};
+use crate::result::{Comparable, Measurement, Outcome, Results, Run, Spread};
+
+pub use page::page;
+pub use text::text;
+
+/// Of the JSON form; grows when a program that reads an older one would misread a newer one.
+pub const SCHEMA: u64 = 1;
+
+/// Two runs side by side.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Comparison {
+    /// See [`SCHEMA`].
+    pub schema: u64,
+    /// Names of the two runs, as the user gave them.
+    pub names: [String; 2],
+    /// What differs besides the results: machine, versions, settings; a line each.
+    pub remarks: Vec<String>,
+    /// Points of both, in the order of the first run.
+    pub pairs: Vec<Pair>,
+    /// Points that only the first has measured.
+    pub only_first: Vec<PointId>,
+    /// Points that only the second has measured.
+    pub only_second: Vec<PointId>,
+}
+
+/// A load of a point that both have.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Pair {
+    /// The study.
+    pub study: String,
+    /// The point.
+    pub id: PointId,
+    /// Which of its loads, from 0.
+    pub load: usize,
+    /// Whether it has others.
+    pub is_one_of_several: bool,
+    /// Whether the first, or the second, has no run that can stand beside others.
+    pub is_doubtful: [bool; 2],
+    /// Operations per second.
+    pub iops: Change,
+    /// Half of the operations were faster, in µs.
+    pub p50_us: Change,
+    /// 99 % of the operations were faster, in µs.
+    pub p99_us: Change,
+    /// Processor time of one operation on both sides, in µs.
+    pub cpu_us: Change,
+}
+
+/// A figure in both.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Change {
+    /// In the first.
+    pub first: Spread,
+    /// In the second.
+    pub second: Spread,
+    /// The second's median over the first's; `None` where that is not a number.
+    pub ratio: Option<f64>,
+    /// Whether the middle halves of their runs meet: then nothing is known to have changed.
+    pub spreads_overlap: bool,
+}
+
+/// What a pair comes to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The spreads overlap.
+    Same,
+    /// The second does more.
+    More,
+    /// The second does less.
+    Less,
+    /// One of them cannot stand beside others.
+    Doubtful,
+}
+
+impl Pair {
+    /// What the rate comes to.
+    pub fn verdict(&self) -> Verdict {
+        match self.iops.ratio {
+            _ if self.is_doubtful != [false, false] => Verdict::Doubtful,
+            _ if self.iops.spreads_overlap => Verdict::Same,
+            Some(ratio) if ratio > 1.0 => Verdict::More,
+            Some(_) => Verdict::Less,
+            None => Verdict::Doubtful,
+        }
+    }
+
+    /// The point's name, and which of its loads.
+    pub fn name(&self) -> String {
+        if self.is_one_of_several {
+            format!("{}, load {}", self.id.0, self.load + 1)
+        } else {
+            self.id.0.clone()
+        }
+    }
+}
+
+impl Verdict {
+    /// In one word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::More => "more",
+            Self::Less => "less",
+            Self::Doubtful => "doubtful",
+        }
+    }
+}
+
+impl Comparison {
+    /// For programs, its last line ended.
+    pub fn json(&self) -> String {
+        let mut text = serde_json::to_string_pretty(self)
+            .expect("a comparison has no keys but names, and it is written to memory");
+        text.push('\n');
+        text
+    }
+
+    /// How many pairs came to this.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.pairs.iter().filter(|pair| pair.verdict() == verdict).count()
+    }
+}
+
+/// Reads the results of two directories and compares them.
+///
+/// # Errors
+///
+/// One of them has no results, or results of another schema.
+pub fn directories(first: &Path, second: &Path) -> Result<Comparison, ReportError> {
+    let names = [first, second].map(|path| path.display().to_string());
+    Ok(compare(names, &read(first)?, &read(second)?))
+}
+
+/// Compares two runs.
+pub fn compare(names: [String; 2], first: &Kept, second: &Kept) -> Comparison {
+    let other = by_name(second);
+    let mine = by_name(first);
+    let mut pairs = Vec::new();
+    let mut only_first = Vec::new();
+    for (study, ends) in &first.studies {
+        for end in ends {
+            let Some(measured) = measurement(end) else { continue };
+            match other.get(&end.id) {
+                Some(theirs) => pairs.extend(loads(study, &end.id, measured, theirs)),
+                None => only_first.push(end.id.clone()),
+            }
+        }
+    }
+    let ends = second.studies.iter().flat_map(|(_, ends)| ends);
+    let only_second = ends
+        .filter(|end| measurement(end).is_some() && !mine.contains_key(&end.id))
+        .map(|end| end.id.clone())
+        .collect();
+    let remarks = remarks(first, second);
+    Comparison { schema: SCHEMA, names, remarks, pairs, only_first, only_second }
+}
+
+fn measurement(end: &PointEnd) -> Option<&Measurement> {
+    match &end.outcome {
+        Outcome::Measured(measurement) => Some(measurement),
+        Outcome::Failed(_) => None,
+    }
+}
+
+fn by_name(run: &Kept) -> BTreeMap<&PointId, &Measurement> {
+    let ends = run.studies.iter().flat_map(|(_, ends)| ends);
+    ends.filter_map(|end| Some((&end.id, measurement(end)?))).collect()
+}
+
+/// The loads that both measurements of a point have.
+fn loads(study: &str, id: &PointId, first: &Measurement, second: &Measurement) -> Vec<Pair> {
+    let is_one_of_several = first.tenants.len() > 1;
+    let both = [first, second];
+    let results = both.map(|measurement| Results {
+        outcomes: BTreeMap::from([(id.clone(), Outcome::Measured(measurement.clone()))]),
+    });
+    let pair = |load| {
+        let change = |figure: fn(&Run) -> f64| {
+            let [first, second] = &results;
+            Some(Change::new(first.spread(id, load, figure)?, second.spread(id, load, figure)?))
+        };
+        let is_doubtful = both.map(|measurement| {
+            let runs = measurement.tenants.get(load).into_iter().flatten();
+            !runs.into_iter().any(|run| run.comparable == Comparable::Sound)
+        });
+        Some(Pair {
+            study: study.to_owned(),
+            id: id.clone(),
+            load,
+            is_one_of_several,
+            is_doubtful,
+            iops: change(|run| run.iops)?,
+            p50_us: change(|run| run.latency.p50)?,
+            p99_us: change(|run| run.latency.p99)?,
+            cpu_us: change(|run| run.cpu.total())?,
+        })
+    };
+    (0..first.tenants.len().min(second.tenants.len())).filter_map(pair).collect()
+}
+
+impl Change {
+    fn new(first: Spread, second: Spread) -> Self {
+        let ratio = second.median / first.median;
+        let spreads_overlap = first.low <= second.high && second.low <= first.high;
+        Self { first, second, ratio: ratio.is_finite().then_some(ratio), spreads_overlap }
+    }
+}
+
+/// What differs between the runs besides their results.
+fn remarks(first: &Kept, second: &Kept) -> Vec<String> {
+    let (a, b) = (&first.about, &second.about);
+    let mut remarks = Vec::new();
+    if a.version != b.version {
+        remarks.push(format!("nearflash: {} against {}", a.version, b.version));
+    }
+    if a.is_quick != b.is_quick {
+        let word = |is_quick| if is_quick { "quick" } else { "full" };
+        remarks.push(format!(
+            "a {} run against a {} one: short points vary more",
+            word(a.is_quick),
+            word(b.is_quick)
+        ));
+    }
+    for (what, a, b) in [
+        ("machine", &a.machine, &b.machine),
+        ("version of", &a.versions, &b.versions),
+        ("setting", &a.settings, &b.settings),
+    ] {
+        remarks.extend(differences(what, a, b));
+    }
+    remarks
+}
+
+fn differences(what: &str, first: &[Fact], second: &[Fact]) -> Vec<String> {
+    let value = |facts: &[Fact], name: &str| {
+        let fact = facts.iter().find(|fact| fact.name == name);
+        fact.map_or_else(|| "nothing".to_owned(), |fact| fact.value.clone())
+    };
+    let mut names: Vec<&str> = first.iter().map(|fact| fact.name.as_str()).collect();
+    names.extend(second.iter().map(|fact| fact.name.as_str()).filter(|name| {
+        let is_known = first.iter().any(|fact| fact.name == *name);
+        !is_known
+    }));
+    let line = |name: &str| {
+        let (a, b) = (value(first, name), value(second, name));
+        (a != b).then(|| format!("{what} {name}: {a} against {b}"))
+    };
+    names.into_iter().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Groups of bars, side by side or on one another.
+
+use super::canvas::{Anchor, Canvas, text_width};
+use super::frame::Frame;
+use super::lines::{doubt, whisker};
+use super::number::three_digits;
+use super::ruler::{Ruler, is_drawable};
+use super::style::Look;
+use crate::exhibit::{Axis, Figure, Kind, Mark, Origin, Scale, Series};
+
+/// The part of a band that bars take.
+const FILLED: f64 = 0.8;
+
+/// The widest bar: one that stands alone need not fill the picture.
+const BAR_WIDTH_MAX: f64 = 64.0;
+
+/// Of the values above bars.
+const VALUE_SIZE: f64 = 10.5;
+
+/// Categories more than this are not told apart any more.
+const CATEGORIES_MAX: usize = 512;
+
+/// The places of bars on the x axis: its names, or each number that occurs, in order.
+#[derive(Clone, Debug)]
+pub(super) struct Categories {
+    /// Numbers of an axis without names.
+    numbers: Option<Vec<f64>>,
+    names: Vec<String>,
+}
+
+impl Categories {
+    pub(super) fn of(axis: &Axis, series: &[Series]) -> Self {
+        if let Scale::Names(names) = &axis.scale {
+            return Self { numbers: None, names: names.clone() };
+        }
+        let marks = series.iter().flat_map(|series| &series.points);
+        let mut numbers: Vec<f64> = marks.map(|mark| mark.x).filter(|x| is_drawable(*x)).collect();
+        numbers.sort_by(f64::total_cmp);
+        numbers.dedup();
+        numbers.truncate(CATEGORIES_MAX);
+        let style = super::number::Style::of(&axis.unit);
+        let names = numbers.iter().map(|number| style.show(*number)).collect();
+        Self { numbers: Some(numbers), names }
+    }
+
+    pub(super) fn ruler(&self) -> Ruler {
+        Ruler::bands(self.names.clone())
+    }
+
+    /// The band's number, as a place on the ruler.
+    pub(super) fn place(&self, x: f64) -> Option<f64> {
+        match &self.numbers {
+            None => Some(x.round()).filter(|x| is_drawable(*x)),
+            Some(numbers) => {
+                let index = numbers.iter().position(|number| *number == x)?;
+                u32::try_from(index).ok().map(f64::from)
+            }
+        }
+    }
+}
+
+/// What the y axis must reach: ends of bars and whiskers; of stacks, their tops.
+pub(super) fn heights(figure: &Figure, categories: &Categories) -> Vec<f64> {
+    let marks = figure.series.iter().flat_map(|series| &series.points);
+    if figure.kind != Kind::StackedBars {
+        let reach = |mark: &Mark| {
+            let [low, high] = mark.spread.unwrap_or([mark.y, mark.y]);
+            [mark.y, low, high]
+        };
+        return marks.flat_map(reach).collect();
+    }
+    let mut stacks = Stacks::default();
+    let mut all = Vec::new();
+    for series in &figure.series {
+        for mark in &series.points {
+            if let Some(place) = categories.place(mark.x) {
+                all.extend(stacks.put(series.origin, place, mark.y).into_iter().flatten());
+            }
+        }
+    }
+    all
+}
+
+/// How high stacks are so far: those of measured parts stand beside those of published ones.
+#[derive(Clone, Debug, Default)]
+struct Stacks {
+    tops: Vec<(Origin, f64, [f64; 2])>,
+}
+
+impl Stacks {
+    /// Where a further part begins and ends; what is below zero hangs down.
+    fn put(&mut self, origin: Origin, place: f64, value: f64) -> Option<[f64; 2]> {
+        if !is_drawable(value) {
+            return None;
+        }
+        let is_same = |stack: &(Origin, f64, _)| stack.0 == origin && stack.1 == place;
+        let at = self.tops.iter().position(is_same).unwrap_or_else(|| {
+            self.tops.push((origin, place, [0.0; 2]));
+            self.tops.len() - 1
+        });
+        let (_, _, [above, below]) = self.tops.get_mut(at)?;
+        let top = if value < 0.0 { below } else { above };
+        let from = *top;
+        *top += value;
+        Some([from, *top])
+    }
+}
+
+/// Bars side by side.
+pub(super) fn draw(
+    canvas: &mut Canvas,
+    frame: &Frame,
+    slug: &str,
+    series: &[Series],
+    looks: &[Look],
+    categories: &Categories,
+) {
+    let slots = Slots::new(frame, categories, series.len());
+    let mut numbers = Vec::new();
+    for (slot, (series, look)) in series.iter().zip(looks).enumerate() {
+        for mark in &series.points {
+            let Some(x) = categories.place(mark.x).and_then(|place| slots.left(frame, place, slot))
+            else {
+                continue;
+            };
+            let Some(end) = frame.y_at(mark.y) else { continue };
+            let (top, bottom) = (end.min(frame.base()), end.max(frame.base()));
+            let size = [slots.bar_width, bottom - top];
+            look.bar(canvas, slug, [x, top], size);
+            let middle = x + slots.bar_width / 2.0;
+            whisker(canvas, frame, mark, middle, "nf-whisker-ink");
+            let reach = mark.spread.and_then(|[_, high]| frame.y_at(high)).unwrap_or(end);
+            let above = [middle, reach.min(top) - 4.0];
+            if mark.is_doubtful {
+                doubt(canvas, above);
+            } else {
+                numbers.push((above, three_digits(mark.y)));
+            }
+        }
+    }
+    // Numbers above all bars, or above none.
+    let fits = |(_, text): &(_, String)| text_width(text, VALUE_SIZE) <= slots.bar_width + 4.0;
+    if numbers.iter().all(fits) {
+        for (at, text) in &numbers {
+            canvas.text("nf-value", *at, Anchor::Middle, text);
+        }
+    }
+}
+
+/// Bars on one another.
+pub(super) fn draw_stacks(
+    canvas: &mut Canvas,
+    frame: &Frame,
+    slug: &str,
+    series: &[Series],
+    looks: &[Look],
+    categories: &Categories,
+) {
+    let mut origins: Vec<Origin> = Vec::new();
+    for series in series {
+        if !origins.contains(&series.origin) {
+            origins.push(series.origin);
+        }
+    }
+    let slots = Slots::new(frame, categories, origins.len());
+    let mut stacks = Stacks::default();
+    for (series, look) in series.iter().zip(looks) {
+        let slot = origins.iter().position(|origin| *origin == series.origin).unwrap_or(0);
+        for mark in &series.points {
+            let Some(place) = categories.place(mark.x) else { continue };
+            let Some([from, to]) = stacks.put(series.origin, place, mark.y) else { continue };
+            let Some(x) = slots.left(frame, place, slot) else { continue };
+            // The foot of a stack on a logarithmic axis is the axis.
+            let from = frame.y_at(from).unwrap_or(frame.base());
+            let Some(to) = frame.y_at(to) else { continue };
+            let size = [slots.bar_width, (from - to).abs()];
+            look.bar(canvas, slug, [x, from.min(to)], size);
+            if mark.is_doubtful {
+                doubt(canvas, [x + slots.bar_width + 6.0, f64::midpoint(from, to) + 4.0]);
+            }
+        }
+    }
+}
+
+/// Where bars stand in their band.
+struct Slots {
+    bar_width: f64,
+    group_width: f64,
+}
+
+impl Slots {
+    fn new(frame: &Frame, categories: &Categories, per_group: usize) -> Self {
+        let as_width = |count: usize| u32::try_from(count.max(1)).map_or(f64::MAX, f64::from);
+        let band = frame.width / as_width(categories.names.len());
+        let bar_width = (band * FILLED / as_width(per_group)).min(BAR_WIDTH_MAX);
+        Self { bar_width, group_width: bar_width * as_width(per_group) }
+    }
+
+    /// The left edge of a bar, the slots counted from 0.
+    fn left(&self, frame: &Frame, place: f64, slot: usize) -> Option<f64> {
+        let slot = u32::try_from(slot).ok().map(f64::from)?;
+        Some(frame.x_at(place)? - self.group_width / 2.0 + slot * self.bar_width)
+    }
+}

@@ -1,0 +1,187 @@
+//! Numbers as people write them.
+
+/// Between groups of three digits: narrow, and no place to break a line.
+const GROUP: char = '\u{202f}';
+
+/// Between a number and its unit or prefix.
+const GAP: char = '\u{a0}';
+
+/// Three significant digits, for tables: `0.0123`, `1.23`, `12 300`; whole numbers that say no more
+/// than that are not given digits after the point, and powers of two are said in full.
+pub(crate) fn three_digits(value: f64) -> String {
+    if !value.is_finite() {
+        return "–".to_owned();
+    }
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let magnitude = value.abs();
+    if !(1e-4..1e12).contains(&magnitude) {
+        return with_minus(&format!("{value:.2e}"));
+    }
+    if is_power_of_two(magnitude) && magnitude >= 1.0 {
+        return grouped(&format!("{value:.0}"));
+    }
+    // By way of its decimal form, so that 9.999 becomes 10.0 and not 10.00.
+    let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
+    let is_whole = rounded.fract() == 0.0 && rounded == value;
+    let decimals = if is_whole { 0 } else { decimals_for(rounded.abs()) };
+    grouped(&format!("{rounded:.decimals$}"))
+}
+
+/// What the last byte of a quantity counts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Style {
+    /// Bytes, by powers of 1024: `4 KiB`.
+    Bytes,
+    /// How many: `10 k`, `1 M`.
+    Count,
+    /// A quantity whose unit has a prefix already, or wants none: `12 000` µs.
+    Plain,
+}
+
+impl Style {
+    /// Of an axis that measures in this unit.
+    pub(crate) fn of(unit: &str) -> Self {
+        match unit {
+            "B" | "byte" | "bytes" => Self::Bytes,
+            "" | "IOPS" | "op/s" | "ops/s" | "IO/s" | "1/s" | "Hz" => Self::Count,
+            _ => Self::Plain,
+        }
+    }
+
+    /// A value at a tick of an axis.
+    pub(crate) fn show(self, value: f64) -> String {
+        match self {
+            Self::Bytes => bytes(value),
+            Self::Count => count(value),
+            Self::Plain => plain(value),
+        }
+    }
+}
+
+fn bytes(value: f64) -> String {
+    scaled(value, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"])
+}
+
+fn count(value: f64) -> String {
+    scaled(value, 1000.0, &["", "k", "M", "G", "T"])
+}
+
+fn scaled(value: f64, base: f64, names: &[&str]) -> String {
+    let mut rest = value;
+    let mut name = 0;
+    while rest.abs() >= base && name + 1 < names.len() {
+        rest /= base;
+        name += 1;
+    }
+    match names.get(name) {
+        None | Some(&"") => plain(rest),
+        Some(unit) => format!("{}{GAP}{unit}", plain(rest)),
+    }
+}
+
+fn plain(value: f64) -> String {
+    let magnitude = value.abs();
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    if !(1e-4..1e7).contains(&magnitude) {
+        return with_minus(&shortest_exponent(value));
+    }
+    // Ticks are round; what is beyond six digits is the arithmetic's.
+    let mut text = format!("{value:.6}");
+    text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
+    grouped(&text)
+}
+
+fn shortest_exponent(value: f64) -> String {
+    let text = format!("{value:.3e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) => {
+            let digits = digits.trim_end_matches('0').trim_end_matches('.');
+            format!("{digits}e{exponent}")
+        }
+        None => text,
+    }
+}
+
+fn decimals_for(magnitude: f64) -> usize {
+    let mut decimals = 2;
+    let mut bound = 10.0;
+    while magnitude >= bound && decimals > 0 {
+        decimals -= 1;
+        bound *= 10.0;
+    }
+    let mut small = 1.0;
+    while magnitude < small && decimals < 7 {
+        decimals += 1;
+        small /= 10.0;
+    }
+    decimals
+}
+
+fn is_power_of_two(magnitude: f64) -> bool {
+    let exponent = magnitude.log2();
+    exponent.fract() == 0.0
+}
+
+/// Digits before the point in groups of three, and a minus as wide as a digit.
+fn grouped(text: &str) -> String {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("\u{2212}", digits),
+        None => ("", text),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mut out = String::from(sign);
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            out.push(GROUP);
+        }
+        out.push(digit);
+    }
+    if !fraction.is_empty() {
+        out.push('.');
+        out.push_str(fraction);
+    }
+    out
+}
+
+fn with_minus(text: &str) -> String {
+    text.replace('-', "\u{2212}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Style, three_digits};
+
+    #[test]
+    fn table_numbers_have_three_significant_digits() {
+        let shown =
+            [0.0, 0.012_34, 1.0, 1.234, 9.999, 12.34, 99.96, 123.4, 1234.0, 123_456.7, -5.678];
+        let shown: Vec<String> = shown.into_iter().map(three_digits).collect();
+        let expected =
+            ["0", "0.0123", "1", "1.23", "10.0", "12.3", "100", "123", "1 230", "123 000", "−5.68"];
+        assert_eq!(shown, expected.map(|text| text.replace(' ', "\u{202f}")));
+    }
+
+    #[test]
+    fn powers_of_two_are_said_in_full_and_no_number_is_a_dash() {
+        assert_eq!(three_digits(4096.0), "4\u{202f}096");
+        assert_eq!(three_digits(f64::NAN), "–");
+        assert_eq!(three_digits(1.5e300), "1.50e300");
+    }
+
+    #[test]
+    fn ticks_are_written_as_people_write_them() {
+        let shown = |style: Style, value| style.show(value).replace(['\u{a0}', '\u{202f}'], " ");
+        assert_eq!(shown(Style::Bytes, 512.0), "512 B");
+        assert_eq!(shown(Style::Bytes, 4096.0), "4 KiB");
+        assert_eq!(shown(Style::Bytes, 1_048_576.0), "1 MiB");
+        assert_eq!(shown(Style::Count, 10_000.0), "10 k");
+        assert_eq!(shown(Style::Count, 1_500_000.0), "1.5 M");
+        assert_eq!(shown(Style::Plain, 12_000.0), "12 000");
+        assert_eq!(shown(Style::Plain, 0.05), "0.05");
+        assert_eq!(shown(Style::Plain, -20.0), "−20");
+    }
+}

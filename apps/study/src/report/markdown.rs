@@ -1,0 +1,164 @@
+//! The report as text: read as it is, or by whatever shows Markdown, figures included.
+
+use std::fmt::Write;
+
+use super::summary::{Counts, WORDS, duration, sentences};
+use super::tables::show;
+use super::{Chapter, Document, Fact, file_stem};
+use crate::exhibit::{Cell, Exhibit, Table};
+
+/// The whole document.
+pub(super) fn render(document: &Document) -> String {
+    let about = &document.about;
+    let mut out = String::from("# Remote flash, measured\n\n");
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        out,
+        "nearflash {}, begun {}, {}: {}.\n",
+        escape(&about.version),
+        escape(&about.started_at),
+        duration(about.seconds),
+        Counts::all(&document.chapters).words()
+    );
+    if about.is_quick {
+        out += "A first look (`--quick`): points are few and short, enough to see shapes, too little to \
+                rest a decision on.\n\n";
+    }
+    findings(&mut out, document);
+    unable(&mut out, document);
+    machine(&mut out, document);
+    for chapter in &document.chapters {
+        study(&mut out, chapter);
+    }
+    out += "## Words\n\n";
+    for (word, meaning) in WORDS {
+        let _ = writeln!(out, "- **{word}**: {meaning}");
+    }
+    out
+}
+
+fn findings(out: &mut String, document: &Document) {
+    *out += "## What was found\n\n";
+    for chapter in &document.chapters {
+        let found = sentences(chapter);
+        let _ = write!(out, "- **{}**: ", escape(&chapter.study));
+        if found.is_empty() {
+            let _ = writeln!(out, "nothing can be concluded, {}.", Counts::of(chapter).words());
+        } else {
+            let found: Vec<String> = found.into_iter().map(escape).collect();
+            let _ = writeln!(out, "{}", found.join(" "));
+        }
+    }
+    out.push('\n');
+}
+
+fn unable(out: &mut String, document: &Document) {
+    let rows: Vec<Vec<Cell>> = document
+        .chapters
+        .iter()
+        .flat_map(|chapter| {
+            chapter.unable.iter().map(|unable| {
+                let cells = [&chapter.study, &unable.what, &unable.why, &unable.needs];
+                cells.map(|cell| Cell::Text(cell.clone())).to_vec()
+            })
+        })
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    let columns = ["study", "part", "why not", "what it would need"].map(str::to_owned).to_vec();
+    *out += "## What could not run\n\n";
+    table(out, &Table { columns, rows });
+}
+
+fn machine(out: &mut String, document: &Document) {
+    let about = &document.about;
+    *out += "## Machine, versions, settings\n\n";
+    for Fact { name, value } in about.machine.iter().chain(&about.versions).chain(&about.settings) {
+        let _ = writeln!(out, "- {}: {}", escape(name), escape(value));
+    }
+    if !about.command.is_empty() {
+        let _ = writeln!(out, "- Begun with {}", code(&about.command));
+    }
+    out.push('\n');
+}
+
+fn study(out: &mut String, chapter: &Chapter) {
+    let _ = writeln!(out, "## {}\n\n{}\n", escape(&chapter.study), escape(&chapter.question));
+    if !chapter.source.is_empty() {
+        let _ = writeln!(out, "After {}.\n", escape(&chapter.source));
+    }
+    for exhibit in &chapter.exhibits {
+        show_exhibit(out, chapter, exhibit);
+    }
+    let failed: Vec<_> = chapter.failed().collect();
+    if !failed.is_empty() {
+        *out += "Points that failed:\n\n";
+        for (id, why) in failed {
+            let _ = writeln!(out, "- {}: {}", code(&id.0), escape(why));
+        }
+        out.push('\n');
+    }
+}
+
+fn show_exhibit(out: &mut String, chapter: &Chapter, exhibit: &Exhibit) {
+    let Exhibit { slug, title, figure, conclusions, notes, .. } = exhibit;
+    let _ = writeln!(out, "### {}\n", escape(title));
+    for conclusion in conclusions {
+        let _ = writeln!(out, "**{}**\n", escape(conclusion));
+    }
+    if figure.is_some() {
+        let stem = format!("{}/{}", file_stem(&chapter.study), file_stem(slug));
+        let _ = writeln!(out, "![{}]({stem}.svg)\n", escape(title));
+    }
+    table(out, &exhibit.table);
+    for note in notes {
+        let _ = writeln!(out, "- {}", escape(note));
+    }
+    if !notes.is_empty() {
+        out.push('\n');
+    }
+}
+
+fn table(out: &mut String, table: &Table) {
+    if table.columns.is_empty() {
+        return;
+    }
+    let names: Vec<String> = table.columns.iter().map(|name| escape(name)).collect();
+    let rule = |column: usize| {
+        let is_of_numbers =
+            table.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Number(_))));
+        if is_of_numbers { "---:" } else { "---" }
+    };
+    let rules: Vec<&str> = (0..names.len()).map(rule).collect();
+    let _ = writeln!(out, "| {} |\n| {} |", names.join(" | "), rules.join(" | "));
+    for row in &table.rows {
+        let cells: Vec<String> = row.iter().map(|cell| escape(&show(cell))).collect();
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+    }
+    out.push('\n');
+}
+
+/// Text that means nothing but itself.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '\\' | '|' | '*' | '_' | '`' | '[' | ']' => {
+                out.push('\\');
+                out.push(letter);
+            }
+            other if other.is_control() => out.push(' '),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Text as it is typed.
+fn code(text: &str) -> String {
+    format!("`{}`", text.replace(['`', '\n', '\r'], " "))
+}

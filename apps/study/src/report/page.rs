@@ -1,0 +1,256 @@
+//! The page for people: one file that needs nothing else, not even a network.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::summary::{Counts, WORDS, duration, sentences};
+use super::tables::{fact_list, points_table, table};
+use super::{Chapter, Document, file_stem};
+use crate::exhibit::Exhibit;
+use crate::plan::Unable;
+use crate::plot::{self, Setting};
+
+/// Tables longer than this are folded.
+const ROWS_OPEN_MAX: usize = 24;
+
+/// The whole page.
+pub(super) fn render(document: &Document) -> String {
+    let about = &document.about;
+    let body = html! {
+        header {
+            h1 { "Remote flash, measured" }
+            p.lead { (lead(document)) }
+            @if about.is_quick {
+                p.quick {
+                    strong { "A first look. " }
+                    "Points are few and short (" code { "--quick" } "): enough to see shapes, too little \
+                     to rest a decision on. Run without it for that."
+                }
+            }
+        }
+        (summary(document))
+        (unable(document))
+        (how_to_read())
+        (machine(document))
+        @for chapter in &document.chapters { (chapter_section(chapter)) }
+        footer {
+            p {
+                "Every number, with all digits and every run: "
+                a href="results.json" { "results.json" }
+                ". The same for reading as text: " a href="report.md" { "report.md" } "."
+            }
+        }
+    };
+    frame("Remote flash, measured", &body)
+}
+
+/// A page of our form.
+pub(crate) fn frame(title: &str, body: &Markup) -> String {
+    let style = format!(
+        "{}{}@media screen and (prefers-color-scheme:dark){{{}}}",
+        include_str!("page.css"),
+        plot::light_rules(),
+        plot::dark_rules()
+    );
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style { (PreEscaped(style)) }
+            }
+            body { main { (body) } }
+        }
+    };
+    page.into_string()
+}
+
+fn lead(document: &Document) -> String {
+    let about = &document.about;
+    let studies = match document.chapters.len() {
+        1 => "One study".to_owned(),
+        count => format!("{count} studies"),
+    };
+    format!(
+        "{studies} with nearflash {}, begun {}, {}: {}.",
+        about.version,
+        about.started_at,
+        duration(about.seconds),
+        Counts::all(&document.chapters).words()
+    )
+}
+
+fn summary(document: &Document) -> Markup {
+    html! {
+        section #summary {
+            h2 { "What was found" }
+            dl.findings {
+                @for chapter in &document.chapters {
+                    dt { a href={ "#" (file_stem(&chapter.study)) } { (chapter.study) } }
+                    dd {
+                        @let found = sentences(chapter);
+                        @for sentence in &found { p { (sentence) } }
+                        @if found.is_empty() {
+                            p.quiet { "Nothing can be concluded: " (Counts::of(chapter).words()) "." }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn unable(document: &Document) -> Markup {
+    let chapters = || document.chapters.iter();
+    let failed: usize = chapters().map(|chapter| chapter.failed().count()).sum();
+    let all: Vec<(&str, &Unable)> = chapters()
+        .flat_map(|chapter| chapter.unable.iter().map(|unable| (chapter.study.as_str(), unable)))
+        .collect();
+    html! {
+        @if failed > 0 || !all.is_empty() {
+            section #unable {
+                h2 { "What could not run" }
+                @if failed > 0 {
+                    p {
+                        (failed) @if failed == 1 { " point" } @else { " points" }
+                        " failed; each is named, with the reason, under its study."
+                    }
+                }
+                @if !all.is_empty() {
+                    div.scroll {
+                        table {
+                            thead { tr { th { "study" } th { "part" } th { "why not" } th { "what it would need" } } }
+                            tbody {
+                                @for (study, Unable { what, why, needs }) in all {
+                                    tr { td { (study) } td { (what) } td { (why) } td { (needs) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn how_to_read() -> Markup {
+    html! {
+        section #words {
+            details {
+                summary { h2 { "How to read figures and tables" } }
+                dl.words { @for (word, meaning) in WORDS { dt { (word) } dd { (meaning) } } }
+            }
+        }
+    }
+}
+
+fn machine(document: &Document) -> Markup {
+    let about = &document.about;
+    html! {
+        section #machine {
+            h2 { "Machine, versions, settings" }
+            div.columns {
+                @for (name, facts) in [
+                    ("Machine", &about.machine),
+                    ("Versions", &about.versions),
+                    ("How points were measured", &about.settings),
+                ] {
+                    @if !facts.is_empty() { div { h3 { (name) } (fact_list(facts)) } }
+                }
+            }
+            @if !about.command.is_empty() {
+                p { "Begun with" }
+                pre { code { (about.command) } }
+            }
+        }
+    }
+}
+
+fn chapter_section(chapter: &Chapter) -> Markup {
+    let counts = Counts::of(chapter);
+    html! {
+        section.study #(file_stem(&chapter.study)) {
+            h2 { (chapter.study) }
+            p.question { (chapter.question) }
+            p.quiet {
+                @if !chapter.source.is_empty() { "After " (chapter.source) ". " }
+                (capital(&counts.words())) "."
+            }
+            @for exhibit in &chapter.exhibits { (exhibit_article(chapter, exhibit)) }
+            (failures(chapter))
+            @if !chapter.points.is_empty() {
+                details {
+                    summary { "All points of this study, and the command lines that repeat them" }
+                    (points_table(chapter))
+                }
+            }
+        }
+    }
+}
+
+fn failures(chapter: &Chapter) -> Markup {
+    let failed: Vec<_> = chapter.failed().collect();
+    html! {
+        @if !failed.is_empty() {
+            div.failed {
+                h3 { "Points that failed" }
+                ul { @for (id, why) in failed { li { code { (id.0) } ": " (why) } } }
+            }
+        }
+        @if !chapter.pending.is_empty() {
+            details {
+                summary { "Points that were not run yet; the same command goes on with them" }
+                ul { @for id in &chapter.pending { li { code { (id.0) } } } }
+            }
+        }
+    }
+}
+
+fn exhibit_article(chapter: &Chapter, exhibit: &Exhibit) -> Markup {
+    let Exhibit { slug, title, source, figure, conclusions, notes, .. } = exhibit;
+    let stem = format!("{}/{}", file_stem(&chapter.study), file_stem(slug));
+    let mut files = vec!["csv"];
+    if figure.is_some() {
+        files.extend(["svg", "png"]);
+    }
+    html! {
+        article id=(file_stem(slug)) {
+            h3 { (title) }
+            @for conclusion in conclusions { p.conclusion { (conclusion) } }
+            @if let Some(figure) = figure {
+                figure.scroll { (PreEscaped(plot::draw(slug, title, figure, Setting::Page))) }
+            }
+            (folded_table(exhibit))
+            @if !notes.is_empty() { ul.notes { @for note in notes { li { (note) } } } }
+            p.files {
+                @if !source.is_empty() { "After " (source) ". " }
+                "Files: "
+                @for (index, kind) in files.iter().enumerate() {
+                    @if index > 0 { ", " }
+                    a href={ (stem) "." (kind) } { (kind.to_uppercase()) }
+                }
+            }
+        }
+    }
+}
+
+fn folded_table(exhibit: &Exhibit) -> Markup {
+    let count = exhibit.table.rows.len();
+    html! {
+        @if exhibit.table.columns.is_empty() {
+        } @else if exhibit.figure.is_some() && count > ROWS_OPEN_MAX {
+            details { summary { "The table: " (count) " rows" } (table(&exhibit.table)) }
+        } @else {
+            (table(&exhibit.table))
+        }
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().collect::<String>() + letters.as_str()
+    })
+}

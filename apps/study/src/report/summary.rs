@@ -1,0 +1,161 @@
+//! What a chapter comes to: its sentences, and how many of its points are good for what.
+
+use super::Chapter;
+use crate::result::{Comparable, Outcome, Results, Run};
+
+/// How a chapter's points ended.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Counts {
+    /// Measured, and good to stand beside others.
+    pub(super) sound: usize,
+    /// Measured, and not.
+    pub(super) doubtful: usize,
+    /// Not measured, for a reason.
+    pub(super) failed: usize,
+    /// Not measured yet.
+    pub(super) pending: usize,
+}
+
+impl Counts {
+    /// Of one chapter.
+    pub(super) fn of(chapter: &Chapter) -> Self {
+        let mut counts = Self { pending: chapter.pending.len(), ..Self::default() };
+        for end in &chapter.points {
+            match &end.outcome {
+                Outcome::Failed(_) => counts.failed += 1,
+                Outcome::Measured(measurement) => {
+                    if is_sound(measurement.tenants.iter().flatten()) {
+                        counts.sound += 1;
+                    } else {
+                        counts.doubtful += 1;
+                    }
+                }
+            }
+        }
+        counts
+    }
+
+    /// Of all chapters.
+    pub(super) fn all(chapters: &[Chapter]) -> Self {
+        chapters.iter().map(Self::of).fold(Self::default(), |sum, one| Self {
+            sound: sum.sound + one.sound,
+            doubtful: sum.doubtful + one.doubtful,
+            failed: sum.failed + one.failed,
+            pending: sum.pending + one.pending,
+        })
+    }
+
+    /// In words: `24 points measured, 2 of them doubtful; 1 failed`.
+    pub(super) fn words(self) -> String {
+        let measured = self.sound + self.doubtful;
+        let mut words = match measured {
+            0 => "no point measured".to_owned(),
+            1 => "1 point measured".to_owned(),
+            count => format!("{count} points measured"),
+        };
+        match (self.doubtful, measured) {
+            (0, _) => {}
+            (1, 1) => words += ", doubtful",
+            (doubtful, all) if doubtful == all => words += ", all of them doubtful",
+            (doubtful, _) => words += &format!(", {doubtful} of them doubtful"),
+        }
+        if self.failed > 0 {
+            words += &format!("; {} failed", self.failed);
+        }
+        if self.pending > 0 {
+            words += &format!("; {} not run yet", self.pending);
+        }
+        words
+    }
+}
+
+/// Whether any of the runs can stand beside others.
+pub(crate) fn is_sound<'a>(mut runs: impl Iterator<Item = &'a Run>) -> bool {
+    runs.any(|run| run.comparable == Comparable::Sound)
+}
+
+/// The measured points of a chapter, to take spreads from.
+pub(super) fn results(chapter: &Chapter) -> Results {
+    let ends = chapter.points.iter();
+    Results { outcomes: ends.map(|end| (end.id.clone(), end.outcome.clone())).collect() }
+}
+
+/// The sentences of all exhibits of a chapter.
+pub(super) fn sentences(chapter: &Chapter) -> Vec<&str> {
+    let exhibits = chapter.exhibits.iter();
+    exhibits.flat_map(|exhibit| exhibit.conclusions.iter().map(String::as_str)).collect()
+}
+
+/// A time as people say it: `30 min 34 s`.
+pub(super) fn duration(seconds: f64) -> String {
+    if !(0.0..1e9).contains(&seconds) {
+        return "unknown".to_owned();
+    }
+    if seconds < 60.0 {
+        return format!("{seconds:.0} s");
+    }
+    let minutes = (seconds / 60.0).floor();
+    if minutes < 60.0 {
+        return format!("{minutes:.0} min {:.0} s", (seconds - minutes * 60.0).floor());
+    }
+    let hours = (minutes / 60.0).floor();
+    format!("{hours:.0} h {:.0} min", minutes - hours * 60.0)
+}
+
+/// What words and signs of figures and tables mean, one line each.
+pub(super) const WORDS: [(&str, &str); 6] = [
+    (
+        "median and spread",
+        "Each point was measured several times. The number is the middle run; whiskers, and “low” \
+         and “high”, hold the middle half of the runs.",
+    ),
+    (
+        "doubtful",
+        "In every run of the point something else used its cores, or the virtual machine moved. It is \
+         drawn hollow with a “?”; do not rest a decision on it.",
+    ),
+    (
+        "floor",
+        "What the wire or the device does alone, measured in the same run: nothing that uses them can \
+         be better. Drawn dotted.",
+    ),
+    (
+        "published",
+        "Printed in a paper, of other hardware and of its time. Drawn open and dashed; compare the \
+         shape, not the height.",
+    ),
+    (
+        "model",
+        "Calculated from measured numbers and stated assumptions. Drawn dash-dotted, or pale.",
+    ),
+    (
+        "p99, p99.9",
+        "99 of 100, or 999 of 1000, operations were faster. Latency counts from the moment when an \
+         operation was to start.",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::{Counts, duration};
+
+    #[test]
+    fn counts_are_said_in_words() {
+        let counts = Counts { sound: 22, doubtful: 2, failed: 1, pending: 3 };
+        assert_eq!(
+            counts.words(),
+            "24 points measured, 2 of them doubtful; 1 failed; 3 not run yet"
+        );
+        let one = Counts { sound: 0, doubtful: 1, failed: 0, pending: 0 };
+        assert_eq!(one.words(), "1 point measured, doubtful");
+        assert_eq!(Counts::default().words(), "no point measured");
+    }
+
+    #[test]
+    fn durations_are_said_as_people_do() {
+        assert_eq!(duration(4.2), "4 s");
+        assert_eq!(duration(1834.0), "30 min 34 s");
+        assert_eq!(duration(7265.0), "2 h 1 min");
+        assert_eq!(duration(f64::NAN), "unknown");
+    }
+}

@@ -1,0 +1,97 @@
+//! Tables of the page.
+
+use maud::{Markup, html};
+
+use super::summary::{is_sound, results};
+use super::{Chapter, Fact, PointEnd};
+use crate::exhibit::{Cell, Table};
+use crate::plot::number::three_digits;
+use crate::result::{Outcome, Results, Run, Spread};
+
+/// Names and what they stand for.
+pub(crate) fn fact_list(facts: &[Fact]) -> Markup {
+    html! { dl.facts { @for Fact { name, value } in facts { dt { (name) } dd { (value) } } } }
+}
+
+/// An exhibit's table; columns of numbers stand on the right.
+pub(super) fn table(table: &Table) -> Markup {
+    let is_of_numbers = |column: usize| {
+        table.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Number(_))))
+    };
+    let right: Vec<bool> = (0..table.columns.len()).map(is_of_numbers).collect();
+    let class = |column: usize| right.get(column).copied().unwrap_or(false).then_some("n");
+    html! {
+        div.scroll {
+            table {
+                thead {
+                    tr {
+                        @for (column, name) in table.columns.iter().enumerate() {
+                            th class=[class(column)] { (name) }
+                        }
+                    }
+                }
+                tbody {
+                    @for row in &table.rows {
+                        tr { @for (column, cell) in row.iter().enumerate() { td class=[class(column)] { (show(cell)) } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A cell as people read it.
+pub(super) fn show(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) => text.clone(),
+        Cell::Number(number) => three_digits(*number),
+        Cell::Missing => "–".to_owned(),
+    }
+}
+
+/// Every point of a chapter that was measured, with its command line.
+pub(super) fn points_table(chapter: &Chapter) -> Markup {
+    let results = results(chapter);
+    html! {
+        div.scroll {
+            table.points {
+                thead {
+                    tr {
+                        th { "point" } th.n { "runs" } th.n { "IOPS" } th.n { "MB/s" }
+                        th.n { "p50, µs" } th.n { "p99, µs" } th.n { "CPU, µs/op" } th { "" }
+                    }
+                }
+                tbody { @for end in &chapter.points { (point_rows(end, &results)) } }
+            }
+        }
+    }
+}
+
+/// A row for each load of a point.
+fn point_rows(end: &PointEnd, results: &Results) -> Markup {
+    let PointEnd { id, outcome } = end;
+    let Outcome::Measured(measurement) = outcome else {
+        return html! { tr { td { (id.0) } td colspan="7" { "failed" } } };
+    };
+    let number = |spread: Option<Spread>| {
+        spread.map_or_else(|| "–".to_owned(), |spread| three_digits(spread.median))
+    };
+    let median = |tenant, figure: fn(&Run) -> f64| number(results.spread(id, tenant, figure));
+    html! {
+        @for (tenant, runs) in measurement.tenants.iter().enumerate() {
+            tr {
+                td { (id.0) @if measurement.tenants.len() > 1 { ", load " (tenant + 1) } }
+                td.n { (runs.len()) }
+                td.n { (median(tenant, |run| run.iops)) }
+                td.n { (median(tenant, |run| run.bytes_per_second / 1e6)) }
+                td.n { (median(tenant, |run| run.latency.p50)) }
+                td.n { (median(tenant, |run| run.latency.p99)) }
+                td.n { (median(tenant, |run| run.cpu.total())) }
+                td { @if !is_sound(runs.iter()) { "doubtful" } }
+            }
+        }
+        @if let Some(command) = &measurement.command {
+            tr.command { td colspan="8" { code { (command) } } }
+        }
+    }
+}
