@@ -156,7 +156,7 @@ fn a_picture_in_pixels_has_its_letters_on_any_machine() {
 fn any_number() -> impl Strategy<Value = f64> {
     prop_oneof![
         4 => -1e6..1e6_f64,
-        4 => (0.0..1e3_f64),
+        4 => 0.0..1e3_f64,
         1 => any::<f64>(),
         1 => prop::sample::select(vec![
             0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN,

@@ -44,7 +44,7 @@ mod tests {
         let table = Table {
             columns: vec!["series".to_owned(), "rate, IOPS".to_owned()],
             rows: vec![
-                vec![Cell::Text("a \"b\"".to_owned()), Cell::Number(1234.567_89)],
+                vec![Cell::Text("a \"b\"".to_owned()), Cell::Number(1_234.567_89)],
                 vec![Cell::Number(f64::NAN), Cell::Missing],
             ],
         };
