@@ -12,6 +12,7 @@ fn run(iops: f64, comparable: Comparable) -> Run {
         bytes_per_second: iops * 4096.0,
         latency: Latency { p50: 1e6 / iops, p99: 2e6 / iops, ..Latency::default() },
         cpu: Cpu::default(),
+        joules: None,
         core_to_core: [90.0, 90.0],
         core_share: 1.0,
         comparable,

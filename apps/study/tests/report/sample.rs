@@ -207,6 +207,7 @@ pub(crate) fn run(iops: f64, p50: f64, comparable: Comparable) -> Run {
             max: p50 * 30.0,
         },
         cpu: Cpu { client_user: 1.0, client_system: 4.0, node_user: 1.0, node_system: 3.5 },
+        joules: None,
         core_to_core: [92.0, 94.0],
         core_share: 0.99,
         comparable,
