@@ -9,7 +9,7 @@
 pub mod args;
 mod command;
 pub mod compare;
-mod cpu;
+pub mod cpu;
 pub mod engine;
 mod error;
 pub mod floor;

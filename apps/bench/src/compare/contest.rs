@@ -275,14 +275,8 @@ impl Arena<'_> {
         let before = self.node.cpu_time()?;
         let record = measure()?;
         let (used, all) = (self.node.cpu_time()?.since(before), elapsed(start));
-        let counted = record.elapsed.0 as f64 / all.0.max(1) as f64;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a share of it"
-        )]
-        let used = Nanos((used.0 as f64 * counted) as u64);
-        Ok(part(&record, used))
+        let counted = used.share(record.elapsed.0, all.0.max(1));
+        Ok(part(&record, counted.total))
     }
 
     fn floor(&self, headers: Headers, reads: Reads) -> Measure<'_> {

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nearflash_units::{ByteLen, KIB, Nanos};
+use nearflash_units::{ByteLen, KIB};
 
-use crate::cpu::parse_stat;
+use crate::cpu::{self, ThreadTime};
+use crate::recorder::CpuTime;
 
 /// A node that was told to end has this long to drain.
 const END_SPAN_MAX: Duration = Duration::from_secs(5);
@@ -125,19 +126,29 @@ impl Node {
         resident(&status).ok_or_else(|| NodeError::Gone(io::ErrorKind::InvalidData.into()))
     }
 
-    /// Processor time that it has used.
+    /// Processor time that it has used, in its own code and in the kernel.
     ///
     /// # Errors
     /// When it is gone.
-    pub fn cpu_time(&self) -> Result<Nanos, NodeError> {
-        let stat = std::fs::read_to_string(self.proc("stat"))?;
-        let (user, system) =
-            parse_stat(&stat).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-        Ok(user.plus(system))
+    pub fn cpu_time(&self) -> Result<CpuTime, NodeError> {
+        Ok(cpu::of_process(self.process_id())?)
+    }
+
+    /// The same by threads: its cores are `core-0` and so on.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn thread_times(&self) -> Result<Vec<ThreadTime>, NodeError> {
+        Ok(cpu::of_threads(self.process_id())?)
+    }
+
+    /// The system's number for it.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
     }
 
     fn proc(&self, file: &str) -> PathBuf {
-        Path::new("/proc").join(self.child.id().to_string()).join(file)
+        Path::new("/proc").join(self.process_id().to_string()).join(file)
     }
 }
 

@@ -47,7 +47,7 @@ pub fn resources(node: &Node, stand: &Stand) -> Result<Resources, BenchError> {
     let connections = 2 * IDLE_CONTROLLERS;
     let before = node.cpu_time()?;
     std::thread::sleep(IDLE_SPAN.to_duration());
-    let used = node.cpu_time()?.since(before);
+    let used = node.cpu_time()?.since(before).total;
     drop(idle);
     Ok(Resources {
         busy_len,

@@ -97,6 +97,11 @@ impl Tgt {
         Ok(Some(tgt))
     }
 
+    /// The system's number for it, by which its processor time is told.
+    pub fn process_id(&self) -> u32 {
+        self.daemon.id()
+    }
+
     /// Its logical unit.
     pub fn target(&self) -> IscsiTarget {
         IscsiTarget {
