@@ -3,6 +3,8 @@
 mod clock;
 mod drive;
 mod running;
+#[cfg(test)]
+mod simulated;
 mod spec;
 #[cfg(test)]
 mod tests;
