@@ -59,6 +59,9 @@ pub enum BenchError {
     /// The peer that was started for a comparison.
     #[error(transparent)]
     Tgt(#[from] crate::compare::TgtError),
+    /// fio.
+    #[error(transparent)]
+    Fio(#[from] crate::compare::FioError),
     /// The peer's client.
     #[error(transparent)]
     IscsiPerf(#[from] crate::compare::IscsiPerfError),

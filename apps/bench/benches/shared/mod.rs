@@ -43,6 +43,7 @@ impl TableArgs {
     }
 
     /// A node on the server's core: the release build, or what NEARFLASH_BIN names.
+    #[allow(dead_code, reason = "not every table starts one")]
     pub(crate) fn node(&self, dir: &Path, args: &[&str]) -> NodeSpec {
         let binary = std::env::var_os("NEARFLASH_BIN")
             .map_or_else(|| target_dir().join("release/nearflash"), PathBuf::from);

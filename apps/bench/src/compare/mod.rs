@@ -5,10 +5,12 @@
 //! core-to-core time before and after, and a round counts only when it stayed in one place and had
 //! its cores to itself. What is told is the median of the rounds' ratios, and their quartiles.
 
+mod agreement;
 mod awake;
 mod contest;
 mod demo;
 mod direct;
+mod fio;
 mod iscsi;
 mod iscsi_perf;
 mod node;
@@ -20,9 +22,14 @@ mod stand;
 mod table;
 mod tgt;
 
+pub use agreement::{
+    AGREEMENT_LOADS, Agreement, AgreementLoad, AgreementRound, agreements_to_json,
+    agreements_to_markdown, measure_agreement,
+};
 pub use contest::{Arena, Contest, ContestResult, Part, Reads, Score, Side, Turn};
 pub use demo::demo;
 pub use direct::{DirectTargets, GRANTS, contests};
+pub use fio::{FIO_NOT_INSTALLED, FioError, FioSpec, LoadFigure, is_fio_installed, measure_fio};
 pub use iscsi::{IscsiTargets, Skipped, figures_to_markdown, iscsi_contests, skipped_to_markdown};
 pub use iscsi_perf::IscsiPerfError;
 pub use node::{Node, NodeError, NodeSpec};

@@ -1,0 +1,285 @@
+//! Our generator of loads beside fio: the same loads on the same file, in turns.
+//!
+//! A figure of a generator that nobody else confirms is a figure of that generator. Each round runs
+//! both shortly after one another on the same core, every second one in the other order; what is told
+//! is the median of the rounds' ratios and their quartiles.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use nearflash_units::{ByteLen, ByteOffset};
+use serde::Serialize;
+
+use super::fio::{FioSpec, LoadFigure, measure_fio};
+use super::stand::Timing;
+use crate::BenchError;
+use crate::engine::FileOptions;
+use crate::job::{DriveSpec, JobSpec, Spin};
+use crate::placement::CoreId;
+use crate::recorder::Record;
+use crate::report::{SCHEMA, count, micros};
+use crate::run::{self, Jobs, RunSpec, Threads};
+use crate::workload::{Pattern, WorkloadSpec};
+
+/// A load that both run.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct AgreementLoad {
+    /// In words.
+    pub what: &'static str,
+    #[serde(skip)]
+    pattern: Pattern,
+    #[serde(skip)]
+    op_len: ByteLen,
+    #[serde(skip)]
+    depth: u32,
+}
+
+/// The loads: each pattern once, shallow and deep, small and large.
+pub const AGREEMENT_LOADS: [AgreementLoad; 6] = [
+    load("randread 4 KiB, depth 1", Pattern::RandRead, 4, 1),
+    load("randread 4 KiB, depth 32", Pattern::RandRead, 4, 32),
+    load("randwrite 4 KiB, depth 8", Pattern::RandWrite, 4, 8),
+    load("randrw 70:30 4 KiB, depth 16", Pattern::RandRw, 4, 16),
+    load("read 64 KiB, depth 4", Pattern::Read, 64, 4),
+    load("write 64 KiB, depth 4", Pattern::Write, 64, 4),
+];
+
+/// Of the mixed load.
+const READ_PERCENT: u8 = 70;
+
+const fn load(what: &'static str, pattern: Pattern, kib: u64, depth: u32) -> AgreementLoad {
+    AgreementLoad { what, pattern, op_len: ByteLen(kib << 10), depth }
+}
+
+/// Both of one round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AgreementRound {
+    /// Our generator.
+    pub ours: LoadFigure,
+    /// fio.
+    pub fio: LoadFigure,
+}
+
+/// A load's rounds.
+#[derive(Clone, Debug)]
+pub struct Agreement {
+    /// Which load.
+    pub load: AgreementLoad,
+    /// All of them.
+    pub rounds: Vec<AgreementRound>,
+}
+
+/// Runs a load in turns on `path`, which is made and filled if it is not there.
+///
+/// # Errors
+/// When either cannot run.
+pub fn measure_agreement(
+    load: AgreementLoad,
+    path: &Path,
+    range_len: ByteLen,
+    core: CoreId,
+    timing: Timing,
+) -> Result<Agreement, BenchError> {
+    let file = FileOptions {
+        path: path.to_owned(),
+        direct: true,
+        writes: load.pattern.writes(),
+        len_min: Some(range_len),
+    };
+    file.prepare()?;
+    let spec = load.run_spec(range_len, core, timing);
+    let theirs = load.fio_spec(path, range_len, core, timing);
+    let ours = || -> Result<LoadFigure, BenchError> {
+        Ok(figure_of(&run::run(&file, &spec, &mut |_, _| {})?.0))
+    };
+    let mut rounds = Vec::new();
+    for round in 0..timing.rounds {
+        rounds.push(if round.is_multiple_of(2) {
+            AgreementRound { ours: ours()?, fio: measure_fio(&theirs)? }
+        } else {
+            let fio = measure_fio(&theirs)?;
+            AgreementRound { ours: ours()?, fio }
+        });
+    }
+    Ok(Agreement { load, rounds })
+}
+
+impl AgreementLoad {
+    fn run_spec(self, range_len: ByteLen, core: CoreId, timing: Timing) -> RunSpec {
+        let job = JobSpec {
+            workload: WorkloadSpec {
+                pattern: self.pattern,
+                read_percent: READ_PERCENT,
+                op_len: self.op_len,
+                offset: ByteOffset(0),
+                range_len,
+                repeats: false,
+                endless: true,
+                seed: 1,
+            },
+            depth: usize::try_from(self.depth).expect("usize is at least 32 bits wide"),
+            rate: None,
+            verify_seed: None,
+            end_fsync: false,
+        };
+        // fio waits in the kernel.
+        let drive = DriveSpec { ramp: timing.ramp, runtime: Some(timing.span), spin: Spin::Never };
+        RunSpec { jobs: Jobs::new(job, 1), drive, threads: Threads::one(core) }
+    }
+
+    fn fio_spec(self, path: &Path, range_len: ByteLen, core: CoreId, timing: Timing) -> FioSpec {
+        FioSpec {
+            path: path.to_owned(),
+            pattern: self.pattern,
+            read_percent: READ_PERCENT,
+            op_len: self.op_len,
+            depth: self.depth,
+            range_len,
+            ramp: timing.ramp,
+            runtime: timing.span,
+            core,
+        }
+    }
+}
+
+fn figure_of(record: &Record) -> LoadFigure {
+    let latency = if record.read.ops > 0 { &record.read.latency } else { &record.write.latency };
+    LoadFigure {
+        iops: record.iops(),
+        p50_ns: latency.value_at_quantile(0.5) as f64,
+        p99_ns: latency.value_at_quantile(0.99) as f64,
+    }
+}
+
+/// Lower quartile, median and upper quartile.
+fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().saturating_sub(1);
+    [1, 2, 3].map(|quarters| values.get(last * quarters / 4).copied().unwrap_or(f64::NAN))
+}
+
+/// What is compared, and how it is read.
+const SCORES: [fn(&LoadFigure) -> f64; 3] =
+    [|figure| figure.iops, |figure| figure.p50_ns, |figure| figure.p99_ns];
+
+impl Agreement {
+    /// Quartiles of ours over fio's: IOPS, p50 and p99.
+    pub fn ratios(&self) -> [[f64; 3]; 3] {
+        SCORES.map(|score| {
+            let ratios = self.rounds.iter().map(|round| score(&round.ours) / score(&round.fio));
+            quartiles(ratios.collect())
+        })
+    }
+
+    fn median(&self, score: impl Fn(&AgreementRound) -> f64) -> f64 {
+        quartiles(self.rounds.iter().map(score).collect())[1]
+    }
+}
+
+/// The table for people.
+pub fn agreements_to_markdown(agreements: &[Agreement]) -> String {
+    let mut text = String::from(
+        "| load | IOPS, ours and fio's | ratio (quartiles) | p50, ours and fio's | ratio (quartiles) \
+         | p99, ours and fio's | ratio (quartiles) | rounds |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+    );
+    let pair = |[low, median, high]: [f64; 3]| format!("{median:.3} ({low:.3} to {high:.3})");
+    for agreement in agreements {
+        let [iops, p50, p99] = agreement.ratios();
+        let both = |tell: fn(f64) -> String, score: fn(&LoadFigure) -> f64| {
+            let ours = agreement.median(|round| score(&round.ours));
+            let fio = agreement.median(|round| score(&round.fio));
+            format!("{}, {}", tell(ours), tell(fio))
+        };
+        writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
+            agreement.load.what,
+            both(count, SCORES[0]),
+            pair(iops),
+            both(micros, SCORES[1]),
+            pair(p50),
+            both(micros, SCORES[2]),
+            pair(p99),
+            agreement.rounds.len(),
+        )
+        .expect("a text takes all that is written to it");
+    }
+    text
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: u32,
+    rows: Vec<RowPart<'a>>,
+}
+
+#[derive(Serialize)]
+struct RowPart<'a> {
+    #[serde(flatten)]
+    load: &'a AgreementLoad,
+    rounds: Vec<RoundPart>,
+}
+
+#[derive(Serialize)]
+struct RoundPart {
+    ours: FigurePart,
+    fio: FigurePart,
+}
+
+#[derive(Serialize)]
+struct FigurePart {
+    iops: f64,
+    p50_ns: f64,
+    p99_ns: f64,
+}
+
+impl From<LoadFigure> for FigurePart {
+    fn from(figure: LoadFigure) -> Self {
+        let LoadFigure { iops, p50_ns, p99_ns } = figure;
+        Self { iops, p50_ns, p99_ns }
+    }
+}
+
+/// The same as JSON, every round included.
+pub fn agreements_to_json(agreements: &[Agreement]) -> String {
+    let rows = agreements.iter().map(|agreement| RowPart {
+        load: &agreement.load,
+        rounds: agreement
+            .rounds
+            .iter()
+            .map(|round| RoundPart { ours: round.ours.into(), fio: round.fio.into() })
+            .collect(),
+    });
+    let document = Document { schema: SCHEMA, rows: rows.collect() };
+    serde_json::to_string_pretty(&document).expect("numbers and strings serialize") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agreement() -> Agreement {
+        let figure = |iops: f64| LoadFigure { iops, p50_ns: 1e9 / iops, p99_ns: 2e9 / iops };
+        let rounds = [900.0, 1000.0, 1050.0]
+            .map(|ours| AgreementRound { ours: figure(ours), fio: figure(1000.0) });
+        Agreement { load: AGREEMENT_LOADS[0], rounds: rounds.to_vec() }
+    }
+
+    #[test]
+    fn ratios_are_those_of_the_same_round() {
+        let [iops, p50, _] = agreement().ratios();
+        assert_eq!(iops, [0.9, 1.0, 1.0]);
+        assert!((p50[1] - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_table_and_the_document_say_both_sides() {
+        insta::assert_snapshot!(agreements_to_markdown(&[agreement()]));
+        let document: serde_json::Value =
+            serde_json::from_str(&agreements_to_json(&[agreement()])).unwrap();
+        assert_eq!(document["schema"], 1);
+        assert_eq!(document["rows"][0]["what"], "randread 4 KiB, depth 1");
+        assert_eq!(document["rows"][0]["rounds"][0]["ours"]["iops"], 900.0);
+    }
+}
