@@ -108,8 +108,7 @@ fn delay_medium(micros: u64) -> Medium {
 
 fn delay_sweep(micros: u64) -> Sweep {
     let medium = delay_medium(micros);
-    let ways = std::iter::once(local(medium)).chain(DOORS.map(|door| node(door, medium)));
-    Sweep { study: NAME, ways: ways.collect(), steps: vec![step()] }
+    Sweep { study: NAME, ways: DOORS.map(|door| node(door, medium)).into(), steps: vec![step()] }
 }
 
 const MEDIA: [Medium; 3] = [NULL, Medium::Memory, FILE];
@@ -208,17 +207,14 @@ fn scaling(series: &Series) -> Option<String> {
 /// Figure 4b.
 fn by_delay(setting: &Setting, results: &Results) -> Exhibit {
     let delays = delays(setting);
-    let of = |label: String, origin: Origin, way: &dyn Fn(Medium) -> Way| {
+    let of = |door: Door| {
         let points = delays.iter().enumerate().filter_map(|(index, &micros)| {
-            measured(results, &way(delay_medium(micros)), index_x(index))
+            measured(results, &node(door, delay_medium(micros)), index_x(index))
         });
-        Series { label, origin, points: points.collect() }
-    };
-    let mut series = vec![of("local".into(), Origin::Limit, &local)];
-    series.extend(DOORS.map(|door| {
         let label = node(door, NULL).label;
-        of(label, Origin::Measured, &|medium| node(door, medium))
-    }));
+        Series { label, origin: Origin::Measured, points: points.collect() }
+    };
+    let series: Vec<_> = DOORS.map(of).into();
     let last = index_x(delays.len() - 1);
     let sentence = |series: &Series| {
         let (Some(none), Some(long)) = (at(series, 0.0), at(series, last)) else {
@@ -237,7 +233,7 @@ fn by_delay(setting: &Setting, results: &Results) -> Exhibit {
             say::doubt([none, long]),
         )
     };
-    let conclusions = series[1..].iter().map(sentence).collect();
+    let conclusions = series.iter().map(sentence).collect();
     let names = delays.iter().map(|&micros| match micros {
         0 => "no delay".to_owned(),
         micros => format!("{micros} µs"),

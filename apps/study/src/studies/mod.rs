@@ -2,6 +2,7 @@
 
 mod block_size;
 mod clients;
+mod cost;
 mod energy;
 mod fabrics;
 mod io_efficiency;
@@ -25,6 +26,7 @@ use crate::exhibit::Exhibit;
 use crate::plan::{Peer, Plan};
 use crate::result::Results;
 
+pub use cost::{CostError, Model as CostModel};
 pub use energy::CORE_WATTS;
 
 /// One question, asked by measuring.
@@ -60,7 +62,7 @@ pub struct Setting {
     pub core_count: usize,
     /// Whether the machine tells the energy that it uses (RAPL).
     pub has_energy_counter: bool,
-    /// Capacities, needs and prices for the cost model.
+    /// Capacities, needs and prices for the cost model; see [`CostModel::load`]. The example without.
     pub cost_file: Option<PathBuf>,
     /// Watts of a busy core, where the machine does not tell; [`CORE_WATTS`] unless above zero.
     pub core_watts: f64,
@@ -81,6 +83,7 @@ pub fn catalogue() -> &'static [&'static dyn Study] {
         &quicksan_bandwidth::QuicksanBandwidth,
         &tenants::Tenants,
         &iscsi_tuning::IscsiTuning,
+        &cost::Cost,
         &energy::Energy,
     ]
 }

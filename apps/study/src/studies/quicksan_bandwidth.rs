@@ -175,7 +175,7 @@ impl Arrangement {
         [
             cores_note(setting, 1),
             format!(
-                "Each client has {DEPTH} accesses in flight; devices are {} of the node's memory. \
+                "Each client has {DEPTH} accesses in flight; all {} devices are in the node's memory. \
                  The wire is one connection with as much in flight as all clients have, its rate \
                  divided by them.",
                 self.media.len()

@@ -1,0 +1,344 @@
+//! `cost`: when is it cheaper to buy flash and processors apart?
+
+mod model;
+
+use nearflash_bench::workload::Pattern;
+
+use super::say::{self, missing, number, percent, quantity};
+use super::sweep::{
+    KIOPS, Measure, Step, Sweep, axis, cell, exhibit, heading, lines, load, mark, point_id, text,
+};
+use super::ways::{FILE, local, node};
+use super::{Setting, Study, cores_note};
+use crate::exhibit::{Axis, Exhibit, Figure, Kind, Mark, Origin, Scale, Series, Table};
+use crate::plan::{Door, Load, Plan, Unable};
+use crate::published::disaggregation as paper;
+use crate::result::Results;
+
+pub use model::{CostError, Model};
+
+/// See the module.
+pub(super) struct Cost;
+
+const NAME: &str = "cost";
+const SOURCE: &str = "flash disaggregation, when does disaggregation make sense";
+/// In flight, as one busy tenant has.
+const DEPTH: u32 = 16;
+const SAVING: &str = "saved by disaggregation";
+
+impl Study for Cost {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn question(&self) -> &'static str {
+        "When does disaggregated flash cost less, with the overhead measured here?"
+    }
+
+    fn source(&self) -> &'static str {
+        SOURCE
+    }
+
+    fn plan(&self, setting: &Setting) -> Plan {
+        let ways = vec![local(FILE), node(Door::NvmeTcp, FILE)];
+        let points = Sweep { study: NAME, ways, steps: vec![step()] }.points();
+        let unable = Model::load(setting.cost_file.as_deref()).err().map(|error| Unable {
+            what: "the cost model".into(),
+            why: error.to_string(),
+            needs: "a file like the installed example, cost.toml".into(),
+        });
+        Plan { points, unable: unable.into_iter().collect() }
+    }
+
+    fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
+        let measured = measured_overhead(results);
+        let mut exhibits = vec![overhead_exhibit(setting, measured.as_ref())];
+        if let Ok(model) = Model::load(setting.cost_file.as_deref()) {
+            let view = View { is_example: setting.cost_file.is_none(), model, measured };
+            exhibits.extend([view.today(), view.forecast()]);
+            exhibits.extend(view.shares().iter().map(|share| view.surface(share)));
+        }
+        exhibits
+    }
+}
+
+fn step() -> Step {
+    let load = Load { depth: DEPTH, ..load(Pattern::RandRead, 4096) };
+    Step::new(0.0, format!("randread/4KiB/depth={DEPTH}"), load)
+}
+
+/// What NVMe/TCP loses of the device's rate.
+#[derive(Clone, Debug)]
+struct Measured {
+    /// As a share of one; what is gained counts as none.
+    share: f64,
+    alone: Mark,
+    remote: Mark,
+}
+
+fn measured_overhead(results: &Results) -> Option<Measured> {
+    let rate =
+        |measure: Measure, way| mark(results, &point_id(NAME, &way, &step()), 0, measure, 0.0);
+    let alone = rate(KIOPS, local(FILE)).filter(|mark| mark.y > 0.0)?;
+    let remote = rate(KIOPS, node(Door::NvmeTcp, FILE))?;
+    Some(Measured { share: (1.0 - remote.y / alone.y).max(0.0), alone, remote })
+}
+
+/// The overhead itself: what was measured for it.
+fn overhead_exhibit(setting: &Setting, measured: Option<&Measured>) -> Exhibit {
+    let theirs = paper::OVERHEAD * 100.0;
+    let share = measured.map(|measured| measured.share * 100.0);
+    let rows = vec![
+        vec![text("the paper's application"), cell(Some(theirs)), cell(None), cell(None)],
+        vec![
+            text("this machine, NVMe/TCP"),
+            cell(share),
+            cell(measured.map(|measured| measured.alone.y)),
+            cell(measured.map(|measured| measured.remote.y)),
+        ],
+    ];
+    let columns = vec![
+        "overhead of".to_owned(),
+        heading("share", "%"),
+        heading("local", KIOPS.unit),
+        heading("remote", KIOPS.unit),
+    ];
+    let sentence = measured.map_or_else(
+        || missing("the overhead of this machine"),
+        |Measured { share, alone, remote }| {
+            format!(
+                "NVMe/TCP serves {} of the {} that the device has alone: an overhead of {}, where \
+                 the paper counts with {}{}.",
+                quantity(remote.y, KIOPS.unit),
+                quantity(alone.y, KIOPS.unit),
+                percent(share * 100.0),
+                percent(theirs),
+                say::doubt([alone, remote]),
+            )
+        },
+    );
+    Exhibit {
+        slug: format!("{NAME}-overhead"),
+        title: "What remote access takes of a device's rate".into(),
+        source: SOURCE.into(),
+        figure: None,
+        table: Table { columns, rows },
+        conclusions: say::conclude(vec![sentence]),
+        notes: vec![
+            cores_note(setting, 1),
+            format!(
+                "Measured with 4 KiB random reads, {DEPTH} in flight; the paper's is what an \
+                 application (RocksDB) loses in queries, which is another thing."
+            ),
+        ],
+    }
+}
+
+/// An overhead to calculate with.
+struct Share {
+    key: &'static str,
+    label: String,
+    share: f64,
+    is_doubtful: bool,
+}
+
+struct View {
+    is_example: bool,
+    model: Model,
+    measured: Option<Measured>,
+}
+
+impl View {
+    /// The stated one, and the measured one when there is one.
+    fn shares(&self) -> Vec<Share> {
+        let stated = self.model.overhead.share;
+        let label =
+            |what: &str, share: f64| format!("overhead of {} ({what})", percent(share * 100.0));
+        let mut shares = vec![Share {
+            key: "stated",
+            label: label("stated", stated),
+            share: stated,
+            is_doubtful: false,
+        }];
+        shares.extend(self.measured.as_ref().map(|measured| Share {
+            key: "measured",
+            label: label("measured", measured.share),
+            share: measured.share,
+            is_doubtful: measured.alone.is_doubtful || measured.remote.is_doubtful,
+        }));
+        shares
+    }
+
+    /// What has to be bought now.
+    fn today(&self) -> Exhibit {
+        let model = &self.model;
+        let needs = model.needs;
+        let direct = model.direct(needs);
+        let mut rows = vec![vec![
+            text("direct"),
+            cell(Some(model.storage_servers(needs).max(model.compute_servers(needs)))),
+            cell(Some(model.storage_servers(needs).max(model.compute_servers(needs)))),
+            cell(Some(direct)),
+            cell(None),
+        ]];
+        rows.extend(self.shares().iter().map(|share| {
+            vec![
+                text(format!("disaggregated, {}", share.label)),
+                cell(Some(model.storage_servers(needs))),
+                cell(Some(model.compute_servers(needs))),
+                cell(Some(model.disaggregated(needs, share.share))),
+                cell(Some(model.saving(needs, share.share))),
+            ]
+        }));
+        let columns = ["bought", "servers' flash", "servers' processors", "cost", "saved (%)"];
+        let mut conclusions: Vec<_> =
+            self.shares().iter().map(|share| self.saving_sentence(share)).collect();
+        conclusions.extend(model.break_even(needs).map(|share| {
+            format!(
+                "Disaggregation pays for these needs as long as its overhead is below {} of the \
+                 price of flash.",
+                percent(share * 100.0)
+            )
+        }));
+        Exhibit {
+            slug: format!("{NAME}-today"),
+            title: "Cost of servers with flash, and of flash and processors apart".into(),
+            source: SOURCE.into(),
+            figure: None,
+            table: Table { columns: columns.map(str::to_owned).into(), rows },
+            conclusions,
+            notes: self.notes(),
+        }
+    }
+
+    fn saving_sentence(&self, share: &Share) -> String {
+        let needs = self.model.needs;
+        let saving = self.model.saving(needs, share.share);
+        let verb = if saving >= 0.0 { "saves" } else { "costs" };
+        let more = if saving >= 0.0 { "" } else { " more" };
+        format!(
+            "With an {} disaggregation {verb} {}{more}: {} instead of {}{}.",
+            share.label,
+            percent(saving.abs()),
+            number(self.model.disaggregated(needs, share.share)),
+            number(self.model.direct(needs)),
+            if share.is_doubtful {
+                " (doubtful: the overhead was not measured undisturbed)"
+            } else {
+                ""
+            },
+        )
+    }
+
+    fn forecast(&self) -> Exhibit {
+        let model = &self.model;
+        let years = || 0..=model.forecast.years;
+        let of = |label: String, cost: &dyn Fn(u32) -> f64, is_doubtful: bool| {
+            let mark = |year| Mark { x: f64::from(year), y: cost(year), spread: None, is_doubtful };
+            Series { label, origin: Origin::Model, points: years().map(mark).collect() }
+        };
+        let mut series = vec![of("direct".into(), &|year| model.direct(model.after(year)), false)];
+        let shares = self.shares();
+        series.extend(shares.iter().map(|share| {
+            let label = format!("disaggregated, {}", share.label);
+            let cost = |year| model.disaggregated(model.after(year), share.share);
+            of(label, &cost, share.is_doubtful)
+        }));
+        let x = axis("years from now", "", Scale::Linear);
+        let figure = lines(x, axis("cost", "", Scale::Linear), series);
+        let title = "Cost over time, as needs grow".to_owned();
+        let mut exhibit = exhibit(format!("{NAME}-forecast"), title, SOURCE, figure);
+        exhibit.conclusions = shares.iter().map(|share| self.forecast_sentence(share)).collect();
+        exhibit.notes = self.notes();
+        exhibit
+    }
+
+    fn forecast_sentence(&self, share: &Share) -> String {
+        let model = &self.model;
+        let at = |year: u32| model.saving(model.after(year), share.share);
+        let last = model.forecast.years;
+        let pays = (0..=last).filter(|&year| at(year) > 0.0).count();
+        format!(
+            "With an {} disaggregation costs less in {pays} of {} years: the saving goes from {} now \
+             to {} after {last} years.",
+            share.label,
+            last + 1,
+            percent(at(0)),
+            percent(at(last)),
+        )
+    }
+
+    fn surface(&self, share: &Share) -> Exhibit {
+        let mut factors = self.model.surface.factors.clone();
+        factors.sort_by(f64::total_cmp);
+        factors.dedup();
+        let row = |&storage: &f64| {
+            let mark = |&queries: &f64| Mark {
+                x: queries,
+                y: self.model.saving(self.model.scaled(storage, queries), share.share),
+                spread: None,
+                is_doubtful: share.is_doubtful,
+            };
+            let points = factors.iter().map(mark).collect();
+            Series { label: format!("× {storage}"), origin: Origin::Model, points }
+        };
+        let series: Vec<_> = factors.iter().map(row).collect();
+        let conclusion = surface_sentence(share, &series);
+        let plain = |label: &str, scale| axis(label, "", scale);
+        let figure = Figure {
+            kind: Kind::Heat,
+            x: plain("needs of queries, times today's", Scale::Log2),
+            y: plain("needs of storage, times today's", Scale::Log2),
+            shade: Some(Axis { label: SAVING.into(), unit: "%".into(), scale: Scale::Linear }),
+            series,
+        };
+        let title = format!("Where disaggregation pays: {}", share.label);
+        let mut exhibit = exhibit(format!("{NAME}-surface-{}", share.key), title, SOURCE, figure);
+        for column in exhibit.table.columns.iter_mut().skip(1) {
+            *column = heading(&format!("{SAVING}, storage {column}"), "%");
+        }
+        exhibit.conclusions = vec![conclusion];
+        exhibit.notes = self.notes();
+        exhibit
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut notes = vec![
+            "A model: C_direct = max(GB_t/GB_s, IOPS_t/IOPS_s, QPS_t/QPS_s) (f + c), C_disagg = \
+             max(GB_t/GB_s, IOPS_t/IOPS_s) (f + δ) + (QPS_t/QPS_s) c, in parts of servers. The paper \
+             writes δ beside f and calls it 20 %: here it is that share of f."
+                .to_owned(),
+        ];
+        if self.is_example {
+            notes.push(
+                "Capacities, needs and prices are those of the example that is installed, \
+                 cost.toml: write your own."
+                    .into(),
+            );
+        }
+        notes
+    }
+}
+
+/// How much of the surface pays, and where most.
+fn surface_sentence(share: &Share, series: &[Series]) -> String {
+    let all = || series.iter().flat_map(|row| row.points.iter().map(move |mark| (row, mark)));
+    let pays = all().filter(|(_, mark)| mark.y > 0.0).count();
+    let best = all().max_by(|a, b| a.1.y.total_cmp(&b.1.y));
+    let worst = all().min_by(|a, b| a.1.y.total_cmp(&b.1.y));
+    let (Some((best_row, best)), Some((worst_row, worst))) = (best, worst) else {
+        return missing("the surface");
+    };
+    format!(
+        "With an {} disaggregation pays at {pays} of {} places; it saves most, {}, with storage {} and \
+         queries × {}, and least, {}, with storage {} and queries × {}.",
+        share.label,
+        all().count(),
+        percent(best.y),
+        best_row.label,
+        best.x,
+        percent(worst.y),
+        worst_row.label,
+        worst.x,
+    )
+}
