@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use nearflash_bench::BenchArgs;
 use nearflash_node::config::ServeArgs;
 use nearflash_space::{GrantRange, Rights};
+use nearflash_study::StudyCommand;
 use nearflash_units::{ByteLen, parse_size};
 
 use crate::calendar::{Lifetime, parse_lifetime};
@@ -83,6 +84,16 @@ Examples:
   nearflash bench 'iscsi://127.0.0.1:3260/data?connections=4' --rw randread --iodepth 32
   nearflash bench floor:// --iodepth 128";
 
+const STUDY_EXAMPLES: &str = "\
+Examples:
+  nearflash study list
+  nearflash study run all --quick
+  nearflash study run latency-sum iops-clients --out results
+  nearflash study run quicksan-latency --local /dev/nvme0n1 --destroy
+
+An interrupted run goes on when the same command is given again. Exits with 1 when points could not
+be measured, and with 130 when it was interrupted.";
+
 /// Remote flash as near as local: serves flash over NVMe/TCP, iSCSI and to direct clients, and
 /// measures it
 #[derive(Debug, clap::Parser)]
@@ -117,6 +128,9 @@ pub(crate) enum Subcommand {
     /// Measure a file, a remote volume, or the bare wire
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(Box<BenchArgs>),
+    /// Ask the questions that papers on remote flash ask, of this machine
+    #[command(subcommand, after_help = STUDY_EXAMPLES)]
+    Study(StudyCommand),
     /// See a node serve flash, beside the disk it is on and the wire it goes over
     Demo(DemoArgs),
     /// Print a shell's completions for this command

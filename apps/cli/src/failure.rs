@@ -14,6 +14,9 @@ pub(crate) enum Failure {
     /// Nothing was measured.
     #[error(transparent)]
     Bench(#[from] nearflash_bench::BenchError),
+    /// No study, or not all of it.
+    #[error(transparent)]
+    Study(#[from] nearflash_study::StudyError),
     /// There is nothing to see.
     #[error(transparent)]
     Demo(#[from] crate::demo::DemoError),
@@ -34,8 +37,10 @@ impl Failure {
         match self {
             Self::Node(error) => error.exit_code().into(),
             Self::Volume(_) => 2.into(),
+            Self::Study(error) if error.is_usage() => 2.into(),
             Self::Control(_)
             | Self::Bench(_)
+            | Self::Study(_)
             | Self::Demo(_)
             | Self::Secret(_)
             | Self::Stdout(_) => 1.into(),

@@ -50,6 +50,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Reservation(reservation) => run_reservation(reservation),
         Subcommand::Status(node) => control(&node, Command::Status, Shown::Status),
         Subcommand::Bench(args) => Ok(nearflash_bench::run(&args)?),
+        Subcommand::Study(command) => Ok(nearflash_study::run(&command)?),
         Subcommand::Demo(args) => {
             print(&format!("{}\n", demo::demo(&args)?))?;
             Ok(ExitCode::SUCCESS)

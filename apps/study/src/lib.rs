@@ -5,14 +5,29 @@
 //! of what was found: a figure, its table, and a sentence drawn from the data. A report puts the
 //! exhibits of all studies on one page.
 //!
+//! A [run](run::Session) measures the points that have not been measured, on a [stand](run::Stand):
+//! cores, a disk, and a node of ours.
+//!
 //! Knows nothing of how operations reach a target or are counted: that is `nearflash-bench`.
 
+pub mod args;
+mod command;
 pub mod compare;
 pub mod energy;
+mod error;
 pub mod exhibit;
+mod local;
+mod machine;
 pub mod plan;
 pub mod plot;
 pub mod published;
 pub mod report;
 pub mod result;
+pub mod run;
+pub mod store;
 pub mod studies;
+
+pub use args::{RunArgs, StudyCommand};
+pub use command::{Done, measure, run};
+pub use error::StudyError;
+pub use local::LocalError;

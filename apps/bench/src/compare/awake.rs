@@ -11,14 +11,15 @@ use std::thread::JoinHandle;
 use crate::placement::{CoreId, pin};
 
 /// Spins on a core until dropped.
-pub(super) struct KeptAwake {
+#[derive(Debug)]
+pub struct KeptAwake {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl KeptAwake {
     /// Begins. A core that is not there stays as it is.
-    pub(super) fn start(core: CoreId) -> Self {
+    pub fn start(core: CoreId) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {

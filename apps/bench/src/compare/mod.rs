@@ -26,6 +26,7 @@ pub use agreement::{
     AGREEMENT_LOADS, Agreement, AgreementLoad, AgreementRound, agreements_to_json,
     agreements_to_markdown, measure_agreement,
 };
+pub use awake::KeptAwake;
 pub use contest::{Arena, Contest, ContestResult, Part, Reads, Score, Side, Turn};
 pub use demo::demo;
 pub use direct::{DirectTargets, GRANTS, contests};
@@ -33,6 +34,7 @@ pub use fio::{FIO_NOT_INSTALLED, FioError, FioSpec, LoadFigure, is_fio_installed
 pub use iscsi::{IscsiTargets, Skipped, figures_to_markdown, iscsi_contests, skipped_to_markdown};
 pub use iscsi_perf::IscsiPerfError;
 pub use node::{Node, NodeError, NodeSpec};
+pub use programs::find;
 pub use resources::{Resources, resources};
 pub use results::{to_json, to_markdown, turn_line};
 pub use round::{Figure, Measured, Ratio, Round, Verdict};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 const SYSTEM_DIRS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 
 /// Where a program is, if it is installed.
-pub(super) fn find(name: &str) -> Option<PathBuf> {
+pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(SYSTEM_DIRS.map(PathBuf::from));
     dirs.map(|dir| dir.join(name)).find(|program| program.is_file())

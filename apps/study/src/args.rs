@@ -1,0 +1,83 @@
+//! The command line of `nearflash study`.
+
+use std::path::PathBuf;
+
+use nearflash_bench::target::Target;
+
+use crate::plan::Peer;
+
+/// What to do with studies.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum StudyCommand {
+    /// List the studies: their questions, and where the papers ask them
+    List,
+    /// Measure, and write a report: figures, tables, and what they say
+    Run(Box<RunArgs>),
+}
+
+/// What to measure, and where results go.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct RunArgs {
+    /// Studies, or 'all'
+    #[arg(required = true, value_name = "NAME")]
+    pub names: Vec<String>,
+    /// Fewer and shorter points: a first look within minutes
+    #[arg(long)]
+    pub quick: bool,
+    /// Remote volume to measure as well (repeatable), as 'nearflash bench' names them. Writes to it,
+    /// and so needs --destroy, if the studies do
+    #[arg(long = "target", value_name = "URL")]
+    pub targets: Vec<Target>,
+    /// File or device to measure instead of scratch files. Refused when it holds something, unless
+    /// --destroy
+    #[arg(long, value_name = "PATH")]
+    pub local: Option<PathBuf>,
+    /// What is on --local and on each --target may be overwritten
+    #[arg(long)]
+    pub destroy: bool,
+    /// Program to measure as well (repeatable) [default: those that are installed]
+    #[arg(long = "peer", value_name = "PROGRAM", value_enum)]
+    pub peers: Vec<PeerName>,
+    /// Folder for results and scratch files; a run that was interrupted goes on where it was
+    /// [default: nearflash-study-DATE]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Measure everything again
+    #[arg(long)]
+    pub fresh: bool,
+    /// TOML file of capacities, needs and prices, for the study 'cost'
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<PathBuf>,
+    /// Watts of a busy core, for the study 'energy' on machines that do not tell
+    #[arg(long, value_name = "WATTS", default_value_t = 10.0, value_parser = watts)]
+    pub core_watts: f64,
+}
+
+/// A peer, as it is named.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum PeerName {
+    /// fio on the medium itself
+    Fio,
+    /// Debian's iSCSI target
+    Tgt,
+    /// nbdkit, over NBD
+    Nbdkit,
+}
+
+impl From<PeerName> for Peer {
+    fn from(name: PeerName) -> Self {
+        match name {
+            PeerName::Fio => Self::Fio,
+            PeerName::Tgt => Self::Tgt,
+            PeerName::Nbdkit => Self::Nbdkit,
+        }
+    }
+}
+
+fn watts(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(watts) if watts > 0.0 && watts < 1e4 => Ok(watts),
+        _ => Err("write a number of watts, as 7.5".to_owned()),
+    }
+}

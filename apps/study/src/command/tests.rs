@@ -1,0 +1,210 @@
+use std::sync::atomic::AtomicBool;
+
+use nearflash_bench::floor::Headers;
+use nearflash_bench::workload::Pattern;
+use nearflash_units::{ByteLen, Nanos};
+
+use super::*;
+use crate::exhibit::Exhibit;
+use crate::plan::{Layout, Load, PointId};
+use crate::result::Outcome;
+
+/// Points that need no node: the wire, the tool itself, and the user's targets.
+struct Small;
+
+fn load(pattern: Pattern) -> Load {
+    Load {
+        pattern,
+        read_percent: 50,
+        op_len: ByteLen(4096),
+        depth: 2,
+        clients: 3,
+        layout: Layout::RangePerClient,
+        rate_iops: None,
+    }
+}
+
+impl Study for Small {
+    fn name(&self) -> &'static str {
+        "small"
+    }
+
+    fn question(&self) -> &'static str {
+        "Is there anything?"
+    }
+
+    fn source(&self) -> &'static str {
+        "nowhere"
+    }
+
+    fn plan(&self, setting: &Setting) -> Plan {
+        let null = Medium::Null { read_delay: Nanos(0), write_delay: Nanos(0) };
+        let mut subjects = vec![("wire".to_owned(), Subject::Wire(Headers::DIRECT))];
+        let targets = setting.targets.iter();
+        subjects.extend(targets.map(|target| (target.to_string(), Subject::Url(target.clone()))));
+        subjects.push(("null".to_owned(), Subject::Local(null)));
+        let point = |(name, subject)| Point {
+            id: PointId(format!("small/{name}")),
+            subject,
+            loads: vec![load(Pattern::RandRead)],
+        };
+        Plan { points: subjects.into_iter().map(point).collect(), unable: Vec::new() }
+    }
+
+    fn exhibits(&self, _: &Setting, _: &Results) -> Vec<Exhibit> {
+        Vec::new()
+    }
+}
+
+/// Writes to the user's targets.
+struct Writing;
+
+impl Study for Writing {
+    fn name(&self) -> &'static str {
+        "writing"
+    }
+
+    fn question(&self) -> &'static str {
+        Small.question()
+    }
+
+    fn source(&self) -> &'static str {
+        Small.source()
+    }
+
+    fn plan(&self, setting: &Setting) -> Plan {
+        let mut plan = Small.plan(setting);
+        for point in &mut plan.points {
+            point.loads = vec![load(Pattern::RandRw)];
+        }
+        plan
+    }
+
+    fn exhibits(&self, _: &Setting, _: &Results) -> Vec<Exhibit> {
+        Vec::new()
+    }
+}
+
+const ALL: [&dyn Study; 2] = [&Small, &Writing];
+/// Nobody listens there.
+const DEAD: &str = "nvme-tcp://127.0.0.1:1/gone";
+
+fn args(name: &str, out: &std::path::Path) -> RunArgs {
+    RunArgs {
+        names: vec![name.to_owned()],
+        quick: true,
+        out: Some(out.to_owned()),
+        core_watts: 10.0,
+        ..RunArgs::default()
+    }
+}
+
+fn measure_now(args: &RunArgs) -> Result<Done, StudyError> {
+    measure(args, &ALL, &AtomicBool::new(false))
+}
+
+fn failed(args: &RunArgs) -> String {
+    let message = match measure_now(args) {
+        Ok(_) => panic!("it was measured"),
+        Err(error) => error.to_string(),
+    };
+    assert_eq!(message.lines().count(), 1, "{message}");
+    message
+}
+
+#[test]
+fn a_study_that_is_not_there_is_answered_with_those_that_are_the_likeliest_first() {
+    let out = tempfile::tempdir().unwrap();
+    let message = failed(&args("writin", out.path()));
+    assert_eq!(message, "there is no study 'writin': use all, or some of writing, small");
+}
+
+#[test]
+fn a_target_that_is_gone_fails_its_point_and_the_rest_goes_on() {
+    let out = tempfile::tempdir().unwrap();
+    let args = RunArgs { targets: vec![DEAD.parse().unwrap()], ..args("small", out.path()) };
+    let done = measure_now(&args).unwrap();
+    assert_eq!((done.ended.measured, done.ended.failed), (2, 1));
+    assert!(done.has_failed() && !done.ended.is_interrupted);
+    let kept = report::read(out.path()).unwrap();
+    let points = &kept.studies[0].1;
+    let is_failed = |end: &report::PointEnd| matches!(&end.outcome, Outcome::Failed(why) if !why.is_empty());
+    let failed: Vec<_> = points.iter().filter(|end| is_failed(end)).collect();
+    assert_eq!(failed.len(), 1);
+    assert!(failed[0].id.0.contains("127.0.0.1:1"));
+    // What was measured stays; what failed is tried again.
+    let again = measure_now(&args).unwrap();
+    assert_eq!((again.ended.measured, again.ended.failed), (0, 1));
+    assert!(again.has_failed());
+}
+
+#[test]
+fn every_run_of_a_point_says_what_it_did_and_where() {
+    let out = tempfile::tempdir().unwrap();
+    measure_now(&args("small", out.path())).unwrap();
+    let kept = report::read(out.path()).unwrap();
+    for end in &kept.studies[0].1 {
+        let Outcome::Measured(measurement) = &end.outcome else { panic!("{end:?}") };
+        assert!(measurement.command.as_ref().unwrap().starts_with("nearflash bench "));
+        let runs = &measurement.tenants[0];
+        assert_eq!(runs.len(), usize::try_from(Timing::QUICK.repeats).unwrap());
+        for run in runs {
+            assert!(run.ops > 0 && run.iops > 0.0 && run.seconds > 0.0, "{run:?}");
+            assert!(run.latency.p50 <= run.latency.p999, "{run:?}");
+            assert!(run.latency.p999 <= run.latency.max * 1.001, "{run:?}");
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_it_has_and_goes_on_later() {
+    let out = tempfile::tempdir().unwrap();
+    let args = args("small", out.path());
+    let done = measure(&args, &ALL, &AtomicBool::new(true)).unwrap();
+    assert!(done.ended.is_interrupted);
+    assert_eq!(done.ended.measured, 0);
+    assert!(done.to_text(Duration::ZERO).contains("--out"));
+    let done = measure_now(&args).unwrap();
+    assert_eq!((done.ended.measured, done.ended.is_interrupted), (2, false));
+    let nothing_left = measure_now(&args).unwrap();
+    assert_eq!(nothing_left.ended.measured, 0);
+    let fresh = measure_now(&RunArgs { fresh: true, ..args }).unwrap();
+    assert_eq!(fresh.ended.measured, 2);
+}
+
+#[test]
+fn results_of_another_measure_are_refused() {
+    let out = tempfile::tempdir().unwrap();
+    measure_now(&args("small", out.path())).unwrap();
+    let other = RunArgs { quick: false, ..args("small", out.path()) };
+    assert!(failed(&other).contains("--fresh"));
+}
+
+#[test]
+fn a_target_is_written_to_only_when_told_so() {
+    let out = tempfile::tempdir().unwrap();
+    let targets = vec![DEAD.parse().unwrap()];
+    let message = failed(&RunArgs { targets: targets.clone(), ..args("writing", out.path()) });
+    assert!(message.contains("127.0.0.1:1") && message.contains("--destroy"), "{message}");
+    assert!(!out.path().join("points.jsonl").exists(), "nothing was begun");
+    assert!(measure_now(&RunArgs { targets, ..args("small", out.path()) }).is_ok());
+}
+
+#[test]
+fn a_disk_that_holds_something_is_refused_before_anything_is_begun() {
+    let out = tempfile::tempdir().unwrap();
+    let disk = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(disk.path(), vec![1; 1 << 20]).unwrap();
+    let local = Some(disk.path().to_owned());
+    let message = failed(&RunArgs { local, ..args("small", out.path()) });
+    assert!(message.contains("--destroy"), "{message}");
+    assert!(!out.path().join("points.jsonl").exists());
+}
+
+#[test]
+fn letters_that_differ_are_counted() {
+    assert_eq!(distance("iodepth", "iodepth"), 0);
+    assert_eq!(distance("io-depth", "iodepth"), 1);
+    assert_eq!(distance("", "jobs"), 4);
+    assert_eq!(distance("jbos", "jobs"), 2);
+}

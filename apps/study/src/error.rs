@@ -1,0 +1,95 @@
+//! Why a study could not be run.
+
+use std::io;
+use std::path::PathBuf;
+
+use nearflash_units::ByteLen;
+
+use crate::report::ReportError;
+
+/// Why nothing, or not all, was measured. Each is one line with its remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// No study of that name.
+    #[error("there is no study '{name}': use all, or some of {}", known.join(", "))]
+    Unknown {
+        /// As written.
+        name: String,
+        /// All there are, the likeliest first.
+        known: Vec<&'static str>,
+    },
+    /// A file or folder of the run.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What is kept there cannot stand beside what would be measured now.
+    #[error(
+        "{} holds results of {what}: name another folder with --out, or start over with --fresh",
+        path.display()
+    )]
+    OtherRun {
+        /// The folder.
+        path: PathBuf,
+        /// Of which other run.
+        what: String,
+    },
+    /// What is kept there cannot be read.
+    #[error(
+        "{} is no list of measured points (line {line}): name another folder with --out, or start \
+         over with --fresh",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        line: usize,
+    },
+    /// No room for scratch files.
+    #[error(
+        "{} has {free} free, and scratch files need {needed}: name a folder on another disk with \
+         --out",
+        path.display()
+    )]
+    DiskFull {
+        /// The folder.
+        path: PathBuf,
+        /// How much there is.
+        free: ByteLen,
+        /// How much there must be.
+        needed: ByteLen,
+    },
+    /// A remote volume would be written to.
+    #[error(
+        "--target {target}: these studies write to it; give --destroy if nothing on it is needed"
+    )]
+    TargetWritten {
+        /// Which.
+        target: String,
+    },
+    /// `--local` is not ours to write to.
+    #[error(transparent)]
+    Local(#[from] crate::local::LocalError),
+    /// The report.
+    #[error(transparent)]
+    Report(#[from] ReportError),
+}
+
+impl StudyError {
+    /// Whether what the user wrote is wrong, and not the world.
+    pub fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::Unknown { .. }
+                | Self::OtherRun { .. }
+                | Self::TargetWritten { .. }
+                | Self::Local(_)
+        )
+    }
+}

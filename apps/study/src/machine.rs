@@ -1,0 +1,233 @@
+//! What was measured on: told so that figures can be judged by others, without any name of a host
+//! or a user.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nearflash_bench::compare::find;
+use nearflash_bench::placement::allowed_cores;
+use nearflash_units::{ByteLen, KIB};
+
+use crate::report::Fact;
+
+/// The machine, for people.
+pub(crate) fn machine(local: &Path) -> Vec<Fact> {
+    let mut facts = vec![
+        Fact::new("processor", processor()),
+        Fact::new("cores", cores()),
+        Fact::new("caches", caches()),
+        Fact::new("memory", memory().to_string()),
+        Fact::new("kernel", kernel()),
+        Fact::new("virtual machine", if is_virtual() { "yes" } else { "not that it says so" }),
+        Fact::new(
+            "clock",
+            read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        ),
+        Fact::new("TCP congestion control", read("/proc/sys/net/ipv4/tcp_congestion_control")),
+    ];
+    facts.extend(disk(local));
+    facts
+}
+
+/// What another run must have in common to stand beside this one.
+pub(crate) fn identity() -> String {
+    format!("{}, {}, {}, Linux {}", processor(), cores(), memory(), kernel())
+}
+
+/// Versions of everything that takes part.
+pub(crate) fn versions() -> Vec<Fact> {
+    let mut facts = vec![Fact::new("nearflash", env!("CARGO_PKG_VERSION"))];
+    for (program, flag) in [("fio", "--version"), ("tgtd", "--version"), ("nbdkit", "--version")] {
+        let value = find(program).and_then(|path| first_line(&path, flag));
+        facts.push(Fact::new(program, value.unwrap_or_else(|| "not installed".to_owned())));
+    }
+    facts
+}
+
+/// Whether the machine tells the energy that it uses.
+pub(crate) fn has_energy_counter() -> bool {
+    fs::read_to_string("/sys/class/powercap/intel-rapl:0/energy_uj").is_ok()
+}
+
+/// Today, in UTC: `2026-11-21`.
+pub(crate) fn today() -> String {
+    now()[..10].to_owned()
+}
+
+/// Now, in UTC: `2026-11-21 13:55 UTC`.
+pub(crate) fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    moment(since)
+}
+
+fn moment(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3600, rest / 60 % 60)
+}
+
+/// The date of a day, counted from 1970-01-01. Years are counted from March, so that a leap day is
+/// the last of its year.
+fn date(days: u64) -> (u64, u64, u64) {
+    let from_march = days + 719_468;
+    let (era, day) = (from_march / 146_097, from_march % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day_of_month = day - (153 * month + 2) / 5 + 1;
+    let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (era * 400 + year + next_year, month, day_of_month)
+}
+
+fn processor() -> String {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = ["model name", "Model", "uarch"].iter().find_map(|key| field(&cpuinfo, key));
+    name.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+fn cores() -> String {
+    let there = allowed_cores().len();
+    format!("{there} that may be used")
+}
+
+fn caches() -> String {
+    let dir = Path::new("/sys/devices/system/cpu/cpu0/cache");
+    let mut caches: Vec<String> = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let part = |name: &str| {
+                fs::read_to_string(entry.path().join(name)).ok().map(|text| text.trim().to_owned())
+            };
+            let kind = match part("type")?.as_str() {
+                "Data" => " data",
+                "Instruction" => " instructions",
+                _ => "",
+            };
+            Some(format!("L{}{kind} {}", part("level")?, part("size")?))
+        })
+        .collect();
+    caches.sort();
+    or_unknown(caches.join(", "))
+}
+
+fn memory() -> ByteLen {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = field(&meminfo, "MemTotal").and_then(|text| {
+        text.split_whitespace().next().and_then(|digits| digits.parse::<u64>().ok())
+    });
+    // To whole MiB: the kernel keeps a little more or less from start to start.
+    ByteLen(kib.unwrap_or(0) / KIB * KIB * KIB)
+}
+
+fn kernel() -> String {
+    read("/proc/sys/kernel/osrelease")
+}
+
+fn is_virtual() -> bool {
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = field(&cpuinfo, "flags").unwrap_or_default();
+    flags.split_whitespace().any(|flag| flag == "hypervisor")
+}
+
+/// File system and device of a file, or the device itself.
+fn disk(path: &Path) -> Vec<Fact> {
+    use std::os::unix::fs::{FileTypeExt, MetadataExt};
+    let Ok(metadata) = path.metadata() else { return Vec::new() };
+    if metadata.file_type().is_block_device() {
+        return vec![Fact::new("disk", device(metadata.rdev()))];
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let (major, minor) = numbers(metadata.dev());
+    let kind = mount_type(&mounts, major, minor).unwrap_or_else(|| "unknown".to_owned());
+    vec![Fact::new("file system", kind), Fact::new("disk", device(metadata.dev()))]
+}
+
+/// Of the mount of a device, its file system: proc_pid_mountinfo(5).
+fn mount_type(mounts: &str, major: u32, minor: u32) -> Option<String> {
+    let number = format!("{major}:{minor}");
+    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&number))?;
+    let (_, after) = line.split_once(" - ")?;
+    after.split(' ').next().map(str::to_owned)
+}
+
+fn device(number: u64) -> String {
+    let (major, minor) = numbers(number);
+    let mut dir = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
+    // A partition has its disk above it.
+    if dir.join("partition").exists() {
+        dir = dir.join("..");
+    }
+    let part = |name: &str| fs::read_to_string(dir.join(name)).ok().map(|t| t.trim().to_owned());
+    let Some(rotates) = part("queue/rotational") else { return "none of its own".to_owned() };
+    let name = part("device/model").or_else(|| {
+        let real = dir.canonicalize().ok()?;
+        Some(real.file_name()?.to_string_lossy().into_owned())
+    });
+    let kind = if rotates == "1" { "rotating, or says so" } else { "not rotating" };
+    let cache = part("queue/write_cache").unwrap_or_else(|| "unknown".to_owned());
+    format!("{}, {kind}, write cache: {cache}", name.unwrap_or_else(|| "a device".to_owned()))
+}
+
+fn numbers(device: u64) -> (u32, u32) {
+    (rustix::fs::major(device), rustix::fs::minor(device))
+}
+
+/// What stands behind `KEY:` in a file of /proc.
+fn field(text: &str, key: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == key).then(|| value.trim().to_owned())
+    })
+}
+
+fn read(path: &str) -> String {
+    or_unknown(fs::read_to_string(path).unwrap_or_default().trim().to_owned())
+}
+
+fn or_unknown(text: String) -> String {
+    if text.is_empty() { "unknown".to_owned() } else { text }
+}
+
+fn first_line(program: &Path, flag: &str) -> Option<String> {
+    let said = Command::new(program).arg(flag).output().ok()?;
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_those_of_the_calendar() {
+        assert_eq!(moment(0), "1970-01-01 00:00 UTC");
+        assert_eq!(moment(951_782_399), "2000-02-28 23:59 UTC");
+        assert_eq!(moment(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(moment(1_795_269_300), "2026-11-21 13:55 UTC");
+        assert_eq!(moment(4_107_542_400), "2100-03-01 00:00 UTC");
+    }
+
+    #[test]
+    fn a_file_system_is_found_by_its_device() {
+        let mounts = "22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/root rw\n\
+                      23 22 0:21 / /proc rw - proc proc rw\n";
+        assert_eq!(mount_type(mounts, 254, 0).as_deref(), Some("ext4"));
+        assert_eq!(mount_type(mounts, 8, 0), None);
+    }
+
+    #[test]
+    fn the_machine_is_told_without_the_names_of_host_and_user() {
+        let facts = machine(Path::new("."));
+        let text: String =
+            facts.iter().map(|fact| format!("{}={}\n", fact.name, fact.value)).collect();
+        assert!(text.contains("processor=") && text.contains("kernel="), "{text}");
+        assert!(facts.iter().all(|fact| !fact.value.is_empty()), "{text}");
+        let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let host = host.trim();
+        assert!(host.is_empty() || facts.iter().all(|fact| fact.value != host), "{text}");
+    }
+}

@@ -1,0 +1,68 @@
+//! The command line that does by hand what a point does.
+
+use nearflash_bench::floor::Headers;
+use nearflash_bench::target::Target;
+
+use super::drive::range_per_client;
+use super::node::{options, volume};
+use super::ways::Place;
+use crate::plan::{Door, Layout, Load, Point, Subject};
+
+/// Of a point with one load on one volume; a node's is named as if it listened on the usual ports.
+pub(super) fn of(point: &Point, places: &[Place]) -> Option<String> {
+    let [load] = &point.loads[..] else { return None };
+    let target = match &point.subject {
+        Subject::Wire(Headers { request_len, answer_len }) => {
+            format!("floor://?headers={},{}", request_len.0, answer_len.0)
+        }
+        Subject::Node { door, media, session } => {
+            let [medium] = &media[..] else { return None };
+            let place = match door {
+                Door::Iscsi => "iscsi://127.0.0.1:3260",
+                Door::NvmeTcp => "nvme-tcp://127.0.0.1:4420",
+                Door::Direct => "direct://127.0.0.1:4421",
+                Door::DirectLocal => "direct+local:direct.sock",
+            };
+            format!("{place}/{}{}", volume(*medium), options(*door, *session))
+        }
+        Subject::Local(_) | Subject::Url(_) => places.first()?.target.to_string(),
+        Subject::Peer { .. } => return None,
+    };
+    let place = places.first();
+    let is_wire = matches!(point.subject, Subject::Wire(_));
+    Some(format!("nearflash bench '{target}'{}", words(load, place, is_wire)))
+}
+
+fn words(load: &Load, place: Option<&Place>, is_wire: bool) -> String {
+    let mut words = format!(" --rw {} --bs {}", load.pattern.name(), load.op_len.0);
+    if load.pattern.single_direction().is_none() {
+        words.push_str(&format!(" --rwmixread {}", load.read_percent));
+    }
+    let (depth, jobs) = match is_wire {
+        true => (load.depth.saturating_mul(load.clients), 1),
+        false => (load.depth, load.clients),
+    };
+    words.push_str(&format!(" --iodepth {depth} --numjobs {jobs}"));
+    if let Some(rate) = load.rate_iops {
+        words.push_str(&format!(" --rate-iops {}", rate / u64::from(load.clients.max(1))));
+    }
+    if jobs > 1 {
+        words.push_str(" --threads 1");
+    }
+    let Some(Place { target, offset, len: Some(len) }) = place else { return words };
+    let is_whole = !matches!(target, Target::File(_));
+    match load.layout {
+        Layout::Shared if is_whole => {}
+        Layout::Shared => {
+            words.push_str(&format!(" --offset {} --size {} --time-based", offset.0, len.0))
+        }
+        Layout::RangePerClient => {
+            let share = range_per_client(*len, load.clients).0;
+            let offset = offset.0;
+            words.push_str(&format!(
+                " --offset {offset} --size {share} --offset_increment {share} --time-based"
+            ));
+        }
+    }
+    words
+}

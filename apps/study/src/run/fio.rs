@@ -1,0 +1,210 @@
+//! fio as the asking side: on a medium itself, and as a client of NBD. Its options say the same as
+//! a load does, and its JSON is read back.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use nearflash_bench::compare::find;
+use nearflash_bench::placement::CoreId;
+use nearflash_units::ByteLen;
+
+use super::drive::range_per_client;
+use super::timing::Timing;
+use super::ways::Raw;
+use crate::plan::{Layout, Load};
+use crate::result::{Comparable, Cpu, Latency, Run};
+
+/// Why fio measured nothing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FioError {
+    /// It is not there.
+    #[error("fio is not installed")]
+    Absent,
+    /// It cannot be started.
+    #[error("cannot start fio: {0}")]
+    Start(std::io::Error),
+    /// It says why not.
+    #[error("fio: {0}")]
+    Refused(String),
+    /// What it wrote is not what is known of it.
+    #[error("fio's JSON is not understood")]
+    Json,
+}
+
+/// What fio works on.
+pub(super) enum On<'a> {
+    /// A range of a file or device.
+    Raw(&'a Raw),
+    /// An export of so many bytes behind a Unix socket.
+    Nbd(&'a Path, ByteLen),
+}
+
+/// Words for a load.
+pub(super) fn words(on: &On<'_>, load: &Load, timing: Timing, cores: &[CoreId]) -> Vec<String> {
+    let cores: Vec<String> = cores.iter().map(|core| core.0.to_string()).collect();
+    let (mut words, offset, len) = match on {
+        On::Raw(raw) => {
+            let file = format!("--filename={}", raw.path.display());
+            let words = vec!["--ioengine=io_uring".to_owned(), "--direct=1".to_owned(), file];
+            (words, raw.offset.0, raw.len)
+        }
+        On::Nbd(socket, len) => {
+            let uri = format!("--uri=nbd+unix:///?socket={}", socket.display());
+            (vec!["--ioengine=nbd".to_owned(), uri], 0, *len)
+        }
+    };
+    let range = match load.layout {
+        Layout::Shared => len,
+        Layout::RangePerClient => {
+            let share = range_per_client(len, load.clients);
+            words.push(format!("--offset_increment={}", share.0));
+            share
+        }
+    };
+    words.extend([
+        "--name=study".to_owned(),
+        format!("--rw={}", load.pattern.name()),
+        format!("--bs={}", load.op_len.0),
+        format!("--iodepth={}", load.depth),
+        format!("--numjobs={}", load.clients),
+        format!("--offset={offset}"),
+        format!("--size={}", range.0),
+        "--time_based".to_owned(),
+        format!("--ramp_time={}ms", timing.warm_up_ms),
+        format!("--runtime={}ms", timing.counted_ms),
+        "--thread".to_owned(),
+        format!("--cpus_allowed={}", cores.join(",")),
+        "--group_reporting".to_owned(),
+        "--percentile_list=50:95:99:99.9".to_owned(),
+        "--output-format=json".to_owned(),
+    ]);
+    if load.pattern.single_direction().is_none() {
+        words.push(format!("--rwmixread={}", load.read_percent));
+    }
+    if let Some(rate) = load.rate_iops {
+        words.push(format!("--rate_iops={}", rate / u64::from(load.clients.max(1))));
+    }
+    words
+}
+
+/// Runs it; what it did, and how many cores it used.
+pub(super) fn run(words: &[String], load: &Load) -> Result<(Run, f64), FioError> {
+    let program = find("fio").ok_or(FioError::Absent)?;
+    let said = Command::new(program).args(words).stdin(Stdio::null()).output();
+    let said = said.map_err(FioError::Start)?;
+    let text = String::from_utf8_lossy(&said.stdout);
+    // Warnings may stand before it.
+    let json = text.find('{').and_then(|start| serde_json::from_str(&text[start..]).ok());
+    let run = json.as_ref().and_then(|json| of(json, load));
+    match (said.status.success(), run) {
+        (true, Some(run)) => Ok(run),
+        (true, None) => Err(FioError::Json),
+        (false, _) => {
+            let words = String::from_utf8_lossy(&said.stderr);
+            let line = words.lines().find(|line| !line.trim().is_empty());
+            Err(FioError::Refused(line.unwrap_or("it failed and does not say why").to_owned()))
+        }
+    }
+}
+
+/// What its JSON says.
+fn of(json: &serde_json::Value, load: &Load) -> Option<(Run, f64)> {
+    let job = json["jobs"].get(0)?;
+    let sides = [&job["read"], &job["write"]];
+    let ops = |side: &serde_json::Value| side["total_ios"].as_u64();
+    let all_ops = ops(sides[0])? + ops(sides[1])?;
+    // Percentiles of two directions cannot be put together: those of the more frequent one stand.
+    let main = if ops(sides[0])? >= ops(sides[1])? { sides[0] } else { sides[1] };
+    let iops = sides[0]["iops"].as_f64()? + sides[1]["iops"].as_f64()?;
+    let seconds = main["runtime"].as_f64()? / 1e3;
+    let percentile = |name: &str| Some(main["clat_ns"]["percentile"][name].as_f64()? / 1e3);
+    let micros = |value: &serde_json::Value| value.as_f64().map(|nanos| nanos / 1e3);
+    // Shares of a core, in per cent, of each of its jobs.
+    let share = |name: &str| Some(job[name].as_f64()? / 100.0 * f64::from(load.clients));
+    let (user, system) = (share("usr_cpu")?, share("sys_cpu")?);
+    let per_op = |share: f64| if iops > 0.0 { share * 1e6 / iops } else { 0.0 };
+    let run = Run {
+        ops: all_ops,
+        seconds,
+        warm_up_seconds: 0.0,
+        iops,
+        bytes_per_second: iops * load.op_len.0 as f64,
+        latency: Latency {
+            mean: micros(&main["lat_ns"]["mean"])?,
+            p50: percentile("50.000000")?,
+            p95: percentile("95.000000")?,
+            p99: percentile("99.000000")?,
+            p999: percentile("99.900000")?,
+            max: micros(&main["lat_ns"]["max"])?,
+        },
+        cpu: Cpu { client_user: per_op(user), client_system: per_op(system), ..Cpu::default() },
+        joules: None,
+        core_to_core: [0.0; 2],
+        core_share: 1.0,
+        comparable: Comparable::Sound,
+    };
+    Some((run, user + system))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearflash_bench::workload::Pattern;
+    use nearflash_units::ByteOffset;
+
+    fn load() -> Load {
+        Load {
+            pattern: Pattern::RandRw,
+            read_percent: 70,
+            op_len: ByteLen(4096),
+            depth: 4,
+            clients: 2,
+            layout: Layout::RangePerClient,
+            rate_iops: Some(1000),
+        }
+    }
+
+    #[test]
+    fn a_load_is_said_in_its_words() {
+        let raw = Raw { path: "/d".into(), offset: ByteOffset(8192), len: ByteLen(1 << 20) };
+        let words = words(&On::Raw(&raw), &load(), Timing::QUICK, &[CoreId(1), CoreId(2)]);
+        for word in [
+            "--filename=/d",
+            "--direct=1",
+            "--rw=randrw",
+            "--rwmixread=70",
+            "--bs=4096",
+            "--iodepth=4",
+            "--numjobs=2",
+            "--offset=8192",
+            "--size=524288",
+            "--offset_increment=524288",
+            "--rate_iops=500",
+            "--runtime=100ms",
+            "--cpus_allowed=1,2",
+        ] {
+            assert!(words.iter().any(|there| there == word), "{word} in {words:?}");
+        }
+    }
+
+    #[test]
+    fn what_it_says_is_read() {
+        let json = serde_json::json!({"jobs": [{
+            "usr_cpu": 10.0, "sys_cpu": 15.0,
+            "read": {
+                "total_ios": 700, "iops": 7000.0, "runtime": 100,
+                "lat_ns": {"mean": 2000.0, "max": 9000},
+                "clat_ns": {"percentile": {
+                    "50.000000": 1000, "95.000000": 3000, "99.000000": 4000, "99.900000": 5000
+                }}
+            },
+            "write": {"total_ios": 300, "iops": 3000.0}
+        }]});
+        let (run, cores) = of(&json, &load()).unwrap();
+        assert_eq!((run.ops, run.iops, run.seconds), (1000, 10_000.0, 0.1));
+        assert_eq!((run.latency.mean, run.latency.p50, run.latency.p999), (2.0, 1.0, 5.0));
+        assert!((cores - 0.5).abs() < 1e-9);
+        assert!((run.cpu.client_user - 20.0).abs() < 1e-9);
+        assert_eq!(of(&serde_json::json!({"jobs": []}), &load()), None);
+    }
+}

@@ -1,0 +1,266 @@
+//! One point: its runs, and what each says.
+
+use nearflash_bench::BenchError;
+use nearflash_bench::compare::KeptAwake;
+use nearflash_bench::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning};
+use nearflash_bench::job::Spin;
+use nearflash_bench::placement::{Place as CorePlace, core_to_core};
+use nearflash_bench::recorder::Record;
+use nearflash_bench::workload::Direction;
+use nearflash_units::{ByteLen, Nanos};
+
+use super::drive::{Lane, Manner, drive};
+use super::process::part;
+use super::quiet::{Seen, Watch};
+use super::stand::{PointError, Reached, Stand};
+use super::ways::Way;
+use crate::plan::{Load, Point, Subject};
+use crate::result::{Comparable, Cpu, Latency, Measurement, Outcome, Run};
+
+/// A side that got less of its core than this was disturbed.
+const CORE_SHARE_MIN: f64 = 0.95;
+/// A node that waited longer than this share of the time for a core was disturbed.
+const WAITED_SHARE_MAX: f64 = 0.05;
+/// What others may work meanwhile, as a share of one core.
+pub(crate) const OTHERS_SHARE_MAX: f64 = 0.25;
+
+impl Stand {
+    /// Measures a point as often as it is to be repeated.
+    pub fn measure(&mut self, point: &Point) -> Outcome {
+        match self.runs(point) {
+            Ok(measurement) => Outcome::Measured(measurement),
+            Err(error) => Outcome::Failed(one_line(&error.to_string())),
+        }
+    }
+
+    fn runs(&mut self, point: &Point) -> Result<Measurement, PointError> {
+        let reached = self.reach(&point.subject)?;
+        let mut tenants: Vec<Vec<Run>> = point.loads.iter().map(|_| Vec::new()).collect();
+        for _ in 0..self.spec.timing.repeats {
+            let runs = self.run_once(point, &reached)?;
+            for (tenant, run) in tenants.iter_mut().zip(runs) {
+                tenant.push(run);
+            }
+        }
+        Ok(Measurement { tenants, command: super::command::of(point, &reached.places) })
+    }
+
+    fn run_once(&self, point: &Point, reached: &Reached) -> Result<Vec<Run>, PointError> {
+        let (there, here) = self.ends(reached.node_core_count);
+        let distance = || match there == here {
+            true => Ok(Nanos(0)),
+            false => core_to_core(there, here).map_err(BenchError::from),
+        };
+        let before = distance()?;
+        let measured = match &point.subject {
+            Subject::Wire(headers) => self.wire(*headers, &point.loads)?,
+            _ => self.loads(point, reached)?,
+        };
+        let after = distance()?;
+        let timing = self.spec.timing;
+        let mut runs = Vec::new();
+        for mut run in measured.runs {
+            if run.ops == 0 {
+                return Err(PointError::Nothing { counted_ms: timing.counted_ms });
+            }
+            run.warm_up_seconds = seconds(timing.warm_up());
+            run.core_to_core = [nanos(before), nanos(after)];
+            run.comparable = match () {
+                () if CorePlace::of(before) != CorePlace::of(after) => Comparable::Moved,
+                () if measured.is_disturbed || run.core_share < CORE_SHARE_MIN => {
+                    Comparable::Disturbed
+                }
+                () => Comparable::Sound,
+            };
+            runs.push(run);
+        }
+        Ok(runs)
+    }
+
+    /// The bare exchange, load by load: what is asked of all clients goes through one connection.
+    fn wire(&self, headers: Headers, loads: &[Load]) -> Result<Measured, PointError> {
+        let (server, client) = self.ends(1);
+        let timing = self.spec.timing;
+        let watch = Watch::start(&[std::process::id()]);
+        let mut runs = Vec::new();
+        for load in loads {
+            let direction = load.pattern.single_direction().ok_or(PointError::MixedWire)?;
+            let exchange = match direction {
+                Direction::Read => Exchange::read(headers, load.op_len),
+                Direction::Write => Exchange::write(headers, load.op_len),
+            };
+            let spec = FloorSpec {
+                exchange,
+                depth: load.depth.saturating_mul(load.clients),
+                ramp: timing.warm_up(),
+                runtime: timing.counted(),
+                cores: FloorCores { server, client },
+                tuning: Tuning::default(),
+            };
+            let run = floor::measure(&spec).map_err(BenchError::from)?;
+            let used = part(run.client_cpu.total, run.client_cpu.user, run.client_cpu.system);
+            let per_op = |nanos: f64| nanos / 1e3 / ops_of(run.answers);
+            // Both sides do the same, each on a core of its own that it never leaves.
+            let cpu = Cpu {
+                client_user: per_op(used.0),
+                client_system: per_op(used.1),
+                node_user: per_op(used.0),
+                node_system: per_op(used.1),
+            };
+            runs.push(Run {
+                ops: run.answers,
+                seconds: seconds(run.elapsed),
+                warm_up_seconds: 0.0,
+                iops: run.rate(),
+                bytes_per_second: run.rate() * bytes(load.op_len),
+                latency: latency(&run.latency),
+                cpu,
+                core_to_core: [0.0; 2],
+                core_share: run.core_share.min(1.0),
+                comparable: Comparable::Sound,
+            });
+        }
+        let seen = watch.stop();
+        Ok(Measured { runs, is_disturbed: seen.others > OTHERS_SHARE_MAX })
+    }
+
+    /// All loads at once.
+    fn loads(&self, point: &Point, reached: &Reached) -> Result<Measured, PointError> {
+        let timing = self.spec.timing;
+        let (there, _) = self.ends(reached.node_core_count);
+        let cores = self.client_cores(reached.node_core_count).to_vec();
+        let lanes = point
+            .loads
+            .iter()
+            .map(|load| lane(load, reached))
+            .collect::<Result<Vec<_>, PointError>>()?;
+        let is_alone = self.cores.len() > 1;
+        let manner = Manner {
+            ramp: timing.warm_up(),
+            counted: Some(timing.counted()),
+            cores: cores.clone(),
+            // A node on the same core could not answer while we spin.
+            spin: if is_alone { Spin::Always } else { Spin::Never },
+            end_fsync: false,
+        };
+        // The same company as a node would be.
+        let awake = matches!(point.subject, Subject::Local(_)) && is_alone;
+        let _awake = awake.then(|| KeptAwake::start(there));
+        let own: Vec<u32> =
+            [Some(std::process::id()), reached.process_id].into_iter().flatten().collect();
+        let watch = Watch::start(&own);
+        let records = drive(&lanes, &manner)?;
+        let seen = watch.stop();
+        let is_disturbed = is_disturbed(&seen);
+        let share = if is_alone { core_share(&records, cores.len(), &point.loads) } else { 1.0 };
+        let runs = records
+            .iter()
+            .zip(&point.loads)
+            .map(|(record, load)| run_of(record, load, &records, &seen, share))
+            .collect();
+        Ok(Measured { runs, is_disturbed })
+    }
+}
+
+/// The runs of all loads.
+struct Measured {
+    runs: Vec<Run>,
+    is_disturbed: bool,
+}
+
+fn lane<'a>(load: &'a Load, reached: &Reached) -> Result<Lane<'a>, PointError> {
+    let place_count = u32::try_from(reached.places.len()).expect("few media");
+    let clients = load.clients.div_ceil(place_count.max(1));
+    let mut ways = Vec::new();
+    let mut len = ByteLen(u64::MAX);
+    for place in &reached.places {
+        let (way, there) = Way::connect(&place.target, load, clients)?;
+        let there = ByteLen(there.0.saturating_sub(place.offset.0));
+        len = len.min(there).min(place.len.unwrap_or(there));
+        ways.push(way);
+    }
+    let offset = reached.places.first().map_or_else(Default::default, |place| place.offset);
+    Ok(Lane { load, ways, offset, len })
+}
+
+fn is_disturbed(seen: &Seen) -> bool {
+    let waited =
+        seen.own.get(1).map_or(0.0, |node| node.waited.0 as f64 / seen.span.0.max(1) as f64);
+    waited > WAITED_SHARE_MAX || seen.others > OTHERS_SHARE_MAX
+}
+
+/// The part of the time that our threads had their cores.
+fn core_share(records: &[Record], core_count: usize, loads: &[Load]) -> f64 {
+    let clients: u32 = loads.iter().map(|load| load.clients).sum();
+    let threads = usize::try_from(clients).unwrap_or(usize::MAX).min(core_count).max(1);
+    let used: u64 = records.iter().map(|record| record.cpu.total.0).sum();
+    let elapsed = records.iter().map(|record| record.elapsed.0).max().unwrap_or(0).max(1);
+    let threads = u32::try_from(threads).unwrap_or(u32::MAX);
+    (used as f64 / elapsed as f64 / f64::from(threads)).min(1.0)
+}
+
+fn run_of(record: &Record, load: &Load, all: &[Record], seen: &Seen, core_share: f64) -> Run {
+    let used = part(record.cpu.total, record.cpu.user, record.cpu.system);
+    let (node_user, node_system) = seen.own.get(1).map_or((0.0, 0.0), |node| node.parted());
+    // The node worked for all loads, and while nothing was counted; each gets its part of that.
+    let counted = record.elapsed.0 as f64 / seen.span.0.max(1) as f64;
+    let all_ops: u64 = all.iter().map(Record::ops).sum();
+    let per_op = |nanos: f64| nanos / 1e3 / ops_of(record.ops());
+    let node_per_op = |nanos: f64| nanos * counted / 1e3 / ops_of(all_ops);
+    let mut both = record.read.latency.clone();
+    both.add(&record.write.latency).expect("all histograms have the same bounds");
+    Run {
+        ops: record.ops(),
+        seconds: seconds(record.elapsed),
+        warm_up_seconds: 0.0,
+        iops: record.iops(),
+        bytes_per_second: record.iops() * bytes(load.op_len),
+        latency: latency(&both),
+        cpu: Cpu {
+            client_user: per_op(used.0),
+            client_system: per_op(used.1),
+            node_user: node_per_op(node_user),
+            node_system: node_per_op(node_system),
+        },
+        core_to_core: [0.0; 2],
+        core_share,
+        comparable: Comparable::Sound,
+    }
+}
+
+fn latency(histogram: &hdrhistogram::Histogram<u64>) -> Latency {
+    let micros = |quantile: f64| count(histogram.value_at_quantile(quantile)) / 1e3;
+    Latency {
+        mean: histogram.mean() / 1e3,
+        p50: micros(0.5),
+        p95: micros(0.95),
+        p99: micros(0.99),
+        p999: micros(0.999),
+        max: count(histogram.max()) / 1e3,
+    }
+}
+
+fn count(number: u64) -> f64 {
+    number as f64
+}
+
+/// At least one: what did not happen has no share in anything.
+fn ops_of(ops: u64) -> f64 {
+    count(ops.max(1))
+}
+
+fn bytes(len: ByteLen) -> f64 {
+    count(len.0)
+}
+
+fn seconds(span: Nanos) -> f64 {
+    nanos(span) / 1e9
+}
+
+fn nanos(span: Nanos) -> f64 {
+    count(span.0)
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,20 @@
+//! Measuring: where, how long, how often, and point by point.
+
+mod command;
+mod drive;
+mod measure;
+mod node;
+mod process;
+mod progress;
+mod quiet;
+mod session;
+mod stand;
+mod timing;
+mod ways;
+
+pub use session::{Ended, Session};
+pub use stand::{Stand, StandSpec};
+pub use timing::Timing;
+
+pub(crate) use measure::OTHERS_SHARE_MAX;
+pub(crate) use quiet::others_share;

@@ -1,0 +1,177 @@
+//! A node of ours with every door, started for the run: the running program's own binary.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use nearflash_bench::BenchError;
+use nearflash_bench::compare::{Node, NodeSpec};
+use nearflash_bench::placement::CoreId;
+use nearflash_bench::target::{Target, TargetError};
+use nearflash_units::{ByteLen, MIB};
+
+use crate::local::Disk;
+use crate::plan::{Door, Medium, SessionOptions};
+
+/// Length of a volume that stores nothing.
+pub(super) const NULL_LEN: ByteLen = ByteLen(32 * 1024 * MIB);
+/// A device is longer than its volume, for what a node needs of it.
+const NULL_DEVICE_LEN: ByteLen = ByteLen(33 * 1024 * MIB);
+/// Memory for data in flight, per core: 256 operations of 1 MiB and some.
+const POOL: &str = "320MiB";
+
+/// A running node.
+#[derive(Debug)]
+pub(super) struct OwnNode {
+    node: Node,
+    /// On how many cores.
+    pub(super) core_count: usize,
+    socket: PathBuf,
+    /// Volumes that have been written full.
+    pub(super) filled: BTreeSet<String>,
+}
+
+impl OwnNode {
+    /// Starts one on these cores, with a volume on each medium. `dir` keeps its catalog and socket.
+    pub(super) fn start(
+        dir: &Path,
+        disk: &Disk,
+        media: &[Medium],
+        cores: &[CoreId],
+    ) -> Result<Self, BenchError> {
+        let socket = dir.join("direct.sock");
+        let list: Vec<String> = cores.iter().map(|core| core.0.to_string()).collect();
+        let mut args = vec![
+            format!("--cores={}", list.join(",")),
+            format!("--pool={POOL}"),
+            "--direct=127.0.0.1:0".to_owned(),
+            "--iscsi=127.0.0.1:0".to_owned(),
+            format!("--direct-local={}", socket.display()),
+        ];
+        let mut devices = BTreeSet::new();
+        for medium in media {
+            let (device, flag) = device(*medium, disk);
+            let len = volume_len(*medium, disk);
+            args.push(format!("--volume={}={len}@{device},block-size=512", volume(*medium)));
+            devices.insert(format!("--device={flag}"));
+        }
+        args.extend(devices);
+        // The node is this very program, as a process of its own.
+        let binary = std::env::current_exe().unwrap_or_else(|_| "nearflash".into());
+        let node = Node::start(&NodeSpec { binary, args, data_dir: dir.join("node") })?;
+        Ok(Self { node, core_count: cores.len(), socket, filled: BTreeSet::new() })
+    }
+
+    /// Its process.
+    pub(super) fn process_id(&self) -> u32 {
+        self.node.process_id()
+    }
+
+    /// How a volume is reached.
+    pub(super) fn target(
+        &self,
+        door: Door,
+        medium: Medium,
+        session: SessionOptions,
+    ) -> Result<Target, TargetError> {
+        let place = match door {
+            Door::Iscsi => address("iscsi", self.node.iscsi.as_deref()),
+            Door::NvmeTcp => address("nvme-tcp", Some(&self.node.address)),
+            Door::Direct => address("direct", self.node.direct.as_deref()),
+            Door::DirectLocal => format!("direct+local:{}", self.socket.display()),
+        };
+        format!("{place}/{}{}", volume(medium), options(door, session)).parse()
+    }
+}
+
+fn address(scheme: &str, address: Option<&str>) -> String {
+    format!("{scheme}://{}", address.unwrap_or_default())
+}
+
+/// What stands behind the question mark.
+pub(super) fn options(door: Door, session: SessionOptions) -> String {
+    let mut options = Vec::new();
+    let SessionOptions { connections, header_digest, data_digest, .. } = session;
+    if connections > 1 {
+        match door {
+            Door::Iscsi => options.push(format!("connections={connections}")),
+            Door::NvmeTcp => options.push(format!("queues={connections}")),
+            // A direct client has one.
+            Door::Direct | Door::DirectLocal => {}
+        }
+    }
+    match (door, header_digest, data_digest) {
+        (Door::Direct | Door::DirectLocal, _, true) | (_, false, true) => {
+            options.push("digest=data".to_owned());
+        }
+        (Door::Direct | Door::DirectLocal, _, false) | (_, false, false) => {}
+        (_, true, false) => options.push("digest=header".to_owned()),
+        (_, true, true) => options.push("digest=header,data".to_owned()),
+    }
+    if options.is_empty() { String::new() } else { format!("?{}", options.join("&")) }
+}
+
+/// The volume of a medium.
+pub(super) fn volume(medium: Medium) -> String {
+    match medium {
+        Medium::Null { read_delay, write_delay } => {
+            format!("null-{}-{}", read_delay.0, write_delay.0)
+        }
+        Medium::Memory => "memory".to_owned(),
+        Medium::File(index) => format!("file-{index}"),
+    }
+}
+
+/// How long the volume of a medium is.
+pub(super) fn volume_len(medium: Medium, disk: &Disk) -> ByteLen {
+    match medium {
+        Medium::Null { .. } => NULL_LEN,
+        Medium::Memory | Medium::File(_) => disk.volume_len(),
+    }
+}
+
+/// The device of a medium: its name, and how it is written.
+fn device(medium: Medium, disk: &Disk) -> (String, String) {
+    match medium {
+        Medium::Null { read_delay, write_delay } => {
+            let name = volume(medium);
+            let delays = format!("read-delay={}ns,write-delay={}ns", read_delay.0, write_delay.0);
+            let flag = format!("{name}=null:{NULL_DEVICE_LEN},{delays}");
+            (name, flag)
+        }
+        Medium::Memory => {
+            let len = ByteLen(disk.volume_len().0 + 64 * MIB);
+            ("memory".to_owned(), format!("memory=ram:{len}"))
+        }
+        Medium::File(index) => disk.device(index),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearflash_units::Nanos;
+
+    #[test]
+    fn options_of_a_session_are_those_that_its_door_has() {
+        let session = SessionOptions {
+            connections: 4,
+            header_digest: true,
+            data_digest: true,
+            node_cores: 1,
+        };
+        assert_eq!(options(Door::Iscsi, session), "?connections=4&digest=header,data");
+        assert_eq!(options(Door::NvmeTcp, session), "?queues=4&digest=header,data");
+        assert_eq!(options(Door::Direct, session), "?digest=data");
+        assert_eq!(options(Door::DirectLocal, SessionOptions::default()), "");
+        let header = SessionOptions { header_digest: true, ..SessionOptions::default() };
+        assert_eq!(options(Door::Iscsi, header), "?digest=header");
+    }
+
+    #[test]
+    fn every_delay_has_a_volume_of_its_own() {
+        let null =
+            |read, write| Medium::Null { read_delay: Nanos(read), write_delay: Nanos(write) };
+        assert_eq!(volume(null(10_000, 0)), "null-10000-0");
+        assert_ne!(volume(null(0, 1)), volume(null(1, 0)));
+    }
+}

@@ -1,0 +1,77 @@
+//! Measures the points that are not measured yet, one after another, and keeps each.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::progress::Progress;
+use super::stand::Stand;
+use super::timing::Timing;
+use crate::error::StudyError;
+use crate::plan::Point;
+use crate::result::Outcome;
+use crate::store::Store;
+
+/// Starting engines and looking at cores, for each run.
+const EXTRA_MS: u64 = 60;
+
+/// Points to be measured.
+pub struct Session<'a> {
+    /// Every point of all studies, in order; measured ones are left out.
+    pub points: Vec<&'a Point>,
+    /// How long and how often.
+    pub timing: Timing,
+    /// Set when the run is to end.
+    pub interrupted: &'a AtomicBool,
+}
+
+/// How it went.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Ended {
+    /// Points measured now.
+    pub measured: usize,
+    /// Points that could not be.
+    pub failed: usize,
+    /// It ended before all were.
+    pub is_interrupted: bool,
+}
+
+impl Session<'_> {
+    /// Measures; `stand` is made when there is something to measure.
+    ///
+    /// # Errors
+    /// When results cannot be kept.
+    pub fn run(
+        &self,
+        stand: impl FnOnce() -> Result<Stand, StudyError>,
+        store: &mut Store,
+    ) -> Result<Ended, StudyError> {
+        let mut ended = Ended::default();
+        let left: Vec<&&Point> = self.points.iter().filter(|point| !store.has(&point.id)).collect();
+        if left.is_empty() {
+            return Ok(ended);
+        }
+        let mut stand = stand()?;
+        let total = u64::try_from(left.len()).expect("usize is at most 64 bits wide");
+        let extra = std::time::Duration::from_millis(EXTRA_MS * u64::from(self.timing.repeats));
+        let mut progress = Progress::new(total, self.timing.of_a_point().to_duration() + extra);
+        for point in left {
+            progress.show(&point.id.0);
+            let outcome = stand.measure(point);
+            // What failed may have failed because of that: it is measured again.
+            if self.interrupted.load(Ordering::Relaxed) {
+                ended.is_interrupted = true;
+                break;
+            }
+            match &outcome {
+                Outcome::Measured(_) => ended.measured += 1,
+                Outcome::Failed(why) => {
+                    ended.failed += 1;
+                    progress.say(&format!("{}: {why}", point.id.0));
+                }
+            }
+            store.keep(point.id.clone(), outcome)?;
+            progress.advance();
+        }
+        progress.end();
+        Ok(ended)
+    }
+}

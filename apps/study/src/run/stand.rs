@@ -1,0 +1,238 @@
+//! Where points are measured: cores, a disk, and a node that is started when it is needed.
+
+use std::path::PathBuf;
+
+use nearflash_bench::BenchError;
+use nearflash_bench::engine::FileOptions;
+use nearflash_bench::job::Spin;
+use nearflash_bench::placement::{CoreId, allowed_cores};
+use nearflash_bench::target::{Target, TargetError};
+use nearflash_bench::workload::Pattern;
+use nearflash_units::{ByteLen, ByteOffset, KIB, Nanos};
+
+use super::drive::{Lane, Manner, drive};
+use super::node::{NULL_LEN, OwnNode, volume, volume_len};
+use super::timing::Timing;
+use super::ways::{Place, Way};
+use crate::error::StudyError;
+use crate::local::Disk;
+use crate::plan::{Door, Layout, Load, Medium, Peer, SessionOptions, Subject};
+
+/// Length of the operations that fill a volume.
+const FILL_OP_LEN: ByteLen = ByteLen(128 * KIB);
+/// In flight while filling.
+const FILL_DEPTH: u32 = 8;
+
+/// What a stand is made from.
+#[derive(Debug)]
+pub struct StandSpec {
+    /// How long and how often points are measured.
+    pub timing: Timing,
+    /// What volumes and files lie on.
+    pub(crate) disk: Disk,
+    /// Everything that a node has to serve in this run.
+    pub media: Vec<Medium>,
+}
+
+/// Why a point was not measured.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PointError {
+    /// The measuring.
+    #[error(transparent)]
+    Bench(#[from] BenchError),
+    /// A place.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The machine is too small.
+    #[error("needs {needed} cores, and {there} may be used")]
+    Cores { needed: usize, there: usize },
+    /// The wire is one direction.
+    #[error("the bare exchange is measured with reads or writes, not with a mix")]
+    MixedWire,
+    /// Nothing ended.
+    #[error("no operation ended within {counted_ms} ms")]
+    Nothing { counted_ms: u64 },
+    /// There is no such medium without a node.
+    #[error("memory, and what answers after a delay, are a node's: nothing to measure without one")]
+    NodeOnly,
+    /// A peer that is not there.
+    #[error("{what}")]
+    Peer { what: String },
+}
+
+/// Where points are measured. The node ends with its value.
+#[derive(Debug)]
+pub struct Stand {
+    pub(super) spec: StandSpec,
+    pub(super) cores: Vec<CoreId>,
+    /// The node's catalog and socket; short, as paths of sockets must be.
+    dir: tempfile::TempDir,
+    node: Option<OwnNode>,
+    /// Ranges that have been written full.
+    filled: Vec<PathBuf>,
+}
+
+/// What a point is measured on.
+pub(super) struct Reached {
+    pub(super) places: Vec<Place>,
+    /// Whose processor time is of interest beside ours.
+    pub(super) process_id: Option<u32>,
+    /// The node's cores; ours are the others.
+    pub(super) node_core_count: usize,
+}
+
+impl Stand {
+    /// A stand on all cores that this process may use.
+    ///
+    /// # Errors
+    /// When there is no place for temporary files.
+    pub fn new(spec: StandSpec) -> Result<Self, StudyError> {
+        let dir =
+            tempfile::Builder::new().prefix("nearflash-study-").tempdir().map_err(|source| {
+                StudyError::Io { action: "make a folder in", path: std::env::temp_dir(), source }
+            })?;
+        let cores = allowed_cores();
+        Ok(Self { spec, cores, dir, node: None, filled: Vec::new() })
+    }
+
+    /// The other side's core and our first one; the same where there is but one.
+    pub(super) fn ends(&self, node_core_count: usize) -> (CoreId, CoreId) {
+        let first = self.cores.first().copied().unwrap_or(CoreId(0));
+        (first, self.client_cores(node_core_count).first().copied().unwrap_or(first))
+    }
+
+    /// Our cores: those that the node has not.
+    pub(super) fn client_cores(&self, node_core_count: usize) -> &[CoreId] {
+        match self.cores.len() {
+            0 | 1 => &self.cores,
+            len => &self.cores[node_core_count.min(len)..],
+        }
+    }
+
+    /// Everything that a subject needs is there, and volumes are written full.
+    pub(super) fn reach(&mut self, subject: &Subject) -> Result<Reached, PointError> {
+        match subject {
+            Subject::Wire(_) => {
+                Ok(Reached { places: Vec::new(), process_id: None, node_core_count: 1 })
+            }
+            Subject::Local(medium) => self.reach_local(*medium),
+            Subject::Node { door, media, session } => self.reach_node(*door, media, *session),
+            Subject::Url(target) => {
+                let len = Some(self.spec.disk.volume_len());
+                let place = Place { target: target.clone(), offset: ByteOffset(0), len };
+                Ok(Reached { places: vec![place], process_id: None, node_core_count: 1 })
+            }
+            Subject::Peer { peer: Peer::Fio | Peer::Tgt | Peer::Nbdkit, .. } => {
+                Err(PointError::Peer { what: "this peer is not measured yet".to_owned() })
+            }
+        }
+    }
+
+    fn reach_local(&mut self, medium: Medium) -> Result<Reached, PointError> {
+        let index = match medium {
+            Medium::File(index) => index,
+            Medium::Null { read_delay: Nanos(0), write_delay: Nanos(0) } => {
+                let target = Target::Null(NULL_LEN);
+                let place = Place { target, offset: ByteOffset(0), len: None };
+                return Ok(Reached { places: vec![place], process_id: None, node_core_count: 1 });
+            }
+            Medium::Null { .. } | Medium::Memory => return Err(PointError::NodeOnly),
+        };
+        if self.spec.disk.is_exclusive() {
+            self.node = None;
+        }
+        let raw = self.spec.disk.raw(index);
+        let place = Place {
+            target: Target::File(raw.path.clone()),
+            offset: raw.offset,
+            len: Some(raw.len),
+        };
+        let key = raw.path.join(index.to_string());
+        if !self.filled.contains(&key) {
+            if raw.offset == ByteOffset(0) {
+                let options = FileOptions {
+                    path: raw.path,
+                    direct: true,
+                    writes: false,
+                    len_min: Some(raw.len),
+                };
+                options.prepare().map_err(BenchError::from)?;
+            } else {
+                self.fill(&place, raw.len)?;
+            }
+            self.filled.push(key);
+        }
+        Ok(Reached { places: vec![place], process_id: None, node_core_count: 1 })
+    }
+
+    fn reach_node(
+        &mut self,
+        door: Door,
+        media: &[Medium],
+        session: SessionOptions,
+    ) -> Result<Reached, PointError> {
+        let core_count = usize::from(session.node_cores.max(1));
+        let there = self.cores.len();
+        if core_count >= there.max(2) {
+            return Err(PointError::Cores { needed: core_count + 1, there });
+        }
+        let is_there = self.node.as_ref().is_some_and(|node| node.core_count == core_count);
+        if !is_there {
+            // The one before it has to leave its devices first.
+            self.node = None;
+            let cores = &self.cores[..core_count];
+            let StandSpec { disk, media, .. } = &self.spec;
+            self.node = Some(OwnNode::start(self.dir.path(), disk, media, cores)?);
+        }
+        for medium in media {
+            self.fill_volume(*medium)?;
+        }
+        let node = self.node.as_ref().expect("it was just started");
+        let place = |medium: &Medium| {
+            let target = node.target(door, *medium, session)?;
+            let len = Some(volume_len(*medium, &self.spec.disk));
+            Ok::<_, PointError>(Place { target, offset: ByteOffset(0), len })
+        };
+        let places = media.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        let process_id = Some(node.process_id());
+        Ok(Reached { places, process_id, node_core_count: core_count })
+    }
+
+    /// Writes a volume full, so that reads have something to read.
+    fn fill_volume(&mut self, medium: Medium) -> Result<(), PointError> {
+        let name = volume(medium);
+        let node = self.node.as_ref().expect("it was just started");
+        let is_null = matches!(medium, Medium::Null { .. });
+        if is_null || node.filled.contains(&name) {
+            return Ok(());
+        }
+        let target = node.target(Door::DirectLocal, medium, SessionOptions::default())?;
+        let len = volume_len(medium, &self.spec.disk);
+        self.fill(&Place { target, offset: ByteOffset(0), len: Some(len) }, len)?;
+        self.node.as_mut().expect("it was just started").filled.insert(name);
+        Ok(())
+    }
+
+    fn fill(&self, place: &Place, len: ByteLen) -> Result<(), PointError> {
+        let load = Load {
+            pattern: Pattern::Write,
+            read_percent: 0,
+            op_len: FILL_OP_LEN,
+            depth: FILL_DEPTH,
+            clients: 1,
+            layout: Layout::Shared,
+            rate_iops: None,
+        };
+        let (way, _) = Way::connect(&place.target, &load, 1)?;
+        let lane = Lane { load: &load, ways: vec![way], offset: place.offset, len };
+        let manner = Manner {
+            ramp: Nanos(0),
+            counted: None,
+            cores: Vec::new(),
+            spin: Spin::Adaptive,
+            end_fsync: true,
+        };
+        drive(&[lane], &manner)?;
+        Ok(())
+    }
+}

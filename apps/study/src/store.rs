@@ -1,0 +1,251 @@
+//! Measured points on disk: one line each, written as soon as it is measured, so that a run that
+//! was interrupted goes on where it was.
+//!
+//! `points.jsonl` begins with a line that says of which run it is; results of another version, of
+//! another machine or of other settings do not stand beside each other and are refused.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use crate::error::StudyError;
+use crate::plan::PointId;
+use crate::report::PointEnd;
+use crate::result::{Outcome, Results};
+use crate::run::Timing;
+
+/// The file's name.
+pub const POINTS_FILE: &str = "points.jsonl";
+/// Grows when an older program would misread a line.
+const SCHEMA: u64 = 1;
+
+/// What points have in common that stand beside each other.
+#[derive(Clone, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
+pub struct RunKey {
+    /// The version of nearflash.
+    pub version: String,
+    /// Processor, cores, memory and kernel.
+    pub machine: String,
+    /// How long and how often.
+    pub timing: Timing,
+    /// What `--local` names.
+    pub local: Option<PathBuf>,
+    /// What `--target` names.
+    pub targets: Vec<String>,
+}
+
+/// The first line.
+#[derive(serde::Deserialize, serde::Serialize)]
+struct Head {
+    schema: u64,
+    run: RunKey,
+}
+
+/// The points of a folder, open to append to.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    file: File,
+    /// What has been measured.
+    pub results: Results,
+}
+
+impl Store {
+    /// Opens the folder's points, or begins.
+    ///
+    /// # Errors
+    /// When they are of another run, or not readable or writable.
+    pub fn open(out_dir: &Path, key: &RunKey, fresh: bool) -> Result<Self, StudyError> {
+        let path = out_dir.join(POINTS_FILE);
+        let failed = |action| {
+            let path = path.clone();
+            move |source| StudyError::Io { action, path, source }
+        };
+        fs::create_dir_all(out_dir).map_err(|source| StudyError::Io {
+            action: "make",
+            path: out_dir.to_owned(),
+            source,
+        })?;
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(fresh)
+            .open(&path)
+            .map_err(failed("open"))?;
+        let text = io::read_to_string(&file).map_err(failed("read"))?;
+        let Kept { results, whole_len } = kept(&text, out_dir, &path, key)?;
+        // What a write that was cut short has left is not kept.
+        let whole_len = u64::try_from(whole_len).expect("usize is at most 64 bits wide");
+        file.set_len(whole_len).map_err(failed("shorten"))?;
+        file.seek(io::SeekFrom::End(0)).map_err(failed("read"))?;
+        let mut store = Self { path, file, results };
+        if whole_len == 0 {
+            store.append(&Head { schema: SCHEMA, run: key.clone() })?;
+        }
+        Ok(store)
+    }
+
+    /// Keeps the end of a point: on stable media when this returns.
+    ///
+    /// # Errors
+    /// When it cannot be written, as on a full disk.
+    pub fn keep(&mut self, id: PointId, outcome: Outcome) -> Result<(), StudyError> {
+        let end = PointEnd { id, outcome };
+        self.append(&end)?;
+        self.results.outcomes.insert(end.id, end.outcome);
+        Ok(())
+    }
+
+    /// Whether a point need not be measured again. One that failed is: what was in the way may be
+    /// gone.
+    pub fn has(&self, id: &PointId) -> bool {
+        matches!(self.results.outcomes.get(id), Some(Outcome::Measured(_)))
+    }
+
+    fn append(&mut self, line: &impl serde::Serialize) -> Result<(), StudyError> {
+        let mut text = serde_json::to_string(line).expect("lines have only names as keys");
+        text.push('\n');
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
+        written.map_err(|source| StudyError::Io {
+            action: "write to",
+            path: self.path.clone(),
+            source,
+        })
+    }
+}
+
+struct Kept {
+    results: Results,
+    /// Bytes of whole lines.
+    whole_len: usize,
+}
+
+fn kept(text: &str, out_dir: &Path, path: &Path, key: &RunKey) -> Result<Kept, StudyError> {
+    let whole_len = text.rfind('\n').map_or(0, |end| end + 1);
+    let mut results = Results::default();
+    let damaged = |index| StudyError::Damaged { path: path.to_owned(), line: index + 1 };
+    for (index, line) in text[..whole_len].lines().enumerate() {
+        if index == 0 {
+            let head: Head = serde_json::from_str(line).map_err(|_| damaged(index))?;
+            if let Some(what) = difference(&head, key) {
+                return Err(StudyError::OtherRun { path: out_dir.to_owned(), what });
+            }
+            continue;
+        }
+        let end: PointEnd = serde_json::from_str(line).map_err(|_| damaged(index))?;
+        results.outcomes.insert(end.id, end.outcome);
+    }
+    Ok(Kept { results, whole_len })
+}
+
+/// What is different of two runs, the first of it.
+fn difference(head: &Head, key: &RunKey) -> Option<String> {
+    let RunKey { version, machine, timing, local, targets } = &head.run;
+    if head.schema != SCHEMA {
+        Some(format!("another version of nearflash (schema {})", head.schema))
+    } else if *version != key.version {
+        Some(format!("nearflash {version}, and this is {}", key.version))
+    } else if *machine != key.machine {
+        Some(format!("another machine ({machine})"))
+    } else if *timing != key.timing {
+        Some(format!(
+            "another measure: {} runs of {} ms each, and not {} of {} ms",
+            timing.repeats, timing.counted_ms, key.timing.repeats, key.timing.counted_ms
+        ))
+    } else if *local != key.local {
+        Some("another --local".to_owned())
+    } else if *targets != key.targets {
+        Some("other --target".to_owned())
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Measurement;
+
+    fn key() -> RunKey {
+        RunKey {
+            version: "1.2.3".into(),
+            machine: "a machine".into(),
+            timing: Timing::QUICK,
+            local: None,
+            targets: Vec::new(),
+        }
+    }
+
+    fn id(name: &str) -> PointId {
+        PointId(name.into())
+    }
+
+    fn measured() -> Outcome {
+        Outcome::Measured(Measurement { tenants: vec![Vec::new()], command: None })
+    }
+
+    #[test]
+    fn what_was_measured_is_found_again_and_what_failed_is_measured_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("out");
+        let mut store = Store::open(&out, &key(), false).unwrap();
+        store.keep(id("a"), measured()).unwrap();
+        store.keep(id("b"), Outcome::Failed("gone".into())).unwrap();
+        drop(store);
+        let mut store = Store::open(&out, &key(), false).unwrap();
+        assert!(store.has(&id("a")) && !store.has(&id("b")) && !store.has(&id("c")));
+        assert_eq!(store.results.outcomes[&id("b")], Outcome::Failed("gone".into()));
+        store.keep(id("b"), measured()).unwrap();
+        assert!(Store::open(&out, &key(), false).unwrap().has(&id("b")));
+        assert!(!Store::open(&out, &key(), true).unwrap().has(&id("a")));
+    }
+
+    #[test]
+    fn a_line_that_was_cut_short_is_as_if_it_had_not_been() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path(), &key(), false).unwrap();
+        store.keep(id("a"), measured()).unwrap();
+        store.keep(id("b"), measured()).unwrap();
+        let path = dir.path().join(POINTS_FILE);
+        let len = path.metadata().unwrap().len();
+        for cut in 1..60 {
+            OpenOptions::new().write(true).open(&path).unwrap().set_len(len - cut).unwrap();
+            let store = Store::open(dir.path(), &key(), false).unwrap();
+            assert!(store.has(&id("a")) && !store.has(&id("b")), "cut by {cut}");
+        }
+        let mut store = Store::open(dir.path(), &key(), false).unwrap();
+        store.keep(id("b"), measured()).unwrap();
+        assert!(Store::open(dir.path(), &key(), false).unwrap().has(&id("b")));
+    }
+
+    #[test]
+    fn results_of_another_run_are_refused_with_what_is_different() {
+        let dir = tempfile::tempdir().unwrap();
+        Store::open(dir.path(), &key(), false).unwrap();
+        let others = [
+            (RunKey { version: "1.2.4".into(), ..key() }, "nearflash 1.2.3, and this is 1.2.4"),
+            (RunKey { machine: "b".into(), ..key() }, "another machine (a machine)"),
+            (RunKey { timing: Timing::FULL, ..key() }, "2 runs of 100 ms"),
+            (RunKey { local: Some("/dev/x".into()), ..key() }, "another --local"),
+            (RunKey { targets: vec!["iscsi://a/b".into()], ..key() }, "other --target"),
+        ];
+        for (other, difference) in others {
+            let message = Store::open(dir.path(), &other, false).unwrap_err().to_string();
+            assert!(message.contains(difference) && message.contains("--fresh"), "{message}");
+            assert_eq!(message.lines().count(), 1);
+        }
+        assert!(Store::open(dir.path(), &key(), false).is_ok(), "a refusal changes nothing");
+    }
+
+    #[test]
+    fn what_is_no_list_of_points_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(POINTS_FILE);
+        fs::write(&path, "my notes\nmore of them").unwrap();
+        let message = Store::open(dir.path(), &key(), false).unwrap_err().to_string();
+        assert!(message.contains("line 1"), "{message}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "my notes\nmore of them");
+    }
+}
