@@ -13,6 +13,25 @@ pub enum StudyCommand {
     List,
     /// Measure, and write a report: figures, tables, and what they say
     Run(Box<RunArgs>),
+    /// Put two runs side by side: what both measured, and what differs beyond their spread
+    Compare(CompareArgs),
+}
+
+/// Two runs.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CompareArgs {
+    /// Folder of one run's results
+    #[arg(value_name = "A")]
+    pub first: PathBuf,
+    /// Folder of the other's
+    #[arg(value_name = "B")]
+    pub second: PathBuf,
+    /// For programs
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page as well
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 /// What to measure, and where results go.

@@ -11,6 +11,8 @@ use nearflash_bench::compare::find;
 use nearflash_bench::placement::allowed_cores;
 
 use crate::args::{RunArgs, StudyCommand};
+use crate::compare;
+use crate::energy::EnergyCounter;
 use crate::error::StudyError;
 use crate::local::Disk;
 use crate::machine;
@@ -34,6 +36,19 @@ pub fn run(command: &StudyCommand) -> Result<ExitCode, StudyError> {
     match command {
         StudyCommand::List => {
             println!("{}", list(catalogue()));
+            Ok(ExitCode::SUCCESS)
+        }
+        StudyCommand::Compare(args) => {
+            let comparison = compare::directories(&args.first, &args.second)?;
+            let text = match args.json {
+                true => comparison.json(),
+                false => compare::text(&comparison),
+            };
+            print!("{text}");
+            if let Some(page) = &args.html {
+                let write = |source| StudyError::Io { action: "write", path: page.clone(), source };
+                std::fs::write(page, compare::page(&comparison)).map_err(write)?;
+            }
             Ok(ExitCode::SUCCESS)
         }
         StudyCommand::Run(args) => {
@@ -199,7 +214,7 @@ fn setting(args: &RunArgs) -> Setting {
         local: args.local.clone(),
         peers,
         core_count: allowed_cores().len(),
-        has_energy_counter: machine::has_energy_counter(),
+        has_energy_counter: EnergyCounter::open().is_some(),
         cost_file: args.costs.clone(),
         core_watts: args.core_watts,
     }

@@ -46,11 +46,6 @@ pub(crate) fn versions() -> Vec<Fact> {
     facts
 }
 
-/// Whether the machine tells the energy that it uses.
-pub(crate) fn has_energy_counter() -> bool {
-    fs::read_to_string("/sys/class/powercap/intel-rapl:0/energy_uj").is_ok()
-}
-
 /// Today, in UTC: `2026-11-21`.
 pub(crate) fn today() -> String {
     now()[..10].to_owned()

@@ -14,6 +14,7 @@ use super::process::part;
 use super::quiet::{Seen, Watch};
 use super::stand::{PointError, Reached, Stand};
 use super::ways::Way;
+use crate::energy::EnergyCounter;
 use crate::plan::{Load, Point, Subject};
 use crate::result::{Comparable, Cpu, Latency, Measurement, Outcome, Run};
 
@@ -115,6 +116,7 @@ impl Stand {
                 bytes_per_second: run.rate() * bytes(load.op_len),
                 latency: latency(&run.latency),
                 cpu,
+                joules: None,
                 core_to_core: [0.0; 2],
                 core_share: run.core_share.min(1.0),
                 comparable: Comparable::Sound,
@@ -149,14 +151,25 @@ impl Stand {
         let own: Vec<u32> =
             [Some(std::process::id()), reached.process_id].into_iter().flatten().collect();
         let watch = Watch::start(&own);
+        let energy = self.energy.as_ref().and_then(EnergyCounter::read);
         let records = drive(&lanes, &manner)?;
         let seen = watch.stop();
+        let joules = self
+            .energy
+            .as_ref()
+            .zip(energy)
+            .and_then(|(counter, before)| Some(counter.joules(&before, &counter.read()?)));
         let is_disturbed = is_disturbed(&seen);
         let share = if is_alone { core_share(&records, cores.len(), &point.loads) } else { 1.0 };
         let runs = records
             .iter()
             .zip(&point.loads)
-            .map(|(record, load)| run_of(record, load, &records, &seen, share))
+            .map(|(record, load)| {
+                let mut run = run_of(record, load, &records, &seen, share);
+                // Of the whole time, the part that was counted.
+                run.joules = joules.map(|all| all * counted_share(record, &seen));
+                run
+            })
             .collect();
         Ok(Measured { runs, is_disturbed })
     }
@@ -203,7 +216,7 @@ fn run_of(record: &Record, load: &Load, all: &[Record], seen: &Seen, core_share:
     let used = part(record.cpu.total, record.cpu.user, record.cpu.system);
     let (node_user, node_system) = seen.own.get(1).map_or((0.0, 0.0), |node| node.parted());
     // The node worked for all loads, and while nothing was counted; each gets its part of that.
-    let counted = record.elapsed.0 as f64 / seen.span.0.max(1) as f64;
+    let counted = counted_share(record, seen);
     let all_ops: u64 = all.iter().map(Record::ops).sum();
     let per_op = |nanos: f64| nanos / 1e3 / ops_of(record.ops());
     let node_per_op = |nanos: f64| nanos * counted / 1e3 / ops_of(all_ops);
@@ -222,10 +235,16 @@ fn run_of(record: &Record, load: &Load, all: &[Record], seen: &Seen, core_share:
             node_user: node_per_op(node_user),
             node_system: node_per_op(node_system),
         },
+        joules: None,
         core_to_core: [0.0; 2],
         core_share,
         comparable: Comparable::Sound,
     }
+}
+
+/// The part of the time in which operations were counted.
+fn counted_share(record: &Record, seen: &Seen) -> f64 {
+    record.elapsed.0 as f64 / seen.span.0.max(1) as f64
 }
 
 fn latency(histogram: &hdrhistogram::Histogram<u64>) -> Latency {

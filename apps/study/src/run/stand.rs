@@ -14,6 +14,7 @@ use super::drive::{Lane, Manner, drive};
 use super::node::{NULL_LEN, OwnNode, volume, volume_len};
 use super::timing::Timing;
 use super::ways::{Place, Way};
+use crate::energy::EnergyCounter;
 use crate::error::StudyError;
 use crate::local::Disk;
 use crate::plan::{Door, Layout, Load, Medium, Peer, SessionOptions, Subject};
@@ -68,6 +69,7 @@ pub struct Stand {
     /// The node's catalog and socket; short, as paths of sockets must be.
     dir: tempfile::TempDir,
     node: Option<OwnNode>,
+    pub(super) energy: Option<EnergyCounter>,
     /// Ranges that have been written full.
     filled: Vec<PathBuf>,
 }
@@ -92,7 +94,8 @@ impl Stand {
                 StudyError::Io { action: "make a folder in", path: std::env::temp_dir(), source }
             })?;
         let cores = allowed_cores();
-        Ok(Self { spec, cores, dir, node: None, filled: Vec::new() })
+        let energy = EnergyCounter::open();
+        Ok(Self { spec, cores, dir, node: None, energy, filled: Vec::new() })
     }
 
     /// The other side's core and our first one; the same where there is but one.
