@@ -417,3 +417,6 @@ impl Done {
         trimmed(&table)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,7 @@ use nearflash_units::{ByteLen, ByteOffset, MIB};
 use uuid::Uuid;
 
 use crate::error::StudyError;
+use crate::run::Raw;
 
 /// How many volumes may lie on files or devices: `Medium::File(0)` and on.
 pub(crate) const VOLUMES_MAX: u64 = 4;
@@ -83,14 +84,6 @@ enum Kind {
     Scratch(PathBuf),
     /// A file or device of the user.
     Given { path: PathBuf, is_block: bool, half: ByteLen, wipe: bool },
-}
-
-/// A range that is measured without a node.
-#[derive(Clone, Debug)]
-pub(crate) struct Raw {
-    pub(crate) path: PathBuf,
-    pub(crate) offset: ByteOffset,
-    pub(crate) len: ByteLen,
 }
 
 impl Disk {
@@ -191,6 +184,11 @@ impl Disk {
     /// Whether a node that serves it lets nobody else write to it.
     pub(crate) fn is_exclusive(&self) -> bool {
         matches!(self.kind, Kind::Given { is_block: true, .. })
+    }
+
+    /// Whether every range is a file of its own.
+    pub(crate) fn is_scratch(&self) -> bool {
+        matches!(self.kind, Kind::Scratch(_))
     }
 
     /// Where it is, for people.

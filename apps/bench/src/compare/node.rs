@@ -103,11 +103,6 @@ impl Node {
         }
     }
 
-    /// Its process.
-    pub fn process_id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Tells it something: the words behind `nearflash`.
     ///
     /// # Errors

@@ -66,6 +66,26 @@ impl Tgt {
     /// # Errors
     /// When it does not start.
     pub fn start(core: CoreId, len: ByteLen) -> Result<Option<Self>, BenchError> {
+        let Some((tgt, admin)) = Self::spawn(core)? else { return Ok(None) };
+        let store = tgt.dir.join("store.img");
+        write_full(&store, len).map_err(io_error("its store"))?;
+        tgt.configure(&admin, &store, &[])?;
+        Ok(Some(tgt))
+    }
+
+    /// Starts it on a core, with a logical unit on this file, past the page cache; `None` where it
+    /// is not installed.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn start_on(core: CoreId, store: &Path) -> Result<Option<Self>, BenchError> {
+        let Some((tgt, admin)) = Self::spawn(core)? else { return Ok(None) };
+        tgt.configure(&admin, store, &["--bsoflags", "direct"])?;
+        Ok(Some(tgt))
+    }
+
+    /// The daemon, which has no target yet, and the program that tells it.
+    fn spawn(core: CoreId) -> Result<Option<(Self, PathBuf)>, BenchError> {
         let (Some(daemon), Some(admin)) = (find("tgtd"), find("tgtadm")) else { return Ok(None) };
         let dir = Path::new(RAM_DIR).join(format!("nearflash-bench-{}", std::process::id()));
         std::fs::create_dir_all(&dir).map_err(io_error("its folder"))?;
@@ -86,15 +106,13 @@ impl Tgt {
             });
             starting.join().expect("the starting thread has no panic")
         });
-        let tgt = match started {
-            Ok(daemon) => Self { daemon, dir, port },
+        match started {
+            Ok(daemon) => Ok(Some((Self { daemon, dir, port }, admin))),
             Err(error) => {
                 let _ = std::fs::remove_dir_all(&dir);
-                return Err(error);
+                Err(error)
             }
-        };
-        tgt.configure(&admin, len)?;
-        Ok(Some(tgt))
+        }
     }
 
     /// The system's number for it, by which its processor time is told.
@@ -117,15 +135,13 @@ impl Tgt {
         }
     }
 
-    fn configure(&self, admin: &Path, len: ByteLen) -> Result<(), TgtError> {
-        let store = self.dir.join("store.img");
-        write_full(&store, len).map_err(io_error("its store"))?;
+    fn configure(&self, admin: &Path, store: &Path, more: &[&str]) -> Result<(), TgtError> {
         self.tell_first(admin)?;
         let store = store.display().to_string();
         let lun = LUN.to_string();
         let unit = ["--mode", "logicalunit", "--op", "new", "--tid", "1", "--lun", &lun];
         let kind = ["--backing-store", &store, "--bstype", "rdwr", "--blocksize", "4096"];
-        self.tell(admin, &[&unit[..], &kind[..]].concat())?;
+        self.tell(admin, &[&unit[..], &kind[..], more].concat())?;
         let all = ["--mode", "target", "--op", "bind", "--tid", "1", "--initiator-address", "ALL"];
         self.tell(admin, &all)
     }

@@ -25,8 +25,9 @@ pub(super) fn of(point: &Point, places: &[Place]) -> Option<String> {
             };
             format!("{place}/{}{}", volume(*medium), options(*door, *session))
         }
-        Subject::Local(_) | Subject::Url(_) => places.first()?.target.to_string(),
-        Subject::Peer { .. } => return None,
+        Subject::Local(_) | Subject::Url(_) | Subject::Peer { .. } => {
+            places.first()?.target.to_string()
+        }
     };
     let place = places.first();
     let is_wire = matches!(point.subject, Subject::Wire(_));

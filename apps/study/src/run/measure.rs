@@ -10,12 +10,14 @@ use nearflash_bench::workload::Direction;
 use nearflash_units::{ByteLen, Nanos};
 
 use super::drive::{Lane, Manner, drive};
+use super::fio::{self, On};
+use super::peers::Served;
 use super::process::part;
 use super::quiet::{Seen, Watch};
 use super::stand::{PointError, Reached, Stand};
 use super::ways::Way;
 use crate::energy::EnergyCounter;
-use crate::plan::{Load, Point, Subject};
+use crate::plan::{Load, Medium, Peer, Point, Subject};
 use crate::result::{Comparable, Cpu, Latency, Measurement, Outcome, Run};
 
 /// A side that got less of its core than this was disturbed.
@@ -43,7 +45,17 @@ impl Stand {
                 tenant.push(run);
             }
         }
-        Ok(Measurement { tenants, command: super::command::of(point, &reached.places) })
+        Ok(Measurement { tenants, command: self.command(point, &reached) })
+    }
+
+    /// What does the same by hand.
+    fn command(&self, point: &Point, reached: &Reached) -> Option<String> {
+        let Subject::Peer { peer: peer @ (Peer::Fio | Peer::Nbdkit), medium } = &point.subject
+        else {
+            return super::command::of(point, &reached.places);
+        };
+        let words = self.fio_words(*peer, *medium, point.loads.first()?).ok()?;
+        Some(format!("fio {}", words.join(" ")))
     }
 
     fn run_once(&self, point: &Point, reached: &Reached) -> Result<Vec<Run>, PointError> {
@@ -55,6 +67,9 @@ impl Stand {
         let before = distance()?;
         let measured = match &point.subject {
             Subject::Wire(headers) => self.wire(*headers, &point.loads)?,
+            Subject::Peer { peer: peer @ (Peer::Fio | Peer::Nbdkit), medium } => {
+                self.fio(*peer, *medium, &point.loads, reached)?
+            }
             _ => self.loads(point, reached)?,
         };
         let after = distance()?;
@@ -124,6 +139,51 @@ impl Stand {
         }
         let seen = watch.stop();
         Ok(Measured { runs, is_disturbed: seen.others > OTHERS_SHARE_MAX })
+    }
+
+    /// fio, on the medium or as the client of what serves it.
+    fn fio(
+        &self,
+        peer: Peer,
+        medium: Medium,
+        loads: &[Load],
+        reached: &Reached,
+    ) -> Result<Measured, PointError> {
+        let [load] = loads else { return Err(PointError::OneLoad) };
+        let words = self.fio_words(peer, medium, load)?;
+        let own: Vec<u32> =
+            [Some(std::process::id()), reached.process_id].into_iter().flatten().collect();
+        let (there, _) = self.ends(1);
+        // The same company as a node would be.
+        let awake = reached.process_id.is_none() && self.cores.len() > 1;
+        let _awake = awake.then(|| KeptAwake::start(there));
+        let watch = Watch::start(&own);
+        let (mut run, used) = fio::run(&words, load)?;
+        let mut seen = watch.stop();
+        // It is one of the others there.
+        seen.others = (seen.others - used).max(0.0);
+        if let Some(served) = seen.own.get(1) {
+            let counted = run.seconds / seconds(seen.span).max(f64::MIN_POSITIVE);
+            let (user, system) = served.parted();
+            let per_op = |nanos: f64| nanos * counted / 1e3 / ops_of(run.ops);
+            (run.cpu.node_user, run.cpu.node_system) = (per_op(user), per_op(system));
+        }
+        Ok(Measured { runs: vec![run], is_disturbed: is_disturbed(&seen) })
+    }
+
+    fn fio_words(
+        &self,
+        peer: Peer,
+        medium: Medium,
+        load: &Load,
+    ) -> Result<Vec<String>, PointError> {
+        let timing = self.spec.timing;
+        let cores = self.client_cores(1);
+        if let (Peer::Nbdkit, Some((_, Served::Nbdkit(nbdkit)))) = (peer, &self.served) {
+            return Ok(fio::words(&On::Nbd(&nbdkit.socket, nbdkit.len), load, timing, cores));
+        }
+        let raw = self.fio_raw(medium).ok_or(PointError::NodeOnly)?;
+        Ok(fio::words(&On::Raw(&raw), load, timing, cores))
     }
 
     /// All loads at once.

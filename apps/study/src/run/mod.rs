@@ -2,8 +2,10 @@
 
 mod command;
 mod drive;
+mod fio;
 mod measure;
 mod node;
+mod peers;
 mod process;
 mod progress;
 mod quiet;
@@ -18,3 +20,4 @@ pub use timing::Timing;
 
 pub(crate) use measure::OTHERS_SHARE_MAX;
 pub(crate) use quiet::others_share;
+pub(crate) use ways::Raw;

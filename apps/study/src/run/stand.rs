@@ -11,9 +11,11 @@ use nearflash_bench::workload::Pattern;
 use nearflash_units::{ByteLen, ByteOffset, KIB, Nanos};
 
 use super::drive::{Lane, Manner, drive};
+use super::fio::FioError;
 use super::node::{NULL_LEN, OwnNode, volume, volume_len};
+use super::peers::Served;
 use super::timing::Timing;
-use super::ways::{Place, Way};
+use super::ways::{Place, Raw, Way};
 use crate::energy::EnergyCounter;
 use crate::error::StudyError;
 use crate::local::Disk;
@@ -56,9 +58,21 @@ pub(crate) enum PointError {
     /// There is no such medium without a node.
     #[error("memory, and what answers after a delay, are a node's: nothing to measure without one")]
     NodeOnly,
+    /// fio has one load for all its jobs.
+    #[error("fio measures one load at a time")]
+    OneLoad,
+    /// fio did not measure.
+    #[error(transparent)]
+    Fio(#[from] FioError),
     /// A peer that is not there.
-    #[error("{what}")]
-    Peer { what: String },
+    #[error("{peer} is not installed")]
+    Absent { peer: &'static str },
+    /// A peer that does not start.
+    #[error("{peer} does not listen")]
+    NotListening { peer: &'static str },
+    /// A peer cannot serve everything.
+    #[error("{peer} does not serve {medium}")]
+    NotServed { peer: &'static str, medium: &'static str },
 }
 
 /// Where points are measured. The node ends with its value.
@@ -69,6 +83,8 @@ pub struct Stand {
     /// The node's catalog and socket; short, as paths of sockets must be.
     dir: tempfile::TempDir,
     node: Option<OwnNode>,
+    /// A peer that serves a medium.
+    pub(super) served: Option<((Peer, Medium), Served)>,
     pub(super) energy: Option<EnergyCounter>,
     /// Ranges that have been written full.
     filled: Vec<PathBuf>,
@@ -95,7 +111,7 @@ impl Stand {
             })?;
         let cores = allowed_cores();
         let energy = EnergyCounter::open();
-        Ok(Self { spec, cores, dir, node: None, energy, filled: Vec::new() })
+        Ok(Self { spec, cores, dir, node: None, served: None, energy, filled: Vec::new() })
     }
 
     /// The other side's core and our first one; the same where there is but one.
@@ -125,9 +141,43 @@ impl Stand {
                 let place = Place { target: target.clone(), offset: ByteOffset(0), len };
                 Ok(Reached { places: vec![place], process_id: None, node_core_count: 1 })
             }
-            Subject::Peer { peer: Peer::Fio | Peer::Tgt | Peer::Nbdkit, .. } => {
-                Err(PointError::Peer { what: "this peer is not measured yet".to_owned() })
+            Subject::Peer { peer: Peer::Fio, medium } => self.reach_local(*medium),
+            Subject::Peer { peer, medium } => self.reach_peer(*peer, *medium),
+        }
+    }
+
+    /// Another program that serves a medium. One at a time: each has a core to itself.
+    fn reach_peer(&mut self, peer: Peer, medium: Medium) -> Result<Reached, PointError> {
+        if let Medium::File(_) = medium {
+            // What it serves is there, and full.
+            self.reach_local(medium)?;
+        }
+        if self.served.as_ref().is_none_or(|(key, _)| *key != (peer, medium)) {
+            self.served = None;
+            let core = self.cores.first().copied().unwrap_or(CoreId(0));
+            let served = Served::start(peer, medium, &self.spec.disk, self.dir.path(), core)?;
+            self.served = Some(((peer, medium), served));
+        }
+        let (_, served) = self.served.as_ref().expect("it was just started");
+        let places = match served {
+            Served::Tgt(tgt) => {
+                let target = Target::Iscsi(tgt.target());
+                vec![Place {
+                    target,
+                    offset: ByteOffset(0),
+                    len: Some(self.spec.disk.volume_len()),
+                }]
             }
+            Served::Nbdkit(_) => Vec::new(),
+        };
+        Ok(Reached { places, process_id: Some(served.process_id()), node_core_count: 1 })
+    }
+
+    /// What fio works on, of a subject that was reached and that fio measures.
+    pub(super) fn fio_raw(&self, medium: Medium) -> Option<Raw> {
+        match medium {
+            Medium::File(index) => Some(self.spec.disk.raw(index)),
+            Medium::Null { .. } | Medium::Memory => None,
         }
     }
 

@@ -1,5 +1,7 @@
 //! The ways to what is measured: each makes engines for clients.
 
+use std::path::PathBuf;
+
 use nearflash_bench::BenchError;
 use nearflash_bench::engine::{
     AnyEngine, DirectRemote, FileOptions, IscsiRemote, Needs, NullEngine, Remote,
@@ -17,6 +19,14 @@ pub(super) struct Place {
     pub(super) offset: ByteOffset,
     /// `None` for all there is.
     pub(super) len: Option<ByteLen>,
+}
+
+/// A range of a file or device that is measured without a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Raw {
+    pub(crate) path: PathBuf,
+    pub(crate) offset: ByteOffset,
+    pub(crate) len: ByteLen,
 }
 
 /// Connected, and able to do what a load asks.
