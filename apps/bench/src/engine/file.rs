@@ -17,6 +17,10 @@ use super::{Done, Engine, EngineError, Slot};
 use crate::engine::aligned::SlotBuffers;
 use crate::workload::Op;
 
+/// Completions taken in one turn, so that those that are refilled reach the device while it still has
+/// others. All at once, a virtio disk did 0.85 of fio's IOPS at depth 32, and 0.99 with eight.
+const COMPLETIONS_PER_TURN_MAX: usize = 8;
+
 /// How a file is opened.
 #[derive(Clone, Debug)]
 pub struct FileOptions {
@@ -182,7 +186,8 @@ impl Engine for FileEngine {
 
     fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError> {
         self.ring.enter().map_err(failed)?;
-        while let Some(reaped) = self.ring.reap() {
+        for _ in 0..COMPLETIONS_PER_TURN_MAX {
+            let Some(reaped) = self.ring.reap() else { break };
             let result = match reaped.moved {
                 Ok(moved) if moved == self.op_len => Ok(()),
                 Ok(moved) => Err(EngineError::Short { moved, asked: self.op_len }),
