@@ -13,7 +13,7 @@ use crate::error::PeerError;
 use crate::pdu::{
     Async, AsyncEvent, BasicHeader, CONTINUE, DataSegmentLen, FINAL, HEADER_LEN, LoginResponse,
     LogoutReason, LogoutRequest, LogoutResponse, LunField, NO_TAG, NopIn, NopOut, Opcode, Reject,
-    TaskFunction, TaskRequest, TaskResponse, TaskResult, TextRequest, TextResponse,
+    Serial, TaskFunction, TaskRequest, TaskResponse, TaskResult, TextRequest, TextResponse,
 };
 use crate::small::push_small;
 use crate::text::{Gathering, Outgoing};
@@ -30,6 +30,8 @@ pub(super) struct Managing {
     function: TaskFunction,
     lun: LunField,
     task: Option<TaskId>,
+    /// Its CmdSN: it is about commands with lower numbers.
+    number: Serial,
 }
 
 impl InitiatorSession {
@@ -127,10 +129,11 @@ impl InitiatorSession {
         if let Some(task) = task {
             header.ref_cmd_sn = self.slots[task].cmd_sn.field();
         }
-        header.cmd_sn = self.window.next().field();
+        let number = self.window.next();
+        header.cmd_sn = number.field();
         header.exp_stat_sn = self.exp_stat_sn.field();
         push_small(&mut self.output, self.connection.digests, header.as_bytes(), &[]);
-        self.errands.managing = Some(Managing { function, lun, task });
+        self.errands.managing = Some(Managing { function, lun, task, number });
         Ok(())
     }
 
@@ -150,7 +153,7 @@ impl InitiatorSession {
 
     /// What the function ended gets no response any more.
     fn end_managed(&mut self, managing: Managing, result: TaskResult) {
-        let Managing { function, lun, task } = managing;
+        let Managing { function, lun, task, number } = managing;
         let is_over = match function {
             // A task that the target does not know will never be answered either.
             TaskFunction::ABORT_TASK => {
@@ -173,7 +176,8 @@ impl InitiatorSession {
                 | TaskFunction::I_T_NEXUS_RESET => true,
                 _ => false,
             };
-            if is_meant && self.slots.in_flight(id.0).is_some() {
+            let is_earlier = self.slots[id].cmd_sn.is_before(number);
+            if is_meant && is_earlier && self.slots.in_flight(id.0).is_some() {
                 self.complete(id, Ending::Aborted);
             }
         }

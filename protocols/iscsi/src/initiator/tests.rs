@@ -386,6 +386,29 @@ fn what_a_function_ends_completes_as_aborted() {
 }
 
 #[test]
+fn what_was_sent_after_a_function_is_none_of_its_business() {
+    for (function, result) in [
+        (TaskFunction::ABORT_TASK_SET, TaskResult::COMPLETE),
+        (TaskFunction::LOGICAL_UNIT_RESET, TaskResult::COMPLETE),
+        (TaskFunction::TARGET_WARM_RESET, TaskResult::COMPLETE),
+    ] {
+        let mut peer = peer();
+        let (before, _) = peer.read(512);
+        peer.initiator.manage(function, 2, None).unwrap();
+        let (header, _) = peer.requests().pop().unwrap();
+        let request = TaskRequest::read_from_bytes(&header).unwrap();
+        let (after, _) = peer.read(512);
+        let serials = peer.serials(true);
+        let response = TaskResponse::new(result, request.itt.get(), serials);
+        peer.answer(response.as_bytes(), &[]).unwrap();
+        assert_eq!(peer.initiator.poll_completion().map(|done| done.id), Some(before));
+        assert_eq!(peer.initiator.poll_completion(), None, "the later one goes on");
+        peer.respond(after, Status::BUSY).unwrap();
+        assert_eq!(peer.initiator.poll_completion().map(|done| done.id), Some(after));
+    }
+}
+
+#[test]
 fn targets_are_gathered_over_several_answers() {
     let mut peer = peer();
     peer.initiator.send_targets("All").unwrap();
