@@ -32,6 +32,8 @@ pub enum Failure {
     Aborted,
     /// BUSY.
     Busy,
+    /// TASK SET FULL.
+    Full,
 }
 
 impl Failure {
@@ -42,6 +44,7 @@ impl Failure {
             Self::Conflict => Status::RESERVATION_CONFLICT,
             Self::Aborted => Status::TASK_ABORTED,
             Self::Busy => Status::BUSY,
+            Self::Full => Status::TASK_SET_FULL,
         }
     }
 
@@ -49,7 +52,7 @@ impl Failure {
     pub const fn sense(self) -> Option<Sense> {
         match self {
             Self::Check(sense) => Some(sense),
-            Self::Conflict | Self::Aborted | Self::Busy => None,
+            Self::Conflict | Self::Aborted | Self::Busy | Self::Full => None,
         }
     }
 }

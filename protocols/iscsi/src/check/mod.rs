@@ -16,8 +16,10 @@ pub(crate) mod volume;
 pub use initiator::check_initiator_never_panics;
 pub use login::{check_initiator_login_never_panics, check_login_never_panics};
 pub use pair::{PairScenario, check_pair};
-pub use streams::stream_of;
-pub use target::{Setup, Stage, check_segmentation_does_not_matter, check_target_never_panics};
+pub use streams::{commands_in, stream_after, stream_of};
+pub use target::{
+    Setup, Stage, TARGET, check_segmentation_does_not_matter, check_target_never_panics, login_of,
+};
 
 pub use crate::text::check_pairs;
 

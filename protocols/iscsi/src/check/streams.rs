@@ -36,15 +36,28 @@ const COMMANDS: [(u8, usize); 20] = [
     (0xA3, 9),
 ];
 
+/// How many bytes a PDU is made from.
+const RECIPE_LEN: usize = 6;
+
 /// A stream of PDUs: each is made from six bytes.
 pub fn stream_of(setup: Setup, recipe: &[u8]) -> Vec<u8> {
+    stream_after(setup, 0, recipe)
+}
+
+/// How many commands a stream of such a recipe has at most.
+pub const fn commands_in(recipe: &[u8]) -> usize {
+    recipe.len() / RECIPE_LEN
+}
+
+/// The same for a session that has had so many commands.
+pub fn stream_after(setup: Setup, commands: u32, recipe: &[u8]) -> Vec<u8> {
     let mut maker = Maker {
         digests: Digests { header: setup.header_digest, data: setup.data_digest },
-        number: FIRST_CMD_SN,
-        itt: 0,
+        number: FIRST_CMD_SN.wrapping_add(commands),
+        itt: commands,
         stream: Vec::new(),
     };
-    for bytes in recipe.chunks_exact(6) {
+    for bytes in recipe.chunks_exact(RECIPE_LEN) {
         let [kind, a, b, c, d, spoil] = *bytes else { continue };
         maker.make(kind, [a, b, c, d]);
         maker.spoil(spoil);

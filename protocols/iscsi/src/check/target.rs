@@ -25,7 +25,7 @@ use crate::target::{
 };
 
 /// The target that checks are made with.
-pub(crate) const TARGET: &str = "iqn.2026-11.io.nearflash:check";
+pub const TARGET: &str = "iqn.2026-11.io.nearflash:check";
 /// And the initiator.
 pub(crate) const INITIATOR: &str = "iqn.2026-11.io.example:host";
 /// Blocks of its volumes.
@@ -79,6 +79,8 @@ pub(crate) struct Bench {
     pub(crate) digests: Digests,
     /// Buffers are given as soon as they are wanted, and not only when nothing moves without.
     is_generous: bool,
+    /// There are buffers at all.
+    pub(crate) has_buffers: bool,
     /// What a volume's reservations are asked to report.
     pub(crate) report: Report,
 }
@@ -157,6 +159,12 @@ pub(crate) fn login_pdu(setup: Setup, tsih: u16, cid: u16, is_discovery: bool) -
     pdu_of(request.as_bytes(), text.as_bytes(), Digests::NONE)
 }
 
+/// The login of a sound initiator that has no account: of a new session, in place of whatever it had
+/// (`tsih` 0), or of one more connection of a session.
+pub fn login_of(setup: Setup, tsih: u16, cid: u16) -> Vec<u8> {
+    login_pdu(setup, tsih, cid, false)
+}
+
 impl Bench {
     pub(crate) fn new(stage: Stage, setup: Setup) -> Self {
         Self::of(stage, setup, exports(2), config())
@@ -178,6 +186,7 @@ impl Bench {
             error: None,
             digests: Digests::NONE,
             is_generous: true,
+            has_buffers: true,
             report: Report::default(),
         };
         bench.advance_to(stage, setup);
@@ -220,7 +229,11 @@ impl Bench {
         while self.error.is_none() {
             let taken = match self.target.receiving() {
                 Receiving::Paused if self.target.stands_still() => {
-                    self.provide_buffer();
+                    if self.has_buffers {
+                        self.provide_buffer();
+                    } else if !self.target.give_way() {
+                        break;
+                    }
                     continue;
                 }
                 Receiving::Paused => break,
@@ -244,7 +257,7 @@ impl Bench {
             bytes = &bytes[taken..];
             self.take_demands();
         }
-        while self.is_generous && self.target.wants_buffer().is_some() {
+        while self.is_generous && self.has_buffers && self.target.wants_buffer().is_some() {
             self.provide_buffer();
         }
         self.take_demands();

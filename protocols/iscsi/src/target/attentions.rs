@@ -75,7 +75,7 @@ impl TargetSession {
     }
 
     /// Something happened that initiators are to be told: a unit attention, for the next command.
-    /// For a change of size or of units also at once, as an asynchronous message. A reset gives up
+    /// For a change of size or of units also at once, as an asynchronous message. A reset aborts
     /// what the session has not begun.
     pub fn raise(&mut self, raised: &Raised) {
         if self.state != State::FullFeature
@@ -92,7 +92,7 @@ impl TargetSession {
         for unit in units.iter().filter(|unit| unit.volume == volume) {
             self.shared.attentions().raise(unit.lun, raised.attention);
             if raised.attention == Attention::Reset {
-                self.give_up_unit(unit.lun);
+                self.abort_unit(unit.lun);
                 self.settle_functions();
             }
             self.tell_at_once(unit.lun, raised.attention);

@@ -103,6 +103,21 @@ impl TargetSession {
         }
     }
 
+    /// There is no buffer for what is next in the stream, and perhaps none comes: whether this session
+    /// makes do without. What holds buffers and waits for data behind, or for commands on other
+    /// connections, would wait for itself; so the command is not taken, and is answered with TASK SET
+    /// FULL once its data has passed.
+    pub fn give_way(&mut self) -> bool {
+        let Sink::Slot { index, .. } = self.sink else { return false };
+        if !self.stands_still() || !(self.shared.is_multiple() || self.slots.any_holds_buffers()) {
+            return false;
+        }
+        let slot = &mut self.slots[index];
+        slot.failed = Some(Failure::Full);
+        self.orphans.extend(slot.buffers.take().into_iter().flatten());
+        true
+    }
+
     /// Whether the initiator owes something: the rest of a PDU, data that was promised or asked for,
     /// or the commands before those that came early. Looks at every command, so it is for now and
     /// then.
@@ -287,6 +302,18 @@ impl TargetSession {
 
     /// Gives up a command that still collects data: nothing of it was done, and nothing is said.
     pub(super) fn give_up(&mut self, index: u16) {
+        self.expect_no_more(index);
+        self.release_slot(index);
+    }
+
+    /// The same for what another gave up: its initiator waits for an answer, and gets TASK ABORTED.
+    pub(super) fn abort(&mut self, index: u16) {
+        self.expect_no_more(index);
+        self.fail(index, Failure::Aborted);
+    }
+
+    /// The command's data, if more of it comes, is nobody's.
+    fn expect_no_more(&mut self, index: u16) {
         self.has_aborted = true;
         self.unsolicited.retain(|other| *other != index);
         self.awaiting_buffer.retain(|other| *other != index);
@@ -294,7 +321,6 @@ impl TargetSession {
         if matches!(self.sink, Sink::Slot { index: sink, .. } if sink == index) {
             self.sink = Sink::Drop;
         }
-        self.release_slot(index);
     }
 
     /// Whether nothing of the stream is taken any more.

@@ -1,8 +1,9 @@
 //! Task management functions and logout: what waits until commands that came before are answered.
 //!
-//! Spec: RFC 7143, 11.5 and 11.6, 4.2.3 (aborts), 11.14 (logout). A command that still collects data
-//! is given up without a word. One that was handed out is waited for: nobody may believe a write over
-//! that is on its way to the device. Its answer goes out before the function's.
+//! Spec: RFC 7143, 11.5 and 11.6, 4.2.3 (aborts), 11.14 (logout). A command that still collects data,
+//! or waits for its turn, is given up without a word. One that was handed out is waited for: nobody
+//! may believe a write over that is on its way to the device. Its answer goes out before the
+//! function's.
 
 use nearflash_request::{ChangeResult, ResetScope};
 
@@ -12,7 +13,7 @@ use super::{State, TargetSession};
 use crate::error::PeerError;
 use crate::pdu::{
     AsyncEvent, LogoutReason, LogoutRequest, LogoutResult, NO_TAG, Opcode, RejectReason,
-    TaskFunction, TaskRequest, TaskResult,
+    ScsiCommand, TaskFunction, TaskRequest, TaskResult,
 };
 
 /// Which commands something waits for.
@@ -50,8 +51,12 @@ impl TargetSession {
         let lun = request.lun.number().filter(|lun| self.units.get(*lun).is_some());
         let scope = match (function, lun) {
             (TaskFunction::ABORT_TASK, _) => {
-                let found = self.slots.by_itt(request.referenced_itt.get());
-                let Some(index) = found else {
+                let referenced = request.referenced_itt.get();
+                if self.early.forget_command(|command| command.itt.get() == referenced) > 0 {
+                    let result = TaskResult::COMPLETE;
+                    return self.answer_function(itt, is_immediate(request), result);
+                }
+                let Some(index) = self.slots.by_itt(referenced) else {
                     return self.wait(
                         request,
                         Scope::All,
@@ -156,8 +161,14 @@ impl TargetSession {
         self.settle_functions();
     }
 
-    /// Gives up what still collects data. How many there were.
+    /// Gives up what still collects data or waits for its turn. How many there were.
     fn give_up_all(&mut self, scope: Scope) -> usize {
+        let meant = |command: &ScsiCommand| match scope {
+            Scope::Slot(_) => false,
+            Scope::Unit(lun) => command.lun.number() == Some(lun),
+            Scope::All => true,
+        };
+        let early = self.early.forget_command(meant);
         let meant: Vec<u16> = self
             .slots
             .iter()
@@ -165,12 +176,19 @@ impl TargetSession {
             .map(|(index, _)| index)
             .collect();
         meant.iter().for_each(|index| self.give_up(*index));
-        meant.len()
+        early + meant.len()
     }
 
-    /// A unit was reset by whomever: what it has not begun is given up. RFC 7143, 4.2.3.4.
-    pub(super) fn give_up_unit(&mut self, lun: u16) {
-        self.give_up_all(Scope::Unit(lun));
+    /// A unit was reset by whomever: what still collects data is aborted, and says so (TAS). SAM-5,
+    /// 5.6. What waits for its turn comes after the reset.
+    pub(super) fn abort_unit(&mut self, lun: u16) {
+        let meant: Vec<u16> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| slot.is_collecting() && slot.is_due && slot.lun == Some(lun))
+            .map(|(index, _)| index)
+            .collect();
+        meant.iter().for_each(|index| self.abort(*index));
     }
 
     /// Does what waited for commands that are answered by now.

@@ -84,6 +84,10 @@ impl Buffers {
         self.missing().is_some()
     }
 
+    fn holds_any(&self) -> bool {
+        self.ids.iter().any(Option::is_some)
+    }
+
     #[inline]
     fn missing(&self) -> Option<usize> {
         (0..usize::from(self.count)).find(|index| self.ids[*index].is_none())
@@ -301,6 +305,11 @@ impl Slots {
     /// The command of an initiator task tag.
     pub(super) fn by_itt(&self, itt: u32) -> Option<u16> {
         self.iter().find(|(_, slot)| slot.itt == itt).map(|(index, _)| index)
+    }
+
+    /// Whether a command that was not handed out holds a buffer.
+    pub(super) fn any_holds_buffers(&self) -> bool {
+        self.iter().any(|(_, slot)| slot.is_collecting() && slot.buffers.holds_any())
     }
 
     /// Whether the initiator owes data of a command.

@@ -53,6 +53,19 @@ impl EarlyCommands {
         self.data_len = 0;
     }
 
+    /// Commands without a slot are given up. Their numbers are still taken when they are next. How
+    /// many there were.
+    pub(super) fn forget_command(&mut self, is_meant: impl Fn(&ScsiCommand) -> bool) -> usize {
+        let mut count = 0;
+        for early in &mut self.queue {
+            if matches!(&early.what, Waiting::Command(command) if is_meant(command)) {
+                early.what = Waiting::GivenUp;
+                count += 1;
+            }
+        }
+        count
+    }
+
     /// Its slot was given up. Its number is still taken when it is next.
     pub(super) fn forget_slot(&mut self, index: u16) {
         for early in &mut self.queue {

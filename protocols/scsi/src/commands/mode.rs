@@ -78,9 +78,11 @@ fn control(unit: &LogicalUnit) -> Vec<u8> {
     const NO_LOG: u8 = 1 << 1;
     /// QUEUE ALGORITHM MODIFIER: unrestricted.
     const ANY_ORDER: u8 = 1 << 4;
+    /// TAS: what another aborts is answered with TASK ABORTED.
+    const SAYS_ABORTED: u8 = 1 << 6;
     let d_sense = if unit.descriptor_sense { D_SENSE } else { 0 };
     let swp = if unit.software_write_protected { SWP } else { 0 };
-    vec![NO_LOG | d_sense, ANY_ORDER, swp, 0, 0, 0, 0xFF, 0xFF, 0, 0]
+    vec![NO_LOG | d_sense, ANY_ORDER, swp, SAYS_ABORTED, 0, 0, 0xFF, 0xFF, 0, 0]
 }
 
 /// The same for a unit that nobody has changed.

@@ -124,6 +124,45 @@ fn unsolicited_data_that_was_not_agreed_on_fails_the_command() {
     }
 }
 
+/// The buffers are all gone, and some of them to a command whose data comes behind another's: that
+/// one is turned away, or nothing would ever move again.
+#[test]
+fn a_write_that_no_buffer_is_there_for_gives_way_to_one_whose_data_is_behind_it() {
+    let mut bench = bench(UNSOLICITED);
+    let mut first = write(0, 0, 4);
+    first.flags &= !FINAL;
+    bench.send(first.as_bytes(), &[1; 512]);
+    bench.send(data_out(0, NO_TAG, 0, 512, FINAL).as_bytes(), &[1; 512]);
+    let tag = r2t(&mut bench, 0, 1024, 1024);
+    bench.has_buffers = false;
+    let mut second = write(1, 8, 4);
+    second.flags &= !FINAL;
+    bench.send(second.as_bytes(), &[2; 512]);
+    bench.send(data_out(1, NO_TAG, 0, 512, FINAL).as_bytes(), &[2; 512]);
+    let pdu = said_once(&mut bench);
+    assert_eq!((status(&pdu), pdu.itt()), (0x28, 1), "TASK SET FULL");
+    bench.send(data_out(0, tag, 0, 1024, FINAL).as_bytes(), &[1; 1024]);
+    bench.answer_all();
+    assert_eq!(status(&said_once(&mut bench)), 0);
+    assert_eq!(bench.volume.bytes()[..2048], [1; 2048]);
+    assert_eq!(bench.volume.bytes()[8 * 512..12 * 512], [0; 2048]);
+    assert!(!bench.target.give_way(), "nothing stands still");
+    bench.end();
+}
+
+/// With nothing of its own in the way, it waits for others.
+#[test]
+fn a_write_alone_waits_for_a_buffer() {
+    let mut bench = bench(PLAIN);
+    bench.has_buffers = false;
+    bench.send(write(0, 4, 1).as_bytes(), &[]);
+    assert!(bench.target.wants_buffer().is_some() && !bench.target.give_way());
+    bench.has_buffers = true;
+    bench.feed(&[]);
+    r2t(&mut bench, 0, 0, 512);
+    bench.end();
+}
+
 #[test]
 fn a_wrong_data_number_ends_its_command_as_damaged_data_does() {
     for received in [1, 27, u32::MAX] {

@@ -1,10 +1,12 @@
 //! Sessions with several connections, and how they end.
 
+use nearflash_request::{Addressees, Attention, Raised};
+
 use super::*;
 use crate::check::Stage;
-use crate::check::target::{WINDOW, admit, login_pdu};
+use crate::check::target::{WINDOW, admit, login_pdu, unit};
 use crate::error::PeerError;
-use crate::pdu::{LogoutReason, LogoutRequest, NO_TAG, NopOut};
+use crate::pdu::{LogoutReason, LogoutRequest, NO_TAG, NopOut, TaskFunction, TaskRequest};
 
 const SEVERAL: Setup = Setup { keys: "MaxConnections=4&InitialR2T=No&", ..PLAIN };
 
@@ -152,5 +154,50 @@ fn what_a_connection_that_logged_out_had_under_way_is_no_part_of_the_window_any_
     benches[0].answer_all();
     let pdu = said_once(&mut benches[0]);
     assert_eq!(pdu.number(32), number(WINDOW + 2).get(), "and so is the write's");
+    end(benches);
+}
+
+fn function(code: TaskFunction, referenced: u32) -> TaskRequest {
+    let mut request = TaskRequest::new(code, LunField::new(0), 1000, referenced);
+    request.opcode = OpcodeByte::immediate(Opcode::TASK_REQUEST);
+    request
+}
+
+#[test]
+fn what_is_aborted_before_its_turn_is_never_done() {
+    for (code, referenced) in [
+        (TaskFunction::ABORT_TASK, 1),
+        (TaskFunction::ABORT_TASK_SET, NO_TAG),
+        (TaskFunction::TARGET_WARM_RESET, NO_TAG),
+    ] {
+        let mut benches = pair();
+        benches[1].send(read(1, 0, 1).as_bytes(), &[]);
+        benches[1].send(function(code, referenced).as_bytes(), &[]);
+        benches[1].answer_all();
+        assert_eq!(said(&mut benches[1]).len(), 1, "the function is over");
+        benches[1].send(read(2, 0, 1).as_bytes(), &[]);
+        benches[0].send(read(0, 0, 1).as_bytes(), &[]);
+        resume(&mut benches);
+        assert_eq!(benches[1].demands.len(), 1, "only what came after it is done");
+        benches.iter_mut().for_each(Bench::answer_all);
+        assert_eq!(said_once(&mut benches[1]).itt(), 2);
+        assert_eq!(said_once(&mut benches[0]).number(28), number(3).get());
+        end(benches);
+    }
+}
+
+#[test]
+fn a_reset_by_another_comes_before_what_waits_for_its_turn() {
+    let mut benches = pair();
+    benches[1].send(write(1, 0, 1).as_bytes(), &[1; 512]);
+    let (volume, attention) = (Some(unit(0).volume), Attention::Reset);
+    let raised = Raised { volume, to: Addressees::All, attention };
+    benches.iter_mut().for_each(|bench| bench.target.raise(&raised));
+    assert!(said(&mut benches[1]).is_empty(), "it has not begun");
+    benches[0].send(test_unit_ready(0).as_bytes(), &[]);
+    assert_eq!(sense(&said_once(&mut benches[0])), [6, 0x29, 3]);
+    resume(&mut benches);
+    benches[1].answer_all();
+    assert_eq!(status(&said_once(&mut benches[1])), 0);
     end(benches);
 }

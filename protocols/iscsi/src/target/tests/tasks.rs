@@ -114,13 +114,14 @@ fn a_reset_goes_to_the_control_side_when_own_tasks_are_over() {
 }
 
 #[test]
-fn a_reset_by_another_gives_up_what_collects_data() {
+fn a_reset_by_another_aborts_what_collects_data_and_says_so() {
     let mut bench = bench();
     bench.send(write(0, 0, 1).as_bytes(), &[]);
     bench.drain_output();
     let (volume, attention) = (Some(unit(0).volume), Attention::Reset);
     bench.target.raise(&Raised { volume, to: Addressees::All, attention });
     assert_eq!(bench.target.commands_in_flight(), 0);
+    assert_eq!(status(&said_once(&mut bench)), 0x40, "TASK ABORTED");
     bench.send(test_unit_ready(1).as_bytes(), &[]);
     assert_eq!(sense(&said_once(&mut bench)), [6, 0x29, 3]);
     bench.end();
