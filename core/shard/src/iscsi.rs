@@ -221,7 +221,9 @@ impl Shard {
         }
     }
 
-    /// Other connections of the same session may go on: they live on this core, too.
+    /// Other connections of the same session may go on: they live on this core, too. What one of them
+    /// does then may be what the next waits for, or this one: each round begins at least one command,
+    /// and the session's window bounds how many wait.
     #[cold]
     pub(crate) fn stir_siblings<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get(key) else { return };
@@ -230,19 +232,26 @@ impl Shard {
             matches!(connection.role, Role::Initiator { tsih: other, .. } if other == tsih)
                 && connection.phase == Phase::Open
         };
-        for sibling in self.connections.keys(is_sibling) {
-            if sibling == key {
-                continue;
+        let mut has_stirred = true;
+        while std::mem::take(&mut has_stirred) {
+            for sibling in self.connections.keys(is_sibling) {
+                has_stirred |= self.resume_initiator(sibling, world);
             }
-            let Some(connection) = self.connections.get_mut(sibling) else { continue };
-            let Some(session) = connection.session.iscsi_mut() else { continue };
-            let resumed = session.resume().map_err(PeerError::from);
-            self.take_demands(sibling, world);
-            if let Err(error) = resumed {
-                self.peer_error(sibling, error, world);
-            }
-            self.mark_dirty(sibling);
         }
+    }
+
+    /// Takes what waited for other connections of its session. Whether those may go on now.
+    fn resume_initiator<W: World>(&mut self, key: Key, world: &mut W) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let Some(session) = connection.session.iscsi_mut() else { return false };
+        let resumed = session.resume().map_err(PeerError::from);
+        let stirs = session.stirs();
+        self.take_demands(key, world);
+        if let Err(error) = resumed {
+            self.peer_error(key, error, world);
+        }
+        self.mark_dirty(key);
+        stirs
     }
 }
 

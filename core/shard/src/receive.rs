@@ -366,7 +366,13 @@ fn provide_buffers(connection: &mut Connection, pool: &mut Pool) -> bool {
         if !connection.session.stands_still() && !connection.may_hold(charge, pool) {
             break;
         }
-        let Some(buffer) = pool.take(len) else { break };
+        let Some(buffer) = pool.take(len) else {
+            if connection.session.give_way() {
+                given = true;
+                continue;
+            }
+            break;
+        };
         connection.held.0 += charge.0;
         connection.session.provide_buffer(buffer);
         given = true;

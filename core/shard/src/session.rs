@@ -140,6 +140,15 @@ impl Session {
         either!(self, session => session.stands_still())
     }
 
+    /// There is no buffer for what is next in its stream: whether it makes do without.
+    #[cold]
+    pub(crate) fn give_way(&mut self) -> bool {
+        match self {
+            Self::Iscsi(session) => session.give_way(),
+            Self::NvmeTcp(_) | Self::Direct(_) => false,
+        }
+    }
+
     #[inline]
     pub(crate) fn provide_buffer(&mut self, buffer: BufferId) {
         either!(self, session => session.provide_buffer(buffer));
