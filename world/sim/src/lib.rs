@@ -3,7 +3,7 @@
 //!
 //! The shards are those of production, under another [`World`](nearflash_shard::World). A run draws
 //! from its seed how bad the world is ([`Faults`]), who is there ([`WorkerPlan`],
-//! [`ClientPlan`], [`Misbehaviour`]) and what happens to the node ([`Plan`]); then everything that happens is one
+//! [`InitiatorPlan`], [`ClientPlan`], [`Misbehaviour`]) and what happens to the node ([`Plan`]); then everything that happens is one
 //! list of events in the order of their moments, and the same seed gives the same run to the last
 //! byte ([`Trace`]).
 //!
@@ -15,6 +15,8 @@
 //! - of direct clients, each byte that one alone writes is what it wrote last, whatever others write
 //!   beside it in the same block, and words are what some order of atomic operations makes them
 //!   (`ownership`, `words`); once a revocation is confirmed, nothing of its client has any effect;
+//! - whom a reservation shuts out is shut out, by every door, from the moment on that its command is
+//!   answered, and nobody else (`reservations`);
 //! - when the power goes, nothing durable is lost, sector by sector (`sectors`, `history`);
 //! - each write is given to a device at most once, none begins after its connection was closed, and
 //!   a host that comes back finds nothing of its last visit under way (`witness`);
@@ -26,6 +28,7 @@
 //! Knows nothing of real sockets, files, clocks or threads.
 
 mod agenda;
+mod changes;
 mod client;
 mod dice;
 mod disk;
@@ -33,12 +36,15 @@ mod faults;
 mod history;
 mod host;
 mod increments;
+mod initiator;
 mod network;
 mod node;
 mod outside;
 mod pipe;
 mod plan;
+mod reservations;
 mod ring;
+mod rivalry;
 mod run;
 mod sectors;
 mod sim;
@@ -53,6 +59,7 @@ pub use faults::{CoreFaults, DiskFaults, Faults, NetworkFaults};
 pub use host::misfit::{Misbehaviour, MisfitPlan};
 pub use host::worker_plan::WorkerPlan;
 pub use host::workload::Mix;
+pub use initiator::initiator_plan::InitiatorPlan;
 pub use node::NodeConfig;
 pub use plan::Plan;
 pub use run::{Report, run};

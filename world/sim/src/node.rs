@@ -3,19 +3,26 @@
 //! A core behaves as the reactor does: it turns while there is work, goes on turning for a while
 //! when there is none, then sleeps until something comes or the shard's deadline.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use nearflash_direct::target as direct;
 use nearflash_engine::{CoreId, DeviceProperties, EngineConfig, Pool};
+use nearflash_iscsi::target as iscsi;
 use nearflash_nvme::target::{
     Deallocation, HostAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
 use nearflash_nvme::{NamespaceId, Nqn, TransportAddress};
 use nearflash_nvme_tcp::target::SessionConfig;
-use nearflash_request::{BlockRange, VolumeId};
+use nearflash_request::{
+    Addressees, Attention, BlockRange, Change, ChangeResult, Raised, Report, VolumeId,
+};
+use nearflash_scsi::{LogicalUnit, LogicalUnits};
 use nearflash_shard::{DirectConfig, IscsiConfig, Message, Shard, ShardConfig};
-use nearflash_space::{DeviceId, Epoch, Extent, GRANULE, Map, Piece, VolumeTable};
+use nearflash_space::{
+    DeviceId, Epoch, Extent, GRANULE, Map, Piece, Reservations, Restriction, VolumeEntry,
+    VolumeTable,
+};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, MIB, Nanos};
 use uuid::Uuid;
 
@@ -65,13 +72,16 @@ pub(crate) const DISKS: u32 = 2;
 /// Their length.
 pub(crate) const DISK_LEN: ByteLen = ByteLen(8 * MIB);
 
-/// The volume that direct clients share.
+/// The volume that direct clients share. Others see it, too, fight over it, and leave its blocks
+/// alone.
 pub(crate) const SHARED_ID: u32 = 3;
 /// The volume of which nobody checks anything.
 pub(crate) const JUNK_ID: u32 = 2;
 
 /// The subsystem whose volumes are checked.
 pub(crate) const CHECKED: &str = "nqn.2026-11.io.nearflash:data";
+/// The same as an iSCSI target.
+pub(crate) const TARGET: &str = "iqn.2026-11.io.nearflash:data";
 /// The subsystem for hosts that send garbage.
 pub(crate) const UNCHECKED: &str = "nqn.2026-11.io.nearflash:junk";
 
@@ -92,6 +102,7 @@ pub(crate) struct Node {
     config: NodeConfig,
     cores: Vec<Core>,
     volumes: Vec<SimVolume>,
+    reservations: BTreeMap<u32, Reservations>,
     changes: u64,
     pub(crate) grants: Grants,
 }
@@ -123,7 +134,7 @@ fn volumes(block_size: BlockSize) -> Vec<SimVolume> {
         volume(0, Some(CHECKED), 1, Blocks(granules(2).0 + 24), a),
         volume(1, Some(CHECKED), 2, granules(2), b),
         volume(2, Some(UNCHECKED), 1, granules(1), vec![extent(0, 5)]),
-        volume(3, None, 0, granules(2), vec![extent(1, 3), extent(0, 6)]),
+        volume(3, Some(CHECKED), 3, granules(2), vec![extent(1, 3), extent(0, 6)]),
     ]
 }
 
@@ -136,7 +147,10 @@ impl SimVolume {
 impl Node {
     pub(crate) fn new(config: NodeConfig, grants: Grants, outside: &mut Outside) -> Self {
         let volumes = volumes(config.block_size);
-        let mut node = Self { config, cores: Vec::new(), volumes, changes: 0, grants };
+        let reservations =
+            volumes.iter().map(|volume| (volume.id, Reservations::default())).collect();
+        let mut node =
+            Self { config, cores: Vec::new(), volumes, reservations, changes: 0, grants };
         node.start(outside);
         node
     }
@@ -156,6 +170,7 @@ impl Node {
     pub(crate) fn start(&mut self, outside: &mut Outside) {
         let count = self.config.cores;
         outside.starts += 1;
+        outside.is_draining = false;
         outside.inboxes = (0..count).map(|_| VecDeque::new()).collect();
         self.cores = (0..count).map(|core| self.core(CoreId(core))).collect();
         outside.network.listen();
@@ -184,7 +199,7 @@ impl Node {
             },
             exports: self.direct_exports(),
         };
-        let iscsi = IscsiConfig::default();
+        let iscsi = IscsiConfig { exports: self.iscsi_exports(), ..IscsiConfig::default() };
         let config = ShardConfig { engine, session, target, direct, iscsi, stall_timeout };
         let shard = Shard::new(config, &mut pool);
         Core { id, shard, pool, awake: true, worked_at: Nanos(0), ticket: 0 }
@@ -212,7 +227,11 @@ impl Node {
 
     fn table(&self) -> Arc<VolumeTable> {
         let block_size = self.config.block_size;
-        let entry = |volume: &SimVolume| (VolumeId(volume.id), volume.map(block_size));
+        let entry = |volume: &SimVolume| {
+            let restriction = self.restriction(volume.id).map(Arc::new);
+            let map = VolumeEntry::from(volume.map(block_size));
+            (VolumeId(volume.id), VolumeEntry { restriction, ..map })
+        };
         Arc::new(VolumeTable::new(self.volumes.iter().map(entry)))
     }
 
@@ -253,10 +272,59 @@ impl Node {
             known.blocks = blocks;
             known.epoch.0 += 1;
         }
-        let table = self.table();
-        let number = self.changes;
+        self.publish(outside)
+    }
+
+    /// Gives every core the volumes as they are. Returns the number with which cores confirm.
+    pub(crate) fn tell_volumes(&mut self, outside: &mut Outside) -> u64 {
+        self.changes += 1;
+        self.publish(outside)
+    }
+
+    fn publish(&self, outside: &mut Outside) -> u64 {
+        let (number, table) = (self.changes, self.table());
         self.tell_all(outside, || Message::Volumes(number, Arc::clone(&table)));
         number
+    }
+
+    /// Makes a change that a session asks for, as the control side does: decided at once, and recorded
+    /// if it is to last.
+    pub(crate) fn apply(&mut self, change: &Change) -> (ChangeResult, Vec<Raised>) {
+        let reservations = self.reservations.get_mut(&change.volume.0);
+        reservations.expect("a session knows volumes that there are").apply(change)
+    }
+
+    /// What it would report of a volume's reservations.
+    pub(crate) fn report(&self, volume: u32) -> Report {
+        self.reservations[&volume].report()
+    }
+
+    /// What cores have to refuse of a volume.
+    fn restriction(&self, volume: u32) -> Option<Restriction> {
+        self.reservations.get(&volume)?.restriction()
+    }
+
+    /// Sessions are told what others changed.
+    pub(crate) fn raise(&mut self, raised: &Arc<[Raised]>, outside: &mut Outside) {
+        self.changes += 1;
+        let number = self.changes;
+        self.tell_all(outside, || Message::Raise(number, Arc::clone(raised)));
+    }
+
+    /// Initiators are told that the first volume has another size.
+    pub(crate) fn tell_of_capacity(&mut self, outside: &mut Outside) {
+        let (volume, to) = (Some(VolumeId(0)), Addressees::All);
+        let raised = Raised { volume, to, attention: Attention::CapacityChanged };
+        self.raise(&[raised].into(), outside);
+    }
+
+    /// The power goes: what was not recorded is gone. Which volumes that may concern.
+    pub(crate) fn forget_changes(&mut self) -> Vec<u32> {
+        for reservations in self.reservations.values_mut() {
+            let recorded = reservations.persistent().map(Reservations::restore);
+            *reservations = recorded.transpose().expect("as it was recorded").unwrap_or_default();
+        }
+        self.reservations.keys().copied().collect()
     }
 
     /// What direct clients may reach.
@@ -278,6 +346,35 @@ impl Node {
         Arc::new(direct::Exports::new(volumes, keys))
     }
 
+    /// What initiators may reach: the volumes that are checked.
+    fn iscsi_exports(&self) -> Arc<iscsi::Exports> {
+        let checked = |volume: &&SimVolume| {
+            volume.subsystem.as_ref().is_some_and(|name| name.as_str() == CHECKED)
+        };
+        let unit = |volume: &SimVolume| {
+            let modes = self.reservations[&volume.id].modes();
+            LogicalUnit {
+                lun: u16::try_from(volume.namespace.0 - 1).expect("few namespaces"),
+                volume: VolumeId(volume.id),
+                uuid: Uuid::from_u128(u128::from(volume.id) + 1).into_bytes(),
+                name: format!("volume-{}", volume.id),
+                block_size: self.config.block_size,
+                blocks: volume.blocks,
+                volatile_cache: self.config.volatile_cache,
+                thin: true,
+                write_protected: false,
+                software_write_protected: modes.write_protected,
+                descriptor_sense: modes.descriptor_sense,
+                epoch: volume.epoch.0,
+            }
+        };
+        let units = self.volumes.iter().filter(checked).map(unit);
+        let units = Arc::new(LogicalUnits::new(TARGET, iscsi::PORTAL_GROUP, units));
+        let target = iscsi::TargetExport { alias: None, units };
+        let portal = ([192, 0, 2, 1], 3260).into();
+        Arc::new(iscsi::Exports::new([(TARGET.into(), target)], [portal]))
+    }
+
     /// Tells every core what direct clients may reach. Returns the number with which cores confirm.
     pub(crate) fn export_direct(&mut self, outside: &mut Outside) -> u64 {
         self.changes += 1;
@@ -290,6 +387,8 @@ impl Node {
     pub(crate) fn export(&self, outside: &mut Outside) {
         let message = Message::Exports(self.changes, self.namespaces());
         outside.post(None, CoreId::FIRST, message);
+        let (number, exports) = (self.changes, self.iscsi_exports());
+        self.tell_all(outside, || Message::Iscsi(number, Arc::clone(&exports)));
     }
 
     /// Sends every core a message.

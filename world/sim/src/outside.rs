@@ -78,6 +78,8 @@ pub(crate) struct Outside {
     pub(crate) forbidden: Option<(usize, Range<u64>)>,
     /// How often the node was started.
     pub(crate) starts: u32,
+    /// The node was told to drain.
+    pub(crate) is_draining: bool,
     mail: BTreeMap<Road, Mailbag>,
     tick: u64,
     nonces: u64,
@@ -110,6 +112,7 @@ impl Outside {
             size: None,
             forbidden: None,
             starts: 0,
+            is_draining: false,
             mail: BTreeMap::new(),
             tick: 0,
             nonces: 0,

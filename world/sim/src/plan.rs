@@ -8,6 +8,7 @@ use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 use crate::client::client_plan::ClientPlan;
 use crate::host::misfit::{Misbehaviour, MisfitPlan};
 use crate::host::worker_plan::WorkerPlan;
+use crate::initiator::initiator_plan::InitiatorPlan;
 use crate::node::NodeConfig;
 use crate::{Dice, Faults};
 
@@ -22,6 +23,8 @@ pub struct Plan {
     pub node: NodeConfig,
     /// Hosts that work.
     pub workers: Vec<WorkerPlan>,
+    /// iSCSI initiators that work.
+    pub initiators: Vec<InitiatorPlan>,
     /// Direct clients.
     pub clients: Vec<ClientPlan>,
     /// How often a direct client loses its grants for a while. Only where there are keys.
@@ -59,6 +62,7 @@ impl Plan {
                 stall_timeout: Nanos::from_secs(5),
             },
             workers: Vec::new(),
+            initiators: Vec::new(),
             clients: Vec::new(),
             revocations: 0,
             misfits: Vec::new(),
@@ -107,6 +111,7 @@ impl Plan {
             faults,
             node,
             workers,
+            initiators: Vec::new(),
             clients: Vec::new(),
             revocations: 0,
             misfits,
@@ -116,7 +121,16 @@ impl Plan {
             command_len_max,
         };
         plan.draw_clients(dice);
+        plan.draw_initiators(dice);
         plan
+    }
+
+    fn draw_initiators(&mut self, dice: &mut Dice) {
+        self.initiators = (0..dice.between(0, 3)).map(|_| InitiatorPlan::draw(dice)).collect();
+        let piece = self.faults.network.piece_len_max;
+        for initiator in self.initiators.iter_mut().filter(|_| piece <= 100) {
+            initiator.commands = initiator.commands.min(40);
+        }
     }
 
     fn draw_clients(&mut self, dice: &mut Dice) {

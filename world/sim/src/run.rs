@@ -34,6 +34,14 @@ pub struct Report {
     pub direct_lost: u64,
     /// Bytes of direct clients, and words, that were judged.
     pub direct_judged: u64,
+    /// Answers that were held against reservations, and those among them that were refusals.
+    pub reserved: (u64, u64),
+    /// Commands that were aborted before they began.
+    pub aborted: u64,
+    /// Commands that there was no room for.
+    pub turned_away: u64,
+    /// How often initiators logged in.
+    pub logged_in: u32,
     /// How often hosts joined.
     pub joined: u32,
     /// How long it took on the simulated clock.
@@ -117,6 +125,10 @@ impl Sim {
             direct_lost: self.common.lost,
             direct_judged: self.common.words.judged
                 + self.clients.iter().map(|client| client.owned.judged).sum::<u64>(),
+            reserved: (self.checks.reservations.judged, self.checks.reservations.refused),
+            aborted: self.checks.aborted,
+            turned_away: self.checks.turned_away,
+            logged_in: self.initiators.iter().map(|initiator| initiator.joined).sum(),
             joined: self.workers.iter().map(|worker| worker.joined).sum(),
             span: self.now(),
         }

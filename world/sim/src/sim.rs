@@ -8,6 +8,7 @@ use nearflash_shard::{Event, Message, Notice};
 use nearflash_units::{BlockSize, Blocks, ByteLen, Nanos};
 
 use crate::Dice;
+use crate::changes::{Changes, Wanted};
 use crate::client::grants::Grants;
 use crate::client::ground::Ground;
 use crate::client::worker::{Client, Common};
@@ -17,11 +18,15 @@ use crate::history::Block;
 use crate::host::misfit::Misfit;
 use crate::host::pending::Checks;
 use crate::host::worker::{Leaving, Life, Worker};
+use crate::host::worker_plan::WorkerPlan;
 use crate::host::workload::Field;
+use crate::initiator::initiator_plan::InitiatorPlan;
+use crate::initiator::worker::Initiator;
 use crate::network::{LinkId, Network};
-use crate::node::{CHECKED, DISKS, Node};
+use crate::node::{CHECKED, DISKS, Node, SHARED_ID, SimVolume};
 use crate::outside::{Happening, Outside};
 use crate::plan::Plan;
+use crate::rivalry::Rival;
 use crate::stamp::Value;
 
 /// How long anything may take that must end: far more than all the faults together need.
@@ -37,10 +42,13 @@ pub struct Sim {
     pub(crate) workers: Vec<Worker>,
     pub(crate) misfits: Vec<Misfit>,
     pub(crate) clients: Vec<Client>,
+    pub(crate) initiators: Vec<Initiator>,
+    pub(crate) changes: Changes,
     pub(crate) common: Common,
     pub(crate) ground: Ground,
     pub(crate) checks: Checks,
-    /// When each host looks around next, by its place: workers first, then misfits.
+    /// When each host looks around next, by its place: workers first, then misfits, clients and
+    /// initiators.
     looks: Vec<Nanos>,
     writers: u32,
     /// The block that is changed by compare-and-write alone.
@@ -49,6 +57,7 @@ pub struct Sim {
     drained: BTreeSet<CoreId>,
     volumes_taken: BTreeSet<(u64, CoreId)>,
     namespaces_taken: u64,
+    iscsi_taken: BTreeSet<(u64, CoreId)>,
     pub(crate) direct_taken: BTreeSet<(u64, CoreId)>,
 }
 
@@ -56,10 +65,11 @@ fn field(plan: &Plan, node: &Node, dice: &mut Dice) -> Field {
     let block_size: BlockSize = plan.node.block_size;
     let seam = block_size.blocks_in(nearflash_space::GRANULE).0;
     let half = dice.between(2, 8);
-    let checked = node
-        .volumes()
-        .iter()
-        .filter(|volume| volume.subsystem.as_ref().is_some_and(|name| name.as_str() == CHECKED));
+    let is_checked = |volume: &&SimVolume| {
+        let subsystem = volume.subsystem.as_ref();
+        subsystem.is_some_and(|name| name.as_str() == CHECKED) && volume.id != SHARED_ID
+    };
+    let checked = node.volumes().iter().filter(is_checked);
     Field {
         block_size,
         volumes: checked.map(|volume| (volume.id, volume.namespace)).collect(),
@@ -77,6 +87,30 @@ fn ground(plan: &Plan) -> Ground {
     Ground::new(nearflash_space::GRANULE.0, clients, plan.command_len_max.0, block_len)
 }
 
+fn workers(
+    plan: &Plan,
+    rivals: &mut impl Iterator<Item = Rival>,
+    field: &Field,
+    dice: &mut Dice,
+) -> Vec<Worker> {
+    let worker = |((number, worker), rival): ((u32, &WorkerPlan), Rival)| {
+        Worker::new((number, rival), worker.clone(), field.clone(), dice.fork())
+    };
+    (0..).zip(&plan.workers).zip(rivals).map(worker).collect()
+}
+
+fn initiators(
+    plan: &Plan,
+    rivals: &mut impl Iterator<Item = Rival>,
+    field: &Field,
+    dice: &mut Dice,
+) -> Vec<Initiator> {
+    let initiator = |((number, initiator), rival): ((u32, &InitiatorPlan), Rival)| {
+        Initiator::new((number, rival), initiator.clone(), field.clone(), dice.fork())
+    };
+    (0..).zip(&plan.initiators).zip(rivals).map(initiator).collect()
+}
+
 impl Sim {
     /// The beginning of a run.
     pub fn new(plan: Plan) -> Self {
@@ -92,10 +126,9 @@ impl Sim {
         let grants = Grants::new(ground.clone(), keeps);
         let node = Node::new(plan.node.clone(), grants, &mut outside);
         let field = field(&plan, &node, &mut dice);
-        let workers: Vec<Worker> = (0..)
-            .zip(&plan.workers)
-            .map(|(number, worker)| Worker::new(number, worker.clone(), field.clone(), dice.fork()))
-            .collect();
+        let rival_count = plan.workers.len() + plan.initiators.len();
+        let mut rivals = Rival::several(u64::try_from(rival_count).expect("few hosts"));
+        let workers = workers(&plan, &mut rivals, &field, &mut dice);
         let misfits: Vec<Misfit> = (0..)
             .zip(&plan.misfits)
             .map(|(number, misfit)| Misfit::new(number, *misfit, dice.fork()))
@@ -109,7 +142,9 @@ impl Sim {
             .collect();
         let common = Common { disks_fail: disk.can_fail(), ..Common::default() };
         let checks = Checks { disks_fail: disk.can_fail(), ..Checks::default() };
-        let looks = vec![Nanos::NEVER; workers.len() + misfits.len() + clients.len()];
+        let initiators = initiators(&plan, &mut rivals, &field, &mut dice);
+        let hosts = workers.len() + misfits.len() + clients.len() + initiators.len();
+        let looks = vec![Nanos::NEVER; hosts];
         let mut sim = Self {
             plan,
             dice,
@@ -118,6 +153,8 @@ impl Sim {
             workers,
             misfits,
             clients,
+            initiators,
+            changes: Changes::default(),
             common,
             ground,
             checks,
@@ -128,6 +165,7 @@ impl Sim {
             drained: BTreeSet::new(),
             volumes_taken: BTreeSet::new(),
             namespaces_taken: 0,
+            iscsi_taken: BTreeSet::new(),
             direct_taken: BTreeSet::new(),
         };
         sim.outside.size = Some((sim.outside.tick(), sim.node.volumes()[0].blocks.0));
@@ -169,6 +207,7 @@ impl Sim {
         self.judge_steps();
         self.stir();
         self.judge_notices();
+        self.go_on_with_changes();
         true
     }
 
@@ -193,13 +232,21 @@ impl Sim {
         }
         self.looks[host] = Nanos::NEVER;
         let (workers, misfits) = (self.workers.len(), self.misfits.len());
+        let clients = self.clients.len();
         let outside = &mut self.outside;
         let next = if let Some(worker) = self.workers.get_mut(host) {
             worker.look(&mut self.writers, &mut self.checks, outside)
         } else if let Some(misfit) = self.misfits.get_mut(host - workers) {
             misfit.look(outside)
+        } else if let Some(client) = self.clients.get_mut(host - workers - misfits) {
+            let next = client.look(&mut self.common, outside);
+            for (asked, is_refused, at) in self.common.answered.drain(..) {
+                self.checks.reservations.judge(asked, is_refused, at);
+            }
+            next
         } else {
-            self.clients[host - workers - misfits].look(&mut self.common, outside)
+            let initiator = &mut self.initiators[host - workers - misfits - clients];
+            initiator.look(&mut self.writers, &mut self.checks, outside)
         };
         if let Some(next) = next {
             self.look_at(host, next.max(now.plus(Nanos(1))));
@@ -211,12 +258,25 @@ impl Sim {
         for link in std::mem::take(&mut self.outside.stirred) {
             let client = self.clients.iter().position(|client| client.has(link));
             let client = client.map(|client| self.workers.len() + self.misfits.len() + client);
-            let host = self.workers.iter().position(|worker| worker.has(link)).or(client);
+            let initiator = self.initiators.iter().position(|initiator| initiator.has(link));
+            let initiator = initiator.map(|initiator| self.first_initiator() + initiator);
+            let worker = self.workers.iter().position(|worker| worker.has(link));
+            let host = worker.or(client).or(initiator);
             if let Some(host) = host {
                 let soon = Nanos(self.dice.between(1, 5_000));
                 self.look_at(host, self.outside.now.plus(soon));
             }
         }
+    }
+
+    /// The place of the first initiator among all hosts.
+    fn first_initiator(&self) -> usize {
+        self.workers.len() + self.misfits.len() + self.clients.len()
+    }
+
+    /// How many cores go by the volumes of that number.
+    pub(crate) fn cores_with_volumes(&self, number: u64) -> usize {
+        self.volumes_taken.iter().filter(|(taken, _)| *taken == number).count()
     }
 
     fn is_misfit(&self, link: LinkId) -> bool {
@@ -241,7 +301,9 @@ impl Sim {
                     let takes = |client: &Client| {
                         client.has(link) && !client.is_deaf() && client.plan.crooked.is_none()
                     };
-                    let is_due = !self.workers.iter().any(reads) && !self.clients.iter().any(takes);
+                    let is_due = !self.workers.iter().any(reads)
+                        && !self.clients.iter().any(takes)
+                        && !self.initiators.iter().any(|initiator| initiator.has(link));
                     assert!(is_due, "{link:?} was said to stall");
                 }
                 Notice::Disconnecting {
@@ -264,6 +326,12 @@ impl Sim {
                 }
                 Notice::DirectTaken(core, number) => {
                     self.direct_taken.insert((number, core));
+                }
+                Notice::Change { core, owner, tag, change } => {
+                    self.changes.want(Wanted { core, owner, tag, change });
+                }
+                Notice::IscsiTaken(core, number) => {
+                    self.iscsi_taken.insert((number, core));
                 }
                 Notice::NamespacesTaken(number) => self.namespaces_taken = number,
                 Notice::Drained(of) => {
@@ -298,7 +366,9 @@ impl Sim {
     /// Commands that hosts have not submitted yet.
     pub(crate) fn commands_left(&self) -> u32 {
         let commands: u32 = self.workers.iter().map(Worker::commands_left).sum();
-        commands + self.clients.iter().map(Client::requests_left).sum::<u32>()
+        let requests: u32 = self.clients.iter().map(Client::requests_left).sum();
+        let tasks: u32 = self.initiators.iter().map(Initiator::commands_left).sum();
+        commands + requests + tasks
     }
 
     /// How many commands are to be left at each of `count` moments.
@@ -322,6 +392,7 @@ impl Sim {
     /// Whether every working host has done all that it had to do.
     pub fn is_work_done(&self) -> bool {
         self.workers.iter().all(|worker| worker.commands_left() == 0 && worker.in_flight() == 0)
+            && self.initiators.iter().all(|it| it.commands_left() == 0 && it.in_flight() == 0)
             && self.clients.iter().all(|client| {
                 client.is_deaf() || (client.requests_left() == 0 && client.in_flight() == 0)
             })
@@ -337,7 +408,13 @@ impl Sim {
             self.workers.iter().map(|w| (w.life, w.commands_left(), w.in_flight())).collect();
         let clients: Vec<_> =
             self.clients.iter().map(|c| (c.requests_left(), c.in_flight(), c.link())).collect();
-        assert!(is_done, "work is not done at {:?}: {left:?}, {clients:?}", self.now());
+        let initiators: Vec<_> = self
+            .initiators
+            .iter()
+            .map(|initiator| (initiator.life, initiator.commands_left(), initiator.in_flight()))
+            .collect();
+        let now = self.now();
+        assert!(is_done, "not done at {now:?}: {left:?}, {clients:?}, {initiators:?}");
     }
 
     /// From now on nothing is lost and nothing fails.
@@ -360,14 +437,17 @@ impl Sim {
         self.outside.size = None;
         let number = self.node.resize(0, blocks, &mut self.outside);
         let cores = self.node.core_count();
-        let taken = |sim: &Self| sim.volumes_taken.iter().filter(|(n, _)| *n == number).count();
         assert!(
-            self.run_until(PATIENCE, |sim| taken(sim) == cores),
+            self.run_until(PATIENCE, |sim| sim.cores_with_volumes(number) == cores),
             "every core takes the volumes"
         );
         self.node.export(&mut self.outside);
-        let exported = self.run_until(PATIENCE, |sim| sim.namespaces_taken == number);
+        let exported = self.run_until(PATIENCE, |sim| {
+            let initiators = sim.iscsi_taken.iter().filter(|(taken, _)| *taken >= number).count();
+            sim.namespaces_taken >= number && initiators >= cores
+        });
         assert!(exported, "hosts see the new size");
+        self.node.tell_of_capacity(&mut self.outside);
         self.outside.size = Some((self.outside.tick(), blocks.0));
     }
 
@@ -395,7 +475,17 @@ impl Sim {
             let host = self.workers.len() + self.misfits.len() + number;
             next.into_iter().for_each(|at| self.look_at(host, at));
         }
+        let first = self.first_initiator();
+        for number in 0..self.initiators.len() {
+            let initiator = &mut self.initiators[number];
+            if !matches!(initiator.life, Life::Away(_) | Life::Gone) {
+                let (checks, outside) = (&mut self.checks, &mut self.outside);
+                let next = initiator.leave(Leaving::Resetting, checks, outside);
+                next.into_iter().for_each(|at| self.look_at(first + number, at));
+            }
+        }
         self.outside.lose_node();
+        self.forget_changes();
         self.judge_steps();
         self.outside.note("power lost", &[]);
         self.check_disks_after_power_loss();
@@ -453,6 +543,7 @@ impl Sim {
     /// # Panics
     /// When it does not, or keeps anything.
     pub fn drain(&mut self) {
+        self.outside.is_draining = true;
         self.node.tell_all(&mut self.outside, || Message::Drain);
         let cores = self.node.core_count();
         let drained = self.run_until(PATIENCE, |sim| sim.drained.len() == cores);
@@ -481,8 +572,12 @@ impl Sim {
         for client in &mut self.clients {
             client.resting = true;
         }
+        for initiator in &mut self.initiators {
+            initiator.resting = true;
+        }
         let idle = self.run_until(PATIENCE, |sim| {
             sim.workers.iter().all(|w| w.in_flight() == 0)
+                && sim.initiators.iter().all(|initiator| initiator.in_flight() == 0)
                 && sim.clients.iter().all(|client| client.in_flight() == 0)
         });
         assert!(idle, "every command is answered, or its connection lost");

@@ -9,7 +9,7 @@ use nearflash_direct::client::{
     ClientCompletion, ClientConfig, ClientEvent, ClientOperation, VolumeHandle,
 };
 use nearflash_direct::{Secret, Status};
-use nearflash_request::BufferId;
+use nearflash_request::{Access, BufferId, Nexus};
 use nearflash_units::Nanos;
 
 use crate::Dice;
@@ -19,7 +19,9 @@ use crate::client::link::{Connection, Fate, Places, SKEW_MAX};
 use crate::client::ownership::{Ending, Fill, Ownership};
 use crate::client::words::Words;
 use crate::network::{LinkId, Side};
+use crate::node::SHARED_ID;
 use crate::outside::Outside;
+use crate::reservations::Asked;
 use crate::witness::Tick;
 
 /// The volume that clients share, and the one for those that do not keep the protocol.
@@ -43,6 +45,8 @@ pub(crate) struct Common {
     pub(crate) by_ring: u64,
     /// Counts connections.
     pub(crate) joined: u64,
+    /// What was asked, whether a reservation refused it, and when that was answered: to be judged.
+    pub(crate) answered: Vec<(Asked, bool, Tick)>,
 }
 
 /// What is in flight.
@@ -340,6 +344,19 @@ impl Client {
         let had_rights = self.revoked_at.is_none_or(|since| pending.sent < since);
         assert!(had_rights || !status.is_ok(), "client {}: {pending:?} was done", self.number);
         self.judge_status(status, common);
+        let is_refused = status == Status::RESERVED;
+        // A discard of no whole block touches nothing, and nobody asks who may do that.
+        let touches = pending.what != What::Change(Fill::Discard)
+            || holds_a_block(&pending.range, outside.block_len);
+        if (status.is_ok() && touches) || is_refused {
+            let (volume, nexus, sent) = (SHARED_ID, Nexus::NONE, pending.sent);
+            let access = match pending.what {
+                What::Read => Access::Read,
+                What::Flush => Access::Manage,
+                _ => Access::Write,
+            };
+            common.answered.push((Asked { volume, nexus, access, sent }, is_refused, now));
+        }
         let word = pending.range.start;
         let is_not_done = is_not_done(status);
         match pending.what {
@@ -385,6 +402,11 @@ impl Client {
             }
             Status::STALE_EPOCH => {
                 common.stale += 1;
+                true
+            }
+            // The ledger judges that.
+            Status::RESERVED => {
+                common.refused += 1;
                 true
             }
             Status::NOT_GRANTED | Status::NO_SUCH_VOLUME => {
@@ -459,7 +481,13 @@ impl Client {
     }
 }
 
+fn holds_a_block(range: &Range<u64>, block_len: usize) -> bool {
+    let block_len = u64::try_from(block_len).expect("a length");
+    range.start.next_multiple_of(block_len) + block_len <= range.end
+}
+
 /// Whether such an answer says that nothing was done.
 fn is_not_done(status: Status) -> bool {
-    [Status::NOT_GRANTED, Status::NO_SUCH_VOLUME, Status::STALE_EPOCH].contains(&status)
+    [Status::NOT_GRANTED, Status::NO_SUCH_VOLUME, Status::STALE_EPOCH, Status::RESERVED]
+        .contains(&status)
 }

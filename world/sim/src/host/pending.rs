@@ -1,13 +1,13 @@
 //! What a command in flight is about, and the judgement of its answer.
 
 use nearflash_nvme::Status;
-use nearflash_nvme_tcp::host::HostCompletion;
-use nearflash_request::BufferId;
+use nearflash_request::{Access, BufferId, Nexus};
 
 use crate::history::{Block, Ending, History, WriteId};
 use crate::host::memory::Memory;
 use crate::increments::Increments;
 use crate::outside::Outside;
+use crate::reservations::{Asked, Ledger};
 use crate::stamp::{Stamp, Value};
 use crate::witness::Tick;
 
@@ -18,6 +18,8 @@ pub(crate) enum Pending {
     Admin(AdminStep),
     /// Of an I/O queue.
     Io(Io),
+    /// Of a fight over a volume: what becomes of it is judged where it is decided.
+    Rivalry,
 }
 
 /// What an admin command is for.
@@ -38,9 +40,55 @@ pub(crate) enum AdminStep {
     Abort,
 }
 
+/// How a command was answered, by whichever door it came.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Answer {
+    /// With success.
+    Done,
+    /// A comparison failed.
+    Differs,
+    /// The other half of it failed.
+    OtherHalfFailed,
+    /// A reservation forbids it.
+    Conflict,
+    /// It lies behind the volume's end.
+    BehindTheEnd,
+    /// A device failed, or may have.
+    DeviceFailed,
+    /// It was not looked at: something else had to be told first.
+    Attention,
+    /// A task management function ended it before it began.
+    Aborted,
+    /// The node had no room for its data, and it was not begun.
+    Full,
+    /// Something else, by this number.
+    Unexpected(u32),
+}
+
+impl Answer {
+    /// What an NVMe status means.
+    pub(crate) fn of_nvme(status: Status) -> Self {
+        match status.code() {
+            _ if status.is_success() => Self::Done,
+            Status::COMPARE_FAILURE => Self::Differs,
+            Status::ABORTED_FUSED_FAILED => Self::OtherHalfFailed,
+            Status::RESERVATION_CONFLICT => Self::Conflict,
+            Status::LBA_OUT_OF_RANGE => Self::BehindTheEnd,
+            code if is_of_disk(code) => Self::DeviceFailed,
+            code => Self::Unexpected(u32::from(code.0)),
+        }
+    }
+
+    pub(crate) fn is_success(self) -> bool {
+        self == Self::Done
+    }
+}
+
 /// An I/O command.
 #[derive(Clone, Debug)]
 pub(crate) struct Io {
+    /// Who asks, as reservations know it.
+    pub(crate) nexus: Nexus,
     pub(crate) sent: Tick,
     pub(crate) first: Block,
     pub(crate) buffer: Option<BufferId>,
@@ -77,8 +125,9 @@ pub(crate) struct StepState {
     pub(crate) to: Stamp,
     pub(crate) write: WriteId,
     pub(crate) sent: Tick,
-    pub(crate) first: Option<Status>,
-    pub(crate) second: Option<Status>,
+    pub(crate) nexus: Nexus,
+    pub(crate) first: Option<Answer>,
+    pub(crate) second: Option<Answer>,
 }
 
 /// What is judged, over all hosts.
@@ -88,12 +137,18 @@ pub(crate) struct Checks {
     pub history: History,
     /// Of counters.
     pub increments: Increments,
+    /// Of reservations.
+    pub reservations: Ledger,
     /// Devices of this run fail now and then.
     pub(crate) disks_fail: bool,
     /// Commands answered with success.
     pub succeeded: u64,
     /// Commands answered with an error.
     pub failed: u64,
+    /// Of those, commands that were aborted before they began.
+    pub(crate) aborted: u64,
+    /// And those that there was no room for.
+    pub(crate) turned_away: u64,
     /// Commands whose connection was lost.
     pub lost: u64,
 }
@@ -105,16 +160,16 @@ impl Io {
     /// The command was answered.
     pub(crate) fn judge(
         self,
-        completion: &HostCompletion,
+        answer: Answer,
         memory: &mut Memory,
         checks: &mut Checks,
         outside: &mut Outside,
     ) -> Seen {
         let now = outside.tick();
-        let status = completion.entry.status();
         let bytes = self.buffer.map(|buffer| memory.give_back(buffer));
-        checks.count(status, self.in_tail, &self.what);
-        let is_success = status.is_success();
+        checks.count(answer, self.in_tail, &self.what);
+        self.judge_right(answer, checks, now);
+        let is_success = answer.is_success();
         if self.in_tail {
             self.judge_size(is_success, bytes.as_ref().map_or(0, Vec::len), checks, outside);
         }
@@ -130,8 +185,9 @@ impl Io {
                     outside,
                 );
             }
-            What::Write(writes) => end_all(&writes, ending(is_success), now, checks),
-            What::Advice(writes) => end_all(&writes, Ending::Failed, now, checks),
+            What::Write(writes) => end_all(&writes, ending(answer), now, checks),
+            What::Advice(writes) if is_success => end_all(&writes, Ending::Failed, now, checks),
+            What::Advice(writes) => end_all(&writes, ending(answer), now, checks),
             What::Flush(volumes) if is_success => {
                 volumes.iter().for_each(|volume| checks.history.flushed(*volume, self.sent));
             }
@@ -144,6 +200,24 @@ impl Io {
         Vec::new()
     }
 
+    /// Whether the host was let in, or shut out, as the reservations were.
+    fn judge_right(&self, answer: Answer, checks: &mut Checks, now: Tick) {
+        let access = match self.what {
+            What::Read | What::Compare(_) => Access::Read,
+            What::Flush(_) => Access::Manage,
+            _ => Access::Write,
+        };
+        let volumes = match &self.what {
+            What::Flush(volumes) => volumes.clone(),
+            _ => vec![self.first.volume],
+        };
+        // Of a flush of all, nobody says which volume it was refused for.
+        for volume in volumes.iter().filter(|_| volumes.len() == 1 || answer == Answer::Done) {
+            let asked = Asked { volume: *volume, nexus: self.nexus, access, sent: self.sent };
+            checks.judge_right(asked, answer, now);
+        }
+    }
+
     /// Unless the volume's size changed meanwhile, the command succeeds if, and only if, the volume
     /// has all its blocks.
     fn judge_size(&self, is_success: bool, len: usize, checks: &Checks, outside: &Outside) {
@@ -154,7 +228,8 @@ impl Io {
         let count = nearflash_units::ByteLen::from_usize(len / outside.block_len).0;
         let is_inside = self.first.lba.0 + count <= blocks;
         assert!(is_inside || !is_success, "{self:?} succeeded behind the end at {blocks}");
-        assert!(is_success || !is_inside || checks.disks_fail, "{self:?} failed before {blocks}");
+        let may_fail = checks.disks_fail || checks.reservations.is_used();
+        assert!(is_success || !is_inside || may_fail, "{self:?} failed before {blocks}");
     }
 
     /// The connection was lost.
@@ -166,8 +241,16 @@ impl Io {
     }
 }
 
-fn ending(is_success: bool) -> Ending {
-    if is_success { Ending::Done } else { Ending::Failed }
+fn ending(answer: Answer) -> Ending {
+    match answer {
+        Answer::Done => Ending::Done,
+        Answer::Conflict
+        | Answer::BehindTheEnd
+        | Answer::Attention
+        | Answer::Aborted
+        | Answer::Full => Ending::NotDone,
+        _ => Ending::Failed,
+    }
 }
 
 fn end_all(writes: &[WriteId], ending: Ending, now: Tick, checks: &mut Checks) {
@@ -206,15 +289,22 @@ impl StepState {
     /// Both halves were answered, or the connection was lost.
     pub(crate) fn judge(self, is_lost: bool, checks: &mut Checks, outside: &mut Outside) {
         let now = outside.tick();
-        let succeeded = [self.first, self.second].map(|half| half.is_some_and(Status::is_success));
+        let succeeded = [self.first, self.second].map(|half| half.is_some_and(Answer::is_success));
         let both_answered = self.first.is_some() && self.second.is_some();
         if both_answered {
             assert_eq!(succeeded[0], succeeded[1], "the halves succeed together: {self:?}");
         }
-        for status in [self.first, self.second].into_iter().flatten() {
-            checks.count_step(status);
+        for answer in [self.first, self.second].into_iter().flatten() {
+            checks.count_step(answer);
         }
-        let is_refused = self.first.is_some_and(|it| it.code() == Status::COMPARE_FAILURE);
+        if let (Some(first), Some(_)) = (self.first, self.second) {
+            let Block { volume, .. } = self.block;
+            let asked = Asked { volume, nexus: self.nexus, access: Access::Write, sent: self.sent };
+            checks.judge_right(asked, first, now);
+        }
+        let of_nobody =
+            [Answer::Differs, Answer::Conflict, Answer::Attention, Answer::Aborted, Answer::Full];
+        let is_refused = self.first.is_some_and(|first| of_nobody.contains(&first));
         let ending = if succeeded.contains(&true) {
             checks.increments.won(self.block, self.to);
             checks.history.read(self.block, self.from, (self.sent, now), &outside.witness);
@@ -233,31 +323,51 @@ impl StepState {
 }
 
 impl Checks {
-    fn count(&mut self, status: Status, in_tail: bool, what: &What) {
-        if status.is_success() {
-            self.succeeded += 1;
-            return;
-        }
-        self.failed += 1;
-        let code = status.code();
-        let is_expected = match what {
-            What::Compare(_) if code == Status::COMPARE_FAILURE => true,
-            _ if in_tail && code == Status::LBA_OUT_OF_RANGE => true,
-            _ => self.disks_fail && is_of_disk(code),
-        };
-        assert!(is_expected, "{what:?} was answered {status}");
+    fn note_end(&mut self, answer: Answer) {
+        self.aborted += u64::from(answer == Answer::Aborted);
+        self.turned_away += u64::from(answer == Answer::Full);
     }
 
-    fn count_step(&mut self, status: Status) {
-        if status.is_success() {
+    fn count(&mut self, answer: Answer, in_tail: bool, what: &What) {
+        self.note_end(answer);
+        if answer.is_success() {
             self.succeeded += 1;
             return;
         }
         self.failed += 1;
-        let of_fused = [Status::COMPARE_FAILURE, Status::ABORTED_FUSED_FAILED];
-        let code = status.code();
-        let is_expected = of_fused.contains(&code) || (self.disks_fail && is_of_disk(code));
-        assert!(is_expected, "a compare-and-write was answered {status}");
+        let is_expected = match answer {
+            Answer::Differs => matches!(what, What::Compare(_)),
+            Answer::BehindTheEnd => in_tail,
+            Answer::Conflict => self.reservations.is_used(),
+            Answer::DeviceFailed => self.disks_fail,
+            Answer::Attention | Answer::Aborted | Answer::Full => true,
+            Answer::Done | Answer::OtherHalfFailed | Answer::Unexpected(_) => false,
+        };
+        assert!(is_expected, "{what:?} was answered {answer:?}");
+    }
+
+    fn count_step(&mut self, answer: Answer) {
+        self.note_end(answer);
+        if answer.is_success() {
+            self.succeeded += 1;
+            return;
+        }
+        self.failed += 1;
+        let is_expected = match answer {
+            Answer::DeviceFailed => self.disks_fail,
+            Answer::Conflict => self.reservations.is_used(),
+            Answer::BehindTheEnd | Answer::Unexpected(_) => false,
+            _ => true,
+        };
+        assert!(is_expected, "a compare-and-write was answered {answer:?}");
+    }
+
+    fn judge_right(&mut self, asked: Asked, answer: Answer, now: Tick) {
+        match answer {
+            Answer::Done | Answer::Differs => self.reservations.judge(asked, false, now),
+            Answer::Conflict => self.reservations.judge(asked, true, now),
+            _ => {}
+        }
     }
 }
 

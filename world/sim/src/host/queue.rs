@@ -4,25 +4,16 @@ use std::collections::BTreeMap;
 
 use nearflash_nvme::{Command, CommandId};
 use nearflash_nvme_tcp::host::{HostCompletion, HostConfig, HostData, HostSession};
-use nearflash_nvme_tcp::{PeerError, Receiving};
-use nearflash_shard::{Received, Sent};
+use nearflash_request::{BufferId, Nexus};
+use nearflash_session::{Chunk, Receiving};
 use nearflash_units::Nanos;
 
+use crate::host::line::{Fate, Line, Spoken, Trouble};
 use crate::host::memory::Memory;
 use crate::host::pending::{Pending, StepId, StepState};
-use crate::network::{LinkId, Side};
+use crate::network::LinkId;
 use crate::outside::Outside;
 use crate::stamp::Writer;
-
-/// Whether a queue lives on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Fate {
-    Lives,
-    Lost,
-}
-
-/// Bytes looked at in one send.
-const SEND_LEN_MAX: usize = 64 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -30,6 +21,8 @@ pub(crate) struct Queue {
     pub(crate) session: HostSession,
     pub(crate) memory: Memory,
     pub(crate) writer: Writer,
+    /// Whose it is, as reservations know it.
+    pub(crate) nexus: Nexus,
     /// Counts the commands.
     pub(crate) sequence: u32,
     pub(crate) pending: BTreeMap<CommandId, Pending>,
@@ -42,7 +35,11 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn connect(config: HostConfig, writer: Writer, outside: &mut Outside) -> Self {
+    pub(crate) fn connect(
+        config: HostConfig,
+        (writer, nexus): (Writer, Nexus),
+        outside: &mut Outside,
+    ) -> Self {
         let link = outside.network.connect(outside.now);
         outside.settle_network();
         Self {
@@ -50,6 +47,7 @@ impl Queue {
             session: HostSession::new(config),
             memory: Memory::default(),
             writer,
+            nexus,
             sequence: 0,
             pending: BTreeMap::new(),
             steps: BTreeMap::new(),
@@ -60,83 +58,9 @@ impl Queue {
 
     /// Takes all that has arrived, and sends all that there is room for.
     pub(crate) fn pump(&mut self, outside: &mut Outside) -> Fate {
-        if outside.now >= self.deaf_until && self.receive(outside) == Fate::Lost {
-            return Fate::Lost;
-        }
-        while let Some(part) = self.session.wants_payload() {
-            let bytes = &self.memory.bytes(part.buffer)[part.offset..part.offset + part.len];
-            let bytes = bytes.to_vec();
-            self.session.provide_payload(&bytes);
-        }
-        let fate = self.send(outside);
-        if self.session.is_closing() { Fate::Lost } else { fate }
-    }
-
-    fn receive(&mut self, outside: &mut Outside) -> Fate {
-        loop {
-            let now = outside.now;
-            let mut bytes = vec![0; outside.network.unread_by_host(self.link).clamp(1, 16 * 1024)];
-            let received = outside.network.receive(now, self.link, Side::Host, &mut bytes);
-            outside.settle_network();
-            match received {
-                Received::Bytes(len) => self.feed(&bytes[..len]),
-                Received::Nothing => return Fate::Lives,
-                Received::Closed => return Fate::Lost,
-            }
-        }
-    }
-
-    fn feed(&mut self, bytes: &[u8]) {
-        let mut input = std::mem::take(&mut self.leftover);
-        input.extend_from_slice(bytes);
-        let mut rest = &input[..];
-        while !rest.is_empty() {
-            match self.session.receiving() {
-                Receiving::Paused => break,
-                Receiving::Bytes => match self.session.handle_input(rest) {
-                    Ok(taken) => rest = &rest[taken..],
-                    Err(error) => self.refuse(error),
-                },
-                Receiving::Payload { buffer, offset, len } => {
-                    let (payload, behind) = rest.split_at(len.min(rest.len()));
-                    let place = offset..offset + payload.len();
-                    self.memory.bytes_mut(buffer)[place].copy_from_slice(payload);
-                    self.session.handle_payload(payload);
-                    rest = behind;
-                }
-            }
-        }
-        self.leftover = rest.to_vec();
-    }
-
-    /// The node has no reason to end a connection that keeps the protocol with an error, and never
-    /// breaks the protocol itself.
-    fn refuse(&self, error: PeerError) {
-        panic!("{:?}: the node broke the protocol: {error}", self.link);
-    }
-
-    fn send(&mut self, outside: &mut Outside) -> Fate {
-        while self.session.output_len() > 0 {
-            let mut bytes = Vec::new();
-            for chunk in self.session.output() {
-                self.memory.append(&mut bytes, chunk);
-                if bytes.len() >= SEND_LEN_MAX {
-                    break;
-                }
-            }
-            let sent = outside.network.send(outside.now, self.link, Side::Host, &bytes);
-            outside.settle_network();
-            match sent {
-                Sent::Bytes(0) => return Fate::Lives,
-                Sent::Bytes(len) => {
-                    outside.note("host sends", &[u64::from(self.link.0)]);
-                    outside.trace.note_bytes(&bytes[..len]);
-                    self.session.advance_output(len);
-                }
-                Sent::Closed => return Fate::Lost,
-            }
-        }
-        Fate::Lives
+        let Self { link, session, memory, leftover, .. } = self;
+        let mut line = Line { link: *link, session, memory, leftover };
+        line.pump(self.deaf_until, outside)
     }
 
     /// Whether so many commands more can be submitted.
@@ -170,5 +94,43 @@ impl Queue {
     pub(crate) fn next_sequence(&mut self) -> u32 {
         self.sequence += 1;
         self.sequence
+    }
+}
+
+impl Spoken for HostSession {
+    fn receiving(&self) -> Receiving {
+        self.receiving()
+    }
+
+    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, Trouble> {
+        self.handle_input(bytes).map_err(|error| Trouble::Broken(error.to_string()))
+    }
+
+    fn handle_payload(&mut self, bytes: &[u8]) {
+        self.handle_payload(bytes);
+    }
+
+    fn wants_payload(&self) -> Option<(BufferId, usize, usize)> {
+        self.wants_payload().map(|part| (part.buffer, part.offset, part.len))
+    }
+
+    fn provide_payload(&mut self, bytes: &[u8]) {
+        self.provide_payload(bytes);
+    }
+
+    fn output(&self) -> Box<dyn Iterator<Item = Chunk<'_>> + '_> {
+        Box::new(self.output())
+    }
+
+    fn output_len(&self) -> usize {
+        self.output_len()
+    }
+
+    fn advance_output(&mut self, sent: usize) {
+        self.advance_output(sent);
+    }
+
+    fn is_closing(&self) -> bool {
+        self.is_closing()
     }
 }

@@ -12,13 +12,16 @@ use nearflash_units::Nanos;
 use uuid::Uuid;
 
 use crate::Dice;
-use crate::host::pending::{AdminStep, Checks, Pending, What};
-use crate::host::queue::{Fate, Queue};
+use crate::host::line::Fate;
+use crate::host::pending::{AdminStep, Answer, Checks, Pending, What};
+use crate::host::queue::Queue;
+use crate::host::rivalry::fight;
 use crate::host::worker_plan::WorkerPlan;
 use crate::host::workload::{Field, Workload};
 use crate::network::{LinkId, Side};
 use crate::node::CHECKED;
 use crate::outside::Outside;
+use crate::rivalry::{Move, Rival};
 use crate::stamp::Writer;
 
 /// How far a host has come.
@@ -57,6 +60,7 @@ pub(crate) struct Worker {
     pub(crate) plan: WorkerPlan,
     pub(crate) life: Life,
     number: u32,
+    rival: Rival,
     dice: Dice,
     workload: Workload,
     admin: Option<Queue>,
@@ -80,13 +84,19 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(number: u32, plan: WorkerPlan, field: Field, dice: Dice) -> Self {
+    pub(crate) fn new(
+        (number, rival): (u32, Rival),
+        plan: WorkerPlan,
+        field: Field,
+        dice: Dice,
+    ) -> Self {
         let workload = Workload { mix: plan.mix, field, known: Default::default() };
         Self {
             life: Life::Away(Nanos(0)),
             left: plan.commands,
             plan,
             number,
+            rival,
             dice,
             workload,
             admin: None,
@@ -148,7 +158,10 @@ impl Worker {
     }
 
     fn connect(&self, queue: QueueId, writer: Writer, outside: &mut Outside) -> Queue {
-        Queue::connect(self.config(queue), writer, outside)
+        let config = self.config(queue);
+        let parts: [&[u8]; 2] = [&config.host_id.into_bytes(), CHECKED.as_bytes()];
+        let nexus = nearflash_session::nexus("nvme", &parts);
+        Queue::connect(config, (writer, nexus), outside)
     }
 
     /// Looks around and does what there is to do. Returns when to look again, if nothing comes
@@ -323,7 +336,13 @@ impl Worker {
                 continue;
             }
             self.left -= 1;
-            self.workload.begin(queue, &mut self.dice, checks, outside);
+            if self.dice.permille(self.plan.rival_permille) {
+                let nsid = NamespaceId(self.dice.pick(&[1, 1, 2, 3]));
+                let wanted = Move::draw(&mut self.dice, &self.rival);
+                fight(queue, &self.rival, wanted, nsid);
+            } else {
+                self.workload.begin(queue, &mut self.dice, checks, outside);
+            }
             if self.dice.permille(self.plan.deaf_permille) {
                 queue.deaf_until = outside.now.plus(self.plan.deaf);
             }
@@ -346,14 +365,18 @@ impl Worker {
         for queue in &mut self.queues {
             while let Some((completion, pending)) = queue.poll() {
                 outside.note("answer", &[u64::from(completion.cid.0), u64::from(queue.link.0)]);
-                let Pending::Io(io) = pending else { continue };
+                let Pending::Io(io) = pending else {
+                    check_rivalry(completion.entry.status());
+                    continue;
+                };
                 if let What::StepCompare(id) | What::StepWrite(id) = io.what {
                     let is_first = matches!(io.what, What::StepCompare(_));
                     io.buffer.map(|buffer| queue.memory.give_back(buffer));
                     step_answered(queue, id, is_first, &completion, checks, outside);
                     continue;
                 }
-                let seen = io.judge(&completion, &mut queue.memory, checks, outside);
+                let answer = Answer::of_nvme(completion.entry.status());
+                let seen = io.judge(answer, &mut queue.memory, checks, outside);
                 self.workload.learn(seen);
             }
         }
@@ -407,7 +430,7 @@ impl Worker {
                 match pending {
                     Pending::Io(io) if is_step(&io.what) => {}
                     Pending::Io(io) => io.lose(checks, now),
-                    Pending::Admin(_) => {}
+                    Pending::Admin(_) | Pending::Rivalry => {}
                 }
             }
             for step in queue.steps.into_values() {
@@ -424,6 +447,14 @@ impl Worker {
     }
 }
 
+/// How a change of reservations can end: also because there are too many at a time.
+fn check_rivalry(status: Status) {
+    const POSSIBLE: [Status; 3] =
+        [Status::RESERVATION_CONFLICT, Status::INVALID_FIELD, Status::TRANSIENT_TRANSPORT_ERROR];
+    let is_possible = status.is_success() || POSSIBLE.contains(&status.code());
+    assert!(is_possible, "a change of reservations was answered {status}");
+}
+
 fn is_step(what: &What) -> bool {
     matches!(what, What::StepCompare(_) | What::StepWrite(_))
 }
@@ -438,7 +469,7 @@ fn step_answered(
 ) {
     let state = queue.steps.get_mut(&id).expect("both halves are in flight together");
     let half = if is_first { &mut state.first } else { &mut state.second };
-    *half = Some(completion.entry.status());
+    *half = Some(Answer::of_nvme(completion.entry.status()));
     if state.first.is_some() && state.second.is_some() {
         let state = queue.steps.remove(&id).expect("seen above");
         state.judge(false, checks, outside);

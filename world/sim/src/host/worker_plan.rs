@@ -33,7 +33,9 @@ pub struct WorkerPlan {
     pub deaf_permille: u32,
     /// How long that is.
     pub deaf: Nanos,
-    /// What it does.
+    /// In one look, it registers, reserves, preempts or lets go.
+    pub rival_permille: u32,
+    /// What it does beside that.
     pub mix: Mix,
 }
 
@@ -53,6 +55,7 @@ impl WorkerPlan {
             leave_permille: 0,
             deaf_permille: 0,
             deaf: Nanos(0),
+            rival_permille: 0,
             mix: Mix { tails: 0, ..Mix::USUAL },
         }
     }
@@ -72,6 +75,7 @@ impl WorkerPlan {
             leave_permille: dice.pick(&[0, 0, 1, 5]),
             deaf_permille: dice.pick(&[0, 0, 5, 20]),
             deaf: Nanos::from_millis(dice.pick(&[5, 200, 2_000])),
+            rival_permille: dice.pick(&[0, 0, 20, 100]),
             mix: Mix::draw(dice),
         }
     }

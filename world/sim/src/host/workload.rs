@@ -2,7 +2,7 @@
 
 use nearflash_nvme::{Command, DsmRange, Fused, NamespaceId};
 use nearflash_nvme_tcp::host::HostData;
-use nearflash_request::BlockRange;
+use nearflash_request::{BlockRange, Nexus};
 use nearflash_units::{BlockSize, Blocks, Lba};
 use zerocopy::IntoBytes;
 
@@ -11,7 +11,7 @@ use crate::history::Block;
 use crate::host::pending::{Checks, Io, Pending, Seen, StepId, StepState, What};
 use crate::host::queue::Queue;
 use crate::outside::Outside;
-use crate::stamp::{Stamp, Value};
+use crate::stamp::{Stamp, Value, Writer};
 
 /// Where hosts work.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct Field {
 
 /// A kind of command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Kind {
+pub(crate) enum Kind {
     Read,
     Write,
     Zeroes,
@@ -124,10 +124,10 @@ pub(crate) struct Workload {
 
 /// Some blocks of a volume.
 #[derive(Clone, Copy, Debug)]
-struct Run {
-    block: Block,
-    nsid: NamespaceId,
-    count: u64,
+pub(crate) struct Run {
+    pub(crate) block: Block,
+    pub(crate) nsid: NamespaceId,
+    pub(crate) count: u64,
 }
 
 impl Run {
@@ -135,7 +135,7 @@ impl Run {
         u16::try_from(self.count - 1).expect("commands are bounded")
     }
 
-    fn blocks(self) -> impl Iterator<Item = Block> {
+    pub(crate) fn blocks(self) -> impl Iterator<Item = Block> {
         let Block { volume, lba } = self.block;
         (lba.0..lba.0 + self.count).map(move |lba| Block { volume, lba: Lba(lba) })
     }
@@ -172,7 +172,7 @@ impl Workload {
         }
     }
 
-    fn draw_kind(&self, dice: &mut Dice) -> Kind {
+    pub(crate) fn draw_kind(&self, dice: &mut Dice) -> Kind {
         let weights = self.mix.weights();
         let total: u32 = weights.iter().map(|(_, weight)| weight).sum();
         let mut left = dice.between(0, u64::from(total.max(1)) - 1);
@@ -185,7 +185,7 @@ impl Workload {
         Kind::Read
     }
 
-    fn hot_run(&self, dice: &mut Dice) -> Run {
+    pub(crate) fn hot_run(&self, dice: &mut Dice) -> Run {
         let (start, end) = self.field.hot;
         let (volume, nsid) = self.field.volumes[dice.index(self.field.volumes.len())];
         // Mostly short, sometimes as long as can be; a long one begins far before the hot blocks.
@@ -196,7 +196,7 @@ impl Workload {
         Run { block: Block { volume, lba: Lba(first) }, nsid, count }
     }
 
-    fn bytes_len(&self, run: Run) -> u32 {
+    pub(crate) fn bytes_len(&self, run: Run) -> u32 {
         let len = self.field.block_size.len(Blocks(run.count)).expect("commands are bounded");
         u32::try_from(len.0).expect("commands are bounded")
     }
@@ -205,20 +205,25 @@ impl Workload {
         let len = self.bytes_len(run);
         let buffer = queue.memory.take(usize::try_from(len).expect("commands are bounded"));
         let command = Command::read(run.nsid, run.block.lba, run.zero_based(), len);
-        let io = io(run, Some(buffer), What::Read, outside);
+        let io = io(queue.nexus, run, Some(buffer), What::Read, outside);
         let pending = Pending::Io(Io { in_tail, ..io });
         queue.submit(&command, HostData::ToHost { buffer, len }, pending);
     }
 
     /// The bytes of a write, each block stamped.
-    fn fill(&self, queue: &Queue, run: Run, sequence: u32, count: u32) -> (Vec<Stamp>, Vec<u8>) {
+    pub(crate) fn fill(
+        &self,
+        writer: Writer,
+        run: Run,
+        (sequence, count): (u32, u32),
+    ) -> (Vec<Stamp>, Vec<u8>) {
         let len = usize::try_from(self.bytes_len(run)).expect("commands are bounded");
         let mut bytes = vec![0; len];
         let block_len = len / usize::try_from(run.count).expect("commands are bounded");
         let mut stamps = Vec::new();
         for (block, place) in run.blocks().zip(bytes.chunks_exact_mut(block_len)) {
             let Block { volume, lba } = block;
-            let stamp = Stamp { volume, lba, writer: queue.writer, sequence, count };
+            let stamp = Stamp { volume, lba, writer, sequence, count };
             stamp.write(place);
             stamps.push(stamp);
         }
@@ -235,7 +240,7 @@ impl Workload {
     ) {
         let durable = dice.permille(250);
         let sequence = queue.next_sequence();
-        let (stamps, bytes) = self.fill(queue, run, sequence, 0);
+        let (stamps, bytes) = self.fill(queue.writer, run, (sequence, 0));
         let now = outside.tick();
         let sent =
             |(block, stamp)| checks.history.write_sent(block, Value::Written(stamp), now, durable);
@@ -246,7 +251,7 @@ impl Workload {
         }
         let len = self.bytes_len(run);
         let buffer = queue.memory.hold(bytes);
-        let pending = Pending::Io(io(run, Some(buffer), What::Write(writes), outside));
+        let pending = Pending::Io(io(queue.nexus, run, Some(buffer), What::Write(writes), outside));
         queue.submit(&command, HostData::FromHost { buffer, len }, pending);
     }
 
@@ -269,7 +274,7 @@ impl Workload {
         if dice.coin() {
             command = command.with_deallocate();
         }
-        let pending = Pending::Io(io(run, None, What::Write(writes), outside));
+        let pending = Pending::Io(io(queue.nexus, run, None, What::Write(writes), outside));
         queue.submit(&command, HostData::None, pending);
     }
 
@@ -285,7 +290,7 @@ impl Workload {
             DsmRange::from_range(range).expect("commands are bounded")
         });
         let data = HostData::SmallFromHost(ranges.as_bytes().to_vec());
-        let pending = Pending::Io(io(run, None, What::Advice(writes), outside));
+        let pending = Pending::Io(io(queue.nexus, run, None, What::Advice(writes), outside));
         queue.submit(&Command::deallocate(run.nsid, 1), data, pending);
     }
 
@@ -296,7 +301,7 @@ impl Workload {
         let flushed = if all { volumes.collect() } else { vec![volume] };
         let command = Command::flush(if all { NamespaceId::ALL } else { nsid });
         let run = Run { block: Block { volume, lba: Lba(0) }, nsid, count: 1 };
-        let pending = Pending::Io(io(run, None, What::Flush(flushed), outside));
+        let pending = Pending::Io(io(queue.nexus, run, None, What::Flush(flushed), outside));
         queue.submit(&command, HostData::None, pending);
     }
 
@@ -310,7 +315,8 @@ impl Workload {
         let value = Value::of(&bytes);
         let buffer = queue.memory.hold(bytes);
         let command = Command::compare(run.nsid, run.block.lba, 0, len);
-        let pending = Pending::Io(io(run, Some(buffer), What::Compare(value), outside));
+        let pending =
+            Pending::Io(io(queue.nexus, run, Some(buffer), What::Compare(value), outside));
         queue.submit(&command, HostData::FromHost { buffer, len }, pending);
     }
 
@@ -330,12 +336,13 @@ impl Workload {
         };
         let from = Value::of(&bytes);
         let sequence = queue.next_sequence();
-        let (stamps, fresh) = self.fill(queue, run, sequence, from.count() + 1);
+        let (stamps, fresh) = self.fill(queue.writer, run, (sequence, from.count() + 1));
         let (to, durable) = (stamps[0], dice.permille(250));
         let sent = outside.tick();
         let write = checks.history.write_sent(block, Value::Written(to), sent, durable);
         checks.increments.sent(block, from, to);
-        let state = StepState { block, from, to, write, sent, first: None, second: None };
+        let nexus = queue.nexus;
+        let state = StepState { block, from, to, write, sent, nexus, first: None, second: None };
         let id = StepId(sequence);
         queue.steps.insert(id, state);
         let len = self.bytes_len(run);
@@ -348,7 +355,7 @@ impl Workload {
             [(compare, bytes, What::StepCompare(id)), (second, fresh, What::StepWrite(id))]
         {
             let buffer = queue.memory.hold(bytes);
-            let pending = Pending::Io(io(run, Some(buffer), what, outside));
+            let pending = Pending::Io(io(queue.nexus, run, Some(buffer), what, outside));
             queue.submit(&command, HostData::FromHost { buffer, len }, pending);
         }
     }
@@ -381,21 +388,22 @@ impl Workload {
             return self.read(queue, run, true, outside);
         }
         let sequence = queue.next_sequence();
-        let (_, bytes) = self.fill(queue, run, sequence, 0);
+        let (_, bytes) = self.fill(queue.writer, run, (sequence, 0));
         let len = self.bytes_len(run);
         let buffer = queue.memory.hold(bytes);
         let command = Command::write(nsid, block.lba, run.zero_based(), len);
-        let io = io(run, Some(buffer), What::Write(Vec::new()), outside);
+        let io = io(queue.nexus, run, Some(buffer), What::Write(Vec::new()), outside);
         let pending = Pending::Io(Io { in_tail: true, ..io });
         queue.submit(&command, HostData::FromHost { buffer, len }, pending);
     }
 }
 
-fn io(
+pub(crate) fn io(
+    nexus: Nexus,
     run: Run,
     buffer: Option<nearflash_request::BufferId>,
     what: What,
     outside: &mut Outside,
 ) -> Io {
-    Io { sent: outside.tick(), first: run.block, buffer, in_tail: false, what }
+    Io { nexus, sent: outside.tick(), first: run.block, buffer, in_tail: false, what }
 }

@@ -1,0 +1,101 @@
+//! The control side's part in what sessions share: one change at a time, as in production. It is
+//! decided, recorded, told to every core, and answered when each goes by it.
+
+use std::collections::VecDeque;
+
+use nearflash_engine::{CoreId, Owner};
+use nearflash_request::{Change, ChangeResult, Raised, Tag};
+use nearflash_shard::Message;
+
+use crate::reservations::Ends;
+use crate::sim::Sim;
+
+/// A change that a session waits for.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub core: CoreId,
+    pub owner: Owner,
+    pub tag: Tag,
+    pub change: Box<Change>,
+}
+
+/// The one that is told to the cores.
+#[derive(Debug)]
+struct UnderWay {
+    wanted: Wanted,
+    /// With which cores confirm.
+    number: u64,
+    result: ChangeResult,
+    raised: Vec<Raised>,
+}
+
+/// All that sessions wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    waiting: VecDeque<Wanted>,
+    under_way: Option<UnderWay>,
+}
+
+impl Changes {
+    pub(crate) fn want(&mut self, wanted: Wanted) {
+        self.waiting.push_back(wanted);
+    }
+
+    /// The node is gone, and everybody who waited.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Sim {
+    /// Goes on with changes, as far as that goes without waiting for cores.
+    pub(crate) fn go_on_with_changes(&mut self) {
+        loop {
+            if let Some(under_way) = self.changes.under_way.take() {
+                if self.cores_with_volumes(under_way.number) < self.node.core_count() {
+                    self.changes.under_way = Some(under_way);
+                    return;
+                }
+                self.answer(under_way);
+            }
+            let Some(wanted) = self.changes.waiting.pop_front() else { return };
+            self.begin_change(wanted);
+        }
+    }
+
+    fn begin_change(&mut self, wanted: Wanted) {
+        let volume = wanted.change.volume.0;
+        let now = self.outside.tick();
+        let (result, raised) = self.node.apply(&wanted.change);
+        let ends = self.checks.reservations.begins(&wanted.change, now);
+        assert_eq!(Ends::of(&result), ends, "{:?}", wanted.change);
+        let report = self.node.report(volume);
+        assert!(self.checks.reservations.agrees_with(volume, &report), "{report:?}");
+        self.outside.note("change", &[u64::from(volume), u64::from(result == ChangeResult::Done)]);
+        let number = self.node.tell_volumes(&mut self.outside);
+        self.changes.under_way = Some(UnderWay { wanted, number, result, raised });
+    }
+
+    fn answer(&mut self, done: UnderWay) {
+        let UnderWay { wanted, result, raised, .. } = done;
+        let now = self.outside.tick();
+        self.checks.reservations.counts(wanted.change.volume.0, now);
+        if !raised.is_empty() {
+            self.node.raise(&raised.into(), &mut self.outside);
+        }
+        let Wanted { core, owner, tag, .. } = wanted;
+        self.outside.post(None, core, Message::Changed(owner, tag, result));
+    }
+
+    /// The power is gone: nobody waits any more, and what was not recorded is as if it never was.
+    pub(crate) fn forget_changes(&mut self) {
+        self.changes.forget();
+        let now = self.outside.tick();
+        self.checks.reservations.power_lost(now);
+        for volume in self.node.forget_changes() {
+            let report = self.node.report(volume);
+            let agrees = self.checks.reservations.agrees_with(volume, &report);
+            assert!(agrees, "after a loss of power: {report:?}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The bytes of one connection of a host, whichever door it came by: from the link to its session
+//! and the other way.
+
+use nearflash_request::BufferId;
+use nearflash_session::{Chunk, Receiving};
+use nearflash_shard::{Received, Sent};
+use nearflash_units::Nanos;
+
+use crate::host::memory::Memory;
+use crate::network::{LinkId, Side};
+use crate::outside::Outside;
+
+/// Whether a connection lives on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Fate {
+    Lives,
+    Lost,
+}
+
+/// Why a session takes nothing more.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The node says that it ends the connection, in the protocol's own words.
+    Ended,
+    /// The node broke the protocol.
+    Broken(String),
+}
+
+/// Bytes looked at in one send.
+const SEND_LEN_MAX: usize = 64 * 1024;
+
+/// What every protocol's own end of a connection has.
+pub(crate) trait Spoken {
+    fn receiving(&self) -> Receiving;
+    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, Trouble>;
+    fn handle_payload(&mut self, bytes: &[u8]);
+    fn wants_payload(&self) -> Option<(BufferId, usize, usize)>;
+    fn provide_payload(&mut self, bytes: &[u8]);
+    fn output(&self) -> Box<dyn Iterator<Item = Chunk<'_>> + '_>;
+    fn output_len(&self) -> usize;
+    fn advance_output(&mut self, sent: usize);
+    fn is_closing(&self) -> bool;
+}
+
+/// A connection's session, its memory, and its link.
+#[derive(Debug)]
+pub(crate) struct Line<'a, S> {
+    pub(crate) link: LinkId,
+    pub(crate) session: &'a mut S,
+    pub(crate) memory: &'a mut Memory,
+    /// Received, and not taken by the session yet.
+    pub(crate) leftover: &'a mut Vec<u8>,
+}
+
+impl<S: Spoken> Line<'_, S> {
+    /// Takes all that has arrived, unless it is deaf until later, and sends all that there is room
+    /// for.
+    pub(crate) fn pump(&mut self, deaf_until: Nanos, outside: &mut Outside) -> Fate {
+        if outside.now >= deaf_until && self.receive(outside) == Fate::Lost {
+            return Fate::Lost;
+        }
+        while let Some((buffer, offset, len)) = self.session.wants_payload() {
+            let bytes = self.memory.bytes(buffer)[offset..offset + len].to_vec();
+            self.session.provide_payload(&bytes);
+        }
+        let fate = self.send(outside);
+        if self.session.is_closing() { Fate::Lost } else { fate }
+    }
+
+    fn receive(&mut self, outside: &mut Outside) -> Fate {
+        loop {
+            let now = outside.now;
+            let mut bytes = vec![0; outside.network.unread_by_host(self.link).clamp(1, 16 * 1024)];
+            let received = outside.network.receive(now, self.link, Side::Host, &mut bytes);
+            outside.settle_network();
+            match received {
+                Received::Bytes(len) => self.feed(&bytes[..len], outside.is_draining),
+                Received::Nothing => return Fate::Lives,
+                Received::Closed => return Fate::Lost,
+            }
+        }
+    }
+
+    /// # Panics
+    /// When the node breaks the protocol: it never does, and has no reason to end a connection that
+    /// keeps it, unless it drains.
+    fn feed(&mut self, bytes: &[u8], is_draining: bool) {
+        let mut input = std::mem::take(self.leftover);
+        input.extend_from_slice(bytes);
+        let mut rest = &input[..];
+        while !rest.is_empty() {
+            match self.session.receiving() {
+                Receiving::Paused => break,
+                Receiving::Bytes => match self.session.handle_input(rest) {
+                    Ok(taken) => rest = &rest[taken..],
+                    Err(Trouble::Ended) if is_draining => return,
+                    Err(Trouble::Ended) => panic!("{:?}: the node ended it", self.link),
+                    Err(Trouble::Broken(how)) => {
+                        panic!("{:?}: the node broke the protocol: {how}", self.link)
+                    }
+                },
+                Receiving::Payload { buffer, offset, len } => {
+                    let (payload, behind) = rest.split_at(len.min(rest.len()));
+                    let place = offset..offset + payload.len();
+                    self.memory.bytes_mut(buffer)[place].copy_from_slice(payload);
+                    self.session.handle_payload(payload);
+                    rest = behind;
+                }
+            }
+        }
+        *self.leftover = rest.to_vec();
+    }
+
+    fn send(&mut self, outside: &mut Outside) -> Fate {
+        while self.session.output_len() > 0 {
+            let mut bytes = Vec::new();
+            for chunk in self.session.output() {
+                self.memory.append(&mut bytes, chunk);
+                if bytes.len() >= SEND_LEN_MAX {
+                    break;
+                }
+            }
+            let sent = outside.network.send(outside.now, self.link, Side::Host, &bytes);
+            outside.settle_network();
+            match sent {
+                Sent::Bytes(0) => return Fate::Lives,
+                Sent::Bytes(len) => {
+                    outside.note("host sends", &[u64::from(self.link.0)]);
+                    outside.trace.note_bytes(&bytes[..len]);
+                    self.session.advance_output(len);
+                }
+                Sent::Closed => return Fate::Lost,
+            }
+        }
+        Fate::Lives
+    }
+}

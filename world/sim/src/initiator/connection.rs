@@ -1,0 +1,166 @@
+//! One connection of a simulated initiator: a link, a session over it, and the commands in flight.
+
+use std::collections::BTreeMap;
+
+use nearflash_iscsi::PeerError;
+use nearflash_iscsi::initiator::cdb::Cdb;
+use nearflash_iscsi::initiator::{
+    Ending, InitiatorConfig, InitiatorSession, Sense, Status, TaskCompletion, TaskData, TaskId,
+};
+use nearflash_request::{BufferId, Nexus};
+use nearflash_session::{Chunk, Receiving};
+use nearflash_shard::Door;
+use nearflash_units::Nanos;
+
+use crate::host::line::{Fate, Line, Spoken, Trouble};
+use crate::host::memory::Memory;
+use crate::host::pending::{Answer, Io, StepState};
+use crate::network::LinkId;
+use crate::outside::Outside;
+use crate::stamp::Writer;
+
+/// A command in flight.
+#[derive(Clone, Debug)]
+pub(crate) enum Task {
+    Io(Io),
+    /// A compare-and-write: one command here.
+    Step(StepState, BufferId),
+    /// Registers, reserves and the like; what it is to do is in the plan of who sent it.
+    Rivalry,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) link: LinkId,
+    pub(crate) session: InitiatorSession,
+    pub(crate) memory: Memory,
+    pub(crate) writer: Writer,
+    pub(crate) nexus: Nexus,
+    /// Counts the commands.
+    sequence: u32,
+    pub(crate) tasks: BTreeMap<TaskId, Task>,
+    /// Received, and not taken by the session yet.
+    leftover: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) fn connect(
+        config: InitiatorConfig,
+        (writer, nexus): (Writer, Nexus),
+        outside: &mut Outside,
+    ) -> Self {
+        let link = outside.network.connect_to(outside.now, Door::Iscsi { anonymous: true });
+        outside.settle_network();
+        Self {
+            link,
+            session: InitiatorSession::new(config),
+            memory: Memory::default(),
+            writer,
+            nexus,
+            sequence: 0,
+            tasks: BTreeMap::new(),
+            leftover: Vec::new(),
+        }
+    }
+
+    /// Takes all that has arrived, and sends all that there is room for.
+    pub(crate) fn pump(&mut self, outside: &mut Outside) -> Fate {
+        let Self { link, session, memory, leftover, .. } = self;
+        let mut line = Line { link: *link, session, memory, leftover };
+        line.pump(Nanos(0), outside)
+    }
+
+    /// The number of the next command.
+    pub(crate) fn next_sequence(&mut self) -> u32 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    /// Submits a command, if the target takes one. Whether it did.
+    pub(crate) fn submit(&mut self, lun: u16, cdb: &Cdb, data: TaskData, task: Task) -> bool {
+        let payload = match &data {
+            TaskData::FromInitiator { buffer, .. } => self.memory.bytes(*buffer),
+            _ => &[],
+        };
+        let id = self.session.submit(lun, cdb, data, payload).expect("there is room");
+        let twin = self.tasks.insert(id, task);
+        assert!(twin.is_none(), "{id:?} names one command in flight");
+        true
+    }
+
+    /// The next command that is over, and what it was.
+    ///
+    /// # Panics
+    /// When a command is answered that is not in flight.
+    pub(crate) fn poll(&mut self) -> Option<(TaskCompletion, Task)> {
+        let completion = self.session.poll_completion()?;
+        let task = self.tasks.remove(&completion.id);
+        Some((completion, task.expect("every command is answered once")))
+    }
+}
+
+impl Answer {
+    /// What a SCSI status and its sense mean.
+    pub(crate) fn of_scsi(completion: &TaskCompletion) -> Self {
+        match (completion.ending, completion.sense) {
+            (Ending::Answered(Status::GOOD), _) => Self::Done,
+            (Ending::Answered(Status::RESERVATION_CONFLICT), _) => Self::Conflict,
+            (Ending::Answered(Status::CHECK_CONDITION), Some(sense)) => Self::of_sense(sense),
+            (Ending::Answered(Status::TASK_ABORTED) | Ending::Aborted, _) => Self::Aborted,
+            (Ending::Answered(Status::TASK_SET_FULL), _) => Self::Full,
+            (Ending::Answered(status), _) => Self::Unexpected(status.0.into()),
+            (ending, _) => panic!("{completion:?} ended as {ending:?}"),
+        }
+    }
+
+    fn of_sense(sense: Sense) -> Self {
+        match (sense.key, sense.asc) {
+            (0x6, _) => Self::Attention,
+            (0xE, 0x1D) => Self::Differs,
+            (0x5, 0x21) => Self::BehindTheEnd,
+            (0x2..=0x4, _) | (0x7, 0x27) => Self::DeviceFailed,
+            (key, asc) => Self::Unexpected(u32::from(key) << 8 | u32::from(asc)),
+        }
+    }
+}
+
+impl Spoken for InitiatorSession {
+    fn receiving(&self) -> Receiving {
+        self.receiving()
+    }
+
+    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, Trouble> {
+        self.handle_input(bytes).map_err(|error| match error {
+            PeerError::Ended(_) => Trouble::Ended,
+            error => Trouble::Broken(error.to_string()),
+        })
+    }
+
+    fn handle_payload(&mut self, bytes: &[u8]) {
+        self.handle_payload(bytes);
+    }
+
+    fn wants_payload(&self) -> Option<(BufferId, usize, usize)> {
+        self.wants_payload().map(|part| (part.buffer, part.offset, part.len))
+    }
+
+    fn provide_payload(&mut self, bytes: &[u8]) {
+        self.provide_payload(bytes);
+    }
+
+    fn output(&self) -> Box<dyn Iterator<Item = Chunk<'_>> + '_> {
+        Box::new(self.output())
+    }
+
+    fn output_len(&self) -> usize {
+        self.output_len()
+    }
+
+    fn advance_output(&mut self, sent: usize) {
+        self.advance_output(sent);
+    }
+
+    fn is_closing(&self) -> bool {
+        self.is_closing()
+    }
+}

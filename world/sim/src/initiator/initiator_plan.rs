@@ -1,0 +1,84 @@
+//! How an initiator works: written down by a scenario, or drawn from the seed.
+
+use nearflash_units::Nanos;
+
+use crate::Dice;
+use crate::host::workload::Mix;
+
+/// How an initiator works.
+#[derive(Clone, Debug)]
+pub struct InitiatorPlan {
+    /// Connections of its session.
+    pub connections: u16,
+    /// Commands in flight on each.
+    pub depth: u16,
+    /// Digests that it wants, of header and data.
+    pub digests: (bool, bool),
+    /// InitialR2T that it wants.
+    pub initial_r2t: bool,
+    /// ImmediateData that it wants.
+    pub immediate_data: bool,
+    /// FirstBurstLength and MaxBurstLength that it wants.
+    pub bursts: (u32, u32),
+    /// MaxRecvDataSegmentLength that it declares.
+    pub receive_len_max: u32,
+    /// How many commands it submits in all.
+    pub commands: u32,
+    /// From one look around to the next.
+    pub think: (Nanos, Nanos),
+    /// In one look, it loses all its connections.
+    pub leave_permille: u32,
+    /// In one look, it asks for a reset of a logical unit, or has a command aborted.
+    pub manage_permille: u32,
+    /// In one look, it registers, reserves, preempts or lets go.
+    pub rival_permille: u32,
+    /// What it does beside that.
+    pub mix: Mix,
+}
+
+impl InitiatorPlan {
+    /// A plain initiator with so many commands to do.
+    pub fn plain(commands: u32) -> Self {
+        Self {
+            connections: 1,
+            depth: 8,
+            digests: (false, false),
+            initial_r2t: true,
+            immediate_data: true,
+            bursts: (65_536, 262_144),
+            receive_len_max: 65_536,
+            commands,
+            think: (Nanos::from_micros(1), Nanos::from_micros(200)),
+            leave_permille: 0,
+            manage_permille: 0,
+            rival_permille: 0,
+            mix: Mix { tails: 0, ..Mix::USUAL },
+        }
+    }
+
+    /// From the seed.
+    pub fn draw(dice: &mut Dice) -> Self {
+        let first_burst = dice.pick(&[512, 4096, 65_536]);
+        Self {
+            connections: dice.pick(&[1, 1, 2, 3]),
+            depth: dice.pick(&[2, 4, 16]),
+            digests: (dice.coin(), dice.coin()),
+            initial_r2t: dice.coin(),
+            immediate_data: dice.coin(),
+            bursts: (first_burst, first_burst * dice.pick(&[1, 4])),
+            receive_len_max: dice.pick(&[512, 8192, 65_536]),
+            commands: dice.pick(&[50, 300]),
+            think: (Nanos(100), Nanos::from_micros(dice.pick(&[5, 200, 5_000]))),
+            leave_permille: dice.pick(&[0, 0, 1, 5]),
+            manage_permille: dice.pick(&[0, 0, 5]),
+            rival_permille: dice.pick(&[0, 0, 20, 100]),
+            mix: Mix::draw(dice),
+        }
+    }
+
+    /// Compare-and-writes and the reads that they need, and nothing else.
+    pub fn counting(mut self) -> Self {
+        self.mix = Mix { steps: 5, overwrites: 1, ..Mix::default() };
+        self
+    }
+}

@@ -1,0 +1,169 @@
+//! What working initiators do: the same as hosts of NVMe/TCP, on the same blocks, by SCSI's commands.
+
+use nearflash_iscsi::initiator::TaskData;
+use nearflash_iscsi::initiator::cdb::{self, Cdb, FORCE_UNIT_ACCESS};
+use nearflash_units::Lba;
+
+use crate::Dice;
+use crate::history::Block;
+use crate::host::pending::{Checks, Io, StepState, What};
+use crate::host::workload::{Kind, Run, Workload, io};
+use crate::initiator::connection::{Connection, Task};
+use crate::outside::Outside;
+use crate::stamp::Value;
+
+/// VERIFY (16) with the data that should be there.
+const VERIFY: u8 = 0x8F;
+const COMPARE_BYTES: u8 = 1 << 1;
+
+/// One command of an initiator: where it goes, what all of them need.
+pub(crate) struct Begin<'a> {
+    pub(crate) connection: &'a mut Connection,
+    pub(crate) dice: &'a mut Dice,
+    pub(crate) checks: &'a mut Checks,
+    pub(crate) outside: &'a mut Outside,
+}
+
+fn lun(run: Run) -> u16 {
+    u16::try_from(run.nsid.0 - 1).expect("few namespaces")
+}
+
+fn count(run: Run) -> u32 {
+    u32::try_from(run.count).expect("commands are bounded")
+}
+
+impl Begin<'_> {
+    /// Submits one command of the workload's mix: there is room.
+    pub(crate) fn work(mut self, workload: &mut Workload) {
+        let kind = workload.draw_kind(self.dice);
+        let run = workload.hot_run(self.dice);
+        match kind {
+            Kind::Read => self.read(workload, run, false),
+            Kind::Write => self.write(workload, run),
+            Kind::Zeroes => self.zeroes(workload, run),
+            Kind::Advice => self.unmap(run),
+            Kind::Flush => self.flush(run),
+            Kind::Compare => self.compare(workload, Run { count: 1, ..run }),
+            Kind::Step => self.step(workload),
+            Kind::Overwrite => {
+                let (volume, nsid) = workload.field.volumes[0];
+                let block = Block { volume, lba: Lba(workload.field.counters[1]) };
+                self.write(workload, Run { block, nsid, count: 1 });
+            }
+            Kind::Tail => self.tail(workload),
+        }
+    }
+
+    fn io(&mut self, run: Run, buffer: Option<nearflash_request::BufferId>, what: What) -> Io {
+        io(self.connection.nexus, run, buffer, what, self.outside)
+    }
+
+    fn submit(&mut self, run: Run, cdb: &Cdb, data: TaskData, io: Io) {
+        self.connection.submit(lun(run), cdb, data, Task::Io(io));
+    }
+
+    fn sent(&mut self, run: Run, values: impl Iterator<Item = Value>, durable: bool) -> What {
+        let now = self.outside.tick();
+        let history = &mut self.checks.history;
+        let sent = |(block, value)| history.write_sent(block, value, now, durable);
+        What::Write(run.blocks().zip(values).map(sent).collect())
+    }
+
+    fn read(&mut self, workload: &Workload, run: Run, in_tail: bool) {
+        let len = workload.bytes_len(run);
+        let buffer =
+            self.connection.memory.take(usize::try_from(len).expect("commands are bounded"));
+        let io = Io { in_tail, ..self.io(run, Some(buffer), What::Read) };
+        let cdb = cdb::read(run.block.lba.0, count(run));
+        self.submit(run, &cdb, TaskData::ToInitiator { buffer, len }, io);
+    }
+
+    fn write(&mut self, workload: &Workload, run: Run) {
+        let durable = self.dice.permille(250);
+        let sequence = self.connection.next_sequence();
+        let (stamps, bytes) = workload.fill(self.connection.writer, run, (sequence, 0));
+        let what = self.sent(run, stamps.into_iter().map(Value::Written), durable);
+        let flags = if durable { FORCE_UNIT_ACCESS } else { 0 };
+        let len = workload.bytes_len(run);
+        let buffer = self.connection.memory.hold(bytes);
+        let io = self.io(run, Some(buffer), what);
+        let cdb = cdb::write(flags, run.block.lba.0, count(run));
+        self.submit(run, &cdb, TaskData::FromInitiator { buffer, len }, io);
+    }
+
+    /// WRITE SAME, with a block of zeroes.
+    fn zeroes(&mut self, workload: &Workload, run: Run) {
+        let what = self.sent(run, std::iter::repeat(Value::Zero), false);
+        let len = workload.bytes_len(Run { count: 1, ..run });
+        let block = vec![0; usize::try_from(len).expect("a block")];
+        let buffer = self.connection.memory.hold(block);
+        let io = self.io(run, Some(buffer), what);
+        let cdb = cdb::write_same(self.dice.coin(), run.block.lba.0, count(run));
+        self.submit(run, &cdb, TaskData::FromInitiator { buffer, len }, io);
+    }
+
+    /// What UNMAP releases reads as zeroes, as the unit says: no mere advice. As two ranges, the second
+    /// perhaps empty.
+    fn unmap(&mut self, run: Run) {
+        let what = self.sent(run, std::iter::repeat(Value::Zero), false);
+        let half = count(run).div_ceil(2);
+        let start = run.block.lba.0;
+        let ranges = [(start, half), (start + u64::from(half), count(run) - half)];
+        let (cdb, parameters) = cdb::unmap(&ranges);
+        let io = self.io(run, None, what);
+        self.submit(run, &cdb, TaskData::SmallFromInitiator(parameters), io);
+    }
+
+    fn flush(&mut self, run: Run) {
+        let io = self.io(run, None, What::Flush(vec![run.block.volume]));
+        self.submit(run, &cdb::synchronize_cache(), TaskData::None, io);
+    }
+
+    /// With what the host last read, if it has read the block.
+    fn compare(&mut self, workload: &Workload, run: Run) {
+        let Some(bytes) = workload.known.get(&run.block).cloned() else {
+            return self.read(workload, run, false);
+        };
+        let len = workload.bytes_len(run);
+        let value = Value::of(&bytes);
+        let buffer = self.connection.memory.hold(bytes);
+        let io = self.io(run, Some(buffer), What::Compare(value));
+        let mut cdb = cdb::read(run.block.lba.0, 1);
+        (cdb[0], cdb[1]) = (VERIFY, COMPARE_BYTES);
+        self.submit(run, &cdb, TaskData::FromInitiator { buffer, len }, io);
+    }
+
+    /// Counts one further, from what the host last read; it reads first if it has not.
+    fn step(&mut self, workload: &mut Workload) {
+        let (volume, nsid) = workload.field.volumes[0];
+        let block = Block { volume, lba: Lba(self.dice.pick(&workload.field.counters)) };
+        let run = Run { block, nsid, count: 1 };
+        let Some(mut bytes) = workload.known.remove(&block) else {
+            return self.read(workload, run, false);
+        };
+        let from = Value::of(&bytes);
+        let sequence = self.connection.next_sequence();
+        let (stamps, fresh) =
+            workload.fill(self.connection.writer, run, (sequence, from.count() + 1));
+        let (to, sent) = (stamps[0], self.outside.tick());
+        let write = self.checks.history.write_sent(block, Value::Written(to), sent, false);
+        self.checks.increments.sent(block, from, to);
+        let nexus = self.connection.nexus;
+        let state = StepState { block, from, to, write, sent, nexus, first: None, second: None };
+        bytes.extend_from_slice(&fresh);
+        let len = u32::try_from(bytes.len()).expect("two blocks");
+        let buffer = self.connection.memory.hold(bytes);
+        let cdb = cdb::compare_and_write(0, block.lba.0, 1);
+        let data = TaskData::FromInitiator { buffer, len };
+        self.connection.submit(lun(run), &cdb, data, Task::Step(state, buffer));
+    }
+
+    /// Around the end of a volume that changes its size. What is written there is not judged.
+    fn tail(&mut self, workload: &Workload) {
+        let (volume, nsid) = workload.field.volumes[0];
+        let (start, end) = workload.field.tail;
+        let block = Block { volume, lba: Lba(self.dice.between(start, end)) };
+        let run = Run { block, nsid, count: self.dice.between(1, 3) };
+        self.read(workload, run, true);
+    }
+}

@@ -1,0 +1,335 @@
+//! A working initiator: it logs in, adds connections to its session, works on them, and comes back
+//! when it lost them: by its name and ISID in place of the session that there was.
+
+use std::sync::Arc;
+
+use nearflash_iscsi::chap::{CHALLENGE_LEN, Challenge};
+use nearflash_iscsi::initiator::{CommandWindow, Event, InitiatorConfig};
+use nearflash_iscsi::login::{LoginConfig, SessionKind};
+use nearflash_iscsi::params::{DigestWish, Offer, SessionParams};
+use nearflash_iscsi::pdu::TaskFunction;
+use nearflash_request::Nexus;
+use nearflash_units::Nanos;
+
+use crate::Dice;
+use crate::host::line::Fate;
+use crate::host::pending::{Answer, Checks};
+use crate::host::worker::{Leaving, Life};
+use crate::host::workload::{Field, Workload};
+use crate::initiator::connection::{Connection, Task};
+use crate::initiator::initiator_plan::InitiatorPlan;
+use crate::initiator::rivalry::fight;
+use crate::initiator::work::Begin;
+use crate::network::{LinkId, Side};
+use crate::node::TARGET;
+use crate::outside::Outside;
+use crate::rivalry::{Move, Rival};
+use crate::stamp::Writer;
+
+#[derive(Debug)]
+pub(crate) struct Initiator {
+    pub(crate) plan: InitiatorPlan,
+    pub(crate) life: Life,
+    number: u32,
+    rival: Rival,
+    dice: Dice,
+    workload: Workload,
+    window: Arc<CommandWindow>,
+    connections: Vec<Connection>,
+    think_until: Nanos,
+    left: u32,
+    /// Does nothing new.
+    pub(crate) resting: bool,
+    /// How often it logged in.
+    pub(crate) joined: u32,
+}
+
+impl Initiator {
+    pub(crate) fn new(
+        (number, rival): (u32, Rival),
+        plan: InitiatorPlan,
+        field: Field,
+        dice: Dice,
+    ) -> Self {
+        let workload = Workload { mix: plan.mix, field, known: Default::default() };
+        Self {
+            life: Life::Away(Nanos(0)),
+            left: plan.commands,
+            plan,
+            number,
+            rival,
+            dice,
+            workload,
+            window: Arc::new(CommandWindow::new(1)),
+            connections: Vec::new(),
+            think_until: Nanos(0),
+            resting: false,
+            joined: 0,
+        }
+    }
+
+    /// Commands that have not been answered.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.connections.iter().map(|connection| connection.tasks.len()).sum()
+    }
+
+    /// Commands of its budget that it has not submitted.
+    pub(crate) fn commands_left(&self) -> u32 {
+        self.left
+    }
+
+    /// Whether this is a link that it uses.
+    pub(crate) fn has(&self, link: LinkId) -> bool {
+        self.connections.iter().any(|connection| connection.link == link)
+    }
+
+    fn name(&self) -> String {
+        format!("iqn.2026-11.io.nearflash:initiator-{}", self.number)
+    }
+
+    fn isid(&self) -> [u8; 6] {
+        let [.., high, low] = self.number.to_be_bytes();
+        [0x80, 0, 0, 0, high, low]
+    }
+
+    fn nexus(&self) -> Nexus {
+        let (name, isid) = (self.name(), self.isid());
+        let parts: [&[u8]; 3] = [name.as_bytes(), &isid, TARGET.as_bytes()];
+        nearflash_session::nexus("iscsi", &parts)
+    }
+
+    fn config(&self, tsih: u16, cid: u16) -> InitiatorConfig {
+        let plan = &self.plan;
+        let wish = |wanted| if wanted { DigestWish::PreferCrc } else { DigestWish::PreferNone };
+        let session = SessionParams {
+            max_connections: u32::from(plan.connections),
+            initial_r2t: plan.initial_r2t,
+            immediate_data: plan.immediate_data,
+            first_burst_len: plan.bursts.0,
+            max_burst_len: plan.bursts.1,
+            ..SessionParams::default()
+        };
+        let offer = Offer {
+            session,
+            receive_len_max: plan.receive_len_max,
+            header_digest: wish(plan.digests.0),
+            data_digest: wish(plan.digests.1),
+        };
+        let login = LoginConfig {
+            initiator: self.name(),
+            initiator_alias: None,
+            isid: self.isid(),
+            tsih,
+            cid,
+            kind: SessionKind::Normal { target: TARGET.to_owned() },
+            account: None,
+            challenge: Challenge { identifier: 0, bytes: [0; CHALLENGE_LEN] },
+            offer,
+        };
+        InitiatorConfig { login, window: Arc::clone(&self.window), task_count: plan.depth }
+    }
+
+    fn open(&mut self, tsih: u16, writers: &mut u32, outside: &mut Outside) {
+        let cid = u16::try_from(self.connections.len()).expect("few connections");
+        *writers += 1;
+        let writer = Writer(*writers);
+        let config = self.config(tsih, cid);
+        let connection = Connection::connect(config, (writer, self.nexus()), outside);
+        self.connections.push(connection);
+    }
+
+    /// Looks around and does what there is to do. Returns when to look again, if nothing comes
+    /// before.
+    pub(crate) fn look(
+        &mut self,
+        writers: &mut u32,
+        checks: &mut Checks,
+        outside: &mut Outside,
+    ) -> Option<Nanos> {
+        let now = outside.now;
+        match self.life {
+            Life::Gone => return None,
+            Life::Away(until) if until > now => return Some(until),
+            Life::Away(_) if self.resting && self.left == 0 => {
+                self.life = Life::Gone;
+                return None;
+            }
+            Life::Away(_) => {
+                self.joined += 1;
+                self.window = Arc::new(CommandWindow::new(self.joined));
+                self.open(0, writers, outside);
+                self.life = Life::Joining;
+            }
+            _ => {}
+        }
+        if self.pump(outside) == Fate::Lost {
+            return self.leave(Leaving::Closing, checks, outside);
+        }
+        self.take_completions(checks, outside);
+        self.go_on(writers, outside);
+        if self.life == Life::Working && !self.resting {
+            if self.dice.permille(self.plan.leave_permille) {
+                let how = self.dice.pick(&[Leaving::Closing, Leaving::Resetting]);
+                return self.leave(how, checks, outside);
+            }
+            self.work(checks, outside);
+        }
+        if self.pump(outside) == Fate::Lost {
+            return self.leave(Leaving::Closing, checks, outside);
+        }
+        self.take_completions(checks, outside);
+        Some(self.next_look(now))
+    }
+
+    fn has_room(&self, connection: &Connection) -> bool {
+        connection.session.is_ready()
+            && connection.session.tasks_in_flight() < usize::from(self.plan.depth)
+            && self.window.is_open()
+    }
+
+    fn next_look(&self, now: Nanos) -> Nanos {
+        // With all connections full it waits for answers, which stir it.
+        let has_room = self.connections.iter().any(|connection| self.has_room(connection));
+        if self.life == Life::Working && !self.resting && self.left > 0 && has_room {
+            return self.think_until.max(now.plus(Nanos(1)));
+        }
+        now.plus(Nanos::from_secs(1))
+    }
+
+    fn pump(&mut self, outside: &mut Outside) -> Fate {
+        for connection in &mut self.connections {
+            if connection.pump(outside) == Fate::Lost {
+                return Fate::Lost;
+            }
+        }
+        Fate::Lives
+    }
+
+    /// The next step of coming to work, if the last one is done.
+    fn go_on(&mut self, writers: &mut u32, outside: &mut Outside) {
+        let is_ready = self.connections.iter().all(|connection| connection.session.is_ready());
+        let Some(established) =
+            self.connections.first().and_then(|leading| leading.session.established().copied())
+        else {
+            return;
+        };
+        match self.life {
+            Life::Joining if is_ready => {
+                let granted = established.session.max_connections;
+                for _ in 1..u32::from(self.plan.connections).min(granted) {
+                    self.open(established.tsih, writers, outside);
+                }
+                self.life = Life::Opening;
+                // Without others, nothing comes that would wake it.
+                self.go_on(writers, outside);
+            }
+            Life::Opening if is_ready => {
+                self.life = Life::Working;
+                self.think_until = outside.now;
+            }
+            _ => {}
+        }
+    }
+
+    fn work(&mut self, checks: &mut Checks, outside: &mut Outside) {
+        if outside.now < self.think_until {
+            return;
+        }
+        self.think_until = outside.now.plus(self.dice.span(self.plan.think));
+        for _ in 0..self.dice.between(1, 4) {
+            let index = self.dice.index(self.connections.len());
+            if self.left == 0 || !self.has_room(&self.connections[index]) {
+                continue;
+            }
+            self.left -= 1;
+            let fights = self.dice.permille(self.plan.rival_permille);
+            let (connection, dice) = (&mut self.connections[index], &mut self.dice);
+            if fights {
+                let lun = dice.pick(&[0, 0, 1, 2]);
+                let wanted = Move::draw(dice, &self.rival);
+                fight(connection, &self.rival, wanted, lun);
+            } else {
+                Begin { connection, dice, checks, outside }.work(&mut self.workload);
+            }
+            if self.dice.permille(self.plan.manage_permille) {
+                self.manage(index);
+            }
+        }
+    }
+
+    /// Has a command aborted, all of its own, or a unit reset for everybody.
+    fn manage(&mut self, index: usize) {
+        let functions = [
+            TaskFunction::ABORT_TASK,
+            TaskFunction::ABORT_TASK_SET,
+            TaskFunction::LOGICAL_UNIT_RESET,
+        ];
+        let function = self.dice.pick(&functions);
+        let connection = &mut self.connections[index];
+        let task = connection.tasks.keys().next().copied();
+        if function != TaskFunction::ABORT_TASK || task.is_some() {
+            // Another one may be under way.
+            let _ = connection.session.manage(function, 0, task);
+        }
+    }
+
+    fn take_completions(&mut self, checks: &mut Checks, outside: &mut Outside) {
+        for connection in &mut self.connections {
+            while let Some(event) = connection.session.poll_event() {
+                // A volume that changes its size is told of unasked.
+                let is_expected = matches!(event, Event::Managed(_) | Event::Reported(Some(_)));
+                assert!(is_expected, "{event:?} was not asked for");
+            }
+            while let Some((completion, task)) = connection.poll() {
+                let link = u64::from(connection.link.0);
+                outside.note("answer", &[u64::from(completion.id.0), link]);
+                let answer = Answer::of_scsi(&completion);
+                match task {
+                    Task::Io(io) => {
+                        let seen = io.judge(answer, &mut connection.memory, checks, outside);
+                        self.workload.learn(seen);
+                    }
+                    Task::Step(mut state, buffer) => {
+                        connection.memory.give_back(buffer);
+                        (state.first, state.second) = (Some(answer), Some(answer));
+                        state.judge(false, checks, outside);
+                    }
+                    Task::Rivalry => {}
+                }
+            }
+        }
+    }
+
+    /// Gives up all connections. What was not answered is lost.
+    pub(crate) fn leave(
+        &mut self,
+        how: Leaving,
+        checks: &mut Checks,
+        outside: &mut Outside,
+    ) -> Option<Nanos> {
+        let now = outside.tick();
+        outside.note("initiator leaves", &[u64::from(self.number)]);
+        for connection in std::mem::take(&mut self.connections) {
+            match how {
+                Leaving::Resetting => {
+                    outside.network.abort(outside.now, connection.link, Side::Host);
+                }
+                _ => outside.network.close(outside.now, connection.link, Side::Host),
+            }
+            outside.settle_network();
+            for task in connection.tasks.into_values() {
+                match task {
+                    Task::Io(io) => io.lose(checks, now),
+                    Task::Step(state, _) => state.judge(true, checks, outside),
+                    Task::Rivalry => {}
+                }
+            }
+        }
+        // What was read may no longer be there: who comes back reads again.
+        self.workload.known.clear();
+        let away = Nanos::from_micros(self.dice.pick(&[10, 1_000, 50_000]));
+        let until = outside.now.plus(away);
+        self.life = Life::Away(until);
+        Some(until)
+    }
+}

@@ -1,0 +1,176 @@
+//! Whom reservations let do what, and since when: what each answer to a host is held against.
+//!
+//! A change of reservations begins when the control side tells the cores, and is over when each has
+//! confirmed. In between either state may be the one that counts. So a request that was sent at `s`
+//! and answered at `n` is judged by every state that was in force, somewhere, from `s` to `n`: it
+//! may succeed only if one of them allows it, and may be refused only if one of them refuses it. A
+//! write of a host that had lost its right before it was sent never succeeds.
+//!
+//! Who may do what is not asked of the node: [`Rules`] say it, and each change is made there, too.
+
+mod rules;
+
+use std::collections::BTreeMap;
+
+use nearflash_request::{Access, Change, Nexus, Report};
+
+pub(crate) use rules::Ends;
+
+use crate::witness::Tick;
+use rules::Rules;
+
+/// What was in force, from when to when.
+#[derive(Debug)]
+struct State {
+    rules: Rules,
+    begins: Tick,
+    ends: Tick,
+}
+
+impl State {
+    fn refuses(&self, nexus: Nexus, access: Access) -> bool {
+        !self.rules.allow(nexus, access)
+    }
+}
+
+/// What was asked, by whom, and when that was sent and answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// Of which volume.
+    pub volume: u32,
+    /// By whom.
+    pub nexus: Nexus,
+    /// What.
+    pub access: Access,
+    /// When it was sent.
+    pub sent: Tick,
+}
+
+/// All states of every volume.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    states: BTreeMap<u32, Vec<State>>,
+    /// Answers that were held against a restriction.
+    pub(crate) judged: u64,
+    /// Those among them that were refusals.
+    pub(crate) refused: u64,
+}
+
+impl Ledger {
+    /// Whether anything was ever reserved in this run.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.states.is_empty()
+    }
+
+    /// The cores begin to learn of what a change made of a volume's state. How it has to end.
+    pub(crate) fn begins(&mut self, change: &Change, now: Tick) -> Ends {
+        let free = || vec![State { rules: Rules::default(), begins: Tick(0), ends: Tick::NEVER }];
+        let states = self.states.entry(change.volume.0).or_insert_with(free);
+        let mut rules = newest(states).clone();
+        let ends = rules.change(change);
+        states.push(State { rules, begins: now, ends: Tick::NEVER });
+        ends
+    }
+
+    /// Whether a report of a volume says what it has to.
+    pub(crate) fn agrees_with(&self, volume: u32, report: &Report) -> bool {
+        match self.states.get(&volume) {
+            Some(states) => newest(states).agree_with(report),
+            None => Rules::default().agree_with(report),
+        }
+    }
+
+    /// The power was lost: what was not to outlive that is gone, and nobody goes by what was before.
+    pub(crate) fn power_lost(&mut self, now: Tick) {
+        let volumes: Vec<u32> = self.states.keys().copied().collect();
+        for volume in volumes {
+            if let Some(states) = self.states.get_mut(&volume) {
+                let mut rules = newest(states).clone();
+                rules.lose_power();
+                states.push(State { rules, begins: now, ends: Tick::NEVER });
+            }
+            self.counts(volume, now);
+        }
+    }
+
+    /// Every core goes by the newest state of a volume.
+    pub(crate) fn counts(&mut self, volume: u32, now: Tick) {
+        let Some((_, older)) = self.states.get_mut(&volume).and_then(|all| all.split_last_mut())
+        else {
+            return;
+        };
+        for state in older.iter_mut().filter(|state| state.ends == Tick::NEVER) {
+            state.ends = now;
+        }
+    }
+
+    /// A request has ended: done, or refused because of a reservation.
+    ///
+    /// # Panics
+    /// When no state that was in force explains that.
+    pub(crate) fn judge(&mut self, asked: Asked, is_refused: bool, now: Tick) {
+        let Asked { volume, nexus, access, sent } = asked;
+        let Some(states) = self.states.get(&volume) else {
+            assert!(!is_refused, "{asked:?} was refused, and nothing was ever reserved");
+            return;
+        };
+        self.judged += u64::from(states.iter().any(|state| state.rules.restrict()));
+        self.refused += u64::from(is_refused);
+        let mut in_force = states.iter().filter(|it| it.begins <= now && it.ends >= sent);
+        let is_explained = in_force.any(|state| state.refuses(nexus, access) == is_refused);
+        let how = if is_refused { "refused" } else { "done" };
+        assert!(is_explained, "{asked:?} was {how} at {now:?}: {states:?}");
+    }
+}
+
+fn newest(states: &[State]) -> &Rules {
+    &states.last().expect("a volume begins with a state").rules
+}
+
+#[cfg(test)]
+mod tests {
+    use nearflash_request::{ChangeKind, Expected, Identity, ReservationType, VolumeId};
+
+    use super::*;
+
+    const HOLDER: Nexus = Nexus(1);
+    const OTHER: Nexus = Nexus(2);
+
+    /// Reserved by the holder: told from tick 10 on, in force at tick 20.
+    fn ledger() -> Ledger {
+        let mut ledger = Ledger::default();
+        let identity = Identity::Nvme { host_id: [1; 16], controller: 1 };
+        let reservation = ReservationType::WriteExclusive;
+        let register = ChangeKind::Register { expected: Expected::Nothing, new: 7, persist: None };
+        for kind in [register, ChangeKind::Reserve { key: 7, reservation }] {
+            let identity = identity.clone();
+            let change = Change { volume: VolumeId(0), nexus: HOLDER, identity, kind };
+            assert_eq!(ledger.begins(&change, Tick(10)), Ends::Done);
+        }
+        ledger.counts(0, Tick(20));
+        ledger
+    }
+
+    fn write(nexus: Nexus, sent: u64) -> Asked {
+        Asked { volume: 0, nexus, access: Access::Write, sent: Tick(sent) }
+    }
+
+    #[test]
+    fn write_that_was_sent_before_a_reservation_counted_may_be_done_or_refused() {
+        ledger().judge(write(OTHER, 19), false, Tick(30));
+        ledger().judge(write(OTHER, 19), true, Tick(30));
+        ledger().judge(write(HOLDER, 25), false, Tick(30));
+    }
+
+    #[test]
+    #[should_panic(expected = "was done")]
+    fn write_of_who_had_lost_the_right_before_it_was_sent_is_found_out() {
+        ledger().judge(write(OTHER, 21), false, Tick(30));
+    }
+
+    #[test]
+    #[should_panic(expected = "was refused")]
+    fn refusal_before_anything_was_reserved_is_found_out() {
+        ledger().judge(write(OTHER, 1), true, Tick(9));
+    }
+}

@@ -1,0 +1,57 @@
+//! How hosts and initiators fight over a volume: they register, reserve, preempt one another and
+//! let go, each with a key that says who it is.
+
+use nearflash_request::ReservationType;
+
+use crate::Dice;
+
+/// One of several that want the same volumes.
+#[derive(Clone, Debug)]
+pub(crate) struct Rival {
+    pub(crate) own: u64,
+    /// The keys of all of them, and some that nobody has.
+    pub(crate) all: Vec<u64>,
+}
+
+impl Rival {
+    /// All of them.
+    pub(crate) fn several(count: u64) -> impl Iterator<Item = Self> {
+        let all: Vec<u64> = (0..=count + 1).collect();
+        (1..=count).map(move |own| Self { own, all: all.clone() })
+    }
+}
+
+/// What one of them asks for. Keys stand in it where they may be wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Move {
+    /// Registers, whatever was before.
+    Register {
+        persist: bool,
+    },
+    Unregister,
+    Reserve(ReservationType),
+    Release(ReservationType),
+    Clear,
+    Preempt {
+        victim: u64,
+        reservation: ReservationType,
+        abort: bool,
+    },
+}
+
+impl Move {
+    pub(crate) fn draw(dice: &mut Dice, rival: &Rival) -> Self {
+        let reservation = dice.pick(&ReservationType::ALL);
+        match dice.between(0, 11) {
+            0..=3 => Self::Register { persist: dice.coin() },
+            4 => Self::Unregister,
+            5..=7 => Self::Reserve(reservation),
+            8 => Self::Release(reservation),
+            9 | 10 => {
+                let victim = dice.pick(&rival.all);
+                Self::Preempt { victim, reservation, abort: dice.coin() }
+            }
+            _ => Self::Clear,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Initiators, alone and beside hosts and direct clients: cases that chance seldom reaches, each over
+//! a few seeds.
+
+use nearflash_sim::{ClientPlan, InitiatorPlan, Mix, Plan, Sim, WorkerPlan};
+use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
+
+/// The rest of every run: what is under way ends, the node drains, and all is as it must be.
+fn end(mut sim: Sim) {
+    sim.calm();
+    sim.rest();
+    sim.drain();
+    sim.check_disks();
+    sim.lose_power();
+}
+
+fn plan(seed: u64, initiators: Vec<InitiatorPlan>) -> Plan {
+    Plan { initiators, ..Plan::calm(seed) }
+}
+
+/// Several connections, digests, data in every way.
+fn ways(commands: u32) -> Vec<InitiatorPlan> {
+    let plain = InitiatorPlan::plain(commands);
+    vec![
+        plain.clone(),
+        InitiatorPlan { connections: 3, digests: (true, true), ..plain.clone() },
+        InitiatorPlan { initial_r2t: false, bursts: (512, 2048), ..plain.clone() },
+        InitiatorPlan { immediate_data: false, connections: 2, receive_len_max: 512, ..plain },
+    ]
+}
+
+#[test]
+fn initiators_in_a_calm_world_lose_nothing_and_fail_nothing() {
+    for seed in 0..4 {
+        let mut sim = Sim::new(plan(seed, ways(200)));
+        sim.finish_work();
+        let report = sim.report();
+        assert_eq!((report.lost, report.logged_in), (0, 4));
+        end(sim);
+    }
+}
+
+/// A missed wake-up would wait for the shard's sweep, once a second.
+#[test]
+fn initiators_do_not_wait_for_the_sweep() {
+    for seed in 0..16 {
+        let mut plan = plan(seed, ways(150));
+        plan.faults.core.spin = Nanos::from_micros([0, 3, 40][usize::try_from(seed % 3).unwrap()]);
+        plan.faults.network.buffer_len = [2_048, 16_384][usize::try_from(seed % 2).unwrap()];
+        plan.faults.network.piece_len_max = 1_460;
+        let mut sim = Sim::new(plan);
+        let done = sim.run_until(Nanos::from_millis(900), Sim::is_work_done);
+        assert!(done, "seed {seed}: something waits");
+        end(sim);
+    }
+}
+
+#[test]
+fn what_one_door_writes_the_others_read() {
+    for seed in 0..8 {
+        let mut plan = plan(seed, ways(150));
+        plan.workers = vec![WorkerPlan::plain(150); 2];
+        plan.clients = vec![ClientPlan::plain(100)];
+        plan.faults.disk.slow_permille = 20;
+        plan.faults.disk.slow = Nanos::from_millis(3);
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        let report = sim.report();
+        assert_eq!((report.lost, report.direct_lost), (0, 0));
+        assert!(report.counted > 3, "seed {seed}: all doors count in one block");
+        end(sim);
+    }
+}
+
+/// Commands bring part of their data along, and the rest is asked for: it lies in the stream behind
+/// the next commands, whose data wants buffers, too.
+#[test]
+fn initiators_that_want_more_than_the_pool_at_once_go_on() {
+    for seed in 0..8 {
+        let mut greedy = InitiatorPlan { depth: 64, ..InitiatorPlan::plain(300) };
+        greedy.bursts = (4096, 8192);
+        greedy.think.1 = Nanos::from_micros(10);
+        greedy.mix = Mix { writes: 20, reads: 1, ..Mix::default() };
+        let several = InitiatorPlan { connections: 4, initial_r2t: false, ..greedy.clone() };
+        let mut plan = plan(seed, vec![greedy, several]);
+        plan.workers = vec![WorkerPlan::plain(100)];
+        plan.node.pool_len = ByteLen(2 * MIB);
+        plan.node.block_size = BlockSize::B4096;
+        plan.command_len_max = ByteLen(128 * KIB);
+        let mut sim = Sim::new(plan);
+        let done = sim.run_until(Nanos::from_secs(20), Sim::is_work_done);
+        assert!(done, "seed {seed}: something waits");
+        assert!(sim.report().turned_away > 0, "seed {seed}: the pool was never full");
+        end(sim);
+    }
+}
+
+#[test]
+fn aborts_and_resets_end_what_they_say_and_nothing_else() {
+    for seed in 0..16 {
+        let restless = |plan| InitiatorPlan { manage_permille: 150, depth: 16, ..plan };
+        let mut plan = plan(seed, ways(200).into_iter().map(restless).collect());
+        plan.faults.disk.slow_permille = 100;
+        plan.faults.disk.slow = Nanos::from_millis(2);
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        let report = sim.report();
+        assert_eq!((report.lost, report.logged_in), (0, 4));
+        assert!(report.aborted > 0, "seed {seed}");
+        end(sim);
+    }
+}
+
+#[test]
+fn an_initiator_that_comes_back_finds_that_its_last_writes_have_ended() {
+    for seed in 0..16 {
+        let restless = |plan| InitiatorPlan { leave_permille: 40, ..plan };
+        let mut plan = plan(seed, ways(200).into_iter().map(restless).collect());
+        plan.faults.disk.slow_permille = 200;
+        plan.faults.disk.slow = Nanos::from_millis(30);
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        assert!(sim.report().logged_in > 8, "seed {seed}");
+        end(sim);
+    }
+}
+
+/// Everybody fights with everybody, by all doors that there are for it; direct clients only suffer.
+fn fight(seed: u64) -> Plan {
+    let initiator = |plan| InitiatorPlan { rival_permille: 100, leave_permille: 2, ..plan };
+    let mut plan = plan(seed, ways(200).into_iter().map(initiator).collect());
+    plan.workers = vec![WorkerPlan { rival_permille: 100, ..WorkerPlan::plain(200) }; 2];
+    plan.clients = vec![ClientPlan::plain(300); 2];
+    plan.faults.disk.slow_permille = 50;
+    plan.faults.disk.slow = Nanos::from_millis(2);
+    plan
+}
+
+#[test]
+fn whom_a_reservation_shuts_out_is_shut_out_by_every_door() {
+    let mut direct_refused = 0;
+    for seed in 0..16 {
+        let mut sim = Sim::new(fight(seed));
+        sim.finish_work();
+        let report = sim.report();
+        let (judged, refused) = report.reserved;
+        assert!(judged > refused && refused > 0, "seed {seed}: {report:?}");
+        direct_refused += report.direct_refused;
+        end(sim);
+    }
+    assert!(direct_refused > 0, "direct clients are shut out, too");
+}
+
+#[test]
+fn reservations_that_are_to_last_survive_the_loss_of_power_and_others_do_not() {
+    for seed in 0..8 {
+        let mut sim = Sim::new(fight(seed));
+        for _ in 0..4 {
+            sim.run_for(Nanos::from_millis(3));
+            sim.lose_power();
+        }
+        sim.finish_work();
+        assert!(sim.report().reserved.1 > 0, "seed {seed}");
+        end(sim);
+    }
+}
+
+#[test]
+fn initiators_are_told_when_the_node_drains() {
+    for seed in 0..8 {
+        let mut sim = Sim::new(plan(seed, ways(2_000)));
+        let busy = sim.run_until(Nanos::from_secs(1), |sim| sim.report().succeeded > 300);
+        assert!(busy);
+        sim.drain();
+        sim.rest();
+        sim.check_disks();
+        sim.lose_power();
+    }
+}
