@@ -67,7 +67,11 @@ pub(super) fn heights(figure: &Figure, categories: &Categories) -> Vec<f64> {
             let [low, high] = mark.spread.unwrap_or([mark.y, mark.y]);
             [mark.y, low, high]
         };
-        return marks.flat_map(reach).collect();
+        let mut all: Vec<f64> = marks.flat_map(reach).collect();
+        if figure.kind == Kind::Bars && figure.y.scale != Scale::Linear {
+            all.extend(foot(&all));
+        }
+        return all;
     }
     let mut stacks = Stacks::default();
     let mut all = Vec::new();
@@ -81,10 +85,18 @@ pub(super) fn heights(figure: &Figure, categories: &Categories) -> Vec<f64> {
     all
 }
 
-/// How high stacks are so far: those of measured parts stand beside those of published ones.
+/// Where bars on a logarithmic axis begin: a power of ten that leaves a length to the shortest.
+fn foot(heights: &[f64]) -> Option<f64> {
+    let positive = heights.iter().copied().filter(|height| is_drawable(*height) && *height > 0.0);
+    let least = positive.fold(f64::INFINITY, f64::min);
+    least.is_finite().then(|| 10f64.powf((least / 2.0).log10().floor()))
+}
+
+/// How high stacks are so far: what a paper printed stands beside what is of this run.
 #[derive(Clone, Debug, Default)]
 struct Stacks {
-    tops: Vec<(Origin, f64, [f64; 2])>,
+    /// Whether it is published, its place, and its ends above and below zero.
+    tops: Vec<(bool, f64, [f64; 2])>,
 }
 
 impl Stacks {
@@ -93,9 +105,10 @@ impl Stacks {
         if !is_drawable(value) {
             return None;
         }
-        let is_same = |stack: &(Origin, f64, _)| stack.0 == origin && stack.1 == place;
+        let is_published = origin == Origin::Published;
+        let is_same = |stack: &(bool, f64, _)| stack.0 == is_published && stack.1 == place;
         let at = self.tops.iter().position(is_same).unwrap_or_else(|| {
-            self.tops.push((origin, place, [0.0; 2]));
+            self.tops.push((is_published, place, [0.0; 2]));
             self.tops.len() - 1
         });
         let (_, _, [above, below]) = self.tops.get_mut(at)?;
@@ -126,23 +139,24 @@ pub(super) fn draw(
             let Some(end) = frame.y_at(mark.y) else { continue };
             let (top, bottom) = (end.min(frame.base()), end.max(frame.base()));
             let size = [slots.bar_width, bottom - top];
-            look.bar(canvas, slug, [x, top], size);
+            look.bar_of(canvas, slug, [[x, top], size], mark.is_doubtful);
             let middle = x + slots.bar_width / 2.0;
             whisker(canvas, frame, mark, middle, "nf-whisker-ink");
             let reach = mark.spread.and_then(|[_, high]| frame.y_at(high)).unwrap_or(end);
             let above = [middle, reach.min(top) - 4.0];
-            if mark.is_doubtful {
-                doubt(canvas, above);
-            } else {
-                numbers.push((above, three_digits(mark.y)));
-            }
+            numbers.push((above, three_digits(mark.y), mark.is_doubtful));
         }
     }
     // Numbers above all bars, or above none.
-    let fits = |(_, text): &(_, String)| text_width(text, VALUE_SIZE) <= slots.bar_width + 4.0;
-    if numbers.iter().all(fits) {
-        for (at, text) in &numbers {
+    let fits =
+        |(_, text, _): &(_, String, _)| text_width(text, VALUE_SIZE) <= slots.bar_width + 4.0;
+    let are_written = numbers.iter().all(fits);
+    for (at, text, is_doubtful) in &numbers {
+        if are_written {
             canvas.text("nf-value", *at, Anchor::Middle, text);
+        }
+        if *is_doubtful {
+            doubt(canvas, [at[0], at[1] - if are_written { 12.0 } else { 0.0 }]);
         }
     }
 }
@@ -156,16 +170,12 @@ pub(super) fn draw_stacks(
     looks: &[Look],
     categories: &Categories,
 ) {
-    let mut origins: Vec<Origin> = Vec::new();
-    for series in series {
-        if !origins.contains(&series.origin) {
-            origins.push(series.origin);
-        }
-    }
-    let slots = Slots::new(frame, categories, origins.len());
+    let is_published = |series: &Series| series.origin == Origin::Published;
+    let has_both = series.iter().any(is_published) && !series.iter().all(is_published);
+    let slots = Slots::new(frame, categories, if has_both { 2 } else { 1 });
     let mut stacks = Stacks::default();
     for (series, look) in series.iter().zip(looks) {
-        let slot = origins.iter().position(|origin| *origin == series.origin).unwrap_or(0);
+        let slot = usize::from(has_both && is_published(series));
         for mark in &series.points {
             let Some(place) = categories.place(mark.x) else { continue };
             let Some([from, to]) = stacks.put(series.origin, place, mark.y) else { continue };
@@ -174,7 +184,7 @@ pub(super) fn draw_stacks(
             let from = frame.y_at(from).unwrap_or(frame.base());
             let Some(to) = frame.y_at(to) else { continue };
             let size = [slots.bar_width, (from - to).abs()];
-            look.bar(canvas, slug, [x, from.min(to)], size);
+            look.bar_of(canvas, slug, [[x, from.min(to)], size], mark.is_doubtful);
             if mark.is_doubtful {
                 doubt(canvas, [x + slots.bar_width + 6.0, f64::midpoint(from, to) + 4.0]);
             }

@@ -46,10 +46,26 @@ impl Shades {
 
     /// Red, green and blue of a value.
     fn colour(&self, value: f64) -> [f64; 3] {
-        let (stops, end): (&[[f64; 3]], _) =
-            if value < 0.0 { (&FALLING, self.low) } else { (&RISING, self.high) };
-        let share = if end == 0.0 { 0.0 } else { (value / end).clamp(0.0, 1.0) };
+        let stops: &[[f64; 3]] = if value < 0.0 { &FALLING } else { &RISING };
+        // One measure for both signs: what is as far from zero is as dark.
+        let end = self.reach();
+        let share = if end == 0.0 { 0.0 } else { (value.abs() / end).clamp(0.0, 1.0) };
         between(stops, share)
+    }
+
+    fn reach(&self) -> f64 {
+        self.high.max(-self.low)
+    }
+
+    /// A value in its cell: short, as its colour says the rest.
+    fn show(&self, value: f64) -> String {
+        let reach = self.reach();
+        if (20.0..1e4).contains(&reach) {
+            // Not "-0".
+            let whole = value.round() + 0.0;
+            return three_digits(whole);
+        }
+        three_digits(value)
     }
 }
 
@@ -105,7 +121,7 @@ pub(super) fn draw(
                 canvas.rect_with("nf-hatch", corner, size, &hatch);
             }
             let doubt = if mark.is_doubtful { "?" } else { "" };
-            values.push(([x, y + 4.0], is_dark(colour), three_digits(mark.y) + doubt));
+            values.push(([x, y + 4.0], is_dark(colour), shades.show(mark.y) + doubt));
         }
     }
     let fits = |(_, _, text): &(_, _, String)| {
@@ -164,6 +180,6 @@ pub(super) fn rows(figure: &Figure) -> Ruler {
 /// The hatch of what is below zero.
 pub(super) fn hatch_definition(slug: &str) -> String {
     format!(
-        r##"<pattern id="{slug}-below" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M-1 1l2 -2M0 6l6 -6M5 7l2 -2" fill="none" stroke="#3b1c06" stroke-opacity=".45" stroke-width=".9"/></pattern>"##
+        r##"<pattern id="{slug}-below" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M-1 1l2 -2M0 6l6 -6M5 7l2 -2" fill="none" stroke="#3b1c06" stroke-opacity=".35" stroke-width=".9"/></pattern>"##
     )
 }

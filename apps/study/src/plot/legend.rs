@@ -21,12 +21,11 @@ pub(super) struct Legend {
     place: Place,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Place {
-    /// In columns of this width.
+    /// In columns of these widths.
     Below {
-        columns: usize,
-        width: f64,
+        columns: Vec<f64>,
     },
     Beside {
         width: f64,
@@ -45,10 +44,11 @@ impl Legend {
         let entries: Vec<(Look, String)> =
             looks.iter().zip(series).map(|(look, series)| (*look, name(series))).collect();
         let is_of_bars = matches!(kind, Kind::Bars | Kind::StackedBars);
-        let widest = entries.iter().map(|(_, name)| text_width(name, SIZE)).fold(0.0, f64::max)
-            + SAMPLE_WIDTH
-            + SAMPLE_GAP;
-        let place = place(entries.len(), widest, width, height);
+        let widths: Vec<f64> = entries
+            .iter()
+            .map(|(_, name)| text_width(name, SIZE) + SAMPLE_WIDTH + SAMPLE_GAP)
+            .collect();
+        let place = place(&widths, width, height);
         Self { entries, is_of_bars, place }
     }
 
@@ -69,25 +69,25 @@ impl Legend {
         beside: [f64; 2],
         below: [f64; 2],
     ) -> f64 {
-        let (corner, columns, column_width, text_max) = match self.place {
-            Place::Beside { width } => ([beside[0] + COLUMN_GAP, beside[1]], 1, 0.0, width),
-            Place::Below { columns, width } => (below, columns, width + COLUMN_GAP, width),
+        let (corner, columns) = match &self.place {
+            Place::Beside { width } => ([beside[0] + COLUMN_GAP, beside[1]], vec![*width]),
+            Place::Below { columns } => (below, columns.clone()),
         };
-        let [mut x, mut y] = corner;
-        for (index, (look, name)) in self.entries.iter().enumerate() {
-            if index > 0 && index.is_multiple_of(columns) {
-                x = corner[0];
-                y += LINE_HEIGHT;
+        let [_, mut y] = corner;
+        for row in self.entries.chunks(columns.len().max(1)) {
+            let mut x = corner[0];
+            for ((look, name), width) in row.iter().zip(&columns) {
+                self.draw_sample(canvas, slug, *look, [x, y]);
+                let name = fitted(name, SIZE, width - SAMPLE_WIDTH - SAMPLE_GAP + 0.1);
+                let at = [x + SAMPLE_WIDTH + SAMPLE_GAP, y + 9.5];
+                canvas.text("nf-legend", at, Anchor::Start, &name);
+                x += width + COLUMN_GAP;
             }
-            self.draw_sample(canvas, slug, *look, [x, y]);
-            let name = fitted(name, SIZE, text_max - SAMPLE_WIDTH - SAMPLE_GAP);
-            let at = [x + SAMPLE_WIDTH + SAMPLE_GAP, y + 9.5];
-            canvas.text("nf-legend", at, Anchor::Start, &name);
-            x += column_width;
+            y += LINE_HEIGHT;
         }
         match self.place {
-            Place::Below { .. } if !self.entries.is_empty() => y - corner[1] + LINE_HEIGHT,
-            Place::Below { .. } | Place::Beside { .. } => 0.0,
+            Place::Below { .. } => y - corner[1],
+            Place::Beside { .. } => 0.0,
         }
     }
 
@@ -101,30 +101,38 @@ impl Legend {
     }
 }
 
-fn place(count: usize, widest: f64, width: f64, height: f64) -> Place {
-    let width = width.max(1.0);
-    let mut columns = count.max(1);
-    let needed = |columns: usize| {
-        u32::try_from(columns).map_or(f64::MAX, f64::from) * (widest + COLUMN_GAP) - COLUMN_GAP
+/// Where names of these widths go, beside data of this height or into this width below them.
+fn place(widths: &[f64], width: f64, height: f64) -> Place {
+    let columns_of = |count: usize| {
+        let mut columns = vec![0.0_f64; count];
+        for row in widths.chunks(count) {
+            for (column, width) in columns.iter_mut().zip(row) {
+                *column = column.max(*width);
+            }
+        }
+        columns
     };
-    while columns > 1 && needed(columns) > width {
-        columns -= 1;
-    }
-    let rows = count.div_ceil(columns);
-    // Equally filled rows: four names are two and two rather than three and one.
-    let columns = count.div_ceil(rows.max(1)).max(1);
-    let fits_beside = widest <= SIDE_WIDTH_MAX
-        && u32::try_from(count).map_or(f64::MAX, f64::from) * LINE_HEIGHT <= height;
-    if rows > 2 && fits_beside {
+    let total = |columns: &[f64]| columns.iter().map(|column| column + COLUMN_GAP).sum::<f64>();
+    let fits = |count: &usize| total(&columns_of(*count)) <= width + COLUMN_GAP;
+    let most = (1..=widths.len()).rev().find(fits).unwrap_or(1);
+    let rows = widths.len().div_ceil(most);
+    // Rows as full as each other: four names are two and two rather than three and one.
+    let even = widths.len().div_ceil(rows.max(1)).max(1);
+    let count = if fits(&even) { even } else { most };
+    let widest = widths.iter().copied().fold(0.0, f64::max);
+    let beside_height = widths.iter().map(|_| LINE_HEIGHT).sum::<f64>();
+    if rows > 2 && widest <= SIDE_WIDTH_MAX && beside_height <= height {
         return Place::Beside { width: widest };
     }
-    Place::Below { columns, width: widest.min(width) }
+    let columns = columns_of(count).into_iter().map(|column| column.min(width)).collect();
+    Place::Below { columns }
 }
 
 /// A series's name, which says where its numbers come from if they were not measured.
 pub(super) fn name(series: &Series) -> String {
     let add = |word: &str| {
-        if series.label.to_lowercase().contains(word) {
+        let label = series.label.to_lowercase();
+        if label.contains(word) || label.contains("paper") {
             series.label.clone()
         } else {
             format!("{} ({word})", series.label).trim_start().to_owned()

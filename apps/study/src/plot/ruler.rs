@@ -84,7 +84,11 @@ impl Ruler {
             high = low + if low == 0.0 { 1.0 } else { low.abs() };
         }
         let step = round_step(high - low, style);
-        let (first, last) = ((low / step).floor(), (high / step).ceil());
+        let (first, mut last) = ((low / step).floor(), (high / step).ceil());
+        // Room for what is written above the highest.
+        if last - high / step < 0.25 && high > 0.0 {
+            last += 1.0;
+        }
         let ticks = |from: f64, to: f64| {
             let steps = std::iter::successors(Some(from), |step| Some(step + 1.0));
             let inside = steps.take_while(|at| *at <= to).take(TICKS_MAX);

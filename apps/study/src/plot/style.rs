@@ -120,12 +120,23 @@ impl Look {
 
     /// A bar, filled as its series is: solid or hatched if measured, open if published.
     pub(super) fn bar(self, canvas: &mut Canvas, slug: &str, at: [f64; 2], size: [f64; 2]) {
+        self.bar_of(canvas, slug, [at, size], false);
+    }
+
+    /// The same at a place and of a size; pale if it is doubtful.
+    pub(super) fn bar_of(
+        self,
+        canvas: &mut Canvas,
+        slug: &str,
+        [at, size]: [[f64; 2]; 2],
+        is_doubtful: bool,
+    ) {
         let stroke = format!("nf-s{}", self.colour);
         match self.origin {
-            Origin::Measured => {
+            Origin::Measured if !is_doubtful => {
                 canvas.rect(&format!("nf-bar nf-f{} {stroke}", self.colour), at, size);
             }
-            Origin::Model => {
+            Origin::Model | Origin::Measured => {
                 canvas.rect(&format!("nf-bar nf-pale nf-f{} {stroke}", self.colour), at, size);
             }
             Origin::Published | Origin::Limit => {
@@ -212,7 +223,7 @@ const FORMS: &str = "\
 .nf-hatch-line{fill:none;stroke-width:1.1}
 .nf-dashed{stroke-dasharray:6 3.5}.nf-dotted{stroke-dasharray:1.5 3;stroke-linecap:round}
 .nf-dash-dot{stroke-dasharray:8 3 2 3}
-.nf-on-dark{fill:#fff}.nf-on-light{fill:#16191d}
+.nf-value.nf-on-dark{fill:#fff}.nf-value.nf-on-light{fill:#16191d}
 ";
 
 fn paper_rules(paper: &str, ink: &str, quiet: &str, grid: &str, axis: &str) -> String {

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use super::{About, Document, PointEnd, ReportError};
+use crate::plan::PointId;
+use crate::result::Outcome;
 
 /// Grows when a program that reads an older one would misread a newer one.
 pub const SCHEMA: u64 = 1;
@@ -47,7 +49,23 @@ struct Body {
 #[derive(serde::Deserialize)]
 struct BodyChapter {
     study: String,
-    points: Vec<PointEnd>,
+    points: Vec<BodyPoint>,
+}
+
+#[derive(serde::Deserialize)]
+struct BodyPoint {
+    id: PointId,
+    outcome: serde_json::Value,
+}
+
+impl From<BodyPoint> for PointEnd {
+    /// A point with a number that is none does not spoil the others.
+    fn from(BodyPoint { id, outcome }: BodyPoint) -> Self {
+        let outcome = serde_json::from_value(outcome).unwrap_or_else(|error| {
+            Outcome::Failed(format!("its numbers cannot be read: {error}"))
+        });
+        Self { id, outcome }
+    }
 }
 
 /// Reads the results of a run from its directory.
@@ -65,6 +83,9 @@ pub fn read(out_dir: &Path) -> Result<Kept, ReportError> {
         return Err(ReportError::Schema { path, found: head.schema });
     }
     let body: Body = serde_json::from_str(&text).map_err(malformed)?;
-    let studies = body.chapters.into_iter().map(|chapter| (chapter.study, chapter.points));
+    let studies = body.chapters.into_iter().map(|chapter| {
+        let points = chapter.points.into_iter().map(PointEnd::from).collect();
+        (chapter.study, points)
+    });
     Ok(Kept { about: body.about, studies: studies.collect() })
 }

@@ -40,13 +40,14 @@ pub(super) fn render(document: &Document) -> String {
 fn findings(out: &mut String, document: &Document) {
     *out += "## What was found\n\n";
     for chapter in &document.chapters {
-        let found = sentences(chapter);
+        let (found, more) = sentences(chapter);
         let _ = write!(out, "- **{}**: ", escape(&chapter.study));
         if found.is_empty() {
             let _ = writeln!(out, "nothing can be concluded, {}.", Counts::of(chapter).words());
         } else {
             let found: Vec<String> = found.into_iter().map(escape).collect();
-            let _ = writeln!(out, "{}", found.join(" "));
+            let more = if more > 0 { format!(" ({more} more below.)") } else { String::new() };
+            let _ = writeln!(out, "{}{more}", found.join(" "));
         }
     }
     out.push('\n');
@@ -104,18 +105,23 @@ fn study(out: &mut String, chapter: &Chapter) {
 fn show_exhibit(out: &mut String, chapter: &Chapter, exhibit: &Exhibit) {
     let Exhibit { slug, title, figure, conclusions, notes, .. } = exhibit;
     let _ = writeln!(out, "### {}\n", escape(title));
-    for conclusion in conclusions {
-        let _ = writeln!(out, "**{}**\n", escape(conclusion));
+    if let Some((first, others)) = conclusions.split_first() {
+        let _ = writeln!(out, "**{}**\n", escape(first));
+        list(out, others);
     }
     if figure.is_some() {
         let stem = format!("{}/{}", file_stem(&chapter.study), file_stem(slug));
         let _ = writeln!(out, "![{}]({stem}.svg)\n", escape(title));
     }
     table(out, &exhibit.table);
-    for note in notes {
-        let _ = writeln!(out, "- {}", escape(note));
+    list(out, notes);
+}
+
+fn list(out: &mut String, lines: &[String]) {
+    for line in lines {
+        let _ = writeln!(out, "- {}", escape(line));
     }
-    if !notes.is_empty() {
+    if !lines.is_empty() {
         out.push('\n');
     }
 }

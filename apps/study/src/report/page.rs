@@ -90,8 +90,11 @@ fn summary(document: &Document) -> Markup {
                 @for chapter in &document.chapters {
                     dt { a href={ "#" (file_stem(&chapter.study)) } { (chapter.study) } }
                     dd {
-                        @let found = sentences(chapter);
+                        @let (found, more) = sentences(chapter);
                         @for sentence in &found { p { (sentence) } }
+                        @if more > 0 {
+                            p.quiet { a href={ "#" (file_stem(&chapter.study)) } { (more) " more" } " with the figures." }
+                        }
                         @if found.is_empty() {
                             p.quiet { "Nothing can be concluded: " (Counts::of(chapter).words()) "." }
                         }
@@ -218,7 +221,10 @@ fn exhibit_article(chapter: &Chapter, exhibit: &Exhibit) -> Markup {
     html! {
         article id=(file_stem(slug)) {
             h3 { (title) }
-            @for conclusion in conclusions { p.conclusion { (conclusion) } }
+            @if let Some((first, others)) = conclusions.split_first() {
+                p.conclusion { (first) }
+                @if !others.is_empty() { ul.others { @for conclusion in others { li { (conclusion) } } } }
+            }
             @if let Some(figure) = figure {
                 figure.scroll { (PreEscaped(plot::draw(slug, title, figure, Setting::Page))) }
             }

@@ -80,10 +80,18 @@ pub(super) fn results(chapter: &Chapter) -> Results {
     Results { outcomes: ends.map(|end| (end.id.clone(), end.outcome.clone())).collect() }
 }
 
-/// The sentences of all exhibits of a chapter.
-pub(super) fn sentences(chapter: &Chapter) -> Vec<&str> {
-    let exhibits = chapter.exhibits.iter();
-    exhibits.flat_map(|exhibit| exhibit.conclusions.iter().map(String::as_str)).collect()
+/// Sentences of one study at the head of a report; the others stand with their figures.
+const SENTENCES_MAX: usize = 3;
+
+/// The first sentences of a chapter's exhibits, of as many exhibits as there is room for, and how
+/// many more there are.
+pub(super) fn sentences(chapter: &Chapter) -> (Vec<&str>, usize) {
+    let exhibits = || chapter.exhibits.iter();
+    let all = exhibits().map(|exhibit| exhibit.conclusions.len()).sum::<usize>();
+    let first = exhibits().filter_map(|exhibit| exhibit.conclusions.first());
+    let found: Vec<&str> = first.map(String::as_str).take(SENTENCES_MAX).collect();
+    let more = all - found.len();
+    (found, more)
 }
 
 /// A time as people say it: `30 min 34 s`.

@@ -1,21 +1,222 @@
 //! The report of a made-up run, as files and in a browser.
 
+mod browser;
 mod sample;
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use nearflash_study::report;
+use nearflash_study::compare::{self, Verdict};
+use nearflash_study::plan::Plan;
+use nearflash_study::report::{self, Chapter, Document, ReportError};
+use nearflash_study::result::{Comparable, Outcome, Results};
+use nearflash_study::studies::{Setting, catalogue};
 
 /// A directory of the test's own, which is left for whoever wants to look.
-fn out_dir(name: &str) -> PathBuf {
+pub(crate) fn out_dir(name: &str) -> PathBuf {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // It may not be there yet.
     let _ = fs::remove_dir_all(&dir);
     dir
 }
 
+/// All studies with numbers that grow with what a point asks for.
+fn all_studies() -> Document {
+    let setting = Setting { is_quick: true, core_count: 2, core_watts: 10.0, ..Setting::default() };
+    let plans: Vec<Plan> = catalogue().iter().map(|study| study.plan(&setting)).collect();
+    let mut outcomes = BTreeMap::new();
+    for (index, point) in (1_u32..).zip(plans.iter().flat_map(|plan| &plan.points)) {
+        let loads = point.loads.iter().map(|load| {
+            let kib = load.op_len.0 as f64 / 1024.0;
+            let iops = 90e3 / (1.0 + kib / 12.0) * f64::from(load.clients.min(4))
+                + f64::from(index % 7) * 900.0;
+            let comparable = if index % 9 == 0 { Comparable::Moved } else { Comparable::Sound };
+            [0.94, 1.0, 1.05]
+                .map(|part| sample::run(iops * part, 1e6 / iops / part, comparable))
+                .to_vec()
+        });
+        let end = sample::measured_loads(&point.id.0, loads.collect());
+        outcomes.insert(end.id, end.outcome);
+    }
+    let results = Results { outcomes };
+    let chapter = |(study, plan)| Chapter::new(study, &setting, plan, &results);
+    let studies = catalogue().iter().copied();
+    let chapters = studies.zip(plans).map(chapter).collect();
+    Document { chapters, ..sample::document() }
+}
+
+/// Names of elements that are never closed.
+const VOID: [&str; 4] = ["meta", "link", "br", "hr"];
+
+/// Whether every element that begins also ends, in order.
+fn check_well_formed(page: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let rest = page.strip_prefix("<!DOCTYPE html>").expect("the page says what it is");
+    let mut in_style = false;
+    for tag in rest.split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').unwrap_or_else(|| panic!("<{tag} has no end"));
+        if in_style && tag != "/style" {
+            panic!("<{tag}> within style");
+        }
+        let name = tag.split([' ', '/']).find(|part| !part.is_empty()).unwrap_or_default();
+        in_style = tag.starts_with("style");
+        if tag.starts_with('/') {
+            assert_eq!(open.pop(), Some(name), "</{name}>");
+        } else if !tag.ends_with('/') && !VOID.contains(&name) {
+            open.push(name);
+        }
+    }
+    assert!(open.is_empty(), "never closed: {open:?}");
+}
+
+/// Whether a page needs nothing but itself; links to files beside it are no need.
+fn check_self_contained(page: &str) {
+    for need in
+        ["<script", "<link", "<img", "<iframe", "@import", " src=", "href=\"http", "href=\"//"]
+    {
+        assert!(!page.contains(need), "the page has {need}");
+    }
+    for reference in page.split("url(").skip(1) {
+        assert!(reference.starts_with('#'), "the page fetches {}", &reference[..30]);
+    }
+}
+
+/// Files that a page links to.
+fn links(page: &str) -> Vec<&str> {
+    let ends = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    ends.filter(|link| !link.starts_with('#')).collect()
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
 #[test]
-fn a_report_is_written_whole() {
-    let out = out_dir("report");
-    report::write(&sample::document(), &out).unwrap();
+fn the_page_is_well_formed_and_needs_nothing_but_itself() {
+    let out = out_dir("page");
+    let written = report::write(&sample::document(), &out).unwrap();
+    let page = read(&written.page);
+    check_well_formed(&page);
+    check_self_contained(&page);
+    let links = links(&page);
+    assert!(links.len() > 10);
+    for link in links {
+        assert!(out.join(link).is_file(), "{link} leads nowhere");
+    }
+}
+
+#[test]
+fn text_of_others_is_shown_and_not_obeyed() {
+    let out = out_dir("text");
+    let written = report::write(&sample::document(), &out).unwrap();
+    let page = read(&written.page);
+    assert!(page.contains("&lt;script&gt;alert('x')&lt;/script&gt; &amp; &quot;quotes&quot;"));
+    assert!(page.contains("Nothing &lt;b&gt;bold&lt;/b&gt; was found."));
+    let text = read(&written.text);
+    assert!(text.contains("Nothing &lt;b&gt;bold&lt;/b&gt; was found."));
+}
+
+#[test]
+fn the_page_says_what_failed_and_what_could_not_run() {
+    let out = out_dir("failed");
+    let written = report::write(&sample::document(), &out).unwrap();
+    for words in [
+        "the target closed the connection",
+        "the loopback interface has none",
+        "--target with a volume on another machine",
+        "iscsi-tuning/connections/4",
+        "10 points measured, 5 of them doubtful; 1 failed; 1 not run yet",
+    ] {
+        assert!(read(&written.page).contains(words), "{words}");
+    }
+}
+
+#[test]
+fn every_study_is_reported_with_all_its_figures() {
+    let document = all_studies();
+    let out = out_dir("all");
+    let written = report::write(&document, &out).unwrap();
+    let page = read(&written.page);
+    check_well_formed(&page);
+    check_self_contained(&page);
+    let exhibits = || document.chapters.iter().flat_map(|chapter| &chapter.exhibits);
+    let figures = exhibits().filter(|exhibit| exhibit.figure.is_some()).count();
+    assert_eq!(page.matches("<svg").count(), figures);
+    for link in links(&page) {
+        assert!(out.join(link).is_file(), "{link} leads nowhere");
+    }
+}
+
+#[test]
+fn an_empty_run_is_a_report() {
+    let out = out_dir("empty");
+    let written = report::write(&Document::default(), &out).unwrap();
+    check_well_formed(&read(&written.page));
+}
+
+#[test]
+fn a_report_is_read_back_and_equals_itself() {
+    let out = out_dir("back");
+    let document = sample::document();
+    report::write(&document, &out).unwrap();
+    let kept = report::read(&out).unwrap();
+    assert_eq!(kept.about, document.about);
+    let points: Vec<_> = document.chapters.iter().flat_map(|chapter| &chapter.points).collect();
+    let kept_points: Vec<_> = kept.studies.iter().flat_map(|(_, points)| points).collect();
+    assert_eq!(kept_points, points);
+    let comparison = compare::directories(&out, &out).unwrap();
+    assert_eq!(comparison.count(Verdict::Same), comparison.count(Verdict::Doubtful));
+    check_well_formed(&compare::page(&comparison));
+    check_self_contained(&compare::page(&comparison));
+}
+
+#[test]
+fn a_number_that_is_none_spoils_no_other_point() {
+    let out = out_dir("nan");
+    let mut document = sample::document();
+    let runs = vec![sample::run(f64::NAN, 1.0, Comparable::Sound)];
+    document.chapters[0].points.push(sample::measured("quicksan-bandwidth/none", runs));
+    report::write(&document, &out).unwrap();
+    let kept = report::read(&out).unwrap();
+    let (_, points) = &kept.studies[0];
+    assert!(matches!(points[2].outcome, Outcome::Failed(_)));
+    assert_eq!(points[0], document.chapters[0].points[0]);
+}
+
+#[test]
+fn results_of_another_schema_are_refused_by_name() {
+    let out = out_dir("schema");
+    fs::create_dir_all(&out).unwrap();
+    fs::write(out.join("results.json"), r#"{"schema": 2, "novel": []}"#).unwrap();
+    let error = report::read(&out).unwrap_err();
+    assert!(matches!(error, ReportError::Schema { found: 2, .. }), "{error}");
+    fs::write(out.join("results.json"), "{").unwrap();
+    assert!(matches!(report::read(&out).unwrap_err(), ReportError::Malformed { .. }));
+    fs::remove_file(out.join("results.json")).unwrap();
+    assert!(matches!(report::read(&out).unwrap_err(), ReportError::Read { .. }));
+}
+
+#[test]
+fn a_report_that_cannot_be_written_says_where() {
+    let out = out_dir("blocked");
+    fs::create_dir_all(&out).unwrap();
+    fs::write(out.join("cost"), "a file where a directory is to be").unwrap();
+    let error = report::write(&sample::document(), &out).unwrap_err().to_string();
+    assert!(error.contains("cost") && error.contains("--out"), "{error}");
+    // The results, which cannot be made again, are there.
+    assert!(report::read(&out).is_ok());
+}
+
+#[test]
+fn a_browser_shows_the_page_with_its_figures() {
+    let out = out_dir("browser");
+    let written = report::write(&sample::document(), &out).unwrap();
+    browser::check(&written.page, 5);
+    let all = out_dir("browser-all");
+    let document = all_studies();
+    let figures = document.chapters.iter().flat_map(|chapter| &chapter.exhibits);
+    let figures = figures.filter(|exhibit| exhibit.figure.is_some()).count();
+    let written = report::write(&document, &all).unwrap();
+    browser::check(&written.page, figures);
 }

@@ -199,9 +199,9 @@ pub(crate) fn run(iops: f64, p50: f64, comparable: Comparable) -> Run {
         iops,
         bytes_per_second: iops * 4096.0,
         latency: Latency {
-            mean: p50 * 1.1,
+            mean: p50 + 1.0,
             p50,
-            p95: p50 * 1.6,
+            p95: p50 * 1.5,
             p99: p50 * 2.0,
             p999: p50 * 4.0,
             max: p50 * 30.0,
@@ -214,10 +214,15 @@ pub(crate) fn run(iops: f64, p50: f64, comparable: Comparable) -> Run {
     }
 }
 
-/// A point that was measured, run by run.
+/// A point of one load that was measured, run by run.
 pub(crate) fn measured(id: &str, runs: Vec<Run>) -> PointEnd {
+    measured_loads(id, vec![runs])
+}
+
+/// A point of several loads.
+pub(crate) fn measured_loads(id: &str, tenants: Vec<Vec<Run>>) -> PointEnd {
     let command = Some("nearflash bench --rw randread --bs 4k tcp://127.0.0.1:4420".to_owned());
-    let outcome = Outcome::Measured(Measurement { tenants: vec![runs], command });
+    let outcome = Outcome::Measured(Measurement { tenants, command });
     PointEnd { id: PointId(id.to_owned()), outcome }
 }
 

@@ -1,0 +1,93 @@
+//! A page in headless Chromium: what it shows, in pixels, and where its figures are.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use resvg::tiny_skia::Pixmap;
+
+/// Names under which it is installed.
+const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
+
+/// Asks the page, in a copy of it that has this script, how it lies there.
+const QUESTION: &str = r#"<script>
+const figures = [...document.querySelectorAll("figure svg")].map(svg => svg.getBoundingClientRect());
+const shown = figures.filter(box => box.width > 300 && box.height > 150 && box.left >= 0);
+const texts = [...document.querySelectorAll("figure svg text")].filter(text => {
+  const box = text.getBoundingClientRect(), frame = text.ownerSVGElement.getBoundingClientRect();
+  return box.left < frame.left - 1 || box.right > frame.right + 1 || box.bottom > frame.bottom + 1;
+});
+document.title = `figures=${shown.length} outside=${texts.length} ` +
+  `wide=${document.documentElement.scrollWidth > document.documentElement.clientWidth}` +
+  ` ${texts.slice(0, 3).map(text => text.textContent).join("|")}`;
+</script>"#;
+
+fn browser() -> Option<&'static str> {
+    BROWSERS.into_iter().find(|name| {
+        Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
+    })
+}
+
+/// Runs it on a page; gives what it writes.
+fn run(browser: &str, page: &Path, arguments: &[String]) -> String {
+    let profile = page.with_file_name("profile");
+    let output = Command::new("timeout")
+        .args(["120", browser, "--headless", "--no-sandbox", "--disable-gpu"])
+        .args(["--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .args(arguments)
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .expect("timeout is part of every Debian");
+    let _ = fs::remove_dir_all(&profile);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A page shows so many figures, on a desk and on a narrow screen, and none of them is empty.
+pub(crate) fn check(page: &Path, figures: usize) {
+    let Some(browser) = browser() else {
+        // Past the test's captured output, so that whoever runs it sees it.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: no Chromium here to look at {}; 'scripts/deps test' installs it",
+            page.display()
+        );
+        return;
+    };
+    let text = fs::read_to_string(page).expect("the page was written");
+    let asking = page.with_file_name("asking.html");
+    fs::write(&asking, text.replace("</body>", &format!("{QUESTION}</body>")))
+        .expect("its directory is there");
+    for width in [1000, 520] {
+        let arguments = [format!("--window-size={width},900"), "--dump-dom".to_owned()];
+        let dom = run(browser, &asking, &arguments);
+        let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next());
+        let wanted = format!("figures={figures} outside=0 wide=false");
+        assert_eq!(title.map(str::trim), Some(wanted.as_str()), "at {width} pixels");
+    }
+    check_pixels(browser, page);
+}
+
+/// The screen is neither blank nor without the colours of series.
+fn check_pixels(browser: &str, page: &Path) {
+    let picture = page.with_file_name("screen.png");
+    let arguments =
+        ["--window-size=1000,8000".to_owned(), format!("--screenshot={}", picture.display())];
+    run(browser, page, &arguments);
+    let pixels = Pixmap::load_png(&picture).expect("the browser wrote a screen");
+    let count = |wanted: [u8; 3]| {
+        let is_near = |have: u8, want: u8| have.abs_diff(want) < 12;
+        let all = pixels.pixels().iter();
+        all.filter(|pixel| {
+            let have = [pixel.red(), pixel.green(), pixel.blue()];
+            have.into_iter().zip(wanted).all(|(have, want)| is_near(have, want))
+        })
+        .count()
+    };
+    assert!(count([0x1f, 0x23, 0x28]) > 5_000, "there is no text");
+    let series = [[0x00, 0x72, 0xb2], [0xc8, 0x50, 0x0a], [0x00, 0x82, 0x5d], [0xa8, 0x44, 0x7f]];
+    let coloured: usize = series.into_iter().map(count).sum();
+    assert!(coloured > 1_000, "only {coloured} pixels have the colour of a series");
+}
