@@ -212,11 +212,12 @@ fn a_report_that_cannot_be_written_says_where() {
 fn a_browser_shows_the_page_with_its_figures() {
     let out = out_dir("browser");
     let written = report::write(&sample::document(), &out).unwrap();
-    browser::check(&written.page, 5);
+    browser::check(&written.page, 5, &[1000, 520]);
+    browser::check_pixels(&written.page);
     let all = out_dir("browser-all");
     let document = all_studies();
     let figures = document.chapters.iter().flat_map(|chapter| &chapter.exhibits);
     let figures = figures.filter(|exhibit| exhibit.figure.is_some()).count();
     let written = report::write(&document, &all).unwrap();
-    browser::check(&written.page, figures);
+    browser::check(&written.page, figures, &[520]);
 }
