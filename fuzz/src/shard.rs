@@ -1,11 +1,14 @@
 //! Several connections at a shard, most of them hostile, one a witness: it writes and reads
-//! throughout, and must not notice the others. Hosts over NVMe/TCP and clients over direct.
+//! throughout, and must not notice the others. Hosts over NVMe/TCP, initiators over iSCSI and clients
+//! over direct.
 
 use std::sync::Arc;
 
 use nearflash_direct::check as direct;
 use nearflash_direct::target::{Export, Exports};
 use nearflash_engine::{CoreId, DeviceResult, EngineConfig};
+use nearflash_iscsi::check as iscsi;
+use nearflash_iscsi::target::{Exports as IscsiExports, PORTAL_GROUP, TargetExport};
 use nearflash_nvme::target::{
     Deallocation, HostAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
@@ -17,6 +20,7 @@ use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_nvme_tcp::{Chunk, Receiving};
 use nearflash_request::{BufferId, VolumeId};
+use nearflash_scsi::{LogicalUnit, LogicalUnits};
 use nearflash_shard::{
     DirectConfig, Door, Event, IscsiConfig, Message, Shard, ShardConfig, SocketId,
 };
@@ -57,21 +61,38 @@ pub fn check_shard(input: &[u8]) {
 struct Hostile {
     socket: SocketId,
     digests: Digests,
-    /// A direct client.
-    is_direct: bool,
+    door: Spoken,
+}
+
+/// What it speaks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Spoken {
+    NvmeTcp,
+    Direct,
+    Iscsi,
 }
 
 impl Hostile {
     /// Almost sound messages of its protocol.
-    fn stream_of(&self, instructions: &[u8]) -> Vec<u8> {
+    fn stream_of(&self, instructions: &[u8], commands: u32) -> Vec<u8> {
         let Digests { header, data } = self.digests;
-        let (header, data) = (u8::from(header), u8::from(data));
-        if self.is_direct {
-            return direct::stream_of(header | data << 1, instructions);
+        match self.door {
+            Spoken::Direct => {
+                direct::stream_of(u8::from(header) | u8::from(data) << 1, instructions)
+            }
+            Spoken::Iscsi => iscsi::stream_after(setup(self.digests), commands, instructions),
+            // The stage of an I/O queue; what is sent to others is the same.
+            Spoken::NvmeTcp => {
+                stream_of(4 | u8::from(header) << 3 | u8::from(data) << 4, instructions)
+            }
         }
-        // The stage of an I/O queue; what is sent to others is the same.
-        stream_of(4 | header << 3 | data << 4, instructions)
     }
+}
+
+/// A session of several connections, with data that nobody asked for.
+fn setup(digests: Digests) -> iscsi::Setup {
+    let keys = "MaxConnections=4&InitialR2T=No&FirstBurstLength=4096&MaxBurstLength=8192&";
+    iscsi::Setup { header_digest: digests.header, data_digest: digests.data, keys }
 }
 
 struct Bench {
@@ -79,6 +100,8 @@ struct Bench {
     shard: Shard,
     free_before: ByteLen,
     hostiles: Vec<Hostile>,
+    /// How many commands the initiators' session has had.
+    commands: u32,
     /// The hostile hosts' newest controller.
     controller: Option<ControllerId>,
     witness: Option<Witness>,
@@ -103,13 +126,13 @@ impl Bench {
             session: SessionConfig { h2c_data_len_max: 8192, ..SessionConfig::default() },
             target: Some(target()),
             direct: DirectConfig { exports: Arc::new(exports()), ..DirectConfig::default() },
-            iscsi: IscsiConfig::default(),
+            iscsi: IscsiConfig { exports: Arc::new(units()), window: 8, ..IscsiConfig::default() },
             stall_timeout: Nanos::from_secs(30),
         };
         let shard = Shard::new(config, &mut outside.pool);
         let free_before = outside.pool.free_len();
         let (hostiles, controller, witness) = (Vec::new(), None, None);
-        Self { outside, shard, free_before, hostiles, controller, witness }
+        Self { outside, shard, free_before, hostiles, commands: 0, controller, witness }
     }
 
     fn turn(&mut self) {
@@ -127,7 +150,7 @@ impl Bench {
             0 => self.open(Digests::NONE),
             1 => self.open_admin(*a, *b),
             2 => self.open_io(*a, *b),
-            3..=7 => self.send(*which, |hostile| hostile.stream_of(rest)),
+            3..=7 => self.send_almost_sound(*which, rest),
             8 => self.send(*which, |_| rest.to_vec()),
             9 => (0..*a).for_each(|_| self.turn()),
             10 => {
@@ -143,6 +166,7 @@ impl Bench {
             }
             12 => self.wait(Nanos::from_millis(u64::from(*a) << (b % 10))),
             13 => self.end_operation(usize::from(*a), *b),
+            14 if a & 3 == 2 => self.open_iscsi(*b),
             14 if a & 1 == 1 => self.open_direct(*b),
             14 => self.shard.prepare_to_sleep(&mut self.outside),
             _ => (0..*a).for_each(|_| self.end_operation(usize::from(*b), 0)),
@@ -185,6 +209,16 @@ impl Bench {
         }
     }
 
+    fn send_almost_sound(&mut self, which: u8, recipe: &[u8]) {
+        let commands = self.commands;
+        self.send(which, |hostile| hostile.stream_of(recipe, commands));
+        let index = usize::from(which).checked_rem(self.hostiles.len());
+        if index.is_some_and(|index| self.hostiles[index].door == Spoken::Iscsi) {
+            let more = u32::try_from(iscsi::commands_in(recipe)).expect("a short recipe");
+            self.commands = self.commands.wrapping_add(more);
+        }
+    }
+
     fn has_room(&self) -> bool {
         self.outside.sockets.len() < SOCKETS_MAX
     }
@@ -193,8 +227,25 @@ impl Bench {
     fn open(&mut self, digests: Digests) {
         if self.has_room() {
             let socket = self.outside.open(Door::NvmeTcp);
-            self.hostiles.push(Hostile { socket, digests, is_direct: false });
+            self.hostiles.push(Hostile { socket, digests, door: Spoken::NvmeTcp });
         }
+    }
+
+    /// An initiator, mostly one that is in: with a session of its own, or by one more connection of
+    /// the one that there is.
+    fn open_iscsi(&mut self, choice: u8) {
+        if !self.has_room() {
+            return;
+        }
+        let socket = self.outside.open(Door::Iscsi { anonymous: true });
+        let digests = Digests { header: choice & 1 != 0, data: choice & 2 != 0 };
+        let tsih = u16::from(choice >> 2 & 7);
+        if choice < 240 {
+            let login = iscsi::login_of(setup(digests), tsih, u16::from(choice >> 5));
+            self.outside.socket(socket).input.extend(login);
+            self.commands = if tsih == 0 { 0 } else { self.commands };
+        }
+        self.hostiles.push(Hostile { socket, digests, door: Spoken::Iscsi });
     }
 
     /// A direct client, mostly one that is in and has opened its volume.
@@ -207,7 +258,7 @@ impl Bench {
         if choice < 240 {
             self.outside.socket(socket).input.extend(direct::greeting_of(choice & 3));
         }
-        self.hostiles.push(Hostile { socket, digests, is_direct: true });
+        self.hostiles.push(Hostile { socket, digests, door: Spoken::Direct });
     }
 
     fn open_admin(&mut self, choice: u8, keep_alive: u8) {
@@ -234,7 +285,7 @@ impl Bench {
         socket.keeps_output = false;
         socket.output = Vec::new();
         let (socket, digests) = (queue.socket, queue.host.digests());
-        self.hostiles.push(Hostile { socket, digests, is_direct: false });
+        self.hostiles.push(Hostile { socket, digests, door: Spoken::NvmeTcp });
     }
 
     /// A queue that is connected as the specification says; `None` when it is not let in.
@@ -319,6 +370,28 @@ fn exports() -> Exports {
         uuid: [0; 16],
     };
     Exports::new([(direct::NAME.into(), export)], [])
+}
+
+/// What initiators reach: the same.
+fn units() -> IscsiExports {
+    let unit = LogicalUnit {
+        lun: 0,
+        volume: VolumeId(SLOW_DEVICE),
+        uuid: [0; 16],
+        name: "hostile".to_owned(),
+        block_size: BlockSize::B512,
+        blocks: Blocks(VOLUME_BLOCKS),
+        volatile_cache: true,
+        thin: true,
+        write_protected: false,
+        software_write_protected: false,
+        descriptor_sense: false,
+        epoch: 1,
+    };
+    let units = Arc::new(LogicalUnits::new(iscsi::TARGET, PORTAL_GROUP, [unit]));
+    let portal = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 3260));
+    let export = TargetExport { alias: None, units };
+    IscsiExports::new([(iscsi::TARGET.into(), export)], [portal])
 }
 
 /// A host's end of a queue, and its buffer.

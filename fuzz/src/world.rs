@@ -3,12 +3,13 @@
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use nearflash_engine::{
     CoreId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Pool,
 };
 use nearflash_nvme_tcp::Chunk;
-use nearflash_request::{ChangeKind, ChangeResult};
+use nearflash_request::{Addressees, Attention, ChangeKind, ChangeResult, Raised};
 use nearflash_shard::{
     Door, Event, Interest, Message, Notice, Peer, Place, Received, Sent, ShardStatus, SocketId,
     Submitted, World,
@@ -256,10 +257,18 @@ impl World for Outside {
     fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::Status(_, _, status) => self.status = Some(status),
-            // Nobody else is there to make it; that it was made, or not, is all a session learns.
+            // Nobody else is there to make it; that it was made, or not, is all a session learns, and
+            // that its unit was reset.
             Notice::Change { owner, tag, change, .. } => {
                 let result = match change.kind {
                     ChangeKind::Report => ChangeResult::Report(Box::default()),
+                    ChangeKind::Reset(_) => {
+                        let (volume, to) = (Some(change.volume), Addressees::All);
+                        let raised = Raised { volume, to, attention: Attention::Reset };
+                        let raised = Arc::from([raised]);
+                        self.events.push(Event::Message(Message::Raise(0, raised)));
+                        ChangeResult::Done
+                    }
                     _ => ChangeResult::Conflict,
                 };
                 self.events.push(Event::Message(Message::Changed(owner, tag, result)));
