@@ -88,8 +88,8 @@ pub enum Medium {
         /// Of a write.
         write_delay: Nanos,
     },
-    /// Memory of the node.
-    Memory,
+    /// Memory of the node: the first, second… device of it.
+    Memory(u8),
     /// The file or device of `--local`, or a scratch file; the first, second… of them.
     File(u8),
 }

@@ -19,6 +19,9 @@ const NULL_DEVICE_LEN: ByteLen = ByteLen(33 * 1024 * MIB);
 /// Memory for data in flight, per core: 256 operations of 1 MiB and some.
 const POOL: &str = "320MiB";
 
+/// A volume in memory is no longer: there are several.
+const MEMORY_LEN_MAX: ByteLen = ByteLen(256 * MIB);
+
 /// A running node.
 #[derive(Debug)]
 pub(super) struct OwnNode {
@@ -116,7 +119,7 @@ pub(super) fn volume(medium: Medium) -> String {
         Medium::Null { read_delay, write_delay } => {
             format!("null-{}-{}", read_delay.0, write_delay.0)
         }
-        Medium::Memory => "memory".to_owned(),
+        Medium::Memory(index) => format!("memory-{index}"),
         Medium::File(index) => format!("file-{index}"),
     }
 }
@@ -125,7 +128,8 @@ pub(super) fn volume(medium: Medium) -> String {
 pub(super) fn volume_len(medium: Medium, disk: &Disk) -> ByteLen {
     match medium {
         Medium::Null { .. } => NULL_LEN,
-        Medium::Memory | Medium::File(_) => disk.volume_len(),
+        Medium::Memory(_) => disk.volume_len().min(MEMORY_LEN_MAX),
+        Medium::File(_) => disk.volume_len(),
     }
 }
 
@@ -138,9 +142,11 @@ fn device(medium: Medium, disk: &Disk) -> (String, String) {
             let flag = format!("{name}=null:{NULL_DEVICE_LEN},{delays}");
             (name, flag)
         }
-        Medium::Memory => {
-            let len = ByteLen(disk.volume_len().0 + 64 * MIB);
-            ("memory".to_owned(), format!("memory=ram:{len}"))
+        Medium::Memory(_) => {
+            let name = volume(medium);
+            let len = ByteLen(volume_len(medium, disk).0 + 64 * MIB);
+            let flag = format!("{name}=ram:{len}");
+            (name, flag)
         }
         Medium::File(index) => disk.device(index),
     }

@@ -49,7 +49,7 @@ impl Served {
 
 fn start_tgt(medium: Medium, disk: &Disk, core: CoreId) -> Result<Tgt, PointError> {
     let started = match medium {
-        Medium::Memory => Tgt::start(core, disk.volume_len())?,
+        Medium::Memory(_) => Tgt::start(core, disk.volume_len())?,
         Medium::File(index) => {
             let raw = disk.raw(index);
             if !disk.is_scratch() {
@@ -86,7 +86,7 @@ impl Nbdkit {
                 command.arg(format!("offset={}", raw.offset.0));
                 command.arg(format!("range={}", raw.len.0));
             }
-            Medium::Memory => {
+            Medium::Memory(_) => {
                 command.args(["memory", &len.0.to_string()]);
             }
             Medium::Null { read_delay: Nanos(0), write_delay: Nanos(0) } => {

@@ -177,7 +177,7 @@ impl Stand {
     pub(super) fn fio_raw(&self, medium: Medium) -> Option<Raw> {
         match medium {
             Medium::File(index) => Some(self.spec.disk.raw(index)),
-            Medium::Null { .. } | Medium::Memory => None,
+            Medium::Null { .. } | Medium::Memory(_) => None,
         }
     }
 
@@ -189,7 +189,7 @@ impl Stand {
                 let place = Place { target, offset: ByteOffset(0), len: None };
                 return Ok(Reached { places: vec![place], process_id: None, node_core_count: 1 });
             }
-            Medium::Null { .. } | Medium::Memory => return Err(PointError::NodeOnly),
+            Medium::Null { .. } | Medium::Memory(_) => return Err(PointError::NodeOnly),
         };
         if self.spec.disk.is_exclusive() {
             self.node = None;

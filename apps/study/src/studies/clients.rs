@@ -185,7 +185,24 @@ impl Ask {
             let claim = if is_target(way) { None } else { claim };
             rate_lost(ours, limit, self.measure.unit, place, claim)
         };
-        ways.iter().filter(is_remote).map(sentence).collect()
+        let remote: Vec<_> = ways.iter().filter(is_remote).collect();
+        let best = remote.iter().filter_map(|way| {
+            let (mark, alone) = say::last_common(say::labelled(series, &way.label)?, limit)?;
+            Some((way, mark, alone))
+        });
+        let best = best.max_by(|a, b| a.1.y.total_cmp(&b.1.y)).map(|(way, mark, alone)| {
+            format!(
+                "{} the most is served by {}: {}, {} {} ({}){}.",
+                place(mark.x),
+                way.label,
+                say::quantity(mark.y, self.measure.unit),
+                say::beside(mark.y, alone.y, ["below", "above"]),
+                limit.label,
+                say::quantity(alone.y, self.measure.unit),
+                say::doubt([mark, alone]),
+            )
+        });
+        best.into_iter().chain(remote.into_iter().map(sentence)).collect()
     }
 
     fn notes(&self, medium: Medium) -> Vec<String> {

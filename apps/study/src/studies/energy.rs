@@ -64,7 +64,7 @@ impl Study for Energy {
     }
 
     fn plan(&self, setting: &Setting) -> Plan {
-        let ways = DOORS.map(|door| node(door, Medium::Memory)).into();
+        let ways = DOORS.map(|door| node(door, Medium::Memory(0))).into();
         let points = Sweep { study: NAME, ways, steps: MIXES.map(step).into() }.points();
         let unable = (!setting.has_energy_counter).then(|| Unable {
             what: "joules as the machine counts them".into(),
@@ -98,7 +98,7 @@ impl Meter<'_> {
     }
 
     fn way(door: usize) -> Way {
-        node(DOORS[door], Medium::Memory)
+        node(DOORS[door], Medium::Memory(0))
     }
 
     /// Of one door and mix, in microjoules: microseconds times watts, unless it was counted.

@@ -153,19 +153,19 @@ fn ends<'a>(
 }
 
 /// The tail beside that of the medium alone, at both ends of a sweep.
-fn tails(ours: &Series, alone: &Series, word: &str) -> Option<String> {
+fn tails(ours: &Series, alone: &Series, place: impl Fn(f64) -> String) -> Option<String> {
     let [(first, first_alone), (last, last_alone)] = ends(ours, alone)?;
     let words = ["below", "above"];
     Some(format!(
-        "The 99th percentile of {} is {} that of the device alone with {} {word} ({} and {}), and {} \
-         it with {} ({} and {}){}.",
+        "The 99th percentile of {} is {} that of the device alone with {} ({} and {}), and {} it \
+         with {} ({} and {}){}.",
         ours.label,
         beside(first.y, first_alone.y, words),
-        first.x,
+        place(first.x),
         quantity(first.y, "µs"),
         quantity(first_alone.y, "µs"),
         beside(last.y, last_alone.y, words),
-        last.x,
+        place(last.x),
         quantity(last.y, "µs"),
         quantity(last_alone.y, "µs"),
         say::doubt([first, first_alone, last, last_alone]),
@@ -210,8 +210,9 @@ impl Study for Jobs {
             ))
         }));
         let mut tail = view.exhibit("tail", &title("Tail latency"), P99_US, Scale::Linear);
-        tail.conclusions =
-            say::conclude(view.each(P99_US, |ours, alone| tails(ours, alone, "jobs")));
+        tail.conclusions = say::conclude(
+            view.each(P99_US, |ours, alone| tails(ours, alone, |x| say::count(x, "job"))),
+        );
         let mut rate = view.exhibit("bandwidth", &title("Bandwidth"), MB_S, Scale::Linear);
         rate.conclusions = say::conclude(view.each(MB_S, |ours, _| plateau(ours)));
         let cores = [CLIENT_CORES, NODE_CORES];
@@ -239,11 +240,11 @@ fn plateau(ours: &Series) -> Option<String> {
     let enough = ours.points.iter().find(|mark| mark.y >= 0.9 * peak.y)?;
     let stated = paper::PLATEAU_JOBS;
     Some(format!(
-        "{} reaches nine tenths of its most ({} with {} jobs) with {} jobs; that {} are enough {}{}.",
+        "{} reaches nine tenths of its most ({} with {}) with {}; that {} are enough {}{}.",
         ours.label,
         quantity(peak.y, "MB/s"),
-        peak.x,
-        enough.x,
+        say::count(peak.x, "job"),
+        say::count(enough.x, "job"),
         stated.value,
         say::verdict(enough.x <= stated.value),
         say::doubt([peak, enough]),
@@ -297,7 +298,7 @@ impl Study for IoDepth {
         tail.conclusions = say::conclude(view.each(P99_US, |ours, alone| {
             let [(first, first_alone), (last, last_alone)] = ends(ours, alone)?;
             let crosses = first.y > first_alone.y && last.y < last_alone.y;
-            let tails = tails(ours, alone, "in flight for each job")?;
+            let tails = tails(ours, alone, |x| format!("{x} in flight for each job"))?;
             let tails = tails.trim_end_matches('.');
             let verdict = say::verdict(crosses);
             Some(format!(

@@ -111,7 +111,7 @@ fn delay_sweep(micros: u64) -> Sweep {
     Sweep { study: NAME, ways: DOORS.map(|door| node(door, medium)).into(), steps: vec![step()] }
 }
 
-const MEDIA: [Medium; 3] = [NULL, Medium::Memory, FILE];
+const MEDIA: [Medium; 3] = [NULL, Medium::Memory(0), FILE];
 
 fn media_doors(setting: &Setting) -> &'static [Door] {
     if setting.is_quick { &DOORS[1..3] } else { &DOORS }
@@ -222,12 +222,12 @@ fn by_delay(setting: &Setting, results: &Results) -> Exhibit {
         };
         let change = (long.y / none.y - 1.0).abs() * 100.0;
         format!(
-            "A delay of {} µs in the device makes {} through {} {} those without ({}); that delays \
-             do not matter to a node of one core, here within 10 %, {}{}.",
+            "With a delay of {} µs in the device {} serves {}, {} without it ({}); that delays do not \
+             matter to a node of one core, here within 10 %, {}{}.",
             delays[delays.len() - 1],
-            quantity(long.y, KIOPS.unit),
             series.label,
-            beside(long.y, none.y, ["below", "above"]),
+            quantity(long.y, KIOPS.unit),
+            beside(long.y, none.y, ["below what it serves", "above what it serves"]),
             quantity(none.y, KIOPS.unit),
             say::verdict(change <= 10.0),
             say::doubt([none, long]),
@@ -296,7 +296,7 @@ fn combinations(series: &[Series], doors: &[String]) -> Vec<String> {
             found.map_or("", |(_, name)| name.as_str())
         };
         format!(
-            "With the {} the best door, {}, serves {} and the least, {}, {}: {} times, where the \
+            "On the {} the best door, {}, serves {} and the least, {}, {}: {} times, where the \
              paper has up to {}{}.",
             series.label,
             name(peak),

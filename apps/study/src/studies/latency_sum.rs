@@ -264,10 +264,35 @@ impl Sums {
             row.order == "random"
                 && self.rows.iter().filter(is_same).all(|other| other.len <= row.len)
         };
-        let mut sentences: Vec<_> =
-            self.rows.iter().filter(is_last).map(|row| self.excess(row)).collect();
+        let mut sentences: Vec<_> = self.summary().into_iter().collect();
+        sentences.extend(self.rows.iter().filter(is_last).map(|row| self.excess(row)));
         sentences.extend(self.gap());
         sentences
+    }
+
+    /// How many of all rows keep to the sum, the nearest and the furthest.
+    fn summary(&self) -> Option<String> {
+        let known = || {
+            self.rows
+                .iter()
+                .filter_map(|row| Some((row, row.difference().filter(|it| it.is_finite())?)))
+        };
+        let stated = paper::SUM_EXCESS_MAX;
+        let within = known().filter(|(_, difference)| *difference <= stated.value).count();
+        let (least, lowest) = known().min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let (most, highest) = known().max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let all = known().count();
+        Some(format!(
+            "{within} of {all} {}s through the network exceed device + wire by {} at most, as PCIe \
+             flash in the paper: from {} ({}) to {} ({}){}.",
+            self.direction,
+            percent(stated.value),
+            percent(lowest),
+            least.name(),
+            percent(highest),
+            most.name(),
+            if known().any(|(row, _)| row.is_doubtful()) { " (some of them doubtful)" } else { "" },
+        ))
     }
 
     fn excess(&self, row: &Row) -> String {

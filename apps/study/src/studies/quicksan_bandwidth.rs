@@ -29,8 +29,12 @@ struct Arrangement {
     media: &'static [Medium],
 }
 
+/// Four devices, in the memory of the node.
+const MEMORY: [Medium; 4] =
+    [Medium::Memory(0), Medium::Memory(1), Medium::Memory(2), Medium::Memory(3)];
+
 const ARRANGEMENTS: [Arrangement; 1] =
-    [Arrangement { name: "centralized", clients: 4, media: &[Medium::Memory; 4] }];
+    [Arrangement { name: "centralized", clients: 4, media: &MEMORY }];
 
 #[derive(Clone, Copy)]
 struct Mix {
@@ -227,27 +231,27 @@ fn gains(series: &[Series], mix: Mix) -> Vec<String> {
         let gain = |len: u64| {
             let (ours, iscsi) = both?;
             let pair: (&Mark, &Mark) = (at(ours, x_of(len))?, at(iscsi, x_of(len))?);
-            (pair.1.y > 0.0).then_some((pair.0.y / pair.1.y, pair))
+            (pair.1.y > 0.0).then_some((len, pair.0.y / pair.1.y, pair))
         };
-        let ends = [LENS[0], LENS[LENS.len() - 1]].map(|len| (len, gain(len)));
-        let said: Vec<_> = ends
-            .iter()
-            .enumerate()
-            .filter_map(|(index, (len, gain))| {
-                let (times, pair) = (*gain)?;
-                let theirs = mix.gains.map_or_else(String::new, |gains| {
-                    format!(", in the paper {}", number(gains[index]))
-                });
-                Some(format!(
-                    "{} times as much as iSCSI at {} ({} and {}{theirs}){}",
-                    number(times),
-                    len_text(*len),
-                    quantity(pair.0.y, MB_S.unit),
-                    quantity(pair.1.y, MB_S.unit),
-                    say::doubt([pair.0, pair.1]),
-                ))
-            })
-            .collect();
+        // The shortest and the longest that were measured; the paper's are the ends of all lengths.
+        let all: Vec<_> = LENS.into_iter().filter_map(gain).collect();
+        let last = all.len().saturating_sub(1);
+        let ends = all.iter().enumerate().filter(|(index, _)| *index == 0 || *index == last);
+        let said = ends.map(|(_, (len, times, pair))| {
+            let place = [LENS[0], LENS[LENS.len() - 1]].iter().position(|end| end == len);
+            let theirs = mix.gains.zip(place).map_or_else(String::new, |(gains, place)| {
+                format!(", in the paper {} times", number(gains[place]))
+            });
+            format!(
+                "{} times as much as iSCSI at {} ({} and {}{theirs}){}",
+                number(*times),
+                len_text(*len),
+                quantity(pair.0.y, MB_S.unit),
+                quantity(pair.1.y, MB_S.unit),
+                say::doubt([pair.0, pair.1]),
+            )
+        });
+        let said: Vec<_> = said.collect();
         if said.is_empty() {
             return missing(&format!("{} through {} beside iSCSI", mix.text(), label(door)));
         }
@@ -273,10 +277,9 @@ fn peaks(series: &[Series], mix: Mix) -> Option<String> {
     let text = text.collect::<Vec<_>>().join(", ");
     (!peaks.is_empty()).then(|| {
         format!(
-            "The most of {} is moved by {text}; that {} is the best length {} for {at_peak} of {}{}.",
+            "The most of {} is moved by {text}; that {} is the best length holds for {at_peak} of {}{}.",
             mix.text(),
             len_text(paper::PEAK_LEN),
-            if at_peak == 0 { "does not hold" } else { "holds" },
             peaks.len(),
             say::doubt(peaks.iter().map(|(_, mark)| *mark)),
         )

@@ -248,7 +248,18 @@ impl Split {
                 self.direction.name, part.way
             ));
         };
-        let share = (software / total.y * 100.0).max(0.0);
+        if software < 0.0 {
+            return format!(
+                "A {} through {} takes {}, {} less than medium and wire alone take one after the \
+                 other: nothing is left for software{}.",
+                self.direction.name,
+                part.way,
+                quantity(total.y, "µs"),
+                quantity(-software, "µs"),
+                say::doubt(part.marks()),
+            );
+        }
+        let share = software / total.y * 100.0;
         let theirs = &paper::STACKS[0];
         let (of, name) = (self.direction.of, self.direction.name);
         format!(

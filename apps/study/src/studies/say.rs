@@ -102,7 +102,23 @@ pub(super) fn conclude(sentences: Vec<String>) -> Vec<String> {
         _ => said
             .push(format!("Nothing can be said of what was not measured: {}.", missed.join("; "))),
     }
-    said
+    said.into_iter().map(capitalized).collect()
+}
+
+/// A sentence begins with a capital, unless its first word is a name that does not.
+fn capitalized(sentence: String) -> String {
+    let word = sentence.split(' ').next().unwrap_or_default();
+    let is_name = word.chars().skip(1).any(|c| c.is_uppercase() || c == ':');
+    let mut chars = sentence.chars();
+    match chars.next() {
+        Some(first) if !is_name => first.to_uppercase().chain(chars).collect(),
+        _ => sentence,
+    }
+}
+
+/// `1 job`, `16 jobs`.
+pub(super) fn count(value: f64, one: &str) -> String {
+    if value == 1.0 { format!("1 {one}") } else { format!("{value} {one}s") }
 }
 
 /// The series of this label.
@@ -142,7 +158,7 @@ pub(super) fn rate_lost(
         }
     });
     format!(
-        "{} {} has {}, {} {} ({}){claim}{}.",
+        "{} {} had {}, {} {} ({}){claim}{}.",
         place(mark.x),
         ours.label,
         quantity(mark.y, unit),

@@ -263,7 +263,7 @@ pub(super) fn exhibit(slug: String, title: String, source: &str, figure: Figure)
     if doubtful > 0 {
         let all = marks().count();
         notes.push(format!(
-            "{doubtful} of {all} points are doubtful: in each of their runs the cores moved, or \
+            "Doubtful points: {doubtful} of {all}. In each of their runs the cores moved, or \
              something else ran on them."
         ));
     }

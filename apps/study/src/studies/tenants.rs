@@ -109,10 +109,7 @@ fn worst(results: &Results, way: &Way, step: &Step, measure: Measure) -> Option<
 }
 
 fn name_of(tenants: usize) -> String {
-    match tenants {
-        1 => "1 tenant".into(),
-        tenants => format!("{tenants} tenants"),
-    }
+    say::count(index_x(tenants), "tenant")
 }
 
 /// The tail over the rate, as depth grows.
@@ -169,7 +166,7 @@ fn rate_sentence(results: &Results, way: &Way, tenants: usize) -> String {
         ));
     };
     format!(
-        "With {DEPTH} in flight each, {} over {} have {} together, {} the device alone ({}), and the \
+        "With {DEPTH} in flight each, {} over {} had {} together, {} the device alone ({}), and the \
          worst 95th percentile is {}, {} that of the device alone ({}); the paper lost {}{}.",
         name_of(tenants),
         way.label,

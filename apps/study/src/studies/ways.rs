@@ -60,7 +60,8 @@ pub(super) fn medium_names(medium: Medium) -> (String, String) {
             };
             (format!("null-{read}us-{write}us"), label)
         }
-        Medium::Memory => ("memory".into(), "memory".into()),
+        Medium::Memory(0) => ("memory".into(), "memory".into()),
+        Medium::Memory(index) => (format!("memory-{index}"), format!("memory {index}")),
         Medium::File(0) => ("file".into(), "file or device".into()),
         Medium::File(index) => (format!("file-{index}"), format!("file or device {index}")),
     }
