@@ -21,7 +21,7 @@ use crate::report::{self, About, Chapter, Document, Fact, Written};
 use crate::result::Results;
 use crate::run::{self, Ended, Session, Stand, StandSpec, Timing};
 use crate::store::{RunKey, Store};
-use crate::studies::{Setting, Study, catalogue};
+use crate::studies::{CostModel, Setting, Study, catalogue};
 
 /// The exit code of a run that was interrupted: what shells say of SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -110,6 +110,8 @@ pub fn measure(
     interrupted: &AtomicBool,
 ) -> Result<Done, StudyError> {
     let studies = chosen(&args.names, all)?;
+    // An error in it is told before anything is measured.
+    CostModel::load(args.costs.as_deref())?;
     let setting = setting(args);
     let timing = if args.quick { Timing::QUICK } else { Timing::FULL };
     let out_dir = args.out.clone().unwrap_or_else(default_out_dir);

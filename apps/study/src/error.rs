@@ -76,6 +76,9 @@ pub enum StudyError {
     /// `--local` is not ours to write to.
     #[error(transparent)]
     Local(#[from] crate::local::LocalError),
+    /// `--costs` is no file of prices.
+    #[error("--costs: {0}")]
+    Costs(#[from] crate::studies::CostError),
     /// The report.
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -90,6 +93,7 @@ impl StudyError {
                 | Self::OtherRun { .. }
                 | Self::TargetWritten { .. }
                 | Self::Local(_)
+                | Self::Costs(_)
         )
     }
 }

@@ -203,6 +203,18 @@ fn a_disk_that_holds_something_is_refused_before_anything_is_begun() {
 }
 
 #[test]
+fn prices_that_mean_nothing_are_refused_before_anything_is_begun() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let costs = dir.path().join("cost.toml");
+    std::fs::write(&costs, "[server]\ncapacity = 5\n").unwrap();
+    let args = RunArgs { costs: Some(costs), ..args("small", &out) };
+    let message = failed(&args);
+    assert!(message.starts_with("--costs: ") && message.contains("line 2"), "{message}");
+    assert!(!out.exists());
+}
+
+#[test]
 fn letters_that_differ_are_counted() {
     assert_eq!(distance("iodepth", "iodepth"), 0);
     assert_eq!(distance("io-depth", "iodepth"), 1);
