@@ -168,3 +168,56 @@ pub(super) fn rate_lost(
         doubt([mark, beside_it]),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exhibit::Origin;
+
+    fn series(label: &str, points: &[(f64, f64)]) -> Series {
+        let mark = |&(x, y): &(f64, f64)| Mark { x, y, spread: None, is_doubtful: false };
+        let points = points.iter().map(mark).collect();
+        Series { label: label.into(), origin: Origin::Measured, points }
+    }
+
+    #[test]
+    fn numbers_have_three_digits_that_count() {
+        let said = [0.0, 0.0123, 1.0, 9.999, 12.34, 512.4, 512_345.0, -1999.0].map(number);
+        let meant = ["0", "0.012", "1.00", "10.0", "12.3", "512", "512,000", "-2,000"];
+        assert_eq!(said, meant);
+    }
+
+    #[test]
+    fn shares_have_a_tenth_where_there_is_one() {
+        assert_eq!([31.5, 20.0, -3.24, 250.4].map(percent), ["31.5 %", "20 %", "-3.2 %", "250 %"]);
+    }
+
+    #[test]
+    fn a_rate_is_set_beside_the_last_place_that_both_have() {
+        let ours = series("direct", &[(1.0, 50.0), (8.0, 80.0)]);
+        let limit = series("local", &[(1.0, 60.0), (8.0, 100.0), (64.0, 900.0)]);
+        let claim = Stated { what: "lost", value: 32.0, unit: "%", place: "figure 1" };
+        let place = |x: f64| format!("With {x} clients");
+        let said = rate_lost(&ours, &limit, "kIOPS", place, Some(&claim));
+        let meant = "With 8 clients direct had 80.0 kIOPS, 20 % below local (100 kIOPS); that the \
+                     network takes at most 32 % (figure 1) holds here.";
+        assert_eq!(said, meant);
+        let slower = series("direct", &[(8.0, 60.0)]);
+        let said = rate_lost(&slower, &limit, "kIOPS", place, Some(&claim));
+        assert!(said.contains("40 % below") && said.contains("more than the 32 %"), "{said}");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_said_once() {
+        let said = conclude(vec![missing("a"), "it is so.".into(), missing("b")]);
+        let meant = ["It is so.", "Nothing can be said of what was not measured: a; b."];
+        assert_eq!(said, meant);
+        assert_eq!(conclude(vec![missing("a"), missing("b")]), ["Nothing of this was measured."]);
+    }
+
+    #[test]
+    fn names_keep_their_letters_at_the_start_of_a_sentence() {
+        let said = conclude(vec!["iSCSI is.".into(), "direct is.".into(), "direct://a is.".into()]);
+        assert_eq!(said, ["iSCSI is.", "Direct is.", "direct://a is."]);
+    }
+}
