@@ -1,5 +1,5 @@
-//! The real initiator's session, one command at a time, with any command: blocking, on a socket of
-//! its own.
+//! The real initiator's session, one command at a time or several, with any command: blocking, each
+//! connection on a socket of its own.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use nearflash_iscsi::chap::{Account, CHALLENGE_LEN, Challenge, Credential, Secre
 use nearflash_iscsi::initiator::cdb::{self, Cdb};
 use nearflash_iscsi::initiator::{
     CommandWindow, Ending, Event, InitiatorConfig, InitiatorSession, Status, TaskCompletion,
-    TaskData,
+    TaskData, TaskId,
 };
 use nearflash_iscsi::login::{LoginConfig, LoginStatus, SessionKind};
 use nearflash_iscsi::params::{DigestWish, Offer, SessionParams};
@@ -21,6 +21,10 @@ use crate::node::Node;
 
 /// Bytes of a block of the volumes of tests.
 const BLOCK_LEN: u32 = 4096;
+/// Commands that one may have in flight.
+const TASKS: u16 = 256;
+/// Connections that a session may have.
+const CONNECTIONS: u32 = 4;
 /// Things that a unit may have to say before it answers.
 const ATTENTIONS_MAX: usize = 8;
 
@@ -72,6 +76,7 @@ impl Who {
 pub struct Initiator {
     socket: TcpStream,
     session: InitiatorSession,
+    window: Arc<CommandWindow>,
 }
 
 impl Initiator {
@@ -80,29 +85,58 @@ impl Initiator {
     /// # Errors
     /// When the node does not let it in.
     pub fn login(node: &Node<'_>, volume: &str, who: &Who) -> Result<Self, PeerError> {
+        Self::connect(node, volume, who, (0, 0), &Arc::new(CommandWindow::new(1)))
+    }
+
+    /// One more connection of its session, by that number.
+    ///
+    /// # Errors
+    /// When the node does not let it in.
+    ///
+    /// # Panics
+    /// When it is not logged in itself.
+    pub fn join(
+        &self,
+        node: &Node<'_>,
+        volume: &str,
+        who: &Who,
+        cid: u16,
+    ) -> Result<Self, PeerError> {
+        let tsih = self.session.established().expect("it is logged in").tsih;
+        Self::connect(node, volume, who, (tsih, cid), &self.window)
+    }
+
+    fn connect(
+        node: &Node<'_>,
+        volume: &str,
+        who: &Who,
+        (tsih, cid): (u16, u16),
+        window: &Arc<CommandWindow>,
+    ) -> Result<Self, PeerError> {
         let socket = TcpStream::connect(node.iscsi_address()).expect("the node listens");
         socket.set_nodelay(true).expect("a TCP option");
         socket.set_read_timeout(Some(PATIENCE)).expect("a socket option");
+        socket.set_write_timeout(Some(PATIENCE)).expect("a socket option");
         let target = format!("iqn.2026-11.io.nearflash:{volume}");
         let login = LoginConfig {
             initiator: who.name.clone(),
             initiator_alias: None,
             isid: [0x80, 0, 0, 0, 0, who.isid],
-            tsih: 0,
-            cid: 0,
+            tsih,
+            cid,
             kind: SessionKind::Normal { target },
             account: who.account(),
             challenge: Challenge { identifier: 7, bytes: [0x5A; CHALLENGE_LEN] },
             offer: Offer {
-                session: SessionParams::default(),
+                session: SessionParams { max_connections: CONNECTIONS, ..SessionParams::default() },
                 receive_len_max: 256 << 10,
                 header_digest: DigestWish::None,
                 data_digest: DigestWish::None,
             },
         };
-        let window = Arc::new(CommandWindow::new(1));
-        let session = InitiatorSession::new(InitiatorConfig { login, window, task_count: 8 });
-        let mut initiator = Self { socket, session };
+        let window = Arc::clone(window);
+        let config = InitiatorConfig { login, window: Arc::clone(&window), task_count: TASKS };
+        let mut initiator = Self { socket, session: InitiatorSession::new(config), window };
         while !initiator.session.is_ready() {
             initiator.turn()?;
         }
@@ -130,6 +164,38 @@ impl Initiator {
         loop {
             if let Some(done) = self.session.poll_completion() {
                 assert_eq!(done.id, task, "one command is in flight");
+                return Ok(done);
+            }
+            self.turn()?;
+        }
+    }
+
+    /// Begins a command, and sends nothing yet.
+    ///
+    /// # Panics
+    /// When there is no room for it.
+    pub fn begin(&mut self, cdb: &Cdb, data: TaskData) -> TaskId {
+        self.session.submit(0, cdb, data, &[]).expect("there is room for a command")
+    }
+
+    /// Sends what was begun, but no more than `len` bytes of it.
+    ///
+    /// # Panics
+    /// When the connection is lost.
+    pub fn send_at_most(&mut self, len: usize) {
+        let mut bytes = self.unsent();
+        bytes.truncate(len);
+        self.socket.write_all(&bytes).expect("the node takes it");
+        self.session.advance_output(bytes.len());
+    }
+
+    /// The next command that is over.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn next_done(&mut self) -> Result<TaskCompletion, PeerError> {
+        loop {
+            if let Some(done) = self.session.poll_completion() {
                 return Ok(done);
             }
             self.turn()?;
@@ -236,17 +302,22 @@ impl Initiator {
         keys.iter().map(|key| u64::from_be_bytes(*key)).collect()
     }
 
+    fn unsent(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for chunk in self.session.output() {
+            match chunk {
+                Chunk::Bytes(part) => bytes.extend_from_slice(part),
+                Chunk::Zeroes(len) => bytes.resize(bytes.len() + len, 0),
+                Chunk::Buffer { .. } => unreachable!("all data here is small"),
+            }
+        }
+        bytes
+    }
+
     /// Sends what there is, and takes what comes.
     fn turn(&mut self) -> Result<(), PeerError> {
         while self.session.output_len() > 0 {
-            let mut bytes = Vec::new();
-            for chunk in self.session.output() {
-                match chunk {
-                    Chunk::Bytes(part) => bytes.extend_from_slice(part),
-                    Chunk::Zeroes(len) => bytes.resize(bytes.len() + len, 0),
-                    Chunk::Buffer { .. } => unreachable!("all data here is small"),
-                }
-            }
+            let bytes = self.unsent();
             // One that closes has said why, or will say so by its end.
             let _ = self.socket.write_all(&bytes);
             self.session.advance_output(bytes.len());

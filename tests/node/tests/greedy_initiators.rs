@@ -1,0 +1,187 @@
+//! Initiators that want too much, or stop half-way: others make progress, and nothing is left behind.
+//! And what they have of a real node with several connections, with changes at the same time, and
+//! with a medium that does not hold what is written.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use std::thread;
+
+use nearflash_iscsi::initiator::cdb::{self, Cdb};
+use nearflash_iscsi::initiator::{Status, TaskData};
+use nearflash_node_tests::{Host, Initiator, Node, Place, Who, assert_serves_iscsi, eventually};
+
+const DEVICE: [&str; 4] = ["--device", "r=ram:64MiB", "--volume", "data=32MiB@r"];
+const MIB: usize = 1 << 20;
+/// Blocks of 4 KiB.
+const BLOCKS_PER_MIB: u32 = 256;
+const SECRET: &str = "sixteen-letters!";
+
+/// PERSISTENT RESERVE OUT, REGISTER AND IGNORE EXISTING KEY. SPC-4, 6.16.
+const REGISTER_ANYWAY: u8 = 6;
+
+fn login(node: &Node<'_>, name: &str) -> Initiator {
+    let mut initiator = Initiator::login(node, "data", &Who::named(name)).unwrap();
+    initiator.hear_all();
+    initiator
+}
+
+fn assert_works(initiator: &mut Initiator, round: u8) {
+    assert_eq!(initiator.write(1, &[round; 4096]), Status::GOOD);
+    assert_eq!(initiator.read(1), [round; 4096]);
+}
+
+fn is_pool_whole(node: &Node<'_>) -> bool {
+    node.counted("pool_free_bytes") >= 31 << 20
+}
+
+#[test]
+fn an_initiator_that_reads_no_answers_is_throttled_and_others_make_progress() {
+    let place = Place::new();
+    let node = Node::with_iscsi(&place, &DEVICE);
+    let (mut other, mut host) = (login(&node, "other"), Host::connect(&node, "data"));
+    let before = node.usage().resident_bytes;
+    let mut greedy: Vec<Initiator> =
+        (0..4).map(|number| login(&node, &format!("greedy-{number}"))).collect();
+    for initiator in &mut greedy {
+        for _ in 0..64 {
+            let len = u32::try_from(MIB).unwrap();
+            initiator.begin(&cdb::read(0, BLOCKS_PER_MIB), TaskData::SmallToInitiator { len });
+        }
+        initiator.send_at_most(usize::MAX);
+    }
+    for round in 1..30 {
+        assert_works(&mut other, round);
+        host.assert_works();
+        let grown = node.usage().resident_bytes.saturating_sub(before);
+        assert!(grown < 128 << 20, "{grown} bytes more for initiators that do not read");
+    }
+    // One that reads after all gets everything.
+    for _ in 0..64 {
+        let done = greedy[0].next_done().unwrap();
+        assert!(done.is_good() && done.data.len() == MIB, "{:?}", done.ending);
+    }
+    drop(greedy);
+    eventually("the pool is whole again", || is_pool_whole(&node));
+    node.terminate();
+}
+
+#[test]
+fn an_initiator_that_stops_in_the_middle_of_a_burst_leaves_room_for_others() {
+    let place = Place::new();
+    let node = Node::with_iscsi(&place, &DEVICE);
+    let mut other = login(&node, "other");
+    let mut greedy: Vec<Initiator> =
+        (0..4).map(|number| login(&node, &format!("greedy-{number}"))).collect();
+    for (initiator, left) in greedy.iter_mut().zip([48, 100, 5_000, 70_000]) {
+        for _ in 0..8 {
+            let data = TaskData::SmallFromInitiator(vec![0xEE; MIB]);
+            initiator.begin(&cdb::write(0, 1024, BLOCKS_PER_MIB), data);
+        }
+        initiator.send_at_most(left);
+    }
+    for round in 1..20 {
+        assert_works(&mut other, round);
+    }
+    drop(greedy);
+    eventually("the pool is whole again", || is_pool_whole(&node));
+    assert_eq!(other.read(1024), [0; 4096], "nothing of half a command is written");
+    node.terminate();
+}
+
+#[test]
+fn connections_of_a_session_share_its_commands_and_its_end() {
+    let place = Place::new();
+    let node = Node::with_iscsi(&place, &DEVICE);
+    let who = Who::named("several");
+    let first = Initiator::login(&node, "data", &who).unwrap();
+    let more = |cid| first.join(&node, "data", &who, cid).unwrap();
+    let mut all = vec![more(1), more(2), more(3)];
+    all.insert(0, first);
+    all[2].hear_all();
+    for round in 0..32 {
+        for (place, connection) in (0..).zip(&mut all) {
+            let data = TaskData::SmallFromInitiator(vec![place + round; 4096]);
+            connection.begin(&cdb::write(0, u64::from(place), 1), data);
+        }
+        // The last one's commands come first, ahead of their turn.
+        all.iter_mut().rev().for_each(|connection| connection.send_at_most(usize::MAX));
+        for connection in &mut all {
+            assert!(connection.next_done().unwrap().is_good());
+        }
+        for place in 0..4 {
+            let reader = &mut all[usize::from(3 - place)];
+            assert_eq!(reader.read(u64::from(place)), vec![place + round; 4096]);
+        }
+    }
+    assert_eq!(node.command(&["status"])["initiators"].as_array().unwrap().len(), 1);
+    // With one of its connections, the session is lost.
+    drop(all.pop());
+    for connection in &mut all {
+        while connection.try_command(&cdb::test_unit_ready(), TaskData::None).is_ok() {}
+    }
+    assert_serves_iscsi(&node);
+    node.terminate();
+}
+
+fn register(initiator: &mut Initiator, key: u64) {
+    let mut cdb: Cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[8]) = (0x5F, REGISTER_ANYWAY, 24);
+    let parameters = [[0; 8], key.to_be_bytes(), [0; 8]].concat();
+    initiator.begin(&cdb, TaskData::SmallFromInitiator(parameters));
+}
+
+#[test]
+fn changes_of_sessions_and_of_the_operator_wait_for_one_another_and_never_forever() {
+    let place = Place::new();
+    let node = Node::with_iscsi(&place, &DEVICE);
+    std::fs::write(place.path("secret"), SECRET).unwrap();
+    for round in 1..=6u64 {
+        node.command(&["chap", "add", "app", "--secret-file", &place.text("secret")]);
+        let known = Who::named("a").with_account("app", SECRET);
+        let other = Who { isid: 2, ..known.clone() };
+        let sessions = [known, other].map(|who| Initiator::login(&node, "data", &who).unwrap());
+        thread::scope(|scope| {
+            for (number, mut session) in (1..).zip(sessions) {
+                scope.spawn(move || {
+                    for key in 1..=64 {
+                        register(&mut session, round << 16 | number << 8 | key);
+                    }
+                    // Until its user is gone, and with it the session.
+                    while session.next_done().is_ok() {}
+                });
+            }
+            scope.spawn(|| {
+                (0..4).for_each(|_| drop(node.command(&["reservation", "clear", "data"])));
+            });
+            scope.spawn(|| drop(node.command(&["chap", "remove", "app"])));
+        });
+        eventually("its sessions are gone", || {
+            node.command(&["status"])["initiators"].as_array().unwrap().is_empty()
+        });
+    }
+    node.command(&["reservation", "clear", "data"]);
+    assert_serves_iscsi(&node);
+    node.terminate();
+}
+
+/// WRITE AND VERIFY (10) of one block, with a comparison or without.
+fn write_and_verify(compares: bool) -> Cdb {
+    let mut cdb: Cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[8]) = (0x2E, u8::from(compares) << 1, 1);
+    cdb
+}
+
+#[test]
+fn write_and_verify_says_so_when_the_medium_does_not_hold_what_was_written() {
+    let place = Place::new();
+    // It forgets what is written, and reads as zeroes.
+    let flags = ["--device", "n=null:16MiB", "--volume", "data=8MiB@n"];
+    let node = Node::with_iscsi(&place, &flags);
+    let mut initiator = login(&node, "a");
+    let write = |byte| TaskData::SmallFromInitiator(vec![byte; 4096]);
+    let done = initiator.command(&write_and_verify(true), &write(7));
+    let sense = done.sense.unwrap();
+    assert_eq!((sense.key, sense.asc), (0xE, 0x1D), "miscompare during verify");
+    assert!(initiator.command(&write_and_verify(true), &write(0)).is_good());
+    assert!(initiator.command(&write_and_verify(false), &write(7)).is_good(), "it can be read");
+    node.terminate();
+}
