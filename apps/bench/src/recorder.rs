@@ -223,6 +223,19 @@ mod tests {
     }
 
     #[test]
+    fn exact_time_is_split_as_the_samples_are() {
+        let time = |total, user, system| CpuTime {
+            total: Nanos(total),
+            user: Nanos(user),
+            system: Nanos(system),
+        };
+        assert_eq!(time(100, 30, 10).exact_split(), (Nanos(75), Nanos(25)));
+        assert_eq!(time(100, 0, 0).exact_split(), (Nanos(100), Nanos(0)));
+        let shared = time(90, 30, 3).share(1, 3);
+        assert_eq!((shared.total, shared.user, shared.system), (Nanos(30), Nanos(10), Nanos(1)));
+    }
+
+    #[test]
     fn a_latency_beyond_the_histogram_counts_as_the_longest() {
         let mut record = Record::default();
         record.completed(Direction::Write, ByteLen(1), Nanos::NEVER);

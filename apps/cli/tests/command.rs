@@ -198,6 +198,45 @@ fn what_is_written_wrong_is_said_in_one_line_with_exit_code_2() {
 }
 
 #[test]
+fn many_jobs_of_one_thread_have_a_connection_each_at_every_door() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let socket = dir.path().join("direct.sock");
+    let node = Node::start(&[
+        "--iscsi",
+        "127.0.0.1:0",
+        "--direct",
+        "127.0.0.1:0",
+        "--direct-local",
+        text(&socket),
+        "--device",
+        "r=ram:80MiB",
+        "--volume",
+        "data=72MiB@r",
+        "--data-dir",
+        text(&data),
+    ]);
+    let address = |door: &str| node.ready[door][0].as_str().unwrap().to_owned();
+    // More than one NVMe controller has queues for.
+    for target in [
+        format!("nvme-tcp://{}/data", address("nvme_tcp")),
+        format!("iscsi://{}/data", address("iscsi")),
+        format!("direct://{}/data", address("direct")),
+        format!("direct+local:{}/data", text(&socket)),
+    ] {
+        let words = "--rw randwrite --numjobs 72 --threads 1 --offset-increment 1MiB --size 64KiB \
+                     --verify crc32c --output-format json --spin";
+        let words = words.split_whitespace();
+        for spin in ["never", "adaptive"] {
+            let words = ["bench", &target].into_iter().chain(words.clone()).chain([spin]);
+            let report: Value = serde_json::from_str(&said(&words.collect::<Vec<_>>())).unwrap();
+            let written = &report["jobs"][0]["write"]["total_ios"];
+            assert_eq!(written.as_u64(), Some(72 * 16), "{target} {spin}");
+        }
+    }
+}
+
+#[test]
 fn a_port_or_a_data_directory_in_use_is_said_in_one_line_with_exit_code_1() {
     let folder = tempfile::tempdir().unwrap();
     let data_dir = text(folder.path());

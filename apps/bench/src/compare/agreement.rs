@@ -7,7 +7,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use nearflash_units::{ByteLen, ByteOffset};
+use nearflash_units::ByteLen;
 use serde::Serialize;
 
 use super::fio::{FioSpec, LoadFigure, measure_fio};
@@ -19,7 +19,7 @@ use crate::placement::CoreId;
 use crate::recorder::Record;
 use crate::report::{SCHEMA, count, micros};
 use crate::run::{self, Jobs, RunSpec, Threads};
-use crate::workload::{Pattern, WorkloadSpec};
+use crate::workload::Pattern;
 
 /// A load that both run.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -106,22 +106,8 @@ pub fn measure_agreement(
 
 impl AgreementLoad {
     fn run_spec(self, range_len: ByteLen, core: CoreId, timing: Timing) -> RunSpec {
-        let job = JobSpec {
-            workload: WorkloadSpec {
-                pattern: self.pattern,
-                read_percent: READ_PERCENT,
-                op_len: self.op_len,
-                offset: ByteOffset(0),
-                range_len,
-                repeats: false,
-                endless: true,
-                seed: 1,
-            },
-            depth: usize::try_from(self.depth).expect("usize is at least 32 bits wide"),
-            rate: None,
-            verify_seed: None,
-            end_fsync: false,
-        };
+        let mut job = JobSpec::endless(self.pattern, self.op_len, range_len, self.depth);
+        job.workload.read_percent = READ_PERCENT;
         // fio waits in the kernel.
         let drive = DriveSpec { ramp: timing.ramp, runtime: Some(timing.span), spin: Spin::Never };
         RunSpec { jobs: Jobs::new(job, 1), drive, threads: Threads::one(core) }

@@ -21,7 +21,7 @@ use crate::placement::{core_to_core, elapsed, pin};
 use crate::recorder::Record;
 use crate::run::Opener;
 use crate::target::{IscsiTarget, NvmeTcpTarget};
-use crate::workload::{Op, Pattern, WorkloadSpec};
+use crate::workload::{Op, Pattern};
 
 /// A side.
 #[derive(Clone, Debug)]
@@ -295,22 +295,7 @@ impl Arena<'_> {
     }
 
     fn job(&self, reads: Reads) -> JobSpec {
-        JobSpec {
-            workload: WorkloadSpec {
-                pattern: Pattern::RandRead,
-                read_percent: 0,
-                op_len: reads.op_len,
-                offset: ByteOffset(0),
-                range_len: self.range_len,
-                repeats: false,
-                endless: true,
-                seed: 1,
-            },
-            depth: usize::try_from(reads.depth).expect("usize is at least 32 bits wide"),
-            rate: None,
-            verify_seed: None,
-            end_fsync: false,
-        }
+        JobSpec::endless(Pattern::RandRead, reads.op_len, self.range_len, reads.depth)
     }
 }
 

@@ -131,7 +131,7 @@ impl Node {
     /// # Errors
     /// When it is gone.
     pub fn cpu_time(&self) -> Result<CpuTime, NodeError> {
-        Ok(cpu::of_process(self.process_id())?)
+        Ok(cpu::of_process(self.process_id())?.cpu)
     }
 
     /// The same by threads: its cores are `core-0` and so on.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use nearflash_units::{ByteLen, ByteOffset, Nanos};
+use nearflash_units::{ByteLen, Nanos};
 
 use super::awake::KeptAwake;
 use super::round::{Figure, Round};
@@ -15,7 +15,7 @@ use crate::placement::{core_to_core, pin};
 use crate::recorder::{Gauge, Record};
 use crate::run::{self, Jobs, Opener, RunSpec, Threads};
 use crate::target::NvmeTcpTarget;
-use crate::workload::{Direction, Pattern, WorkloadSpec};
+use crate::workload::{Direction, Pattern};
 
 /// Length of the operations that fill a volume.
 const FILL_OP_LEN: ByteLen = ByteLen(128 << 10);
@@ -172,22 +172,7 @@ impl Stand {
             Direction::Read => Pattern::RandRead,
             Direction::Write => Pattern::RandWrite,
         };
-        JobSpec {
-            workload: WorkloadSpec {
-                pattern,
-                read_percent: 0,
-                op_len: load.op_len,
-                offset: ByteOffset(0),
-                range_len: self.range_len,
-                repeats: false,
-                endless: true,
-                seed: 1,
-            },
-            depth: usize::try_from(load.depth).expect("usize is at least 32 bits wide"),
-            rate: None,
-            verify_seed: None,
-            end_fsync: false,
-        }
+        JobSpec::endless(pattern, load.op_len, self.range_len, load.depth)
     }
 
     fn floor_spec(&self, load: Load, timing: Timing) -> FloorSpec {

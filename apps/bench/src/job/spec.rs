@@ -1,10 +1,10 @@
 //! What a job does, how a thread drives its jobs, and why a job stops.
 
-use nearflash_units::Nanos;
+use nearflash_units::{ByteLen, ByteOffset, Nanos};
 
 use crate::engine::EngineError;
 use crate::verify::Mismatch;
-use crate::workload::{Direction, Op, Rate, WorkloadError, WorkloadSpec};
+use crate::workload::{Direction, Op, Pattern, Rate, WorkloadError, WorkloadSpec};
 
 /// What a job does.
 #[derive(Clone, Debug)]
@@ -19,6 +19,29 @@ pub struct JobSpec {
     pub verify_seed: Option<u64>,
     /// What was written is on stable media before the job ends.
     pub end_fsync: bool,
+}
+
+impl JobSpec {
+    /// As many operations as can be, so many in flight, over and over a range from offset 0 on, in an
+    /// order that is always the same.
+    pub fn endless(pattern: Pattern, op_len: ByteLen, range_len: ByteLen, depth: u32) -> Self {
+        Self {
+            workload: WorkloadSpec {
+                pattern,
+                read_percent: 50,
+                op_len,
+                offset: ByteOffset(0),
+                range_len,
+                repeats: false,
+                endless: true,
+                seed: 1,
+            },
+            depth: usize::try_from(depth).expect("usize is at least 32 bits wide"),
+            rate: None,
+            verify_seed: None,
+            end_fsync: false,
+        }
+    }
 }
 
 /// How a thread drives its jobs: alike for all jobs of a run.

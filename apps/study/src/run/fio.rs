@@ -75,6 +75,9 @@ pub(super) fn words(on: &On<'_>, load: &Load, timing: Timing, cores: &[CoreId]) 
         "--thread".to_owned(),
         format!("--cpus_allowed={}", cores.join(",")),
         "--group_reporting".to_owned(),
+        // All of the latency, to submit and to complete, as ours is.
+        "--clat_percentiles=0".to_owned(),
+        "--lat_percentiles=1".to_owned(),
         "--percentile_list=50:95:99:99.9".to_owned(),
         "--output-format=json".to_owned(),
     ]);
@@ -117,7 +120,7 @@ fn of(json: &serde_json::Value, load: &Load) -> Option<(Run, f64)> {
     let main = if ops(sides[0])? >= ops(sides[1])? { sides[0] } else { sides[1] };
     let iops = sides[0]["iops"].as_f64()? + sides[1]["iops"].as_f64()?;
     let seconds = main["runtime"].as_f64()? / 1e3;
-    let percentile = |name: &str| Some(main["clat_ns"]["percentile"][name].as_f64()? / 1e3);
+    let percentile = |name: &str| Some(main["lat_ns"]["percentile"][name].as_f64()? / 1e3);
     let micros = |value: &serde_json::Value| value.as_f64().map(|nanos| nanos / 1e3);
     // Shares of a core, in per cent, of each of its jobs.
     let share = |name: &str| Some(job[name].as_f64()? / 100.0 * f64::from(load.clients));
@@ -193,8 +196,7 @@ mod tests {
             "usr_cpu": 10.0, "sys_cpu": 15.0,
             "read": {
                 "total_ios": 700, "iops": 7000.0, "runtime": 100,
-                "lat_ns": {"mean": 2000.0, "max": 9000},
-                "clat_ns": {"percentile": {
+                "lat_ns": {"mean": 2000.0, "max": 9000, "percentile": {
                     "50.000000": 1000, "95.000000": 3000, "99.000000": 4000, "99.900000": 5000
                 }}
             },

@@ -12,7 +12,6 @@ use nearflash_units::{ByteLen, Nanos};
 use super::drive::{Lane, Manner, drive};
 use super::fio::{self, On};
 use super::peers::Served;
-use super::process::part;
 use super::quiet::{Seen, Watch};
 use super::stand::{PointError, Reached, Stand};
 use super::ways::Way;
@@ -114,8 +113,8 @@ impl Stand {
                 tuning: Tuning::default(),
             };
             let run = floor::measure(&spec).map_err(BenchError::from)?;
-            let used = part(run.client_cpu.total, run.client_cpu.user, run.client_cpu.system);
-            let per_op = |nanos: f64| nanos / 1e3 / ops_of(run.answers);
+            let used = run.client_cpu.exact_split();
+            let per_op = |time: Nanos| time.0 as f64 / 1e3 / ops_of(run.answers);
             // Both sides do the same, each on a core of its own that it never leaves.
             let cpu = Cpu {
                 client_user: per_op(used.0),
@@ -164,8 +163,8 @@ impl Stand {
         seen.others = (seen.others - used).max(0.0);
         if let Some(served) = seen.own.get(1) {
             let counted = run.seconds / seconds(seen.span).max(f64::MIN_POSITIVE);
-            let (user, system) = served.parted();
-            let per_op = |nanos: f64| nanos * counted / 1e3 / ops_of(run.ops);
+            let (user, system) = served.cpu.exact_split();
+            let per_op = |time: Nanos| time.0 as f64 * counted / 1e3 / ops_of(run.ops);
             (run.cpu.node_user, run.cpu.node_system) = (per_op(user), per_op(system));
         }
         Ok(Measured { runs: vec![run], is_disturbed: is_disturbed(&seen) })
@@ -273,13 +272,14 @@ fn core_share(records: &[Record], core_count: usize, loads: &[Load]) -> f64 {
 }
 
 fn run_of(record: &Record, load: &Load, all: &[Record], seen: &Seen, core_share: f64) -> Run {
-    let used = part(record.cpu.total, record.cpu.user, record.cpu.system);
-    let (node_user, node_system) = seen.own.get(1).map_or((0.0, 0.0), |node| node.parted());
+    let used = record.cpu.exact_split();
+    let node = seen.own.get(1).copied().unwrap_or_default();
+    let (node_user, node_system) = node.cpu.exact_split();
     // The node worked for all loads, and while nothing was counted; each gets its part of that.
     let counted = counted_share(record, seen);
     let all_ops: u64 = all.iter().map(Record::ops).sum();
-    let per_op = |nanos: f64| nanos / 1e3 / ops_of(record.ops());
-    let node_per_op = |nanos: f64| nanos * counted / 1e3 / ops_of(all_ops);
+    let per_op = |time: Nanos| time.0 as f64 / 1e3 / ops_of(record.ops());
+    let node_per_op = |time: Nanos| time.0 as f64 * counted / 1e3 / ops_of(all_ops);
     let mut both = record.read.latency.clone();
     both.add(&record.write.latency).expect("all histograms have the same bounds");
     Run {

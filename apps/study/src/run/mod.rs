@@ -6,7 +6,6 @@ mod fio;
 mod measure;
 mod node;
 mod peers;
-mod process;
 mod progress;
 mod quiet;
 mod session;

@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use nearflash_bench::cpu::{self, ProcessTime};
 use nearflash_units::Nanos;
-
-use super::process::{Usage, machine_busy};
 
 /// The machine and some processes of ours, watched for a while.
 pub(super) struct Watch {
     start: Instant,
     busy: Nanos,
-    own: Vec<(u32, Usage)>,
+    own: Vec<(u32, ProcessTime)>,
 }
 
 /// What was seen.
@@ -21,7 +20,7 @@ pub(super) struct Seen {
     /// What others worked, as a share of one core.
     pub(super) others: f64,
     /// Each process's own, in the order in which they were named.
-    pub(super) own: Vec<Usage>,
+    pub(super) own: Vec<ProcessTime>,
 }
 
 /// Processor time of others is counted in ticks, and so is much of ours: less than this is noise.
@@ -29,19 +28,24 @@ const NOISE: Nanos = Nanos::from_millis(40);
 
 impl Watch {
     pub(super) fn start(process_ids: &[u32]) -> Self {
-        let own = process_ids.iter().map(|id| (*id, Usage::of(*id))).collect();
-        Self { start: Instant::now(), busy: machine_busy(), own }
+        let own = process_ids.iter().map(|id| (*id, time_of(*id))).collect();
+        Self { start: Instant::now(), busy: cpu::of_machine(), own }
     }
 
     pub(super) fn stop(&self) -> Seen {
-        let busy = machine_busy().since(self.busy);
-        let own: Vec<Usage> =
-            self.own.iter().map(|(id, before)| Usage::of(*id).since(*before)).collect();
+        let busy = cpu::of_machine().since(self.busy);
+        let own: Vec<ProcessTime> =
+            self.own.iter().map(|(id, before)| time_of(*id).since(*before)).collect();
         let span = Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        let ours = own.iter().fold(Nanos(0), |sum, usage| sum.plus(usage.used));
+        let ours = own.iter().fold(Nanos(0), |sum, own| sum.plus(own.cpu.total));
         let others = busy.since(ours).since(NOISE);
         Seen { span, others: others.0 as f64 / span.0.max(1) as f64, own }
     }
+}
+
+/// Of a process; nothing once it is gone.
+fn time_of(process_id: u32) -> ProcessTime {
+    cpu::of_process(process_id).unwrap_or_default()
 }
 
 /// What other processes work now, as a share of one core, watched for a while.
