@@ -7,6 +7,7 @@ use zeroize::ZeroizeOnDrop;
 
 /// An account. Its secrets are shown by no `Debug`.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize, ZeroizeOnDrop)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ChapRecord {
     secret: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]

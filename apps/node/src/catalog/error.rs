@@ -50,8 +50,24 @@ pub enum CatalogError {
         /// What it says.
         found: Box<str>,
     },
+    /// It has what this version would not go by, and perhaps lose.
+    #[error(
+        "catalog {} has the table '{table}', which this version does not know: \
+         use the nearflash that wrote it, or a later one",
+        path.display()
+    )]
+    Table {
+        /// Which file.
+        path: PathBuf,
+        /// Its name.
+        table: Box<str>,
+    },
     /// A record cannot be read.
-    #[error("catalog {}: the record of '{what}' is damaged: restore the file from a backup", path.display())]
+    #[error(
+        "catalog {}: the record of '{what}' is damaged, or of a later version: restore the file \
+         from a backup, or use the nearflash that wrote it",
+        path.display()
+    )]
     Damaged {
         /// Which file.
         path: PathBuf,

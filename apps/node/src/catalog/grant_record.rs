@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 /// A credential. Its secret is shown by no `Debug`.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct CredentialRecord {
     /// 64 hexadecimal digits.
     secret: String,
@@ -18,6 +19,7 @@ pub(super) struct CredentialRecord {
 
 /// A grant.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct GrantRecord {
     credential: String,
     /// The UUID of its volume.

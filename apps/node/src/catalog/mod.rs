@@ -7,7 +7,11 @@
 //! so the file is for its owner alone.
 //!
 //! The file has a schema number. One written by a later version is refused; an earlier one is
-//! brought up to date when it is opened, by one function for each step.
+//! brought up to date when it is opened, by one function for each step. Whatever this version does
+//! not know is refused too, be it a table or a field of a record: to pass over it would be to serve
+//! without a reservation that somebody relies on, and to lose it with the next change. So a version
+//! that adds anything which earlier ones must not overlook has a new schema; and where it does not,
+//! they refuse what they do not know rather than drop it.
 
 mod chap_record;
 mod error;
@@ -25,7 +29,9 @@ use nearflash_space::{
     Accounts, ChapUser, Credential, DeviceId, Grant, Grants, Name, Space, Volume,
 };
 use nearflash_units::ByteLen;
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{
+    Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle, WriteTransaction,
+};
 use uuid::Uuid;
 use zeroize::Zeroizing;
 
@@ -58,6 +64,10 @@ const SCHEMA: usize = 1;
 type Upgrade = fn(&WriteTransaction) -> Result<(), CatalogError>;
 const UPGRADES: [Upgrade; SCHEMA - 1] = [];
 
+/// Every table but [`META`].
+const TABLES: [TableDefinition<'_, &str, &str>; 5] =
+    [DEVICES, VOLUMES, CREDENTIALS, GRANTS, CHAP_ACCOUNTS];
+
 /// The catalog of one node, open and locked.
 #[derive(Debug)]
 pub struct Catalog {
@@ -88,6 +98,11 @@ impl Catalog {
     /// # Errors
     /// When another node has it, it is of a later version, or the system refuses.
     pub fn open(data_dir: &Path, fresh: Uuid) -> Result<Self, CatalogError> {
+        Self::open_with(data_dir, fresh, &UPGRADES)
+    }
+
+    /// The same of the version that has these steps.
+    fn open_with(data_dir: &Path, fresh: Uuid, upgrades: &[Upgrade]) -> Result<Self, CatalogError> {
         let refused = |source| CatalogError::DataDir { path: data_dir.to_owned(), source };
         lock::make_private_dir(data_dir).map_err(refused)?;
         let lock = Lock::take(data_dir)?;
@@ -96,7 +111,7 @@ impl Catalog {
         // A fresh file holds no secret yet.
         lock::make_private_file(&path).map_err(refused)?;
         let mut catalog = Self { database, path, node: fresh, _lock: lock };
-        catalog.node = catalog.prepare(fresh)?;
+        catalog.node = catalog.prepare(fresh, upgrades)?;
         Ok(catalog)
     }
 
@@ -105,32 +120,48 @@ impl Catalog {
         self.node
     }
 
-    /// Makes a new catalog's tables, or brings an old one's up to date. The node's identity.
-    fn prepare(&self, fresh: Uuid) -> Result<Uuid, CatalogError> {
+    /// Makes a new catalog's tables, or brings an old one's up to date, whole or not at all. The
+    /// node's identity.
+    fn prepare(&self, fresh: Uuid, upgrades: &[Upgrade]) -> Result<Uuid, CatalogError> {
+        let current = upgrades.len() + 1;
         let transaction = self.begin()?;
         let schema = self.meta(&transaction, "schema")?;
         match schema.as_deref().map(str::parse::<usize>) {
             None => {
                 self.set_meta(&transaction, "node", &fresh.to_string())?;
             }
-            Some(Ok(schema @ 1..=SCHEMA)) => {
-                UPGRADES[schema - 1..].iter().try_for_each(|upgrade| upgrade(&transaction))?;
+            Some(Ok(schema)) if (1..=current).contains(&schema) => {
+                upgrades[schema - 1..].iter().try_for_each(|upgrade| upgrade(&transaction))?;
             }
             Some(_) => {
                 let found = schema.unwrap_or_default().into();
                 return Err(CatalogError::Schema { path: self.path.clone(), found });
             }
         }
+        self.check_tables(&transaction)?;
         // Opening makes those that are not there: the ones that came later, in an older file.
-        for table in [DEVICES, VOLUMES, CREDENTIALS, GRANTS, CHAP_ACCOUNTS] {
+        for table in TABLES {
             transaction.open_table(table).map_err(|e| self.failed(e))?;
         }
-        self.set_meta(&transaction, "schema", &SCHEMA.to_string())?;
+        self.set_meta(&transaction, "schema", &current.to_string())?;
         let node = self.meta(&transaction, "node")?.and_then(|text| text.parse().ok());
         let damaged = || CatalogError::Damaged { path: self.path.clone(), what: "node".into() };
         let node = node.ok_or_else(damaged)?;
         transaction.commit().map_err(|e| self.failed(e))?;
         Ok(node)
+    }
+
+    /// Refuses a table that this version does not know.
+    fn check_tables(&self, transaction: &WriteTransaction) -> Result<(), CatalogError> {
+        let is_known = |name: &str| TABLES.iter().chain([&META]).any(|table| table.name() == name);
+        let mut found = transaction.list_tables().map_err(|e| self.failed(e))?;
+        match found.find(|table| !is_known(table.name())) {
+            None => Ok(()),
+            Some(table) => {
+                let (path, table) = (self.path.clone(), table.name().into());
+                Err(CatalogError::Table { path, table })
+            }
+        }
     }
 
     /// All that is recorded.

@@ -12,6 +12,7 @@ use super::reservation_record::ReservationsRecord;
 
 /// A device.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct DeviceRecord {
     pub(super) uuid: Uuid,
     pub(super) bytes: u64,
@@ -21,6 +22,7 @@ pub(super) struct DeviceRecord {
 
 /// A volume.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct VolumeRecord {
     uuid: Uuid,
     block_size: u32,

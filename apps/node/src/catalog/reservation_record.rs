@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 /// Registrations and reservation. Its being there says that they persist, also when there are none.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ReservationsRecord {
     registrations: Vec<RegistrationRecord>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -14,6 +15,7 @@ pub(super) struct ReservationsRecord {
 }
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 struct RegistrationRecord {
     /// 32 hexadecimal digits.
     nexus: String,
@@ -22,13 +24,14 @@ struct RegistrationRecord {
 }
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(tag = "protocol", rename_all = "kebab-case")]
+#[serde(tag = "protocol", rename_all = "kebab-case", deny_unknown_fields)]
 enum IdentityRecord {
     Iscsi { initiator: String, isid: [u8; 6], portal_group: u16 },
     Nvme { host_id: Uuid },
 }
 
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 struct ReservationRecord {
     /// As people write it.
     kind: String,

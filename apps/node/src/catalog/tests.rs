@@ -1,6 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use nearflash_media::{Claim, open};
+use nearflash_request::{Change, ChangeKind, ChangeResult, Expected, Identity, Nexus};
 use nearflash_space::{
     Accounts, ChapAccount, GrantNumber, GrantRequest, Mutual, Rights, Secret, SpaceDevice,
     UnixTime, VolumeRequest, empty_device,
@@ -123,6 +124,82 @@ fn a_catalog_of_a_later_version_is_refused_and_left_alone() {
         let refused = Catalog::open(folder.path(), FRESH).unwrap_err();
         assert!(matches!(&refused, CatalogError::Schema { found, .. } if &**found == "2"));
     }
+}
+
+/// What a later version writes, and this one would serve without.
+#[test]
+fn a_table_or_a_field_of_a_later_version_is_refused_and_left_alone() {
+    const LATER: TableDefinition<'_, &str, &str> = TableDefinition::new("quotas");
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut space = space(&ram);
+    space.create(&request("data=3MiB@r"), Uuid::from_u128(21)).unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
+    let known = text(&catalog, VOLUMES, "data");
+    let later = known.replacen('{', r#"{"encryption":"xts","#, 1);
+    let transaction = catalog.begin().unwrap();
+    transaction.open_table(VOLUMES).unwrap().insert("data", later.as_str()).unwrap();
+    transaction.commit().unwrap();
+    let message = catalog.read().unwrap_err().to_string();
+    assert!(message.contains("'data' is damaged, or of a later version"), "{message}");
+    assert_eq!(text(&catalog, VOLUMES, "data"), later);
+    let transaction = catalog.begin().unwrap();
+    transaction.open_table(LATER).unwrap().insert("data", "1").unwrap();
+    transaction.commit().unwrap();
+    drop(catalog);
+    for _ in 0..2 {
+        let message = Catalog::open(folder.path(), FRESH).unwrap_err().to_string();
+        assert!(message.contains("has the table 'quotas', which this version"), "{message}");
+    }
+}
+
+/// The next schema, as its version will do it: reservations get another form, for one.
+#[test]
+fn the_next_version_takes_over_what_persists_and_this_one_refuses_it_from_then_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut space = space(&ram);
+    let volume = space.create(&request("data=3MiB@r"), Uuid::from_u128(21)).unwrap().id;
+    let change = Change {
+        volume,
+        nexus: Nexus(0xA),
+        identity: Identity::Iscsi { initiator: "a".into(), isid: [0; 6], portal_group: 1 },
+        kind: ChangeKind::Register { expected: Expected::Nothing, new: 7, persist: Some(true) },
+    };
+    assert_eq!(space.apply(&change).0, ChangeResult::Done);
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
+    let before = text(&catalog, VOLUMES, "data");
+    assert!(before.contains(r#""reservations":{"registrations":[{"#), "{before}");
+    drop(catalog);
+    let opened = |step: Upgrade| Catalog::open_with(folder.path(), FRESH, &[step]);
+    // One that fails half-way has changed nothing.
+    let refused = opened(|transaction| {
+        mark(transaction, "half");
+        Err(CatalogError::Damaged { path: PathBuf::new(), what: "data".into() })
+    });
+    assert!(refused.is_err());
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    assert_eq!(text(&catalog, VOLUMES, "data"), before);
+    drop(catalog);
+    for _ in 0..2 {
+        let catalog = opened(|transaction| {
+            mark(transaction, "+");
+            Ok(())
+        });
+        let after = text(&catalog.unwrap(), VOLUMES, "data");
+        assert_eq!(after, format!("{before}+"), "each step is made once");
+    }
+    let refused = Catalog::open(folder.path(), FRESH).unwrap_err();
+    assert!(matches!(&refused, CatalogError::Schema { found, .. } if &**found == "2"));
+}
+
+/// Writes something behind the record of `data`.
+fn mark(transaction: &WriteTransaction, mark: &str) {
+    let mut volumes = transaction.open_table(VOLUMES).unwrap();
+    let text = format!("{}{mark}", volumes.get("data").unwrap().unwrap().value());
+    volumes.insert("data", text.as_str()).unwrap();
 }
 
 #[test]
