@@ -332,6 +332,8 @@ impl Runtime for Cores {
                 error!("a core ended by a panic");
             }
         }
+        // A session's end may have asked for a change, which would wait for them.
+        self.replies.end();
         // Every device is tried, whatever becomes of the others.
         self.devices.iter().filter(|device| !flush(device)).count() == 0
     }

@@ -26,6 +26,15 @@ struct State {
     /// By the number of the question.
     given: HashMap<u64, Vec<(CoreId, Reply)>>,
     drained: Vec<CoreId>,
+    /// The cores have ended, with nothing left under way: they answer nothing any more.
+    ended: bool,
+}
+
+impl State {
+    /// Whether so many answers to a question are still to come.
+    fn is_awaited(&self, number: u64, count: usize) -> bool {
+        !self.ended && self.given.get(&number).is_some_and(|given| given.len() < count)
+    }
 }
 
 /// Answers, by the number of their question.
@@ -62,7 +71,7 @@ impl Replies {
 
     /// Waits until `count` cores have answered, or the patience is over. The answers, by core.
     pub(super) fn wait(&self, number: u64, count: usize) -> Vec<(CoreId, Reply)> {
-        let waiting = |state: &mut State| state.given.get(&number).is_some_and(|g| g.len() < count);
+        let waiting = |state: &mut State| state.is_awaited(number, count);
         let waited = self.changed.wait_timeout_while(self.lock(), PATIENCE, waiting);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let mut given = state.given.remove(&number).unwrap_or_default();
@@ -70,12 +79,11 @@ impl Replies {
         given
     }
 
-    /// Waits until `count` cores have answered, however long that takes; `complain` is called each
-    /// time that the patience is over.
+    /// Waits until `count` cores have answered or all have ended, however long that takes; `complain`
+    /// is called each time that the patience is over.
     pub(super) fn wait_for_all(&self, number: u64, count: usize, complain: impl Fn()) {
         loop {
-            let waiting =
-                |state: &mut State| state.given.get(&number).is_some_and(|g| g.len() < count);
+            let waiting = |state: &mut State| state.is_awaited(number, count);
             let waited = self.changed.wait_timeout_while(self.lock(), PATIENCE, waiting);
             let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             if !timeout.timed_out() {
@@ -85,6 +93,12 @@ impl Replies {
             drop(state);
             complain();
         }
+    }
+
+    /// The cores are drained and have ended: nobody waits for an answer of theirs.
+    pub(super) fn end(&self) {
+        self.lock().ended = true;
+        self.changed.notify_all();
     }
 
     /// Waits until `count` cores are drained, or the patience is over. Whether they are.
@@ -118,6 +132,20 @@ mod tests {
         let given = replies.wait(number, 2);
         assert_eq!(given.iter().map(|(core, _)| core.0).collect::<Vec<_>>(), [0, 1]);
         core.join().unwrap();
+    }
+
+    #[test]
+    fn cores_that_have_ended_are_not_waited_for() {
+        let replies = Arc::new(Replies::default());
+        let number = replies.ask();
+        let waits = Arc::clone(&replies);
+        let asker = std::thread::spawn(move || waits.wait_for_all(number, 2, || ()));
+        replies.give(number, CoreId(0), Reply::Done);
+        replies.end();
+        asker.join().unwrap();
+        let late = replies.ask();
+        replies.wait_for_all(late, 2, || ());
+        assert!(replies.wait(replies.ask(), 2).is_empty());
     }
 
     #[test]
