@@ -13,8 +13,10 @@ pub mod direct;
 pub mod iscsi;
 mod memory;
 pub mod nvme_tcp;
+mod resolve;
 mod stream;
 
 pub use direct::{
     Buffer, Client, Completion, Credentials, Error, QueueOptions, QueuePair, Token, Volume,
 };
+pub use resolve::resolve;

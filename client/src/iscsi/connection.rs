@@ -8,13 +8,14 @@ use nearflash_iscsi::initiator::{CommandWindow, InitiatorConfig, InitiatorSessio
 use nearflash_iscsi::login::{Established, LoginConfig, SessionKind};
 use nearflash_iscsi::params::{DigestWish, Offer, SessionParams};
 use nearflash_iscsi::{Chunk, Digests, PeerError, Receiving};
+use nearflash_session::PayloadPart;
 use nearflash_units::Nanos;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::error::InitiatorError;
 use super::options::Options;
 use crate::memory::Memory;
-use crate::stream::{self, PayloadPart};
+use crate::stream;
 
 /// MaxRecvDataSegmentLength: a read of up to so much is answered by one PDU.
 const RECEIVE_LEN_MAX: u32 = 1 << 20;
@@ -46,8 +47,7 @@ impl stream::Session for InitiatorSession {
 
     #[inline]
     fn wants_payload(&self) -> Option<PayloadPart> {
-        let part = self.wants_payload()?;
-        Some(PayloadPart { buffer: part.buffer, offset: part.offset, len: part.len })
+        self.wants_payload()
     }
 
     fn provide_payload(&mut self, bytes: &[u8]) {

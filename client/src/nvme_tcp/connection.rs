@@ -2,12 +2,13 @@
 
 use nearflash_nvme_tcp::host::{HostConfig, HostSession};
 use nearflash_nvme_tcp::{Chunk, Digests, PeerError, Receiving};
+use nearflash_session::PayloadPart;
 use nearflash_units::Nanos;
 
 use super::error::HostError;
 use super::options::Options;
 use crate::memory::Memory;
-use crate::stream::{self, PayloadPart};
+use crate::stream;
 
 /// One TCP connection with the host's session on it.
 pub(super) type Connection = stream::Connection<HostSession, Memory>;
@@ -34,8 +35,7 @@ impl stream::Session for HostSession {
 
     #[inline]
     fn wants_payload(&self) -> Option<PayloadPart> {
-        let part = self.wants_payload()?;
-        Some(PayloadPart { buffer: part.buffer, offset: part.offset, len: part.len })
+        self.wants_payload()
     }
 
     fn provide_payload(&mut self, bytes: &[u8]) {

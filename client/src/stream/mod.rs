@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use nearflash_request::BufferId;
-use nearflash_session::{Chunk, Receiving};
+use nearflash_session::{Chunk, PayloadPart, Receiving};
 
 pub(crate) use connection::{Connection, wait_any};
 pub(crate) use error::LinkError;
@@ -40,14 +40,6 @@ pub(crate) trait Session {
     fn is_closing(&self) -> bool;
     /// Digests stand between headers and payload, and make forecast places wrong.
     fn has_digests(&self) -> bool;
-}
-
-/// A part of a buffer.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct PayloadPart {
-    pub(crate) buffer: BufferId,
-    pub(crate) offset: usize,
-    pub(crate) len: usize,
 }
 
 /// The memory of a connection's payload.

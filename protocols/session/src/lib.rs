@@ -12,4 +12,4 @@ mod receiving;
 
 pub use nexus::nexus;
 pub use output::{Chunk, Output};
-pub use receiving::Receiving;
+pub use receiving::{PayloadPart, Receiving};

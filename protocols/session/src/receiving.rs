@@ -1,4 +1,4 @@
-//! Where a session wants the next bytes of the stream.
+//! Where a session wants the next bytes of the stream, and which payload it wants to see.
 
 use nearflash_request::BufferId;
 
@@ -19,4 +19,15 @@ pub enum Receiving {
     },
     /// For nobody yet: a buffer is wanted, answers must be sent first, or the session is closing.
     Paused,
+}
+
+/// A part of the payload of what the asking end is about to send.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PayloadPart {
+    /// Which buffer.
+    pub buffer: BufferId,
+    /// From where in it.
+    pub offset: usize,
+    /// How many bytes.
+    pub len: usize,
 }

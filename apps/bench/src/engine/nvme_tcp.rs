@@ -1,6 +1,5 @@
 //! A namespace behind NVMe/TCP, through our own host.
 
-use std::net::ToSocketAddrs;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -160,16 +159,9 @@ fn slots_per_pair(depth: usize, pairs: u16) -> usize {
 }
 
 fn options(target: &NvmeTcpTarget) -> Result<Options, BenchError> {
-    let host = target.host.clone();
-    let resolved = (target.host.as_str(), target.port).to_socket_addrs();
-    let address = match resolved.map(|mut addresses| addresses.next()) {
-        Ok(Some(address)) => address,
-        Ok(None) => {
-            let source = std::io::ErrorKind::NotFound.into();
-            return Err(HostError::Resolve { host, source }.into());
-        }
-        Err(source) => return Err(HostError::Resolve { host, source }.into()),
-    };
+    let resolved = nearflash::resolve(&target.host, target.port);
+    let failed = |source| HostError::Resolve { host: target.host.clone(), source };
+    let address = resolved.map_err(failed)?[0];
     let nqn = |source| BenchError::Nqn { name: target.nqn.clone(), source };
     let subsystem = Nqn::new(&target.nqn).map_err(nqn)?;
     let identity = HostIdentity::from_uuid(Uuid::new_v4());

@@ -172,14 +172,3 @@ pub enum SubmitError {
     #[error("the connection is not ready for this")]
     NotReady,
 }
-
-/// A part of a command's payload that is about to be sent.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct PayloadPart {
-    /// Which buffer.
-    pub buffer: BufferId,
-    /// From where in it.
-    pub offset: usize,
-    /// How many bytes.
-    pub len: usize,
-}

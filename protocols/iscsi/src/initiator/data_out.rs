@@ -3,11 +3,12 @@
 //! Spec: RFC 7143, 11.7 and 11.8.
 
 use nearflash_request::BufferId;
+use nearflash_session::PayloadPart;
 use nearflash_session::digest::{append, digest};
 use zerocopy::big_endian::U32;
 
 use super::InitiatorSession;
-use super::config::{PayloadPart, TaskId};
+use super::config::TaskId;
 use super::slots::Data;
 use crate::length;
 use crate::pdu::{DataOut, DataSegmentLen, FINAL, HEADER_LEN, padding_len};

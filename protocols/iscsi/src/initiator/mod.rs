@@ -39,8 +39,8 @@ use nearflash_request::BufferId;
 use nearflash_session::{Chunk, Output};
 
 pub use config::{
-    Ending, Event, InitiatorConfig, PayloadPart, Status, SubmitError, TASKS_MAX, TaskCompletion,
-    TaskData, TaskId,
+    Ending, Event, InitiatorConfig, Status, SubmitError, TASKS_MAX, TaskCompletion, TaskData,
+    TaskId,
 };
 pub use discovery::{DiscoveredTarget, TARGETS_TEXT_LEN_MAX};
 pub use sense::Sense;

@@ -86,14 +86,3 @@ pub enum SubmitError {
     #[error("the queue is not connected")]
     NotConnected,
 }
-
-/// A part of a command's payload that is about to be sent.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct PayloadPart {
-    /// Which buffer.
-    pub buffer: BufferId,
-    /// From where in it.
-    pub offset: usize,
-    /// How many bytes.
-    pub len: usize,
-}

@@ -28,7 +28,8 @@ use nearflash_nvme::{CommandId, CompletionEntry, ControllerId};
 use nearflash_request::BufferId;
 use zerocopy::IntoBytes;
 
-pub use config::{HostCompletion, HostConfig, HostData, PayloadPart, SubmitError};
+pub use config::{HostCompletion, HostConfig, HostData, SubmitError};
+pub use nearflash_session::PayloadPart;
 
 use crate::digest::Digests;
 use crate::error::PeerError;

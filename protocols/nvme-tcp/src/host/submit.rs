@@ -5,10 +5,11 @@
 use nearflash_nvme::fabrics::{Connect, ConnectData};
 use nearflash_nvme::{Command, CommandId, SglDescriptor};
 use nearflash_request::BufferId;
+use nearflash_session::PayloadPart;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
-use super::config::{HostData, PayloadPart, SubmitError};
+use super::config::{HostData, SubmitError};
 use super::slots::Data;
 use super::{HostSession, State, length};
 use crate::digest::digest;
