@@ -22,8 +22,10 @@ pub struct BenchArgs {
     /// What to measure: file:PATH, null:SIZE,
     /// nvme-tcp://HOST:PORT/NAME[?ns=1&digest=header,data&queues=N] (NAME a volume's name or an
     /// NQN),
-    /// iscsi://HOST:PORT/NAME[/LUN] [?sessions=N&connections=N&digest=header,data&user=U&secret-file=PATH]
-    /// (NAME a volume's name or an IQN; LUN 0 unless given), direct://HOST:PORT/VOLUME or
+    /// iscsi://HOST:PORT/NAME[/LUN] [?sessions=N&connections=N&digest=header,data&user=U&secret-file=PATH
+    /// &mutual-user=U&mutual-secret-file=PATH]
+    /// (NAME a volume's name or an IQN; LUN 0 unless given; a mutual user is what the target has to
+    /// prove in return), direct://HOST:PORT/VOLUME or
     /// direct+local:PATH.sock/VOLUME [?digest=header,data&key=ID&secret-file=PATH], or
     /// floor://[?headers=REQUEST,ANSWER] for the bare exchange over loopback TCP, with headers of so
     /// many bytes

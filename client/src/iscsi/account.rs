@@ -1,11 +1,11 @@
-//! A CHAP account whose secret stands in a file.
+//! A CHAP account whose secrets stand in files.
 
 use std::io;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nearflash_iscsi::chap::{Account, Credential, Secret, SecretLenError};
+use nearflash_iscsi::chap::{Account, AccountError, Credential, Secret, SecretLenError};
 
 /// A secret's file is the secret, a line end and no more; what is longer is not read.
 const FILE_LEN_MAX: u64 = 4096;
@@ -33,6 +33,16 @@ pub enum AccountFileError {
         /// What is wrong.
         source: SecretLenError,
     },
+    /// Both ends would prove the same.
+    #[error("{path} holds the secret of '{user}' too: a target proves itself with another one")]
+    Same {
+        /// The target's.
+        path: PathBuf,
+        /// Ours.
+        user: String,
+        /// What is wrong.
+        source: AccountError,
+    },
 }
 
 /// The account of `user`, with the secret that a file holds: its first line, as
@@ -41,6 +51,28 @@ pub enum AccountFileError {
 /// # Errors
 /// When the file cannot be read or does not hold a secret.
 pub fn account_from_file(user: &str, path: &Path) -> Result<Account, AccountFileError> {
+    let own = credential(user, path)?;
+    Ok(Account::new(own, None).expect("an account that is not mutual has one secret"))
+}
+
+/// The same of an account by which the target proves itself in return, as `target`, with the secret
+/// of the other file. A target that does not is not logged in to.
+///
+/// # Errors
+/// When a file cannot be read or does not hold a secret, or both hold the same.
+pub fn mutual_account_from_files(
+    (user, path): (&str, &Path),
+    (target, target_path): (&str, &Path),
+) -> Result<Account, AccountFileError> {
+    let (own, others) = (credential(user, path)?, credential(target, target_path)?);
+    Account::new(own, Some(others)).map_err(|source| AccountFileError::Same {
+        path: target_path.to_owned(),
+        user: user.to_owned(),
+        source,
+    })
+}
+
+fn credential(user: &str, path: &Path) -> Result<Credential, AccountFileError> {
     let file = |source| AccountFileError::File {
         user: user.to_owned(),
         path: path.to_owned(),
@@ -56,8 +88,7 @@ pub fn account_from_file(user: &str, path: &Path) -> Result<Account, AccountFile
         path: path.to_owned(),
         source,
     })?;
-    let credential = Credential { user: user.to_owned(), secret };
-    Ok(Account::new(credential, None).expect("an account that is not mutual has one secret"))
+    Ok(Credential { user: user.to_owned(), secret })
 }
 
 #[cfg(test)]
@@ -78,6 +109,24 @@ mod tests {
             let account = read(content, "chap-first-line").unwrap();
             assert_eq!(account.initiator().user, "u");
             assert_eq!(account.initiator().secret.bytes(), b"sixteen letters!");
+        }
+    }
+
+    #[test]
+    fn a_mutual_account_has_two_secrets() {
+        let folder = std::env::temp_dir();
+        let [own, others] = ["own", "others"].map(|name| {
+            let path = folder.join(format!("nearflash-chap-{name}-{}", std::process::id()));
+            std::fs::write(&path, format!("sixteen letters {name}\n")).unwrap();
+            path
+        });
+        let account = mutual_account_from_files(("u", &own), ("node", &others)).unwrap();
+        assert_eq!(account.target().unwrap().user, "node");
+        assert_ne!(account.target().unwrap().secret, account.initiator().secret);
+        let same = mutual_account_from_files(("u", &own), ("node", &own)).unwrap_err().to_string();
+        assert!(same.contains("the secret of 'u' too: a target proves itself with"), "{same}");
+        for path in [own, others] {
+            std::fs::remove_file(path).unwrap();
         }
     }
 

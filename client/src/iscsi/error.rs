@@ -43,6 +43,17 @@ pub enum InitiatorError {
         /// Why.
         status: LoginStatus,
     },
+    /// It is not the target that it should be.
+    #[error(
+        "{target} does not prove that it knows the secret of '{user}': is it the right target, and \
+         are the target's user and secret those that the account was made with?"
+    )]
+    Impostor {
+        /// Which target.
+        target: String,
+        /// As whom it should have proved itself.
+        user: String,
+    },
     /// Digests that the target does not do.
     #[error("{target} does not grant the digests asked for: ask for none")]
     NoDigests {
@@ -127,6 +138,11 @@ impl InitiatorError {
                 has_account: options.account.is_some(),
                 status,
             },
+            Self::Peer(PeerError::Impostor) => {
+                let wanted = options.account.as_ref().and_then(|account| account.target());
+                let user = wanted.map(|wanted| wanted.user.clone()).unwrap_or_default();
+                Self::Impostor { target: target.to_owned(), user }
+            }
             // What of it was refused shows in how the target answered our one offer.
             Self::Peer(PeerError::Param(
                 ParamError::BadAnswer { key } | ParamError::DigestRefused { key },
@@ -139,7 +155,6 @@ impl InitiatorError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Lost { source, .. } => source.is_transient(),
-            Self::Peer(PeerError::Impostor) => false,
             Self::Unreachable { .. }
             | Self::Peer(_)
             | Self::Closed
@@ -148,6 +163,7 @@ impl InitiatorError {
             // The target's fault, as it says itself.
             Self::Refused { status, .. } => status.class == TARGET_FAULT_CLASS,
             Self::Resolve { .. }
+            | Self::Impostor { .. }
             | Self::NoDigests { .. }
             | Self::TooManyConnections { .. }
             | Self::Task { .. }

@@ -18,7 +18,7 @@ mod session;
 mod status;
 mod unit;
 
-pub use account::{AccountFileError, account_from_file};
+pub use account::{AccountFileError, account_from_file, mutual_account_from_files};
 pub use discovery::discover;
 pub use error::InitiatorError;
 pub use options::{ConnectionOptions, INITIATOR_DEFAULT, Options};

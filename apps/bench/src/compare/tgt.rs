@@ -132,6 +132,7 @@ impl Tgt {
             sessions: 1,
             connections: 1,
             account: None,
+            mutual: None,
         }
     }
 

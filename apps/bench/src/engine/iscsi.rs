@@ -1,11 +1,10 @@
 //! A logical unit behind iSCSI, through our own initiator.
 
-use std::net::ToSocketAddrs;
 use std::sync::Arc;
 
 use nearflash::iscsi::{
     Account, Buffer, ConnectionOptions, Digests, InitiatorError, Io, IoCompletion, LogicalUnit,
-    Options, Session, Token, account_from_file,
+    Options, Session, Token, account_from_file, mutual_account_from_files,
 };
 use nearflash_units::{ByteLen, Lba, Nanos};
 use rustix::event::PollFd;
@@ -102,16 +101,9 @@ impl Opener for IscsiRemote {
 }
 
 fn options(target: &IscsiTarget) -> Result<Options, BenchError> {
-    let host = target.host.clone();
-    let resolved = (target.host.as_str(), target.port).to_socket_addrs();
-    let address = match resolved.map(|mut addresses| addresses.next()) {
-        Ok(Some(address)) => address,
-        Ok(None) => {
-            let source = std::io::ErrorKind::NotFound.into();
-            return Err(InitiatorError::Resolve { host, source }.into());
-        }
-        Err(source) => return Err(InitiatorError::Resolve { host, source }.into()),
-    };
+    let resolved = nearflash::resolve(&target.host, target.port);
+    let failed = |source| InitiatorError::Resolve { host: target.host.clone(), source };
+    let address = resolved.map_err(failed)?[0];
     Ok(Options {
         initiator: INITIATOR.to_owned(),
         account: account(target)?.map(Arc::new),
@@ -123,7 +115,11 @@ fn options(target: &IscsiTarget) -> Result<Options, BenchError> {
 
 fn account(target: &IscsiTarget) -> Result<Option<Account>, BenchError> {
     let Some(account) = &target.account else { return Ok(None) };
-    Ok(Some(account_from_file(&account.user, &account.secret_file)?))
+    let own = (account.user.as_str(), account.secret_file.as_path());
+    Ok(Some(match &target.mutual {
+        None => account_from_file(own.0, own.1)?,
+        Some(node) => mutual_account_from_files(own, (&node.user, &node.secret_file))?,
+    }))
 }
 
 /// The engine: slots dealt out over sessions in turn, and over the connections of each.

@@ -35,9 +35,11 @@ pub struct IscsiTarget {
     pub connections: u16,
     /// The CHAP account.
     pub account: Option<AccountFile>,
+    /// What the target has to prove in return.
+    pub mutual: Option<AccountFile>,
 }
 
-/// A CHAP account whose secret stands in a file.
+/// A CHAP user whose secret stands in a file.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AccountFile {
     /// CHAP_N.
@@ -73,6 +75,15 @@ pub(super) fn parse(text: &str, rest: &str) -> Result<IscsiTarget, TargetError> 
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         options.apply(key, value)?;
     }
+    let Options { user, secret_file, mutual_user, mutual_secret_file, .. } = &mut options;
+    let own = [("a user", "user"), ("a secret", "secret-file")];
+    let account = account(text, (user.take(), secret_file.take()), own)?;
+    let others = [("a mutual user", "mutual-user"), ("a mutual secret", "mutual-secret-file")];
+    let mutual = self::account(text, (mutual_user.take(), mutual_secret_file.take()), others)?;
+    if mutual.is_some() && account.is_none() {
+        let (text, missing) = (text.to_owned(), "user");
+        return Err(TargetError::HalfAccount { text, named: "a mutual user", missing });
+    }
     Ok(IscsiTarget {
         host,
         port,
@@ -82,7 +93,8 @@ pub(super) fn parse(text: &str, rest: &str) -> Result<IscsiTarget, TargetError> 
         data_digest: options.data_digest,
         sessions: options.sessions.unwrap_or(1),
         connections: options.connections.unwrap_or(1),
-        account: account(text, options)?,
+        account,
+        mutual,
     })
 }
 
@@ -91,13 +103,17 @@ fn parse_lun(digits: &str) -> Result<u16, TargetError> {
     lun.ok_or_else(|| TargetError::Lun { text: digits.to_owned() })
 }
 
-/// Both of them, or none.
-fn account(text: &str, options: Options) -> Result<Option<AccountFile>, TargetError> {
+/// Both of them, or none. Each has its words and its key.
+fn account(
+    text: &str,
+    given: (Option<String>, Option<PathBuf>),
+    [user_named, secret_named]: [(&'static str, &'static str); 2],
+) -> Result<Option<AccountFile>, TargetError> {
     let half = |named, missing| TargetError::HalfAccount { text: text.to_owned(), named, missing };
-    match (options.user, options.secret_file) {
+    match given {
         (Some(user), Some(secret_file)) => Ok(Some(AccountFile { user, secret_file })),
-        (Some(_), None) => Err(half("a user", "secret-file")),
-        (None, Some(_)) => Err(half("a secret", "user")),
+        (Some(_), None) => Err(half(user_named.0, secret_named.1)),
+        (None, Some(_)) => Err(half(secret_named.0, user_named.1)),
         (None, None) => Ok(None),
     }
 }
@@ -111,6 +127,8 @@ struct Options {
     connections: Option<u16>,
     user: Option<String>,
     secret_file: Option<PathBuf>,
+    mutual_user: Option<String>,
+    mutual_secret_file: Option<PathBuf>,
 }
 
 impl Options {
@@ -128,21 +146,40 @@ impl Options {
                     }
                 }
             }
-            "user" if value.is_empty() => {
-                return Err(refused("user", "the USER that `nearflash chap add` was given"));
+            "user" => {
+                let expected = "the USER that `nearflash chap add` was given";
+                self.user = Some(said("user", value, expected)?.to_owned());
             }
-            "user" => self.user = Some(value.to_owned()),
-            "secret-file" if value.is_empty() => {
-                return Err(refused("secret-file", "a path"));
+            "secret-file" => {
+                self.secret_file = Some(said("secret-file", value, "a path")?.into());
             }
-            "secret-file" => self.secret_file = Some(PathBuf::from(value)),
+            "mutual-user" => {
+                let expected = "what `nearflash chap add` was given as --mutual-user";
+                self.mutual_user = Some(said("mutual-user", value, expected)?.to_owned());
+            }
+            "mutual-secret-file" => {
+                let path = said("mutual-secret-file", value, "a path")?;
+                self.mutual_secret_file = Some(path.into());
+            }
             _ => {
-                let expected = "sessions=N, connections=N, digest=header,data, user=U or \
-                                secret-file=PATH";
+                let expected = "sessions=N, connections=N, digest=header,data, user=U, \
+                                secret-file=PATH, mutual-user=U or mutual-secret-file=PATH";
                 return Err(TargetError::UnknownKey { key: key.to_owned(), expected });
             }
         }
         Ok(())
+    }
+}
+
+/// A value that is one.
+fn said<'a>(
+    key: &'static str,
+    value: &'a str,
+    expected: &'static str,
+) -> Result<&'a str, TargetError> {
+    match value.is_empty() {
+        true => Err(TargetError::Value { key, value: String::new(), expected }),
+        false => Ok(value),
     }
 }
 
@@ -197,6 +234,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_half_of_an_account_is_refused_by_the_other_half() {
+        for (query, missing) in [
+            ("user=u", "secret-file"),
+            ("secret-file=/u", "user"),
+            ("user=u&secret-file=/u&mutual-user=n", "mutual-secret-file"),
+            ("user=u&secret-file=/u&mutual-secret-file=/n", "mutual-user"),
+            ("mutual-user=n&mutual-secret-file=/n", "user"),
+        ] {
+            let refused = format!("iscsi://a/data?{query}").parse::<Target>().unwrap_err();
+            assert!(refused.to_string().ends_with(&format!("append &{missing}=")), "{refused}");
+        }
+    }
+
+    #[test]
     fn every_option_is_read() {
         let text = "iscsi://[::1]:3261/data/3?sessions=2&connections=4&digest=header,data&user=u\
                     &secret-file=/run/u";
@@ -205,7 +256,11 @@ mod tests {
         assert_eq!((target.sessions, target.connections), (2, 4));
         assert!(target.header_digest && target.data_digest);
         let account = AccountFile { user: "u".to_owned(), secret_file: "/run/u".into() };
-        assert_eq!(target.account, Some(account));
+        assert_eq!((target.account, target.mutual), (Some(account.clone()), None));
+        let mutual = iscsi(&format!("{text}&mutual-user=node&mutual-secret-file=/run/n"));
+        let node = AccountFile { user: "node".to_owned(), secret_file: "/run/n".into() };
+        assert_eq!((mutual.account, mutual.mutual), (Some(account), Some(node)));
+        let target = iscsi(text);
         assert_eq!(target.to_string(), "iscsi://[::1]:3261/iqn.2026-11.io.nearflash:data/3");
     }
 }
