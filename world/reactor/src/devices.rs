@@ -16,7 +16,7 @@ use nearflash_media::{Device, Kind, NullDelays, RamRegion};
 use nearflash_request::BufferId;
 use nearflash_shard::Submitted;
 use nearflash_space::DeviceId;
-use nearflash_units::{ByteLen, Nanos};
+use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use slab::Slab;
 
 use crate::rings::Buffers;
@@ -151,9 +151,10 @@ impl Devices {
         }
     }
 
-    /// Which device the operation in that slot is for.
-    pub(crate) fn device_of(&self, slot: u32) -> DeviceId {
-        self.in_flight[index(slot)].request.device
+    /// Which device the operation in that slot is for, and from where on it what is left of it is.
+    pub(crate) fn place_of(&self, slot: u32) -> (DeviceId, ByteOffset) {
+        let InFlight { request, done, .. } = &self.in_flight[index(slot)];
+        (request.device, ByteOffset(request.offset.0 + done))
     }
 
     /// The next delayed operation that has ended by `now`.

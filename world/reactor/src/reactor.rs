@@ -250,12 +250,13 @@ impl Reactor {
                 let Self { devices, ring, pool, rings, notices, .. } = self;
                 let buffers = Buffers { pool, rings };
                 // Only what moved nothing can be a fault.
-                let device = (result <= 0).then(|| devices.device_of(slot));
+                let place = (result <= 0).then(|| devices.place_of(slot));
                 let ended = devices.complete(slot, result, buffers, |entry| push(ring, &entry));
-                if let Some(device) = device
+                if let Some((device, offset)) = place
                     && ended.is_some_and(|(_, result)| is_fault(result))
                 {
-                    notices(Notice::DeviceFailed { device, errno: result.saturating_neg() });
+                    let errno = result.saturating_neg();
+                    notices(Notice::DeviceFailed { device, offset, errno });
                 }
                 events.extend(ended.map(|(id, result)| Event::Device(id, result)));
             }

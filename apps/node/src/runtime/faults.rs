@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use nearflash_media::Device;
 use nearflash_space::{DeviceId, Name};
+use nearflash_units::ByteOffset;
 
 /// How long nothing more is said of a device.
 const QUIET: Duration = Duration::from_secs(10);
@@ -35,7 +36,13 @@ impl Faults {
     }
 
     /// What to say of a fault now, if anything.
-    pub(super) fn note(&mut self, now: Instant, device: DeviceId, errno: i32) -> Option<String> {
+    pub(super) fn note(
+        &mut self,
+        now: Instant,
+        device: DeviceId,
+        offset: ByteOffset,
+        errno: i32,
+    ) -> Option<String> {
         let more = match self.said.get_mut(&device) {
             Some(said) if now.saturating_duration_since(said.at) < QUIET => {
                 said.more += 1;
@@ -51,14 +58,17 @@ impl Faults {
             0 => String::new(),
             more => format!(" ({more} more since the last line)"),
         };
-        Some(format!("device '{name}' failed a request: {}{before}", cause(errno)))
+        Some(format!("device '{name}' failed a request: {}{before}", cause(offset, errno)))
     }
 }
 
-fn cause(errno: i32) -> String {
+fn cause(ByteOffset(offset): ByteOffset, errno: i32) -> String {
     match errno {
-        0 => "it ends before it should: somebody has cut it off".to_owned(),
-        errno => format!("{}: 'dmesg' may say more", io::Error::from_raw_os_error(errno)),
+        0 => format!("it ends before it should, at byte {offset}: somebody has cut it off"),
+        errno => {
+            let error = io::Error::from_raw_os_error(errno);
+            format!("{error} at byte {offset}: 'dmesg' may say more")
+        }
     }
 }
 
@@ -70,18 +80,22 @@ mod tests {
     fn a_dying_device_is_named_at_once_and_then_once_in_a_while() {
         let mut faults = Faults::of(vec!["flash".parse().unwrap(), "other".parse().unwrap()]);
         let start = Instant::now();
-        let first = faults.note(start, DeviceId(0), 5).unwrap();
+        let mut note =
+            |at, device, errno| faults.note(at, DeviceId(device), ByteOffset(4096), errno);
+        let first = note(start, 0, 5).unwrap();
         assert_eq!(
             first,
-            "device 'flash' failed a request: Input/output error (os error 5): 'dmesg' may say more"
+            "device 'flash' failed a request: Input/output error (os error 5) at byte 4096: 'dmesg' \
+             may say more"
         );
         for _ in 0..7 {
-            assert_eq!(faults.note(start + QUIET / 2, DeviceId(0), 5), None);
+            assert_eq!(note(start + QUIET / 2, 0, 5), None);
         }
-        let other = faults.note(start, DeviceId(1), 0).unwrap();
-        assert!(other.starts_with("device 'other' failed a request: it ends before"), "{other}");
-        let later = faults.note(start + QUIET, DeviceId(0), 5).unwrap();
+        let other = note(start, 1, 0).unwrap();
+        let said = "device 'other' failed a request: it ends before it should, at byte 4096";
+        assert!(other.starts_with(said), "{other}");
+        let later = note(start + QUIET, 0, 5).unwrap();
         assert!(later.ends_with("(7 more since the last line)"), "{later}");
-        assert_eq!(faults.note(start + QUIET, DeviceId(0), 5), None);
+        assert_eq!(note(start + QUIET, 0, 5), None);
     }
 }

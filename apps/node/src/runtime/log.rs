@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use nearflash_request::Identity;
 use nearflash_shard::Notice;
 use tracing::{error, info, warn};
 
@@ -10,8 +11,8 @@ use super::faults::Faults;
 /// Logs a notice that is meant for people; hands back one that is meant for the control side.
 pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
     match notice {
-        Notice::DeviceFailed { device, errno } => {
-            if let Some(line) = faults.note(Instant::now(), device, errno) {
+        Notice::DeviceFailed { device, offset, errno } => {
+            if let Some(line) = faults.note(Instant::now(), device, offset, errno) {
                 error!("{line}");
             }
         }
@@ -34,11 +35,21 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
             let host = host.map(|host| host.to_string()).unwrap_or_default();
             info!(%peer, controller = controller.0, host, "host connected");
         }
-        Notice::ControllerGone { controller } => {
-            info!(controller = controller.0, "host gone");
+        Notice::ControllerGone { controller, host } => {
+            let host = host.map(|host| host.to_string()).unwrap_or_default();
+            info!(controller = controller.0, host, "host gone");
         }
-        Notice::Disconnecting { controller, reason } => {
-            info!(controller = controller.0, "host disconnected: {reason}");
+        Notice::Disconnecting { controller, host, reason } => {
+            let host = host.map(|host| host.to_string()).unwrap_or_default();
+            info!(controller = controller.0, host, "host disconnected: {reason}");
+        }
+        Notice::ClientConnected { peer, key } => {
+            let key = key.unwrap_or_default();
+            info!(%peer, key = &*key, "client connected");
+        }
+        Notice::ClientGone { peer, key } => {
+            let key = key.unwrap_or_default();
+            info!(%peer, key = &*key, "client gone");
         }
         Notice::LoggedIn { peer, initiator, target, account } => {
             let (target, user) = (target.unwrap_or_default(), account.unwrap_or_default());
@@ -47,9 +58,14 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
         Notice::LoginRefused { peer, initiator, status } => {
             warn!(%peer, initiator = &*initiator, "login refused: {status}");
         }
+        Notice::SessionOver { nexus, identity } => {
+            if let Identity::Iscsi { initiator, .. } = &identity {
+                info!(initiator = &**initiator, "initiator gone");
+            }
+            return Some(Notice::SessionOver { nexus, identity });
+        }
         for_control @ (Notice::VolumesTaken(..)
         | Notice::IscsiTaken(..)
-        | Notice::SessionOver { .. }
         | Notice::DirectTaken(..)
         | Notice::NamespacesTaken(_)
         | Notice::Change { .. }
