@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::credentials::{Credentials, CredentialsError};
 use super::error::Error;
-use super::link::Link;
+use super::link::{Link, LinkIdentity};
 use super::options::{Options, QueueOptions};
 use super::queue_pair::QueuePair;
 use super::slots::Slots;
@@ -60,7 +60,7 @@ impl Client {
         };
         let shared = Arc::new(Shared { url, credentials, options });
         // What is wrong with the address or the key is said here, not at the first volume.
-        Link::connect(&shared, Slots::default(), 0)?.goodbye();
+        Link::connect(&shared, LinkIdentity::draw()?, Slots::default(), 0)?.goodbye();
         Ok(Self { shared })
     }
 

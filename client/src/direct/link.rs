@@ -4,7 +4,6 @@
 //! moves whole batches and keeps no account of what they mean.
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -15,8 +14,8 @@ use nearflash_direct::client::{
     ClientCompletion, ClientConfig, ClientEvent, ClientOperation, ClientSession, SubmitError,
     VolumeHandle, VolumeInfo,
 };
-use nearflash_direct::wire::NONCE_LEN;
-use nearflash_direct::{Digests, PeerError, segments};
+use nearflash_direct::wire::IDENTITY_LEN;
+use nearflash_direct::{Digests, PeerError, Status, segments};
 use nearflash_request::BufferId;
 use nearflash_units::Nanos;
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -28,11 +27,24 @@ use super::ring::{Attached, Refused, Ring};
 use super::session::Connection;
 use super::slots::{Slot, Slots};
 use super::url::Place;
+use crate::resolve::resolve;
 use crate::stream::{self, LinkError, Memory as _};
 
 /// How much is received beside payload that is awaited: what 60 answers of 4 KiB take, and still in
 /// the second-level cache.
 const STAGING_LEN: usize = 256 * 1024;
+
+/// What links of one queue pair have in common, one after the other: nothing of an earlier one is
+/// under way once a later one is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LinkIdentity([u8; IDENTITY_LEN]);
+
+impl LinkIdentity {
+    /// Nobody else's.
+    pub(super) fn draw() -> Result<Self, Error> {
+        draw().map(Self)
+    }
+}
 
 /// A connection to a node.
 pub(super) struct Link {
@@ -42,16 +54,22 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Connects, and proves who we are. On the node's own machine, asks for rings with a data area of
-    /// `shared_len` bytes, unless that is 0.
-    pub(super) fn connect(shared: &Shared, slots: Slots, shared_len: usize) -> Result<Self, Error> {
+    /// Connects, proves who we are, and waits until nothing of earlier links of that identity is under
+    /// way. On the node's own machine, asks for rings with a data area of `shared_len` bytes, unless
+    /// that is 0.
+    pub(super) fn connect(
+        shared: &Shared,
+        identity: LinkIdentity,
+        slots: Slots,
+        shared_len: usize,
+    ) -> Result<Self, Error> {
         let rings = matches!(shared.url.place, Place::Local(_)) && shared_len > 0;
         let socket = open_socket(&shared.url.place, shared.options.silence_max)?;
         let config = ClientConfig {
             key: shared.credentials.key(),
             digests: Digests { header: shared.url.header_digest, data: shared.url.data_digest },
             rings,
-            nonce: nonce()?,
+            nonce: draw()?,
         };
         let session = ClientSession::new(config);
         let connection = Connection::new(socket, session, slots, STAGING_LEN);
@@ -62,6 +80,7 @@ impl Link {
         if wanted != (agreed.digests.header, agreed.digests.data) {
             return Err(Error::NoDigests { place: shared.url.place.to_string() });
         }
+        link.claim(shared, identity)?;
         if rings {
             let timeout = shared.options.silence_max;
             let attached = Ring::attach(&mut link.connection, shared_len, timeout);
@@ -71,11 +90,27 @@ impl Link {
                 Attached::Unusable => {
                     let slots = link.slots().successor();
                     link.goodbye();
-                    return Self::connect(shared, slots, 0);
+                    return Self::connect(shared, identity, slots, 0);
                 }
             }
         }
         Ok(link)
+    }
+
+    /// Ends what is left of earlier links.
+    fn claim(&mut self, shared: &Shared, identity: LinkIdentity) -> Result<(), Error> {
+        let LinkIdentity(identity) = identity;
+        let claim = self.connection.session.claim(identity);
+        claim.map_err(|_| Error::ConnectionLost(Lost::Closed))?;
+        let claimed = self.await_event(shared, "CLAIM", |event| match event {
+            ClientEvent::Claimed(result) => Some(*result),
+            _ => None,
+        })?;
+        match claimed {
+            // A node of an older version cannot do this.
+            Ok(()) | Err(Status::INVALID_OPCODE) => Ok(()),
+            Err(status) => Err(Error::Status(status)),
+        }
     }
 
     /// Opens a volume.
@@ -286,8 +321,12 @@ fn open_socket(place: &Place, timeout: Duration) -> Result<OwnedFd, Error> {
         |source| Error::Unreachable { place: place.to_string(), source: Arc::new(source) };
     match place {
         Place::Tcp { host, port } => {
+            let resolved = resolve(host, *port).map_err(|source| {
+                let (host, source) = (host.to_string(), Arc::new(source));
+                Error::Resolve { host, source }
+            })?;
             let mut failure = None;
-            for address in resolve(host, *port)? {
+            for address in resolved {
                 match stream::connect_tcp(address, timeout) {
                     Ok(socket) => return Ok(socket),
                     Err(error) => failure = Some(error),
@@ -305,22 +344,16 @@ fn open_local(path: &Path) -> io::Result<OwnedFd> {
     Ok(stream.into())
 }
 
-fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
-    let resolved = (host, port).to_socket_addrs();
-    let failed = |source| Error::Resolve { host: host.to_owned(), source: Arc::new(source) };
-    Ok(resolved.map_err(failed)?.collect())
-}
-
 /// Drawn at random, never used twice.
-fn nonce() -> Result<[u8; NONCE_LEN], Error> {
-    let mut nonce = [0; NONCE_LEN];
+fn draw<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
     let mut filled = 0;
-    while filled < nonce.len() {
-        let drawn = getrandom(&mut nonce[filled..], GetRandomFlags::empty());
+    while filled < bytes.len() {
+        let drawn = getrandom(&mut bytes[filled..], GetRandomFlags::empty());
         filled += drawn
             .map_err(|errno| Error::ConnectionLost(Lost::System(io::Error::from(errno).kind())))?;
     }
-    Ok(nonce)
+    Ok(bytes)
 }
 
 fn nanos(span: Duration) -> Nanos {

@@ -16,7 +16,7 @@ use super::buffer::Buffer;
 use super::client::Shared;
 use super::completion::{Completion, Token};
 use super::error::{Error, Lost};
-use super::link::Link;
+use super::link::{Link, LinkIdentity};
 use super::options::QueueOptions;
 use super::silence::Silence;
 use super::slots::{DEPTH_MAX, Slot, Slots};
@@ -28,11 +28,13 @@ use super::volume::VolumeInfo;
 ///
 /// When the connection is lost, every operation in flight completes with
 /// [`Error::ConnectionLost`], or [`Error::Unknown`] where it might have changed the volume;
-/// [`Self::reconnect`] makes the queue pair usable again.
+/// [`Self::reconnect`] makes the queue pair usable again, and returns when none of them is under way
+/// any more: what took no effect until then takes none later.
 pub struct QueuePair {
     link: Link,
     shared: Arc<Shared>,
     name: Box<str>,
+    identity: LinkIdentity,
     /// Memory to share with a node of this machine.
     shared_len: usize,
     volume: OpenVolume,
@@ -56,9 +58,18 @@ impl QueuePair {
         name: &str,
         options: QueueOptions,
     ) -> Result<Self, Error> {
+        Self::connect_as(LinkIdentity::draw()?, shared, name, options)
+    }
+
+    fn connect_as(
+        identity: LinkIdentity,
+        shared: Arc<Shared>,
+        name: &str,
+        options: QueueOptions,
+    ) -> Result<Self, Error> {
         let slots = Slots::new(options.depth.clamp(1, DEPTH_MAX));
         let shared_len = options.shared_len;
-        let mut link = Link::connect(&shared, slots, shared_len)?;
+        let mut link = Link::connect(&shared, identity, slots, shared_len)?;
         // Tokens' indices stay below this, also over later connections.
         let depth = link.slots().depth().min(link.credits_max()).max(1);
         *link.slots_mut() = Slots::new(depth);
@@ -66,6 +77,7 @@ impl QueuePair {
         Ok(Self {
             link,
             name: name.into(),
+            identity,
             shared_len,
             volume,
             silence: Silence::new(shared.options.silence_max),

@@ -3,9 +3,10 @@
 use nearflash_direct::client::ClientSession;
 use nearflash_direct::wire::HEADER_LEN;
 use nearflash_direct::{Chunk, Digests, PeerError, Receiving};
+use nearflash_session::PayloadPart;
 
 use super::slots::Slots;
-use crate::stream::{self, PayloadPart};
+use crate::stream;
 
 /// One connection with the session on it, and the buffers of what is in flight.
 pub(super) type Connection = stream::Connection<ClientSession, Slots>;

@@ -32,7 +32,8 @@ pub struct VolumeInfo {
 /// have a connection each, so that they do not wait for one another.
 ///
 /// A lost connection is made again. Reads are repeated then; what may have changed the volume is
-/// not, and ends with [`Error::Unknown`].
+/// not, and ends with [`Error::Unknown`]: it took effect or not, and does not any more once another
+/// call, of any thread, does anything.
 pub struct Volume {
     client: Client,
     name: Box<str>,
@@ -43,6 +44,9 @@ pub struct Volume {
 /// The connections of a volume.
 struct Crew {
     idle: Vec<Worker>,
+    /// Connections that are being made again. Nobody begins anything meanwhile: what the lost ones had
+    /// under way may still take effect.
+    healing: usize,
     /// Of all there are, how many more there may be.
     left: usize,
     info: VolumeInfo,
@@ -51,7 +55,8 @@ struct Crew {
 impl Volume {
     pub(super) fn open(client: Client, name: &str) -> Result<Self, Error> {
         let worker = hire(&client, name)?;
-        let crew = Crew { info: worker.info(), idle: vec![worker], left: WORKERS_MAX - 1 };
+        let (info, left) = (worker.info(), WORKERS_MAX - 1);
+        let crew = Crew { info, idle: vec![worker], healing: 0, left };
         Ok(Self { client, name: name.into(), crew: Mutex::new(crew), returned: Condvar::new() })
     }
 
@@ -143,24 +148,42 @@ impl Volume {
         result
     }
 
-    /// An idle connection, a new one, or the next that is returned.
+    /// An idle connection, a new one, or the next that is returned; but first, every connection that
+    /// was lost is made again.
     fn take_worker(&self) -> Result<Worker, Error> {
         let mut crew = self.crew();
         loop {
-            if let Some(worker) = crew.idle.pop() {
+            if let Some(at) = crew.idle.iter().position(Worker::is_lost) {
+                let worker = crew.idle.swap_remove(at);
+                crew.healing += 1;
+                drop(crew);
+                self.heal(worker)?;
+                crew = self.crew();
+            } else if crew.healing > 0 || (crew.idle.is_empty() && crew.left == 0) {
+                crew = self.returned.wait(crew).expect("nothing panics while it holds the crew");
+            } else if let Some(worker) = crew.idle.pop() {
                 return Ok(worker);
-            }
-            if crew.left > 0 {
+            } else {
                 crew.left -= 1;
                 break;
             }
-            crew = self.returned.wait(crew).expect("nothing panics while it holds the crew");
         }
         drop(crew);
         hire(&self.client, &self.name).inspect_err(|_| {
             self.crew().left += 1;
             self.returned.notify_one();
         })
+    }
+
+    /// Makes a lost connection again, or leaves it as it is for the next who calls.
+    fn heal(&self, mut worker: Worker) -> Result<(), Error> {
+        let healed = worker.heal();
+        let mut crew = self.crew();
+        crew.healing -= 1;
+        crew.idle.push(worker);
+        drop(crew);
+        self.returned.notify_all();
+        healed
     }
 
     fn crew(&self) -> MutexGuard<'_, Crew> {

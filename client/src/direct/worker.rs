@@ -139,8 +139,13 @@ impl Worker {
         self.finish_all(Outcome::default())
     }
 
+    /// Whether its connection was lost, and perhaps has something under way yet.
+    pub(super) fn is_lost(&self) -> bool {
+        self.pair.is_lost()
+    }
+
     /// Connects again, if the connection was lost.
-    fn heal(&mut self) -> Result<(), Error> {
+    pub(super) fn heal(&mut self) -> Result<(), Error> {
         if !self.pair.is_lost() {
             return Ok(());
         }

@@ -265,6 +265,7 @@ impl Connection {
         while let Some(demand) = self.session.poll_demand() {
             match demand {
                 Demand::Request(request) => requests.push(request),
+                Demand::Claim(_) => self.session.handle_claimed(),
                 Demand::Attach(_) => self.session.handle_attached(Ok(())),
                 other => panic!("no rings were agreed: {other:?}"),
             }

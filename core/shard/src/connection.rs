@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use nearflash_direct::target::Lineage;
 use nearflash_engine::Pool;
 use nearflash_nvme::{ControllerId, QueueId};
 use nearflash_request::{BufferId, Nexus, Operation, Request};
@@ -64,6 +65,13 @@ pub(crate) enum Phase {
     Dead,
 }
 
+/// A direct client that is in.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    /// `None` for an anonymous one.
+    pub(crate) key: Option<Box<str>>,
+}
+
 /// A connection. Moves between cores whole.
 #[derive(Debug)]
 pub struct Connection {
@@ -72,6 +80,10 @@ pub struct Connection {
     pub(crate) local: SocketAddr,
     pub(crate) session: Session,
     pub(crate) role: Role,
+    /// A direct client that is in, as it was announced: the key that it came with.
+    pub(crate) client: Option<Client>,
+    /// What a direct client claims for it.
+    pub(crate) lineage: Option<Box<Lineage>>,
     /// The rings that it shares with its client.
     pub(crate) ring: Option<RingId>,
     pub(crate) phase: Phase,
@@ -140,6 +152,8 @@ impl Connection {
             local,
             session,
             role,
+            client: None,
+            lineage: None,
             ring: None,
             phase: Phase::Open,
             leftover: Vec::new(),
@@ -157,9 +171,14 @@ impl Connection {
         }
     }
 
+    /// Whether nothing is sent any more, whatever its session still has to say.
+    pub(crate) const fn is_mute(&self) -> bool {
+        matches!(self.phase, Phase::Dead | Phase::Lingering(_))
+    }
+
     /// Whether room to send is of use to it.
     pub(crate) fn has_to_send(&self) -> bool {
-        self.quiet_until.is_none() && self.session.output_len() > 0
+        self.quiet_until.is_none() && !self.is_mute() && self.session.output_len() > 0
     }
 
     /// Whether it may take `more` of the pool.

@@ -7,7 +7,9 @@ use nearflash_engine::CoreId;
 use nearflash_nvme::target::{
     Action, Connected, HostStatus, NamespaceConfig, QueueKind as TargetKind, Refusal, Target,
 };
-use nearflash_nvme::{CompletionEntry, ControllerId, NamespaceTable, QueueId, TransportAddress};
+use nearflash_nvme::{
+    CompletionEntry, ControllerId, NamespaceTable, Nqn, QueueId, TransportAddress,
+};
 use nearflash_nvme_tcp::target::{AdminDemand, Asker, ConnectDemand, Granted, QueueKind};
 use nearflash_units::Nanos;
 
@@ -25,6 +27,8 @@ use crate::world::World;
 pub(crate) struct Controllers {
     target: Target,
     admins: HashMap<ControllerId, Key>,
+    /// Whose they are.
+    names: HashMap<ControllerId, Nqn>,
     associations: Associations,
     /// Connects of hosts whose last controller is not yet silent. Their sessions' handshake time
     /// bounds the wait.
@@ -35,7 +39,8 @@ pub(crate) struct Controllers {
 impl Controllers {
     pub(crate) fn new(target: Target, core_count: u16) -> Self {
         let associations = Associations::default();
-        Self { target, admins: HashMap::new(), associations, held_back: Vec::new(), core_count }
+        let (admins, names, held_back) = (HashMap::new(), HashMap::new(), Vec::new());
+        Self { target, admins, names, associations, held_back, core_count }
     }
 
     pub(crate) fn target_mut(&mut self) -> &mut Target {
@@ -111,6 +116,7 @@ impl Shard {
                     let peer = connection.peer;
                     controllers.admins.insert(controller, key);
                     let host = demand.data.host.get().ok();
+                    controllers.names.extend(host.clone().map(|host| (controller, host)));
                     world.notice(Notice::ControllerConnected { controller, peer, host });
                 }
             }
@@ -155,7 +161,8 @@ impl Shard {
                     self.respond(controller, completion, &data);
                 }
                 Action::Disconnect { controller, queue, reason } => {
-                    world.notice(Notice::Disconnecting { controller, reason });
+                    let host = self.name_of(controller);
+                    world.notice(Notice::Disconnecting { controller, host, reason });
                     self.note_ended(controller, queue);
                     self.tell_others(world, || Message::Disconnect(controller, queue));
                     self.disconnect(controller, queue, world);
@@ -173,6 +180,10 @@ impl Shard {
                 }
             }
         }
+    }
+
+    fn name_of(&self, controller: ControllerId) -> Option<Nqn> {
+        self.controllers.as_ref()?.names.get(&controller).cloned()
     }
 
     fn note_ended(&mut self, controller: ControllerId, queue: Option<QueueId>) {
@@ -217,7 +228,8 @@ impl Shard {
         if queue.is_admin() {
             controllers.admins.remove(&controller);
             controllers.associations.controller_ended(controller);
-            world.notice(Notice::ControllerGone { controller });
+            let host = controllers.names.remove(&controller);
+            world.notice(Notice::ControllerGone { controller, host });
         } else {
             controllers.associations.queue_silent(controller, queue);
         }

@@ -12,9 +12,10 @@ use nearflash_direct::wire::NONCE_LEN;
 use nearflash_engine::CoreId;
 use nearflash_units::Nanos;
 
-use crate::connection::Role;
+use crate::connection::{Client, Role};
+use crate::connections::Key;
 use crate::door::Door;
-use crate::notice::ConnectedClient;
+use crate::notice::{ConnectedClient, Notice};
 use crate::session::Session;
 use crate::shard::Shard;
 use crate::world::World;
@@ -83,6 +84,21 @@ impl Shard {
         }
         self.clients.config.exports = exports;
         self.engine.begin_generation();
+    }
+
+    /// Says that a client is in, once it is.
+    #[inline]
+    pub(crate) fn announce<W: World>(&mut self, key: Key, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if connection.client.is_some() {
+            return;
+        }
+        let Some(session) = connection.session.direct().filter(|session| session.is_ready()) else {
+            return;
+        };
+        let key: Option<Box<str>> = session.key().map(Into::into);
+        connection.client = Some(Client { key: key.clone() });
+        world.notice(Notice::ClientConnected { peer: connection.peer, key });
     }
 
     /// Whether every request that a session handed out before the present generation is over.

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use nearflash_nvme::{ControllerId, QueueId};
 use nearflash_units::Nanos;
 
-use crate::connection::{Connection, Phase, Role};
+use crate::connection::{Client, Connection, Phase, Role};
 use crate::connections::Key;
 use crate::direct::session_of;
 use crate::door::{Door, Peer};
-use crate::message::Message;
+use crate::message::{ClientPlace, Message};
 use crate::notice::Notice;
 use crate::shard::{CONNECTIONS_MAX, Shard};
 use crate::world::{SocketId, World};
@@ -148,22 +148,32 @@ impl Shard {
         if connection.phase != Phase::Dead || connection.requests > 0 {
             return;
         }
-        let role = connection.role;
+        let (role, lineage) = (connection.role, connection.lineage.take());
+        if let Some(Client { key }) = connection.client.take() {
+            world.notice(Notice::ClientGone { peer: connection.peer, key });
+        }
         if let Some(ring) = connection.ring {
             world.detach_ring(ring);
         }
         self.connections.remove(key);
-        let gone = match role {
-            Role::Initiator { tsih, cid } => Message::InitiatorGone { tsih, cid },
+        let place = ClientPlace { core: self.config.engine.core, owner: key.to_owner() };
+        let gone = match (role, lineage) {
+            (Role::Initiator { tsih, cid }, _) => Message::InitiatorGone { tsih, cid },
+            (Role::Direct, Some(lineage)) => Message::ClientGone(lineage, place),
             _ => match role.queue() {
                 Some((controller, queue)) => Message::QueueClosed(controller, queue),
                 None => return,
             },
         };
-        if self.config.engine.core == CoreId::FIRST {
-            self.handle_message(gone, world);
+        self.tell(CoreId::FIRST, gone, world);
+    }
+
+    /// Says something to a core, which may be this one.
+    pub(crate) fn tell<W: World>(&mut self, core: CoreId, message: Message, world: &mut W) {
+        if core == self.config.engine.core {
+            self.handle_message(message, world);
         } else {
-            world.post(CoreId::FIRST, gone);
+            world.post(core, message);
         }
     }
 

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use nearflash_direct::target;
-use nearflash_engine::{FenceMessage, Owner};
+use nearflash_direct::target::Lineage;
+use nearflash_engine::{CoreId, FenceMessage, Owner};
 use nearflash_iscsi::target as iscsi;
 use nearflash_nvme::target::NamespaceConfig;
 use nearflash_nvme::{ControllerId, NamespaceTable, QueueId};
@@ -12,6 +13,15 @@ use nearflash_request::{ChangeResult, Raised, Tag};
 use nearflash_space::VolumeTable;
 
 use crate::connection::Connection;
+
+/// A direct client's connection, and where it lives.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ClientPlace {
+    /// Its core.
+    pub core: CoreId,
+    /// Which there.
+    pub owner: Owner,
+}
 
 /// Something said to a core.
 #[derive(Debug)]
@@ -36,6 +46,17 @@ pub enum Message {
     /// may reach from now on. Answered by [`crate::Notice::DirectTaken`] with the same number, once
     /// nothing is under way that was allowed by what was there before.
     Direct(u64, Arc<target::Exports>),
+    /// To the first core: a direct client's connection claims a lineage. Answered by
+    /// [`Self::Claimed`] when nothing of earlier ones is under way.
+    Claim(Box<Lineage>, ClientPlace),
+    /// From the first core: the claim of this connection of yours is answered.
+    Claimed(Owner),
+    /// From the first core: this connection of a direct client is to end, another one claims its
+    /// lineage.
+    EndClient(Owner),
+    /// To the first core: a connection that claimed a lineage is gone, and so is every request it
+    /// had.
+    ClientGone(Box<Lineage>, ClientPlace),
     /// From the first core: this connection of an initiator is to end.
     EndConnection(iscsi::ConnectionPlace),
     /// To the first core: a connection of an initiator's session is gone, and so is every request it

@@ -9,7 +9,7 @@ use nearflash_nvme::target::{DisconnectReason, HostStatus};
 use nearflash_nvme::{ControllerId, Nqn, Status};
 use nearflash_request::{Change, Identity, Nexus, Tag};
 use nearflash_space::DeviceId;
-use nearflash_units::ByteLen;
+use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::door::Peer;
 use crate::session::PeerError;
@@ -59,18 +59,38 @@ pub enum Notice {
     ControllerGone {
         /// Which.
         controller: ControllerId,
+        /// The host's name; none when it gave none that can be shown.
+        host: Option<Nqn>,
     },
     /// A controller, or queues of it, are being ended.
     Disconnecting {
         /// Whose.
         controller: ControllerId,
+        /// The host's name; none when it gave none that can be shown.
+        host: Option<Nqn>,
         /// Why.
         reason: DisconnectReason,
+    },
+    /// A direct client is in.
+    ClientConnected {
+        /// From where.
+        peer: Peer,
+        /// The key it came with; none of an anonymous one.
+        key: Option<Box<str>>,
+    },
+    /// A direct client that was in is gone, and so is every request it had.
+    ClientGone {
+        /// From where it came.
+        peer: Peer,
+        /// The key it came with.
+        key: Option<Box<str>>,
     },
     /// A device failed an operation. Whoever asked for it is told as well.
     DeviceFailed {
         /// Which.
         device: DeviceId,
+        /// From where on it what failed is.
+        offset: ByteOffset,
         /// The system's number for why; 0 when the device ended before it should have.
         errno: i32,
     },

@@ -168,6 +168,7 @@ impl Shard {
                 Err(error) => break Err(error),
             }
         };
+        self.announce(key, world);
         if let Err(error) = fed {
             self.peer_error(key, error, world);
         }

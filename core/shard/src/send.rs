@@ -70,7 +70,7 @@ impl Shard {
     #[inline]
     fn send<W: World>(&mut self, key: Key, world: &mut W) -> (bool, bool) {
         let Some(connection) = self.connections.get_mut(key) else { return (false, false) };
-        if connection.phase == Phase::Dead || connection.quiet_until.is_some() {
+        if connection.is_mute() || connection.quiet_until.is_some() {
             return (false, false);
         }
         if connection.ring.is_some() {
@@ -121,7 +121,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.blocked_turns = 0;
         connection.listed.dirty = false;
-        if connection.phase == Phase::Dead || connection.quiet_until.is_some() {
+        if connection.is_mute() || connection.quiet_until.is_some() {
             return;
         }
         if connection.session.output_len() == 0 {

@@ -14,6 +14,7 @@ use crate::connections::{Connections, Key};
 use crate::controllers::Controllers;
 use crate::direct::{Clients, DirectConfig};
 use crate::iscsi::{Initiators, IscsiConfig};
+use crate::lineages::Lineages;
 use crate::message::Message;
 use crate::notice::{ConnectedHost, Notice, ShardStatus};
 use crate::rings::Rings;
@@ -55,6 +56,7 @@ pub struct Shard {
     pub(crate) controllers: Option<Controllers>,
     pub(crate) clients: Clients,
     pub(crate) initiators: Initiators,
+    pub(crate) lineages: Lineages,
     pub(crate) rings: Rings,
     pub(crate) staging: Box<[u8]>,
     pub(crate) hot: Vec<Key>,
@@ -105,6 +107,7 @@ impl Shard {
             controllers: target.map(|target| Controllers::new(target, engine.core_count)),
             clients: Clients::new(direct),
             initiators: Initiators::new(iscsi, engine.core_count),
+            lineages: Lineages::default(),
             rings: Rings::default(),
             engine: Engine::new(engine.clone(), pool),
             config: Limits { engine, session, stall_timeout },
@@ -220,6 +223,10 @@ impl Shard {
                 self.set_exports(namespaces, world);
                 world.notice(Notice::NamespacesTaken(number));
             }
+            Message::Claim(lineage, place) => self.client_claims(*lineage, place, world),
+            Message::Claimed(owner) => self.claimed(owner),
+            Message::EndClient(owner) => self.end_client(owner, world),
+            Message::ClientGone(lineage, place) => self.client_gone(&lineage, place, world),
             Message::EndConnection(place) => self.end_connection(place, world),
             Message::InitiatorGone { tsih, cid } => self.initiator_gone(tsih, cid, world),
             Message::Iscsi(number, exports) => {

@@ -309,6 +309,7 @@ impl Sim {
                 Notice::Disconnecting {
                     controller,
                     reason: DisconnectReason::KeepAliveExpired,
+                    ..
                 } => {
                     let is_heard = |worker: &Worker| {
                         worker.life == Life::Working

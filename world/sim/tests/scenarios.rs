@@ -348,6 +348,25 @@ fn direct_clients_in_a_calm_world_are_all_answered() {
     }
 }
 
+#[test]
+fn a_direct_client_that_comes_back_finds_that_its_last_writes_have_ended() {
+    for seed in 0..8u64 {
+        let rings = seed.is_multiple_of(4);
+        let client = ClientPlan { leave_permille: 50, rings, ..ClientPlan::plain(300) };
+        let mut plan = clients(seed, vec![client; 2]);
+        plan.node.keys = seed.is_multiple_of(2);
+        plan.node.cores = [1, 3][usize::try_from(seed / 2 % 2).unwrap()];
+        plan.faults.disk.slow_permille = 300;
+        plan.faults.disk.slow = Nanos::from_millis(100);
+        plan.faults.network.stall_permille = 20;
+        plan.faults.network.stall = Nanos::from_millis(20);
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        assert!(sim.report().direct_lost > 0);
+        end(sim);
+    }
+}
+
 /// Something that waits would wait for the shard's sweep, once a second.
 #[test]
 fn direct_clients_do_not_wait_for_the_sweep() {

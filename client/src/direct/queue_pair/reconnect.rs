@@ -21,11 +21,11 @@ impl QueuePair {
     ) -> impl FnOnce() -> Result<Self, Error> + Send + 'static {
         let (shared, name) = (Arc::clone(&self.shared), self.name.clone());
         let (depth, shared_len) = (self.link.slots().depth(), self.shared_len);
-        let uuid = self.volume.uuid;
+        let (uuid, identity) = (self.volume.uuid, self.identity);
         move || {
             let options = QueueOptions { depth, shared_len };
             persist(shared.options.reconnect_max, || {
-                let pair = Self::connect(Arc::clone(&shared), &name, options)?;
+                let pair = Self::connect_as(identity, Arc::clone(&shared), &name, options)?;
                 same_volume(&name, uuid, pair.volume.uuid)?;
                 Ok(pair)
             })
@@ -34,7 +34,8 @@ impl QueuePair {
 
     /// Connects again after the connection was lost, trying for
     /// [`Options::reconnect_max`](crate::direct::Options::reconnect_max) with growing waits. Operations
-    /// that were in flight complete with the next poll, as lost.
+    /// that were in flight complete with the next poll, as lost; whichever of them took effect has done
+    /// so when this returns, and is not done after anything that is posted from then on.
     ///
     /// # Errors
     /// When the node cannot be reached for so long, or refuses.
@@ -46,7 +47,8 @@ impl QueuePair {
     }
 
     fn try_reconnect(&mut self) -> Result<(), Error> {
-        let mut link = Link::connect(&self.shared, self.link.slots().successor(), self.shared_len)?;
+        let slots = self.link.slots().successor();
+        let mut link = Link::connect(&self.shared, self.identity, slots, self.shared_len)?;
         let volume = link.open(&self.shared, &self.name)?;
         same_volume(&self.name, self.volume.uuid, volume.uuid)?;
         (self.link, self.volume, self.lost) = (link, volume, None);

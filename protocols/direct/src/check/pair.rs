@@ -146,6 +146,10 @@ impl Pair {
 
     fn connect(&mut self) {
         assert_eq!(self.await_event(), ClientEvent::Ready);
+        if self.choices.once_in(2) {
+            self.client.claim([7; 16]).expect("the session is ready");
+            assert_eq!(self.await_event(), ClientEvent::Claimed(Ok(())));
+        }
         let number = self.client.open(NAME).expect("the session is ready");
         match self.await_event() {
             ClientEvent::Opened { number: opened, result: Ok(info) } if opened == number => {
@@ -402,6 +406,7 @@ impl Pair {
         while let Some(demand) = self.target.poll_demand() {
             match demand {
                 Demand::Request(request) => self.requests.push(request),
+                Demand::Claim(_) => self.target.handle_claimed(),
                 Demand::Attach(attach) => {
                     assert_eq!(attach.entries, ENTRIES);
                     self.target_memory.area =

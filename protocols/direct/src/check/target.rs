@@ -21,8 +21,8 @@ use crate::target::{
     Access, CredentialExport, Demand, Export, Exports, RingOutput, SessionConfig, TargetSession,
 };
 use crate::wire::{
-    AttachRequest, Features, HEADER_LEN, HelloAnswer, HelloRequest, Opcode, RequestHeader, Rights,
-    VERSION,
+    AttachRequest, Features, HEADER_LEN, HelloAnswer, HelloRequest, IDENTITY_LEN, Opcode,
+    RequestHeader, Rights, VERSION,
 };
 
 /// The only volume of these checks.
@@ -233,6 +233,7 @@ impl Bench {
             self.demanded.push(format!("{demand:?}"));
             match demand {
                 Demand::Request(request) => self.requests.push_back(request),
+                Demand::Claim(_) => self.target.handle_claimed(),
                 Demand::Attach(attach) => {
                     let len = usize::try_from(attach.data_len).ok().filter(|len| *len <= 1 << 20);
                     let made = len.map(|len| self.memory.area = vec![0xEE; len]);
@@ -368,7 +369,7 @@ pub fn greeting_of(selector: u8) -> Vec<u8> {
     [hello(stand), open].concat()
 }
 
-const OPCODES: [Opcode; 16] = [
+const OPCODES: [Opcode; 17] = [
     Opcode::READ,
     Opcode::READ,
     Opcode::WRITE,
@@ -381,6 +382,7 @@ const OPCODES: [Opcode; 16] = [
     Opcode::CLOSE,
     Opcode::PING,
     Opcode::ATTACH,
+    Opcode::CLAIM,
     Opcode::GOODBYE,
     Opcode(0x4E),
     Opcode(0x0E),
@@ -409,7 +411,7 @@ pub fn stream_of(selector: u8, instructions: &[u8]) -> Vec<u8> {
 }
 
 fn message_of([what, tag, near, at, len, fill]: [u8; 6], digests: Digests) -> Vec<u8> {
-    let opcode = OPCODES[usize::from(what % 16)];
+    let opcode = OPCODES[usize::from(what) % OPCODES.len()];
     let base = [0, 1 << 20, VOLUME_LEN / 2, VOLUME_LEN - 700, VOLUME_LEN, u64::MAX - 4096];
     let offset = (base[usize::from(near) % base.len()]).saturating_add(u64::from(at) * 8);
     let len = match len {
@@ -422,6 +424,7 @@ fn message_of([what, tag, near, at, len, fill]: [u8; 6], digests: Digests) -> Ve
         Opcode::COMPARE_AND_SWAP => vec![fill; 16],
         Opcode::FETCH_ADD => vec![fill; 8],
         Opcode::OPEN if fill < 200 => NAME.as_bytes().to_vec(),
+        Opcode::CLAIM if fill < 200 => vec![fill; IDENTITY_LEN],
         Opcode::ATTACH => {
             let (entries, data_len) = (1 << (fill & 7), u64::from(at) << 12);
             let entries = U32::new(entries);

@@ -83,6 +83,9 @@ pub enum ClientEvent {
     /// The answer to [`super::ClientSession::attach`]. When it is good, the descriptors came with
     /// its bytes, and requests go by the rings from here on.
     Attached(Result<(), Status>),
+    /// The answer to [`super::ClientSession::claim`]. A node that does not know it says
+    /// [`Status::INVALID_OPCODE`].
+    Claimed(Result<(), Status>),
     /// The answer to [`super::ClientSession::ping`].
     Pong,
 }

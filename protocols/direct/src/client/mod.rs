@@ -43,7 +43,7 @@ use crate::digest::digest;
 use crate::error::PeerError;
 use crate::secret::Secret;
 use crate::stream::{Stream, seal};
-use crate::wire::{Opcode, RequestHeader, SMALL_LEN_MAX, Status};
+use crate::wire::{IDENTITY_LEN, Opcode, RequestHeader, SMALL_LEN_MAX, Status};
 use input::Sink;
 use slots::Slots;
 use volumes::{Asked, Volumes};
@@ -208,6 +208,17 @@ impl ClientSession {
     /// When the session is not connected.
     pub fn ping(&mut self) -> Result<(), SubmitError> {
         self.ask(Opcode::PING, 0, &[], Asked::Ping)?;
+        Ok(())
+    }
+
+    /// Ends earlier connections that claimed the same identity: [`ClientEvent::Claimed`] comes when
+    /// nothing of theirs is under way any more, so that nothing of it comes after what is asked
+    /// then. To be called once, before any volume is open.
+    ///
+    /// # Errors
+    /// When the session is not connected.
+    pub fn claim(&mut self, identity: [u8; IDENTITY_LEN]) -> Result<(), SubmitError> {
+        self.ask(Opcode::CLAIM, 0, &identity, Asked::Claim)?;
         Ok(())
     }
 

@@ -15,6 +15,7 @@ pub(super) enum Asked {
     Close,
     Ping,
     Attach { entries: u32 },
+    Claim,
 }
 
 impl Asked {
@@ -24,6 +25,7 @@ impl Asked {
             Self::Close => Opcode::CLOSE,
             Self::Ping => Opcode::PING,
             Self::Attach { .. } => Opcode::ATTACH,
+            Self::Claim => Opcode::CLAIM,
         }
     }
 }
@@ -130,6 +132,11 @@ impl ClientSession {
             Asked::Close => {}
             Asked::Ping => self.events.push_back(ClientEvent::Pong),
             Asked::Attach { entries } => self.attached(entries, header.status()),
+            Asked::Claim => {
+                let status = header.status();
+                let result = if status.is_ok() { Ok(()) } else { Err(status) };
+                self.events.push_back(ClientEvent::Claimed(result));
+            }
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag, VolumeId};
 use nearflash_units::Nanos;
 
+use super::claim::Lineage;
 use crate::digest::Digests;
 use crate::wire::{LEN_MAX, NONCE_LEN};
 
@@ -48,6 +49,9 @@ impl SessionConfig {
 pub enum Demand {
     /// By the engine; answered with [`super::TargetSession::handle_completion`].
     Request(Request),
+    /// Earlier connections of the lineage are to be ended; answered with
+    /// [`super::TargetSession::handle_claimed`], when nothing of theirs is under way any more.
+    Claim(Lineage),
     /// Rings are to be made; answered with [`super::TargetSession::handle_attached`].
     Attach(AttachDemand),
     /// By the engine, with a foreign buffer over a place of the data area; answered as a request.

@@ -105,7 +105,7 @@ impl TargetSession {
                 return Some(Demand::Request(request));
             }
         }
-        self.attach.take().map(Demand::Attach)
+        self.attach.take().map(Demand::Attach).or_else(|| self.claim_demand())
     }
 
     /// Everything but reads by the stream. `None` when it was answered because there is nothing to

@@ -191,6 +191,11 @@ impl Handles {
         }
     }
 
+    /// Whether a volume is open.
+    pub(super) fn is_any_open(&self) -> bool {
+        self.handles.iter().any(Option::is_some)
+    }
+
     /// Frees a number. Whether it was taken.
     pub(super) fn remove(&mut self, number: u16) -> bool {
         self.handles.get_mut(usize::from(number)).is_some_and(|place| place.take().is_some())

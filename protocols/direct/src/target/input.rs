@@ -49,7 +49,7 @@ impl TargetSession {
         // slot are bounded by the bytes.
         self.output.part_count() > 16 * self.slots.count() + 16
             || self.output.bytes_len() > OUTPUT_BYTES_MAX
-            || matches!(self.state, State::Closing | State::Attaching(..))
+            || matches!(self.state, State::Closing | State::Attaching(..) | State::Claiming(..))
     }
 
     /// One header. Its payload, if any, is still to come.
@@ -83,7 +83,7 @@ impl TargetSession {
                 self.check_transport(opcode)?;
                 self.begin_small(header)
             }
-            Opcode::OPEN | Opcode::ATTACH => self.begin_small(header),
+            Opcode::OPEN | Opcode::ATTACH | Opcode::CLAIM => self.begin_small(header),
             Opcode::CLOSE => self.on_close(header),
             Opcode::PING => {
                 self.answer_session(header, Status::OK, 0, &[]);
@@ -134,6 +134,7 @@ impl TargetSession {
             Opcode::PROVE => self.on_prove(header, payload),
             Opcode::OPEN => self.on_open(header, payload),
             Opcode::ATTACH => self.on_attach(header, payload),
+            Opcode::CLAIM => self.on_claim(header, payload),
             Opcode::COMPARE_AND_SWAP | Opcode::FETCH_ADD => self.on_atomic(header, payload),
             _ => {
                 self.answer_session(header, Status::INVALID_OPCODE, 0, &[]);

@@ -21,6 +21,7 @@
 
 mod access;
 mod answers;
+mod claim;
 mod config;
 mod data;
 mod demands;
@@ -43,6 +44,7 @@ use nearflash_session::{Chunk, Output};
 use nearflash_units::Nanos;
 
 pub use access::{Access, Right};
+pub use claim::Lineage;
 pub use config::{
     AttachDemand, CopyInDemand, Demand, LendDemand, Place, RingOutput, SessionConfig,
 };
@@ -51,6 +53,7 @@ pub use exports::{CredentialExport, Export, Exports};
 use crate::error::PeerError;
 use crate::stream::Stream;
 use crate::wire::{LEN_MAX, SMALL_LEN_MAX};
+use claim::Claim;
 use data::Incoming;
 use demands::Ready;
 use handles::{Handles, Who};
@@ -73,8 +76,20 @@ enum State {
     Ready(Who),
     /// Rings are being made; until then nothing is taken.
     Attaching(Who, AttachDemand, u32),
+    /// Earlier connections are being ended; until then nothing is taken.
+    Claiming(Who, u32),
     /// What is queued is sent, nothing more is received.
     Closing,
+}
+
+impl State {
+    /// Whose connection it is, once that is known and while it lasts.
+    fn who(&self) -> Option<&Who> {
+        match self {
+            Self::Ready(who) | Self::Attaching(who, ..) | Self::Claiming(who, _) => Some(who),
+            Self::AwaitingHello | Self::AwaitingProof(_) | Self::Closing => None,
+        }
+    }
 }
 
 /// The node's end of one connection.
@@ -101,6 +116,7 @@ pub struct TargetSession {
     /// Rings that are to be asked for.
     attach: Option<AttachDemand>,
     rings: Option<Rings>,
+    claim: Claim,
     output: Output,
     /// Buffers of no more use, to be given back at the next chance.
     orphans: Vec<BufferId>,
@@ -131,6 +147,7 @@ impl TargetSession {
             ready: VecDeque::new(),
             attach: None,
             rings: None,
+            claim: Claim::None,
             output: Output::default(),
             orphans: Vec::new(),
             config,
@@ -141,30 +158,23 @@ impl TargetSession {
     /// on, is decided by these, requests that were taken before included.
     pub fn set_exports(&mut self, exports: Arc<Exports>) {
         self.generation = self.generation.wrapping_add(1);
-        if let State::Ready(who) | State::Attaching(who, ..) = &self.state {
+        if let Some(who) = self.state.who() {
             self.handles.recompile(who, &exports);
         }
         self.exports = exports;
     }
 
-    /// How many requests the client may have in flight from now on: at most as many as the
-    /// configuration says, at least one. The client learns it with the next answer.
-    pub fn set_credits(&mut self, credits: u32) {
-        let most = u32::try_from(self.slots.count()).expect("credits are 32 bits");
-        self.credits = credits.clamp(1, most);
-    }
-
     /// Whether the client is in: the handshake is over, and the connection is not.
     #[inline]
     pub const fn is_ready(&self) -> bool {
-        matches!(self.state, State::Ready(_) | State::Attaching(..))
+        matches!(self.state, State::Ready(_) | State::Attaching(..) | State::Claiming(..))
     }
 
     /// The key that the client came with, once it is in; `None` for an anonymous one.
     pub fn key(&self) -> Option<&str> {
-        match &self.state {
-            State::Ready(Who::Key(key, _)) | State::Attaching(Who::Key(key, _), ..) => Some(key),
-            _ => None,
+        match self.state.who()? {
+            Who::Key(key, _) => Some(key),
+            Who::Anonymous => None,
         }
     }
 

@@ -141,7 +141,7 @@ impl TargetSession {
             RequestHeader { opcode: Opcode::ATTACH.0, tag: tag.into(), ..RequestHeader::default() };
         if made.is_ok() {
             self.slots.shrink(crate::length(demand.entries));
-            self.set_credits(self.credits);
+            self.credits = self.credits.min(demand.entries);
             self.rings = Some(Rings::new(demand));
         }
         self.answer_session(&asked, made.err().unwrap_or(Status::OK), 0, &[]);

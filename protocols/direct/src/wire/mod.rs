@@ -43,6 +43,9 @@ pub const NONCE_LEN: usize = 16;
 /// Length of secrets and proofs, in bytes.
 pub const PROOF_LEN: usize = 32;
 
+/// Length of the identity in CLAIM, in bytes.
+pub const IDENTITY_LEN: usize = 16;
+
 /// The volume field of an OPEN that wants a new handle.
 pub const NEW_HANDLE: u16 = 0xFFFF;
 

@@ -45,11 +45,13 @@ impl Opcode {
     pub const PING: Self = Self(0x14);
     /// Rings in shared memory, from here on. Unix socket only.
     pub const ATTACH: Self = Self(0x55);
+    /// Earlier connections of the client are over, before the answer.
+    pub const CLAIM: Self = Self(0x57);
     /// The connection ends, and why.
     pub const GOODBYE: Self = Self(0x16);
 
     /// Every opcode with its name.
-    const NAMES: [(Self, &'static str); 13] = [
+    const NAMES: [(Self, &'static str); 14] = [
         (Self::READ, "READ"),
         (Self::WRITE, "WRITE"),
         (Self::FLUSH, "FLUSH"),
@@ -62,6 +64,7 @@ impl Opcode {
         (Self::CLOSE, "CLOSE"),
         (Self::PING, "PING"),
         (Self::ATTACH, "ATTACH"),
+        (Self::CLAIM, "CLAIM"),
         (Self::GOODBYE, "GOODBYE"),
     ];
 

@@ -35,6 +35,8 @@ pub struct ClientPlan {
     pub durable_permille: u32,
     /// After making requests, how often it ends its connection.
     pub leave_permille: u32,
+    /// It claims the same lineage for each of its connections.
+    pub claims: bool,
     /// It takes no answers once it has made so many requests.
     pub deaf_after: Option<u32>,
     /// It does not keep the protocol.
@@ -53,6 +55,7 @@ impl ClientPlan {
             long_read_permille: 0,
             durable_permille: 100,
             leave_permille: 0,
+            claims: true,
             deaf_after: None,
             crooked: None,
         }
@@ -75,6 +78,7 @@ impl ClientPlan {
             long_read_permille: dice.pick(&[0, 0, 200]),
             durable_permille: dice.pick(&[0, 100, 1_000]),
             leave_permille: dice.pick(&[0, 0, 5, 20]),
+            claims: digests.header,
             deaf_after: None,
             crooked,
         }

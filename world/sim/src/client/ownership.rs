@@ -160,6 +160,14 @@ impl Ownership {
         self.judged += judged;
     }
 
+    /// The client has come back, and nothing of its lost connections is under way any more: what it
+    /// writes from now on stays.
+    pub(crate) fn claimed(&mut self) {
+        for cell in self.cells.iter_mut().flatten() {
+            cell.loose |= std::mem::take(&mut cell.lost);
+        }
+    }
+
     /// The node has nothing under way, and the disk holds these bytes.
     ///
     /// # Panics
@@ -256,6 +264,17 @@ mod tests {
         owned.ended(&RANGE, Fill::Pattern(3), Ending::Done { durable: false }, Tick(12));
         owned.read(0, 100, &bytes(3));
         owned.read(0, 100, &bytes(2));
+    }
+
+    #[test]
+    #[should_panic(expected = "stale")]
+    fn what_was_lost_does_not_come_after_what_is_written_when_the_client_is_back() {
+        let mut owned = owned(Ending::Lost);
+        owned.claimed();
+        owned.read(0, 100, &bytes(2)[..5]);
+        owned.ended(&RANGE, Fill::Pattern(3), Ending::Done { durable: false }, Tick(12));
+        owned.read(0, 100, &bytes(3)[..5]);
+        owned.read(0, 105, &bytes(2)[5..]);
     }
 
     #[test]

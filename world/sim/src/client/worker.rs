@@ -280,21 +280,20 @@ impl Client {
     }
 
     fn take_events(&mut self, outside: &mut Outside) -> Fate {
-        let Some(connection) = &mut self.connection else { return Fate::Lost };
         let is_crooked = self.plan.crooked.is_some();
-        while let Some(event) = connection.session.poll_event() {
+        while let Some(connection) = &mut self.connection {
+            let Some(event) = connection.session.poll_event() else { break };
             match (event, self.life) {
-                (ClientEvent::Ready, _) if self.plan.rings && !is_crooked => {
-                    let agreed = connection.session.agreed().expect("the handshake is over");
-                    let entries = 1 << agreed.credits_max.min(RING_ENTRIES_MAX).ilog2();
-                    let (places, data_len) = Places::new(entries, self.ground.len_max);
-                    connection.session.attach(entries, data_len).expect("rings are offered");
-                    self.places = Some(places);
+                (ClientEvent::Ready, _) if self.plan.claims && !is_crooked => {
+                    let identity = [u8::try_from(self.number).expect("few clients"); 16];
+                    connection.session.claim(identity).expect("the handshake is over");
                 }
-                (ClientEvent::Ready, _) => {
-                    let name = if is_crooked { JUNK } else { SHARED };
-                    connection.session.open(name).expect("the handshake is over");
+                (ClientEvent::Claimed(result), _) if !is_crooked => {
+                    assert_eq!(result, Ok(()), "client {}", self.number);
+                    self.owned.claimed();
+                    self.begin();
                 }
+                (ClientEvent::Ready, _) => self.begin(),
                 (ClientEvent::Attached(made), _) if !is_crooked => {
                     connection.places = self.places.take().filter(|_| made.is_ok());
                     connection.session.open(SHARED).expect("the handshake is over");
@@ -310,12 +309,28 @@ impl Client {
                     outside.note("client refused", &[]);
                     return Fate::Lost;
                 }
-                (ClientEvent::Attached(_) | ClientEvent::Pong, _) => {
+                (ClientEvent::Attached(_) | ClientEvent::Claimed(_) | ClientEvent::Pong, _) => {
                     assert!(is_crooked, "nobody asked");
                 }
             }
         }
-        Fate::Lives
+        if self.connection.is_some() { Fate::Lives } else { Fate::Lost }
+    }
+
+    /// It is in, and what it had under way before is over: it asks for rings, or for its volume.
+    fn begin(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        let is_crooked = self.plan.crooked.is_some();
+        if self.plan.rings && !is_crooked {
+            let agreed = connection.session.agreed().expect("the handshake is over");
+            let entries = 1 << agreed.credits_max.min(RING_ENTRIES_MAX).ilog2();
+            let (places, data_len) = Places::new(entries, self.ground.len_max);
+            connection.session.attach(entries, data_len).expect("rings are offered");
+            self.places = Some(places);
+        } else {
+            let name = if is_crooked { JUNK } else { SHARED };
+            connection.session.open(name).expect("the handshake is over");
+        }
     }
 
     fn take_completions(&mut self, common: &mut Common, outside: &mut Outside) {

@@ -1,0 +1,154 @@
+//! Direct clients that come back, and which of their connections counts.
+//!
+//! A client that lost its connection comes back and writes again what was not answered. A write of
+//! its old connection that is still on its way to the device, or that the node has not read yet,
+//! must not land after that. So a client claims a lineage for its connection (CLAIM): connections
+//! that claimed it before are ended, and the claim is answered when nothing of theirs is under way,
+//! as with hosts of NVMe/TCP (`associations.rs`) and initiators (`iscsi.rs`).
+//!
+//! Connections of clients live on every core; who claimed what is known to the first core alone.
+
+use std::collections::HashMap;
+
+use nearflash_direct::target::Lineage;
+use nearflash_engine::{CoreId, Owner};
+
+use crate::connection::Phase;
+use crate::connections::Key;
+use crate::message::{ClientPlace, Message};
+use crate::session::Session;
+use crate::shard::Shard;
+use crate::world::World;
+
+/// Who claimed what. Only the first core's has anything in it, a connection's claim at most each.
+#[derive(Debug, Default)]
+pub(crate) struct Lineages {
+    /// Oldest first; all but the last are ending.
+    claims: HashMap<Lineage, Vec<Claim>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    place: ClientPlace,
+    is_answered: bool,
+}
+
+impl Lineages {
+    /// A connection claims a lineage. The one that had it, which is to end, if there is any;
+    /// otherwise it is the new one's at once.
+    fn claim(&mut self, lineage: Lineage, place: ClientPlace) -> Option<ClientPlace> {
+        let claims = self.claims.entry(lineage).or_default();
+        let last = claims.last().map(|claim| claim.place);
+        claims.push(Claim { place, is_answered: last.is_none() });
+        last
+    }
+
+    /// A connection is gone, and every request it had. The one that has waited for it, if its
+    /// claim is to be answered now.
+    fn gone(&mut self, lineage: &Lineage, place: ClientPlace) -> Option<ClientPlace> {
+        let claims = self.claims.get_mut(lineage)?;
+        claims.retain(|claim| claim.place != place);
+        if claims.is_empty() {
+            self.claims.remove(lineage);
+            return None;
+        }
+        match &mut claims[..] {
+            [left] if !left.is_answered => {
+                left.is_answered = true;
+                Some(left.place)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Shard {
+    /// A client claims its lineage for this connection.
+    pub(crate) fn claim<W: World>(&mut self, key: Key, lineage: Lineage, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        connection.lineage = Some(Box::new(lineage.clone()));
+        let place = ClientPlace { core: self.config.engine.core, owner: key.to_owner() };
+        self.tell(CoreId::FIRST, Message::Claim(Box::new(lineage), place), world);
+    }
+
+    /// On the first core: the same.
+    pub(crate) fn client_claims<W: World>(
+        &mut self,
+        lineage: Lineage,
+        place: ClientPlace,
+        world: &mut W,
+    ) {
+        match self.lineages.claim(lineage, place) {
+            Some(old) => self.tell(old.core, Message::EndClient(old.owner), world),
+            None => self.tell(place.core, Message::Claimed(place.owner), world),
+        }
+    }
+
+    /// On the first core: a connection that claimed a lineage is gone.
+    pub(crate) fn client_gone<W: World>(
+        &mut self,
+        lineage: &Lineage,
+        place: ClientPlace,
+        world: &mut W,
+    ) {
+        if let Some(next) = self.lineages.gone(lineage, place) {
+            self.tell(next.core, Message::Claimed(next.owner), world);
+        }
+    }
+
+    /// A client has come back by another connection: this one is no more, at once.
+    pub(crate) fn end_client<W: World>(&mut self, owner: Owner, world: &mut W) {
+        self.kill(Key::from_owner(owner), world);
+    }
+
+    /// A client's earlier connections are over.
+    pub(crate) fn claimed(&mut self, owner: Owner) {
+        let key = Key::from_owner(owner);
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Session::Direct(session) = &mut connection.session else { return };
+        if connection.phase == Phase::Dead {
+            return;
+        }
+        session.handle_claimed();
+        self.mark_dirty(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lineage(identity: u8) -> Lineage {
+        Lineage::new(None, [identity; 16])
+    }
+
+    fn place(owner: u64) -> ClientPlace {
+        ClientPlace { core: CoreId(1), owner: Owner(owner) }
+    }
+
+    #[test]
+    fn a_claim_is_answered_when_every_connection_before_it_is_gone() {
+        let (us, them) = (lineage(1), lineage(2));
+        let mut lineages = Lineages::default();
+        assert_eq!(lineages.claim(us.clone(), place(1)), None);
+        assert_eq!(lineages.claim(them.clone(), place(2)), None, "others are none of ours");
+        assert_eq!(lineages.claim(us.clone(), place(3)), Some(place(1)));
+        assert_eq!(lineages.claim(us.clone(), place(4)), Some(place(3)), "it came back twice");
+        assert_eq!(lineages.gone(&us, place(3)), None);
+        assert_eq!(lineages.gone(&us, place(1)), Some(place(4)));
+        assert_eq!(lineages.gone(&us, place(4)), None);
+        assert_eq!(lineages.gone(&them, place(2)), None);
+        assert!(lineages.claims.is_empty());
+    }
+
+    #[test]
+    fn a_claim_that_is_given_up_leaves_no_trace() {
+        let us = lineage(1);
+        let mut lineages = Lineages::default();
+        assert_eq!(lineages.claim(us.clone(), place(1)), None);
+        assert_eq!(lineages.claim(us.clone(), place(2)), Some(place(1)));
+        assert_eq!(lineages.gone(&us, place(2)), None);
+        assert_eq!(lineages.gone(&us, place(1)), None);
+        assert!(lineages.claims.is_empty());
+    }
+}

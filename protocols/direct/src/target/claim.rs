@@ -1,0 +1,90 @@
+//! CLAIM: the client comes back, and what it had under way before must not come after what it asks
+//! now.
+//!
+//! The session knows no other one. Whoever keeps them ends those that claimed the same lineage
+//! before, and answers once nothing of theirs is under way.
+
+use super::handles::Who;
+use super::{Demand, State, TargetSession};
+use crate::error::PeerError;
+use crate::wire::{IDENTITY_LEN, Opcode, RequestHeader, Status};
+
+/// Connections of which the last one counts: an identity that a client has drawn, under its key, so
+/// that nobody ends what another key's holder has.
+#[derive(Clone, Debug, Eq, Hash, PartialEq)]
+pub struct Lineage {
+    key: Option<Box<str>>,
+    identity: [u8; IDENTITY_LEN],
+}
+
+impl Lineage {
+    /// Of a key's holder, or of an anonymous client.
+    pub fn new(key: Option<&str>, identity: [u8; IDENTITY_LEN]) -> Self {
+        Self { key: key.map(Into::into), identity }
+    }
+}
+
+/// What became of a session's claim.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Claim {
+    /// There was none.
+    None,
+    /// It is to be handed out.
+    Made([u8; IDENTITY_LEN]),
+    /// It was.
+    HandedOut,
+}
+
+impl TargetSession {
+    /// CLAIM. Nothing else is taken until it is answered.
+    pub(super) fn on_claim(
+        &mut self,
+        header: &RequestHeader,
+        payload: &[u8],
+    ) -> Result<(), PeerError> {
+        let Ok(identity) = <[u8; IDENTITY_LEN]>::try_from(payload) else {
+            self.answer_session(header, Status::INVALID_FIELD, 0, &[]);
+            return Ok(());
+        };
+        if self.claim != Claim::None || self.handles.is_any_open() {
+            return Err(PeerError::Sequence { opcode: Opcode::CLAIM });
+        }
+        let State::Ready(who) = std::mem::replace(&mut self.state, State::Closing) else {
+            unreachable!("the dispatch has looked")
+        };
+        self.state = State::Claiming(who, header.tag.get());
+        self.claim = Claim::Made(identity);
+        Ok(())
+    }
+
+    /// The claim that is to be handed out.
+    pub(super) fn claim_demand(&mut self) -> Option<Demand> {
+        let (State::Claiming(who, _), Claim::Made(identity)) = (&self.state, self.claim) else {
+            return None;
+        };
+        let key = match who {
+            Who::Anonymous => None,
+            Who::Key(key, _) => Some(&**key),
+        };
+        let lineage = Lineage::new(key, identity);
+        self.claim = Claim::HandedOut;
+        Some(Demand::Claim(lineage))
+    }
+
+    /// The answer to [`Demand::Claim`]: nothing of earlier connections is under way any more.
+    ///
+    /// # Panics
+    /// When none was demanded.
+    pub fn handle_claimed(&mut self) {
+        if self.is_closing() {
+            return;
+        }
+        let State::Claiming(who, tag) = std::mem::replace(&mut self.state, State::Closing) else {
+            panic!("a claim is answered only when demanded")
+        };
+        self.state = State::Ready(who);
+        let opcode = Opcode::CLAIM.0;
+        let asked = RequestHeader { opcode, tag: tag.into(), ..RequestHeader::default() };
+        self.answer_session(&asked, Status::OK, 0, &[]);
+    }
+}
