@@ -299,6 +299,11 @@ impl Engine {
         {
             return Some(refusal);
         }
+        if let Operation::Copy { source, from } = request.operation
+            && let Some(refusal) = self.refusal_of_source(nexus, source, from, request)
+        {
+            return Some(refusal);
+        }
         let fits = |range: &BlockRange| entry.blocks.contains(range.start, range.count);
         let in_range = match &request.operation {
             Operation::Flush | Operation::Admit(_) => true,
@@ -385,6 +390,7 @@ impl Engine {
             | Work::WriteZeroes { .. }
             | Work::WriteSame { .. }
             | Work::OrWrite { .. }
+            | Work::Copy { .. }
             | Work::WriteAndVerify { .. }
             | Work::CompareAndWrite { .. } => {
                 counters.writes += 1;

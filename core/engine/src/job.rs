@@ -54,6 +54,10 @@ pub(crate) enum Work {
     OrWrite {
         durable: bool,
     },
+    Copy {
+        source: VolumeId,
+        from: BlockRange,
+    },
     /// Its payload is what must be there afterwards.
     WriteAndVerify {
         compare: bool,
@@ -175,6 +179,9 @@ impl Job {
             Operation::Allocation => (Work::Allocation { mapped: true }, None, None, ByteLen(0)),
             Operation::WriteSame { payload, force_unit_access: durable } => {
                 (Work::WriteSame { durable, done: 0 }, Some(payload), None, len(payload))
+            }
+            Operation::Copy { source, from } => {
+                (Work::Copy { source, from }, None, None, ByteLen(0))
             }
             Operation::OrWrite { payload, force_unit_access: durable } => {
                 (Work::OrWrite { durable }, Some(payload), None, len(payload))

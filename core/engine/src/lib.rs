@@ -5,6 +5,7 @@
 //! of time.
 
 mod change;
+mod copy;
 mod device;
 mod engine;
 mod fence;

@@ -7,6 +7,7 @@
 //! write zeroes         Writing     (Flushing)          answer
 //! write same           Writing ...                     answer   (in steps of a largest buffer)
 //! or write             Changing    Writing             answer   (all within a fence)
+//! copy                 Reading     Writing             answer
 //! write and verify     Writing     Comparing           answer   (all within a fence)
 //! deallocate           Writing                         answer
 //! flush                Flushing                        answer
@@ -48,6 +49,7 @@ impl Engine {
             Work::Flush => self.flush(index, pool),
             Work::Allocation { .. } => self.ask_allocation(index, pool),
             Work::Admit => self.end(index, Outcome::Success, pool),
+            Work::Copy { .. } => self.begin_copy(index, pool),
             work if work.needs_fence() => {
                 let covers = job.covers();
                 self.jobs[index].fenced = true;
@@ -73,6 +75,7 @@ impl Engine {
             Work::WriteBytes { .. } | Work::Atomic { .. } => self.try_change(index, pool),
             Work::OrWrite { .. } => self.try_or(index, pool),
             Work::WriteSame { .. } => self.try_write_same(index, pool),
+            Work::Copy { .. } => self.try_copy(index, pool),
             Work::CompareSame { .. } | Work::Verify { .. } => self.try_steps(index, pool),
             Work::WriteAndVerify { .. } if self.jobs[index].stage == Stage::Waiting => {
                 self.write(index, pool);
@@ -193,7 +196,7 @@ impl Engine {
                 });
             }
             // Was held back, and has no buffer to write from yet.
-            Work::WriteSame { .. } => {
+            Work::WriteSame { .. } | Work::Copy { .. } => {
                 if !self.start_with_buffer(index, pool) {
                     self.starved.push_back(index);
                 }
@@ -326,6 +329,7 @@ impl Engine {
                 }
             }
             (Stage::Changing, _) => self.change(index, pool),
+            (Stage::Reading, Work::Copy { .. }) => self.write_copied(index, pool),
             (Stage::Writing, Work::WriteZeroes { durable: true, .. }) => self.flush(index, pool),
             _ => self.end(index, Outcome::Success, pool),
         }

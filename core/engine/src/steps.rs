@@ -72,7 +72,7 @@ impl Engine {
     }
 
     /// A buffer for the whole range, or the largest there is. None is needed for an empty range.
-    fn take_scratch(&mut self, index: usize, pool: &mut Pool) -> bool {
+    pub(crate) fn take_scratch(&mut self, index: usize, pool: &mut Pool) -> bool {
         let job = &mut self.jobs[index];
         let entry = self.volumes.get(job.volume);
         let len = entry.and_then(|entry| entry.block_size.len(job.range.count));

@@ -241,6 +241,7 @@ fn payloads(request: &Request) -> impl Iterator<Item = BufferId> {
         | Operation::FetchAdd { .. }
         | Operation::WriteZeroes { .. }
         | Operation::Deallocate { .. }
+        | Operation::Copy { .. }
         | Operation::Verify
         | Operation::Allocation
         | Operation::Admit(_) => (None, None),

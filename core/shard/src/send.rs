@@ -34,6 +34,9 @@ impl Shard {
             _ => &[],
         };
         connection.session.handle_completion(answer.completion, bytes);
+        if connection.session.asks_on() {
+            self.take_demands(key, world);
+        }
         self.stir(key, world);
         self.mark_dirty(key);
     }

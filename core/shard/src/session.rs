@@ -115,6 +115,16 @@ impl Session {
         }
     }
 
+    /// Whether an answer has made it ask for something: the next piece of what goes piece by piece,
+    /// or what waited until commands were answered.
+    #[inline]
+    pub(crate) fn asks_on(&self) -> bool {
+        match self {
+            Self::Iscsi(session) => session.asks_on(),
+            Self::NvmeTcp(_) | Self::Direct(_) => false,
+        }
+    }
+
     #[inline]
     pub(crate) fn receiving(&self) -> Receiving {
         either!(self, session => session.receiving())

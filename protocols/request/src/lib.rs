@@ -133,6 +133,15 @@ pub enum Operation {
         /// Durable before the answer.
         force_unit_access: bool,
     },
+    /// The range becomes what as many blocks of another range hold, of this volume or of another one
+    /// with blocks of any size. The range is no longer than a transfer, and both ranges may overlap.
+    /// (SCSI EXTENDED COPY, piece by piece)
+    Copy {
+        /// The volume that is read.
+        source: VolumeId,
+        /// What of it: as many bytes as the range has.
+        from: BlockRange,
+    },
     /// The contents of these ranges are no longer needed. The request's own range is ignored.
     Deallocate {
         /// Which.
@@ -194,6 +203,7 @@ impl Operation {
             | Self::WriteSame { .. }
             | Self::WriteAndVerify { .. }
             | Self::OrWrite { .. }
+            | Self::Copy { .. }
             | Self::Deallocate { .. }
             | Self::CompareAndWrite { .. } => Access::Write,
             Self::Flush => Access::Manage,

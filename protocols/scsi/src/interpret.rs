@@ -5,7 +5,9 @@ use nearflash_units::ByteLen;
 
 use crate::commands::{Act, Command, find};
 use crate::task::{Action, NO_BLOCKS, Reply, RequestTask};
-use crate::{Attentions, Cdb, LogicalUnit, LogicalUnits, Sense, Task, sense_of_attention};
+use crate::{
+    Attentions, Cdb, CopyRecords, LogicalUnit, LogicalUnits, Sense, Task, sense_of_attention,
+};
 
 /// A command, and where it has come to.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +20,8 @@ pub struct Asked<'a> {
     pub units: &'a LogicalUnits,
     /// What the session has not been told yet.
     pub attentions: &'a Attentions,
+    /// The session's copies.
+    pub copies: &'a CopyRecords,
 }
 
 /// The same, for a handler: the unit is there.
@@ -26,6 +30,7 @@ pub(crate) struct Call<'a> {
     pub(crate) cdb: &'a Cdb,
     pub(crate) unit: &'a LogicalUnit,
     pub(crate) units: &'a LogicalUnits,
+    pub(crate) copies: &'a CopyRecords,
 }
 
 /// What a command asks. A pending unit attention is told instead (and is then no longer pending),
@@ -50,7 +55,7 @@ pub fn interpret(asked: &Asked<'_>) -> Result<Task, Sense> {
         _ => return Err(unknown(asked.cdb)),
     };
     check_control(asked.cdb)?;
-    let call = Call { cdb: asked.cdb, unit, units: asked.units };
+    let call = Call { cdb: asked.cdb, unit, units: asked.units, copies: asked.copies };
     Ok(admitted(command, &call, act(&call)?))
 }
 
@@ -62,7 +67,7 @@ pub fn parameters(asked: &Asked<'_>, bytes: &[u8]) -> Result<Task, Sense> {
     let unit = asked.unit.ok_or(Sense::NO_SUCH_UNIT)?;
     let command = find(asked.cdb).ok_or(Sense::INVALID_OPCODE)?;
     let take = command.parameters.ok_or(Sense::INVALID_OPCODE)?;
-    let call = Call { cdb: asked.cdb, unit, units: asked.units };
+    let call = Call { cdb: asked.cdb, unit, units: asked.units, copies: asked.copies };
     Ok(admitted(command, &call, take(&call, bytes)?))
 }
 
@@ -72,7 +77,7 @@ fn admitted(command: &Command, call: &Call<'_>, task: Task) -> Task {
     match task {
         Task::Good => Task::Request(admission(access, call.unit, Reply::Status)),
         Task::DataIn(data) => Task::Request(admission(access, call.unit, Reply::Data(data))),
-        Task::Parameters(_) | Task::Request(_) | Task::Change(_) => task,
+        Task::Parameters(_) | Task::Request(_) | Task::Copy(_) | Task::Change(_) => task,
     }
 }
 

@@ -109,6 +109,30 @@ impl Sense {
     pub const UNRECOVERED_READ: Self = Self::new(SenseKey::MEDIUM_ERROR, 0x1100);
     /// WRITE ERROR.
     pub const WRITE_ERROR: Self = Self::new(SenseKey::MEDIUM_ERROR, 0x0C00);
+    /// OPERATION IN PROGRESS: a copy of that name is under way.
+    pub const OPERATION_IN_PROGRESS: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x0016);
+    /// INSUFFICIENT RESOURCES.
+    pub const INSUFFICIENT_RESOURCES: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x5503);
+    /// TOO MANY TARGET DESCRIPTORS.
+    pub const TOO_MANY_TARGET_DESCRIPTORS: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2606);
+    /// UNSUPPORTED TARGET DESCRIPTOR TYPE CODE.
+    pub const UNSUPPORTED_TARGET_DESCRIPTOR: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2607);
+    /// TOO MANY SEGMENT DESCRIPTORS.
+    pub const TOO_MANY_SEGMENT_DESCRIPTORS: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2608);
+    /// UNSUPPORTED SEGMENT DESCRIPTOR TYPE CODE.
+    pub const UNSUPPORTED_SEGMENT_DESCRIPTOR: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2609);
+    /// INLINE DATA LENGTH EXCEEDED.
+    pub const INLINE_DATA_TOO_LONG: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x260B);
+    /// A copy stopped, with no word on why: what it names is not all there.
+    pub const COPY_ABORTED: Self = Self::new(SenseKey::COPY_ABORTED, 0x0000);
+    /// THIRD PARTY DEVICE FAILURE.
+    pub const COPY_DEVICE_FAILURE: Self = Self::new(SenseKey::COPY_ABORTED, 0x0D01);
+    /// COPY TARGET DEVICE NOT REACHABLE.
+    pub const COPY_TARGET_NOT_REACHABLE: Self = Self::new(SenseKey::COPY_ABORTED, 0x0D02);
+    /// INCORRECT COPY TARGET DEVICE TYPE.
+    pub const INCORRECT_COPY_TARGET_TYPE: Self = Self::new(SenseKey::COPY_ABORTED, 0x0D03);
+    /// UNEXPECTED INEXACT SEGMENT.
+    pub const INEXACT_SEGMENT: Self = Self::new(SenseKey::COPY_ABORTED, 0x260A);
     /// LOGICAL UNIT NOT READY, CAUSE NOT REPORTABLE.
     pub const NOT_READY: Self = Self::new(SenseKey::NOT_READY, 0x0400);
     /// PROTOCOL SERVICE CRC ERROR: data arrived damaged (a wrong data digest).

@@ -1,11 +1,11 @@
 //! What a command is turned into.
 
 use nearflash_request::{
-    Access, BlockRange, BufferId, ChangeKind, ChangeResult, Completion, Operation,
+    Access, BlockRange, BufferId, ChangeKind, ChangeResult, Completion, Operation, VolumeId,
 };
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
 
-use crate::{Failure, Sense, answers};
+use crate::{CopyTask, Failure, Sense, answers};
 
 /// What is to be done for a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -19,6 +19,8 @@ pub enum Task {
     Parameters(ByteLen),
     /// To be asked of the engine.
     Request(RequestTask),
+    /// To be copied, piece by piece: [`crate::Series`].
+    Copy(CopyTask),
     /// To be asked of the control side.
     Change(ChangeTask),
 }
@@ -86,6 +88,13 @@ pub enum Action {
     },
     /// See [`Operation::WriteSame`]: one buffer, of one block.
     WriteSame,
+    /// See [`Operation::Copy`].
+    Copy {
+        /// The volume that is read.
+        source: VolumeId,
+        /// What of it.
+        from: BlockRange,
+    },
     /// See [`Operation::WriteZeroes`].
     WriteZeroes {
         /// The blocks may be released.
@@ -205,6 +214,7 @@ impl RequestTask {
             (Action::WriteSame, &[payload]) => {
                 Operation::WriteSame { payload, force_unit_access: false }
             }
+            (&Action::Copy { source, from }, []) => Operation::Copy { source, from },
             (&Action::WriteZeroes { deallocate }, []) => {
                 Operation::WriteZeroes { deallocate, force_unit_access: false }
             }

@@ -318,3 +318,66 @@ proptest! {
         node.assert_all_returned();
     }
 }
+
+fn fill(node: &mut Node, range: (u64, u64), fill: u8) {
+    assert_eq!(write_same(node, range, fill).0, Outcome::Success);
+}
+
+fn is_filled(node: &mut Node, range: (u64, u64), fill: u8) -> bool {
+    let payload = node.payload(0, &[fill; BLOCK]);
+    ask(node, range, Operation::CompareSame { payload }).0 == Outcome::Success
+}
+
+/// A copy of the blocks from `start` on to `range`.
+fn copy(node: &mut Node, start: u64, range: (u64, u64)) -> Outcome {
+    let from = BlockRange { start: Lba(start), count: Blocks(range.1) };
+    ask(node, range, Operation::Copy { source: VOLUME, from }).0
+}
+
+#[test]
+fn a_copy_is_what_was_there_also_where_both_ranges_overlap_and_lie_on_a_seam() {
+    let mut node = Node::new(1, 1);
+    fill(&mut node, (0, 10), 1);
+    fill(&mut node, (10, 10), 2);
+    assert_eq!(copy(&mut node, 0, (SEAM - 10, 20)), Outcome::Success);
+    assert!(is_filled(&mut node, (SEAM - 10, 10), 1) && is_filled(&mut node, (SEAM, 10), 2));
+    assert_eq!(copy(&mut node, 0, (5, 20)), Outcome::Success);
+    assert!(is_filled(&mut node, (5, 10), 1) && is_filled(&mut node, (15, 10), 2));
+    assert_eq!(copy(&mut node, 0, (2 * SEAM, 0)), Outcome::Success);
+    node.assert_all_returned();
+}
+
+#[test]
+fn a_copy_longer_than_a_buffer_or_out_of_a_volume_is_refused() {
+    let mut node = Node::new(1, 1);
+    let longest = Pool::LEN_MAX.0 / 512;
+    assert_eq!(copy(&mut node, 0, (longest, longest)), Outcome::Success);
+    assert_eq!(copy(&mut node, 0, (longest, longest + 1)), Outcome::OutOfRange);
+    assert_eq!(copy(&mut node, 2 * SEAM - 1, (0, 2)), Outcome::OutOfRange);
+    assert_eq!(copy(&mut node, 0, (2 * SEAM - 1, 2)), Outcome::OutOfRange);
+    let from = BlockRange { start: Lba(0), count: Blocks(1) };
+    let operation = Operation::Copy { source: VolumeId(77), from };
+    assert_eq!(ask(&mut node, (0, 1), operation).0, Outcome::VolumeGone);
+    let from = BlockRange { start: Lba(0), count: Blocks(2) };
+    let operation = Operation::Copy { source: VOLUME, from };
+    assert_eq!(ask(&mut node, (4, 1), operation).0, Outcome::OutOfRange);
+    node.assert_all_returned();
+}
+
+#[test]
+fn a_copy_never_comes_between_compare_and_write() {
+    for seed in 0..200 {
+        let mut node = Node::new(2, seed);
+        fill(&mut node, (100, 2), 9);
+        let (compare, write) = (node.payload(0, &[0; BLOCK]), node.payload(0, &[5; BLOCK]));
+        let operation = Operation::CompareAndWrite { compare, write, force_unit_access: false };
+        let from = BlockRange { start: Lba(100), count: Blocks(2) };
+        node.submit(0, 1, (1, 1), operation);
+        node.submit(1, 2, (0, 2), Operation::Copy { source: VOLUME, from });
+        node.run();
+        assert_eq!(node.answers.drain(..).count(), 2, "seed {seed}");
+        // Before the copy it is copied over, after it there is nothing to swap.
+        assert!(is_filled(&mut node, (0, 2), 9), "seed {seed}");
+        node.assert_all_returned();
+    }
+}

@@ -288,6 +288,9 @@ impl Bench {
                     }
                 }
             }
+            while self.is_generous && self.target.wants_buffer().is_some() {
+                self.provide_buffer();
+            }
             self.take_demands();
         }
     }

@@ -46,6 +46,7 @@ impl Volume {
             Operation::WriteSame { payload, .. } => {
                 self.change(range, payload, memory, |_, new| new)
             }
+            Operation::Copy { from, .. } => self.copy(from, range),
             Operation::WriteZeroes { .. } => self.clear(range),
             Operation::Deallocate { ranges, .. } => {
                 let outcomes = ranges.iter().map(|range| self.clear(*range));
@@ -164,6 +165,14 @@ impl Volume {
         };
         memory.give_back(buffer);
         outcome
+    }
+
+    fn copy(&mut self, from: BlockRange, to: BlockRange) -> Outcome {
+        let (Some(from), Some(to)) = (self.place(from), self.place(to)) else {
+            return Outcome::OutOfRange;
+        };
+        self.bytes.copy_within(from, to.start);
+        Outcome::Success
     }
 
     fn clear(&mut self, range: BlockRange) -> Outcome {

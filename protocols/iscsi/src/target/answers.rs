@@ -26,7 +26,7 @@ const HAS_STATUS: u8 = 1 << 0;
 
 /// Where data to the initiator is.
 #[derive(Clone, Copy, Debug)]
-enum DataSource<'a> {
+pub(super) enum DataSource<'a> {
     /// In a pool buffer, whose bytes are here if they are to be digested.
     Buffer(BufferId, &'a [u8]),
     Zeroes,
@@ -124,6 +124,7 @@ impl TargetSession {
     fn answer_request(&mut self, index: u16, done: Completion, payload: &[u8]) {
         let kind = std::mem::replace(&mut self.slots[index].kind, Kind::Ready { data: Vec::new() });
         let task = match kind {
+            Kind::Series(series) => return self.answer_piece(index, series, done, payload),
             Kind::Request { task, .. } => task,
             Kind::Read { range, .. } => self.plain_task(index, range, false),
             Kind::Write { range, .. } => self.plain_task(index, range, true),
@@ -210,7 +211,7 @@ impl TargetSession {
 
     /// GOOD, with data: as many Data-In as it takes, the status in the last.
     #[inline]
-    fn answer_with(&mut self, index: u16, source: DataSource<'_>) {
+    pub(super) fn answer_with(&mut self, index: u16, source: DataSource<'_>) {
         let slot = &self.slots[index];
         let (itt, expected, wanted) = (slot.itt, slot.expected, slot.wanted);
         let residual = Residual::of(expected, wanted);
@@ -224,32 +225,38 @@ impl TargetSession {
         }
         let burst_max = self.shared.params().max_burst_len;
         if len > self.link.send_len_max || len > burst_max {
-            return self.push_in_parts(itt, source, len, residual);
+            let span = Span { start: 0, end: len, number: 0, is_last: true };
+            self.push_in_parts(itt, source, span, residual);
+            return;
         }
-        self.push_data_in(
-            itt,
-            source,
-            Part { number: 0, offset: 0, len, is_last: true },
-            FINAL,
-            residual,
-        );
+        let part = Part { number: 0, offset: 0, within: 0, len, is_end: true, is_last: true };
+        self.push_data_in(itt, source, part, FINAL, residual);
     }
 
-    /// RFC 7143, 11.7.1: F at the end of each sequence of MaxBurstLength at most.
+    /// RFC 7143, 11.7.1: F at the end of each sequence of MaxBurstLength at most. The number of the
+    /// Data-In behind these.
     #[cold]
-    fn push_in_parts(&mut self, itt: u32, source: DataSource<'_>, len: u32, residual: Residual) {
+    pub(super) fn push_in_parts(
+        &mut self,
+        itt: u32,
+        source: DataSource<'_>,
+        span: Span,
+        residual: Residual,
+    ) -> u32 {
         let burst_max = self.shared.params().max_burst_len;
-        let (mut offset, mut number) = (0, 0);
-        while offset < len {
+        let (mut offset, mut number) = (span.start, span.number);
+        while offset < span.end {
             let burst_left = burst_max - offset % burst_max;
-            let part_len = self.link.send_len_max.min(burst_left).min(len - offset);
-            let is_last = offset + part_len == len;
-            let flags = if is_last || part_len == burst_left { FINAL } else { 0 };
-            let part = Part { number, offset, len: part_len, is_last };
+            let len = self.link.send_len_max.min(burst_left).min(span.end - offset);
+            let is_end = offset + len == span.end;
+            let is_last = is_end && span.is_last;
+            let flags = if is_last || len == burst_left { FINAL } else { 0 };
+            let part = Part { number, offset, within: offset - span.start, len, is_end, is_last };
             self.push_data_in(itt, source, part, flags, residual);
-            offset += part_len;
+            offset += len;
             number += 1;
         }
+        number
     }
 
     #[inline]
@@ -261,7 +268,7 @@ impl TargetSession {
         flags: u8,
         residual: Residual,
     ) {
-        let Part { number, offset, len, is_last } = part;
+        let Part { number, offset, within, len, is_end, is_last } = part;
         let mut stat_sn = 0;
         let mut status = (flags, 0);
         if is_last {
@@ -278,13 +285,11 @@ impl TargetSession {
             word(offset, residual_count),
         ];
         push_header(&mut self.output, self.link.digests, words);
-        let start = length(offset);
+        let start = length(within);
         let end = start + length(len);
         match source {
-            DataSource::Buffer(buffer, _) if is_last => {
-                self.output.push_buffer(buffer, offset, len)
-            }
-            DataSource::Buffer(buffer, _) => self.output.push_part_of_buffer(buffer, offset, len),
+            DataSource::Buffer(buffer, _) if is_end => self.output.push_buffer(buffer, within, len),
+            DataSource::Buffer(buffer, _) => self.output.push_part_of_buffer(buffer, within, len),
             DataSource::Zeroes => self.output.push_zeroes(len),
             DataSource::Bytes(bytes) => self.output.push_bytes(&bytes[start..end]),
         }
@@ -305,7 +310,7 @@ impl TargetSession {
 
     /// GOOD, without data.
     #[inline]
-    fn answer_good(&mut self, index: u16) {
+    pub(super) fn answer_good(&mut self, index: u16) {
         let slot = &self.slots[index];
         let (itt, expected, r2ts) = (slot.itt, slot.expected, slot.r2t_sn);
         let wanted = slot.wanted;
@@ -432,7 +437,7 @@ impl TargetSession {
         self.slots.give_back(index);
     }
 
-    fn forget(&mut self, payload: Payload) {
+    pub(super) fn forget(&mut self, payload: Payload) {
         if let Payload::Buffer(buffer) = payload {
             self.orphans.push(buffer);
         }
@@ -444,9 +449,25 @@ impl TargetSession {
 struct Part {
     number: u32,
     offset: u32,
+    /// Where its data begins in what it is taken from.
+    within: u32,
     len: u32,
+    /// The last of what it is taken from.
+    is_end: bool,
     /// The last of the command: it has the status.
     is_last: bool,
+}
+
+/// What of a command's data is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// Where it begins, and where it ends.
+    pub(super) start: u32,
+    pub(super) end: u32,
+    /// The number of its first Data-In.
+    pub(super) number: u32,
+    /// Nothing follows.
+    pub(super) is_last: bool,
 }
 
 #[inline]
@@ -459,7 +480,7 @@ fn push_header(output: &mut Output, digests: Digests, words: [u64; 6]) {
 }
 
 #[inline]
-fn source_of(payload: Payload, bytes: &[u8]) -> DataSource<'_> {
+pub(super) fn source_of(payload: Payload, bytes: &[u8]) -> DataSource<'_> {
     match payload {
         Payload::Buffer(buffer) => DataSource::Buffer(buffer, bytes),
         Payload::Zeroes => DataSource::Zeroes,

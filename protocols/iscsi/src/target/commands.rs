@@ -4,7 +4,9 @@
 //! common forms are understood here at once.
 
 use nearflash_request::{BlockRange, VolumeId};
-use nearflash_scsi::{Asked, Cdb, Failure, LogicalUnit, RequestTask, Sense, Task, limits};
+use nearflash_scsi::{
+    Asked, Cdb, CopyTask, Failure, LogicalUnit, RequestTask, Sense, Series, Task, limits,
+};
 use nearflash_units::{Blocks, ByteLen, Lba};
 
 use super::shared::Turn;
@@ -53,6 +55,7 @@ impl Planned {
             Kind::Read { .. } => true,
             Kind::Ready { data } => !data.is_empty(),
             Kind::Request { task, .. } => task.data_in.0 > 0,
+            Kind::Series(series) => series.piece().task.data_in.0 > 0,
             _ => false,
         }
     }
@@ -147,7 +150,7 @@ impl TargetSession {
         let unit = self.units.get(lun)?;
         let is_usual = flags | group | control == 0
             && count != 0
-            && count <= limits::transfer_blocks_max(unit.block_size).0
+            && count <= limits::buffer_blocks_max(unit.block_size).0
             && start <= unit.blocks.0
             && count <= unit.blocks.0 - start
             && !self.shared.attentions().is_any_pending(lun);
@@ -201,8 +204,7 @@ impl TargetSession {
     fn plan(&self, command: &ScsiCommand) -> Planned {
         let cdb = Cdb(command.cdb);
         let unit = command.lun.number().and_then(|lun| self.units.get(lun));
-        let asked =
-            Asked { cdb: &cdb, unit, units: &self.units, attentions: self.shared.attentions() };
+        let asked = self.asked(&cdb, unit);
         let planned = match nearflash_scsi::interpret(&asked) {
             Ok(task) => planned(task, unit, command.cdb, Some(command)),
             Err(sense) => refused(sense.into(), 0),
@@ -210,13 +212,17 @@ impl TargetSession {
         checked(planned, command)
     }
 
+    fn asked<'a>(&'a self, cdb: &'a Cdb, unit: Option<&'a LogicalUnit>) -> Asked<'a> {
+        let (attentions, copies) = (self.shared.attentions(), self.shared.copies());
+        Asked { cdb, unit, units: &self.units, attentions, copies }
+    }
+
     /// The parameters of a command have come: what it asks now.
     pub(super) fn plan_parameters(&mut self, index: u16, cdb: [u8; 16], data: &[u8]) {
         let lun = self.slots[index].lun;
         let unit = lun.and_then(|lun| self.units.get(lun));
         let cdb_of = Cdb(cdb);
-        let asked =
-            Asked { cdb: &cdb_of, unit, units: &self.units, attentions: self.shared.attentions() };
+        let asked = self.asked(&cdb_of, unit);
         let planned = match nearflash_scsi::parameters(&asked, data) {
             Ok(task) => planned(task, unit, cdb, None),
             Err(sense) => refused(sense.into(), 0),
@@ -311,6 +317,7 @@ fn planned(
             Planned { takes: len, ..bare(Kind::Parameters { cdb, data: Vec::new() }, len) }
         }
         (Task::Request(task), Some(volume)) => request(task, volume, command),
+        (Task::Copy(task), _) => bare(copied(task), 0),
         (Task::Change(task), Some(volume)) => bare(Kind::Change { volume, task }, 0),
         (Task::Request(_) | Task::Change(_), None) => refused(Sense::NO_SUCH_UNIT.into(), 0),
     }
@@ -325,13 +332,39 @@ fn request(task: RequestTask, volume: VolumeId, command: Option<&ScsiCommand>) -
     }
     let brought = ByteLen(u64::from(command.map_or(0, brought_by)));
     let task = match task.with_data_of(brought) {
-        Ok(task) => Box::new(task),
+        Ok(task) => task,
         Err(sense) => return refused(sense.into(), wanted),
     };
+    if task.data_out.max(task.data_in) > limits::BUFFER_LEN_MAX {
+        return series(task, volume, wanted);
+    }
+    let task = Box::new(task);
     let count = u8::try_from(task.buffer_count()).expect("a command fills two buffers at most");
     let buffers = Buffers::wanted(count, len32(task.buffer_len().0));
     let takes = len32(task.data_out.0);
     Planned { kind: Kind::Request { volume, task }, wanted, takes, buffers, failed: None }
+}
+
+/// A transfer longer than a buffer goes piece by piece.
+fn series(task: RequestTask, volume: VolumeId, wanted: u32) -> Planned {
+    let takes = len32(task.data_out.0);
+    let series = Box::new(Series::of_transfer(volume, task));
+    let buffers = buffers_of(&series);
+    Planned { kind: Kind::Series(series), wanted, takes, buffers, failed: None }
+}
+
+/// What the data of the piece that is next is collected in.
+pub(super) fn buffers_of(series: &Series) -> Buffers {
+    let task = &series.piece().task;
+    let count = u8::try_from(task.buffer_count()).expect("a command fills two buffers at most");
+    Buffers::wanted(count, len32(task.buffer_len().0))
+}
+
+fn copied(task: CopyTask) -> Kind {
+    match Series::of_copy(task) {
+        Some(series) => Kind::Series(Box::new(series)),
+        None => Kind::Ready { data: Vec::new() },
+    }
 }
 
 fn refused(failure: Failure, wanted: u32) -> Planned {
@@ -349,9 +382,9 @@ fn checked(planned: Planned, command: &ScsiCommand) -> Planned {
     planned
 }
 
-/// Lengths of data are a mebibyte at most.
+/// Lengths of data are a few mebibytes at most.
 #[inline]
-fn len32(len: u64) -> u32 {
+pub(super) fn len32(len: u64) -> u32 {
     u32::try_from(len).expect("data of a command is far below 4 GiB")
 }
 

@@ -32,7 +32,7 @@ impl TargetSession {
         if left == 0 || room == 0 || matches!(slot.kind, Kind::Parameters { .. }) {
             return Receiving::Bytes;
         }
-        match slot.buffers.place(slot.received) {
+        match slot.place() {
             Some((buffer, offset, here)) => Receiving::Payload {
                 buffer,
                 offset: length(offset),
@@ -73,9 +73,7 @@ impl TargetSession {
             return false;
         }
         let slot = &self.slots[index];
-        slot.room() > 0
-            && !matches!(slot.kind, Kind::Parameters { .. })
-            && slot.buffers.place(slot.received).is_none()
+        slot.room() > 0 && !matches!(slot.kind, Kind::Parameters { .. }) && slot.place().is_none()
     }
 
     /// What is next in the stream comes first: nothing behind it moves without.
@@ -273,7 +271,7 @@ impl TargetSession {
             slot.stage = Stage::AwaitingTurn;
             return;
         }
-        if slot.room() == 0 {
+        if slot.room_of_piece() == 0 {
             return self.submit(index);
         }
         if slot.buffers.are_missing() {
@@ -290,7 +288,7 @@ impl TargetSession {
         let burst_max = self.shared.params().max_burst_len;
         let tag = self.slots.transfer_tag(index);
         let slot = &mut self.slots[index];
-        let len = slot.room().min(burst_max);
+        let len = slot.room_of_piece().min(burst_max);
         slot.stage = Stage::Solicited;
         slot.burst_end = slot.received + len;
         slot.data_sn = 0;
@@ -315,6 +313,7 @@ impl TargetSession {
     /// The command's data, if more of it comes, is nobody's.
     fn expect_no_more(&mut self, index: u16) {
         self.has_aborted = true;
+        self.note_end_of_copy(index);
         self.unsolicited.retain(|other| *other != index);
         self.awaiting_buffer.retain(|other| *other != index);
         self.early.forget_slot(index);

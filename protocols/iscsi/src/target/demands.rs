@@ -21,6 +21,13 @@ impl TargetSession {
         self.login_demand.take().map(Demand::Login)
     }
 
+    /// Whether there is something to be done, or a buffer is wanted, because of an answer: ask for it
+    /// when [`Self::handle_completion`] was told.
+    #[inline]
+    pub fn asks_on(&self) -> bool {
+        !self.ready.is_empty() || !self.awaiting_buffer.is_empty()
+    }
+
     /// Everything but plain reads.
     fn demand_of(&mut self, index: u16) -> Demand {
         let slot = &mut self.slots[index];
@@ -41,6 +48,12 @@ impl TargetSession {
                 };
                 let operation = task.operation(buffers).expect("it has the buffers it wants");
                 Demand::Request(request(index, *volume, task.range, operation))
+            }
+            Kind::Series(series) => {
+                let piece = series.piece();
+                let buffers: Vec<_> = slot.buffers.take().into_iter().flatten().collect();
+                let operation = piece.task.operation(&buffers).expect("it has the buffer it wants");
+                Demand::Request(request(index, piece.volume, piece.task.range, operation))
             }
             Kind::Change { volume, task } => {
                 let (volume, kind) = (*volume, task.kind);

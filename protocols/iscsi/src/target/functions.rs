@@ -8,7 +8,7 @@
 use nearflash_request::{ChangeResult, ResetScope};
 
 use super::answers::Answer;
-use super::slots::{Begin, Kind, Reset, Stage};
+use super::slots::{Begin, Cut, Kind, Reset, Stage};
 use super::{State, TargetSession};
 use crate::error::PeerError;
 use crate::pdu::{
@@ -161,7 +161,8 @@ impl TargetSession {
         self.settle_functions();
     }
 
-    /// Gives up what still collects data or waits for its turn. How many there were.
+    /// Gives up what still collects data or waits for its turn, and what goes piece by piece as soon as
+    /// the piece is done that was handed out. How many there were.
     fn give_up_all(&mut self, scope: Scope) -> usize {
         let meant = |command: &ScsiCommand| match scope {
             Scope::Slot(_) => false,
@@ -169,6 +170,8 @@ impl TargetSession {
             Scope::All => true,
         };
         let early = self.early.forget_command(meant);
+        let cut_short =
+            self.cut_short(Cut::Silently, |index, slot| scope.includes(index, slot.lun));
         let meant: Vec<u16> = self
             .slots
             .iter()
@@ -176,7 +179,7 @@ impl TargetSession {
             .map(|(index, _)| index)
             .collect();
         meant.iter().for_each(|index| self.give_up(*index));
-        early + meant.len()
+        early + meant.len() + cut_short
     }
 
     /// A unit was reset by whomever: what still collects data is aborted, and says so (TAS). SAM-5,
@@ -189,6 +192,8 @@ impl TargetSession {
             .map(|(index, _)| index)
             .collect();
         meant.iter().for_each(|index| self.abort(*index));
+        self.cut_short(Cut::TaskAborted, |_, slot| slot.lun == Some(lun));
+        self.shared.copies().forget(lun);
     }
 
     /// Does what waited for commands that are answered by now.

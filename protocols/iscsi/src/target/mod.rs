@@ -29,6 +29,7 @@ mod functions;
 mod input;
 mod login;
 mod portal;
+mod series;
 mod shared;
 mod slots;
 #[cfg(test)]

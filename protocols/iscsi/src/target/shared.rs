@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nearflash_request::{Identity, Nexus};
-use nearflash_scsi::Attentions;
+use nearflash_scsi::{Attentions, CopyRecords};
 use nearflash_session::nexus;
 
 use crate::login::{LoginDemand, SessionKind};
@@ -46,6 +46,7 @@ pub struct SessionShared {
     identity: Identity,
     params: SessionParams,
     attentions: Attentions,
+    copies: CopyRecords,
     window: u32,
     /// Whether there may be other connections.
     is_multiple: bool,
@@ -75,6 +76,7 @@ impl SessionShared {
             },
             params: demand.session,
             attentions: Attentions::new(),
+            copies: CopyRecords::default(),
             window,
             is_multiple: demand.session.max_connections > 1,
             expected: AtomicU32::new(demand.cmd_sn.0),
@@ -95,6 +97,7 @@ impl SessionShared {
             },
             params: SessionParams::default(),
             attentions: Attentions::new(),
+            copies: CopyRecords::default(),
             window: 1,
             is_multiple: false,
             expected: AtomicU32::new(0),
@@ -126,6 +129,11 @@ impl SessionShared {
     /// What the initiator has not been told yet.
     pub fn attentions(&self) -> &Attentions {
         &self.attentions
+    }
+
+    /// What is remembered of its third-party copies.
+    pub(super) fn copies(&self) -> &CopyRecords {
+        &self.copies
     }
 
     /// How many commands may be under way.

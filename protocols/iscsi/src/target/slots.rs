@@ -5,7 +5,7 @@
 //! window and the immediate commands need; nothing is allocated per command in the common case.
 
 use nearflash_request::{BlockRange, BufferId, VolumeId};
-use nearflash_scsi::{ChangeTask, Failure, RequestTask};
+use nearflash_scsi::{ChangeTask, Failure, RequestTask, Series};
 
 /// Immediate commands and functions of a connection at a time. They have no number, and so are no
 /// part of the window.
@@ -37,6 +37,8 @@ pub(super) enum Kind {
     Write { volume: VolumeId, range: BlockRange, force_unit_access: bool },
     /// Every other request of the engine.
     Request { volume: VolumeId, task: Box<RequestTask> },
+    /// A request that goes piece by piece: one is handed out, or collects its data.
+    Series(Box<Series>),
     /// Its data are parameters.
     Parameters { cdb: [u8; 16], data: Vec<u8> },
     /// For the control side.
@@ -45,6 +47,15 @@ pub(super) enum Kind {
     Reset(Reset),
     /// Answered without anyone's help, once its data is over.
     Ready { data: Vec<u8> },
+}
+
+/// What the initiator hears of a command that ends between two pieces.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Cut {
+    /// Nothing: it has given it up itself.
+    Silently,
+    /// TASK ABORTED: another has.
+    TaskAborted,
 }
 
 /// A reset that was asked for.
@@ -111,6 +122,12 @@ impl Buffers {
         Some((self.ids[index]?, within, self.len - within))
     }
 
+    /// How much data all of them hold.
+    #[inline]
+    pub(super) fn room(&self) -> u32 {
+        u32::from(self.count) * self.len
+    }
+
     /// They leave: with a request, or because they are of no more use.
     #[inline]
     pub(super) fn take(&mut self) -> [Option<BufferId>; 2] {
@@ -140,6 +157,10 @@ pub(super) struct Slot {
     pub(super) takes: u32,
     /// How much data has come.
     pub(super) received: u32,
+    /// How much of it came before what the buffers hold, or are for: of what goes piece by piece.
+    pub(super) base: u32,
+    /// Between two pieces it ends.
+    pub(super) cut_short: Option<Cut>,
     /// Where the sequence that is coming ends.
     pub(super) burst_end: u32,
     /// DataSN of the next Data-Out.
@@ -166,6 +187,8 @@ impl Slot {
             wanted: 0,
             takes: 0,
             received: 0,
+            base: 0,
+            cut_short: None,
             burst_end: 0,
             data_sn: 0,
             r2t_sn: 0,
@@ -192,6 +215,26 @@ impl Slot {
     #[inline]
     pub(super) fn room(&self) -> u32 {
         if self.failed.is_some() { 0 } else { self.takes.saturating_sub(self.received) }
+    }
+
+    /// How much is asked for next: no more than the piece takes that is collected.
+    #[inline]
+    pub(super) fn room_of_piece(&self) -> u32 {
+        match self.kind {
+            Kind::Series(_) => self.room().min(self.piece_end().saturating_sub(self.received)),
+            _ => self.room(),
+        }
+    }
+
+    /// Where the data ends that the buffers are for.
+    fn piece_end(&self) -> u32 {
+        self.base + self.buffers.room()
+    }
+
+    /// Where the next data belongs, and how much room is there; `None` while the buffer is missing.
+    #[inline]
+    pub(super) fn place(&self) -> Option<(BufferId, u32, u32)> {
+        self.buffers.place(self.received - self.base)
     }
 }
 
@@ -273,6 +316,8 @@ impl Slots {
         if !matches!(slot.kind, Kind::Read { .. }) {
             debug_assert!(slot.buffers.ids == [None; 2], "a buffer outlives its slot");
             slot.received = 0;
+            slot.base = 0;
+            slot.cut_short = None;
             slot.burst_end = 0;
             slot.data_sn = 0;
             slot.r2t_sn = 0;
@@ -300,6 +345,11 @@ impl Slots {
     /// The commands in their slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &Slot)> {
         (0..).zip(&self.slots).filter(|(_, slot)| slot.stage != Stage::Free)
+    }
+
+    /// The same, to be changed.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u16, &mut Slot)> {
+        (0..).zip(&mut self.slots).filter(|(_, slot)| slot.stage != Stage::Free)
     }
 
     /// The command of an initiator task tag.

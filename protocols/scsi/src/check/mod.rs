@@ -13,8 +13,8 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
 
 use crate::commands::find;
 use crate::{
-    Action, Asked, Attentions, CDB_LEN, Cdb, LogicalUnit, LogicalUnits, RequestTask, Sense, Task,
-    interpret, limits, parameters,
+    Action, Asked, Attentions, CDB_LEN, Cdb, CopyRecords, CopyTask, LogicalUnit, LogicalUnits,
+    RequestTask, Sense, Series, Task, interpret, limits, parameters,
 };
 
 /// The unit that checks are made with; the kinds differ in what they allow.
@@ -45,8 +45,10 @@ pub fn units_of(unit: LogicalUnit) -> LogicalUnits {
 pub fn check_any_command(kind: u8, bytes: &[u8]) {
     let (cdb, rest) = bytes.split_at(bytes.len().min(CDB_LEN));
     let (cdb, units, attentions) = (Cdb::new(cdb), units_of(unit(kind)), Attentions::new());
+    let copies = CopyRecords::default();
     for unit in [units.get(0), None] {
-        let asked = Asked { cdb: &cdb, unit, units: &units, attentions: &attentions };
+        let asked =
+            Asked { cdb: &cdb, unit, units: &units, attentions: &attentions, copies: &copies };
         let task = interpret(&asked);
         check_result(&asked, &task);
         let Ok(Task::Parameters(len)) = task else { continue };
@@ -64,6 +66,7 @@ pub fn check_any_command(kind: u8, bytes: &[u8]) {
 fn check_result(asked: &Asked<'_>, task: &Result<Task, Sense>) {
     match task {
         Ok(Task::Request(task)) => check_request(asked, task),
+        Ok(Task::Copy(task)) => check_copy(asked, task),
         Ok(Task::Change(change)) => {
             let is_report = matches!(change.kind, ChangeKind::Report);
             assert!(asked.unit.is_some());
@@ -108,10 +111,28 @@ fn check_request(asked: &Asked<'_>, task: &RequestTask) {
     }
 }
 
+/// A copy's pieces lie within their units, and are as much as was asked for.
+fn check_copy(asked: &Asked<'_>, task: &CopyTask) {
+    assert!(task.segments.len() <= limits::COPY_SEGMENTS_MAX);
+    let sum: u64 = task.segments.iter().map(|segment| segment.len.0).sum();
+    let mut series = Series::of_copy(task.clone()).expect("a copy of nothing is answered at once");
+    let mut copied = 0;
+    loop {
+        let piece = series.piece();
+        check_request(asked, &piece.task);
+        copied += piece.task.block_size.len(piece.task.range.count).unwrap_or_default().0;
+        if !series.advance() {
+            break;
+        }
+    }
+    assert_eq!((copied, series.done().0), (sum, sum));
+}
+
 /// Bits that a command's usage map does not have change nothing: the map tells initiators the
 /// truth.
 pub fn check_usage_map(kind: u8, bytes: &[u8]) {
     let (units, attentions) = (units_of(unit(kind)), Attentions::new());
+    let copies = CopyRecords::default();
     let cdb = Cdb::new(bytes);
     let Some(command) = find(&cdb) else { return };
     let mut used = [0; CDB_LEN];
@@ -124,7 +145,13 @@ pub fn check_usage_map(kind: u8, bytes: &[u8]) {
         used[index] = byte & (usage | fixed);
     }
     let used = Cdb(used);
-    let of = |cdb| Asked { cdb, unit: units.get(0), units: &units, attentions: &attentions };
+    let of = |cdb| Asked {
+        cdb,
+        unit: units.get(0),
+        units: &units,
+        attentions: &attentions,
+        copies: &copies,
+    };
     assert_eq!(interpret(&of(&cdb)), interpret(&of(&used)), "{cdb:02x?}");
 }
 
@@ -167,10 +194,16 @@ fn within_reach(cdb: &mut Cdb) {
 /// Whether two commands that name the same blocks in different forms mean the same.
 pub fn check_forms_agree(start: u32, count: u16) {
     let units = units_of(unit(4));
-    let attentions = Attentions::new();
+    let (attentions, copies) = (Attentions::new(), CopyRecords::default());
     let read = |cdb: [u8; CDB_LEN]| {
         let cdb = Cdb(cdb);
-        let asked = Asked { cdb: &cdb, unit: units.get(0), units: &units, attentions: &attentions };
+        let asked = Asked {
+            cdb: &cdb,
+            unit: units.get(0),
+            units: &units,
+            attentions: &attentions,
+            copies: &copies,
+        };
         interpret(&asked).map_err(|sense| (sense.key, sense.code))
     };
     let ([a, b, c, d], [e, f]) = (start.to_be_bytes(), count.to_be_bytes());

@@ -7,8 +7,8 @@ use nearflash_units::{Blocks, ByteLen};
 
 use super::units_of;
 use crate::{
-    Action, Asked, Attentions, Cdb, Failure, LogicalUnit, LogicalUnits, RequestTask, Task,
-    interpret, parameters,
+    Action, Asked, Attentions, Cdb, CopyRecords, CopyState, CopyTask, Failure, LogicalUnit,
+    LogicalUnits, RequestTask, Series, Task, interpret, parameters,
 };
 
 /// What an initiator is told: data, or why there is none.
@@ -19,6 +19,7 @@ pub type Told = Result<Vec<u8>, Failure>;
 pub struct Model {
     units: LogicalUnits,
     attentions: Attentions,
+    copies: CopyRecords,
     bytes: Vec<u8>,
 }
 
@@ -26,7 +27,12 @@ impl Model {
     /// All zeroes.
     pub fn new(unit: LogicalUnit) -> Self {
         let len = unit.block_size.len(unit.blocks).map_or(0, ByteLen::to_usize);
-        Self { units: units_of(unit), attentions: Attentions::new(), bytes: vec![0; len] }
+        Self {
+            units: units_of(unit),
+            attentions: Attentions::new(),
+            copies: CopyRecords::default(),
+            bytes: vec![0; len],
+        }
     }
 
     /// What the unit holds.
@@ -50,8 +56,8 @@ impl Model {
     /// As the initiator is told.
     pub fn execute(&mut self, cdb: &Cdb, data: &[u8]) -> Told {
         let units = self.units.clone();
-        let attentions = &self.attentions;
-        let asked = Asked { cdb, unit: units.get(0), units: &units, attentions };
+        let (attentions, copies) = (&self.attentions, &self.copies);
+        let asked = Asked { cdb, unit: units.get(0), units: &units, attentions, copies };
         let mut task = interpret(&asked)?;
         if let Task::Parameters(len) = task {
             task = parameters(&asked, &repeated(data, len))?;
@@ -60,8 +66,23 @@ impl Model {
             Task::Good | Task::Parameters(_) => Ok(Vec::new()),
             Task::DataIn(data) => Ok(data),
             Task::Request(task) => self.request(&task, &repeated(data, task.data_out)),
+            Task::Copy(task) => self.copy(task),
             Task::Change(task) => task.answer(&self.change(task.kind)),
         }
+    }
+
+    fn copy(&mut self, task: CopyTask) -> Told {
+        let Some(mut series) = Series::of_copy(task) else { return Ok(Vec::new()) };
+        loop {
+            self.request(&series.piece().task.clone(), &[])?;
+            if !series.advance() {
+                break;
+            }
+        }
+        if let Some(id) = series.copy().and_then(|task| task.id) {
+            self.copies.note(id, series.progress(CopyState::Done));
+        }
+        Ok(Vec::new())
     }
 
     fn change(&mut self, kind: ChangeKind) -> ChangeResult {
@@ -106,6 +127,11 @@ impl Model {
         place: std::ops::Range<usize>,
         data: &[u8],
     ) -> (Outcome, Payload) {
+        if let Action::Copy { from, .. } = task.action {
+            let source = self.place(from);
+            self.bytes.copy_within(source, place.start);
+            return (Outcome::Success, Payload::None);
+        }
         let len = task.buffer_len().to_usize();
         let (first, second) = data.split_at(len.min(data.len()));
         let here = &mut self.bytes[place];
@@ -138,7 +164,11 @@ impl Model {
                 let run = Payload::Allocation { mapped: true, blocks: Blocks(1) };
                 return (Outcome::Success, run);
             }
-            Action::Read | Action::Flush | Action::Verify | Action::Admit(_) => {}
+            Action::Read
+            | Action::Copy { .. }
+            | Action::Flush
+            | Action::Verify
+            | Action::Admit(_) => {}
         }
         (Outcome::Success, Payload::None)
     }

@@ -33,6 +33,8 @@ const QUEUES: u8 = 1 << 1;
 /// TPGS: target port groups change their state without being told to, and REPORT TARGET PORT
 /// GROUPS says so.
 const IMPLICIT_GROUPS: u8 = 0b01 << 4;
+/// 3PC: third-party copies.
+const COPIES: u8 = 1 << 3;
 /// VERSION DESCRIPTORs: SAM-5, iSCSI, SPC-4, SBC-3.
 const VERSIONS: [u16; 4] = [0x00A0, 0x0960, 0x0460, 0x04C0];
 
@@ -54,7 +56,7 @@ fn standard(asked: &Asked<'_>) -> Vec<u8> {
     let mut data = Vec::with_capacity(STANDARD_LEN);
     let kind = if asked.unit.is_some() { DISK } else { NO_UNIT };
     data.extend([kind, 0, VERSION, FORMAT]);
-    data.extend([super::data_in::len_u8(STANDARD_LEN - 5), IMPLICIT_GROUPS, 0, QUEUES]);
+    data.extend([super::data_in::len_u8(STANDARD_LEN - 5), IMPLICIT_GROUPS | COPIES, 0, QUEUES]);
     data.extend(ascii::<8>(VENDOR));
     data.extend(ascii::<16>(PRODUCT));
     data.extend(ascii::<4>(REVISION));

@@ -2,6 +2,7 @@
 //! at. REPORT SUPPORTED OPERATION CODES tells what stands here.
 
 mod blocks;
+mod copy;
 mod data_in;
 mod defects;
 mod inquiry;
@@ -131,7 +132,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
     GROUPS.iter().flat_map(|group| group.iter())
 }
 
-const GROUPS: [&[Command]; 12] = [
+const GROUPS: [&[Command]; 13] = [
     read_write::COMMANDS,
     verify::COMMANDS,
     write_same::COMMANDS,
@@ -142,6 +143,7 @@ const GROUPS: [&[Command]; 12] = [
     mode::COMMANDS,
     opcodes::COMMANDS,
     defects::COMMANDS,
+    copy::COMMANDS,
     reserve_in::COMMANDS,
     reserve_out::COMMANDS,
 ];

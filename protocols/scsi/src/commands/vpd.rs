@@ -2,6 +2,7 @@
 //!
 //! Spec: SPC-4, 7.8; SBC-4, 6.6.
 
+use super::copy::third_party_page;
 use super::data_in::{ascii, len_u8, len_u16};
 use super::inquiry::{DISK, VENDOR};
 use crate::interpret::Asked;
@@ -11,10 +12,11 @@ use crate::{LogicalUnit, LogicalUnits, Sense, limits};
 type Page = fn(&LogicalUnit, &LogicalUnits) -> Vec<u8>;
 
 /// All pages, in the order of their codes.
-const PAGES: [(u8, Page); 6] = [
+const PAGES: [(u8, Page); 7] = [
     (0x00, supported_pages),
     (0x80, serial_number),
     (0x83, identification),
+    (0x8F, |unit, _| third_party_page(unit)),
     (0xB0, block_limits),
     (0xB1, characteristics),
     (0xB2, provisioning),
@@ -98,9 +100,7 @@ fn identification(unit: &LogicalUnit, units: &LogicalUnits) -> Vec<u8> {
     let mut vendor = ascii::<8>(VENDOR).to_vec();
     vendor.extend(serial(unit).as_bytes());
     designator(&mut data, Of::Unit, CodeSet::Ascii, Type::Vendor, &vendor);
-    let mut uuid = vec![0x10, 0];
-    uuid.extend(unit.uuid);
-    designator(&mut data, Of::Unit, CodeSet::Binary, Type::Uuid, &uuid);
+    designator(&mut data, Of::Unit, CodeSet::Binary, Type::Uuid, &uuid_name(unit));
     let [high, low] = units.portal_group().to_be_bytes();
     let number = [0, 0, high, low];
     designator(&mut data, Of::Port, CodeSet::Binary, Type::RelativePort, &number);
@@ -109,6 +109,21 @@ fn identification(unit: &LogicalUnit, units: &LogicalUnits) -> Vec<u8> {
     designator(&mut data, Of::Port, CodeSet::Utf8, Type::Name, &name_string(&port));
     designator(&mut data, Of::Target, CodeSet::Utf8, Type::Name, &name_string(units.target()));
     data
+}
+
+/// Whether a designator of a target descriptor, with its code set, its association and its type,
+/// names the unit. Those that fit there are the ones in binary.
+pub(super) fn is_named(unit: &LogicalUnit, code_set: u8, of: u8, designator: &[u8]) -> bool {
+    let is = |kind: Type, name: &[u8]| {
+        of == u8_of(Of::Unit as usize) << 4 | u8_of(kind as usize) && designator == name
+    };
+    code_set == u8_of(CodeSet::Binary as usize)
+        && (is(Type::Naa, &local_name(unit)) || is(Type::Uuid, &uuid_name(unit)))
+}
+
+/// The identifier, behind the kind that it is.
+fn uuid_name(unit: &LogicalUnit) -> Vec<u8> {
+    [&[0x10, 0][..], &unit.uuid].concat()
 }
 
 /// NAA 3h, locally assigned: 60 of the identifier's bits. It has no vendor's part, as there is no
@@ -144,7 +159,7 @@ fn block_limits(unit: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
     body.extend([0, u8::try_from(compare).unwrap_or(u8::MAX)]); // WSNZ = 0
     body.extend(len_u16(usize::try_from(granularity).unwrap_or(0)));
     body.extend(count(transfer));
-    body.extend(count(transfer)); // OPTIMAL TRANSFER LENGTH
+    body.extend(count(limits::buffer_blocks_max(size).0)); // OPTIMAL TRANSFER LENGTH
     body.extend(count(0)); // MAXIMUM PREFETCH LENGTH: no limit
     body.extend(count(unmap_blocks));
     body.extend(count(unmap_descriptors));

@@ -29,7 +29,7 @@ fn every_page_listed_is_there_and_as_long_as_it_says() {
     for kind in [THICK, THIN] {
         let session = Session::new(kind);
         let listed = session.data(&[0x12, 1, 0, 0, 255, 0]);
-        assert_eq!(listed[4..], [0x00, 0x80, 0x83, 0xB0, 0xB1, 0xB2]);
+        assert_eq!(listed[4..], [0x00, 0x80, 0x83, 0x8F, 0xB0, 0xB1, 0xB2]);
         for &code in &listed[4..] {
             let page = session.data(&[0x12, 1, code, 1, 255, 0]);
             assert_eq!(page[1], code);
@@ -60,12 +60,12 @@ fn designators_follow_one_another_to_the_end() {
 fn limits_are_in_blocks_of_the_unit() {
     let small = Session::new(THIN).data(&[0x12, 1, 0xB0, 1, 255, 0]);
     assert_eq!((small.len(), small[3], small[5]), (64, 60, 255));
-    assert_eq!(small[8..12], 2048_u32.to_be_bytes());
+    assert_eq!(small[8..16], (16_384_u64 << 32 | 2048).to_be_bytes());
     assert_eq!(small[20..24], (1_u32 << 20).to_be_bytes());
     assert_eq!(small[36..44], 32_768_u64.to_be_bytes());
     let large = Session::new(THICK | 1).data(&[0x12, 1, 0xB0, 1, 255, 0]);
     assert_eq!(large[5], 128);
-    assert_eq!(large[8..12], 256_u32.to_be_bytes());
+    assert_eq!(large[8..16], (2048_u64 << 32 | 256).to_be_bytes());
     assert_eq!(large[20..28], [0; 8]); // no UNMAP
 }
 

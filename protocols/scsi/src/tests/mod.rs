@@ -1,6 +1,7 @@
 //! What initiators may rely on, command by command.
 
 mod blocks;
+mod copies;
 mod data;
 mod modes;
 mod reservations;
@@ -10,8 +11,8 @@ use nearflash_units::ByteLen;
 
 use crate::check::{unit, units_of};
 use crate::{
-    Action, Asked, Attentions, Cdb, LogicalUnit, LogicalUnits, Reply, RequestTask, Sense, Task,
-    interpret, parameters, sense_of_attention,
+    Action, Asked, Attentions, Cdb, CopyRecords, LogicalUnit, LogicalUnits, Reply, RequestTask,
+    Sense, Task, interpret, parameters, sense_of_attention,
 };
 
 /// Kinds of [`unit`].
@@ -24,6 +25,7 @@ const SOFTWARE_PROTECTED: u8 = 16;
 struct Session {
     units: LogicalUnits,
     attentions: Attentions,
+    copies: CopyRecords,
 }
 
 impl Session {
@@ -32,7 +34,11 @@ impl Session {
     }
 
     fn of(unit: LogicalUnit) -> Self {
-        Self { units: units_of(unit), attentions: Attentions::new() }
+        Self {
+            units: units_of(unit),
+            attentions: Attentions::new(),
+            copies: CopyRecords::default(),
+        }
     }
 
     fn ask(&self, cdb: &[u8]) -> Result<Task, Sense> {
@@ -54,7 +60,13 @@ impl Session {
     }
 
     fn asked<'a>(&'a self, cdb: &'a Cdb) -> Asked<'a> {
-        Asked { cdb, unit: self.units.get(0), units: &self.units, attentions: &self.attentions }
+        Asked {
+            cdb,
+            unit: self.units.get(0),
+            units: &self.units,
+            attentions: &self.attentions,
+            copies: &self.copies,
+        }
     }
 
     /// The data that a command is answered with, also if reservations have to let it pass.

@@ -4,6 +4,7 @@ mod bad;
 mod commands;
 mod data;
 mod login;
+mod series;
 mod sessions;
 mod tasks;
 

@@ -1,0 +1,119 @@
+//! Commands that are done piece by piece: transfers longer than a buffer, and third-party copies.
+//!
+//! Spec: RFC 7143, 11.7 (Data-In in several sequences), 11.8 (R2Ts in order). One piece is with the
+//! engine at a time, or collects its data: a command holds one buffer at most, however long it is,
+//! and what is to be sent of it is bounded as everything that a connection holds of the pool is.
+
+use nearflash_request::{Completion, Payload};
+use nearflash_scsi::{CopyState, Series};
+
+use super::TargetSession;
+use super::answers::{DataSource, Residual, Span, source_of};
+use super::commands::{buffers_of, len32};
+use super::slots::{Cut, Kind, Slot, Stage};
+
+impl TargetSession {
+    /// The engine's answer to a piece.
+    #[cold]
+    pub(super) fn answer_piece(
+        &mut self,
+        index: u16,
+        mut series: Box<Series>,
+        done: Completion,
+        payload: &[u8],
+    ) {
+        if let Err(failure) = series.answer(&done) {
+            self.forget(done.payload);
+            self.note_copy(&series, CopyState::Failed);
+            if series.piece().task.data_in.0 > 0 {
+                self.slots[index].wanted = len32(series.done().0);
+            }
+            return self.fail(index, failure);
+        }
+        let start = series.done();
+        let goes_on = series.advance();
+        if let Some(cut) = self.slots[index].cut_short {
+            self.forget(done.payload);
+            self.slots[index].kind = Kind::Series(series);
+            return match cut {
+                Cut::Silently => self.give_up(index),
+                Cut::TaskAborted => self.abort(index),
+            };
+        }
+        if let Payload::Buffer(_) | Payload::Zeroes = done.payload {
+            let (start, end) = (len32(start.0), len32(series.done().0));
+            let source = source_of(done.payload, payload);
+            // What the initiator has no room for is not read either.
+            if !goes_on || end >= self.slots[index].expected {
+                return self.answer_with_last(index, source, start);
+            }
+            let slot = &self.slots[index];
+            let span = Span { start, end, number: slot.r2t_sn, is_last: false };
+            self.slots[index].r2t_sn =
+                self.push_in_parts(slot.itt, source, span, Residual::of(0, 0));
+            return self.hand_out_piece(index, series);
+        }
+        if goes_on {
+            return self.go_on_with(index, series);
+        }
+        self.note_copy(&series, CopyState::Done);
+        self.answer_good(index);
+    }
+
+    /// The next piece is asked of the engine, or the initiator for its data.
+    fn go_on_with(&mut self, index: u16, series: Box<Series>) {
+        self.note_copy(&series, CopyState::InProgress);
+        if series.piece().task.data_out.0 == 0 {
+            return self.hand_out_piece(index, series);
+        }
+        let slot = &mut self.slots[index];
+        slot.base = slot.received;
+        slot.buffers = buffers_of(&series);
+        slot.kind = Kind::Series(series);
+        self.go_on(index);
+    }
+
+    /// GOOD, with the last piece's data.
+    fn answer_with_last(&mut self, index: u16, source: DataSource<'_>, start: u32) {
+        if start == 0 {
+            return self.answer_with(index, source);
+        }
+        let slot = &self.slots[index];
+        let (itt, expected, wanted) = (slot.itt, slot.expected, slot.wanted);
+        let end = expected.min(wanted);
+        let span = Span { start, end, number: slot.r2t_sn, is_last: true };
+        self.release_slot(index);
+        self.push_in_parts(itt, source, span, Residual::of(expected, wanted));
+    }
+
+    fn hand_out_piece(&mut self, index: u16, series: Box<Series>) {
+        self.slots[index].kind = Kind::Series(series);
+        self.ready.push_back(index);
+    }
+
+    /// What is handed out piece by piece ends with the piece that is. How many are meant.
+    pub(super) fn cut_short(&mut self, cut: Cut, is_meant: impl Fn(u16, &Slot) -> bool) -> usize {
+        let mut count = 0;
+        for (index, slot) in self.slots.iter_mut() {
+            let is_series = matches!(slot.kind, Kind::Series(_)) && slot.stage == Stage::Submitted;
+            if is_series && is_meant(index, slot) {
+                slot.cut_short.get_or_insert(cut);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// A command is given up: if it is a copy, whoever asks for it is told so.
+    pub(super) fn note_end_of_copy(&self, index: u16) {
+        if let Kind::Series(series) = &self.slots[index].kind {
+            self.note_copy(series, CopyState::Failed);
+        }
+    }
+
+    fn note_copy(&self, series: &Series, state: CopyState) {
+        if let Some(id) = series.copy().and_then(|task| task.id) {
+            self.shared.copies().note(id, series.progress(state));
+        }
+    }
+}
