@@ -116,7 +116,8 @@ pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> Iscsi
             block_size: volume.block_size,
             blocks: volume.blocks,
             volatile_cache: properties.volatile_cache,
-            deallocates: properties.deallocates && volume.provisioning == Provisioning::Thin,
+            deallocates: properties.deallocates,
+            is_thick: volume.provisioning == Provisioning::Thick,
             modes: volume.reservations.modes(),
             epoch: volume.epoch,
         });

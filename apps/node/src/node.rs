@@ -137,7 +137,7 @@ impl Node {
     fn create(&self, request: &VolumeRequest) -> Result<VolumeInfo, NodeError> {
         self.change(|space| {
             let volume = space.create(request, Uuid::new_v4())?.clone();
-            zero(&self.devices, &volume.extents)?;
+            zero(&self.devices, &volume.extents, volume.provisioning)?;
             Ok(volume)
         })
     }
@@ -148,7 +148,7 @@ impl Node {
             let before = space.volume(&name).map_or(0, |v| held(&v.extents));
             let volume = space.resize(&name, ByteLen(bytes), shrink)?.clone();
             let fresh = truncate_extents(&mut volume.extents.clone(), ByteLen(before));
-            zero(&self.devices, &fresh)?;
+            zero(&self.devices, &fresh, volume.provisioning)?;
             Ok(volume)
         })
     }

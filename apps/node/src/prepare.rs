@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use nearflash_media::{Candidate, Claim, Device, DeviceSpec, open};
-use nearflash_space::{DeviceId, Extent, Space, Volume, VolumeRequest, empty_device};
+use nearflash_space::{DeviceId, Extent, Provisioning, Space, Volume, VolumeRequest, empty_device};
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, Contents};
@@ -37,8 +37,8 @@ pub(crate) fn prepare(
         match space.volume(&request.name) {
             Some(volume) => check_same(volume, &space, request)?,
             None => {
-                let extents = space.create(request, Uuid::new_v4())?.extents.clone();
-                zero(&devices, &extents)?;
+                let volume = space.create(request, Uuid::new_v4())?;
+                zero(&devices, &volume.extents, volume.provisioning)?;
             }
         }
     }
@@ -109,13 +109,20 @@ fn check_same(volume: &Volume, space: &Space, asked: &VolumeRequest) -> Result<(
 }
 
 /// Makes extents read as zeroes before a volume gets them, so that it never shows what another
-/// left behind.
-pub(crate) fn zero(devices: &[Arc<Device>], extents: &[Extent]) -> Result<(), NodeError> {
+/// left behind. A thick one's storage is taken now.
+pub(crate) fn zero(
+    devices: &[Arc<Device>],
+    extents: &[Extent],
+    provisioning: Provisioning,
+) -> Result<(), NodeError> {
+    let zero = match provisioning {
+        Provisioning::Thick => Device::allocate,
+        Provisioning::Thin => Device::zero,
+    };
     for extent in extents {
         let index = usize::try_from(extent.device.0).expect("usize is at least 32 bits wide");
         let device = &devices[index];
-        device
-            .zero(extent.start, extent.len)
+        zero(device, extent.start, extent.len)
             .map_err(|source| NodeError::Zero { device: device.name().clone(), source })?;
     }
     Ok(())

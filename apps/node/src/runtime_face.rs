@@ -162,6 +162,8 @@ pub struct IscsiUnit {
     pub volatile_cache: bool,
     /// Deallocated blocks are released.
     pub deallocates: bool,
+    /// It keeps all its storage, whatever is deallocated.
+    pub is_thick: bool,
     /// What initiators have changed.
     pub modes: Modes,
     /// Which of its layouts this is.

@@ -209,7 +209,7 @@ fn exports() -> Exports {
         block_size: BlockSize::B4096,
         blocks: Blocks(1 << 20),
         volatile_cache: true,
-        thin: true,
+        provisioning: nearflash_scsi::Provisioning::Thin,
         write_protected: false,
         software_write_protected: false,
         descriptor_sense: false,

@@ -30,7 +30,7 @@ pub use sense::{FieldPointer, Sense, SenseCode, SenseKey};
 pub use series::{Piece, Series};
 pub use status::{Failure, Status};
 pub use task::{Action, ChangeTask, Reply, ReportReply, RequestTask, Task};
-pub use unit::{LogicalUnit, LogicalUnits};
+pub use unit::{LogicalUnit, LogicalUnits, Provisioning};
 
 #[cfg(test)]
 mod tests;

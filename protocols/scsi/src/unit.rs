@@ -5,6 +5,18 @@ use std::sync::Arc;
 use nearflash_request::VolumeId;
 use nearflash_units::{BlockSize, Blocks};
 
+/// What becomes of blocks that an initiator unmaps. SBC-4, 4.7.3.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Provisioning {
+    /// None can be: every block is mapped (LBPME 0).
+    #[default]
+    Full,
+    /// They read as zeroes, and keep their storage: they are anchored.
+    Resource,
+    /// They read as zeroes, and their storage is released.
+    Thin,
+}
+
 /// One volume as a logical unit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LogicalUnit {
@@ -22,8 +34,8 @@ pub struct LogicalUnit {
     pub blocks: Blocks,
     /// What was written may be lost with the power until it is flushed (WCE).
     pub volatile_cache: bool,
-    /// Blocks are allocated when written and can be released (LBPME).
-    pub thin: bool,
+    /// What becomes of blocks that are unmapped.
+    pub provisioning: Provisioning,
     /// Read only, whatever the control mode page says.
     pub write_protected: bool,
     /// SWP of the control mode page: read only because an initiator said so.
@@ -35,6 +47,11 @@ pub struct LogicalUnit {
 }
 
 impl LogicalUnit {
+    /// Whether blocks can be unmapped (LBPME).
+    pub const fn unmaps(&self) -> bool {
+        !matches!(self.provisioning, Provisioning::Full)
+    }
+
     /// Whether nothing may be written.
     pub const fn is_read_only(&self) -> bool {
         self.write_protected || self.software_write_protected

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use uuid::Uuid;
 
 use crate::RamRegion;
-use crate::file::{file_run, zero_range};
+use crate::file::{Storage, file_run, zero_range};
 
 /// A device that is ours for as long as this lives. Shared by every core.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ impl Device {
     pub fn zero(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {
         match &self.kind {
             Kind::Uring(device) => {
-                zero_range(&device.fd, offset, len)?;
+                zero_range(&device.fd, offset, len, Storage::Released)?;
                 Ok(rustix::fs::fdatasync(&device.fd)?)
             }
             Kind::Ram(region) => {
@@ -79,6 +79,21 @@ impl Device {
                 Ok(())
             }
             Kind::Null(_) => Ok(()),
+        }
+    }
+
+    /// The same, and a file's blocks are taken from its file system now, for a volume that is to keep
+    /// all its storage. Other devices have theirs.
+    ///
+    /// # Errors
+    /// When the device cannot be written, or its file system has no room.
+    pub fn allocate(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {
+        match &self.kind {
+            Kind::Uring(device) if !device.is_block => {
+                zero_range(&device.fd, offset, len, Storage::Kept)?;
+                Ok(rustix::fs::fdatasync(&device.fd)?)
+            }
+            _ => self.zero(offset, len),
         }
     }
 

@@ -224,16 +224,32 @@ impl OpenFile {
     /// Makes a range of whole granules read as zeroes, releasing it where the device can. Whether
     /// it could.
     pub(crate) fn zero(&self, offset: ByteOffset, len: ByteLen) -> io::Result<bool> {
-        zero_range(&self.fd, offset, len)
+        zero_range(&self.fd, offset, len, Storage::Released)
     }
 }
 
-/// Makes a range read as zeroes, as cheaply as the device allows: released, else zeroed by the
-/// system, else written. Whether it was released.
-pub(crate) fn zero_range(fd: &OwnedFd, offset: ByteOffset, len: ByteLen) -> io::Result<bool> {
+/// What becomes of the storage of a range that is zeroed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Storage {
+    /// Given back, if the device can.
+    Released,
+    /// There, and taken if it was not.
+    Kept,
+}
+
+/// Makes a range read as zeroes, as cheaply as the device allows: released, if it may be, else zeroed
+/// by the system, else written. Whether it was released.
+pub(crate) fn zero_range(
+    fd: &OwnedFd,
+    offset: ByteOffset,
+    len: ByteLen,
+    storage: Storage,
+) -> io::Result<bool> {
     let released = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let zeroed = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
-    for (flags, result) in [(released, true), (zeroed, false)] {
+    let ways = [(released, true), (zeroed, false)];
+    let skipped = usize::from(storage == Storage::Kept);
+    for (flags, result) in ways.into_iter().skip(skipped) {
         match fallocate(fd, flags, offset.0, len.0) {
             Ok(()) => return Ok(result),
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}

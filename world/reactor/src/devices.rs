@@ -49,8 +49,8 @@ impl Zeroing {
     /// What to try when `self` is refused; a device that cannot release blocks need not.
     fn next(self) -> Option<Self> {
         match self {
-            Self::ZeroRange => Some(Self::PunchHole),
-            Self::PunchHole => Some(Self::Write),
+            // Not a hole: who wants zeroes without one relies on the storage.
+            Self::ZeroRange | Self::PunchHole => Some(Self::Write),
             Self::Write => None,
         }
     }
@@ -325,4 +325,19 @@ fn len_u32(len: u64) -> u32 {
 
 fn index(raw: u32) -> usize {
     usize::try_from(raw).expect("usize is at least 32 bits wide")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_keeps_the_storage_gets_zeroes_by_no_way_that_makes_a_hole() {
+        let ways = |deallocate| {
+            std::iter::successors(Some(Zeroing::first(deallocate)), |way| way.next())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ways(false), [Zeroing::ZeroRange, Zeroing::Write]);
+        assert_eq!(ways(true), [Zeroing::PunchHole, Zeroing::Write]);
+    }
 }

@@ -15,7 +15,7 @@ use nearflash_nvme::target::{
 };
 use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_request::VolumeId;
-use nearflash_scsi::{LogicalUnit, LogicalUnits};
+use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
 use nearflash_shard::{DirectConfig, IscsiConfig};
 use nearflash_space::{ChapAccount, ChapSecret, ChapUser, Epoch, Rights};
 
@@ -134,7 +134,11 @@ fn logical_unit(unit: &IscsiUnit) -> LogicalUnit {
         block_size: unit.block_size,
         blocks: unit.blocks,
         volatile_cache: unit.volatile_cache,
-        thin: unit.deallocates,
+        provisioning: match (unit.is_thick, unit.deallocates) {
+            (true, _) => Provisioning::Resource,
+            (false, true) => Provisioning::Thin,
+            (false, false) => Provisioning::Full,
+        },
         write_protected: false,
         software_write_protected: unit.modes.write_protected,
         descriptor_sense: unit.modes.descriptor_sense,

@@ -115,7 +115,7 @@ impl Pair {
             block_size: BLOCK_SIZE,
             blocks: Blocks(u64::try_from(VOLUME_BLOCKS).expect("a small volume")),
             volatile_cache: true,
-            thin: true,
+            provisioning: nearflash_scsi::Provisioning::Thin,
             write_protected: false,
             software_write_protected: false,
             descriptor_sense: false,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nearflash_request::{
     Change, ChangeKind, ChangeResult, Payload, Report, Request, Tag, VolumeId,
 };
-use nearflash_scsi::{LogicalUnit, LogicalUnits};
+use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
 use nearflash_session::Receiving;
 use nearflash_session::digest::digest;
 use nearflash_units::{Blocks, Nanos};
@@ -94,7 +94,7 @@ pub(crate) fn unit(lun: u16) -> LogicalUnit {
         block_size: BLOCK_SIZE,
         blocks: Blocks(VOLUME_BLOCKS),
         volatile_cache: true,
-        thin: true,
+        provisioning: Provisioning::Thin,
         write_protected: false,
         software_write_protected: false,
         descriptor_sense: false,

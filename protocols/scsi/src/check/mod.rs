@@ -14,7 +14,7 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
 use crate::commands::find;
 use crate::{
     Action, Asked, Attentions, CDB_LEN, Cdb, CopyRecords, CopyTask, LogicalUnit, LogicalUnits,
-    RequestTask, Sense, Series, Task, interpret, limits, parameters,
+    Provisioning, RequestTask, Sense, Series, Task, interpret, limits, parameters,
 };
 
 /// The unit that checks are made with; the kinds differ in what they allow.
@@ -27,7 +27,11 @@ pub fn unit(kind: u8) -> LogicalUnit {
         block_size: if kind & 1 == 0 { BlockSize::B512 } else { BlockSize::B4096 },
         blocks: Blocks(4000),
         volatile_cache: kind & 2 != 0,
-        thin: kind & 4 != 0,
+        provisioning: match kind & (4 | 64) {
+            0 => Provisioning::Full,
+            4 => Provisioning::Thin,
+            _ => Provisioning::Resource,
+        },
         write_protected: kind & 8 != 0,
         software_write_protected: kind & 16 != 0,
         descriptor_sense: kind & 32 != 0,
@@ -106,7 +110,7 @@ fn check_request(asked: &Asked<'_>, task: &RequestTask) {
     }
     if let Action::Deallocate(ranges) = &task.action {
         let sum: u64 = ranges.iter().map(|range| range.count.0).sum();
-        assert!(unit.thin && sum <= limits::UNMAP_BLOCKS_MAX);
+        assert!(unit.unmaps() && sum <= limits::UNMAP_BLOCKS_MAX);
         assert!(ranges.iter().all(|range| unit.blocks.contains(range.start, range.count)));
     }
 }

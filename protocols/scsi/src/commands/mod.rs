@@ -50,8 +50,8 @@ pub(crate) struct Command {
 pub(crate) enum Only {
     /// All.
     All,
-    /// Those that blocks can be released of.
-    Thin,
+    /// Those that blocks can be unmapped of.
+    Unmapping,
 }
 
 /// A handler.
@@ -113,7 +113,7 @@ impl Command {
 
     /// Whether a unit has it.
     pub(crate) const fn is_of(&self, unit: &LogicalUnit) -> bool {
-        unit.thin || matches!(self.only, Only::All)
+        unit.unmaps() || matches!(self.only, Only::All)
     }
 
     /// OPERATION CODE.

@@ -78,7 +78,7 @@ fn read_capacity_16(call: &Call<'_>) -> Result<Task, Sense> {
     data.extend(unit.blocks.0.saturating_sub(1).to_be_bytes());
     data.extend(unit.block_size.bytes().to_be_bytes());
     data.extend([0, 0]); // no protection; a physical block is a logical one
-    data.extend([if unit.thin { MANAGED | READS_ZEROES } else { 0 }, 0]);
+    data.extend([if unit.unmaps() { MANAGED | READS_ZEROES } else { 0 }, 0]);
     data.resize(32, 0);
     Ok(answer(data, call.cdb.double(10)))
 }

@@ -1,6 +1,6 @@
 //! UNMAP: blocks that are no longer needed.
 //!
-//! Spec: SBC-4, 5.35. Only thin units have it.
+//! Spec: SBC-4, 5.35. Units have it that blocks can be unmapped of.
 
 use nearflash_request::{Access, BlockRange};
 use nearflash_units::{Blocks, ByteLen, Lba};
@@ -9,12 +9,12 @@ use super::blocks::{check_range, check_writable};
 use super::{Command, Only, nothing};
 use crate::interpret::Call;
 use crate::task::{Action, NO_BLOCKS, RequestTask};
-use crate::{Sense, Task, limits};
+use crate::{Provisioning, Sense, Task, limits};
 
 pub(super) const COMMANDS: &[Command] =
     &[Command::of_unit(&[0x42, 0x01, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], unmap)
         .with_parameters(descriptors)
-        .only(Only::Thin)
+        .only(Only::Unmapping)
         .within_secs(60)];
 
 /// What stands before the block descriptors.
@@ -23,8 +23,9 @@ const HEADER_LEN: usize = 8;
 const DESCRIPTOR_LEN: usize = 16;
 
 fn unmap(call: &Call<'_>) -> Result<Task, Sense> {
-    if call.cdb.bit(1, 0) {
-        return Err(Sense::cdb_field(1, 0)); // ANCHOR
+    // ANCHOR, which is what becomes of every block that is unmapped there.
+    if call.cdb.bit(1, 0) && call.unit.provisioning != Provisioning::Resource {
+        return Err(Sense::cdb_field(1, 0));
     }
     check_writable(call.unit)?;
     let len = ByteLen(u64::from(call.cdb.word(7)));

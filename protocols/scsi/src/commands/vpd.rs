@@ -6,7 +6,7 @@ use super::copy::third_party_page;
 use super::data_in::{ascii, len_u8, len_u16};
 use super::inquiry::{DISK, VENDOR};
 use crate::interpret::Asked;
-use crate::{LogicalUnit, LogicalUnits, Sense, limits};
+use crate::{LogicalUnit, LogicalUnits, Provisioning, Sense, limits};
 
 /// Writes what follows a page's header.
 type Page = fn(&LogicalUnit, &LogicalUnits) -> Vec<u8>;
@@ -150,7 +150,7 @@ fn block_limits(unit: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
     let size = unit.block_size;
     let transfer = limits::transfer_blocks_max(size).0;
     let compare = limits::compare_and_write_blocks_max(size).0;
-    let (unmap_blocks, unmap_descriptors) = match unit.thin {
+    let (unmap_blocks, unmap_descriptors) = match unit.unmaps() {
         true => (limits::UNMAP_BLOCKS_MAX, limits::UNMAP_DESCRIPTORS_MAX),
         false => (0, 0),
     };
@@ -163,8 +163,8 @@ fn block_limits(unit: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
     body.extend(count(0)); // MAXIMUM PREFETCH LENGTH: no limit
     body.extend(count(unmap_blocks));
     body.extend(count(unmap_descriptors));
-    body.extend(count(if unit.thin { granularity } else { 0 }));
-    body.extend(if unit.thin { [0x80, 0, 0, 0] } else { [0; 4] }); // UGAVALID, aligned at 0
+    body.extend(count(if unit.unmaps() { granularity } else { 0 }));
+    body.extend(if unit.unmaps() { [0x80, 0, 0, 0] } else { [0; 4] }); // UGAVALID, aligned at 0
     body.extend(limits::write_same_blocks_max(size).0.to_be_bytes());
     body.resize(60, 0); // no atomic writes
     body
@@ -181,7 +181,14 @@ fn provisioning(unit: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
     const UNMAPS: u8 = 0b110 << 5;
     /// LBPRZ: released blocks read as zeroes.
     const READS_ZEROES: u8 = 0b001 << 2;
-    /// PROVISIONING TYPE: thin.
+    /// ANC_SUP: blocks can be anchored, which those of such a unit are that are unmapped.
+    const ANCHORS: u8 = 1 << 1;
+    /// PROVISIONING TYPE: resource, thin.
+    const RESOURCE: u8 = 1;
     const THIN: u8 = 2;
-    if unit.thin { vec![0, UNMAPS | READS_ZEROES, THIN, 0] } else { vec![0; 4] }
+    match unit.provisioning {
+        Provisioning::Full => vec![0; 4],
+        Provisioning::Resource => vec![0, UNMAPS | READS_ZEROES | ANCHORS, RESOURCE, 0],
+        Provisioning::Thin => vec![0, UNMAPS | READS_ZEROES, THIN, 0],
+    }
 }

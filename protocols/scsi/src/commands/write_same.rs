@@ -11,7 +11,7 @@ use super::blocks::{Form, check_protect, check_range, check_writable, to_the_end
 use super::{Command, nothing};
 use crate::interpret::Call;
 use crate::task::{Action, RequestTask};
-use crate::{Sense, Task, limits};
+use crate::{Provisioning, Sense, Task, limits};
 
 const SECS: u32 = 60;
 
@@ -64,13 +64,18 @@ fn without_data(call: &Call<'_>, form: Form) -> bool {
     matches!(form, Form::Sixteen) && call.cdb.bit(1, 0)
 }
 
-/// ANCHOR is not there; UNMAP is in the longer command, and where blocks can be released; the
-/// obsolete PBDATA and LBDATA would have to change the data.
+/// UNMAP is in the longer command, and where blocks can be unmapped; ANCHOR is where these are
+/// anchored anyway, and nothing without UNMAP; the obsolete PBDATA and LBDATA would have to change the data.
 fn check_flags(call: &Call<'_>, form: Form) -> Result<(), Sense> {
     let cdb = call.cdb;
-    let unmaps = call.unit.thin && matches!(form, Form::Sixteen);
-    let refused =
-        [(4, cdb.bit(1, 4)), (3, unmap(call) && !unmaps), (2, cdb.bit(1, 2)), (1, cdb.bit(1, 1))];
+    let unmaps = call.unit.unmaps() && matches!(form, Form::Sixteen);
+    let anchors = call.unit.provisioning == Provisioning::Resource && unmap(call);
+    let refused = [
+        (4, cdb.bit(1, 4) && !anchors),
+        (3, unmap(call) && !unmaps),
+        (2, cdb.bit(1, 2)),
+        (1, cdb.bit(1, 1)),
+    ];
     match refused.into_iter().find(|&(_, refused)| refused) {
         Some((bit, _)) => Err(Sense::cdb_field(1, bit)),
         None => Ok(()),

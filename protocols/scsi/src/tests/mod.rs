@@ -4,6 +4,7 @@ mod blocks;
 mod copies;
 mod data;
 mod modes;
+mod provisioning;
 mod reservations;
 
 use nearflash_request::{Access, Attention};
@@ -15,8 +16,9 @@ use crate::{
     Sense, Task, interpret, parameters, sense_of_attention,
 };
 
-/// Kinds of [`unit`].
+/// Kinds of [`unit`]. What is neither thin nor resource provisioned has all its blocks mapped.
 const THICK: u8 = 0;
+const RESOURCE: u8 = 64;
 const THIN: u8 = 4;
 const PROTECTED: u8 = 8;
 const SOFTWARE_PROTECTED: u8 = 16;

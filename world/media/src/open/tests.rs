@@ -317,3 +317,16 @@ fn a_zeroed_range_reads_as_zeroes_and_its_neighbours_as_before() {
         assert!(bytes[granule << 20..(granule + 1) << 20].iter().all(|b| *b == expected));
     }
 }
+
+#[test]
+fn an_allocated_range_reads_as_zeroes_and_has_its_storage() {
+    let bench = Bench::holding(&[]);
+    let device = bench.take("", CLAIM).unwrap();
+    bench.put(&[(2 << 20, &[1; 3 << 20])]);
+    let before = fs::metadata(&bench.path).unwrap().blocks();
+    device.allocate(ByteOffset(4 << 20), ByteLen(2 << 20)).unwrap();
+    let bytes = fs::read(&bench.path).unwrap();
+    assert!(bytes[4 << 20..6 << 20].iter().all(|byte| *byte == 0) && bytes[(4 << 20) - 1] == 1);
+    let taken = fs::metadata(&bench.path).unwrap().blocks() - before;
+    assert!(taken * 512 >= 1 << 20, "the half that was a hole");
+}
