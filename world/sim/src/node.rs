@@ -361,7 +361,7 @@ impl Node {
                 block_size: self.config.block_size,
                 blocks: volume.blocks,
                 volatile_cache: self.config.volatile_cache,
-                thin: true,
+                provisioning: nearflash_scsi::Provisioning::Thin,
                 write_protected: false,
                 software_write_protected: modes.write_protected,
                 descriptor_sense: modes.descriptor_sense,
