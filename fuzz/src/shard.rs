@@ -382,7 +382,7 @@ fn units() -> IscsiExports {
         block_size: BlockSize::B512,
         blocks: Blocks(VOLUME_BLOCKS),
         volatile_cache: true,
-        thin: true,
+        provisioning: nearflash_scsi::Provisioning::Thin,
         write_protected: false,
         software_write_protected: false,
         descriptor_sense: false,
