@@ -82,5 +82,5 @@ fn a_study_starts_a_node_measures_it_by_every_door_and_writes_a_report() {
         assert!(points.iter().any(|point| point["id"].as_str().unwrap().contains(door)), "{door}");
     }
     assert!(points.iter().all(|point| point["outcome"]["measured"].is_object()), "{said}{log}");
-    assert!(!out.join("scratch").exists(), "scratch files are gone");
+    assert!(!out.join("nearflash-study-scratch").exists(), "scratch files are gone");
 }

@@ -58,7 +58,7 @@ pub struct RunArgs {
     #[arg(long = "peer", value_name = "PROGRAM", value_enum)]
     pub peers: Vec<PeerName>,
     /// Folder for results and scratch files; a run that was interrupted goes on where it was
-    /// [default: nearflash-study-DATE]
+    /// [default: nearflash-study-DATE, with --quick nearflash-study-DATE-quick]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Measure everything again

@@ -1,6 +1,6 @@
 //! `nearflash study`: from the command line to the report.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,6 +25,8 @@ use crate::studies::{CostModel, Setting, Study, catalogue};
 
 /// The exit code of a run that was interrupted: what shells say of SIGINT.
 const INTERRUPTED: u8 = 130;
+/// More is in the report.
+const SAID_PER_STUDY_MAX: usize = 3;
 /// How long the machine is watched before anything is measured.
 const LOOK_SPAN: Duration = Duration::from_millis(500);
 
@@ -114,7 +116,7 @@ pub fn measure(
     CostModel::load(args.costs.as_deref())?;
     let setting = setting(args);
     let timing = if args.quick { Timing::QUICK } else { Timing::FULL };
-    let out_dir = args.out.clone().unwrap_or_else(default_out_dir);
+    let out_dir = args.out.clone().unwrap_or_else(|| default_out_dir(args.quick));
     let plans: Vec<Plan> = studies.iter().map(|study| study.plan(&setting)).collect();
     let points = distinct(&plans);
     check_targets(&points, args.destroy)?;
@@ -137,30 +139,55 @@ pub fn measure(
         Stand::new(StandSpec { timing, disk, media: media(&points) })
     };
     let ended = session.run(stand, &mut store)?;
+    let disk_path = local_path.unwrap_or_else(|| out_dir.clone());
     let about = About {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
         started_at: began_at,
         seconds: began.elapsed().as_secs_f64(),
-        command: command_line(args),
-        is_quick: args.quick,
-        machine: machine::machine(local_path.as_deref().unwrap_or(&out_dir)),
-        versions: machine::versions(),
-        settings: settings(timing, &setting),
+        ..about(args, timing, &setting, &disk_path)
     };
-    let chapters = studies
-        .iter()
-        .zip(plans)
-        .map(|(study, plan)| Chapter::new(*study, &setting, plan, &store.results))
-        .collect();
-    let document = Document { about, chapters };
+    let document = Document { about, chapters: chapters(all, &studies, &setting, &store.results) };
     let written = report::write(&document, &out_dir)?;
+    let named: Vec<&Chapter> = document
+        .chapters
+        .iter()
+        .filter(|chapter| studies.iter().any(|study| study.name() == chapter.study))
+        .collect();
     Ok(Done {
         ended,
-        chapters: document.chapters.iter().map(|chapter| line(chapter, &store.results)).collect(),
-        conclusions: conclusions(&document.chapters),
+        chapters: named.iter().map(|chapter| line(chapter, &store.results)).collect(),
+        conclusions: conclusions(&named),
         out_dir,
         written,
     })
+}
+
+/// What is known of a run without having been there.
+fn about(args: &RunArgs, timing: Timing, setting: &Setting, disk_path: &Path) -> About {
+    About {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: command_line(args),
+        is_quick: args.quick,
+        machine: machine::machine(disk_path),
+        versions: machine::versions(),
+        settings: settings(timing, setting),
+        ..About::default()
+    }
+}
+
+/// One for each study that is named, and for those that an earlier command has measured.
+fn chapters(
+    all: &[&'static dyn Study],
+    named: &[&'static dyn Study],
+    setting: &Setting,
+    results: &Results,
+) -> Vec<Chapter> {
+    let chapter = |study: &&'static dyn Study| {
+        let plan = study.plan(setting);
+        let has_some = plan.points.iter().any(|point| results.outcomes.contains_key(&point.id));
+        let is_named = named.iter().any(|named| named.name() == study.name());
+        (is_named || has_some).then(|| Chapter::new(*study, setting, plan, results))
+    };
+    all.iter().filter_map(chapter).collect()
 }
 
 /// The studies of these names, in the order in which they run.
@@ -232,8 +259,10 @@ fn run_key(args: &RunArgs, timing: Timing, local: Option<PathBuf>) -> RunKey {
     }
 }
 
-fn default_out_dir() -> PathBuf {
-    format!("nearflash-study-{}", machine::today()).into()
+/// The same for a day, so that the same command goes on.
+fn default_out_dir(is_quick: bool) -> PathBuf {
+    let kind = if is_quick { "-quick" } else { "" };
+    format!("nearflash-study-{}{kind}", machine::today()).into()
 }
 
 /// Every point of all plans, once.
@@ -356,10 +385,10 @@ fn line(chapter: &Chapter, results: &Results) -> Line {
     }
 }
 
-fn conclusions(chapters: &[Chapter]) -> Vec<String> {
-    let of = |chapter: &Chapter| {
+fn conclusions(chapters: &[&Chapter]) -> Vec<String> {
+    let of = |chapter: &&Chapter| {
         let said = chapter.exhibits.iter().flat_map(|exhibit| &exhibit.conclusions);
-        said.map(|said| format!("{}: {said}", chapter.study)).collect::<Vec<_>>()
+        said.take(SAID_PER_STUDY_MAX).map(|said| format!("{}: {said}", chapter.study)).collect::<Vec<_>>()
     };
     chapters.iter().flat_map(of).collect()
 }

@@ -31,8 +31,9 @@ const NODE_EXTRA: ByteLen = ByteLen(64 * MIB);
 const VOLUME_LEN_MIN: ByteLen = ByteLen(16 * MIB);
 /// Left free on the scratch files' disk: results, and others.
 const FREE_MIN: ByteLen = ByteLen(256 * MIB);
-/// All of ours in a folder of results that is not results.
-const SCRATCH_DIR: &str = "scratch";
+/// All of ours in a folder of results that is not results. The name is nobody else's: what is left
+/// there of a run that was killed is removed.
+const SCRATCH_DIR: &str = "nearflash-study-scratch";
 
 /// Why a user's file or device is not measured.
 #[derive(Debug, thiserror::Error)]

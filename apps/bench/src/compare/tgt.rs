@@ -69,7 +69,7 @@ impl Tgt {
         let Some((tgt, admin)) = Self::spawn(core)? else { return Ok(None) };
         let store = tgt.dir.join("store.img");
         write_full(&store, len).map_err(io_error("its store"))?;
-        tgt.configure(&admin, &store, &[])?;
+        tgt.configure(&admin, &store, &["--blocksize", "4096"])?;
         Ok(Some(tgt))
     }
 
@@ -80,7 +80,7 @@ impl Tgt {
     /// When it does not start.
     pub fn start_on(core: CoreId, store: &Path) -> Result<Option<Self>, BenchError> {
         let Some((tgt, admin)) = Self::spawn(core)? else { return Ok(None) };
-        tgt.configure(&admin, store, &["--bsoflags", "direct"])?;
+        tgt.configure(&admin, store, &["--blocksize", "512", "--bsoflags", "direct"])?;
         Ok(Some(tgt))
     }
 
@@ -141,7 +141,7 @@ impl Tgt {
         let store = store.display().to_string();
         let lun = LUN.to_string();
         let unit = ["--mode", "logicalunit", "--op", "new", "--tid", "1", "--lun", &lun];
-        let kind = ["--backing-store", &store, "--bstype", "rdwr", "--blocksize", "4096"];
+        let kind = ["--backing-store", &store, "--bstype", "rdwr"];
         self.tell(admin, &[&unit[..], &kind[..], more].concat())?;
         let all = ["--mode", "target", "--op", "bind", "--tid", "1", "--initiator-address", "ALL"];
         self.tell(admin, &all)

@@ -6,6 +6,7 @@ use nearflash_bench::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tun
 use nearflash_bench::job::Spin;
 use nearflash_bench::placement::{Place as CorePlace, core_to_core};
 use nearflash_bench::recorder::Record;
+use nearflash_bench::target::{IscsiTarget, Target};
 use nearflash_bench::workload::Direction;
 use nearflash_units::{ByteLen, Nanos};
 
@@ -19,6 +20,8 @@ use crate::energy::EnergyCounter;
 use crate::plan::{Load, Medium, Peer, Point, Subject};
 use crate::result::{Comparable, Cpu, Latency, Measurement, Outcome, Run};
 
+/// What a peer's session takes at a time: tgt's.
+const SESSION_DEPTH_MAX: u32 = 128;
 /// A side that got less of its core than this was disturbed.
 const CORE_SHARE_MIN: f64 = 0.95;
 /// A node that waited longer than this share of the time for a core was disturbed.
@@ -190,10 +193,11 @@ impl Stand {
         let timing = self.spec.timing;
         let (there, _) = self.ends(reached.node_core_count);
         let cores = self.client_cores(reached.node_core_count).to_vec();
+        let is_peer = matches!(point.subject, Subject::Peer { .. });
         let lanes = point
             .loads
             .iter()
-            .map(|load| lane(load, reached))
+            .map(|load| lane(load, reached, is_peer))
             .collect::<Result<Vec<_>, PointError>>()?;
         let is_alone = self.cores.len() > 1;
         let manner = Manner {
@@ -240,19 +244,36 @@ struct Measured {
     is_disturbed: bool,
 }
 
-fn lane<'a>(load: &'a Load, reached: &Reached) -> Result<Lane<'a>, PointError> {
+fn lane<'a>(load: &'a Load, reached: &Reached, is_peer: bool) -> Result<Lane<'a>, PointError> {
     let place_count = u32::try_from(reached.places.len()).expect("few media");
     let clients = load.clients.div_ceil(place_count.max(1));
     let mut ways = Vec::new();
     let mut len = ByteLen(u64::MAX);
     for place in &reached.places {
-        let (way, there) = Way::connect(&place.target, load, clients)?;
+        let target = match is_peer {
+            true => with_room(&place.target, load),
+            false => place.target.clone(),
+        };
+        let (way, there) = Way::connect(&target, load, clients)?;
         let there = ByteLen(there.0.saturating_sub(place.offset.0));
         len = len.min(there).min(place.len.unwrap_or(there));
         ways.push(way);
     }
     let offset = reached.places.first().map_or_else(Default::default, |place| place.offset);
     Ok(Lane { load, ways, offset, len })
+}
+
+/// Enough sessions with a peer for the load's depth: those of others take few commands each at a
+/// time.
+fn with_room(target: &Target, load: &Load) -> Target {
+    match target {
+        Target::Iscsi(target) => {
+            let sessions = load.depth.div_ceil(SESSION_DEPTH_MAX).max(1);
+            let sessions = u16::try_from(sessions).unwrap_or(u16::MAX);
+            Target::Iscsi(IscsiTarget { sessions, ..target.clone() })
+        }
+        other => other.clone(),
+    }
 }
 
 fn is_disturbed(seen: &Seen) -> bool {
