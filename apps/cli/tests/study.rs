@@ -44,6 +44,7 @@ fn what_is_wrong_with_a_command_line_is_one_line_and_nothing_is_begun() {
     );
     let full = dir.path().join("full.img");
     std::fs::write(&full, vec![7; 1 << 20]).unwrap();
+    std::fs::File::options().write(true).open(&full).unwrap().set_len(4 << 30).unwrap();
     let refused = study(dir.path(), &["run", "jobs", "--quick", "--local", "full.img"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("--destroy"));

@@ -18,7 +18,7 @@ use crate::local::Disk;
 use crate::machine;
 use crate::plan::{Medium, Peer, Plan, Point, Subject};
 use crate::report::{self, About, Chapter, Document, Fact, Written};
-use crate::result::Results;
+use crate::result::{Outcome, Results};
 use crate::run::{self, Ended, Session, Stand, StandSpec, Timing};
 use crate::store::{RunKey, Store};
 use crate::studies::{CostModel, Setting, Study, catalogue};
@@ -86,6 +86,9 @@ fn trimmed(table: &Table) -> String {
 /// What came of a run.
 pub struct Done {
     ended: Ended,
+    /// A point of ours, or of the user's target, could not be measured. What a peer cannot do is told,
+    /// and is nobody's failure.
+    has_failed: bool,
     chapters: Vec<Line>,
     conclusions: Vec<String>,
     out_dir: PathBuf,
@@ -152,8 +155,13 @@ pub fn measure(
         .iter()
         .filter(|chapter| studies.iter().any(|study| study.name() == chapter.study))
         .collect();
+    let is_failed = |point: &&Point| {
+        let is_peer = matches!(point.subject, Subject::Peer { .. });
+        !is_peer && matches!(store.results.outcomes.get(&point.id), Some(Outcome::Failed(_)))
+    };
     Ok(Done {
         ended,
+        has_failed: points.iter().any(is_failed),
         chapters: named.iter().map(|chapter| line(chapter, &store.results)).collect(),
         conclusions: conclusions(&named),
         out_dir,
@@ -388,7 +396,9 @@ fn line(chapter: &Chapter, results: &Results) -> Line {
 fn conclusions(chapters: &[&Chapter]) -> Vec<String> {
     let of = |chapter: &&Chapter| {
         let said = chapter.exhibits.iter().flat_map(|exhibit| &exhibit.conclusions);
-        said.take(SAID_PER_STUDY_MAX).map(|said| format!("{}: {said}", chapter.study)).collect::<Vec<_>>()
+        said.take(SAID_PER_STUDY_MAX)
+            .map(|said| format!("{}: {said}", chapter.study))
+            .collect::<Vec<_>>()
     };
     chapters.iter().flat_map(of).collect()
 }
@@ -396,15 +406,11 @@ fn conclusions(chapters: &[&Chapter]) -> Vec<String> {
 impl Done {
     /// 0 when all was measured, 1 when points failed, 130 when it was interrupted.
     fn exit_code(&self) -> ExitCode {
-        match (self.ended.is_interrupted, self.has_failed()) {
+        match (self.ended.is_interrupted, self.has_failed) {
             (true, _) => INTERRUPTED.into(),
             (false, true) => ExitCode::FAILURE,
             (false, false) => ExitCode::SUCCESS,
         }
-    }
-
-    fn has_failed(&self) -> bool {
-        self.chapters.iter().any(|line| line.failed > 0)
     }
 
     fn to_text(&self, took: Duration) -> String {

@@ -20,6 +20,8 @@ use crate::energy::EnergyCounter;
 use crate::plan::{Load, Medium, Peer, Point, Subject};
 use crate::result::{Comparable, Cpu, Latency, Measurement, Outcome, Run};
 
+/// A run in which nothing ended is made again, so many times as long.
+const PATIENCE: u64 = 20;
 /// What a peer's session takes at a time: tgt's.
 const SESSION_DEPTH_MAX: u32 = 128;
 /// A side that got less of its core than this was disturbed.
@@ -42,12 +44,24 @@ impl Stand {
         let reached = self.reach(&point.subject)?;
         let mut tenants: Vec<Vec<Run>> = point.loads.iter().map(|_| Vec::new()).collect();
         for _ in 0..self.spec.timing.repeats {
-            let runs = self.run_once(point, &reached)?;
+            let runs = match self.run_once(point, &reached) {
+                Err(PointError::Nothing { .. }) => self.run_patiently(point, &reached)?,
+                runs => runs?,
+            };
             for (tenant, run) in tenants.iter_mut().zip(runs) {
                 tenant.push(run);
             }
         }
         Ok(Measurement { tenants, command: self.command(point, &reached) })
+    }
+
+    /// A slow disk, or a busy one, gets more time; how long is in the run.
+    fn run_patiently(&mut self, point: &Point, reached: &Reached) -> Result<Vec<Run>, PointError> {
+        let timing = self.spec.timing;
+        self.spec.timing.counted_ms = timing.counted_ms * PATIENCE;
+        let runs = self.run_once(point, reached);
+        self.spec.timing = timing;
+        runs
     }
 
     /// What does the same by hand.
