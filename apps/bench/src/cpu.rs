@@ -73,12 +73,12 @@ impl ProcessTime {
 pub fn of_process(pid: u32) -> io::Result<ProcessTime> {
     let dir = Path::new("/proc").join(pid.to_string());
     let (user, system) = sampled(&dir)?;
-    // A thread that has just ended is in nobody's account.
     let exact = tasks(&dir)?.into_iter().filter_map(|task| exact(&task));
     let (used, waited) =
         exact.fold((Nanos(0), Nanos(0)), |sum, one| (sum.0.plus(one.0), sum.1.plus(one.1)));
-    // A kernel without schedstat has the ticks.
-    let total = if used == Nanos(0) { user.plus(system) } else { used };
+    // Threads that have ended are in the process's ticks alone, and so is everything on a kernel
+    // without schedstat.
+    let total = used.max(user.plus(system));
     Ok(ProcessTime { cpu: CpuTime { total, user, system }, waited })
 }
 
