@@ -166,7 +166,10 @@ pub fn compare(names: [String; 2], first: &Kept, second: &Kept) -> Comparison {
         .filter(|end| measurement(end).is_some() && !mine.contains_key(&end.id))
         .map(|end| end.id.clone())
         .collect();
-    let remarks = remarks(first, second);
+    let mut remarks = remarks(first, second);
+    if [first, second].into_iter().any(has_single_runs) {
+        remarks.push("points of a single run have no spread: any difference counts".to_owned());
+    }
     Comparison { schema: SCHEMA, names, remarks, pairs, only_first, only_second }
 }
 
@@ -219,6 +222,12 @@ impl Change {
         let spreads_overlap = first.low <= second.high && second.low <= first.high;
         Self { first, second, ratio: ratio.is_finite().then_some(ratio), spreads_overlap }
     }
+}
+
+/// Whether a point was measured once only.
+fn has_single_runs(run: &Kept) -> bool {
+    let mut measured = run.studies.iter().flat_map(|(_, ends)| ends).filter_map(measurement);
+    measured.any(|measurement| measurement.tenants.iter().any(|runs| runs.len() == 1))
 }
 
 /// What differs between the runs besides their results.

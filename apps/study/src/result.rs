@@ -148,8 +148,11 @@ impl Results {
         let mut values: Vec<f64> =
             runs.iter().filter(|run| is_doubtful || is_sound(run)).map(figure).collect();
         values.sort_by(f64::total_cmp);
-        let at = |quarters: usize| values.get((values.len().checked_sub(1)?) * quarters / 4);
-        Some(Spread { median: *at(2)?, low: *at(1)?, high: *at(3)? })
+        let last = values.len().checked_sub(1)?;
+        let at = |index: usize| values.get(index).copied();
+        // Of two runs the middle lies between them, and their spread reaches from one to the other.
+        let median = f64::midpoint(at(last / 2)?, at(last.div_ceil(2))?);
+        Some(Spread { median, low: at(last / 4)?, high: at((last * 3).div_ceil(4))? })
     }
 
     /// Whether no run of the point can stand beside others.
@@ -161,5 +164,49 @@ impl Results {
             }
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Comparable, Cpu, Latency, Measurement, Outcome, Results, Run, Spread};
+    use crate::plan::PointId;
+
+    fn spread(rates: &[f64]) -> Option<Spread> {
+        let run = |iops: &f64| Run {
+            ops: 1,
+            seconds: 1.0,
+            warm_up_seconds: 0.0,
+            iops: *iops,
+            bytes_per_second: 0.0,
+            latency: Latency::default(),
+            cpu: Cpu::default(),
+            joules: None,
+            core_to_core: [0.0; 2],
+            core_share: 1.0,
+            comparable: Comparable::Sound,
+        };
+        let id = PointId("study/point".to_owned());
+        let tenants = vec![rates.iter().map(run).collect()];
+        let outcome = Outcome::Measured(Measurement { tenants, command: None });
+        let results = Results { outcomes: [(id.clone(), outcome)].into() };
+        results.spread(&id, 0, |run| run.iops)
+    }
+
+    #[test]
+    fn the_middle_half_of_five_runs_leaves_out_the_best_and_the_worst() {
+        let found = spread(&[50.0, 10.0, 30.0, 20.0, 40.0]);
+        assert_eq!(found, Some(Spread { median: 30.0, low: 20.0, high: 40.0 }));
+    }
+
+    #[test]
+    fn two_runs_are_a_spread_with_their_middle() {
+        assert_eq!(spread(&[30.0, 10.0]), Some(Spread { median: 20.0, low: 10.0, high: 30.0 }));
+    }
+
+    #[test]
+    fn one_run_is_its_own_spread_and_none_has_none() {
+        assert_eq!(spread(&[7.0]), Some(Spread { median: 7.0, low: 7.0, high: 7.0 }));
+        assert_eq!(spread(&[]), None);
     }
 }

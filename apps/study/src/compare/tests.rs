@@ -91,7 +91,7 @@ fn a_doubtful_point_is_no_difference() {
 
 #[test]
 fn another_machine_or_version_is_said() {
-    let before = kept(vec![point("study/a", &[100.0])]);
+    let before = kept(vec![point("study/a", &[100.0, 100.0])]);
     let mut after = before.clone();
     after.about.version = "0.2.0".to_owned();
     after.about.is_quick = true;
@@ -114,6 +114,14 @@ fn a_comparison_reads_well() {
     let after = kept(vec![point("study/iscsi/4KiB", &[41_000.0, 42_000.0, 43_000.0])]);
     let text = super::text(&compare(names(), &before, &after));
     insta::assert_snapshot!(text.replace('\u{202f}', "_"));
+}
+
+#[test]
+fn points_of_a_single_run_are_said_to_have_no_spread() {
+    let run = kept(vec![point("study/a", &[100.0])]);
+    let comparison = compare(names(), &run, &run);
+    assert_eq!(comparison.remarks.len(), 1);
+    assert!(super::text(&comparison).contains("a single run have no spread"));
 }
 
 #[test]
