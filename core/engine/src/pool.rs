@@ -116,6 +116,25 @@ impl Pool {
         Some(buffer_id(page, wanted))
     }
 
+    /// Whether a run of `rest` bytes would still be free if a buffer of `len` bytes were taken now;
+    /// of what is taken piece by piece, its first.
+    #[inline]
+    pub fn would_leave(&self, rest: ByteLen, len: ByteLen) -> bool {
+        let len = len.min(Self::LEN_MAX);
+        let (Some(wanted), Some(kept)) = (order_for(len), order_for(rest)) else { return false };
+        let is_free = |order: &u8| !self.free[usize::from(*order)].is_empty();
+        let Some(taken_from) = (wanted..=ORDER_MAX).find(is_free) else { return false };
+        // What a longer run is split into: each shorter order once.
+        let is_left_over = taken_from > wanted && taken_from > kept;
+        let runs: usize = (kept..=ORDER_MAX).map(|order| self.free[usize::from(order)].len()).sum();
+        is_left_over || runs > usize::from(taken_from >= kept)
+    }
+
+    /// Whether none of it is taken.
+    pub fn is_whole(&self) -> bool {
+        self.free_pages == self.pages.len()
+    }
+
     /// Gives a buffer back.
     ///
     /// # Panics
@@ -346,6 +365,30 @@ mod tests {
     }
 
     proptest! {
+        /// What would be left is what is left.
+        #[test]
+        fn what_a_buffer_would_leave_is_left(
+            steps in prop::collection::vec((0..9u32, 0..9u32, any::<prop::sample::Index>()), 1..300)
+        ) {
+            let page = ByteLen::from_usize(PAGE_LEN).0;
+            let mut pool = Pool::new(ByteLen(2 << 20));
+            let mut taken: Vec<BufferId> = Vec::new();
+            for (order, rest, which) in steps {
+                let (len, rest) = (ByteLen(page << order), ByteLen(page << rest));
+                let told = pool.would_leave(rest, len);
+                let buffer = pool.take(len);
+                let left = pool.take(rest);
+                prop_assert_eq!(told, buffer.is_some() && left.is_some());
+                left.into_iter().for_each(|left| pool.give_back(left));
+                taken.extend(buffer);
+                if taken.len() > 12 {
+                    pool.give_back(taken.swap_remove(which.index(taken.len())));
+                }
+            }
+            taken.into_iter().for_each(|buffer| pool.give_back(buffer));
+            prop_assert!(pool.is_whole());
+        }
+
         /// Taken buffers never overlap, and once all are back the pool is whole again.
         #[test]
         fn buffers_never_overlap_and_all_memory_returns(

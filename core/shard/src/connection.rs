@@ -14,6 +14,10 @@ use crate::door::Peer;
 use crate::session::Session;
 use crate::world::{RingId, SocketId};
 
+/// So much of the pool is for what stands first in a stream: some commands with their data in the
+/// capsule, which are done before what they stand in front of.
+const FRONT_LEN: ByteLen = ByteLen(64 << 10);
+
 /// What a connection is, once its Connect is answered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Role {
@@ -184,10 +188,14 @@ impl Connection {
     /// Whether it may take `more` of the pool.
     ///
     /// Each connection may hold as much as half of what is free, so that connections which hold on
-    /// to their share (hosts that stop reading) leave room for one more, always; and one that
-    /// holds nothing may always have what it needs to go on.
+    /// to their share (hosts that stop reading) leave room for one more, always.
+    ///
+    /// And [`FRONT_LEN`] is left alone: a buffer that waits for data (R2T) is of use only when what
+    /// stands in the stream in front of that data has found a buffer, too. Whoever holds nothing may
+    /// have all the rest.
     pub(crate) fn may_hold(&self, more: ByteLen, pool: &Pool) -> bool {
-        self.held.0 == 0 || self.held.0 + more.0 <= pool.free_len().0 / 2
+        let is_its_share = self.held.0 == 0 || self.held.0 + more.0 <= pool.free_len().0 / 2;
+        is_its_share && (pool.would_leave(FRONT_LEN, more) || pool.is_whole())
     }
 
     /// Whether what the peer sends is taken, and does not wait for buffers or for answers to leave.

@@ -11,7 +11,7 @@ use nearflash_node_tests::{
 };
 use nearflash_nvme::{Command, NamespaceId};
 use nearflash_nvme_tcp::Digests;
-use nearflash_nvme_tcp::pdu::IcReq;
+use nearflash_nvme_tcp::pdu::{DataIds, IcReq};
 use nearflash_units::Lba;
 use rustix::process::Resource;
 use socket2::SockRef;
@@ -77,6 +77,53 @@ fn a_host_that_does_not_send_the_data_it_promised_leaves_room_for_others() {
     (0..20).for_each(|_| other.assert_works());
     drop(greedy);
     eventually("the pool is whole again", || node.counted("pool_free_bytes") >= 31 * MIB);
+}
+
+/// Two writes: one of 1 MiB, whose data is given when it is asked for, and one that asks for nothing.
+fn give_data_and_await_answers(io: &mut Wire) {
+    let mut answered = 0;
+    while answered < 2 {
+        match io.receive() {
+            Pdu::R2t(r2t) => {
+                let (command_id, transfer_tag) = (r2t.command_id.get(), r2t.transfer_tag.get());
+                let data = io.data(DataIds { command_id, transfer_tag }, 0, &[9; 1 << 20], true);
+                io.send(&data);
+            }
+            Pdu::Response(entry) => {
+                assert!(entry.status().is_success());
+                answered += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Each connection's buffer waits for data that stands behind a small write, and the small write for
+/// a buffer: as many such connections as there are buffers would wait for one another.
+#[test]
+fn buffers_that_wait_for_data_leave_one_for_the_small_write_in_front_of_it() {
+    let place = Place::new();
+    let flags = ["--device", "r=ram:16MiB", "--volume", "data=8MiB@r", "--pool", "4MiB"];
+    let node = Node::start(&place, &flags);
+    let admin = Admin::join(&node, "data");
+    let long = numbered(Command::write(NSID, Lba(0), 255, 256 * 4096), 1);
+    let small = Command::write(NSID, Lba(512), 0, 4096).with_capsule_data(4096);
+    let small = numbered(small, 2);
+    let mut connections: Vec<Wire> = (1..=8).map(|queue| admin.io(queue, 8)).collect();
+    for io in &mut connections {
+        io.submit(&long, &[]);
+    }
+    // Whoever gets a buffer has one before any small write comes.
+    eventually("no long write can have a buffer", || node.counted("pool_free_bytes") < 2 * MIB);
+    for io in &mut connections {
+        io.submit(&small, &[7; 4096]);
+    }
+    std::thread::scope(|scope| {
+        for io in &mut connections {
+            scope.spawn(|| give_data_and_await_answers(io));
+        }
+    });
+    assert_serves(&node);
 }
 
 #[test]
