@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 
 /// Where Linux shows the counters.
 const ROOT: &str = "/sys/class/powercap";
-/// Packages are `intel-rapl:0`, `intel-rapl:1`…, on AMD too; their parts have a second colon.
-const PACKAGE_PREFIX: &str = "intel-rapl:";
+/// Zones are `intel-rapl:0`, `intel-rapl:1`…, on AMD too; their parts have a second colon.
+const ZONE_PREFIX: &str = "intel-rapl:";
+/// What a package says that it is. Another zone, `psys`, is the whole machine with its packages.
+const PACKAGE_NAME_PREFIX: &str = "package-";
 
 /// The counters of all packages.
 #[derive(Debug)]
@@ -73,8 +75,10 @@ impl EnergyCounter {
 
 fn is_package(dir: &Path) -> bool {
     let name = dir.file_name().and_then(|name| name.to_str());
-    let number = name.and_then(|name| name.strip_prefix(PACKAGE_PREFIX));
+    let number = name.and_then(|name| name.strip_prefix(ZONE_PREFIX));
+    let says = fs::read_to_string(dir.join("name")).unwrap_or_default();
     number.is_some_and(|number| number.parse::<u16>().is_ok())
+        && says.starts_with(PACKAGE_NAME_PREFIX)
 }
 
 fn number(dir: &Path, file: &str) -> Option<u64> {
@@ -85,23 +89,32 @@ fn number(dir: &Path, file: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn write(dir: &Path, package: &str, energy: u64) {
-        let dir = dir.join(package);
+    /// The zones of a machine with two packages, and what they say that they are.
+    const ZONES: [(&str, &str); 4] = [
+        ("intel-rapl:0", "package-0"),
+        ("intel-rapl:1", "package-1"),
+        ("intel-rapl:0:0", "core"),
+        ("intel-rapl:2", "psys"),
+    ];
+
+    fn write(dir: &Path, zone: (&str, &str), energy: u64) {
+        let dir = dir.join(zone.0);
         fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("name"), format!("{}\n", zone.1)).unwrap();
         fs::write(dir.join("energy_uj"), format!("{energy}\n")).unwrap();
         fs::write(dir.join("max_energy_range_uj"), "10000000\n").unwrap();
     }
 
     #[test]
-    fn packages_are_summed_and_their_parts_are_not() {
+    fn packages_are_summed_and_neither_their_parts_nor_the_whole_machine() {
         let root = tempfile::tempdir().unwrap();
-        for package in ["intel-rapl:0", "intel-rapl:1", "intel-rapl:0:0"] {
-            write(root.path(), package, 1_000_000);
+        for zone in ZONES {
+            write(root.path(), zone, 1_000_000);
         }
         let counter = EnergyCounter::open_in(root.path()).unwrap();
         let before = counter.read().unwrap();
-        for package in ["intel-rapl:0", "intel-rapl:1", "intel-rapl:0:0"] {
-            write(root.path(), package, 1_500_000);
+        for zone in ZONES {
+            write(root.path(), zone, 1_500_000);
         }
         let after = counter.read().unwrap();
         assert!((counter.joules(&before, &after) - 1.0).abs() < 1e-9);
@@ -110,10 +123,10 @@ mod tests {
     #[test]
     fn a_counter_that_began_again_counts_on() {
         let root = tempfile::tempdir().unwrap();
-        write(root.path(), "intel-rapl:0", 9_000_000);
+        write(root.path(), ZONES[0], 9_000_000);
         let counter = EnergyCounter::open_in(root.path()).unwrap();
         let before = counter.read().unwrap();
-        write(root.path(), "intel-rapl:0", 500_000);
+        write(root.path(), ZONES[0], 500_000);
         let after = counter.read().unwrap();
         assert!((counter.joules(&before, &after) - 1.5).abs() < 1e-9);
     }
