@@ -66,8 +66,10 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
 
 fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     let config = Config::resolve(args).map_err(nearflash_node::NodeError::from)?;
+    // Whoever reads the log may be slow, and stop. Lines are dropped then; no core waits.
+    let (writer, _written_at_the_end) = tracing_appender::non_blocking(std::io::stderr());
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(writer)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .with_max_level(config.log)
         .init();
