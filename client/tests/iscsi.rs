@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use fake_iscsi::{BLOCK_LEN, BLOCKS, FakeTarget, Says, Script};
 use nearflash::iscsi::{
     Account, Buffer, ConnectionOptions, Credential, Digests, InitiatorError, Io, IoCompletion,
-    LogicalUnit, LoginStatus, Options, PeerError, Secret, Session, SubmitError, discover,
+    LogicalUnit, LoginStatus, Options, Secret, Session, SubmitError, discover,
 };
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba, Nanos};
 
