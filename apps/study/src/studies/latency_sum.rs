@@ -270,11 +270,12 @@ impl Sums {
         sentences
     }
 
-    /// How many of all rows keep to the sum, the nearest and the furthest.
+    /// How many of the rows with a wire keep to the sum, the nearest and the furthest.
     fn summary(&self) -> Option<String> {
         let known = || {
             self.rows
                 .iter()
+                .filter(|row| !row.is_sum_device_alone)
                 .filter_map(|row| Some((row, row.difference().filter(|it| it.is_finite())?)))
         };
         let stated = paper::SUM_EXCESS_MAX;

@@ -133,10 +133,12 @@ pub(super) fn others(setting: &Setting, medium: Medium) -> Vec<Way> {
     let medium_key = medium_names(medium).0;
     let peers = setting.peers.iter().map(|&peer| {
         let (key, label) = peer_names(peer);
+        // fio has no network in between: it is another view of the device alone.
+        let origin = if peer == Peer::Fio { Origin::Limit } else { Origin::Measured };
         Way {
             key: format!("{key}-{medium_key}"),
             label: label.to_owned(),
-            origin: Origin::Measured,
+            origin,
             subject: Subject::Peer { peer, medium },
         }
     });
