@@ -1,17 +1,12 @@
 //! Initiators, alone and beside hosts and direct clients: cases that chance seldom reaches, each over
 //! a few seeds.
 
+mod shared;
+
 use nearflash_sim::{ClientPlan, InitiatorPlan, Mix, Plan, Sim, WorkerPlan};
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
-/// The rest of every run: what is under way ends, the node drains, and all is as it must be.
-fn end(mut sim: Sim) {
-    sim.calm();
-    sim.rest();
-    sim.drain();
-    sim.check_disks();
-    sim.lose_power();
-}
+use shared::{assert_nothing_waits_for_the_sweep, end};
 
 fn plan(seed: u64, initiators: Vec<InitiatorPlan>) -> Plan {
     Plan { initiators, ..Plan::calm(seed) }
@@ -39,18 +34,10 @@ fn initiators_in_a_calm_world_lose_nothing_and_fail_nothing() {
     }
 }
 
-/// A missed wake-up would wait for the shard's sweep, once a second.
 #[test]
 fn initiators_do_not_wait_for_the_sweep() {
     for seed in 0..16 {
-        let mut plan = plan(seed, ways(150));
-        plan.faults.core.spin = Nanos::from_micros([0, 3, 40][usize::try_from(seed % 3).unwrap()]);
-        plan.faults.network.buffer_len = [2_048, 16_384][usize::try_from(seed % 2).unwrap()];
-        plan.faults.network.piece_len_max = 1_460;
-        let mut sim = Sim::new(plan);
-        let done = sim.run_until(Nanos::from_millis(900), Sim::is_work_done);
-        assert!(done, "seed {seed}: something waits");
-        end(sim);
+        assert_nothing_waits_for_the_sweep(seed, plan(seed, ways(150)));
     }
 }
 

@@ -1,19 +1,14 @@
 //! Cases that chance seldom reaches, each over a few seeds.
 
+mod shared;
+
 use nearflash_nvme_tcp::Digests;
 use nearflash_sim::{ClientPlan, Crookedness, Misbehaviour, MisfitPlan, Plan, Sim, WorkerPlan};
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
-const SECOND: Nanos = Nanos::from_secs(1);
+use shared::{assert_nothing_waits_for_the_sweep, end};
 
-/// The rest of every run: what is under way ends, the node drains, and all is as it must be.
-fn end(mut sim: Sim) {
-    sim.calm();
-    sim.rest();
-    sim.drain();
-    sim.check_disks();
-    sim.lose_power();
-}
+const SECOND: Nanos = Nanos::from_secs(1);
 
 fn plan(seed: u64, workers: Vec<WorkerPlan>) -> Plan {
     Plan { workers, ..Plan::calm(seed) }
@@ -30,7 +25,6 @@ fn a_calm_world_loses_nothing_and_fails_nothing() {
     }
 }
 
-/// A missed wake-up would wait for the shard's sweep, once a second.
 #[test]
 fn nothing_waits_for_the_sweep() {
     for seed in 0..24 {
@@ -39,14 +33,7 @@ fn nothing_waits_for_the_sweep() {
             WorkerPlan { digests: Digests::BOTH, ..WorkerPlan::plain(200) },
             WorkerPlan { in_capsule_len_max: 0, ..WorkerPlan::plain(200) },
         ];
-        let mut plan = plan(seed, workers);
-        plan.faults.core.spin = Nanos::from_micros([0, 3, 40][usize::try_from(seed % 3).unwrap()]);
-        plan.faults.network.buffer_len = [2_048, 16_384][usize::try_from(seed % 2).unwrap()];
-        plan.faults.network.piece_len_max = 1_460;
-        let mut sim = Sim::new(plan);
-        let done = sim.run_until(Nanos::from_millis(900), Sim::is_work_done);
-        assert!(done, "seed {seed}: something waits");
-        end(sim);
+        assert_nothing_waits_for_the_sweep(seed, plan(seed, workers));
     }
 }
 
@@ -373,14 +360,10 @@ fn direct_clients_do_not_wait_for_the_sweep() {
     for seed in 0..12 {
         let whole = nearflash_direct::Digests { header: true, data: true };
         let plain = ClientPlan::plain(200);
-        let mut plan = clients(seed, vec![plain.clone(), ClientPlan { digests: whole, ..plain }]);
-        plan.faults.core.spin = Nanos::from_micros([0, 3, 40][usize::try_from(seed % 3).unwrap()]);
-        plan.faults.network.buffer_len = [2_048, 16_384][usize::try_from(seed % 2).unwrap()];
-        plan.faults.network.piece_len_max = 1_460;
-        let mut sim = Sim::new(plan);
-        let done = sim.run_until(Nanos::from_millis(900), Sim::is_work_done);
-        assert!(done, "seed {seed}: something waits");
-        end(sim);
+        assert_nothing_waits_for_the_sweep(
+            seed,
+            clients(seed, vec![plain.clone(), ClientPlan { digests: whole, ..plain }]),
+        );
     }
 }
 

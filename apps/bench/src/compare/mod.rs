@@ -37,7 +37,7 @@ pub use node::{Node, NodeError, NodeSpec};
 pub use programs::find;
 pub use resources::{Resources, resources};
 pub use results::{to_json, to_markdown, turn_line};
-pub use round::{Figure, Measured, Ratio, Round, Verdict};
+pub use round::{CORE_SHARE_MIN, Figure, Measured, Ratio, Round, Verdict};
 pub use stand::{Device, Load, Stand, Timing};
 pub use table::{Row, RowResult, Table, measure_table, rows};
 pub use tgt::{Tgt, TgtError};

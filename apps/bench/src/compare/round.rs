@@ -7,7 +7,7 @@ use crate::placement::Place;
 use crate::recorder::Record;
 
 /// A side that got less of its core than this was disturbed.
-const CORE_SHARE_MIN: f64 = 0.95;
+pub const CORE_SHARE_MIN: f64 = 0.95;
 
 /// What one measurement says.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! One point: its runs, and what each says.
 
 use nearflash_bench::BenchError;
-use nearflash_bench::compare::KeptAwake;
+use nearflash_bench::compare::{CORE_SHARE_MIN, KeptAwake};
 use nearflash_bench::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning};
 use nearflash_bench::job::Spin;
 use nearflash_bench::placement::{Place as CorePlace, core_to_core};
@@ -24,8 +24,6 @@ use crate::result::{Comparable, Cpu, Latency, Measurement, Outcome, Run};
 const PATIENCE: u64 = 20;
 /// What a peer's session takes at a time: tgt's.
 const SESSION_DEPTH_MAX: u32 = 128;
-/// A side that got less of its core than this was disturbed.
-const CORE_SHARE_MIN: f64 = 0.95;
 /// A node that waited longer than this share of the time for a core was disturbed.
 const WAITED_SHARE_MAX: f64 = 0.05;
 /// What others may work meanwhile, as a share of one core.

@@ -1,0 +1,26 @@
+//! What scenarios have in common.
+
+use nearflash_sim::{Plan, Sim};
+use nearflash_units::Nanos;
+
+/// The rest of every run: what is under way ends, the node drains, and all is as it must be.
+pub(crate) fn end(mut sim: Sim) {
+    sim.calm();
+    sim.rest();
+    sim.drain();
+    sim.check_disks();
+    sim.lose_power();
+}
+
+/// Cores that sleep early or never, and a network of small pieces: a missed wake-up would wait for the
+/// shard's sweep, once a second.
+pub(crate) fn assert_nothing_waits_for_the_sweep(seed: u64, mut plan: Plan) {
+    let choice = usize::try_from(seed).expect("seeds are small");
+    plan.faults.core.spin = Nanos::from_micros([0, 3, 40][choice % 3]);
+    plan.faults.network.buffer_len = [2_048, 16_384][choice % 2];
+    plan.faults.network.piece_len_max = 1_460;
+    let mut sim = Sim::new(plan);
+    let done = sim.run_until(Nanos::from_millis(900), Sim::is_work_done);
+    assert!(done, "seed {seed}: something waits");
+    end(sim);
+}
