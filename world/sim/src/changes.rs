@@ -1,5 +1,8 @@
 //! The control side's part in what sessions share: one change at a time, as in production. It is
 //! decided, recorded, told to every core, and answered when each goes by it.
+//!
+//! Checked with each answer: nothing that was under way on the volume's devices before is so any
+//! more, and nothing of whoever has lost its right to write.
 
 use std::collections::VecDeque;
 
@@ -7,6 +10,7 @@ use nearflash_engine::{CoreId, Owner};
 use nearflash_request::{Change, ChangeResult, Raised, Tag};
 use nearflash_shard::Message;
 
+use crate::host::pending::Checks;
 use crate::reservations::Ends;
 use crate::sim::Sim;
 
@@ -27,6 +31,8 @@ struct UnderWay {
     number: u64,
     result: ChangeResult,
     raised: Vec<Raised>,
+    /// What was under way on devices when it began: over when it is answered.
+    older: Vec<(usize, u64)>,
 }
 
 /// All that sessions wait for.
@@ -72,14 +78,40 @@ impl Sim {
         let report = self.node.report(volume);
         assert!(self.checks.reservations.agrees_with(volume, &report), "{report:?}");
         self.outside.note("change", &[u64::from(volume), u64::from(result == ChangeResult::Done)]);
+        self.rights_changed(volume);
+        let older = self.operations_of(volume);
         let number = self.node.tell_volumes(&mut self.outside);
-        self.changes.under_way = Some(UnderWay { wanted, number, result, raised });
+        self.changes.under_way = Some(UnderWay { wanted, number, result, raised, older });
+    }
+
+    /// Operations of a volume that are under way on devices.
+    fn operations_of(&self, volume: u32) -> Vec<(usize, u64)> {
+        let disks = self.outside.disks.iter().enumerate();
+        let all = disks.flat_map(|(index, disk)| disk.under_way().map(move |it| (index, it)));
+        all.filter(|(index, (_, request))| self.node.is_of(volume, *index, request.offset))
+            .map(|(index, (number, _))| (index, number))
+            .collect()
+    }
+
+    /// Other reservations are in force than before, or other grants: who is shut out by all of them
+    /// has nothing under way, and what it sent has no effect any more.
+    pub(crate) fn rights_changed(&mut self, volume: u32) {
+        let now = self.outside.tick();
+        let Checks { reservations, history, .. } = &mut self.checks;
+        let witness = &mut self.outside.witness;
+        witness.goes_by(volume, reservations.in_force(volume));
+        history.rights_changed(volume, |writer| witness.may_write(volume, writer), now);
     }
 
     fn answer(&mut self, done: UnderWay) {
-        let UnderWay { wanted, result, raised, .. } = done;
+        let UnderWay { wanted, result, raised, older, .. } = done;
+        let is_under_way = |&(disk, number): &(usize, u64)| self.outside.disks[disk].has(number);
+        let left = older.iter().find(|it| is_under_way(it));
+        assert!(left.is_none(), "{:?} is answered, and {left:?} is under way", wanted.change);
         let now = self.outside.tick();
-        self.checks.reservations.counts(wanted.change.volume.0, now);
+        let volume = wanted.change.volume.0;
+        self.checks.reservations.counts(volume, now);
+        self.rights_changed(volume);
         if !raised.is_empty() {
             self.node.raise(&raised.into(), &mut self.outside);
         }
@@ -92,6 +124,9 @@ impl Sim {
         self.changes.forget();
         let now = self.outside.tick();
         self.checks.reservations.power_lost(now);
+        for volume in self.checks.reservations.volumes() {
+            self.rights_changed(volume);
+        }
         for volume in self.node.forget_changes() {
             let report = self.node.report(volume);
             let agrees = self.checks.reservations.agrees_with(volume, &report);

@@ -85,6 +85,16 @@ impl Disk {
         self.operations.len()
     }
 
+    /// Them, by number.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = (u64, &DeviceRequest)> {
+        self.operations.iter().map(|(number, operation)| (*number, &operation.request))
+    }
+
+    /// Whether an operation has not ended.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        self.operations.contains_key(&number)
+    }
+
     /// The core whose operation it is.
     pub(crate) fn core_of(&self, number: u64) -> CoreId {
         self.operations[&number].core

@@ -17,13 +17,17 @@
 //! [`crate::witness`] sees; if it was never given to a device, or carries no name of its own (zeroes,
 //! a deallocation), until the node has nothing under way.
 //!
+//! One whose writer has lost its right, by a reservation or because its grants were revoked, takes no
+//! effect from the moment on that this is said to be so, whenever it is answered. Unless the right
+//! comes back first: then it may have been on its way to the node all the while.
+//!
 //! The rule never accuses wrongly: every history of a real register keeps it.
 
 use std::collections::BTreeMap;
 
 use nearflash_units::Lba;
 
-use crate::stamp::{Stamp, Value};
+use crate::stamp::{Stamp, Value, Writer};
 use crate::witness::{Tick, Witness};
 
 /// A block of a volume.
@@ -58,6 +62,7 @@ pub(crate) enum Ending {
 #[derive(Clone, Debug)]
 struct Write {
     value: Value,
+    writer: Writer,
     sent: Tick,
     ended: Tick,
     ending: Option<Ending>,
@@ -65,6 +70,8 @@ struct Write {
     durable: bool,
     /// When some read had returned it.
     seen: Tick,
+    /// Since when its writer is without the right to it.
+    shut_out: Tick,
 }
 
 impl Write {
@@ -74,7 +81,10 @@ impl Write {
 
     /// When it is known to have taken effect.
     fn known(&self) -> Tick {
-        if self.ending == Some(Ending::Done) { self.ended.min(self.seen) } else { self.seen }
+        if self.ending != Some(Ending::Done) {
+            return self.seen;
+        }
+        self.ended.min(self.seen).min(self.shut_out)
     }
 
     /// After when it takes no effect any more.
@@ -83,8 +93,16 @@ impl Write {
             (Some(Ending::Lost), Value::Written(stamp)) => witness.end_of(&stamp).min(self.ended),
             _ => self.ended,
         };
-        over.min(self.seen)
+        over.min(self.seen).min(self.shut_out)
     }
+}
+
+/// A write as it is sent: by whom, when, and whether it is to be on stable media when answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) writer: Writer,
+    pub(crate) at: Tick,
+    pub(crate) durable: bool,
 }
 
 #[derive(Debug)]
@@ -113,11 +131,13 @@ impl Register {
     fn starting_with(value: Value, sectors: Vec<Value>) -> Self {
         let first = Write {
             value,
+            writer: Writer(0),
             sent: Tick(0),
             ended: Tick(0),
             ending: Some(Ending::Done),
             durable: true,
             seen: Tick::NEVER,
+            shut_out: Tick::NEVER,
         };
         Self { writes: vec![first], first_sectors: sectors }
     }
@@ -130,17 +150,35 @@ impl History {
     }
 
     /// A write of a block is sent.
-    pub(crate) fn write_sent(
-        &mut self,
-        block: Block,
-        value: Value,
-        now: Tick,
-        durable: bool,
-    ) -> WriteId {
+    pub(crate) fn write_sent(&mut self, block: Block, value: Value, sent: Sent) -> WriteId {
+        let Sent { writer, at: sent, durable } = sent;
+        let (ended, seen, shut_out) = (Tick::NEVER, Tick::NEVER, Tick::NEVER);
+        let write = Write { value, writer, sent, ended, ending: None, durable, seen, shut_out };
         let register = self.register(block);
-        let (ended, seen, ending) = (Tick::NEVER, Tick::NEVER, None);
-        register.writes.push(Write { value, sent: now, ended, ending, durable, seen });
+        register.writes.push(write);
         WriteId { block, index: register.writes.len() - 1 }
+    }
+
+    /// Who may write a volume has changed, and cores go by it: what of each other's writes is not
+    /// answered yet takes no effect any more.
+    pub(crate) fn rights_changed(
+        &mut self,
+        volume: u32,
+        may_write: impl Fn(Writer) -> bool,
+        now: Tick,
+    ) {
+        let first = |volume| Block { volume, lba: Lba(0) };
+        let registers = self.registers.range_mut(first(volume)..first(volume + 1));
+        let writes = registers.flat_map(|(_, register)| &mut register.writes);
+        for write in writes.filter(|write| write.ended == Tick::NEVER) {
+            write.shut_out =
+                if may_write(write.writer) { Tick::NEVER } else { write.shut_out.min(now) };
+        }
+    }
+
+    /// What a write writes.
+    pub(crate) fn value_of(&self, id: WriteId) -> Option<Value> {
+        self.registers.get(&id.block).map(|register| register.writes[id.index].value)
     }
 
     /// A write is over for its host.
@@ -274,19 +312,23 @@ fn last<T>(all: &[T]) -> &[T] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stamp::Writer;
 
     const BLOCK: Block = Block { volume: 0, lba: Lba(5) };
+    const WRITER: Writer = Writer(1);
+
+    fn sent(at: u64) -> Sent {
+        Sent { writer: WRITER, at: Tick(at), durable: false }
+    }
 
     fn value(sequence: u32) -> Value {
         let Block { volume, lba } = BLOCK;
-        Value::Written(Stamp { volume, lba, writer: Writer(1), sequence, count: 0 })
+        Value::Written(Stamp { volume, lba, writer: WRITER, sequence, count: 0 })
     }
 
     /// One write that was done from 10 to 20.
     fn one_write() -> History {
         let mut history = History::default();
-        let id = history.write_sent(BLOCK, value(1), Tick(10), false);
+        let id = history.write_sent(BLOCK, value(1), sent(10));
         history.write_ended(id, Ending::Done, Tick(20));
         history
     }
@@ -324,12 +366,47 @@ mod tests {
     #[test]
     fn a_lost_write_may_come_after_a_later_one_until_it_has_ended() {
         let mut history = History::default();
-        let lost = history.write_sent(BLOCK, value(1), Tick(10), false);
+        let lost = history.write_sent(BLOCK, value(1), sent(10));
         history.write_ended(lost, Ending::Lost, Tick(15));
-        let next = history.write_sent(BLOCK, value(2), Tick(16), false);
+        let next = history.write_sent(BLOCK, value(2), sent(16));
         history.write_ended(next, Ending::Done, Tick(20));
         read(&mut history, value(2), 21, 22);
         read(&mut history, value(1), 23, 24);
+    }
+
+    /// A write of 10, whose writer lost its right at 15, and was answered at 20.
+    fn one_write_of_one_shut_out() -> History {
+        let mut history = History::default();
+        let id = history.write_sent(BLOCK, value(1), sent(10));
+        history.rights_changed(BLOCK.volume, |writer| writer != WRITER, Tick(15));
+        history.write_ended(id, Ending::Done, Tick(20));
+        let next = history.write_sent(BLOCK, value(2), sent(16));
+        history.write_ended(next, Ending::Done, Tick(18));
+        history
+    }
+
+    #[test]
+    #[should_panic(expected = "stale")]
+    fn a_write_of_one_shut_out_does_not_land_on_what_was_written_since() {
+        read(&mut one_write_of_one_shut_out(), value(1), 22, 23);
+    }
+
+    #[test]
+    fn a_write_that_was_done_before_its_writer_was_shut_out_is_overwritten() {
+        let mut history = one_write_of_one_shut_out();
+        read(&mut history, value(2), 22, 23);
+    }
+
+    #[test]
+    fn a_write_of_one_let_in_again_may_have_been_on_its_way() {
+        let mut history = History::default();
+        let id = history.write_sent(BLOCK, value(1), sent(10));
+        history.rights_changed(BLOCK.volume, |writer| writer != WRITER, Tick(15));
+        let next = history.write_sent(BLOCK, value(2), sent(16));
+        history.write_ended(next, Ending::Done, Tick(18));
+        history.rights_changed(BLOCK.volume, |_| true, Tick(19));
+        history.write_ended(id, Ending::Done, Tick(20));
+        read(&mut history, value(1), 22, 23);
     }
 
     #[test]

@@ -56,6 +56,9 @@ impl Increments {
     /// # Panics
     /// When the block is not what it was compared with: something came between.
     pub(crate) fn took_effect(&self, to: Stamp, before: Value) {
+        if before == Value::Written(to) {
+            return; // somebody has written it back as it is
+        }
         let block = Block { volume: to.volume, lba: to.lba };
         let Some((from, _)) = self.steps.get(&block).and_then(|steps| steps.get(&to)) else {
             return;

@@ -10,16 +10,20 @@
 //! What is checked, always:
 //!
 //! - every command is answered once, with a status that it can have, or its connection was lost;
-//! - a read returns what some order of events allows, per block, and never another volume's bytes
-//!   (`history`); counters changed by compare-and-write alone lose no step (`increments`);
-//! - of direct clients, each byte that one alone writes is what it wrote last, whatever others write
-//!   beside it in the same block, and words are what some order of atomic operations makes them
-//!   (`ownership`, `words`); once a revocation is confirmed, nothing of its client has any effect;
+//! - a read returns what some order of events allows, per block, and never another volume's bytes,
+//!   whichever of the three doors it and the writes came in by (`history`); counters changed by
+//!   compare-and-write alone lose no step (`increments`);
+//! - on a volume of theirs, each byte that one direct client alone writes is what it wrote last,
+//!   whatever others write beside it in the same block, and words are what some order of atomic
+//!   operations makes them (`ownership`, `words`); once a revocation is confirmed, nothing of its
+//!   client has any effect;
 //! - whom a reservation shuts out is shut out, by every door, from the moment on that its command is
-//!   answered, and nobody else (`reservations`);
+//!   answered, and nobody else (`reservations`); of what it had under way nothing lands after that
+//!   answer (`history`, `witness`, `changes`);
 //! - when the power goes, nothing durable is lost, sector by sector (`sectors`, `history`);
-//! - each write is given to a device at most once, none begins after its connection was closed, and
-//!   a host that comes back finds nothing of its last visit under way (`witness`);
+//! - each write is given to a device at most once, and never when it was answered as not done; none
+//!   begins after its connection was closed, and who comes back, by whichever door, finds nothing of
+//!   its last visit under way (`witness`);
 //! - buffers that a device uses are used by nobody else; all of them return; memory that a client
 //!   shares is kept until nothing uses it (`ring`);
 //! - a host that keeps the protocol is never said to have broken it, whatever its neighbours do; a

@@ -27,7 +27,6 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, MIB, Nanos};
 use uuid::Uuid;
 
 use crate::client::grants::Grants;
-use crate::client::worker::{JUNK, SHARED};
 use crate::outside::{Happening, Outside};
 use crate::world::SimWorld;
 
@@ -72,11 +71,24 @@ pub(crate) const DISKS: u32 = 2;
 /// Their length.
 pub(crate) const DISK_LEN: ByteLen = ByteLen(8 * MIB);
 
+/// The volumes that hosts, initiators and direct clients all read and write.
+pub(crate) const FIELD_IDS: [u32; 2] = [0, 1];
 /// The volume that direct clients share. Others see it, too, fight over it, and leave its blocks
 /// alone.
 pub(crate) const SHARED_ID: u32 = 3;
 /// The volume of which nobody checks anything.
 pub(crate) const JUNK_ID: u32 = 2;
+
+/// The name by which clients know a volume.
+pub(crate) fn name_of(volume: u32) -> &'static str {
+    match volume {
+        SHARED_ID => "shared",
+        JUNK_ID => "junk",
+        0 => "first",
+        1 => "second",
+        _ => unreachable!("there are no other volumes"),
+    }
+}
 
 /// The subsystem whose volumes are checked.
 pub(crate) const CHECKED: &str = "nqn.2026-11.io.nearflash:data";
@@ -264,6 +276,17 @@ impl Node {
         map.locate(BlockRange { start: lba, count: Blocks(1) })?.next()
     }
 
+    /// Whether a place on a device is a volume's.
+    pub(crate) fn is_of(&self, volume: u32, disk: usize, offset: ByteOffset) -> bool {
+        let is_in = |extent: &Extent| {
+            let end = extent.start.0 + extent.len.0;
+            usize::try_from(extent.device.0) == Ok(disk)
+                && (extent.start.0..end).contains(&offset.0)
+        };
+        let known = self.volumes.iter().find(|known| known.id == volume);
+        known.is_some_and(|known| known.extents.iter().any(is_in))
+    }
+
     /// Gives a volume another length; first every core has to know. Returns the number with which
     /// cores confirm.
     pub(crate) fn resize(&mut self, volume: u32, blocks: Blocks, outside: &mut Outside) -> u64 {
@@ -330,18 +353,18 @@ impl Node {
     /// What direct clients may reach.
     fn direct_exports(&self) -> Arc<direct::Exports> {
         let block_size = self.config.block_size;
-        let export = |id: u32, epoch| {
-            let volume = &self.volumes[usize::try_from(id).expect("few volumes")];
-            direct::Export {
-                volume: VolumeId(id),
+        let export = |volume: &SimVolume| {
+            let grown = u32::try_from(volume.epoch.0).expect("few changes");
+            let export = direct::Export {
+                volume: VolumeId(volume.id),
                 bytes: block_size.len(volume.blocks).expect("a small volume").0,
                 block_size,
-                epoch,
-                uuid: Uuid::from_u128(u128::from(id) + 1).into_bytes(),
-            }
+                epoch: if volume.id == SHARED_ID { self.grants.epoch } else { grown },
+                uuid: Uuid::from_u128(u128::from(volume.id) + 1).into_bytes(),
+            };
+            (name_of(volume.id).into(), export)
         };
-        let volumes = [(SHARED, export(SHARED_ID, self.grants.epoch)), (JUNK, export(JUNK_ID, 1))];
-        let volumes = volumes.map(|(name, export)| (name.into(), export));
+        let volumes = self.volumes.iter().map(export);
         let keys = if self.config.keys { self.grants.credentials() } else { Vec::new() };
         Arc::new(direct::Exports::new(volumes, keys))
     }

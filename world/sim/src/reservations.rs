@@ -14,10 +14,9 @@ use std::collections::BTreeMap;
 
 use nearflash_request::{Access, Change, Nexus, Report};
 
-pub(crate) use rules::Ends;
+pub(crate) use rules::{Ends, Rules};
 
 use crate::witness::Tick;
-use rules::Rules;
 
 /// What was in force, from when to when.
 #[derive(Debug)]
@@ -82,8 +81,7 @@ impl Ledger {
 
     /// The power was lost: what was not to outlive that is gone, and nobody goes by what was before.
     pub(crate) fn power_lost(&mut self, now: Tick) {
-        let volumes: Vec<u32> = self.states.keys().copied().collect();
-        for volume in volumes {
+        for volume in self.volumes() {
             if let Some(states) = self.states.get_mut(&volume) {
                 let mut rules = newest(states).clone();
                 rules.lose_power();
@@ -102,6 +100,18 @@ impl Ledger {
         for state in older.iter_mut().filter(|state| state.ends == Tick::NEVER) {
             state.ends = now;
         }
+    }
+
+    /// What is in force of a volume, on some core at least.
+    pub(crate) fn in_force(&self, volume: u32) -> Vec<Rules> {
+        let Some(states) = self.states.get(&volume) else { return vec![Rules::default()] };
+        let in_force = states.iter().filter(|state| state.ends == Tick::NEVER);
+        in_force.map(|state| state.rules.clone()).collect()
+    }
+
+    /// The volumes of which anything was ever reserved.
+    pub(crate) fn volumes(&self) -> Vec<u32> {
+        self.states.keys().copied().collect()
     }
 
     /// A request has ended: done, or refused because of a reservation.

@@ -22,6 +22,9 @@ pub struct Report {
     pub lost: u64,
     /// Blocks read and judged.
     pub reads: u64,
+    /// Of those, by the door of who read (hosts, initiators, direct clients), how many each door had
+    /// written.
+    pub across: [[u64; 3]; 3],
     /// Compare-and-writes that succeeded.
     pub counted: u64,
     /// Requests of direct clients that were done.
@@ -118,6 +121,7 @@ impl Sim {
             failed: self.checks.failed,
             lost: self.checks.lost,
             reads: self.checks.history.reads(),
+            across: self.checks.across,
             counted: self.checks.increments.won_count(),
             direct_succeeded: self.common.succeeded,
             direct_refused: self.common.refused + self.common.stale,

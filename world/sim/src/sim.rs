@@ -137,7 +137,8 @@ impl Sim {
         let clients: Vec<Client> = (0..)
             .zip(&plan.clients)
             .map(|(number, client)| {
-                Client::new(number, client.clone(), ground.clone(), traits, dice.fork())
+                let places = (ground.clone(), field.clone());
+                Client::new(number, client.clone(), places, traits, dice.fork())
             })
             .collect();
         let common = Common { disks_fail: disk.can_fail(), ..Common::default() };
@@ -239,11 +240,7 @@ impl Sim {
         } else if let Some(misfit) = self.misfits.get_mut(host - workers) {
             misfit.look(outside)
         } else if let Some(client) = self.clients.get_mut(host - workers - misfits) {
-            let next = client.look(&mut self.common, outside);
-            for (asked, is_refused, at) in self.common.answered.drain(..) {
-                self.checks.reservations.judge(asked, is_refused, at);
-            }
-            next
+            client.look(&mut self.writers, &mut self.common, &mut self.checks, outside)
         } else {
             let initiator = &mut self.initiators[host - workers - misfits - clients];
             initiator.look(&mut self.writers, &mut self.checks, outside)
@@ -448,6 +445,7 @@ impl Sim {
             sim.namespaces_taken >= number && initiators >= cores
         });
         assert!(exported, "hosts see the new size");
+        self.export_direct();
         self.node.tell_of_capacity(&mut self.outside);
         self.outside.size = Some((self.outside.tick(), blocks.0));
     }
@@ -471,7 +469,8 @@ impl Sim {
             misfit.leave(&mut self.outside);
         }
         for number in 0..self.clients.len() {
-            let next = self.clients[number].leave(true, &mut self.common, &mut self.outside);
+            let (checks, outside) = (&mut self.checks, &mut self.outside);
+            let next = self.clients[number].leave(true, &mut self.common, checks, outside);
             self.clients[number].forget();
             let host = self.workers.len() + self.misfits.len() + number;
             next.into_iter().for_each(|at| self.look_at(host, at));
@@ -527,6 +526,11 @@ impl Sim {
     /// How often a working host was told that something happened.
     pub fn events(&self, host: usize) -> u32 {
         self.workers[host].events
+    }
+
+    /// How often a working initiator was told this, by unit attentions: ASC and ASCQ.
+    pub fn told(&self, initiator: usize, code: u16) -> u32 {
+        self.initiators[initiator].told(code)
     }
 
     /// The least that is free in any core's pool, in bytes.

@@ -6,16 +6,24 @@
 //! its fence first. So once a connection is closed and its device operations have ended, what it
 //! left behind never changes again.
 //!
-//! And a host that comes back, after its old controller ended, finds that nothing of its old
-//! connections is under way.
+//! And who comes back, and is told that what it left behind is over (a host whose old controller
+//! ended, an initiator in place of its old session, a client that claims what it was), finds that
+//! nothing of its old connections is under way.
 //!
-//! Invariant checked: each write is given to a device at most once.
+//! And who has lost its right, by a reservation or because its grants were revoked, has nothing
+//! under way from the moment on that this is said to be so, and begins nothing.
+//!
+//! Invariants checked: each write is given to a device at most once, and one that was answered as
+//! not having been done never is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use nearflash_request::{Access, Nexus};
 use nearflash_units::Lba;
 
+use crate::history::Block;
 use crate::network::LinkId;
+use crate::reservations::Rules;
 use crate::stamp::{Stamp, Value, Writer};
 
 /// A moment in the order of everything that hosts and devices do. No two are the same.
@@ -33,12 +41,47 @@ struct Fate {
     ended: Tick,
 }
 
-/// A queue on which a host writes.
+/// By which door somebody comes.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Door {
+    NvmeTcp,
+    Iscsi,
+    Direct,
+}
+
+impl Door {
+    /// Its place among all of them.
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Self::NvmeTcp => 0,
+            Self::Iscsi => 1,
+            Self::Direct => 2,
+        }
+    }
+}
+
+/// Somebody who reads and writes, whatever connections it has.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Who {
+    pub(crate) door: Door,
+    pub(crate) number: u32,
+}
+
+/// A connection on which somebody writes.
 #[derive(Clone, Copy, Debug)]
-struct Opened {
-    link: LinkId,
-    admin: LinkId,
-    /// Its host was told that nothing of it is under way any more.
+pub(crate) struct Opened {
+    pub(crate) who: Who,
+    /// As reservations know it.
+    pub(crate) nexus: Nexus,
+    pub(crate) link: LinkId,
+    /// Of a queue: the admin queue of its controller.
+    pub(crate) admin: Option<LinkId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Connection {
+    opened: Opened,
+    /// Whose it is was told that nothing of it is under way any more.
     silent: bool,
 }
 
@@ -47,11 +90,19 @@ type Place = (u32, Lba, Writer, u32);
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
     fates: BTreeMap<Place, Fate>,
-    writers: BTreeMap<Writer, Opened>,
+    /// Answered as not having been done.
+    refused: BTreeSet<Place>,
+    writers: BTreeMap<Writer, Connection>,
     /// Whose admin queue a link is.
-    admins: BTreeMap<LinkId, u32>,
+    admins: BTreeMap<LinkId, Who>,
     /// In which turn of a core a link was closed by the node.
     closed: BTreeMap<LinkId, u64>,
+    /// What reservations of a volume are in force somewhere.
+    in_force: BTreeMap<u32, Vec<Rules>>,
+    /// Clients without any grant.
+    revoked: BTreeSet<Who>,
+    /// Blocks that somebody has written back as they are, or may: how often that is under way.
+    touched: BTreeMap<Block, u32>,
 }
 
 fn place(stamp: &Stamp) -> Place {
@@ -60,31 +111,57 @@ fn place(stamp: &Stamp) -> Place {
 
 impl Witness {
     /// A host connects an admin queue.
-    pub(crate) fn joins(&mut self, host: u32, admin: LinkId) {
+    pub(crate) fn joins(&mut self, host: Who, admin: LinkId) {
         self.admins.insert(admin, host);
     }
 
-    /// A host opens an I/O queue of the controller that it reached by `admin`.
-    pub(crate) fn opens(&mut self, writer: Writer, link: LinkId, admin: LinkId) {
-        self.writers.insert(writer, Opened { link, admin, silent: false });
+    /// Somebody connects, and will write.
+    pub(crate) fn opens(&mut self, writer: Writer, opened: Opened) {
+        self.writers.insert(writer, Connection { opened, silent: false });
+    }
+
+    /// By which door a writer came.
+    pub(crate) fn door_of(&self, writer: Writer) -> Option<Door> {
+        self.writers.get(&writer).map(|connection| connection.opened.who.door)
     }
 
     /// The node grants a controller to whoever is at `admin`. What that host left behind on a
     /// controller that is no more has ended, and stays so: the host may write anew what was not
     /// answered.
     pub(crate) fn granted(&mut self, admin: LinkId) {
-        let Some(host) = self.admins.get(&admin) else { return };
-        let (admins, closed) = (&self.admins, &self.closed);
-        let is_left = |queue: &Opened| {
-            admins.get(&queue.admin) == Some(host) && closed.contains_key(&queue.admin)
-        };
-        for (writer, queue) in self.writers.iter_mut().filter(|(_, queue)| is_left(queue)) {
-            queue.silent = true;
-            let of_writer = self.fates.iter().filter(|((_, _, of, _), _)| of == writer);
-            let mut under_way = of_writer.filter(|(_, fate)| fate.ended == Tick::NEVER);
-            let under_way = under_way.next();
-            assert!(under_way.is_none(), "{under_way:?} is under way and its host is back");
+        let Some(host) = self.admins.get(&admin).copied() else { return };
+        let left = self.writers_of(|it| {
+            it.who == host && it.admin.is_some_and(|admin| self.closed.contains_key(&admin))
+        });
+        self.fall_silent(&left);
+    }
+
+    /// An initiator or a client is in again, at `link`, and was told that what it left behind is
+    /// over.
+    pub(crate) fn is_back(&mut self, who: Who, link: LinkId) {
+        let left = self.writers_of(|it| it.who == who && it.link != link);
+        self.fall_silent(&left);
+    }
+
+    fn writers_of(&self, is_meant: impl Fn(&Opened) -> bool) -> BTreeSet<Writer> {
+        let meant = self.writers.iter().filter(|(_, it)| is_meant(&it.opened));
+        meant.map(|(writer, _)| *writer).collect()
+    }
+
+    fn fall_silent(&mut self, left: &BTreeSet<Writer>) {
+        for (_, connection) in self.writers.iter_mut().filter(|(writer, _)| left.contains(writer)) {
+            connection.silent = true;
         }
+        let under_way = self.under_way(..).find(|(_, _, writer, _)| left.contains(writer));
+        assert!(under_way.is_none(), "{under_way:?} is under way and whose it is is back");
+    }
+
+    fn under_way(
+        &self,
+        range: impl std::ops::RangeBounds<Place>,
+    ) -> impl Iterator<Item = Place> + '_ {
+        let fates = self.fates.range(range);
+        fates.filter(|(_, fate)| fate.ended == Tick::NEVER).map(|(place, _)| *place)
     }
 
     /// The node closes a link.
@@ -92,16 +169,83 @@ impl Witness {
         self.closed.insert(link, turn);
     }
 
+    /// From now on these reservations of a volume are in force somewhere, and no others are. Who is
+    /// shut out by all of them has nothing under way.
+    pub(crate) fn goes_by(&mut self, volume: u32, rules: Vec<Rules>) {
+        self.in_force.insert(volume, rules);
+        self.check_rights(volume);
+    }
+
+    /// From now on a client has no grants, or has them again.
+    pub(crate) fn set_revoked(&mut self, client: Who, is_revoked: bool) {
+        if is_revoked {
+            self.revoked.insert(client);
+        } else {
+            self.revoked.remove(&client);
+        }
+        let volumes: BTreeSet<u32> = self.fates.keys().map(|(volume, ..)| *volume).collect();
+        volumes.into_iter().for_each(|volume| self.check_rights(volume));
+    }
+
+    fn check_rights(&self, volume: u32) {
+        let first = |volume| (volume, Lba(0), Writer(0), 0);
+        for place in self.under_way(first(volume)..first(volume + 1)) {
+            let may = self.may_write(volume, place.2);
+            assert!(may, "{place:?} is under way, and whose it is has lost its right");
+        }
+    }
+
+    /// Whether a writer may still have its way with a volume, somewhere.
+    pub(crate) fn may_write(&self, volume: u32, writer: Writer) -> bool {
+        let Some(Connection { opened, .. }) = self.writers.get(&writer) else { return true };
+        let allows = |rules: &Rules| rules.allow(opened.nexus, Access::Write);
+        !self.revoked.contains(&opened.who)
+            && self.in_force.get(&volume).is_none_or(|rules| rules.iter().any(allows))
+    }
+
+    /// Somebody is about to have a block written back as it is.
+    pub(crate) fn touches(&mut self, block: Block) {
+        *self.touched.entry(block).or_default() += 1;
+    }
+
+    /// That is over.
+    pub(crate) fn touched(&mut self, block: Block) {
+        if let Some(count) = self.touched.get_mut(&block) {
+            *count -= 1;
+        }
+    }
+
+    /// Whether this is what its block held already, and what somebody writes back.
+    fn is_touched(&self, stamp: &Stamp) -> bool {
+        let block = Block { volume: stamp.volume, lba: stamp.lba };
+        let has_ended = self.fates.get(&place(stamp)).is_some_and(|it| it.ended != Tick::NEVER);
+        has_ended && self.touched.get(&block).is_some_and(|count| *count > 0)
+    }
+
+    /// A write was answered as not having been done.
+    pub(crate) fn refused(&mut self, stamp: &Stamp) {
+        let is_known = self.fates.contains_key(&place(stamp));
+        assert!(!is_known, "{stamp:?} was given to a device, and answered as not done");
+        self.refused.insert(place(stamp));
+    }
+
     /// Blocks are given to a device.
     pub(crate) fn submitted(&mut self, bytes: &[u8], block_len: usize, turn: u64) {
         for block in bytes.chunks_exact(block_len) {
             let Value::Written(stamp) = Value::of(block) else { continue };
-            let twin = self.fates.insert(place(&stamp), Fate { ended: Tick::NEVER });
+            if self.is_touched(&stamp) {
+                continue;
+            }
+            let place = place(&stamp);
+            let twin = self.fates.insert(place, Fate { ended: Tick::NEVER });
             assert!(twin.is_none(), "{stamp:?} was given to a device twice");
-            let queue = self.writers.get(&stamp.writer);
-            let is_silent = queue.is_some_and(|queue| queue.silent);
-            assert!(!is_silent, "{stamp:?} began after its host was back");
-            let closed = queue.and_then(|queue| self.closed.get(&queue.link));
+            assert!(!self.refused.contains(&place), "{stamp:?} was refused, and began then");
+            let may = self.may_write(stamp.volume, stamp.writer);
+            assert!(may, "{stamp:?} began, and whose it is had lost its right");
+            let connection = self.writers.get(&stamp.writer);
+            let is_silent = connection.is_some_and(|connection| connection.silent);
+            assert!(!is_silent, "{stamp:?} began after whose it is was back");
+            let closed = connection.and_then(|it| self.closed.get(&it.opened.link));
             let is_late = stamp.count == 0 && closed.is_some_and(|closed| *closed < turn);
             assert!(!is_late, "{stamp:?} began after its connection was closed");
         }
@@ -112,7 +256,8 @@ impl Witness {
         for block in bytes.chunks_exact(block_len) {
             let Value::Written(stamp) = Value::of(block) else { continue };
             if let Some(fate) = self.fates.get_mut(&place(&stamp)) {
-                fate.ended = now;
+                // What was only written back ended before.
+                fate.ended = fate.ended.min(now);
             }
         }
     }
@@ -127,5 +272,95 @@ impl Witness {
         for fate in self.fates.values_mut() {
             fate.ended = fate.ended.min(now);
         }
+        self.touched.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITER: Writer = Writer(3);
+    const WHO: Who = Who { door: Door::Direct, number: 0 };
+    const STAMP: Stamp = Stamp { volume: 0, lba: Lba(5), writer: WRITER, sequence: 1, count: 0 };
+
+    fn bytes(stamp: Stamp) -> Vec<u8> {
+        let mut bytes = vec![0; 512];
+        stamp.write(&mut bytes);
+        bytes
+    }
+
+    fn witness() -> Witness {
+        let mut witness = Witness::default();
+        let link = LinkId(1);
+        witness.opens(WRITER, Opened { who: WHO, nexus: Nexus::NONE, link, admin: None });
+        witness
+    }
+
+    /// A write that is under way.
+    fn with_write() -> Witness {
+        let mut witness = witness();
+        witness.submitted(&bytes(STAMP), 512, 1);
+        witness
+    }
+
+    #[test]
+    #[should_panic(expected = "has lost its right")]
+    fn a_write_of_one_that_lost_its_right_is_not_under_way_then() {
+        with_write().set_revoked(WHO, true);
+    }
+
+    #[test]
+    fn a_write_that_ended_before_the_right_to_it_was_lost_is_nothing_wrong() {
+        let mut witness = with_write();
+        witness.ended(&bytes(STAMP), 512, Tick(7));
+        witness.set_revoked(WHO, true);
+        assert_eq!(witness.end_of(&STAMP), Tick(7));
+    }
+
+    #[test]
+    #[should_panic(expected = "had lost its right")]
+    fn a_write_of_one_without_right_does_not_begin() {
+        let mut witness = witness();
+        witness.set_revoked(WHO, true);
+        witness.submitted(&bytes(STAMP), 512, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "was refused, and began then")]
+    fn a_write_that_was_refused_does_not_begin() {
+        let mut witness = witness();
+        witness.refused(&STAMP);
+        witness.submitted(&bytes(STAMP), 512, 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "answered as not done")]
+    fn a_write_that_began_is_not_refused() {
+        with_write().refused(&STAMP);
+    }
+
+    #[test]
+    #[should_panic(expected = "whose it is is back")]
+    fn who_is_back_has_nothing_under_way_of_what_it_left() {
+        with_write().is_back(WHO, LinkId(2));
+    }
+
+    #[test]
+    #[should_panic(expected = "given to a device twice")]
+    fn a_write_is_given_to_a_device_once() {
+        let mut witness = with_write();
+        witness.ended(&bytes(STAMP), 512, Tick(7));
+        witness.submitted(&bytes(STAMP), 512, 2);
+    }
+
+    #[test]
+    fn what_somebody_writes_back_is_no_second_write() {
+        let mut witness = with_write();
+        witness.ended(&bytes(STAMP), 512, Tick(7));
+        witness.touches(Block { volume: 0, lba: STAMP.lba });
+        witness.submitted(&bytes(STAMP), 512, 2);
+        witness.ended(&bytes(STAMP), 512, Tick(9));
+        assert_eq!(witness.end_of(&STAMP), Tick(7));
     }
 }

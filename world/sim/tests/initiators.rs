@@ -3,7 +3,7 @@
 
 mod shared;
 
-use nearflash_sim::{ClientPlan, InitiatorPlan, Mix, Plan, Sim, WorkerPlan};
+use nearflash_sim::{ClientPlan, InitiatorPlan, Mix, Plan, Report, Sim, WorkerPlan};
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
 use shared::{assert_nothing_waits_for_the_sweep, end};
@@ -46,14 +46,64 @@ fn what_one_door_writes_the_others_read() {
     for seed in 0..8 {
         let mut plan = plan(seed, ways(150));
         plan.workers = vec![WorkerPlan::plain(150); 2];
-        plan.clients = vec![ClientPlan::plain(100)];
+        plan.clients = by_all_ways(500);
         plan.faults.disk.slow_permille = 20;
         plan.faults.disk.slow = Nanos::from_millis(3);
         let mut sim = Sim::new(plan);
         sim.finish_work();
         let report = sim.report();
         assert_eq!((report.lost, report.direct_lost), (0, 0));
-        assert!(report.counted > 3, "seed {seed}: all doors count in one block");
+        assert!(report.counted > 3, "seed {seed}: hosts and initiators count in one block");
+        assert_each_read_the_others(seed, &report);
+        end(sim);
+    }
+}
+
+/// Direct clients on what everybody reads and writes, by the stream and by rings.
+fn by_all_ways(requests: u32) -> Vec<ClientPlan> {
+    let think = (Nanos::from_micros(1), Nanos::from_micros(200));
+    let client = ClientPlan { field_permille: 900, think, ..ClientPlan::plain(requests) };
+    vec![client.clone(), ClientPlan { rings: true, ..client }]
+}
+
+fn assert_each_read_the_others(seed: u64, report: &Report) {
+    let all = report.across.iter().flatten().all(|count| *count > 0);
+    assert!(all, "seed {seed}: by each door is read what each wrote: {:?}", report.across);
+}
+
+#[test]
+fn what_one_door_writes_durably_every_door_reads_after_the_power_was_lost() {
+    for seed in 0..8 {
+        let mut plan = plan(seed, ways(200));
+        plan.workers = vec![WorkerPlan::plain(200); 2];
+        plan.clients = by_all_ways(500);
+        plan.node.block_size = [BlockSize::B512, BlockSize::B4096][usize::from(seed % 2 == 1)];
+        plan.faults.disk.split_permille = 300;
+        let mut sim = Sim::new(plan);
+        for _ in 0..5 {
+            sim.run_for(Nanos::from_millis(2));
+            sim.lose_power();
+        }
+        sim.finish_work();
+        assert_each_read_the_others(seed, &sim.report());
+        end(sim);
+    }
+}
+
+/// What is under way when a preemption comes is slow, on several cores, by every door.
+#[test]
+fn nothing_of_whom_a_preemption_shuts_out_lands_after_it_is_answered() {
+    for seed in 0..16 {
+        let mut plan = fight(seed);
+        plan.clients.extend(by_all_ways(300));
+        plan.node.cores = 3;
+        plan.faults.disk.slow_permille = 300;
+        plan.faults.disk.slow = Nanos::from_millis(5);
+        plan.faults.disk.split_permille = 300;
+        plan.faults.core.mail.1 = Nanos::from_micros(200);
+        let mut sim = Sim::new(plan);
+        sim.finish_work();
+        assert!(sim.report().reserved.1 > 0, "seed {seed}: nobody is shut out");
         end(sim);
     }
 }
@@ -107,6 +157,25 @@ fn an_initiator_that_comes_back_finds_that_its_last_writes_have_ended() {
         let mut sim = Sim::new(plan);
         sim.finish_work();
         assert!(sim.report().logged_in > 8, "seed {seed}");
+        end(sim);
+    }
+}
+
+#[test]
+fn every_initiator_is_told_of_a_new_size_once() {
+    const CAPACITY_CHANGED: u16 = 0x2A09;
+    for seed in 0..2 {
+        let mut sim = Sim::new(plan(seed, ways(1_500)));
+        assert!(sim.run_until(Nanos::from_secs(1), |sim| sim.report().logged_in == 4));
+        sim.run_for(Nanos::from_millis(2));
+        for resized in 1..=3 {
+            sim.resize();
+            let is_told =
+                |sim: &Sim| (0..4).all(|number| sim.told(number, CAPACITY_CHANGED) == resized);
+            assert!(sim.run_until(Nanos::from_secs(1), is_told), "seed {seed}: {resized}");
+        }
+        sim.finish_work();
+        assert!((0..4).all(|number| sim.told(number, CAPACITY_CHANGED) == 3), "seed {seed}");
         end(sim);
     }
 }

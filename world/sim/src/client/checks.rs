@@ -5,7 +5,7 @@ use std::ops::Range;
 use nearflash_units::{ByteLen, Lba, Nanos};
 
 use crate::client::worker::Client;
-use crate::node::SHARED_ID;
+use crate::node::{FIELD_IDS, SHARED_ID};
 use crate::sim::{PATIENCE, Sim};
 
 impl Sim {
@@ -40,7 +40,7 @@ impl Sim {
     }
 
     /// Tells all cores what direct clients may reach, and waits until they have confirmed.
-    fn export_direct(&mut self) {
+    pub(crate) fn export_direct(&mut self) {
         let number = self.node.export_direct(&mut self.outside);
         let cores = self.node.core_count();
         let taken = |sim: &Self| sim.direct_taken.iter().filter(|(n, _)| *n == number).count();
@@ -66,6 +66,7 @@ impl Sim {
         self.outside.note("revoke", &[]);
         self.export_direct();
         self.clients[victim].revoked_at = Some(self.outside.tick());
+        self.set_revoked(victim, true);
         let (disk, bytes) = self.own_blocks(&self.clients[victim]);
         let is_busy = self.outside.disks[disk].is_busy_in(&bytes);
         assert!(!is_busy, "something of client {victim} is under way without any right");
@@ -77,16 +78,24 @@ impl Sim {
         assert!(before == after, "client {victim} has changed something without any right");
         self.outside.forbidden = None;
         self.clients[victim].revoked_at = None;
+        self.set_revoked(victim, false);
         self.node.grants.revoked.remove(&victim);
         self.node.grants.epoch += u32::from(self.dice.coin());
         self.export_direct();
+    }
+
+    /// Of what it writes on the field, nothing has an effect from now on, or may again.
+    fn set_revoked(&mut self, client: usize, is_revoked: bool) {
+        let who = self.clients[client].who();
+        self.outside.witness.set_revoked(who, is_revoked);
+        FIELD_IDS.into_iter().for_each(|volume| self.rights_changed(volume));
     }
 
     /// The node has nothing under way.
     pub(crate) fn check_clients_at_rest(&mut self) {
         // Those that listen to nothing do not know that their connection is gone.
         for client in self.clients.iter_mut().filter(|client| client.is_deaf()) {
-            client.leave(true, &mut self.common, &mut self.outside);
+            client.leave(true, &mut self.common, &mut self.checks, &mut self.outside);
         }
         self.check_clients(false);
     }

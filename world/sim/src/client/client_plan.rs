@@ -4,6 +4,7 @@ use nearflash_direct::Digests;
 use nearflash_units::Nanos;
 
 use crate::Dice;
+use crate::host::workload::Mix;
 
 /// How a client misbehaves. What such a one is answered is nobody's business.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -31,6 +32,10 @@ pub struct ClientPlan {
     pub think: (Nanos, Nanos),
     /// How many of its requests are reads as long as can be.
     pub long_read_permille: u32,
+    /// Of its other requests, how many are about the blocks that hosts and initiators work on.
+    pub field_permille: u32,
+    /// What it does there. What direct has no such thing for, it reads instead.
+    pub mix: Mix,
     /// Of its changes, how many are to be durable.
     pub durable_permille: u32,
     /// After making requests, how often it ends its connection.
@@ -53,6 +58,8 @@ impl ClientPlan {
             rings: false,
             think: (Nanos(500), Nanos::from_micros(50)),
             long_read_permille: 0,
+            field_permille: 400,
+            mix: Mix { tails: 0, ..Mix::USUAL },
             durable_permille: 100,
             leave_permille: 0,
             claims: true,
@@ -76,6 +83,8 @@ impl ClientPlan {
             rings: dice.permille(400),
             think: (Nanos(100), Nanos::from_micros(dice.pick(&[1, 50, 2_000]))),
             long_read_permille: dice.pick(&[0, 0, 200]),
+            field_permille: dice.pick(&[0, 300, 300, 900]),
+            mix: Mix::draw(dice),
             durable_permille: dice.pick(&[0, 100, 1_000]),
             leave_permille: dice.pick(&[0, 0, 5, 20]),
             claims: digests.header,

@@ -9,7 +9,7 @@ use nearflash_request::VolumeId;
 
 use crate::client::ground::Ground;
 use crate::client::worker::key_of;
-use crate::node::{JUNK_ID, SHARED_ID};
+use crate::node::{FIELD_IDS, JUNK_ID, SHARED_ID};
 
 /// Who may do what, as of now.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ impl Grants {
                 let places = self.ground.readable(u64::try_from(number).expect("few clients"));
                 let grants = places.map(|place| (place, Rights::READ_WRITE));
                 access.insert(VolumeId(SHARED_ID), Arc::new(Access::new(grants)));
+                let full = |volume| (VolumeId(volume), Arc::new(Access::full()));
+                access.extend(FIELD_IDS.map(full));
             }
             (key, CredentialExport { secret, expired: false, access })
         };

@@ -12,6 +12,7 @@ use crate::Dice;
 use crate::client::client_plan::Crookedness;
 use crate::client::worker::Pending;
 use crate::host::memory::Memory;
+use crate::host::pending::Asker;
 use crate::network::{LinkId, Side};
 use crate::outside::Outside;
 
@@ -65,6 +66,13 @@ pub(crate) struct Connection {
     pub(crate) link: LinkId,
     pub(crate) session: ClientSession,
     pub(crate) memory: Memory,
+    pub(crate) asker: Asker,
+    /// Counts what it writes.
+    sequence: u32,
+    /// The volumes that it has open.
+    pub(crate) volumes: BTreeMap<u32, VolumeHandle>,
+    /// Those that it has asked for, by the number of the question.
+    pub(crate) asked: BTreeMap<u32, u32>,
     pub(crate) pending: BTreeMap<u32, Pending>,
     /// Its part of the rings, once it has any.
     pub(crate) places: Option<Places>,
@@ -79,7 +87,7 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(
         config: ClientConfig,
-        crooked: Option<Crookedness>,
+        (crooked, asker): (Option<Crookedness>, Asker),
         anonymous: bool,
         outside: &mut Outside,
     ) -> Self {
@@ -93,6 +101,10 @@ impl Connection {
             link,
             session: ClientSession::new(config),
             memory: Memory::default(),
+            asker,
+            sequence: 0,
+            volumes: BTreeMap::new(),
+            asked: BTreeMap::new(),
             pending: BTreeMap::new(),
             places: None,
             is_deaf: false,
@@ -100,6 +112,12 @@ impl Connection {
             sends_left,
             leftover: Vec::new(),
         }
+    }
+
+    /// The number of the next command.
+    pub(crate) fn next_sequence(&mut self) -> u32 {
+        self.sequence += 1;
+        self.sequence
     }
 
     pub(crate) fn pending_of(&mut self, tag: RequestTag) -> Pending {
@@ -155,7 +173,7 @@ impl Connection {
         let submitted = self.session.submit_entry(volume, operation, place);
         let (tag, entry) = submitted.expect("a request within the credits is taken");
         places.taken.insert(tag.0, (place - skew, place));
-        let payload = pending.buffer.map(|buffer| self.memory.bytes(buffer).to_vec());
+        let payload = pending.buffer().map(|buffer| self.memory.bytes(buffer).to_vec());
         self.pending.insert(tag.0, pending);
         let Some(ring) = outside.rings.of_link(self.link) else { return };
         if let ClientOperation::Write { .. } = operation {

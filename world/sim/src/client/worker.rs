@@ -1,15 +1,16 @@
 //! A direct client at work: it comes, opens the volume, changes and reads what it may, and judges
 //! what it is answered.
 
+mod coming;
 mod draw;
+mod field;
+mod judge;
 
 use std::ops::Range;
 
-use nearflash_direct::client::{
-    ClientCompletion, ClientConfig, ClientEvent, ClientOperation, VolumeHandle,
-};
+use nearflash_direct::client::{ClientConfig, ClientOperation};
 use nearflash_direct::{Secret, Status};
-use nearflash_request::{Access, BufferId, Nexus};
+use nearflash_request::{BufferId, Nexus};
 use nearflash_units::Nanos;
 
 use crate::Dice;
@@ -18,16 +19,13 @@ use crate::client::ground::Ground;
 use crate::client::link::{Connection, Fate, Places, SKEW_MAX};
 use crate::client::ownership::{Ending, Fill, Ownership};
 use crate::client::words::Words;
+use crate::host::pending::{Answer, Asker, Checks, Io};
+use crate::host::workload::{Field, Workload};
 use crate::network::{LinkId, Side};
-use crate::node::SHARED_ID;
+use crate::node::{JUNK_ID, SHARED_ID};
 use crate::outside::Outside;
-use crate::reservations::Asked;
-use crate::witness::Tick;
-
-/// The volume that clients share, and the one for those that do not keep the protocol.
-pub(crate) const SHARED: &str = "shared";
-/// See [`SHARED`].
-pub(crate) const JUNK: &str = "junk";
+use crate::stamp::Writer;
+use crate::witness::{Door, Opened, Tick, Who};
 
 /// What clients do together.
 #[derive(Debug, Default)]
@@ -45,16 +43,23 @@ pub(crate) struct Common {
     pub(crate) by_ring: u64,
     /// Counts connections.
     pub(crate) joined: u64,
-    /// What was asked, whether a reservation refused it, and when that was answered: to be judged.
-    pub(crate) answered: Vec<(Asked, bool, Tick)>,
 }
 
 /// What is in flight.
 #[derive(Clone, Debug)]
-pub(crate) struct Pending {
+pub(crate) enum Pending {
+    /// On the volume that clients share.
+    Own(OwnRequest),
+    /// On the blocks that hosts and initiators work on, too: judged as theirs are.
+    Field(Io),
+}
+
+/// A request on the clients' own volume.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnRequest {
     sent: Tick,
     range: Range<u64>,
-    pub(crate) buffer: Option<BufferId>,
+    buffer: Option<BufferId>,
     durable: bool,
     what: What,
 }
@@ -74,9 +79,29 @@ enum What {
 }
 
 impl Pending {
+    pub(crate) fn buffer(&self) -> Option<BufferId> {
+        match self {
+            Self::Own(request) => request.buffer,
+            Self::Field(io) => io.buffer,
+        }
+    }
+
     /// Where what is read goes.
     pub(crate) fn read_buffer(&self) -> Option<BufferId> {
-        self.buffer.filter(|_| self.what == What::Read)
+        let reads = match self {
+            Self::Own(request) => request.what == What::Read,
+            Self::Field(io) => io.reads(),
+        };
+        self.buffer().filter(|_| reads)
+    }
+
+    /// Which volume it is about.
+    fn volume(&self) -> u32 {
+        match self {
+            Self::Own(request) if request.what == What::Junk => JUNK_ID,
+            Self::Own(_) => SHARED_ID,
+            Self::Field(io) => io.first.volume,
+        }
     }
 }
 
@@ -88,9 +113,9 @@ const RING_ENTRIES_MAX: u32 = 8;
 enum Life {
     Away(Nanos),
     Connecting,
-    Working(VolumeHandle),
-    /// It asked again what its volume is.
-    Refreshing(VolumeHandle),
+    /// It has asked what its volumes are, and asks for nothing else until it knows.
+    Opening,
+    Working,
     Gone,
 }
 
@@ -102,6 +127,7 @@ pub(crate) struct Client {
     life: Life,
     ground: Ground,
     pub(crate) owned: Ownership,
+    workload: Workload,
     connection: Option<Connection>,
     /// The node has credentials.
     has_key: bool,
@@ -133,7 +159,7 @@ impl Client {
     pub(crate) fn new(
         number: usize,
         plan: ClientPlan,
-        ground: Ground,
+        (ground, field): (Ground, Field),
         (has_key, steady): (bool, bool),
         dice: Dice,
     ) -> Self {
@@ -146,6 +172,7 @@ impl Client {
             dice,
             life: Life::Away(Nanos(0)),
             owned: Ownership::new(ranges, steady),
+            workload: Workload { mix: plan.mix, field, known: Default::default() },
             ground,
             connection: None,
             has_key,
@@ -191,7 +218,13 @@ impl Client {
 
     /// Looks around and does what there is to do. Returns when to look again, if nothing comes
     /// before.
-    pub(crate) fn look(&mut self, common: &mut Common, outside: &mut Outside) -> Option<Nanos> {
+    pub(crate) fn look(
+        &mut self,
+        writers: &mut u32,
+        common: &mut Common,
+        checks: &mut Checks,
+        outside: &mut Outside,
+    ) -> Option<Nanos> {
         let now = outside.now;
         match self.life {
             Life::Gone => return None,
@@ -200,29 +233,29 @@ impl Client {
                 self.life = Life::Gone;
                 return None;
             }
-            Life::Away(_) => self.join(common, outside),
+            Life::Away(_) => self.join(writers, common, outside),
             _ => {}
         }
         if self.pump(outside) == Fate::Lost {
-            return self.leave(false, common, outside);
+            return self.leave(false, common, checks, outside);
         }
         if self.take_events(outside) == Fate::Lost {
-            return self.leave(false, common, outside);
+            return self.leave(false, common, checks, outside);
         }
-        self.take_completions(common, outside);
+        self.take_completions(common, checks, outside);
         let made = self.made;
         if !self.resting && now >= self.think_until {
-            self.work(common, outside);
+            self.work(common, checks, outside);
             if self.made > made && self.dice.permille(self.plan.leave_permille) {
                 let abruptly = self.dice.coin();
-                return self.leave(abruptly, common, outside);
+                return self.leave(abruptly, common, checks, outside);
             }
             self.think_until = now.plus(self.dice.span(self.plan.think));
         }
         if self.pump(outside) == Fate::Lost {
-            return self.leave(false, common, outside);
+            return self.leave(false, common, checks, outside);
         }
-        self.take_completions(common, outside);
+        self.take_completions(common, checks, outside);
         Some(match self.left {
             0 => now.plus(Nanos::from_millis(50)),
             _ if self.resting => now.plus(Nanos::from_millis(50)),
@@ -232,15 +265,26 @@ impl Client {
         })
     }
 
-    fn join(&mut self, common: &mut Common, outside: &mut Outside) {
+    /// As witnesses know it.
+    pub(crate) fn who(&self) -> Who {
+        Who { door: Door::Direct, number: u32::try_from(self.number).expect("few clients") }
+    }
+
+    fn join(&mut self, writers: &mut u32, common: &mut Common, outside: &mut Outside) {
         common.joined += 1;
+        *writers += 1;
         let config = ClientConfig {
             key: self.has_key.then(|| key_of(self.number)),
             digests: self.plan.digests,
             rings: self.plan.rings,
             nonce: outside.nonce(),
         };
-        let connection = Connection::new(config, self.plan.crooked, !self.has_key, outside);
+        let asker = Asker { writer: Writer(*writers), nexus: Nexus::NONE };
+        let how = (self.plan.crooked, asker);
+        let connection = Connection::new(config, how, !self.has_key, outside);
+        let opened =
+            Opened { who: self.who(), nexus: asker.nexus, link: connection.link, admin: None };
+        outside.witness.opens(asker.writer, opened);
         if self.plan.crooked.is_some() {
             self.crooked_links.push(connection.link);
         }
@@ -258,6 +302,7 @@ impl Client {
         &mut self,
         abruptly: bool,
         common: &mut Common,
+        checks: &mut Checks,
         outside: &mut Outside,
     ) -> Option<Nanos> {
         let now = outside.tick();
@@ -269,182 +314,52 @@ impl Client {
         }
         outside.settle_network();
         for pending in connection.pending.into_values() {
-            common.lost += u64::from(pending.what != What::Junk);
-            if let What::Change(fill) = pending.what {
-                self.owned.ended(&pending.range, fill, Ending::Lost, now);
+            match pending {
+                Pending::Own(OwnRequest { what: What::Junk, .. }) => continue,
+                Pending::Own(OwnRequest { range, what: What::Change(fill), .. }) => {
+                    self.owned.ended(&range, fill, Ending::Lost, now);
+                }
+                Pending::Own(_) => {}
+                Pending::Field(io) => io.lose(checks, now),
             }
+            common.lost += 1;
         }
         let until = outside.now.plus(Nanos::from_micros(self.dice.pick(&[10, 1_000, 50_000])));
         self.life = Life::Away(until);
         Some(until)
     }
 
-    fn take_events(&mut self, outside: &mut Outside) -> Fate {
-        let is_crooked = self.plan.crooked.is_some();
-        while let Some(connection) = &mut self.connection {
-            let Some(event) = connection.session.poll_event() else { break };
-            match (event, self.life) {
-                (ClientEvent::Ready, _) if self.plan.claims && !is_crooked => {
-                    let identity = [u8::try_from(self.number).expect("few clients"); 16];
-                    connection.session.claim(identity).expect("the handshake is over");
-                }
-                (ClientEvent::Claimed(result), _) if !is_crooked => {
-                    assert_eq!(result, Ok(()), "client {}", self.number);
-                    self.owned.claimed();
-                    self.begin();
-                }
-                (ClientEvent::Ready, _) => self.begin(),
-                (ClientEvent::Attached(made), _) if !is_crooked => {
-                    connection.places = self.places.take().filter(|_| made.is_ok());
-                    connection.session.open(SHARED).expect("the handshake is over");
-                }
-                (ClientEvent::Opened { result: Ok(info), .. }, _) => {
-                    self.life = Life::Working(info.handle);
-                }
-                (ClientEvent::Opened { result: Err(status), .. }, _) => {
-                    let is_due = is_crooked
-                        || self.may_be_refused
-                            && [Status::NOT_GRANTED, Status::NO_SUCH_VOLUME].contains(&status);
-                    assert!(is_due, "client {}: its volume is refused: {status}", self.number);
-                    outside.note("client refused", &[]);
-                    return Fate::Lost;
-                }
-                (ClientEvent::Attached(_) | ClientEvent::Claimed(_) | ClientEvent::Pong, _) => {
-                    assert!(is_crooked, "nobody asked");
-                }
-            }
-        }
-        if self.connection.is_some() { Fate::Lives } else { Fate::Lost }
-    }
-
-    /// It is in, and what it had under way before is over: it asks for rings, or for its volume.
-    fn begin(&mut self) {
-        let Some(connection) = &mut self.connection else { return };
-        let is_crooked = self.plan.crooked.is_some();
-        if self.plan.rings && !is_crooked {
-            let agreed = connection.session.agreed().expect("the handshake is over");
-            let entries = 1 << agreed.credits_max.min(RING_ENTRIES_MAX).ilog2();
-            let (places, data_len) = Places::new(entries, self.ground.len_max);
-            connection.session.attach(entries, data_len).expect("rings are offered");
-            self.places = Some(places);
-        } else {
-            let name = if is_crooked { JUNK } else { SHARED };
-            connection.session.open(name).expect("the handshake is over");
-        }
-    }
-
-    fn take_completions(&mut self, common: &mut Common, outside: &mut Outside) {
+    fn take_completions(
+        &mut self,
+        common: &mut Common,
+        checks: &mut Checks,
+        outside: &mut Outside,
+    ) {
         loop {
             let Some(connection) = &mut self.connection else { return };
             let Some(completion) = connection.session.poll_completion() else { return };
             let pending = connection.pending_of(completion.tag);
-            let bytes = pending.buffer.map(|buffer| connection.memory.give_back(buffer));
-            if pending.what != What::Junk {
-                self.judge(&pending, completion, &bytes.unwrap_or_default(), common, outside);
+            let volume = pending.volume();
+            match pending {
+                Pending::Own(request) => {
+                    let bytes = request.buffer.map(|buffer| connection.memory.give_back(buffer));
+                    if request.what == What::Junk {
+                        continue;
+                    }
+                    self.judge(&request, completion, &bytes.unwrap_or_default(), common, outside);
+                    self.judge_right(&request, completion.status, checks, outside);
+                }
+                Pending::Field(io) => {
+                    self.judge_answer(io.sent, completion.status, common);
+                    let answer = Answer::of_direct(completion.status);
+                    if let Some(connection) = &mut self.connection {
+                        io.judge(answer, &mut connection.memory, checks, outside);
+                    }
+                }
             }
-        }
-    }
-
-    /// A request is answered.
-    fn judge(
-        &mut self,
-        pending: &Pending,
-        done: ClientCompletion,
-        bytes: &[u8],
-        common: &mut Common,
-        outside: &mut Outside,
-    ) {
-        let now = outside.tick();
-        let status = done.status;
-        let had_rights = self.revoked_at.is_none_or(|since| pending.sent < since);
-        assert!(had_rights || !status.is_ok(), "client {}: {pending:?} was done", self.number);
-        self.judge_status(status, common);
-        let is_refused = status == Status::RESERVED;
-        // A discard of no whole block touches nothing, and nobody asks who may do that.
-        let touches = pending.what != What::Change(Fill::Discard)
-            || holds_a_block(&pending.range, outside.block_len);
-        if (status.is_ok() && touches) || is_refused {
-            let (volume, nexus, sent) = (SHARED_ID, Nexus::NONE, pending.sent);
-            let access = match pending.what {
-                What::Read => Access::Read,
-                What::Flush => Access::Manage,
-                _ => Access::Write,
-            };
-            common.answered.push((Asked { volume, nexus, access, sent }, is_refused, now));
-        }
-        let word = pending.range.start;
-        let is_not_done = is_not_done(status);
-        match pending.what {
-            What::Read if status.is_ok() => self.owned.read(self.number, word, bytes),
-            What::Flush if status.is_ok() => {
-                self.owned.flushed(pending.sent);
-                common.words.flushed(pending.sent);
+            if completion.status == Status::STALE_EPOCH {
+                self.refresh(volume);
             }
-            What::Change(fill) => {
-                let ending = match status {
-                    _ if status.is_ok() => Ending::Done { durable: pending.durable },
-                    _ if is_not_done => Ending::NotDone,
-                    _ => Ending::Failed,
-                };
-                self.owned.ended(&pending.range, fill, ending, now);
-            }
-            What::Add if status.is_ok() => {
-                common.words.added(word, done.value, (pending.sent, now), pending.durable);
-            }
-            What::Add if is_not_done => common.words.add_refused(word),
-            What::Swap { expected, new } if status.is_ok() => {
-                common.words.swapped(word, new, done.value);
-                self.guess(word, if done.value == expected { new } else { done.value });
-            }
-            What::Swap { new, .. } if is_not_done => common.words.swap_refused(word, new),
-            What::Read | What::Flush | What::Add | What::Swap { .. } | What::Junk => {}
-        }
-        if let (Status::STALE_EPOCH, Life::Working(volume)) = (status, self.life)
-            && let Some(connection) = &mut self.connection
-        {
-            // A connection that is closing by now finds out by itself.
-            if connection.session.refresh(volume).is_ok() {
-                self.life = Life::Refreshing(volume);
-            }
-        }
-    }
-
-    fn judge_status(&self, status: Status, common: &mut Common) {
-        let is_due = match status {
-            Status::OK => {
-                common.succeeded += 1;
-                true
-            }
-            Status::STALE_EPOCH => {
-                common.stale += 1;
-                true
-            }
-            // The ledger judges that.
-            Status::RESERVED => {
-                common.refused += 1;
-                true
-            }
-            Status::NOT_GRANTED | Status::NO_SUCH_VOLUME => {
-                common.refused += 1;
-                self.may_be_refused
-            }
-            Status::UNRECOVERED_READ
-            | Status::WRITE_FAULT
-            | Status::CAPACITY_EXCEEDED
-            | Status::DEVICE_UNAVAILABLE => {
-                common.failed += 1;
-                common.disks_fail
-            }
-            _ => false,
-        };
-        assert!(is_due, "client {}: a request was answered {status:?}", self.number);
-    }
-
-    /// What a word of swaps is likely to be.
-    fn guess(&mut self, word: u64, guess: u64) {
-        match self.guesses.iter_mut().find(|(of, _)| *of == word) {
-            Some(place) => place.1 = guess,
-            None => self.guesses.push((word, guess)),
         }
     }
 
@@ -454,8 +369,10 @@ impl Client {
     }
 
     /// Makes new requests, as many as its depth allows.
-    fn work(&mut self, common: &mut Common, outside: &mut Outside) {
-        let Life::Working(volume) = self.life else { return };
+    fn work(&mut self, common: &mut Common, checks: &mut Checks, outside: &mut Outside) {
+        if self.life != Life::Working {
+            return;
+        }
         for _ in 0..self.dice.between(1, 4) {
             let Some(connection) = &mut self.connection else { return };
             let has_room =
@@ -466,43 +383,30 @@ impl Client {
             if self.plan.deaf_after.is_some_and(|after| self.made >= after) {
                 connection.is_deaf = true;
             }
-            let Some((pending, operation)) = self.draw(common, outside) else { return };
+            let Some((pending, operation)) = self.draw(common, checks, outside) else { return };
             self.left -= 1;
             self.made += 1;
             common.by_ring += u64::from(
                 self.connection.as_ref().is_some_and(|connection| connection.places.is_some()),
             );
-            self.submit(volume, pending, &operation, outside);
+            self.submit(pending, &operation, outside);
         }
     }
 
-    fn submit(
-        &mut self,
-        volume: VolumeHandle,
-        pending: Pending,
-        operation: &ClientOperation,
-        outside: &mut Outside,
-    ) {
+    fn submit(&mut self, pending: Pending, operation: &ClientOperation, outside: &mut Outside) {
         let Some(connection) = &mut self.connection else { return };
+        let volume = pending.volume();
+        // One that takes no answers asks for nonsense of what it has open.
+        let volume = if connection.is_deaf { SHARED_ID } else { volume };
+        let volume = connection.volumes[&volume];
         if connection.places.is_some() {
             let skew = self.dice.pick(&[0, 0, 512, SKEW_MAX, 8, 1, 100]);
             return connection.submit_entry(volume, (pending, operation), skew, outside);
         }
-        let payload = pending.buffer.map(|buffer| connection.memory.bytes(buffer).to_vec());
+        let payload = pending.buffer().map(|buffer| connection.memory.bytes(buffer).to_vec());
         let tag = connection.session.submit(volume, operation, &payload.unwrap_or_default());
         let tag = tag.expect("a request within the credits is taken");
         let twin = connection.pending.insert(tag.0, pending);
         assert!(twin.is_none(), "a tag in flight is not given out again");
     }
-}
-
-fn holds_a_block(range: &Range<u64>, block_len: usize) -> bool {
-    let block_len = u64::try_from(block_len).expect("a length");
-    range.start.next_multiple_of(block_len) + block_len <= range.end
-}
-
-/// Whether such an answer says that nothing was done.
-fn is_not_done(status: Status) -> bool {
-    [Status::NOT_GRANTED, Status::NO_SUCH_VOLUME, Status::STALE_EPOCH, Status::RESERVED]
-        .contains(&status)
 }

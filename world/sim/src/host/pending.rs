@@ -3,13 +3,13 @@
 use nearflash_nvme::Status;
 use nearflash_request::{Access, BufferId, Nexus};
 
-use crate::history::{Block, Ending, History, WriteId};
+use crate::history::{Block, Ending, History, Sent, WriteId};
 use crate::host::memory::Memory;
 use crate::increments::Increments;
 use crate::outside::Outside;
 use crate::reservations::{Asked, Ledger};
-use crate::stamp::{Stamp, Value};
-use crate::witness::Tick;
+use crate::stamp::{Stamp, Value, Writer};
+use crate::witness::{Door, Tick};
 
 /// A command in flight.
 #[derive(Clone, Debug)]
@@ -61,6 +61,8 @@ pub(crate) enum Answer {
     Aborted,
     /// The node had no room for its data, and it was not begun.
     Full,
+    /// No grant allows it, or the volume has changed and has to be looked at again.
+    NotLetIn,
     /// Something else, by this number.
     Unexpected(u32),
 }
@@ -84,11 +86,24 @@ impl Answer {
     }
 }
 
+/// Who asks: on a connection, and as reservations know it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub(crate) writer: Writer,
+    pub(crate) nexus: Nexus,
+}
+
+impl Asker {
+    /// It sends a write.
+    pub(crate) fn sends(self, at: Tick, durable: bool) -> Sent {
+        Sent { writer: self.writer, at, durable }
+    }
+}
+
 /// An I/O command.
 #[derive(Clone, Debug)]
 pub(crate) struct Io {
-    /// Who asks, as reservations know it.
-    pub(crate) nexus: Nexus,
+    pub(crate) asker: Asker,
     pub(crate) sent: Tick,
     pub(crate) first: Block,
     pub(crate) buffer: Option<BufferId>,
@@ -102,6 +117,8 @@ pub(crate) enum What {
     Read,
     /// A write, or zeroes.
     Write(Vec<WriteId>),
+    /// Something that reads a block and writes it back as it is.
+    Touch,
     /// A deallocation: each block may become zeroes.
     Advice(Vec<WriteId>),
     Flush(Vec<u32>),
@@ -125,7 +142,7 @@ pub(crate) struct StepState {
     pub(crate) to: Stamp,
     pub(crate) write: WriteId,
     pub(crate) sent: Tick,
-    pub(crate) nexus: Nexus,
+    pub(crate) asker: Asker,
     pub(crate) first: Option<Answer>,
     pub(crate) second: Option<Answer>,
 }
@@ -151,6 +168,8 @@ pub(crate) struct Checks {
     pub(crate) turned_away: u64,
     /// Commands whose connection was lost.
     pub lost: u64,
+    /// By door: blocks read that were written by each door.
+    pub(crate) across: [[u64; 3]; 3],
 }
 
 /// What was learned of blocks.
@@ -176,18 +195,14 @@ impl Io {
         match self.what {
             What::Read if is_success => {
                 let bytes = bytes.expect("a read has a buffer");
-                return judge_read(
-                    self.first,
-                    self.in_tail,
-                    &bytes,
-                    (self.sent, now),
-                    checks,
-                    outside,
-                );
+                return self.judge_read(&bytes, now, checks, outside);
             }
-            What::Write(writes) => end_all(&writes, ending(answer), now, checks),
-            What::Advice(writes) if is_success => end_all(&writes, Ending::Failed, now, checks),
-            What::Advice(writes) => end_all(&writes, ending(answer), now, checks),
+            What::Write(writes) => end_all(&writes, ending(answer), now, checks, outside),
+            What::Touch => outside.witness.touched(self.first),
+            What::Advice(writes) if is_success => {
+                end_all(&writes, Ending::Failed, now, checks, outside);
+            }
+            What::Advice(writes) => end_all(&writes, ending(answer), now, checks, outside),
             What::Flush(volumes) if is_success => {
                 volumes.iter().for_each(|volume| checks.history.flushed(*volume, self.sent));
             }
@@ -213,7 +228,8 @@ impl Io {
         };
         // Of a flush of all, nobody says which volume it was refused for.
         for volume in volumes.iter().filter(|_| volumes.len() == 1 || answer == Answer::Done) {
-            let asked = Asked { volume: *volume, nexus: self.nexus, access, sent: self.sent };
+            let nexus = self.asker.nexus;
+            let asked = Asked { volume: *volume, nexus, access, sent: self.sent };
             checks.judge_right(asked, answer, now);
         }
     }
@@ -232,12 +248,39 @@ impl Io {
         assert!(is_success || !is_inside || may_fail, "{self:?} failed before {blocks}");
     }
 
+    /// Whether it reads into its buffer.
+    pub(crate) fn reads(&self) -> bool {
+        matches!(self.what, What::Read)
+    }
+
     /// The connection was lost.
     pub(crate) fn lose(self, checks: &mut Checks, now: Tick) {
         checks.lost += 1;
         if let What::Write(writes) | What::Advice(writes) = self.what {
-            end_all(&writes, Ending::Lost, now, checks);
+            for write in writes {
+                checks.history.write_ended(write, Ending::Lost, now);
+            }
         }
+    }
+
+    fn judge_read(&self, bytes: &[u8], now: Tick, checks: &mut Checks, outside: &Outside) -> Seen {
+        let mut seen = Seen::new();
+        let mut block = self.first;
+        for block_bytes in bytes.chunks_exact(outside.block_len) {
+            let value = Value::of(block_bytes);
+            if self.in_tail {
+                // The range may have been another volume's once, but not of these.
+                let is_foreign = |stamp: Stamp| stamp.volume != block.volume;
+                let is_own = !matches!(value, Value::Written(stamp) if is_foreign(stamp));
+                assert!(is_own, "{block:?} holds {value:?}");
+            } else {
+                checks.history.read(block, value, (self.sent, now), &outside.witness);
+                checks.note_doors(self.asker.writer, value, outside);
+                seen.push((block, block_bytes.to_vec()));
+            }
+            block.lba.0 += 1;
+        }
+        seen
     }
 }
 
@@ -248,41 +291,27 @@ fn ending(answer: Answer) -> Ending {
         | Answer::BehindTheEnd
         | Answer::Attention
         | Answer::Aborted
-        | Answer::Full => Ending::NotDone,
+        | Answer::Full
+        | Answer::NotLetIn => Ending::NotDone,
         _ => Ending::Failed,
     }
 }
 
-fn end_all(writes: &[WriteId], ending: Ending, now: Tick, checks: &mut Checks) {
+fn end_all(
+    writes: &[WriteId],
+    ending: Ending,
+    now: Tick,
+    checks: &mut Checks,
+    outside: &mut Outside,
+) {
     for write in writes {
+        if let (Ending::NotDone, Some(Value::Written(stamp))) =
+            (ending, checks.history.value_of(*write))
+        {
+            outside.witness.refused(&stamp);
+        }
         checks.history.write_ended(*write, ending, now);
     }
-}
-
-fn judge_read(
-    first: Block,
-    in_tail: bool,
-    bytes: &[u8],
-    when: (Tick, Tick),
-    checks: &mut Checks,
-    outside: &Outside,
-) -> Seen {
-    let mut seen = Seen::new();
-    let mut block = first;
-    for block_bytes in bytes.chunks_exact(outside.block_len) {
-        let value = Value::of(block_bytes);
-        if in_tail {
-            // The range may have been another volume's once, but not of these.
-            let is_own =
-                !matches!(value, Value::Written(Stamp { volume, .. }) if volume != block.volume);
-            assert!(is_own, "{block:?} holds {value:?}");
-        } else {
-            checks.history.read(block, value, when, &outside.witness);
-            seen.push((block, block_bytes.to_vec()));
-        }
-        block.lba.0 += 1;
-    }
-    seen
 }
 
 impl StepState {
@@ -298,8 +327,8 @@ impl StepState {
             checks.count_step(answer);
         }
         if let (Some(first), Some(_)) = (self.first, self.second) {
-            let Block { volume, .. } = self.block;
-            let asked = Asked { volume, nexus: self.nexus, access: Access::Write, sent: self.sent };
+            let (Block { volume, .. }, nexus) = (self.block, self.asker.nexus);
+            let asked = Asked { volume, nexus, access: Access::Write, sent: self.sent };
             checks.judge_right(asked, first, now);
         }
         let of_nobody =
@@ -311,6 +340,7 @@ impl StepState {
             Ending::Done
         } else if is_refused {
             checks.increments.refused(self.block, self.to);
+            outside.witness.refused(&self.to);
             Ending::NotDone
         } else if is_lost {
             checks.lost += 1;
@@ -340,7 +370,8 @@ impl Checks {
             Answer::BehindTheEnd => in_tail,
             Answer::Conflict => self.reservations.is_used(),
             Answer::DeviceFailed => self.disks_fail,
-            Answer::Attention | Answer::Aborted | Answer::Full => true,
+            // Of grants, the client has judged that.
+            Answer::Attention | Answer::Aborted | Answer::Full | Answer::NotLetIn => true,
             Answer::Done | Answer::OtherHalfFailed | Answer::Unexpected(_) => false,
         };
         assert!(is_expected, "{what:?} was answered {answer:?}");
@@ -360,6 +391,15 @@ impl Checks {
             _ => true,
         };
         assert!(is_expected, "a compare-and-write was answered {answer:?}");
+    }
+
+    /// Something was read that came in by a door, this one or another.
+    fn note_doors(&mut self, reader: Writer, value: Value, outside: &Outside) {
+        let Value::Written(stamp) = value else { return };
+        let door = |writer| outside.witness.door_of(writer).map(Door::index);
+        if let (Some(reader), Some(writer)) = (door(reader), door(stamp.writer)) {
+            self.across[reader][writer] += 1;
+        }
     }
 
     fn judge_right(&mut self, asked: Asked, answer: Answer, now: Tick) {

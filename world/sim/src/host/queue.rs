@@ -4,25 +4,22 @@ use std::collections::BTreeMap;
 
 use nearflash_nvme::{Command, CommandId};
 use nearflash_nvme_tcp::host::{HostCompletion, HostConfig, HostData, HostSession};
-use nearflash_request::{BufferId, Nexus};
+use nearflash_request::BufferId;
 use nearflash_session::{Chunk, Receiving};
 use nearflash_units::Nanos;
 
 use crate::host::line::{Fate, Line, Spoken, Trouble};
 use crate::host::memory::Memory;
-use crate::host::pending::{Pending, StepId, StepState};
+use crate::host::pending::{Asker, Pending, StepId, StepState};
 use crate::network::LinkId;
 use crate::outside::Outside;
-use crate::stamp::Writer;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) link: LinkId,
     pub(crate) session: HostSession,
     pub(crate) memory: Memory,
-    pub(crate) writer: Writer,
-    /// Whose it is, as reservations know it.
-    pub(crate) nexus: Nexus,
+    pub(crate) asker: Asker,
     /// Counts the commands.
     pub(crate) sequence: u32,
     pub(crate) pending: BTreeMap<CommandId, Pending>,
@@ -35,19 +32,14 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn connect(
-        config: HostConfig,
-        (writer, nexus): (Writer, Nexus),
-        outside: &mut Outside,
-    ) -> Self {
+    pub(crate) fn connect(config: HostConfig, asker: Asker, outside: &mut Outside) -> Self {
         let link = outside.network.connect(outside.now);
         outside.settle_network();
         Self {
             link,
             session: HostSession::new(config),
             memory: Memory::default(),
-            writer,
-            nexus,
+            asker,
             sequence: 0,
             pending: BTreeMap::new(),
             steps: BTreeMap::new(),

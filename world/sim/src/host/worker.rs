@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::Dice;
 use crate::host::line::Fate;
-use crate::host::pending::{AdminStep, Answer, Checks, Pending, What};
+use crate::host::pending::{AdminStep, Answer, Asker, Checks, Pending, What};
 use crate::host::queue::Queue;
 use crate::host::rivalry::fight;
 use crate::host::worker_plan::WorkerPlan;
@@ -23,6 +23,7 @@ use crate::node::CHECKED;
 use crate::outside::Outside;
 use crate::rivalry::{Move, Rival};
 use crate::stamp::Writer;
+use crate::witness::{Door, Opened, Who};
 
 /// How far a host has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -157,11 +158,15 @@ impl Worker {
         }
     }
 
+    fn who(&self) -> Who {
+        Who { door: Door::NvmeTcp, number: self.number }
+    }
+
     fn connect(&self, queue: QueueId, writer: Writer, outside: &mut Outside) -> Queue {
         let config = self.config(queue);
         let parts: [&[u8]; 2] = [&config.host_id.into_bytes(), CHECKED.as_bytes()];
         let nexus = nearflash_session::nexus("nvme", &parts);
-        Queue::connect(config, (writer, nexus), outside)
+        Queue::connect(config, Asker { writer, nexus }, outside)
     }
 
     /// Looks around and does what there is to do. Returns when to look again, if nothing comes
@@ -254,7 +259,7 @@ impl Worker {
         self.resets = false;
         let writer = next_writer(writers);
         let admin = self.connect(QueueId::ADMIN, writer, outside);
-        outside.witness.joins(self.number, admin.link);
+        outside.witness.joins(self.who(), admin.link);
         self.admin = Some(admin);
         self.life = Life::Joining;
         self.keep_alive_at = outside.now.plus(self.keep_alive_span());
@@ -292,8 +297,9 @@ impl Worker {
                 for queue in 1..=self.plan.io_queues {
                     let writer = next_writer(writers);
                     let queue = self.connect(QueueId(queue), writer, outside);
-                    let admin = self.admin.as_ref().expect("it has joined").link;
-                    outside.witness.opens(writer, queue.link, admin);
+                    let admin = self.admin.as_ref().map(|admin| admin.link);
+                    let (who, nexus, link) = (self.who(), queue.asker.nexus, queue.link);
+                    outside.witness.opens(writer, Opened { who, nexus, link, admin });
                     self.queues.push(queue);
                 }
             }

@@ -2,13 +2,13 @@
 
 use nearflash_nvme::{Command, DsmRange, Fused, NamespaceId};
 use nearflash_nvme_tcp::host::HostData;
-use nearflash_request::{BlockRange, Nexus};
+use nearflash_request::BlockRange;
 use nearflash_units::{BlockSize, Blocks, Lba};
 use zerocopy::IntoBytes;
 
 use crate::Dice;
 use crate::history::Block;
-use crate::host::pending::{Checks, Io, Pending, Seen, StepId, StepState, What};
+use crate::host::pending::{Asker, Checks, Io, Pending, Seen, StepId, StepState, What};
 use crate::host::queue::Queue;
 use crate::outside::Outside;
 use crate::stamp::{Stamp, Value, Writer};
@@ -41,6 +41,7 @@ pub(crate) enum Kind {
     Compare,
     Step,
     Overwrite,
+    Touch,
     Tail,
 }
 
@@ -63,6 +64,9 @@ pub struct Mix {
     pub steps: u32,
     /// Other writes to a block in which hosts count.
     pub overwrites: u32,
+    /// What reads a block and writes it back as it is: ORs of zeroes, additions of zero. By the doors
+    /// that have such a thing; others read.
+    pub touches: u32,
     /// Reads and writes around the end of a volume that changes its size.
     pub tails: u32,
 }
@@ -78,6 +82,7 @@ impl Mix {
         compares: 4,
         steps: 12,
         overwrites: 4,
+        touches: 6,
         tails: 4,
     };
 
@@ -94,11 +99,12 @@ impl Mix {
             compares: draw(usual.compares),
             steps: draw(usual.steps),
             overwrites: draw(usual.overwrites),
+            touches: draw(usual.touches),
             tails: draw(usual.tails),
         }
     }
 
-    fn weights(&self) -> [(Kind, u32); 9] {
+    fn weights(&self) -> [(Kind, u32); 10] {
         [
             (Kind::Read, self.reads),
             (Kind::Write, self.writes),
@@ -108,6 +114,7 @@ impl Mix {
             (Kind::Compare, self.compares),
             (Kind::Step, self.steps),
             (Kind::Overwrite, self.overwrites),
+            (Kind::Touch, self.touches),
             (Kind::Tail, self.tails),
         ]
     }
@@ -160,7 +167,7 @@ impl Workload {
         outside: &mut Outside,
     ) {
         match self.draw_kind(dice) {
-            Kind::Read => self.read(queue, self.hot_run(dice), false, outside),
+            Kind::Read | Kind::Touch => self.read(queue, self.hot_run(dice), false, outside),
             Kind::Write => self.write(queue, self.hot_run(dice), dice, checks, outside),
             Kind::Zeroes => self.zeroes(queue, self.hot_run(dice), dice, checks, outside),
             Kind::Advice => self.advise(queue, self.hot_run(dice), checks, outside),
@@ -196,6 +203,25 @@ impl Workload {
         Run { block: Block { volume, lba: Lba(first) }, nsid, count }
     }
 
+    /// A block in which hosts count.
+    pub(crate) fn counter(&self, dice: &mut Dice) -> Run {
+        let (volume, nsid) = self.field.volumes[0];
+        let block = Block { volume, lba: Lba(dice.pick(&self.field.counters)) };
+        Run { block, nsid, count: 1 }
+    }
+
+    /// The counter that is overwritten now and then.
+    pub(crate) fn overwritten(&self) -> Run {
+        let (volume, nsid) = self.field.volumes[0];
+        let block = Block { volume, lba: Lba(self.field.counters[1]) };
+        Run { block, nsid, count: 1 }
+    }
+
+    /// One that everybody wants, of any kind.
+    pub(crate) fn one_block(&self, dice: &mut Dice) -> Run {
+        if dice.coin() { self.counter(dice) } else { Run { count: 1, ..self.hot_run(dice) } }
+    }
+
     pub(crate) fn bytes_len(&self, run: Run) -> u32 {
         let len = self.field.block_size.len(Blocks(run.count)).expect("commands are bounded");
         u32::try_from(len.0).expect("commands are bounded")
@@ -205,7 +231,7 @@ impl Workload {
         let len = self.bytes_len(run);
         let buffer = queue.memory.take(usize::try_from(len).expect("commands are bounded"));
         let command = Command::read(run.nsid, run.block.lba, run.zero_based(), len);
-        let io = io(queue.nexus, run, Some(buffer), What::Read, outside);
+        let io = io(queue.asker, run, Some(buffer), What::Read, outside);
         let pending = Pending::Io(Io { in_tail, ..io });
         queue.submit(&command, HostData::ToHost { buffer, len }, pending);
     }
@@ -240,10 +266,10 @@ impl Workload {
     ) {
         let durable = dice.permille(250);
         let sequence = queue.next_sequence();
-        let (stamps, bytes) = self.fill(queue.writer, run, (sequence, 0));
+        let (stamps, bytes) = self.fill(queue.asker.writer, run, (sequence, 0));
         let now = outside.tick();
-        let sent =
-            |(block, stamp)| checks.history.write_sent(block, Value::Written(stamp), now, durable);
+        let (history, by) = (&mut checks.history, queue.asker.sends(now, durable));
+        let sent = |(block, stamp)| history.write_sent(block, Value::Written(stamp), by);
         let writes = run.blocks().zip(stamps).map(sent).collect();
         let mut command = Command::write(run.nsid, run.block.lba, run.zero_based(), 0);
         if durable {
@@ -251,7 +277,7 @@ impl Workload {
         }
         let len = self.bytes_len(run);
         let buffer = queue.memory.hold(bytes);
-        let pending = Pending::Io(io(queue.nexus, run, Some(buffer), What::Write(writes), outside));
+        let pending = Pending::Io(io(queue.asker, run, Some(buffer), What::Write(writes), outside));
         queue.submit(&command, HostData::FromHost { buffer, len }, pending);
     }
 
@@ -265,7 +291,8 @@ impl Workload {
     ) {
         let durable = dice.permille(250);
         let now = outside.tick();
-        let sent = |block| checks.history.write_sent(block, Value::Zero, now, durable);
+        let (history, by) = (&mut checks.history, queue.asker.sends(now, durable));
+        let sent = |block| history.write_sent(block, Value::Zero, by);
         let writes = run.blocks().map(sent).collect();
         let mut command = Command::write_zeroes(run.nsid, run.block.lba, run.zero_based());
         if durable {
@@ -274,14 +301,15 @@ impl Workload {
         if dice.coin() {
             command = command.with_deallocate();
         }
-        let pending = Pending::Io(io(queue.nexus, run, None, What::Write(writes), outside));
+        let pending = Pending::Io(io(queue.asker, run, None, What::Write(writes), outside));
         queue.submit(&command, HostData::None, pending);
     }
 
     /// As two ranges, the second perhaps empty.
     fn advise(&self, queue: &mut Queue, run: Run, checks: &mut Checks, outside: &mut Outside) {
         let now = outside.tick();
-        let sent = |block| checks.history.write_sent(block, Value::Zero, now, false);
+        let (history, by) = (&mut checks.history, queue.asker.sends(now, false));
+        let sent = |block| history.write_sent(block, Value::Zero, by);
         let writes = run.blocks().map(sent).collect();
         let half = run.count.div_ceil(2);
         let ranges = [(run.block.lba.0, half), (run.block.lba.0 + half, run.count - half)];
@@ -290,7 +318,7 @@ impl Workload {
             DsmRange::from_range(range).expect("commands are bounded")
         });
         let data = HostData::SmallFromHost(ranges.as_bytes().to_vec());
-        let pending = Pending::Io(io(queue.nexus, run, None, What::Advice(writes), outside));
+        let pending = Pending::Io(io(queue.asker, run, None, What::Advice(writes), outside));
         queue.submit(&Command::deallocate(run.nsid, 1), data, pending);
     }
 
@@ -301,7 +329,7 @@ impl Workload {
         let flushed = if all { volumes.collect() } else { vec![volume] };
         let command = Command::flush(if all { NamespaceId::ALL } else { nsid });
         let run = Run { block: Block { volume, lba: Lba(0) }, nsid, count: 1 };
-        let pending = Pending::Io(io(queue.nexus, run, None, What::Flush(flushed), outside));
+        let pending = Pending::Io(io(queue.asker, run, None, What::Flush(flushed), outside));
         queue.submit(&command, HostData::None, pending);
     }
 
@@ -316,7 +344,7 @@ impl Workload {
         let buffer = queue.memory.hold(bytes);
         let command = Command::compare(run.nsid, run.block.lba, 0, len);
         let pending =
-            Pending::Io(io(queue.nexus, run, Some(buffer), What::Compare(value), outside));
+            Pending::Io(io(queue.asker, run, Some(buffer), What::Compare(value), outside));
         queue.submit(&command, HostData::FromHost { buffer, len }, pending);
     }
 
@@ -328,21 +356,21 @@ impl Workload {
         checks: &mut Checks,
         outside: &mut Outside,
     ) {
-        let (volume, nsid) = self.field.volumes[0];
-        let block = Block { volume, lba: Lba(dice.pick(&self.field.counters)) };
-        let run = Run { block, nsid, count: 1 };
+        let run = self.counter(dice);
+        let Run { block, nsid, .. } = run;
         let Some(bytes) = self.known.remove(&block) else {
             return self.read(queue, run, false, outside);
         };
         let from = Value::of(&bytes);
         let sequence = queue.next_sequence();
-        let (stamps, fresh) = self.fill(queue.writer, run, (sequence, from.count() + 1));
+        let (stamps, fresh) = self.fill(queue.asker.writer, run, (sequence, from.count() + 1));
         let (to, durable) = (stamps[0], dice.permille(250));
         let sent = outside.tick();
-        let write = checks.history.write_sent(block, Value::Written(to), sent, durable);
+        let asker = queue.asker;
+        let by = asker.sends(sent, durable);
+        let write = checks.history.write_sent(block, Value::Written(to), by);
         checks.increments.sent(block, from, to);
-        let nexus = queue.nexus;
-        let state = StepState { block, from, to, write, sent, nexus, first: None, second: None };
+        let state = StepState { block, from, to, write, sent, asker, first: None, second: None };
         let id = StepId(sequence);
         queue.steps.insert(id, state);
         let len = self.bytes_len(run);
@@ -355,7 +383,7 @@ impl Workload {
             [(compare, bytes, What::StepCompare(id)), (second, fresh, What::StepWrite(id))]
         {
             let buffer = queue.memory.hold(bytes);
-            let pending = Pending::Io(io(queue.nexus, run, Some(buffer), what, outside));
+            let pending = Pending::Io(io(queue.asker, run, Some(buffer), what, outside));
             queue.submit(&command, HostData::FromHost { buffer, len }, pending);
         }
     }
@@ -368,9 +396,7 @@ impl Workload {
         checks: &mut Checks,
         outside: &mut Outside,
     ) {
-        let (volume, nsid) = self.field.volumes[0];
-        let block = Block { volume, lba: Lba(self.field.counters[1]) };
-        let run = Run { block, nsid, count: 1 };
+        let run = self.overwritten();
         match dice.between(0, 3) {
             0 => self.zeroes(queue, run, dice, checks, outside),
             1 => self.advise(queue, run, checks, outside),
@@ -388,22 +414,22 @@ impl Workload {
             return self.read(queue, run, true, outside);
         }
         let sequence = queue.next_sequence();
-        let (_, bytes) = self.fill(queue.writer, run, (sequence, 0));
+        let (_, bytes) = self.fill(queue.asker.writer, run, (sequence, 0));
         let len = self.bytes_len(run);
         let buffer = queue.memory.hold(bytes);
         let command = Command::write(nsid, block.lba, run.zero_based(), len);
-        let io = io(queue.nexus, run, Some(buffer), What::Write(Vec::new()), outside);
+        let io = io(queue.asker, run, Some(buffer), What::Write(Vec::new()), outside);
         let pending = Pending::Io(Io { in_tail: true, ..io });
         queue.submit(&command, HostData::FromHost { buffer, len }, pending);
     }
 }
 
 pub(crate) fn io(
-    nexus: Nexus,
+    asker: Asker,
     run: Run,
     buffer: Option<nearflash_request::BufferId>,
     what: What,
     outside: &mut Outside,
 ) -> Io {
-    Io { nexus, sent: outside.tick(), first: run.block, buffer, in_tail: false, what }
+    Io { asker, sent: outside.tick(), first: run.block, buffer, in_tail: false, what }
 }

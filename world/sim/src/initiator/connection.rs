@@ -7,17 +7,16 @@ use nearflash_iscsi::initiator::cdb::Cdb;
 use nearflash_iscsi::initiator::{
     Ending, InitiatorConfig, InitiatorSession, Sense, Status, TaskCompletion, TaskData, TaskId,
 };
-use nearflash_request::{BufferId, Nexus};
+use nearflash_request::BufferId;
 use nearflash_session::{Chunk, Receiving};
 use nearflash_shard::Door;
 use nearflash_units::Nanos;
 
 use crate::host::line::{Fate, Line, Spoken, Trouble};
 use crate::host::memory::Memory;
-use crate::host::pending::{Answer, Io, StepState};
+use crate::host::pending::{Answer, Asker, Io, StepState};
 use crate::network::LinkId;
 use crate::outside::Outside;
-use crate::stamp::Writer;
 
 /// A command in flight.
 #[derive(Clone, Debug)]
@@ -34,8 +33,7 @@ pub(crate) struct Connection {
     pub(crate) link: LinkId,
     pub(crate) session: InitiatorSession,
     pub(crate) memory: Memory,
-    pub(crate) writer: Writer,
-    pub(crate) nexus: Nexus,
+    pub(crate) asker: Asker,
     /// Counts the commands.
     sequence: u32,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
@@ -44,19 +42,14 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn connect(
-        config: InitiatorConfig,
-        (writer, nexus): (Writer, Nexus),
-        outside: &mut Outside,
-    ) -> Self {
+    pub(crate) fn connect(config: InitiatorConfig, asker: Asker, outside: &mut Outside) -> Self {
         let link = outside.network.connect_to(outside.now, Door::Iscsi { anonymous: true });
         outside.settle_network();
         Self {
             link,
             session: InitiatorSession::new(config),
             memory: Memory::default(),
-            writer,
-            nexus,
+            asker,
             sequence: 0,
             tasks: BTreeMap::new(),
             leftover: Vec::new(),

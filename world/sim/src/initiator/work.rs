@@ -12,6 +12,8 @@ use crate::initiator::connection::{Connection, Task};
 use crate::outside::Outside;
 use crate::stamp::Value;
 
+/// ORWRITE (16).
+const ORWRITE: u8 = 0x8B;
 /// VERIFY (16) with the data that should be there.
 const VERIFY: u8 = 0x8F;
 const COMPARE_BYTES: u8 = 1 << 1;
@@ -45,17 +47,14 @@ impl Begin<'_> {
             Kind::Flush => self.flush(run),
             Kind::Compare => self.compare(workload, Run { count: 1, ..run }),
             Kind::Step => self.step(workload),
-            Kind::Overwrite => {
-                let (volume, nsid) = workload.field.volumes[0];
-                let block = Block { volume, lba: Lba(workload.field.counters[1]) };
-                self.write(workload, Run { block, nsid, count: 1 });
-            }
+            Kind::Overwrite => self.write(workload, workload.overwritten()),
+            Kind::Touch => self.touch(workload),
             Kind::Tail => self.tail(workload),
         }
     }
 
     fn io(&mut self, run: Run, buffer: Option<nearflash_request::BufferId>, what: What) -> Io {
-        io(self.connection.nexus, run, buffer, what, self.outside)
+        io(self.connection.asker, run, buffer, what, self.outside)
     }
 
     fn submit(&mut self, run: Run, cdb: &Cdb, data: TaskData, io: Io) {
@@ -64,8 +63,8 @@ impl Begin<'_> {
 
     fn sent(&mut self, run: Run, values: impl Iterator<Item = Value>, durable: bool) -> What {
         let now = self.outside.tick();
-        let history = &mut self.checks.history;
-        let sent = |(block, value)| history.write_sent(block, value, now, durable);
+        let (history, by) = (&mut self.checks.history, self.connection.asker.sends(now, durable));
+        let sent = |(block, value)| history.write_sent(block, value, by);
         What::Write(run.blocks().zip(values).map(sent).collect())
     }
 
@@ -81,7 +80,7 @@ impl Begin<'_> {
     fn write(&mut self, workload: &Workload, run: Run) {
         let durable = self.dice.permille(250);
         let sequence = self.connection.next_sequence();
-        let (stamps, bytes) = workload.fill(self.connection.writer, run, (sequence, 0));
+        let (stamps, bytes) = workload.fill(self.connection.asker.writer, run, (sequence, 0));
         let what = self.sent(run, stamps.into_iter().map(Value::Written), durable);
         let flags = if durable { FORCE_UNIT_ACCESS } else { 0 };
         let len = workload.bytes_len(run);
@@ -135,27 +134,41 @@ impl Begin<'_> {
 
     /// Counts one further, from what the host last read; it reads first if it has not.
     fn step(&mut self, workload: &mut Workload) {
-        let (volume, nsid) = workload.field.volumes[0];
-        let block = Block { volume, lba: Lba(self.dice.pick(&workload.field.counters)) };
-        let run = Run { block, nsid, count: 1 };
+        let run = workload.counter(self.dice);
+        let block = run.block;
         let Some(mut bytes) = workload.known.remove(&block) else {
             return self.read(workload, run, false);
         };
         let from = Value::of(&bytes);
         let sequence = self.connection.next_sequence();
-        let (stamps, fresh) =
-            workload.fill(self.connection.writer, run, (sequence, from.count() + 1));
+        let asker = self.connection.asker;
+        let (stamps, fresh) = workload.fill(asker.writer, run, (sequence, from.count() + 1));
         let (to, sent) = (stamps[0], self.outside.tick());
-        let write = self.checks.history.write_sent(block, Value::Written(to), sent, false);
+        let durable = self.dice.permille(250);
+        let by = asker.sends(sent, durable);
+        let write = self.checks.history.write_sent(block, Value::Written(to), by);
         self.checks.increments.sent(block, from, to);
-        let nexus = self.connection.nexus;
-        let state = StepState { block, from, to, write, sent, nexus, first: None, second: None };
+        let state = StepState { block, from, to, write, sent, asker, first: None, second: None };
         bytes.extend_from_slice(&fresh);
         let len = u32::try_from(bytes.len()).expect("two blocks");
         let buffer = self.connection.memory.hold(bytes);
-        let cdb = cdb::compare_and_write(0, block.lba.0, 1);
+        let flags = if durable { FORCE_UNIT_ACCESS } else { 0 };
+        let cdb = cdb::compare_and_write(flags, block.lba.0, 1);
         let data = TaskData::FromInitiator { buffer, len };
         self.connection.submit(lun(run), &cdb, data, Task::Step(state, buffer));
+    }
+
+    /// ORWRITE of zeroes, which leaves a block as it is, whoever writes it meanwhile.
+    fn touch(&mut self, workload: &Workload) {
+        let run = workload.one_block(self.dice);
+        let len = workload.bytes_len(run);
+        let zeroes = vec![0; usize::try_from(len).expect("a block")];
+        let buffer = self.connection.memory.hold(zeroes);
+        self.outside.witness.touches(run.block);
+        let io = self.io(run, Some(buffer), What::Touch);
+        let mut cdb = cdb::read(run.block.lba.0, 1);
+        cdb[0] = ORWRITE;
+        self.submit(run, &cdb, TaskData::FromInitiator { buffer, len }, io);
     }
 
     /// Around the end of a volume that changes its size. What is written there is not judged.

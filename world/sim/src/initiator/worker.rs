@@ -1,6 +1,7 @@
 //! A working initiator: it logs in, adds connections to its session, works on them, and comes back
 //! when it lost them: by its name and ISID in place of the session that there was.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nearflash_iscsi::chap::{CHALLENGE_LEN, Challenge};
@@ -13,7 +14,7 @@ use nearflash_units::Nanos;
 
 use crate::Dice;
 use crate::host::line::Fate;
-use crate::host::pending::{Answer, Checks};
+use crate::host::pending::{Answer, Asker, Checks};
 use crate::host::worker::{Leaving, Life};
 use crate::host::workload::{Field, Workload};
 use crate::initiator::connection::{Connection, Task};
@@ -25,6 +26,7 @@ use crate::node::TARGET;
 use crate::outside::Outside;
 use crate::rivalry::{Move, Rival};
 use crate::stamp::Writer;
+use crate::witness::{Door, Opened, Who};
 
 #[derive(Debug)]
 pub(crate) struct Initiator {
@@ -42,6 +44,8 @@ pub(crate) struct Initiator {
     pub(crate) resting: bool,
     /// How often it logged in.
     pub(crate) joined: u32,
+    /// How often it was told of what, by unit attentions.
+    told: BTreeMap<u16, u32>,
 }
 
 impl Initiator {
@@ -65,7 +69,13 @@ impl Initiator {
             think_until: Nanos(0),
             resting: false,
             joined: 0,
+            told: BTreeMap::new(),
         }
+    }
+
+    /// How often a unit attention told it this.
+    pub(crate) fn told(&self, code: u16) -> u32 {
+        self.told.get(&code).copied().unwrap_or_default()
     }
 
     /// Commands that have not been answered.
@@ -90,6 +100,10 @@ impl Initiator {
     fn isid(&self) -> [u8; 6] {
         let [.., high, low] = self.number.to_be_bytes();
         [0x80, 0, 0, 0, high, low]
+    }
+
+    fn who(&self) -> Who {
+        Who { door: Door::Iscsi, number: self.number }
     }
 
     fn nexus(&self) -> Nexus {
@@ -134,7 +148,10 @@ impl Initiator {
         *writers += 1;
         let writer = Writer(*writers);
         let config = self.config(tsih, cid);
-        let connection = Connection::connect(config, (writer, self.nexus()), outside);
+        let nexus = self.nexus();
+        let connection = Connection::connect(config, Asker { writer, nexus }, outside);
+        let (who, link) = (self.who(), connection.link);
+        outside.witness.opens(writer, Opened { who, nexus, link, admin: None });
         self.connections.push(connection);
     }
 
@@ -215,6 +232,7 @@ impl Initiator {
         };
         match self.life {
             Life::Joining if is_ready => {
+                outside.witness.is_back(self.who(), self.connections[0].link);
                 let granted = established.session.max_connections;
                 for _ in 1..u32::from(self.plan.connections).min(granted) {
                     self.open(established.tsih, writers, outside);
@@ -284,6 +302,9 @@ impl Initiator {
                 let link = u64::from(connection.link.0);
                 outside.note("answer", &[u64::from(completion.id.0), link]);
                 let answer = Answer::of_scsi(&completion);
+                if let (Answer::Attention, Some(sense)) = (answer, completion.sense) {
+                    *self.told.entry(u16::from_be_bytes([sense.asc, sense.ascq])).or_default() += 1;
+                }
                 match task {
                     Task::Io(io) => {
                         let seen = io.judge(answer, &mut connection.memory, checks, outside);

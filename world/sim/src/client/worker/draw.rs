@@ -5,9 +5,10 @@ use std::ops::Range;
 use nearflash_direct::client::ClientOperation;
 use nearflash_request::BufferId;
 
-use super::{Client, Common, Pending, What};
+use super::{Client, Common, OwnRequest, Pending, What};
 use crate::client::ground::WordUse;
 use crate::client::ownership::Fill;
+use crate::host::pending::Checks;
 use crate::outside::Outside;
 use crate::witness::Tick;
 
@@ -15,7 +16,11 @@ impl Client {
     /// Whether a change, or a read, of this range would meet one of ours in flight.
     fn meets(&self, range: &Range<u64>, changes: bool) -> bool {
         let Some(connection) = &self.connection else { return true };
-        connection.pending.values().any(|pending| {
+        let mut own = connection.pending.values().filter_map(|pending| match pending {
+            Pending::Own(request) => Some(request),
+            Pending::Field(_) => None,
+        });
+        own.any(|pending| {
             let conflicts = match pending.what {
                 What::Read => changes,
                 What::Change(_) => true,
@@ -29,11 +34,13 @@ impl Client {
     pub(super) fn draw(
         &mut self,
         common: &mut Common,
+        checks: &mut Checks,
         outside: &mut Outside,
     ) -> Option<(Pending, ClientOperation)> {
         let durable = self.dice.permille(self.plan.durable_permille);
         let sent = outside.tick();
-        let pending = |range, buffer, what| Pending { sent, range, buffer, durable, what };
+        let pending =
+            |range, buffer, what| Pending::Own(OwnRequest { sent, range, buffer, durable, what });
         if self.plan.crooked.is_some() {
             let buffer = self.take(2000);
             let offset = self.dice.between(0, 4000);
@@ -58,6 +65,9 @@ impl Client {
             let stretch = &self.ground.readable(self.own_number())[1];
             let range = stretch.start..stretch.end.min(stretch.start + self.ground.len_max);
             return self.draw_read(range, sent);
+        }
+        if self.dice.permille(self.plan.field_permille) {
+            return self.draw_on_field(durable, checks, outside);
         }
         match self.dice.between(0, 99) {
             0..=34 => {
@@ -101,8 +111,8 @@ impl Client {
         let (offset, len) = place_of(&range);
         let buffer = self.take(range.end - range.start);
         let operation = ClientOperation::Read { buffer, offset, len };
-        let buffer = Some(buffer);
-        Some((Pending { sent, range, buffer, durable: false, what: What::Read }, operation))
+        let (buffer, durable, what) = (Some(buffer), false, What::Read);
+        Some((Pending::Own(OwnRequest { sent, range, buffer, durable, what }), operation))
     }
 
     fn draw_word(
@@ -128,10 +138,10 @@ impl Client {
                 (What::Swap { expected, new }, operation)
             }
         };
-        (Pending { sent, range, buffer: None, durable, what }, operation)
+        (Pending::Own(OwnRequest { sent, range, buffer: None, durable, what }), operation)
     }
 
-    fn take(&mut self, len: u64) -> BufferId {
+    pub(super) fn take(&mut self, len: u64) -> BufferId {
         let connection = self.connection.as_mut().expect("a client at work is connected");
         connection.memory.take(usize::try_from(len).expect("a small length"))
     }

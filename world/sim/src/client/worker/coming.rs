@@ -1,0 +1,116 @@
+//! How a client comes in: it says who it is, has what it left behind ended, and opens its volumes.
+
+use nearflash_direct::Status;
+use nearflash_direct::client::{ClientEvent, VolumeInfo};
+
+use super::{Client, Life, RING_ENTRIES_MAX};
+use crate::client::link::{Fate, Places};
+use crate::node::{JUNK_ID, SHARED_ID, name_of};
+use crate::outside::Outside;
+
+impl Client {
+    pub(super) fn take_events(&mut self, outside: &mut Outside) -> Fate {
+        let is_crooked = self.plan.crooked.is_some();
+        while let Some(connection) = &mut self.connection {
+            let Some(event) = connection.session.poll_event() else { break };
+            match event {
+                ClientEvent::Ready if self.plan.claims && !is_crooked => {
+                    let identity = [u8::try_from(self.number).expect("few clients"); 16];
+                    connection.session.claim(identity).expect("the handshake is over");
+                }
+                ClientEvent::Claimed(result) if !is_crooked => {
+                    assert_eq!(result, Ok(()), "client {}", self.number);
+                    let link = connection.link;
+                    outside.witness.is_back(self.who(), link);
+                    self.owned.claimed();
+                    self.begin();
+                }
+                ClientEvent::Ready => self.begin(),
+                ClientEvent::Attached(made) if !is_crooked => {
+                    connection.places = self.places.take().filter(|_| made.is_ok());
+                    self.open();
+                }
+                ClientEvent::Opened { number, result } => {
+                    if self.opened(number, result, outside) == Fate::Lost {
+                        return Fate::Lost;
+                    }
+                }
+                ClientEvent::Attached(_) | ClientEvent::Claimed(_) | ClientEvent::Pong => {
+                    assert!(is_crooked, "nobody asked");
+                }
+            }
+        }
+        if self.connection.is_some() { Fate::Lives } else { Fate::Lost }
+    }
+
+    /// What a volume is, or that it may not open it. With the last of them it is at work.
+    fn opened(
+        &mut self,
+        number: u32,
+        result: Result<VolumeInfo, Status>,
+        outside: &mut Outside,
+    ) -> Fate {
+        let Some(connection) = &mut self.connection else { return Fate::Lost };
+        let volume = connection.asked.remove(&number).expect("it asked for that, once");
+        match result {
+            Ok(info) => {
+                connection.volumes.insert(volume, info.handle);
+                if connection.asked.is_empty() {
+                    self.life = Life::Working;
+                }
+                Fate::Lives
+            }
+            Err(status) => {
+                let is_due = self.plan.crooked.is_some()
+                    || self.may_be_refused
+                        && [Status::NOT_GRANTED, Status::NO_SUCH_VOLUME].contains(&status);
+                assert!(is_due, "client {}: its volume is refused: {status}", self.number);
+                outside.note("client refused", &[]);
+                Fate::Lost
+            }
+        }
+    }
+
+    /// Asks for all its volumes.
+    fn open(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        let field = self.workload.field.volumes.iter().map(|(volume, _)| *volume);
+        let volumes: Vec<u32> = match self.plan.crooked {
+            Some(_) => vec![JUNK_ID],
+            None => field.chain([SHARED_ID]).collect(),
+        };
+        for volume in volumes {
+            let number = connection.session.open(name_of(volume));
+            connection.asked.insert(number.expect("the handshake is over"), volume);
+        }
+        self.life = Life::Opening;
+    }
+
+    /// It is in, and what it had under way before is over: it asks for rings, or for its volumes.
+    fn begin(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        let is_crooked = self.plan.crooked.is_some();
+        if self.plan.rings && !is_crooked {
+            let agreed = connection.session.agreed().expect("the handshake is over");
+            let entries = 1 << agreed.credits_max.min(RING_ENTRIES_MAX).ilog2();
+            let (places, data_len) = Places::new(entries, self.ground.len_max);
+            connection.session.attach(entries, data_len).expect("rings are offered");
+            self.places = Some(places);
+        } else {
+            self.open();
+        }
+    }
+
+    /// Asks again what a volume is.
+    pub(super) fn refresh(&mut self, volume: u32) {
+        let Some(connection) = &mut self.connection else { return };
+        if connection.asked.values().any(|asked| *asked == volume) {
+            return;
+        }
+        // A connection that is closing by now finds out by itself.
+        if let Ok(number) = connection.session.refresh(connection.volumes[&volume]) {
+            connection.asked.insert(number, volume);
+            self.life = Life::Opening;
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a client makes of its answers.
+
+use std::ops::Range;
+
+use nearflash_direct::Status;
+use nearflash_direct::client::ClientCompletion;
+use nearflash_request::{Access, Nexus};
+
+use super::{Client, Common, OwnRequest, What};
+use crate::client::ownership::{Ending, Fill};
+use crate::host::pending::Checks;
+use crate::node::SHARED_ID;
+use crate::outside::Outside;
+use crate::reservations::Asked;
+use crate::witness::Tick;
+
+impl Client {
+    /// Whether it was let in, or shut out, as the reservations were.
+    pub(super) fn judge_right(
+        &self,
+        request: &OwnRequest,
+        status: Status,
+        checks: &mut Checks,
+        outside: &mut Outside,
+    ) {
+        let is_refused = status == Status::RESERVED;
+        // A discard of no whole block touches nothing, and nobody asks who may do that.
+        let touches = request.what != What::Change(Fill::Discard)
+            || holds_a_block(&request.range, outside.block_len);
+        if is_refused || (status.is_ok() && touches) {
+            let access = match request.what {
+                What::Read => Access::Read,
+                What::Flush => Access::Manage,
+                _ => Access::Write,
+            };
+            let (volume, nexus, sent) = (SHARED_ID, Nexus::NONE, request.sent);
+            let asked = Asked { volume, nexus, access, sent };
+            checks.reservations.judge(asked, is_refused, outside.tick());
+        }
+    }
+
+    /// A request is answered.
+    pub(super) fn judge(
+        &mut self,
+        pending: &OwnRequest,
+        done: ClientCompletion,
+        bytes: &[u8],
+        common: &mut Common,
+        outside: &mut Outside,
+    ) {
+        let now = outside.tick();
+        let status = done.status;
+        self.judge_answer(pending.sent, status, common);
+        let word = pending.range.start;
+        let is_not_done = is_not_done(status);
+        match pending.what {
+            What::Read if status.is_ok() => self.owned.read(self.number, word, bytes),
+            What::Flush if status.is_ok() => {
+                self.owned.flushed(pending.sent);
+                common.words.flushed(pending.sent);
+            }
+            What::Change(fill) => {
+                let ending = match status {
+                    _ if status.is_ok() => Ending::Done { durable: pending.durable },
+                    _ if is_not_done => Ending::NotDone,
+                    _ => Ending::Failed,
+                };
+                self.owned.ended(&pending.range, fill, ending, now);
+            }
+            What::Add if status.is_ok() => {
+                common.words.added(word, done.value, (pending.sent, now), pending.durable);
+            }
+            What::Add if is_not_done => common.words.add_refused(word),
+            What::Swap { expected, new } if status.is_ok() => {
+                common.words.swapped(word, new, done.value);
+                self.guess(word, if done.value == expected { new } else { done.value });
+            }
+            What::Swap { new, .. } if is_not_done => common.words.swap_refused(word, new),
+            What::Read | What::Flush | What::Add | What::Swap { .. } | What::Junk => {}
+        }
+    }
+
+    /// Whether it may be answered so: with its grants, and with the devices as they are.
+    pub(super) fn judge_answer(&self, sent: Tick, status: Status, common: &mut Common) {
+        let had_rights = self.revoked_at.is_none_or(|since| sent < since);
+        let is_due = had_rights || !status.is_ok();
+        assert!(is_due, "client {}: what was sent at {sent:?} was done", self.number);
+        self.judge_status(status, common);
+    }
+
+    fn judge_status(&self, status: Status, common: &mut Common) {
+        let is_due = match status {
+            Status::OK => {
+                common.succeeded += 1;
+                true
+            }
+            Status::STALE_EPOCH => {
+                common.stale += 1;
+                true
+            }
+            // The ledger judges that.
+            Status::RESERVED => {
+                common.refused += 1;
+                true
+            }
+            Status::NOT_GRANTED | Status::NO_SUCH_VOLUME => {
+                common.refused += 1;
+                self.may_be_refused
+            }
+            Status::UNRECOVERED_READ
+            | Status::WRITE_FAULT
+            | Status::CAPACITY_EXCEEDED
+            | Status::DEVICE_UNAVAILABLE => {
+                common.failed += 1;
+                common.disks_fail
+            }
+            _ => false,
+        };
+        assert!(is_due, "client {}: a request was answered {status:?}", self.number);
+    }
+
+    /// What a word of swaps is likely to be.
+    fn guess(&mut self, word: u64, guess: u64) {
+        match self.guesses.iter_mut().find(|(of, _)| *of == word) {
+            Some(place) => place.1 = guess,
+            None => self.guesses.push((word, guess)),
+        }
+    }
+}
+
+fn holds_a_block(range: &Range<u64>, block_len: usize) -> bool {
+    let block_len = u64::try_from(block_len).expect("a length");
+    range.start.next_multiple_of(block_len) + block_len <= range.end
+}
+
+/// Whether such an answer says that nothing was done.
+fn is_not_done(status: Status) -> bool {
+    [Status::NOT_GRANTED, Status::NO_SUCH_VOLUME, Status::STALE_EPOCH, Status::RESERVED]
+        .contains(&status)
+}
