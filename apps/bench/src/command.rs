@@ -190,6 +190,7 @@ fn floor_spec(args: &BenchArgs, ramp: Nanos, runtime: Nanos) -> FloorSpec {
     };
     FloorSpec {
         exchange,
+        connections: args.numjobs,
         depth: args.iodepth,
         ramp,
         runtime,

@@ -11,9 +11,13 @@ use crate::recorder::CpuTime;
 const TICK: Nanos = Nanos::from_millis(10);
 /// utime and stime, counted from the field after the command's closing parenthesis.
 const UTIME_FIELD: usize = 11;
-/// Fields of the first line of /proc/stat in which a processor works: user, nice, system, irq,
-/// softirq, and steal, in which another machine had it.
-const BUSY_FIELDS: [usize; 6] = [0, 1, 2, 5, 6, 7];
+/// Field of the first line of /proc/stat that counts what another machine had.
+const STEAL_FIELD: usize = 7;
+/// The kernel's own threads have this in the field of flags of /proc/PID/stat (PF_KTHREAD, in
+/// include/linux/sched.h).
+const KERNEL_THREAD: u64 = 0x0020_0000;
+/// That field, and utime, stime, cutime and cstime behind it, counted as [`UTIME_FIELD`].
+const FLAGS_FIELD: usize = 6;
 
 /// Counts from when it was started; belongs to the thread that started it.
 pub(crate) struct CpuMeter {
@@ -123,16 +127,39 @@ fn parse_schedstat(schedstat: &str) -> Option<(Nanos, Nanos)> {
     Some((fields.next()??, fields.next()??))
 }
 
-/// Time that all processors of the machine have worked, for whomever; to a tick.
-pub fn of_machine() -> Nanos {
+/// What all programs of the machine have used, with those that have ended, and what other machines
+/// had of its processors; to a tick. The kernel's own threads are left out: what they do, they do for
+/// somebody, and while one of ours reads and writes mostly for it.
+pub fn of_programs() -> Nanos {
+    let is_number = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let times =
+        processes.filter(|entry| entry.file_name().to_str().is_some_and(is_number)).filter_map(
+            // One that ends meanwhile is in its parent's time.
+            |process| parse_program(&std::fs::read_to_string(process.path().join("stat")).ok()?),
+        );
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    parse_busy(&stat).unwrap_or_default()
+    times.fold(parse_stolen(&stat).unwrap_or_default(), Nanos::plus)
 }
 
-fn parse_busy(stat: &str) -> Option<Nanos> {
+fn parse_stolen(stat: &str) -> Option<Nanos> {
     let all = stat.lines().next()?.strip_prefix("cpu ")?;
-    let fields: Vec<u64> = all.split_whitespace().map_while(|field| field.parse().ok()).collect();
-    let ticks: u64 = BUSY_FIELDS.iter().filter_map(|field| fields.get(*field)).sum();
+    let ticks: u64 = all.split_whitespace().nth(STEAL_FIELD)?.parse().ok()?;
+    Some(Nanos(ticks * TICK.0))
+}
+
+/// What a process and its children that have ended used, from a line of /proc/PID/stat; nothing for
+/// a thread of the kernel.
+fn parse_program(stat: &str) -> Option<Nanos> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(FLAGS_FIELD);
+    let flags: u64 = fields.next()?.parse().ok()?;
+    if flags & KERNEL_THREAD != 0 {
+        return None;
+    }
+    let times = fields.skip(UTIME_FIELD - FLAGS_FIELD - 1).take(4);
+    // Times of children are signed, and never negative.
+    let ticks: u64 = times.map(|field| field.parse().unwrap_or(0)).sum();
     Some(Nanos(ticks * TICK.0))
 }
 
@@ -157,7 +184,12 @@ mod tests {
         assert_eq!(parse_schedstat("1500 20 3\n"), Some((Nanos(1500), Nanos(20))));
         assert_eq!(parse_schedstat("no"), None);
         let stat = "cpu  1 2 4 1000 1000 8 16 32 0 0\ncpu0 9 9 9\n";
-        assert_eq!(parse_busy(stat), Some(Nanos::from_millis(630)));
+        assert_eq!(parse_stolen(stat), Some(Nanos::from_millis(320)));
+        let program = "7 (a) S 1 2 3 4 5 4194304 7 8 9 10 250 30 20 10 20 0";
+        assert_eq!(parse_program(program), Some(Nanos::from_millis(3100)));
+        let kernel_thread = "7 (kworker/0:1) I 2 0 0 0 -1 69238880 0 0 0 0 0 30 0 0 20 0";
+        assert_eq!(parse_program(kernel_thread), None);
+        assert_eq!(parse_program("nothing"), None);
     }
 
     #[test]
@@ -180,7 +212,7 @@ mod tests {
         let process = of_process(std::process::id()).unwrap();
         assert!(threads.iter().all(|thread| !thread.name.is_empty()));
         assert!(threads.iter().any(|thread| thread.cpu.total > Nanos(0)));
-        assert!(process.cpu.total > Nanos(0) && of_machine() > Nanos(0));
+        assert!(process.cpu.total > Nanos(0) && of_programs() > Nanos(0));
     }
 
     #[test]

@@ -27,6 +27,8 @@ use crate::studies::{CostModel, Setting, Study, catalogue};
 const INTERRUPTED: u8 = 130;
 /// More is in the report.
 const SAID_PER_STUDY_MAX: usize = 3;
+/// How often points that cannot stand beside others are measured again.
+const EXTRA_PASSES_MAX: u32 = 3;
 /// How long the machine is watched before anything is measured.
 const LOOK_SPAN: Duration = Duration::from_millis(500);
 
@@ -133,7 +135,9 @@ pub fn measure(
     let began_at = machine::now();
     let began = Instant::now();
     look_around();
-    let session = Session { points: points.clone(), timing, interrupted };
+    // A first look takes what it gets.
+    let extra_passes_max = if args.quick { 0 } else { EXTRA_PASSES_MAX };
+    let session = Session { points: points.clone(), timing, extra_passes_max, interrupted };
     let stand = || {
         let disk = match local {
             Some(disk) => disk,

@@ -189,8 +189,8 @@ fn by_name(run: &Kept) -> BTreeMap<&PointId, &Measurement> {
 fn loads(study: &str, id: &PointId, first: &Measurement, second: &Measurement) -> Vec<Pair> {
     let is_one_of_several = first.tenants.len() > 1;
     let both = [first, second];
-    let results = both.map(|measurement| Results {
-        outcomes: BTreeMap::from([(id.clone(), Outcome::Measured(measurement.clone()))]),
+    let results = both.map(|measurement| {
+        Results::new(BTreeMap::from([(id.clone(), Outcome::Measured(measurement.clone()))]))
     });
     let pair = |load| {
         let change = |figure: fn(&Run) -> f64| {

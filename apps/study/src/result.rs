@@ -1,8 +1,11 @@
 //! What was measured: kept point by point, so that an interrupted run goes on where it was.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use nearflash_bench::compare::Verdict;
+use nearflash_bench::placement::Place;
+use nearflash_units::Nanos;
 
 use crate::plan::PointId;
 
@@ -14,6 +17,23 @@ pub enum Outcome {
     Measured(Measurement),
     /// It could not be, and why, in one line.
     Failed(String),
+}
+
+impl Outcome {
+    /// What was measured before, and what was now: none of it is thrown away.
+    pub fn and(self, more: Self) -> Self {
+        match (self, more) {
+            (Self::Measured(mut measurement), Self::Measured(more)) => {
+                for (runs, more) in measurement.tenants.iter_mut().zip(more.tenants) {
+                    runs.extend(more);
+                }
+                Self::Measured(measurement)
+            }
+            (measured @ Self::Measured(_), Self::Failed(_)) | (Self::Failed(_), measured) => {
+                measured
+            }
+        }
+    }
 }
 
 /// The runs of one point.
@@ -48,7 +68,8 @@ pub struct Run {
     pub joules: Option<f64>,
     /// Core to core in nanoseconds, before and after.
     pub core_to_core: [f64; 2],
-    /// The part of the time that the measuring side had its cores, up to 1.
+    /// The part of the time that the measuring side worked on its cores, up to 1: less when it slept,
+    /// or waited in the kernel for the device.
     pub core_share: f64,
     /// Whether it can stand beside other runs.
     pub comparable: Comparable,
@@ -104,6 +125,14 @@ pub enum Comparable {
     Disturbed,
 }
 
+impl Run {
+    /// Where its cores lay.
+    fn place(&self) -> Place {
+        let distance = Duration::try_from_secs_f64(self.core_to_core[1] / 1e9).unwrap_or_default();
+        Place::of(Nanos(u64::try_from(distance.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
 impl From<Verdict> for Comparable {
     fn from(verdict: Verdict) -> Self {
         match verdict {
@@ -130,11 +159,31 @@ pub struct Spread {
 pub struct Results {
     /// The points' ends.
     pub outcomes: BTreeMap<PointId, Outcome>,
+    /// Where the cores lay in most of the sound runs. Figures of another place cannot stand beside
+    /// these: between cores of one complex an exchange is up to twice as fast as beyond.
+    home: Option<Place>,
 }
 
 impl Results {
-    /// The spread of one figure over the runs of a point that can stand beside others (over all, when
-    /// none can); `None` for a point that was not measured. `tenant` counts the point's loads from 0.
+    /// Everything that was measured.
+    pub fn new(outcomes: BTreeMap<PointId, Outcome>) -> Self {
+        let home = home(&outcomes);
+        Self { outcomes, home }
+    }
+
+    /// The end of a point; the latest stands.
+    pub fn insert(&mut self, id: PointId, outcome: Outcome) {
+        self.outcomes.insert(id, outcome);
+        self.home = home(&self.outcomes);
+    }
+
+    fn is_home(&self, run: &Run) -> bool {
+        run.comparable == Comparable::Sound && Some(run.place()) == self.home
+    }
+
+    /// The spread of one figure over the runs of a point that can stand beside others (over all sound
+    /// ones, or at worst all, when none can); `None` for a point that was not measured. `tenant`
+    /// counts the point's loads from 0.
     pub fn spread(
         &self,
         id: &PointId,
@@ -143,10 +192,13 @@ impl Results {
     ) -> Option<Spread> {
         let Outcome::Measured(measurement) = self.outcomes.get(id)? else { return None };
         let runs = measurement.tenants.get(tenant)?;
+        let is_home = |run: &&Run| self.is_home(run);
         let is_sound = |run: &&Run| run.comparable == Comparable::Sound;
-        let is_doubtful = !runs.iter().any(|run| is_sound(&run));
-        let mut values: Vec<f64> =
-            runs.iter().filter(|run| is_doubtful || is_sound(run)).map(figure).collect();
+        let chosen = [&is_home as &dyn Fn(&&Run) -> bool, &is_sound, &|_| true];
+        let of = |is_chosen: &dyn Fn(&&Run) -> bool| {
+            runs.iter().filter(is_chosen).map(&figure).collect::<Vec<f64>>()
+        };
+        let mut values = chosen.into_iter().map(of).find(|values| !values.is_empty())?;
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
         let at = |index: usize| values.get(index).copied();
@@ -155,41 +207,93 @@ impl Results {
         Some(Spread { median, low: at(last / 4)?, high: at((last * 3).div_ceil(4))? })
     }
 
-    /// Whether no run of the point can stand beside others.
+    /// Whether no run of the point can stand beside others: each was disturbed, or had its cores
+    /// elsewhere.
     pub fn is_doubtful(&self, id: &PointId) -> bool {
-        match self.outcomes.get(id) {
-            Some(Outcome::Measured(measurement)) => {
-                let mut runs = measurement.tenants.iter().flatten();
-                !runs.any(|run| run.comparable == Comparable::Sound)
-            }
-            _ => false,
-        }
+        let Some(Outcome::Measured(measurement)) = self.outcomes.get(id) else { return false };
+        !measurement.tenants.iter().flatten().any(|run| self.is_home(run))
     }
 }
+
+fn home(outcomes: &BTreeMap<PointId, Outcome>) -> Option<Place> {
+    let measured = outcomes.values().filter_map(|outcome| match outcome {
+        Outcome::Measured(measurement) => Some(measurement),
+        Outcome::Failed(_) => None,
+    });
+    let runs = measured.flat_map(|measurement| measurement.tenants.iter().flatten());
+    let mut counts = PLACES.map(|place| (0_u32, place));
+    for run in runs.filter(|run| run.comparable == Comparable::Sound) {
+        let there = counts.iter_mut().find(|(_, place)| *place == run.place());
+        there.expect("all places are counted").0 += 1;
+    }
+    // Of equals the nearest, which is first.
+    let most = counts.into_iter().rev().max_by_key(|(count, _)| *count);
+    most.filter(|(count, _)| *count > 0).map(|(_, place)| place)
+}
+
+/// The nearest first.
+const PLACES: [Place; 3] = [Place::SameCore, Place::Near, Place::Far];
 
 #[cfg(test)]
 mod tests {
     use super::{Comparable, Cpu, Latency, Measurement, Outcome, Results, Run, Spread};
     use crate::plan::PointId;
 
-    fn spread(rates: &[f64]) -> Option<Spread> {
-        let run = |iops: &f64| Run {
+    fn run(iops: f64, nanos: f64, comparable: Comparable) -> Run {
+        Run {
             ops: 1,
             seconds: 1.0,
             warm_up_seconds: 0.0,
-            iops: *iops,
+            iops,
             bytes_per_second: 0.0,
             latency: Latency::default(),
             cpu: Cpu::default(),
             joules: None,
-            core_to_core: [0.0; 2],
+            core_to_core: [nanos; 2],
             core_share: 1.0,
-            comparable: Comparable::Sound,
-        };
+            comparable,
+        }
+    }
+
+    fn measured(runs: Vec<Run>) -> Outcome {
+        Outcome::Measured(Measurement { tenants: vec![runs], command: None })
+    }
+
+    #[test]
+    fn runs_of_another_place_stand_only_where_there_are_no_others() {
+        use Comparable::{Moved, Sound};
+        let id = |name: &str| PointId(name.to_owned());
+        let mut results = Results::default();
+        results.insert(id("near"), measured(vec![run(10.0, 30.0, Sound), run(10.0, 31.0, Sound)]));
+        let both = vec![run(4.0, 160.0, Sound), run(9.0, 35.0, Sound), run(7.0, 33.0, Moved)];
+        results.insert(id("both"), measured(both));
+        results.insert(id("far"), measured(vec![run(5.0, 150.0, Sound), run(1.0, 30.0, Moved)]));
+        results.insert(id("moved"), measured(vec![run(2.0, 30.0, Moved)]));
+        let median = |name| results.spread(&id(name), 0, |run| run.iops).unwrap().median;
+        assert_eq!(
+            [median("near"), median("both"), median("far"), median("moved")],
+            [10.0, 9.0, 5.0, 2.0]
+        );
+        let doubtful = ["near", "both", "far", "moved"].map(|name| results.is_doubtful(&id(name)));
+        assert_eq!(doubtful, [false, false, true, true]);
+    }
+
+    #[test]
+    fn what_is_measured_again_stands_beside_what_was_measured_before() {
+        let first = measured(vec![run(1.0, 30.0, Comparable::Moved)]);
+        let again = measured(vec![run(2.0, 30.0, Comparable::Sound)]);
+        let Outcome::Measured(both) = first.clone().and(again) else { panic!("it was measured") };
+        assert_eq!(both.tenants[0].len(), 2);
+        let failed = || Outcome::Failed("gone".to_owned());
+        assert_eq!(first.clone().and(failed()), first);
+        assert_eq!(failed().and(first.clone()), first);
+    }
+
+    fn spread(rates: &[f64]) -> Option<Spread> {
         let id = PointId("study/point".to_owned());
-        let tenants = vec![rates.iter().map(run).collect()];
-        let outcome = Outcome::Measured(Measurement { tenants, command: None });
-        let results = Results { outcomes: [(id.clone(), outcome)].into() };
+        let outcome =
+            measured(rates.iter().map(|iops| run(*iops, 0.0, Comparable::Sound)).collect());
+        let results = Results::new([(id.clone(), outcome)].into());
         results.spread(&id, 0, |run| run.iops)
     }
 

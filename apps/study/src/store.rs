@@ -4,6 +4,7 @@
 //! `points.jsonl` begins with a line that says of which run it is; results of another version, of
 //! another machine or of other settings do not stand beside each other and are refused.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -87,14 +88,18 @@ impl Store {
         Ok(store)
     }
 
-    /// Keeps the end of a point: on stable media when this returns.
+    /// Keeps the end of a point, beside what it had: on stable media when this returns.
     ///
     /// # Errors
     /// When it cannot be written, as on a full disk.
     pub fn keep(&mut self, id: PointId, outcome: Outcome) -> Result<(), StudyError> {
+        let outcome = match self.results.outcomes.get(&id) {
+            Some(earlier) => earlier.clone().and(outcome),
+            None => outcome,
+        };
         let end = PointEnd { id, outcome };
         self.append(&end)?;
-        self.results.outcomes.insert(end.id, end.outcome);
+        self.results.insert(end.id, end.outcome);
         Ok(())
     }
 
@@ -124,7 +129,7 @@ struct Kept {
 
 fn kept(text: &str, out_dir: &Path, path: &Path, key: &RunKey) -> Result<Kept, StudyError> {
     let whole_len = text.rfind('\n').map_or(0, |end| end + 1);
-    let mut results = Results::default();
+    let mut outcomes = BTreeMap::new();
     let damaged = |index| StudyError::Damaged { path: path.to_owned(), line: index + 1 };
     for (index, line) in text[..whole_len].lines().enumerate() {
         if index == 0 {
@@ -135,9 +140,9 @@ fn kept(text: &str, out_dir: &Path, path: &Path, key: &RunKey) -> Result<Kept, S
             continue;
         }
         let end: PointEnd = serde_json::from_str(line).map_err(|_| damaged(index))?;
-        results.outcomes.insert(end.id, end.outcome);
+        outcomes.insert(end.id, end.outcome);
     }
-    Ok(Kept { results, whole_len })
+    Ok(Kept { results: Results::new(outcomes), whole_len })
 }
 
 /// What is different of two runs, the first of it.

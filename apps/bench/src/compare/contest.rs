@@ -282,6 +282,7 @@ impl Arena<'_> {
     fn floor(&self, headers: Headers, reads: Reads) -> Measure<'_> {
         let spec = FloorSpec {
             exchange: Exchange::read(headers, reads.op_len),
+            connections: 1,
             depth: reads.depth,
             ramp: self.timing.ramp,
             runtime: self.timing.span,

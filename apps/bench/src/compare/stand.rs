@@ -182,6 +182,7 @@ impl Stand {
         };
         FloorSpec {
             exchange,
+            connections: 1,
             depth: load.depth,
             ramp: timing.ramp,
             runtime: timing.span,

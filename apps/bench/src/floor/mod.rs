@@ -1,7 +1,8 @@
-//! The floor: the bare exchange of requests and answers over one loopback TCP connection.
+//! The floor: the bare exchange of requests and answers over loopback TCP, on one connection or, where
+//! many clients ask, on one for each.
 //!
-//! Both sides spin on non-blocking calls, each pinned to a core; every turn takes all that has
-//! arrived and sends all that is due in one call. Nothing is parsed, looked up or stored, and yet
+//! Both sides spin on non-blocking calls, each one thread pinned to a core; every turn takes all that
+//! has arrived on a connection and sends all that is due in one call. Nothing is parsed, looked up or stored, and yet
 //! every byte is copied into the kernel and out of it as a real exchange must, so no protocol over
 //! this kernel's TCP can do better: a remote figure is worth its ratio to this one.
 //!

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use nearflash_units::Nanos;
+use nearflash_units::{ByteLen, Nanos};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
 
@@ -83,7 +83,9 @@ impl Default for Tuning {
 pub struct FloorSpec {
     /// Lengths of request and answer.
     pub exchange: Exchange,
-    /// Requests in flight.
+    /// Connections between the two sides, each of which has one thread for all of its.
+    pub connections: u32,
+    /// Requests in flight on each.
     pub depth: u32,
     /// Time before counting starts.
     pub ramp: Nanos,
@@ -137,21 +139,23 @@ pub enum FloorError {
 /// # Errors
 /// When a core is missing or loopback TCP does not work.
 pub fn measure(spec: &FloorSpec) -> Result<FloorRun, FloorError> {
-    let (server, client) = connected_pair()?;
-    for socket in [&server, &client] {
+    let pairs = (0..spec.connections.max(1)).map(|_| connected_pair());
+    let pairs = pairs.collect::<io::Result<Vec<_>>>()?;
+    let (servers, clients): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
+    for socket in servers.iter().chain(&clients) {
         apply(&spec.tuning, socket)?;
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let answering = scope.spawn(|| {
             let pinned = pin(spec.cores.server).map_err(FloorError::from);
-            let answered = pinned.and_then(|()| answer(&server, spec, &stop));
+            let answered = pinned.and_then(|()| answer(&servers, spec, &stop));
             stop.store(true, Ordering::Relaxed);
             answered
         });
         let asking = scope.spawn(|| {
             let run = pin(spec.cores.client).map_err(FloorError::from);
-            let run = run.and_then(|()| ask(&client, spec, &stop));
+            let run = run.and_then(|()| ask(&clients, spec, &stop));
             stop.store(true, Ordering::Relaxed);
             run
         });
@@ -187,46 +191,70 @@ fn apply(tuning: &Tuning, stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Bytes that are due, sent out of one small buffer over and over: what they say is of no
-/// consequence, and a buffer that stays in the cache costs least.
-struct Outbox {
-    buffer: Box<[u8]>,
-    /// How often the buffer fits one send.
+/// What all connections of a side have in common.
+struct Side {
+    inbox: Vec<u8>,
+    receives_max: usize,
+    /// What is sent, over and over: what it says is of no consequence, and a small buffer that stays
+    /// in the cache costs least.
+    outgoing: Box<[u8]>,
+    /// How often that fits one send.
     repeats_max: usize,
+}
+
+impl Side {
+    fn new(tuning: &Tuning) -> Self {
+        Self {
+            inbox: vec![0; tuning.receive_len],
+            receives_max: tuning.receives_max,
+            outgoing: vec![0x5A; tuning.send_buffer_len].into_boxed_slice(),
+            repeats_max: tuning.send_len / tuning.send_buffer_len,
+        }
+    }
+
+    fn send_repeated(&self, socket: &TcpStream, due: usize) -> Result<usize, Errno> {
+        let whole = due / self.outgoing.len();
+        let mut slices = vec![IoSlice::new(&self.outgoing); whole.min(self.repeats_max)];
+        if whole < self.repeats_max {
+            slices.push(IoSlice::new(&self.outgoing[..due % self.outgoing.len()]));
+        }
+        sendmsg(socket, &slices, &mut SendAncillaryBuffer::default(), SendFlags::DONTWAIT)
+    }
+}
+
+/// One end of a connection.
+struct End<'a> {
+    socket: &'a TcpStream,
+    incoming: MessageCounter,
+    /// Bytes to be sent.
     due: usize,
 }
 
-impl Outbox {
-    fn new(tuning: &Tuning) -> Self {
-        Self {
-            buffer: vec![0x5A; tuning.send_buffer_len].into_boxed_slice(),
-            repeats_max: tuning.send_len / tuning.send_buffer_len,
-            due: 0,
-        }
+impl<'a> End<'a> {
+    fn new(socket: &'a TcpStream, incoming_len: ByteLen) -> Self {
+        Self { socket, incoming: MessageCounter::new(incoming_len), due: 0 }
+    }
+
+    /// Receives what is there: bytes, and messages that became whole.
+    #[inline]
+    fn receive(&mut self, side: &mut Side) -> Result<(usize, usize), FloorError> {
+        let received = receive_all(self.socket, &mut side.inbox, side.receives_max)?;
+        Ok((received, self.incoming.take(received)))
     }
 
     /// One send of all that is due, or of as much as one call takes.
     #[inline]
-    fn send(&mut self, socket: &TcpStream) -> Result<(), FloorError> {
+    fn send(&mut self, side: &Side) -> Result<(), FloorError> {
         if self.due == 0 {
             return Ok(());
         }
-        let sent = if self.due <= self.buffer.len() {
-            send(socket, &self.buffer[..self.due], SendFlags::DONTWAIT)
+        let sent = if self.due <= side.outgoing.len() {
+            send(self.socket, &side.outgoing[..self.due], SendFlags::DONTWAIT)
         } else {
-            self.send_repeated(socket)
+            side.send_repeated(self.socket, self.due)
         };
         self.due -= moved(sent)?;
         Ok(())
-    }
-
-    fn send_repeated(&self, socket: &TcpStream) -> Result<usize, Errno> {
-        let whole = self.due / self.buffer.len();
-        let mut slices = vec![IoSlice::new(&self.buffer); whole.min(self.repeats_max)];
-        if whole < self.repeats_max {
-            slices.push(IoSlice::new(&self.buffer[..self.due % self.buffer.len()]));
-        }
-        sendmsg(socket, &slices, &mut SendAncillaryBuffer::default(), SendFlags::DONTWAIT)
     }
 }
 
@@ -269,16 +297,18 @@ fn receive_all(
 }
 
 /// The answering side, until told to stop; the share of its core that it got.
-fn answer(socket: &TcpStream, spec: &FloorSpec, stop: &AtomicBool) -> Result<f64, FloorError> {
+fn answer(sockets: &[TcpStream], spec: &FloorSpec, stop: &AtomicBool) -> Result<f64, FloorError> {
     let answer_len = spec.exchange.answer_len.to_usize();
-    let mut inbox = vec![0; spec.tuning.receive_len];
-    let mut outbox = Outbox::new(&spec.tuning);
-    let mut requests = MessageCounter::new(spec.exchange.request_len);
+    let mut side = Side::new(&spec.tuning);
+    let mut ends: Vec<End<'_>> =
+        sockets.iter().map(|socket| End::new(socket, spec.exchange.request_len)).collect();
     let (start, cpu) = (Instant::now(), CpuMeter::start());
     while !stop.load(Ordering::Relaxed) {
-        let received = receive_all(socket, &mut inbox, spec.tuning.receives_max)?;
-        outbox.due += requests.take(received) * answer_len;
-        outbox.send(socket)?;
+        for end in &mut ends {
+            let (_, whole) = end.receive(&mut side)?;
+            end.due += whole * answer_len;
+            end.send(&side)?;
+        }
     }
     Ok(share(cpu.used().total, elapsed(start)))
 }
@@ -289,34 +319,41 @@ fn share(cpu: Nanos, elapsed: Nanos) -> f64 {
 }
 
 /// The asking side: ramp, then the counted run.
-fn ask(socket: &TcpStream, spec: &FloorSpec, stop: &AtomicBool) -> Result<FloorRun, FloorError> {
-    let mut asker = Asker::new(socket, spec);
+fn ask(sockets: &[TcpStream], spec: &FloorSpec, stop: &AtomicBool) -> Result<FloorRun, FloorError> {
+    let mut asker = Asker::new(sockets, spec);
     asker.turns(spec.ramp, stop)?;
-    asker.latency.reset();
-    asker.answers = 0;
+    asker.tally.latency.reset();
+    asker.tally.answers = 0;
     let cpu = CpuMeter::start();
     let counted = asker.turns(spec.runtime, stop)?;
     let client_cpu = cpu.used();
     Ok(FloorRun {
-        answers: asker.answers,
+        answers: asker.tally.answers,
         elapsed: counted,
-        latency: asker.latency,
+        latency: asker.tally.latency,
         client_cpu,
         core_share: share(client_cpu.total, counted),
     })
 }
 
 struct Asker<'a> {
-    socket: &'a TcpStream,
-    inbox: Vec<u8>,
-    receives_max: usize,
-    outbox: Outbox,
-    request_len: usize,
-    replies: MessageCounter,
-    /// When which number of requests was asked, oldest first: answers come in the same order.
-    asked: VecDeque<(Instant, usize)>,
+    side: Side,
+    clients: Vec<Client<'a>>,
+    tally: Tally,
+}
+
+/// What was answered on all connections.
+struct Tally {
     latency: Histogram<u64>,
     answers: u64,
+}
+
+/// The asking end of a connection.
+struct Client<'a> {
+    end: End<'a>,
+    request_len: usize,
+    /// When which number of requests was asked, oldest first: answers come in the same order.
+    asked: VecDeque<(Instant, usize)>,
     /// Requests that the depth allows and that were not asked yet.
     allowed: usize,
 }
@@ -325,19 +362,11 @@ struct Asker<'a> {
 const IDLE_TURNS_PER_CLOCK: u32 = 256;
 
 impl<'a> Asker<'a> {
-    fn new(socket: &'a TcpStream, spec: &FloorSpec) -> Self {
-        let depth = usize::try_from(spec.depth).expect("usize is at least 32 bits wide");
+    fn new(sockets: &'a [TcpStream], spec: &FloorSpec) -> Self {
         Self {
-            socket,
-            inbox: vec![0; spec.tuning.receive_len],
-            receives_max: spec.tuning.receives_max,
-            outbox: Outbox::new(&spec.tuning),
-            request_len: spec.exchange.request_len.to_usize(),
-            replies: MessageCounter::new(spec.exchange.answer_len),
-            asked: VecDeque::with_capacity(depth + 1),
-            latency: new_histogram(),
-            answers: 0,
-            allowed: depth,
+            side: Side::new(&spec.tuning),
+            clients: sockets.iter().map(|socket| Client::new(socket, spec)).collect(),
+            tally: Tally { latency: new_histogram(), answers: 0 },
         }
     }
 
@@ -346,49 +375,76 @@ impl<'a> Asker<'a> {
         let start = Instant::now();
         let end = start + span.to_duration();
         let mut idle = 0u32;
-        self.ask_allowed(start);
+        self.clients.iter_mut().for_each(|client| client.ask_allowed(start));
         loop {
-            let received = receive_all(self.socket, &mut self.inbox, self.receives_max)?;
-            let whole = self.replies.take(received);
-            if whole > 0 {
-                let now = Instant::now();
-                self.count(now, whole);
-                self.ask_allowed(now);
-                if now >= end {
+            let mut received = 0;
+            for client in &mut self.clients {
+                let (bytes, now) = client.turn(&mut self.side, &mut self.tally)?;
+                if now.is_some_and(|now| now >= end) {
                     return Ok(elapsed(start));
                 }
-            } else if received == 0 {
+                received += bytes;
+            }
+            if received == 0 {
                 idle += 1;
                 if idle.is_multiple_of(IDLE_TURNS_PER_CLOCK) && stalled(end, stop) {
                     return Err(FloorError::Closed);
                 }
             }
-            self.outbox.send(self.socket)?;
         }
+    }
+}
+
+impl<'a> Client<'a> {
+    fn new(socket: &'a TcpStream, spec: &FloorSpec) -> Self {
+        let depth = usize::try_from(spec.depth).expect("usize is at least 32 bits wide");
+        Self {
+            end: End::new(socket, spec.exchange.answer_len),
+            request_len: spec.exchange.request_len.to_usize(),
+            asked: VecDeque::with_capacity(depth + 1),
+            allowed: depth,
+        }
+    }
+
+    /// Takes what has come and asks anew; bytes received, and when answers were among them.
+    #[inline]
+    fn turn(
+        &mut self,
+        side: &mut Side,
+        tally: &mut Tally,
+    ) -> Result<(usize, Option<Instant>), FloorError> {
+        let (received, whole) = self.end.receive(side)?;
+        let now = (whole > 0).then(Instant::now);
+        if let Some(now) = now {
+            self.count(now, whole, tally);
+            self.ask_allowed(now);
+        }
+        self.end.send(side)?;
+        Ok((received, now))
     }
 
     fn ask_allowed(&mut self, now: Instant) {
         if self.allowed > 0 {
             self.asked.push_back((now, self.allowed));
-            self.outbox.due += self.allowed * self.request_len;
+            self.end.due += self.allowed * self.request_len;
             self.allowed = 0;
         }
     }
 
-    fn count(&mut self, now: Instant, whole: usize) {
+    fn count(&mut self, now: Instant, whole: usize, tally: &mut Tally) {
         let mut left = whole;
         while left > 0 {
             let (asked_at, waiting) = self.asked.front_mut().expect("no answer without request");
             let matched = left.min(*waiting);
             let latency = u64::try_from((now - *asked_at).as_nanos()).unwrap_or(u64::MAX);
             let count = u64::try_from(matched).expect("usize is at most 64 bits wide");
-            self.latency.saturating_record_n(latency, count);
+            tally.latency.saturating_record_n(latency, count);
             *waiting -= matched;
             left -= matched;
             if *waiting == 0 {
                 self.asked.pop_front();
             }
-            self.answers += count;
+            tally.answers += count;
         }
         self.allowed += whole;
     }
@@ -404,7 +460,6 @@ mod tests {
     use super::*;
     use crate::floor::Headers;
     use crate::placement::allowed_cores;
-    use nearflash_units::ByteLen;
 
     #[test]
     fn every_counted_answer_has_a_latency_in_either_direction_and_at_any_length() {
@@ -417,9 +472,10 @@ mod tests {
             // More than one send gives at most.
             Exchange::read(Headers::NVME_TCP, ByteLen(1 << 20)),
         ];
-        for exchange in exchanges {
+        for (exchange, connections) in exchanges.into_iter().zip([1, 1, 3, 2]) {
             let spec = FloorSpec {
                 exchange,
+                connections,
                 depth: 8,
                 ramp: Nanos(0),
                 runtime: Nanos::from_millis(10),
@@ -436,6 +492,7 @@ mod tests {
     fn a_core_that_is_not_there_ends_the_measurement_by_name() {
         let spec = FloorSpec {
             exchange: Exchange::read(Headers::NVME_TCP, ByteLen(4096)),
+            connections: 1,
             depth: 1,
             ramp: Nanos(0),
             runtime: Nanos::from_millis(1),

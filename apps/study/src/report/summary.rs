@@ -77,7 +77,7 @@ pub(crate) fn is_sound<'a>(mut runs: impl Iterator<Item = &'a Run>) -> bool {
 /// The measured points of a chapter, to take spreads from.
 pub(super) fn results(chapter: &Chapter) -> Results {
     let ends = chapter.points.iter();
-    Results { outcomes: ends.map(|end| (end.id.clone(), end.outcome.clone())).collect() }
+    Results::new(ends.map(|end| (end.id.clone(), end.outcome.clone())).collect())
 }
 
 /// Sentences of one study at the head of a report; the others stand with their figures.

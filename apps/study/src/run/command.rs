@@ -39,15 +39,11 @@ fn words(load: &Load, place: Option<&Place>, is_wire: bool) -> String {
     if load.pattern.single_direction().is_none() {
         words.push_str(&format!(" --rwmixread {}", load.read_percent));
     }
-    let (depth, jobs) = match is_wire {
-        true => (load.depth.saturating_mul(load.clients), 1),
-        false => (load.depth, load.clients),
-    };
-    words.push_str(&format!(" --iodepth {depth} --numjobs {jobs}"));
+    words.push_str(&format!(" --iodepth {} --numjobs {}", load.depth, load.clients));
     if let Some(rate) = load.rate_iops {
         words.push_str(&format!(" --rate-iops {}", rate / u64::from(load.clients.max(1))));
     }
-    if jobs > 1 {
+    if load.clients > 1 && !is_wire {
         words.push_str(" --threads 1");
     }
     let Some(Place { target, offset, len: Some(len) }) = place else { return words };

@@ -97,9 +97,7 @@ impl Stand {
             run.core_to_core = [nanos(before), nanos(after)];
             run.comparable = match () {
                 () if CorePlace::of(before) != CorePlace::of(after) => Comparable::Moved,
-                () if measured.is_disturbed || run.core_share < CORE_SHARE_MIN => {
-                    Comparable::Disturbed
-                }
+                () if measured.is_disturbed => Comparable::Disturbed,
                 () => Comparable::Sound,
             };
             runs.push(run);
@@ -107,7 +105,7 @@ impl Stand {
         Ok(runs)
     }
 
-    /// The bare exchange, load by load: what is asked of all clients goes through one connection.
+    /// The bare exchange, load by load; each client has a connection.
     fn wire(&self, headers: Headers, loads: &[Load]) -> Result<Measured, PointError> {
         let (server, client) = self.ends(1);
         let timing = self.spec.timing;
@@ -121,7 +119,8 @@ impl Stand {
             };
             let spec = FloorSpec {
                 exchange,
-                depth: load.depth.saturating_mul(load.clients),
+                connections: load.clients,
+                depth: load.depth,
                 ramp: timing.warm_up(),
                 runtime: timing.counted(),
                 cores: FloorCores { server, client },
@@ -152,7 +151,9 @@ impl Stand {
             });
         }
         let seen = watch.stop();
-        Ok(Measured { runs, is_disturbed: seen.others > OTHERS_SHARE_MAX })
+        // Both sides never wait but for a core that somebody else has.
+        let has_waited = runs.iter().any(|run| run.core_share < CORE_SHARE_MIN);
+        Ok(Measured { runs, is_disturbed: has_waited || seen.others > OTHERS_SHARE_MAX })
     }
 
     /// fio, on the medium or as the client of what serves it.
@@ -182,7 +183,7 @@ impl Stand {
             let per_op = |time: Nanos| time.0 as f64 * counted / 1e3 / ops_of(run.ops);
             (run.cpu.node_user, run.cpu.node_system) = (per_op(user), per_op(system));
         }
-        Ok(Measured { runs: vec![run], is_disturbed: is_disturbed(&seen) })
+        Ok(Measured { runs: vec![run], is_disturbed: is_disturbed(&seen, false) })
     }
 
     fn fio_words(
@@ -234,7 +235,8 @@ impl Stand {
             .as_ref()
             .zip(energy)
             .and_then(|(counter, before)| Some(counter.joules(&before, &counter.read()?)));
-        let is_disturbed = is_disturbed(&seen);
+        let is_node = matches!(point.subject, Subject::Node { .. });
+        let is_disturbed = is_disturbed(&seen, is_node);
         let share = if is_alone { core_share(&records, cores.len(), &point.loads) } else { 1.0 };
         let runs = records
             .iter()
@@ -288,13 +290,14 @@ fn with_room(target: &Target, load: &Load) -> Target {
     }
 }
 
-fn is_disturbed(seen: &Seen) -> bool {
+/// Peers have many threads on their core, which wait for one another: of a node it means somebody else.
+fn is_disturbed(seen: &Seen, is_node: bool) -> bool {
     let waited =
         seen.own.get(1).map_or(0.0, |node| node.waited.0 as f64 / seen.span.0.max(1) as f64);
-    waited > WAITED_SHARE_MAX || seen.others > OTHERS_SHARE_MAX
+    (is_node && waited > WAITED_SHARE_MAX) || seen.others > OTHERS_SHARE_MAX
 }
 
-/// The part of the time that our threads had their cores.
+/// The part of the time that our threads worked on their cores.
 fn core_share(records: &[Record], core_count: usize, loads: &[Load]) -> f64 {
     let clients: u32 = loads.iter().map(|load| load.clients).sum();
     let threads = usize::try_from(clients).unwrap_or(usize::MAX).min(core_count).max(1);

@@ -8,7 +8,7 @@ use nearflash_units::Nanos;
 /// The machine and some processes of ours, watched for a while.
 pub(super) struct Watch {
     start: Instant,
-    busy: Nanos,
+    programs: Nanos,
     own: Vec<(u32, ProcessTime)>,
 }
 
@@ -17,7 +17,7 @@ pub(super) struct Watch {
 pub(super) struct Seen {
     /// How long it took.
     pub(super) span: Nanos,
-    /// What others worked, as a share of one core.
+    /// What other programs worked, as a share of one core.
     pub(super) others: f64,
     /// Each process's own, in the order in which they were named.
     pub(super) own: Vec<ProcessTime>,
@@ -29,16 +29,16 @@ const NOISE: Nanos = Nanos::from_millis(40);
 impl Watch {
     pub(super) fn start(process_ids: &[u32]) -> Self {
         let own = process_ids.iter().map(|id| (*id, time_of(*id))).collect();
-        Self { start: Instant::now(), busy: cpu::of_machine(), own }
+        Self { start: Instant::now(), programs: cpu::of_programs(), own }
     }
 
     pub(super) fn stop(&self) -> Seen {
-        let busy = cpu::of_machine().since(self.busy);
+        let programs = cpu::of_programs().since(self.programs);
         let own: Vec<ProcessTime> =
             self.own.iter().map(|(id, before)| time_of(*id).since(*before)).collect();
         let span = Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let ours = own.iter().fold(Nanos(0), |sum, own| sum.plus(own.cpu.total));
-        let others = busy.since(ours).since(NOISE);
+        let others = programs.since(ours).since(NOISE);
         Seen { span, others: others.0 as f64 / span.0.max(1) as f64, own }
     }
 }

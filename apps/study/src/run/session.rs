@@ -6,7 +6,7 @@ use super::progress::Progress;
 use super::stand::Stand;
 use super::timing::Timing;
 use crate::error::StudyError;
-use crate::plan::Point;
+use crate::plan::{Point, PointId};
 use crate::result::Outcome;
 use crate::store::Store;
 
@@ -19,6 +19,8 @@ pub struct Session<'a> {
     pub points: Vec<&'a Point>,
     /// How long and how often.
     pub timing: Timing,
+    /// How often points that were disturbed, or had their cores elsewhere, are measured again at most.
+    pub extra_passes_max: u32,
     /// Set when the run is to end.
     pub interrupted: &'a AtomicBool,
 }
@@ -35,7 +37,8 @@ pub struct Ended {
 }
 
 impl Session<'_> {
-    /// Measures; `stand` is made when there is something to measure.
+    /// Measures; `stand` is made when there is something to measure. Points of which no run can stand
+    /// beside others are measured again at the end: what disturbed them may be over.
     ///
     /// # Errors
     /// When results cannot be kept.
@@ -44,16 +47,43 @@ impl Session<'_> {
         stand: impl FnOnce() -> Result<Stand, StudyError>,
         store: &mut Store,
     ) -> Result<Ended, StudyError> {
-        let mut ended = Ended::default();
-        let left: Vec<&&Point> = self.points.iter().filter(|point| !store.has(&point.id)).collect();
-        if left.is_empty() {
-            return Ok(ended);
+        let left = self.points_where(|id| !store.has(id));
+        if left.is_empty() && self.doubtful(store).is_empty() {
+            return Ok(Ended::default());
         }
         let mut stand = stand()?;
-        let total = u64::try_from(left.len()).expect("usize is at most 64 bits wide");
+        let mut ended = self.pass(&left, &mut stand, store)?;
+        for _ in 0..self.extra_passes_max {
+            let doubtful = self.doubtful(store);
+            if ended.is_interrupted || doubtful.is_empty() {
+                break;
+            }
+            eprintln!("points that cannot stand beside others, once more: {}", doubtful.len());
+            ended.is_interrupted = self.pass(&doubtful, &mut stand, store)?.is_interrupted;
+        }
+        Ok(ended)
+    }
+
+    fn doubtful(&self, store: &Store) -> Vec<&Point> {
+        self.points_where(|id| store.results.is_doubtful(id))
+    }
+
+    fn points_where(&self, is_wanted: impl Fn(&PointId) -> bool) -> Vec<&Point> {
+        self.points.iter().copied().filter(|point| is_wanted(&point.id)).collect()
+    }
+
+    /// Measures some points, one after another.
+    fn pass(
+        &self,
+        points: &[&Point],
+        stand: &mut Stand,
+        store: &mut Store,
+    ) -> Result<Ended, StudyError> {
+        let mut ended = Ended::default();
+        let total = u64::try_from(points.len()).expect("usize is at most 64 bits wide");
         let extra = std::time::Duration::from_millis(EXTRA_MS * u64::from(self.timing.repeats));
         let mut progress = Progress::new(total, self.timing.of_a_point().to_duration() + extra);
-        for point in left {
+        for point in points {
             progress.show(&point.id.0);
             let outcome = stand.measure(point);
             // What failed may have failed because of that: it is measured again.

@@ -212,10 +212,7 @@ impl Ask {
             paper::NETWORKS.map(|network| network.name).join(", ")
         )];
         if medium != FILE {
-            notes.push(
-                "The wire is one connection with as many requests in flight as there are clients."
-                    .into(),
-            );
+            notes.push("The wire is the bare exchange, with a connection for each client.".into());
             return notes;
         }
         notes.push(

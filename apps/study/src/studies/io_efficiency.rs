@@ -315,7 +315,7 @@ fn notes(setting: &Setting) -> [String; 2] {
     [
         cores_note(setting, 1),
         format!(
-            "The wire is one connection with {CLIENTS} requests in flight. Measured in the paper: {}.",
+            "The wire is the bare exchange on {CLIENTS} connections. Measured in the paper: {}.",
             paper::PAPER.hardware
         ),
     ]

@@ -180,8 +180,8 @@ impl Arrangement {
             cores_note(setting, 1),
             format!(
                 "Each client has {DEPTH} accesses in flight; all {} devices are in the node's memory. \
-                 The wire is one connection with as much in flight as all clients have, its rate \
-                 divided by them.",
+                 The wire is the bare exchange with a connection for each client, its rate divided by \
+                 them.",
                 self.media.len()
             ),
             format!(

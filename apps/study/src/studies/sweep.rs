@@ -5,7 +5,7 @@ use nearflash_units::ByteLen;
 
 use super::ways::Way;
 use crate::exhibit::{Axis, Cell, Exhibit, Figure, Kind, Mark, Origin, Scale, Series, Table};
-use crate::plan::{Layout, Load, Point, PointId, Subject};
+use crate::plan::{Layout, Load, Point, PointId};
 use crate::result::{Outcome, Results, Run};
 
 /// A figure of a run.
@@ -123,16 +123,10 @@ pub(super) fn point_id(study: &str, way: &Way, step: &Step) -> PointId {
     PointId(format!("{study}/{}/{}", way.key, step.tag))
 }
 
-/// A way at a step. The wire is one connection: as much is in flight on it as clients have together.
+/// A way at a step.
 pub(super) fn point(study: &str, way: &Way, step: &Step) -> Point {
-    let mut loads = step.loads.clone();
-    if matches!(way.subject, Subject::Wire(_)) {
-        for load in &mut loads {
-            load.depth = load.depth.saturating_mul(load.clients);
-            load.clients = 1;
-        }
-    }
-    Point { id: point_id(study, way, step), subject: way.subject.clone(), loads }
+    let id = point_id(study, way, step);
+    Point { id, subject: way.subject.clone(), loads: step.loads.clone() }
 }
 
 /// What was measured at a point, if it was.

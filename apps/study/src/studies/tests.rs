@@ -85,7 +85,7 @@ fn results_of(plans: &[Plan], salt: u64, keep: impl Fn(usize) -> bool) -> Result
             (point.id.clone(), outcome)
         })
         .collect();
-    Results { outcomes }
+    Results::new(outcomes)
 }
 
 /// Every eleventh point could not be measured.

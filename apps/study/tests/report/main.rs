@@ -39,7 +39,7 @@ fn all_studies() -> Document {
         let end = sample::measured_loads(&point.id.0, loads.collect());
         outcomes.insert(end.id, end.outcome);
     }
-    let results = Results { outcomes };
+    let results = Results::new(outcomes);
     let chapter = |(study, plan)| Chapter::new(study, &setting, plan, &results);
     let studies = catalogue().iter().copied();
     let chapters = studies.zip(plans).map(chapter).collect();
