@@ -172,6 +172,15 @@ pub enum NodeError {
         /// Who.
         hosts: HostCount,
     },
+    /// The core that knows whether hosts use the volume's subsystem does not say.
+    #[error(
+        "volume '{name}' may be in use: the core that knows who is connected does not answer, the \
+         log may name a device that hangs; ask again, or add --force"
+    )]
+    NobodySaysWho {
+        /// Which.
+        name: Name,
+    },
     /// What a request says is no value of its kind.
     #[error(transparent)]
     Value(#[from] crate::config::ValueError),

@@ -25,9 +25,9 @@ pub use error::{HostCount, NodeError};
 pub use exports::{IQN_PREFIX, NQN_PREFIX, subsystem_nqn, target_iqn};
 pub use initiator_name::{InitiatorName, ParseInitiatorNameError};
 pub use runtime_face::{
-    Asked, AskedBy, ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, DirectAccess,
-    DirectCredential, DirectDoor, DirectGrant, DirectVolume, Door, HostAccess, InitiatorAccess,
-    IscsiAccess, IscsiDoor, IscsiTarget, IscsiUnit, Namespace, Published, Runtime, RuntimeConfig,
-    RuntimeStatus, StartError,
+    Asked, AskedBy, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus,
+    DirectAccess, DirectCredential, DirectDoor, DirectGrant, DirectVolume, Door, HostAccess,
+    InitiatorAccess, IscsiAccess, IscsiDoor, IscsiTarget, IscsiUnit, Namespace, Published, Runtime,
+    RuntimeConfig, RuntimeStatus, StartError,
 };
 pub use serve::{Running, serve, serve_with};

@@ -23,7 +23,7 @@ use crate::error::{HostCount, NodeError};
 use crate::exports::{direct_access, published, subsystem_nqn, target_iqn, volume_info};
 use crate::prepare::{Prepared, commit, keep_grants_on, zero};
 use crate::records::Records;
-use crate::{ConnectedInitiator, DirectAccess, Runtime};
+use crate::{Connected, ConnectedInitiator, DirectAccess, Runtime};
 
 pub(crate) use change::Changes;
 pub(crate) use expiry::ExpiryWatch;
@@ -157,18 +157,26 @@ impl Node {
         let name: Name = name.parse().map_err(ValueError::from)?;
         self.change(|space| {
             let volume = space.remove(&name)?;
-            let (nqn, iqn) = (subsystem_nqn(&volume.subsystem), target_iqn(&volume.subsystem));
-            let status = self.runtime.status();
-            let hosts = status.hosts.iter().filter(|host| host.subsystem == nqn).count();
-            let mut sessions = status.initiators.iter();
-            let is_meant = |session: &&ConnectedInitiator| session.target.as_ref() == Some(&iqn);
-            let connected = hosts + sessions.by_ref().filter(is_meant).count();
-            if connected != 0 && !force {
-                let hosts = HostCount(connected);
-                return Err(NodeError::HostsConnected { name: name.clone(), hosts });
+            if !force {
+                self.check_unused(&volume)?;
             }
             Ok(volume)
         })
+    }
+
+    /// Whether nobody is connected to a volume's subsystem, now.
+    fn check_unused(&self, volume: &Volume) -> Result<(), NodeError> {
+        let name = volume.name.clone();
+        let Some(Connected { hosts, initiators }) = self.runtime.connected() else {
+            return Err(NodeError::NobodySaysWho { name });
+        };
+        let (nqn, iqn) = (subsystem_nqn(&volume.subsystem), target_iqn(&volume.subsystem));
+        let hosts = hosts.iter().filter(|host| host.subsystem == nqn).count();
+        let is_meant = |session: &&ConnectedInitiator| session.target.as_ref() == Some(&iqn);
+        match hosts + initiators.iter().filter(is_meant).count() {
+            0 => Ok(()),
+            connected => Err(NodeError::HostsConnected { name, hosts: HostCount(connected) }),
+        }
     }
 
     /// Makes a change on a copy; when it can be made, records it and shows it to the cores.

@@ -299,8 +299,13 @@ pub trait Runtime: Send + Sync {
     /// requests included.
     fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>);
 
-    /// How things are now.
+    /// How things are now. A core that hangs is waited for, and left out in the end: by then, what
+    /// the others said may be as old as that wait.
     fn status(&self) -> RuntimeStatus;
+
+    /// Who is connected, as whoever lets everyone in knows at this moment; none when it does not
+    /// answer.
+    fn connected(&self) -> Option<Connected>;
 
     /// Stops letting hosts in, finishes what is in flight, flushes, answers, and ends every core.
     /// Afterwards nothing happens any more; a second call does nothing. Whether all of that
@@ -341,6 +346,15 @@ pub struct RuntimeStatus {
     pub hosts: Vec<ConnectedHost>,
     /// One entry for each direct client; where there are very many, for the first of them.
     pub clients: Vec<ConnectedClient>,
+    /// One entry for each iSCSI session.
+    pub initiators: Vec<ConnectedInitiator>,
+}
+
+/// Who is connected to something.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Connected {
+    /// One entry for each controller that a host has.
+    pub hosts: Vec<ConnectedHost>,
     /// One entry for each iSCSI session.
     pub initiators: Vec<ConnectedInitiator>,
 }

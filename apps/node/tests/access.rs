@@ -10,8 +10,8 @@ use nearflash_node::api::{Answer, Command, CredentialInfo, GrantInfo};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::control::ask;
 use nearflash_node::{
-    AskedBy, DirectAccess, DirectCredential, IscsiAccess, NodeError, Published, Running, Runtime,
-    RuntimeConfig, RuntimeStatus,
+    AskedBy, Connected, DirectAccess, DirectCredential, IscsiAccess, NodeError, Published, Running,
+    Runtime, RuntimeConfig, RuntimeStatus,
 };
 use nearflash_request::{ChangeResult, Raised};
 use nearflash_space::Rights;
@@ -46,6 +46,10 @@ impl Runtime for Recorder {
 
     fn status(&self) -> RuntimeStatus {
         RuntimeStatus::default()
+    }
+
+    fn connected(&self) -> Option<Connected> {
+        Some(Connected::default())
     }
 
     fn drain_and_join(&self) -> bool {

@@ -7,8 +7,8 @@ use nearflash_node::api::{Answer, ChapMutual, Command, SecretText};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::control::ask;
 use nearflash_node::{
-    AskedBy, DirectAccess, IscsiAccess, NodeError, Published, Running, Runtime, RuntimeConfig,
-    RuntimeStatus,
+    AskedBy, Connected, DirectAccess, IscsiAccess, NodeError, Published, Running, Runtime,
+    RuntimeConfig, RuntimeStatus,
 };
 use nearflash_request::{ChangeResult, Raised};
 use nearflash_space::VolumeTable;
@@ -36,6 +36,10 @@ impl Runtime for Recorder {
 
     fn status(&self) -> RuntimeStatus {
         RuntimeStatus::default()
+    }
+
+    fn connected(&self) -> Option<Connected> {
+        Some(Connected::default())
     }
 
     fn drain_and_join(&self) -> bool {

@@ -10,8 +10,8 @@ use nearflash_node::api::{Answer, Command, Status, VolumeInfo};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::control::{ControlError, ask};
 use nearflash_node::{
-    AskedBy, ConnectedHost, DirectAccess, HostAccess, IscsiAccess, NodeError, Published, Running,
-    Runtime, RuntimeConfig, RuntimeStatus, subsystem_nqn,
+    AskedBy, Connected, ConnectedHost, DirectAccess, HostAccess, IscsiAccess, NodeError, Published,
+    Running, Runtime, RuntimeConfig, RuntimeStatus, subsystem_nqn,
 };
 use nearflash_request::{ChangeResult, Raised};
 use nearflash_space::VolumeTable;
@@ -22,6 +22,10 @@ struct Recorder {
     published: Mutex<Vec<Published>>,
     direct: Mutex<Vec<Arc<DirectAccess>>>,
     hosts: Mutex<Vec<ConnectedHost>>,
+    /// Those that a status is still to tell of, when it takes long.
+    hosts_before: Mutex<Option<Vec<ConnectedHost>>>,
+    /// Nobody says who is connected.
+    is_silent: Mutex<bool>,
     drained: Mutex<bool>,
 }
 
@@ -44,8 +48,14 @@ impl Runtime for Recorder {
     fn answer(&self, _by: AskedBy, _result: ChangeResult) {}
 
     fn status(&self) -> RuntimeStatus {
-        let hosts = self.hosts.lock().unwrap().clone();
+        let before = self.hosts_before.lock().unwrap().clone();
+        let hosts = before.unwrap_or_else(|| self.hosts.lock().unwrap().clone());
         RuntimeStatus { hosts, ..RuntimeStatus::default() }
+    }
+
+    fn connected(&self) -> Option<Connected> {
+        let (hosts, initiators) = (self.hosts.lock().unwrap().clone(), Vec::new());
+        (!*self.is_silent.lock().unwrap()).then_some(Connected { hosts, initiators })
     }
 
     fn drain_and_join(&self) -> bool {
@@ -344,16 +354,47 @@ fn what_the_control_socket_refuses_changes_nothing() {
     running.stop().unwrap();
 }
 
+fn host_of(volume: &str) -> ConnectedHost {
+    ConnectedHost {
+        host: "nqn.2014-08.org.example:h".parse().unwrap(),
+        subsystem: subsystem_nqn(&volume.parse().unwrap()),
+        address: "127.0.0.1:9".parse().unwrap(),
+        io_queues: 1,
+    }
+}
+
+#[test]
+fn who_uses_a_volume_is_asked_when_it_is_to_be_removed() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start(&["r=ram:16MiB"], &["data=8MiB@r", "logs=1MiB@r"]).unwrap();
+    // A status that took long has the host that was there, and not the one that came meanwhile.
+    *cores.hosts_before.lock().unwrap() = Some(vec![host_of("logs")]);
+    *cores.hosts.lock().unwrap() = vec![host_of("data")];
+    let data_dir = bench.data_dir();
+    let refused = ask(&data_dir, remove("data", false)).unwrap_err().to_string();
+    assert!(refused.contains("1 host is connected"), "{refused}");
+    volume(ask(&data_dir, remove("logs", false)));
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_volume_that_nobody_knows_the_users_of_is_removed_only_by_force() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start(&["r=ram:16MiB"], &["data=8MiB@r"]).unwrap();
+    *cores.is_silent.lock().unwrap() = true;
+    let before = cores.publications();
+    let refused = ask(&bench.data_dir(), remove("data", false)).unwrap_err().to_string();
+    assert!(refused.contains("does not answer") && refused.contains("--force"), "{refused}");
+    assert_eq!(cores.publications(), before);
+    volume(ask(&bench.data_dir(), remove("data", true)));
+    running.stop().unwrap();
+}
+
 #[test]
 fn a_volume_whose_hosts_are_connected_is_removed_only_by_force() {
     let bench = Bench::new();
     let (running, cores) = bench.start(&["r=ram:16MiB"], &["data=8MiB@r", "logs=1MiB@r"]).unwrap();
-    cores.hosts.lock().unwrap().push(ConnectedHost {
-        host: "nqn.2014-08.org.example:h".parse().unwrap(),
-        subsystem: subsystem_nqn(&"data".parse().unwrap()),
-        address: "127.0.0.1:9".parse().unwrap(),
-        io_queues: 1,
-    });
+    cores.hosts.lock().unwrap().push(host_of("data"));
     let data_dir = bench.data_dir();
     let refused = ask(&data_dir, remove("data", false)).unwrap_err();
     assert_eq!(

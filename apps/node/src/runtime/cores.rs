@@ -26,8 +26,8 @@ use super::faults::Faults;
 use super::log::log;
 use super::replies::{Replies, Reply};
 use crate::runtime_face::{
-    self, Asked, AskedBy, DirectAccess, DirectDoor, InitiatorAccess, IscsiAccess, IscsiDoor,
-    Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
+    self, Asked, AskedBy, Connected, DirectAccess, DirectDoor, InitiatorAccess, IscsiAccess,
+    IscsiDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
 };
 
 /// How long a host may neither take answers nor send the data it promised.
@@ -313,6 +313,18 @@ impl Runtime for Cores {
     fn status(&self) -> RuntimeStatus {
         let replies = self.ask_all(Message::ReportStatus);
         exports::status(&self.processors, replies)
+    }
+
+    fn connected(&self) -> Option<Connected> {
+        // The first core lets everyone in. The others may hang, and need not be waited for.
+        let number = self.replies.ask();
+        tell(&self.senders[0], Message::ReportStatus(number));
+        let replies = self.replies.wait(number, 1);
+        if replies.is_empty() {
+            return None;
+        }
+        let RuntimeStatus { hosts, initiators, .. } = exports::status(&self.processors, replies);
+        Some(Connected { hosts, initiators })
     }
 
     fn drain_and_join(&self) -> bool {
