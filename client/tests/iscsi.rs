@@ -195,6 +195,34 @@ fn a_refused_operation_keeps_its_status_and_the_session_works_on() {
     assert!(wait_for(&mut session, 1).unwrap()[0].status.is_good());
 }
 
+#[test]
+fn what_the_target_has_no_room_for_is_sent_again_until_it_has() {
+    for (asks, refusals) in [(false, 3), (true, 3)] {
+        let target = FakeTarget::start(&[Script { asks, refusals, ..Script::default() }]);
+        let (mut session, unit) = open(&target);
+        write_much(&mut session, &unit, &target);
+        assert_eq!(session.sent_again(), refusals as u64);
+        assert_eq!(session.poll_timeout(), None, "nothing waits");
+    }
+    // More than are in flight: nothing is left whose end could make room.
+    let target = FakeTarget::start(&[Script { refusals: 30, ..Script::default() }]);
+    fill(&target);
+    let (mut session, unit) = open(&target);
+    read_much(&mut session, &unit);
+    assert_eq!(session.sent_again(), 30);
+}
+
+#[test]
+fn a_unit_that_was_resized_is_told_and_what_it_was_asked_for_is_done() {
+    let target = FakeTarget::start(&[Script { resized_at: Some(3), ..Script::default() }]);
+    fill(&target);
+    let (mut session, unit) = open(&target);
+    read_much(&mut session, &unit);
+    assert_eq!((session.poll_resized(), session.poll_resized()), (Some(0), None));
+    assert_eq!(session.sent_again(), 1);
+    assert_eq!(session.logical_unit(0).unwrap(), unit);
+}
+
 /// Polls until the session is lost.
 fn loss(session: &mut Session, done: &mut Vec<IoCompletion>) -> InitiatorError {
     loop {

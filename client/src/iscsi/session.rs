@@ -1,43 +1,38 @@
 //! A session of one connection or several: operations in, completions out, polled by the thread
 //! that owns it.
 //!
-//! A buffer belongs to a connection, and an operation goes over its buffer's.
+//! A buffer belongs to a connection, and an operation goes over its buffer's. What the target has no
+//! room for, or has something to say before, is sent again by the session (`retries`): its completion
+//! comes once, and counts from its submission.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::time::Instant;
 
 use nearflash_iscsi::Digests;
-use nearflash_iscsi::initiator::cdb::{self, Cdb, FORCE_UNIT_ACCESS};
+use nearflash_iscsi::initiator::cdb::{self, Cdb};
 use nearflash_iscsi::initiator::{SubmitError, TaskCompletion, TaskData, TaskId};
-use nearflash_iscsi::login::SessionKind;
 use nearflash_iscsi::pdu::LogoutReason;
 use nearflash_request::BufferId;
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba, Nanos};
 
-use super::connection::{Connection, SessionSeat, draw_isid, log_in, turn_until};
+use super::connection::{SessionSeat, draw_isid, turn_until};
 use super::error::InitiatorError;
+use super::link::{Link, Operation, open};
 use super::options::{ConnectionOptions, Options};
+use super::retries::{self, NO_ROOM_SPAN_MAX, Retries};
 use super::status::TaskStatus;
 use super::unit::{self, LogicalUnit};
-use crate::memory::{Memory, index};
-use crate::stream::{Memory as _, Place, wait_any};
+use crate::stream::{Memory as _, wait_any};
 
 /// The caller's own number for an operation; comes back with its completion.
 pub type Token = u64;
 
-/// How much is received beside payload that is awaited: what 60 answers of 4 KiB take, and still
-/// in the second-level cache.
-const STAGING_LEN: usize = 256 * 1024;
-/// Questions beside operations: they come one after the other.
-const QUESTIONS_MAX: u16 = 1;
-/// A unit has so many things to say at most before it answers a question.
-const ATTENTIONS_MAX: usize = 16;
-
 /// A place for an operation's payload: a connection's, page-aligned.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Buffer {
-    connection: u16,
-    id: BufferId,
+    pub(super) connection: u16,
+    pub(super) id: BufferId,
 }
 
 /// What is asked of a logical unit.
@@ -76,38 +71,17 @@ pub struct IoCompletion {
     pub status: TaskStatus,
 }
 
-/// What is remembered of a task.
-#[derive(Clone, Copy, Debug, Default)]
-struct InFlight {
-    token: Token,
-    /// Of a read.
-    read_into: Option<BufferId>,
-}
-
-/// A task that the command window keeps back.
-#[derive(Clone, Debug)]
-struct Waiting {
-    link: usize,
-    token: Token,
-    lun: u16,
-    cdb: Cdb,
-    data: TaskData,
-}
-
-/// A connection and what is in flight on it.
-struct Link {
-    connection: Connection,
-    /// By task.
-    tasks: Box<[InFlight]>,
-    /// How many may be in flight, and how many are or wait for it.
-    depth: usize,
-    load: usize,
-}
-
 /// The session. One thread's; dropping it closes its connections.
 pub struct Session {
     links: Vec<Link>,
-    waiting: VecDeque<Waiting>,
+    /// What the command window or the target's want of room keeps back, in order: first what was
+    /// sent before.
+    waiting: VecDeque<Operation>,
+    /// How many of those were sent before.
+    again: usize,
+    retries: Retries,
+    /// From when the session counts time.
+    began: Instant,
     /// What ended while a question was asked.
     early: Vec<IoCompletion>,
     options: Options,
@@ -125,9 +99,13 @@ impl Session {
         connection_options: ConnectionOptions,
     ) -> Result<Self, InitiatorError> {
         let (links, seat) = open(options, connection_options, draw_isid()?)?;
+        let depth = links.iter().map(Link::depth).sum();
         Ok(Self {
             links,
-            waiting: VecDeque::new(),
+            waiting: VecDeque::with_capacity(depth),
+            again: 0,
+            retries: Retries::new(depth),
+            began: Instant::now(),
             early: Vec::new(),
             options: options.clone(),
             connection_options,
@@ -145,18 +123,16 @@ impl Session {
     pub fn reconnect(&mut self) -> Result<Vec<Token>, InitiatorError> {
         let (links, seat) = open(&self.options, self.connection_options, self.seat.isid)?;
         let lost = self.in_flight();
-        (self.links, self.seat) = (links, seat);
+        self.retries = Retries::new(links.iter().map(Link::depth).sum());
+        (self.links, self.seat, self.again) = (links, seat, 0);
         self.waiting.clear();
         Ok(lost)
     }
 
     /// The tokens of the operations that are not over.
     pub fn in_flight(&self) -> Vec<Token> {
-        let sent = self.links.iter().flat_map(|link| {
-            let ids = link.connection.session.in_flight();
-            ids.map(|id| link.tasks[usize::from(id.0)].token)
-        });
-        sent.chain(self.waiting.iter().map(|waiting| waiting.token)).collect()
+        let sent = self.links.iter().flat_map(Link::in_flight);
+        sent.chain(self.waiting.iter().map(Operation::token)).collect()
     }
 
     /// How many connections it has.
@@ -168,6 +144,23 @@ impl Session {
     /// take more once they have answered some, as in [`Self::logical_unit`].
     pub fn window(&self) -> u32 {
         self.seat.window.width()
+    }
+
+    /// How often an operation was sent again: the target had no room for it, or something to say
+    /// before.
+    pub fn sent_again(&self) -> u64 {
+        self.retries.again()
+    }
+
+    /// A logical unit that has another capacity than when it was asked for: time to ask again. What
+    /// it was asked for meanwhile was done all the same, where it could be.
+    pub fn poll_resized(&mut self) -> Option<u16> {
+        self.retries.poll_resized()
+    }
+
+    /// In how long [`Self::poll`] has something to send though nothing comes from the target.
+    pub fn poll_timeout(&self) -> Option<Nanos> {
+        Some(self.retries.opens_at()?.since(self.now()))
     }
 
     /// The digests in use.
@@ -208,21 +201,13 @@ impl Session {
     /// [`LogicalUnit::transfer_len_max`].
     #[inline]
     pub fn submit(&mut self, token: Token, unit: &LogicalUnit, io: Io) -> Result<(), SubmitError> {
-        let (link, cdb, data) = encode(unit.block_size, io);
-        let Link { connection, load, depth, .. } = &mut self.links[link];
-        if load == depth {
-            return Err(SubmitError::QueueFull);
-        }
-        if !connection.session.is_ready() {
-            return Err(SubmitError::NotReady);
-        }
-        *load += 1;
-        let waiting = Waiting { link, token, lun: unit.lun, cdb, data };
-        if self.waiting.is_empty() && self.links[link].try_submit(&waiting).is_ok() {
+        let operation = Operation::new(token, unit, io);
+        self.links[operation.link()].admit()?;
+        if self.waiting.is_empty() && self.try_send(&operation) {
             return Ok(());
         }
         // Behind those that wait already: nothing overtakes.
-        self.waiting.push_back(waiting);
+        self.waiting.push_back(operation);
         Ok(())
     }
 
@@ -237,12 +222,12 @@ impl Session {
         self.submit_waiting();
         completions.append(&mut self.early);
         let (mut moved, mut failed) = (false, None);
-        for link in &mut self.links {
-            match link.connection.turn() {
+        for index in 0..self.links.len() {
+            match self.links[index].connection.turn() {
                 Ok(moves) => moved |= moves,
                 Err(error) => failed = Some(error),
             }
-            link.take_completions(completions);
+            self.take_completions(index, completions);
         }
         match failed {
             None => Ok(moved),
@@ -278,6 +263,7 @@ impl Session {
     /// # Errors
     /// When the system cannot wait.
     pub fn wait_any(sessions: &[Self], span: Nanos) -> Result<(), InitiatorError> {
+        let span = sessions.iter().filter_map(Self::poll_timeout).fold(span, Nanos::min);
         let links = sessions.iter().flat_map(|session| &session.links);
         wait_any(links.map(|link| &link.connection), span)?;
         Ok(())
@@ -292,6 +278,7 @@ impl Session {
         if status.is_no_unit() {
             return Err(self.no_unit(lun));
         }
+        self.retries.forget_resize(lun);
         let data = TaskData::SmallToInitiator { len: 32 };
         let (done, status) = self.ask(lun, cdb::read_capacity(), data)?;
         if !status.is_good() {
@@ -346,21 +333,25 @@ impl Session {
     }
 
     /// Asks over the leading connection and waits for the answer. What the unit has to say first is
-    /// heard, and the question asked again.
+    /// heard, and what it has no room for waits; then the question is asked again.
     fn ask(
         &mut self,
         lun: u16,
         cdb: Cdb,
         data: TaskData,
     ) -> Result<(TaskCompletion, TaskStatus), InitiatorError> {
-        let mut attentions = 0;
+        let (mut attentions, mut waits, began) = (0, retries::waits(), self.now());
         loop {
             let done = self.ask_once(lun, cdb, data.clone())?;
             let status = TaskStatus::of(&done);
-            if !status.is_unit_attention() || attentions == ATTENTIONS_MAX {
+            if status.is_unit_attention() && attentions < retries::ATTENTIONS_MAX {
+                self.retries.hear(lun, status);
+                attentions += 1;
+            } else if status.is_no_room() && self.now().since(began) < NO_ROOM_SPAN_MAX {
+                self.links[0].connection.turn_until(waits.next_wait(), |_| false)?;
+            } else {
                 return Ok((done, status));
             }
-            attentions += 1;
         }
     }
 
@@ -370,33 +361,83 @@ impl Session {
         cdb: Cdb,
         data: TaskData,
     ) -> Result<TaskCompletion, InitiatorError> {
-        let (timeout, early) = (self.options.timeout, &mut self.early);
-        let Link { connection, tasks, load, .. } = &mut self.links[0];
+        let timeout = self.options.timeout;
+        let connection = &mut self.links[0].connection;
         let id = connection.session.submit(lun, &cdb, data, &[])?;
-        let mut answer = None;
-        turn_until(connection, "a question", timeout, |connection| {
+        let (mut answer, mut others) = (None, Vec::new());
+        let turned = turn_until(connection, "a question", timeout, |connection| {
             while let Some(done) = connection.session.poll_completion() {
-                if done.id == id {
-                    answer = Some(done);
-                } else {
-                    *load -= 1;
-                    early.push(over(connection, tasks, &done));
-                }
+                if done.id == id { answer = Some(done) } else { others.push(done) }
             }
             answer.is_some()
-        })?;
+        });
+        let mut early = std::mem::take(&mut self.early);
+        others.iter().for_each(|done| self.end(0, done, &mut early));
+        self.early = early;
+        turned?;
         Ok(answer.expect("it was awaited"))
     }
 
-    /// What the window kept back, as far as it is open by now.
+    /// Sends what was kept back, as far as window and target have room by now.
     #[inline]
     fn submit_waiting(&mut self) {
-        while let Some(waiting) = self.waiting.front() {
-            if self.links[waiting.link].try_submit(waiting).is_err() {
+        if self.retries.opens_at().is_some() {
+            self.retries.handle_timeout(self.now());
+        }
+        while let Some(operation) = self.waiting.front().copied() {
+            if !self.try_send(&operation) {
                 return;
             }
             self.waiting.pop_front();
+            self.again = self.again.saturating_sub(1);
         }
+    }
+
+    #[inline]
+    fn try_send(&mut self, operation: &Operation) -> bool {
+        let is_sent = self.retries.admits() && self.links[operation.link()].try_send(operation);
+        if is_sent {
+            self.retries.sent();
+        }
+        is_sent
+    }
+
+    #[inline]
+    fn take_completions(&mut self, link: usize, completions: &mut Vec<IoCompletion>) {
+        while let Some(done) = self.links[link].connection.session.poll_completion() {
+            self.end(link, &done, completions);
+        }
+        // Nobody here waits for what a target reports unasked; commands are told what matters.
+        while self.links[link].connection.session.poll_event().is_some() {}
+    }
+
+    /// A task is over, and with it its operation, unless that is sent again.
+    #[inline]
+    fn end(&mut self, link: usize, done: &TaskCompletion, completions: &mut Vec<IoCompletion>) {
+        let (token, status) = (self.links[link].answered(done.id), TaskStatus::of(done));
+        if status.is_good() {
+            self.retries.done();
+        } else if self.keeps(link, done.id, status) {
+            return;
+        }
+        self.links[link].leave();
+        completions.push(IoCompletion { token, status });
+    }
+
+    /// Whether an operation that was not done waits to be sent again: before what was never sent.
+    #[cold]
+    fn keeps(&mut self, link: usize, id: TaskId, status: TaskStatus) -> bool {
+        let (mut operation, now) = (self.links[link].operation(id), self.now());
+        let is_again = self.retries.is_again(&mut operation.trials, operation.lun, status, now);
+        if is_again {
+            self.waiting.insert(self.again, operation);
+            self.again += 1;
+        }
+        is_again
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
     #[cold]
@@ -406,104 +447,4 @@ impl Session {
             in_flight => InitiatorError::Lost { source: Box::new(error), in_flight },
         }
     }
-}
-
-impl Link {
-    /// Fails when the window is closed.
-    #[inline]
-    fn try_submit(&mut self, waiting: &Waiting) -> Result<(), SubmitError> {
-        let Waiting { token, lun, cdb, data, .. } = waiting;
-        let connection = &mut self.connection;
-        let mut read = None;
-        let payload = match *data {
-            TaskData::FromInitiator { buffer, len } => {
-                &connection.memory.bytes(buffer)[..index(len)]
-            }
-            TaskData::ToInitiator { buffer, len } => {
-                let place = Place { buffer, len: index(len) };
-                assert!(place.len <= connection.memory.bytes(buffer).len(), "it fits");
-                read = Some(place);
-                &[]
-            }
-            _ => &[][..],
-        };
-        let id: TaskId = connection.session.submit(*lun, cdb, data.clone(), payload)?;
-        let read_into = read.map(|place| place.buffer);
-        self.tasks[usize::from(id.0)] = InFlight { token: *token, read_into };
-        if let Some(place) = read {
-            connection.forecast.asked(place);
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn take_completions(&mut self, completions: &mut Vec<IoCompletion>) {
-        let connection = &mut self.connection;
-        while let Some(done) = connection.session.poll_completion() {
-            self.load -= 1;
-            completions.push(over(connection, &self.tasks, &done));
-        }
-        // Nobody here waits for what a target reports unasked; commands are told what matters.
-        while connection.session.poll_event().is_some() {}
-    }
-}
-
-#[inline]
-fn over(connection: &mut Connection, tasks: &[InFlight], done: &TaskCompletion) -> IoCompletion {
-    let InFlight { token, read_into } = tasks[usize::from(done.id.0)];
-    if let Some(buffer) = read_into {
-        connection.forecast.answered(buffer);
-    }
-    IoCompletion { token, status: TaskStatus::of(done) }
-}
-
-/// Logs in with all connections; they, and what they have in common.
-fn open(
-    options: &Options,
-    connection_options: ConnectionOptions,
-    isid: [u8; 6],
-) -> Result<(Vec<Link>, SessionSeat), InitiatorError> {
-    let ConnectionOptions { depth, buffer_count, buffer_len } = connection_options;
-    let task_count = depth.saturating_add(QUESTIONS_MAX);
-    let seat = SessionSeat::new(isid, SessionKind::Normal { target: options.target.clone() });
-    let mut links = Vec::new();
-    for cid in 0..options.connections.max(1) {
-        let memory = Memory::new(buffer_count, buffer_len);
-        let room = (memory, STAGING_LEN);
-        let (connection, established) = log_in(options, &seat, cid, task_count, room)?;
-        let granted = established.session.max_connections;
-        if u32::from(options.connections) > granted {
-            let (target, wanted) = (options.target.clone(), options.connections);
-            return Err(InitiatorError::TooManyConnections { target, wanted, granted });
-        }
-        let tasks = vec![InFlight::default(); usize::from(task_count)].into_boxed_slice();
-        links.push(Link { connection, tasks, depth: usize::from(depth), load: 0 });
-    }
-    Ok((links, seat))
-}
-
-#[inline]
-fn encode(block_size: BlockSize, io: Io) -> (usize, Cdb, TaskData) {
-    match io {
-        Io::Read { start, count, buffer } => {
-            let (blocks, len) = extent(block_size, count);
-            let data = TaskData::ToInitiator { buffer: buffer.id, len };
-            (usize::from(buffer.connection), cdb::read(start.0, blocks), data)
-        }
-        Io::Write { start, count, buffer, force_unit_access } => {
-            let (blocks, len) = extent(block_size, count);
-            let data = TaskData::FromInitiator { buffer: buffer.id, len };
-            let flags = if force_unit_access { FORCE_UNIT_ACCESS } else { 0 };
-            (usize::from(buffer.connection), cdb::write(flags, start.0, blocks), data)
-        }
-        Io::Flush => (0, cdb::synchronize_cache(), TaskData::None),
-    }
-}
-
-/// A count of blocks as a command holds it, and in bytes.
-#[inline]
-fn extent(block_size: BlockSize, count: Blocks) -> (u32, u32) {
-    let len = block_size.len(count).and_then(|len| u32::try_from(len.0).ok());
-    let len = len.expect("a command's data is below 4 GiB");
-    (u32::try_from(count.0).expect("fewer blocks than bytes"), len)
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use nearflash_iscsi::initiator::{Ending, Sense, Status, TaskCompletion};
 
+use super::retries::NO_ROOM_SPAN_MAX;
+
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TaskStatus {
@@ -38,10 +40,14 @@ const CODES: &[((u8, u8), &str)] = &[
     ((0x27, 0x00), "write protected"),
     ((0x27, 0x02), "write protected by software"),
     ((0x27, 0x07), "no space is left"),
+    ((0x29, 0x00), "it was reset or powered on"),
+    ((0x2A, 0x09), "its capacity has changed"),
     ((0x47, 0x05), "data arrived damaged"),
 ];
 /// UNIT ATTENTION.
 const UNIT_ATTENTION: u8 = 0x6;
+/// CAPACITY DATA HAS CHANGED, code and qualifier.
+const CAPACITY_CHANGED: (u8, u8) = (0x2A, 0x09);
 /// LOGICAL UNIT NOT SUPPORTED.
 const NO_SUCH_UNIT: u8 = 0x25;
 
@@ -63,6 +69,17 @@ impl TaskStatus {
         self.sense.is_some_and(|sense| sense.key == UNIT_ATTENTION)
     }
 
+    /// Whether that is that the unit has another capacity than before.
+    pub fn is_capacity_change(self) -> bool {
+        let code = self.sense.map(|sense| (sense.asc, sense.ascq));
+        self.is_unit_attention() && code == Some(CAPACITY_CHANGED)
+    }
+
+    /// Whether the target had no room for it now: asking again may help.
+    pub fn is_no_room(self) -> bool {
+        matches!(self.ending, Ending::Answered(Status::TASK_SET_FULL | Status::BUSY))
+    }
+
     /// Whether there is no such logical unit.
     pub fn is_no_unit(self) -> bool {
         self.sense.is_some_and(|sense| sense.asc == NO_SUCH_UNIT)
@@ -75,6 +92,12 @@ impl fmt::Display for TaskStatus {
             Ending::Answered(Status::RESERVATION_CONFLICT) => {
                 f.write_str("RESERVATION CONFLICT: another initiator's reservation bars it")?;
             }
+            Ending::Answered(status) if self.is_no_room() => write!(
+                f,
+                "{status}, for {} s now: give it more memory (a nearflash node: a larger --pool), or \
+                 have fewer operations in flight",
+                NO_ROOM_SPAN_MAX.0 / 1_000_000_000
+            )?,
             Ending::Answered(status) => write!(f, "{status}")?,
             Ending::TargetFailed(code) => write!(f, "that it failed (response {code:02x}h)")?,
             Ending::Rejected(reason) => write!(f, "with a Reject: {reason}")?,
@@ -110,6 +133,21 @@ mod tests {
         );
         assert_eq!(check(0x9, 0x12, 0x34).to_string(), "CHECK CONDITION: sense key 9h, code 1234h");
         assert!(check(0x6, 0x29, 0).is_unit_attention() && check(0x5, 0x25, 0).is_no_unit());
+        assert!(
+            check(0x6, 0x2A, 9).is_capacity_change() && !check(0x6, 0x2A, 1).is_capacity_change()
+        );
+    }
+
+    #[test]
+    fn a_target_without_room_is_told_apart_and_the_remedy_named() {
+        for status in [Status::BUSY, Status::TASK_SET_FULL] {
+            let status = TaskStatus { ending: Ending::Answered(status), sense: None };
+            assert!(status.is_no_room());
+            let said = status.to_string();
+            assert!(said.contains("for 30 s now") && said.contains("a larger --pool"), "{said}");
+        }
+        let conflict = Ending::Answered(Status::RESERVATION_CONFLICT);
+        assert!(!TaskStatus { ending: conflict, sense: None }.is_no_room());
     }
 
     #[test]

@@ -39,6 +39,10 @@ pub(crate) struct Script {
     pub(crate) digests: bool,
     /// So many commands are first answered with UNIT ATTENTION.
     pub(crate) attentions: usize,
+    /// So many reads and writes are first answered with TASK SET FULL.
+    pub(crate) refusals: usize,
+    /// The read or write of this number, from 0, is told that the unit has another capacity.
+    pub(crate) resized_at: Option<usize>,
     /// What a hostile one sends instead of the answer to the first read.
     pub(crate) says: Option<Says>,
 }
@@ -170,6 +174,7 @@ impl Connection {
     fn command(&mut self, header: &Header, data: Vec<u8>) -> io::Result<()> {
         let (code, lba, count) = header.cdb_range();
         let is_io = matches!(code, 0x88 | 0x8A);
+        let is_told = is_io && self.script.resized_at == Some(self.commands);
         if is_io {
             let number = self.commands;
             self.commands += 1;
@@ -182,17 +187,23 @@ impl Connection {
         }
         if self.script.attentions > 0 {
             self.script.attentions -= 1;
-            return self.check_condition(header, 0x06, 0x29);
+            return self.check_condition(header, 0x06, 0x2900);
         }
         if header.byte(9) != 0 {
             // ILLEGAL REQUEST, LOGICAL UNIT NOT SUPPORTED.
-            return self.check_condition(header, 0x05, 0x25);
+            return self.check_condition(header, 0x05, 0x2500);
         }
         let (start, end) = (lba * BLOCK_LEN, (lba + count) * BLOCK_LEN);
+        if is_io && (self.script.refusals > 0 || is_told) {
+            if code == 0x8A {
+                self.all_of(header, data, end - start)?;
+            }
+            return self.refuse(header, is_told);
+        }
         match code {
             0x88 | 0x8A if end > BLOCKS * BLOCK_LEN => {
                 // ILLEGAL REQUEST, LOGICAL BLOCK ADDRESS OUT OF RANGE.
-                self.check_condition(header, 0x05, 0x21)
+                self.check_condition(header, 0x05, 0x2100)
             }
             0x88 => {
                 let data = self.shared.blocks.lock().unwrap()[start..end].to_vec();
@@ -208,7 +219,7 @@ impl Connection {
             0x12 => self.send_data(header, &inquiry(header)),
             0x00 | 0x35 | 0x91 => self.good(header),
             // ILLEGAL REQUEST, INVALID COMMAND OPERATION CODE.
-            _ => self.check_condition(header, 0x05, 0x20),
+            _ => self.check_condition(header, 0x05, 0x2000),
         }
     }
 
@@ -235,14 +246,25 @@ impl Connection {
         Ok(data)
     }
 
+    /// Not now: for what it has to say first, or for want of room.
+    fn refuse(&mut self, request: &Header, is_told: bool) -> io::Result<()> {
+        if is_told {
+            return self.check_condition(request, 0x06, 0x2A09);
+        }
+        self.script.refusals -= 1;
+        let response = self.answer(opcode::RESPONSE, request).with_byte(3, 0x28);
+        self.stream.send(response, &[])
+    }
+
     fn good(&mut self, request: &Header) -> io::Result<()> {
         let response = self.answer(opcode::RESPONSE, request);
         self.stream.send(response, &[])
     }
 
-    fn check_condition(&mut self, request: &Header, key: u8, code: u8) -> io::Result<()> {
+    fn check_condition(&mut self, request: &Header, key: u8, code: u16) -> io::Result<()> {
+        let [code, qualifier] = code.to_be_bytes();
         let mut sense = vec![0, 18, 0x70, 0, key, 0, 0, 0, 0, 10];
-        sense.extend([0, 0, 0, 0, code, 0, 0, 0, 0, 0]);
+        sense.extend([0, 0, 0, 0, code, qualifier, 0, 0, 0, 0]);
         let response = self.answer(opcode::RESPONSE, request).with_byte(3, 2);
         self.stream.send(response, &sense)
     }

@@ -1,4 +1,7 @@
 //! A logical unit behind iSCSI, through our own initiator.
+//!
+//! What the target has no room for, or has something to say before, the initiator sends again; its
+//! latency counts from when it was first submitted. A unit that grows meanwhile is measured as it was.
 
 use std::sync::Arc;
 
@@ -96,7 +99,8 @@ impl Opener for IscsiRemote {
         for session in &mut sessions {
             session.logical_unit(self.unit.lun)?;
         }
-        Ok(IscsiEngine::new(sessions, self.unit, depth, op_len))
+        let target = format!("{} at {}", self.options.target, self.options.address);
+        Ok(IscsiEngine::new(sessions, target, self.unit, (depth, op_len)))
     }
 }
 
@@ -125,6 +129,8 @@ fn account(target: &IscsiTarget) -> Result<Option<Account>, BenchError> {
 /// The engine: slots dealt out over sessions in turn, and over the connections of each.
 pub struct IscsiEngine {
     sessions: Vec<Session>,
+    /// What they are logged in to, and where.
+    target: Arc<str>,
     unit: LogicalUnit,
     /// By slot.
     buffers: Vec<Buffer>,
@@ -133,7 +139,12 @@ pub struct IscsiEngine {
 }
 
 impl IscsiEngine {
-    fn new(mut sessions: Vec<Session>, unit: LogicalUnit, depth: usize, op_len: ByteLen) -> Self {
+    fn new(
+        mut sessions: Vec<Session>,
+        target: String,
+        unit: LogicalUnit,
+        (depth, op_len): (usize, ByteLen),
+    ) -> Self {
         let count = sessions.len();
         let buffers = (0..depth)
             .map(|slot| {
@@ -144,7 +155,8 @@ impl IscsiEngine {
             })
             .collect();
         let completions = Vec::with_capacity(depth);
-        Self { sessions, unit, buffers, op_len: op_len.to_usize(), completions }
+        let (target, op_len) = (target.into(), op_len.to_usize());
+        Self { sessions, target, unit, buffers, op_len, completions }
     }
 
     fn session_of(&self, slot: Slot) -> usize {
@@ -186,7 +198,7 @@ impl Engine for IscsiEngine {
             slot: ByteLen(completion.token).to_usize(),
             result: match completion.status {
                 status if status.is_good() => Ok(()),
-                status => Err(EngineError::Task(status)),
+                status => Err(EngineError::Task { target: Arc::clone(&self.target), status }),
             },
         }));
         Ok(())
@@ -202,7 +214,8 @@ impl Engine for IscsiEngine {
 
     fn doze(&mut self) -> Result<bool, EngineError> {
         self.hand_over()?;
-        Ok(true)
+        // What the target had no room for is tried again in a moment, whether something comes or not.
+        Ok(self.sessions.iter().all(|session| session.poll_timeout().is_none()))
     }
 
     fn wakers<'a>(&'a self, wakers: &mut Vec<PollFd<'a>>) {
@@ -221,7 +234,10 @@ impl Engine for IscsiEngine {
             if let Some(flush) = self.completions.iter().find(|done| done.token == FLUSH) {
                 let status = flush.status;
                 self.completions.clear();
-                return if status.is_good() { Ok(()) } else { Err(EngineError::Task(status)) };
+                return match status.is_good() {
+                    true => Ok(()),
+                    false => Err(EngineError::Task { target: Arc::clone(&self.target), status }),
+                };
             }
             Session::wait_any(std::slice::from_ref(session), Nanos::from_secs(1))?;
         }

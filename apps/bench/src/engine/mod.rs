@@ -13,6 +13,8 @@ mod nvme_tcp;
 mod ring;
 pub mod sleep;
 
+use std::sync::Arc;
+
 use nearflash_units::{ByteLen, Nanos};
 use rustix::event::PollFd;
 
@@ -42,8 +44,13 @@ pub enum EngineError {
     #[error("the target answers {0}")]
     Status(nearflash::nvme_tcp::Status),
     /// The logical unit refused it, or failed at it.
-    #[error("the target answers {0}")]
-    Task(nearflash::iscsi::TaskStatus),
+    #[error("{target} answers {status}")]
+    Task {
+        /// Its target, and where that is.
+        target: Arc<str>,
+        /// How it ended.
+        status: nearflash::iscsi::TaskStatus,
+    },
     /// The session was lost.
     #[error(transparent)]
     Iscsi(#[from] nearflash::iscsi::InitiatorError),

@@ -1,0 +1,200 @@
+//! A connection of a session, and the operations that are in flight on it.
+
+use nearflash_iscsi::initiator::cdb::{self, Cdb, FORCE_UNIT_ACCESS};
+use nearflash_iscsi::initiator::{SubmitError, TaskData, TaskId};
+use nearflash_iscsi::login::SessionKind;
+use nearflash_request::BufferId;
+use nearflash_units::{BlockSize, Blocks};
+
+use super::connection::{Connection, SessionSeat, log_in};
+use super::error::InitiatorError;
+use super::options::{ConnectionOptions, Options};
+use super::retries::Trials;
+use super::session::{Io, Token};
+use super::unit::LogicalUnit;
+use crate::memory::{Memory, index};
+use crate::stream::{Memory as _, Place};
+
+/// How much is received beside payload that is awaited: what 60 answers of 4 KiB take, and still
+/// in the second-level cache.
+const STAGING_LEN: usize = 256 * 1024;
+/// Questions beside operations: they come one after the other.
+const QUESTIONS_MAX: u16 = 1;
+
+/// An operation as it is sent, perhaps more than once. Each is copied into its task's place: no
+/// longer than a cache line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Operation {
+    token: Token,
+    cdb: Cdb,
+    payload: Payload,
+    pub(super) lun: u16,
+    link: u16,
+    pub(super) trials: Trials,
+}
+
+const _: () = assert!(size_of::<Operation>() <= 64);
+
+/// Which buffer, and how much of it.
+#[derive(Clone, Copy, Debug, Default)]
+enum Payload {
+    #[default]
+    None,
+    Read(BufferId, u32),
+    Write(BufferId, u32),
+}
+
+/// A connection and what is in flight on it.
+pub(super) struct Link {
+    pub(super) connection: Connection,
+    /// By task.
+    tasks: Box<[Operation]>,
+    /// How many may be in flight, and how many are or wait for it.
+    depth: usize,
+    load: usize,
+}
+
+impl Operation {
+    #[inline]
+    pub(super) fn new(token: Token, unit: &LogicalUnit, io: Io) -> Self {
+        let (link, cdb, payload) = encode(unit.block_size, io);
+        Self { token, cdb, payload, lun: unit.lun, link, trials: Trials::default() }
+    }
+
+    /// Which connection it goes over.
+    #[inline]
+    pub(super) fn link(&self) -> usize {
+        usize::from(self.link)
+    }
+
+    /// The caller's number.
+    pub(super) fn token(&self) -> Token {
+        self.token
+    }
+}
+
+impl Link {
+    /// How many operations it has at most.
+    pub(super) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// The tokens of those that were sent and not answered.
+    pub(super) fn in_flight(&self) -> impl Iterator<Item = Token> {
+        let ids = self.connection.session.in_flight();
+        ids.map(|id| self.tasks[usize::from(id.0)].token)
+    }
+
+    /// Takes on one more operation, if there is room for it.
+    #[inline]
+    pub(super) fn admit(&mut self) -> Result<(), SubmitError> {
+        if self.load == self.depth {
+            return Err(SubmitError::QueueFull);
+        }
+        if !self.connection.session.is_ready() {
+            return Err(SubmitError::NotReady);
+        }
+        self.load += 1;
+        Ok(())
+    }
+
+    /// One of them is over.
+    #[inline]
+    pub(super) fn leave(&mut self) {
+        self.load -= 1;
+    }
+
+    /// Whether it was sent: not when the window is closed.
+    #[inline]
+    pub(super) fn try_send(&mut self, operation: &Operation) -> bool {
+        let connection = &mut self.connection;
+        let mut read = None;
+        let (data, bytes) = match operation.payload {
+            Payload::None => (TaskData::None, &[][..]),
+            Payload::Write(buffer, len) => {
+                let bytes = &connection.memory.bytes(buffer)[..index(len)];
+                (TaskData::FromInitiator { buffer, len }, bytes)
+            }
+            Payload::Read(buffer, len) => {
+                let place = Place { buffer, len: index(len) };
+                assert!(place.len <= connection.memory.bytes(buffer).len(), "it fits");
+                read = Some(place);
+                (TaskData::ToInitiator { buffer, len }, &[][..])
+            }
+        };
+        let Ok(id) = connection.session.submit(operation.lun, &operation.cdb, data, bytes) else {
+            return false;
+        };
+        self.tasks[usize::from(id.0)] = *operation;
+        if let Some(place) = read {
+            connection.forecast.asked(place);
+        }
+        true
+    }
+
+    /// A task is answered: whose it was.
+    #[inline]
+    pub(super) fn answered(&mut self, id: TaskId) -> Token {
+        let operation = &self.tasks[usize::from(id.0)];
+        if let Payload::Read(buffer, _) = operation.payload {
+            self.connection.forecast.answered(buffer);
+        }
+        operation.token
+    }
+
+    /// The operation that a task was last.
+    pub(super) fn operation(&self, id: TaskId) -> Operation {
+        self.tasks[usize::from(id.0)]
+    }
+}
+
+/// Logs in with all connections; they, and what they have in common.
+pub(super) fn open(
+    options: &Options,
+    connection_options: ConnectionOptions,
+    isid: [u8; 6],
+) -> Result<(Vec<Link>, SessionSeat), InitiatorError> {
+    let ConnectionOptions { depth, buffer_count, buffer_len } = connection_options;
+    let task_count = depth.saturating_add(QUESTIONS_MAX);
+    let seat = SessionSeat::new(isid, SessionKind::Normal { target: options.target.clone() });
+    let mut links = Vec::new();
+    for cid in 0..options.connections.max(1) {
+        let memory = Memory::new(buffer_count, buffer_len);
+        let room = (memory, STAGING_LEN);
+        let (connection, established) = log_in(options, &seat, cid, task_count, room)?;
+        let granted = established.session.max_connections;
+        if u32::from(options.connections) > granted {
+            let (target, wanted) = (options.target.clone(), options.connections);
+            return Err(InitiatorError::TooManyConnections { target, wanted, granted });
+        }
+        let tasks = vec![Operation::default(); usize::from(task_count)].into_boxed_slice();
+        links.push(Link { connection, tasks, depth: usize::from(depth), load: 0 });
+    }
+    Ok((links, seat))
+}
+
+#[inline]
+fn encode(block_size: BlockSize, io: Io) -> (u16, Cdb, Payload) {
+    match io {
+        Io::Read { start, count, buffer } => {
+            let (blocks, len) = extent(block_size, count);
+            let payload = Payload::Read(buffer.id, len);
+            (buffer.connection, cdb::read(start.0, blocks), payload)
+        }
+        Io::Write { start, count, buffer, force_unit_access } => {
+            let (blocks, len) = extent(block_size, count);
+            let payload = Payload::Write(buffer.id, len);
+            let flags = if force_unit_access { FORCE_UNIT_ACCESS } else { 0 };
+            (buffer.connection, cdb::write(flags, start.0, blocks), payload)
+        }
+        Io::Flush => (0, cdb::synchronize_cache(), Payload::None),
+    }
+}
+
+/// A count of blocks as a command holds it, and in bytes.
+#[inline]
+fn extent(block_size: BlockSize, count: Blocks) -> (u32, u32) {
+    let len = block_size.len(count).and_then(|len| u32::try_from(len.0).ok());
+    let len = len.expect("a command's data is below 4 GiB");
+    (u32::try_from(count.0).expect("fewer blocks than bytes"), len)
+}

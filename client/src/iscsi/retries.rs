@@ -1,0 +1,326 @@
+//! What becomes of a command that the target did not do, and that may be sent again: when, and how
+//! many are in flight at a time from then on.
+//!
+//! Spec: SAM-5, 5.3 (BUSY, TASK SET FULL) and 5.14 (unit attentions). Knows no clock, socket or
+//! command; the session keeps the commands, in order, and asks.
+//!
+//! A target that has no room has taken what is in flight: the refused command is sent again when one
+//! of those has come back, and no more are in flight from then on until the target has shown that it
+//! takes more. When nothing is in flight, only time can help.
+
+use nearflash_units::Nanos;
+
+use super::status::TaskStatus;
+use crate::backoff::Backoff;
+
+/// A command that the target has had no room for all this time is over with what the target says.
+pub(super) const NO_ROOM_SPAN_MAX: Nanos = Nanos::from_secs(30);
+/// A unit has so many things to say at most before it does a command.
+pub(super) const ATTENTIONS_MAX: u8 = 16;
+/// How long to wait when nothing is in flight: at first, and at most.
+const WAIT_FIRST: Nanos = Nanos::from_millis(1);
+const WAIT_LONGEST: Nanos = Nanos::from_millis(100);
+/// After so many rounds of good answers, one command more is in flight.
+const ROUNDS_PER_STEP: usize = 8;
+/// As many as there are.
+const UNLIMITED: usize = usize::MAX;
+
+/// What a command has met with so far. Kept with every command, so it is short.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trials {
+    /// When the target first had no room for it; never, if it always had.
+    no_room_at: Nanos,
+    attentions: u8,
+}
+
+/// Nothing.
+impl Default for Trials {
+    #[inline]
+    fn default() -> Self {
+        Self { no_room_at: Nanos::NEVER, attentions: 0 }
+    }
+}
+
+/// How many commands of a session are in flight, and how many may be.
+#[derive(Debug)]
+pub(super) struct Retries {
+    in_flight: usize,
+    limit: usize,
+    /// How many there are at most.
+    depth: usize,
+    /// Good answers since the limit last changed.
+    answered: usize,
+    /// The limit is 0 until then.
+    opens_at: Option<Nanos>,
+    backoff: Backoff,
+    again: u64,
+    resized: Vec<u16>,
+}
+
+impl Retries {
+    /// Of a session that has `depth` commands in flight at most.
+    pub(super) fn new(depth: usize) -> Self {
+        Self {
+            in_flight: 0,
+            limit: UNLIMITED,
+            depth,
+            answered: 0,
+            opens_at: None,
+            backoff: waits(),
+            again: 0,
+            resized: Vec::new(),
+        }
+    }
+
+    /// Whether a command may be sent.
+    #[inline]
+    pub(super) fn admits(&self) -> bool {
+        self.in_flight < self.limit
+    }
+
+    /// A command is sent.
+    #[inline]
+    pub(super) fn sent(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// A command was done as asked.
+    #[inline]
+    pub(super) fn done(&mut self) {
+        self.in_flight -= 1;
+        if self.limit != UNLIMITED {
+            self.widen();
+        }
+    }
+
+    /// A command was not done. Whether it is to be sent again.
+    #[cold]
+    pub(super) fn is_again(
+        &mut self,
+        trials: &mut Trials,
+        lun: u16,
+        status: TaskStatus,
+        now: Nanos,
+    ) -> bool {
+        self.in_flight -= 1;
+        let is_again = if status.is_no_room() {
+            self.narrow(trials, now)
+        } else if status.is_unit_attention() {
+            self.hear(lun, status);
+            trials.attentions += 1;
+            trials.attentions <= ATTENTIONS_MAX
+        } else {
+            false
+        };
+        self.again += u64::from(is_again);
+        is_again
+    }
+
+    /// What a unit had to say is remembered as far as it matters later.
+    pub(super) fn hear(&mut self, lun: u16, status: TaskStatus) {
+        if status.is_capacity_change() && !self.resized.contains(&lun) {
+            self.resized.push(lun);
+        }
+    }
+
+    /// The unit's capacity is about to be asked for.
+    pub(super) fn forget_resize(&mut self, lun: u16) {
+        self.resized.retain(|resized| *resized != lun);
+    }
+
+    /// A unit that has another capacity than before.
+    pub(super) fn poll_resized(&mut self) -> Option<u16> {
+        self.resized.pop()
+    }
+
+    /// How often a command was sent again.
+    pub(super) const fn again(&self) -> u64 {
+        self.again
+    }
+
+    /// When a command may be sent though nothing comes back before.
+    pub(super) const fn opens_at(&self) -> Option<Nanos> {
+        self.opens_at
+    }
+
+    /// It is that late: one command may be tried, if that was waited for.
+    pub(super) fn handle_timeout(&mut self, now: Nanos) {
+        if self.opens_at.take_if(|at| *at <= now).is_some() {
+            self.limit = 1;
+        }
+    }
+
+    /// There was no room for one more than is in flight now.
+    fn narrow(&mut self, trials: &mut Trials, now: Nanos) -> bool {
+        trials.no_room_at = trials.no_room_at.min(now);
+        if now.since(trials.no_room_at) >= NO_ROOM_SPAN_MAX {
+            return false;
+        }
+        (self.limit, self.answered) = (self.in_flight, 0);
+        if self.in_flight == 0 {
+            self.opens_at = Some(now.plus(self.backoff.next_wait()));
+        }
+        true
+    }
+
+    #[cold]
+    fn widen(&mut self) {
+        self.backoff.succeeded();
+        self.answered += 1;
+        if self.answered >= self.limit * ROUNDS_PER_STEP {
+            self.answered = 0;
+            self.limit += 1;
+            if self.limit >= self.depth {
+                self.limit = UNLIMITED;
+            }
+        }
+    }
+}
+
+/// How long to wait for a target that has no room, and nothing in flight whose end could make some.
+pub(super) fn waits() -> Backoff {
+    Backoff::new(WAIT_FIRST, WAIT_LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearflash_iscsi::initiator::{Ending, Sense, Status};
+
+    const LUN: u16 = 3;
+
+    fn answered(status: Status) -> TaskStatus {
+        TaskStatus { ending: Ending::Answered(status), sense: None }
+    }
+
+    fn attention(asc: u8, ascq: u8) -> TaskStatus {
+        let sense = Some(Sense { key: 0x6, asc, ascq, information: None });
+        TaskStatus { ending: Ending::Answered(Status::CHECK_CONDITION), sense }
+    }
+
+    fn millis(millis: u64) -> Nanos {
+        Nanos::from_millis(millis)
+    }
+
+    /// With so many in flight, of 32.
+    fn busy(count: usize) -> Retries {
+        let mut retries = Retries::new(32);
+        for _ in 0..count {
+            assert!(retries.admits());
+            retries.sent();
+        }
+        retries
+    }
+
+    fn refuse(retries: &mut Retries, trials: &mut Trials, now: Nanos) -> bool {
+        retries.is_again(trials, LUN, answered(Status::TASK_SET_FULL), now)
+    }
+
+    #[test]
+    fn what_there_was_no_room_for_is_sent_again_when_another_has_come_back() {
+        let mut retries = busy(32);
+        for _ in 0..8 {
+            assert!(refuse(&mut retries, &mut Trials::default(), millis(0)));
+        }
+        assert!(!retries.admits(), "24 are in flight, and that is what there is room for");
+        assert_eq!(retries.opens_at(), None, "time does not help");
+        retries.done();
+        assert!(retries.admits());
+        retries.sent();
+        assert!(!retries.admits());
+        assert_eq!(retries.again(), 8);
+    }
+
+    #[test]
+    fn a_target_that_is_busy_with_others_is_asked_again_later_and_later() {
+        let mut retries = busy(1);
+        let (mut trials, mut now) = (Trials::default(), millis(10));
+        for wait in [1, 2, 4, 8, 16, 32, 64, 100, 100] {
+            assert!(retries.is_again(&mut trials, LUN, answered(Status::BUSY), now));
+            assert_eq!(retries.opens_at(), Some(now.plus(millis(wait))));
+            retries.handle_timeout(now);
+            assert!(!retries.admits(), "not before its time");
+            now = now.plus(millis(wait));
+            retries.handle_timeout(now);
+            assert!(retries.admits());
+            retries.sent();
+            assert!(!retries.admits(), "one is tried");
+        }
+        // Once one is done, the next refusal begins anew.
+        retries.done();
+        retries.sent();
+        assert!(refuse(&mut retries, &mut Trials::default(), now));
+        assert_eq!(retries.opens_at(), Some(now.plus(millis(1))));
+    }
+
+    #[test]
+    fn a_command_without_room_for_too_long_is_over_and_counts_from_its_first_refusal() {
+        let mut retries = busy(2);
+        let mut trials = Trials::default();
+        assert!(refuse(&mut retries, &mut trials, millis(5)));
+        retries.sent();
+        let end = millis(5).plus(NO_ROOM_SPAN_MAX);
+        assert!(refuse(&mut retries, &mut trials, Nanos(end.0 - 1)));
+        retries.sent();
+        assert!(!refuse(&mut retries, &mut trials, end));
+        assert!(refuse(&mut retries, &mut Trials::default(), end), "another one has its own time");
+    }
+
+    #[test]
+    fn the_limit_grows_slowly_until_there_is_none() {
+        let mut retries = busy(2);
+        assert!(refuse(&mut retries, &mut Trials::default(), millis(0)));
+        let mut good = 0;
+        for limit in 1..=31 {
+            for _ in 0..limit * ROUNDS_PER_STEP {
+                retries.done();
+                good += 1;
+                retries.sent();
+            }
+            assert!(retries.admits(), "one more after {good}");
+            retries.sent();
+            assert!(!retries.admits() || limit == 31, "and no second one");
+        }
+        assert!((0..100).all(|_| {
+            retries.sent();
+            retries.admits()
+        }));
+    }
+
+    #[test]
+    fn a_unit_attention_is_heard_the_command_sent_again_and_a_new_capacity_told_once() {
+        let mut retries = busy(2);
+        let mut trials = Trials::default();
+        for told in [attention(0x29, 0x00), attention(0x2A, 0x09), attention(0x2A, 0x09)] {
+            assert!(retries.is_again(&mut trials, LUN, told, millis(0)));
+            assert!(retries.admits(), "there is room all the same");
+            retries.sent();
+        }
+        assert_eq!((retries.poll_resized(), retries.poll_resized()), (Some(LUN), None));
+        retries.hear(LUN, attention(0x2A, 0x09));
+        retries.forget_resize(LUN);
+        assert_eq!(retries.poll_resized(), None, "it was asked for since");
+    }
+
+    #[test]
+    fn a_unit_that_never_ends_to_say_something_is_not_listened_to_for_ever() {
+        let mut retries = busy(1);
+        let mut trials = Trials::default();
+        for _ in 0..ATTENTIONS_MAX {
+            assert!(retries.is_again(&mut trials, LUN, attention(0x29, 0x00), millis(0)));
+            retries.sent();
+        }
+        assert!(!retries.is_again(&mut trials, LUN, attention(0x29, 0x00), millis(0)));
+    }
+
+    #[test]
+    fn what_failed_otherwise_is_over_and_changes_no_limit() {
+        let mut retries = busy(3);
+        for status in [Status::RESERVATION_CONFLICT, Status::CHECK_CONDITION, Status::TASK_ABORTED]
+        {
+            let mut trials = Trials::default();
+            assert!(!retries.is_again(&mut trials, LUN, answered(status), millis(0)));
+        }
+        assert!(retries.admits() && retries.again() == 0);
+    }
+}
