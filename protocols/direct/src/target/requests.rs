@@ -141,7 +141,6 @@ impl TargetSession {
         slot.durable = header.flags & RequestHeader::DURABLE != 0;
         slot.handle = header.volume.get();
         slot.generation = self.generation;
-        slot.epoch = epoch;
         slot.volume = handle.export.volume;
         slot.block_size = handle.export.block_size;
         slot.offset = offset;
@@ -159,14 +158,17 @@ impl TargetSession {
         }
     }
 
-    /// The exports have changed since a request was allowed: is it still?
+    /// The exports have changed since a request was allowed: is it still? The epoch is none of the
+    /// question: it was the right one when the request came, and who is told that it was stale
+    /// believes that nothing was done, while of a long request a part may be done already.
     #[cold]
     pub(super) fn check_again(&mut self, tag: u32) -> Result<(), Refusal> {
         let slot = &self.slots[tag];
         let handle = self.handles.get(slot.handle);
         let handle = handle.filter(|handle| handle.export.volume == slot.volume);
         let handle = handle.ok_or((Status::NO_SUCH_VOLUME, 0))?;
-        let Slot { epoch, offset, len, kind, .. } = *slot;
+        let Slot { offset, len, kind, .. } = *slot;
+        let epoch = handle.export.epoch;
         handle.check(Wanted { epoch, offset, len, right: kind.wants() })?;
         self.slots[tag].generation = self.generation;
         Ok(())

@@ -28,7 +28,6 @@ pub(super) struct Slot {
     pub(super) handle: u16,
     /// Which exports allowed it.
     pub(super) generation: u32,
-    pub(super) epoch: u32,
     pub(super) volume: VolumeId,
     pub(super) block_size: BlockSize,
     pub(super) offset: u64,
@@ -50,7 +49,6 @@ impl Slot {
         durable: false,
         handle: 0,
         generation: 0,
-        epoch: 0,
         volume: VolumeId(0),
         block_size: BlockSize::B512,
         offset: 0,

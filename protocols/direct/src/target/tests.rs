@@ -18,7 +18,7 @@ use crate::digest::Digests;
 use crate::proof::{client_proof, node_proof};
 use crate::wire::{
     AnswerHeader, AttachRequest, Features, HEADER_LEN, HelloAnswer, NEW_HANDLE, NO_TAG, Opcode,
-    OpenAnswer, RequestHeader, Rights, Status, VERSION,
+    OpenAnswer, RequestHeader, Rights, SEGMENT_LEN_MAX, Status, VERSION,
 };
 
 /// A stream to an open door.
@@ -346,6 +346,24 @@ mod volumes {
         let header = RequestHeader { epoch: info.epoch, ..header(1, 0, 512) };
         let again = message(Opcode::READ, header, &[], Digests::NONE);
         assert_eq!(bench.status_of(&again), Status::OK);
+    }
+
+    /// STALE_EPOCH says that nothing was done: no answer to what is half done.
+    #[test]
+    fn a_write_that_has_begun_goes_on_when_the_epoch_changes() {
+        let mut bench = Bench::new(OPEN);
+        let seam = u64::from(SEGMENT_LEN_MAX);
+        let bytes = write(1, seam - 512, &[7; 1024]);
+        let first = bytes.len() - 512;
+        bench.feed(&bytes[..first]);
+        bench.settle();
+        assert_eq!(bench.demanded.len(), 1, "all but the last block is on its way");
+        bench.target.set_exports(Arc::new(exports(false, EPOCH + 1)));
+        bench.feed(&bytes[first..]);
+        bench.settle();
+        assert_eq!(bench.answer().0.status(), Status::OK);
+        assert_eq!(bench.status_of(&read(1, 0, 512)), Status::STALE_EPOCH, "what comes then");
+        bench.end();
     }
 
     #[test]

@@ -61,8 +61,10 @@ pub(crate) enum Answer {
     Aborted,
     /// The node had no room for its data, and it was not begun.
     Full,
-    /// No grant allows it, or the volume has changed and has to be looked at again.
+    /// No grant allows it.
     NotLetIn,
+    /// The volume has changed and has to be looked at again.
+    Stale,
     /// Something else, by this number.
     Unexpected(u32),
 }
@@ -109,6 +111,8 @@ pub(crate) struct Io {
     pub(crate) buffer: Option<BufferId>,
     /// It may lie behind the volume's end, and what it reads is not judged.
     pub(crate) in_tail: bool,
+    /// It is done in parts, and one that is refused may be done in part.
+    pub(crate) in_parts: bool,
     pub(crate) what: What,
 }
 
@@ -197,12 +201,15 @@ impl Io {
                 let bytes = bytes.expect("a read has a buffer");
                 return self.judge_read(&bytes, now, checks, outside);
             }
-            What::Write(writes) => end_all(&writes, ending(answer), now, checks, outside),
+            What::Write(writes) => {
+                let ending = ending(answer, self.in_parts);
+                end_all(&writes, ending, now, checks, outside);
+            }
             What::Touch => outside.witness.touched(self.first),
             What::Advice(writes) if is_success => {
                 end_all(&writes, Ending::Failed, now, checks, outside);
             }
-            What::Advice(writes) => end_all(&writes, ending(answer), now, checks, outside),
+            What::Advice(writes) => end_all(&writes, ending(answer, false), now, checks, outside),
             What::Flush(volumes) if is_success => {
                 volumes.iter().for_each(|volume| checks.history.flushed(*volume, self.sent));
             }
@@ -284,15 +291,17 @@ impl Io {
     }
 }
 
-fn ending(answer: Answer) -> Ending {
+fn ending(answer: Answer, in_parts: bool) -> Ending {
     match answer {
+        Answer::Conflict | Answer::NotLetIn if in_parts => Ending::Failed,
         Answer::Done => Ending::Done,
         Answer::Conflict
         | Answer::BehindTheEnd
         | Answer::Attention
         | Answer::Aborted
         | Answer::Full
-        | Answer::NotLetIn => Ending::NotDone,
+        | Answer::NotLetIn
+        | Answer::Stale => Ending::NotDone,
         _ => Ending::Failed,
     }
 }
@@ -370,8 +379,9 @@ impl Checks {
             Answer::BehindTheEnd => in_tail,
             Answer::Conflict => self.reservations.is_used(),
             Answer::DeviceFailed => self.disks_fail,
-            // Of grants, the client has judged that.
-            Answer::Attention | Answer::Aborted | Answer::Full | Answer::NotLetIn => true,
+            Answer::Attention | Answer::Aborted | Answer::Full => true,
+            // The client has judged that.
+            Answer::NotLetIn | Answer::Stale => true,
             Answer::Done | Answer::OtherHalfFailed | Answer::Unexpected(_) => false,
         };
         assert!(is_expected, "{what:?} was answered {answer:?}");

@@ -431,5 +431,6 @@ pub(crate) fn io(
     what: What,
     outside: &mut Outside,
 ) -> Io {
-    Io { asker, sent: outside.tick(), first: run.block, buffer, in_tail: false, what }
+    let (sent, first) = (outside.tick(), run.block);
+    Io { asker, sent, first, buffer, in_tail: false, in_parts: false, what }
 }

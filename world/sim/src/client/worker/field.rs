@@ -1,8 +1,8 @@
 //! What a client does on the blocks that hosts and initiators work on, too: whole blocks, written and
 //! judged as theirs are.
 
-use nearflash_direct::Status;
 use nearflash_direct::client::ClientOperation;
+use nearflash_direct::{Status, segments};
 
 use super::{Client, Pending};
 use crate::history::WriteId;
@@ -100,7 +100,8 @@ impl Client {
         let what = self.sent(run, values, durable, checks, outside)?;
         let (offset, len) = self.place(run);
         let buffer = self.connection.as_mut()?.memory.hold(bytes);
-        let io = self.io(run, Some(buffer), What::Write(what), outside)?;
+        let in_parts = segments::count(offset, len) > 1;
+        let io = Io { in_parts, ..self.io(run, Some(buffer), What::Write(what), outside)? };
         Some((io, ClientOperation::Write { buffer, offset, len, durable }))
     }
 
@@ -147,7 +148,8 @@ impl Answer {
         match status {
             Status::OK => Self::Done,
             Status::RESERVED => Self::Conflict,
-            Status::NOT_GRANTED | Status::NO_SUCH_VOLUME | Status::STALE_EPOCH => Self::NotLetIn,
+            Status::NOT_GRANTED | Status::NO_SUCH_VOLUME => Self::NotLetIn,
+            Status::STALE_EPOCH => Self::Stale,
             Status::UNRECOVERED_READ
             | Status::WRITE_FAULT
             | Status::CAPACITY_EXCEEDED
