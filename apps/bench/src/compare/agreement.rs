@@ -109,7 +109,8 @@ impl AgreementLoad {
         let mut job = JobSpec::endless(self.pattern, self.op_len, range_len, self.depth);
         job.workload.read_percent = READ_PERCENT;
         // fio waits in the kernel.
-        let drive = DriveSpec { ramp: timing.ramp, runtime: Some(timing.span), spin: Spin::Never };
+        let (ramp, runtime) = (timing.ramp, Some(timing.span));
+        let drive = DriveSpec { ramp, runtime, spin: Spin::Never, ..DriveSpec::default() };
         RunSpec { jobs: Jobs::new(job, 1), drive, threads: Threads::one(core) }
     }
 

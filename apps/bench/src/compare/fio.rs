@@ -1,35 +1,12 @@
 //! fio, where it is installed: the same workload on the same file, through other people's code.
 
-use std::io;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use nearflash_units::{ByteLen, Nanos};
-use serde_json::Value;
 
-use super::programs::find;
+use super::fio_job::{FioError, FioJob, run_fio};
 use crate::placement::CoreId;
 use crate::workload::Pattern;
-
-const PROGRAM: &str = "fio";
-/// Said of what needs it where it is not.
-pub const FIO_NOT_INSTALLED: &str = "fio is not installed (Debian: fio)";
-
-/// Why fio says nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum FioError {
-    /// It cannot be started.
-    #[error("cannot start fio: {0}; is it installed (Debian: fio)?")]
-    Start(#[from] io::Error),
-    /// It failed.
-    #[error("fio of {path} says no rate: {said}", path = .path.display())]
-    NoRate {
-        /// Of what.
-        path: PathBuf,
-        /// What it said instead.
-        said: String,
-    },
-}
 
 /// A workload in fio's words, by its io_uring engine, with registered buffers and files as our own
 /// engine has them.
@@ -55,7 +32,7 @@ pub struct FioSpec {
     pub core: CoreId,
 }
 
-/// Rate and latency, as any generator of loads tells them. Latency is of the reads, if there are any.
+/// Rate and latency, as any generator of loads tells them. Latency is of the more frequent direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadFigure {
     /// Operations per second, of both directions.
@@ -66,26 +43,12 @@ pub struct LoadFigure {
     pub p99_ns: f64,
 }
 
-/// Whether it is there.
-pub fn is_fio_installed() -> bool {
-    find(PROGRAM).is_some()
-}
-
 /// Runs fio once.
 ///
 /// # Errors
 /// When it cannot be started or fails.
 pub fn measure_fio(spec: &FioSpec) -> Result<LoadFigure, FioError> {
-    let output = Command::new(PROGRAM).args(words(spec)).stdin(Stdio::null()).output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    match figure_of(&said).filter(|_| output.status.success()) {
-        Some(figure) => Ok(figure),
-        None => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let said = said.lines().next().unwrap_or("nothing").to_owned();
-            Err(FioError::NoRate { path: spec.path.clone(), said })
-        }
-    }
+    figure_of(&run_fio(&words(spec))?).ok_or(FioError::NoRate)
 }
 
 /// fio's command line. Latency is the whole of it: to submit and to complete.
@@ -116,21 +79,13 @@ fn words(spec: &FioSpec) -> Vec<String> {
     settings.iter().map(|(name, value)| format!("--{name}={value}")).collect()
 }
 
-/// What its JSON says.
-fn figure_of(said: &str) -> Option<LoadFigure> {
-    // It may say something to people first.
-    let document: Value = serde_json::from_str(&said[said.find('{')?..]).ok()?;
-    let job = document.get("jobs")?.get(0)?;
-    let iops = |direction: &str| job[direction]["iops"].as_f64().unwrap_or(0.0);
-    let latency = |direction: &str, percentile: &str| {
-        job[direction]["lat_ns"]["percentile"][percentile].as_f64()
-    };
-    let direction = if iops("read") > 0.0 { "read" } else { "write" };
-    let total = iops("read") + iops("write");
-    (total > 0.0).then_some(LoadFigure {
-        iops: total,
-        p50_ns: latency(direction, "50.000000")?,
-        p99_ns: latency(direction, "99.000000")?,
+/// What it did, if anything.
+fn figure_of(job: &FioJob) -> Option<LoadFigure> {
+    let latency = &job.main_side().lat_ns;
+    (job.iops() > 0.0).then_some(LoadFigure {
+        iops: job.iops(),
+        p50_ns: latency.percentile(50.0)?,
+        p99_ns: latency.percentile(99.0)?,
     })
 }
 
@@ -138,22 +93,14 @@ fn figure_of(said: &str) -> Option<LoadFigure> {
 mod tests {
     use super::*;
 
-    const SAID: &str = r#"note: both iodepth >= 1 and synchronous I/O engine are selected
-{"fio version": "fio-3.33", "jobs": [{"jobname": "nearflash",
-  "read": {"iops": 700.5, "lat_ns": {"percentile": {"50.000000": 61696, "99.000000": 116224}}},
-  "write": {"iops": 299.5, "lat_ns": {"percentile": {"50.000000": 7, "99.000000": 9}}}}]}"#;
-
     #[test]
-    fn both_directions_count_and_latency_is_that_of_reads() {
-        let figure = figure_of(SAID).unwrap();
-        assert_eq!(figure, LoadFigure { iops: 1000.0, p50_ns: 61_696.0, p99_ns: 116_224.0 });
-    }
-
-    #[test]
-    fn what_is_no_result_has_none() {
-        assert_eq!(figure_of("fio: file not found"), None);
-        assert_eq!(figure_of("{}"), None);
-        assert_eq!(figure_of(r#"{"jobs": [{"read": {"iops": 0}, "write": {"iops": 0}}]}"#), None);
+    fn what_did_nothing_has_no_rate() {
+        let latency = r#""lat_ns": {"percentile": {"50.000000": 61696, "99.000000": 116224}}"#;
+        let said =
+            |iops: u32| format!(r#"{{"jobs": [{{"read": {{"iops": {iops}, {latency}}}}}]}}"#);
+        let of = |iops| figure_of(&FioJob::parse(&said(iops)).unwrap());
+        let figure = LoadFigure { iops: 1000.0, p50_ns: 61_696.0, p99_ns: 116_224.0 };
+        assert_eq!((of(1000), of(0)), (Some(figure), None));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod contest;
 mod demo;
 mod direct;
 mod fio;
+mod fio_job;
 mod iscsi;
 mod iscsi_perf;
 mod node;
@@ -30,7 +31,10 @@ pub use awake::KeptAwake;
 pub use contest::{Arena, Contest, ContestResult, Part, Reads, Score, Side, Turn};
 pub use demo::demo;
 pub use direct::{DirectTargets, GRANTS, contests};
-pub use fio::{FIO_NOT_INSTALLED, FioError, FioSpec, LoadFigure, is_fio_installed, measure_fio};
+pub use fio::{FioSpec, LoadFigure, measure_fio};
+pub use fio_job::{
+    FIO_NOT_INSTALLED, FioError, FioJob, FioLatency, FioSide, is_fio_installed, run_fio,
+};
 pub use iscsi::{IscsiTargets, Skipped, figures_to_markdown, iscsi_contests, skipped_to_markdown};
 pub use iscsi_perf::IscsiPerfError;
 pub use node::{Node, NodeError, NodeSpec};

@@ -36,7 +36,12 @@ pub struct Timing {
 impl Timing {
     /// How a thread drives a side.
     pub(super) fn drive(self) -> DriveSpec {
-        DriveSpec { ramp: self.ramp, runtime: Some(self.span), spin: Spin::Always }
+        DriveSpec {
+            ramp: self.ramp,
+            runtime: Some(self.span),
+            spin: Spin::Always,
+            ..DriveSpec::default()
+        }
     }
 }
 

@@ -1,10 +1,9 @@
 //! fio as the asking side: on a medium itself, and as a client of NBD. Its options say the same as
-//! a load does, and its JSON is read back.
+//! a load does.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use nearflash_bench::compare::find;
+use nearflash_bench::compare::{FioError, FioJob, run_fio};
 use nearflash_bench::placement::CoreId;
 use nearflash_units::ByteLen;
 
@@ -13,23 +12,6 @@ use super::timing::Timing;
 use super::ways::Raw;
 use crate::plan::{Layout, Load};
 use crate::result::{Comparable, Cpu, Latency, Run};
-
-/// Why fio measured nothing.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum FioError {
-    /// It is not there.
-    #[error("fio is not installed")]
-    Absent,
-    /// It cannot be started.
-    #[error("cannot start fio: {0}")]
-    Start(std::io::Error),
-    /// It says why not.
-    #[error("fio: {0}")]
-    Refused(String),
-    /// What it wrote is not what is known of it.
-    #[error("fio's JSON is not understood")]
-    Json,
-}
 
 /// What fio works on.
 pub(super) enum On<'a> {
@@ -92,53 +74,31 @@ pub(super) fn words(on: &On<'_>, load: &Load, timing: Timing, cores: &[CoreId]) 
 
 /// Runs it; what it did, and how many cores it used.
 pub(super) fn run(words: &[String], load: &Load) -> Result<(Run, f64), FioError> {
-    let program = find("fio").ok_or(FioError::Absent)?;
-    let said = Command::new(program).args(words).stdin(Stdio::null()).output();
-    let said = said.map_err(FioError::Start)?;
-    let text = String::from_utf8_lossy(&said.stdout);
-    // Warnings may stand before it.
-    let json = text.find('{').and_then(|start| serde_json::from_str(&text[start..]).ok());
-    let run = json.as_ref().and_then(|json| of(json, load));
-    match (said.status.success(), run) {
-        (true, Some(run)) => Ok(run),
-        (true, None) => Err(FioError::Json),
-        (false, _) => {
-            let words = String::from_utf8_lossy(&said.stderr);
-            let line = words.lines().find(|line| !line.trim().is_empty());
-            Err(FioError::Refused(line.unwrap_or("it failed and does not say why").to_owned()))
-        }
-    }
+    of(&run_fio(words)?, load).ok_or(FioError::Json)
 }
 
-/// What its JSON says.
-fn of(json: &serde_json::Value, load: &Load) -> Option<(Run, f64)> {
-    let job = json["jobs"].get(0)?;
-    let sides = [&job["read"], &job["write"]];
-    let ops = |side: &serde_json::Value| side["total_ios"].as_u64();
-    let all_ops = ops(sides[0])? + ops(sides[1])?;
-    // Percentiles of two directions cannot be put together: those of the more frequent one stand.
-    let main = if ops(sides[0])? >= ops(sides[1])? { sides[0] } else { sides[1] };
-    let iops = sides[0]["iops"].as_f64()? + sides[1]["iops"].as_f64()?;
-    let seconds = main["runtime"].as_f64()? / 1e3;
-    let percentile = |name: &str| Some(main["lat_ns"]["percentile"][name].as_f64()? / 1e3);
-    let micros = |value: &serde_json::Value| value.as_f64().map(|nanos| nanos / 1e3);
+/// What it says it did.
+fn of(job: &FioJob, load: &Load) -> Option<(Run, f64)> {
+    let side = job.main_side();
+    let (iops, latency) = (job.iops(), &side.lat_ns);
+    let percentile = |percent: f64| Some(latency.percentile(percent)? / 1e3);
     // Shares of a core, in per cent, of each of its jobs.
-    let share = |name: &str| Some(job[name].as_f64()? / 100.0 * f64::from(load.clients));
-    let (user, system) = (share("usr_cpu")?, share("sys_cpu")?);
+    let share = |percent: f64| percent / 100.0 * f64::from(load.clients);
+    let (user, system) = (share(job.usr_cpu), share(job.sys_cpu));
     let per_op = |share: f64| if iops > 0.0 { share * 1e6 / iops } else { 0.0 };
     let run = Run {
-        ops: all_ops,
-        seconds,
+        ops: job.ops(),
+        seconds: side.runtime / 1e3,
         warm_up_seconds: 0.0,
         iops,
         bytes_per_second: iops * load.op_len.0 as f64,
         latency: Latency {
-            mean: micros(&main["lat_ns"]["mean"])?,
-            p50: percentile("50.000000")?,
-            p95: percentile("95.000000")?,
-            p99: percentile("99.000000")?,
-            p999: percentile("99.900000")?,
-            max: micros(&main["lat_ns"]["max"])?,
+            mean: latency.mean / 1e3,
+            p50: percentile(50.0)?,
+            p95: percentile(95.0)?,
+            p99: percentile(99.0)?,
+            p999: percentile(99.9)?,
+            max: latency.max / 1e3,
         },
         cpu: Cpu { client_user: per_op(user), client_system: per_op(system), ..Cpu::default() },
         joules: None,
@@ -192,21 +152,19 @@ mod tests {
 
     #[test]
     fn what_it_says_is_read() {
-        let json = serde_json::json!({"jobs": [{
-            "usr_cpu": 10.0, "sys_cpu": 15.0,
-            "read": {
-                "total_ios": 700, "iops": 7000.0, "runtime": 100,
+        let said = r#"{"jobs": [{"usr_cpu": 10.0, "sys_cpu": 15.0,
+            "read": {"total_ios": 700, "iops": 7000.0, "runtime": 100,
                 "lat_ns": {"mean": 2000.0, "max": 9000, "percentile": {
                     "50.000000": 1000, "95.000000": 3000, "99.000000": 4000, "99.900000": 5000
-                }}
-            },
-            "write": {"total_ios": 300, "iops": 3000.0}
-        }]});
-        let (run, cores) = of(&json, &load()).unwrap();
+                }}},
+            "write": {"total_ios": 300, "iops": 3000.0}}]}"#;
+        let job = FioJob::parse(said).unwrap();
+        let (run, cores) = of(&job, &load()).unwrap();
         assert_eq!((run.ops, run.iops, run.seconds), (1000, 10_000.0, 0.1));
         assert_eq!((run.latency.mean, run.latency.p50, run.latency.p999), (2.0, 1.0, 5.0));
         assert!((cores - 0.5).abs() < 1e-9);
         assert!((run.cpu.client_user - 20.0).abs() < 1e-9);
-        assert_eq!(of(&serde_json::json!({"jobs": []}), &load()), None);
+        let job = FioJob::parse(r#"{"jobs": [{"read": {"iops": 5.0}}]}"#).unwrap();
+        assert_eq!(of(&job, &load()), None, "it was asked for percentiles");
     }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use nearflash_bench::BenchError;
+use nearflash_bench::compare::FioError;
 use nearflash_bench::engine::FileOptions;
 use nearflash_bench::job::Spin;
 use nearflash_bench::placement::{CoreId, allowed_cores};
@@ -11,7 +12,6 @@ use nearflash_bench::workload::Pattern;
 use nearflash_units::{ByteLen, ByteOffset, KIB, Nanos};
 
 use super::drive::{Lane, Manner, drive};
-use super::fio::FioError;
 use super::node::{NULL_LEN, OwnNode, volume, volume_len};
 use super::peers::Served;
 use super::timing::Timing;
