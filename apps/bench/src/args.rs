@@ -185,6 +185,7 @@ impl BenchArgs {
             ramp: self.ramp_time,
             runtime: self.runtime.or(is_timed.then_some(RUNTIME_DEFAULT)),
             spin: self.spin,
+            stall_max: None,
         }
     }
 

@@ -60,6 +60,8 @@ pub struct Crew<'a, E: ?Sized> {
     /// What is done is counted.
     counts: bool,
     turns: u32,
+    /// See [`DriveSpec`].
+    stall_max: Nanos,
 }
 
 /// What came of a turn.
@@ -104,7 +106,8 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
             let job = Running::new(engine, spec, tally);
             jobs.push(job.map_err(|failure| Failed { seat: index, failure })?);
         }
-        Ok(Self { jobs, tallies: tallies.collect(), counts: true, turns: 0 })
+        let tallies = tallies.collect();
+        Ok(Self { jobs, tallies, counts: true, turns: 0, stall_max: Nanos::NEVER })
     }
 
     /// Runs all jobs to their ends, or until `stop`; the records, one for each gauge. With
@@ -118,6 +121,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
         clock: &C,
         stop: &AtomicBool,
     ) -> Result<Vec<Record>, Failed> {
+        self.stall_max = drive.stall_max.unwrap_or(Nanos::NEVER);
         let ramp_ended_at = self.until(drive.ramp, drive.spin, clock, stop)?;
         for tally in &mut self.tallies {
             tally.record.clear();
@@ -176,6 +180,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
             idle_turns += 1;
             if has_rate || idle_turns.is_multiple_of(IDLE_TURNS_PER_CLOCK) {
                 now = clock.now();
+                self.check_stall(now.since(progress_at))?;
                 if !self.spins(spin, now.since(progress_at)) {
                     self.sleep(now, end)?;
                     now = clock.now();
@@ -183,6 +188,17 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
             }
         }
         Ok(now)
+    }
+
+    /// Whether a target has not been heard of for too long.
+    fn check_stall(&self, idle: Nanos) -> Result<(), Failed> {
+        if idle <= self.stall_max {
+            return Ok(());
+        }
+        match self.jobs.iter().position(|job| job.in_flight() > 0) {
+            Some(seat) => Err(Failed { seat, failure: JobFailure::Stalled { span: idle } }),
+            None => Ok(()),
+        }
     }
 
     /// Once round all jobs.
@@ -271,6 +287,7 @@ fn end_job<E: Engine + ?Sized, C: Clock>(
             tallies: vec![Tally { record: Record::default(), gauge: &gauge }],
             counts: false,
             turns: 0,
+            stall_max: Nanos::NEVER,
         };
         crew.until(Nanos::NEVER, Spin::Adaptive, clock, stop).map_err(|it| it.failure)?;
     }

@@ -9,7 +9,7 @@ use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use proptest::prelude::*;
 use rustix::event::PollFd;
 
-use super::{Clock, Crew, DriveSpec, JobSpec, Seat, Spin};
+use super::{Clock, Crew, DriveSpec, Failed, JobFailure, JobSpec, Seat, Spin};
 use crate::engine::{Done, Engine, EngineError, Slot};
 use crate::recorder::{Gauge, Record};
 use crate::run::{Jobs, Layout};
@@ -124,6 +124,16 @@ impl Engine for Device {
 
 /// Runs jobs, each on a device of its own, in one thread of simulated time.
 fn run(specs: &[JobSpec], drive: &DriveSpec, service: Service, seed: u64) -> (Record, Vec<Device>) {
+    let (record, devices) = try_run(specs, drive, service, seed);
+    (record.unwrap(), devices)
+}
+
+fn try_run(
+    specs: &[JobSpec],
+    drive: &DriveSpec,
+    service: Service,
+    seed: u64,
+) -> (Result<Record, Failed>, Vec<Device>) {
     let clock = SimClock::default();
     let seeds = (0u64..).map(|index| seed.wrapping_add(index));
     let mut devices: Vec<Device> =
@@ -132,8 +142,8 @@ fn run(specs: &[JobSpec], drive: &DriveSpec, service: Service, seed: u64) -> (Re
     let seats = devices.iter_mut().zip(specs);
     let seats = seats.map(|(engine, spec)| Seat { engine, spec, tally: 0 }).collect();
     let crew = Crew::new(seats, &gauges).unwrap();
-    let record = crew.run(drive, &clock, &AtomicBool::new(false)).unwrap().remove(0);
-    (record, devices)
+    let records = crew.run(drive, &clock, &AtomicBool::new(false));
+    (records.map(|mut records| records.remove(0)), devices)
 }
 
 fn job(pattern: Pattern, depth: usize) -> JobSpec {
@@ -156,7 +166,7 @@ fn job(pattern: Pattern, depth: usize) -> JobSpec {
 }
 
 fn timed(ramp: Nanos, runtime: Nanos) -> DriveSpec {
-    DriveSpec { ramp, runtime: Some(runtime), spin: Spin::Adaptive }
+    DriveSpec { ramp, runtime: Some(runtime), ..DriveSpec::default() }
 }
 
 fn for_a_second() -> DriveSpec {
@@ -176,6 +186,11 @@ fn steady(_: u64, _: u64) -> u64 {
 fn stalling(at: u64, _: u64) -> u64 {
     let stall = 500_000_000..600_000_000;
     if stall.contains(&at) { stall.end - at } else { 50_000 }
+}
+
+/// As steady, until it is gone.
+fn leaving(at: u64, _: u64) -> u64 {
+    if at < 500_000_000 { 50_000 } else { u64::MAX / 2 }
 }
 
 const PATTERNS: [Pattern; 6] = [
@@ -229,7 +244,7 @@ proptest! {
     #[test]
     fn what_is_asked_is_what_was_declared(jobs in any_jobs(), seed: u64) {
         let specs: Vec<JobSpec> = (0..jobs.count).map(|index| jobs.job(index)).collect();
-        let to_the_end = DriveSpec { ramp: Nanos(0), runtime: None, spin: Spin::Adaptive };
+        let to_the_end = DriveSpec::default();
         let (record, devices) = run(&specs, &to_the_end, uneven, seed);
         let mut ranges = Vec::new();
         for (spec, device) in specs.iter().zip(&devices) {
@@ -310,6 +325,24 @@ fn a_stall_shows_in_the_latency_of_all_that_was_meant_to_start_in_it() {
     assert!((Nanos::from_millis(94)..=Nanos::from_millis(96)).contains(&p99), "{p99:?}");
     let p90 = Nanos(record.read.latency.value_at_quantile(0.90));
     assert!((Nanos::from_millis(48)..=Nanos::from_millis(52)).contains(&p90), "{p90:?}");
+}
+
+#[test]
+fn a_target_that_answers_no_more_is_given_up_after_its_time() {
+    for (count, spin) in [(1, Spin::Always), (1, Spin::Adaptive), (3, Spin::Always)] {
+        let stall_max = Some(Nanos::from_millis(20));
+        let drive = DriveSpec { spin, stall_max, ..for_a_second() };
+        let specs = vec![job(Pattern::RandRead, 2); count];
+        let (ended, _) = try_run(&specs, &drive, leaving, 1);
+        match ended.unwrap_err().failure {
+            JobFailure::Stalled { span } => assert!(span >= Nanos::from_millis(20), "{span:?}"),
+            other => panic!("{other}"),
+        }
+    }
+    // A pause that is shorter is waited for.
+    let stall_max = Some(Nanos::from_millis(200));
+    let drive = DriveSpec { stall_max, ..for_a_second() };
+    assert!(try_run(&[job(Pattern::RandRead, 1)], &drive, stalling, 1).0.is_ok());
 }
 
 #[test]

@@ -53,6 +53,9 @@ pub struct DriveSpec {
     pub runtime: Option<Nanos>,
     /// How it waits.
     pub spin: Spin,
+    /// When nothing has ended for so long though something is in flight, the target is taken to be
+    /// gone; `None` to wait for ever. Longer than any pause that a rate makes.
+    pub stall_max: Option<Nanos>,
 }
 
 /// How a thread waits for completions.
@@ -84,6 +87,12 @@ pub enum JobFailure {
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// Nothing ends.
+    #[error("nothing has ended for {} s: is the target still there?", .span.0 / 1_000_000_000)]
+    Stalled {
+        /// For so long.
+        span: Nanos,
+    },
     /// What was read is not what was written.
     #[error("verify: {0}")]
     Verify(#[from] Mismatch),

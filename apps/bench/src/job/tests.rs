@@ -124,7 +124,8 @@ fn spec(pattern: Pattern) -> JobSpec {
 }
 
 /// To the end of the workload, without sleeping.
-const TO_THE_END: DriveSpec = DriveSpec { ramp: Nanos(0), runtime: None, spin: Spin::Always };
+const TO_THE_END: DriveSpec =
+    DriveSpec { ramp: Nanos(0), runtime: None, spin: Spin::Always, stall_max: None };
 
 fn go(engine: &mut MemoryEngine, spec: &JobSpec) -> Result<Record, JobFailure> {
     run(engine, spec, &TO_THE_END, &Gauge::default(), &AtomicBool::new(false))

@@ -1,6 +1,6 @@
 //! Runs on engines that do nothing: who drives whom, and what is counted for whom.
 
-use nearflash_units::{ByteLen, ByteOffset, Nanos};
+use nearflash_units::{ByteLen, ByteOffset};
 
 use super::{Jobs, Layout, OpenAny, OpenNull, RunSpec, Threads, run, run_together};
 use crate::engine::FileOptions;
@@ -27,7 +27,7 @@ fn job(pattern: Pattern, ops: u64) -> JobSpec {
 }
 
 fn drive() -> DriveSpec {
-    DriveSpec { ramp: Nanos(0), runtime: None, spin: Spin::Adaptive }
+    DriveSpec::default()
 }
 
 #[test]

@@ -16,6 +16,8 @@ use crate::plan::{Layout, Load};
 
 /// Ranges of clients begin at multiples of this.
 const RANGE_ALIGN: u64 = 4096;
+/// A target that answers nothing for so long is taken to be gone. The slowest disk is faster.
+const STALL_MAX: Nanos = Nanos::from_secs(30);
 /// Clients of a load have seeds that follow each other; those of the next one begin so far on.
 const SEEDS_PER_LOAD: u64 = 1 << 16;
 
@@ -47,7 +49,12 @@ pub(super) fn drive(lanes: &[Lane<'_>], manner: &Manner) -> Result<Vec<Record>, 
         .enumerate()
         .map(|(index, deal)| (deal, jobs(deal.lane, index, manner)))
         .collect();
-    let drive = DriveSpec { ramp: manner.ramp, runtime: manner.counted, spin: manner.spin };
+    let drive = DriveSpec {
+        ramp: manner.ramp,
+        runtime: manner.counted,
+        spin: manner.spin,
+        stall_max: Some(STALL_MAX),
+    };
     let count = u32::try_from(manner.cores.len().max(1)).expect("cores are numbered by 16 bits");
     let threads = Threads { count: Some(count), cores: manner.cores.clone() };
     let results = run::run_together(&loads, &drive, &threads, &mut |_, _| {})?;
