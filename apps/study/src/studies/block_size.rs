@@ -3,12 +3,12 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, beside, missing, percent, quantity, rate_lost};
+use super::say::{self, Lineup, beside, change, percent, quantity, signed};
 use super::sweep::{
     KIOPS, MB_S, Measure, Step, Sweep, at, axis, exhibit, len_tag, len_text, level, lines, load,
     measure_axis, x_of,
 };
-use super::ways::{FILE, Way, absent_peers, local, node, others};
+use super::ways::{FILE, Way, absent_peers, local, nbdkit_note, node, others, too_long};
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
 use crate::plan::{Door, Layout, Load, Plan};
@@ -138,7 +138,9 @@ impl Study for BlockSize {
             tasks.steps.retain(|step| step.loads[0].clients != paper::IOR_TASKS_BEST);
             points.extend(tasks.points());
         }
-        Plan { points, unable: absent_peers(setting) }
+        let mut unable = absent_peers(setting);
+        unable.extend(too_long(setting, &Style::Fio.lens(setting)));
+        Plan { points, unable }
     }
 
     fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
@@ -178,12 +180,11 @@ fn published(stated: &Stated, unit: f64, len: u64) -> Series {
 /// Figures 5 to 8.
 fn throughput(setting: &Setting, results: &Results, style: Style) -> Exhibit {
     let mut series = both(MB_S, results, |pattern| style.sweep(setting, pattern));
-    let mut conclusions = each_way(setting, style, &series, small_blocks);
-    conclusions.extend(each_way(setting, style, &series, |series, way, direction| {
-        beside_local(series, way, direction, MB_S.unit)
-    }));
-    conclusions
-        .extend(style.ways(setting).iter().filter_map(|way| write_loss(&series, &way.label)));
+    let ways = style.ways(setting);
+    let [reads, _] = DIRECTIONS.map(|(direction, _)| direction);
+    let lead = growth(&series, &ways, reads).or_else(|| growth(&series, &ways, DIRECTIONS[1].0));
+    let details = [small_blocks(&series), write_loss(&series, &ways)];
+    let conclusions = say::conclude(lead, details);
     let mut source = "solid-state study, figures 6 and 8";
     if style == Style::Fio {
         source = "solid-state study, figures 5 and 7";
@@ -195,7 +196,7 @@ fn throughput(setting: &Setting, results: &Results, style: Style) -> Exhibit {
     }
     let title = format!("Throughput by block size, random order ({})", style.text());
     let mut exhibit = shown(style, "throughput", title, source, (MB_S, series));
-    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.conclusions = conclusions;
     exhibit.notes.extend(notes(setting, style));
     exhibit
 }
@@ -207,13 +208,14 @@ fn rates(setting: &Setting, results: &Results, style: Style) -> Exhibit {
         Style::Fio => (&paper::IOPS[..2], "solid-state study, figures 9 and 11"),
         Style::Ior => (&paper::IOPS[2..], "solid-state study, figures 10 and 12"),
     };
-    let conclusions = each_way(setting, style, &series, |series, way, direction| {
-        small_rate(series, way, direction, stated)
-    });
+    let ways = style.ways(setting);
+    let [reads, writes] =
+        DIRECTIONS.map(|(direction, _)| small_rates(&series, &ways, direction, stated));
+    let conclusions = say::conclude(reads, [writes]);
     series.extend(stated.iter().map(|stated| published(stated, 1e3, 4 * KIB)));
     let title = format!("IOPS by block size, random order ({})", style.text());
     let mut exhibit = shown(style, "iops", title, source, (KIOPS, series));
-    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.conclusions = conclusions;
     exhibit.notes.extend(notes(setting, style));
     exhibit.notes.push(
         "The paper says both that both cards reach about 1 GB/s in large blocks, which is a \
@@ -236,45 +238,65 @@ fn shown(
     exhibit(format!("{NAME}-{}-{slug}", style.name()), title, source, figure)
 }
 
-fn each_way(
-    setting: &Setting,
-    style: Style,
-    series: &[Series],
-    say: impl Fn(&[Series], &str, &str) -> Option<String>,
-) -> Vec<String> {
-    let mut sentences = Vec::new();
-    for (direction, _) in DIRECTIONS {
-        for way in style.ways(setting) {
-            let is_alone = way.origin == Origin::Limit;
-            let sentence = say(series, &way.label, direction);
-            let missing = || (!is_alone).then(|| missing(&label_of(&way.label, direction)));
-            sentences.extend(sentence.or_else(missing));
-        }
-    }
-    sentences.dedup();
-    sentences
-}
-
+/// What is measured of a way in one direction.
 fn find<'a>(series: &'a [Series], way: &str, direction: &str) -> Option<&'a Series> {
     say::labelled(series, &label_of(way, direction))
 }
 
-/// 4 KiB beside the peak.
-fn small_blocks(series: &[Series], way: &str, direction: &str) -> Option<String> {
-    let ours = find(series, way, direction)?;
-    let (small, peak) = (at(ours, x_of(4 * KIB))?, say::peak(ours)?);
-    let lost = (1.0 - small.y / peak.y) * 100.0;
+/// The node's doors in one direction, and the device alone.
+fn of_direction<'a>(
+    series: &'a [Series],
+    ways: &[Way],
+    direction: &str,
+) -> Option<(Vec<&'a Series>, &'a Series)> {
+    let doors = ways.iter().filter(|way| way.is_node());
+    let doors = doors.filter_map(|way| find(series, &way.label, direction)).collect();
+    Some((doors, find(series, &local(FILE).label, direction)?))
+}
+
+/// A series' label without its direction.
+fn way_name(label: &str) -> &str {
+    label.rsplit_once(", ").map_or(label, |(way, _)| way)
+}
+
+/// The same of named numbers.
+fn way_names(named: Vec<(&str, f64)>) -> Vec<(&str, f64)> {
+    named.into_iter().map(|(label, value)| (way_name(label), value)).collect()
+}
+
+/// What larger blocks bring, alone and through the doors.
+fn growth(series: &[Series], ways: &[Way], direction: &str) -> Option<String> {
+    let (doors, alone) = of_direction(series, ways, direction)?;
+    let lineup = Lineup::last(&doors, alone)?;
+    let small = at(alone, x_of(4 * KIB)).filter(|small| small.x < lineup.x)?;
+    Some(format!(
+        "From 4 KiB to {} {direction}s of the device alone go from {} to {}; through the doors they \
+         then differ from it by {}{}.",
+        len_at(lineup.x),
+        quantity(small.y, MB_S.unit),
+        quantity(lineup.limit.y, MB_S.unit),
+        say::range(&way_names(lineup.changes()), signed)?,
+        say::doubt(lineup.ways.iter().map(|(_, mark)| *mark).chain([small, lineup.limit])),
+    ))
+}
+
+/// 4 KiB beside the peak, of everything.
+fn small_blocks(series: &[Series]) -> Option<String> {
+    let pairs: Vec<_> = series
+        .iter()
+        .filter(|one| one.points.len() > 1)
+        .filter_map(|one| Some((one.label.as_str(), at(one, x_of(4 * KIB))?, say::peak(one)?)))
+        .filter(|(_, _, peak)| peak.y > 0.0)
+        .collect();
+    let lost: Vec<_> =
+        pairs.iter().map(|(label, small, peak)| (*label, -change(small.y, peak.y))).collect();
     let stated = paper::SMALL_BLOCK_LOSS;
     Some(format!(
-        "{} reach {} at 4 KiB, {} less than at {} ({}); that small blocks lose {} at most {}{}.",
-        ours.label,
-        quantity(small.y, MB_S.unit),
-        percent(lost),
-        len_at(peak.x),
-        quantity(peak.y, MB_S.unit),
+        "Blocks of 4 KiB lose {} of the most throughput; that they lose {} at most {}{}.",
+        say::range(&lost, percent)?,
         percent(stated.value),
-        say::verdict(lost <= stated.value),
-        say::doubt([small, peak]),
+        say::holds_for(say::held(&lost, |it| it <= stated.value), lost.len(), "curves"),
+        say::doubt(pairs.iter().flat_map(|(_, small, peak)| [*small, *peak])),
     ))
 }
 
@@ -283,84 +305,96 @@ fn len_at(x: f64) -> String {
     found.map_or_else(|| format!("{x} B"), len_text)
 }
 
-/// Behind the network beside alone, in the largest blocks.
-fn beside_local(series: &[Series], way: &str, direction: &str, unit: &str) -> Option<String> {
-    let alone = find(series, &local(FILE).label, direction)?;
-    let ours = find(series, way, direction)?;
-    if ours.label == alone.label {
+/// Writes beside reads in the largest blocks.
+fn write_loss(series: &[Series], ways: &[Way]) -> Option<String> {
+    let both = |way: &Way| {
+        let [reads, writes] = DIRECTIONS.map(|(direction, _)| find(series, &way.label, direction));
+        let (reads, writes) = (reads?, writes?);
+        let pair = |read: &Mark| Some((*read, *at(writes, read.x)?));
+        reads.points.iter().rev().find_map(pair)
+    };
+    let pairs: Vec<_> = ways.iter().filter_map(|way| Some((way, both(way)?))).collect();
+    let x = pairs.iter().map(|(_, (read, _))| read.x).reduce(f64::max)?;
+    if x <= x_of(paper::LARGE_BLOCK_LEN) {
         return None;
     }
-    Some(rate_lost(ours, alone, unit, |x| format!("In blocks of {}", len_at(x)), None))
-}
-
-/// Writes beside reads above 16 KiB.
-fn write_loss(series: &[Series], way: &str) -> Option<String> {
-    let [reads, writes] = DIRECTIONS.map(|(direction, _)| find(series, way, direction));
-    let (read, write) = say::last_common(reads?, writes?)?;
-    if read.x <= x_of(paper::LARGE_BLOCK_LEN) {
-        return None;
-    }
+    let pairs: Vec<_> =
+        pairs.into_iter().filter(|(_, (read, _))| read.x == x && read.y > 0.0).collect();
+    let changes: Vec<_> = pairs
+        .iter()
+        .map(|(way, (read, write))| (way.label.as_str(), change(write.y, read.y)))
+        .collect();
     Some(format!(
-        "In blocks of {} writes of {way} have {}, {} its reads ({}), where the paper's FusionIO card \
-         loses {}{}.",
-        len_at(read.x),
-        quantity(write.y, MB_S.unit),
-        beside(write.y, read.y, ["below", "above"]),
-        quantity(read.y, MB_S.unit),
+        "In blocks of {} writes differ from reads by {}; the paper's FusionIO card loses {}{}.",
+        len_at(x),
+        say::range(&changes, signed)?,
         percent(paper::WRITE_LOSS.value),
-        say::doubt([read, write]),
+        say::doubt(pairs.iter().flat_map(|(_, (read, write))| [read, write])),
     ))
 }
 
-/// 4 KiB beside the local device and the paper's card.
-fn small_rate(series: &[Series], way: &str, direction: &str, stated: &[Stated]) -> Option<String> {
-    let ours = find(series, way, direction)?;
-    let small = at(ours, x_of(4 * KIB))?;
-    let alone = find(series, &local(FILE).label, direction);
-    let alone =
-        alone.and_then(|alone| at(alone, x_of(4 * KIB))).filter(|_| way != local(FILE).label);
-    let beside_alone = alone.map_or_else(String::new, |alone| {
-        let beside = beside(small.y, alone.y, ["below", "above"]);
-        format!(", {beside} the device alone ({})", quantity(alone.y, KIOPS.unit))
-    });
+/// 4 KiB, alone and through the doors, beside the paper's card.
+fn small_rates(
+    series: &[Series],
+    ways: &[Way],
+    direction: &str,
+    stated: &[Stated],
+) -> Option<String> {
+    let (doors, alone) = of_direction(series, ways, direction)?;
+    let lineup = Lineup::first(&doors, alone).filter(|lineup| lineup.x == x_of(4 * KIB))?;
     let theirs = stated.iter().find(|stated| stated.what.ends_with(&format!("{direction}s")))?;
+    let (best, most) = lineup.best()?;
     Some(format!(
-        "At 4 KiB {} have {}{beside_alone}; the paper's card has {}{}.",
-        ours.label,
-        quantity(small.y, KIOPS.unit),
+        "At 4 KiB the best door, {}, serves {} in {direction}s, {} against the device alone ({}); the \
+         paper's card has {}{}.",
+        way_name(best),
+        quantity(most.y, KIOPS.unit),
+        beside(most.y, lineup.limit.y),
+        quantity(lineup.limit.y, KIOPS.unit),
         quantity(theirs.value / 1e3, KIOPS.unit),
-        say::doubt([small]),
+        say::doubt([most, lineup.limit]),
     ))
 }
 
 /// IOR's tasks.
 fn by_tasks(setting: &Setting, results: &Results) -> Exhibit {
     let series = both(KIOPS, results, |pattern| tasks_sweep(setting, pattern));
-    let sentence = |ours: &Series| {
-        let peak = say::peak(ours)?;
-        let best = f64::from(paper::IOR_TASKS_BEST);
-        let at_best = at(ours, best)?;
-        Some(format!(
-            "{} are best with {} tasks ({}); that {best} are best, within 5 %, {}{}.",
-            ours.label,
-            peak.x,
-            quantity(peak.y, KIOPS.unit),
-            say::verdict(at_best.y >= 0.95 * peak.y),
-            say::doubt([peak, at_best]),
-        ))
-    };
-    let mut conclusions: Vec<_> = series.iter().filter_map(sentence).collect();
-    if conclusions.is_empty() {
-        conclusions.push(missing("the best number of tasks"));
-    }
+    let conclusions = task_sentences(&series);
     let x = axis("tasks", "", Scale::Log2);
     let figure = lines(x, measure_axis(KIOPS, Scale::Linear), series);
     let title = "IOPS by tasks, 4 KiB, random order, a range each".to_owned();
     let mut exhibit =
         exhibit(format!("{NAME}-tasks"), title, "solid-state study, section 2b", figure);
-    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.conclusions = conclusions;
     exhibit.notes.push(cores_note(setting, 1));
     exhibit
+}
+
+/// With how many tasks each curve is highest, and whether the paper's number is as good.
+fn task_sentences(series: &[Series]) -> Vec<String> {
+    let best = f64::from(paper::IOR_TASKS_BEST);
+    let several = || series.iter().filter(|one| one.points.len() > 1);
+    let peaks: Vec<_> =
+        several().filter_map(|one| Some((one.label.as_str(), say::peak(one)?))).collect();
+    let tasks: Vec<_> = peaks.iter().map(|(label, peak)| (*label, peak.x)).collect();
+    let lead = say::range(&tasks, |tasks| say::count(tasks, "task")).map(|range| {
+        let doubt = say::doubt(peaks.iter().map(|(_, peak)| *peak));
+        format!("The most operations are done with {range}{doubt}.")
+    });
+    let shares: Vec<_> = several()
+        .filter_map(|one| Some((one.label.as_str(), at(one, best)?, say::peak(one)?)))
+        .collect();
+    let lost: Vec<_> =
+        shares.iter().map(|(label, at_best, peak)| (*label, -change(at_best.y, peak.y))).collect();
+    let claim = say::range(&lost, percent).map(|range| {
+        format!(
+            "With {best} tasks, the paper's best, {range} of the most is missing; that they are best, \
+             within 5 %, {}{}.",
+            say::holds_for(say::held(&lost, |it| it <= 5.0), lost.len(), "curves"),
+            say::doubt(shares.iter().flat_map(|(_, at_best, peak)| [*at_best, *peak])),
+        )
+    });
+    say::conclude(lead, [claim])
 }
 
 fn notes(setting: &Setting, style: Style) -> Vec<String> {
@@ -377,6 +411,7 @@ fn notes(setting: &Setting, style: Style) -> Vec<String> {
              its conclusion, and {} in its section on bandwidth.",
             percent(paper::WRITE_LOSS.value)
         ));
+        notes.extend(nbdkit_note(setting));
     } else {
         notes.push(
             "The paper traces the Virident card's slow IOR reads (IOPS) and writes (throughput) to \

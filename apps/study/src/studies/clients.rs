@@ -3,18 +3,22 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, rate_lost};
+use super::say::{self, Lineup, beside, percent, quantity, signed};
 use super::sweep::{
-    KIOPS, MB_S, Measure, Step, Sweep, axis, exhibit, len_tag, level, lines, load, measure_axis,
+    KIOPS, MB_S, Measure, Step, Sweep, at, axis, exhibit, len_tag, level, lines, load, measure_axis,
 };
 use super::ways::{
-    DOORS, FILE, NULL, Way, absent_peers, local, medium_names, node, others, targets, wire,
+    DOORS, FILE, NULL, Way, absent_peers, local, medium_names, nbdkit_note, node, others,
+    series_of, too_long, wire,
 };
 use super::{Setting, Study, cores_note};
-use crate::exhibit::{Exhibit, Origin, Scale, Series};
+use crate::exhibit::{Exhibit, Scale, Series};
 use crate::plan::{Door, Load, Medium, Plan};
 use crate::published::{Stated, networked_flash as paper};
 use crate::result::Results;
+
+/// What the bare exchange is called.
+const WIRE: &str = "wire";
 
 /// `iops-clients`.
 pub(super) struct IopsClients;
@@ -103,17 +107,16 @@ impl Study for BandwidthClients {
 impl Ask {
     fn plan(&self, setting: &Setting) -> Plan {
         let sweeps = MEDIA.map(|medium| self.sweep(setting, medium));
-        Plan {
-            points: sweeps.iter().flat_map(Sweep::points).collect(),
-            unable: absent_peers(setting),
-        }
+        let mut unable = absent_peers(setting);
+        unable.extend(too_long(setting, &[self.op_len]));
+        Plan { points: sweeps.iter().flat_map(Sweep::points).collect(), unable }
     }
 
     /// One figure: a medium, alone and behind doors. In a quick run the device behind one door.
     fn sweep(&self, setting: &Setting, medium: Medium) -> Sweep {
         let mut ways = vec![local(medium)];
         if medium == NULL {
-            ways.extend(wire(Door::Direct).map(|way| way.called("wire")));
+            ways.extend(wire(Door::Direct).map(|way| way.called(WIRE)));
         }
         let is_brief = setting.is_quick && medium == FILE;
         let doors = if is_brief { &DOORS[1..2] } else { &DOORS[..] };
@@ -138,71 +141,107 @@ impl Ask {
         let sweep = self.sweep(setting, medium);
         let ours = sweep.series(results, self.measure);
         let (key, label) = medium_names(medium);
-        let mut conclusions = self.conclusions(setting, medium, &sweep.ways, &ours);
+        let conclusions = self.conclusions(medium, &sweep.ways, &ours);
         let mut series = ours;
         if medium == FILE {
             series.extend(self.published.iter().map(|stated| {
                 let label = format!("published: {}", stated.what);
                 level(label, stated.value / self.published_unit, [1.0, 64.0])
             }));
-            conclusions.extend(beside_published(&series, self.measure.unit));
         }
         let x = axis("clients", "", Scale::Log2);
         let figure = lines(x, measure_axis(self.measure, Scale::Linear), series);
         let slug = format!("{}-{key}", self.study);
         let title = format!("{}: {label}", self.title);
         let mut exhibit = exhibit(slug, title, self.source, figure);
-        exhibit.conclusions = say::conclude(conclusions);
+        exhibit.conclusions = conclusions;
         exhibit.notes.push(cores_note(setting, 1));
         exhibit.notes.extend(self.notes(medium));
+        if medium == FILE {
+            exhibit.notes.extend(nbdkit_note(setting));
+        }
         exhibit
     }
 
-    /// Each way through the network beside the medium alone.
-    fn conclusions(
-        &self,
-        setting: &Setting,
-        medium: Medium,
-        ways: &[Way],
-        series: &[Series],
-    ) -> Vec<String> {
-        let limit = local(medium).label;
-        let Some(limit) = say::labelled(series, &limit) else {
-            return vec![say::missing(&limit)];
+    /// How the best door grows; what doors lose; what others do meanwhile.
+    fn conclusions(&self, medium: Medium, ways: &[Way], series: &[Series]) -> Vec<String> {
+        let unit = self.measure.unit;
+        let doors = series_of(ways, series, Way::is_node);
+        // A null device without a node is the loop of the measuring side: the wire is the limit there.
+        let (limit, name) = match medium {
+            FILE => (say::labelled(series, &local(FILE).label), "the device alone"),
+            _ => (say::labelled(series, WIRE), "the wire alone"),
         };
-        let place = |clients: f64| match clients {
-            1.0 => "With one client".to_owned(),
-            clients => format!("With {clients} clients"),
-        };
-        // A null device locally is the loop of the measuring side: the paper says nothing of it.
-        let claim = (medium == FILE).then_some(&self.loss_max);
-        let is_remote = |way: &&Way| way.origin == Origin::Measured;
-        let is_target = |way: &Way| targets(setting).any(|target| target.key == way.key);
-        let sentence = |way: &Way| {
-            let Some(ours) = say::labelled(series, &way.label) else {
-                return say::missing(&way.label);
-            };
-            let claim = if is_target(way) { None } else { claim };
-            rate_lost(ours, limit, self.measure.unit, place, claim)
-        };
-        let remote: Vec<_> = ways.iter().filter(is_remote).collect();
-        let best = remote.iter().filter_map(|way| {
-            let (mark, alone) = say::last_common(say::labelled(series, &way.label)?, limit)?;
-            Some((way, mark, alone))
+        let lineup = limit.and_then(|limit| Lineup::last(&doors, limit));
+        let lead = lineup.as_ref().filter(|lineup| lineup.x > 1.0).and_then(|lineup| {
+            let (label, most) = lineup.best()?;
+            let one = at(say::labelled(series, label)?, 1.0)?;
+            Some(format!(
+                "From one client to {} the best door, {label}, goes from {} to {}, {} against {name} \
+                 ({}){}.",
+                lineup.x,
+                quantity(one.y, unit),
+                quantity(most.y, unit),
+                beside(most.y, lineup.limit.y),
+                quantity(lineup.limit.y, unit),
+                say::doubt([one, most, lineup.limit]),
+            ))
         });
-        let best = best.max_by(|a, b| a.1.y.total_cmp(&b.1.y)).map(|(way, mark, alone)| {
-            format!(
-                "{} the most is served by {}: {}, {} {} ({}){}.",
-                place(mark.x),
-                way.label,
-                say::quantity(mark.y, self.measure.unit),
-                say::beside(mark.y, alone.y, ["below", "above"]),
-                limit.label,
-                say::quantity(alone.y, self.measure.unit),
-                say::doubt([mark, alone]),
-            )
+        let lost = lineup.as_ref().and_then(|lineup| self.lost(medium, lineup, name));
+        let others = series_of(ways, series, Way::is_other);
+        let others = limit.and_then(|limit| Lineup::last(&others, limit)).and_then(|lineup| {
+            Some(format!(
+                "Others serve {} with {}{}.",
+                say::range(&lineup.values(), |value| quantity(value, unit))?,
+                say::count(lineup.x, "client"),
+                lineup.doubt(),
+            ))
         });
-        best.into_iter().chain(remote.into_iter().map(sentence)).collect()
+        let published = || (medium == FILE).then(|| self.beside_published(&doors)).flatten();
+        say::conclude(lead, [lost, others.or_else(published)])
+    }
+
+    /// What doors lose, and whether that is within what the paper says.
+    fn lost(&self, medium: Medium, lineup: &Lineup<'_>, name: &str) -> Option<String> {
+        let changes = lineup.changes();
+        let stated = &self.loss_max;
+        // The paper says nothing of a null device.
+        let claim = match medium {
+            FILE => format!(
+                "; that the network takes {} at most, as in the paper ({}), {}",
+                percent(stated.value),
+                stated.place,
+                say::holds_for(
+                    say::held(&changes, |it| -it <= stated.value),
+                    changes.len(),
+                    "doors"
+                ),
+            ),
+            _ => String::new(),
+        };
+        Some(format!(
+            "With {} doors differ from {name} by {}{claim}{}.",
+            say::count(lineup.x, "client"),
+            say::range(&changes, signed)?,
+            lineup.doubt(),
+        ))
+    }
+
+    /// Our best through a door beside the highest level of the paper.
+    fn beside_published(&self, doors: &[&Series]) -> Option<String> {
+        let peaks = doors.iter().filter_map(|door| Some((*door, say::peak(door)?)));
+        let (ours, peak) = peaks.max_by(|a, b| a.1.y.total_cmp(&b.1.y))?;
+        let theirs = self.published.iter().max_by(|a, b| a.value.total_cmp(&b.value))?;
+        let level = theirs.value / self.published_unit;
+        Some(format!(
+            "The most through a door, {} ({}), is {} of the paper's highest level, {} ({}){}.",
+            quantity(peak.y, self.measure.unit),
+            ours.label,
+            percent(peak.y / level * 100.0),
+            quantity(level, self.measure.unit),
+            theirs.what,
+            say::doubt([peak]),
+        ))
     }
 
     fn notes(&self, medium: Medium) -> Vec<String> {
@@ -248,25 +287,3 @@ impl Ask {
 
 /// What is served, as fast as the node answers; and from flash.
 const MEDIA: [Medium; 2] = [NULL, FILE];
-
-/// Our best through a door beside the highest level of the paper.
-fn beside_published(series: &[Series], unit: &str) -> Option<String> {
-    let best_of = |origin: Origin| {
-        let of = series.iter().filter(move |series| series.origin == origin);
-        of.filter_map(|series| Some((series, say::peak(series)?)))
-            .max_by(|a, b| a.1.y.total_cmp(&b.1.y))
-    };
-    let (ours, our_peak) = best_of(Origin::Measured)?;
-    let (theirs, their_peak) = best_of(Origin::Published)?;
-    Some(format!(
-        "The most through the network is {} with {} clients of {}, {} of the paper's highest level \
-         ({}, {}){}.",
-        say::quantity(our_peak.y, unit),
-        our_peak.x,
-        ours.label,
-        say::percent(our_peak.y / their_peak.y * 100.0),
-        theirs.label,
-        say::quantity(their_peak.y, unit),
-        say::doubt([our_peak]),
-    ))
-}

@@ -2,7 +2,7 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, missing, number, percent, quantity};
+use super::say::{self, beside, percent, quantity};
 use super::sweep::{
     Measure, Step, Sweep, at, axis, bars, exhibit, index_x, load, mark, point_id, stacked,
 };
@@ -16,8 +16,8 @@ use crate::result::Results;
 /// See the module.
 pub(super) struct Energy;
 
-/// Watts of a busy core where nothing else is said: 135 W of a Xeon with 16 cores.
-pub const CORE_WATTS: f64 = 8.4;
+/// Watts of a busy core where nothing else is said: processors of servers are sold at 5 to 15 for each.
+pub const CORE_WATTS: f64 = 10.0;
 
 const NAME: &str = "energy";
 const SOURCE: &str = "QuickSAN, figure 10";
@@ -159,49 +159,64 @@ fn names() -> Vec<String> {
 fn by_mix(meter: &Meter<'_>) -> Exhibit {
     let series: Vec<_> = (0..DOORS.len()).map(|door| meter.series(door)).collect();
     let is_model = series.iter().any(|series| series.origin == Origin::Model);
-    let mut conclusions: Vec<_> = (0..MIXES.len()).map(|mix| mix_sentence(&series, mix)).collect();
-    conclusions.extend(direct_saving(&series));
+    let details = [micros_sentence(&series), direct_saving(&series)];
+    let conclusions = say::conclude(mix_sentence(&series), details);
     let y = axis(COUNTED.label, COUNTED.unit, Scale::Linear);
     let figure = bars("operations", names(), y, series);
     let title = format!("Energy of a 4 KiB operation, {CLIENTS} clients, depth {DEPTH} each");
     let mut exhibit = exhibit(format!("{NAME}-operation"), title, SOURCE, figure);
-    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.conclusions = conclusions;
     exhibit.notes.extend(meter.notes(is_model));
     exhibit
 }
 
-/// iSCSI beside direct.
-fn mix_sentence(series: &[Series], mix: usize) -> String {
-    let of = |door: usize| at(&series[door], index_x(mix));
-    let name = MIXES[mix].0;
-    let (Some(iscsi), Some(direct)) = (of(0), of(2)) else {
-        return missing(&format!("the energy of {name} through iSCSI beside direct"));
+/// Whether energy was counted or calculated.
+fn how(series: &[Series]) -> &'static str {
+    if series[0].origin == Origin::Model { "By the model" } else { "As counted" }
+}
+
+/// iSCSI beside direct, of all mixes.
+fn mix_sentence(series: &[Series]) -> Option<String> {
+    let both = |mix: usize| {
+        let of = |door: usize| at(&series[door], index_x(mix)).filter(|mark| mark.y > 0.0);
+        Some((MIXES[mix].0, of(0)?, of(2)?))
     };
+    let all: Vec<_> = (0..MIXES.len()).filter_map(both).collect();
+    let times: Vec<_> =
+        all.iter().map(|(name, iscsi, direct)| (*name, iscsi.y / direct.y)).collect();
     let (stack, [low, high]) = paper::ENERGY_OF_ISCSI[1];
-    let how = if series[0].origin == Origin::Model { "by the model" } else { "as counted" };
-    let times = iscsi.y / direct.y;
-    format!(
-        "An operation of 4 KiB ({name}) takes {} through iSCSI {how}, {} times what it takes through \
-         direct ({}); that it is {low} to {high} times, as of {stack}, {}{}.",
-        quantity(iscsi.y, "µJ"),
-        number(times),
-        quantity(direct.y, "µJ"),
-        say::verdict((low..=high).contains(&times)),
-        say::doubt([iscsi, direct]),
-    )
+    Some(format!(
+        "{} iSCSI takes {} the energy of direct for an operation of 4 KiB, in the paper {low} to {high} \
+         times that of {stack}{}.",
+        how(series),
+        say::range(&times, say::times)?,
+        say::doubt(all.iter().flat_map(|(_, iscsi, direct)| [*iscsi, *direct])),
+    ))
+}
+
+/// What a read takes through each door.
+fn micros_sentence(series: &[Series]) -> Option<String> {
+    let all: Vec<_> =
+        series.iter().filter_map(|one| Some((one.label.as_str(), at(one, index_x(0))?))).collect();
+    let named: Vec<_> = all.iter().map(|(label, mark)| (*label, mark.y)).collect();
+    Some(format!(
+        "A read of 4 KiB takes {}{}.",
+        say::range(&named, |value| quantity(value, COUNTED.unit))?,
+        say::doubt(all.iter().map(|(_, mark)| *mark)),
+    ))
 }
 
 /// Shared memory instead of the kernel's sockets, of writes.
 fn direct_saving(series: &[Series]) -> Option<String> {
-    let (tcp, shared) = (at(&series[2], 1.0)?, at(&series[3], 1.0)?);
-    let saved = (1.0 - shared.y / tcp.y) * 100.0;
+    let of = |door: usize| at(&series[door], index_x(1)).filter(|mark| mark.y > 0.0);
+    let (tcp, shared) = (of(2)?, of(3)?);
     let stated = paper::ENERGY_SAVED_DIRECT;
     Some(format!(
-        "Of the energy of writes, shared memory instead of sockets saves {}, from {} to {}; the paper \
-         saves {} by going around the kernel{}.",
-        percent(saved),
-        quantity(tcp.y, "µJ"),
-        quantity(shared.y, "µJ"),
+        "A write takes {} through shared memory, {} against sockets ({}); the paper saves {} by going \
+         around the kernel{}.",
+        quantity(shared.y, COUNTED.unit),
+        beside(shared.y, tcp.y),
+        quantity(tcp.y, COUNTED.unit),
         percent(stated.value),
         say::doubt([tcp, shared]),
     ))
@@ -219,28 +234,35 @@ fn by_part(meter: &Meter<'_>) -> Exhibit {
     };
     let series: Vec<_> = PARTS.map(of).into();
     let doors: Vec<_> = (0..DOORS.len()).map(|door| Meter::way(door).label).collect();
-    let sentence = |(door, name): (usize, &String)| {
-        let parts: Vec<_> = series.iter().filter_map(|series| at(series, index_x(door))).collect();
-        let [_, client, _, node] = parts[..] else { return missing(name) };
-        let total: f64 = parts.iter().map(|mark| mark.y).sum();
-        if total <= 0.0 {
-            return missing(&format!("processor time through {name}"));
-        }
-        format!(
-            "Of {} that a 4 KiB read takes through {name}, {} are the kernel's{}.",
-            quantity(total, "µs"),
-            percent((client.y + node.y) / total * 100.0),
-            say::doubt(parts.iter().copied()),
-        )
-    };
-    let conclusions = doors.iter().enumerate().map(sentence).collect();
+    let conclusions = part_sentences(&series, &doors);
     let y = axis(CPU_US.label, CPU_US.unit, Scale::Linear);
-    let figure = stacked("door", doors.clone(), y, series.clone());
+    let figure = stacked("door", doors, y, series);
     let title = "Processor time of a 4 KiB read, by side".to_owned();
     let mut exhibit = exhibit(format!("{NAME}-processor"), title, SOURCE, figure);
-    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.conclusions = conclusions;
     exhibit.notes.push(cores_note(meter.setting, 1));
     exhibit
+}
+
+/// What a read takes of processors, and the kernel's part of it.
+fn part_sentences(series: &[Series], doors: &[String]) -> Vec<String> {
+    let of = |(door, _): (usize, &String)| {
+        let parts: Vec<Mark> =
+            series.iter().filter_map(|it| at(it, index_x(door)).copied()).collect();
+        let [_, client, _, node] = parts[..] else { return None };
+        let total: f64 = parts.iter().map(|mark| mark.y).sum();
+        (total > 0.0).then(|| (door, total, (client.y + node.y) / total * 100.0, parts))
+    };
+    let all: Vec<_> = doors.iter().enumerate().filter_map(of).collect();
+    let doubt = || say::doubt(all.iter().flat_map(|(_, _, _, parts)| parts));
+    let name = |door: usize| doors[door].as_str();
+    let totals: Vec<_> = all.iter().map(|(door, total, _, _)| (name(*door), *total)).collect();
+    let lead = say::range(&totals, |value| quantity(value, CPU_US.unit))
+        .map(|range| format!("A 4 KiB read takes {range} of processor time{}.", doubt()));
+    let shares: Vec<_> = all.iter().map(|(door, _, share, _)| (name(*door), *share)).collect();
+    let share = say::range(&shares, percent)
+        .map(|range| format!("Of that the kernel has {range}{}.", doubt()));
+    say::conclude(lead, [share])
 }
 
 /// Ratios, as the paper prints them.
@@ -261,8 +283,8 @@ fn beside_iscsi(meter: &Meter<'_>) -> Exhibit {
     };
     let mut series: Vec<_> = MIXES.iter().enumerate().map(of).collect();
     let is_model = all.iter().any(|series| series.origin == Origin::Model);
-    let conclusions = names.iter().enumerate().map(|(place, name)| ratio(&series, place, name));
-    let conclusions = conclusions.collect();
+    let [shared, direct, nvme] = [2, 1, 0].map(|place| ratio(&series, place, &names[place]));
+    let conclusions = say::conclude(direct, [nvme, shared]);
     let published = paper::ENERGY_OF_ISCSI.map(|(name, [low, high])| {
         names.push(name.to_owned());
         let x = index_x(names.len() - 1);
@@ -274,23 +296,21 @@ fn beside_iscsi(meter: &Meter<'_>) -> Exhibit {
     let figure = bars("door or stack", names, y, series);
     let title = "How many times the energy iSCSI takes".to_owned();
     let mut exhibit = exhibit(format!("{NAME}-ratio"), title, SOURCE, figure);
-    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.conclusions = conclusions;
     exhibit.notes.extend(meter.notes(is_model));
     exhibit
 }
 
 /// From the least to the most of the mixes.
-fn ratio(series: &[Series], place: usize, name: &str) -> String {
-    let marks: Vec<_> = series.iter().filter_map(|series| at(series, index_x(place))).collect();
-    let times = || marks.iter().map(|mark| mark.y);
-    let (low, high) = (times().reduce(f64::min), times().reduce(f64::max));
-    let (Some(low), Some(high)) = (low, high) else {
-        return missing(&format!("the energy of {name} beside iSCSI"));
-    };
-    format!(
-        "iSCSI takes {} to {} times the energy of {name}{}.",
-        number(low),
-        number(high),
-        say::doubt(marks.iter().copied()),
-    )
+fn ratio(series: &[Series], place: usize, name: &str) -> Option<String> {
+    let all: Vec<_> = series
+        .iter()
+        .filter_map(|mix| Some((mix.label.as_str(), at(mix, index_x(place))?)))
+        .collect();
+    let times: Vec<_> = all.iter().map(|(mix, mark)| (*mix, mark.y)).collect();
+    Some(format!(
+        "iSCSI takes {} the energy of {name}{}.",
+        say::range(&times, say::times)?,
+        say::doubt(all.iter().map(|(_, mark)| *mark)),
+    ))
 }

@@ -1,48 +1,29 @@
 //! `jobs`, `iodepth` and `request-size-cpu`: what parallelism, depth and length make of remote flash,
 //! and what it costs the processors of both sides.
 
+mod request_size;
+
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, beside, labelled, missing, percent, quantity};
+use super::say::{self, Lineup, labelled, quantity, signed};
 use super::sweep::{
-    MB_S, MEAN_US, Measure, P99_US, Step, Sweep, at, axis, exhibit, len_tag, len_text, lines, load,
-    measure_axis, x_of,
+    MB_S, MEAN_US, Measure, P99_US, Step, Sweep, at, axis, exhibit, lines, load, measure_axis,
+    table_of,
 };
-use super::ways::{FILE, Way, local, node, targets};
+use super::ways::{FILE, local, node, targets};
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Exhibit, Origin, Scale, Series};
 use crate::plan::{Door, Load, Plan};
 use crate::published::nvme_of_arm as paper;
 use crate::result::Results;
 
+pub(super) use request_size::RequestSizeCpu;
+
 /// `jobs`.
 pub(super) struct Jobs;
 /// `iodepth`.
 pub(super) struct IoDepth;
-/// `request-size-cpu`.
-pub(super) struct RequestSizeCpu;
 
-/// Processor time on each side: of the asking side and of the node, own code and kernel.
-const CLIENT_US: Measure = Measure {
-    label: "processor time of the host, an operation",
-    unit: "µs",
-    of: |run| run.cpu.client_user + run.cpu.client_system,
-};
-const NODE_US: Measure = Measure {
-    label: "processor time of the target, an operation",
-    unit: "µs",
-    of: |run| run.cpu.node_user + run.cpu.node_system,
-};
-const CLIENT_SYSTEM_US: Measure = Measure {
-    label: "processor time of the host in the kernel, an operation",
-    unit: "µs",
-    of: |run| run.cpu.client_system,
-};
-const NODE_SYSTEM_US: Measure = Measure {
-    label: "processor time of the target in the kernel, an operation",
-    unit: "µs",
-    of: |run| run.cpu.node_system,
-};
 /// How many cores are busy on both sides.
 const CLIENT_CORES: Measure = Measure {
     label: "busy cores of the host",
@@ -102,9 +83,9 @@ impl View<'_> {
         };
         let sides = [("host", measures[0]), ("target", measures[1])];
         let mut series: Vec<_> = sides.into_iter().flat_map(of_side).collect();
-        // A medium alone has no other side.
-        let alone = format!("{}, target", local(FILE).label);
-        series.retain(|one| one.label != alone);
+        // A medium alone has no other side; of other people's targets it is not known.
+        let is_known = |one: &Series| one.points.iter().any(|mark| mark.y > 0.0);
+        series.retain(|one| !one.label.ends_with(", target") || is_known(one));
         let mut exhibit = self.exhibit(slug, title, measures[0], Scale::Linear);
         let label = measures[0].label.replace(" of the host", "");
         let unit = if self.x == "request size" { "B" } else { "" };
@@ -113,63 +94,74 @@ impl View<'_> {
             axis(&label, measures[0].unit, Scale::Linear),
             series,
         );
-        exhibit.table = super::sweep::table_of(&figure);
+        exhibit.table = table_of(&figure);
         exhibit.figure = Some(figure);
         exhibit
     }
 
-    fn remote(&self) -> impl Iterator<Item = &Way> {
-        self.sweep.ways.iter().filter(|way| way.origin == Origin::Measured)
+    /// All series of a measure: the device alone, and the others.
+    fn said(&self, measure: Measure) -> Said {
+        Said { series: self.sweep.series(self.results, measure) }
+    }
+}
+
+/// A measure's series, to be put into words.
+struct Said {
+    series: Vec<Series>,
+}
+
+impl Said {
+    fn alone(&self) -> Option<&Series> {
+        labelled(&self.series, &local(FILE).label)
     }
 
-    /// One sentence for each way through the network and the medium alone.
-    fn each(
-        &self,
-        measure: Measure,
-        say: impl Fn(&Series, &Series) -> Option<String>,
-    ) -> Vec<String> {
-        let series = self.sweep.series(self.results, measure);
-        let alone = labelled(&series, &local(FILE).label);
-        let sentence = |way: &Way| {
-            let both = labelled(&series, &way.label).zip(alone);
-            both.and_then(|(ours, alone)| say(ours, alone))
-                .unwrap_or_else(|| missing(&format!("{} beside the device alone", way.label)))
-        };
-        self.remote().map(sentence).collect()
+    fn remote(&self) -> Vec<&Series> {
+        self.series.iter().filter(|one| one.origin == Origin::Measured).collect()
     }
+
+    /// At the larger end, remote beside alone.
+    fn last(&self) -> Option<Lineup<'_>> {
+        Lineup::last(&self.remote(), self.alone()?)
+    }
+
+    /// The same at the smaller end.
+    fn first(&self) -> Option<Lineup<'_>> {
+        Lineup::first(&self.remote(), self.alone()?)
+    }
+
+    /// How many times the smaller end the larger is, of everything; with what doubt there is.
+    fn growth(&self) -> (Vec<(&str, f64)>, &'static str) {
+        let ends: Vec<_> = self
+            .series
+            .iter()
+            .filter(|one| one.points.len() > 1)
+            .filter_map(|one| Some((one, one.points.first()?, one.points.last()?)))
+            .filter(|(_, first, _)| first.y > 0.0)
+            .collect();
+        let times =
+            ends.iter().map(|(one, first, last)| (one.label.as_str(), last.y / first.y)).collect();
+        (times, say::doubt(ends.iter().flat_map(|(_, first, last)| [*first, *last])))
+    }
+
+    /// From where to where the axis reaches.
+    fn reach(&self) -> Option<[f64; 2]> {
+        let xs = || self.series.iter().flat_map(|one| one.points.iter().map(|mark| mark.x));
+        Some([xs().reduce(f64::min)?, xs().reduce(f64::max)?])
+    }
+}
+
+/// By how much remote latency differs from the device alone.
+fn beside_alone(lineup: &Lineup<'_>, what: &str, place: &str) -> Option<String> {
+    Some(format!(
+        "With {place} the {what} differs from that of the device alone ({}) by {}{}.",
+        quantity(lineup.limit.y, "µs"),
+        say::range(&lineup.changes(), signed)?,
+        lineup.doubt(),
+    ))
 }
 
 fn jobs_load(clients: u32, depth: u32, pattern: Pattern, len: u64) -> Load {
     Load { clients, depth, ..load(pattern, len) }
-}
-
-/// The smaller and the larger end of a sweep, where both series have points.
-fn ends<'a>(
-    ours: &'a Series,
-    alone: &'a Series,
-) -> Option<[(&'a crate::exhibit::Mark, &'a crate::exhibit::Mark); 2]> {
-    let first = ours.points.iter().find_map(|mark| Some((mark, at(alone, mark.x)?)))?;
-    Some([first, say::last_common(ours, alone)?])
-}
-
-/// The tail beside that of the medium alone, at both ends of a sweep.
-fn tails(ours: &Series, alone: &Series, place: impl Fn(f64) -> String) -> Option<String> {
-    let [(first, first_alone), (last, last_alone)] = ends(ours, alone)?;
-    let words = ["below", "above"];
-    Some(format!(
-        "The 99th percentile of {} is {} that of the device alone with {} ({} and {}), and {} it \
-         with {} ({} and {}){}.",
-        ours.label,
-        beside(first.y, first_alone.y, words),
-        place(first.x),
-        quantity(first.y, "µs"),
-        quantity(first_alone.y, "µs"),
-        beside(last.y, last_alone.y, words),
-        place(last.x),
-        quantity(last.y, "µs"),
-        quantity(last_alone.y, "µs"),
-        say::doubt([first, first_alone, last, last_alone]),
-    ))
 }
 
 impl Study for Jobs {
@@ -193,34 +185,28 @@ impl Study for Jobs {
         let view = self.view(setting, results);
         let what = "4 KiB sequential reads, depth 128";
         let title = |of: &str| format!("{of} by jobs, {what}");
+        let jobs = |x: f64| say::count(x, "job");
         let mut mean = view.exhibit("latency", &title("Mean latency"), MEAN_US, Scale::Linear);
-        mean.conclusions = say::conclude(view.each(MEAN_US, |ours, alone| {
-            let [(first, _), (last, last_alone)] = ends(ours, alone)?;
-            Some(format!(
-                "From {} to {} jobs the mean latency of {} goes from {} to {}, {} the device alone \
-                 with as many; that latency grows with jobs {}{}.",
-                first.x,
-                last.x,
-                ours.label,
-                quantity(first.y, "µs"),
-                quantity(last.y, "µs"),
-                beside(last.y, last_alone.y, ["below", "above"]),
-                say::verdict(last.y > first.y),
-                say::doubt([first, last, last_alone]),
-            ))
-        }));
+        mean.conclusions = job_latencies(&view.said(MEAN_US));
         let mut tail = view.exhibit("tail", &title("Tail latency"), P99_US, Scale::Linear);
-        tail.conclusions = say::conclude(
-            view.each(P99_US, |ours, alone| tails(ours, alone, |x| say::count(x, "job"))),
-        );
+        let said = view.said(P99_US);
+        let of = |end: Option<Lineup<'_>>| {
+            end.and_then(|it| beside_alone(&it, "99th percentile", &jobs(it.x)))
+        };
+        tail.conclusions = say::conclude(of(said.last()), [of(said.first())]);
         let mut rate = view.exhibit("bandwidth", &title("Bandwidth"), MB_S, Scale::Linear);
-        rate.conclusions = say::conclude(view.each(MB_S, |ours, _| plateau(ours)));
+        rate.conclusions = plateaus(&view.said(MB_S));
         let cores = [CLIENT_CORES, NODE_CORES];
         let mut busy = view.processors("cpu", &title("Busy cores of host and target"), cores);
-        busy.conclusions = say::conclude(sides(&view));
+        busy.conclusions = sides(&view);
+        busy.notes.push(POLLING.to_owned());
         vec![mean, tail, rate, busy]
     }
 }
+
+/// What polling makes of processor time.
+const POLLING: &str = "A side that polls is busy whether or not it has work: while it spins, its \
+                       processor time of an operation is the time between two of them.";
 
 impl Jobs {
     fn view<'a>(&self, setting: &'a Setting, results: &'a Results) -> View<'a> {
@@ -234,44 +220,84 @@ impl Jobs {
     }
 }
 
+/// Whether latency grows with jobs, and how it stands beside the device alone.
+fn job_latencies(said: &Said) -> Vec<String> {
+    let (times, doubt) = said.growth();
+    let lead = said.reach().zip(say::range(&times, say::times)).map(|([first, last], range)| {
+        format!("From {first} to {last} jobs the mean latency becomes {range} as long{doubt}.")
+    });
+    let claim = lead.is_some().then(|| {
+        let grows = say::held(&times, |it| it > 1.0);
+        let holds = say::holds_for(grows, times.len(), "curves");
+        format!("That latency grows with jobs {holds}{doubt}.")
+    });
+    let last = said.last();
+    let beside = last.and_then(|it| beside_alone(&it, "mean latency", &say::count(it.x, "job")));
+    say::conclude(lead, [beside, claim])
+}
+
 /// How many jobs bring nine tenths of the most.
-fn plateau(ours: &Series) -> Option<String> {
-    let peak = say::peak(ours)?;
-    let enough = ours.points.iter().find(|mark| mark.y >= 0.9 * peak.y)?;
+fn plateaus(said: &Said) -> Vec<String> {
     let stated = paper::PLATEAU_JOBS;
-    Some(format!(
-        "{} reaches nine tenths of its most ({} with {}) with {}; that {} are enough {}{}.",
-        ours.label,
-        quantity(peak.y, "MB/s"),
-        say::count(peak.x, "job"),
-        say::count(enough.x, "job"),
-        stated.value,
-        say::verdict(enough.x <= stated.value),
-        say::doubt([peak, enough]),
-    ))
+    let enough = |one: &Series| {
+        let peak = *say::peak(one)?;
+        one.points.iter().find(|mark| mark.y >= 0.9 * peak.y).map(|mark| [*mark, peak])
+    };
+    let all: Vec<_> = said
+        .series
+        .iter()
+        .filter(|one| one.points.len() > 1)
+        .filter_map(|one| Some((one.label.as_str(), enough(one)?)))
+        .collect();
+    let doubt = || say::doubt(all.iter().flat_map(|(_, both)| both));
+    let jobs: Vec<_> = all.iter().map(|(label, [enough, _])| (*label, enough.x)).collect();
+    let lead = say::range(&jobs, |x| say::count(x, "job"))
+        .map(|range| format!("Nine tenths of the most bandwidth take {range}{}.", doubt()));
+    let claim = lead.is_some().then(|| {
+        let held = say::held(&jobs, |x| x <= stated.value);
+        let holds = say::holds_for(held, jobs.len(), "curves");
+        format!("That {} jobs are enough, as in the paper, {holds}{}.", stated.value, doubt())
+    });
+    let beside = said.last().and_then(|it| {
+        Some(format!(
+            "With {} bandwidth differs from that of the device alone ({}) by {}{}.",
+            say::count(it.x, "job"),
+            quantity(it.limit.y, MB_S.unit),
+            say::range(&it.changes(), signed)?,
+            it.doubt(),
+        ))
+    });
+    say::conclude(lead, [beside, claim])
 }
 
 /// Whether the target works less than the host.
 fn sides(view: &View<'_>) -> Vec<String> {
-    let host = view.sweep.series(view.results, CLIENT_CORES);
-    let target = view.sweep.series(view.results, NODE_CORES);
-    let sentence = |way: &Way| {
-        let both = labelled(&host, &way.label).zip(labelled(&target, &way.label));
-        let Some((host, target)) = both.and_then(|(a, b)| say::last_common(a, b)) else {
-            return missing(&format!("processor time of {}", way.label));
-        };
-        format!(
-            "With {} jobs over {} the host keeps {} busy and the target {}; that the target works \
-             less {}{}.",
-            host.x,
-            way.label,
-            quantity(host.y, "cores"),
-            quantity(target.y, "cores"),
-            say::verdict(target.y < host.y),
-            say::doubt([host, target]),
-        )
+    let (hosts, targets) = (view.said(CLIENT_CORES), view.said(NODE_CORES));
+    let both = |target: &Series| {
+        let last = *target.points.last()?;
+        let host = *at(labelled(&hosts.series, &target.label)?, last.x)?;
+        // Of other people's targets nothing is known.
+        (last.y > 0.0).then_some([host, last])
     };
-    view.remote().map(sentence).collect()
+    let remote = targets.remote();
+    let all: Vec<_> =
+        remote.iter().filter_map(|one| Some((one.label.as_str(), both(one)?))).collect();
+    let of =
+        |side: usize| all.iter().map(|(label, both)| (*label, both[side].y)).collect::<Vec<_>>();
+    let doubt = || say::doubt(all.iter().flat_map(|(_, both)| both));
+    let cores = |value: f64| quantity(value, CLIENT_CORES.unit);
+    let most = all.iter().map(|(_, [_, target])| target.x).reduce(f64::max);
+    let ranges = say::range(&of(0), cores).zip(say::range(&of(1), cores)).zip(most);
+    let lead = ranges.map(|((host, target), jobs)| {
+        let jobs = say::count(jobs, "job");
+        format!("With {jobs} the target keeps {target} busy, the host {host}{}.", doubt())
+    });
+    let claim = lead.is_some().then(|| {
+        let held = all.iter().filter(|(_, [host, target])| target.y < host.y).count();
+        let holds = say::holds_for(held, all.len(), "ways");
+        format!("That the target works less than the host {holds}{}.", doubt())
+    });
+    say::conclude(lead, [claim])
 }
 
 impl Study for IoDepth {
@@ -294,34 +320,40 @@ impl Study for IoDepth {
     fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
         let view = self.view(setting, results);
         let title = |of: &str| format!("{of} by depth, 4 KiB sequential reads, 8 jobs");
+        let place = |x: f64| format!("{x} in flight for each job");
         let mut tail = view.exhibit("tail", &title("Tail latency"), P99_US, Scale::Log10);
-        tail.conclusions = say::conclude(view.each(P99_US, |ours, alone| {
-            let [(first, first_alone), (last, last_alone)] = ends(ours, alone)?;
-            let crosses = first.y > first_alone.y && last.y < last_alone.y;
-            let tails = tails(ours, alone, |x| format!("{x} in flight for each job"))?;
-            let tails = tails.trim_end_matches('.');
-            let verdict = say::verdict(crosses);
-            Some(format!(
-                "{tails}; that remote access has the longer tail at small depths and the shorter at \
-                 large ones {verdict}."
-            ))
-        }));
+        let said = view.said(P99_US);
+        let of = |end: Option<Lineup<'_>>| {
+            end.and_then(|it| beside_alone(&it, "99th percentile", &place(it.x)))
+        };
+        tail.conclusions = say::conclude(of(said.first()), [of(said.last()), crossings(&said)]);
         let mut mean = view.exhibit("latency", &title("Mean latency"), MEAN_US, Scale::Log10);
-        mean.conclusions = say::conclude(view.each(MEAN_US, |ours, alone| {
-            let (mark, beside_it) = say::last_common(ours, alone)?;
-            Some(format!(
-                "With {} in flight for each job the mean latency of {} is {}, {} the device alone \
-                 ({}){}.",
-                mark.x,
-                ours.label,
-                quantity(mark.y, "µs"),
-                beside(mark.y, beside_it.y, ["below", "above"]),
-                quantity(beside_it.y, "µs"),
-                say::doubt([mark, beside_it]),
-            ))
-        }));
+        let said = view.said(MEAN_US);
+        let of = |end: Option<Lineup<'_>>| {
+            end.and_then(|it| beside_alone(&it, "mean latency", &place(it.x)))
+        };
+        mean.conclusions = say::conclude(of(said.first()), [of(said.last())]);
         vec![tail, mean]
     }
+}
+
+/// Whether remote access has the longer tail at small depths, and the shorter at large ones.
+fn crossings(said: &Said) -> Option<String> {
+    let (first, last) = (said.first()?.changes(), said.last()?.changes());
+    let both: Vec<_> = first
+        .iter()
+        .filter_map(|(label, small)| {
+            let large = last.iter().find(|(other, _)| other == label)?;
+            Some((*small, large.1))
+        })
+        .collect();
+    let held = both.iter().filter(|(small, large)| *small > 0.0 && *large < 0.0).count();
+    (!both.is_empty()).then(|| {
+        format!(
+            "That remote access has the longer tail at small depths and the shorter at large ones {}.",
+            say::holds_for(held, both.len(), "ways"),
+        )
+    })
 }
 
 impl IoDepth {
@@ -335,106 +367,4 @@ impl IoDepth {
         let sweep = sweep(setting, self.name(), depths.iter().map(step).collect());
         View { setting, results, sweep, x: "depth", source: self.source() }
     }
-}
-
-impl Study for RequestSizeCpu {
-    fn name(&self) -> &'static str {
-        "request-size-cpu"
-    }
-
-    fn question(&self) -> &'static str {
-        "What do requests of each size cost the processors of host and target?"
-    }
-
-    fn source(&self) -> &'static str {
-        "NVMe-oF on Arm, finding 2"
-    }
-
-    fn plan(&self, setting: &Setting) -> Plan {
-        plan_of(&self.view(setting, &Results::default()).sweep)
-    }
-
-    fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
-        let view = self.view(setting, results);
-        let title = |of: &str| format!("{of} by request size, random writes, 8 jobs, depth 128");
-        let all = [CLIENT_US, NODE_US];
-        let mut total = view.processors("total", &title("Processor time of an operation"), all);
-        total.conclusions = say::conclude(view.each(CLIENT_US, |ours, alone| {
-            added(ours, alone, "processor time", &paper::HOST_CPU_ADDED)
-        }));
-        let kernel = [CLIENT_SYSTEM_US, NODE_SYSTEM_US];
-        let heading = title("Processor time in the kernel, of an operation");
-        let mut kernel = view.processors("kernel", &heading, kernel);
-        kernel.conclusions = say::conclude(view.each(CLIENT_SYSTEM_US, |ours, alone| {
-            amortized(ours, alone).or_else(|| Some(missing(&ours.label)))
-        }));
-        kernel.notes.push(format!(
-            "The paper gives the kernel {} of what remote flash adds to the host, in per cent of \
-             utilization; of a client that polls in userspace the kernel's part is not the same \
-             thing.",
-            percent(paper::HOST_KERNEL_ADDED.value)
-        ));
-        vec![total, kernel]
-    }
-}
-
-impl RequestSizeCpu {
-    fn view<'a>(&self, setting: &'a Setting, results: &'a Results) -> View<'a> {
-        let kib: &[u64] = if setting.is_quick { &[4, 32, 128] } else { &[4, 8, 16, 32, 64, 128] };
-        let step = |&kib: &u64| {
-            let load = jobs_load(paper::JOBS, paper::DEPTH, Pattern::RandWrite, kib << 10);
-            Step::new(x_of(kib << 10), len_tag(kib << 10), load)
-        };
-        let sweep = sweep(setting, self.name(), kib.iter().map(step).collect());
-        View { setting, results, sweep, x: "request size", source: self.source() }
-    }
-}
-
-fn size_at(x: f64) -> String {
-    [4, 8, 16, 32, 64, 128]
-        .into_iter()
-        .find(|kib| x_of(kib << 10) == x)
-        .map_or_else(|| format!("{x} B"), |kib: u64| len_text(kib << 10))
-}
-
-/// What the network adds to the host's processor time at the smallest request.
-fn added(
-    ours: &Series,
-    alone: &Series,
-    what: &str,
-    stated: &crate::published::Stated,
-) -> Option<String> {
-    let [(mark, beside_it), _] = ends(ours, alone)?;
-    let added = (mark.y / beside_it.y - 1.0) * 100.0;
-    added.is_finite().then(|| {
-        format!(
-            "An operation of {} over {} takes {} of {what} at the host, {} the device alone ({}); \
-             in the paper remote flash adds {}{}.",
-            size_at(mark.x),
-            ours.label,
-            quantity(mark.y, "µs"),
-            beside(mark.y, beside_it.y, ["below", "above"]),
-            quantity(beside_it.y, "µs"),
-            percent(stated.value),
-            say::doubt([mark, beside_it]),
-        )
-    })
-}
-
-/// Whether the kernel's time of a byte falls as requests grow.
-fn amortized(ours: &Series, alone: &Series) -> Option<String> {
-    let [(first, _), (last, _)] = ends(ours, alone)?;
-    let per_kib = |mark: &crate::exhibit::Mark| mark.y / (mark.x / 1024.0);
-    let (small, large) = (per_kib(first), per_kib(last));
-    Some(format!(
-        "In the host's kernel {} takes {} for each KiB of {} requests and {} of {} requests; that \
-         larger requests spread the kernel's time {}{}.",
-        ours.label,
-        quantity(small, "µs"),
-        size_at(first.x),
-        quantity(large, "µs"),
-        size_at(last.x),
-        say::verdict(large < small),
-        say::doubt([first, last]),
-    ))
 }

@@ -2,13 +2,13 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, beside, labelled, missing, number, quantity};
+use super::say::{self, change, labelled, percent, quantity, signed};
 use super::sweep::{
     KIOPS, Step, Sweep, at, axis, bars, exhibit, index_x, level, lines, load, mark, measure_axis,
     point_id,
 };
 use super::ways::{
-    DOORS, FILE, NULL, Way, delayed, local, medium_names, node, node_of, targets, wire,
+    DOORS, FILE, NULL, Way, delayed, local, medium_names, node, node_of, series_of, targets, wire,
 };
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
@@ -21,6 +21,8 @@ pub(super) struct IoEfficiency;
 
 const NAME: &str = "io-efficiency";
 const CLIENTS: u32 = 64;
+/// A rate that changes by no more, in per cent, counts as the same.
+const DELAY_CHANGE_MAX: f64 = 10.0;
 /// As many as the paper's machine has.
 const CORES_MAX: u16 = 32;
 
@@ -138,12 +140,8 @@ fn by_cores(setting: &Setting, results: &Results) -> Exhibit {
             }
         }
     }
-    let mut conclusions: Vec<_> = DOORS
-        .iter()
-        .map(|&door| node(door, NULL))
-        .map(|way| core_sentence(&series, &way.label))
-        .collect();
-    conclusions.extend(series.iter().filter_map(scaling));
+    let doors = series_of(&cores_sweep(setting, 1).ways, &series, Way::is_node);
+    let conclusions = core_sentences(&series, &doors);
     for stated in paper::CORE_IOPS.into_iter().chain([paper::CORE_SOCKET_IOPS]) {
         let label = format!("published: {}", stated.what);
         series.push(level(label, stated.value / 1e3, [1.0, 2.0]));
@@ -153,7 +151,7 @@ fn by_cores(setting: &Setting, results: &Results) -> Exhibit {
     let title = format!("IOPS of {CLIENTS} clients by cores of the node, 1 KiB reads, null device");
     let mut exhibit =
         exhibit(format!("{NAME}-cores"), title, "networked-flash study, figure 4a", figure);
-    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.conclusions = conclusions;
     exhibit.notes.extend(notes(setting));
     let [tcp, rdma] = paper::ALL_CORES_IOPS;
     exhibit.notes.push(format!(
@@ -165,43 +163,38 @@ fn by_cores(setting: &Setting, results: &Results) -> Exhibit {
     exhibit
 }
 
-/// One core beside the wire, and beside the paper's core.
-fn core_sentence(series: &[Series], label: &str) -> String {
-    let of = |label: &str| labelled(series, label).and_then(|series| at(series, 1.0));
-    let Some(ours) = of(label) else {
-        return missing(&format!("one core behind {label}"));
-    };
-    let limit = of("wire").map_or_else(
-        || "the wire was not measured".to_owned(),
-        |wire| {
-            let beside = beside(ours.y, wire.y, ["below", "above"]);
-            format!("{beside} the wire alone ({})", quantity(wire.y, KIOPS.unit))
-        },
-    );
+/// One core beside the wire, beside the paper's core, and beside more cores, where there are more.
+fn core_sentences(series: &[Series], doors: &[&Series]) -> Vec<String> {
+    let ones: Vec<_> = doors.iter().filter_map(|it| Some((*it, at(it, 1.0)?))).collect();
+    let rates: Vec<_> = ones.iter().map(|(it, mark)| (it.label.as_str(), mark.y)).collect();
+    let doubt = || say::doubt(ones.iter().map(|(_, mark)| *mark));
+    let kiops = |value: f64| quantity(value, KIOPS.unit);
+    let wire = labelled(series, "wire").and_then(|wire| at(wire, 1.0));
+    let wire = wire.map_or_else(String::new, |wire| {
+        let doubt = say::doubt([wire]);
+        format!("; the wire alone carries {}{doubt}", kiops(wire.y))
+    });
+    let lead = say::range(&rates, kiops)
+        .map(|range| format!("One core of the node serves {range}{}{wire}.", doubt()));
     let theirs = paper::CORE_IOPS[0];
-    format!(
-        "One core of the node serves {} through {label}, {limit}; that is {} times the {} of the \
-         paper over TCP{}.",
-        quantity(ours.y, KIOPS.unit),
-        number(ours.y * 1e3 / theirs.value),
-        quantity(theirs.value / 1e3, KIOPS.unit),
-        say::doubt([ours]),
-    )
-}
-
-/// What more cores bring, where there are more.
-fn scaling(series: &Series) -> Option<String> {
-    let (one, most) = (at(series, 1.0)?, series.points.last()?);
-    (most.x > 1.0 && one.y > 0.0).then(|| {
-        format!(
-            "Through {} {} cores of the node serve {}, {} times one core{}.",
-            series.label,
-            most.x,
-            quantity(most.y, KIOPS.unit),
-            number(most.y / one.y),
-            say::doubt([one, most]),
-        )
-    })
+    let gains: Vec<_> = rates.iter().map(|(it, y)| (*it, y * 1e3 / theirs.value)).collect();
+    let gain = say::range(&gains, say::times).map(|range| {
+        let theirs = kiops(theirs.value / 1e3);
+        format!("That is {range} the {theirs} of the paper's core over TCP{}.", doubt())
+    });
+    let grown: Vec<_> = ones
+        .iter()
+        .filter_map(|(it, one)| Some((*it, *one, it.points.last()?)))
+        .filter(|(_, one, most)| most.x > 1.0 && one.y > 0.0)
+        .collect();
+    let times: Vec<_> =
+        grown.iter().map(|(it, one, most)| (it.label.as_str(), most.y / one.y)).collect();
+    let most = grown.iter().map(|(_, _, most)| most.x).fold(1.0, f64::max);
+    let scaling = say::range(&times, say::times).map(|range| {
+        let doubt = say::doubt(grown.iter().flat_map(|(_, one, most)| [*one, *most]));
+        format!("Up to {most} cores of the node serve {range} as much as one{doubt}.")
+    });
+    say::conclude(lead, [gain, scaling])
 }
 
 /// Figure 4b.
@@ -215,25 +208,7 @@ fn by_delay(setting: &Setting, results: &Results) -> Exhibit {
         Series { label, origin: Origin::Measured, points: points.collect() }
     };
     let series: Vec<_> = DOORS.map(of).into();
-    let last = index_x(delays.len() - 1);
-    let sentence = |series: &Series| {
-        let (Some(none), Some(long)) = (at(series, 0.0), at(series, last)) else {
-            return missing(&format!("{} with and without a delay", series.label));
-        };
-        let change = (long.y / none.y - 1.0).abs() * 100.0;
-        format!(
-            "With a delay of {} µs in the device {} serves {}, {} without it ({}); that delays do not \
-             matter to a node of one core, here within 10 %, {}{}.",
-            delays[delays.len() - 1],
-            series.label,
-            quantity(long.y, KIOPS.unit),
-            beside(long.y, none.y, ["below what it serves", "above what it serves"]),
-            quantity(none.y, KIOPS.unit),
-            say::verdict(change <= 10.0),
-            say::doubt([none, long]),
-        )
-    };
-    let conclusions = series.iter().map(sentence).collect();
+    let conclusions = delay_sentences(&series, delays.len() - 1, delays[delays.len() - 1]);
     let names = delays.iter().map(|&micros| match micros {
         0 => "no delay".to_owned(),
         micros => format!("{micros} µs"),
@@ -243,7 +218,7 @@ fn by_delay(setting: &Setting, results: &Results) -> Exhibit {
     let title = format!("IOPS of {CLIENTS} clients by delay of the device, 1 KiB reads");
     let mut exhibit =
         exhibit(format!("{NAME}-delays"), title, "networked-flash study, figure 4b", figure);
-    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.conclusions = conclusions;
     exhibit.notes.extend(notes(setting));
     exhibit.notes.push(format!(
         "{CLIENTS} clients with one outstanding operation each cannot ask for more than {} of a \
@@ -251,6 +226,34 @@ fn by_delay(setting: &Setting, results: &Results) -> Exhibit {
         quantity(f64::from(CLIENTS) / 100e-6 / 1e3, KIOPS.unit)
     ));
     exhibit
+}
+
+/// What the longest delay changes, and whether that is as little as in the paper.
+fn delay_sentences(series: &[Series], last: usize, micros: u64) -> Vec<String> {
+    let ends: Vec<_> = series
+        .iter()
+        .filter_map(|it| Some((it.label.as_str(), at(it, 0.0)?, at(it, index_x(last))?)))
+        .filter(|(_, none, _)| none.y > 0.0)
+        .collect();
+    let changes: Vec<_> =
+        ends.iter().map(|(label, none, long)| (*label, change(long.y, none.y))).collect();
+    let doubt = || say::doubt(ends.iter().flat_map(|(_, none, long)| [*none, *long]));
+    let lead = say::range(&changes, signed).map(|range| {
+        format!(
+            "A delay of {micros} µs in the device changes what one core serves by {range}{}.",
+            doubt()
+        )
+    });
+    let held = say::held(&changes, |it| it.abs() <= DELAY_CHANGE_MAX);
+    let claim = lead.is_some().then(|| {
+        format!(
+            "That delays do not matter to a node of one core, here within {}, {}{}.",
+            percent(DELAY_CHANGE_MAX),
+            say::holds_for(held, changes.len(), "doors"),
+            doubt(),
+        )
+    });
+    say::conclude(lead, [claim])
 }
 
 /// Figure 4c.
@@ -272,7 +275,7 @@ fn by_medium(setting: &Setting, results: &Results) -> Exhibit {
     let title = format!("IOPS of {CLIENTS} clients by door and storage, one core, 1 KiB reads");
     let mut exhibit =
         exhibit(format!("{NAME}-combined"), title, "networked-flash study, figure 4c", figure);
-    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.conclusions = conclusions;
     exhibit.notes.extend(notes(setting));
     exhibit.notes.push(
         "The paper combines sockets and RDMA with a block and an RDMA interface to storage; here \
@@ -284,31 +287,52 @@ fn by_medium(setting: &Setting, results: &Results) -> Exhibit {
 
 /// Whether the door or the storage decides.
 fn combinations(series: &[Series], doors: &[String]) -> Vec<String> {
-    let gain = paper::OFFLOAD_GAIN_MAX;
-    let sentence = |series: &Series| {
-        let peak = say::peak(series);
-        let least = series.points.iter().min_by(|a, b| a.y.total_cmp(&b.y));
-        let (Some(peak), Some(least)) = (peak, least) else {
-            return missing(&series.label);
-        };
-        let name = |mark: &Mark| {
-            let found = doors.iter().enumerate().find(|(index, _)| index_x(*index) == mark.x);
-            found.map_or("", |(_, name)| name.as_str())
-        };
+    let kiops = |mark: &Mark| quantity(mark.y, KIOPS.unit);
+    let all: Vec<(String, &Mark)> = series
+        .iter()
+        .flat_map(|medium| medium.points.iter().map(move |mark| (medium, mark)))
+        .filter(|(_, mark)| mark.y > 0.0)
+        .filter_map(|(medium, mark)| {
+            let of_door = doors.iter().enumerate().find(|(index, _)| index_x(*index) == mark.x);
+            Some((format!("{} on the {}", of_door?.1, medium.label), mark))
+        })
+        .collect();
+    let doubt = say::doubt(all.iter().map(|(_, mark)| *mark));
+    let of_doors = series.iter().filter_map(|medium| gap(medium.points.iter())).reduce(f64::max);
+    let places = (0..doors.len()).map(index_x);
+    let of_media = places
+        .filter_map(|x| gap(series.iter().filter_map(|medium| at(medium, x))))
+        .reduce(f64::max);
+    let lead = of_doors.zip(of_media).map(|(of_doors, of_media)| {
+        let gain = paper::OFFLOAD_GAIN_MAX;
         format!(
-            "On the {} the best door, {}, serves {} and the least, {}, {}: {} times, where the \
-             paper has up to {}{}.",
-            series.label,
-            name(peak),
-            quantity(peak.y, KIOPS.unit),
-            name(least),
-            quantity(least.y, KIOPS.unit),
-            number(peak.y / least.y),
-            number(gain.value),
-            say::doubt([peak, least]),
+            "From door to door on the same storage rates differ up to {}, from storage to storage \
+             behind the same door up to {}; the paper's doors differ up to {}{doubt}.",
+            say::times(of_doors),
+            say::times(of_media),
+            say::times(gain.value),
         )
-    };
-    series.iter().map(sentence).collect()
+    });
+    let most = all.iter().max_by(|a, b| a.1.y.total_cmp(&b.1.y));
+    let least = all.iter().min_by(|a, b| a.1.y.total_cmp(&b.1.y));
+    let ends = most.zip(least).filter(|_| all.len() > 1).map(|(most, least)| {
+        format!(
+            "Most is served by {} ({}), least by {} ({}){doubt}.",
+            most.0,
+            kiops(most.1),
+            least.0,
+            kiops(least.1),
+        )
+    });
+    say::conclude(lead, [ends])
+}
+
+/// How many times the least the most is, of several.
+fn gap<'a>(marks: impl Iterator<Item = &'a Mark>) -> Option<f64> {
+    let values: Vec<f64> = marks.map(|mark| mark.y).filter(|y| *y > 0.0).collect();
+    let (low, high) =
+        (values.iter().copied().reduce(f64::min)?, values.iter().copied().reduce(f64::max)?);
+    (values.len() > 1).then_some(high / low)
 }
 
 fn notes(setting: &Setting) -> [String; 2] {

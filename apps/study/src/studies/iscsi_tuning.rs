@@ -2,9 +2,10 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, beside, missing, number, quantity};
+use super::say::{self, beside, change, quantity, signed};
 use super::sweep::{
-    KIOPS, MB_S, Measure, Step, Sweep, bars, exhibit, index_x, load, mark, measure_axis, point_id,
+    KIOPS, MB_S, Measure, Step, Sweep, bars, exhibit, index_x, len_tag, load, mark, measure_axis,
+    point_id,
 };
 use super::ways::{NULL, Way, node_of, targets, wire};
 use super::{Setting, Study, cores_note};
@@ -86,14 +87,14 @@ struct Size {
 }
 
 const SIZES: [Size; 2] = [
-    Size { name: "iops", text: "4KiB", len: 4 << 10, measure: KIOPS },
-    Size { name: "bandwidth", text: "64KiB", len: 64 << 10, measure: MB_S },
+    Size { name: "iops", text: "4 KiB", len: 4 << 10, measure: KIOPS },
+    Size { name: "bandwidth", text: "64 KiB", len: 64 << 10, measure: MB_S },
 ];
 
 impl Size {
     fn step(self, clients: u32) -> Step {
         let load = Load { depth: DEPTH, clients, ..load(Pattern::RandRead, self.len) };
-        Step::new(0.0, format!("randread/{}", self.text), load)
+        Step::new(0.0, format!("randread/{}", len_tag(self.len)), load)
     }
 }
 
@@ -163,7 +164,6 @@ fn by_tuning(setting: &Setting, results: &Results, size: Size) -> Exhibit {
         mark(results, &id, 0, measure, index_x(index))
     };
     let ours: Vec<_> = tunings.iter().enumerate().map(|(i, it)| at(&it.way(), i)).collect();
-    let mut conclusions = conclusions(size, &tunings, &ours);
     let points = ours.iter().flatten().copied().collect();
     let mut series = vec![Series { label: "nearflash".into(), origin: Origin::Measured, points }];
     for way in beside_ours(setting) {
@@ -172,14 +172,14 @@ fn by_tuning(setting: &Setting, results: &Results, size: Size) -> Exhibit {
         let points = mark.into_iter().collect();
         series.push(Series { label: way.label, origin: way.origin, points });
     }
-    conclusions.extend(beside_wire(&ours, &series, measure));
+    let conclusions = conclusions(size, &tunings, &ours, &series);
     if measure.unit == KIOPS.unit {
         series.push(published(&mut names));
     }
     let figure = bars("setting", names, measure_axis(measure, Scale::Linear), series);
     let title = format!("iSCSI by its settings, random reads of {}, depth {DEPTH} each", size.text);
     let mut exhibit = exhibit(format!("{NAME}-{}", size.name), title, SOURCE, figure);
-    exhibit.conclusions = say::conclude(conclusions);
+    exhibit.conclusions = conclusions;
     exhibit.notes.push(cores_note(setting, 1));
     exhibit.notes.push(
         "The device is null, so that nothing but the protocol is seen; the paper's is flash. Its \
@@ -209,58 +209,74 @@ fn published(names: &mut Vec<String>) -> Series {
     Series { label: "published".into(), origin: Origin::Published, points: points.into() }
 }
 
-/// Each setting beside the plain one.
-fn conclusions(size: Size, tunings: &[Tuning], ours: &[Option<Mark>]) -> Vec<String> {
+/// What the best setting brings, what digests take, and how far one connection is from the wire.
+fn conclusions(
+    size: Size,
+    tunings: &[Tuning],
+    ours: &[Option<Mark>],
+    series: &[Series],
+) -> Vec<String> {
     let unit = size.measure.unit;
-    let Some(plain) = ours.first().copied().flatten() else {
-        return vec![missing("iSCSI with one connection")];
+    let Some(plain) = ours.first().copied().flatten().filter(|mark| mark.y > 0.0) else {
+        return say::conclude(None, []);
     };
-    let sentence = |(tuning, mark): (&Tuning, &Option<Mark>)| {
-        let Some(mark) = mark else {
-            return missing(&format!("{} beside one connection", tuning.label));
-        };
-        let theirs = if tuning.session.connections > 1 && unit == KIOPS.unit {
-            let [low, high] = paper::THREADS_GAIN;
-            format!(
-                "; the paper's threads bring {low} to {high} times, here it is {}",
-                number(mark.y / plain.y)
-            )
-        } else {
-            String::new()
-        };
+    let tuned: Vec<_> =
+        tunings.iter().zip(ours).skip(1).filter_map(|(it, mark)| Some((it, (*mark)?))).collect();
+    let best = tuned.iter().max_by(|a, b| a.1.y.total_cmp(&b.1.y));
+    let lead = best.map(|(tuning, mark)| {
         format!(
-            "With {} iSCSI moves {} in reads of {}, {} one connection ({}){theirs}{}.",
+            "The best of {} settings, {}, has {} in reads of {}, {} against one connection ({}){}.",
+            tuned.len(),
             tuning.label,
             quantity(mark.y, unit),
             size.text,
-            beside(mark.y, plain.y, ["below", "above"]),
+            beside(mark.y, plain.y),
             quantity(plain.y, unit),
             say::doubt([mark, &plain]),
         )
-    };
-    let mut sentences: Vec<_> = tunings.iter().zip(ours).skip(1).map(sentence).collect();
-    if unit == KIOPS.unit {
-        let theirs = paper::BASELINE_IOPS.value / 1e3;
-        sentences.push(format!(
-            "Untuned, one session serves {}, {} times the paper's ({}){}.",
+    });
+    let digests = digest_sentence(&tuned, plain);
+    let paper = (unit == KIOPS.unit).then(|| beside_paper(&tuned, plain, unit));
+    let wire = say::labelled(series, "wire").and_then(|wire| wire.points.first());
+    let wire = wire.filter(|wire| wire.y > 0.0).map(|wire| {
+        format!(
+            "One connection has {}, {} against the wire with as much in flight ({}){}.",
             quantity(plain.y, unit),
-            number(plain.y / theirs),
-            quantity(theirs, unit),
-            say::doubt([&plain]),
-        ));
-    }
-    sentences
+            beside(plain.y, wire.y),
+            quantity(wire.y, unit),
+            say::doubt([&plain, wire]),
+        )
+    });
+    say::conclude(lead, [digests, paper.or(wire)])
 }
 
-/// The plain session beside the bare exchange.
-fn beside_wire(ours: &[Option<Mark>], series: &[Series], measure: Measure) -> Option<String> {
-    let plain = ours.first().copied().flatten()?;
-    let wire = say::labelled(series, "wire")?.points.first()?;
+/// What digests change.
+fn digest_sentence(tuned: &[(&Tuning, Mark)], plain: Mark) -> Option<String> {
+    let has_digest = |tuning: &Tuning| tuning.session.header_digest || tuning.session.data_digest;
+    let all: Vec<_> = tuned.iter().filter(|(tuning, _)| has_digest(tuning)).collect();
+    let changes: Vec<_> =
+        all.iter().map(|(tuning, mark)| (tuning.label.as_str(), change(mark.y, plain.y))).collect();
     Some(format!(
-        "One connection moves {}, {} the wire with as much in flight ({}){}.",
-        quantity(plain.y, measure.unit),
-        beside(plain.y, wire.y, ["below", "above"]),
-        quantity(wire.y, measure.unit),
-        say::doubt([&plain, wire]),
+        "Digests change that of one connection by {}{}.",
+        say::range(&changes, signed)?,
+        say::doubt(all.iter().map(|(_, mark)| mark).chain([&plain])),
     ))
+}
+
+/// The untuned session and what connections bring, beside the paper's.
+fn beside_paper(tuned: &[(&Tuning, Mark)], plain: Mark, unit: &str) -> String {
+    let theirs = paper::BASELINE_IOPS.value / 1e3;
+    let several: Vec<_> = tuned.iter().filter(|(it, _)| it.session.connections > 1).collect();
+    let gains: Vec<_> =
+        several.iter().map(|(tuning, mark)| (tuning.label.as_str(), mark.y / plain.y)).collect();
+    let [low, high] = paper::THREADS_GAIN;
+    let gains = say::range(&gains, say::times).map_or_else(String::new, |range| {
+        format!("; more connections bring {range}, the paper's threads {low} to {high} times")
+    });
+    format!(
+        "Untuned, one connection has {} the paper's {}{gains}{}.",
+        say::times(plain.y / theirs),
+        quantity(theirs, unit),
+        say::doubt(several.iter().map(|(_, mark)| mark).chain([&plain])),
+    )
 }

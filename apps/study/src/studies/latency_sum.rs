@@ -4,17 +4,18 @@
 use nearflash_bench::workload::Pattern;
 use nearflash_units::Nanos;
 
-use super::say::{self, beside, missing, percent, quantity};
+use super::say::{self, beside, change, percent, quantity, signed};
 use super::sweep::{
     MEAN_US, Step, Sweep, bars, cell, exhibit, heading, index_x, len_tag, len_text, load, mark,
     measure_axis, plain, point_id, text,
 };
 use super::ways::{
-    DOORS, FILE, Way, absent_peers, local, medium_names, node, others, targets, wire,
+    DOORS, FILE, Way, absent_peers, door_names, local, medium_names, nbdkit_note, node, others,
+    targets, wire,
 };
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series, Table};
-use crate::plan::{Medium, Peer, Plan, Subject};
+use crate::plan::{Door, Medium, Peer, Plan, Subject};
 use crate::published::networked_flash as paper;
 use crate::result::Results;
 
@@ -114,6 +115,8 @@ struct Row {
     device: Option<Mark>,
     wire: Option<Mark>,
     measured: Option<Mark>,
+    /// Through a door of our node.
+    is_ours: bool,
     /// Shared memory has no wire; of a target of the user nothing but its latency is known.
     is_sum_device_alone: bool,
 }
@@ -125,15 +128,21 @@ impl Row {
     }
 
     fn difference(&self) -> Option<f64> {
-        Some((self.measured?.y / self.sum()? - 1.0) * 100.0)
+        Some(change(self.measured?.y, self.sum().filter(|sum| *sum > 0.0)?))
     }
 
-    fn is_doubtful(&self) -> bool {
-        [self.device, self.wire, self.measured].iter().flatten().any(|mark| mark.is_doubtful)
+    fn marks(&self) -> impl Iterator<Item = &Mark> {
+        [&self.device, &self.wire, &self.measured].into_iter().flatten()
     }
 
+    /// Short: dozens of them stand below a figure.
     fn name(&self) -> String {
-        format!("{}, {} {}", self.way, self.order, len_text(self.len))
+        // `direct, shared memory`, `tgt (iSCSI)`, `fio on the medium`: by what tells them apart.
+        let way = self.way.strip_prefix("direct, ").unwrap_or(&self.way);
+        let way = way.split(" (").next().unwrap_or(way);
+        let way = way.split(" on ").next().unwrap_or(way);
+        let order = if self.order == "random" { "rand" } else { "seq" };
+        format!("{way} {order} {}", len_text(self.len).replace(" KiB", "K"))
     }
 }
 
@@ -189,6 +198,7 @@ impl Sums {
                     device: if is_known { device(&step) } else { None },
                     wire: wire.as_ref().and_then(|wire| at(wire, &wire_step)),
                     measured: at(&way, &step),
+                    is_ours: way.is_node(),
                     is_sum_device_alone,
                 });
             }
@@ -205,6 +215,9 @@ impl Sums {
                  random 1 KiB operations: its share is that delay, for every length and order."
                     .into(),
             );
+        }
+        if medium == FILE {
+            notes.extend(nbdkit_note(setting));
         }
         Self { medium, direction, rows, notes }
     }
@@ -232,7 +245,8 @@ impl Sums {
         let title = format!("Latency of one {} at a time: {label}", self.direction);
         let mut exhibit = exhibit(slug, title, SOURCE, figure);
         exhibit.table = self.table();
-        exhibit.conclusions = say::conclude(self.conclusions());
+        exhibit.conclusions =
+            say::conclude(self.lead(), [self.within(), self.gap().or_else(|| self.shared())]);
         exhibit.notes.extend(self.notes);
         exhibit
     }
@@ -257,71 +271,41 @@ impl Sums {
         Table { columns: headings, rows: self.rows.iter().map(row).collect() }
     }
 
-    /// One for each way, of the longest random operation; and what the wire makes of the order.
-    fn conclusions(&self) -> Vec<String> {
-        let is_last = |row: &&Row| {
-            let is_same = |other: &&Row| other.way == row.way && other.order == row.order;
-            row.order == "random"
-                && self.rows.iter().filter(is_same).all(|other| other.len <= row.len)
-        };
-        let mut sentences: Vec<_> = self.summary().into_iter().collect();
-        sentences.extend(self.rows.iter().filter(is_last).map(|row| self.excess(row)));
-        sentences.extend(self.gap());
-        sentences
+    /// Rows with a sum to stand beside.
+    fn known(&self, is_so: impl Fn(&Row) -> bool) -> Vec<(&Row, f64)> {
+        let rows = self.rows.iter().filter(|row| is_so(row));
+        rows.filter_map(|row| Some((row, row.difference()?))).collect()
     }
 
-    /// How many of the rows with a wire keep to the sum, the nearest and the furthest.
-    fn summary(&self) -> Option<String> {
-        let known = || {
-            self.rows
-                .iter()
-                .filter(|row| !row.is_sum_device_alone)
-                .filter_map(|row| Some((row, row.difference().filter(|it| it.is_finite())?)))
-        };
-        let stated = paper::SUM_EXCESS_MAX;
-        let within = known().filter(|(_, difference)| *difference <= stated.value).count();
-        let (least, lowest) = known().min_by(|a, b| a.1.total_cmp(&b.1))?;
-        let (most, highest) = known().max_by(|a, b| a.1.total_cmp(&b.1))?;
-        let all = known().count();
+    /// The longest random operations over each wire, beside the sum.
+    fn lead(&self) -> Option<String> {
+        let is_remote =
+            |row: &Row| row.order == "random" && row.is_ours && !row.is_sum_device_alone;
+        let len = self.known(is_remote).iter().map(|(row, _)| row.len).max()?;
+        let known = self.known(|row| is_remote(row) && row.len == len);
+        let named: Vec<_> = known.iter().map(|(row, it)| (row.way.as_str(), *it)).collect();
         Some(format!(
-            "{within} of {all} {}s through the network exceed device + wire by {} at most, as PCIe \
-             flash in the paper: from {} ({}) to {} ({}){}.",
+            "Random {}s of {} differ from device + wire by {}{}.",
             self.direction,
-            percent(stated.value),
-            percent(lowest),
-            least.name(),
-            percent(highest),
-            most.name(),
-            if known().any(|(row, _)| row.is_doubtful()) { " (some of them doubtful)" } else { "" },
+            len_text(len),
+            say::range(&named, signed)?,
+            say::doubt(known.iter().flat_map(|(row, _)| row.marks())),
         ))
     }
 
-    fn excess(&self, row: &Row) -> String {
-        let what = format!("{} {}s of {}", row.order, self.direction, len_text(row.len));
-        let (Some(measured), Some(sum)) = (row.measured, row.sum()) else {
-            return match row.measured {
-                Some(mark) => format!(
-                    "Through {} {what} take {}; device and wire beside it were not measured.",
-                    row.way,
-                    quantity(mark.y, "µs")
-                ),
-                None => missing(&format!("{what} through {}", row.way)),
-            };
-        };
-        let limit = if row.is_sum_device_alone { "the device alone" } else { "device + wire" };
+    /// Whether the paper's bound holds, of everything over a wire.
+    fn within(&self) -> Option<String> {
+        let known = self.known(|row| row.is_ours && !row.is_sum_device_alone);
         let stated = paper::SUM_EXCESS_MAX;
-        let holds = row.difference().is_some_and(|difference| difference <= stated.value);
-        format!(
-            "Through {} {what} take {}, {} {limit} ({}); that the sum is exceeded by {} at most, as \
-             by PCIe flash in the paper, {}{}.",
-            row.way,
-            quantity(measured.y, "µs"),
-            beside(measured.y, sum, ["below", "above"]),
-            quantity(sum, "µs"),
-            percent(stated.value),
-            say::verdict(holds),
-            if row.is_doubtful() { " (doubtful: it was not measured undisturbed)" } else { "" },
-        )
+        let held = known.iter().filter(|(_, it)| *it <= stated.value).count();
+        (!known.is_empty()).then(|| {
+            format!(
+                "The paper's bound for PCIe flash, {} above the sum, {}{}.",
+                percent(stated.value),
+                say::holds_for(held, known.len(), "ways, orders and lengths"),
+                say::doubt(known.iter().flat_map(|(row, _)| row.marks())),
+            )
+        })
     }
 
     /// How much of the device's gap between random and sequential order is left behind a wire.
@@ -329,21 +313,38 @@ impl Sums {
         if self.medium == FLASH {
             return None;
         }
-        let find = |order: &str| {
-            self.rows.iter().find(|row| row.order == order && !row.is_sum_device_alone)
+        let is_of = |order: &'static str| {
+            move |row: &&Row| row.order == order && !row.is_sum_device_alone && row.device.is_some()
         };
-        let (sequential, random) = (find("sequential")?, find("random")?);
-        let ratio = |a: Option<Mark>, b: Option<Mark>| Some(a?.y / b?.y);
-        let on_device = ratio(random.device, sequential.device)?;
-        let behind = ratio(random.measured, sequential.measured)?;
+        let random = self.rows.iter().find(is_of("random"))?;
+        let is_same = |row: &&Row| row.way == random.way && row.len == random.len;
+        let sequential = self.rows.iter().filter(is_same).find(is_of("sequential"))?;
+        let ratio = |a: Option<Mark>, b: Option<Mark>| Some(a?.y / b.filter(|it| it.y > 0.0)?.y);
         Some(format!(
-            "Random {}s of {} take {} times as long as sequential ones on the device, and {} times \
-             through {}.",
+            "Random {}s of {} take {} as long as sequential ones on the device alone, and {} \
+             through {}{}.",
             self.direction,
             len_text(random.len),
-            say::number(on_device),
-            say::number(behind),
+            say::times(ratio(random.device, sequential.device)?),
+            say::times(ratio(random.measured, sequential.measured)?),
             random.way,
+            say::doubt(random.marks().chain(sequential.marks())),
+        ))
+    }
+
+    /// Where there is no wire, all that is added is the node's.
+    fn shared(&self) -> Option<String> {
+        let name = door_names(Door::DirectLocal).1;
+        let is_shared = |row: &&Row| row.way == name && row.order == "random";
+        let row = self.rows.iter().filter(is_shared).max_by_key(|row| row.len)?;
+        let (measured, device) = (row.measured?, row.device.filter(|mark| mark.y > 0.0)?);
+        Some(format!(
+            "Without a wire ({}) they take {}, {} against the device alone ({}){}.",
+            row.way,
+            quantity(measured.y, MEAN_US.unit),
+            beside(measured.y, device.y),
+            quantity(device.y, MEAN_US.unit),
+            say::doubt([&measured, &device]),
         ))
     }
 }

@@ -2,7 +2,7 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, labelled, missing, number, quantity};
+use super::say::{self, labelled, quantity};
 use super::sweep::{
     MB_S, Step, Sweep, at, axis, exhibit, len_tag, len_text, lines, load, measure_axis, x_of,
 };
@@ -158,7 +158,9 @@ impl Arrangement {
             mark.y /= f64::from(self.clients);
             mark.spread = mark.spread.map(|both| both.map(|y| y / f64::from(self.clients)));
         }
-        let conclusions = gains(&series, mix).into_iter().chain(peaks(&series, mix)).collect();
+        let gain = |door| gain(&series, mix, door);
+        let details = [gain(Door::NvmeTcp), peaks(&series)];
+        let conclusions = say::conclude(gain(Door::Direct), details);
         let x = axis("length of access", "B", Scale::Log2);
         let y = axis("mean bandwidth of a client", MB_S.unit, Scale::Log10);
         let slug = format!("{NAME}-{}-{}", self.name, mix.name);
@@ -169,7 +171,7 @@ impl Arrangement {
             self.media.len()
         );
         let mut exhibit = exhibit(slug, title, "QuickSAN, figure 5", lines(x, y, series));
-        exhibit.conclusions = say::conclude(conclusions);
+        exhibit.conclusions = conclusions;
         exhibit.notes.extend(self.notes(setting));
         exhibit
     }
@@ -198,17 +200,13 @@ impl Arrangement {
 
     fn by_clients(&self, setting: &Setting, results: &Results) -> Exhibit {
         let series = self.clients(setting).series(results, MB_S);
-        let conclusions = series.iter().filter_map(|ours| grows(ours, self.clients));
-        let mut conclusions: Vec<_> = conclusions.collect();
-        if conclusions.is_empty() {
-            conclusions.push(missing("one client beside all"));
-        }
+        let conclusions = say::conclude(grows(&series, self.clients), []);
         let x = axis("clients", "", Scale::Linear);
         let y = measure_axis(MB_S, Scale::Linear);
         let slug = format!("{NAME}-{}-clients", self.name);
         let title = "Bandwidth of all clients together, 4 KiB random reads".to_owned();
         let mut exhibit = exhibit(slug, title, "QuickSAN, figure 5", lines(x, y, series));
-        exhibit.conclusions = say::conclude(conclusions);
+        exhibit.conclusions = conclusions;
         exhibit.notes.extend([
             cores_note(setting, 1),
             format!(
@@ -222,83 +220,72 @@ impl Arrangement {
     }
 }
 
-/// Each door over iSCSI, at the shortest and the longest access.
-fn gains(series: &[Series], mix: Mix) -> Vec<String> {
+/// A door over iSCSI, at the shortest and the longest access that both have.
+fn gain(series: &[Series], mix: Mix, door: Door) -> Option<String> {
     let label = |door: Door| door_names(door).1;
-    let iscsi = labelled(series, label(Door::Iscsi));
-    let sentence = |door: Door| {
-        let both = labelled(series, label(door)).zip(iscsi);
-        let gain = |len: u64| {
-            let (ours, iscsi) = both?;
-            let pair: (&Mark, &Mark) = (at(ours, x_of(len))?, at(iscsi, x_of(len))?);
-            (pair.1.y > 0.0).then_some((len, pair.0.y / pair.1.y, pair))
-        };
-        // The shortest and the longest that were measured; the paper's are the ends of all lengths.
-        let all: Vec<_> = LENS.into_iter().filter_map(gain).collect();
-        let last = all.len().saturating_sub(1);
-        let ends = all.iter().enumerate().filter(|(index, _)| *index == 0 || *index == last);
-        let said = ends.map(|(_, (len, times, pair))| {
-            let place = [LENS[0], LENS[LENS.len() - 1]].iter().position(|end| end == len);
-            let theirs = mix.gains.zip(place).map_or_else(String::new, |(gains, place)| {
-                format!(", in the paper {} times", number(gains[place]))
-            });
-            format!(
-                "{} times as much as iSCSI at {} ({} and {}{theirs}){}",
-                number(*times),
-                len_text(*len),
-                quantity(pair.0.y, MB_S.unit),
-                quantity(pair.1.y, MB_S.unit),
-                say::doubt([pair.0, pair.1]),
-            )
-        });
-        let said: Vec<_> = said.collect();
-        if said.is_empty() {
-            return missing(&format!("{} through {} beside iSCSI", mix.text(), label(door)));
-        }
-        format!("Of {} {} moves {}.", mix.text(), label(door), said.join(" and "))
+    let (ours, iscsi) = (labelled(series, label(door))?, labelled(series, label(Door::Iscsi))?);
+    let pair = |len: u64| {
+        let pair: (&Mark, &Mark) = (at(ours, x_of(len))?, at(iscsi, x_of(len))?);
+        (pair.1.y > 0.0).then_some((len, pair))
     };
-    DOORS[1..].iter().map(|&door| sentence(door)).collect()
+    let all: Vec<_> = LENS.into_iter().filter_map(pair).collect();
+    let (first, last) = (all.first()?, all.last().filter(|_| all.len() > 1));
+    let theirs = |len: u64| {
+        let place = [LENS[0], LENS[LENS.len() - 1]].iter().position(|end| *end == len)?;
+        let gains = mix.gains.filter(|_| door == Door::Direct)?;
+        Some(format!(", in the paper {}", say::times(gains[place])))
+    };
+    let ends = || std::iter::once(first).chain(last);
+    let said: Vec<_> = ends()
+        .map(|(len, (ours, iscsi))| {
+            let (times, len_text) = (say::times(ours.y / iscsi.y), len_text(*len));
+            let theirs = theirs(*len).unwrap_or_default();
+            let [ours, iscsi] = [ours, iscsi].map(|mark| quantity(mark.y, MB_S.unit));
+            format!("{times} as much as iSCSI at {len_text} ({ours} and {iscsi}{theirs})")
+        })
+        .collect();
+    Some(format!(
+        "Of {} {} moves {}{}.",
+        mix.text(),
+        label(door),
+        said.join(" and "),
+        say::doubt(ends().flat_map(|(_, (ours, iscsi))| [*ours, *iscsi])),
+    ))
 }
 
-/// At which length a door moves most.
-fn peaks(series: &[Series], mix: Mix) -> Option<String> {
-    let ours: Vec<_> = series.iter().filter(|one| one.origin == Origin::Measured).collect();
+/// At which lengths doors move most, and whether the paper's is among them.
+fn peaks(series: &[Series]) -> Option<String> {
+    let ours = series.iter().filter(|one| one.origin == Origin::Measured);
     let peaks: Vec<_> = ours
-        .iter()
         .filter(|one| one.points.len() > 1)
         .filter_map(|one| Some((one.label.as_str(), say::peak(one)?)))
         .collect();
-    let at_peak = peaks.iter().filter(|(_, mark)| mark.x == x_of(paper::PEAK_LEN)).count();
-    let text = peaks.iter().map(|(label, mark)| {
-        let len =
-            LENS.into_iter().find(|&len| x_of(len) == mark.x).map_or_else(String::new, len_text);
-        format!("{label} at {len} ({})", quantity(mark.y, MB_S.unit))
-    });
-    let text = text.collect::<Vec<_>>().join(", ");
-    (!peaks.is_empty()).then(|| {
-        format!(
-            "The most of {} is moved by {text}; that {} is the best length holds for {at_peak} of {}{}.",
-            mix.text(),
-            len_text(paper::PEAK_LEN),
-            peaks.len(),
-            say::doubt(peaks.iter().map(|(_, mark)| *mark)),
-        )
-    })
+    let lens: Vec<_> = peaks.iter().map(|(label, mark)| (*label, mark.x)).collect();
+    let len =
+        |x: f64| LENS.into_iter().find(|&len| x_of(len) == x).map_or_else(String::new, len_text);
+    Some(format!(
+        "Bandwidth is highest at {}; that it is at {} {}{}.",
+        say::range(&lens, len)?,
+        len_text(paper::PEAK_LEN),
+        say::holds_for(say::held(&lens, |x| x == x_of(paper::PEAK_LEN)), lens.len(), "curves"),
+        say::doubt(peaks.iter().map(|(_, mark)| *mark)),
+    ))
 }
 
 /// What all clients have over one.
-fn grows(ours: &Series, clients: u32) -> Option<String> {
-    let (one, all) = (at(ours, 1.0)?, at(ours, f64::from(clients))?);
-    (one.y > 0.0).then(|| {
-        format!(
-            "Through {} {clients} clients have {} together, {} times what one has ({}){}.",
-            ours.label,
-            quantity(all.y, MB_S.unit),
-            number(all.y / one.y),
-            quantity(one.y, MB_S.unit),
-            say::doubt([one, all]),
-        )
-    })
+fn grows(series: &[Series], clients: u32) -> Option<String> {
+    let both = |one: &Series| Some([*at(one, 1.0)?, *at(one, f64::from(clients))?]);
+    let all: Vec<_> = series
+        .iter()
+        .filter_map(|one| Some((one.label.as_str(), both(one)?)))
+        .filter(|(_, [one, _])| one.y > 0.0)
+        .collect();
+    let times: Vec<_> = all.iter().map(|(label, [one, all])| (*label, all.y / one.y)).collect();
+    Some(format!(
+        "All {clients} clients together have {} the bandwidth of one{}.",
+        say::range(&times, say::times)?,
+        say::doubt(all.iter().flat_map(|(_, both)| both)),
+    ))
 }
 
 #[cfg(test)]

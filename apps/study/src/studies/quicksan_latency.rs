@@ -3,12 +3,14 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, missing, percent, quantity};
+use super::say::{self, beside, percent, quantity};
 use super::sweep::{
     MEAN_US, Step, Sweep, bars, cell, exhibit, heading, index_x, load, mark, measure_axis, plain,
     point_id, stacked, text,
 };
-use super::ways::{DOORS, FILE, NULL, Way, absent_peers, local, medium_names, node, others, wire};
+use super::ways::{
+    DOORS, FILE, NULL, Way, absent_peers, local, medium_names, nbdkit_note, node, others, wire,
+};
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series, Table};
 use crate::plan::{Medium, Plan, Subject};
@@ -109,34 +111,47 @@ fn overview(setting: &Setting, results: &Results) -> Exhibit {
     let figure = bars("way", names, measure_axis(MEAN_US, Scale::Linear), series.into());
     let title = "Latency of one 4 KiB operation at a time, local and through each door";
     let mut exhibit = exhibit(format!("{NAME}-all"), title.into(), "QuickSAN, table 2", figure);
-    exhibit.conclusions = say::conclude(DIRECTIONS.map(|direction| cut(results, direction)).into());
-    exhibit.notes = [exhibit.notes, vec![cores_note(setting, 1), contradictions()]].concat();
+    let [reads, writes] = DIRECTIONS.map(|direction| cut(results, direction));
+    exhibit.conclusions = say::conclude(reads, [writes, beside_others(setting, results)]);
+    exhibit.notes.extend([cores_note(setting, 1), contradictions()]);
+    exhibit.notes.extend(nbdkit_note(setting));
     exhibit
 }
 
-/// By how much a short stack cuts the latency of iSCSI, here and in the paper's own table.
-fn cut(results: &Results, direction: Direction) -> String {
-    let [iscsi, direct] =
-        [DOORS[0], DOORS[2]].map(|door| measured(results, &node(door, FILE), direction));
-    let (Some(iscsi), Some(direct)) = (iscsi, direct) else {
-        return missing(&format!("{}s through iSCSI beside direct", direction.name));
-    };
-    let change = |from: f64, to: f64| (1.0 - to / from) * 100.0;
+/// What a short stack makes of the latency of iSCSI, here and in the paper's own table.
+fn cut(results: &Results, direction: Direction) -> Option<String> {
+    let of = |door| measured(results, &node(door, FILE), direction).filter(|mark| mark.y > 0.0);
+    let (iscsi, direct) = (of(DOORS[0])?, of(DOORS[2])?);
     let theirs = |index: usize| (direction.of)(&paper::LATENCIES[index].remote);
-    let ours = change(iscsi.y, direct.y);
-    let verb = if ours >= 0.0 { "cuts" } else { "lengthens" };
-    format!(
-        "Direct instead of iSCSI {verb} the latency of {}s by {}, from {} to {}; by the paper's \
-         table QuickSAN-D cuts it by {}, from {} to {}{}.",
+    Some(format!(
+        "A {} through direct takes {}, {} against iSCSI ({}); in the paper QuickSAN-D takes {}, {} \
+         against iSCSI ({}){}.",
         direction.name,
-        percent(ours.abs()),
-        quantity(iscsi.y, "µs"),
-        quantity(direct.y, "µs"),
-        percent(change(theirs(0), theirs(2))),
-        quantity(theirs(0), "µs"),
-        quantity(theirs(2), "µs"),
+        quantity(direct.y, MEAN_US.unit),
+        beside(direct.y, iscsi.y),
+        quantity(iscsi.y, MEAN_US.unit),
+        quantity(theirs(2), MEAN_US.unit),
+        beside(theirs(2), theirs(0)),
+        quantity(theirs(0), MEAN_US.unit),
         say::doubt([&iscsi, &direct]),
-    )
+    ))
+}
+
+/// Peers and targets of the user's, of reads.
+fn beside_others(setting: &Setting, results: &Results) -> Option<String> {
+    let reads = DIRECTIONS[0];
+    let ways = ways(setting, FILE);
+    let others: Vec<_> = ways
+        .iter()
+        .filter(|way| way.is_other())
+        .filter_map(|way| Some((way.label.as_str(), measured(results, way, reads)?)))
+        .collect();
+    let named: Vec<_> = others.iter().map(|(label, mark)| (*label, mark.y)).collect();
+    Some(format!(
+        "A read through others takes {}{}.",
+        say::range(&named, |value| quantity(value, MEAN_US.unit))?,
+        say::doubt(others.iter().map(|(_, mark)| mark)),
+    ))
 }
 
 /// Where the paper disagrees with itself.
@@ -218,8 +233,7 @@ impl Split {
         let title = format!("Where a 4 KiB {name} spends its time: {label}");
         let mut exhibit = exhibit(slug, title, "QuickSAN, table 1 and figure 2", figure);
         exhibit.table = self.table();
-        exhibit.conclusions =
-            say::conclude(self.parts.iter().map(|part| self.sentence(part)).collect());
+        exhibit.conclusions = self.conclusions();
         exhibit.notes.push(cores_note(setting, 1));
         exhibit.notes.push(
             "Medium and wire are measured alone, in the same run; what is left of the latency \
@@ -241,41 +255,48 @@ impl Split {
         Table { columns: headings, rows: self.parts.iter().map(row).collect() }
     }
 
-    fn sentence(&self, part: &Part) -> String {
-        let (Some(total), Some(software)) = (part.total, part.software()) else {
-            return missing(&format!(
-                "the software's share of {}s through {}",
-                self.direction.name, part.way
-            ));
+    fn conclusions(&self) -> Vec<String> {
+        let name = self.direction.name;
+        let known: Vec<_> = self
+            .parts
+            .iter()
+            .filter_map(|part| Some((part, part.software()?, part.total?)))
+            .filter(|(_, _, total)| total.y > 0.0)
+            .collect();
+        let doubt = || say::doubt(known.iter().flat_map(|(part, _, _)| part.marks()));
+        let micros = |value: f64| quantity(value, MEAN_US.unit);
+        let software: Vec<_> = known.iter().map(|(it, part, _)| (it.way.as_str(), *part)).collect();
+        let lead = say::range(&software, micros).map(|range| {
+            format!("Medium and wire leave {range} of a {name} for software{}.", doubt())
+        });
+        let shares: Vec<_> = known
+            .iter()
+            .map(|(it, part, total)| (it.way.as_str(), part / total.y * 100.0))
+            .collect();
+        let share = match say::held(&software, |micros| micros < 0.0) {
+            0 => say::range(&shares, percent)
+                .map(|range| format!("That is {range} of the whole latency{}.", doubt())),
+            below => Some(format!(
+                "Through {below} of {} doors medium and wire alone were slower than the whole: of \
+                 software nothing can be said there.",
+                software.len(),
+            )),
         };
-        if software < 0.0 {
-            return format!(
-                "A {} through {} takes {}, {} less than medium and wire alone take one after the \
-                 other: nothing is left for software{}.",
-                self.direction.name,
-                part.way,
-                quantity(total.y, "µs"),
-                quantity(-software, "µs"),
-                say::doubt(part.marks()),
-            );
-        }
-        let share = software / total.y * 100.0;
-        let theirs = &paper::STACKS[0];
-        let (of, name) = (self.direction.of, self.direction.name);
-        format!(
-            "Of {} of a {name} through {} software takes {} ({}), beside {} of the medium and {} of \
-             the wire; all but the medium is {}, in the paper {} with iSCSI and {} with QuickSAN-D{}.",
-            quantity(total.y, "µs"),
-            part.way,
-            quantity(software, "µs"),
-            percent(share),
-            quantity(part.medium.map_or(0.0, |mark| mark.y), "µs"),
-            quantity(part.wire.map_or(0.0, |mark| mark.y), "µs"),
-            quantity(total.y - part.medium.map_or(0.0, |mark| mark.y), "µs"),
-            quantity(of(&theirs.total), "µs"),
-            quantity(of(&paper::STACKS[3].total), "µs"),
-            say::doubt(part.marks()),
-        )
+        let added: Vec<_> = known
+            .iter()
+            .filter_map(|(it, _, total)| Some((it.way.as_str(), total.y - it.medium?.y)))
+            .collect();
+        let theirs = |index: usize| micros((self.direction.of)(&paper::STACKS[index].total));
+        let added = say::range(&added, micros).map(|range| {
+            format!(
+                "All but the medium is {range}; in the paper it is {} with iSCSI and {} with \
+                 QuickSAN-D{}.",
+                theirs(0),
+                theirs(3),
+                doubt(),
+            )
+        });
+        say::conclude(lead, [share, added])
     }
 }
 

@@ -1,7 +1,10 @@
 //! Sentences about numbers: every one says the numbers it is drawn from, and nothing that they do not.
+//!
+//! An exhibit says one thing first, the answer to its study's question, and two more at most; all
+//! else is in its table. Sentences have no words for better and worse that numbers could belie: they
+//! say differences with their signs, and from where to where.
 
 use crate::exhibit::{Mark, Series};
-use crate::published::Stated;
 
 use super::sweep::at;
 
@@ -46,63 +49,85 @@ pub(super) fn quantity(value: f64, unit: &str) -> String {
 /// A share or a difference, to a tenth below a hundred.
 pub(super) fn percent(value: f64) -> String {
     let text = if value.abs() < 99.95 { format!("{value:.1}") } else { grouped(value) };
-    format!("{} %", text.strip_suffix(".0").unwrap_or(&text))
-}
-
-/// By how much `value` differs from `reference`, in words: `13 % below`, `as much as`.
-pub(super) fn beside(value: f64, reference: f64, words: [&str; 2]) -> String {
-    if reference <= 0.0 {
-        return "not to be compared with".to_owned();
-    }
-    let difference = (value / reference - 1.0) * 100.0;
-    let [less, more] = words;
-    match difference {
-        d if d.abs() < 0.05 => "equal to".to_owned(),
-        d if d < 0.0 => format!("{} {less}", percent(-d)),
-        d => format!("{} {more}", percent(d)),
+    match text.strip_suffix(".0").unwrap_or(&text) {
+        "-0" => "0 %".to_owned(),
+        text => format!("{text} %"),
     }
 }
 
-/// What stands behind a sentence whose numbers are doubtful.
+/// A difference with its sign: `+12 %`, `-3.2 %`, `0 %`.
+pub(super) fn signed(value: f64) -> String {
+    match percent(value.abs()) {
+        none if none == "0 %" => none,
+        less if value < 0.0 => format!("-{less}"),
+        more => format!("+{more}"),
+    }
+}
+
+/// By how much `value` differs from `reference`, with its sign.
+pub(super) fn beside(value: f64, reference: f64) -> String {
+    signed(change(value, reference))
+}
+
+/// The same as a number, in per cent.
+pub(super) fn change(value: f64, reference: f64) -> f64 {
+    (value / reference - 1.0) * 100.0
+}
+
+/// How many times so much.
+pub(super) fn times(value: f64) -> String {
+    format!("{} times", number(value))
+}
+
+/// From the least to the most of what has names: `-3 % (direct) to +12 % (iSCSI)`.
+pub(super) fn range(named: &[(&str, f64)], show: impl Fn(f64) -> String) -> Option<String> {
+    let known = || named.iter().filter(|(_, value)| value.is_finite());
+    let (least, low) = known().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (most, high) = known().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (low, high) = (show(*low), show(*high));
+    // A name may have a parenthesis of its own: `tgt (iSCSI)`.
+    let plain = |name: &str| name.replace(" (", ", ").replace(')', "");
+    let (least, most) = (plain(least), plain(most));
+    Some(match known().count() {
+        1 => format!("{low} ({least})"),
+        _ if low == high => format!("{low} (all alike)"),
+        _ => format!("{low} ({least}) to {high} ({most})"),
+    })
+}
+
+/// Of how many a claim of a paper holds: `holds for 2 of 3 ways`.
+pub(super) fn holds_for(held: usize, of: usize, what: &str) -> String {
+    match (held, of) {
+        (0, 1) => "does not hold here".to_owned(),
+        (1, 1) => "holds here".to_owned(),
+        (0, _) => format!("holds for none of {of} {what}"),
+        (held, of) if held == of => format!("holds for all {of} {what}"),
+        (held, of) => format!("holds for {held} of {of} {what}"),
+    }
+}
+
+/// How many of these numbers are so.
+pub(super) fn held(values: &[(&str, f64)], is_so: impl Fn(f64) -> bool) -> usize {
+    values.iter().filter(|(_, value)| is_so(*value)).count()
+}
+
+/// What stands behind a sentence that doubtful numbers are in.
 pub(super) fn doubt<'a>(marks: impl IntoIterator<Item = &'a Mark>) -> &'static str {
-    if marks.into_iter().any(|mark| mark.is_doubtful) {
-        " (doubtful: it was not measured undisturbed)"
-    } else {
-        ""
-    }
+    if marks.into_iter().any(|mark| mark.is_doubtful) { " (doubtful)" } else { "" }
 }
 
-/// Whether a claim of a paper holds of our numbers.
-pub(super) fn verdict(holds: bool) -> &'static str {
-    if holds { "holds here" } else { "does not hold here" }
-}
+/// What an exhibit says of which nothing was measured.
+const NOTHING: &str = "Nothing of this was measured.";
 
-const MISSING: [&str; 2] = ["Nothing can be said of ", ": it was not measured."];
-
-/// That something was not measured.
-pub(super) fn missing(what: &str) -> String {
-    let [before, after] = MISSING;
-    format!("{before}{what}{after}")
-}
-
-/// Sentences of one exhibit: of all that was not measured, one.
-pub(super) fn conclude(sentences: Vec<String>) -> Vec<String> {
-    let [before, after] = MISSING;
-    let is_missing = |sentence: &String| sentence.starts_with(before) && sentence.ends_with(after);
-    let (missed, mut said): (Vec<_>, Vec<_>) = sentences.into_iter().partition(is_missing);
-    let mut missed: Vec<_> = missed
-        .iter()
-        .filter_map(|sentence| sentence.strip_prefix(before)?.strip_suffix(after))
-        .collect();
-    missed.dedup();
-    match missed[..] {
-        [] => {}
-        [what] => said.push(missing(what)),
-        _ if said.is_empty() => said.push("Nothing of this was measured.".to_owned()),
-        _ => said
-            .push(format!("Nothing can be said of what was not measured: {}.", missed.join("; "))),
-    }
-    said.into_iter().map(capitalized).collect()
+/// Sentences of one exhibit: the one that answers its study's question, and two more at most.
+pub(super) fn conclude<const N: usize>(
+    lead: Option<String>,
+    details: [Option<String>; N],
+) -> Vec<String> {
+    const { assert!(N <= 2, "all else is in the table") };
+    let said = lead.into_iter().chain(details.into_iter().flatten());
+    let said: Vec<String> = said.map(capitalized).collect();
+    if said.is_empty() { vec![NOTHING.to_owned()] } else { said }
 }
 
 /// A sentence begins with a capital, unless its first word is a name that does not.
@@ -126,47 +151,62 @@ pub(super) fn labelled<'a>(series: &'a [Series], label: &str) -> Option<&'a Seri
     series.iter().find(|series| series.label == label)
 }
 
-/// The last place at which both series have a point.
-pub(super) fn last_common<'a>(a: &'a Series, b: &'a Series) -> Option<(&'a Mark, &'a Mark)> {
-    a.points.iter().rev().find_map(|mark| Some((mark, at(b, mark.x)?)))
-}
-
 /// The highest point.
 pub(super) fn peak(series: &Series) -> Option<&Mark> {
     series.points.iter().max_by(|a, b| a.y.total_cmp(&b.y))
 }
 
-/// What a rate through the network loses against the limit beside it, and whether that is within what
-/// a paper states at most.
-pub(super) fn rate_lost(
-    ours: &Series,
-    limit: &Series,
-    unit: &str,
-    place: impl Fn(f64) -> String,
-    claim: Option<&Stated>,
-) -> String {
-    let Some((mark, beside_it)) = last_common(ours, limit) else {
-        return missing(&format!("{} beside {}", ours.label, limit.label));
-    };
-    let lost = (1.0 - mark.y / beside_it.y) * 100.0;
-    let claim = claim.map_or_else(String::new, |claim| {
-        let value = percent(claim.value);
-        if lost <= claim.value {
-            format!("; that the network takes at most {value} ({}) holds here", claim.place)
-        } else {
-            format!("; more than the {value} at most of the paper ({})", claim.place)
+/// Ways beside what they are measured against, all at one place of an axis.
+#[derive(Clone, Debug)]
+pub(super) struct Lineup<'a> {
+    /// The place.
+    pub(super) x: f64,
+    /// What they stand beside.
+    pub(super) limit: &'a Mark,
+    /// The ways that have a point there.
+    pub(super) ways: Vec<(&'a str, &'a Mark)>,
+}
+
+impl<'a> Lineup<'a> {
+    /// At the last place that the limit has together with any of the ways.
+    pub(super) fn last(ways: &[&'a Series], limit: &'a Series) -> Option<Self> {
+        limit.points.iter().rev().find_map(|mark| Self::at(ways, mark))
+    }
+
+    /// At the first such place.
+    pub(super) fn first(ways: &[&'a Series], limit: &'a Series) -> Option<Self> {
+        limit.points.iter().find_map(|mark| Self::at(ways, mark))
+    }
+
+    fn at(ways: &[&'a Series], limit: &'a Mark) -> Option<Self> {
+        if limit.y <= 0.0 {
+            return None;
         }
-    });
-    format!(
-        "{} {} had {}, {} {} ({}){claim}{}.",
-        place(mark.x),
-        ours.label,
-        quantity(mark.y, unit),
-        beside(mark.y, beside_it.y, ["below", "above"]),
-        limit.label,
-        quantity(beside_it.y, unit),
-        doubt([mark, beside_it]),
-    )
+        let of = |way: &&'a Series| Some((way.label.as_str(), at(way, limit.x)?));
+        let ways: Vec<_> = ways.iter().filter_map(of).collect();
+        (!ways.is_empty()).then_some(Self { x: limit.x, limit, ways })
+    }
+
+    /// By how much each differs from the limit, in per cent.
+    pub(super) fn changes(&self) -> Vec<(&'a str, f64)> {
+        let of = |(label, mark): &(&'a str, &'a Mark)| (*label, change(mark.y, self.limit.y));
+        self.ways.iter().map(of).collect()
+    }
+
+    /// Each one's own number.
+    pub(super) fn values(&self) -> Vec<(&'a str, f64)> {
+        self.ways.iter().map(|(label, mark)| (*label, mark.y)).collect()
+    }
+
+    /// The highest.
+    pub(super) fn best(&self) -> Option<(&'a str, &'a Mark)> {
+        self.ways.iter().copied().max_by(|a, b| a.1.y.total_cmp(&b.1.y))
+    }
+
+    /// What stands behind a sentence about it.
+    pub(super) fn doubt(&self) -> &'static str {
+        doubt(self.ways.iter().map(|(_, mark)| *mark).chain([self.limit]))
+    }
 }
 
 #[cfg(test)]
@@ -189,35 +229,66 @@ mod tests {
 
     #[test]
     fn shares_have_a_tenth_where_there_is_one() {
-        assert_eq!([31.5, 20.0, -3.24, 250.4].map(percent), ["31.5 %", "20 %", "-3.2 %", "250 %"]);
+        let said = [31.5, 20.0, -3.24, 250.4, -0.0].map(percent);
+        assert_eq!(said, ["31.5 %", "20 %", "-3.2 %", "250 %", "0 %"]);
     }
 
     #[test]
-    fn a_rate_is_set_beside_the_last_place_that_both_have() {
-        let ours = series("direct", &[(1.0, 50.0), (8.0, 80.0)]);
-        let limit = series("local", &[(1.0, 60.0), (8.0, 100.0), (64.0, 900.0)]);
-        let claim = Stated { what: "lost", value: 32.0, unit: "%", place: "figure 1" };
-        let place = |x: f64| format!("With {x} clients");
-        let said = rate_lost(&ours, &limit, "kIOPS", place, Some(&claim));
-        let meant = "With 8 clients direct had 80.0 kIOPS, 20 % below local (100 kIOPS); that the \
-                     network takes at most 32 % (figure 1) holds here.";
-        assert_eq!(said, meant);
-        let slower = series("direct", &[(8.0, 60.0)]);
-        let said = rate_lost(&slower, &limit, "kIOPS", place, Some(&claim));
-        assert!(said.contains("40 % below") && said.contains("more than the 32 %"), "{said}");
+    fn differences_have_a_sign_unless_there_is_none() {
+        let said = [12.0, -3.24, 0.04, -0.04, 0.0, 400.0].map(signed);
+        assert_eq!(said, ["+12 %", "-3.2 %", "0 %", "0 %", "0 %", "+400 %"]);
+        assert_eq!([beside(8.0, 10.0), beside(15.0, 10.0)], ["-20 %", "+50 %"]);
     }
 
     #[test]
-    fn what_was_not_measured_is_said_once() {
-        let said = conclude(vec![missing("a"), "it is so.".into(), missing("b")]);
-        let meant = ["It is so.", "Nothing can be said of what was not measured: a; b."];
+    fn a_range_names_its_ends_whatever_their_order_and_signs() {
+        let of = |values: &[(&str, f64)]| range(values, signed);
+        let both = of(&[("b", 12.0), ("a", -3.0), ("c", 1.0)]);
+        assert_eq!(both.as_deref(), Some("-3 % (a) to +12 % (b)"));
+        assert_eq!(of(&[("b", 12.0)]).as_deref(), Some("+12 % (b)"));
+        assert_eq!(of(&[("tgt (iSCSI)", 12.0)]).as_deref(), Some("+12 % (tgt, iSCSI)"));
+        assert_eq!(of(&[("a", 5.01), ("b", 4.99)]).as_deref(), Some("+5 % (all alike)"));
+        assert_eq!(of(&[("a", f64::NAN)]), None);
+    }
+
+    #[test]
+    fn a_claim_holds_for_all_for_some_or_for_none() {
+        let said = [(3, 3), (2, 3), (0, 3), (1, 1), (0, 1)].map(|(n, of)| holds_for(n, of, "ways"));
+        let meant = [
+            "holds for all 3 ways",
+            "holds for 2 of 3 ways",
+            "holds for none of 3 ways",
+            "holds here",
+            "does not hold here",
+        ];
         assert_eq!(said, meant);
-        assert_eq!(conclude(vec![missing("a"), missing("b")]), ["Nothing of this was measured."]);
+    }
+
+    #[test]
+    fn ways_stand_beside_their_limit_at_the_last_place_that_any_of_them_shares_with_it() {
+        let direct = series("direct", &[(1.0, 50.0), (8.0, 80.0)]);
+        let tgt = series("tgt", &[(1.0, 20.0)]);
+        let limit = series("local", &[(1.0, 40.0), (8.0, 100.0), (64.0, 900.0)]);
+        let last = Lineup::last(&[&direct, &tgt], &limit).unwrap();
+        assert_eq!((last.x, last.ways.len()), (8.0, 1));
+        assert!((last.changes()[0].1 + 20.0).abs() < 1e-9);
+        let first = Lineup::first(&[&direct, &tgt], &limit).unwrap();
+        assert_eq!((first.x, first.ways.len()), (1.0, 2));
+        assert_eq!(first.best().unwrap().0, "direct");
+        assert!(Lineup::last(&[&tgt], &series("none", &[(1.0, 0.0)])).is_none());
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_spoken_of_and_nothing_is_said_so() {
+        let said = conclude(None, [Some("it is so.".to_owned()), None]);
+        assert_eq!(said, ["It is so."]);
+        assert_eq!(conclude(None, [None]), ["Nothing of this was measured."]);
     }
 
     #[test]
     fn names_keep_their_letters_at_the_start_of_a_sentence() {
-        let said = conclude(vec!["iSCSI is.".into(), "direct is.".into(), "direct://a is.".into()]);
+        let said = ["iSCSI is.", "direct is.", "direct://a is."]
+            .map(|said| conclude(Some(said.into()), []).remove(0));
         assert_eq!(said, ["iSCSI is.", "Direct is.", "direct://a is."]);
     }
 }

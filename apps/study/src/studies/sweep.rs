@@ -3,7 +3,7 @@
 use nearflash_bench::workload::Pattern;
 use nearflash_units::ByteLen;
 
-use super::ways::Way;
+use super::ways::{Way, takes};
 use crate::exhibit::{Axis, Cell, Exhibit, Figure, Kind, Mark, Origin, Scale, Series, Table};
 use crate::plan::{Layout, Load, Point, PointId};
 use crate::result::{Outcome, Results, Run};
@@ -97,11 +97,12 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// Way by way, so that each is set up once.
+    /// Way by way, so that each is set up once; without what a way does not take.
     pub(super) fn points(&self) -> Vec<Point> {
         let of_way = |way: &Way| {
-            let way = way.clone();
-            self.steps.iter().map(move |step| point(self.study, &way, step)).collect::<Vec<_>>()
+            let is_taken = |step: &&Step| step.loads.iter().all(|load| takes(way, load.op_len.0));
+            let steps = self.steps.iter().filter(is_taken);
+            steps.map(|step| point(self.study, way, step)).collect::<Vec<_>>()
         };
         self.ways.iter().flat_map(of_way).collect()
     }

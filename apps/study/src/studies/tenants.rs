@@ -2,7 +2,7 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, beside, missing, percent, quantity};
+use super::say::{self, beside, percent, quantity};
 use super::sweep::{
     KIOPS, Measure, P95_US, P99_US, P999_US, Step, axis, bars, cell, exhibit, heading, index_x,
     lines, load, mark, measure_axis, point, point_id, text, x_of,
@@ -140,9 +140,8 @@ fn by_rate(setting: &Setting, results: &Results, way: &Way) -> Exhibit {
         format!("Tail latency by rate, 4 KiB random reads, tenants on one device: {}", way.label);
     let mut exhibit = exhibit(format!("{NAME}-{}", way.key), title, SOURCE, figure);
     exhibit.table = table(setting, results, way, false);
-    exhibit.conclusions = say::conclude(
-        (1..=TENANTS_MAX).map(|tenants| rate_sentence(results, way, tenants)).collect(),
-    );
+    let said = |tenants| rate_sentence(results, way, tenants);
+    exhibit.conclusions = say::conclude(said(TENANTS_MAX), [said(1), fairness(results, way)]);
     exhibit.notes.extend(notes(setting));
     exhibit.notes.push(
         "Along a curve, depth grows; the rate is the mean of the tenants', the latency that of the \
@@ -152,33 +151,50 @@ fn by_rate(setting: &Setting, results: &Results, way: &Way) -> Exhibit {
     exhibit
 }
 
-/// Tenants that take all they get, beside a device alone.
-fn rate_sentence(results: &Results, way: &Way, tenants: usize) -> String {
+/// Tenants that take all they get, beside one that has the device alone.
+fn rate_sentence(results: &Results, way: &Way, tenants: usize) -> Option<String> {
     let step = closed_step(tenants, DEPTH);
-    let alone = (local(FILE), closed_step(1, DEPTH));
-    let numbers = total(results, way, &step).zip(total(results, &alone.0, &alone.1));
-    let tails = worst(results, way, &step, P95_US).zip(worst(results, &alone.0, &alone.1, P95_US));
-    let (Some((rate, rate_alone)), Some((tail, tail_alone))) = (numbers, tails) else {
-        return missing(&format!(
-            "{} over {} beside the device alone",
-            name_of(tenants),
-            way.label
-        ));
+    let (alone, alone_step) = (local(FILE), closed_step(1, DEPTH));
+    let rates = total(results, way, &step).zip(total(results, &alone, &alone_step));
+    let tails = worst(results, way, &step, P95_US).zip(worst(results, &alone, &alone_step, P95_US));
+    let ((rate, rate_alone), (tail, tail_alone)) = rates.zip(tails)?;
+    if rate_alone <= 0.0 || tail_alone.y <= 0.0 {
+        return None;
+    }
+    let paper = match tenants {
+        1 => String::new(),
+        _ => format!("; the paper's tenants lose {}", percent(paper::THROUGHPUT_LOSS.value)),
     };
-    format!(
-        "With {DEPTH} in flight each, {} over {} had {} together, {} the device alone ({}), and the \
-         worst 95th percentile is {}, {} that of the device alone ({}); the paper lost {}{}.",
+    let [with, have] = match tenants {
+        1 => ["", "has"],
+        _ => [" each", "together have"],
+    };
+    Some(format!(
+        "{} with {DEPTH} in flight{with} over {} {have} {}, {} against one on the device alone, and a \
+         95th percentile of {}, {} against it{paper}{}.",
         name_of(tenants),
         way.label,
         quantity(rate, KIOPS.unit),
-        beside(rate, rate_alone, ["below", "above"]),
-        quantity(rate_alone, KIOPS.unit),
+        beside(rate, rate_alone),
         quantity(tail.y, P95_US.unit),
-        beside(tail.y, tail_alone.y, ["below", "above"]),
-        quantity(tail_alone.y, P95_US.unit),
-        percent(paper::THROUGHPUT_LOSS.value),
+        beside(tail.y, tail_alone.y),
         say::doubt([&tail, &tail_alone]),
-    )
+    ))
+}
+
+/// How far apart the rates of all tenants lie.
+fn fairness(results: &Results, way: &Way) -> Option<String> {
+    let rates = each(results, way, &closed_step(TENANTS_MAX, DEPTH), KIOPS);
+    let ys = || rates.iter().map(|mark| mark.y);
+    let (low, high) = (ys().reduce(f64::min)?, ys().reduce(f64::max)?);
+    (rates.len() == TENANTS_MAX && low > 0.0).then(|| {
+        format!(
+            "Of {} the fastest has {} the rate of the slowest{}.",
+            name_of(TENANTS_MAX),
+            say::times(high / low),
+            say::doubt(&rates),
+        )
+    })
 }
 
 fn by_demand(setting: &Setting, results: &Results, way: &Way) -> Exhibit {
@@ -204,15 +220,8 @@ fn by_demand(setting: &Setting, results: &Results, way: &Way) -> Exhibit {
     );
     let mut exhibit = exhibit(format!("{NAME}-{}-demand", way.key), title, SOURCE, figure);
     exhibit.table = table(setting, results, way, true);
-    exhibit.conclusions = say::conclude(
-        (1..=TENANTS_MAX)
-            .flat_map(|tenants| [added(results, way, tenants), kept(results, way, tenants)])
-            .flatten()
-            .collect(),
-    );
-    if exhibit.conclusions.is_empty() {
-        exhibit.conclusions.push(missing(&format!("tenants over {}", way.label)));
-    }
+    let said = |tenants| added(results, way, tenants);
+    exhibit.conclusions = say::conclude(said(TENANTS_MAX), [said(1), kept(results, way)]);
     exhibit.notes.extend(notes(setting));
     exhibit
 }
@@ -224,35 +233,36 @@ fn added(results: &Results, way: &Way, tenants: usize) -> Option<String> {
     let last = worst(results, way, &demand_step(tenants), P999_US)?;
     let stated = paper::P95_ADDED;
     let change = tail.y - alone.y;
-    let (verb, whose) = if change >= 0.0 { ("adds", "to") } else { ("takes", "off") };
+    let sign = if change >= 0.0 { "+" } else { "-" };
     Some(format!(
-        "For {} {} {verb} {} {whose} the 95th percentile of a device alone ({} after {}), and the 99.9th \
-         is {}; the paper's application got {} more{}.",
+        "With {} over {} the 95th percentile is {}, {sign}{} against one on the device alone, and the \
+         99.9th {}; in the paper remote flash adds {} to an application's{}.",
         name_of(tenants),
         way.label,
-        quantity(change.abs(), stated.unit),
         quantity(tail.y, stated.unit),
-        quantity(alone.y, stated.unit),
+        quantity(change.abs(), stated.unit),
         quantity(last.y, stated.unit),
         quantity(stated.value, stated.unit),
-        say::doubt([&tail, &alone]),
+        say::doubt([&tail, &alone, &last]),
     ))
 }
 
-/// Whether tenants had what they asked for; said only when they had not.
-fn kept(results: &Results, way: &Way, tenants: usize) -> Option<String> {
-    let rate = total(results, way, &demand_step(tenants))?;
-    let wanted = x_of(DEMAND_IOPS) * index_x(tenants) / 1e3;
-    (rate < 0.95 * wanted).then(|| {
-        format!(
-            "{} over {} had {} of the {} that they asked for together: latency is that of an \
-             overloaded device.",
-            name_of(tenants),
-            way.label,
-            quantity(rate, KIOPS.unit),
-            quantity(wanted, KIOPS.unit),
-        )
-    })
+/// Tenants that had not what they asked for: latency is that of an overloaded device. Said of the
+/// fewest of whom it is so.
+fn kept(results: &Results, way: &Way) -> Option<String> {
+    let of = |tenants: usize| {
+        let rate = total(results, way, &demand_step(tenants))?;
+        let wanted = x_of(DEMAND_IOPS) * index_x(tenants) / 1e3;
+        (rate < 0.95 * wanted).then_some((tenants, rate, wanted))
+    };
+    let (tenants, rate, wanted) = (1..=TENANTS_MAX).find_map(of)?;
+    Some(format!(
+        "{} had {} of the {} that they asked for together: from there on latency is that of an \
+         overloaded device.",
+        name_of(tenants),
+        quantity(rate, KIOPS.unit),
+        quantity(wanted, KIOPS.unit),
+    ))
 }
 
 /// Every tenant of every point.

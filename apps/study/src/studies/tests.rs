@@ -14,6 +14,9 @@ const QUICK_SECONDS: f64 = 2.0 * 0.25;
 /// What all studies together may take when they are quick.
 const QUICK_SECONDS_MAX: f64 = 300.0;
 
+/// Longer ones are not read to their end.
+const SENTENCE_LEN_MAX: usize = 320;
+
 fn setting(is_quick: bool) -> Setting {
     Setting { is_quick, core_count: 2, core_watts: 10.0, ..Setting::default() }
 }
@@ -110,6 +113,13 @@ fn check_shape(study: &dyn Study, exhibit: &Exhibit) {
     }
     for sentence in exhibit.conclusions.iter().chain(&exhibit.notes) {
         assert!(sentence.ends_with('.') && !sentence.contains("NaN"), "{slug}: {sentence}");
+        assert!(!sentence.contains("inf ") && !sentence.contains("  "), "{slug}: {sentence}");
+    }
+    assert!(exhibit.conclusions.len() <= 3, "{slug}: {:?}", exhibit.conclusions);
+    for sentence in &exhibit.conclusions {
+        assert!(sentence.chars().count() <= SENTENCE_LEN_MAX, "{slug}: {sentence}");
+        let sure = sentence.replacen(" (doubtful)", "", 2);
+        assert!(!sure.contains("doubtful"), "{slug}: {sentence}");
     }
     let Some(figure) = &exhibit.figure else { return };
     let mut labels = HashSet::new();
@@ -267,4 +277,84 @@ fn other_numbers_make_other_sentences() {
         assert!(!first.is_empty(), "{} concludes nothing", study.name());
         assert_ne!(first, second, "{}", study.name());
     }
+}
+
+/// Everything takes 100 µs, and what goes through our node so many times as long.
+fn scaled(plans: &[Plan], times: f64) -> Results {
+    let outcome = |point: &crate::plan::Point| {
+        let is_node = matches!(point.subject, Subject::Node { .. });
+        let micros = if is_node { 100.0 * times } else { 100.0 };
+        let mut run = made_up_run(&point.id, 1, Comparable::Sound);
+        run.iops = 1e6 / micros;
+        run.bytes_per_second = 4096.0 * run.iops;
+        run.latency = Latency {
+            mean: micros,
+            p50: micros,
+            p95: micros,
+            p99: micros,
+            p999: micros,
+            max: micros,
+        };
+        run.cpu.client_user = micros;
+        run.cpu.client_system = 0.0;
+        let tenants = vec![vec![run]; point.loads.len()];
+        (point.id.clone(), Outcome::Measured(Measurement { tenants, command: None }))
+    };
+    Results { outcomes: plans.iter().flat_map(|plan| &plan.points).map(outcome).collect() }
+}
+
+/// The sentences of an exhibit, of a run in which our node takes so many times as long as all else.
+fn said_of(slug: &str, times: f64) -> String {
+    let setting = setting(false);
+    let results = scaled(&plans(&setting), times);
+    let all = catalogue().iter().flat_map(|study| study.exhibits(&setting, &results));
+    let mut exhibits = all.filter(|exhibit| exhibit.slug == slug);
+    exhibits.next().unwrap_or_else(|| panic!("no {slug}")).conclusions.join(" ")
+}
+
+#[test]
+fn sentences_say_what_is_better_what_is_worse_and_what_is_the_same() {
+    // Of rates: as fast, half and double; of the sum of device and wire, which is 200 µs; of latency.
+    for (slug, words) in [
+        ("iops-clients-file", ["0 % (all alike)", "-50 % (all alike)", "+100 % (all alike)"]),
+        ("latency-sum-file-read", ["by -50 % (all", "by 0 % (all alike)", "by -75 % (all"]),
+        ("jobs-latency", ["by 0 % (all alike)", "by +100 % (all alike)", "by -50 % (all alike)"]),
+        ("iodepth-tail", ["by 0 % (all alike)", "by +100 % (all alike)", "by -50 % (all alike)"]),
+        ("request-size-cpu-total", ["by 0 % (all", "by +100 % (all", "by -50 % (all"]),
+        ("block-size-fio-iops", ["0 % against", "-50 % against", "+100 % against"]),
+        ("quicksan-latency-share-file-read", ["wire leave -", "leave 0 µs", "wire leave -"]),
+        ("tenants-nvme-tcp-file", ["0 % against one", "-50 % against one", "+100 % against one"]),
+    ] {
+        for (times, words) in [1.0, 2.0, 0.5].into_iter().zip(words) {
+            let said = said_of(slug, times);
+            assert!(said.contains(words), "{slug}, {times} times: {said}");
+        }
+    }
+}
+
+#[test]
+fn claims_of_papers_hold_or_do_not_by_the_numbers() {
+    let said = said_of("iops-clients-file", 2.0);
+    assert!(
+        said.contains("at most, as in the paper") && said.contains("none of 4 doors"),
+        "{said}"
+    );
+    assert!(said_of("iops-clients-file", 1.0).contains("holds for all 4 doors"));
+    assert!(said_of("latency-sum-file-read", 2.0).contains("holds for all"));
+    assert!(said_of("latency-sum-file-read", 3.0).contains("holds for none"));
+}
+
+#[test]
+fn what_a_peer_does_not_take_is_no_failed_point_and_is_said() {
+    let setting = rich_setting();
+    let all = plans(&setting);
+    let is_tgt = |subject: &Subject| matches!(subject, Subject::Peer { peer: Peer::Tgt, .. });
+    let points = || all.iter().flat_map(|plan| &plan.points).filter(|it| is_tgt(&it.subject));
+    let longest = points().flat_map(|point| &point.loads).map(|load| load.op_len.0).max();
+    assert_eq!(longest, Some(128 << 10));
+    let unable = all.iter().flat_map(|plan| &plan.unable).find(|it| it.why.contains("tgt refuses"));
+    assert!(unable.unwrap().what.contains("longer than 128 KiB"));
+    let without = Setting { peers: vec![Peer::Nbdkit], ..setting };
+    let refuses = |it: &crate::plan::Unable| it.why.contains("refuses longer");
+    assert!(!plans(&without).iter().flat_map(|plan| &plan.unable).any(refuses));
 }

@@ -4,7 +4,9 @@ use nearflash_bench::floor::Headers;
 use nearflash_units::Nanos;
 
 use super::Setting;
-use crate::exhibit::Origin;
+use super::say::labelled;
+use super::sweep::len_text;
+use crate::exhibit::{Origin, Series};
 use crate::plan::{Door, Medium, Peer, SessionOptions, Subject, Unable};
 
 /// Every door, the slowest first.
@@ -34,6 +36,30 @@ impl Way {
     pub(super) fn called(self, label: &str) -> Self {
         Self { label: label.to_owned(), ..self }
     }
+
+    /// Whether it leads through a door of our node.
+    pub(super) fn is_node(&self) -> bool {
+        matches!(self.subject, Subject::Node { .. })
+    }
+
+    /// Whether it leads to another program that serves, or to a target of the user's.
+    pub(super) fn is_other(&self) -> bool {
+        match self.subject {
+            Subject::Peer { peer, .. } => peer != Peer::Fio,
+            Subject::Url(_) => true,
+            _ => false,
+        }
+    }
+}
+
+/// The series of those ways that are so.
+pub(super) fn series_of<'a>(
+    ways: &[Way],
+    series: &'a [Series],
+    is_so: impl Fn(&Way) -> bool,
+) -> Vec<&'a Series> {
+    let wanted = ways.iter().filter(|way| is_so(way));
+    wanted.filter_map(|way| labelled(series, &way.label)).collect()
 }
 
 /// How a door is called: in names of points, and in legends.
@@ -153,6 +179,47 @@ pub(super) fn targets(setting: &Setting) -> impl Iterator<Item = Way> {
         origin: Origin::Measured,
         subject: Subject::Url(target.clone()),
     })
+}
+
+/// The longest operation that a peer takes, if it has such a limit: tgt answers a longer one with an
+/// error (its Block Limits page says so to whoever asks).
+fn op_len_max(peer: Peer) -> Option<u64> {
+    match peer {
+        Peer::Tgt => Some(128 << 10),
+        Peer::Fio | Peer::Nbdkit => None,
+    }
+}
+
+/// Whether a way takes operations of this length.
+pub(super) fn takes(way: &Way, op_len: u64) -> bool {
+    match way.subject {
+        Subject::Peer { peer, .. } => op_len_max(peer).is_none_or(|max| op_len <= max),
+        _ => true,
+    }
+}
+
+/// What must be known of nbdkit's numbers, where they are.
+pub(super) fn nbdkit_note(setting: &Setting) -> Option<String> {
+    setting.peers.contains(&Peer::Nbdkit).then(|| {
+        "nbdkit is asked over a Unix socket, by fio, and reads and writes its file through the page \
+         cache: part of it comes from memory, where all others go to the device. Neither its wire nor \
+         its device is measured alone."
+            .to_owned()
+    })
+}
+
+/// What of these lengths each wanted peer does not take.
+pub(super) fn too_long(setting: &Setting, lens: &[u64]) -> Vec<Unable> {
+    let unable = |&peer: &Peer| {
+        let max = op_len_max(peer).filter(|&max| lens.iter().any(|&len| len > max))?;
+        let (name, label) = peer_names(peer);
+        Some(Unable {
+            what: format!("{label} with operations longer than {}", len_text(max)),
+            why: format!("{name} refuses longer commands"),
+            needs: format!("a {name} that takes them"),
+        })
+    };
+    setting.peers.iter().filter_map(unable).collect()
 }
 
 /// Peers that would stand beside our node, and are not there.

@@ -4,7 +4,7 @@ mod model;
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, missing, number, percent, quantity};
+use super::say::{self, number, percent, quantity};
 use super::sweep::{
     KIOPS, Measure, Step, Sweep, axis, cell, exhibit, heading, lines, load, mark, point_id, text,
 };
@@ -103,27 +103,24 @@ fn overhead_exhibit(setting: &Setting, measured: Option<&Measured>) -> Exhibit {
         heading("local", KIOPS.unit),
         heading("remote", KIOPS.unit),
     ];
-    let sentence = measured.map_or_else(
-        || missing("the overhead of this machine"),
-        |Measured { share, alone, remote }| {
-            format!(
-                "NVMe/TCP serves {} of the {} that the device has alone: an overhead of {}, where \
-                 the paper counts with {}{}.",
-                quantity(remote.y, KIOPS.unit),
-                quantity(alone.y, KIOPS.unit),
-                percent(share * 100.0),
-                percent(theirs),
-                say::doubt([alone, remote]),
-            )
-        },
-    );
+    let sentence = measured.map(|Measured { share, alone, remote }| {
+        format!(
+            "NVMe/TCP serves {} of the {} that the device has alone: an overhead of {}, where the \
+             paper counts with {}{}.",
+            quantity(remote.y, KIOPS.unit),
+            quantity(alone.y, KIOPS.unit),
+            percent(share * 100.0),
+            percent(theirs),
+            say::doubt([alone, remote]),
+        )
+    });
     Exhibit {
         slug: format!("{NAME}-overhead"),
         title: "What remote access takes of a device's rate".into(),
         source: SOURCE.into(),
         figure: None,
         table: Table { columns, rows },
-        conclusions: say::conclude(vec![sentence]),
+        conclusions: say::conclude(sentence, []),
         notes: vec![
             cores_note(setting, 1),
             format!(
@@ -140,6 +137,13 @@ struct Share {
     label: String,
     share: f64,
     is_doubtful: bool,
+}
+
+impl Share {
+    /// What stands behind a sentence that is drawn from it.
+    fn doubt(&self) -> &'static str {
+        if self.is_doubtful { " (doubtful)" } else { "" }
+    }
 }
 
 struct View {
@@ -169,6 +173,12 @@ impl View {
         shares
     }
 
+    /// A sentence with the measured overhead, and one with the stated one.
+    fn of_shares(&self, say: impl Fn(&Share) -> String) -> [Option<String>; 2] {
+        let shares = self.shares();
+        ["measured", "stated"].map(|key| shares.iter().find(|it| it.key == key).map(&say))
+    }
+
     /// What has to be bought now.
     fn today(&self) -> Exhibit {
         let model = &self.model;
@@ -191,22 +201,26 @@ impl View {
             ]
         }));
         let columns = ["bought", "servers' flash", "servers' processors", "cost", "saved (%)"];
-        let mut conclusions: Vec<_> =
-            self.shares().iter().map(|share| self.saving_sentence(share)).collect();
-        conclusions.extend(model.break_even(needs).map(|share| {
-            format!(
+        let [measured, stated] = self.of_shares(|share| self.saving_sentence(share));
+        let pays = model.break_even(needs).map(|share| match share {
+            share if share > 0.0 => format!(
                 "Disaggregation pays for these needs as long as its overhead is below {} of the \
                  price of flash.",
                 percent(share * 100.0)
-            )
-        }));
+            ),
+            _ => {
+                "Disaggregation never pays for these needs: they want flash and processors in the \
+                  proportion in which servers have them."
+                    .to_owned()
+            }
+        });
         Exhibit {
             slug: format!("{NAME}-today"),
             title: "Cost of servers with flash, and of flash and processors apart".into(),
             source: SOURCE.into(),
             figure: None,
             table: Table { columns: columns.map(str::to_owned).into(), rows },
-            conclusions,
+            conclusions: say::conclude(measured, [stated, pays]),
             notes: self.notes(),
         }
     }
@@ -222,11 +236,7 @@ impl View {
             percent(saving.abs()),
             number(self.model.disaggregated(needs, share.share)),
             number(self.model.direct(needs)),
-            if share.is_doubtful {
-                " (doubtful: the overhead was not measured undisturbed)"
-            } else {
-                ""
-            },
+            share.doubt(),
         )
     }
 
@@ -248,7 +258,8 @@ impl View {
         let figure = lines(x, axis("cost", "", Scale::Linear), series);
         let title = "Cost over time, as needs grow".to_owned();
         let mut exhibit = exhibit(format!("{NAME}-forecast"), title, SOURCE, figure);
-        exhibit.conclusions = shares.iter().map(|share| self.forecast_sentence(share)).collect();
+        let [measured, stated] = self.of_shares(|share| self.forecast_sentence(share));
+        exhibit.conclusions = say::conclude(measured, [stated]);
         exhibit.notes = self.notes();
         exhibit
     }
@@ -260,11 +271,13 @@ impl View {
         let pays = (0..=last).filter(|&year| at(year) > 0.0).count();
         format!(
             "With an {} disaggregation costs less in {pays} of {} years: the saving goes from {} now \
-             to {} after {last} years.",
+             to {} after {}{}.",
             share.label,
             last + 1,
             percent(at(0)),
             percent(at(last)),
+            say::count(f64::from(last), "year"),
+            share.doubt(),
         )
     }
 
@@ -297,7 +310,7 @@ impl View {
         for column in exhibit.table.columns.iter_mut().skip(1) {
             *column = heading(&format!("{SAVING}, storage {column}"), "%");
         }
-        exhibit.conclusions = vec![conclusion];
+        exhibit.conclusions = say::conclude(conclusion, []);
         exhibit.notes = self.notes();
         exhibit
     }
@@ -321,17 +334,15 @@ impl View {
 }
 
 /// How much of the surface pays, and where most.
-fn surface_sentence(share: &Share, series: &[Series]) -> String {
+fn surface_sentence(share: &Share, series: &[Series]) -> Option<String> {
     let all = || series.iter().flat_map(|row| row.points.iter().map(move |mark| (row, mark)));
     let pays = all().filter(|(_, mark)| mark.y > 0.0).count();
     let best = all().max_by(|a, b| a.1.y.total_cmp(&b.1.y));
     let worst = all().min_by(|a, b| a.1.y.total_cmp(&b.1.y));
-    let (Some((best_row, best)), Some((worst_row, worst))) = (best, worst) else {
-        return missing("the surface");
-    };
-    format!(
+    let ((best_row, best), (worst_row, worst)) = best.zip(worst)?;
+    Some(format!(
         "With an {} disaggregation pays at {pays} of {} places; it saves most, {}, with storage {} and \
-         queries × {}, and least, {}, with storage {} and queries × {}.",
+         queries × {}, and least, {}, with storage {} and queries × {}{}.",
         share.label,
         all().count(),
         percent(best.y),
@@ -340,5 +351,6 @@ fn surface_sentence(share: &Share, series: &[Series]) -> String {
         percent(worst.y),
         worst_row.label,
         worst.x,
-    )
+        share.doubt(),
+    ))
 }
