@@ -83,8 +83,10 @@ fn microseconds(value: f64) -> String {
 
 /// A ratio as people compare: `1.07`.
 pub(super) fn ratio(change: &Change) -> String {
-    change.ratio.map_or_else(
-        || "–".to_owned(),
-        |ratio| if ratio < 100.0 { format!("{ratio:.2}") } else { three_digits(ratio) },
-    )
+    change.ratio.map_or_else(|| "–".to_owned(), times)
+}
+
+/// The same of a number.
+pub(super) fn times(ratio: f64) -> String {
+    if ratio < 100.0 { format!("{ratio:.2}") } else { three_digits(ratio) }
 }

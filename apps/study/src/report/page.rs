@@ -27,6 +27,7 @@ pub(super) fn render(document: &Document) -> String {
                 }
             }
         }
+        (contents(document))
         (summary(document))
         (unable(document))
         (how_to_read())
@@ -97,6 +98,39 @@ fn summary(document: &Document) -> Markup {
                         }
                         @if found.is_empty() {
                             p.quiet { "Nothing can be concluded: " (Counts::of(chapter).words()) "." }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Every part of the page, and every figure.
+fn contents(document: &Document) -> Markup {
+    let has_unable = document
+        .chapters
+        .iter()
+        .any(|chapter| !chapter.unable.is_empty() || chapter.failed().next().is_some());
+    html! {
+        nav #contents aria-label="Contents" {
+            details {
+                summary { h2 { "Contents" } }
+                ul {
+                    li { a href="#summary" { "What was found" } }
+                    @if has_unable { li { a href="#unable" { "What could not run" } } }
+                    li { a href="#words" { "How to read figures and tables" } }
+                    li { a href="#machine" { "Machine, versions, settings" } }
+                    @for chapter in &document.chapters {
+                        li {
+                            a href={ "#" (file_stem(&chapter.study)) } { (chapter.study) }
+                            @if !chapter.exhibits.is_empty() {
+                                ul {
+                                    @for Exhibit { slug, title, .. } in &chapter.exhibits {
+                                        li { a href={ "#" (file_stem(slug)) } { (title) } }
+                                    }
+                                }
+                            }
                         }
                     }
                 }

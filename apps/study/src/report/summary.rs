@@ -111,7 +111,7 @@ pub(super) fn duration(seconds: f64) -> String {
 }
 
 /// What words and signs of figures and tables mean, one line each.
-pub(super) const WORDS: [(&str, &str); 6] = [
+pub(super) const WORDS: [(&str, &str); 8] = [
     (
         "median and spread",
         "Each point was measured several times. The number is the middle run; whiskers, and “low” \
@@ -121,6 +121,16 @@ pub(super) const WORDS: [(&str, &str); 6] = [
         "doubtful",
         "In every run of the point something else used its cores, or the virtual machine moved. It is \
          drawn hollow with a “?”; do not rest a decision on it.",
+    ),
+    (
+        "door",
+        "How clients come to the node: iSCSI, NVMe/TCP, direct over TCP, or direct over memory that they \
+         share with it.",
+    ),
+    (
+        "the device alone, the wire alone",
+        "The same operations on the device without a node; and messages as long as those of a door \
+         over one bare TCP connection.",
     ),
     (
         "floor",

@@ -88,6 +88,16 @@ fn links(page: &str) -> Vec<&str> {
     ends.filter(|link| !link.starts_with('#')).collect()
 }
 
+/// Whether everything that the page points to within itself is there.
+fn check_anchors(page: &str) {
+    let anchors: Vec<&str> =
+        page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert!(!anchors.is_empty(), "the page has no contents");
+    for anchor in anchors {
+        assert_eq!(page.matches(&format!(" id=\"{anchor}\"")).count(), 1, "#{anchor}");
+    }
+}
+
 fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -140,6 +150,7 @@ fn every_study_is_reported_with_all_its_figures() {
     let page = read(&written.page);
     check_well_formed(&page);
     check_self_contained(&page);
+    check_anchors(&page);
     let exhibits = || document.chapters.iter().flat_map(|chapter| &chapter.exhibits);
     let figures = exhibits().filter(|exhibit| exhibit.figure.is_some()).count();
     assert_eq!(page.matches("<svg").count(), figures);
@@ -169,6 +180,31 @@ fn a_report_is_read_back_and_equals_itself() {
     assert_eq!(comparison.count(Verdict::Same), comparison.count(Verdict::Doubtful));
     check_well_formed(&compare::page(&comparison));
     check_self_contained(&compare::page(&comparison));
+    check_anchors(&compare::page(&comparison));
+}
+
+#[test]
+fn a_comparison_says_for_each_study_what_has_changed() {
+    let out = [out_dir("before"), out_dir("after")];
+    let document = all_studies();
+    let mut faster = document.clone();
+    for end in faster.chapters.iter_mut().flat_map(|chapter| &mut chapter.points) {
+        let Outcome::Measured(measurement) = &mut end.outcome else { continue };
+        for run in measurement.tenants.iter_mut().flatten() {
+            run.iops *= 2.0;
+        }
+    }
+    report::write(&document, &out[0]).unwrap();
+    report::write(&faster, &out[1]).unwrap();
+    let comparison = compare::directories(&out[0], &out[1]).unwrap();
+    let page = compare::page(&comparison);
+    check_well_formed(&page);
+    check_anchors(&page);
+    for chapter in document.chapters.iter().filter(|chapter| !chapter.points.is_empty()) {
+        assert!(page.contains(&format!("id=\"{}\"", chapter.study)), "{}", chapter.study);
+    }
+    assert!(comparison.count(Verdict::More) > 100 && comparison.count(Verdict::Less) == 0);
+    assert!(page.contains("2.00"));
 }
 
 #[test]
