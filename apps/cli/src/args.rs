@@ -90,6 +90,7 @@ Examples:
   nearflash study run all --quick
   nearflash study run latency-sum iops-clients --out results
   nearflash study run quicksan-latency --local /dev/nvme0n1 --destroy
+  nearflash study report results
   nearflash study compare results other-results
 
 An interrupted run goes on when the same command is given again. Exits with 1 when points could not

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use nearflash_bench::target::Target;
 
 use crate::plan::Peer;
+use crate::studies::CORE_WATTS;
 
 /// What to do with studies.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -13,8 +14,24 @@ pub enum StudyCommand {
     List,
     /// Measure, and write a report: figures, tables, and what they say
     Run(Box<RunArgs>),
+    /// Write the report anew from what has been measured so far, and measure nothing
+    Report(ReportArgs),
     /// Put two runs side by side: what both measured, and what differs beyond their spread
     Compare(CompareArgs),
+}
+
+/// One run's results.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ReportArgs {
+    /// Folder of the run's results; it may still be under way
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// As of 'study run'
+    #[arg(long, value_name = "FILE")]
+    pub costs: Option<PathBuf>,
+    /// As of 'study run'
+    #[arg(long, value_name = "WATTS", default_value_t = CORE_WATTS, value_parser = watts)]
+    pub core_watts: f64,
 }
 
 /// Two runs.

@@ -1,5 +1,7 @@
 //! `nearflash study`: from the command line to the report.
 
+mod again;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +23,7 @@ use crate::report::{self, About, Chapter, Document, Fact, Written};
 use crate::result::{Outcome, Results};
 use crate::run::{self, Ended, Session, Stand, StandSpec, Timing};
 use crate::store::{RunKey, Store};
-use crate::studies::{CostModel, Setting, Study, catalogue};
+use crate::studies::{CORE_WATTS, CostModel, Setting, Study, catalogue};
 
 /// The exit code of a run that was interrupted: what shells say of SIGINT.
 const INTERRUPTED: u8 = 130;
@@ -42,6 +44,11 @@ pub fn run(command: &StudyCommand) -> Result<ExitCode, StudyError> {
             println!("{}", list(catalogue()));
             Ok(ExitCode::SUCCESS)
         }
+        StudyCommand::Report(args) => {
+            let (written, count) = again::write(args, catalogue())?;
+            println!("{count} points; report: {}", written.page.display());
+            Ok(ExitCode::SUCCESS)
+        }
         StudyCommand::Compare(args) => {
             let comparison = compare::directories(&args.first, &args.second)?;
             let text = match args.json {
@@ -57,14 +64,23 @@ pub fn run(command: &StudyCommand) -> Result<ExitCode, StudyError> {
         }
         StudyCommand::Run(args) => {
             let interrupted = Arc::new(AtomicBool::new(false));
-            // Without it a run is ended by the signal, and what it has is kept all the same.
-            let _ = signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted.clone());
-            let _ = signal_hook::flag::register(signal_hook::consts::SIGTERM, interrupted.clone());
+            end_on_signals(&interrupted);
             let began = Instant::now();
             let done = measure(args, catalogue(), &interrupted)?;
             println!("{}", done.to_text(began.elapsed()));
             Ok(done.exit_code())
         }
+    }
+}
+
+/// The first signal ends the run after its point, the second at once. Without this a run is ended by
+/// the signal, and what it has is kept all the same.
+fn end_on_signals(interrupted: &Arc<AtomicBool>) {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::flag::{register, register_conditional_shutdown};
+    for signal in [SIGINT, SIGTERM] {
+        let _ = register_conditional_shutdown(signal, INTERRUPTED.into(), interrupted.clone());
+        let _ = register(signal, interrupted.clone());
     }
 }
 
@@ -147,9 +163,11 @@ pub fn measure(
     };
     let ended = session.run(stand, &mut store)?;
     let disk_path = local_path.unwrap_or_else(|| out_dir.clone());
+    // The run that this one goes on with.
+    let earlier = report::read(&out_dir).ok().filter(|_| !store.is_new).map(|kept| kept.about);
     let about = About {
-        started_at: began_at,
-        seconds: began.elapsed().as_secs_f64(),
+        started_at: earlier.as_ref().map_or(began_at, |earlier| earlier.started_at.clone()),
+        seconds: earlier.map_or(0.0, |earlier| earlier.seconds) + began.elapsed().as_secs_f64(),
         ..about(args, timing, &setting, &disk_path)
     };
     let document = Document { about, chapters: chapters(all, &studies, &setting, &store.results) };
@@ -397,9 +415,10 @@ fn line(chapter: &Chapter, results: &Results) -> Line {
     }
 }
 
+/// What each of a chapter's first exhibits says first.
 fn conclusions(chapters: &[&Chapter]) -> Vec<String> {
     let of = |chapter: &&Chapter| {
-        let said = chapter.exhibits.iter().flat_map(|exhibit| &exhibit.conclusions);
+        let said = chapter.exhibits.iter().filter_map(|exhibit| exhibit.conclusions.first());
         said.take(SAID_PER_STUDY_MAX)
             .map(|said| format!("{}: {said}", chapter.study))
             .collect::<Vec<_>>()

@@ -28,6 +28,18 @@ pub enum StudyError {
         /// What the system said.
         source: io::Error,
     },
+    /// A point was measured and cannot be kept.
+    #[error(
+        "cannot write to {}: {source}: make room, and the same command goes on with what has been \
+         measured",
+        path.display()
+    )]
+    NotKept {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// What is kept there cannot stand beside what would be measured now.
     #[error(
         "{} holds results of {what}: name another folder with --out, or start over with --fresh",
@@ -38,6 +50,12 @@ pub enum StudyError {
         path: PathBuf,
         /// Of which other run.
         what: String,
+    },
+    /// Nothing is kept there.
+    #[error("{} holds no results: name the folder that a run wrote to", path.display())]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
     },
     /// What is kept there cannot be read.
     #[error(
@@ -91,6 +109,7 @@ impl StudyError {
             self,
             Self::Unknown { .. }
                 | Self::OtherRun { .. }
+                | Self::NoRun { .. }
                 | Self::TargetWritten { .. }
                 | Self::Local(_)
                 | Self::Costs(_)

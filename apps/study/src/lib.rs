@@ -27,7 +27,7 @@ pub mod run;
 pub mod store;
 pub mod studies;
 
-pub use args::{CompareArgs, RunArgs, StudyCommand};
+pub use args::{CompareArgs, ReportArgs, RunArgs, StudyCommand};
 pub use command::{Done, measure, run};
 pub use error::StudyError;
 pub use local::LocalError;

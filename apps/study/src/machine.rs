@@ -84,7 +84,16 @@ fn processor() -> String {
 
 fn cores() -> String {
     let there = allowed_cores().len();
-    format!("{there} that may be used")
+    format!("{there}{USABLE}")
+}
+
+/// Behind the number of cores.
+const USABLE: &str = " that may be used";
+
+/// How many cores a machine had, by its [`identity`].
+pub(crate) fn core_count(identity: &str) -> Option<usize> {
+    let (before, _) = identity.split_once(USABLE)?;
+    before.rsplit(' ').next()?.parse().ok()
 }
 
 fn caches() -> String {
@@ -204,6 +213,13 @@ mod tests {
         assert_eq!(moment(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(moment(1_795_269_300), "2026-11-21 13:55 UTC");
         assert_eq!(moment(4_107_542_400), "2100-03-01 00:00 UTC");
+    }
+
+    #[test]
+    fn the_identity_of_a_machine_says_its_cores() {
+        assert_eq!(core_count(&identity()), Some(allowed_cores().len()));
+        assert_eq!(core_count("a processor, 64 that may be used, 1GiB, Linux 6"), Some(64));
+        assert_eq!(core_count("something else"), None);
     }
 
     #[test]

@@ -49,6 +49,27 @@ pub struct Store {
     file: File,
     /// What has been measured.
     pub results: Results,
+    /// Whether nothing was there before.
+    pub is_new: bool,
+}
+
+/// What a folder keeps: of which run it is, and what has been measured of it. Nothing is changed, and
+/// a run that is under way is not disturbed.
+///
+/// # Errors
+/// When there is nothing, or it cannot be read.
+pub fn read(out_dir: &Path) -> Result<(RunKey, Results), StudyError> {
+    let path = out_dir.join(POINTS_FILE);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(source) => return Err(StudyError::Io { action: "read", path, source }),
+    };
+    let Kept { run, results, .. } = kept(&text, out_dir, &path, None)?;
+    match run {
+        Some(run) => Ok((run, results)),
+        None => Err(StudyError::NoRun { path: out_dir.to_owned() }),
+    }
 }
 
 impl Store {
@@ -76,13 +97,13 @@ impl Store {
             .open(&path)
             .map_err(failed("open"))?;
         let text = io::read_to_string(&file).map_err(failed("read"))?;
-        let Kept { results, whole_len } = kept(&text, out_dir, &path, key)?;
+        let Kept { results, whole_len, .. } = kept(&text, out_dir, &path, Some(key))?;
         // What a write that was cut short has left is not kept.
         let whole_len = u64::try_from(whole_len).expect("usize is at most 64 bits wide");
         file.set_len(whole_len).map_err(failed("shorten"))?;
         file.seek(io::SeekFrom::End(0)).map_err(failed("read"))?;
-        let mut store = Self { path, file, results };
-        if whole_len == 0 {
+        let mut store = Self { path, file, results, is_new: whole_len == 0 };
+        if store.is_new {
             store.append(&Head { schema: SCHEMA, run: key.clone() })?;
         }
         Ok(store)
@@ -113,36 +134,37 @@ impl Store {
         let mut text = serde_json::to_string(line).expect("lines have only names as keys");
         text.push('\n');
         let written = self.file.write_all(text.as_bytes()).and_then(|()| self.file.sync_data());
-        written.map_err(|source| StudyError::Io {
-            action: "write to",
-            path: self.path.clone(),
-            source,
-        })
+        written.map_err(|source| StudyError::NotKept { path: self.path.clone(), source })
     }
 }
 
 struct Kept {
+    /// `None` of an empty file.
+    run: Option<RunKey>,
     results: Results,
     /// Bytes of whole lines.
     whole_len: usize,
 }
 
-fn kept(text: &str, out_dir: &Path, path: &Path, key: &RunKey) -> Result<Kept, StudyError> {
+/// The whole lines of a text, which are to be of the run `key`, if one is named.
+fn kept(text: &str, out_dir: &Path, path: &Path, key: Option<&RunKey>) -> Result<Kept, StudyError> {
     let whole_len = text.rfind('\n').map_or(0, |end| end + 1);
     let mut outcomes = BTreeMap::new();
+    let mut run = None;
     let damaged = |index| StudyError::Damaged { path: path.to_owned(), line: index + 1 };
     for (index, line) in text[..whole_len].lines().enumerate() {
         if index == 0 {
             let head: Head = serde_json::from_str(line).map_err(|_| damaged(index))?;
-            if let Some(what) = difference(&head, key) {
+            if let Some(what) = difference(&head, key.unwrap_or(&head.run)) {
                 return Err(StudyError::OtherRun { path: out_dir.to_owned(), what });
             }
+            run = Some(head.run);
             continue;
         }
         let end: PointEnd = serde_json::from_str(line).map_err(|_| damaged(index))?;
         outcomes.insert(end.id, end.outcome);
     }
-    Ok(Kept { results: Results::new(outcomes), whole_len })
+    Ok(Kept { run, results: Results::new(outcomes), whole_len })
 }
 
 /// What is different of two runs, the first of it.
@@ -226,6 +248,18 @@ mod tests {
     }
 
     #[test]
+    fn a_point_that_cannot_be_kept_is_told_with_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path(), &key(), false).unwrap();
+        // As a full disk does, a file that is open to read takes nothing.
+        store.file = File::open(dir.path().join(POINTS_FILE)).unwrap();
+        let message = store.keep(id("a"), measured()).unwrap_err().to_string();
+        assert!(message.contains(POINTS_FILE) && message.contains("make room"), "{message}");
+        assert_eq!(message.lines().count(), 1);
+        assert!(!store.has(&id("a")), "it is measured again");
+    }
+
+    #[test]
     fn results_of_another_run_are_refused_with_what_is_different() {
         let dir = tempfile::tempdir().unwrap();
         Store::open(dir.path(), &key(), false).unwrap();
@@ -242,6 +276,23 @@ mod tests {
             assert_eq!(message.lines().count(), 1);
         }
         assert!(Store::open(dir.path(), &key(), false).is_ok(), "a refusal changes nothing");
+    }
+
+    #[test]
+    fn what_a_folder_keeps_is_read_while_a_run_writes_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let message = read(dir.path()).unwrap_err().to_string();
+        assert!(message.contains("holds no results"), "{message}");
+        let mut store = Store::open(dir.path(), &key(), false).unwrap();
+        assert!(store.is_new);
+        store.keep(id("a"), measured()).unwrap();
+        let path = dir.path().join(POINTS_FILE);
+        let half = format!("{}{{\"id\": \"b", fs::read_to_string(&path).unwrap());
+        fs::write(&path, &half).unwrap();
+        let (run, results) = read(dir.path()).unwrap();
+        assert_eq!((run, results.outcomes.len()), (key(), 1));
+        assert_eq!(fs::read_to_string(&path).unwrap(), half, "nothing is changed");
+        assert!(!Store::open(dir.path(), &key(), false).unwrap().is_new);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use nearflash_bench::workload::Pattern;
 use nearflash_units::{ByteLen, Nanos};
 
 use super::*;
+use crate::args::ReportArgs;
 use crate::exhibit::Exhibit;
 use crate::plan::{Layout, Load, PointId};
 
@@ -220,4 +221,53 @@ fn letters_that_differ_are_counted() {
     assert_eq!(distance("io-depth", "iodepth"), 1);
     assert_eq!(distance("", "jobs"), 4);
     assert_eq!(distance("jbos", "jobs"), 2);
+}
+
+#[test]
+fn a_report_is_written_anew_from_what_was_measured_and_nothing_is_measured() {
+    let out = tempfile::tempdir().unwrap();
+    let report_args =
+        || ReportArgs { dir: out.path().to_owned(), costs: None, core_watts: CORE_WATTS };
+    let message = match again::write(&report_args(), &ALL) {
+        Ok(_) => panic!("there is nothing"),
+        Err(error) => error.to_string(),
+    };
+    assert!(message.contains("holds no results"), "{message}");
+    let args = RunArgs { targets: vec![DEAD.parse().unwrap()], ..args("small", out.path()) };
+    measure_now(&args).unwrap();
+    let path = |name: &str| out.path().join(name);
+    let before = ["results.json", "report.html", "report.md"].map(|name| {
+        let text = std::fs::read_to_string(path(name)).unwrap();
+        std::fs::remove_file(path(name)).unwrap();
+        text
+    });
+    let points = std::fs::read(path("points.jsonl")).unwrap();
+    // Without results.json, which a run that is under way has not written yet.
+    let (_, count) = again::write(&report_args(), &ALL).unwrap();
+    assert_eq!(count, 3);
+    assert!(!report::read(out.path()).unwrap().studies.is_empty());
+    // With it, everything is as it was.
+    std::fs::write(path("results.json"), &before[0]).unwrap();
+    again::write(&report_args(), &ALL).unwrap();
+    for (name, before) in ["report.html", "report.md"].into_iter().zip(&before[1..]) {
+        assert!(std::fs::read_to_string(path(name)).unwrap() == *before, "{name} is another");
+    }
+    assert_eq!(std::fs::read(path("points.jsonl")).unwrap(), points);
+}
+
+#[test]
+fn a_run_that_goes_on_began_when_it_began() {
+    let out = tempfile::tempdir().unwrap();
+    measure_now(&args("small", out.path())).unwrap();
+    let mut kept = std::fs::read_to_string(out.path().join("results.json")).unwrap();
+    let began = report::read(out.path()).unwrap().about.started_at;
+    kept = kept.replace(&began, "2001-02-03 04:05 UTC");
+    std::fs::write(out.path().join("results.json"), kept).unwrap();
+    let began = |args: &RunArgs| {
+        measure_now(args).unwrap();
+        report::read(out.path()).unwrap().about.started_at
+    };
+    assert_eq!(began(&args("small", out.path())), "2001-02-03 04:05 UTC");
+    let fresh = RunArgs { fresh: true, ..args("small", out.path()) };
+    assert_ne!(began(&fresh), "2001-02-03 04:05 UTC");
 }

@@ -300,7 +300,7 @@ fn scaled(plans: &[Plan], times: f64) -> Results {
         let tenants = vec![vec![run]; point.loads.len()];
         (point.id.clone(), Outcome::Measured(Measurement { tenants, command: None }))
     };
-    Results { outcomes: plans.iter().flat_map(|plan| &plan.points).map(outcome).collect() }
+    Results::new(plans.iter().flat_map(|plan| &plan.points).map(outcome).collect())
 }
 
 /// The sentences of an exhibit, of a run in which our node takes so many times as long as all else.
