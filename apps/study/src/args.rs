@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use nearflash_bench::target::Target;
+use nearflash_units::{Nanos, parse_duration};
 
 use crate::plan::Peer;
 use crate::studies::CORE_WATTS;
@@ -60,6 +61,12 @@ pub struct RunArgs {
     /// Fewer and shorter points: a first look within minutes
     #[arg(long)]
     pub quick: bool,
+    /// Measure each point so often [default: 5, with --quick 2]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub repeats: Option<u32>,
+    /// Count for this long each time [default: 500ms, with --quick 100ms]
+    #[arg(long, value_name = "TIME", value_parser = runtime)]
+    pub runtime: Option<Nanos>,
     /// Remote volume to measure as well (repeatable), as 'nearflash bench' names them. Writes to it,
     /// and so needs --destroy, if the studies do
     #[arg(long = "target", value_name = "URL")]
@@ -85,7 +92,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
     /// Watts of a busy core, for the study 'energy' on machines that do not tell
-    #[arg(long, value_name = "WATTS", default_value_t = 10.0, value_parser = watts)]
+    #[arg(long, value_name = "WATTS", default_value_t = CORE_WATTS, value_parser = watts)]
     pub core_watts: f64,
 }
 
@@ -108,6 +115,17 @@ impl From<PeerName> for Peer {
             PeerName::Tgt => Self::Tgt,
             PeerName::Nbdkit => Self::Nbdkit,
         }
+    }
+}
+
+/// Shorter, and nothing ends within it; longer, and nobody waits for it.
+const RUNTIMES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::from_secs(3600);
+
+fn runtime(text: &str) -> Result<Nanos, String> {
+    let span = parse_duration(text).map_err(|error| error.to_string())?;
+    match RUNTIMES.contains(&span) {
+        true => Ok(span),
+        false => Err("between 10ms and 1h".to_owned()),
     }
 }
 

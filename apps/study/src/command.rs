@@ -136,7 +136,7 @@ pub fn measure(
     // An error in it is told before anything is measured.
     CostModel::load(args.costs.as_deref())?;
     let setting = setting(args);
-    let timing = if args.quick { Timing::QUICK } else { Timing::FULL };
+    let timing = timing(args);
     let out_dir = args.out.clone().unwrap_or_else(|| default_out_dir(args.quick));
     let plans: Vec<Plan> = studies.iter().map(|study| study.plan(&setting)).collect();
     let points = distinct(&plans);
@@ -252,6 +252,11 @@ fn distance(from: &str, to: &str) -> usize {
         }
     }
     row[to.len()]
+}
+
+fn timing(args: &RunArgs) -> Timing {
+    let timing = if args.quick { Timing::QUICK } else { Timing::FULL };
+    timing.with(args.repeats, args.runtime)
 }
 
 fn setting(args: &RunArgs) -> Setting {
@@ -370,6 +375,12 @@ fn command_line(args: &RunArgs) -> String {
     if args.quick {
         flag("--quick", None);
     }
+    if let Some(repeats) = args.repeats {
+        flag("--repeats", Some(repeats.to_string()));
+    }
+    if let Some(runtime) = args.runtime {
+        flag("--runtime", Some(format!("{}ms", runtime.0 / 1_000_000)));
+    }
     for target in &args.targets {
         flag("--target", Some(target.to_string()));
     }
@@ -378,6 +389,15 @@ fn command_line(args: &RunArgs) -> String {
     }
     if args.destroy {
         flag("--destroy", None);
+    }
+    for peer in &args.peers {
+        flag("--peer", Some(peer_name(&Peer::from(*peer)).to_owned()));
+    }
+    if let Some(costs) = &args.costs {
+        flag("--costs", Some(costs.display().to_string()));
+    }
+    if args.core_watts != CORE_WATTS {
+        flag("--core-watts", Some(args.core_watts.to_string()));
     }
     words.join(" ")
 }

@@ -94,7 +94,7 @@ fn args(name: &str, out: &std::path::Path) -> RunArgs {
         names: vec![name.to_owned()],
         quick: true,
         out: Some(out.to_owned()),
-        core_watts: 10.0,
+        core_watts: CORE_WATTS,
         ..RunArgs::default()
     }
 }
@@ -179,6 +179,22 @@ fn results_of_another_measure_are_refused() {
     measure_now(&args("small", out.path())).unwrap();
     let other = RunArgs { quick: false, ..args("small", out.path()) };
     assert!(failed(&other).contains("--fresh"));
+}
+
+#[test]
+fn how_often_and_how_long_is_the_users_to_say() {
+    let out = tempfile::tempdir().unwrap();
+    let args = RunArgs {
+        repeats: Some(3),
+        runtime: Some(Nanos::from_millis(20)),
+        ..args("small", out.path())
+    };
+    assert_eq!(timing(&args), Timing { repeats: 3, warm_up_ms: 50, counted_ms: 20 });
+    measure_now(&args).unwrap();
+    let page = std::fs::read_to_string(out.path().join("report.md")).unwrap();
+    assert!(page.contains("--repeats 3 --runtime 20ms"), "{page}");
+    let longer = RunArgs { quick: false, runtime: Some(Nanos::from_secs(5)), ..args };
+    assert_eq!(timing(&longer), Timing { repeats: 3, warm_up_ms: 1500, counted_ms: 5000 });
 }
 
 #[test]

@@ -15,9 +15,16 @@ pub struct Timing {
 
 impl Timing {
     /// For figures that count.
-    pub const FULL: Self = Self { repeats: 5, warm_up_ms: 300, counted_ms: 1500 };
+    pub const FULL: Self = Self { repeats: 5, warm_up_ms: 150, counted_ms: 500 };
     /// For a first look.
     pub const QUICK: Self = Self { repeats: 2, warm_up_ms: 50, counted_ms: 100 };
+
+    /// The same with what the command line says instead; warm-up grows with what is counted.
+    pub fn with(self, repeats: Option<u32>, counted: Option<Nanos>) -> Self {
+        let counted_ms = counted.map_or(self.counted_ms, |counted| counted.0 / 1_000_000);
+        let warm_up_ms = self.warm_up_ms.max(counted_ms * self.warm_up_ms / self.counted_ms);
+        Self { repeats: repeats.unwrap_or(self.repeats), warm_up_ms, counted_ms }
+    }
 
     /// Time not counted.
     pub fn warm_up(self) -> Nanos {
