@@ -35,6 +35,36 @@ pub struct Answer {
     /// Pool bytes charged to the owner that are free again: all of the request's, unless the
     /// completion hands over a buffer.
     pub returned: ByteLen,
+    /// The request's need was [`Need::Scratch`].
+    pub had_scratch: bool,
+}
+
+/// What the engine takes of the pool for a request, in bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Need {
+    /// A buffer that is handed over with the answer.
+    Read(ByteLen),
+    /// A buffer for the engine alone, as long as the request lasts. When the pool has none, the
+    /// engine's reserve serves one request after the other.
+    Scratch(ByteLen),
+}
+
+impl Need {
+    const NOTHING: Self = Self::Read(ByteLen(0));
+
+    /// How much.
+    #[inline]
+    pub const fn len(self) -> ByteLen {
+        match self {
+            Self::Read(len) | Self::Scratch(len) => len,
+        }
+    }
+
+    /// Whether it needs nothing.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.len().0 == 0
+    }
 }
 
 /// What an engine has answered since its start.
@@ -152,13 +182,25 @@ impl Engine {
         self.jobs.len()
     }
 
-    /// How many pool bytes this read will take: zero for a device that reads as zeroes, and for
-    /// everything that is not a read.
+    /// What a request will take of the pool, beside the buffers that it brings along.
     #[inline]
-    pub fn read_buffer_len(&self, request: &Request) -> ByteLen {
-        if request.operation != Operation::Read {
-            return ByteLen(0);
+    pub fn need(&self, request: &Request) -> Need {
+        match request.operation {
+            Operation::Read => Need::Read(self.read_buffer_len(request)),
+            Operation::ReadInto { .. }
+            | Operation::Write { .. }
+            | Operation::Flush
+            | Operation::WriteZeroes { .. }
+            | Operation::Deallocate { .. }
+            | Operation::Allocation
+            | Operation::Admit(_) => Need::NOTHING,
+            _ => Need::Scratch(self.scratch_len(request)),
         }
+    }
+
+    /// Zero for a device that reads as zeroes.
+    #[inline]
+    fn read_buffer_len(&self, request: &Request) -> ByteLen {
         let index = usize::try_from(request.volume.0).expect("usize is at least 32 bits wide");
         match (self.volumes.get(request.volume), self.zero_volumes.get(index)) {
             (Some(entry), Some(false)) => {
@@ -166,6 +208,19 @@ impl Engine {
             }
             _ => ByteLen(0),
         }
+    }
+
+    /// What is read to be compared or changed, or written over and over.
+    fn scratch_len(&self, request: &Request) -> ByteLen {
+        let Some(entry) = self.volumes.get(request.volume) else { return ByteLen(0) };
+        let block = ByteLen(entry.block_size.bytes().into());
+        let len = match &request.operation {
+            // The first block and the last, at most.
+            Operation::WriteBytes { .. } => ByteLen(2 * block.0),
+            Operation::CompareAndSwap { .. } | Operation::FetchAdd { .. } => block,
+            _ => entry.block_size.len(request.range.count).unwrap_or_default(),
+        };
+        if len.0 == 0 { len } else { Pool::charge(len.min(Pool::LEN_MAX)) }
     }
 
     /// Takes a request of whoever asks for `nexus`, as reservations know it. Its answer comes from
@@ -185,9 +240,9 @@ impl Engine {
         generation: u64,
         pool: &mut Pool,
     ) {
-        let charge = self.read_buffer_len(&request);
+        let need = self.need(&request);
         let refusal = self.refusal(nexus, &request);
-        let job = self.jobs.insert(Job::new(owner, request, generation, charge, pool));
+        let job = self.jobs.insert(Job::new(owner, request, generation, need, pool));
         match refusal {
             Some(outcome) => self.end(job, outcome, pool),
             None => self.begin(job, pool),
@@ -360,7 +415,8 @@ impl Engine {
             self.give_back_scratch(scratch, pool);
         }
         let completion = Completion { tag: job.tag, outcome, payload };
-        self.answers.push_back(Answer { owner: job.owner, completion, returned });
+        let had_scratch = job.needs_scratch;
+        self.answers.push_back(Answer { owner: job.owner, completion, returned, had_scratch });
         if job.fenced {
             let release = FenceMessage::Release(self.fence_of(index));
             self.fence_messages.push_back((CoreId::FIRST, release));
@@ -412,6 +468,14 @@ impl Engine {
             | Work::CompareSame { .. }
             | Work::Admit => {}
         }
+    }
+
+    /// A scratch buffer of at least that length: of the pool, or the reserve when the pool would not
+    /// have enough left for what stands first in streams.
+    pub(crate) fn scratch(&mut self, len: ByteLen, pool: &mut Pool) -> Option<BufferId> {
+        let leaves_enough = pool.would_leave(Pool::FRONT_LEN, len);
+        let taken = if leaves_enough { pool.take(len) } else { None };
+        taken.or_else(|| self.reserve.take())
     }
 
     /// The reserve is refilled first: it is what keeps comparisons and changes going.

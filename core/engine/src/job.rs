@@ -3,9 +3,9 @@
 use nearflash_request::{BlockRange, BufferId, Operation, Outcome, Request, Tag, VolumeId};
 use nearflash_units::ByteLen;
 
-use crate::Owner;
 use crate::change::{Change, Part};
 use crate::device::DeviceResult;
+use crate::engine::{Need, Owner};
 use crate::fence::Fenced;
 use crate::pool::Pool;
 
@@ -148,21 +148,23 @@ pub(crate) struct Job {
     pub(crate) charge: ByteLen,
     /// Holds, or has asked for, its fence.
     pub(crate) fenced: bool,
+    /// What it takes beside what it brought along is scratch.
+    pub(crate) needs_scratch: bool,
 }
 
 impl Job {
-    /// A request that has not begun. `read_charge` is what it is charged if it is a read.
+    /// A request that has not begun. `need` is what it is charged beside what it brings along.
     #[inline]
     pub(crate) fn new(
         owner: Owner,
         request: Request,
         generation: u64,
-        read_charge: ByteLen,
+        need: Need,
         pool: &Pool,
     ) -> Self {
         let len = |buffer| pool.len_of(buffer);
         let (work, buffer, compare, charge) = match request.operation {
-            Operation::Read => (Work::Read, None, None, read_charge),
+            Operation::Read => (Work::Read, None, None, ByteLen(0)),
             Operation::ReadInto { buffer } => (Work::Read, Some(buffer), None, len(buffer)),
             Operation::Write { payload, force_unit_access: durable } => {
                 (Work::Write { durable }, Some(payload), None, len(payload))
@@ -224,8 +226,9 @@ impl Job {
             compare,
             scratch: None,
             found: 0,
-            charge,
+            charge: ByteLen(charge.0 + need.len().0),
             fenced: false,
+            needs_scratch: matches!(need, Need::Scratch(_)),
         }
     }
 

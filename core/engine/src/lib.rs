@@ -19,7 +19,7 @@ mod tests;
 pub use device::{
     DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId, RUN_UNIT,
 };
-pub use engine::{Answer, Counters, Engine, EngineConfig, Owner};
+pub use engine::{Answer, Counters, Engine, EngineConfig, Need, Owner};
 pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
 pub use nearflash_space::DeviceId;
 pub use pool::{Foreign, PAGE_LEN, Pool};

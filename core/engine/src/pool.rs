@@ -64,6 +64,9 @@ pub struct Pool {
 impl Pool {
     /// Largest length that [`Self::take`] gives out.
     pub const LEN_MAX: ByteLen = ByteLen(1 << 20);
+    /// So much of the pool is for what stands first in a stream: some commands with their data in the
+    /// capsule, which are done before what they stand in front of.
+    pub const FRONT_LEN: ByteLen = ByteLen(64 << 10);
 
     /// How many bytes of the pool a buffer of `len` bytes takes: its size class.
     #[inline]

@@ -106,11 +106,9 @@ impl Engine {
     }
 
     fn try_compare(&mut self, index: usize, pool: &mut Pool) -> bool {
-        let job = &mut self.jobs[index];
-        let payload = job.compare.expect("a comparison has something to compare");
-        let len = pool.len_of(payload);
-        let Some(scratch) = pool.take(len).or_else(|| self.reserve.take()) else { return false };
-        job.scratch = Some(scratch);
+        let payload = self.jobs[index].compare.expect("a comparison has something to compare");
+        let Some(scratch) = self.scratch(pool.len_of(payload), pool) else { return false };
+        self.jobs[index].scratch = Some(scratch);
         self.start_stage(index, Stage::Comparing, pool, |buffer_offset| DeviceOperation::Read {
             buffer: Some(scratch),
             buffer_offset,
@@ -135,7 +133,7 @@ impl Engine {
             return true;
         }
         let len = ByteLen(u64::from(entry.block_size.bytes()) * if count == 2 { 2 } else { 1 });
-        let Some(scratch) = pool.take(len).or_else(|| self.reserve.take()) else { return false };
+        let Some(scratch) = self.scratch(len, pool) else { return false };
         self.jobs[index].scratch = Some(scratch);
         self.start_ranges(index, Stage::Changing, kept.iter(), pool, |buffer_offset| {
             DeviceOperation::Read { buffer: Some(scratch), buffer_offset }

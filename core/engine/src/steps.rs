@@ -73,14 +73,16 @@ impl Engine {
 
     /// A buffer for the whole range, or the largest there is. None is needed for an empty range.
     pub(crate) fn take_scratch(&mut self, index: usize, pool: &mut Pool) -> bool {
-        let job = &mut self.jobs[index];
+        let job = &self.jobs[index];
         let entry = self.volumes.get(job.volume);
         let len = entry.and_then(|entry| entry.block_size.len(job.range.count));
         let len = len.unwrap_or_default().min(Pool::LEN_MAX);
-        if len.0 > 0 {
-            job.scratch = pool.take(len).or_else(|| self.reserve.take());
+        if len.0 == 0 {
+            return true;
         }
-        len.0 == 0 || job.scratch.is_some()
+        let scratch = self.scratch(len, pool);
+        self.jobs[index].scratch = scratch;
+        scratch.is_some()
     }
 
     /// What of the range is next; nothing when it is done.

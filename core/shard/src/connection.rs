@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use nearflash_direct::target::Lineage;
-use nearflash_engine::Pool;
+use nearflash_engine::{Need, Pool};
 use nearflash_nvme::{ControllerId, QueueId};
 use nearflash_request::{BufferId, Nexus, Operation, Request};
 use nearflash_session::Receiving;
@@ -13,10 +13,6 @@ use nearflash_units::{ByteLen, Nanos};
 use crate::door::Peer;
 use crate::session::Session;
 use crate::world::{RingId, SocketId};
-
-/// So much of the pool is for what stands first in a stream: some commands with their data in the
-/// capsule, which are done before what they stand in front of.
-const FRONT_LEN: ByteLen = ByteLen(64 << 10);
 
 /// What a connection is, once its Connect is answered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -93,8 +89,13 @@ pub struct Connection {
     pub(crate) phase: Phase,
     /// Received, but behind something that has to wait (for a buffer, for answers to be sent).
     pub(crate) leftover: Vec<u8>,
-    /// Requests that wait until the connection holds less of the pool.
+    /// Requests that wait until the connection holds less of the pool: those that read, and those
+    /// that take scratch. The two do not wait for one another: what takes scratch may hold the very
+    /// buffers that reads wait for.
     pub(crate) deferred: VecDeque<Deferred>,
+    pub(crate) deferred_scratch: VecDeque<Deferred>,
+    /// Requests in the engine that take scratch.
+    pub(crate) scratches: usize,
     /// Who asks, as reservations know it; nobody before the login.
     pub(crate) nexus: Nexus,
     /// Requests in the engine.
@@ -162,6 +163,8 @@ impl Connection {
             phase: Phase::Open,
             leftover: Vec::new(),
             deferred: VecDeque::new(),
+            deferred_scratch: VecDeque::new(),
+            scratches: 0,
             nexus: Nexus::NONE,
             requests: 0,
             changes: 0,
@@ -190,12 +193,42 @@ impl Connection {
     /// Each connection may hold as much as half of what is free, so that connections which hold on
     /// to their share (hosts that stop reading) leave room for one more, always.
     ///
-    /// And [`FRONT_LEN`] is left alone: a buffer that waits for data (R2T) is of use only when what
+    /// And [`Pool::FRONT_LEN`] is left alone: a buffer that waits for data (R2T) is of use only when what
     /// stands in the stream in front of that data has found a buffer, too. Whoever holds nothing may
     /// have all the rest.
     pub(crate) fn may_hold(&self, more: ByteLen, pool: &Pool) -> bool {
         let is_its_share = self.held.0 == 0 || self.held.0 + more.0 <= pool.free_len().0 / 2;
-        is_its_share && (pool.would_leave(FRONT_LEN, more) || pool.is_whole())
+        is_its_share && (pool.would_leave(Pool::FRONT_LEN, more) || pool.is_whole())
+    }
+
+    /// Whether a request of it may have what it needs.
+    ///
+    /// Scratch is had by one request at a time even beyond the connection's share: it may hold the
+    /// very buffers that others wait for, and the engine, which has a reserve for that, gets every
+    /// such request done without the peer.
+    #[inline]
+    pub(crate) fn may_take(&self, need: Need, pool: &Pool) -> bool {
+        let is_only_scratch = matches!(need, Need::Scratch(_)) && self.scratches == 0;
+        need.is_empty() || is_only_scratch || self.may_hold(need.len(), pool)
+    }
+
+    /// The requests behind which one of that need waits.
+    #[inline]
+    pub(crate) fn deferred_like(&mut self, need: Need) -> &mut VecDeque<Deferred> {
+        match need {
+            Need::Read(_) => &mut self.deferred,
+            Need::Scratch(_) => &mut self.deferred_scratch,
+        }
+    }
+
+    /// Whether no request waits until the connection holds less.
+    pub(crate) fn defers_nothing(&self) -> bool {
+        self.deferred.is_empty() && self.deferred_scratch.is_empty()
+    }
+
+    /// What waits so.
+    pub(crate) fn all_deferred(&self) -> impl Iterator<Item = &Deferred> {
+        self.deferred.iter().chain(&self.deferred_scratch)
     }
 
     /// Whether what the peer sends is taken, and does not wait for buffers or for answers to leave.
@@ -223,7 +256,7 @@ impl Connection {
     /// Gives back every buffer that the connection itself holds.
     pub(crate) fn release(&mut self, pool: &mut Pool) {
         self.session.release_all(&mut |buffer| pool.give_back(buffer));
-        for deferred in self.deferred.drain(..) {
+        for deferred in self.deferred.drain(..).chain(self.deferred_scratch.drain(..)) {
             payloads(&deferred.request).for_each(|buffer| pool.give_back(buffer));
         }
         self.leftover = Vec::new();

@@ -106,7 +106,7 @@ impl Shard {
         let generation = self.engine.generation();
         self.engine.is_on_one_generation()
             && self.connections.iter().all(|(_, connection)| {
-                connection.deferred.iter().all(|deferred| deferred.generation == generation)
+                connection.all_deferred().all(|deferred| deferred.generation == generation)
             })
     }
 

@@ -111,7 +111,7 @@ impl Shard {
         }
         if connection.phase == Phase::Closing
             && connection.requests + connection.changes == 0
-            && connection.deferred.is_empty()
+            && connection.defers_nothing()
         {
             if connection.session.say_goodbye() {
                 return true;

@@ -1,7 +1,9 @@
 //! Bytes in: from sockets through sessions to the engine.
 
+use std::collections::VecDeque;
+
 use nearflash_direct::target as direct;
-use nearflash_engine::Pool;
+use nearflash_engine::{Need, Pool};
 use nearflash_iscsi::target as iscsi;
 use nearflash_nvme_tcp::target as nvme_tcp;
 use nearflash_request::Request;
@@ -223,7 +225,7 @@ impl Shard {
                 // Until now it was we who waited; from here on it may be the peer.
                 connection.moved_at = world.now();
             }
-            if !connection.deferred.is_empty() || connection.session.wants_buffer().is_some() {
+            if !connection.defers_nothing() || connection.session.wants_buffer().is_some() {
                 self.pause(key);
             }
             if is_watched {
@@ -290,30 +292,49 @@ impl Shard {
         world: &mut W,
     ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let charge = self.engine.read_buffer_len(&request);
-        if charge.0 > 0 {
-            if !connection.deferred.is_empty() || !connection.may_hold(charge, world.pool()) {
-                connection.deferred.push_back(Deferred { request, generation });
-                return self.pause(key);
-            }
-            connection.held.0 += charge.0;
+        let need = self.engine.need(&request);
+        let is_next = need.is_empty() || connection.deferred_like(need).is_empty();
+        if !is_next || !connection.may_take(need, world.pool()) {
+            connection.deferred_like(need).push_back(Deferred { request, generation });
+            return self.pause(key);
         }
+        self.hand_on(key, Deferred { request, generation }, need, world);
+    }
+
+    /// Hands a request to the engine that may have what it needs.
+    #[inline]
+    fn hand_on<W: World>(&mut self, key: Key, deferred: Deferred, need: Need, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        let Deferred { request, generation } = deferred;
+        connection.held.0 += need.len().0;
         connection.requests += 1;
+        connection.scratches += usize::from(matches!(need, Need::Scratch(_)));
         let nexus = connection.nexus;
         self.engine.submit_as_of(key.to_owner(), nexus, request, generation, world.pool());
     }
 
+    /// Hands on what waited until the connection holds less, as far as it does.
     fn submit_deferred<W: World>(&mut self, key: Key, world: &mut W) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let mut waiting = std::mem::take(&mut connection.deferred);
-        while let Some(Deferred { request, generation }) = waiting.pop_front() {
-            self.submit_as_of(key, request, generation, world);
-            let Some(connection) = self.connections.get_mut(key) else { return };
-            if !connection.deferred.is_empty() {
-                connection.deferred.append(&mut waiting);
-                return;
-            }
+        while self.submit_first(key, |connection| &mut connection.deferred, world) {}
+        while self.submit_first(key, |connection| &mut connection.deferred_scratch, world) {}
+    }
+
+    /// Hands on the first of those that wait in a queue. Whether it could.
+    fn submit_first<W: World>(
+        &mut self,
+        key: Key,
+        queue: impl Fn(&mut Connection) -> &mut VecDeque<Deferred>,
+        world: &mut W,
+    ) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        let Some(first) = queue(connection).pop_front() else { return false };
+        let need = self.engine.need(&first.request);
+        if connection.may_take(need, world.pool()) {
+            self.hand_on(key, first, need, world);
+            return true;
         }
+        queue(connection).push_front(first);
+        false
     }
 
     pub(crate) fn peer_error<W: World>(&mut self, key: Key, error: PeerError, world: &mut W) {

@@ -20,6 +20,7 @@ impl Shard {
         let connection = self.connections.get_mut(key);
         let connection = connection.expect("a connection stays until its requests are answered");
         connection.requests -= 1;
+        connection.scratches -= usize::from(answer.had_scratch);
         connection.held.0 = connection.held.0.saturating_sub(answer.returned.0);
         if connection.phase == Phase::Dead {
             if let Payload::Buffer(buffer) = answer.completion.payload {

@@ -381,3 +381,68 @@ fn a_copy_never_comes_between_compare_and_write() {
         node.assert_all_returned();
     }
 }
+
+/// What is asked for with a payload, the block that this is, of which range; what is charged, and
+/// whether scratch is in it.
+type Charged<'a> = (&'a dyn Fn(BufferId) -> Operation, u8, (u64, u64), u64, bool);
+
+#[test]
+fn scratch_is_charged_beside_what_a_request_brings_and_returned_with_its_answer() {
+    let mut node = Node::new(1, 1);
+    let (page, most) = (Pool::charge(ByteLen(1)), Pool::LEN_MAX);
+    let from = BlockRange { start: Lba(64), count: Blocks(9) };
+    let force_unit_access = false;
+    let cases: [Charged<'_>; 8] = [
+        (&|payload| Operation::Write { payload, force_unit_access }, 7, (0, 1), page.0, false),
+        (&|payload| Operation::Compare { payload }, 7, (0, 1), 2 * page.0, true),
+        (&|payload| Operation::OrWrite { payload, force_unit_access }, 7, (0, 1), 2 * page.0, true),
+        (&|payload| Operation::CompareSame { payload }, 0, (2, 9), 3 * page.0, true),
+        (
+            &|payload| Operation::WriteSame { payload, force_unit_access },
+            7,
+            (0, 2 * SEAM),
+            page.0 + most.0,
+            true,
+        ),
+        // That zeroes need none is seen later.
+        (
+            &|payload| Operation::WriteSame { payload, force_unit_access },
+            0,
+            (0, 2 * SEAM),
+            page.0 + most.0,
+            true,
+        ),
+        (&|_| Operation::Verify, 0, (0, SEAM), most.0, true),
+        (&|_| Operation::Copy { source: VOLUME, from }, 0, (0, 9), 2 * page.0, true),
+    ];
+    for (operation, fill, range, charged, has_scratch) in cases {
+        let payload = node.payload(0, &[fill; BLOCK]);
+        let operation = operation(payload);
+        if matches!(operation, Operation::Verify | Operation::Copy { .. }) {
+            node.pools[0].give_back(payload);
+        }
+        let what = format!("{operation:?} of {range:?}");
+        node.submit(0, 1, range, operation);
+        node.run();
+        let (_, answer) = node.answers.pop().unwrap();
+        assert_eq!((answer.returned.0, answer.had_scratch), (charged, has_scratch), "{what}");
+    }
+    node.assert_all_returned();
+}
+
+#[test]
+fn scratch_leaves_room_for_what_stands_first_in_streams() {
+    let mut node = Node::new(1, 1);
+    // One largest buffer beside the reserve: two requests at a time would take all.
+    for tag in 0..4 {
+        node.submit(0, tag, (0, SEAM), Operation::Verify);
+    }
+    let mut left = Vec::new();
+    while node.step(&mut |_, _| {}) {
+        left.push(node.pools[0].free_len());
+    }
+    assert_eq!(node.answers.len(), 4);
+    assert!(left.iter().all(|left| *left >= Pool::FRONT_LEN), "{left:?}");
+    node.answers.clear();
+    node.assert_all_returned();
+}
