@@ -274,6 +274,13 @@ impl Initiator {
         status(&self.command(&cdb::write(0, lba, 1), &data))
     }
 
+    /// Writes one block; sense key, code and qualifier when the unit does not.
+    pub fn write_refused(&mut self, lba: u64, block: &[u8]) -> Option<(u8, u8, u8)> {
+        let data = TaskData::SmallFromInitiator(block.to_vec());
+        let sense = self.command(&cdb::write(0, lba, 1), &data).sense;
+        sense.map(|sense| (sense.key, sense.asc, sense.ascq))
+    }
+
     /// PERSISTENT RESERVE OUT, with its two keys. SPC-4, 6.16.
     pub fn reserve_out(
         &mut self,

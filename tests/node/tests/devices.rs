@@ -2,11 +2,15 @@
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::fs::OpenOptions;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-use nearflash_node_tests::{Admin, Host, Node, Place, Stamp, assert_serves, eventually};
+use nearflash_node_tests::{
+    Admin, Door, Host, Initiator, Node, Place, Stamp, Who, assert_serves, eventually,
+};
 use nearflash_nvme::{Command, NamespaceId, Status};
 use nearflash_units::Lba;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::Resource;
 
 const MIB: u64 = 1 << 20;
@@ -93,6 +97,41 @@ fn a_read_that_the_device_cannot_do_is_an_unrecovered_read_error() {
         "{message}"
     );
     assert_eq!(refused.code, 1);
+}
+
+/// A file in memory that is sealed against writing behind the node's back: nobody's permission is
+/// needed, and no write of the node succeeds any more.
+#[test]
+fn a_write_that_the_device_cannot_do_is_a_write_fault_by_every_door() {
+    let place = Place::new();
+    let medium = memfd_create("flash", MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&medium, 64 * MIB).unwrap();
+    let path = format!("/proc/{}/fd/{}", std::process::id(), medium.as_raw_fd());
+    let (device, socket) = (format!("flash=file:{path}"), place.text("direct.sock"));
+    let flags = ["--device", &device, "--volume", "data=8MiB@flash", "--direct-local", &socket];
+    let node = Node::with_iscsi(&place, &flags);
+    let mut host = Host::connect(&node, "data");
+    let mut initiator = Initiator::login(&node, "data", &Who::named("a")).unwrap();
+    let volume = Door::Local.anonymous(&node).unwrap().open("data").unwrap();
+    let stamp = Stamp { lba: 7, sequence: 1 };
+    assert_eq!(host.write_stamp(stamp), Status::SUCCESS);
+    fcntl_add_seals(&medium, SealFlags::WRITE).unwrap();
+    let block = [5; 4096];
+    for lba in [0, 7] {
+        // SCT 2h, SC 80h, and no Do Not Retry: another path to the medium may do it.
+        assert_eq!(host.write(lba, &block), Status::WRITE_FAULT);
+        assert_eq!(host.write_durably(lba, &block), Status(0x280));
+        let refused = initiator.write_refused(lba, &block).unwrap();
+        assert_eq!(refused, (0x3, 0x0C, 0x00), "medium error, write error");
+        let refused = volume.write_at(&block, lba * 4096).unwrap_err();
+        assert_eq!(refused.status(), Some(nearflash::direct::Status::WRITE_FAULT), "{refused}");
+    }
+    let said = "device 'flash' failed a request: Operation not permitted";
+    eventually("the log names the device", || place.log().contains(said));
+    assert_eq!(host.read_stamp(7), Some(stamp), "what was there is");
+    assert_eq!(initiator.read(7), stamp.block(4096));
+    drop((host, initiator, volume));
+    node.terminate();
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::thread;
 
 use nearflash_iscsi::initiator::cdb::{self, Cdb};
-use nearflash_iscsi::initiator::{Status, TaskData};
+use nearflash_iscsi::initiator::{Ending, Status, TaskData};
 use nearflash_node_tests::{Host, Initiator, Node, Place, Who, assert_serves_iscsi, eventually};
 
 const DEVICE: [&str; 4] = ["--device", "r=ram:64MiB", "--volume", "data=32MiB@r"];
@@ -84,6 +84,61 @@ fn an_initiator_that_stops_in_the_middle_of_a_burst_leaves_room_for_others() {
     drop(greedy);
     eventually("the pool is whole again", || is_pool_whole(&node));
     assert_eq!(other.read(1024), [0; 4096], "nothing of half a command is written");
+    node.terminate();
+}
+
+#[test]
+fn writes_of_more_than_the_pool_at_once_all_end() {
+    let place = Place::new();
+    let node = Node::with_iscsi(&place, &DEVICE);
+    let mut deep = login(&node, "deep");
+    // Each brings some of its data along, and is asked for the rest, which comes behind the others.
+    for _ in 0..64 {
+        let data = TaskData::SmallFromInitiator(vec![7; MIB]);
+        deep.begin(&cdb::write(0, 0, BLOCKS_PER_MIB), data);
+    }
+    let (mut good, mut full) = (0, 0);
+    for _ in 0..64 {
+        match deep.next_done().unwrap().ending {
+            Ending::Answered(Status::GOOD) => good += 1,
+            Ending::Answered(Status::TASK_SET_FULL) => full += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(good > 0 && good + full == 64, "{good} done, {full} to be sent again");
+    assert_eq!(deep.read(255), [7; 4096]);
+    eventually("the pool is whole again", || is_pool_whole(&node));
+    node.terminate();
+}
+
+/// Long fills take a buffer each as long as they last, and need nothing of their initiator.
+#[test]
+fn an_initiator_with_long_fills_leaves_buffers_for_others() {
+    const FILLS: u64 = 64;
+    let place = Place::new();
+    let flags = ["--device", "n=null:64MiB,write-delay=2ms", "--volume", "data=32MiB@n"];
+    let node = Node::with_iscsi(&place, &[&flags[..], &["--pool", "4MiB"]].concat());
+    let (mut other, mut greedy) = (login(&node, "other"), login(&node, "greedy"));
+    for _ in 0..FILLS {
+        // 16 MiB, in 16 steps.
+        let fill = cdb::write_same(false, 0, 16 * BLOCKS_PER_MIB);
+        greedy.begin(&fill, TaskData::SmallFromInitiator(vec![7; 4096]));
+    }
+    greedy.send_at_most(usize::MAX);
+    eventually("they are under way", || node.counted("in_flight") > 0);
+    for _ in 0..4 {
+        // As long a buffer as a fill takes.
+        let data = TaskData::SmallFromInitiator(vec![1; MIB]);
+        other.begin(&cdb::write(0, 0, BLOCKS_PER_MIB), data);
+        assert!(other.next_done().unwrap().is_good());
+    }
+    let done = node.counted("writes") - 4;
+    assert!(done < FILLS / 2, "others waited until {done} of {FILLS} fills were done");
+    for _ in 0..FILLS {
+        assert!(greedy.next_done().unwrap().is_good());
+    }
+    drop(greedy);
+    eventually("the pool is whole again", || node.counted("pool_free_bytes") == 3 << 20);
     node.terminate();
 }
 

@@ -312,3 +312,20 @@ fn a_node_that_ends_says_so_and_leaves_no_command_half_done() {
     node.terminate();
     assert!(a.try_command(&cdb::test_unit_ready(), TaskData::None).is_err());
 }
+
+/// The end of its session asks for a change, when there may be no core any more to make it on.
+#[test]
+fn a_node_ends_although_an_initiator_holds_a_unit_as_long_as_it_is_there() {
+    const RESERVE_6: u8 = 0x16;
+    for _ in 0..4 {
+        let place = Place::new();
+        let node = in_memory(&place, &[]);
+        let mut holders = [login(&node, "a"), login(&node, "b")];
+        holders.iter_mut().for_each(Initiator::hear_all);
+        let mut reserve = [0; 16];
+        reserve[0] = RESERVE_6;
+        assert!(holders[0].command(&reserve, &TaskData::None).is_good());
+        assert_eq!(holders[1].write(0, &[1; 4096]), Status::RESERVATION_CONFLICT);
+        node.terminate();
+    }
+}
