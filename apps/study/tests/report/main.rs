@@ -208,6 +208,20 @@ fn a_comparison_says_for_each_study_what_has_changed() {
 }
 
 #[test]
+fn every_number_is_read_back_to_its_last_digit() {
+    let out = out_dir("digits");
+    let mut document = sample::document();
+    let runs = (1..1000).map(|n| {
+        let n = f64::from(n);
+        sample::run(1e6 / 7.0 * n.sqrt(), 1e4 / n.cbrt(), Comparable::Sound)
+    });
+    document.chapters[0].points.push(sample::measured("quicksan-bandwidth/digits", runs.collect()));
+    report::write(&document, &out).unwrap();
+    let kept = report::read(&out).unwrap();
+    assert_eq!(kept.studies[0].1.last(), document.chapters[0].points.last());
+}
+
+#[test]
 fn a_number_that_is_none_spoils_no_other_point() {
     let out = out_dir("nan");
     let mut document = sample::document();
