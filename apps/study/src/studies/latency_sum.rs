@@ -285,7 +285,8 @@ impl Sums {
         let known = self.known(|row| is_remote(row) && row.len == len);
         let named: Vec<_> = known.iter().map(|(row, it)| (row.way.as_str(), *it)).collect();
         Some(format!(
-            "Random {}s of {} differ from device + wire by {}{}.",
+            "On the {} random {}s of {} differ from device + wire by {}{}.",
+            medium_names(self.medium).1,
             self.direction,
             len_text(len),
             say::range(&named, signed)?,
