@@ -206,6 +206,24 @@ fn a_reservation_that_persists_is_there_after_a_crash_and_another_is_not() {
 }
 
 #[test]
+fn a_session_hears_first_of_the_nodes_start_or_of_the_end_of_the_one_before() {
+    let place = Place::new();
+    let node = in_memory(&place, &[]);
+    let mut a = login(&node, "a");
+    let asked = a.try_command(&cdb::inquiry(None, 36), TaskData::SmallToInitiator { len: 36 });
+    assert!(asked.unwrap().is_good(), "INQUIRY passes it by");
+    let told = [a.attention(), a.attention()];
+    assert_eq!(told, [Some((0x29, 0x00)), None], "power on or reset");
+    let mut again = login(&node, "a");
+    let told = [again.attention(), again.attention()];
+    assert_eq!(told, [Some((0x29, 0x07)), None], "I_T nexus loss");
+    again.log_out();
+    assert_eq!(login(&node, "a").attention(), Some((0x29, 0x07)));
+    assert_eq!(login(&node, "b").attention(), Some((0x29, 0x00)));
+    node.terminate();
+}
+
+#[test]
 fn an_initiator_hears_of_a_resize() {
     let place = Place::new();
     let node = in_memory(&place, &[]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nearflash_request::{
-    Change, ChangeKind, ChangeResult, Payload, Report, Request, Tag, VolumeId,
+    Attention, Change, ChangeKind, ChangeResult, Payload, Report, Request, Tag, VolumeId,
 };
 use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
 use nearflash_session::Receiving;
@@ -214,6 +214,12 @@ impl Bench {
             panic!("a login is handed out: {:?}", self.demands)
         };
         let granted = admit(&mut self.portal, &demand);
+        if let Ok(granted) = &granted {
+            // What every session is told first, checks need not hear.
+            let attentions = granted.session.attentions();
+            attentions.withdraw_all(Attention::PowerOn);
+            attentions.withdraw_all(Attention::NexusLoss);
+        }
         self.target.handle_login(granted);
     }
 

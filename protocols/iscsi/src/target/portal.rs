@@ -11,10 +11,10 @@
 //! Invariants: no two sessions have the same TSIH, and none of normal kind the same initiator, ISID
 //! and target; no two connections of a session have the same CID.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use nearflash_request::Nexus;
+use nearflash_request::{Attention, Nexus};
 
 use super::config::Granted;
 use super::shared::SessionShared;
@@ -22,6 +22,10 @@ use crate::login::{LoginDemand, LoginStatus, SessionKind};
 
 /// The most connections of a session, whatever is negotiated.
 pub const CONNECTIONS_PER_SESSION_MAX: usize = 64;
+
+/// Initiators whose session is over and who are remembered for that: twice as many as have one at a
+/// time, as a rule. Who is forgotten is told of the node's start again, which means no less.
+const REMEMBERED_MAX: usize = 2048;
 
 /// The limits of a node's sessions.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +125,8 @@ impl Session {
 pub struct Portal {
     config: PortalConfig,
     sessions: BTreeMap<u16, Session>,
+    /// Whose sessions are over, the latest last.
+    remembered: VecDeque<Nexus>,
     /// The TSIH that was given out last.
     last_tsih: u16,
     /// The core that got a session last.
@@ -137,7 +143,8 @@ impl Portal {
         assert!((1..=4096).contains(&config.window), "a window is 1 to 4096 commands");
         assert!(config.sessions_max < usize::from(u16::MAX), "a TSIH has 16 bits");
         let last_core = config.core_count - 1;
-        Self { config, sessions: BTreeMap::new(), last_tsih: 0, last_core }
+        let (sessions, remembered) = (BTreeMap::new(), VecDeque::new());
+        Self { config, sessions, remembered, last_tsih: 0, last_core }
     }
 
     /// An initiator asks for the full feature phase.
@@ -185,6 +192,7 @@ impl Portal {
         let target: Option<Box<str>> = target_of(demand).map(Into::into);
         let core = if target.is_some() { self.next_core() } else { 0 };
         let shared = Arc::new(SessionShared::new(tsih, self.config.window, demand));
+        shared.attentions().raise_all(self.told_first(shared.nexus()));
         let session = Session {
             shared: Arc::clone(&shared),
             initiator: demand.initiator.as_str().into(),
@@ -198,6 +206,21 @@ impl Portal {
         };
         self.sessions.insert(tsih, session);
         Ok(Granted { session: shared, cid: demand.cid, core })
+    }
+
+    /// What an initiator is told of the time before its session, of every unit. SAM-5, 6.3: that the
+    /// node has begun, or that its session before this one is over.
+    fn told_first(&self, nexus: Nexus) -> Attention {
+        if self.remembered.contains(&nexus) { Attention::NexusLoss } else { Attention::PowerOn }
+    }
+
+    /// A session of that nexus is over.
+    fn remember(&mut self, nexus: Nexus) {
+        self.remembered.retain(|other| *other != nexus);
+        if self.remembered.len() == REMEMBERED_MAX {
+            self.remembered.pop_front();
+        }
+        self.remembered.push_back(nexus);
     }
 
     /// The next one that is free: one that was in use lately is not used again soon.
@@ -224,6 +247,9 @@ impl Portal {
             return None;
         }
         let session = self.sessions.remove(&tsih)?;
+        if session.target.is_some() {
+            self.remember(session.shared.nexus());
+        }
         Some(Ended { session: session.shared, target: session.target })
     }
 
@@ -378,5 +404,45 @@ mod tests {
         let refused = portal.login(&demand("iqn.a", 1, 0, 0)).unwrap_err();
         assert_eq!(refused, LoginStatus::OUT_OF_RESOURCES);
         assert_eq!(portal.end(|session| session.target.is_none()).len(), 3);
+    }
+
+    /// What the session of a login is told first.
+    fn told(portal: &mut Portal, demand: &LoginDemand) -> Option<Attention> {
+        let session = granted(portal.login(demand)).session;
+        portal.connection_gone(session.tsih(), demand.cid);
+        let attentions = session.attentions();
+        let told = [0, 0, 1023].map(|lun| attentions.take(lun));
+        assert_eq!((told[0], None), (told[2], told[1]), "of every unit, and nothing else");
+        told[0]
+    }
+
+    #[test]
+    fn a_session_is_told_of_the_nodes_start_or_of_the_end_of_the_one_before() {
+        let mut portal = portal();
+        assert_eq!(told(&mut portal, &demand("a", 1, 0, 1)), Some(Attention::PowerOn));
+        assert_eq!(told(&mut portal, &demand("a", 1, 0, 1)), Some(Attention::NexusLoss));
+        assert_eq!(told(&mut portal, &demand("a", 2, 0, 1)), Some(Attention::PowerOn));
+    }
+
+    #[test]
+    fn who_is_forgotten_among_many_is_told_of_the_nodes_start_again() {
+        let mut portal = portal();
+        told(&mut portal, &demand("a", 1, 0, 1));
+        for other in 0..REMEMBERED_MAX {
+            told(&mut portal, &demand(&format!("other-{other}"), 1, 0, 1));
+        }
+        assert_eq!(portal.remembered.len(), REMEMBERED_MAX);
+        assert_eq!(told(&mut portal, &demand("a", 1, 0, 1)), Some(Attention::PowerOn));
+        let last = format!("other-{}", REMEMBERED_MAX - 1);
+        assert_eq!(told(&mut portal, &demand(&last, 1, 0, 1)), Some(Attention::NexusLoss));
+    }
+
+    #[test]
+    fn discovery_is_nothing_that_an_initiator_is_told_of() {
+        let mut portal = portal();
+        let discovery = LoginDemand { kind: SessionKind::Discovery, ..demand("a", 1, 0, 1) };
+        let tsih = granted(portal.login(&discovery)).session.tsih();
+        portal.connection_gone(tsih, 1);
+        assert!(portal.remembered.is_empty());
     }
 }
