@@ -9,7 +9,7 @@ use nearflash_engine::{
     CoreId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Pool,
 };
 use nearflash_nvme_tcp::Chunk;
-use nearflash_request::{Addressees, Attention, ChangeKind, ChangeResult, Raised};
+use nearflash_request::{Addressees, Attention, ChangeKind, ChangeResult, Raised, ResetScope};
 use nearflash_shard::{
     Door, Event, Interest, Message, Notice, Peer, Place, Received, Sent, ShardStatus, SocketId,
     Submitted, World,
@@ -146,6 +146,12 @@ impl Outside {
     }
 }
 
+impl Outside {
+    fn raise(&mut self, raised: Raised) {
+        self.events.push(Event::Message(Message::Raise(0, Arc::from([raised]))));
+    }
+}
+
 impl World for Outside {
     fn now(&self) -> Nanos {
         self.now
@@ -262,11 +268,20 @@ impl World for Outside {
             Notice::Change { owner, tag, change, .. } => {
                 let result = match change.kind {
                     ChangeKind::Report => ChangeResult::Report(Box::default()),
-                    ChangeKind::Reset(_) => {
-                        let (volume, to) = (Some(change.volume), Addressees::All);
-                        let raised = Raised { volume, to, attention: Attention::Reset };
-                        let raised = Arc::from([raised]);
-                        self.events.push(Event::Message(Message::Raise(0, raised)));
+                    ChangeKind::Reset(scope) => {
+                        let (to, attention) = match scope {
+                            ResetScope::TargetAndSessions => {
+                                (Addressees::AllBut(change.nexus), Attention::ColdReset)
+                            }
+                            _ => (Addressees::All, Attention::Reset),
+                        };
+                        self.raise(Raised { volume: Some(change.volume), to, attention });
+                        ChangeResult::Done
+                    }
+                    ChangeKind::EndTasks(_) => {
+                        let to = Addressees::AllBut(change.nexus);
+                        let attention = Attention::TasksCleared;
+                        self.raise(Raised { volume: Some(change.volume), to, attention });
                         ChangeResult::Done
                     }
                     _ => ChangeResult::Conflict,

@@ -234,10 +234,41 @@ impl Shard {
         };
         let mut has_stirred = true;
         while std::mem::take(&mut has_stirred) {
-            for sibling in self.connections.keys(is_sibling) {
-                has_stirred |= self.resume_initiator(sibling, world);
+            let siblings = self.connections.keys(is_sibling);
+            for sibling in &siblings {
+                self.carry_orders(*sibling, &siblings, world);
+                has_stirred |= self.resume_initiator(*sibling, world);
             }
         }
+    }
+
+    /// Task management functions of a connection reach the others of its session, and are answered when
+    /// what those said before has arrived.
+    fn carry_orders<W: World>(&mut self, key: Key, siblings: &[Key], world: &mut W) {
+        let others = || siblings.iter().filter(|sibling| **sibling != key);
+        while let Some(order) = self.initiator(key).and_then(TargetSession::poll_order) {
+            for other in others() {
+                if let Some(session) = self.initiator(*other) {
+                    session.obey(&order);
+                }
+                self.take_demands(*other, world);
+                self.mark_dirty(*other);
+            }
+        }
+        if !self.initiator(key).is_some_and(|session| session.awaits_others()) {
+            return;
+        }
+        let mut heard = others()
+            .map(|other| self.initiator(*other).is_none_or(|session| session.is_acknowledged()));
+        if heard.all(|is_acknowledged| is_acknowledged)
+            && let Some(session) = self.initiator(key)
+        {
+            session.lift_fence();
+        }
+    }
+
+    fn initiator(&mut self, key: Key) -> Option<&mut TargetSession> {
+        self.connections.get_mut(key)?.session.iscsi_mut()
     }
 
     /// Takes what waited for other connections of its session. Whether those may go on now.

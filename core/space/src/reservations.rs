@@ -16,7 +16,7 @@ mod restriction;
 
 use nearflash_request::{
     Access, Addressees, Attention, Change, ChangeKind, ChangeResult, Identity, Modes, Nexus,
-    Raised, Refusal, Registrant, Report, ReservationType, VolumeId,
+    Raised, Refusal, Registrant, Report, ReservationType, ResetScope, TaskSet, VolumeId,
 };
 
 pub use restriction::Restriction;
@@ -191,7 +191,11 @@ impl Reservations {
                 DONE
             }
             ChangeKind::SetModes(modes) => self.set_modes(asker, modes),
-            ChangeKind::Reset(_) => self.reset(volume),
+            ChangeKind::Reset(scope) => self.reset(asker, scope),
+            ChangeKind::EndTasks(TaskSet::Own) => DONE,
+            ChangeKind::EndTasks(TaskSet::All) => {
+                (ChangeResult::Done, vec![asker.raise_to_others(Attention::TasksCleared)])
+            }
             ChangeKind::NexusLost => self.nexus_lost(nexus),
         }
     }
@@ -227,16 +231,20 @@ impl Reservations {
             return DONE;
         }
         self.modes = modes;
-        let to = Addressees::AllBut(asker.nexus);
-        let told = Raised { volume: Some(asker.volume), to, attention: Attention::ModeChanged };
-        (ChangeResult::Done, vec![told])
+        (ChangeResult::Done, vec![asker.raise_to_others(Attention::ModeChanged)])
     }
 
-    fn reset(&mut self, volume: VolumeId) -> Changed {
+    fn reset(&mut self, asker: Asker, scope: ResetScope) -> Changed {
         self.legacy = None;
         self.modes = Modes::default();
-        let told =
-            Raised { volume: Some(volume), to: Addressees::All, attention: Attention::Reset };
+        let told = match scope {
+            ResetScope::LogicalUnit | ResetScope::Target => {
+                let (volume, to) = (Some(asker.volume), Addressees::All);
+                Raised { volume, to, attention: Attention::Reset }
+            }
+            // The asker's own session ends when it has its answer.
+            ResetScope::TargetAndSessions => asker.raise_to_others(Attention::ColdReset),
+        };
         (ChangeResult::Done, vec![told])
     }
 
@@ -282,6 +290,12 @@ impl Reservations {
 struct Asker {
     nexus: Nexus,
     volume: VolumeId,
+}
+
+impl Asker {
+    fn raise_to_others(self, attention: Attention) -> Raised {
+        Raised { volume: Some(self.volume), to: Addressees::AllBut(self.nexus), attention }
+    }
 }
 
 /// Who is to be told.

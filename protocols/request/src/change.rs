@@ -118,8 +118,13 @@ pub enum ChangeKind {
     SetPersistence(bool),
     /// The changeable fields of the SCSI control mode page.
     SetModes(Modes),
-    /// A reset: ends the older reservation and puts modes back to what they are by default.
+    /// A reset: ends the older reservation and puts modes back to what they are by default. What was
+    /// asked for before is over when this is answered.
     Reset(ResetScope),
+    /// Commands are ended: what was asked for before is over when this is answered, and what its
+    /// session has not begun never happens. The asker's own session has given up its part. (ABORT TASK
+    /// SET, CLEAR TASK SET)
+    EndTasks(TaskSet),
     /// The asker's session is over: ends its older reservation. (I_T nexus loss)
     NexusLost,
 }
@@ -140,6 +145,17 @@ pub enum ResetScope {
     LogicalUnit,
     /// Every volume of the volume's target. Who carries the change out applies it to each.
     Target,
+    /// The same, and every other session of the target is over, as if its power had gone.
+    TargetAndSessions,
+}
+
+/// Whose commands are ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TaskSet {
+    /// The asker's, which its session has given up: they are only waited for.
+    Own,
+    /// Everybody's, of the volume.
+    All,
 }
 
 /// What a reservation allows to whom. SPC-4, table of persistent reservation type codes; NVMe Base
@@ -300,8 +316,13 @@ pub struct Registrant {
 pub enum Attention {
     /// The node has just begun.
     PowerOn,
-    /// The unit was reset.
+    /// The target has begun anew: the session is over.
+    ColdReset,
+    /// The unit was reset: what was not begun is aborted.
     Reset,
+    /// Another session has cleared the unit's task set: what was not begun is aborted, which each
+    /// command says for itself.
+    TasksCleared,
     /// The session was lost and is here again.
     NexusLoss,
     /// The volume has another size.

@@ -13,7 +13,7 @@ mod nexus;
 
 pub use change::{
     Addressees, Attention, Change, ChangeKind, ChangeResult, Expected, Identity, Modes, Raised,
-    Refusal, Registrant, Report, ReservationType, ResetScope,
+    Refusal, Registrant, Report, ReservationType, ResetScope, TaskSet,
 };
 use nearflash_units::{Blocks, Lba};
 pub use nexus::{Access, Nexus};

@@ -10,7 +10,10 @@ use nearflash_request::Attention;
 use crate::limits::LUN_MAX;
 use crate::{Sense, SenseKey};
 
-/// What can be pending, first what is told first, with its additional sense code.
+/// What can be pending, first what is told first, with its additional sense code. Not here is what ends
+/// a session, and what commands say for themselves: a task set that another has cleared is told by TASK
+/// ABORTED, as TAS in the control mode page has it, and then by no "commands cleared by another
+/// initiator" (SAM-5, 5.6).
 const BY_PRIORITY: [(Attention, u16); 9] = [
     (Attention::PowerOn, 0x2900),
     (Attention::Reset, 0x2903),
@@ -88,7 +91,7 @@ impl Attentions {
     }
 }
 
-/// An attention's place in the words: the lower, the sooner told.
+/// An attention's place in the words: the lower, the sooner told. Zero for what is never pending.
 fn bit(attention: Attention) -> u32 {
     let place = BY_PRIORITY.iter().position(|&(listed, _)| listed == attention);
     place.map_or(0, |place| 1 << place)

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use nearflash_iscsi::chap::{Account, CHALLENGE_LEN, Challenge, Credential, Secret};
 use nearflash_iscsi::initiator::cdb::{self, Cdb};
 use nearflash_iscsi::initiator::{
-    CommandWindow, Ending, Event, InitiatorConfig, InitiatorSession, Status, TaskCompletion,
-    TaskData, TaskId,
+    CommandWindow, Ending, Event, InitiatorConfig, InitiatorSession, Managing, Status,
+    TaskCompletion, TaskData, TaskId,
 };
 use nearflash_iscsi::login::{LoginConfig, LoginStatus, SessionKind};
 use nearflash_iscsi::params::{DigestWish, Offer, SessionParams};
-use nearflash_iscsi::pdu::LogoutReason;
+use nearflash_iscsi::pdu::{LogoutReason, TaskFunction, TaskResult};
 use nearflash_iscsi::{Chunk, PeerError, Receiving};
 
 use crate::PATIENCE;
@@ -239,6 +239,47 @@ impl Initiator {
         }
     }
 
+    /// Begins a task management function, and sends it.
+    ///
+    /// # Panics
+    /// When another is under way, or the connection is lost.
+    pub fn begin_function(&mut self, function: TaskFunction) -> Managing {
+        let managing = self.session.manage(function, 0, None).expect("none is under way");
+        self.send_at_most(usize::MAX);
+        managing
+    }
+
+    /// Waits until the function that was begun is over; how it ended.
+    ///
+    /// # Panics
+    /// When the connection is lost.
+    pub fn end_function(&mut self) -> TaskResult {
+        loop {
+            // The connection may end behind the answer.
+            let lost = self.turn().err();
+            match (self.session.poll_event(), lost) {
+                (Some(Event::Managed(result)), _) => return result,
+                (_, Some(error)) => panic!("lost before the function was over: {error}"),
+                (_, None) => {}
+            }
+        }
+    }
+
+    /// A function that another connection of the session had begun is over.
+    pub fn conclude(&mut self, managing: &Managing, result: TaskResult) {
+        self.session.conclude(managing, result);
+    }
+
+    /// Takes what comes next, and answers it if it asks for that.
+    ///
+    /// # Errors
+    /// When the connection is lost.
+    pub fn hear(&mut self) -> Result<(), PeerError> {
+        self.take_input()?;
+        self.send_all();
+        Ok(())
+    }
+
     /// Logs out.
     ///
     /// # Panics
@@ -323,12 +364,20 @@ impl Initiator {
 
     /// Sends what there is, and takes what comes.
     fn turn(&mut self) -> Result<(), PeerError> {
+        self.send_all();
+        self.take_input()
+    }
+
+    fn send_all(&mut self) {
         while self.session.output_len() > 0 {
             let bytes = self.unsent();
             // One that closes has said why, or will say so by its end.
             let _ = self.socket.write_all(&bytes);
             self.session.advance_output(bytes.len());
         }
+    }
+
+    fn take_input(&mut self) -> Result<(), PeerError> {
         let mut bytes = [0; 64 << 10];
         let len = self.socket.read(&mut bytes).unwrap_or(0);
         if len == 0 {

@@ -36,6 +36,19 @@ pub use wire::{Admin, Wire, connect_command, numbered, subsystem};
 /// How long anything may take that should take a moment: for machines that are busy otherwise.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The first two processors that a test may use, as `--cores` takes them; one twice is none.
+///
+/// # Panics
+/// When the system does not say which it may use.
+pub fn two_cores() -> Option<String> {
+    let set = rustix::thread::sched_getaffinity(None).expect("a process knows its processors");
+    let allowed: Vec<usize> = (0..1024).filter(|core| set.is_set(*core)).take(2).collect();
+    match allowed[..] {
+        [first, second] => Some(format!("{first},{second}")),
+        _ => None,
+    }
+}
+
 /// Waits until `is_true`.
 ///
 /// # Panics

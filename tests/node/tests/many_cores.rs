@@ -5,6 +5,7 @@
 use nearflash::nvme_tcp::{Io, QueuePair, Status};
 use nearflash_node_tests::{
     Admin, Host, Node, Place, Stamp, Wire, assert_serves, connect_command, eventually, numbered,
+    two_cores,
 };
 use nearflash_nvme::log::{GetLogPage, LogId};
 use nearflash_nvme::{AsyncEvent, Command, Fused, NamespaceId};
@@ -12,16 +13,6 @@ use nearflash_nvme_tcp::Digests;
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 
 const NSID: NamespaceId = NamespaceId(1);
-
-/// The first two processors that the test may use; one twice is none.
-fn two_cores() -> Option<String> {
-    let set = rustix::thread::sched_getaffinity(None).unwrap();
-    let allowed: Vec<usize> = (0..1024).filter(|core| set.is_set(*core)).take(2).collect();
-    match allowed[..] {
-        [first, second] => Some(format!("{first},{second}")),
-        _ => None,
-    }
-}
 
 /// On two cores, or on one where there is only one.
 fn node_on_two_cores<'a>(place: &'a Place, device: &str) -> Node<'a> {

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use nearflash_engine::{CoreId, Owner};
-use nearflash_request::{Change, ChangeResult, Raised, Tag};
+use nearflash_request::{Change, ChangeKind, ChangeResult, Raised, Tag};
 use nearflash_shard::Message;
 
 use crate::host::pending::Checks;
@@ -30,6 +30,7 @@ struct UnderWay {
     /// With which cores confirm.
     number: u64,
     result: ChangeResult,
+    /// Sessions are told when they have.
     raised: Vec<Raised>,
     /// What was under way on devices when it began: over when it is answered.
     older: Vec<(usize, u64)>,
@@ -80,6 +81,11 @@ impl Sim {
         self.outside.note("change", &[u64::from(volume), u64::from(result == ChangeResult::Done)]);
         self.rights_changed(volume);
         let older = self.operations_of(volume);
+        let mut raised = raised;
+        if ends_commands(wanted.change.kind) {
+            // Sessions give up commands first; what of these is with a device is then waited for.
+            self.tell_sessions(std::mem::take(&mut raised));
+        }
         let number = self.node.tell_volumes(&mut self.outside);
         self.changes.under_way = Some(UnderWay { wanted, number, result, raised, older });
     }
@@ -112,11 +118,15 @@ impl Sim {
         let volume = wanted.change.volume.0;
         self.checks.reservations.counts(volume, now);
         self.rights_changed(volume);
+        self.tell_sessions(raised);
+        let Wanted { core, owner, tag, .. } = wanted;
+        self.outside.post(None, core, Message::Changed(owner, tag, result));
+    }
+
+    fn tell_sessions(&mut self, raised: Vec<Raised>) {
         if !raised.is_empty() {
             self.node.raise(&raised.into(), &mut self.outside);
         }
-        let Wanted { core, owner, tag, .. } = wanted;
-        self.outside.post(None, core, Message::Changed(owner, tag, result));
     }
 
     /// The power is gone: nobody waits any more, and what was not recorded is as if it never was.
@@ -133,4 +143,9 @@ impl Sim {
             assert!(agrees, "after a loss of power: {report:?}");
         }
     }
+}
+
+/// Whether commands end by it that sessions have taken.
+fn ends_commands(kind: ChangeKind) -> bool {
+    matches!(kind, ChangeKind::Reset(_) | ChangeKind::EndTasks(_))
 }

@@ -15,7 +15,8 @@ use nearflash_nvme::target::{
 use nearflash_nvme::{NamespaceId, Nqn, TransportAddress};
 use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_request::{
-    Addressees, Attention, BlockRange, Change, ChangeResult, Raised, Report, VolumeId,
+    Addressees, Attention, BlockRange, Change, ChangeKind, ChangeResult, Raised, Report,
+    ResetScope, VolumeId,
 };
 use nearflash_scsi::{LogicalUnit, LogicalUnits};
 use nearflash_shard::{DirectConfig, IscsiConfig, Message, Shard, ShardConfig};
@@ -313,8 +314,25 @@ impl Node {
     /// Makes a change that a session asks for, as the control side does: decided at once, and recorded
     /// if it is to last.
     pub(crate) fn apply(&mut self, change: &Change) -> (ChangeResult, Vec<Raised>) {
-        let reservations = self.reservations.get_mut(&change.volume.0);
-        reservations.expect("a session knows volumes that there are").apply(change)
+        let of_target = |volume: &SimVolume| {
+            volume.subsystem.as_ref().is_some_and(|name| name.as_str() == CHECKED)
+        };
+        let volumes = match change.kind {
+            ChangeKind::Reset(ResetScope::Target | ResetScope::TargetAndSessions) => {
+                let volumes = self.volumes.iter().filter(|volume| of_target(volume));
+                volumes.map(|volume| VolumeId(volume.id)).collect()
+            }
+            _ => vec![change.volume],
+        };
+        let (mut result, mut all_raised) = (ChangeResult::Done, Vec::new());
+        for volume in volumes {
+            let reservations = self.reservations.get_mut(&volume.0);
+            let reservations = reservations.expect("a session knows volumes that there are");
+            let (ends, raised) = reservations.apply(&Change { volume, ..change.clone() });
+            result = ends;
+            all_raised.extend(raised);
+        }
+        (result, all_raised)
     }
 
     /// What it would report of a volume's reservations.

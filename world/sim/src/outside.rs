@@ -80,12 +80,19 @@ pub(crate) struct Outside {
     pub(crate) starts: u32,
     /// The node was told to drain.
     pub(crate) is_draining: bool,
+    /// Somebody asks for resets that end everybody's sessions.
+    pub(crate) has_cold_resets: bool,
     mail: BTreeMap<Road, Mailbag>,
     tick: u64,
     nonces: u64,
 }
 
 impl Outside {
+    /// Whether the node has a reason to end connections that keep the protocol.
+    pub(crate) fn may_end_connections(&self) -> bool {
+        self.is_draining || self.has_cold_resets
+    }
+
     pub(crate) fn new(
         dice: Dice,
         network: Network,
@@ -113,6 +120,7 @@ impl Outside {
             forbidden: None,
             starts: 0,
             is_draining: false,
+            has_cold_resets: false,
             mail: BTreeMap::new(),
             tick: 0,
             nonces: 0,

@@ -75,7 +75,7 @@ fn assert_each_read_the_others(seed: u64, report: &Report) {
 fn what_one_door_writes_durably_every_door_reads_after_the_power_was_lost() {
     for seed in 0..8 {
         let mut plan = plan(seed, ways(200));
-        plan.workers = vec![WorkerPlan::plain(200); 2];
+        plan.workers = vec![WorkerPlan::plain(400); 2];
         plan.clients = by_all_ways(500);
         plan.node.block_size = [BlockSize::B512, BlockSize::B4096][usize::from(seed % 2 == 1)];
         plan.faults.disk.split_permille = 300;
@@ -173,6 +173,48 @@ fn aborts_and_resets_end_what_they_say_and_nothing_else() {
     }
 }
 
+/// On the same unit, over several cores, with writes that devices take their time for: what is aborted
+/// was never written, which every read is held against.
+#[test]
+fn what_initiators_end_of_one_another_is_never_done() {
+    for seed in 0..16 {
+        let several = InitiatorPlan { connections: 3, ..InitiatorPlan::plain(200) };
+        let early = InitiatorPlan { initial_r2t: false, ..several.clone() };
+        let slow_to_send = InitiatorPlan { bursts: (512, 512), ..several.clone() };
+        let restless = |plan| InitiatorPlan { manage_permille: 100, depth: 16, ..plan };
+        let all = vec![several.clone(), several, early, slow_to_send];
+        let mut plan = plan(seed, all.into_iter().map(restless).collect());
+        plan.workers = vec![WorkerPlan::plain(100)];
+        plan.node.cores = 3;
+        plan.faults.disk.slow_permille = 200;
+        plan.faults.disk.slow = Nanos::from_millis(2);
+        let mut sim = Sim::new(plan);
+        let done = sim.run_until(Nanos::from_secs(60), Sim::is_work_done);
+        assert!(done, "seed {seed}: something waits");
+        let report = sim.report();
+        assert_eq!((report.lost, report.logged_in), (0, 4));
+        assert!(report.aborted > 0, "seed {seed}");
+        end(sim);
+    }
+}
+
+#[test]
+fn a_target_that_is_reset_as_if_switched_on_loses_its_sessions_and_nothing_else() {
+    for seed in 0..8 {
+        let restless =
+            |plan| InitiatorPlan { manage_permille: 40, cold_permille: 200, depth: 16, ..plan };
+        let mut plan = plan(seed, ways(200).into_iter().map(restless).collect());
+        plan.workers = vec![WorkerPlan::plain(100)];
+        plan.faults.disk.slow_permille = 100;
+        plan.faults.disk.slow = Nanos::from_millis(2);
+        let mut sim = Sim::new(plan);
+        let done = sim.run_until(Nanos::from_secs(60), Sim::is_work_done);
+        assert!(done, "seed {seed}: something waits");
+        assert!(sim.report().logged_in > 4, "seed {seed}: sessions end, and begin again");
+        end(sim);
+    }
+}
+
 #[test]
 fn an_initiator_that_comes_back_finds_that_its_last_writes_have_ended() {
     for seed in 0..16 {
@@ -209,7 +251,7 @@ fn every_initiator_is_told_of_a_new_size_once() {
 /// Everybody fights with everybody, by all doors that there are for it; direct clients only suffer.
 fn fight(seed: u64) -> Plan {
     let initiator = |plan| InitiatorPlan { rival_permille: 100, leave_permille: 2, ..plan };
-    let mut plan = plan(seed, ways(200).into_iter().map(initiator).collect());
+    let mut plan = plan(seed, ways(300).into_iter().map(initiator).collect());
     plan.workers = vec![WorkerPlan { rival_permille: 100, ..WorkerPlan::plain(200) }; 2];
     plan.clients = vec![ClientPlan::plain(300); 2];
     plan.faults.disk.slow_permille = 50;

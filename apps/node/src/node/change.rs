@@ -78,7 +78,9 @@ impl Node {
     }
 
     /// Records what is to outlive this run, and shows the cores what they go by. `waits`: every
-    /// request that was under way before is to be over, also when nothing else has changed.
+    /// request that was under way before is to be over, also when nothing else has changed. Sessions are
+    /// told before that, since they give up commands because of it: what of these was with a device by
+    /// then is waited for.
     fn take_over(&self, fresh: Records, raised: Vec<Raised>, waits: bool) -> Result<(), NodeError> {
         let served = self.served().recorded.clone();
         let differs = |what: &dyn Fn(&Volume, &Volume) -> bool| {
@@ -88,17 +90,19 @@ impl Node {
         if differs(&|old, new| old.reservations.persistent() != new.reservations.persistent()) {
             commit(&self.catalog, &fresh, &self.devices)?;
         }
-        if waits
-            || differs(&|old, new| old.reservations.restriction() != new.reservations.restriction())
-        {
+        if differs(&|old, new| old.reservations.restriction() != new.reservations.restriction()) {
             self.runtime.publish_volumes(Arc::new(fresh.space.table()));
         }
         if differs(&|old, new| old.reservations.modes() != new.reservations.modes()) {
             self.runtime.publish_iscsi(Arc::new(iscsi_access(&fresh, &self.devices)));
         }
+        let volumes = waits.then(|| Arc::new(fresh.space.table()));
         self.served().recorded = fresh;
         if !raised.is_empty() {
             self.runtime.raise(raised);
+        }
+        if let Some(volumes) = volumes {
+            self.runtime.publish_volumes(volumes);
         }
         Ok(())
     }
@@ -160,7 +164,9 @@ pub(super) fn raised_by(old: &Space, new: &Space) -> Vec<Raised> {
 
 /// A reset of a target is one of each of its volumes.
 fn apply(space: &mut Space, change: &Change) -> (ChangeResult, Vec<Raised>) {
-    let ChangeKind::Reset(ResetScope::Target) = change.kind else { return space.apply(change) };
+    let ChangeKind::Reset(ResetScope::Target | ResetScope::TargetAndSessions) = change.kind else {
+        return space.apply(change);
+    };
     let Some(meant) = space.volumes().find(|volume| volume.id == change.volume) else {
         return (ChangeResult::Refused(Refusal::VolumeGone), Vec::new());
     };
@@ -176,7 +182,10 @@ fn apply(space: &mut Space, change: &Change) -> (ChangeResult, Vec<Raised>) {
 
 /// Whether everything that was under way before is over when this is answered.
 fn must_wait(kind: ChangeKind) -> bool {
-    matches!(kind, ChangeKind::Reset(_) | ChangeKind::Preempt { abort: true, .. })
+    matches!(
+        kind,
+        ChangeKind::Reset(_) | ChangeKind::EndTasks(_) | ChangeKind::Preempt { abort: true, .. }
+    )
 }
 
 fn reservation_info(volume: &Volume) -> ReservationInfo {

@@ -1,4 +1,4 @@
-use nearflash_request::{Expected, Outcome, ResetScope};
+use nearflash_request::{Expected, Outcome};
 use proptest::prelude::*;
 
 use super::*;
@@ -449,10 +449,28 @@ mod modes {
 
     #[test]
     fn reservations_outlast_a_reset() {
-        let mut it = reserved(ReservationType::ExclusiveAccess);
-        let before = it.clone();
-        it.ask(B, ChangeKind::Reset(ResetScope::Target));
-        assert_eq!(it, before);
+        for scope in [ResetScope::LogicalUnit, ResetScope::Target, ResetScope::TargetAndSessions] {
+            let mut it = reserved(ReservationType::ExclusiveAccess);
+            let before = it.clone();
+            it.ask(B, ChangeKind::Reset(scope));
+            assert_eq!(it, before);
+        }
+    }
+
+    #[test]
+    fn the_end_of_tasks_and_of_sessions_is_told_to_everybody_else() {
+        let ended = ChangeKind::EndTasks(TaskSet::All);
+        let anew = ChangeKind::Reset(ResetScope::TargetAndSessions);
+        for (kind, attention) in [(ended, Attention::TasksCleared), (anew, Attention::ColdReset)] {
+            let mut it = reserved(ReservationType::ExclusiveAccess);
+            let before = it.clone();
+            let to = Addressees::AllBut(B);
+            let told = vec![Raised { volume: Some(VOLUME), to, attention }];
+            assert_eq!(it.ask(B, kind), (ChangeResult::Done, told));
+            assert_eq!(it, before, "no reservation forbids it, and none is touched");
+        }
+        let mut it = Reservations::default();
+        assert_eq!(it.done(A, ChangeKind::EndTasks(TaskSet::Own)), [], "nobody else has a part");
     }
 }
 
@@ -550,6 +568,9 @@ fn any_kind() -> impl Strategy<Value = ChangeKind> {
             ChangeKind::SetModes(Modes { write_protected, descriptor_sense })
         }),
         1 => Just(ChangeKind::Reset(ResetScope::LogicalUnit)),
+        1 => Just(ChangeKind::Reset(ResetScope::TargetAndSessions)),
+        1 => Just(ChangeKind::EndTasks(TaskSet::Own)),
+        1 => Just(ChangeKind::EndTasks(TaskSet::All)),
         1 => Just(ChangeKind::NexusLost),
     ]
 }

@@ -24,9 +24,9 @@ const TEXT_TAG: u32 = 0xFFF1;
 const LOGOUT_TAG: u32 = 0xFFF2;
 const MANAGE_TAG: u32 = 0xFFF3;
 
-/// The task management function that is under way.
+/// A task management function that is under way: what it is about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Managing {
+pub struct Managing {
     function: TaskFunction,
     lun: LunField,
     task: Option<TaskId>,
@@ -108,7 +108,8 @@ impl InitiatorSession {
     }
 
     /// Asks for a task management function, of a logical unit or of one command:
-    /// [`Event::Managed`] says how it ended.
+    /// [`Event::Managed`] says how it ended. Then the session's other connections are to
+    /// [`Self::conclude`] it, too.
     ///
     /// # Errors
     /// When the connection is not ready or one is under way.
@@ -117,7 +118,7 @@ impl InitiatorSession {
         function: TaskFunction,
         lun: u16,
         task: Option<TaskId>,
-    ) -> Result<(), SubmitError> {
+    ) -> Result<Managing, SubmitError> {
         if !self.is_ready() || self.errands.managing.is_some() {
             return Err(SubmitError::NotReady);
         }
@@ -133,8 +134,17 @@ impl InitiatorSession {
         header.cmd_sn = number.field();
         header.exp_stat_sn = self.exp_stat_sn.field();
         push_small(&mut self.output, self.connection.digests, header.as_bytes(), &[]);
-        self.errands.managing = Some(Managing { function, lun, task, number });
-        Ok(())
+        let managing = Managing { function, lun, task, number };
+        self.errands.managing = Some(managing);
+        Ok(managing)
+    }
+
+    /// A function of another connection of the session has ended like this: what it ended here gets no
+    /// response any more. What was answered here before has come: RFC 7143, 4.2.2.3.3.
+    pub fn conclude(&mut self, managing: &Managing, result: TaskResult) {
+        if managing.function != TaskFunction::ABORT_TASK {
+            self.end_managed(*managing, result);
+        }
     }
 
     fn on_task_response(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {

@@ -42,6 +42,7 @@ pub use config::{
     Ending, Event, InitiatorConfig, Status, SubmitError, TASKS_MAX, TaskCompletion, TaskData,
     TaskId,
 };
+pub use control::Managing;
 pub use discovery::{DiscoveredTarget, TARGETS_TEXT_LEN_MAX};
 pub use sense::Sense;
 pub use window::CommandWindow;

@@ -409,6 +409,23 @@ fn what_was_sent_after_a_function_is_none_of_its_business() {
 }
 
 #[test]
+fn a_function_of_another_connection_ends_what_it_is_about_here_too() {
+    let [mut asks, mut other] = [peer(), peer()];
+    let (meant, _) = other.read(512);
+    let task = asks.read(512).0;
+    let of_one = asks.initiator.manage(TaskFunction::ABORT_TASK, 2, Some(task)).unwrap();
+    other.initiator.conclude(&of_one, TaskResult::COMPLETE);
+    let mut asks = peer();
+    asks.read(512);
+    let of_many = asks.initiator.manage(TaskFunction::CLEAR_TASK_SET, 2, None).unwrap();
+    other.initiator.conclude(&of_many, TaskResult::REJECTED);
+    assert_eq!(other.initiator.poll_completion(), None);
+    other.initiator.conclude(&of_many, TaskResult::COMPLETE);
+    let done = other.initiator.poll_completion().unwrap();
+    assert_eq!((done.id, done.ending), (meant, Ending::Aborted));
+}
+
+#[test]
 fn targets_are_gathered_over_several_answers() {
     let mut peer = peer();
     peer.initiator.send_targets("All").unwrap();

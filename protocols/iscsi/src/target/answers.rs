@@ -180,7 +180,7 @@ impl TargetSession {
                 Ok(data) => self.answer_data(index, &data),
                 Err(failure) => self.fail(index, failure),
             },
-            Kind::Reset(reset) => self.answer_reset(index, reset, result),
+            Kind::Function(task) => self.answer_handed_out(index, task, result),
             _ => panic!("only changes are answered by the control side"),
         }
         if !self.functions.is_empty() {

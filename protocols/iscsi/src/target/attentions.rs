@@ -75,8 +75,9 @@ impl TargetSession {
     }
 
     /// Something happened that initiators are to be told: a unit attention, for the next command.
-    /// For a change of size or of units also at once, as an asynchronous message. A reset aborts
-    /// what the session has not begun.
+    /// For a change of size or of units also at once, as an asynchronous message. A reset, and the end of
+    /// a task set, abort what the session has not begun; with a cold reset of the target the session is
+    /// over.
     pub fn raise(&mut self, raised: &Raised) {
         if self.state != State::FullFeature
             || self.is_discovery
@@ -91,11 +92,15 @@ impl TargetSession {
         let units = Arc::clone(&self.units);
         for unit in units.iter().filter(|unit| unit.volume == volume) {
             self.shared.attentions().raise(unit.lun, raised.attention);
-            if raised.attention == Attention::Reset {
-                self.abort_unit(unit.lun);
-                self.settle_functions();
+            match raised.attention {
+                Attention::Reset => {
+                    self.abort_unit(unit.lun);
+                    self.shared.copies().forget(unit.lun);
+                }
+                Attention::TasksCleared => self.abort_unit(unit.lun),
+                Attention::ColdReset => return self.begin_anew(),
+                other => self.tell_at_once(unit.lun, other),
             }
-            self.tell_at_once(unit.lun, raised.attention);
         }
     }
 

@@ -278,6 +278,7 @@ impl TargetSession {
 fn begin_of(command: &ScsiCommand, wanted: u32) -> Begin {
     Begin {
         itt: command.itt.get(),
+        number: Serial::of(command.cmd_sn),
         is_immediate: command.opcode.is_immediate(),
         lun: command.lun.number(),
         expected: command.transfer_len.get(),

@@ -4,7 +4,7 @@ use nearflash_request::{
     BlockRange, BufferId, Change, ChangeKind, Operation, Request, Tag, VolumeId,
 };
 
-use super::slots::{Kind, Reset, Stage};
+use super::slots::{FunctionTask, Kind, Stage};
 use super::{Demand, TargetSession};
 
 impl TargetSession {
@@ -59,9 +59,7 @@ impl TargetSession {
                 let (volume, kind) = (*volume, task.kind);
                 self.change(index, volume, kind)
             }
-            &Kind::Reset(Reset { volume, scope, .. }) => {
-                self.change(index, volume, ChangeKind::Reset(scope))
-            }
+            &Kind::Function(FunctionTask { volume, kind, .. }) => self.change(index, volume, kind),
             Kind::Read { .. } | Kind::Parameters { .. } | Kind::Ready { .. } => {
                 unreachable!("nobody else has a part in these")
             }

@@ -1,22 +1,22 @@
-//! Task management functions and logout: what waits until commands that came before are answered.
+//! Task management functions: which commands they are about, and what waits until these are answered.
 //!
-//! Spec: RFC 7143, 11.5 and 11.6, 4.2.3 (aborts), 11.14 (logout). A command that still collects data,
-//! or waits for its turn, is given up without a word. One that was handed out is waited for: nobody
-//! may believe a write over that is on its way to the device. Its answer goes out before the
-//! function's.
+//! Spec: RFC 7143, 11.5 and 4.2.3 (aborts). A command that still collects data, or waits for its turn,
+//! is given up without a word. One that was handed out is waited for: nobody may believe a write over
+//! that is on its way to the device. Its answer goes out before the function's.
+//!
+//! A function that is about many commands means those of all connections of the session with lower
+//! numbers: it waits until these have come (4.2.3.3), and the other connections are told
+//! (`siblings.rs`). What such commands of theirs have handed out already, and what the function ends of
+//! other sessions, the control side waits for: see [`ChangeKind::EndTasks`] and [`ChangeKind::Reset`].
 
-use nearflash_request::{ChangeResult, ResetScope};
+use nearflash_request::{ChangeKind, ChangeResult, ResetScope, TaskSet};
 
+use super::TargetSession;
 use super::answers::Answer;
-use super::slots::{Begin, Cut, Kind, Reset, Stage};
-use super::{State, TargetSession};
-use crate::error::PeerError;
-use crate::pdu::{
-    AsyncEvent, LogoutReason, LogoutRequest, LogoutResult, NO_TAG, Opcode, RejectReason,
-    ScsiCommand, TaskFunction, TaskRequest, TaskResult,
-};
+use super::slots::{Begin, Cut, FunctionTask, Kind, Slot, Stage};
+use crate::pdu::{Opcode, RejectReason, Serial, TaskFunction, TaskRequest, TaskResult};
 
-/// Which commands something waits for.
+/// Where the commands are that something is about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Scope {
     Slot(u16),
@@ -24,166 +24,129 @@ enum Scope {
     All,
 }
 
+/// Which commands something is about.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Reach {
+    scope: Scope,
+    /// Only those with lower numbers: later ones are none of its business.
+    before: Option<Serial>,
+}
+
 /// What is done when they are answered.
 #[derive(Clone, Copy, Debug)]
-enum Then {
+pub(super) enum Then {
     Answer(TaskResult),
-    Reset(Reset),
-    Logout { reason: LogoutReason, cid: u16 },
+    HandOut(FunctionTask),
+    LogOut { is_of_session: bool },
 }
 
 /// A function that waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function {
-    itt: u32,
-    is_immediate: bool,
-    scope: Scope,
-    /// Commands that began later are none of its business.
-    began: u32,
-    then: Then,
+    pub(super) itt: u32,
+    pub(super) is_immediate: bool,
+    pub(super) reach: Reach,
+    /// The session's other connections know of it, or have no part in it.
+    pub(super) is_told: bool,
+    pub(super) then: Then,
 }
 
 impl TargetSession {
     /// Task Management Function Request.
     pub(super) fn on_function(&mut self, request: &TaskRequest) {
+        match TaskFunction(request.flags & 0x7F) {
+            TaskFunction::ABORT_TASK => self.abort_task(request),
+            TaskFunction::ABORT_TASK_SET
+            | TaskFunction::CLEAR_TASK_SET
+            | TaskFunction::LOGICAL_UNIT_RESET
+            | TaskFunction::TARGET_WARM_RESET
+            | TaskFunction::TARGET_COLD_RESET => self.abort_many(request),
+            TaskFunction::TASK_REASSIGN => {
+                self.answer_function(request, TaskResult::NO_REASSIGNMENT);
+            }
+            _ => self.answer_function(request, TaskResult::NOT_SUPPORTED),
+        }
+    }
+
+    fn abort_task(&mut self, request: &TaskRequest) {
+        let referenced = request.referenced_itt.get();
+        if self.early.forget_command(|command| command.itt.get() == referenced) > 0 {
+            return self.answer_function(request, TaskResult::COMPLETE);
+        }
+        let Some(index) = self.slots.by_itt(referenced) else {
+            return self.answer_function(request, TaskResult::NO_TASK);
+        };
+        let reach = Reach { scope: Scope::Slot(index), before: None };
+        // One that is answered before the function is: by then there is no such task.
+        let is_given_up = self.give_up_all(reach) > 0;
+        let result = if is_given_up { TaskResult::COMPLETE } else { TaskResult::NO_TASK };
+        self.wait(request, reach, Then::Answer(result), true);
+    }
+
+    /// A function that is about all commands of a unit, or of the target.
+    fn abort_many(&mut self, request: &TaskRequest) {
+        let number = Serial::of(request.cmd_sn);
+        if request.opcode.is_immediate() && self.comes_before_its_turn(number) {
+            return self.hold_function(number, request);
+        }
         let function = TaskFunction(request.flags & 0x7F);
-        let itt = request.itt.get();
-        let lun = request.lun.number().filter(|lun| self.units.get(*lun).is_some());
-        let scope = match (function, lun) {
-            (TaskFunction::ABORT_TASK, _) => {
-                let referenced = request.referenced_itt.get();
-                if self.early.forget_command(|command| command.itt.get() == referenced) > 0 {
-                    let result = TaskResult::COMPLETE;
-                    return self.answer_function(itt, is_immediate(request), result);
-                }
-                let Some(index) = self.slots.by_itt(referenced) else {
-                    return self.wait(
-                        request,
-                        Scope::All,
-                        Then::Answer(TaskResult::NO_TASK),
-                        false,
-                    );
-                };
-                Scope::Slot(index)
-            }
-            (
-                TaskFunction::ABORT_TASK_SET
-                | TaskFunction::CLEAR_TASK_SET
-                | TaskFunction::LOGICAL_UNIT_RESET,
-                Some(lun),
-            ) => Scope::Unit(lun),
-            (
-                TaskFunction::ABORT_TASK_SET
-                | TaskFunction::CLEAR_TASK_SET
-                | TaskFunction::LOGICAL_UNIT_RESET,
-                None,
-            ) => return self.answer_function(itt, is_immediate(request), TaskResult::NO_LUN),
-            (TaskFunction::TARGET_WARM_RESET | TaskFunction::TARGET_COLD_RESET, _) => Scope::All,
-            (TaskFunction::TASK_REASSIGN, _) => {
-                let result = TaskResult::NO_REASSIGNMENT;
-                return self.answer_function(itt, is_immediate(request), result);
-            }
-            _ => {
-                let result = TaskResult::NOT_SUPPORTED;
-                return self.answer_function(itt, is_immediate(request), result);
-            }
+        let is_of_unit =
+            !matches!(function, TaskFunction::TARGET_WARM_RESET | TaskFunction::TARGET_COLD_RESET);
+        let (scope, unit) = if is_of_unit {
+            let Some(unit) = request.lun.number().and_then(|lun| self.units.get(lun)) else {
+                return self.answer_function(request, TaskResult::NO_LUN);
+            };
+            (Scope::Unit(unit.lun), Some(unit))
+        } else {
+            (Scope::All, self.units.iter().next())
         };
-        self.begin_function(request, function, scope);
+        let then = match (unit.map(|unit| unit.volume), change_of(function)) {
+            // One connection has all there is of the session's, and knows when it is over.
+            (Some(_), ChangeKind::EndTasks(TaskSet::Own)) if !self.shared.is_multiple() => {
+                Then::Answer(TaskResult::COMPLETE)
+            }
+            (Some(volume), kind) => Then::HandOut(FunctionTask {
+                volume,
+                kind,
+                ends_session: function == TaskFunction::TARGET_COLD_RESET,
+            }),
+            (None, _) => Then::Answer(TaskResult::COMPLETE),
+        };
+        let reach = Reach { scope, before: Some(self.first_unaffected(number)) };
+        self.give_up_all(reach);
+        let is_told = !self.shared.is_multiple();
+        self.has_stirred |= !is_told;
+        self.wait(request, reach, then, is_told);
     }
 
-    fn begin_function(&mut self, request: &TaskRequest, function: TaskFunction, scope: Scope) {
-        let given_up = self.give_up_all(scope);
-        let then = match (function, scope) {
-            // Answered before the function is: by then there is no such task.
-            (TaskFunction::ABORT_TASK, _) if given_up == 0 => Then::Answer(TaskResult::NO_TASK),
-            (TaskFunction::LOGICAL_UNIT_RESET, Scope::Unit(lun)) => {
-                match self.units.get(lun).map(|unit| unit.volume) {
-                    Some(volume) => reset(volume, ResetScope::LogicalUnit, false),
-                    None => Then::Answer(TaskResult::NO_LUN),
-                }
-            }
-            (TaskFunction::TARGET_WARM_RESET | TaskFunction::TARGET_COLD_RESET, _) => {
-                let is_cold = function == TaskFunction::TARGET_COLD_RESET;
-                match self.units.iter().next().map(|unit| unit.volume) {
-                    Some(volume) => reset(volume, ResetScope::Target, is_cold),
-                    None => Then::Answer(TaskResult::COMPLETE),
-                }
-            }
-            _ => Then::Answer(TaskResult::COMPLETE),
-        };
-        self.wait(request, scope, then, true);
-    }
-
-    fn wait(&mut self, request: &TaskRequest, scope: Scope, then: Then, settles: bool) {
-        let (itt, is_immediate) = (request.itt.get(), is_immediate(request));
-        if !settles {
-            if let Then::Answer(result) = then {
-                self.answer_function(itt, is_immediate, result);
-            }
-            return;
+    /// The first command that a function of that number is not about. What has come before on the one
+    /// connection of a session is always meant.
+    fn first_unaffected(&self, number: Serial) -> Serial {
+        let expected = self.shared.expected();
+        match self.shared.is_multiple() && number.is_before(expected) {
+            true => number,
+            false => expected,
         }
-        let began = self.slots.began();
-        self.functions.push(Function { itt, is_immediate, scope, began, then });
-        self.settle_functions();
     }
 
-    /// Logout Request.
-    pub(super) fn on_logout(&mut self, request: &LogoutRequest) {
-        let reason = LogoutReason(request.flags & 0x7F);
-        let (itt, cid) = (request.itt.get(), request.cid.get());
-        let is_immediate = request.opcode.is_immediate();
-        let refused = match reason {
-            LogoutReason::SESSION => None,
-            LogoutReason::CONNECTION if cid == self.cid => None,
-            LogoutReason::CONNECTION if self.shared.is_multiple() => {
-                // Another connection of the session: it ends without a word of its own.
-                self.shared.close_one(cid);
-                self.has_stirred = true;
-                return self.answer_logout(itt, is_immediate, LogoutResult::SUCCESS);
-            }
-            LogoutReason::CONNECTION => Some(LogoutResult::NO_CONNECTION),
-            LogoutReason::RECOVERY => Some(LogoutResult::NO_RECOVERY),
-            _ => {
-                let header = zerocopy::IntoBytes::as_bytes(request);
-                self.finish_function(is_immediate);
-                return self.reject(RejectReason::INVALID_FIELD, header);
-            }
-        };
-        if let Some(result) = refused {
-            return self.answer_logout(itt, is_immediate, result);
-        }
-        self.early.clear();
-        self.give_up_all(Scope::All);
-        self.state = State::LoggingOut;
-        let began = self.slots.began();
-        let then = Then::Logout { reason, cid };
-        self.functions.push(Function { itt, is_immediate, scope: Scope::All, began, then });
+    fn wait(&mut self, request: &TaskRequest, reach: Reach, then: Then, is_told: bool) {
+        let (itt, is_immediate) = (request.itt.get(), request.opcode.is_immediate());
+        self.functions.push(Function { itt, is_immediate, reach, is_told, then });
         self.settle_functions();
     }
 
     /// Gives up what still collects data or waits for its turn, and what goes piece by piece as soon as
     /// the piece is done that was handed out. How many there were.
-    fn give_up_all(&mut self, scope: Scope) -> usize {
-        let meant = |command: &ScsiCommand| match scope {
-            Scope::Slot(_) => false,
-            Scope::Unit(lun) => command.lun.number() == Some(lun),
-            Scope::All => true,
-        };
-        let early = self.early.forget_command(meant);
-        let cut_short =
-            self.cut_short(Cut::Silently, |index, slot| scope.includes(index, slot.lun));
-        let meant: Vec<u16> = self
-            .slots
-            .iter()
-            .filter(|(index, slot)| slot.is_collecting() && scope.includes(*index, slot.lun))
-            .map(|(index, _)| index)
-            .collect();
+    pub(super) fn give_up_all(&mut self, reach: Reach) -> usize {
+        let collecting = self.slots.iter().filter(|(_, slot)| slot.is_collecting());
+        let meant = collecting.filter(|(index, slot)| reach.includes(*index, slot));
+        let meant: Vec<u16> = meant.map(|(index, _)| index).collect();
         meant.iter().for_each(|index| self.give_up(*index));
-        early + meant.len() + cut_short
+        meant.len() + self.cut_short(Cut::Silently, |index, slot| reach.includes(index, slot))
     }
 
-    /// A unit was reset by whomever: what still collects data is aborted, and says so (TAS). SAM-5,
-    /// 5.6. What waits for its turn comes after the reset.
+    /// A unit was reset, or its task set cleared, by another: what still collects data is aborted, and
+    /// says so (TAS). SAM-5, 5.6. What waits for its turn comes after that.
     pub(super) fn abort_unit(&mut self, lun: u16) {
         let meant: Vec<u16> = self
             .slots
@@ -193,7 +156,7 @@ impl TargetSession {
             .collect();
         meant.iter().for_each(|index| self.abort(*index));
         self.cut_short(Cut::TaskAborted, |_, slot| slot.lun == Some(lun));
-        self.shared.copies().forget(lun);
+        self.settle_functions();
     }
 
     /// Does what waited for commands that are answered by now.
@@ -202,45 +165,64 @@ impl TargetSession {
         while let Some(place) = self.functions.iter().position(|waiting| self.is_settled(waiting)) {
             let Function { itt, is_immediate, then, .. } = self.functions.remove(place);
             match then {
-                Then::Answer(result) => self.answer_function(itt, is_immediate, result),
-                Then::Reset(reset) => self.hand_out_reset(itt, is_immediate, reset),
-                Then::Logout { reason, cid } => self.log_out(itt, is_immediate, reason, cid),
+                Then::Answer(result) => {
+                    self.finish_function(is_immediate);
+                    self.push_function_response(itt, result);
+                }
+                Then::HandOut(task) => self.hand_out_function(itt, is_immediate, task),
+                Then::LogOut { is_of_session } => self.log_out(itt, is_immediate, is_of_session),
             }
         }
     }
 
     fn is_settled(&self, waiting: &Function) -> bool {
-        !self.slots.iter().any(|(index, slot)| {
-            let is_earlier = waiting.began.wrapping_sub(slot.began) < 1 << 31;
-            is_earlier && slot.stage == Stage::Submitted && waiting.scope.includes(index, slot.lun)
-        })
+        let is_under_way = |(index, slot): (u16, &Slot)| {
+            slot.stage == Stage::Submitted && waiting.reach.includes(index, slot)
+        };
+        waiting.is_told && !self.slots.iter().any(is_under_way)
     }
 
-    fn hand_out_reset(&mut self, itt: u32, is_immediate: bool, reset: Reset) {
+    fn hand_out_function(&mut self, itt: u32, is_immediate: bool, task: FunctionTask) {
         if self.slots.is_full() {
-            return self.answer_function(itt, is_immediate, TaskResult::REJECTED);
+            self.finish_function(is_immediate);
+            return self.push_function_response(itt, TaskResult::REJECTED);
         }
-        let begin = Begin { itt, is_immediate, lun: None, expected: 0, wanted: 0 };
+        let number = self.shared.expected();
+        let begin = Begin { itt, number, is_immediate, lun: None, expected: 0, wanted: 0 };
         let index = self.slots.take(begin);
-        self.slots[index].kind = Kind::Reset(reset);
+        self.slots[index].kind = Kind::Function(task);
         self.ready.push_back(index);
     }
 
-    /// The control side has reset what was to be reset.
-    pub(super) fn answer_reset(&mut self, index: u16, reset: Reset, result: &ChangeResult) {
-        let itt = self.slots[index].itt;
-        self.release_slot(index);
+    /// The control side has done its part.
+    pub(super) fn answer_handed_out(
+        &mut self,
+        index: u16,
+        task: FunctionTask,
+        result: &ChangeResult,
+    ) {
         let is_done = *result == ChangeResult::Done;
         let response = if is_done { TaskResult::COMPLETE } else { TaskResult::REJECTED };
-        self.push_function_response(itt, response);
-        if is_done && reset.is_cold {
-            self.end_session();
+        let answer = FunctionAnswer { index, response, ends_session: is_done && task.ends_session };
+        if self.shared.is_multiple() {
+            return self.answer_behind_others(answer);
+        }
+        self.conclude(answer);
+    }
+
+    /// The function is over.
+    pub(super) fn conclude(&mut self, answer: FunctionAnswer) {
+        let itt = self.slots[answer.index].itt;
+        self.release_slot(answer.index);
+        self.push_function_response(itt, answer.response);
+        if answer.ends_session {
+            self.begin_anew();
         }
     }
 
-    fn answer_function(&mut self, itt: u32, is_immediate: bool, result: TaskResult) {
-        self.finish_function(is_immediate);
-        self.push_function_response(itt, result);
+    fn answer_function(&mut self, request: &TaskRequest, result: TaskResult) {
+        self.finish_function(request.opcode.is_immediate());
+        self.push_function_response(request.itt.get(), result);
     }
 
     fn push_function_response(&mut self, itt: u32, result: TaskResult) {
@@ -257,49 +239,6 @@ impl TargetSession {
         }
     }
 
-    fn answer_logout(&mut self, itt: u32, is_immediate: bool, result: LogoutResult) {
-        self.finish_function(is_immediate);
-        let answer = Answer { codes: [result.0, 0], ..Answer::new(Opcode::LOGOUT_RESPONSE, itt) };
-        self.push_answer(&answer, &[]);
-    }
-
-    fn log_out(&mut self, itt: u32, is_immediate: bool, reason: LogoutReason, cid: u16) {
-        debug_assert!(reason == LogoutReason::SESSION || cid == self.cid, "it is this one's");
-        self.answer_logout(itt, is_immediate, LogoutResult::SUCCESS);
-        if reason == LogoutReason::SESSION && self.shared.is_multiple() {
-            self.shared.close_all();
-            self.has_stirred = true;
-        }
-        self.has_logged_out = true;
-        self.stop();
-    }
-
-    /// Every connection of the session ends.
-    pub(super) fn end_session(&mut self) {
-        self.push_message(AsyncEvent::SESSION_DROP, [0; 3]);
-        self.shared.close_all();
-        self.has_stirred = true;
-        self.stop();
-    }
-
-    /// Whether another connection of the session has said that this one is to close: it does.
-    pub(super) fn close_if_told(&mut self) {
-        if !self.is_stopped() && self.shared.closes(self.cid) {
-            self.shared.closed(self.cid);
-            self.has_logged_out = true;
-            self.stop();
-        }
-    }
-
-    /// Asynchronous Message, with its three parameters. RFC 7143, 11.9.
-    pub(super) fn push_message(&mut self, event: AsyncEvent, parameters: [u16; 3]) {
-        let [first, second, third] = parameters.map(u32::from);
-        let code = u32::from_be_bytes([event.0, 0, 0, 0]) | first;
-        let rest = [code, second << 16 | third, 0];
-        let answer = Answer { rest, ..Answer::new(Opcode::ASYNC, NO_TAG) };
-        self.push_answer(&answer, &[]);
-    }
-
     /// A request that is no SCSI command, and whose data is there.
     pub(super) fn count_immediate(&mut self, header: &[u8]) -> bool {
         if self.immediate_count >= super::slots::IMMEDIATE_MAX {
@@ -309,31 +248,39 @@ impl TargetSession {
         self.immediate_count += 1;
         true
     }
+}
 
-    /// Ends the connection in good order because this end goes down: the initiator is told, and
-    /// answers that are still to come are not waited for.
-    pub fn shut_down(&mut self) {
-        if self.state == State::FullFeature {
-            self.push_message(AsyncEvent::CONNECTION_DROP, [self.cid, 0, 0]);
-        }
-        self.terminate(PeerError::ShuttingDown);
+/// How a function that was handed out is answered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FunctionAnswer {
+    /// Its slot.
+    pub(super) index: u16,
+    pub(super) response: TaskResult,
+    pub(super) ends_session: bool,
+}
+
+impl Reach {
+    /// All commands.
+    pub(super) const ALL: Self = Self { scope: Scope::All, before: None };
+
+    fn includes(self, index: u16, slot: &Slot) -> bool {
+        let is_earlier = |before| slot.is_immediate || slot.number.is_before(before);
+        self.before.is_none_or(is_earlier)
+            && match self.scope {
+                Scope::Slot(only) => only == index,
+                Scope::Unit(unit) => slot.lun == Some(unit),
+                Scope::All => true,
+            }
     }
 }
 
-impl Scope {
-    fn includes(self, index: u16, lun: Option<u16>) -> bool {
-        match self {
-            Self::Slot(slot) => slot == index,
-            Self::Unit(unit) => lun == Some(unit),
-            Self::All => true,
-        }
+/// What a function asks of the control side.
+fn change_of(function: TaskFunction) -> ChangeKind {
+    match function {
+        TaskFunction::ABORT_TASK_SET => ChangeKind::EndTasks(TaskSet::Own),
+        TaskFunction::CLEAR_TASK_SET => ChangeKind::EndTasks(TaskSet::All),
+        TaskFunction::LOGICAL_UNIT_RESET => ChangeKind::Reset(ResetScope::LogicalUnit),
+        TaskFunction::TARGET_COLD_RESET => ChangeKind::Reset(ResetScope::TargetAndSessions),
+        _ => ChangeKind::Reset(ResetScope::Target),
     }
-}
-
-fn is_immediate(request: &TaskRequest) -> bool {
-    request.opcode.is_immediate()
-}
-
-fn reset(volume: nearflash_request::VolumeId, scope: ResetScope, is_cold: bool) -> Then {
-    Then::Reset(Reset { volume, scope, is_cold })
 }

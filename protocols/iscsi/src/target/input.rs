@@ -74,6 +74,9 @@ impl TargetSession {
     fn dispatch(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
         let header: &BasicHeader = zerocopy::transmute_ref!(head);
         let opcode = header.opcode.opcode();
+        if self.is_fenced() {
+            self.look_at_fence(head);
+        }
         if self.state != State::FullFeature || self.is_discovery {
             return self.dispatch_other(opcode, head);
         }

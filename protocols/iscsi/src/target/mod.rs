@@ -8,7 +8,9 @@
 //! or payload to its buffer and then to [`TargetSession::handle_payload`]; satisfy
 //! [`TargetSession::wants_buffer`]; take every [`TargetSession::poll_demand`]; give every answer; send
 //! [`TargetSession::output`] and tell [`TargetSession::advance_output`]. And of sessions with several
-//! connections: whenever one [`TargetSession::stirs`], [`TargetSession::resume`] the others.
+//! connections, whenever one [`TargetSession::stirs`]: of each, carry [`TargetSession::poll_order`] to
+//! the others, and [`TargetSession::resume`] it; one that [`TargetSession::awaits_others`] goes on by
+//! [`TargetSession::lift_fence`] when every other [`TargetSession::is_acknowledged`].
 //!
 //! A payload buffer belongs to the session from [`TargetSession::provide_buffer`] until its request
 //! is polled, and from [`TargetSession::handle_completion`] until it is sent. The engine gives back
@@ -28,9 +30,11 @@ mod exports;
 mod functions;
 mod input;
 mod login;
+mod logout;
 mod portal;
 mod series;
 mod shared;
+mod siblings;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -53,6 +57,7 @@ pub use portal::{
     SessionStatus,
 };
 pub use shared::{PORTAL_GROUP, SessionShared};
+pub use siblings::Order;
 
 use crate::chap::{CHALLENGE_LEN, Challenge};
 use crate::digest::Digests;
@@ -64,6 +69,7 @@ use crate::pdu::{HEADER_LEN, Serial};
 use crate::text::{Gathering, Outgoing, TEXT_LEN_MAX};
 use attentions::Stay;
 use functions::Function;
+use siblings::Fence;
 use slots::{Slot, Slots};
 use window::EarlyCommands;
 
@@ -152,6 +158,7 @@ pub struct TargetSession {
     /// Commands to be handed out, oldest first.
     ready: VecDeque<u16>,
     functions: Vec<Function>,
+    fence: Fence,
     /// Immediate commands and functions under way.
     immediate_count: u32,
     /// Commands were given up whose data may still come.
@@ -205,6 +212,7 @@ impl TargetSession {
             awaiting_buffer: VecDeque::new(),
             ready: VecDeque::new(),
             functions: Vec::new(),
+            fence: Fence::default(),
             immediate_count: 0,
             has_aborted: false,
             has_stirred: false,
@@ -381,6 +389,7 @@ impl TargetSession {
         self.login_demand = None;
         self.early.clear();
         self.functions.clear();
+        self.drop_fence();
     }
 }
 

@@ -247,7 +247,9 @@ impl Portal {
             return None;
         }
         let session = self.sessions.remove(&tsih)?;
-        if session.target.is_some() {
+        if session.shared.is_forgotten() {
+            self.remembered.retain(|nexus| *nexus != session.shared.nexus());
+        } else if session.target.is_some() {
             self.remember(session.shared.nexus());
         }
         Some(Ended { session: session.shared, target: session.target })
@@ -422,6 +424,16 @@ mod tests {
         assert_eq!(told(&mut portal, &demand("a", 1, 0, 1)), Some(Attention::PowerOn));
         assert_eq!(told(&mut portal, &demand("a", 1, 0, 1)), Some(Attention::NexusLoss));
         assert_eq!(told(&mut portal, &demand("a", 2, 0, 1)), Some(Attention::PowerOn));
+    }
+
+    #[test]
+    fn a_session_that_ended_because_its_target_began_anew_is_no_loss() {
+        let mut portal = portal();
+        told(&mut portal, &demand("a", 1, 0, 1));
+        let session = granted(portal.login(&demand("a", 1, 0, 1))).session;
+        session.forget();
+        portal.connection_gone(session.tsih(), 1);
+        assert_eq!(told(&mut portal, &demand("a", 1, 0, 1)), Some(Attention::PowerOn));
     }
 
     #[test]

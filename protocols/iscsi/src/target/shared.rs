@@ -7,7 +7,7 @@
 //! Invariant: ExpCmdSN and MaxCmdSN never go back, and never more commands are taken and not
 //! answered than the window has.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use nearflash_request::{Identity, Nexus};
 use nearflash_scsi::{Attentions, CopyRecords};
@@ -54,6 +54,8 @@ pub struct SessionShared {
     last: AtomicU32,
     /// Who is to close: see [`OPEN`], [`ALL`], [`ONE`].
     closing: AtomicU32,
+    /// See [`Self::forget`].
+    is_forgotten: AtomicBool,
 }
 
 impl SessionShared {
@@ -82,6 +84,7 @@ impl SessionShared {
             expected: AtomicU32::new(demand.cmd_sn.0),
             last: AtomicU32::new(demand.cmd_sn.plus(window - 1).0),
             closing: AtomicU32::new(OPEN),
+            is_forgotten: AtomicBool::new(false),
         }
     }
 
@@ -103,6 +106,7 @@ impl SessionShared {
             expected: AtomicU32::new(0),
             last: AtomicU32::new(0),
             closing: AtomicU32::new(OPEN),
+            is_forgotten: AtomicBool::new(false),
         }
     }
 
@@ -185,6 +189,17 @@ impl SessionShared {
     /// Every connection is to close.
     pub(super) fn close_all(&self) {
         self.closing.store(ALL, Ordering::Relaxed);
+    }
+
+    /// The target has begun anew with its end: the initiator's next session is told that, and not of
+    /// this one's end.
+    pub(super) fn forget(&self) {
+        self.is_forgotten.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nobody is to be told of its end.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.is_forgotten.load(Ordering::Relaxed)
     }
 
     /// One connection is to close.

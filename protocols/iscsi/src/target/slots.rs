@@ -4,8 +4,10 @@
 //! Invariants: a slot is free or holds exactly one command; there are as many slots as the session's
 //! window and the immediate commands need; nothing is allocated per command in the common case.
 
-use nearflash_request::{BlockRange, BufferId, VolumeId};
+use nearflash_request::{BlockRange, BufferId, ChangeKind, VolumeId};
 use nearflash_scsi::{ChangeTask, Failure, RequestTask, Series};
+
+use crate::pdu::Serial;
 
 /// Immediate commands and functions of a connection at a time. They have no number, and so are no
 /// part of the window.
@@ -44,7 +46,7 @@ pub(super) enum Kind {
     /// For the control side.
     Change { volume: VolumeId, task: ChangeTask },
     /// A task management function, for the control side.
-    Reset(Reset),
+    Function(FunctionTask),
     /// Answered without anyone's help, once its data is over.
     Ready { data: Vec<u8> },
 }
@@ -58,13 +60,13 @@ pub(super) enum Cut {
     TaskAborted,
 }
 
-/// A reset that was asked for.
+/// What the control side does for a task management function.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Reset {
+pub(super) struct FunctionTask {
     pub(super) volume: VolumeId,
-    pub(super) scope: nearflash_request::ResetScope,
-    /// Every connection ends afterwards.
-    pub(super) is_cold: bool,
+    pub(super) kind: ChangeKind,
+    /// The session is over afterwards.
+    pub(super) ends_session: bool,
 }
 
 /// Where a command's data from the initiator goes.
@@ -147,8 +149,8 @@ pub(super) struct Slot {
     pub(super) lun: Option<u16>,
     /// Grows with each use of the slot: tells late data for an old command from data for this one.
     generation: u16,
-    /// In which order commands of this connection began.
-    pub(super) began: u32,
+    /// CmdSN.
+    pub(super) number: Serial,
     /// Expected data transfer length: what the initiator has room or data for.
     pub(super) expected: u32,
     /// How much the command moves by what its CDB says.
@@ -182,7 +184,7 @@ impl Slot {
             is_due: true,
             lun: None,
             generation: 0,
-            began: 0,
+            number: Serial(0),
             expected: 0,
             wanted: 0,
             takes: 0,
@@ -242,6 +244,8 @@ impl Slot {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begin {
     pub(super) itt: u32,
+    /// CmdSN.
+    pub(super) number: Serial,
     pub(super) is_immediate: bool,
     pub(super) lun: Option<u16>,
     pub(super) expected: u32,
@@ -254,18 +258,13 @@ pub(super) struct Slots {
     slots: Box<[Slot]>,
     /// Those not in use; the last one back is the first one out, as its memory is warm.
     free: Vec<u16>,
-    began: u32,
 }
 
 impl Slots {
     /// For a connection of a session with that window; none before the login.
     pub(super) fn new(count: u32) -> Self {
         let count = u16::try_from(count).expect("a window is below 65,536 commands");
-        Self {
-            slots: (0..count).map(|_| Slot::free()).collect(),
-            free: (0..count).rev().collect(),
-            began: 0,
-        }
+        Self { slots: (0..count).map(|_| Slot::free()).collect(), free: (0..count).rev().collect() }
     }
 
     /// How many there are.
@@ -291,13 +290,12 @@ impl Slots {
     #[inline]
     pub(super) fn take(&mut self, begin: Begin) -> u16 {
         let index = self.free.pop().expect("the caller saw a free slot");
-        self.began = self.began.wrapping_add(1);
         let slot = &mut self.slots[usize::from(index)];
         slot.itt = begin.itt;
         slot.is_immediate = begin.is_immediate;
         slot.is_due = true;
         slot.lun = begin.lun;
-        slot.began = self.began;
+        slot.number = begin.number;
         slot.expected = begin.expected;
         slot.wanted = begin.wanted;
         slot.takes = 0;
@@ -367,11 +365,6 @@ impl Slots {
         self.iter().any(|(_, slot)| slot.awaits_data())
     }
 
-    /// The number of the latest command.
-    pub(super) const fn began(&self) -> u32 {
-        self.began
-    }
-
     /// Takes every buffer that a command has received data into.
     pub(super) fn take_buffers(&mut self) -> impl Iterator<Item = BufferId> {
         self.slots.iter_mut().flat_map(|slot| slot.buffers.take()).flatten()
@@ -399,8 +392,14 @@ impl std::ops::IndexMut<u16> for Slots {
 mod tests {
     use super::*;
 
-    const BEGIN: Begin =
-        Begin { itt: 7, is_immediate: false, lun: Some(0), expected: 0, wanted: 0 };
+    const BEGIN: Begin = Begin {
+        itt: 7,
+        number: Serial(3),
+        is_immediate: false,
+        lun: Some(0),
+        expected: 0,
+        wanted: 0,
+    };
 
     #[test]
     fn a_transfer_tag_is_good_for_one_use_of_its_slot() {

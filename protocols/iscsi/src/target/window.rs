@@ -10,7 +10,7 @@ use super::shared::Turn;
 use super::slots::Stage;
 use super::{State, TargetSession};
 use crate::error::PeerError;
-use crate::pdu::{HEADER_LEN, ScsiCommand, Serial};
+use crate::pdu::{HEADER_LEN, ScsiCommand, Serial, TaskRequest};
 
 /// A command before its turn.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ enum Waiting {
     Slot(u16),
     /// Any other request, with its data.
     Other(Box<([u8; HEADER_LEN], Vec<u8>)>),
+    /// An immediate task management function, which comes before the command of that number.
+    Function(Box<TaskRequest>),
     /// Nothing but the number: the command was given up.
     GivenUp,
 }
@@ -51,6 +53,12 @@ impl EarlyCommands {
     pub(super) fn clear(&mut self) {
         self.queue.clear();
         self.data_len = 0;
+    }
+
+    /// The latest number that was taken up here.
+    fn last_number(&self) -> Option<Serial> {
+        let has_number = |early: &&Early| !matches!(early.what, Waiting::Function(_));
+        self.queue.iter().rev().find(has_number).map(|early| early.number)
     }
 
     /// Commands without a slot are given up. Their numbers are still taken when they are next. How
@@ -83,7 +91,7 @@ impl TargetSession {
     pub(super) fn turn_of(&self, number: Serial) -> Turn {
         let turn = self.shared.take_turn(number);
         if turn == Turn::Later
-            && self.early.queue.back().is_some_and(|last| !last.number.is_before(number))
+            && self.early.last_number().is_some_and(|last| !last.is_before(number))
         {
             return Turn::Never;
         }
@@ -118,6 +126,28 @@ impl TargetSession {
         Ok(())
     }
 
+    /// Whether commands with lower numbers are on their way, by other connections of the session.
+    pub(super) fn comes_before_its_turn(&self, number: Serial) -> bool {
+        let expected = self.shared.expected();
+        self.shared.is_multiple()
+            && expected.is_before(number)
+            && number.since(expected) <= self.shared.window()
+    }
+
+    /// A task management function has to wait for commands that it is about.
+    pub(super) fn hold_function(&mut self, number: Serial, request: &TaskRequest) {
+        let what = Waiting::Function(Box::new(*request));
+        self.early.queue.push_back(Early { number, what });
+    }
+
+    /// Whether it is the turn of the first that waits; it is taken then.
+    fn takes_turn(&self, first: &Early) -> bool {
+        match first.what {
+            Waiting::Function(_) => !self.shared.expected().is_before(first.number),
+            _ => self.shared.take_turn(first.number) == Turn::Now,
+        }
+    }
+
     /// Whether commands of other connections of the session may wait for what this one has taken:
     /// [`Self::resume`] is to be called for each of them. Asking makes it forget.
     #[inline]
@@ -132,6 +162,7 @@ impl TargetSession {
     /// When the initiator broke the protocol: the session is closing.
     pub fn resume(&mut self) -> Result<(), PeerError> {
         self.close_if_told();
+        self.settle_functions();
         if self.early.is_empty() {
             return Ok(());
         }
@@ -146,7 +177,7 @@ impl TargetSession {
     pub(super) fn take_early(&mut self) -> Result<(), PeerError> {
         while self.state == State::FullFeature
             && let Some(first) = self.early.queue.front()
-            && self.shared.take_turn(first.number) == Turn::Now
+            && self.takes_turn(first)
         {
             self.count_taken();
             let Some(early) = self.early.queue.pop_front() else { break };
@@ -162,6 +193,7 @@ impl TargetSession {
                     self.early.data_len -= other.1.len();
                     self.on_request(&other.0, &other.1)?;
                 }
+                Waiting::Function(request) => self.on_function(&request),
                 Waiting::GivenUp => self.shared.give_back(),
             }
         }

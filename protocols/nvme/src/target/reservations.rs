@@ -244,7 +244,9 @@ fn notice_of(attention: Attention) -> Option<ReservationNotice> {
         Attention::ReservationsReleased => Some(ReservationNotice::ReservationReleased),
         Attention::ReservationsPreempted => Some(ReservationNotice::ReservationPreempted),
         Attention::PowerOn
+        | Attention::ColdReset
         | Attention::Reset
+        | Attention::TasksCleared
         | Attention::NexusLoss
         | Attention::CapacityChanged
         | Attention::UnitsChanged

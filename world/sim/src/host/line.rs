@@ -74,7 +74,7 @@ impl<S: Spoken> Line<'_, S> {
             let received = outside.network.receive(now, self.link, Side::Host, &mut bytes);
             outside.settle_network();
             match received {
-                Received::Bytes(len) => self.feed(&bytes[..len], outside.is_draining),
+                Received::Bytes(len) => self.feed(&bytes[..len], outside.may_end_connections()),
                 Received::Nothing => return Fate::Lives,
                 Received::Closed => return Fate::Lost,
             }
@@ -83,8 +83,8 @@ impl<S: Spoken> Line<'_, S> {
 
     /// # Panics
     /// When the node breaks the protocol: it never does, and has no reason to end a connection that
-    /// keeps it, unless it drains.
-    fn feed(&mut self, bytes: &[u8], is_draining: bool) {
+    /// keeps it, unless it drains, or somebody has it begin anew.
+    fn feed(&mut self, bytes: &[u8], may_end: bool) {
         let mut input = std::mem::take(self.leftover);
         input.extend_from_slice(bytes);
         let mut rest = &input[..];
@@ -93,7 +93,7 @@ impl<S: Spoken> Line<'_, S> {
                 Receiving::Paused => break,
                 Receiving::Bytes => match self.session.handle_input(rest) {
                     Ok(taken) => rest = &rest[taken..],
-                    Err(Trouble::Ended) if is_draining => return,
+                    Err(Trouble::Ended) if may_end => return,
                     Err(Trouble::Ended) => panic!("{:?}: the node ended it", self.link),
                     Err(Trouble::Broken(how)) => {
                         panic!("{:?}: the node broke the protocol: {how}", self.link)

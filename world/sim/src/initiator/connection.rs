@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use nearflash_iscsi::PeerError;
 use nearflash_iscsi::initiator::cdb::Cdb;
 use nearflash_iscsi::initiator::{
-    Ending, InitiatorConfig, InitiatorSession, Sense, Status, TaskCompletion, TaskData, TaskId,
+    Ending, InitiatorConfig, InitiatorSession, Managing, Sense, Status, TaskCompletion, TaskData,
+    TaskId,
 };
 use nearflash_request::BufferId;
 use nearflash_session::{Chunk, Receiving};
@@ -37,6 +38,8 @@ pub(crate) struct Connection {
     /// Counts the commands.
     sequence: u32,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
+    /// A task management function that is under way.
+    pub(crate) managing: Option<Managing>,
     /// Received, and not taken by the session yet.
     leftover: Vec<u8>,
 }
@@ -52,6 +55,7 @@ impl Connection {
             asker,
             sequence: 0,
             tasks: BTreeMap::new(),
+            managing: None,
             leftover: Vec::new(),
         }
     }

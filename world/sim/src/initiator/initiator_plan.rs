@@ -28,8 +28,10 @@ pub struct InitiatorPlan {
     pub think: (Nanos, Nanos),
     /// In one look, it loses all its connections.
     pub leave_permille: u32,
-    /// In one look, it asks for a reset of a logical unit, or has a command aborted.
+    /// With one command, it asks for a reset, or has commands aborted: its own, or everybody's.
     pub manage_permille: u32,
+    /// With one of these, it is a reset of the target that ends all sessions.
+    pub cold_permille: u32,
     /// In one look, it registers, reserves, preempts or lets go.
     pub rival_permille: u32,
     /// What it does beside that.
@@ -51,6 +53,7 @@ impl InitiatorPlan {
             think: (Nanos::from_micros(1), Nanos::from_micros(200)),
             leave_permille: 0,
             manage_permille: 0,
+            cold_permille: 0,
             rival_permille: 0,
             mix: Mix { tails: 0, ..Mix::USUAL },
         }
@@ -71,6 +74,7 @@ impl InitiatorPlan {
             think: (Nanos(100), Nanos::from_micros(dice.pick(&[5, 200, 5_000]))),
             leave_permille: dice.pick(&[0, 0, 1, 5]),
             manage_permille: dice.pick(&[0, 0, 5]),
+            cold_permille: dice.pick(&[0, 0, 20]),
             rival_permille: dice.pick(&[0, 0, 20, 100]),
             mix: Mix::draw(dice),
         }

@@ -275,29 +275,57 @@ impl Initiator {
         }
     }
 
-    /// Has a command aborted, all of its own, or a unit reset for everybody.
+    /// Has a command aborted, all of its own, those of everybody, or a unit or the target reset.
     fn manage(&mut self, index: usize) {
         let functions = [
             TaskFunction::ABORT_TASK,
             TaskFunction::ABORT_TASK_SET,
+            TaskFunction::CLEAR_TASK_SET,
             TaskFunction::LOGICAL_UNIT_RESET,
+            TaskFunction::TARGET_WARM_RESET,
         ];
-        let function = self.dice.pick(&functions);
+        let ends_sessions = self.dice.permille(self.plan.cold_permille);
+        let function = match ends_sessions {
+            true => TaskFunction::TARGET_COLD_RESET,
+            false => self.dice.pick(&functions),
+        };
         let connection = &mut self.connections[index];
         let task = connection.tasks.keys().next().copied();
-        if function != TaskFunction::ABORT_TASK || task.is_some() {
-            // Another one may be under way.
-            let _ = connection.session.manage(function, 0, task);
+        if function == TaskFunction::ABORT_TASK && task.is_none() {
+            return;
+        }
+        // Another one may be under way.
+        if let Ok(managing) = connection.session.manage(function, 0, task) {
+            connection.managing = Some(managing);
+        }
+    }
+
+    /// What a function ended is over on all connections.
+    fn conclude(&mut self) {
+        let mut ended = Vec::new();
+        for connection in &mut self.connections {
+            while let Some(event) = connection.session.poll_event() {
+                match event {
+                    Event::Managed(result) => {
+                        let managing = connection.managing.take();
+                        ended.push((managing.expect("it was asked for"), result));
+                    }
+                    // A volume that changes its size is told of unasked.
+                    Event::Reported(Some(_)) => {}
+                    other => panic!("{other:?} was not asked for"),
+                }
+            }
+        }
+        for (managing, result) in ended {
+            for connection in &mut self.connections {
+                connection.session.conclude(&managing, result);
+            }
         }
     }
 
     fn take_completions(&mut self, checks: &mut Checks, outside: &mut Outside) {
+        self.conclude();
         for connection in &mut self.connections {
-            while let Some(event) = connection.session.poll_event() {
-                // A volume that changes its size is told of unasked.
-                let is_expected = matches!(event, Event::Managed(_) | Event::Reported(Some(_)));
-                assert!(is_expected, "{event:?} was not asked for");
-            }
             while let Some((completion, task)) = connection.poll() {
                 let link = u64::from(connection.link.0);
                 outside.note("answer", &[u64::from(completion.id.0), link]);

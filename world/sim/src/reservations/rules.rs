@@ -136,7 +136,10 @@ impl Rules {
             ChangeKind::Preempt { victim, reservation, .. } => {
                 self.preempt(nexus, victim, reservation)
             }
-            ChangeKind::Reset(_) | ChangeKind::NexusLost | ChangeKind::Report => Ends::Done,
+            ChangeKind::Reset(_)
+            | ChangeKind::EndTasks(_)
+            | ChangeKind::NexusLost
+            | ChangeKind::Report => Ends::Done,
             _ => unreachable!("nobody here asks for {:?}", change.kind),
         }
     }

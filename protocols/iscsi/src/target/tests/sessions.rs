@@ -1,6 +1,6 @@
 //! Sessions with several connections, and how they end.
 
-use nearflash_request::{Addressees, Attention, Raised};
+use nearflash_request::{Addressees, Attention, ChangeKind, Raised, ResetScope, TaskSet};
 
 use super::*;
 use crate::check::Stage;
@@ -27,10 +27,22 @@ fn pair() -> [Bench; 2] {
 /// What the shard does when a connection stirs.
 fn resume(benches: &mut [Bench; 2]) {
     while benches.iter_mut().any(|bench| bench.target.stirs()) {
-        for bench in &mut *benches {
-            bench.target.resume().unwrap();
-            bench.feed(&[]);
+        for index in 0..2 {
+            carry_orders(benches, index);
+            benches[index].target.resume().unwrap();
+            benches[index].feed(&[]);
         }
+    }
+}
+
+fn carry_orders(benches: &mut [Bench; 2], index: usize) {
+    let other = 1 - index;
+    while let Some(order) = benches[index].target.poll_order() {
+        benches[other].target.obey(&order);
+        benches[other].feed(&[]);
+    }
+    if benches[index].target.awaits_others() && benches[other].target.is_acknowledged() {
+        benches[index].target.lift_fence();
     }
 }
 
@@ -157,33 +169,125 @@ fn what_a_connection_that_logged_out_had_under_way_is_no_part_of_the_window_any_
     end(benches);
 }
 
-fn function(code: TaskFunction, referenced: u32) -> TaskRequest {
+fn function(code: TaskFunction, referenced: u32, index: u32) -> TaskRequest {
     let mut request = TaskRequest::new(code, LunField::new(0), 1000, referenced);
     request.opcode = OpcodeByte::immediate(Opcode::TASK_REQUEST);
+    request.cmd_sn = number(index);
     request
 }
 
+/// The initiator answers a ping, and says so how far it has heard what was said before.
+fn acknowledge(bench: &mut Bench, ping: &Pdu) {
+    assert_eq!((ping.opcode(), ping.itt()), (Opcode::NOP_IN, NO_TAG));
+    let mut answer = NopOut::new(LunField::new(0), NO_TAG, ping.number(20));
+    answer.exp_stat_sn = U32::new(ping.stat_sn());
+    bench.send(answer.as_bytes(), &[]);
+}
+
 #[test]
-fn what_is_aborted_before_its_turn_is_never_done() {
-    for (code, referenced) in [
-        (TaskFunction::ABORT_TASK, 1),
-        (TaskFunction::ABORT_TASK_SET, NO_TAG),
-        (TaskFunction::TARGET_WARM_RESET, NO_TAG),
+fn a_task_that_is_aborted_before_its_turn_is_never_done() {
+    let mut benches = pair();
+    benches[1].send(read(1, 0, 1).as_bytes(), &[]);
+    benches[1].send(function(TaskFunction::ABORT_TASK, 1, 2).as_bytes(), &[]);
+    assert_eq!(said(&mut benches[1]).len(), 1, "the function is over");
+    benches[1].send(read(2, 0, 1).as_bytes(), &[]);
+    benches[0].send(read(0, 0, 1).as_bytes(), &[]);
+    resume(&mut benches);
+    assert_eq!(benches[1].demands.len(), 1, "only what came after it is done");
+    benches.iter_mut().for_each(Bench::answer_all);
+    assert_eq!(said_once(&mut benches[1]).itt(), 2);
+    assert_eq!(said_once(&mut benches[0]).number(28), number(3).get());
+    end(benches);
+}
+
+#[test]
+fn a_function_waits_for_the_commands_before_it_and_ends_those_of_every_connection() {
+    for (code, kind) in [
+        (TaskFunction::ABORT_TASK_SET, ChangeKind::EndTasks(TaskSet::Own)),
+        (TaskFunction::CLEAR_TASK_SET, ChangeKind::EndTasks(TaskSet::All)),
+        (TaskFunction::LOGICAL_UNIT_RESET, ChangeKind::Reset(ResetScope::LogicalUnit)),
+        (TaskFunction::TARGET_WARM_RESET, ChangeKind::Reset(ResetScope::Target)),
     ] {
         let mut benches = pair();
-        benches[1].send(read(1, 0, 1).as_bytes(), &[]);
-        benches[1].send(function(code, referenced).as_bytes(), &[]);
-        benches[1].answer_all();
-        assert_eq!(said(&mut benches[1]).len(), 1, "the function is over");
-        benches[1].send(read(2, 0, 1).as_bytes(), &[]);
-        benches[0].send(read(0, 0, 1).as_bytes(), &[]);
+        benches[1].send(write(1, 0, 1).as_bytes(), &[]);
+        benches[1].send(function(code, NO_TAG, 3).as_bytes(), &[]);
+        benches[1].send(read(3, 0, 1).as_bytes(), &[]);
+        assert!(said(&mut benches[1]).is_empty(), "others come first");
+        benches[0].send(write(0, 8, 1).as_bytes(), &[]);
         resume(&mut benches);
-        assert_eq!(benches[1].demands.len(), 1, "only what came after it is done");
-        benches.iter_mut().for_each(Bench::answer_all);
-        assert_eq!(said_once(&mut benches[1]).itt(), 2);
-        assert_eq!(said_once(&mut benches[0]).number(28), number(3).get());
+        let tags = [0, 1].map(|index| said_once(&mut benches[index]).of::<R2t>().ttt.get());
+        assert!(benches[1].demands.is_empty(), "one is missing that it is about");
+        benches[0].send(read(2, 0, 1).as_bytes(), &[]);
+        resume(&mut benches);
+        // What is late for the dead.
+        for (index, itt) in [(0, 0), (1, 1)] {
+            let data = data_out(itt, tags[index], 0, 0, FINAL);
+            benches[index].send(data.as_bytes(), &[0xEE; 512]);
+            assert!(said(&mut benches[index]).is_empty());
+        }
+        assert_eq!(benches[0].demands.len(), 1, "what was handed out is not taken back");
+        let asked = benches[1].demands.iter().filter_map(|demand| match demand {
+            Demand::Change(_, change) => Some((change.volume, change.kind)),
+            _ => None,
+        });
+        assert_eq!(asked.collect::<Vec<_>>(), [(unit(0).volume, kind)]);
+        assert_eq!(benches[1].demands.len(), 2, "and what came after it goes on");
         end(benches);
     }
+}
+
+#[test]
+fn a_function_is_answered_when_the_other_connections_have_been_heard() {
+    let mut benches = pair();
+    benches[0].send(read(0, 0, 1).as_bytes(), &[]);
+    benches[1].send(function(TaskFunction::ABORT_TASK_SET, NO_TAG, 1).as_bytes(), &[]);
+    resume(&mut benches);
+    benches.iter_mut().for_each(Bench::answer_all);
+    assert!(said(&mut benches[1]).is_empty());
+    resume(&mut benches);
+    let pdus = said(&mut benches[0]);
+    assert_eq!(opcodes(&pdus), [Opcode::DATA_IN, Opcode::NOP_IN]);
+    // Any other word does not count before it acknowledges.
+    benches[0].send(test_unit_ready(1).as_bytes(), &[]);
+    resume(&mut benches);
+    assert!(said(&mut benches[1]).is_empty());
+    acknowledge(&mut benches[0], &pdus[1]);
+    resume(&mut benches);
+    let pdu = said_once(&mut benches[1]);
+    assert_eq!((pdu.opcode(), pdu.itt(), pdu.header[2]), (Opcode::TASK_RESPONSE, 1000, 0));
+    end(benches);
+}
+
+#[test]
+fn a_connection_that_leaves_is_not_waited_for() {
+    let mut benches = pair();
+    benches[1].send(function(TaskFunction::ABORT_TASK_SET, NO_TAG, 0).as_bytes(), &[]);
+    resume(&mut benches);
+    benches[1].answer_all();
+    resume(&mut benches);
+    assert!(said(&mut benches[1]).is_empty());
+    benches[0].send(logout(LogoutReason::CONNECTION, 1, 0).as_bytes(), &[]);
+    resume(&mut benches);
+    assert_eq!(said_once(&mut benches[1]).opcode(), Opcode::TASK_RESPONSE);
+    end(benches);
+}
+
+#[test]
+fn a_function_that_comes_late_is_not_about_what_came_before_it_with_a_higher_number() {
+    let mut benches = pair();
+    benches[0].send(write(0, 0, 1).as_bytes(), &[]);
+    benches[0].send(write(1, 1, 1).as_bytes(), &[]);
+    let tags: Vec<u32> =
+        said(&mut benches[0]).iter().map(|pdu| pdu.of::<R2t>().ttt.get()).collect();
+    benches[1].send(function(TaskFunction::CLEAR_TASK_SET, NO_TAG, 1).as_bytes(), &[]);
+    resume(&mut benches);
+    for (itt, tag) in (0..).zip(tags) {
+        benches[0].send(data_out(itt, tag, 0, 0, FINAL).as_bytes(), &[7; 512]);
+    }
+    benches[0].answer_all();
+    assert_eq!(said_once(&mut benches[0]).itt(), 1);
+    assert_eq!(benches[0].volume.bytes()[..1024], [[0; 512], [7; 512]].concat());
+    end(benches);
 }
 
 #[test]

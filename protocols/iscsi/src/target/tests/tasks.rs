@@ -1,6 +1,6 @@
 //! Task management, logout, pings and text.
 
-use nearflash_request::{Addressees, Attention, ChangeKind, Raised, ResetScope};
+use nearflash_request::{Addressees, Attention, ChangeKind, Raised, ResetScope, TaskSet};
 use nearflash_units::Nanos;
 use zerocopy::big_endian::U16;
 
@@ -89,11 +89,13 @@ fn an_abort_of_a_task_set_takes_what_collects_waits_for_the_rest_and_not_for_lat
 }
 
 #[test]
-fn a_reset_goes_to_the_control_side_when_own_tasks_are_over() {
-    for (code, scope, ends) in [
-        (TaskFunction::LOGICAL_UNIT_RESET, ResetScope::LogicalUnit, false),
-        (TaskFunction::TARGET_WARM_RESET, ResetScope::Target, false),
-        (TaskFunction::TARGET_COLD_RESET, ResetScope::Target, true),
+fn a_function_for_everybody_goes_to_the_control_side_when_own_tasks_are_over() {
+    let reset = ChangeKind::Reset;
+    for (code, kind, ends) in [
+        (TaskFunction::CLEAR_TASK_SET, ChangeKind::EndTasks(TaskSet::All), false),
+        (TaskFunction::LOGICAL_UNIT_RESET, reset(ResetScope::LogicalUnit), false),
+        (TaskFunction::TARGET_WARM_RESET, reset(ResetScope::Target), false),
+        (TaskFunction::TARGET_COLD_RESET, reset(ResetScope::TargetAndSessions), true),
     ] {
         let mut bench = bench();
         bench.send(write(0, 0, 1).as_bytes(), &[1; 512]);
@@ -103,7 +105,7 @@ fn a_reset_goes_to_the_control_side_when_own_tasks_are_over() {
         assert_eq!(status(&said_once(&mut bench)), 0);
         bench.take_demands();
         let [Demand::Change(_, change)] = &bench.demands[..] else { panic!("{:?}", bench.demands) };
-        assert_eq!((change.volume, change.kind), (unit(0).volume, ChangeKind::Reset(scope)));
+        assert_eq!((change.volume, change.kind), (unit(0).volume, kind));
         bench.answer_all();
         let pdus = said(&mut bench);
         assert_eq!(result(&pdus[0]), TaskResult::COMPLETE);
@@ -124,6 +126,36 @@ fn a_reset_by_another_aborts_what_collects_data_and_says_so() {
     assert_eq!(status(&said_once(&mut bench)), 0x40, "TASK ABORTED");
     bench.send(test_unit_ready(1).as_bytes(), &[]);
     assert_eq!(sense(&said_once(&mut bench)), [6, 0x29, 3]);
+    bench.end();
+}
+
+#[test]
+fn a_task_set_that_another_clears_is_aborted_and_only_the_tasks_say_so() {
+    let mut bench = bench();
+    bench.send(write(0, 0, 1).as_bytes(), &[]);
+    let tag = said_once(&mut bench).of::<R2t>().ttt.get();
+    let (volume, attention) = (Some(unit(0).volume), Attention::TasksCleared);
+    bench.target.raise(&Raised { volume, to: Addressees::All, attention });
+    assert_eq!(status(&said_once(&mut bench)), 0x40, "TASK ABORTED");
+    bench.send(data_out(0, tag, 0, 0, FINAL).as_bytes(), &[1; 512]);
+    assert!(bench.demands.is_empty(), "what comes late is nobody's");
+    bench.send(test_unit_ready(1).as_bytes(), &[]);
+    bench.answer_all();
+    assert_eq!(status(&said_once(&mut bench)), 0, "no attention");
+    bench.end();
+}
+
+#[test]
+fn a_target_that_begins_anew_ends_its_sessions_and_is_told_of_as_a_start() {
+    let mut bench = bench();
+    bench.send(write(0, 0, 1).as_bytes(), &[]);
+    bench.drain_output();
+    let (volume, attention) = (Some(unit(0).volume), Attention::ColdReset);
+    bench.target.raise(&Raised { volume, to: Addressees::All, attention });
+    let pdu = said_once(&mut bench);
+    assert_eq!((pdu.opcode(), pdu.header[36]), (Opcode::ASYNC, 3), "all connections are dropped");
+    assert!(bench.target.is_closing());
+    assert!(bench.target.session().unwrap().is_forgotten());
     bench.end();
 }
 

@@ -1,0 +1,107 @@
+//! How a connection ends in good order, and a session with all of its connections.
+//!
+//! Spec: RFC 7143, 11.14 (logout) and 11.9 (asynchronous message).
+
+use zerocopy::IntoBytes;
+
+use super::answers::Answer;
+use super::functions::{Function, Reach, Then};
+use super::{State, TargetSession};
+use crate::error::PeerError;
+use crate::pdu::{
+    AsyncEvent, LogoutReason, LogoutRequest, LogoutResult, NO_TAG, Opcode, RejectReason,
+};
+
+impl TargetSession {
+    /// Logout Request.
+    pub(super) fn on_logout(&mut self, request: &LogoutRequest) {
+        let reason = LogoutReason(request.flags & 0x7F);
+        let (itt, cid) = (request.itt.get(), request.cid.get());
+        let is_immediate = request.opcode.is_immediate();
+        let refused = match reason {
+            LogoutReason::SESSION => None,
+            LogoutReason::CONNECTION if cid == self.cid => None,
+            LogoutReason::CONNECTION if self.shared.is_multiple() => {
+                // Another connection of the session: it ends without a word of its own.
+                self.shared.close_one(cid);
+                self.has_stirred = true;
+                return self.answer_logout(itt, is_immediate, LogoutResult::SUCCESS);
+            }
+            LogoutReason::CONNECTION => Some(LogoutResult::NO_CONNECTION),
+            LogoutReason::RECOVERY => Some(LogoutResult::NO_RECOVERY),
+            _ => {
+                self.finish_function(is_immediate);
+                return self.reject(RejectReason::INVALID_FIELD, request.as_bytes());
+            }
+        };
+        if let Some(result) = refused {
+            return self.answer_logout(itt, is_immediate, result);
+        }
+        self.early.clear();
+        self.give_up_all(Reach::ALL);
+        self.state = State::LoggingOut;
+        self.leave_fence();
+        let then = Then::LogOut { is_of_session: reason == LogoutReason::SESSION };
+        let reach = Reach::ALL;
+        self.functions.push(Function { itt, is_immediate, reach, is_told: true, then });
+        self.settle_functions();
+    }
+
+    fn answer_logout(&mut self, itt: u32, is_immediate: bool, result: LogoutResult) {
+        self.finish_function(is_immediate);
+        let answer = Answer { codes: [result.0, 0], ..Answer::new(Opcode::LOGOUT_RESPONSE, itt) };
+        self.push_answer(&answer, &[]);
+    }
+
+    pub(super) fn log_out(&mut self, itt: u32, is_immediate: bool, is_of_session: bool) {
+        self.answer_logout(itt, is_immediate, LogoutResult::SUCCESS);
+        if is_of_session && self.shared.is_multiple() {
+            self.shared.close_all();
+            self.has_stirred = true;
+        }
+        self.has_logged_out = true;
+        self.stop();
+    }
+
+    /// The target was reset as if its power had gone: every connection of the session ends, and the
+    /// initiator's next session is told of a start. RFC 7143, 11.5.1.
+    pub(super) fn begin_anew(&mut self) {
+        self.shared.forget();
+        self.end_session();
+    }
+
+    /// Every connection of the session ends.
+    pub(super) fn end_session(&mut self) {
+        self.push_message(AsyncEvent::SESSION_DROP, [0; 3]);
+        self.shared.close_all();
+        self.has_stirred = true;
+        self.stop();
+    }
+
+    /// Whether another connection of the session has said that this one is to close: it does.
+    pub(super) fn close_if_told(&mut self) {
+        if !self.is_stopped() && self.shared.closes(self.cid) {
+            self.shared.closed(self.cid);
+            self.has_logged_out = true;
+            self.stop();
+        }
+    }
+
+    /// Asynchronous Message, with its three parameters. RFC 7143, 11.9.
+    pub(super) fn push_message(&mut self, event: AsyncEvent, parameters: [u16; 3]) {
+        let [first, second, third] = parameters.map(u32::from);
+        let code = u32::from_be_bytes([event.0, 0, 0, 0]) | first;
+        let rest = [code, second << 16 | third, 0];
+        let answer = Answer { rest, ..Answer::new(Opcode::ASYNC, NO_TAG) };
+        self.push_answer(&answer, &[]);
+    }
+
+    /// Ends the connection in good order because this end goes down: the initiator is told, and
+    /// answers that are still to come are not waited for.
+    pub fn shut_down(&mut self) {
+        if self.state == State::FullFeature {
+            self.push_message(AsyncEvent::CONNECTION_DROP, [self.cid, 0, 0]);
+        }
+        self.terminate(PeerError::ShuttingDown);
+    }
+}

@@ -1,0 +1,131 @@
+//! Task management on a real node: what is ended of other connections and of other initiators, on
+//! other cores, and that nothing of it lands on the medium later. RFC 7143, 11.5; SAM-5, 7.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use nearflash_iscsi::initiator::cdb;
+use nearflash_iscsi::initiator::{Ending, Status, TaskData};
+use nearflash_iscsi::pdu::{TaskFunction, TaskResult};
+use nearflash_node_tests::{
+    Initiator, Node, Place, Who, assert_serves_iscsi, eventually, two_cores,
+};
+
+const DEVICE: [&str; 4] = ["--device", "r=ram:64MiB", "--volume", "data=32MiB@r"];
+const BLOCK_LEN: usize = 4096;
+/// Of a write whose data is stopped half-way.
+const COUNT: u32 = 64;
+/// Bytes of such a write that are sent: its header, and some of the data.
+const HALF: usize = 48 + 10_000;
+
+/// On two cores, or on one where there is only one. Sessions are dealt out over them in turn.
+fn node<'a>(place: &'a Place, flags: &[&str]) -> Node<'a> {
+    let cores = two_cores();
+    let cores = cores.as_deref().map_or(vec![], |cores| vec!["--cores", cores]);
+    Node::with_iscsi(place, &[&DEVICE[..], flags, &cores].concat())
+}
+
+fn login(node: &Node<'_>, name: &str) -> Initiator {
+    let mut initiator = Initiator::login(node, "data", &Who::named(name)).unwrap();
+    initiator.hear_all();
+    initiator
+}
+
+/// Begins a write that the node cannot finish before more comes.
+fn begin_half_a_write(initiator: &mut Initiator, lba: u64) {
+    let data = TaskData::SmallFromInitiator(vec![0xEE; COUNT as usize * BLOCK_LEN]);
+    initiator.begin(&cdb::write(0, lba, COUNT), data);
+    initiator.send_at_most(HALF);
+}
+
+/// Waits until so many have come so far that the node holds buffers for them.
+fn await_begun(node: &Node<'_>, writes: u64, whole: u64) {
+    let len = writes * u64::from(COUNT) * BLOCK_LEN as u64;
+    eventually("the node has begun them", || node.counted("pool_free_bytes") + len <= whole);
+}
+
+/// The other half comes after all; and the connection goes on.
+fn assert_nothing_lands(initiator: &mut Initiator, reader: &mut Initiator, lba: u64) {
+    initiator.send_at_most(usize::MAX);
+    assert_eq!(initiator.write(lba + u64::from(COUNT), &[1; BLOCK_LEN]), Status::GOOD);
+    for block in 0..u64::from(COUNT) {
+        assert_eq!(reader.read(lba + block), [0; BLOCK_LEN], "block {block}");
+    }
+}
+
+#[test]
+fn an_abort_of_a_task_set_ends_the_commands_of_all_connections_of_the_session() {
+    let place = Place::new();
+    let node = node(&place, &[]);
+    let who = Who::named("several");
+    for function in [TaskFunction::ABORT_TASK_SET, TaskFunction::CLEAR_TASK_SET] {
+        let mut first = Initiator::login(&node, "data", &who).unwrap();
+        let mut second = first.join(&node, "data", &who, 1).unwrap();
+        first.hear_all();
+        begin_half_a_write(&mut second, 512);
+        let managing = first.begin_function(function);
+        // The node asks the second whether it has heard all that was said.
+        second.hear().unwrap();
+        let result = first.end_function();
+        assert_eq!(result, TaskResult::COMPLETE);
+        second.conclude(&managing, result);
+        assert_eq!(second.next_done().unwrap().ending, Ending::Aborted);
+        assert_nothing_lands(&mut second, &mut first, 512);
+        first.log_out();
+    }
+    node.terminate();
+}
+
+#[test]
+fn what_is_ended_of_another_initiator_says_so_and_never_lands() {
+    let place = Place::new();
+    let node = node(&place, &[]);
+    let whole = node.counted("pool_free_bytes");
+    for (function, told) in [
+        (TaskFunction::CLEAR_TASK_SET, None),
+        (TaskFunction::LOGICAL_UNIT_RESET, Some((0x29, 0x03))),
+        (TaskFunction::TARGET_WARM_RESET, Some((0x29, 0x03))),
+    ] {
+        let mut all = ["a", "b", "c"].map(|name| login(&node, name));
+        for (place, initiator) in (0..).zip(&mut all[..2]) {
+            begin_half_a_write(initiator, 1024 * (1 + place));
+        }
+        await_begun(&node, 2, whole);
+        all[2].begin_function(function);
+        assert_eq!(all[2].end_function(), TaskResult::COMPLETE);
+        let [a, b, c] = &mut all;
+        for (place, initiator) in (0..).zip([a, b]) {
+            let done = initiator.next_done().unwrap();
+            assert_eq!(done.ending, Ending::Answered(Status::TASK_ABORTED), "{function:?}");
+            assert_eq!(initiator.attention(), told, "{function:?}");
+            assert_eq!(initiator.attention(), None);
+            assert_nothing_lands(initiator, c, 1024 * (1 + place));
+        }
+        assert_eq!(c.write(0, &[2; BLOCK_LEN]), Status::GOOD);
+    }
+    assert_serves_iscsi(&node);
+    node.terminate();
+}
+
+#[test]
+fn a_cold_reset_of_a_target_ends_all_its_sessions_and_those_of_no_other() {
+    let place = Place::new();
+    let node = node(&place, &["--volume", "logs=8MiB@r"]);
+    let whole = node.counted("pool_free_bytes");
+    let mut bystander = Initiator::login(&node, "logs", &Who::named("a")).unwrap();
+    bystander.hear_all();
+    let (mut other, mut asks) = (login(&node, "a"), login(&node, "b"));
+    begin_half_a_write(&mut other, 512);
+    await_begun(&node, 1, whole);
+    asks.begin_function(TaskFunction::TARGET_COLD_RESET);
+    assert_eq!(asks.end_function(), TaskResult::COMPLETE);
+    for ended in [&mut other, &mut asks] {
+        while ended.hear().is_ok() {}
+    }
+    for name in ["a", "b"] {
+        let mut again = Initiator::login(&node, "data", &Who::named(name)).unwrap();
+        assert_eq!(again.attention(), Some((0x29, 0x00)), "as after power on");
+        assert_eq!(again.read(512), [0; BLOCK_LEN]);
+    }
+    assert_eq!(bystander.attention(), None);
+    assert_eq!(bystander.write(0, &[1; BLOCK_LEN]), Status::GOOD);
+    node.terminate();
+}
