@@ -19,7 +19,7 @@ struct Encoded<'a> {
 
 /// The whole document. Numbers that are none (no operation was counted) are `null`.
 pub(super) fn encode(document: &Document) -> String {
-    let mut text = serde_json::to_string_pretty(&Encoded { schema: SCHEMA, document })
+    let mut text = serde_json::to_string(&Encoded { schema: SCHEMA, document })
         .expect("names of a document are strings, and it is written to memory");
     text.push('\n');
     text
