@@ -171,6 +171,16 @@ impl Results {
         Self { outcomes, home }
     }
 
+    /// A part of what was measured, of which all has its cores in most runs there.
+    pub fn at(home: Place, outcomes: BTreeMap<PointId, Outcome>) -> Self {
+        Self { outcomes, home: Some(home) }
+    }
+
+    /// Where the cores lay in most of the sound runs.
+    pub fn home(&self) -> Option<Place> {
+        self.home
+    }
+
     /// The end of a point; the latest stands.
     pub fn insert(&mut self, id: PointId, outcome: Outcome) {
         self.outcomes.insert(id, outcome);

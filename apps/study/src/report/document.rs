@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use nearflash_bench::placement::Place;
+
 use crate::exhibit::Exhibit;
 use crate::plan::{Plan, PointId, Unable};
 use crate::result::{Outcome, Results};
@@ -70,6 +72,9 @@ pub struct Chapter {
     pub points: Vec<PointEnd>,
     /// The points that were planned and are not measured yet: the run was interrupted.
     pub pending: Vec<PointId>,
+    /// Where the cores lay in most runs of all chapters.
+    #[serde(skip)]
+    pub home: Option<Place>,
 }
 
 /// A point and what became of it.
@@ -104,6 +109,7 @@ impl Chapter {
             unable: plan.unable,
             points,
             pending,
+            home: results.home(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a chapter comes to: its sentences, and how many of its points are good for what.
 
 use super::Chapter;
-use crate::result::{Comparable, Outcome, Results, Run};
+use crate::result::{Outcome, Results};
 
 /// How a chapter's points ended.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -20,16 +20,12 @@ impl Counts {
     /// Of one chapter.
     pub(super) fn of(chapter: &Chapter) -> Self {
         let mut counts = Self { pending: chapter.pending.len(), ..Self::default() };
+        let results = results(chapter);
         for end in &chapter.points {
             match &end.outcome {
                 Outcome::Failed(_) => counts.failed += 1,
-                Outcome::Measured(measurement) => {
-                    if is_sound(measurement.tenants.iter().flatten()) {
-                        counts.sound += 1;
-                    } else {
-                        counts.doubtful += 1;
-                    }
-                }
+                Outcome::Measured(_) if results.is_doubtful(&end.id) => counts.doubtful += 1,
+                Outcome::Measured(_) => counts.sound += 1,
             }
         }
         counts
@@ -69,15 +65,14 @@ impl Counts {
     }
 }
 
-/// Whether any of the runs can stand beside others.
-pub(crate) fn is_sound<'a>(mut runs: impl Iterator<Item = &'a Run>) -> bool {
-    runs.any(|run| run.comparable == Comparable::Sound)
-}
-
 /// The measured points of a chapter, to take spreads from.
 pub(super) fn results(chapter: &Chapter) -> Results {
     let ends = chapter.points.iter();
-    Results::new(ends.map(|end| (end.id.clone(), end.outcome.clone())).collect())
+    let outcomes = ends.map(|end| (end.id.clone(), end.outcome.clone())).collect();
+    match chapter.home {
+        Some(home) => Results::at(home, outcomes),
+        None => Results::new(outcomes),
+    }
 }
 
 /// Sentences of one study at the head of a report; the others stand with their figures.

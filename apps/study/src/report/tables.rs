@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::summary::{is_sound, results};
+use super::summary::results;
 use super::{Chapter, Fact, PointEnd};
 use crate::exhibit::{Cell, Table};
 use crate::plot::number::three_digits;
@@ -87,7 +87,7 @@ fn point_rows(end: &PointEnd, results: &Results) -> Markup {
                 td.n { (median(tenant, |run| run.latency.p50)) }
                 td.n { (median(tenant, |run| run.latency.p99)) }
                 td.n { (median(tenant, |run| run.cpu.total())) }
-                td { @if !is_sound(runs.iter()) { "doubtful" } }
+                td { @if results.is_doubtful(id) { "doubtful" } }
             }
         }
         @if let Some(command) = &measurement.command {

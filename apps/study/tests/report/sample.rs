@@ -273,6 +273,7 @@ fn broken_chapter() -> Chapter {
         }],
         points: vec![failed("iscsi-tuning/digest/both", "the target closed the connection")],
         pending: vec![PointId("iscsi-tuning/connections/4".to_owned())],
+        home: None,
     }
 }
 
