@@ -33,6 +33,17 @@ fn the_studies_are_listed_with_their_questions() {
 }
 
 #[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
+    command.args(["study", "list"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // Nobody reads.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));
+}
+
+#[test]
 fn what_is_wrong_with_a_command_line_is_one_line_and_nothing_is_begun() {
     let dir = tempfile::tempdir().unwrap();
     let refused = study(dir.path(), &["run", "latency-sun", "--quick"]);

@@ -2,6 +2,7 @@
 
 mod again;
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -41,12 +42,12 @@ const LOOK_SPAN: Duration = Duration::from_millis(500);
 pub fn run(command: &StudyCommand) -> Result<ExitCode, StudyError> {
     match command {
         StudyCommand::List => {
-            println!("{}", list(catalogue()));
+            print(&format!("{}\n", list(catalogue())))?;
             Ok(ExitCode::SUCCESS)
         }
         StudyCommand::Report(args) => {
             let (written, count) = again::write(args, catalogue())?;
-            println!("{count} points; report: {}", written.page.display());
+            print(&format!("{count} points; report: {}\n", written.page.display()))?;
             Ok(ExitCode::SUCCESS)
         }
         StudyCommand::Compare(args) => {
@@ -55,7 +56,7 @@ pub fn run(command: &StudyCommand) -> Result<ExitCode, StudyError> {
                 true => comparison.json(),
                 false => compare::text(&comparison),
             };
-            print!("{text}");
+            print(&text)?;
             if let Some(page) = &args.html {
                 let write = |source| StudyError::Io { action: "write", path: page.clone(), source };
                 std::fs::write(page, compare::page(&comparison)).map_err(write)?;
@@ -67,7 +68,7 @@ pub fn run(command: &StudyCommand) -> Result<ExitCode, StudyError> {
             end_on_signals(&interrupted);
             let began = Instant::now();
             let done = measure(args, catalogue(), &interrupted)?;
-            println!("{}", done.to_text(began.elapsed()));
+            print(&format!("{}\n", done.to_text(began.elapsed())))?;
             Ok(done.exit_code())
         }
     }
@@ -81,6 +82,19 @@ fn end_on_signals(interrupted: &Arc<AtomicBool>) {
     for signal in [SIGINT, SIGTERM] {
         let _ = register_conditional_shutdown(signal, INTERRUPTED.into(), interrupted.clone());
         let _ = register(signal, interrupted.clone());
+    }
+}
+
+/// Writes to stdout. A reader that has seen enough is no error.
+fn print(text: &str) -> Result<(), StudyError> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(StudyError::Io {
+            action: "write to",
+            path: "standard output".into(),
+            source: error,
+        }),
+        _ => Ok(()),
     }
 }
 

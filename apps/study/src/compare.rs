@@ -10,9 +10,11 @@ mod text;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use nearflash_bench::placement::Place;
+
 use crate::plan::PointId;
 use crate::report::{Fact, Kept, PointEnd, ReportError, read};
-use crate::result::{Comparable, Measurement, Outcome, Results, Run, Spread};
+use crate::result::{Measurement, Outcome, Results, Run, Spread};
 
 pub use page::page;
 pub use text::text;
@@ -150,13 +152,14 @@ pub fn directories(first: &Path, second: &Path) -> Result<Comparison, ReportErro
 pub fn compare(names: [String; 2], first: &Kept, second: &Kept) -> Comparison {
     let other = by_name(second);
     let mine = by_name(first);
+    let homes = [&mine, &other].map(home);
     let mut pairs = Vec::new();
     let mut only_first = Vec::new();
     for (study, ends) in &first.studies {
         for end in ends {
             let Some(measured) = measurement(end) else { continue };
             match other.get(&end.id) {
-                Some(theirs) => pairs.extend(loads(study, &end.id, measured, theirs)),
+                Some(theirs) => pairs.extend(loads(study, &end.id, [measured, theirs], homes)),
                 None => only_first.push(end.id.clone()),
             }
         }
@@ -167,6 +170,11 @@ pub fn compare(names: [String; 2], first: &Kept, second: &Kept) -> Comparison {
         .map(|end| end.id.clone())
         .collect();
     let mut remarks = remarks(first, second);
+    if let [Some(first), Some(second)] = homes
+        && first != second
+    {
+        remarks.push(format!("cores: {first} in most runs of the first, {second} of the second"));
+    }
     if [first, second].into_iter().any(has_single_runs) {
         remarks.push("points of a single run have no spread: any difference counts".to_owned());
     }
@@ -185,22 +193,31 @@ fn by_name(run: &Kept) -> BTreeMap<&PointId, &Measurement> {
     ends.filter_map(|end| Some((&end.id, measurement(end)?))).collect()
 }
 
+/// Where the cores lay in most of a run.
+fn home(points: &BTreeMap<&PointId, &Measurement>) -> Option<Place> {
+    let outcome = |measurement: &Measurement| Outcome::Measured(measurement.clone());
+    let outcomes = points.iter().map(|(id, measurement)| ((*id).clone(), outcome(measurement)));
+    Results::new(outcomes.collect()).home()
+}
+
 /// The loads that both measurements of a point have.
-fn loads(study: &str, id: &PointId, first: &Measurement, second: &Measurement) -> Vec<Pair> {
-    let is_one_of_several = first.tenants.len() > 1;
-    let both = [first, second];
-    let results = both.map(|measurement| {
-        Results::new(BTreeMap::from([(id.clone(), Outcome::Measured(measurement.clone()))]))
+fn loads(
+    study: &str,
+    id: &PointId,
+    both: [&Measurement; 2],
+    homes: [Option<Place>; 2],
+) -> Vec<Pair> {
+    let is_one_of_several = both[0].tenants.len() > 1;
+    let results = [0, 1].map(|index| {
+        let outcome = Outcome::Measured(both[index].clone());
+        Results::at(homes[index], BTreeMap::from([(id.clone(), outcome)]))
     });
     let pair = |load| {
         let change = |figure: fn(&Run) -> f64| {
             let [first, second] = &results;
             Some(Change::new(first.spread(id, load, figure)?, second.spread(id, load, figure)?))
         };
-        let is_doubtful = both.map(|measurement| {
-            let runs = measurement.tenants.get(load).into_iter().flatten();
-            !runs.into_iter().any(|run| run.comparable == Comparable::Sound)
-        });
+        let is_doubtful = [0, 1].map(|index| results[index].is_doubtful(id));
         Some(Pair {
             study: study.to_owned(),
             id: id.clone(),
@@ -213,7 +230,7 @@ fn loads(study: &str, id: &PointId, first: &Measurement, second: &Measurement) -
             cpu_us: change(|run| run.cpu.total())?,
         })
     };
-    (0..first.tenants.len().min(second.tenants.len())).filter_map(pair).collect()
+    (0..both[0].tenants.len().min(both[1].tenants.len())).filter_map(pair).collect()
 }
 
 impl Change {

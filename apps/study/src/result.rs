@@ -172,8 +172,8 @@ impl Results {
     }
 
     /// A part of what was measured, of which all has its cores in most runs there.
-    pub fn at(home: Place, outcomes: BTreeMap<PointId, Outcome>) -> Self {
-        Self { outcomes, home: Some(home) }
+    pub fn at(home: Option<Place>, outcomes: BTreeMap<PointId, Outcome>) -> Self {
+        Self { outcomes, home }
     }
 
     /// Where the cores lay in most of the sound runs.

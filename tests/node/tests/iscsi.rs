@@ -84,8 +84,8 @@ fn with_a_chap_user_only_who_knows_the_secret_logs_in() {
     let status = node.command(&["status"]);
     assert_eq!(status["initiators"][0]["user"], "app");
     assert_eq!(status["initiators"][0]["initiator"], "iqn.2026-11.test:a");
-    let log = place.log();
-    assert!(log.contains("authentication failure") && !log.contains(SECRET), "{log}");
+    eventually("the log says who failed", || place.log().contains("authentication failure"));
+    assert!(!place.log().contains(SECRET), "{}", place.log());
     // Its sessions are over when the command returns.
     node.command(&["chap", "remove", "app"]);
     assert_eq!(sessions(&node), 0);
@@ -317,7 +317,7 @@ fn bytes_that_no_initiator_sends_end_their_own_connection_alone() {
     assert_eq!(bystander.write(0, &[1; 4096]), Status::GOOD);
     assert_serves_iscsi(&node);
     assert_serves(&node);
-    assert!(place.log().contains("connection closed:"), "{}", place.log());
+    eventually("the log says so", || place.log().contains("connection closed:"));
     node.terminate();
 }
 

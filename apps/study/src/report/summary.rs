@@ -70,8 +70,8 @@ pub(super) fn results(chapter: &Chapter) -> Results {
     let ends = chapter.points.iter();
     let outcomes = ends.map(|end| (end.id.clone(), end.outcome.clone())).collect();
     match chapter.home {
-        Some(home) => Results::at(home, outcomes),
         None => Results::new(outcomes),
+        home => Results::at(home, outcomes),
     }
 }
 
