@@ -43,6 +43,10 @@ pub struct BenchArgs {
     /// Operations in flight, for each job
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub iodepth: u32,
+    /// Of a file, take so many completions and hand over so many operations at a time, at most; 8
+    /// unless given. Neighbours handed over together may reach the device as one request
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub iodepth_batch: Option<u32>,
     /// Equal jobs at the same time, each with a connection of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub numjobs: u32,
@@ -201,6 +205,7 @@ impl BenchArgs {
 
     fn check(&self) -> Result<(), OptionsError> {
         let is_floor = matches!(self.target, Target::Floor(_));
+        let is_file = matches!(self.target, Target::File(_));
         let refusals = [
             (is_floor && self.rw.single_direction().is_none(), OptionsError::MixedFloor),
             (is_floor && self.verify.is_some(), OptionsError::NothingToVerify),
@@ -208,6 +213,7 @@ impl BenchArgs {
             (self.floor && !self.target.is_remote(), OptionsError::FloorOfLocal),
             (self.floor && self.rw.single_direction().is_none(), OptionsError::MixedFloor),
             (self.is_unaligned(), OptionsError::Unaligned),
+            (self.iodepth_batch.is_some() && !is_file, OptionsError::BatchOfRemote),
         ];
         match refusals.into_iter().find(|(refused, _)| *refused) {
             Some((_, refusal)) => Err(refusal),
@@ -413,6 +419,7 @@ mod tests {
             ("floor:// --verify crc32c", "drop --verify"),
             ("null:1GiB --verify crc32c --bs 256", "larger --bs"),
             ("null:1GiB --floor", "direct://"),
+            ("null:1GiB --iodepth-batch 1", "about a file"),
             ("file:/tmp/x --bs 1000", "--direct 0"),
             ("file:/tmp/x --numjobs 2 --offset-increment 1000", "--direct 0"),
             ("null:1GiB --size 2GiB", "smaller"),

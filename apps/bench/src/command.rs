@@ -8,7 +8,7 @@ use nearflash_units::{ByteLen, Nanos};
 
 use crate::BenchError;
 use crate::args::{BenchArgs, OutputFormat};
-use crate::engine::{DirectRemote, FileOptions, IscsiRemote, Needs, Remote};
+use crate::engine::{DirectRemote, FILE_BATCH, FileOptions, IscsiRemote, Needs, Remote};
 use crate::floor::{self, Exchange, FloorRun, FloorSpec, Tuning};
 use crate::placement::core_to_core;
 use crate::progress::Progress;
@@ -54,6 +54,7 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
                     let begin = args.offset.0.saturating_add(args.stride().0);
                     ByteLen(size.0.saturating_add(begin))
                 }),
+                batch: args.iodepth_batch.unwrap_or(FILE_BATCH),
             };
             // Before the file is laid out, which may take long, say what is wrong anyway.
             args.job(None)?;

@@ -85,6 +85,8 @@ pub fn measure_agreement(
         direct: true,
         writes: load.pattern.writes(),
         len_min: Some(range_len),
+        // fio takes and hands over one at a time unless told otherwise.
+        batch: 1,
     };
     file.prepare()?;
     let spec = load.run_spec(range_len, core, timing);

@@ -13,7 +13,8 @@ use super::round::{Figure, Measured, Ratio, Verdict, verdict_of};
 use super::stand::{Timing, drive};
 use crate::BenchError;
 use crate::engine::{
-    DirectRemote, Done, Engine, EngineError, FileOptions, IscsiRemote, Needs, Remote, Slot,
+    DirectRemote, Done, Engine, EngineError, FILE_BATCH, FileOptions, IscsiRemote, Needs, Remote,
+    Slot,
 };
 use crate::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning};
 use crate::job::JobSpec;
@@ -242,6 +243,7 @@ impl Arena<'_> {
                     direct: true,
                     writes: false,
                     len_min: Some(self.range_len),
+                    batch: FILE_BATCH,
                 };
                 let mut engine = options.open(depth, reads.op_len)?;
                 Ok(Box::new(move || {

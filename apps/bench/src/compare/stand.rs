@@ -8,7 +8,7 @@ use nearflash_units::{ByteLen, Nanos};
 use super::awake::KeptAwake;
 use super::round::{Figure, Round};
 use crate::BenchError;
-use crate::engine::{Engine, FileOptions, Needs, Remote};
+use crate::engine::{Engine, FILE_BATCH, FileOptions, Needs, Remote};
 use crate::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning};
 use crate::job::{self, DriveSpec, JobSpec, Spin};
 use crate::placement::{core_to_core, pin};
@@ -202,6 +202,7 @@ impl Stand {
             direct: true,
             writes: direction == Direction::Write,
             len_min: Some(self.range_len),
+            batch: FILE_BATCH,
         }
     }
 }

@@ -19,7 +19,7 @@ use nearflash_units::{ByteLen, Nanos};
 use rustix::event::PollFd;
 
 pub use direct::{DirectEngine, DirectRemote};
-pub use file::{FileEngine, FileError, FileOptions};
+pub use file::{FILE_BATCH, FileEngine, FileError, FileOptions};
 pub use iscsi::{IscsiEngine, IscsiRemote};
 pub use null::NullEngine;
 pub use nvme_tcp::{Needs, NvmeTcpEngine, Remote};

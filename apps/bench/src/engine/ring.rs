@@ -85,6 +85,11 @@ impl Ring {
         self.in_flight_count += 1;
     }
 
+    /// Operations that were started and not handed over.
+    pub(super) fn queued(&mut self) -> usize {
+        self.uring.submission().len()
+    }
+
     /// Hands over what is queued and lets the kernel finish what it has ready: at most one system
     /// call, and none when there is nothing to say.
     pub(super) fn enter(&mut self) -> io::Result<()> {

@@ -64,11 +64,25 @@ fn loads_that_run_together_are_counted_apart() {
 }
 
 #[test]
+fn every_operation_of_a_file_is_done_whatever_the_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let len = ByteLen(4096 * 64);
+    for batch in [1, 3, 64] {
+        let path = dir.path().join("image");
+        let file = FileOptions { path, direct: false, writes: true, len_min: Some(len), batch };
+        file.prepare().unwrap();
+        let jobs = Jobs::new(JobSpec { depth: 5, ..job(Pattern::Write, 64) }, 1);
+        let spec = RunSpec { jobs, drive: drive(), threads: Threads::default() };
+        assert_eq!(run(&file, &spec, &mut |_, _| {}).unwrap().0.write.ops, 64, "{batch}");
+    }
+}
+
+#[test]
 fn loads_on_different_kinds_of_targets_run_on_one_thread() {
     let dir = tempfile::tempdir().unwrap();
     let len = ByteLen(4096 * 64);
     let path = dir.path().join("image");
-    let file = FileOptions { path, direct: false, writes: true, len_min: Some(len) };
+    let file = FileOptions { path, direct: false, writes: true, len_min: Some(len), batch: 1 };
     file.prepare().unwrap();
     let openers: [&dyn OpenAny; 2] = [&OpenNull, &file];
     // Several engines that sleep at once: no descriptor to wait on, and the rings' bells.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use nearflash_bench::BenchError;
 use nearflash_bench::compare::FioError;
-use nearflash_bench::engine::FileOptions;
+use nearflash_bench::engine::{FILE_BATCH, FileOptions};
 use nearflash_bench::job::Spin;
 use nearflash_bench::placement::{CoreId, allowed_cores};
 use nearflash_bench::target::{Target, TargetError};
@@ -208,6 +208,7 @@ impl Stand {
                     direct: true,
                     writes: false,
                     len_min: Some(raw.len),
+                    batch: FILE_BATCH,
                 };
                 options.prepare().map_err(BenchError::from)?;
             } else {

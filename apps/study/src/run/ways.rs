@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use nearflash_bench::BenchError;
 use nearflash_bench::engine::{
-    AnyEngine, DirectRemote, FileOptions, IscsiRemote, Needs, NullEngine, Remote,
+    AnyEngine, DirectRemote, FILE_BATCH, FileOptions, IscsiRemote, Needs, NullEngine, Remote,
 };
 use nearflash_bench::run::Opener;
 use nearflash_bench::target::Target;
@@ -70,6 +70,7 @@ impl Way {
                     direct: true,
                     writes: load.pattern.writes(),
                     len_min: None,
+                    batch: FILE_BATCH,
                 };
                 let len = options.prepare()?;
                 (Self::File(options), len)
