@@ -1,6 +1,7 @@
 //! What is measured, as it is named on the command line.
 
 mod iscsi;
+mod url;
 
 use std::fmt;
 use std::path::PathBuf;

@@ -25,9 +25,7 @@ pub(super) fn of(point: &Point, places: &[Place]) -> Option<String> {
             };
             format!("{place}/{}{}", volume(*medium), options(*door, *session))
         }
-        Subject::Local(_) | Subject::Url(_) | Subject::Peer { .. } => {
-            places.first()?.target.to_string()
-        }
+        Subject::Local(_) | Subject::Url(_) | Subject::Peer { .. } => places.first()?.target.url(),
     };
     let place = places.first();
     let is_wire = matches!(point.subject, Subject::Wire(_));

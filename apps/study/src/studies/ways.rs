@@ -174,8 +174,8 @@ pub(super) fn others(setting: &Setting, medium: Medium) -> Vec<Way> {
 /// The user's own targets.
 pub(super) fn targets(setting: &Setting) -> impl Iterator<Item = Way> {
     setting.targets.iter().map(|target| Way {
-        key: format!("url={target}"),
-        label: target.to_string(),
+        key: format!("url={}", target.url()),
+        label: target.url(),
         origin: Origin::Measured,
         subject: Subject::Url(target.clone()),
     })
@@ -229,10 +229,13 @@ pub(super) fn absent_peers(setting: &Setting) -> Vec<Unable> {
         .filter(|peer| !setting.peers.contains(peer))
         .map(|peer| {
             let (name, label) = peer_names(peer);
+            // What asks it is a program of its own.
+            let programs = if peer == Peer::Nbdkit { "nbdkit and fio" } else { name };
+            let is_there = if peer == Peer::Nbdkit { "are not both" } else { "is not" };
             Unable {
                 what: format!("{label} beside nearflash"),
-                why: format!("{name} is not installed, or was not asked for"),
-                needs: format!("{name} on this machine, and --peer {name}"),
+                why: format!("{programs} {is_there} installed, or {name} was not asked for"),
+                needs: format!("{programs} on this machine, and --peer {name}"),
             }
         })
         .collect()
