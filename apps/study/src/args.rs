@@ -27,12 +27,16 @@ pub struct ReportArgs {
     /// Folder of the run's results; it may still be under way
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// As of 'study run'
+    /// As of 'study run' [default: what the run was given]
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
-    /// As of 'study run'
-    #[arg(long, value_name = "WATTS", default_value_t = CORE_WATTS, value_parser = watts)]
-    pub core_watts: f64,
+    /// As of 'study run' [default: what the run was given]
+    #[arg(long, value_name = "WATTS", value_parser = watts)]
+    pub core_watts: Option<f64>,
+    /// Write a copy for others to read into this folder instead: pages, figures as SVG and tables as
+    /// CSV, without results.json and PNG
+    #[arg(long, value_name = "OUT")]
+    pub publish: Option<PathBuf>,
 }
 
 /// Two runs.

@@ -1,6 +1,7 @@
 //! `nearflash study`: from the command line to the report.
 
 mod again;
+mod done;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -9,27 +10,29 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{ContentArrangement, Table, presets};
 use nearflash_bench::compare::find;
 use nearflash_bench::placement::allowed_cores;
+use nearflash_bench::target::Target;
 
 use crate::args::{RunArgs, StudyCommand};
+use crate::asked::Asked;
 use crate::compare;
 use crate::energy::EnergyCounter;
 use crate::error::StudyError;
 use crate::local::Disk;
 use crate::machine;
 use crate::plan::{Medium, Peer, Plan, Point, Subject};
-use crate::report::{self, About, Chapter, Document, Fact, Written};
+use crate::report::{self, About, Chapter, Document, Fact};
 use crate::result::{Outcome, Results};
-use crate::run::{self, Ended, Session, Stand, StandSpec, Timing};
+use crate::run::{self, Session, Stand, StandSpec, Timing};
 use crate::store::{RunKey, Store};
 use crate::studies::{CORE_WATTS, CostModel, Setting, Study, catalogue};
 
+pub use done::Done;
+
 /// The exit code of a run that was interrupted: what shells say of SIGINT.
 const INTERRUPTED: u8 = 130;
-/// More is in the report.
-const SAID_PER_STUDY_MAX: usize = 3;
 /// How often points that cannot stand beside others are measured again.
 const EXTRA_PASSES_MAX: u32 = 3;
 /// How long the machine is watched before anything is measured.
@@ -115,28 +118,6 @@ fn trimmed(table: &Table) -> String {
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// What came of a run.
-pub struct Done {
-    ended: Ended,
-    /// A point of ours, or of the user's target, could not be measured. What a peer cannot do is told,
-    /// and is nobody's failure.
-    has_failed: bool,
-    chapters: Vec<Line>,
-    conclusions: Vec<String>,
-    out_dir: PathBuf,
-    written: Written,
-}
-
-/// One study in the summary.
-struct Line {
-    study: String,
-    measured: usize,
-    failed: usize,
-    doubtful: usize,
-    pending: usize,
-    unable: usize,
-}
-
 /// Measures the studies that are named, and writes the report.
 ///
 /// # Errors
@@ -148,13 +129,13 @@ pub fn measure(
 ) -> Result<Done, StudyError> {
     let studies = chosen(&args.names, all)?;
     // An error in it is told before anything is measured.
-    CostModel::load(args.costs.as_deref())?;
-    let setting = setting(args);
+    let costs = args.costs.as_deref().map(CostModel::load).transpose()?;
+    let setting = setting(args, costs);
     let timing = timing(args);
     let out_dir = args.out.clone().unwrap_or_else(|| default_out_dir(args.quick));
     let plans: Vec<Plan> = studies.iter().map(|study| study.plan(&setting)).collect();
     let points = distinct(&plans);
-    check_targets(&points, args.destroy)?;
+    check_targets(&args.targets, &points, args.destroy)?;
     let local = match &args.local {
         Some(path) => Some(Disk::given(path, args.quick, args.destroy)?),
         None => None,
@@ -162,7 +143,9 @@ pub fn measure(
     let local_path = local.as_ref().map(|disk| disk.path().to_owned());
     let key = run_key(args, timing, local_path.clone());
     let mut store = Store::open(&out_dir, &key, args.fresh)?;
-    let began_at = machine::now();
+    // Of the run that this one goes on with.
+    let earlier = report::read(&out_dir).ok().filter(|_| !store.is_new).map(|kept| kept.about);
+    let asked = asked(args, &setting, &out_dir, (store.is_new, earlier.as_ref()))?;
     let began = Instant::now();
     look_around();
     // A first look takes what it gets.
@@ -176,41 +159,54 @@ pub fn measure(
         Stand::new(StandSpec { timing, disk, media: media(&points) })
     };
     let ended = session.run(stand, &mut store)?;
+    let seconds = earlier.map_or(0.0, |earlier| earlier.seconds) + began.elapsed().as_secs_f64();
     let disk_path = local_path.unwrap_or_else(|| out_dir.clone());
-    // The run that this one goes on with.
-    let earlier = report::read(&out_dir).ok().filter(|_| !store.is_new).map(|kept| kept.about);
-    let about = About {
-        started_at: earlier.as_ref().map_or(began_at, |earlier| earlier.started_at.clone()),
-        seconds: earlier.map_or(0.0, |earlier| earlier.seconds) + began.elapsed().as_secs_f64(),
-        ..about(args, timing, &setting, &disk_path)
-    };
+    let about = About { seconds, ..about(&asked, timing, &setting, &disk_path) };
     let document = Document { about, chapters: chapters(all, &studies, &setting, &store.results) };
     let written = report::write(&document, &out_dir)?;
-    let named: Vec<&Chapter> = document
-        .chapters
-        .iter()
-        .filter(|chapter| studies.iter().any(|study| study.name() == chapter.study))
-        .collect();
+    let is_named = |chapter: &&Chapter| studies.iter().any(|study| study.name() == chapter.study);
+    let named: Vec<&Chapter> = document.chapters.iter().filter(is_named).collect();
     let is_failed = |point: &&Point| {
         let is_peer = matches!(point.subject, Subject::Peer { .. });
         !is_peer && matches!(store.results.outcomes.get(&point.id), Some(Outcome::Failed(_)))
     };
-    Ok(Done {
-        ended,
-        has_failed: points.iter().any(is_failed),
-        chapters: named.iter().map(|chapter| line(chapter, &store.results)).collect(),
-        conclusions: conclusions(&named),
-        out_dir,
-        written,
-    })
+    let has_failed = points.iter().any(is_failed);
+    Ok(Done::new(ended, has_failed, &named, &store.results, (out_dir, written)))
+}
+
+/// Keeps beside the points what they are measured for: this command, and those that began it.
+fn asked(
+    args: &RunArgs,
+    setting: &Setting,
+    out_dir: &Path,
+    (is_new, earlier): (bool, Option<&About>),
+) -> Result<Asked, StudyError> {
+    let now = Asked {
+        began_at: machine::now(),
+        command: command_line(args),
+        is_quick: args.quick,
+        peers: setting.peers.clone(),
+        costs: setting.costs.clone(),
+        core_watts: setting.core_watts,
+    };
+    // One that was killed has written no report.
+    let killed = if is_new || earlier.is_some() { None } else { Asked::read(out_dir)? };
+    let asked = match (earlier, killed) {
+        (Some(about), _) => now.gone_on(&about.started_at, &about.command),
+        (None, Some(killed)) => now.gone_on(&killed.began_at, &killed.command),
+        (None, None) => now,
+    };
+    asked.write(out_dir)?;
+    Ok(asked)
 }
 
 /// What is known of a run without having been there.
-fn about(args: &RunArgs, timing: Timing, setting: &Setting, disk_path: &Path) -> About {
+fn about(asked: &Asked, timing: Timing, setting: &Setting, disk_path: &Path) -> About {
     About {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        command: command_line(args),
-        is_quick: args.quick,
+        started_at: asked.began_at.clone(),
+        command: asked.command.clone(),
+        is_quick: asked.is_quick,
         machine: machine::machine(disk_path),
         versions: machine::versions(),
         settings: settings(timing, setting),
@@ -273,14 +269,15 @@ fn timing(args: &RunArgs) -> Timing {
     timing.with(args.repeats, args.runtime)
 }
 
-fn setting(args: &RunArgs) -> Setting {
+fn setting(args: &RunArgs, costs: Option<CostModel>) -> Setting {
     let installed = |peer: &Peer| {
-        let program = match peer {
-            Peer::Fio => "fio",
-            Peer::Tgt => "tgtd",
-            Peer::Nbdkit => "nbdkit",
+        let programs: &[&str] = match peer {
+            Peer::Fio => &["fio"],
+            Peer::Tgt => &["tgtd"],
+            // fio asks it.
+            Peer::Nbdkit => &["nbdkit", "fio"],
         };
-        find(program).is_some()
+        programs.iter().all(|program| find(program).is_some())
     };
     let peers = match args.peers.is_empty() {
         true => [Peer::Fio, Peer::Tgt, Peer::Nbdkit].into_iter().filter(installed).collect(),
@@ -293,7 +290,7 @@ fn setting(args: &RunArgs) -> Setting {
         peers,
         core_count: allowed_cores().len(),
         has_energy_counter: EnergyCounter::open().is_some(),
-        cost_file: args.costs.clone(),
+        costs,
         core_watts: args.core_watts,
     }
 }
@@ -304,7 +301,7 @@ fn run_key(args: &RunArgs, timing: Timing, local: Option<PathBuf>) -> RunKey {
         machine: machine::identity(),
         timing,
         local,
-        targets: args.targets.iter().map(ToString::to_string).collect(),
+        targets: args.targets.iter().map(Target::url).collect(),
     }
 }
 
@@ -322,18 +319,13 @@ fn distinct(plans: &[Plan]) -> Vec<&Point> {
 
 /// What a node has to serve.
 fn media(points: &[&Point]) -> Vec<Medium> {
-    let mut media = Vec::new();
+    let mut distinct = Vec::new();
     for point in points {
-        if let Subject::Node { media: of_point, .. } = &point.subject {
-            media.extend(
-                of_point.iter().filter(|medium| !media.contains(*medium)).collect::<Vec<_>>(),
-            );
-        }
-    }
-    let mut distinct: Vec<Medium> = Vec::new();
-    for medium in media {
-        if !distinct.contains(&medium) {
-            distinct.push(medium);
+        let Subject::Node { media, .. } = &point.subject else { continue };
+        for medium in media {
+            if !distinct.contains(medium) {
+                distinct.push(*medium);
+            }
         }
     }
     distinct
@@ -355,15 +347,18 @@ fn scratch_count(points: &[&Point]) -> u32 {
     u32::try_from(count).expect("media are numbered by a byte")
 }
 
-/// A volume of the user's is written to only when they said that it may be.
-fn check_targets(points: &[&Point], destroy: bool) -> Result<(), StudyError> {
+/// A target is a volume that somebody serves, and is written to only when the user said that it may be.
+fn check_targets(targets: &[Target], points: &[&Point], destroy: bool) -> Result<(), StudyError> {
+    if let Some(target) = targets.iter().find(|target| !target.is_remote()) {
+        return Err(StudyError::TargetNotServed { target: target.url() });
+    }
     let writes = |point: &&&Point| point.loads.iter().any(|load| load.pattern.writes());
     let written = points.iter().filter(writes).find_map(|point| match &point.subject {
         Subject::Url(target) => Some(target),
         _ => None,
     });
     match written {
-        Some(target) if !destroy => Err(StudyError::TargetWritten { target: target.to_string() }),
+        Some(target) if !destroy => Err(StudyError::TargetWritten { target: target.url() }),
         _ => Ok(()),
     }
 }
@@ -396,10 +391,10 @@ fn command_line(args: &RunArgs) -> String {
         flag("--runtime", Some(format!("{}ms", runtime.0 / 1_000_000)));
     }
     for target in &args.targets {
-        flag("--target", Some(target.to_string()));
+        flag("--target", Some(quoted(&target.url())));
     }
     if let Some(local) = &args.local {
-        flag("--local", Some(local.display().to_string()));
+        flag("--local", Some(quoted(&local.display().to_string())));
     }
     if args.destroy {
         flag("--destroy", None);
@@ -408,12 +403,21 @@ fn command_line(args: &RunArgs) -> String {
         flag("--peer", Some(peer_name(&Peer::from(*peer)).to_owned()));
     }
     if let Some(costs) = &args.costs {
-        flag("--costs", Some(costs.display().to_string()));
+        flag("--costs", Some(quoted(&costs.display().to_string())));
     }
     if args.core_watts != CORE_WATTS {
         flag("--core-watts", Some(args.core_watts.to_string()));
     }
     words.join(" ")
+}
+
+/// A word as a shell takes it: an `&` of a target's options would end the command.
+fn quoted(word: &str) -> String {
+    let is_plain = |letter: char| letter.is_alphanumeric() || "-_./:=,+@%".contains(letter);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
 }
 
 fn settings(timing: Timing, setting: &Setting) -> Vec<Fact> {
@@ -433,82 +437,6 @@ fn peer_name(peer: &Peer) -> &'static str {
         Peer::Fio => "fio",
         Peer::Tgt => "tgt",
         Peer::Nbdkit => "nbdkit",
-    }
-}
-
-fn line(chapter: &Chapter, results: &Results) -> Line {
-    let failed = chapter.failed().count();
-    let doubtful = chapter.points.iter().filter(|end| results.is_doubtful(&end.id)).count();
-    Line {
-        study: chapter.study.clone(),
-        measured: chapter.points.len() - failed,
-        failed,
-        doubtful,
-        pending: chapter.pending.len(),
-        unable: chapter.unable.len(),
-    }
-}
-
-/// What each of a chapter's first exhibits says first.
-fn conclusions(chapters: &[&Chapter]) -> Vec<String> {
-    let of = |chapter: &&Chapter| {
-        let said = chapter.exhibits.iter().filter_map(|exhibit| exhibit.conclusions.first());
-        said.take(SAID_PER_STUDY_MAX)
-            .map(|said| format!("{}: {said}", chapter.study))
-            .collect::<Vec<_>>()
-    };
-    chapters.iter().flat_map(of).collect()
-}
-
-impl Done {
-    /// 0 when all was measured, 1 when points failed, 130 when it was interrupted.
-    fn exit_code(&self) -> ExitCode {
-        match (self.ended.is_interrupted, self.has_failed) {
-            (true, _) => INTERRUPTED.into(),
-            (false, true) => ExitCode::FAILURE,
-            (false, false) => ExitCode::SUCCESS,
-        }
-    }
-
-    fn to_text(&self, took: Duration) -> String {
-        let mut text = format!("{}\n\n", self.table());
-        for conclusion in &self.conclusions {
-            text.push_str(conclusion);
-            text.push('\n');
-        }
-        if !self.conclusions.is_empty() {
-            text.push('\n');
-        }
-        if self.ended.is_interrupted {
-            text.push_str(&format!(
-                "interrupted: the same command with --out {} goes on\n",
-                self.out_dir.display()
-            ));
-        }
-        text.push_str(&format!(
-            "{} points measured in {} s; report: {}",
-            self.ended.measured,
-            took.as_secs(),
-            self.written.page.display()
-        ));
-        text
-    }
-
-    fn table(&self) -> String {
-        let mut table = Table::new();
-        table
-            .load_style(presets::NOTHING)
-            .set_header(["STUDY", "MEASURED", "FAILED", "DOUBTFUL", "LEFT", "UNABLE"]);
-        for line in &self.chapters {
-            let Line { measured, failed, doubtful, pending, unable, .. } = line;
-            let counts = [measured, failed, doubtful, pending, unable];
-            let counts = counts.iter().map(|count| count.to_string());
-            table.add_row(std::iter::once(line.study.clone()).chain(counts));
-        }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        trimmed(&table)
     }
 }
 

@@ -51,6 +51,15 @@ pub enum StudyError {
         /// Of which other run.
         what: String,
     },
+    /// Somebody measures into it.
+    #[error(
+        "{} is being written to by another run: wait for its end, or name another folder with --out",
+        path.display()
+    )]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+    },
     /// Nothing is kept there.
     #[error("{} holds no results: name the folder that a run wrote to", path.display())]
     NoRun {
@@ -91,6 +100,33 @@ pub enum StudyError {
         /// Which.
         target: String,
     },
+    /// A target is nobody's volume.
+    #[error(
+        "--target {target}: nobody serves it: name a volume by nvme-tcp://, iscsi:// or direct://, and a \
+         file or device of this machine by --local"
+    )]
+    TargetNotServed {
+        /// Which.
+        target: String,
+    },
+    /// What a run was asked for cannot be read back.
+    #[error(
+        "{} is of no use: {source}: remove it, and say --costs and --core-watts again if the run had \
+         them",
+        path.display()
+    )]
+    Asked {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: crate::asked::AskedError,
+    },
+    /// A report would be published among a run's own results.
+    #[error("--publish {}: holds results of a run: name another folder", path.display())]
+    PublishedOverRun {
+        /// The folder.
+        path: PathBuf,
+    },
     /// `--local` is not ours to write to.
     #[error(transparent)]
     Local(#[from] crate::local::LocalError),
@@ -111,6 +147,8 @@ impl StudyError {
                 | Self::OtherRun { .. }
                 | Self::NoRun { .. }
                 | Self::TargetWritten { .. }
+                | Self::TargetNotServed { .. }
+                | Self::PublishedOverRun { .. }
                 | Self::Local(_)
                 | Self::Costs(_)
         )

@@ -129,6 +129,16 @@ pub enum Cell {
     Text(String),
     /// A number, shown with three significant digits; files have all of it.
     Number(f64),
+    /// A difference in per cent, shown as a sentence would say it; files have the number.
+    #[serde(rename = "number")]
+    Change(f64),
     /// Nothing was measured.
     Missing,
+}
+
+impl Cell {
+    /// Whether it stands on the right.
+    pub fn is_number(&self) -> bool {
+        matches!(self, Self::Number(_) | Self::Change(_))
+    }
 }

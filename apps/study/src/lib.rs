@@ -11,6 +11,7 @@
 //! Knows nothing of how operations reach a target or are counted: that is `nearflash-bench`.
 
 pub mod args;
+mod asked;
 mod command;
 pub mod compare;
 pub mod energy;
@@ -28,6 +29,7 @@ pub mod store;
 pub mod studies;
 
 pub use args::{CompareArgs, ReportArgs, RunArgs, StudyCommand};
+pub use asked::AskedError;
 pub use command::{Done, measure, run};
 pub use error::StudyError;
 pub use local::LocalError;

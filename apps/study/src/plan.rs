@@ -95,7 +95,8 @@ pub enum Medium {
 }
 
 /// Another program that serves flash, measured by the same loads.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Peer {
     /// fio with io_uring on the medium itself.
     Fio,

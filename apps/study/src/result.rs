@@ -66,7 +66,7 @@ pub struct Run {
     /// all loads of a point together.
     #[serde(default)]
     pub joules: Option<f64>,
-    /// Core to core in nanoseconds, before and after.
+    /// Core to core in nanoseconds, of the first two that may be used, before and after.
     pub core_to_core: [f64; 2],
     /// The part of the time that the measuring side worked on its cores, up to 1: less when it slept,
     /// or waited in the kernel for the device.

@@ -9,6 +9,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
 use crate::error::StudyError;
 use crate::plan::PointId;
 use crate::report::PointEnd;
@@ -76,7 +79,7 @@ impl Store {
     /// Opens the folder's points, or begins.
     ///
     /// # Errors
-    /// When they are of another run, or not readable or writable.
+    /// When they are of another run, in use, or not readable or writable.
     pub fn open(out_dir: &Path, key: &RunKey, fresh: bool) -> Result<Self, StudyError> {
         let path = out_dir.join(POINTS_FILE);
         let failed = |action| {
@@ -89,13 +92,16 @@ impl Store {
             source,
         })?;
         let mut options = OpenOptions::new();
-        let mut file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(fresh)
-            .open(&path)
-            .map_err(failed("open"))?;
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(&path).map_err(failed("open"))?;
+        // Two runs at once would write over one another's scratch files. Where the file system has no
+        // locks there is none.
+        if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(StudyError::Busy { path: out_dir.to_owned() });
+        }
+        if fresh {
+            file.set_len(0).map_err(failed("shorten"))?;
+        }
         let text = io::read_to_string(&file).map_err(failed("read"))?;
         let Kept { results, whole_len, .. } = kept(&text, out_dir, &path, Some(key))?;
         // What a write that was cut short has left is not kept.
@@ -225,6 +231,7 @@ mod tests {
         assert!(store.has(&id("a")) && !store.has(&id("b")) && !store.has(&id("c")));
         assert_eq!(store.results.outcomes[&id("b")], Outcome::Failed("gone".into()));
         store.keep(id("b"), measured()).unwrap();
+        drop(store);
         assert!(Store::open(&out, &key(), false).unwrap().has(&id("b")));
         assert!(!Store::open(&out, &key(), true).unwrap().has(&id("a")));
     }
@@ -235,6 +242,7 @@ mod tests {
         let mut store = Store::open(dir.path(), &key(), false).unwrap();
         store.keep(id("a"), measured()).unwrap();
         store.keep(id("b"), measured()).unwrap();
+        drop(store);
         let path = dir.path().join(POINTS_FILE);
         let len = path.metadata().unwrap().len();
         for cut in 1..60 {
@@ -244,7 +252,22 @@ mod tests {
         }
         let mut store = Store::open(dir.path(), &key(), false).unwrap();
         store.keep(id("b"), measured()).unwrap();
+        drop(store);
         assert!(Store::open(dir.path(), &key(), false).unwrap().has(&id("b")));
+    }
+
+    #[test]
+    fn a_folder_that_another_run_writes_to_is_refused_until_it_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::open(dir.path(), &key(), false).unwrap();
+        store.keep(id("a"), measured()).unwrap();
+        for fresh in [false, true] {
+            let message = Store::open(dir.path(), &key(), fresh).unwrap_err().to_string();
+            assert!(message.contains("another run") && message.contains("--out"), "{message}");
+        }
+        assert_eq!(read(dir.path()).unwrap().1.outcomes.len(), 1, "nothing is lost");
+        drop(store);
+        assert!(Store::open(dir.path(), &key(), false).unwrap().has(&id("a")));
     }
 
     #[test]
@@ -292,7 +315,34 @@ mod tests {
         let (run, results) = read(dir.path()).unwrap();
         assert_eq!((run, results.outcomes.len()), (key(), 1));
         assert_eq!(fs::read_to_string(&path).unwrap(), half, "nothing is changed");
+        drop(store);
         assert!(!Store::open(dir.path(), &key(), false).unwrap().is_new);
+    }
+
+    /// As the first version wrote it.
+    const OLD: &str = r#"{"schema":1,"run":{"version":"1.2.3","machine":"a machine","timing":{"repeats":2,"warm_up_ms":50,"counted_ms":100},"local":null,"targets":[]}}
+{"id":"jobs/local-file/jobs=1","outcome":{"measured":{"tenants":[[{"ops":9,"seconds":0.5,"warm_up_seconds":0.05,"iops":18.5,"bytes_per_second":75776.0,"latency":{"mean":1.0,"p50":1.0,"p95":2.0,"p99":3.0,"p999":4.0,"max":5.0},"cpu":{"client_user":1.0,"client_system":1.5,"node_user":0.0,"node_system":0.0},"joules":null,"core_to_core":[30.0,31.0],"core_share":0.99,"comparable":"sound"}]],"command":"nearflash bench"}}}
+{"id":"jobs/direct-file/jobs=1","outcome":{"failed":"gone"}}
+"#;
+
+    #[test]
+    fn what_older_ones_have_kept_is_gone_on_with_and_written_as_they_wrote_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(POINTS_FILE);
+        fs::write(&path, OLD).unwrap();
+        let mut store = Store::open(dir.path(), &key(), false).unwrap();
+        let (measured, failed) = (id("jobs/local-file/jobs=1"), id("jobs/direct-file/jobs=1"));
+        assert!(store.has(&measured) && !store.has(&failed));
+        let [measured, failed] = [measured, failed].map(|id| {
+            let outcome = store.results.outcomes[&id].clone();
+            (id, outcome)
+        });
+        let mut new = Store::open(&dir.path().join("new"), &key(), false).unwrap();
+        new.keep(measured.0, measured.1).unwrap();
+        new.keep(failed.0.clone(), failed.1).unwrap();
+        assert_eq!(fs::read_to_string(&new.path).unwrap(), OLD);
+        store.keep(failed.0.clone(), self::measured()).unwrap();
+        assert!(store.has(&failed.0));
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! `nearflash study report`: a report anew, from what is kept of a run.
 
+use std::path::Path;
+
 use nearflash_bench::placement::allowed_cores;
 
 use super::{chapters, settings};
 use crate::args::ReportArgs;
+use crate::asked::Asked;
 use crate::error::StudyError;
 use crate::machine;
-use crate::plan::{Peer, Subject};
+use crate::plan::{Peer, Plan, PointId, Subject};
 use crate::report::{self, About, Document, Fact, Written};
 use crate::result::{Outcome, Results};
 use crate::store::{self, RunKey};
-use crate::studies::{CostModel, Setting, Study};
+use crate::studies::{CORE_WATTS, CostModel, Setting, Study};
 
 /// Writes the report, and says how many points it is of.
 ///
@@ -20,30 +23,71 @@ pub(super) fn write(
     args: &ReportArgs,
     all: &[&'static dyn Study],
 ) -> Result<(Written, usize), StudyError> {
-    CostModel::load(args.costs.as_deref())?;
+    let costs = args.costs.as_deref().map(CostModel::load).transpose()?;
     let (key, results) = store::read(&args.dir)?;
-    let setting = setting(args, &key, &results, all);
-    let about = match report::read(&args.dir) {
-        Ok(kept) => kept.about,
-        // The run has not come to its end yet: what its points say of it.
-        Err(_) => About {
-            version: key.version.clone(),
-            is_quick: setting.is_quick,
-            machine: vec![Fact::new("machine", key.machine.as_str())],
-            settings: settings(key.timing, &setting),
-            ..About::default()
-        },
+    let asked = Asked::read(&args.dir)?;
+    let about = report::read(&args.dir).ok().map(|kept| kept.about);
+    let is_quick = asked.as_ref().map(|asked| asked.is_quick);
+    let is_quick = is_quick.or(about.as_ref().map(|about| about.is_quick));
+    let guessed = guessed(&key, &results, all, is_quick);
+    let setting = asked_for(guessed, asked.as_ref());
+    let setting = Setting {
+        costs: costs.or(setting.costs),
+        core_watts: args.core_watts.unwrap_or(setting.core_watts),
+        ..setting
     };
+    let about = about.unwrap_or_else(|| unfinished(&key, &setting, asked));
     let document = Document { about, chapters: chapters(all, &[], &setting, &results) };
-    Ok((report::write(&document, &args.dir)?, results.outcomes.len()))
+    let written = match &args.publish {
+        Some(out_dir) => publish(&document, out_dir)?,
+        None => report::write(&document, &args.dir)?,
+    };
+    Ok((written, results.outcomes.len()))
 }
 
+/// A copy for others, where no results of a run lie that it would not be the report of.
+fn publish(document: &Document, out_dir: &Path) -> Result<Written, StudyError> {
+    if report::is_run(out_dir) {
+        return Err(StudyError::PublishedOverRun { path: out_dir.to_owned() });
+    }
+    Ok(report::publish(document, out_dir)?)
+}
+
+/// What is known of a run that has not come to its end yet.
+fn unfinished(key: &RunKey, setting: &Setting, asked: Option<Asked>) -> About {
+    let about = About {
+        version: key.version.clone(),
+        is_quick: setting.is_quick,
+        machine: vec![Fact::new("machine", key.machine.as_str())],
+        settings: settings(key.timing, setting),
+        ..About::default()
+    };
+    match asked {
+        Some(Asked { began_at: started_at, command, .. }) => About { started_at, command, ..about },
+        None => about,
+    }
+}
+
+/// With what the run was asked for, where that is kept. Peers of an earlier command of it count, too.
+fn asked_for(guessed: Setting, asked: Option<&Asked>) -> Setting {
+    let Some(asked) = asked else { return guessed };
+    let is_wanted = |peer: &Peer| asked.peers.contains(peer) || guessed.peers.contains(peer);
+    Setting {
+        peers: PEERS.into_iter().filter(is_wanted).collect(),
+        costs: asked.costs.clone(),
+        core_watts: asked.core_watts,
+        ..guessed
+    }
+}
+
+const PEERS: [Peer; 3] = [Peer::Fio, Peer::Tgt, Peer::Nbdkit];
+
 /// What the run was asked for, as far as what it measured tells.
-fn setting(
-    args: &ReportArgs,
+fn guessed(
     key: &RunKey,
     results: &Results,
     all: &[&'static dyn Study],
+    is_quick: Option<bool>,
 ) -> Setting {
     let runs = || {
         let measured = results.outcomes.values().filter_map(|outcome| match outcome {
@@ -56,23 +100,27 @@ fn setting(
         is_quick: false,
         targets: key.targets.iter().filter_map(|target| target.parse().ok()).collect(),
         local: key.local.clone(),
-        peers: vec![Peer::Fio, Peer::Tgt, Peer::Nbdkit],
+        peers: PEERS.to_vec(),
         core_count: machine::core_count(&key.machine).unwrap_or_else(|| allowed_cores().len()),
         has_energy_counter: runs().any(|run| run.joules.is_some()),
-        cost_file: args.costs.clone(),
-        core_watts: args.core_watts,
+        costs: None,
+        core_watts: CORE_WATTS,
     };
-    let points: Vec<_> = all.iter().flat_map(|study| study.plan(&full).points).collect();
+    let plans: Vec<Plan> = all.iter().map(|study| study.plan(&full)).collect();
     let is_there = |peer: &Peer| {
         let is_of =
             |subject: &Subject| matches!(subject, Subject::Peer { peer: it, .. } if it == peer);
-        points.iter().any(|it| is_of(&it.subject) && results.outcomes.contains_key(&it.id))
+        let mut points = plans.iter().flat_map(|plan| &plan.points);
+        points.any(|it| is_of(&it.subject) && results.outcomes.contains_key(&it.id))
     };
     let peers = full.peers.iter().copied().filter(is_there).collect();
-    let quick = Setting { is_quick: true, ..full.clone() };
-    let quick_points: Vec<_> =
-        all.iter().flat_map(|study| study.plan(&quick).points).map(|point| point.id).collect();
     // A quick run measures some of the points of a full one, and no others.
-    let is_quick = results.outcomes.keys().all(|id| quick_points.contains(id));
+    let is_quick = is_quick.unwrap_or_else(|| {
+        let quick = Setting { is_quick: true, ..full.clone() };
+        let plans: Vec<Plan> = all.iter().map(|study| study.plan(&quick)).collect();
+        let is_of_quick =
+            |id: &PointId| plans.iter().flat_map(|plan| &plan.points).any(|point| point.id == *id);
+        results.outcomes.keys().all(is_of_quick)
+    });
     Setting { is_quick, peers, ..full }
 }

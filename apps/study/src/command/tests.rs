@@ -85,7 +85,43 @@ impl Study for Writing {
     }
 }
 
-const ALL: [&dyn Study; 2] = [&Small, &Writing];
+/// Says what it was asked for.
+struct Asking;
+
+impl Study for Asking {
+    fn name(&self) -> &'static str {
+        "asking"
+    }
+
+    fn question(&self) -> &'static str {
+        Small.question()
+    }
+
+    fn source(&self) -> &'static str {
+        Small.source()
+    }
+
+    fn plan(&self, setting: &Setting) -> Plan {
+        let mut plan = Small.plan(&Setting { targets: Vec::new(), ..setting.clone() });
+        for point in &mut plan.points {
+            point.id.0 = point.id.0.replace("small", "asking");
+        }
+        // A full run measures more, of which a report of an unfinished one has to know.
+        if setting.is_quick {
+            plan.points.truncate(1);
+        }
+        plan
+    }
+
+    fn exhibits(&self, setting: &Setting, _: &Results) -> Vec<Exhibit> {
+        let Setting { peers, core_watts, costs, .. } = setting;
+        let has_costs = if costs.is_some() { "own" } else { "the example's" };
+        let said = format!("{peers:?}, {core_watts} W, {has_costs} prices.");
+        vec![Exhibit { slug: "asking".into(), conclusions: vec![said], ..Exhibit::default() }]
+    }
+}
+
+const ALL: [&dyn Study; 3] = [&Small, &Writing, &Asking];
 /// Nobody listens there.
 const DEAD: &str = "nvme-tcp://127.0.0.1:1/gone";
 
@@ -103,6 +139,10 @@ fn measure_now(args: &RunArgs) -> Result<Done, StudyError> {
     measure(args, &ALL, &AtomicBool::new(false))
 }
 
+fn again(dir: &std::path::Path) -> ReportArgs {
+    ReportArgs { dir: dir.to_owned(), costs: None, core_watts: None, publish: None }
+}
+
 fn failed(args: &RunArgs) -> String {
     let message = match measure_now(args) {
         Ok(_) => panic!("it was measured"),
@@ -116,7 +156,7 @@ fn failed(args: &RunArgs) -> String {
 fn a_study_that_is_not_there_is_answered_with_those_that_are_the_likeliest_first() {
     let out = tempfile::tempdir().unwrap();
     let message = failed(&args("writin", out.path()));
-    assert_eq!(message, "there is no study 'writin': use all, or some of writing, small");
+    assert_eq!(message, "there is no study 'writin': use all, or some of writing, asking, small");
 }
 
 #[test]
@@ -242,8 +282,7 @@ fn letters_that_differ_are_counted() {
 #[test]
 fn a_report_is_written_anew_from_what_was_measured_and_nothing_is_measured() {
     let out = tempfile::tempdir().unwrap();
-    let report_args =
-        || ReportArgs { dir: out.path().to_owned(), costs: None, core_watts: CORE_WATTS };
+    let report_args = || again(out.path());
     let message = match again::write(&report_args(), &ALL) {
         Ok(_) => panic!("there is nothing"),
         Err(error) => error.to_string(),
@@ -286,4 +325,108 @@ fn a_run_that_goes_on_began_when_it_began() {
     assert_eq!(began(&args("small", out.path())), "2001-02-03 04:05 UTC");
     let fresh = RunArgs { fresh: true, ..args("small", out.path()) };
     assert_ne!(began(&fresh), "2001-02-03 04:05 UTC");
+}
+
+#[test]
+fn a_report_anew_is_of_what_the_run_was_given_unless_told_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let costs = dir.path().join("cost.toml");
+    std::fs::write(&costs, include_str!("../../../../packaging/cost.toml")).unwrap();
+    let args = RunArgs {
+        quick: false,
+        repeats: Some(1),
+        runtime: Some(Nanos::from_millis(10)),
+        costs: Some(costs.clone()),
+        core_watts: 7.5,
+        peers: vec![crate::args::PeerName::Tgt],
+        ..args("asking", &out)
+    };
+    measure_now(&args).unwrap();
+    // Interrupted after its first point.
+    let points = std::fs::read_to_string(out.join("points.jsonl")).unwrap();
+    let two: Vec<&str> = points.split_inclusive('\n').take(2).collect();
+    std::fs::write(out.join("points.jsonl"), two.concat()).unwrap();
+    std::fs::remove_file(out.join("results.json")).unwrap();
+    std::fs::remove_file(&costs).unwrap();
+    let said = |args: &ReportArgs| {
+        super::again::write(args, &ALL).unwrap();
+        std::fs::remove_file(out.join("results.json")).unwrap();
+        std::fs::read_to_string(out.join("report.md")).unwrap()
+    };
+    let text = said(&again(&out));
+    assert!(text.contains(r"\[Tgt\], 7.5 W, own prices."), "{text}");
+    assert!(text.contains("--repeats 1") && text.contains(", begun 20"), "{text}");
+    assert!(!text.contains("A first look"), "{text}");
+    let text = said(&ReportArgs { core_watts: Some(9.0), ..again(&out) });
+    assert!(text.contains(r"\[Tgt\], 9 W, own prices."), "{text}");
+    // Of before it was kept, when points were all that told of a run.
+    std::fs::remove_file(out.join("asked.json")).unwrap();
+    let text = said(&again(&out));
+    assert!(text.contains(r"\[\], 10 W, the example's prices."), "{text}");
+    assert!(text.contains("nearflash 0.") && !text.contains("begun"), "{text}");
+}
+
+#[test]
+fn a_run_has_all_of_its_command_lines_in_its_report_and_began_with_the_first() {
+    let out = tempfile::tempdir().unwrap();
+    measure_now(&args("small", out.path())).unwrap();
+    // As one that was killed leaves it: without a report.
+    std::fs::remove_file(out.path().join("results.json")).unwrap();
+    let asked = std::fs::read_to_string(out.path().join("asked.json")).unwrap();
+    let began = asked.split('"').skip_while(|word| *word != "began_at").nth(2).unwrap();
+    let asked = asked.replace(began, "2001-02-03 04:05 UTC");
+    std::fs::write(out.path().join("asked.json"), asked).unwrap();
+    measure_now(&args("asking", out.path())).unwrap();
+    measure_now(&args("small", out.path())).unwrap();
+    let about = report::read(out.path()).unwrap().about;
+    let lines: Vec<&str> = about.command.lines().collect();
+    let line = |name: &str| format!("nearflash study run {name} --quick");
+    assert_eq!(lines, [line("small"), line("asking")]);
+    assert_eq!(about.started_at, "2001-02-03 04:05 UTC");
+}
+
+#[test]
+fn a_report_is_published_anywhere_but_among_results() {
+    let dir = tempfile::tempdir().unwrap();
+    let [out, copy] = ["out", "copy"].map(|name| dir.path().join(name));
+    measure_now(&args("small", &out)).unwrap();
+    let publish = |to: &std::path::Path| {
+        super::again::write(&ReportArgs { publish: Some(to.to_owned()), ..again(&out) }, &ALL)
+    };
+    let (written, count) = publish(&copy).unwrap();
+    assert_eq!((written.page, count), (copy.join("report.html"), 2));
+    assert!(!copy.join("results.json").exists() && !copy.join("points.jsonl").exists());
+    publish(&copy).unwrap();
+    let before = std::fs::read(out.join("report.html")).unwrap();
+    let message = publish(&out).unwrap_err().to_string();
+    assert!(message.contains("holds results of a run: name another folder"), "{message}");
+    assert_eq!(std::fs::read(out.join("report.html")).unwrap(), before);
+}
+
+#[test]
+fn a_target_that_nobody_serves_is_refused_before_anything_is_begun() {
+    let out = tempfile::tempdir().unwrap();
+    for target in ["floor://", "null:1GiB", "file:/tmp/disk.img"] {
+        let targets = vec![target.parse().unwrap()];
+        let message = failed(&RunArgs { targets, ..args("small", out.path()) });
+        assert!(message.starts_with(&format!("--target {target}: ")), "{message}");
+        assert!(message.contains("--local"), "{message}");
+    }
+    assert!(!out.path().join("points.jsonl").exists());
+}
+
+#[test]
+fn a_command_line_is_one_that_a_shell_takes() {
+    let target = "nvme-tcp://a/data?ns=2&queues=4".parse().unwrap();
+    let args = RunArgs {
+        targets: vec![target],
+        local: Some("/tmp/it's mine".into()),
+        ..args("all", std::path::Path::new("out"))
+    };
+    assert_eq!(
+        command_line(&args),
+        "nearflash study run all --quick --target \
+         'nvme-tcp://a:4420/nqn.2026-11.io.nearflash:data?ns=2&queues=4' --local '/tmp/it'\\''s mine'"
+    );
 }

@@ -33,7 +33,7 @@ pub fn page(comparison: &Comparison) -> String {
                     "Operations per second: how many points of each study have more in B, less, or the same; \
                      and the median of B/A of those that can be compared. “Same”: the middle halves of both \
                      points' runs overlap. “Doubtful”: in every run of one of them something else used its \
-                     cores, or the virtual machine moved."
+                     cores, or the virtual machine moved, or had its cores elsewhere than in most runs."
                 }
             }
         }

@@ -21,8 +21,8 @@ fn line(text: &mut String, cells: impl Iterator<Item = String>) {
 fn cell(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => quoted(text),
-        Cell::Number(number) if number.is_finite() => number.to_string(),
-        Cell::Number(_) | Cell::Missing => String::new(),
+        Cell::Number(number) | Cell::Change(number) if number.is_finite() => number.to_string(),
+        Cell::Number(_) | Cell::Change(_) | Cell::Missing => String::new(),
     }
 }
 
@@ -46,8 +46,10 @@ mod tests {
             rows: vec![
                 vec![Cell::Text("a \"b\"".to_owned()), Cell::Number(1_234.567_89)],
                 vec![Cell::Number(f64::NAN), Cell::Missing],
+                vec![Cell::Change(150.5), Cell::Change(f64::NAN)],
             ],
         };
-        assert_eq!(encode(&table), "series,\"rate, IOPS\"\r\n\"a \"\"b\"\"\",1234.56789\r\n,\r\n");
+        let text = "series,\"rate, IOPS\"\r\n\"a \"\"b\"\"\",1234.56789\r\n,\r\n150.5,\r\n";
+        assert_eq!(encode(&table), text);
     }
 }

@@ -27,7 +27,7 @@ pub struct About {
     pub started_at: String,
     /// How long it took, in seconds.
     pub seconds: f64,
-    /// The command line that began it.
+    /// Its command lines, a line each: that which began it, and those that went on with it.
     pub command: String,
     /// Fewer points and shorter ones: figures of a first look.
     pub is_quick: bool,

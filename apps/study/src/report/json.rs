@@ -1,12 +1,16 @@
 //! Results for programs: `results.json`, and reading it back.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
-use super::{About, Document, PointEnd, ReportError};
+use super::{About, Document, PAGE_FILE, PointEnd, ReportError};
 use crate::plan::PointId;
 use crate::result::Outcome;
+use crate::store::POINTS_FILE;
 
+/// The file's name.
+pub(super) const FILE: &str = "results.json";
 /// Grows when a program that reads an older one would misread a newer one.
 pub const SCHEMA: u64 = 1;
 
@@ -74,9 +78,8 @@ impl From<BodyPoint> for PointEnd {
 ///
 /// No results there, or results of another schema.
 pub fn read(out_dir: &Path) -> Result<Kept, ReportError> {
-    let path = out_dir.join("results.json");
-    let text = fs::read_to_string(&path)
-        .map_err(|source| ReportError::Read { path: path.clone(), source })?;
+    let path = out_dir.join(FILE);
+    let text = fs::read_to_string(&path).map_err(|source| unreadable(out_dir, source))?;
     let malformed = |source| ReportError::Malformed { path: path.clone(), source };
     let head: Head = serde_json::from_str(&text).map_err(malformed)?;
     if head.schema != SCHEMA {
@@ -88,4 +91,15 @@ pub fn read(out_dir: &Path) -> Result<Kept, ReportError> {
         (chapter.study, points)
     });
     Ok(Kept { about: body.about, studies: studies.collect() })
+}
+
+/// Why there are no results, by what else is there.
+fn unreadable(out_dir: &Path, source: io::Error) -> ReportError {
+    let has = |name: &str| out_dir.join(name).is_file();
+    let path = out_dir.to_owned();
+    match source.kind() {
+        io::ErrorKind::NotFound if has(POINTS_FILE) => ReportError::Unwritten { path },
+        io::ErrorKind::NotFound if has(PAGE_FILE) => ReportError::Published { path },
+        _ => ReportError::Read { path: path.join(FILE), source },
+    }
 }

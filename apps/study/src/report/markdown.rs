@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::summary::{Counts, WORDS, duration, sentences};
+use super::summary::{Counts, WORDS, run_words, sentences};
 use super::tables::show;
 use super::{Chapter, Document, Fact, file_stem};
 use crate::exhibit::{Cell, Exhibit, Table};
@@ -14,10 +14,8 @@ pub(super) fn render(document: &Document) -> String {
     // Writing to a string does not fail.
     let _ = writeln!(
         out,
-        "nearflash {}, begun {}, {}: {}.\n",
-        escape(&about.version),
-        escape(&about.started_at),
-        duration(about.seconds),
+        "{}: {}.\n",
+        escape(&run_words(about)),
         Counts::all(&document.chapters).words()
     );
     if about.is_quick {
@@ -78,8 +76,9 @@ fn machine(out: &mut String, document: &Document) {
     for Fact { name, value } in about.machine.iter().chain(&about.versions).chain(&about.settings) {
         let _ = writeln!(out, "- {}: {}", escape(name), escape(value));
     }
-    if !about.command.is_empty() {
-        let _ = writeln!(out, "- Begun with {}", code(&about.command));
+    let commands: Vec<String> = about.command.lines().map(code).collect();
+    if !commands.is_empty() {
+        let _ = writeln!(out, "- measured with {}", commands.join(", then "));
     }
     out.push('\n');
 }
@@ -133,7 +132,7 @@ fn table(out: &mut String, table: &Table) {
     let names: Vec<String> = table.columns.iter().map(|name| escape(name)).collect();
     let rule = |column: usize| {
         let is_of_numbers =
-            table.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Number(_))));
+            table.rows.iter().any(|row| row.get(column).is_some_and(Cell::is_number));
         if is_of_numbers { "---:" } else { "---" }
     };
     let rules: Vec<&str> = (0..names.len()).map(rule).collect();

@@ -5,17 +5,19 @@
 
 mod csv;
 mod document;
-mod files;
+pub(crate) mod files;
 mod json;
 mod markdown;
 mod page;
 mod summary;
 mod tables;
+mod typography;
 
 use std::path::{Path, PathBuf};
 
 use crate::exhibit::Exhibit;
 use crate::plot::{self, PlotError};
+use crate::store::POINTS_FILE;
 
 pub use document::{About, Chapter, Document, Fact, PointEnd};
 pub use json::{Kept, SCHEMA, read};
@@ -39,6 +41,25 @@ pub enum ReportError {
         path: PathBuf,
         /// What the system says.
         source: std::io::Error,
+    },
+    /// A run is under way there, or was ended before it wrote its report.
+    #[error(
+        "{path} has no results.json yet: 'nearflash study report {path}' writes it",
+        path = .path.display()
+    )]
+    Unwritten {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A copy for others, without its results.
+    #[error(
+        "{} is a published report, without results.json: name the directory that it was published from, \
+         or measure with 'nearflash study run'",
+        path.display()
+    )]
+    Published {
+        /// The directory.
+        path: PathBuf,
     },
     /// It is no report, or a damaged one.
     #[error("{} is not a report of nearflash study: {source}", path.display())]
@@ -68,8 +89,30 @@ pub struct Written {
     pub page: PathBuf,
     /// The same as text, with links to the figures.
     pub text: PathBuf,
-    /// The results, for programs.
-    pub results: PathBuf,
+}
+
+/// The page's name.
+const PAGE_FILE: &str = "report.html";
+/// The text's.
+const TEXT_FILE: &str = "report.md";
+
+/// What lies beside a page, and so what it can lead to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Beside {
+    /// Of a run: everything.
+    Everything,
+    /// Of a copy for others to read: what is large and can be made again is left out.
+    Published,
+}
+
+impl Beside {
+    /// The forms of a figure.
+    fn pictures(self) -> &'static [&'static str] {
+        match self {
+            Self::Everything => &["svg", "png"],
+            Self::Published => &["svg"],
+        }
+    }
 }
 
 /// Writes the report into a directory, which is made if need be; what an earlier report left there
@@ -79,32 +122,55 @@ pub struct Written {
 ///
 /// A file that cannot be written.
 pub fn write(document: &Document, out_dir: &Path) -> Result<Written, ReportError> {
-    let written = Written {
-        page: out_dir.join("report.html"),
-        text: out_dir.join("report.md"),
-        results: out_dir.join("results.json"),
-    };
     // What cannot be made again comes first.
-    files::write(&written.results, json::encode(document).as_bytes())?;
+    files::write(&out_dir.join(json::FILE), json::encode(document).as_bytes())?;
+    write_pages(document, out_dir, Beside::Everything)
+}
+
+/// Writes a copy of the report for others to read, small enough to be kept with other documents: its
+/// pages, figures as SVG and tables as CSV, and links to nothing else.
+///
+/// # Errors
+///
+/// A file that cannot be written.
+pub fn publish(document: &Document, out_dir: &Path) -> Result<Written, ReportError> {
+    write_pages(document, out_dir, Beside::Published)
+}
+
+/// Whether a run keeps its results in a directory.
+pub(crate) fn is_run(out_dir: &Path) -> bool {
+    [POINTS_FILE, json::FILE].iter().any(|name| out_dir.join(name).exists())
+}
+
+fn write_pages(
+    document: &Document,
+    out_dir: &Path,
+    beside: Beside,
+) -> Result<Written, ReportError> {
+    let written = Written { page: out_dir.join(PAGE_FILE), text: out_dir.join(TEXT_FILE) };
     for chapter in &document.chapters {
         let dir = out_dir.join(file_stem(&chapter.study));
         for exhibit in &chapter.exhibits {
-            write_exhibit(exhibit, &dir)?;
+            write_exhibit(exhibit, &dir, beside)?;
         }
     }
     files::write(&written.text, markdown::render(document).as_bytes())?;
-    files::write(&written.page, page::render(document).as_bytes())?;
+    files::write(&written.page, page::render(document, beside).as_bytes())?;
     Ok(written)
 }
 
 /// The table and the figure of an exhibit.
-fn write_exhibit(exhibit: &Exhibit, dir: &Path) -> Result<(), ReportError> {
+fn write_exhibit(exhibit: &Exhibit, dir: &Path, beside: Beside) -> Result<(), ReportError> {
     let Exhibit { slug, title, figure, table, .. } = exhibit;
     let path = |kind: &str| dir.join(format!("{}.{kind}", file_stem(slug)));
     files::write(&path("csv"), csv::encode(table).as_bytes())?;
-    if let Some(figure) = figure {
-        files::write(&path("svg"), plot::svg(slug, title, figure).as_bytes())?;
-        files::write(&path("png"), &plot::png(slug, title, figure)?)?;
+    let Some(figure) = figure else { return Ok(()) };
+    for &kind in beside.pictures() {
+        let bytes = match kind {
+            "png" => plot::png(slug, title, figure)?,
+            _ => plot::svg(slug, title, figure).into_bytes(),
+        };
+        files::write(&path(kind), &bytes)?;
     }
     Ok(())
 }

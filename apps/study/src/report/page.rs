@@ -2,9 +2,10 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::summary::{Counts, WORDS, duration, sentences};
+use super::summary::{Counts, WORDS, run_words, sentences};
 use super::tables::{fact_list, points_table, table};
-use super::{Chapter, Document, file_stem};
+use super::typography::unbroken;
+use super::{Beside, Chapter, Document, TEXT_FILE, file_stem, json};
 use crate::exhibit::Exhibit;
 use crate::plan::Unable;
 use crate::plot::{self, Setting};
@@ -13,7 +14,7 @@ use crate::plot::{self, Setting};
 const ROWS_OPEN_MAX: usize = 24;
 
 /// The whole page.
-pub(super) fn render(document: &Document) -> String {
+pub(super) fn render(document: &Document, beside: Beside) -> String {
     let about = &document.about;
     let body = html! {
         header {
@@ -32,12 +33,19 @@ pub(super) fn render(document: &Document) -> String {
         (unable(document))
         (how_to_read())
         (machine(document))
-        @for chapter in &document.chapters { (chapter_section(chapter)) }
+        @for chapter in &document.chapters { (chapter_section(chapter, beside)) }
         footer {
             p {
-                "Every number, with all digits and every run: "
-                a href="results.json" { "results.json" }
-                ". The same for reading as text: " a href="report.md" { "report.md" } "."
+                @if beside == Beside::Everything {
+                    "Every number, with all digits and every run: " a href=(json::FILE) { (json::FILE) } ". "
+                }
+                "The same for reading as text: " a href=(TEXT_FILE) { (TEXT_FILE) } "."
+            }
+            @if beside == Beside::Published {
+                p {
+                    "A published copy: the results of every run (" code { (json::FILE) } ") and the figures as \
+                     PNG are with whoever measured them. " code { "nearflash study run" } " makes your own."
+                }
             }
         }
     };
@@ -69,18 +77,12 @@ pub(crate) fn frame(title: &str, body: &Markup) -> String {
 }
 
 fn lead(document: &Document) -> String {
-    let about = &document.about;
     let studies = match document.chapters.len() {
         1 => "One study".to_owned(),
         count => format!("{count} studies"),
     };
-    format!(
-        "{studies} with nearflash {}, begun {}, {}: {}.",
-        about.version,
-        about.started_at,
-        duration(about.seconds),
-        Counts::all(&document.chapters).words()
-    )
+    let counts = Counts::all(&document.chapters).words();
+    format!("{studies} with {}: {counts}.", run_words(&document.about))
 }
 
 fn summary(document: &Document) -> Markup {
@@ -92,7 +94,7 @@ fn summary(document: &Document) -> Markup {
                     dt { a href={ "#" (file_stem(&chapter.study)) } { (chapter.study) } }
                     dd {
                         @let (found, more) = sentences(chapter);
-                        @for sentence in &found { p { (sentence) } }
+                        @for sentence in &found { p { (unbroken(sentence)) } }
                         @if more > 0 {
                             p.quiet { a href={ "#" (file_stem(&chapter.study)) } { (more) " more" } " with the figures." }
                         }
@@ -127,7 +129,7 @@ fn contents(document: &Document) -> Markup {
                             @if !chapter.exhibits.is_empty() {
                                 ul {
                                     @for Exhibit { slug, title, .. } in &chapter.exhibits {
-                                        li { a href={ "#" (file_stem(slug)) } { (title) } }
+                                        li { a href={ "#" (file_stem(slug)) } { (unbroken(title)) } }
                                     }
                                 }
                             }
@@ -198,14 +200,14 @@ fn machine(document: &Document) -> Markup {
                 }
             }
             @if !about.command.is_empty() {
-                p { "Begun with" }
+                p { @if about.command.lines().count() > 1 { "Measured with, in this order" } @else { "Measured with" } }
                 pre { code { (about.command) } }
             }
         }
     }
 }
 
-fn chapter_section(chapter: &Chapter) -> Markup {
+fn chapter_section(chapter: &Chapter, beside: Beside) -> Markup {
     let counts = Counts::of(chapter);
     html! {
         section.study #(file_stem(&chapter.study)) {
@@ -215,7 +217,7 @@ fn chapter_section(chapter: &Chapter) -> Markup {
                 @if !chapter.source.is_empty() { "After " (chapter.source) ". " }
                 (capital(&counts.words())) "."
             }
-            @for exhibit in &chapter.exhibits { (exhibit_article(chapter, exhibit)) }
+            @for exhibit in &chapter.exhibits { (exhibit_article(chapter, exhibit, beside)) }
             (failures(chapter))
             @if !chapter.points.is_empty() {
                 details {
@@ -245,25 +247,25 @@ fn failures(chapter: &Chapter) -> Markup {
     }
 }
 
-fn exhibit_article(chapter: &Chapter, exhibit: &Exhibit) -> Markup {
+fn exhibit_article(chapter: &Chapter, exhibit: &Exhibit, beside: Beside) -> Markup {
     let Exhibit { slug, title, source, figure, conclusions, notes, .. } = exhibit;
     let stem = format!("{}/{}", file_stem(&chapter.study), file_stem(slug));
     let mut files = vec!["csv"];
     if figure.is_some() {
-        files.extend(["svg", "png"]);
+        files.extend(beside.pictures());
     }
     html! {
         article id=(file_stem(slug)) {
-            h3 { (title) }
+            h3 { (unbroken(title)) }
             @if let Some((first, others)) = conclusions.split_first() {
-                p.conclusion { (first) }
-                @if !others.is_empty() { ul.others { @for conclusion in others { li { (conclusion) } } } }
+                p.conclusion { (unbroken(first)) }
+                @if !others.is_empty() { ul.others { @for other in others { li { (unbroken(other)) } } } }
             }
             @if let Some(figure) = figure {
                 figure.scroll { (PreEscaped(plot::draw(slug, title, figure, Setting::Page))) }
             }
             (folded_table(exhibit))
-            @if !notes.is_empty() { ul.notes { @for note in notes { li { (note) } } } }
+            @if !notes.is_empty() { ul.notes { @for note in notes { li { (unbroken(note)) } } } }
             p.files {
                 @if !source.is_empty() { "After " (source) ". " }
                 "Files: "

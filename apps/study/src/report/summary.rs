@@ -1,6 +1,6 @@
 //! What a chapter comes to: its sentences, and how many of its points are good for what.
 
-use super::Chapter;
+use super::{About, Chapter};
 use crate::result::{Outcome, Results};
 
 /// How a chapter's points ended.
@@ -89,6 +89,19 @@ pub(super) fn sentences(chapter: &Chapter) -> (Vec<&str>, usize) {
     (found, more)
 }
 
+/// Which nearflash measured, and when, as far as it is known.
+pub(super) fn run_words(about: &About) -> String {
+    let mut words = format!("nearflash {}", about.version);
+    if !about.started_at.is_empty() {
+        words += &format!(", begun {}", about.started_at);
+    }
+    // A run that has not come to its end does not know how long it takes.
+    if about.seconds > 0.0 {
+        words += &format!(", {}", duration(about.seconds));
+    }
+    words
+}
+
 /// A time as people say it: `30 min 34 s`.
 pub(super) fn duration(seconds: f64) -> String {
     if !(0.0..1e9).contains(&seconds) {
@@ -114,8 +127,9 @@ pub(super) const WORDS: [(&str, &str); 8] = [
     ),
     (
         "doubtful",
-        "In every run of the point something else used its cores, or the virtual machine moved. It is \
-         drawn hollow with a “?”; do not rest a decision on it.",
+        "In every run of the point something else used its cores, or the virtual machine moved, or had \
+         its cores elsewhere than in most runs. It is drawn hollow with a “?”; do not rest a decision on \
+         it.",
     ),
     (
         "door",
@@ -150,7 +164,7 @@ pub(super) const WORDS: [(&str, &str); 8] = [
 
 #[cfg(test)]
 mod tests {
-    use super::{Counts, duration};
+    use super::{About, Counts, duration, run_words};
 
     #[test]
     fn counts_are_said_in_words() {
@@ -162,6 +176,16 @@ mod tests {
         let one = Counts { sound: 0, doubtful: 1, failed: 0, pending: 0 };
         assert_eq!(one.words(), "1 point measured, doubtful");
         assert_eq!(Counts::default().words(), "no point measured");
+    }
+
+    #[test]
+    fn of_a_run_under_way_it_is_not_said_how_long_it_took() {
+        let mut about = About { version: "1.2".to_owned(), ..About::default() };
+        assert_eq!(run_words(&about), "nearflash 1.2");
+        about.started_at = "2026-11-22 04:05 UTC".to_owned();
+        assert_eq!(run_words(&about), "nearflash 1.2, begun 2026-11-22 04:05 UTC");
+        about.seconds = 61.0;
+        assert_eq!(run_words(&about), "nearflash 1.2, begun 2026-11-22 04:05 UTC, 1 min 1 s");
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use maud::{Markup, html};
 
 use super::summary::results;
+use super::typography::unbroken;
 use super::{Chapter, Fact, PointEnd};
 use crate::exhibit::{Cell, Table};
 use crate::plot::number::three_digits;
 use crate::result::{Outcome, Results, Run, Spread};
+use crate::studies::in_times;
 
 /// Names and what they stand for.
 pub(crate) fn fact_list(facts: &[Fact]) -> Markup {
@@ -15,9 +17,8 @@ pub(crate) fn fact_list(facts: &[Fact]) -> Markup {
 
 /// An exhibit's table; columns of numbers stand on the right.
 pub(super) fn table(table: &Table) -> Markup {
-    let is_of_numbers = |column: usize| {
-        table.rows.iter().any(|row| matches!(row.get(column), Some(Cell::Number(_))))
-    };
+    let is_of_numbers =
+        |column: usize| table.rows.iter().any(|row| row.get(column).is_some_and(Cell::is_number));
     let right: Vec<bool> = (0..table.columns.len()).map(is_of_numbers).collect();
     let class = |column: usize| right.get(column).copied().unwrap_or(false).then_some("n");
     html! {
@@ -32,7 +33,11 @@ pub(super) fn table(table: &Table) -> Markup {
                 }
                 tbody {
                     @for row in &table.rows {
-                        tr { @for (column, cell) in row.iter().enumerate() { td class=[class(column)] { (show(cell)) } } }
+                        tr {
+                            @for (column, cell) in row.iter().enumerate() {
+                                td class=[class(column)] { (unbroken(&show(cell))) }
+                            }
+                        }
                     }
                 }
             }
@@ -45,6 +50,7 @@ pub(super) fn show(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => text.clone(),
         Cell::Number(number) => three_digits(*number),
+        Cell::Change(change) => in_times(*change).unwrap_or_else(|| three_digits(*change)),
         Cell::Missing => "–".to_owned(),
     }
 }
@@ -93,5 +99,18 @@ fn point_rows(end: &PointEnd, results: &Results) -> Markup {
         @if let Some(command) = &measurement.command {
             tr.command { td colspan="8" { code { (command) } } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::show;
+    use crate::exhibit::Cell;
+
+    #[test]
+    fn differences_of_more_than_twice_as_much_are_shown_in_times() {
+        let shown = [-36.7, 26.1, 100.0, 161.6].map(|change| show(&Cell::Change(change)));
+        assert_eq!(shown, ["−36.7", "26.1", "100", "2.62 times"]);
+        assert_eq!(show(&Cell::Number(161.6)), "162");
     }
 }

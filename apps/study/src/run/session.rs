@@ -48,7 +48,8 @@ impl Session<'_> {
         store: &mut Store,
     ) -> Result<Ended, StudyError> {
         let left = self.points_where(|id| !store.has(id));
-        if left.is_empty() && self.doubtful(store).is_empty() {
+        let goes_again = self.extra_passes_max > 0 && !self.doubtful(store).is_empty();
+        if left.is_empty() && !goes_again {
             return Ok(Ended::default());
         }
         let mut stand = stand()?;
@@ -103,5 +104,57 @@ impl Session<'_> {
         }
         progress.end();
         Ok(ended)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Medium, Subject};
+    use crate::result::{Comparable, Cpu, Latency, Measurement, Run};
+    use crate::store::RunKey;
+    use nearflash_units::Nanos;
+
+    fn moved_run() -> Run {
+        Run {
+            ops: 1,
+            seconds: 1.0,
+            warm_up_seconds: 0.0,
+            iops: 1.0,
+            bytes_per_second: 1.0,
+            latency: Latency::default(),
+            cpu: Cpu::default(),
+            joules: None,
+            core_to_core: [30.0, 300.0],
+            core_share: 1.0,
+            comparable: Comparable::Moved,
+        }
+    }
+
+    #[test]
+    fn a_stand_is_made_only_when_there_is_something_to_measure() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = RunKey {
+            version: "1".into(),
+            machine: "m".into(),
+            timing: Timing::QUICK,
+            local: None,
+            targets: Vec::new(),
+        };
+        let mut store = Store::open(dir.path(), &key, false).unwrap();
+        let medium = Medium::Null { read_delay: Nanos(0), write_delay: Nanos(0) };
+        let id = PointId("study/doubtful".into());
+        let point = Point { id: id.clone(), subject: Subject::Local(medium), loads: Vec::new() };
+        let measured = Measurement { tenants: vec![vec![moved_run()]], command: None };
+        store.keep(id, Outcome::Measured(measured)).unwrap();
+        let interrupted = AtomicBool::new(false);
+        let mut is_made = |extra_passes_max| {
+            let points = vec![&point];
+            let timing = Timing::QUICK;
+            let session = Session { points, timing, extra_passes_max, interrupted: &interrupted };
+            let stand = || Err(StudyError::NoRun { path: dir.path().to_owned() });
+            session.run(stand, &mut store).is_err()
+        };
+        assert_eq!([is_made(0), is_made(1)], [false, true]);
     }
 }

@@ -3,7 +3,7 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, Lineup, beside, change, percent, quantity, signed};
+use super::say::{self, Lineup, against, change, percent, quantity, signed};
 use super::sweep::{
     KIOPS, MB_S, Measure, Step, Sweep, at, axis, exhibit, len_tag, len_text, level, lines, load,
     measure_axis, x_of,
@@ -94,6 +94,14 @@ impl Style {
         Sweep { study: NAME, ways: self.ways(setting), steps }
     }
 
+    /// Who asks.
+    fn who(self) -> String {
+        match self {
+            Self::Fio => format!("{} jobs on one file", paper::FIO_JOBS),
+            Self::Ior => format!("{} tasks", paper::IOR_TASKS_BEST),
+        }
+    }
+
     fn text(self) -> String {
         match self {
             Self::Fio => {
@@ -182,7 +190,8 @@ fn throughput(setting: &Setting, results: &Results, style: Style) -> Exhibit {
     let mut series = both(MB_S, results, |pattern| style.sweep(setting, pattern));
     let ways = style.ways(setting);
     let [reads, _] = DIRECTIONS.map(|(direction, _)| direction);
-    let lead = growth(&series, &ways, reads).or_else(|| growth(&series, &ways, DIRECTIONS[1].0));
+    let lead = growth(style, &series, &ways, reads)
+        .or_else(|| growth(style, &series, &ways, DIRECTIONS[1].0));
     let details = [small_blocks(&series), write_loss(&series, &ways)];
     let conclusions = say::conclude(lead, details);
     let mut source = "solid-state study, figures 6 and 8";
@@ -210,7 +219,7 @@ fn rates(setting: &Setting, results: &Results, style: Style) -> Exhibit {
     };
     let ways = style.ways(setting);
     let [reads, writes] =
-        DIRECTIONS.map(|(direction, _)| small_rates(&series, &ways, direction, stated));
+        DIRECTIONS.map(|(direction, _)| small_rates(style, &series, &ways, direction, stated));
     let conclusions = say::conclude(reads, [writes]);
     series.extend(stated.iter().map(|stated| published(stated, 1e3, 4 * KIB)));
     let title = format!("IOPS by block size, random order ({})", style.text());
@@ -265,14 +274,15 @@ fn way_names(named: Vec<(&str, f64)>) -> Vec<(&str, f64)> {
 }
 
 /// What larger blocks bring, alone and through the doors.
-fn growth(series: &[Series], ways: &[Way], direction: &str) -> Option<String> {
+fn growth(style: Style, series: &[Series], ways: &[Way], direction: &str) -> Option<String> {
     let (doors, alone) = of_direction(series, ways, direction)?;
     let lineup = Lineup::last(&doors, alone)?;
     let small = at(alone, x_of(4 * KIB)).filter(|small| small.x < lineup.x)?;
     Some(format!(
-        "From 4 KiB to {} {direction}s of the device alone go from {} to {}; through the doors they \
-         then differ from it by {}{}.",
+        "From 4 KiB to {} {direction}s of {} on the device alone go from {} to {}; through the doors \
+         they then differ from it by {}{}.",
         len_at(lineup.x),
+        style.who(),
         quantity(small.y, MB_S.unit),
         quantity(lineup.limit.y, MB_S.unit),
         say::range(&way_names(lineup.changes()), signed)?,
@@ -335,6 +345,7 @@ fn write_loss(series: &[Series], ways: &[Way]) -> Option<String> {
 
 /// 4 KiB, alone and through the doors, beside the paper's card.
 fn small_rates(
+    style: Style,
     series: &[Series],
     ways: &[Way],
     direction: &str,
@@ -345,11 +356,12 @@ fn small_rates(
     let theirs = stated.iter().find(|stated| stated.what.ends_with(&format!("{direction}s")))?;
     let (best, most) = lineup.best()?;
     Some(format!(
-        "At 4 KiB the best door, {}, serves {} in {direction}s, {} against the device alone ({}); the \
-         paper's card has {}{}.",
+        "At 4 KiB the best door for {}, {}, serves {} in {direction}s, {} ({}); the paper's card has \
+         {}{}.",
+        style.who(),
         way_name(best),
         quantity(most.y, KIOPS.unit),
-        beside(most.y, lineup.limit.y),
+        against(most.y, lineup.limit.y, "the device alone"),
         quantity(lineup.limit.y, KIOPS.unit),
         quantity(theirs.value / 1e3, KIOPS.unit),
         say::doubt([most, lineup.limit]),

@@ -3,7 +3,7 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, Lineup, beside, percent, quantity, signed};
+use super::say::{self, Lineup, against, percent, quantity, signed};
 use super::sweep::{
     KIOPS, MB_S, Measure, Step, Sweep, at, axis, exhibit, len_tag, level, lines, load, measure_axis,
 };
@@ -11,7 +11,7 @@ use super::ways::{
     DOORS, FILE, NULL, Way, absent_peers, local, medium_names, nbdkit_note, node, others,
     series_of, too_long, wire,
 };
-use super::{Setting, Study, cores_note};
+use super::{Setting, Study, cores_note, wire_note};
 use crate::exhibit::{Exhibit, Scale, Series};
 use crate::plan::{Door, Load, Medium, Plan};
 use crate::published::{Stated, networked_flash as paper};
@@ -157,9 +157,10 @@ impl Ask {
         exhibit.conclusions = conclusions;
         exhibit.notes.push(cores_note(setting, 1));
         exhibit.notes.extend(self.notes(medium));
-        if medium == FILE {
-            exhibit.notes.extend(nbdkit_note(setting));
-        }
+        exhibit.notes.extend(match medium {
+            FILE => nbdkit_note(setting),
+            _ => wire_note(setting),
+        });
         exhibit
     }
 
@@ -177,12 +178,12 @@ impl Ask {
             let (label, most) = lineup.best()?;
             let one = at(say::labelled(series, label)?, 1.0)?;
             Some(format!(
-                "From one client to {} the best door, {label}, goes from {} to {}, {} against {name} \
-                 ({}){}.",
+                "From one client to {} the best door to the {}, {label}, goes from {} to {}, {} ({}){}.",
                 lineup.x,
+                medium_names(medium).1,
                 quantity(one.y, unit),
                 quantity(most.y, unit),
-                beside(most.y, lineup.limit.y),
+                against(most.y, lineup.limit.y, name),
                 quantity(lineup.limit.y, unit),
                 say::doubt([one, most, lineup.limit]),
             ))
@@ -234,10 +235,10 @@ impl Ask {
         let theirs = self.published.iter().max_by(|a, b| a.value.total_cmp(&b.value))?;
         let level = theirs.value / self.published_unit;
         Some(format!(
-            "The most through a door, {} ({}), is {} of the paper's highest level, {} ({}){}.",
+            "The most through a door, {} ({}), is {} the paper's highest level, {} ({}){}.",
             quantity(peak.y, self.measure.unit),
             ours.label,
-            percent(peak.y / level * 100.0),
+            say::part_of(peak.y, level),
             quantity(level, self.measure.unit),
             theirs.what,
             say::doubt([peak]),

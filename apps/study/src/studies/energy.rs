@@ -2,7 +2,7 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, beside, percent, quantity};
+use super::say::{self, against, percent, quantity};
 use super::sweep::{
     Measure, Step, Sweep, at, axis, bars, exhibit, index_x, load, mark, point_id, stacked,
 };
@@ -101,27 +101,40 @@ impl Meter<'_> {
         node(DOORS[door], Medium::Memory(0))
     }
 
-    /// Of one door and mix, in microjoules: microseconds times watts, unless it was counted.
-    fn micros(&self, door: usize, mix: usize, x: f64) -> Option<(Mark, Origin)> {
+    /// Of one door and mix.
+    fn mark(&self, door: usize, mix: usize, measure: Measure) -> Option<Mark> {
         let id = point_id(NAME, &Self::way(door), &step(MIXES[mix]));
-        if let Some(mark) = mark(self.results, &id, 0, COUNTED, x) {
-            return Some((mark, Origin::Measured));
-        }
-        let mark = mark(self.results, &id, 0, CPU_US, x)?;
-        let watts = self.watts();
-        let spread = mark.spread.map(|both| both.map(|micros| micros * watts));
-        Some((Mark { y: mark.y * watts, spread, ..mark }, Origin::Model))
+        mark(self.results, &id, 0, measure, index_x(mix))
     }
 
+    /// Whether the machine has counted everything that was measured. What was counted does not stand
+    /// beside what was calculated.
+    fn is_counted(&self) -> bool {
+        let places =
+            || (0..DOORS.len()).flat_map(|door| (0..MIXES.len()).map(move |it| (door, it)));
+        let count = |measure| {
+            places().filter(|(door, mix)| self.mark(*door, *mix, measure).is_some()).count()
+        };
+        let measured = count(CPU_US);
+        measured > 0 && count(COUNTED) == measured
+    }
+
+    /// In microjoules: microseconds times watts, unless it was counted.
     fn series(&self, door: usize) -> Series {
-        let marks: Vec<_> =
-            (0..MIXES.len()).filter_map(|mix| self.micros(door, mix, index_x(mix))).collect();
-        let is_counted =
-            !marks.is_empty() && marks.iter().all(|(_, origin)| *origin == Origin::Measured);
+        let is_counted = self.is_counted();
+        let watts = self.watts();
+        let calculated = |mark: Mark| {
+            let spread = mark.spread.map(|both| both.map(|micros| micros * watts));
+            Mark { y: mark.y * watts, spread, ..mark }
+        };
+        let mark = |mix| match is_counted {
+            true => self.mark(door, mix, COUNTED),
+            false => self.mark(door, mix, CPU_US).map(calculated),
+        };
         Series {
             label: Self::way(door).label,
             origin: if is_counted { Origin::Measured } else { Origin::Model },
-            points: marks.into_iter().map(|(mark, _)| mark).collect(),
+            points: (0..MIXES.len()).filter_map(mark).collect(),
         }
     }
 
@@ -212,10 +225,10 @@ fn direct_saving(series: &[Series]) -> Option<String> {
     let (tcp, shared) = (of(2)?, of(3)?);
     let stated = paper::ENERGY_SAVED_DIRECT;
     Some(format!(
-        "A write takes {} through shared memory, {} against sockets ({}); the paper saves {} by going \
-         around the kernel{}.",
+        "A write takes {} through shared memory, {} ({}); the paper saves {} by going around the \
+         kernel{}.",
         quantity(shared.y, COUNTED.unit),
-        beside(shared.y, tcp.y),
+        against(shared.y, tcp.y, "sockets"),
         quantity(tcp.y, COUNTED.unit),
         percent(stated.value),
         say::doubt([tcp, shared]),

@@ -12,7 +12,7 @@ use super::sweep::{
 };
 use super::ways::{FILE, local, node, targets};
 use super::{Setting, Study, cores_note};
-use crate::exhibit::{Exhibit, Origin, Scale, Series};
+use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
 use crate::plan::{Door, Load, Plan};
 use crate::published::nvme_of_arm as paper;
 use crate::result::Results;
@@ -101,13 +101,16 @@ impl View<'_> {
 
     /// All series of a measure: the device alone, and the others.
     fn said(&self, measure: Measure) -> Said {
-        Said { series: self.sweep.series(self.results, measure) }
+        let series = self.sweep.series(self.results, measure);
+        Said { series, places: self.sweep.steps.iter().map(|step| step.x).collect() }
     }
 }
 
 /// A measure's series, to be put into words.
 struct Said {
     series: Vec<Series>,
+    /// All places on the axis.
+    places: Vec<f64>,
 }
 
 impl Said {
@@ -117,6 +120,20 @@ impl Said {
 
     fn remote(&self) -> Vec<&Series> {
         self.series.iter().filter(|one| one.origin == Origin::Measured).collect()
+    }
+
+    /// What was measured at every place: of others the shape is not known.
+    fn whole(&self) -> Vec<&Series> {
+        let is_whole = |one: &&Series| one.points.len() == self.places.len();
+        self.series.iter().filter(is_whole).collect()
+    }
+
+    /// What was measured at both ends of the axis, and what was found there: of others nobody knows how
+    /// they grow from one to the other.
+    fn ends(&self) -> Vec<(&Series, [&Mark; 2])> {
+        let Some(places) = self.reach() else { return Vec::new() };
+        let series = self.series.iter();
+        series.filter_map(|one| Some((one, [at(one, places[0])?, at(one, places[1])?]))).collect()
     }
 
     /// At the larger end, remote beside alone.
@@ -131,22 +148,16 @@ impl Said {
 
     /// How many times the smaller end the larger is, of everything; with what doubt there is.
     fn growth(&self) -> (Vec<(&str, f64)>, &'static str) {
-        let ends: Vec<_> = self
-            .series
-            .iter()
-            .filter(|one| one.points.len() > 1)
-            .filter_map(|one| Some((one, one.points.first()?, one.points.last()?)))
-            .filter(|(_, first, _)| first.y > 0.0)
-            .collect();
-        let times =
-            ends.iter().map(|(one, first, last)| (one.label.as_str(), last.y / first.y)).collect();
-        (times, say::doubt(ends.iter().flat_map(|(_, first, last)| [*first, *last])))
+        let mut ends = self.ends();
+        ends.retain(|(_, [first, _])| first.y > 0.0);
+        let times = ends.iter().map(|(one, [first, last])| (one.label.as_str(), last.y / first.y));
+        (times.collect(), say::doubt(ends.iter().flat_map(|(_, both)| *both)))
     }
 
     /// From where to where the axis reaches.
     fn reach(&self) -> Option<[f64; 2]> {
-        let xs = || self.series.iter().flat_map(|one| one.points.iter().map(|mark| mark.x));
-        Some([xs().reduce(f64::min)?, xs().reduce(f64::max)?])
+        let [first, .., last] = self.places[..] else { return None };
+        Some([first, last])
     }
 }
 
@@ -243,12 +254,9 @@ fn plateaus(said: &Said) -> Vec<String> {
         let peak = *say::peak(one)?;
         one.points.iter().find(|mark| mark.y >= 0.9 * peak.y).map(|mark| [*mark, peak])
     };
-    let all: Vec<_> = said
-        .series
-        .iter()
-        .filter(|one| one.points.len() > 1)
-        .filter_map(|one| Some((one.label.as_str(), enough(one)?)))
-        .collect();
+    let whole = said.whole();
+    let all: Vec<_> =
+        whole.iter().filter_map(|one| Some((one.label.as_str(), enough(one)?))).collect();
     let doubt = || say::doubt(all.iter().flat_map(|(_, both)| both));
     let jobs: Vec<_> = all.iter().map(|(label, [enough, _])| (*label, enough.x)).collect();
     let lead = say::range(&jobs, |x| say::count(x, "job"))
@@ -273,20 +281,20 @@ fn plateaus(said: &Said) -> Vec<String> {
 /// Whether the target works less than the host.
 fn sides(view: &View<'_>) -> Vec<String> {
     let (hosts, targets) = (view.said(CLIENT_CORES), view.said(NODE_CORES));
+    let remote = targets.remote();
+    let most = remote.iter().filter_map(|one| Some(one.points.last()?.x)).reduce(f64::max);
     let both = |target: &Series| {
-        let last = *target.points.last()?;
+        let last = *at(target, most?)?;
         let host = *at(labelled(&hosts.series, &target.label)?, last.x)?;
         // Of other people's targets nothing is known.
         (last.y > 0.0).then_some([host, last])
     };
-    let remote = targets.remote();
     let all: Vec<_> =
         remote.iter().filter_map(|one| Some((one.label.as_str(), both(one)?))).collect();
     let of =
         |side: usize| all.iter().map(|(label, both)| (*label, both[side].y)).collect::<Vec<_>>();
     let doubt = || say::doubt(all.iter().flat_map(|(_, both)| both));
     let cores = |value: f64| quantity(value, CLIENT_CORES.unit);
-    let most = all.iter().map(|(_, [_, target])| target.x).reduce(f64::max);
     let ranges = say::range(&of(0), cores).zip(say::range(&of(1), cores)).zip(most);
     let lead = ranges.map(|((host, target), jobs)| {
         let jobs = say::count(jobs, "job");
@@ -339,18 +347,25 @@ impl Study for IoDepth {
 
 /// Whether remote access has the longer tail at small depths, and the shorter at large ones.
 fn crossings(said: &Said) -> Option<String> {
-    let (first, last) = (said.first()?.changes(), said.last()?.changes());
+    let (first, last) = (said.first()?, said.last()?);
+    if first.x >= last.x {
+        return None;
+    }
+    let doubt = say::doubt(first.marks().chain(last.marks()));
+    let large = last.changes();
     let both: Vec<_> = first
+        .changes()
         .iter()
         .filter_map(|(label, small)| {
-            let large = last.iter().find(|(other, _)| other == label)?;
+            let large = large.iter().find(|(other, _)| other == label)?;
             Some((*small, large.1))
         })
         .collect();
     let held = both.iter().filter(|(small, large)| *small > 0.0 && *large < 0.0).count();
     (!both.is_empty()).then(|| {
         format!(
-            "That remote access has the longer tail at small depths and the shorter at large ones {}.",
+            "That remote access has the longer tail at small depths and the shorter at large ones \
+             {}{doubt}.",
             say::holds_for(held, both.len(), "ways"),
         )
     })

@@ -10,7 +10,7 @@ use super::sweep::{
 use super::ways::{
     DOORS, FILE, NULL, Way, delayed, local, medium_names, node, node_of, series_of, targets, wire,
 };
-use super::{Setting, Study, cores_note};
+use super::{Setting, Study, cores_note, more_cores_note, wire_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
 use crate::plan::{Door, Load, Medium, Plan, SessionOptions, Unable};
 use crate::published::networked_flash as paper;
@@ -153,6 +153,10 @@ fn by_cores(setting: &Setting, results: &Results) -> Exhibit {
         exhibit(format!("{NAME}-cores"), title, "networked-flash study, figure 4a", figure);
     exhibit.conclusions = conclusions;
     exhibit.notes.extend(notes(setting));
+    exhibit.notes.extend(wire_note(setting));
+    if !more_cores(setting).is_empty() {
+        exhibit.notes.push(more_cores_note());
+    }
     let [tcp, rdma] = paper::ALL_CORES_IOPS;
     exhibit.notes.push(format!(
         "With all 32 cores the paper has {} over TCP and {} over RDMA; elsewhere it says about 900 \

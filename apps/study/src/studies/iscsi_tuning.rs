@@ -2,13 +2,13 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, beside, change, quantity, signed};
+use super::say::{self, against, change, quantity, signed};
 use super::sweep::{
     KIOPS, MB_S, Measure, Step, Sweep, bars, exhibit, index_x, len_tag, load, mark, measure_axis,
     point_id,
 };
 use super::ways::{NULL, Way, node_of, targets, wire};
-use super::{Setting, Study, cores_note};
+use super::{Setting, Study, cores_note, more_cores_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
 use crate::plan::{Door, Load, Plan, SessionOptions, Unable};
 use crate::published::disaggregation as paper;
@@ -181,6 +181,9 @@ fn by_tuning(setting: &Setting, results: &Results, size: Size) -> Exhibit {
     let mut exhibit = exhibit(format!("{NAME}-{}", size.name), title, SOURCE, figure);
     exhibit.conclusions = conclusions;
     exhibit.notes.push(cores_note(setting, 1));
+    if tunings.iter().any(|it| it.session.node_cores > 1) {
+        exhibit.notes.push(more_cores_note());
+    }
     exhibit.notes.push(
         "The device is null, so that nothing but the protocol is seen; the paper's is flash. Its \
          threads in a session are several connections or cores here: a connection lives on one core."
@@ -225,12 +228,12 @@ fn conclusions(
     let best = tuned.iter().max_by(|a, b| a.1.y.total_cmp(&b.1.y));
     let lead = best.map(|(tuning, mark)| {
         format!(
-            "The best of {} settings, {}, has {} in reads of {}, {} against one connection ({}){}.",
-            tuned.len(),
+            "The best of {}, {}, has {} in reads of {}, {} ({}){}.",
+            say::count(index_x(tuned.len()), "setting"),
             tuning.label,
             quantity(mark.y, unit),
             size.text,
-            beside(mark.y, plain.y),
+            against(mark.y, plain.y, "one connection"),
             quantity(plain.y, unit),
             say::doubt([mark, &plain]),
         )
@@ -240,9 +243,9 @@ fn conclusions(
     let wire = say::labelled(series, "wire").and_then(|wire| wire.points.first());
     let wire = wire.filter(|wire| wire.y > 0.0).map(|wire| {
         format!(
-            "One connection has {}, {} against the wire with as much in flight ({}){}.",
+            "One connection has {}, {} ({}){}.",
             quantity(plain.y, unit),
-            beside(plain.y, wire.y),
+            against(plain.y, wire.y, "the wire with as much in flight"),
             quantity(wire.y, unit),
             say::doubt([&plain, wire]),
         )

@@ -4,7 +4,7 @@
 use nearflash_bench::workload::Pattern;
 use nearflash_units::Nanos;
 
-use super::say::{self, beside, change, percent, quantity, signed};
+use super::say::{self, against, change, percent, quantity, signed};
 use super::sweep::{
     MEAN_US, Step, Sweep, bars, cell, exhibit, heading, index_x, len_tag, len_text, load, mark,
     measure_axis, plain, point_id, text,
@@ -14,7 +14,7 @@ use super::ways::{
     targets, wire,
 };
 use super::{Setting, Study, cores_note};
-use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series, Table};
+use crate::exhibit::{Cell, Exhibit, Mark, Origin, Scale, Series, Table};
 use crate::plan::{Door, Medium, Peer, Plan, Subject};
 use crate::published::networked_flash as paper;
 use crate::result::Results;
@@ -265,7 +265,7 @@ impl Sums {
                 cell(row.wire.map(|mark| mark.y)),
                 cell(row.sum()),
                 cell(row.measured.map(|mark| mark.y)),
-                cell(row.difference()),
+                row.difference().map_or(Cell::Missing, Cell::Change),
             ]
         };
         Table { columns: headings, rows: self.rows.iter().map(row).collect() }
@@ -340,10 +340,10 @@ impl Sums {
         let row = self.rows.iter().filter(is_shared).max_by_key(|row| row.len)?;
         let (measured, device) = (row.measured?, row.device.filter(|mark| mark.y > 0.0)?);
         Some(format!(
-            "Without a wire ({}) they take {}, {} against the device alone ({}){}.",
+            "Without a wire ({}) they take {}, {} ({}){}.",
             row.way,
             quantity(measured.y, MEAN_US.unit),
-            beside(measured.y, device.y),
+            against(measured.y, device.y, "the device alone"),
             quantity(device.y, MEAN_US.unit),
             say::doubt([&measured, &device]),
         ))
@@ -372,7 +372,7 @@ fn published() -> Exhibit {
     );
     exhibit.table.columns.push(heading("difference", "%"));
     for (row, remote) in exhibit.table.rows.iter_mut().zip(&paper::REMOTE) {
-        row.push(cell(Some(remote.difference_percent)));
+        row.push(Cell::Change(remote.difference_percent));
     }
     let stated = paper::SUM_EXCESS_MAX;
     let within =

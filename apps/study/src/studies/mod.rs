@@ -28,6 +28,7 @@ use crate::result::Results;
 
 pub use cost::{CostError, Model as CostModel};
 pub use energy::CORE_WATTS;
+pub(crate) use say::in_times;
 
 /// One question, asked by measuring.
 pub trait Study: Sync {
@@ -62,8 +63,8 @@ pub struct Setting {
     pub core_count: usize,
     /// Whether the machine tells the energy that it uses (RAPL).
     pub has_energy_counter: bool,
-    /// Capacities, needs and prices for the cost model; see [`CostModel::load`]. The example without.
-    pub cost_file: Option<PathBuf>,
+    /// Capacities, needs and prices for the cost model; [`CostModel::example`] without.
+    pub costs: Option<CostModel>,
     /// Watts of a busy core, where the machine does not tell; [`CORE_WATTS`] unless above zero.
     pub core_watts: f64,
 }
@@ -86,6 +87,21 @@ pub fn catalogue() -> &'static [&'static dyn Study] {
         &cost::Cost,
         &energy::Energy,
     ]
+}
+
+/// Of an exhibit in which some nodes have more cores than one.
+fn more_cores_note() -> String {
+    "Where the node has more cores than one, clients have the fewer: what it gains by its own it may \
+     lose by theirs."
+        .to_owned()
+}
+
+/// Of an exhibit in which many clients stand beside the bare exchange, on a machine where it matters.
+fn wire_note(setting: &Setting) -> Option<String> {
+    (setting.core_count > 2).then(|| {
+        "Who asks over the wire is one thread on one core; the clients of a node share more."
+            .to_owned()
+    })
 }
 
 /// How clients and a node of so many cores share the machine.

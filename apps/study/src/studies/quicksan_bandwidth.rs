@@ -7,7 +7,7 @@ use super::sweep::{
     MB_S, Step, Sweep, at, axis, exhibit, len_tag, len_text, lines, load, measure_axis, x_of,
 };
 use super::ways::{DOORS, Way, door_names, node_of, targets, wire};
-use super::{Setting, Study, cores_note};
+use super::{Setting, Study, cores_note, wire_note};
 use crate::exhibit::{Exhibit, Mark, Origin, Scale, Series};
 use crate::plan::{Door, Load, Medium, Plan, SessionOptions, Unable};
 use crate::published::quicksan as paper;
@@ -173,6 +173,7 @@ impl Arrangement {
         let mut exhibit = exhibit(slug, title, "QuickSAN, figure 5", lines(x, y, series));
         exhibit.conclusions = conclusions;
         exhibit.notes.extend(self.notes(setting));
+        exhibit.notes.extend(wire_note(setting));
         exhibit
     }
 

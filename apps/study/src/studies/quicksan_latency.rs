@@ -3,7 +3,7 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, beside, percent, quantity};
+use super::say::{self, against, percent, quantity};
 use super::sweep::{
     MEAN_US, Step, Sweep, bars, cell, exhibit, heading, index_x, load, mark, measure_axis, plain,
     point_id, stacked, text,
@@ -124,14 +124,13 @@ fn cut(results: &Results, direction: Direction) -> Option<String> {
     let (iscsi, direct) = (of(DOORS[0])?, of(DOORS[2])?);
     let theirs = |index: usize| (direction.of)(&paper::LATENCIES[index].remote);
     Some(format!(
-        "A {} through direct takes {}, {} against iSCSI ({}); in the paper QuickSAN-D takes {}, {} \
-         against iSCSI ({}){}.",
+        "A {} through direct takes {}, {} ({}); in the paper QuickSAN-D takes {}, {} ({}){}.",
         direction.name,
         quantity(direct.y, MEAN_US.unit),
-        beside(direct.y, iscsi.y),
+        against(direct.y, iscsi.y, "iSCSI"),
         quantity(iscsi.y, MEAN_US.unit),
         quantity(theirs(2), MEAN_US.unit),
-        beside(theirs(2), theirs(0)),
+        against(theirs(2), theirs(0), "iSCSI"),
         quantity(theirs(0), MEAN_US.unit),
         say::doubt([&iscsi, &direct]),
     ))
@@ -267,7 +266,11 @@ impl Split {
         let micros = |value: f64| quantity(value, MEAN_US.unit);
         let software: Vec<_> = known.iter().map(|(it, part, _)| (it.way.as_str(), *part)).collect();
         let lead = say::range(&software, micros).map(|range| {
-            format!("Medium and wire leave {range} of a {name} for software{}.", doubt())
+            let medium = medium_names(self.medium).1;
+            format!(
+                "On the {medium} medium and wire leave {range} of a {name} for software{}.",
+                doubt()
+            )
         });
         let shares: Vec<_> = known
             .iter()

@@ -55,8 +55,11 @@ pub(super) fn percent(value: f64) -> String {
     }
 }
 
-/// A difference with its sign: `+12 %`, `-3.2 %`, `0 %`.
+/// A difference with its sign: `+12 %`, `-3.2 %`, `0 %`; a large one as `2.5 times as much`.
 pub(super) fn signed(value: f64) -> String {
+    if let Some(times) = in_times(value) {
+        return format!("{times} as much");
+    }
     match percent(value.abs()) {
         none if none == "0 %" => none,
         less if value < 0.0 => format!("-{less}"),
@@ -64,19 +67,41 @@ pub(super) fn signed(value: f64) -> String {
     }
 }
 
-/// By how much `value` differs from `reference`, with its sign.
-pub(super) fn beside(value: f64, reference: f64) -> String {
-    signed(change(value, reference))
+/// Of a difference in per cent, how many times so much it is, where people would say it so: twice as
+/// much is `+100 %`, and more than that is `2.5 times`. Less is never a fraction: it stays `-60 %`.
+pub(crate) fn in_times(change: f64) -> Option<String> {
+    (change.round() > 100.0).then(|| times(1.0 + change / 100.0))
 }
 
-/// The same as a number, in per cent.
+/// How `value` stands beside `reference`, which is called so: `-20 % against the wire alone`, or
+/// `2.5 times the wire alone`.
+pub(super) fn against(value: f64, reference: f64, name: &str) -> String {
+    let change = change(value, reference);
+    match in_times(change) {
+        Some(times) => format!("{times} {name}"),
+        None => format!("{} against {name}", signed(change)),
+    }
+}
+
+/// How much of a whole something is, its name to follow: `65 % of`, or `2.5 times`.
+pub(super) fn part_of(value: f64, whole: f64) -> String {
+    let as_share = || format!("{} of", percent(value / whole * 100.0));
+    in_times(change(value, whole)).unwrap_or_else(as_share)
+}
+
+/// By how much `value` differs from `reference`, in per cent.
 pub(super) fn change(value: f64, reference: f64) -> f64 {
     (value / reference - 1.0) * 100.0
 }
 
-/// How many times so much.
+/// How many times so much: `2.5 times`, and of what is the same `1.00 times`.
 pub(super) fn times(value: f64) -> String {
-    format!("{} times", number(value))
+    let text = number(value);
+    let short = match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => &text,
+    };
+    format!("{} times", if short == "1" { &text } else { short })
 }
 
 /// From the least to the most of what has names: `-3 % (direct) to +12 % (iSCSI)`.
@@ -126,7 +151,9 @@ pub(super) fn conclude<const N: usize>(
 ) -> Vec<String> {
     const { assert!(N <= 2, "all else is in the table") };
     let said = lead.into_iter().chain(details.into_iter().flatten());
-    let said: Vec<String> = said.map(capitalized).collect();
+    let mut said: Vec<String> = said.map(capitalized).collect();
+    // Of an axis of which one place was measured, both ends are that place.
+    said.dedup();
     if said.is_empty() { vec![NOTHING.to_owned()] } else { said }
 }
 
@@ -203,9 +230,14 @@ impl<'a> Lineup<'a> {
         self.ways.iter().copied().max_by(|a, b| a.1.y.total_cmp(&b.1.y))
     }
 
+    /// The ways' marks, and the limit's.
+    pub(super) fn marks(&self) -> impl Iterator<Item = &'a Mark> {
+        self.ways.iter().map(|(_, mark)| *mark).chain([self.limit])
+    }
+
     /// What stands behind a sentence about it.
     pub(super) fn doubt(&self) -> &'static str {
-        doubt(self.ways.iter().map(|(_, mark)| *mark).chain([self.limit]))
+        doubt(self.marks())
     }
 }
 
@@ -235,9 +267,50 @@ mod tests {
 
     #[test]
     fn differences_have_a_sign_unless_there_is_none() {
-        let said = [12.0, -3.24, 0.04, -0.04, 0.0, 400.0].map(signed);
-        assert_eq!(said, ["+12 %", "-3.2 %", "0 %", "0 %", "0 %", "+400 %"]);
-        assert_eq!([beside(8.0, 10.0), beside(15.0, 10.0)], ["-20 %", "+50 %"]);
+        let said = [12.0, -3.24, 0.04, -0.04, 0.0, 100.0].map(signed);
+        assert_eq!(said, ["+12 %", "-3.2 %", "0 %", "0 %", "0 %", "+100 %"]);
+        assert_eq!([change(8.0, 10.0), change(15.0, 10.0)].map(signed), ["-20 %", "+50 %"]);
+    }
+
+    #[test]
+    fn more_than_twice_as_much_is_said_in_times_and_less_never() {
+        let said = [100.4, 100.6, 150.0, 1_210.0, 29_900.0, -99.9].map(signed);
+        let meant = [
+            "+100 %",
+            "2.01 times as much",
+            "2.5 times as much",
+            "13.1 times as much",
+            "300 times as much",
+            "-99.9 %",
+        ];
+        assert_eq!(said, meant);
+        let against = [8.0, 10.0, 20.0, 25.0, 0.0].map(|value| against(value, 10.0, "the wire"));
+        let meant = [
+            "-20 % against the wire",
+            "0 % against the wire",
+            "+100 % against the wire",
+            "2.5 times the wire",
+            "-100 % against the wire",
+        ];
+        assert_eq!(against, meant);
+        let parts = [6.5, 13.3, 25.0].map(|value| part_of(value, 10.0));
+        assert_eq!(parts, ["65 % of", "133 % of", "2.5 times"]);
+    }
+
+    #[test]
+    fn factors_have_no_zeros_at_their_end_but_of_what_is_the_same() {
+        let said = [1.0, 0.848, 2.0, 3.2, 10.04, 72.7, 164.4, 43_600.0].map(times);
+        let meant = [
+            "1.00 times",
+            "0.848 times",
+            "2 times",
+            "3.2 times",
+            "10 times",
+            "72.7 times",
+            "164 times",
+            "43,600 times",
+        ];
+        assert_eq!(said, meant);
     }
 
     #[test]
@@ -283,6 +356,8 @@ mod tests {
         let said = conclude(None, [Some("it is so.".to_owned()), None]);
         assert_eq!(said, ["It is so."]);
         assert_eq!(conclude(None, [None]), ["Nothing of this was measured."]);
+        let twice = || Some("it is so.".to_owned());
+        assert_eq!(conclude(twice(), [twice()]), ["It is so."], "nothing is said twice");
     }
 
     #[test]

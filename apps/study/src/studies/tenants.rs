@@ -2,7 +2,7 @@
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, beside, percent, quantity};
+use super::say::{self, against, percent, quantity};
 use super::sweep::{
     KIOPS, Measure, P95_US, P99_US, P999_US, Step, axis, bars, cell, exhibit, heading, index_x,
     lines, load, mark, measure_axis, point, point_id, text, x_of,
@@ -170,14 +170,13 @@ fn rate_sentence(results: &Results, way: &Way, tenants: usize) -> Option<String>
         _ => [" each", "together have"],
     };
     Some(format!(
-        "{} with {DEPTH} in flight{with} over {} {have} {}, {} against one on the device alone, and a \
-         95th percentile of {}, {} against it{paper}{}.",
+        "{} with {DEPTH} in flight{with} over {} {have} {}, {}, and a 95th percentile of {}, {}{paper}{}.",
         name_of(tenants),
         way.label,
         quantity(rate, KIOPS.unit),
-        beside(rate, rate_alone),
+        against(rate, rate_alone, "one on the device alone"),
         quantity(tail.y, P95_US.unit),
-        beside(tail.y, tail_alone.y),
+        against(tail.y, tail_alone.y, "that one's"),
         say::doubt([&tail, &tail_alone]),
     ))
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::{Setting, Study, catalogue};
-use crate::exhibit::{Exhibit, Mark, Scale};
+use crate::exhibit::{Exhibit, Mark, Origin, Scale};
 use crate::plan::{Peer, Plan, PointId, Subject};
 use crate::result::{Comparable, Cpu, Latency, Measurement, Outcome, Results, Run};
 
@@ -303,13 +303,23 @@ fn scaled(plans: &[Plan], times: f64) -> Results {
     Results::new(plans.iter().flat_map(|plan| &plan.points).map(outcome).collect())
 }
 
+fn exhibit_of(slug: &str, setting: &Setting, results: &Results) -> Exhibit {
+    let all = catalogue().iter().flat_map(|study| study.exhibits(setting, results));
+    let mut exhibits = all.filter(|exhibit| exhibit.slug == slug);
+    exhibits.next().unwrap_or_else(|| panic!("no {slug}"))
+}
+
 /// The sentences of an exhibit, of a run in which our node takes so many times as long as all else.
 fn said_of(slug: &str, times: f64) -> String {
+    said_without(slug, times, |_| false)
+}
+
+/// The same, without those points.
+fn said_without(slug: &str, times: f64, is_missing: impl Fn(&str) -> bool) -> String {
     let setting = setting(false);
-    let results = scaled(&plans(&setting), times);
-    let all = catalogue().iter().flat_map(|study| study.exhibits(&setting, &results));
-    let mut exhibits = all.filter(|exhibit| exhibit.slug == slug);
-    exhibits.next().unwrap_or_else(|| panic!("no {slug}")).conclusions.join(" ")
+    let mut outcomes = scaled(&plans(&setting), times).outcomes;
+    outcomes.retain(|id, _| !is_missing(&id.0));
+    exhibit_of(slug, &setting, &Results::new(outcomes)).conclusions.join(" ")
 }
 
 #[test]
@@ -357,4 +367,142 @@ fn what_a_peer_does_not_take_is_no_failed_point_and_is_said() {
     let without = Setting { peers: vec![Peer::Nbdkit], ..setting };
     let refuses = |it: &crate::plan::Unable| it.why.contains("refuses longer");
     assert!(!plans(&without).iter().flat_map(|plan| &plan.unable).any(refuses));
+}
+
+/// An interrupted run finds by its name what it has measured: none may change.
+#[test]
+fn names_of_points_are_for_ever() {
+    let setting = Setting { peers: rich_setting().peers, ..setting(false) };
+    let mut lines: Vec<String> = Vec::new();
+    for point in plans(&setting).into_iter().flat_map(|plan| plan.points) {
+        let parts: Vec<&str> = point.id.0.splitn(3, '/').collect();
+        let [study, way, step] = parts[..] else { panic!("{:?}", point.id) };
+        let head = format!("{study}/{way}:");
+        match lines.last_mut() {
+            Some(line) if line.starts_with(&head) => *line = format!("{line} {step}"),
+            _ => lines.push(format!("{head} {step}")),
+        }
+    }
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn targets_with_other_options_are_other_points_and_those_without_are_called_as_ever() {
+    let urls = [
+        "nvme-tcp://a/data",
+        "nvme-tcp://a/data?ns=2",
+        "nvme-tcp://a/data?queues=4",
+        "iscsi://a/data",
+        "iscsi://a/data?sessions=2&digest=header,data",
+        "direct://a/data",
+        "direct://a/data?digest=data",
+    ];
+    let targets = urls.map(|url| url.parse().unwrap()).to_vec();
+    let setting = Setting { targets, ..setting(false) };
+    let plans = plans(&setting);
+    let mut ids = HashSet::new();
+    for point in plans.iter().flat_map(|plan| &plan.points) {
+        assert!(ids.insert(point.id.0.as_str()), "{:?} stands twice", point.id);
+    }
+    let nqn = "nqn.2026-11.io.nearflash:data";
+    for name in [
+        format!("jobs/url=nvme-tcp://a:4420/{nqn}/jobs=1"),
+        format!("jobs/url=nvme-tcp://a:4420/{nqn}?ns=2/jobs=1"),
+        format!("jobs/url=nvme-tcp://a:4420/{nqn}?queues=4/jobs=1"),
+        "jobs/url=iscsi://a:3260/iqn.2026-11.io.nearflash:data/0/jobs=1".to_owned(),
+        "jobs/url=direct://a:4421/data/jobs=1".to_owned(),
+        "jobs/url=direct://a:4421/data?digest=data/jobs=1".to_owned(),
+    ] {
+        assert!(ids.contains(name.as_str()), "{name}");
+    }
+    check_exhibits(&setting, &results_of(&plans, 1, |_| true));
+}
+
+#[test]
+fn nothing_is_said_of_how_a_curve_grows_that_lacks_an_end() {
+    let claim = |is_missing: &dyn Fn(&str) -> bool| said_without("jobs-latency", 1.0, is_missing);
+    assert!(claim(&|_| false).contains("grows with jobs holds for none of 3 curves"));
+    let said = claim(&|id| id == "jobs/nvme-tcp-file/jobs=16");
+    assert!(said.contains("grows with jobs holds for none of 2 curves"), "{said}");
+    let said = said_without("jobs-bandwidth", 1.0, |id| id == "jobs/nvme-tcp-file/jobs=2");
+    assert!(said.contains("enough, as in the paper, holds for all 2 curves"), "{said}");
+    let said = said_without("jobs-cpu", 1.0, |id| id == "jobs/direct-file/jobs=16");
+    assert!(said.contains("With 16 jobs the target keeps") && !said.contains("2 ways"), "{said}");
+}
+
+#[test]
+fn of_a_single_place_it_is_not_said_what_lies_at_its_ends() {
+    let said = said_without("iodepth-tail", 2.0, |id| !id.ends_with("/depth=1"));
+    assert_eq!(said.matches("With 1 in flight").count(), 1, "{said}");
+    assert!(!said.contains("small depths"), "{said}");
+    let said = said_without("jobs-tail", 2.0, |id| !id.ends_with("/jobs=4"));
+    assert_eq!(said.matches("With 4 jobs").count(), 1, "{said}");
+}
+
+#[test]
+fn a_network_that_takes_nothing_is_no_overhead() {
+    let said = said_of("cost-overhead", 0.5);
+    assert!(
+        said.contains("20.0 kIOPS, +100 % against the device alone (10.0 kIOPS): no over"),
+        "{said}"
+    );
+    let said = said_of("cost-overhead", 2.0);
+    assert!(
+        said.contains("-50 % against the device alone (10.0 kIOPS): an overhead of 50 %"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_is_more_than_twice_as_much_is_said_in_times() {
+    for (slug, words) in [
+        ("iops-clients-file", "5 times the device alone"),
+        ("jobs-bandwidth", "by 5 times as much (all alike)"),
+        ("tenants-nvme-tcp-file", "5 times one on the device alone"),
+    ] {
+        let said = said_of(slug, 0.2);
+        assert!(said.contains(words), "{slug}: {said}");
+    }
+    let said = said_of("iodepth-tail", 4.0);
+    assert!(said.contains("by 4 times as much (all alike)"), "{said}");
+}
+
+#[test]
+fn energy_that_was_counted_does_not_stand_beside_energy_that_was_calculated() {
+    let setting = setting(false);
+    let origins = |is_counted: &dyn Fn(&str) -> bool| {
+        let mut outcomes = scaled(&plans(&setting), 1.0).outcomes;
+        for (id, outcome) in &mut outcomes {
+            let Outcome::Measured(measurement) = outcome else { continue };
+            for run in measurement.tenants.iter_mut().flatten().filter(|_| is_counted(&id.0)) {
+                run.joules = Some(1.0);
+            }
+        }
+        let exhibit = exhibit_of("energy-operation", &setting, &Results::new(outcomes));
+        let origins: Vec<_> = exhibit.figure.unwrap().series.iter().map(|it| it.origin).collect();
+        (origins, exhibit.conclusions[0].split(' ').take(2).collect::<Vec<_>>().join(" "))
+    };
+    let all = |origin, said: &str| (vec![origin; 4], said.to_owned());
+    assert_eq!(origins(&|_| true), all(Origin::Measured, "As counted"));
+    assert_eq!(origins(&|_| false), all(Origin::Model, "By the"));
+    assert_eq!(origins(&|id| id.contains("/iscsi-")), all(Origin::Model, "By the"));
+}
+
+#[test]
+fn on_a_machine_of_several_cores_it_is_said_who_has_them() {
+    let is_said = |core_count| {
+        let setting = Setting { core_count, ..setting(false) };
+        let is_noted = |(slug, words): (&str, &str)| {
+            let notes = exhibit_of(slug, &setting, &Results::default()).notes;
+            notes.iter().any(|note| note.contains(words))
+        };
+        [
+            ("io-efficiency-cores", "clients have the fewer"),
+            ("iscsi-tuning-iops", "clients have the fewer"),
+            ("iops-clients-null", "one thread on one core"),
+            ("quicksan-bandwidth-centralized-reads", "one thread on one core"),
+        ]
+        .map(is_noted)
+    };
+    assert_eq!((is_said(2), is_said(8)), ([false; 4], [true; 4]));
 }

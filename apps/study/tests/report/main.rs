@@ -235,6 +235,53 @@ fn a_number_that_is_none_spoils_no_other_point() {
 }
 
 #[test]
+fn a_published_report_leads_only_to_what_lies_beside_it() {
+    let out = out_dir("published");
+    let written = report::publish(&all_studies(), &out).unwrap();
+    let page = read(&written.page);
+    check_well_formed(&page);
+    check_self_contained(&page);
+    check_anchors(&page);
+    let links = links(&page);
+    assert!(links.iter().any(|link| link.ends_with(".csv")));
+    for link in links {
+        assert!(out.join(link).is_file(), "{link} leads nowhere");
+    }
+    assert!(page.contains("A published copy"), "whoever misses a file reads why");
+    for picture in read(&written.text).split("](").skip(1).filter_map(|rest| rest.split(')').next())
+    {
+        assert!(out.join(picture).is_file(), "{picture} leads nowhere");
+    }
+    let mut left = vec![out.clone()];
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path()) {
+            let kind = entry.extension().map(|kind| kind.to_string_lossy().into_owned());
+            match kind.as_deref() {
+                None => left.push(entry),
+                Some("html" | "md" | "svg" | "csv") => {}
+                Some(_) => panic!("{} is not to be published", entry.display()),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_compared_is_told_on_one_line_with_what_to_do() {
+    let (published, unwritten) = (out_dir("copy"), out_dir("unwritten"));
+    report::publish(&sample::document(), &published).unwrap();
+    fs::create_dir_all(&unwritten).unwrap();
+    fs::write(unwritten.join("points.jsonl"), "").unwrap();
+    for (dir, words) in [
+        (&published, "is a published report, without results.json: name the directory"),
+        (&unwritten, "has no results.json yet: 'nearflash study report "),
+    ] {
+        let message = compare::directories(dir, dir).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("{} {words}", dir.display())), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+    }
+}
+
+#[test]
 fn results_of_another_schema_are_refused_by_name() {
     let out = out_dir("schema");
     fs::create_dir_all(&out).unwrap();

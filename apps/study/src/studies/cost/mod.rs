@@ -4,14 +4,14 @@ mod model;
 
 use nearflash_bench::workload::Pattern;
 
-use super::say::{self, number, percent, quantity};
+use super::say::{self, against, number, percent, quantity};
 use super::sweep::{
     KIOPS, Measure, Step, Sweep, axis, cell, exhibit, heading, lines, load, mark, point_id, text,
 };
 use super::ways::{FILE, local, node};
 use super::{Setting, Study, cores_note};
 use crate::exhibit::{Axis, Exhibit, Figure, Kind, Mark, Origin, Scale, Series, Table};
-use crate::plan::{Door, Load, Plan, Unable};
+use crate::plan::{Door, Load, Plan};
 use crate::published::disaggregation as paper;
 use crate::result::Results;
 
@@ -39,25 +39,20 @@ impl Study for Cost {
         SOURCE
     }
 
-    fn plan(&self, setting: &Setting) -> Plan {
+    fn plan(&self, _: &Setting) -> Plan {
         let ways = vec![local(FILE), node(Door::NvmeTcp, FILE)];
         let points = Sweep { study: NAME, ways, steps: vec![step()] }.points();
-        let unable = Model::load(setting.cost_file.as_deref()).err().map(|error| Unable {
-            what: "the cost model".into(),
-            why: error.to_string(),
-            needs: "a file like the installed example, cost.toml".into(),
-        });
-        Plan { points, unable: unable.into_iter().collect() }
+        Plan { points, unable: Vec::new() }
     }
 
     fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit> {
         let measured = measured_overhead(results);
         let mut exhibits = vec![overhead_exhibit(setting, measured.as_ref())];
-        if let Ok(model) = Model::load(setting.cost_file.as_deref()) {
-            let view = View { is_example: setting.cost_file.is_none(), model, measured };
-            exhibits.extend([view.today(), view.forecast()]);
-            exhibits.extend(view.shares().iter().map(|share| view.surface(share)));
-        }
+        let is_example = setting.costs.is_none();
+        let model = setting.costs.clone().unwrap_or_else(Model::example);
+        let view = View { is_example, model, measured };
+        exhibits.extend([view.today(), view.forecast()]);
+        exhibits.extend(view.shares().iter().map(|share| view.surface(share)));
         exhibits
     }
 }
@@ -104,12 +99,15 @@ fn overhead_exhibit(setting: &Setting, measured: Option<&Measured>) -> Exhibit {
         heading("remote", KIOPS.unit),
     ];
     let sentence = measured.map(|Measured { share, alone, remote }| {
+        let overhead = match *share {
+            share if share > 0.0 => format!("an overhead of {}", percent(share * 100.0)),
+            _ => "no overhead".to_owned(),
+        };
         format!(
-            "NVMe/TCP serves {} of the {} that the device has alone: an overhead of {}, where the \
-             paper counts with {}{}.",
+            "NVMe/TCP serves {}, {} ({}): {overhead}, where the paper counts with {}{}.",
             quantity(remote.y, KIOPS.unit),
+            against(remote.y, alone.y, "the device alone"),
             quantity(alone.y, KIOPS.unit),
-            percent(share * 100.0),
             percent(theirs),
             say::doubt([alone, remote]),
         )
@@ -228,12 +226,14 @@ impl View {
     fn saving_sentence(&self, share: &Share) -> String {
         let needs = self.model.needs;
         let saving = self.model.saving(needs, share.share);
-        let verb = if saving >= 0.0 { "saves" } else { "costs" };
-        let more = if saving >= 0.0 { "" } else { " more" };
+        let changes = match say::in_times(-saving) {
+            Some(times) => format!("costs {times} as much"),
+            None if saving < 0.0 => format!("costs {} more", percent(-saving)),
+            None => format!("saves {}", percent(saving)),
+        };
         format!(
-            "With an {} disaggregation {verb} {}{more}: {} instead of {}{}.",
+            "With an {} disaggregation {changes}: {} instead of {}{}.",
             share.label,
-            percent(saving.abs()),
             number(self.model.disaggregated(needs, share.share)),
             number(self.model.direct(needs)),
             share.doubt(),

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A file of prices is no longer than this.
 const FILE_LEN_MAX: u64 = 64 << 10;
@@ -15,7 +15,7 @@ const FACTORS_MAX: usize = 32;
 const EXAMPLE: &str = include_str!("../../../../../packaging/cost.toml");
 
 /// Capacities, needs and prices.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
     pub(super) server: Resources,
@@ -27,7 +27,7 @@ pub struct Model {
 }
 
 /// Of one server, or of the whole application.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Resources {
     pub(super) capacity_gb: f64,
@@ -36,7 +36,7 @@ pub(super) struct Resources {
 }
 
 /// Of one server: `f` and `c`.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Prices {
     pub(super) flash: f64,
@@ -44,14 +44,14 @@ pub(super) struct Prices {
 }
 
 /// `δ`, as a share of `f`.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Overhead {
     pub(super) share: f64,
 }
 
 /// Growth each year.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Forecast {
     pub(super) years: u32,
@@ -61,7 +61,7 @@ pub(super) struct Forecast {
 }
 
 /// Rows and columns of the surface.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Surface {
     pub(super) factors: Vec<f64>,
@@ -109,12 +109,16 @@ pub enum CostError {
 }
 
 impl Model {
-    /// The user's file, or the example.
+    /// The file that is installed as an example.
+    pub fn example() -> Self {
+        Self::parse(Path::new("cost.toml"), EXAMPLE).expect("a test reads it")
+    }
+
+    /// A user's file.
     ///
     /// # Errors
     /// When it cannot be read, has keys that do not exist, or lacks some, or numbers that mean nothing.
-    pub fn load(path: Option<&Path>) -> Result<Self, CostError> {
-        let Some(path) = path else { return Self::parse(Path::new("cost.toml"), EXAMPLE) };
+    pub fn load(path: &Path) -> Result<Self, CostError> {
         let read = |source| CostError::Read { path: path.to_owned(), source };
         if std::fs::metadata(path).map_err(read)?.len() > FILE_LEN_MAX {
             return Err(CostError::Long { path: path.to_owned() });
@@ -129,8 +133,16 @@ impl Model {
             let message = error.message().replace('\n', " ").replace("field", "key");
             CostError::Toml { path: path.to_owned(), line, message }
         })?;
-        match model.first_fault() {
-            None => Ok(model),
+        model.checked(path)
+    }
+
+    /// The same, if all of its numbers mean something.
+    ///
+    /// # Errors
+    /// The first that does not, of the file that is called so.
+    pub fn checked(self, path: &Path) -> Result<Self, CostError> {
+        match self.first_fault() {
+            None => Ok(self),
             Some((key, value, expected)) => {
                 Err(CostError::Number { path: path.to_owned(), key, value, expected })
             }
@@ -141,13 +153,14 @@ impl Model {
     fn first_fault(&self) -> Option<(&'static str, f64, &'static str)> {
         const ABOVE_ZERO: &str = "a number above zero";
         const NOT_BELOW_ZERO: &str = "zero or more";
-        const GROWTH: &str = "a share above -1, as 0.4";
+        const GROWTH: &str = "a share above -1 and up to 100, as 0.4";
         const YEARS: &str = "1 to 50 years";
         const FACTORS: &str = "1 to 32 factors";
         let Self { server, needs, prices, overhead, forecast, surface } = self;
         let is_positive = |value: f64| value.is_finite() && value > 0.0;
         let is_natural = |value: f64| value.is_finite() && value >= 0.0;
-        let is_growth = |value: f64| value.is_finite() && value > -1.0;
+        // Of more, the needs of the last year have no number.
+        let is_growth = |value: f64| value > -1.0 && value <= 100.0;
         let positive = [
             ("server.capacity-gb", server.capacity_gb),
             ("server.iops", server.iops),
@@ -302,7 +315,7 @@ mod tests {
 
     #[test]
     fn the_example_that_is_installed_is_understood() {
-        Model::load(None).unwrap();
+        assert_eq!(Model::example().first_fault(), None);
     }
 
     fn error_of(change: impl Fn(&str) -> String) -> String {
@@ -329,6 +342,7 @@ mod tests {
             ("compute = 5600", "compute = nan", "prices.compute"),
             ("share = 0.20", "share = -0.1", "overhead.share"),
             ("qps-growth = 0.15", "qps-growth = -1.0", "forecast.qps-growth"),
+            ("iops-growth = 0.30", "iops-growth = 1e10", "forecast.iops-growth"),
             ("years = 6", "years = 51", "forecast.years"),
             ("factors = [0.25,", "factors = [inf,", "surface.factors"),
             ("factors = [0.25, 0.5, 1, 2, 4, 8]", "factors = []", "surface.factors"),
@@ -340,7 +354,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_named() {
-        let error = Model::load(Some(Path::new("/nowhere/cost.toml"))).unwrap_err().to_string();
+        let error = Model::load(Path::new("/nowhere/cost.toml")).unwrap_err().to_string();
         assert!(error.starts_with("reading /nowhere/cost.toml: "), "{error}");
     }
 }

@@ -184,19 +184,14 @@ fn added(view: &View<'_>) -> Vec<String> {
 fn amortized(view: &View<'_>) -> Vec<String> {
     let host = view.said(CLIENT_SYSTEM_US);
     let per_kib = |mark: &Mark| mark.y / (mark.x / 1024.0);
-    let ends: Vec<_> = host
-        .remote()
-        .into_iter()
-        .filter(|one| one.points.len() > 1)
-        .filter_map(|one| Some((one.label.as_str(), one.points.first()?, one.points.last()?)))
-        .collect();
+    let mut ends = host.ends();
+    ends.retain(|(one, [first, _])| one.origin == Origin::Measured && first.y > 0.0);
     let changes: Vec<_> = ends
         .iter()
-        .filter(|(_, first, _)| first.y > 0.0)
-        .map(|(label, first, last)| (*label, change(per_kib(last), per_kib(first))))
+        .map(|(one, [first, last])| (one.label.as_str(), change(per_kib(last), per_kib(first))))
         .collect();
-    let doubt = || say::doubt(ends.iter().flat_map(|(_, first, last)| [*first, *last]));
-    let sizes = ends.first().map(|(_, first, last)| [size_at(first.x), size_at(last.x)]);
+    let doubt = || say::doubt(ends.iter().flat_map(|(_, both)| *both));
+    let sizes = host.reach().map(|places| places.map(size_at));
     let lead = sizes.zip(say::range(&changes, signed)).map(|([small, large], range)| {
         format!(
             "From requests of {small} to those of {large} the host's kernel time for each KiB changes \

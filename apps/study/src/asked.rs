@@ -1,0 +1,174 @@
+//! What a run was asked for beside what all of its points have in common: kept with them, so that its
+//! report can be written anew as it was.
+//!
+//! `asked.json` lies beside the points. Folders of before it was kept have none.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::error::StudyError;
+use crate::plan::Peer;
+use crate::report::{ReportError, files};
+use crate::studies::CostModel;
+
+/// The file's name.
+const FILE: &str = "asked.json";
+/// Grows when an older program would misread it.
+const SCHEMA: u64 = 1;
+
+/// What the latest command of a run asked for, and how the run began.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+pub(crate) struct Asked {
+    /// When its first command began, for people.
+    pub(crate) began_at: String,
+    /// Its command lines, a line each, the first first.
+    pub(crate) command: String,
+    /// Fewer points, and shorter ones.
+    pub(crate) is_quick: bool,
+    /// Peers that were installed and wanted.
+    pub(crate) peers: Vec<Peer>,
+    /// Capacities, needs and prices; the example's without.
+    pub(crate) costs: Option<CostModel>,
+    /// Watts of a busy core.
+    pub(crate) core_watts: f64,
+}
+
+/// Why the file is of no use, in a few words.
+#[derive(Debug, thiserror::Error)]
+pub enum AskedError {
+    /// Another version wrote it.
+    #[error("it has schema {0}, this version reads {SCHEMA}")]
+    Schema(u64),
+    /// It is damaged.
+    #[error("{0}")]
+    Malformed(#[from] serde_json::Error),
+    /// A price.
+    #[error("{0}")]
+    Costs(#[from] crate::studies::CostError),
+}
+
+#[derive(serde::Deserialize)]
+struct Head {
+    schema: u64,
+}
+
+#[derive(serde::Deserialize, serde::Serialize)]
+struct Document<A> {
+    schema: u64,
+    asked: A,
+}
+
+impl Asked {
+    /// What a folder says of its run; `None` of one that keeps nothing of it.
+    ///
+    /// # Errors
+    /// When it says something that is not understood.
+    pub(crate) fn read(out_dir: &Path) -> Result<Option<Self>, StudyError> {
+        let path = out_dir.join(FILE);
+        match fs::read_to_string(&path) {
+            Ok(text) => match Self::parse(&path, &text) {
+                Ok(asked) => Ok(Some(asked)),
+                Err(source) => Err(StudyError::Asked { path, source }),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(StudyError::Io { action: "read", path, source }),
+        }
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, AskedError> {
+        let Head { schema } = serde_json::from_str(text)?;
+        if schema != SCHEMA {
+            return Err(AskedError::Schema(schema));
+        }
+        let Document { asked, .. } = serde_json::from_str::<Document<Self>>(text)?;
+        let costs = asked.costs.map(|costs| costs.checked(path)).transpose()?;
+        Ok(Self { costs, ..asked })
+    }
+
+    /// Keeps it, whole or not at all.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn write(&self, out_dir: &Path) -> Result<(), ReportError> {
+        let document = Document { schema: SCHEMA, asked: self };
+        let text = serde_json::to_string_pretty(&document).expect("its keys are names");
+        files::write(&out_dir.join(FILE), format!("{text}\n").as_bytes())
+    }
+
+    /// The same of a run that had begun before, with these command lines.
+    pub(crate) fn gone_on(self, began_at: &str, command: &str) -> Self {
+        let mut lines: Vec<&str> = command.lines().collect();
+        if !lines.contains(&self.command.as_str()) {
+            lines.push(&self.command);
+        }
+        let command = lines.join("\n");
+        let began_at = if began_at.is_empty() { self.began_at } else { began_at.to_owned() };
+        Self { began_at, command, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn path(out_dir: &Path) -> PathBuf {
+        out_dir.join(FILE)
+    }
+
+    fn asked() -> Asked {
+        Asked {
+            began_at: "2026-11-22 04:00 UTC".to_owned(),
+            command: "nearflash study run cost".to_owned(),
+            is_quick: true,
+            peers: vec![Peer::Fio, Peer::Nbdkit],
+            costs: Some(CostModel::example()),
+            core_watts: 7.1,
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_is_read_back_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(Asked::read(dir.path()).unwrap(), None);
+        asked().write(dir.path()).unwrap();
+        assert_eq!(Asked::read(dir.path()).unwrap(), Some(asked()));
+        let text = fs::read_to_string(path(dir.path())).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&value["schema"], &value["asked"]["peers"][0]), (&1.into(), &"fio".into()));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_told_on_one_line_with_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        asked().write(dir.path()).unwrap();
+        let sound = fs::read_to_string(path(dir.path())).unwrap();
+        let others = [
+            (sound.replace("\"schema\": 1", "\"schema\": 2"), "schema 2"),
+            (sound.replace("\"flash\": 2400.0", "\"flash\": 0.0"), "prices.flash is 0"),
+            (sound.replace("\"is_quick\"", "\"quick\""), "is_quick"),
+            ("{".to_owned(), "asked.json"),
+        ];
+        for (text, words) in others {
+            fs::write(path(dir.path()), text).unwrap();
+            let message = Asked::read(dir.path()).unwrap_err().to_string();
+            assert!(message.contains(words) && message.contains("remove it"), "{message}");
+            assert_eq!(message.lines().count(), 1, "{message}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_goes_on_has_every_command_line_once_and_began_with_the_first() {
+        let first = Asked { command: "first".into(), ..asked() };
+        let second = || Asked { command: "second".into(), began_at: "later".into(), ..asked() };
+        let both = second().gone_on(&first.began_at, &first.command);
+        assert_eq!(
+            (both.began_at.as_str(), both.command.as_str()),
+            (asked().began_at.as_str(), "first\nsecond")
+        );
+        assert_eq!(second().gone_on(&both.began_at, &both.command), both);
+        assert_eq!(second().gone_on("", ""), second());
+    }
+}
