@@ -145,7 +145,7 @@ pub struct Plan {
 }
 
 /// A part of a study that cannot run.
-#[derive(Clone, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Debug, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Unable {
     /// Which part.
     pub what: String,

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 
-use super::summary::{Counts, WORDS, run_words, sentences};
+use super::summary::{Counts, WORDS, all_unable, run_words, sentences};
 use super::tables::show;
 use super::{Chapter, Document, Fact, file_stem};
 use crate::exhibit::{Cell, Exhibit, Table};
+use crate::plan::Unable;
 
 /// The whole document.
 pub(super) fn render(document: &Document) -> String {
@@ -52,16 +53,11 @@ fn findings(out: &mut String, document: &Document) {
 }
 
 fn unable(out: &mut String, document: &Document) {
-    let rows: Vec<Vec<Cell>> = document
-        .chapters
-        .iter()
-        .flat_map(|chapter| {
-            chapter.unable.iter().map(|unable| {
-                let cells = [&chapter.study, &unable.what, &unable.why, &unable.needs];
-                cells.map(|cell| Cell::Text(cell.clone())).to_vec()
-            })
-        })
-        .collect();
+    let row = |(studies, unable): (Vec<&str>, &Unable)| {
+        let cells = [&studies.join(", "), &unable.what, &unable.why, &unable.needs];
+        cells.map(|cell| Cell::Text(cell.clone())).to_vec()
+    };
+    let rows: Vec<Vec<Cell>> = all_unable(&document.chapters).into_iter().map(row).collect();
     if rows.is_empty() {
         return;
     }

@@ -2,7 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::summary::{Counts, WORDS, run_words, sentences};
+use super::summary::{Counts, WORDS, all_unable, run_words, sentences};
 use super::tables::{fact_list, points_table, table};
 use super::typography::unbroken;
 use super::{Beside, Chapter, Document, TEXT_FILE, file_stem, json};
@@ -142,11 +142,8 @@ fn contents(document: &Document) -> Markup {
 }
 
 fn unable(document: &Document) -> Markup {
-    let chapters = || document.chapters.iter();
-    let failed: usize = chapters().map(|chapter| chapter.failed().count()).sum();
-    let all: Vec<(&str, &Unable)> = chapters()
-        .flat_map(|chapter| chapter.unable.iter().map(|unable| (chapter.study.as_str(), unable)))
-        .collect();
+    let failed: usize = document.chapters.iter().map(|chapter| chapter.failed().count()).sum();
+    let all = all_unable(&document.chapters);
     html! {
         @if failed > 0 || !all.is_empty() {
             section #unable {
@@ -162,8 +159,8 @@ fn unable(document: &Document) -> Markup {
                         table {
                             thead { tr { th { "study" } th { "part" } th { "why not" } th { "what it would need" } } }
                             tbody {
-                                @for (study, Unable { what, why, needs }) in all {
-                                    tr { td { (study) } td { (what) } td { (why) } td { (needs) } }
+                                @for (studies, Unable { what, why, needs }) in all {
+                                    tr { td { (studies.join(", ")) } td { (what) } td { (why) } td { (needs) } }
                                 }
                             }
                         }

@@ -1,6 +1,7 @@
 //! What a chapter comes to: its sentences, and how many of its points are good for what.
 
 use super::{About, Chapter};
+use crate::plan::Unable;
 use crate::result::{Outcome, Results};
 
 /// How a chapter's points ended.
@@ -89,6 +90,20 @@ pub(super) fn sentences(chapter: &Chapter) -> (Vec<&str>, usize) {
     (found, more)
 }
 
+/// What could not be measured, once for all studies that it belongs to: their names, and what it is.
+pub(super) fn all_unable(chapters: &[Chapter]) -> Vec<(Vec<&str>, &Unable)> {
+    let mut all: Vec<(Vec<&str>, &Unable)> = Vec::new();
+    for chapter in chapters {
+        for unable in &chapter.unable {
+            match all.iter_mut().find(|(_, it)| *it == unable) {
+                Some((studies, _)) => studies.push(&chapter.study),
+                None => all.push((vec![&chapter.study], unable)),
+            }
+        }
+    }
+    all
+}
+
 /// Which nearflash measured, and when, as far as it is known.
 pub(super) fn run_words(about: &About) -> String {
     let mut words = format!("nearflash {}", about.version);
@@ -164,7 +179,7 @@ pub(super) const WORDS: [(&str, &str); 8] = [
 
 #[cfg(test)]
 mod tests {
-    use super::{About, Counts, duration, run_words};
+    use super::{About, Chapter, Counts, Unable, all_unable, duration, run_words};
 
     #[test]
     fn counts_are_said_in_words() {
@@ -176,6 +191,22 @@ mod tests {
         let one = Counts { sound: 0, doubtful: 1, failed: 0, pending: 0 };
         assert_eq!(one.words(), "1 point measured, doubtful");
         assert_eq!(Counts::default().words(), "no point measured");
+    }
+
+    #[test]
+    fn what_several_studies_lack_is_listed_once_with_all_of_them() {
+        let unable = |what: &str| Unable { what: what.to_owned(), ..Unable::default() };
+        let chapter = |study: &str, parts: &[&str]| Chapter {
+            study: study.to_owned(),
+            unable: parts.iter().map(|what| unable(what)).collect(),
+            ..Chapter::default()
+        };
+        let chapters =
+            [chapter("a", &["fio", "tgt"]), chapter("b", &["rdma"]), chapter("c", &["tgt"])];
+        let all = all_unable(&chapters);
+        let listed: Vec<_> = all.iter().map(|(of, it)| (of.join(" "), it.what.as_str())).collect();
+        let meant = [("a", "fio"), ("a c", "tgt"), ("b", "rdma")];
+        assert_eq!(listed, meant.map(|(of, what)| (of.to_owned(), what)));
     }
 
     #[test]

@@ -229,13 +229,14 @@ pub(super) fn absent_peers(setting: &Setting) -> Vec<Unable> {
         .filter(|peer| !setting.peers.contains(peer))
         .map(|peer| {
             let (name, label) = peer_names(peer);
-            // What asks it is a program of its own.
-            let programs = if peer == Peer::Nbdkit { "nbdkit and fio" } else { name };
-            let is_there = if peer == Peer::Nbdkit { "are not both" } else { "is not" };
+            let (missing, needs) = match peer {
+                Peer::Nbdkit => ("nbdkit, or fio, which asks it,", "nbdkit and fio"),
+                Peer::Fio | Peer::Tgt => (name, name),
+            };
             Unable {
                 what: format!("{label} beside nearflash"),
-                why: format!("{programs} {is_there} installed, or {name} was not asked for"),
-                needs: format!("{programs} on this machine, and --peer {name}"),
+                why: format!("{missing} is not installed, or was not asked for"),
+                needs: format!("{needs} on this machine, and --peer {name}"),
             }
         })
         .collect()
