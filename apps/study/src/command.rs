@@ -352,6 +352,10 @@ fn check_targets(targets: &[Target], points: &[&Point], destroy: bool) -> Result
     if let Some(target) = targets.iter().find(|target| !target.is_remote()) {
         return Err(StudyError::TargetNotServed { target: target.url() });
     }
+    let urls: Vec<String> = targets.iter().map(Target::url).collect();
+    if let Some(index) = (1..urls.len()).find(|&index| urls[..index].contains(&urls[index])) {
+        return Err(StudyError::TargetTwice { target: urls[index].clone() });
+    }
     let writes = |point: &&&Point| point.loads.iter().any(|load| load.pattern.writes());
     let written = points.iter().filter(writes).find_map(|point| match &point.subject {
         Subject::Url(target) => Some(target),

@@ -109,6 +109,12 @@ pub enum StudyError {
         /// Which.
         target: String,
     },
+    /// A target is there already.
+    #[error("--target {target}: named twice, and nothing tells its points apart: name it once")]
+    TargetTwice {
+        /// Which.
+        target: String,
+    },
     /// What a run was asked for cannot be read back.
     #[error(
         "{} is of no use: {source}: remove it, and say --costs and --core-watts again if the run had \
@@ -148,6 +154,7 @@ impl StudyError {
                 | Self::NoRun { .. }
                 | Self::TargetWritten { .. }
                 | Self::TargetNotServed { .. }
+                | Self::TargetTwice { .. }
                 | Self::PublishedOverRun { .. }
                 | Self::Local(_)
                 | Self::Costs(_)

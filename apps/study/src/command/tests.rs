@@ -405,7 +405,7 @@ fn a_report_is_published_anywhere_but_among_results() {
 }
 
 #[test]
-fn a_target_that_nobody_serves_is_refused_before_anything_is_begun() {
+fn a_target_that_nobody_serves_or_that_stands_twice_is_refused_before_anything_is_begun() {
     let out = tempfile::tempdir().unwrap();
     for target in ["floor://", "null:1GiB", "file:/tmp/disk.img"] {
         let targets = vec![target.parse().unwrap()];
@@ -413,6 +413,10 @@ fn a_target_that_nobody_serves_is_refused_before_anything_is_begun() {
         assert!(message.starts_with(&format!("--target {target}: ")), "{message}");
         assert!(message.contains("--local"), "{message}");
     }
+    let twice = [DEAD, "nvme-tcp://127.0.0.1:1/gone?queues=1"];
+    let targets = twice.map(|target| target.parse().unwrap()).to_vec();
+    let message = failed(&RunArgs { targets, ..args("small", out.path()) });
+    assert!(message.contains("127.0.0.1:1") && message.contains("twice"), "{message}");
     assert!(!out.path().join("points.jsonl").exists());
 }
 

@@ -175,10 +175,42 @@ fn write_exhibit(exhibit: &Exhibit, dir: &Path, beside: Beside) -> Result<(), Re
     Ok(())
 }
 
-/// A name as the name of a file, a directory or a place of a page.
+/// A longer name of a file would be refused by file systems, once its ending stands behind it.
+const STEM_LEN_MAX: usize = 200;
+
+/// A name as the name of a file, a directory or a place of a page. Of long ones, as those of targets can
+/// be, the middle is a number that tells them apart.
 fn file_stem(name: &str) -> String {
     let letter = |letter: char| {
         if letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_') { letter } else { '-' }
     };
-    name.chars().map(letter).collect()
+    let stem: String = name.chars().map(letter).collect();
+    if stem.len() <= STEM_LEN_MAX {
+        return stem;
+    }
+    // FNV-1a.
+    let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+    // It is ASCII throughout.
+    format!("{}-{hash:016x}-{}", &stem[..STEM_LEN_MAX / 2], &stem[stem.len() - STEM_LEN_MAX / 4..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{STEM_LEN_MAX, file_stem};
+
+    #[test]
+    fn names_of_files_are_short_enough_and_differ_as_what_they_name() {
+        assert_eq!(
+            file_stem("tenants-url=nvme-tcp://[::1]:4420/a b"),
+            "tenants-url-nvme-tcp------1--4420-a-b"
+        );
+        let long = |middle: &str| {
+            let name = format!("{}{middle}{}-demand", "ä".repeat(150), "b".repeat(150));
+            file_stem(&name)
+        };
+        assert!(long("x").len() <= STEM_LEN_MAX && long("x").ends_with("b-demand"));
+        assert_ne!(long("x"), long("y"));
+    }
 }
