@@ -180,8 +180,9 @@ impl Reservations {
             ChangeKind::Reserve { key, reservation } => self.reserve(asker, key, reservation),
             ChangeKind::Release { key, reservation } => self.release(asker, key, reservation),
             ChangeKind::Clear { key } => self.clear(asker, key),
-            ChangeKind::Preempt { key, victim, reservation, .. } => {
-                self.preempt(asker, key, victim, reservation)
+            ChangeKind::Preempt { key, victim, reservation, abort } => {
+                let (result, told) = self.preempt(asker, key, victim, reservation);
+                (result, if abort { ending_tasks(told) } else { told })
             }
             ChangeKind::LegacyReserve => self.legacy_reserve(nexus),
             ChangeKind::LegacyRelease => self.legacy_release(nexus),
@@ -309,6 +310,16 @@ impl Told {
     fn raise(self, attention: Attention) -> Raised {
         Raised { volume: Some(self.volume), to: Addressees::Only(self.nexus), attention }
     }
+}
+
+/// The same, and those whose registrations are gone hear that their tasks are over, whether there is
+/// a reservation or not. (PREEMPT AND ABORT)
+fn ending_tasks(mut told: Vec<Raised>) -> Vec<Raised> {
+    let of_gone = |raised: &&Raised| raised.attention == Attention::RegistrationsPreempted;
+    let ended = |raised: &Raised| Raised { attention: Attention::TasksCleared, ..*raised };
+    let ended: Vec<Raised> = told.iter().filter(of_gone).map(ended).collect();
+    told.extend(ended);
+    told
 }
 
 const DONE: Changed = (ChangeResult::Done, Vec::new());

@@ -103,8 +103,8 @@ pub enum ChangeKind {
         victim: u64,
         /// Of what type the reservation is then.
         reservation: ReservationType,
-        /// What the victims asked for before is over when this is answered. (It always is: a
-        /// change is answered when no request that an older state allowed is under way.)
+        /// What the victims asked for before is over when this is answered, and what their sessions
+        /// have not begun never happens.
         abort: bool,
     },
     /// The older, exclusive reservation of SPC-2 RESERVE.
@@ -320,8 +320,8 @@ pub enum Attention {
     ColdReset,
     /// The unit was reset: what was not begun is aborted.
     Reset,
-    /// Another session has cleared the unit's task set: what was not begun is aborted, which each
-    /// command says for itself.
+    /// Another session has cleared the unit's task set, or this one's part of it with its registration:
+    /// what was not begun is aborted, which each command says for itself.
     TasksCleared,
     /// The session was lost and is here again.
     NexusLoss,

@@ -105,6 +105,30 @@ fn what_is_ended_of_another_initiator_says_so_and_never_lands() {
     node.terminate();
 }
 
+/// PERSISTENT RESERVE OUT: its service actions, and a type. SPC-4, 6.16.
+const REGISTER: u8 = 0;
+const PREEMPT_AND_ABORT: u8 = 5;
+const WRITE_EXCLUSIVE: u8 = 1;
+
+#[test]
+fn a_preemption_with_abort_ends_the_commands_of_who_was_only_registered() {
+    let place = Place::new();
+    let node = node(&place, &[]);
+    let whole = node.counted("pool_free_bytes");
+    let [mut a, mut b] = ["a", "b"].map(|name| login(&node, name));
+    assert_eq!(a.reserve_out(REGISTER, 0, (0, 0xA), false), Status::GOOD);
+    assert_eq!(b.reserve_out(REGISTER, 0, (0, 0xB), false), Status::GOOD);
+    begin_half_a_write(&mut a, 1024);
+    await_begun(&node, 1, whole);
+    let preempted = b.reserve_out(PREEMPT_AND_ABORT, WRITE_EXCLUSIVE, (0xB, 0xA), false);
+    assert_eq!(preempted, Status::GOOD);
+    let done = a.next_done().unwrap();
+    assert_eq!(done.ending, Ending::Answered(Status::TASK_ABORTED));
+    assert_eq!(a.attention(), Some((0x2A, 0x05)), "registrations preempted");
+    assert_nothing_lands(&mut a, &mut b, 1024);
+    node.terminate();
+}
+
 #[test]
 fn a_cold_reset_of_a_target_ends_all_its_sessions_and_those_of_no_other() {
     let place = Place::new();

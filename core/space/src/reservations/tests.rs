@@ -259,7 +259,22 @@ mod preempting {
     use super::*;
 
     fn preempt(by: Nexus, victim: u64, reservation: ReservationType) -> ChangeKind {
-        ChangeKind::Preempt { key: key_of(by), victim, reservation, abort: true }
+        ChangeKind::Preempt { key: key_of(by), victim, reservation, abort: false }
+    }
+
+    #[test]
+    fn with_abort_the_tasks_of_those_who_go_end_whether_anything_is_reserved_or_not() {
+        let kind = ReservationType::WriteExclusive;
+        let ends =
+            |victim| ChangeKind::Preempt { key: key_of(B), victim, reservation: kind, abort: true };
+        for mut it in [registered(&[A, B, C]), reserved(kind)] {
+            let told = it.done(B, ends(key_of(A)));
+            let expected = [(A, Attention::RegistrationsPreempted), (A, Attention::TasksCleared)];
+            assert_eq!(told, expected);
+        }
+        let told = reserved(ReservationType::WriteExclusiveAllRegistrants).done(B, ends(0));
+        let ended = told.iter().filter(|(_, attention)| *attention == Attention::TasksCleared);
+        assert_eq!(ended.map(|(nexus, _)| *nexus).collect::<Vec<_>>(), [A, C], "not of who asks");
     }
 
     #[test]
