@@ -316,7 +316,9 @@ impl TargetSession {
         self.note_end_of_copy(index);
         self.unsolicited.retain(|other| *other != index);
         self.awaiting_buffer.retain(|other| *other != index);
-        self.early.forget_slot(index);
+        if !self.slots[index].is_due {
+            self.skip_slot(index);
+        }
         if matches!(self.sink, Sink::Slot { index: sink, .. } if sink == index) {
             self.sink = Sink::Drop;
         }

@@ -70,17 +70,27 @@ impl TargetSession {
 
     fn abort_task(&mut self, request: &TaskRequest) {
         let referenced = request.referenced_itt.get();
-        if self.early.forget_command(|command| command.itt.get() == referenced) > 0 {
+        if self.skip_command(|command| command.itt.get() == referenced) {
             return self.answer_function(request, TaskResult::COMPLETE);
         }
         let Some(index) = self.slots.by_itt(referenced) else {
-            return self.answer_function(request, TaskResult::NO_TASK);
+            return self.abort_missing(request);
         };
         let reach = Reach { scope: Scope::Slot(index), before: None };
         // One that is answered before the function is: by then there is no such task.
         let is_given_up = self.give_up_all(reach) > 0;
         let result = if is_given_up { TaskResult::COMPLETE } else { TaskResult::NO_TASK };
         self.wait(request, reach, Then::Answer(result), true);
+    }
+
+    /// A command that is not here. If it may still come, by its number, that counts as come, for
+    /// others may wait for it; the command itself is passed over then. RFC 7143, 11.6.1.
+    fn abort_missing(&mut self, request: &TaskRequest) {
+        let [number, asked_at] = [request.ref_cmd_sn, request.cmd_sn].map(Serial::of);
+        let is_skipped = number.is_before(asked_at) && self.skip(number);
+        self.has_aborted |= is_skipped;
+        let result = if is_skipped { TaskResult::COMPLETE } else { TaskResult::NO_TASK };
+        self.answer_function(request, result);
     }
 
     /// A function that is about all commands of a unit, or of the target.

@@ -37,7 +37,7 @@ impl TargetSession {
         if let Some(result) = refused {
             return self.answer_logout(itt, is_immediate, result);
         }
-        self.early.clear();
+        self.skip_all();
         self.give_up_all(Reach::ALL);
         self.state = State::LoggingOut;
         self.leave_fence();

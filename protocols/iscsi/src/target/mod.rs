@@ -380,14 +380,15 @@ impl TargetSession {
         self.state = State::Closing;
         let in_window = |slot: &Slot| !slot.is_immediate && slot.is_due;
         let taken = self.slots.iter().filter(|(_, slot)| in_window(slot)).count();
-        (0..taken).for_each(|_| self.shared.give_back());
+        let functions = self.functions.iter().filter(|function| !function.is_immediate).count();
+        (0..taken + functions).for_each(|_| self.shared.give_back());
         if !self.has_logged_out {
             // At error recovery level 0 a session does not outlive the loss of a connection.
             self.shared.close_all();
             self.has_stirred = self.shared.is_multiple();
         }
         self.login_demand = None;
-        self.early.clear();
+        self.skip_all();
         self.functions.clear();
         self.drop_fence();
     }

@@ -7,7 +7,7 @@
 //! Invariant: ExpCmdSN and MaxCmdSN never go back, and never more commands are taken and not
 //! answered than the window has.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use nearflash_request::{Identity, Nexus};
 use nearflash_scsi::{Attentions, CopyRecords};
@@ -52,6 +52,12 @@ pub struct SessionShared {
     is_multiple: bool,
     expected: AtomicU32,
     last: AtomicU32,
+    /// Numbers ahead that nothing comes of any more: a bit for each number of the window, by its low
+    /// bits; and how many there are.
+    skipped: Box<[AtomicU64]>,
+    skipped_count: AtomicU32,
+    /// Requests that wait for their turn, on all connections.
+    early_count: AtomicU32,
     /// Who is to close: see [`OPEN`], [`ALL`], [`ONE`].
     closing: AtomicU32,
     /// See [`Self::forget`].
@@ -83,6 +89,11 @@ impl SessionShared {
             is_multiple: demand.session.max_connections > 1,
             expected: AtomicU32::new(demand.cmd_sn.0),
             last: AtomicU32::new(demand.cmd_sn.plus(window - 1).0),
+            skipped: (0..window.next_power_of_two().div_ceil(64))
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+            skipped_count: AtomicU32::new(0),
+            early_count: AtomicU32::new(0),
             closing: AtomicU32::new(OPEN),
             is_forgotten: AtomicBool::new(false),
         }
@@ -105,6 +116,9 @@ impl SessionShared {
             is_multiple: false,
             expected: AtomicU32::new(0),
             last: AtomicU32::new(0),
+            skipped: Box::default(),
+            skipped_count: AtomicU32::new(0),
+            early_count: AtomicU32::new(0),
             closing: AtomicU32::new(OPEN),
             is_forgotten: AtomicBool::new(false),
         }
@@ -170,13 +184,19 @@ impl SessionShared {
         if self.last().next() == expected {
             return Turn::Never; // the window is closed
         }
+        let skips = self.skipped_count.load(Ordering::Relaxed) > 0;
         if number == expected {
             self.expected.store(expected.next().0, Ordering::Relaxed);
+            if skips {
+                self.pass_skipped();
+            }
             Turn::Now
-        } else if number.since(expected) <= self.last().since(expected) {
-            Turn::Later
-        } else {
+        } else if number.since(expected) > self.last().since(expected) {
             Turn::Never
+        } else if skips && self.is_skipped(number) {
+            Turn::Never
+        } else {
+            Turn::Later
         }
     }
 
@@ -184,6 +204,63 @@ impl SessionShared {
     #[inline]
     pub(super) fn give_back(&self) {
         self.last.store(self.last().next().0, Ordering::Relaxed);
+    }
+
+    /// Nothing comes of that number any more, if it is ahead: in its turn it counts as taken, and
+    /// answered. Whether it is.
+    pub(super) fn skip(&self, number: Serial) -> bool {
+        let (expected, last) = (self.expected(), self.last());
+        if last.next() == expected || number.since(expected) > last.since(expected) {
+            return false;
+        }
+        let (word, bit) = self.skip_bit(number);
+        if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+            self.skipped_count.fetch_add(1, Ordering::Relaxed);
+            self.pass_skipped();
+        }
+        true
+    }
+
+    /// Goes on behind the numbers that are next and that nothing comes of.
+    #[cold]
+    fn pass_skipped(&self) {
+        let mut expected = self.expected();
+        while self.is_skipped(expected) {
+            let (word, bit) = self.skip_bit(expected);
+            word.fetch_and(!bit, Ordering::Relaxed);
+            self.skipped_count.fetch_sub(1, Ordering::Relaxed);
+            expected = expected.next();
+            self.expected.store(expected.0, Ordering::Relaxed);
+            self.give_back();
+        }
+    }
+
+    fn is_skipped(&self, number: Serial) -> bool {
+        let (word, bit) = self.skip_bit(number);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// Where a number of the window is in [`Self::skipped`].
+    fn skip_bit(&self, number: Serial) -> (&AtomicU64, u64) {
+        let index = usize::try_from(number.0 / 64).expect("usize is at least 32 bits wide");
+        // As many words as a power of two.
+        (&self.skipped[index & (self.skipped.len() - 1)], 1 << (number.0 % 64))
+    }
+
+    /// One more request waits for its turn.
+    pub(super) fn early_came(&self) {
+        self.early_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One waits no more.
+    pub(super) fn early_left(&self) {
+        self.early_count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether any request waits for its turn, on any connection.
+    #[inline]
+    pub(super) fn is_any_early(&self) -> bool {
+        self.early_count.load(Ordering::Relaxed) > 0
     }
 
     /// Every connection is to close.

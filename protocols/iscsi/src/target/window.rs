@@ -30,8 +30,6 @@ enum Waiting {
     Other(Box<([u8; HEADER_LEN], Vec<u8>)>),
     /// An immediate task management function, which comes before the command of that number.
     Function(Box<TaskRequest>),
-    /// Nothing but the number: the command was given up.
-    GivenUp,
 }
 
 /// Data of requests that wait, together. More is not held: pings and text have little.
@@ -50,37 +48,16 @@ impl EarlyCommands {
         self.queue.is_empty()
     }
 
-    pub(super) fn clear(&mut self) {
-        self.queue.clear();
-        self.data_len = 0;
-    }
-
     /// The latest number that was taken up here.
     fn last_number(&self) -> Option<Serial> {
         let has_number = |early: &&Early| !matches!(early.what, Waiting::Function(_));
         self.queue.iter().rev().find(has_number).map(|early| early.number)
     }
 
-    /// Commands without a slot are given up. Their numbers are still taken when they are next. How
-    /// many there were.
-    pub(super) fn forget_command(&mut self, is_meant: impl Fn(&ScsiCommand) -> bool) -> usize {
-        let mut count = 0;
-        for early in &mut self.queue {
-            if matches!(&early.what, Waiting::Command(command) if is_meant(command)) {
-                early.what = Waiting::GivenUp;
-                count += 1;
-            }
-        }
-        count
-    }
-
-    /// Its slot was given up. Its number is still taken when it is next.
-    pub(super) fn forget_slot(&mut self, index: u16) {
-        for early in &mut self.queue {
-            if matches!(early.what, Waiting::Slot(slot) if slot == index) {
-                early.what = Waiting::GivenUp;
-            }
-        }
+    /// The number of the first that is meant, which waits no more.
+    fn remove(&mut self, is_meant: impl Fn(&Waiting) -> bool) -> Option<Serial> {
+        let place = self.queue.iter().position(|early| is_meant(&early.what))?;
+        self.queue.remove(place).map(|early| early.number)
     }
 }
 
@@ -98,16 +75,20 @@ impl TargetSession {
         turn
     }
 
+    fn hold_until(&mut self, number: Serial, what: Waiting) {
+        self.early.queue.push_back(Early { number, what });
+        self.shared.early_came();
+    }
+
     /// A SCSI command without data has to wait.
     pub(super) fn hold_command(&mut self, command: &ScsiCommand) {
-        let number = Serial::of(command.cmd_sn);
-        self.early.queue.push_back(Early { number, what: Waiting::Command(*command) });
+        self.hold_until(Serial::of(command.cmd_sn), Waiting::Command(*command));
     }
 
     /// A SCSI command with data has to wait; its data is received all the same.
     pub(super) fn hold_slot(&mut self, number: Serial, index: u16) {
         self.slots[index].is_due = false;
-        self.early.queue.push_back(Early { number, what: Waiting::Slot(index) });
+        self.hold_until(number, Waiting::Slot(index));
     }
 
     /// Another request has to wait.
@@ -121,8 +102,7 @@ impl TargetSession {
         if self.early.data_len > DATA_LEN_MAX {
             return Err(PeerError::WindowOverrun { window: self.shared.window() });
         }
-        let what = Waiting::Other(Box::new((*header, data.to_vec())));
-        self.early.queue.push_back(Early { number, what });
+        self.hold_until(number, Waiting::Other(Box::new((*header, data.to_vec()))));
         Ok(())
     }
 
@@ -136,15 +116,57 @@ impl TargetSession {
 
     /// A task management function has to wait for commands that it is about.
     pub(super) fn hold_function(&mut self, number: Serial, request: &TaskRequest) {
-        let what = Waiting::Function(Box::new(*request));
-        self.early.queue.push_back(Early { number, what });
+        self.hold_until(number, Waiting::Function(Box::new(*request)));
     }
 
-    /// Whether it is the turn of the first that waits; it is taken then.
-    fn takes_turn(&self, first: &Early) -> bool {
-        match first.what {
-            Waiting::Function(_) => !self.shared.expected().is_before(first.number),
-            _ => self.shared.take_turn(first.number) == Turn::Now,
+    /// Nothing comes of that number any more: in its turn it is passed over, and what waits for that may
+    /// be next, on any connection. Whether it was ahead.
+    pub(super) fn skip(&mut self, number: Serial) -> bool {
+        let is_ahead = self.shared.skip(number);
+        self.has_stirred |= is_ahead;
+        is_ahead
+    }
+
+    /// Gives up a command that waits and has no slot. Whether there was one.
+    pub(super) fn skip_command(&mut self, is_meant: impl Fn(&ScsiCommand) -> bool) -> bool {
+        self.skip_early(|what| matches!(what, Waiting::Command(command) if is_meant(command)))
+    }
+
+    /// The same for one whose slot is given up.
+    pub(super) fn skip_slot(&mut self, index: u16) {
+        self.skip_early(|what| matches!(what, Waiting::Slot(slot) if *slot == index));
+    }
+
+    fn skip_early(&mut self, is_meant: impl Fn(&Waiting) -> bool) -> bool {
+        let number = self.early.remove(is_meant);
+        if let Some(number) = number {
+            self.shared.early_left();
+            self.skip(number);
+        }
+        number.is_some()
+    }
+
+    /// The connection takes no more, and the session may go on without it.
+    pub(super) fn skip_all(&mut self) {
+        for early in std::mem::take(&mut self.early).queue {
+            self.shared.early_left();
+            if !matches!(early.what, Waiting::Function(_)) {
+                self.skip(early.number);
+            }
+        }
+    }
+
+    /// Whose turn it is of those that wait here, and where that stands.
+    fn turn_of_first(&self) -> Turn {
+        match self.early.queue.front() {
+            None => Turn::Later,
+            Some(Early { number, what: Waiting::Function(_) }) => {
+                match self.shared.expected().is_before(*number) {
+                    true => Turn::Later,
+                    false => Turn::Now,
+                }
+            }
+            Some(first) => self.shared.take_turn(first.number),
         }
     }
 
@@ -175,34 +197,52 @@ impl TargetSession {
 
     /// Begins the early commands whose turn it is.
     pub(super) fn take_early(&mut self) -> Result<(), PeerError> {
-        while self.state == State::FullFeature
-            && let Some(first) = self.early.queue.front()
-            && self.takes_turn(first)
-        {
+        while self.state == State::FullFeature {
+            let turn = self.turn_of_first();
+            if turn == Turn::Later {
+                break;
+            }
+            let Some(Early { what, .. }) = self.early.queue.pop_front() else { break };
+            self.shared.early_left();
             self.count_taken();
-            let Some(early) = self.early.queue.pop_front() else { break };
-            match early.what {
-                Waiting::Command(command) => self.begin_command(&command)?,
-                Waiting::Slot(index) => {
-                    self.slots[index].is_due = true;
-                    if self.slots[index].stage == Stage::AwaitingTurn {
-                        self.go_on(index);
-                    }
-                }
-                Waiting::Other(other) => {
-                    self.early.data_len -= other.1.len();
-                    self.on_request(&other.0, &other.1)?;
-                }
-                Waiting::Function(request) => self.on_function(&request),
-                Waiting::GivenUp => self.shared.give_back(),
+            match turn {
+                Turn::Now => self.begin_early(what)?,
+                _ => self.forget_early(what),
             }
         }
         Ok(())
     }
 
-    /// A command of this connection was taken: others may be next.
+    fn begin_early(&mut self, what: Waiting) -> Result<(), PeerError> {
+        match what {
+            Waiting::Command(command) => self.begin_command(&command)?,
+            Waiting::Slot(index) => {
+                self.slots[index].is_due = true;
+                if self.slots[index].stage == Stage::AwaitingTurn {
+                    self.go_on(index);
+                }
+            }
+            Waiting::Other(other) => {
+                self.early.data_len -= other.1.len();
+                self.on_request(&other.0, &other.1)?;
+            }
+            Waiting::Function(request) => self.on_function(&request),
+        }
+        Ok(())
+    }
+
+    /// Another connection had the same number, or gave it up: this was never more than a second one.
+    fn forget_early(&mut self, what: Waiting) {
+        match what {
+            Waiting::Slot(index) => self.give_up(index),
+            Waiting::Other(other) => self.early.data_len -= other.1.len(),
+            Waiting::Command(_) | Waiting::Function(_) => {}
+        }
+    }
+
+    /// A command of this connection was taken: others may be next, if any wait.
     #[inline]
     pub(super) fn count_taken(&mut self) {
-        self.has_stirred |= self.shared.is_multiple();
+        self.has_stirred |= self.shared.is_any_early();
     }
 }

@@ -120,6 +120,19 @@ fn a_number_that_came_already_on_a_connection_is_not_held_twice() {
     end(benches);
 }
 
+#[test]
+fn a_number_that_came_on_two_connections_is_one_command_and_stops_nobody() {
+    let mut benches = pair();
+    benches[0].send(read(1, 0, 1).as_bytes(), &[]);
+    benches[1].send(write(1, 0, 1).as_bytes(), &[1; 512]);
+    benches[1].send(read(2, 0, 1).as_bytes(), &[]);
+    benches[0].send(read(0, 0, 1).as_bytes(), &[]);
+    resume(&mut benches);
+    assert_eq!([benches[0].demands.len(), benches[1].demands.len()], [2, 1]);
+    assert_eq!(benches[1].target.commands_in_flight(), 1, "the second one is forgotten");
+    end(benches);
+}
+
 fn logout(reason: LogoutReason, cid: u16, index: u32) -> LogoutRequest {
     let mut request = LogoutRequest::new(reason, 9, cid);
     request.opcode = OpcodeByte::new(Opcode::LOGOUT_REQUEST);
@@ -169,6 +182,48 @@ fn what_a_connection_that_logged_out_had_under_way_is_no_part_of_the_window_any_
     end(benches);
 }
 
+#[test]
+fn what_a_connection_that_leaves_had_waiting_keeps_nobody_waiting() {
+    for leaves_by_itself in [false, true] {
+        let mut benches = pair();
+        benches[1].send(read(1, 0, 1).as_bytes(), &[]);
+        benches[1].send(write(3, 0, 1).as_bytes(), &[1; 512]);
+        let mut request = logout(LogoutReason::CONNECTION, 2, 4);
+        request.opcode = OpcodeByte::immediate(Opcode::LOGOUT_REQUEST);
+        benches[usize::from(leaves_by_itself)].send(request.as_bytes(), &[]);
+        resume(&mut benches);
+        assert!(benches[1].target.is_closing() && benches[1].demands.is_empty());
+        benches[0].drain_output();
+        for index in [0, 2, 4] {
+            benches[0].send(read(index, 0, 1).as_bytes(), &[]);
+        }
+        assert_eq!(benches[0].demands.len(), 3);
+        benches[0].answer_all();
+        let pdus = said(&mut benches[0]);
+        assert_eq!(pdus[2].number(28), number(5).get());
+        assert_eq!(pdus[2].number(32), number(WINDOW + 4).get(), "the window is whole");
+        end(benches);
+    }
+}
+
+#[test]
+fn a_function_of_a_connection_that_leaves_is_no_part_of_the_window_any_more() {
+    let mut benches = pair();
+    benches[1].send(read(0, 0, 1).as_bytes(), &[]);
+    let mut waits = function(TaskFunction::ABORT_TASK, 0, 1);
+    waits.opcode = OpcodeByte::new(Opcode::TASK_REQUEST);
+    benches[1].send(waits.as_bytes(), &[]);
+    assert!(said(&mut benches[1]).is_empty(), "it waits for the read");
+    benches[0].send(logout(LogoutReason::CONNECTION, 2, 2).as_bytes(), &[]);
+    resume(&mut benches);
+    benches[0].send(test_unit_ready(3).as_bytes(), &[]);
+    benches.iter_mut().for_each(Bench::answer_all);
+    resume(&mut benches);
+    let pdus = said(&mut benches[0]);
+    assert_eq!(pdus.last().unwrap().number(32), number(WINDOW + 3).get());
+    end(benches);
+}
+
 fn function(code: TaskFunction, referenced: u32, index: u32) -> TaskRequest {
     let mut request = TaskRequest::new(code, LunField::new(0), 1000, referenced);
     request.opcode = OpcodeByte::immediate(Opcode::TASK_REQUEST);
@@ -197,6 +252,57 @@ fn a_task_that_is_aborted_before_its_turn_is_never_done() {
     benches.iter_mut().for_each(Bench::answer_all);
     assert_eq!(said_once(&mut benches[1]).itt(), 2);
     assert_eq!(said_once(&mut benches[0]).number(28), number(3).get());
+    end(benches);
+}
+
+fn abort_of(referenced: u32, index: u32) -> TaskRequest {
+    let mut request = function(TaskFunction::ABORT_TASK, referenced, index);
+    request.ref_cmd_sn = number(referenced);
+    request
+}
+
+#[test]
+fn a_command_that_is_aborted_before_it_comes_keeps_nobody_waiting_and_is_passed_over() {
+    let mut benches = pair();
+    benches[1].send(read(1, 0, 1).as_bytes(), &[]);
+    benches[0].send(abort_of(2, 3).as_bytes(), &[]);
+    assert_eq!(said_once(&mut benches[0]).header[2], 0, "function complete");
+    resume(&mut benches);
+    assert!(benches[1].demands.is_empty(), "one is still missing");
+    benches[0].send(abort_of(0, 3).as_bytes(), &[]);
+    resume(&mut benches);
+    assert_eq!(benches[1].demands.len(), 1);
+    let pdu = said_once(&mut benches[0]);
+    assert_eq!((pdu.header[2], pdu.number(28)), (0, number(1).get()));
+    // They come after all.
+    for index in [0, 2] {
+        let mut late = write(index, 0, 1);
+        late.flags &= !FINAL;
+        benches[0].send(late.as_bytes(), &[]);
+        benches[0].send(data_out(index, NO_TAG, 0, 0, FINAL).as_bytes(), &[1; 512]);
+    }
+    resume(&mut benches);
+    assert!(said(&mut benches[0]).is_empty() && benches[0].demands.is_empty());
+    benches[0].send(read(3, 0, 1).as_bytes(), &[]);
+    benches.iter_mut().rev().for_each(Bench::answer_all);
+    let pdu = said_once(&mut benches[0]);
+    assert_eq!(pdu.number(28), number(4).get());
+    assert_eq!(pdu.number(32), number(WINDOW + 3).get(), "the window is whole");
+    end(benches);
+}
+
+#[test]
+fn a_number_that_cannot_come_any_more_or_only_later_is_no_task() {
+    let mut benches = pair();
+    benches[0].send(test_unit_ready(0).as_bytes(), &[]);
+    benches[0].answer_all();
+    benches[0].drain_output();
+    for (referenced, index) in [(0, 1), (3, 3), (3, 1), (WINDOW + 1, WINDOW + 2)] {
+        benches[0].send(abort_of(referenced, index).as_bytes(), &[]);
+        assert_eq!(said_once(&mut benches[0]).header[2], 1, "{referenced}: no such task");
+    }
+    benches[0].send(read(1, 0, 1).as_bytes(), &[]);
+    assert_eq!(benches[0].demands.len(), 1);
     end(benches);
 }
 
