@@ -17,7 +17,7 @@ use std::sync::Arc;
 use nearflash_engine::CoreId;
 use nearflash_iscsi::login::{LoginDemand, LoginStatus, SessionKind};
 use nearflash_iscsi::target::{
-    Admission, ConnectionPlace, Exports, NONCE_LEN, Portal, PortalConfig, SessionConfig,
+    Admission, ConnectionPlace, Exports, NONCE_LEN, Obeyed, Portal, PortalConfig, SessionConfig,
     TargetSession,
 };
 use nearflash_request::Raised;
@@ -246,13 +246,17 @@ impl Shard {
     /// what those said before has arrived.
     fn carry_orders<W: World>(&mut self, key: Key, siblings: &[Key], world: &mut W) {
         let others = || siblings.iter().filter(|sibling| **sibling != key);
-        while let Some(order) = self.initiator(key).and_then(TargetSession::poll_order) {
+        while let Some(order) = self.initiator(key).and_then(|session| session.order()) {
+            let mut furthest = Obeyed::NotMeant;
             for other in others() {
                 if let Some(session) = self.initiator(*other) {
-                    session.obey(&order);
+                    furthest = furthest.max(session.obey(&order));
                 }
                 self.take_demands(*other, world);
                 self.mark_dirty(*other);
+            }
+            if let Some(session) = self.initiator(key) {
+                session.note_obeyed(furthest);
             }
         }
         if !self.initiator(key).is_some_and(|session| session.awaits_others()) {

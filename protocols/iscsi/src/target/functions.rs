@@ -13,12 +13,16 @@ use nearflash_request::{ChangeKind, ChangeResult, ResetScope, TaskSet};
 
 use super::TargetSession;
 use super::answers::Answer;
-use super::slots::{Begin, Cut, FunctionTask, Kind, Slot, Stage};
-use crate::pdu::{Opcode, RejectReason, Serial, TaskFunction, TaskRequest, TaskResult};
+use super::siblings::Order;
+use super::slots::{After, Begin, Cut, FunctionTask, Kind, Slot, Stage};
+use crate::pdu::{
+    LogoutResult, Opcode, RejectReason, Serial, TaskFunction, TaskRequest, TaskResult,
+};
 
 /// Where the commands are that something is about.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Scope {
+    Nothing,
     Slot(u16),
     Unit(u16),
     All,
@@ -37,17 +41,21 @@ pub(super) struct Reach {
 pub(super) enum Then {
     Answer(TaskResult),
     HandOut(FunctionTask),
-    LogOut { is_of_session: bool },
+    LogOut {
+        is_of_session: bool,
+    },
+    /// Of another connection.
+    AnswerLogout(LogoutResult),
 }
 
-/// A function that waits.
+/// A function that waits, or a logout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function {
     pub(super) itt: u32,
     pub(super) is_immediate: bool,
     pub(super) reach: Reach,
-    /// The session's other connections know of it, or have no part in it.
-    pub(super) is_told: bool,
+    /// What the session's other connections are to hear first.
+    pub(super) order: Option<Order>,
     pub(super) then: Then,
 }
 
@@ -80,7 +88,7 @@ impl TargetSession {
         // One that is answered before the function is: by then there is no such task.
         let is_given_up = self.give_up_all(reach) > 0;
         let result = if is_given_up { TaskResult::COMPLETE } else { TaskResult::NO_TASK };
-        self.wait(request, reach, Then::Answer(result), true);
+        self.wait(request, reach, Then::Answer(result), None);
     }
 
     /// A command that is not here. If it may still come, by its number, that counts as come, for
@@ -118,15 +126,18 @@ impl TargetSession {
             (Some(volume), kind) => Then::HandOut(FunctionTask {
                 volume,
                 kind,
-                ends_session: function == TaskFunction::TARGET_COLD_RESET,
+                after: match function {
+                    TaskFunction::TARGET_COLD_RESET => After::BeginAnew,
+                    _ => After::Nothing,
+                },
             }),
             (None, _) => Then::Answer(TaskResult::COMPLETE),
         };
         let reach = Reach { scope, before: Some(self.first_unaffected(number)) };
         self.give_up_all(reach);
-        let is_told = !self.shared.is_multiple();
-        self.has_stirred |= !is_told;
-        self.wait(request, reach, then, is_told);
+        let order = self.shared.is_multiple().then(|| Order::give_up(reach));
+        self.has_stirred |= order.is_some();
+        self.wait(request, reach, then, order);
     }
 
     /// The first command that a function of that number is not about. What has come before on the one
@@ -139,9 +150,9 @@ impl TargetSession {
         }
     }
 
-    fn wait(&mut self, request: &TaskRequest, reach: Reach, then: Then, is_told: bool) {
+    fn wait(&mut self, request: &TaskRequest, reach: Reach, then: Then, order: Option<Order>) {
         let (itt, is_immediate) = (request.itt.get(), request.opcode.is_immediate());
-        self.functions.push(Function { itt, is_immediate, reach, is_told, then });
+        self.functions.push(Function { itt, is_immediate, reach, order, then });
         self.settle_functions();
     }
 
@@ -181,6 +192,7 @@ impl TargetSession {
                 }
                 Then::HandOut(task) => self.hand_out_function(itt, is_immediate, task),
                 Then::LogOut { is_of_session } => self.log_out(itt, is_immediate, is_of_session),
+                Then::AnswerLogout(result) => self.answer_logout(itt, is_immediate, result),
             }
         }
     }
@@ -189,14 +201,12 @@ impl TargetSession {
         let is_under_way = |(index, slot): (u16, &Slot)| {
             slot.stage == Stage::Submitted && waiting.reach.includes(index, slot)
         };
-        waiting.is_told && !self.slots.iter().any(is_under_way)
+        waiting.order.is_none() && !self.slots.iter().any(is_under_way)
     }
 
     fn hand_out_function(&mut self, itt: u32, is_immediate: bool, task: FunctionTask) {
-        if self.slots.is_full() {
-            self.finish_function(is_immediate);
-            return self.push_function_response(itt, TaskResult::REJECTED);
-        }
+        // There is a slot for every number of the window and for every immediate request, and this has
+        // no other: `take` would say so.
         let number = self.shared.expected();
         let begin = Begin { itt, number, is_immediate, lun: None, expected: 0, wanted: 0 };
         let index = self.slots.take(begin);
@@ -212,8 +222,12 @@ impl TargetSession {
         result: &ChangeResult,
     ) {
         let is_done = *result == ChangeResult::Done;
+        if task.after == After::LoggedOut {
+            return self.conclude_close(index, is_done);
+        }
         let response = if is_done { TaskResult::COMPLETE } else { TaskResult::REJECTED };
-        let answer = FunctionAnswer { index, response, ends_session: is_done && task.ends_session };
+        let begins_anew = is_done && task.after == After::BeginAnew;
+        let answer = FunctionAnswer { index, response, begins_anew };
         if self.shared.is_multiple() {
             return self.answer_behind_others(answer);
         }
@@ -225,7 +239,7 @@ impl TargetSession {
         let itt = self.slots[answer.index].itt;
         self.release_slot(answer.index);
         self.push_function_response(itt, answer.response);
-        if answer.ends_session {
+        if answer.begins_anew {
             self.begin_anew();
         }
     }
@@ -266,17 +280,21 @@ pub(super) struct FunctionAnswer {
     /// Its slot.
     pub(super) index: u16,
     pub(super) response: TaskResult,
-    pub(super) ends_session: bool,
+    /// And the session is over.
+    pub(super) begins_anew: bool,
 }
 
 impl Reach {
     /// All commands.
     pub(super) const ALL: Self = Self { scope: Scope::All, before: None };
+    /// None.
+    pub(super) const NOTHING: Self = Self { scope: Scope::Nothing, before: None };
 
     fn includes(self, index: u16, slot: &Slot) -> bool {
         let is_earlier = |before| slot.is_immediate || slot.number.is_before(before);
         self.before.is_none_or(is_earlier)
             && match self.scope {
+                Scope::Nothing => false,
                 Scope::Slot(only) => only == index,
                 Scope::Unit(unit) => slot.lun == Some(unit),
                 Scope::All => true,

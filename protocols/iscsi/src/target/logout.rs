@@ -2,10 +2,13 @@
 //!
 //! Spec: RFC 7143, 11.14 (logout) and 11.9 (asynchronous message).
 
+use nearflash_request::{ChangeKind, TaskSet};
 use zerocopy::IntoBytes;
 
 use super::answers::Answer;
 use super::functions::{Function, Reach, Then};
+use super::siblings::{Obeyed, Order};
+use super::slots::{After, FunctionTask};
 use super::{State, TargetSession};
 use crate::error::PeerError;
 use crate::pdu::{
@@ -22,10 +25,7 @@ impl TargetSession {
             LogoutReason::SESSION => None,
             LogoutReason::CONNECTION if cid == self.cid => None,
             LogoutReason::CONNECTION if self.shared.is_multiple() => {
-                // Another connection of the session: it ends without a word of its own.
-                self.shared.close_one(cid);
-                self.has_stirred = true;
-                return self.answer_logout(itt, is_immediate, LogoutResult::SUCCESS);
+                return self.close_other(itt, is_immediate, cid);
             }
             LogoutReason::CONNECTION => Some(LogoutResult::NO_CONNECTION),
             LogoutReason::RECOVERY => Some(LogoutResult::NO_RECOVERY),
@@ -43,12 +43,47 @@ impl TargetSession {
         self.leave_fence();
         let then = Then::LogOut { is_of_session: reason == LogoutReason::SESSION };
         let reach = Reach::ALL;
-        self.functions.push(Function { itt, is_immediate, reach, is_told: true, then });
+        self.functions.push(Function { itt, is_immediate, reach, order: None, then });
         self.settle_functions();
     }
 
-    fn answer_logout(&mut self, itt: u32, is_immediate: bool, result: LogoutResult) {
+    /// Another connection of the session: it ends without a word of its own.
+    fn close_other(&mut self, itt: u32, is_immediate: bool, cid: u16) {
+        let (reach, order) = (Reach::NOTHING, Some(Order::close(cid)));
+        let then = Then::AnswerLogout(LogoutResult::NO_CONNECTION);
+        self.functions.push(Function { itt, is_immediate, reach, order, then });
+        self.has_stirred = true;
+    }
+
+    /// What is left to do when it has ended. Its writes that are with a device land before the answer:
+    /// the initiator may write the same blocks by another connection then. The control side waits for
+    /// them, for the connection itself may be gone before.
+    pub(super) fn after_close(&self, obeyed: Obeyed) -> Then {
+        match (obeyed, self.units.iter().next()) {
+            (Obeyed::NotMeant, _) => Then::AnswerLogout(LogoutResult::NO_CONNECTION),
+            (Obeyed::LeavesRequests, Some(unit)) => Then::HandOut(FunctionTask {
+                volume: unit.volume,
+                kind: ChangeKind::EndTasks(TaskSet::Own),
+                after: After::LoggedOut,
+            }),
+            (Obeyed::Done | Obeyed::LeavesRequests, _) => Then::AnswerLogout(LogoutResult::SUCCESS),
+        }
+    }
+
+    /// The control side has waited for them.
+    pub(super) fn conclude_close(&mut self, index: u16, is_done: bool) {
+        let itt = self.slots[index].itt;
+        self.release_slot(index);
+        let result = if is_done { LogoutResult::SUCCESS } else { LogoutResult::FAILED };
+        self.push_logout_response(itt, result);
+    }
+
+    pub(super) fn answer_logout(&mut self, itt: u32, is_immediate: bool, result: LogoutResult) {
         self.finish_function(is_immediate);
+        self.push_logout_response(itt, result);
+    }
+
+    fn push_logout_response(&mut self, itt: u32, result: LogoutResult) {
         let answer = Answer { codes: [result.0, 0], ..Answer::new(Opcode::LOGOUT_RESPONSE, itt) };
         self.push_answer(&answer, &[]);
     }
@@ -78,10 +113,9 @@ impl TargetSession {
         self.stop();
     }
 
-    /// Whether another connection of the session has said that this one is to close: it does.
-    pub(super) fn close_if_told(&mut self) {
-        if !self.is_stopped() && self.shared.closes(self.cid) {
-            self.shared.closed(self.cid);
+    /// With the end of its session a connection ends, too.
+    pub(super) fn close_if_over(&mut self) {
+        if !self.is_stopped() && self.shared.is_over() {
             self.has_logged_out = true;
             self.stop();
         }

@@ -8,8 +8,8 @@
 //! or payload to its buffer and then to [`TargetSession::handle_payload`]; satisfy
 //! [`TargetSession::wants_buffer`]; take every [`TargetSession::poll_demand`]; give every answer; send
 //! [`TargetSession::output`] and tell [`TargetSession::advance_output`]. And of sessions with several
-//! connections, whenever one [`TargetSession::stirs`]: of each, carry [`TargetSession::poll_order`] to
-//! the others, and [`TargetSession::resume`] it; one that [`TargetSession::awaits_others`] goes on by
+//! connections, whenever one [`TargetSession::stirs`]: of each, carry [`TargetSession::order`] to the
+//! others, and [`TargetSession::resume`] it; one that [`TargetSession::awaits_others`] goes on by
 //! [`TargetSession::lift_fence`] when every other [`TargetSession::is_acknowledged`].
 //!
 //! A payload buffer belongs to the session from [`TargetSession::provide_buffer`] until its request
@@ -57,7 +57,7 @@ pub use portal::{
     SessionStatus,
 };
 pub use shared::{PORTAL_GROUP, SessionShared};
-pub use siblings::Order;
+pub use siblings::{Obeyed, Order};
 
 use crate::chap::{CHALLENGE_LEN, Challenge};
 use crate::digest::Digests;

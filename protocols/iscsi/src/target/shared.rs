@@ -20,13 +20,6 @@ use crate::pdu::Serial;
 /// The tag of the one portal group that a node is.
 pub const PORTAL_GROUP: u16 = 1;
 
-/// Nobody was told to close.
-const OPEN: u32 = 0;
-/// Every connection closes.
-const ALL: u32 = 1 << 17;
-/// The connection of the CID in the low half closes.
-const ONE: u32 = 1 << 16;
-
 /// How a command number stands to what is expected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Turn {
@@ -58,8 +51,8 @@ pub struct SessionShared {
     skipped_count: AtomicU32,
     /// Requests that wait for their turn, on all connections.
     early_count: AtomicU32,
-    /// Who is to close: see [`OPEN`], [`ALL`], [`ONE`].
-    closing: AtomicU32,
+    /// See [`Self::close_all`].
+    is_over: AtomicBool,
     /// See [`Self::forget`].
     is_forgotten: AtomicBool,
 }
@@ -94,7 +87,7 @@ impl SessionShared {
                 .collect(),
             skipped_count: AtomicU32::new(0),
             early_count: AtomicU32::new(0),
-            closing: AtomicU32::new(OPEN),
+            is_over: AtomicBool::new(false),
             is_forgotten: AtomicBool::new(false),
         }
     }
@@ -119,7 +112,7 @@ impl SessionShared {
             skipped: Box::default(),
             skipped_count: AtomicU32::new(0),
             early_count: AtomicU32::new(0),
-            closing: AtomicU32::new(OPEN),
+            is_over: AtomicBool::new(false),
             is_forgotten: AtomicBool::new(false),
         }
     }
@@ -265,7 +258,12 @@ impl SessionShared {
 
     /// Every connection is to close.
     pub(super) fn close_all(&self) {
-        self.closing.store(ALL, Ordering::Relaxed);
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether they are.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 
     /// The target has begun anew with its end: the initiator's next session is told that, and not of
@@ -277,31 +275,5 @@ impl SessionShared {
     /// Whether nobody is to be told of its end.
     pub(super) fn is_forgotten(&self) -> bool {
         self.is_forgotten.load(Ordering::Relaxed)
-    }
-
-    /// One connection is to close.
-    pub(super) fn close_one(&self, cid: u16) {
-        let _ = self.closing.compare_exchange(
-            OPEN,
-            ONE | u32::from(cid),
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
-    }
-
-    /// Whether that connection is to close.
-    pub(super) fn closes(&self, cid: u16) -> bool {
-        let closing = self.closing.load(Ordering::Relaxed);
-        closing == ALL || closing == ONE | u32::from(cid)
-    }
-
-    /// A connection that was told to close, does.
-    pub(super) fn closed(&self, cid: u16) {
-        let _ = self.closing.compare_exchange(
-            ONE | u32::from(cid),
-            OPEN,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
     }
 }

@@ -1,15 +1,16 @@
-//! What a task management function asks of the session's other connections: to give up commands of
-//! theirs, and to know that their answers have arrived before its own goes out.
+//! What a task management function or a logout asks of the session's other connections: to give up
+//! commands of theirs, to know that their answers have arrived before its own goes out, or to close.
 //!
-//! Spec: RFC 7143, 4.2.3.3 (aborts of many tasks) and 4.2.2.3.3 (response fence). The other
-//! connections live on the same core: whoever drives them carries [`Order`]s from one to the others
-//! whenever one [`TargetSession::stirs`].
+//! Spec: RFC 7143, 4.2.3.3 (aborts of many tasks), 4.2.2.3.3 (response fence) and 11.14 (logout). The
+//! other connections live on the same core: whoever drives them carries [`Order`]s from one to the
+//! others whenever one [`TargetSession::stirs`].
 //!
 //! The fence: an answer on one connection may overtake one on another. So every other connection asks
 //! its initiator for a word (a ping), and any PDU that acknowledges all that was said until then lifts
 //! the fence there.
 
 use super::functions::{FunctionAnswer, Reach};
+use super::slots::{Slot, Stage};
 use super::{State, TargetSession};
 use crate::pdu::{HEADER_LEN, Serial};
 
@@ -23,6 +24,29 @@ enum Wish {
     GiveUp(Reach),
     /// What was said is to be acknowledged.
     Acknowledge,
+    /// The connection of that CID ends.
+    Close(u16),
+}
+
+/// What became of an [`Order`].
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Obeyed {
+    /// It was about others.
+    NotMeant,
+    /// It is done.
+    Done,
+    /// It is done, and what was handed out already is still to end.
+    LeavesRequests,
+}
+
+impl Order {
+    pub(super) const fn give_up(reach: Reach) -> Self {
+        Self(Wish::GiveUp(reach))
+    }
+
+    pub(super) const fn close(cid: u16) -> Self {
+        Self(Wish::Close(cid))
+    }
 }
 
 /// Answers that wait for the session's other connections.
@@ -37,25 +61,34 @@ pub(super) struct Fence {
 }
 
 impl TargetSession {
-    /// What the session's other connections are to hear, of those that [`Self::obey`] it.
-    pub fn poll_order(&mut self) -> Option<Order> {
-        if let Some(function) = self.functions.iter_mut().find(|function| !function.is_told) {
-            function.is_told = true;
-            return Some(Order(Wish::GiveUp(function.reach)));
+    /// What the session's other connections are to hear: each is to [`Self::obey`] it, and then this one
+    /// hears what became of it, by [`Self::note_obeyed`].
+    pub fn order(&self) -> Option<Order> {
+        let of_functions = self.functions.iter().find_map(|function| function.order);
+        let acknowledges = !self.fence.answers.is_empty() && !self.fence.is_told;
+        of_functions.or_else(|| acknowledges.then_some(Order(Wish::Acknowledge)))
+    }
+
+    /// Every other connection has heard [`Self::order`]: what became of it where it came furthest.
+    pub fn note_obeyed(&mut self, obeyed: Obeyed) {
+        match self.functions.iter().position(|function| function.order.is_some()) {
+            Some(place) => {
+                let order = self.functions[place].order.take();
+                if let Some(Order(Wish::Close(_))) = order {
+                    self.functions[place].then = self.after_close(obeyed);
+                }
+            }
+            None => self.fence.is_told = true,
         }
-        if self.fence.answers.is_empty() || self.fence.is_told {
-            return None;
-        }
-        self.fence.is_told = true;
-        Some(Order(Wish::Acknowledge))
     }
 
     /// Does what another connection of the session asks for.
-    pub fn obey(&mut self, order: &Order) {
-        if self.state != State::FullFeature {
-            return; // its commands are over, or end with it
-        }
+    pub fn obey(&mut self, order: &Order) -> Obeyed {
         match order.0 {
+            Wish::Close(cid) if cid == self.cid => return self.leave(),
+            Wish::Close(_) => return Obeyed::NotMeant,
+            // Its commands are over, or end with it.
+            _ if self.state != State::FullFeature => {}
             Wish::GiveUp(reach) => {
                 self.give_up_all(reach);
                 self.settle_functions();
@@ -65,6 +98,16 @@ impl TargetSession {
                 self.push_ping();
             }
         }
+        Obeyed::Done
+    }
+
+    /// Ends because another connection has logged this one out.
+    fn leave(&mut self) -> Obeyed {
+        let is_handed_out = |slot: &Slot| slot.stage == Stage::Submitted;
+        let leaves_requests = self.slots.iter().any(|(_, slot)| is_handed_out(slot));
+        self.has_logged_out = true;
+        self.stop();
+        if leaves_requests { Obeyed::LeavesRequests } else { Obeyed::Done }
     }
 
     /// Whether answers wait until every other connection [`Self::is_acknowledged`].

@@ -45,7 +45,7 @@ pub(super) enum Kind {
     Parameters { cdb: [u8; 16], data: Vec<u8> },
     /// For the control side.
     Change { volume: VolumeId, task: ChangeTask },
-    /// A task management function, for the control side.
+    /// A task management function or a logout, for the control side.
     Function(FunctionTask),
     /// Answered without anyone's help, once its data is over.
     Ready { data: Vec<u8> },
@@ -60,13 +60,23 @@ pub(super) enum Cut {
     TaskAborted,
 }
 
-/// What the control side does for a task management function.
+/// What the control side does for a task management function, or a logout.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct FunctionTask {
     pub(super) volume: VolumeId,
     pub(super) kind: ChangeKind,
-    /// The session is over afterwards.
-    pub(super) ends_session: bool,
+    pub(super) after: After,
+}
+
+/// What it was for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum After {
+    /// A function that is over then.
+    Nothing,
+    /// One after which the session is.
+    BeginAnew,
+    /// The logout of another connection, whose requests had not ended.
+    LoggedOut,
 }
 
 /// Where a command's data from the initiator goes.

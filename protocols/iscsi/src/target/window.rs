@@ -183,7 +183,7 @@ impl TargetSession {
     /// # Errors
     /// When the initiator broke the protocol: the session is closing.
     pub fn resume(&mut self) -> Result<(), PeerError> {
-        self.close_if_told();
+        self.close_if_over();
         self.settle_functions();
         if self.early.is_empty() {
             return Ok(());

@@ -37,9 +37,10 @@ fn resume(benches: &mut [Bench; 2]) {
 
 fn carry_orders(benches: &mut [Bench; 2], index: usize) {
     let other = 1 - index;
-    while let Some(order) = benches[index].target.poll_order() {
-        benches[other].target.obey(&order);
+    while let Some(order) = benches[index].target.order() {
+        let obeyed = benches[other].target.obey(&order);
         benches[other].feed(&[]);
+        benches[index].target.note_obeyed(obeyed);
     }
     if benches[index].target.awaits_others() && benches[other].target.is_acknowledged() {
         benches[index].target.lift_fence();
@@ -174,11 +175,47 @@ fn what_a_connection_that_logged_out_had_under_way_is_no_part_of_the_window_any_
     resume(&mut benches);
     assert!(benches[1].target.is_closing());
     let pdu = said_once(&mut benches[0]);
-    assert_eq!(pdu.number(32), number(WINDOW).get(), "the logout's place is free");
+    assert_eq!(pdu.number(32), number(WINDOW + 1).get(), "nor is the logout");
     benches[0].send(test_unit_ready(2).as_bytes(), &[]);
     benches[0].answer_all();
     let pdu = said_once(&mut benches[0]);
-    assert_eq!(pdu.number(32), number(WINDOW + 2).get(), "and so is the write's");
+    assert_eq!(pdu.number(32), number(WINDOW + 2).get());
+    end(benches);
+}
+
+#[test]
+fn a_logout_of_another_connection_waits_for_what_that_one_had_handed_out() {
+    let mut benches = pair();
+    benches[1].send(write(0, 0, 1).as_bytes(), &[1; 512]);
+    assert_eq!(benches[1].demands.len(), 1, "it is with the device");
+    benches[0].send(logout(LogoutReason::CONNECTION, 2, 1).as_bytes(), &[]);
+    resume(&mut benches);
+    assert!(benches[1].target.is_closing());
+    assert!(said(&mut benches[0]).is_empty(), "the write may land yet");
+    let [Demand::Change(_, change)] = &benches[0].demands[..] else { panic!("not asked for") };
+    assert_eq!(change.kind, ChangeKind::EndTasks(TaskSet::Own));
+    benches[0].answer_all();
+    let pdu = said_once(&mut benches[0]);
+    assert_eq!((pdu.opcode(), pdu.itt(), pdu.header[2]), (Opcode::LOGOUT_RESPONSE, 9, 0));
+    end(benches);
+}
+
+#[test]
+fn a_logout_of_a_connection_that_is_not_there_says_so_and_ends_no_later_one() {
+    let mut benches = pair();
+    for cid in [7, 7, 3] {
+        let mut request = logout(LogoutReason::CONNECTION, cid, 0);
+        request.opcode = OpcodeByte::immediate(Opcode::LOGOUT_REQUEST);
+        benches[0].send(request.as_bytes(), &[]);
+    }
+    resume(&mut benches);
+    let results: Vec<u8> = said(&mut benches[0]).iter().map(|pdu| pdu.header[2]).collect();
+    assert_eq!(results, [1, 1, 1], "no such connection");
+    assert!(benches.iter().all(|bench| !bench.target.is_closing()));
+    benches[0].send(logout(LogoutReason::CONNECTION, 2, 0).as_bytes(), &[]);
+    resume(&mut benches);
+    assert_eq!(said_once(&mut benches[0]).header[2], 0);
+    assert!(benches[1].target.is_closing());
     end(benches);
 }
 
