@@ -71,6 +71,8 @@ impl Shard {
         if self.draining {
             return self.begin_closing(key);
         }
+        // Its session may have ended meanwhile.
+        self.stir_siblings(key, world);
         self.feed(key, &leftover, world);
     }
 

@@ -118,6 +118,8 @@ impl TargetSession {
             // The target may have gone while the login waited.
             self.look_at_target();
         }
+        // And so may its session: nobody tells this connection any more.
+        self.close_if_over();
     }
 
     /// What a [`super::Demand::Login`] that was polled asks, while it is not answered.

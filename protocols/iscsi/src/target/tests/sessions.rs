@@ -6,17 +6,24 @@ use super::*;
 use crate::check::Stage;
 use crate::check::target::{WINDOW, admit, login_pdu, unit};
 use crate::error::PeerError;
+use crate::login::LoginDemand;
 use crate::pdu::{LogoutReason, LogoutRequest, NO_TAG, NopOut, TaskFunction, TaskRequest};
 
 const SEVERAL: Setup = Setup { keys: "MaxConnections=4&InitialR2T=No&", ..PLAIN };
 
-/// Two connections of one session.
-fn pair() -> [Bench; 2] {
-    let mut first = Bench::new(Stage::FullFeature, SEVERAL);
+/// A connection of a session, and one that asks to join it.
+fn one_and_a_half() -> ([Bench; 2], Box<LoginDemand>) {
+    let first = Bench::new(Stage::FullFeature, SEVERAL);
     let mut second = Bench::new(Stage::Login, SEVERAL);
     let tsih = first.target.session().unwrap().tsih();
     second.feed(&login_pdu(SEVERAL, tsih, 2, false));
     let Some(Demand::Login(demand)) = second.demands.pop() else { panic!("no login") };
+    ([first, second], demand)
+}
+
+/// Two connections of one session.
+fn pair() -> [Bench; 2] {
+    let ([mut first, mut second], demand) = one_and_a_half();
     let granted = admit(&mut first.portal, &demand);
     second.target.handle_login(granted);
     assert_eq!(said_once(&mut second).number(36), 0, "status success");
@@ -165,6 +172,16 @@ fn a_session_does_not_outlive_the_loss_of_a_connection() {
     resume(&mut benches);
     assert!(benches[1].target.is_closing());
     end(benches);
+}
+
+#[test]
+fn a_connection_that_joins_a_session_that_is_over_by_then_ends_with_it() {
+    let ([mut first, mut second], demand) = one_and_a_half();
+    first.target.terminate(PeerError::Silent);
+    let granted = admit(&mut first.portal, &demand);
+    second.target.handle_login(granted);
+    assert!(second.target.is_closing());
+    end([first, second]);
 }
 
 #[test]
