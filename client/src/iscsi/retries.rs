@@ -4,6 +4,9 @@
 //! Spec: SAM-5, 5.3 (BUSY, TASK SET FULL) and 5.14 (unit attentions). Knows no clock, socket or
 //! command; the session keeps the commands, in order, and asks.
 //!
+//! A unit attention says that something happened before, and the command is sent again; but not to a unit
+//! that may be another volume by now, under the same number: whoever asked has to look first.
+//!
 //! A target that has no room has taken what is in flight: the refused command is sent again when one
 //! of those has come back, and no more are in flight from then on until the target has shown that it
 //! takes more. When nothing is in flight, only time can help.
@@ -105,7 +108,7 @@ impl Retries {
         self.in_flight -= 1;
         let is_again = if status.is_no_room() {
             self.narrow(trials, now)
-        } else if status.is_unit_attention() {
+        } else if status.is_unit_attention() && !status.may_be_another() {
             self.hear(lun, status);
             trials.attentions += 1;
             trials.attentions <= ATTENTIONS_MAX
@@ -300,6 +303,16 @@ mod tests {
         retries.hear(LUN, attention(0x2A, 0x09));
         retries.forget_resize(LUN);
         assert_eq!(retries.poll_resized(), None, "it was asked for since");
+    }
+
+    #[test]
+    fn nothing_is_sent_again_to_a_unit_that_may_be_another_by_now() {
+        for (asc, ascq) in [(0x28, 0x00), (0x3F, 0x03), (0x3F, 0x0E)] {
+            let mut retries = busy(2);
+            let told = attention(asc, ascq);
+            assert!(!retries.is_again(&mut Trials::default(), LUN, told, millis(0)));
+            assert!(retries.admits() && retries.again() == 0);
+        }
     }
 
     #[test]

@@ -40,14 +40,19 @@ const CODES: &[((u8, u8), &str)] = &[
     ((0x27, 0x00), "write protected"),
     ((0x27, 0x02), "write protected by software"),
     ((0x27, 0x07), "no space is left"),
+    ((0x28, 0x00), "its medium may be another"),
     ((0x29, 0x00), "it was reset or powered on"),
     ((0x2A, 0x09), "its capacity has changed"),
+    ((0x3F, 0x03), "it may be another unit"),
+    ((0x3F, 0x0E), "the target's units have changed: ask which there are"),
     ((0x47, 0x05), "data arrived damaged"),
 ];
 /// UNIT ATTENTION.
 const UNIT_ATTENTION: u8 = 0x6;
 /// CAPACITY DATA HAS CHANGED, code and qualifier.
 const CAPACITY_CHANGED: (u8, u8) = (0x2A, 0x09);
+/// NOT READY TO READY CHANGE, INQUIRY DATA HAS CHANGED, REPORTED LUNS DATA HAS CHANGED.
+const MAY_BE_ANOTHER: [(u8, u8); 3] = [(0x28, 0x00), (0x3F, 0x03), (0x3F, 0x0E)];
 /// LOGICAL UNIT NOT SUPPORTED.
 const NO_SUCH_UNIT: u8 = 0x25;
 
@@ -73,6 +78,13 @@ impl TaskStatus {
     pub fn is_capacity_change(self) -> bool {
         let code = self.sense.map(|sense| (sense.asc, sense.ascq));
         self.is_unit_attention() && code == Some(CAPACITY_CHANGED)
+    }
+
+    /// Whether that is that the unit may be another by now, or have another medium: what was meant for
+    /// the old one is nothing for it.
+    pub fn may_be_another(self) -> bool {
+        let is_of_it = |sense: Sense| MAY_BE_ANOTHER.contains(&(sense.asc, sense.ascq));
+        self.is_unit_attention() && self.sense.is_some_and(is_of_it)
     }
 
     /// Whether the target had no room for it now: asking again may help.
@@ -136,6 +148,14 @@ mod tests {
         assert!(
             check(0x6, 0x2A, 9).is_capacity_change() && !check(0x6, 0x2A, 1).is_capacity_change()
         );
+    }
+
+    #[test]
+    fn a_unit_that_may_be_another_is_told_apart() {
+        let changed = check(0x6, 0x3F, 0x0E);
+        assert!(changed.is_unit_attention() && changed.may_be_another());
+        assert!(changed.to_string().ends_with("units have changed: ask which there are"));
+        assert!(!check(0x6, 0x29, 0).may_be_another() && !check(0x5, 0x3F, 0x0E).may_be_another());
     }
 
     #[test]
