@@ -35,36 +35,8 @@ pub struct Answer {
     /// Pool bytes charged to the owner that are free again: all of the request's, unless the
     /// completion hands over a buffer.
     pub returned: ByteLen,
-    /// The request's need was [`Need::Scratch`].
+    /// The request's need was [`crate::Need::Scratch`].
     pub had_scratch: bool,
-}
-
-/// What the engine takes of the pool for a request, in bytes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Need {
-    /// A buffer that is handed over with the answer.
-    Read(ByteLen),
-    /// A buffer for the engine alone, as long as the request lasts. When the pool has none, the
-    /// engine's reserve serves one request after the other.
-    Scratch(ByteLen),
-}
-
-impl Need {
-    const NOTHING: Self = Self::Read(ByteLen(0));
-
-    /// How much.
-    #[inline]
-    pub const fn len(self) -> ByteLen {
-        match self {
-            Self::Read(len) | Self::Scratch(len) => len,
-        }
-    }
-
-    /// Whether it needs nothing.
-    #[inline]
-    pub const fn is_empty(self) -> bool {
-        self.len().0 == 0
-    }
 }
 
 /// What an engine has answered since its start.
@@ -102,7 +74,7 @@ pub struct Engine {
     devices: Arc<[DeviceProperties]>,
     pub(crate) volumes: Arc<VolumeTable>,
     /// By number of the volume: all of it reads as zeroes, so that reads take no buffer.
-    zero_volumes: Box<[bool]>,
+    pub(crate) zero_volumes: Box<[bool]>,
     /// Counts what decides on requests: tables of volumes, and whatever else the driver says.
     generation: u64,
     counters: Counters,
@@ -180,47 +152,6 @@ impl Engine {
     /// How many requests are in flight.
     pub fn jobs_len(&self) -> usize {
         self.jobs.len()
-    }
-
-    /// What a request will take of the pool, beside the buffers that it brings along.
-    #[inline]
-    pub fn need(&self, request: &Request) -> Need {
-        match request.operation {
-            Operation::Read => Need::Read(self.read_buffer_len(request)),
-            Operation::ReadInto { .. }
-            | Operation::Write { .. }
-            | Operation::Flush
-            | Operation::WriteZeroes { .. }
-            | Operation::Deallocate { .. }
-            | Operation::Allocation
-            | Operation::Admit(_) => Need::NOTHING,
-            _ => Need::Scratch(self.scratch_len(request)),
-        }
-    }
-
-    /// Zero for a device that reads as zeroes.
-    #[inline]
-    fn read_buffer_len(&self, request: &Request) -> ByteLen {
-        let index = usize::try_from(request.volume.0).expect("usize is at least 32 bits wide");
-        match (self.volumes.get(request.volume), self.zero_volumes.get(index)) {
-            (Some(entry), Some(false)) => {
-                Pool::charge(entry.block_size.len(request.range.count).unwrap_or_default())
-            }
-            _ => ByteLen(0),
-        }
-    }
-
-    /// What is read to be compared or changed, or written over and over.
-    fn scratch_len(&self, request: &Request) -> ByteLen {
-        let Some(entry) = self.volumes.get(request.volume) else { return ByteLen(0) };
-        let block = ByteLen(entry.block_size.bytes().into());
-        let len = match &request.operation {
-            // The first block and the last, at most.
-            Operation::WriteBytes { .. } => ByteLen(2 * block.0),
-            Operation::CompareAndSwap { .. } | Operation::FetchAdd { .. } => block,
-            _ => entry.block_size.len(request.range.count).unwrap_or_default(),
-        };
-        if len.0 == 0 { len } else { Pool::charge(len.min(Pool::LEN_MAX)) }
     }
 
     /// Takes a request of whoever asks for `nexus`, as reservations know it. Its answer comes from
@@ -467,23 +398,6 @@ impl Engine {
             | Work::Compare
             | Work::CompareSame { .. }
             | Work::Admit => {}
-        }
-    }
-
-    /// A scratch buffer of at least that length: of the pool, or the reserve when the pool would not
-    /// have enough left for what stands first in streams.
-    pub(crate) fn scratch(&mut self, len: ByteLen, pool: &mut Pool) -> Option<BufferId> {
-        let leaves_enough = pool.would_leave(Pool::FRONT_LEN, len);
-        let taken = if leaves_enough { pool.take(len) } else { None };
-        taken.or_else(|| self.reserve.take())
-    }
-
-    /// The reserve is refilled first: it is what keeps comparisons and changes going.
-    fn give_back_scratch(&mut self, scratch: BufferId, pool: &mut Pool) {
-        if self.reserve.is_none() && pool.len_of(scratch) == Pool::LEN_MAX {
-            self.reserve = Some(scratch);
-        } else {
-            pool.give_back(scratch);
         }
     }
 

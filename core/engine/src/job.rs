@@ -5,8 +5,9 @@ use nearflash_units::ByteLen;
 
 use crate::change::{Change, Part};
 use crate::device::DeviceResult;
-use crate::engine::{Need, Owner};
+use crate::engine::Owner;
 use crate::fence::Fenced;
+use crate::need::Need;
 use crate::pool::Pool;
 
 /// What a job is doing now. Each stage ends when its device operations are all answered.

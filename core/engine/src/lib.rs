@@ -10,6 +10,7 @@ mod device;
 mod engine;
 mod fence;
 mod job;
+mod need;
 mod pool;
 mod stages;
 mod steps;
@@ -19,7 +20,8 @@ mod tests;
 pub use device::{
     DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId, RUN_UNIT,
 };
-pub use engine::{Answer, Counters, Engine, EngineConfig, Need, Owner};
+pub use engine::{Answer, Counters, Engine, EngineConfig, Owner};
 pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
 pub use nearflash_space::DeviceId;
+pub use need::Need;
 pub use pool::{Foreign, PAGE_LEN, Pool};
