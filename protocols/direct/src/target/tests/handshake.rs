@@ -1,0 +1,144 @@
+//! Who is let in, and who is told why not.
+
+use super::*;
+
+#[test]
+fn an_anonymous_client_is_let_in_while_no_credential_exists() {
+    let mut bench = Bench::new(OUTSIDE);
+    let (header, payload) = bench.ask(&hello(OUTSIDE));
+    let (answer, _) = HelloAnswer::ref_from_prefix(&payload).unwrap();
+    assert_eq!(header.status(), Status::OK);
+    assert_eq!((answer.version.get(), answer.proof_wanted), (VERSION, 0));
+    assert_eq!((answer.len_max.get(), answer.credits_max.get()), (LEN_MAX, CREDITS));
+    assert!(bench.target.is_ready() && bench.target.key().is_none());
+    assert_eq!(bench.target.poll_timeout(), None, "the handshake is over");
+}
+
+#[test]
+fn an_anonymous_client_is_refused_where_a_credential_exists() {
+    let config = SessionConfig { anonymous: true, ..config(OUTSIDE) };
+    let mut bench = Bench::with(config, Arc::new(exports(true, EPOCH)));
+    bench.feed(&hello(OUTSIDE));
+    assert_eq!(bench.error, Some(PeerError::Unauthenticated));
+    assert_eq!(bench.goodbye().0, Status::AUTHENTICATION_FAILED);
+}
+
+#[test]
+fn an_anonymous_client_is_refused_at_a_door_for_credentials_alone() {
+    let config = SessionConfig { anonymous: false, ..config(OUTSIDE) };
+    let mut bench = Bench::with(config, Arc::new(exports(false, EPOCH)));
+    bench.feed(&hello(OUTSIDE));
+    assert_eq!(bench.error, Some(PeerError::Unauthenticated));
+}
+
+#[test]
+fn a_client_that_proves_itself_gets_the_nodes_proof_too() {
+    let mut bench = Bench::new(Stand { is_in: false, ..KEYED });
+    let transcript = prove(&mut bench, KEYED, &secret());
+    let (header, proof) = bench.answer();
+    assert_eq!(header.status(), Status::OK);
+    assert_eq!(proof, node_proof(&secret(), &transcript));
+    assert_eq!(bench.target.key(), Some(KEY));
+}
+
+#[test]
+fn a_wrong_secret_and_an_unknown_key_are_refused_alike() {
+    let mut wrong = Bench::new(Stand { is_in: false, ..KEYED });
+    prove(&mut wrong, KEYED, &Secret::new([1; 32]));
+    let unknown_key = Arc::new(Exports::new([(NAME.into(), export())], []));
+    let mut unknown = Bench::with(config(KEYED), unknown_key);
+    prove(&mut unknown, KEYED, &secret());
+    assert_eq!(wrong.error, Some(PeerError::Unauthenticated));
+    assert_eq!(unknown.error, wrong.error);
+    assert_eq!(wrong.goodbye(), (Status::AUTHENTICATION_FAILED, NO_TAG, 0));
+    assert_eq!(unknown.goodbye(), (Status::AUTHENTICATION_FAILED, NO_TAG, 0));
+}
+
+#[test]
+fn nobody_is_let_in_with_the_secret_that_unknown_keys_are_checked_against() {
+    let mut bench = Bench::with(config(KEYED), Arc::new(Exports::new([], [])));
+    prove(&mut bench, KEYED, &Secret::new([0; 32]));
+    assert_eq!(bench.error, Some(PeerError::Unauthenticated));
+}
+
+#[test]
+fn a_proof_of_another_connection_is_no_proof() {
+    let mut first = Bench::new(Stand { is_in: false, ..KEYED });
+    let transcript = prove(&mut first, KEYED, &secret());
+    assert!(first.target.is_ready());
+    let replayed = SessionConfig { nonce: [3; 16], ..config(KEYED) };
+    let mut second = Bench::with(replayed, Arc::new(exports(true, EPOCH)));
+    second.feed(&hello(KEYED));
+    let proof = client_proof(&secret(), &transcript);
+    second.feed(&message(Opcode::PROVE, RequestHeader::default(), &proof, Digests::NONE));
+    assert_eq!(second.error, Some(PeerError::Unauthenticated));
+}
+
+#[test]
+fn that_a_credential_has_expired_is_told_only_to_who_has_it() {
+    for (secret, error, status) in [
+        (secret(), PeerError::CredentialExpired, Status::CREDENTIAL_EXPIRED),
+        (Secret::new([1; 32]), PeerError::Unauthenticated, Status::AUTHENTICATION_FAILED),
+    ] {
+        let mut bench = Bench::with(config(KEYED), granted(&[], true));
+        prove(&mut bench, KEYED, &secret);
+        assert_eq!(bench.error, Some(error));
+        assert_eq!(bench.goodbye().0, status);
+    }
+}
+
+#[test]
+fn a_client_without_a_version_in_common_is_told_the_nodes() {
+    let mut bench = Bench::new(OUTSIDE);
+    let mut bytes = hello(OUTSIDE);
+    bytes[HEADER_LEN + 8..HEADER_LEN + 12].copy_from_slice(&[7, 0, 9, 0]);
+    bench.feed(&bytes);
+    assert_eq!(bench.error, Some(PeerError::Version { min: 7, max: 9 }));
+    assert_eq!(bench.goodbye(), (Status::VERSION, NO_TAG, VERSION.into()));
+}
+
+#[test]
+fn who_speaks_another_protocol_is_told_nothing() {
+    for bytes in [&b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], &[0; 128]] {
+        let mut bench = Bench::new(OUTSIDE);
+        bench.feed(bytes);
+        assert_eq!(bench.error, Some(PeerError::NotDirect));
+        assert!(bench.target.is_closing() && bench.answers().is_empty());
+    }
+}
+
+#[test]
+fn a_request_before_the_proof_is_out_of_sequence() {
+    let mut bench = Bench::new(Stand { is_in: false, ..KEYED });
+    bench.feed(&hello(KEYED));
+    bench.answer();
+    bench.feed(&read(0, 0, 512));
+    assert_eq!(bench.error, Some(PeerError::Sequence { opcode: Opcode::READ }));
+    assert_eq!(bench.goodbye().0, Status::SEQUENCE);
+}
+
+#[test]
+fn a_second_hello_is_out_of_sequence() {
+    let mut bench = Bench::new(OPEN);
+    bench.feed(&hello(OPEN));
+    assert_eq!(bench.error, Some(PeerError::Sequence { opcode: Opcode::HELLO }));
+}
+
+#[test]
+fn a_client_that_is_not_in_in_time_is_told_so() {
+    let mut bench = Bench::new(OUTSIDE);
+    let until = bench.target.poll_timeout().unwrap();
+    assert_eq!(bench.target.handle_timeout(Nanos(until.0 - 1)), Ok(()));
+    assert_eq!(bench.target.handle_timeout(until), Err(PeerError::Silent));
+    assert_eq!(bench.goodbye().0, Status::TIMEOUT);
+}
+
+#[test]
+fn only_what_both_want_is_agreed() {
+    let none = SessionConfig { digests: Digests::NONE, ..config(OUTSIDE) };
+    let mut bench = Bench::with(none, Arc::new(exports(false, EPOCH)));
+    let wants = Stand { digests: Digests::BOTH, by_rings: true, ..OUTSIDE };
+    let (_, payload) = bench.ask(&hello(wants));
+    let (answer, _) = HelloAnswer::ref_from_prefix(&payload).unwrap();
+    assert_eq!(answer.features, Features::default());
+}
