@@ -378,6 +378,19 @@ fn a_unit_attention_is_heard_before_a_question_is_answered() {
 }
 
 #[test]
+fn a_question_that_is_lost_with_its_session_is_none_of_the_operations_that_are() {
+    let closing = Script { closes_at_question: Some(4), ..Script::default() };
+    let target = FakeTarget::start(&[closing, Script::default()]);
+    let (mut session, unit) = open(&target);
+    let buffer = session.take_buffer(0, ByteLen(4096)).unwrap();
+    session.submit(7, &unit, read(0, 1, buffer)).unwrap();
+    assert!(wait_for(&mut session, 1).unwrap()[0].status.is_good());
+    session.logical_unit(0).unwrap_err();
+    assert!(session.in_flight().is_empty());
+    assert!(session.reconnect().unwrap().is_empty());
+}
+
+#[test]
 fn discovery_tells_all_targets_and_where_they_are() {
     let target = FakeTarget::start(&[Script::default()]);
     let found = discover(&options(&target)).unwrap();

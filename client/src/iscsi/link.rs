@@ -42,6 +42,8 @@ enum Payload {
     None,
     Read(BufferId, u32),
     Write(BufferId, u32),
+    /// It is no operation: the session itself asks.
+    Question,
 }
 
 /// A connection and what is in flight on it.
@@ -81,8 +83,21 @@ impl Link {
 
     /// The tokens of those that were sent and not answered.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = Token> {
-        let ids = self.connection.session.in_flight();
-        ids.map(|id| self.tasks[usize::from(id.0)].token)
+        let tasks = self.connection.session.in_flight().map(|id| &self.tasks[usize::from(id.0)]);
+        tasks.filter(|task| !matches!(task.payload, Payload::Question)).map(|task| task.token)
+    }
+
+    /// Asks something that is no operation.
+    pub(super) fn ask(
+        &mut self,
+        lun: u16,
+        cdb: &Cdb,
+        data: TaskData,
+    ) -> Result<TaskId, SubmitError> {
+        let id = self.connection.session.submit(lun, cdb, data, &[])?;
+        self.tasks[usize::from(id.0)] =
+            Operation { payload: Payload::Question, ..Operation::default() };
+        Ok(id)
     }
 
     /// Takes on one more operation, if there is room for it.
@@ -110,7 +125,7 @@ impl Link {
         let connection = &mut self.connection;
         let mut read = None;
         let (data, bytes) = match operation.payload {
-            Payload::None => (TaskData::None, &[][..]),
+            Payload::None | Payload::Question => (TaskData::None, &[][..]),
             Payload::Write(buffer, len) => {
                 let bytes = &connection.memory.bytes(buffer)[..index(len)];
                 (TaskData::FromInitiator { buffer, len }, bytes)
@@ -132,14 +147,16 @@ impl Link {
         true
     }
 
-    /// A task is answered: whose it was.
+    /// A task is answered: whose it was. Nobody's, if it is a question that is not waited for any more.
     #[inline]
-    pub(super) fn answered(&mut self, id: TaskId) -> Token {
+    pub(super) fn answered(&mut self, id: TaskId) -> Option<Token> {
         let operation = &self.tasks[usize::from(id.0)];
-        if let Payload::Read(buffer, _) = operation.payload {
-            self.connection.forecast.answered(buffer);
+        match operation.payload {
+            Payload::Read(buffer, _) => self.connection.forecast.answered(buffer),
+            Payload::Question => return None,
+            Payload::Write(..) | Payload::None => {}
         }
-        operation.token
+        Some(operation.token)
     }
 
     /// The operation that a task was last.

@@ -362,8 +362,8 @@ impl Session {
         data: TaskData,
     ) -> Result<TaskCompletion, InitiatorError> {
         let timeout = self.options.timeout;
+        let id = self.links[0].ask(lun, &cdb, data)?;
         let connection = &mut self.links[0].connection;
-        let id = connection.session.submit(lun, &cdb, data, &[])?;
         let (mut answer, mut others) = (None, Vec::new());
         let turned = turn_until(connection, "a question", timeout, |connection| {
             while let Some(done) = connection.session.poll_completion() {
@@ -414,7 +414,8 @@ impl Session {
     /// A task is over, and with it its operation, unless that is sent again.
     #[inline]
     fn end(&mut self, link: usize, done: &TaskCompletion, completions: &mut Vec<IoCompletion>) {
-        let (token, status) = (self.links[link].answered(done.id), TaskStatus::of(done));
+        let Some(token) = self.links[link].answered(done.id) else { return };
+        let status = TaskStatus::of(done);
         if status.is_good() {
             self.retries.done();
         } else if self.keeps(link, done.id, status) {

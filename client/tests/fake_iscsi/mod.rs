@@ -29,6 +29,8 @@ pub(crate) struct Script {
     pub(crate) is_silent: bool,
     /// Close the connection instead of answering the read or write of this number, from 0.
     pub(crate) closes_at: Option<usize>,
+    /// The same for what is neither.
+    pub(crate) closes_at_question: Option<usize>,
     /// Answers to reads come in pairs, the later one first.
     pub(crate) swaps: bool,
     /// Data of a read comes in PDUs of at most this.
@@ -106,8 +108,9 @@ struct Connection {
     shared: Arc<Shared>,
     script: Script,
     stat_sn: u32,
-    /// Reads and writes so far.
+    /// Reads and writes so far, and other commands.
     commands: usize,
+    questions: usize,
     /// The read that the next one overtakes, and its data.
     held_back: Option<(Header, Vec<u8>)>,
 }
@@ -116,7 +119,7 @@ impl Connection {
     fn new(stream: TcpStream, shared: Arc<Shared>, script: Script) -> Self {
         stream.set_nodelay(true).unwrap();
         let stream = Stream::new(stream);
-        Self { stream, shared, script, stat_sn: 1, commands: 0, held_back: None }
+        Self { stream, shared, script, stat_sn: 1, commands: 0, questions: 0, held_back: None }
     }
 
     /// Until the initiator closes, or the script does.
@@ -183,6 +186,12 @@ impl Connection {
             }
             if let Some(says) = self.script.says.filter(|_| number == 0) {
                 return self.be_hostile(says, header);
+            }
+        }
+        if !is_io {
+            self.questions += 1;
+            if self.script.closes_at_question == Some(self.questions - 1) {
+                return Err(io::ErrorKind::ConnectionAborted.into());
             }
         }
         if self.script.attentions > 0 {
