@@ -280,8 +280,8 @@ impl TargetSession {
             head(Opcode::DATA_IN, flags, [0; 2], len),
             0,
             word(itt, NO_TAG),
-            word(stat_sn, self.shared.expected().0),
-            word(self.shared.last().0, number),
+            word(stat_sn, self.shared.numbers.expected().0),
+            word(self.shared.numbers.last().0, number),
             word(offset, residual_count),
         ];
         push_header(&mut self.output, self.link.digests, words);
@@ -378,8 +378,8 @@ impl TargetSession {
             head(answer.opcode, answer.flags, answer.codes, data_len),
             u64::from_le_bytes(answer.lun),
             word(answer.itt, answer.tag),
-            word(stat_sn, self.shared.expected().0),
-            word(self.shared.last().0, first),
+            word(stat_sn, self.shared.numbers.expected().0),
+            word(self.shared.numbers.last().0, first),
             word(second, third),
         ];
         push_header(&mut self.output, self.link.digests, words);
@@ -432,7 +432,7 @@ impl TargetSession {
         if slot.is_immediate {
             self.immediate_count -= 1;
         } else if slot.is_due {
-            self.shared.give_back();
+            self.shared.numbers.give_back();
         }
         self.slots.give_back(index);
     }

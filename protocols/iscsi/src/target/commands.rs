@@ -9,7 +9,7 @@ use nearflash_scsi::{
 };
 use nearflash_units::{Blocks, ByteLen, Lba};
 
-use super::shared::Turn;
+use super::numbers::Turn;
 use super::slots::{Begin, Buffers, IMMEDIATE_MAX, Kind, Stage};
 use super::{Sink, TargetSession};
 use crate::error::PeerError;

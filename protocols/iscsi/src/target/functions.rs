@@ -143,7 +143,7 @@ impl TargetSession {
     /// The first command that a function of that number is not about. What has come before on the one
     /// connection of a session is always meant.
     fn first_unaffected(&self, number: Serial) -> Serial {
-        let expected = self.shared.expected();
+        let expected = self.shared.numbers.expected();
         match self.shared.is_multiple() && number.is_before(expected) {
             true => number,
             false => expected,
@@ -207,7 +207,7 @@ impl TargetSession {
     fn hand_out_function(&mut self, itt: u32, is_immediate: bool, task: FunctionTask) {
         // There is a slot for every number of the window and for every immediate request, and this has
         // no other: `take` would say so.
-        let number = self.shared.expected();
+        let number = self.shared.numbers.expected();
         let begin = Begin { itt, number, is_immediate, lun: None, expected: 0, wanted: 0 };
         let index = self.slots.take(begin);
         self.slots[index].kind = Kind::Function(task);
@@ -259,7 +259,7 @@ impl TargetSession {
         if is_immediate {
             self.immediate_count -= 1;
         } else {
-            self.shared.give_back();
+            self.shared.numbers.give_back();
         }
     }
 

@@ -3,7 +3,7 @@
 use nearflash_scsi::limits;
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::shared::Turn;
+use super::numbers::Turn;
 use super::{OUTPUT_BYTES_MAX, Sink, State, TargetSession};
 use crate::error::PeerError;
 use crate::framer::Head;

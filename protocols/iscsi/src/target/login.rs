@@ -91,8 +91,8 @@ impl TargetSession {
         let Granted { session, cid, .. } = granted;
         let response = crate::login::Granted {
             tsih: session.tsih(),
-            exp_cmd_sn: session.expected(),
-            max_cmd_sn: session.last(),
+            exp_cmd_sn: session.numbers.expected(),
+            max_cmd_sn: session.numbers.last(),
         };
         self.login.grant(response, &mut self.output);
         self.stat_sn = self.login.stat_sn().0;

@@ -31,6 +31,7 @@ mod functions;
 mod input;
 mod login;
 mod logout;
+mod numbers;
 mod portal;
 mod series;
 mod shared;
@@ -381,7 +382,7 @@ impl TargetSession {
         let in_window = |slot: &Slot| !slot.is_immediate && slot.is_due;
         let taken = self.slots.iter().filter(|(_, slot)| in_window(slot)).count();
         let functions = self.functions.iter().filter(|function| !function.is_immediate).count();
-        (0..taken + functions).for_each(|_| self.shared.give_back());
+        (0..taken + functions).for_each(|_| self.shared.numbers.give_back());
         if !self.has_logged_out {
             // At error recovery level 0 a session does not outlive the loss of a connection.
             self.shared.close_all();

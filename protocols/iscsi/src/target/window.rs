@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::shared::Turn;
+use super::numbers::Turn;
 use super::slots::Stage;
 use super::{State, TargetSession};
 use crate::error::PeerError;
@@ -66,7 +66,7 @@ impl TargetSession {
     /// already is not taken twice.
     #[inline]
     pub(super) fn turn_of(&self, number: Serial) -> Turn {
-        let turn = self.shared.take_turn(number);
+        let turn = self.shared.numbers.take_turn(number);
         if turn == Turn::Later
             && self.early.last_number().is_some_and(|last| !last.is_before(number))
         {
@@ -77,7 +77,7 @@ impl TargetSession {
 
     fn hold_until(&mut self, number: Serial, what: Waiting) {
         self.early.queue.push_back(Early { number, what });
-        self.shared.early_came();
+        self.shared.numbers.early_came();
     }
 
     /// A SCSI command without data has to wait.
@@ -108,7 +108,7 @@ impl TargetSession {
 
     /// Whether commands with lower numbers are on their way, by other connections of the session.
     pub(super) fn comes_before_its_turn(&self, number: Serial) -> bool {
-        let expected = self.shared.expected();
+        let expected = self.shared.numbers.expected();
         self.shared.is_multiple()
             && expected.is_before(number)
             && number.since(expected) <= self.shared.window()
@@ -122,7 +122,7 @@ impl TargetSession {
     /// Nothing comes of that number any more: in its turn it is passed over, and what waits for that may
     /// be next, on any connection. Whether it was ahead.
     pub(super) fn skip(&mut self, number: Serial) -> bool {
-        let is_ahead = self.shared.skip(number);
+        let is_ahead = self.shared.numbers.skip(number);
         self.has_stirred |= is_ahead;
         is_ahead
     }
@@ -140,7 +140,7 @@ impl TargetSession {
     fn skip_early(&mut self, is_meant: impl Fn(&Waiting) -> bool) -> bool {
         let number = self.early.remove(is_meant);
         if let Some(number) = number {
-            self.shared.early_left();
+            self.shared.numbers.early_left();
             self.skip(number);
         }
         number.is_some()
@@ -149,7 +149,7 @@ impl TargetSession {
     /// The connection takes no more, and the session may go on without it.
     pub(super) fn skip_all(&mut self) {
         for early in std::mem::take(&mut self.early).queue {
-            self.shared.early_left();
+            self.shared.numbers.early_left();
             if !matches!(early.what, Waiting::Function(_)) {
                 self.skip(early.number);
             }
@@ -161,12 +161,12 @@ impl TargetSession {
         match self.early.queue.front() {
             None => Turn::Later,
             Some(Early { number, what: Waiting::Function(_) }) => {
-                match self.shared.expected().is_before(*number) {
+                match self.shared.numbers.expected().is_before(*number) {
                     true => Turn::Later,
                     false => Turn::Now,
                 }
             }
-            Some(first) => self.shared.take_turn(first.number),
+            Some(first) => self.shared.numbers.take_turn(first.number),
         }
     }
 
@@ -203,7 +203,7 @@ impl TargetSession {
                 break;
             }
             let Some(Early { what, .. }) = self.early.queue.pop_front() else { break };
-            self.shared.early_left();
+            self.shared.numbers.early_left();
             self.count_taken();
             match turn {
                 Turn::Now => self.begin_early(what)?,
@@ -243,6 +243,6 @@ impl TargetSession {
     /// A command of this connection was taken: others may be next, if any wait.
     #[inline]
     pub(super) fn count_taken(&mut self) {
-        self.has_stirred |= self.shared.is_any_early();
+        self.has_stirred |= self.shared.numbers.is_any_early();
     }
 }
