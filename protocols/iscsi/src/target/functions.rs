@@ -41,11 +41,11 @@ pub(super) struct Reach {
 pub(super) enum Then {
     Answer(TaskResult),
     HandOut(FunctionTask),
+    /// The connection goes, unless the logout is another's.
     LogOut {
-        is_of_session: bool,
+        goes: bool,
+        result: LogoutResult,
     },
-    /// Of another connection.
-    AnswerLogout(LogoutResult),
 }
 
 /// A function that waits, or a logout.
@@ -191,8 +191,10 @@ impl TargetSession {
                     self.push_function_response(itt, result);
                 }
                 Then::HandOut(task) => self.hand_out_function(itt, is_immediate, task),
-                Then::LogOut { is_of_session } => self.log_out(itt, is_immediate, is_of_session),
-                Then::AnswerLogout(result) => self.answer_logout(itt, is_immediate, result),
+                Then::LogOut { goes, result } => {
+                    self.finish_function(is_immediate);
+                    self.conclude_logout(itt, goes, result);
+                }
             }
         }
     }
@@ -205,8 +207,15 @@ impl TargetSession {
     }
 
     fn hand_out_function(&mut self, itt: u32, is_immediate: bool, task: FunctionTask) {
-        // There is a slot for every number of the window and for every immediate request, and this has
-        // no other: `take` would say so.
+        if self.slots.is_full() {
+            // For one of an initiator that gives numbers twice: there are slots for every number.
+            if let After::Logout { goes } = task.after {
+                self.finish_function(is_immediate);
+                return self.conclude_logout(itt, goes, LogoutResult::FAILED);
+            }
+            self.finish_function(is_immediate);
+            return self.push_function_response(itt, TaskResult::REJECTED);
+        }
         let number = self.shared.numbers.expected();
         let begin = Begin { itt, number, is_immediate, lun: None, expected: 0, wanted: 0 };
         let index = self.slots.take(begin);
@@ -222,8 +231,11 @@ impl TargetSession {
         result: &ChangeResult,
     ) {
         let is_done = *result == ChangeResult::Done;
-        if task.after == After::LoggedOut {
-            return self.conclude_close(index, is_done);
+        if let After::Logout { goes } = task.after {
+            let itt = self.slots[index].itt;
+            self.release_slot(index);
+            let result = if is_done { LogoutResult::SUCCESS } else { LogoutResult::FAILED };
+            return self.conclude_logout(itt, goes, result);
         }
         let response = if is_done { TaskResult::COMPLETE } else { TaskResult::REJECTED };
         let begins_anew = is_done && task.after == After::BeginAnew;

@@ -21,81 +21,75 @@ impl TargetSession {
         let reason = LogoutReason(request.flags & 0x7F);
         let (itt, cid) = (request.itt.get(), request.cid.get());
         let is_immediate = request.opcode.is_immediate();
-        let refused = match reason {
-            LogoutReason::SESSION => None,
-            LogoutReason::CONNECTION if cid == self.cid => None,
+        let result = match reason {
+            LogoutReason::SESSION => return self.leave_with(itt, is_immediate, true),
+            LogoutReason::CONNECTION if cid == self.cid => {
+                return self.leave_with(itt, is_immediate, false);
+            }
             LogoutReason::CONNECTION if self.shared.is_multiple() => {
                 return self.close_other(itt, is_immediate, cid);
             }
-            LogoutReason::CONNECTION => Some(LogoutResult::NO_CONNECTION),
-            LogoutReason::RECOVERY => Some(LogoutResult::NO_RECOVERY),
+            LogoutReason::CONNECTION => LogoutResult::NO_CONNECTION,
+            LogoutReason::RECOVERY => LogoutResult::NO_RECOVERY,
             _ => {
                 self.finish_function(is_immediate);
                 return self.reject(RejectReason::INVALID_FIELD, request.as_bytes());
             }
         };
-        if let Some(result) = refused {
-            return self.answer_logout(itt, is_immediate, result);
-        }
+        self.finish_function(is_immediate);
+        self.conclude_logout(itt, false, result);
+    }
+
+    /// This connection ends, perhaps with its session.
+    fn leave_with(&mut self, itt: u32, is_immediate: bool, is_of_session: bool) {
         self.skip_all();
         self.give_up_all(Reach::ALL);
         self.state = State::LoggingOut;
         self.leave_fence();
-        let then = Then::LogOut { is_of_session: reason == LogoutReason::SESSION };
-        let reach = Reach::ALL;
-        self.functions.push(Function { itt, is_immediate, reach, order: None, then });
+        let order = (is_of_session && self.shared.is_multiple()).then(Order::close_all);
+        if order.is_some() {
+            // One that is just joining hears no order.
+            self.shared.close_all();
+            self.has_stirred = true;
+        }
+        let then = Then::LogOut { goes: true, result: LogoutResult::SUCCESS };
+        self.functions.push(Function { itt, is_immediate, reach: Reach::ALL, order, then });
         self.settle_functions();
     }
 
-    /// Another connection of the session: it ends without a word of its own.
+    /// Another connection of the session ends, without a word of its own.
     fn close_other(&mut self, itt: u32, is_immediate: bool, cid: u16) {
         let (reach, order) = (Reach::NOTHING, Some(Order::close(cid)));
-        let then = Then::AnswerLogout(LogoutResult::NO_CONNECTION);
+        // Unless it is found.
+        let then = Then::LogOut { goes: false, result: LogoutResult::NO_CONNECTION };
         self.functions.push(Function { itt, is_immediate, reach, order, then });
         self.has_stirred = true;
     }
 
-    /// What is left to do when it has ended. Its writes that are with a device land before the answer:
-    /// the initiator may write the same blocks by another connection then. The control side waits for
-    /// them, for the connection itself may be gone before.
-    pub(super) fn after_close(&self, obeyed: Obeyed) -> Then {
+    /// What is left of a logout when other connections have ended because of it. Their writes that are
+    /// with a device land before its answer: the initiator may write the same blocks by another
+    /// connection then. The control side waits for them, as their connections may be gone before.
+    pub(super) fn after_close(&self, then: Then, obeyed: Obeyed) -> Then {
+        let Then::LogOut { goes, .. } = then else { return then };
         match (obeyed, self.units.iter().next()) {
-            (Obeyed::NotMeant, _) => Then::AnswerLogout(LogoutResult::NO_CONNECTION),
+            (Obeyed::NotMeant, _) => then,
             (Obeyed::LeavesRequests, Some(unit)) => Then::HandOut(FunctionTask {
                 volume: unit.volume,
                 kind: ChangeKind::EndTasks(TaskSet::Own),
-                after: After::LoggedOut,
+                after: After::Logout { goes },
             }),
-            (Obeyed::Done | Obeyed::LeavesRequests, _) => Then::AnswerLogout(LogoutResult::SUCCESS),
+            _ => Then::LogOut { goes, result: LogoutResult::SUCCESS },
         }
     }
 
-    /// The control side has waited for them.
-    pub(super) fn conclude_close(&mut self, index: u16, is_done: bool) {
-        let itt = self.slots[index].itt;
-        self.release_slot(index);
-        let result = if is_done { LogoutResult::SUCCESS } else { LogoutResult::FAILED };
-        self.push_logout_response(itt, result);
-    }
-
-    pub(super) fn answer_logout(&mut self, itt: u32, is_immediate: bool, result: LogoutResult) {
-        self.finish_function(is_immediate);
-        self.push_logout_response(itt, result);
-    }
-
-    fn push_logout_response(&mut self, itt: u32, result: LogoutResult) {
+    /// A logout is answered; `goes`: and with it this connection goes.
+    pub(super) fn conclude_logout(&mut self, itt: u32, goes: bool, result: LogoutResult) {
         let answer = Answer { codes: [result.0, 0], ..Answer::new(Opcode::LOGOUT_RESPONSE, itt) };
         self.push_answer(&answer, &[]);
-    }
-
-    pub(super) fn log_out(&mut self, itt: u32, is_immediate: bool, is_of_session: bool) {
-        self.answer_logout(itt, is_immediate, LogoutResult::SUCCESS);
-        if is_of_session && self.shared.is_multiple() {
-            self.shared.close_all();
-            self.has_stirred = true;
+        if goes {
+            self.has_logged_out = true;
+            self.stop();
         }
-        self.has_logged_out = true;
-        self.stop();
     }
 
     /// The target was reset as if its power had gone: every connection of the session ends, and the

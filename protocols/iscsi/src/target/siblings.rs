@@ -9,7 +9,7 @@
 //! its initiator for a word (a ping), and any PDU that acknowledges all that was said until then lifts
 //! the fence there.
 
-use super::functions::{FunctionAnswer, Reach};
+use super::functions::{Function, FunctionAnswer, Reach};
 use super::slots::{Slot, Stage};
 use super::{State, TargetSession};
 use crate::pdu::{HEADER_LEN, Serial};
@@ -24,8 +24,8 @@ enum Wish {
     GiveUp(Reach),
     /// What was said is to be acknowledged.
     Acknowledge,
-    /// The connection of that CID ends.
-    Close(u16),
+    /// The connection of that CID ends, or every one.
+    Close(Option<u16>),
 }
 
 /// What became of an [`Order`].
@@ -45,7 +45,11 @@ impl Order {
     }
 
     pub(super) const fn close(cid: u16) -> Self {
-        Self(Wish::Close(cid))
+        Self(Wish::Close(Some(cid)))
+    }
+
+    pub(super) const fn close_all() -> Self {
+        Self(Wish::Close(None))
     }
 }
 
@@ -73,9 +77,10 @@ impl TargetSession {
     pub fn note_obeyed(&mut self, obeyed: Obeyed) {
         match self.functions.iter().position(|function| function.order.is_some()) {
             Some(place) => {
-                let order = self.functions[place].order.take();
+                let Function { order, then, .. } = self.functions[place];
+                self.functions[place].order = None;
                 if let Some(Order(Wish::Close(_))) = order {
-                    self.functions[place].then = self.after_close(obeyed);
+                    self.functions[place].then = self.after_close(then, obeyed);
                 }
             }
             None => self.fence.is_told = true,
@@ -85,7 +90,7 @@ impl TargetSession {
     /// Does what another connection of the session asks for.
     pub fn obey(&mut self, order: &Order) -> Obeyed {
         match order.0 {
-            Wish::Close(cid) if cid == self.cid => return self.leave(),
+            Wish::Close(cid) if cid.is_none_or(|cid| cid == self.cid) => return self.leave(),
             Wish::Close(_) => return Obeyed::NotMeant,
             // Its commands are over, or end with it.
             _ if self.state != State::FullFeature => {}
@@ -101,7 +106,7 @@ impl TargetSession {
         Obeyed::Done
     }
 
-    /// Ends because another connection has logged this one out.
+    /// Ends because another connection has logged this one out, without a word of its own.
     fn leave(&mut self) -> Obeyed {
         let is_handed_out = |slot: &Slot| slot.stage == Stage::Submitted;
         let leaves_requests = self.slots.iter().any(|(_, slot)| is_handed_out(slot));

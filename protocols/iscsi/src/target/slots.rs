@@ -75,8 +75,9 @@ pub(super) enum After {
     Nothing,
     /// One after which the session is.
     BeginAnew,
-    /// The logout of another connection, whose requests had not ended.
-    LoggedOut,
+    /// A logout: requests of other connections that it ends had not ended. The connection itself goes,
+    /// too, unless it is another's.
+    Logout { goes: bool },
 }
 
 /// Where a command's data from the initiator goes.

@@ -201,20 +201,25 @@ fn what_a_connection_that_logged_out_had_under_way_is_no_part_of_the_window_any_
 }
 
 #[test]
-fn a_logout_of_another_connection_waits_for_what_that_one_had_handed_out() {
-    let mut benches = pair();
-    benches[1].send(write(0, 0, 1).as_bytes(), &[1; 512]);
-    assert_eq!(benches[1].demands.len(), 1, "it is with the device");
-    benches[0].send(logout(LogoutReason::CONNECTION, 2, 1).as_bytes(), &[]);
-    resume(&mut benches);
-    assert!(benches[1].target.is_closing());
-    assert!(said(&mut benches[0]).is_empty(), "the write may land yet");
-    let [Demand::Change(_, change)] = &benches[0].demands[..] else { panic!("not asked for") };
-    assert_eq!(change.kind, ChangeKind::EndTasks(TaskSet::Own));
-    benches[0].answer_all();
-    let pdu = said_once(&mut benches[0]);
-    assert_eq!((pdu.opcode(), pdu.itt(), pdu.header[2]), (Opcode::LOGOUT_RESPONSE, 9, 0));
-    end(benches);
+fn a_logout_waits_for_what_other_connections_that_it_ends_had_handed_out() {
+    for (reason, cid, goes) in
+        [(LogoutReason::CONNECTION, 2, false), (LogoutReason::SESSION, 1, true)]
+    {
+        let mut benches = pair();
+        benches[1].send(write(0, 0, 1).as_bytes(), &[1; 512]);
+        assert_eq!(benches[1].demands.len(), 1, "it is with the device");
+        benches[0].send(logout(reason, cid, 1).as_bytes(), &[]);
+        resume(&mut benches);
+        assert!(benches[1].target.is_closing());
+        assert!(said(&mut benches[0]).is_empty(), "the write may land yet");
+        let [Demand::Change(_, change)] = &benches[0].demands[..] else { panic!("not asked for") };
+        assert_eq!(change.kind, ChangeKind::EndTasks(TaskSet::Own));
+        benches[0].answer_all();
+        let pdu = said_once(&mut benches[0]);
+        assert_eq!((pdu.opcode(), pdu.itt(), pdu.header[2]), (Opcode::LOGOUT_RESPONSE, 9, 0));
+        assert_eq!(benches[0].target.is_closing(), goes);
+        end(benches);
+    }
 }
 
 #[test]
