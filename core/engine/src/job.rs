@@ -163,56 +163,9 @@ impl Job {
         need: Need,
         pool: &Pool,
     ) -> Self {
-        let len = |buffer| pool.len_of(buffer);
-        let (work, buffer, compare, charge) = match request.operation {
-            Operation::Read => (Work::Read, None, None, ByteLen(0)),
-            Operation::ReadInto { buffer } => (Work::Read, Some(buffer), None, len(buffer)),
-            Operation::Write { payload, force_unit_access: durable } => {
-                (Work::Write { durable }, Some(payload), None, len(payload))
-            }
-            Operation::Flush => (Work::Flush, None, None, ByteLen(0)),
-            Operation::WriteZeroes { deallocate, force_unit_access: durable } => {
-                (Work::WriteZeroes { deallocate, durable }, None, None, ByteLen(0))
-            }
-            Operation::Deallocate { ranges, zeroes } => {
-                (Work::Deallocate { ranges, zeroes }, None, None, ByteLen(0))
-            }
-            Operation::Admit(_) => (Work::Admit, None, None, ByteLen(0)),
-            Operation::Verify => (Work::Verify { done: 0 }, None, None, ByteLen(0)),
-            Operation::Allocation => (Work::Allocation { mapped: true }, None, None, ByteLen(0)),
-            Operation::WriteSame { payload, force_unit_access: durable } => {
-                (Work::WriteSame { durable, done: 0 }, Some(payload), None, len(payload))
-            }
-            Operation::Copy { source, from } => {
-                (Work::Copy { source, from }, None, None, ByteLen(0))
-            }
-            Operation::OrWrite { payload, force_unit_access: durable } => {
-                (Work::OrWrite { durable }, Some(payload), None, len(payload))
-            }
-            Operation::WriteAndVerify { payload, compare } => {
-                (Work::WriteAndVerify { compare }, None, Some(payload), len(payload))
-            }
-            Operation::CompareSame { payload } => {
-                (Work::CompareSame { done: 0 }, None, Some(payload), len(payload))
-            }
-            Operation::Compare { payload } => (Work::Compare, None, Some(payload), len(payload)),
-            Operation::CompareAndWrite { compare, write, force_unit_access: durable } => {
-                let charge = ByteLen(len(compare).0 + len(write).0);
-                (Work::CompareAndWrite { durable }, Some(write), Some(compare), charge)
-            }
-            Operation::WriteBytes { payload, skip, len: new, force_unit_access: durable } => {
-                let part = Part { skip, len: new };
-                (Work::WriteBytes { part, durable }, Some(payload), None, len(payload))
-            }
-            Operation::CompareAndSwap { word, expected, new, force_unit_access: durable } => {
-                let change = Change::Swap { expected, new };
-                (Work::Atomic { word, change, durable }, None, None, ByteLen(0))
-            }
-            Operation::FetchAdd { word, addend, force_unit_access: durable } => {
-                let change = Change::Add(addend);
-                (Work::Atomic { word, change, durable }, None, None, ByteLen(0))
-            }
-        };
+        let (work, buffer, compare) = work_of(request.operation);
+        let len = |buffer: Option<BufferId>| buffer.map_or(0, |buffer| pool.len_of(buffer).0);
+        let brought = len(buffer) + len(compare);
         Self {
             owner,
             tag: request.tag,
@@ -227,7 +180,7 @@ impl Job {
             compare,
             scratch: None,
             found: 0,
-            charge: ByteLen(charge.0 + need.len().0),
+            charge: ByteLen(brought + need.len().0),
             fenced: false,
             needs_scratch: matches!(need, Need::Scratch(_)),
         }
@@ -286,6 +239,54 @@ impl Job {
             DeviceResult::Gone => Outcome::DeviceUnavailable,
             DeviceResult::MediumError if reading => Outcome::UnrecoveredRead,
             DeviceResult::MediumError => Outcome::WriteFault,
+        }
+    }
+}
+
+/// What is to be done for an operation, the buffer that is read into or written from, and the one that
+/// holds what must be there.
+#[inline]
+fn work_of(operation: Operation) -> (Work, Option<BufferId>, Option<BufferId>) {
+    match operation {
+        Operation::Read => (Work::Read, None, None),
+        Operation::ReadInto { buffer } => (Work::Read, Some(buffer), None),
+        Operation::Write { payload, force_unit_access: durable } => {
+            (Work::Write { durable }, Some(payload), None)
+        }
+        Operation::Flush => (Work::Flush, None, None),
+        Operation::WriteZeroes { deallocate, force_unit_access: durable } => {
+            (Work::WriteZeroes { deallocate, durable }, None, None)
+        }
+        Operation::Deallocate { ranges, zeroes } => {
+            (Work::Deallocate { ranges, zeroes }, None, None)
+        }
+        Operation::Admit(_) => (Work::Admit, None, None),
+        Operation::Verify => (Work::Verify { done: 0 }, None, None),
+        Operation::Allocation => (Work::Allocation { mapped: true }, None, None),
+        Operation::WriteSame { payload, force_unit_access: durable } => {
+            (Work::WriteSame { durable, done: 0 }, Some(payload), None)
+        }
+        Operation::Copy { source, from } => (Work::Copy { source, from }, None, None),
+        Operation::OrWrite { payload, force_unit_access: durable } => {
+            (Work::OrWrite { durable }, Some(payload), None)
+        }
+        Operation::WriteAndVerify { payload, compare } => {
+            (Work::WriteAndVerify { compare }, None, Some(payload))
+        }
+        Operation::CompareSame { payload } => (Work::CompareSame { done: 0 }, None, Some(payload)),
+        Operation::Compare { payload } => (Work::Compare, None, Some(payload)),
+        Operation::CompareAndWrite { compare, write, force_unit_access: durable } => {
+            (Work::CompareAndWrite { durable }, Some(write), Some(compare))
+        }
+        Operation::WriteBytes { payload, skip, len, force_unit_access: durable } => {
+            (Work::WriteBytes { part: Part { skip, len }, durable }, Some(payload), None)
+        }
+        Operation::CompareAndSwap { word, expected, new, force_unit_access: durable } => {
+            let change = Change::Swap { expected, new };
+            (Work::Atomic { word, change, durable }, None, None)
+        }
+        Operation::FetchAdd { word, addend, force_unit_access: durable } => {
+            (Work::Atomic { word, change: Change::Add(addend), durable }, None, None)
         }
     }
 }
