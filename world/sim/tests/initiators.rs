@@ -74,9 +74,9 @@ fn assert_each_read_the_others(seed: u64, report: &Report) {
 #[test]
 fn what_one_door_writes_durably_every_door_reads_after_the_power_was_lost() {
     for seed in 0..8 {
-        let mut plan = plan(seed, ways(200));
-        plan.workers = vec![WorkerPlan::plain(400); 2];
-        plan.clients = by_all_ways(500);
+        let mut plan = plan(seed, ways(300));
+        plan.workers = vec![WorkerPlan::plain(800); 2];
+        plan.clients = by_all_ways(1_000);
         plan.node.block_size = [BlockSize::B512, BlockSize::B4096][usize::from(seed % 2 == 1)];
         plan.faults.disk.split_permille = 300;
         let mut sim = Sim::new(plan);
