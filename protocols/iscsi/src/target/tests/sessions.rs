@@ -86,6 +86,21 @@ fn commands_begin_in_the_order_of_their_numbers_over_all_connections() {
 }
 
 #[test]
+fn connections_look_at_one_another_only_when_a_command_waits_for_its_turn() {
+    let mut benches = pair();
+    benches[0].send(read(0, 0, 1).as_bytes(), &[]);
+    benches[1].send(read(1, 0, 1).as_bytes(), &[]);
+    assert!(benches.iter_mut().all(|bench| !bench.target.stirs()));
+    benches[1].send(read(3, 0, 1).as_bytes(), &[]);
+    benches[0].send(read(2, 0, 1).as_bytes(), &[]);
+    assert!(benches[0].target.stirs());
+    benches[1].target.resume().unwrap();
+    benches[1].feed(&[]);
+    assert_eq!([benches[0].demands.len(), benches[1].demands.len()], [2, 2]);
+    end(benches);
+}
+
+#[test]
 fn an_early_write_is_received_and_done_in_its_turn() {
     let mut benches = pair();
     let mut early = write(1, 0, 2);
