@@ -59,7 +59,7 @@ impl Sim {
     pub(crate) fn go_on_with_changes(&mut self) {
         loop {
             if let Some(under_way) = self.changes.under_way.take() {
-                if self.cores_with_volumes(under_way.number) < self.node.core_count() {
+                if self.confirmed.volumes(under_way.number) < self.node.core_count() {
                     self.changes.under_way = Some(under_way);
                     return;
                 }

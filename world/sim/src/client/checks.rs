@@ -43,8 +43,7 @@ impl Sim {
     pub(crate) fn export_direct(&mut self) {
         let number = self.node.export_direct(&mut self.outside);
         let cores = self.node.core_count();
-        let taken = |sim: &Self| sim.direct_taken.iter().filter(|(n, _)| *n == number).count();
-        let confirmed = self.run_until(PATIENCE, |sim| taken(sim) == cores);
+        let confirmed = self.run_until(PATIENCE, |sim| sim.confirmed.direct(number) == cores);
         assert!(confirmed, "every core takes what direct clients may reach");
     }
 

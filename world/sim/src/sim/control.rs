@@ -1,0 +1,56 @@
+//! What the control side does while hosts are at work: a volume gets another size, the node drains.
+
+use nearflash_shard::Message;
+use nearflash_units::{Blocks, Nanos};
+
+use crate::disk::Disk;
+use crate::network::LinkId;
+use crate::sim::{PATIENCE, Sim};
+
+impl Sim {
+    /// Gives the first volume another size, as the control plane does: first every core knows, then
+    /// hosts.
+    ///
+    /// # Panics
+    /// When the cores do not confirm.
+    pub fn resize(&mut self) {
+        let seam = self.plan.node.block_size.blocks_in(nearflash_space::GRANULE).0;
+        let blocks = Blocks(self.dice.between(2 * seam + 8, 2 * seam + 40));
+        self.outside.size = None;
+        let number = self.node.resize(0, blocks, &mut self.outside);
+        let cores = self.node.core_count();
+        assert!(
+            self.run_until(PATIENCE, |sim| sim.confirmed.volumes(number) == cores),
+            "every core takes the volumes"
+        );
+        self.node.export(&mut self.outside);
+        let exported = self.run_until(PATIENCE, |sim| {
+            let confirmed = &sim.confirmed;
+            confirmed.namespaces_since(number) && confirmed.initiators_since(number) == cores
+        });
+        assert!(exported, "hosts see the new size");
+        self.export_direct();
+        self.node.tell_of_capacity(&mut self.outside);
+        self.outside.size = Some((self.outside.tick(), blocks.0));
+    }
+
+    /// Tells the node to drain, and waits until it has. Hosts may be at work.
+    ///
+    /// # Panics
+    /// When it does not, or keeps anything.
+    pub fn drain(&mut self) {
+        self.outside.is_draining = true;
+        self.node.tell_all(&mut self.outside, || Message::Drain);
+        let cores = self.node.core_count();
+        let drained = self.run_until(PATIENCE, |sim| sim.confirmed.drained().len() == cores);
+        assert!(drained, "the node is told to drain and does: {:?}", self.confirmed.drained());
+        // One that was on its way, to the first core or from core to core, is closed where it arrives.
+        self.run_until(Nanos::from_secs(10), |sim| sim.connections() == 0);
+        let open: Vec<LinkId> = self.outside.network.open_at_node().collect();
+        assert!(open.is_empty(), "a drained node has no connections: {open:?}");
+        assert_eq!(self.outside.rings.count(), 0, "no memory is shared without a connection");
+        assert!(self.node.pools_are_whole(), "all buffers are back once all connections are gone");
+        let in_flight: usize = self.outside.disks.iter().map(Disk::in_flight).sum();
+        assert_eq!(in_flight, 0, "a drained node has nothing on its devices");
+    }
+}

@@ -1,0 +1,141 @@
+//! What the cores notice: each of it is held against what hosts did, or is what somebody waits for.
+
+use std::collections::BTreeSet;
+
+use nearflash_engine::CoreId;
+use nearflash_nvme::ControllerId;
+use nearflash_nvme::target::DisconnectReason;
+use nearflash_shard::{Notice, Peer, PeerError};
+
+use crate::changes::Wanted;
+use crate::client::worker::Client;
+use crate::host::worker::{Life, Worker};
+use crate::network::LinkId;
+use crate::sim::Sim;
+
+/// What cores have confirmed: the number of what they were told, and which core.
+#[derive(Debug, Default)]
+pub(crate) struct Confirmed {
+    volumes: BTreeSet<(u64, CoreId)>,
+    direct: BTreeSet<(u64, CoreId)>,
+    initiators: BTreeSet<(u64, CoreId)>,
+    namespaces: u64,
+    drained: BTreeSet<CoreId>,
+}
+
+impl Confirmed {
+    fn take(&mut self, notice: &Notice) {
+        match *notice {
+            Notice::VolumesTaken(core, number) => {
+                self.volumes.insert((number, core));
+            }
+            Notice::DirectTaken(core, number) => {
+                self.direct.insert((number, core));
+            }
+            Notice::IscsiTaken(core, number) => {
+                self.initiators.insert((number, core));
+            }
+            Notice::NamespacesTaken(number) => self.namespaces = number,
+            _ => {}
+        }
+    }
+
+    /// How many cores go by the volumes of that number.
+    pub(crate) fn volumes(&self, number: u64) -> usize {
+        cores(&self.volumes, |taken| taken == number)
+    }
+
+    /// How many go by what direct clients may reach.
+    pub(crate) fn direct(&self, number: u64) -> usize {
+        cores(&self.direct, |taken| taken == number)
+    }
+
+    /// How many show initiators that, or something newer.
+    pub(super) fn initiators_since(&self, number: u64) -> usize {
+        cores(&self.initiators, |taken| taken >= number)
+    }
+
+    /// Whether hosts are shown that, or something newer.
+    pub(super) fn namespaces_since(&self, number: u64) -> bool {
+        self.namespaces >= number
+    }
+
+    /// The cores that have drained.
+    pub(super) fn drained(&self) -> &BTreeSet<CoreId> {
+        &self.drained
+    }
+
+    /// The node starts again.
+    pub(super) fn start_again(&mut self) {
+        self.drained.clear();
+    }
+}
+
+fn cores(confirmed: &BTreeSet<(u64, CoreId)>, is_meant: impl Fn(u64) -> bool) -> usize {
+    let meant = confirmed.iter().filter(|(number, _)| is_meant(*number));
+    meant.map(|(_, core)| core).collect::<BTreeSet<_>>().len()
+}
+
+impl Sim {
+    pub(super) fn judge_notices(&mut self) {
+        while let Some(noted) = self.outside.notices.get(self.notices_judged) {
+            self.notices_judged += 1;
+            let speaker = noted.core;
+            match noted.notice.clone() {
+                Notice::PeerError { peer, error } => self.judge_peer_error(peer, error),
+                Notice::Stalled { peer } => self.judge_stall(peer),
+                Notice::Disconnecting {
+                    controller,
+                    reason: DisconnectReason::KeepAliveExpired,
+                    ..
+                } => self.judge_expiry(controller),
+                Notice::Change { core, owner, tag, change } => {
+                    self.changes.want(Wanted { core, owner, tag, change });
+                }
+                Notice::Drained(core) => {
+                    assert_eq!(speaker, core, "a core speaks for itself");
+                    self.confirmed.drained.insert(core);
+                }
+                other => self.confirmed.take(&other),
+            }
+        }
+    }
+
+    fn link_of(&self, peer: Peer) -> LinkId {
+        self.outside.network.link_of(peer).expect("peers have links")
+    }
+
+    fn is_misfit(&self, link: LinkId) -> bool {
+        self.misfits.iter().flat_map(|misfit| &misfit.links).any(|(_, of)| *of == link)
+    }
+
+    fn judge_peer_error(&self, peer: Peer, error: PeerError) {
+        let link = self.link_of(peer);
+        let is_crooked = self.clients.iter().any(|client| client.is_crooked_at(link));
+        let is_due = error.is_silence() || is_crooked || self.is_misfit(link);
+        assert!(is_due, "{link:?} was said to have broken the protocol: {error}");
+    }
+
+    fn judge_stall(&self, peer: Peer) {
+        let link = self.link_of(peer);
+        let reads = |worker: &Worker| worker.has(link) && worker.plan.deaf_permille == 0;
+        let takes = |client: &Client| {
+            client.has(link) && !client.is_deaf() && client.plan.crooked.is_none()
+        };
+        let is_due = !self.workers.iter().any(reads)
+            && !self.clients.iter().any(takes)
+            && !self.initiators.iter().any(|initiator| initiator.has(link));
+        assert!(is_due, "{link:?} was said to stall");
+    }
+
+    fn judge_expiry(&self, controller: ControllerId) {
+        let is_heard = |worker: &Worker| {
+            worker.life == Life::Working
+                && worker.node_life == self.outside.starts
+                && worker.controller() == Some(controller)
+        };
+        let is_due = !self.workers.iter().any(is_heard);
+        let now = self.outside.now;
+        assert!(is_due, "{controller:?} was given up at {now:?}, and its host is there");
+    }
+}
