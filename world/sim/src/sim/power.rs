@@ -1,6 +1,5 @@
 //! The power goes: everybody is gone, and what is left on the disks is held against what was durable.
 
-use crate::history::Block;
 use crate::host::worker::{Leaving, Life};
 use crate::sim::Sim;
 

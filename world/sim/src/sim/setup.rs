@@ -17,7 +17,7 @@ use crate::host::workload::Field;
 use crate::initiator::initiator_plan::InitiatorPlan;
 use crate::initiator::worker::Initiator;
 use crate::network::Network;
-use crate::node::{CHECKED, DISKS, Node, SHARED_ID, SimVolume};
+use crate::node::{DISKS, Node, SHARED_ID, SimVolume};
 use crate::outside::Outside;
 use crate::plan::Plan;
 use crate::rivalry::Rival;
@@ -28,10 +28,7 @@ fn field(plan: &Plan, node: &Node, dice: &mut Dice) -> Field {
     let block_size: BlockSize = plan.node.block_size;
     let seam = block_size.blocks_in(nearflash_space::GRANULE).0;
     let half = dice.between(2, 8);
-    let is_checked = |volume: &&SimVolume| {
-        let subsystem = volume.subsystem.as_ref();
-        subsystem.is_some_and(|name| name.as_str() == CHECKED) && volume.id != SHARED_ID
-    };
+    let is_checked = |volume: &&SimVolume| volume.is_checked() && volume.id != SHARED_ID;
     let checked = node.volumes().iter().filter(is_checked);
     Field {
         block_size,

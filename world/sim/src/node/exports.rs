@@ -1,0 +1,110 @@
+//! What the node shows: its volumes as every door's clients see them.
+
+use std::sync::Arc;
+
+use nearflash_direct::target as direct;
+use nearflash_iscsi::target as iscsi;
+use nearflash_nvme::TransportAddress;
+use nearflash_nvme::target::{
+    Deallocation, HostAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
+};
+use nearflash_request::VolumeId;
+use nearflash_scsi::{LogicalUnit, LogicalUnits};
+use nearflash_space::{VolumeEntry, VolumeTable};
+use uuid::Uuid;
+
+use super::{Node, SHARED_ID, SimVolume, TARGET, name_of};
+
+impl Node {
+    pub(super) fn target(&self) -> Target {
+        let limits = Limits {
+            in_capsule_len_max: self.config.session.in_capsule_len_max,
+            ..Limits::default()
+        };
+        let listen = std::net::SocketAddr::from(([192, 0, 2, 1], 4420));
+        Target::new(TargetConfig {
+            serial_seed: 1,
+            model: "simulated".to_owned(),
+            firmware: "1".to_owned(),
+            hosts: HostAccess::Any,
+            ports: vec![Port {
+                id: 1,
+                listen: TransportAddress::tcp(listen),
+                advertise: Vec::new(),
+            }],
+            limits,
+        })
+    }
+
+    pub(super) fn table(&self) -> Arc<VolumeTable> {
+        let block_size = self.config.block_size;
+        let entry = |volume: &SimVolume| {
+            let restriction = self.restriction(volume.id).map(Arc::new);
+            let map = VolumeEntry::from(volume.map(block_size));
+            (VolumeId(volume.id), VolumeEntry { restriction, ..map })
+        };
+        Arc::new(VolumeTable::new(self.volumes.iter().map(entry)))
+    }
+
+    pub(super) fn namespaces(&self) -> Vec<NamespaceConfig> {
+        let config = |volume: &SimVolume| {
+            Some(NamespaceConfig {
+                subsystem: volume.subsystem.clone()?,
+                namespace: volume.namespace,
+                volume: VolumeId(volume.id),
+                uuid: Uuid::from_u128(u128::from(volume.id) + 1),
+                block_size: self.config.block_size,
+                blocks: volume.blocks,
+                volatile_cache: self.config.volatile_cache,
+                deallocation: Deallocation::Unspecified,
+                write_protected: false,
+            })
+        };
+        self.volumes.iter().filter_map(config).collect()
+    }
+
+    /// What direct clients may reach.
+    pub(super) fn direct_exports(&self) -> Arc<direct::Exports> {
+        let block_size = self.config.block_size;
+        let export = |volume: &SimVolume| {
+            let grown = u32::try_from(volume.epoch.0).expect("few changes");
+            let export = direct::Export {
+                volume: VolumeId(volume.id),
+                bytes: block_size.len(volume.blocks).expect("a small volume").0,
+                block_size,
+                epoch: if volume.id == SHARED_ID { self.grants.epoch } else { grown },
+                uuid: Uuid::from_u128(u128::from(volume.id) + 1).into_bytes(),
+            };
+            (name_of(volume.id).into(), export)
+        };
+        let volumes = self.volumes.iter().map(export);
+        let keys = if self.config.keys { self.grants.credentials() } else { Vec::new() };
+        Arc::new(direct::Exports::new(volumes, keys))
+    }
+
+    /// What initiators may reach: the volumes that are checked.
+    pub(super) fn iscsi_exports(&self) -> Arc<iscsi::Exports> {
+        let unit = |volume: &SimVolume| {
+            let modes = self.reservations[&volume.id].modes();
+            LogicalUnit {
+                lun: u16::try_from(volume.namespace.0 - 1).expect("few namespaces"),
+                volume: VolumeId(volume.id),
+                uuid: Uuid::from_u128(u128::from(volume.id) + 1).into_bytes(),
+                name: format!("volume-{}", volume.id),
+                block_size: self.config.block_size,
+                blocks: volume.blocks,
+                volatile_cache: self.config.volatile_cache,
+                provisioning: nearflash_scsi::Provisioning::Thin,
+                write_protected: false,
+                software_write_protected: modes.write_protected,
+                descriptor_sense: modes.descriptor_sense,
+                epoch: volume.epoch.0,
+            }
+        };
+        let units = self.volumes.iter().filter(|volume| volume.is_checked()).map(unit);
+        let units = Arc::new(LogicalUnits::new(TARGET, iscsi::PORTAL_GROUP, units));
+        let target = iscsi::TargetExport { alias: None, units };
+        let portal = ([192, 0, 2, 1], 3260).into();
+        Arc::new(iscsi::Exports::new([(TARGET.into(), target)], [portal]))
+    }
+}

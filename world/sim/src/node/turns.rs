@@ -1,0 +1,91 @@
+//! One core: a shard with its pool, and when it takes its turns.
+//!
+//! It behaves as the reactor does: it turns while there is work, goes on turning for a while when
+//! there is none, then sleeps until something comes or the shard's deadline.
+
+use nearflash_engine::{CoreId, Pool};
+use nearflash_shard::Shard;
+use nearflash_units::{ByteLen, Nanos};
+
+use crate::outside::{Happening, Outside};
+use crate::world::SimWorld;
+
+#[derive(Debug)]
+pub(super) struct Core {
+    pub(super) id: CoreId,
+    shard: Shard,
+    pub(super) pool: Pool,
+    awake: bool,
+    worked_at: Nanos,
+    /// The turn that it waits for.
+    ticket: u64,
+}
+
+impl Core {
+    pub(super) fn new(id: CoreId, shard: Shard, pool: Pool) -> Self {
+        Self { id, shard, pool, awake: true, worked_at: Nanos(0), ticket: 0 }
+    }
+
+    /// It begins to turn.
+    pub(super) fn begin(&mut self, outside: &mut Outside) {
+        self.awake = true;
+        self.worked_at = outside.now;
+        self.schedule(outside.now, outside);
+    }
+
+    pub(super) fn is_awake(&self) -> bool {
+        self.awake
+    }
+
+    /// It takes a turn, if the number is still that of the one it waits for.
+    pub(super) fn turn_if_due(&mut self, ticket: u64, outside: &mut Outside) {
+        if self.ticket == ticket {
+            self.turn(outside);
+        }
+    }
+
+    /// Whether every buffer is back, but for the engine's reserve.
+    pub(super) fn pool_is_whole(&self) -> bool {
+        self.pool.free_len().0 + Pool::LEN_MAX.0 == self.pool.len().0
+            && self.pool.foreign_count() == 0
+    }
+
+    fn schedule(&mut self, at: Nanos, outside: &mut Outside) {
+        self.ticket += 1;
+        let faults = outside.cores;
+        let mut at = at.plus(outside.dice.span(faults.turn));
+        if outside.dice.permille(faults.pause_permille) {
+            at = at.plus(Nanos(outside.dice.between(0, faults.pause.0)));
+        }
+        outside.agenda.push(at, Happening::Turn(self.id, self.ticket));
+    }
+
+    fn turn(&mut self, outside: &mut Outside) {
+        self.awake = true;
+        let (core, now, spin) = (self.id, outside.now, outside.cores.spin);
+        outside.turns += 1;
+        let mut world = SimWorld { core, now, pool: &mut self.pool, outside };
+        let moved = self.shard.turn(&mut world);
+        if moved > 0 {
+            self.worked_at = now;
+            let (core, moved) = (u64::from(core.0), ByteLen::from_usize(moved).0);
+            outside.note("turn", &[core, moved, self.pool.free_len().0]);
+        } else if now.since(self.worked_at) >= spin {
+            self.shard.prepare_to_sleep(&mut world);
+            let has_work = outside.rings.has_work(core);
+            if outside.inboxes[usize::from(core.0)].is_empty() && !has_work {
+                return self.sleep(outside);
+            }
+        }
+        self.schedule(now, outside);
+    }
+
+    fn sleep(&mut self, outside: &mut Outside) {
+        self.awake = false;
+        self.ticket += 1;
+        if let Some(at) = self.shard.poll_timeout() {
+            let at = at.max(outside.now.plus(Nanos::from_micros(1)));
+            outside.agenda.push(at, Happening::Turn(self.id, self.ticket));
+        }
+    }
+}

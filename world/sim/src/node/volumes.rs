@@ -1,0 +1,102 @@
+//! The node's volumes: where they lie, who is shown them, and what they are for.
+
+use nearflash_nvme::{NamespaceId, Nqn};
+use nearflash_space::{DeviceId, Epoch, Extent, GRANULE, Map};
+use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, MIB};
+
+/// A volume of the simulated node.
+#[derive(Clone, Debug)]
+pub(crate) struct SimVolume {
+    /// Its number.
+    pub id: u32,
+    /// The subsystem that exports it, if one does.
+    pub subsystem: Option<Nqn>,
+    /// As which namespace.
+    pub namespace: NamespaceId,
+    /// How many blocks it has now.
+    pub blocks: Blocks,
+    pub(super) epoch: Epoch,
+    extents: Vec<Extent>,
+}
+
+/// Devices of the node.
+pub(crate) const DISKS: u32 = 2;
+/// Their length.
+pub(super) const DISK_LEN: ByteLen = ByteLen(8 * MIB);
+
+/// The volumes that hosts, initiators and direct clients all read and write.
+pub(crate) const FIELD_IDS: [u32; 2] = [0, 1];
+/// The volume that direct clients share. Others see it, too, fight over it, and leave its blocks
+/// alone.
+pub(crate) const SHARED_ID: u32 = 3;
+/// The volume of which nobody checks anything.
+pub(crate) const JUNK_ID: u32 = 2;
+
+/// The name by which clients know a volume.
+pub(crate) fn name_of(volume: u32) -> &'static str {
+    match volume {
+        SHARED_ID => "shared",
+        JUNK_ID => "junk",
+        0 => "first",
+        1 => "second",
+        _ => unreachable!("there are no other volumes"),
+    }
+}
+
+/// The subsystem whose volumes are checked.
+pub(crate) const CHECKED: &str = "nqn.2026-11.io.nearflash:data";
+/// The same as an iSCSI target.
+pub(crate) const TARGET: &str = "iqn.2026-11.io.nearflash:data";
+/// The subsystem for hosts that send garbage.
+pub(crate) const UNCHECKED: &str = "nqn.2026-11.io.nearflash:junk";
+
+fn nqn(name: &str) -> Nqn {
+    Nqn::new(name).expect("a name")
+}
+
+fn extent(device: u32, granule: u64) -> Extent {
+    let start = ByteOffset(granule * GRANULE.0);
+    Extent { device: DeviceId(device), start, len: GRANULE }
+}
+
+/// Most of several extents on both devices, so that ranges around the seams have two pieces.
+pub(super) fn volumes(block_size: BlockSize) -> Vec<SimVolume> {
+    let granules = |count: u64| block_size.blocks_in(ByteLen(count * GRANULE.0));
+    let volume = |id, subsystem: Option<&str>, namespace, blocks, extents| SimVolume {
+        id,
+        subsystem: subsystem.map(nqn),
+        namespace: NamespaceId(namespace),
+        blocks,
+        epoch: Epoch(1),
+        extents,
+    };
+    let a = vec![extent(0, 1), extent(1, 2), extent(0, 4)];
+    let b = vec![extent(1, 1), extent(0, 2)];
+    vec![
+        volume(0, Some(CHECKED), 1, Blocks(granules(2).0 + 24), a),
+        volume(1, Some(CHECKED), 2, granules(2), b),
+        volume(2, Some(UNCHECKED), 1, granules(1), vec![extent(0, 5)]),
+        volume(3, Some(CHECKED), 3, granules(2), vec![extent(1, 3), extent(0, 6)]),
+    ]
+}
+
+impl SimVolume {
+    pub(super) fn map(&self, block_size: BlockSize) -> Map {
+        Map::new(self.epoch, block_size, self.blocks, &self.extents).expect("extents suffice")
+    }
+
+    /// Whether somebody judges what it holds.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.subsystem.as_ref().is_some_and(|name| name.as_str() == CHECKED)
+    }
+
+    /// Whether a place on a device is its.
+    pub(super) fn has(&self, disk: usize, offset: ByteOffset) -> bool {
+        let is_in = |extent: &Extent| {
+            let end = extent.start.0 + extent.len.0;
+            usize::try_from(extent.device.0) == Ok(disk)
+                && (extent.start.0..end).contains(&offset.0)
+        };
+        self.extents.iter().any(is_in)
+    }
+}
