@@ -10,7 +10,7 @@ use nearflash_engine::{CoreId, Owner};
 use nearflash_request::{Change, ChangeKind, ChangeResult, Raised, Tag};
 use nearflash_shard::Message;
 
-use crate::host::pending::Checks;
+use crate::judge::Checks;
 use crate::reservations::Ends;
 use crate::sim::Sim;
 

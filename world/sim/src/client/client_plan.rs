@@ -4,7 +4,7 @@ use nearflash_direct::Digests;
 use nearflash_units::Nanos;
 
 use crate::Dice;
-use crate::host::workload::Mix;
+use crate::workload::Mix;
 
 /// How a client misbehaves. What such a one is answered is nobody's business.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

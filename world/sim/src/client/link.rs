@@ -11,8 +11,8 @@ use nearflash_shard::{Door, Received, Sent};
 use crate::Dice;
 use crate::client::client_plan::Crookedness;
 use crate::client::worker::Pending;
-use crate::host::memory::Memory;
-use crate::host::pending::Asker;
+use crate::judge::Asker;
+use crate::memory::Memory;
 use crate::network::{LinkId, Side};
 use crate::outside::Outside;
 

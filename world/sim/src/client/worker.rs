@@ -19,13 +19,13 @@ use crate::client::ground::Ground;
 use crate::client::link::{Connection, Fate, Places, SKEW_MAX};
 use crate::client::ownership::{Ending, Fill, Ownership};
 use crate::client::words::Words;
-use crate::host::pending::{Answer, Asker, Checks, Io};
-use crate::host::workload::{Field, Workload};
+use crate::judge::{Answer, Asker, Checks, Io};
 use crate::network::{LinkId, Side};
 use crate::node::{JUNK_ID, SHARED_ID};
 use crate::outside::Outside;
 use crate::stamp::Writer;
 use crate::witness::{Door, Opened, Tick, Who};
+use crate::workload::{Field, Workload};
 
 /// What clients do together.
 #[derive(Debug, Default)]

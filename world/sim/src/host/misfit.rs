@@ -12,7 +12,7 @@ use nearflash_units::{Lba, Nanos};
 use uuid::Uuid;
 
 use crate::Dice;
-use crate::host::memory::Memory;
+use crate::memory::Memory;
 use crate::network::{LinkId, Side};
 use crate::node::UNCHECKED;
 use crate::outside::Outside;

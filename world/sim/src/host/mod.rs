@@ -1,11 +1,9 @@
 //! Simulated hosts: those that work, and those that misbehave.
 
-pub(crate) mod line;
-pub(crate) mod memory;
 pub(crate) mod misfit;
 pub(crate) mod pending;
 pub(crate) mod queue;
 pub(crate) mod rivalry;
+pub(crate) mod work;
 pub(crate) mod worker;
 pub(crate) mod worker_plan;
-pub(crate) mod workload;

@@ -8,9 +8,10 @@ use nearflash_request::BufferId;
 use nearflash_session::{Chunk, Receiving};
 use nearflash_units::Nanos;
 
-use crate::host::line::{Fate, Line, Spoken, Trouble};
-use crate::host::memory::Memory;
-use crate::host::pending::{Asker, Pending, StepId, StepState};
+use crate::host::pending::Pending;
+use crate::judge::{Asker, StepId, StepState};
+use crate::line::{Fate, Line, Spoken, Trouble};
+use crate::memory::Memory;
 use crate::network::LinkId;
 use crate::outside::Outside;
 

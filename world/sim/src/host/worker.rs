@@ -12,18 +12,19 @@ use nearflash_units::Nanos;
 use uuid::Uuid;
 
 use crate::Dice;
-use crate::host::line::Fate;
-use crate::host::pending::{AdminStep, Answer, Asker, Checks, Pending, What};
+use crate::host::pending::{AdminStep, Pending};
 use crate::host::queue::Queue;
 use crate::host::rivalry::fight;
 use crate::host::worker_plan::WorkerPlan;
-use crate::host::workload::{Field, Workload};
+use crate::judge::{Answer, Asker, Checks, StepId, What};
+use crate::line::Fate;
 use crate::network::{LinkId, Side};
 use crate::node::CHECKED;
 use crate::outside::Outside;
 use crate::rivalry::{Move, Rival};
 use crate::stamp::Writer;
 use crate::witness::{Door, Opened, Who};
+use crate::workload::{Field, Workload};
 
 /// How far a host has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -467,7 +468,7 @@ fn is_step(what: &What) -> bool {
 
 fn step_answered(
     queue: &mut Queue,
-    id: crate::host::pending::StepId,
+    id: StepId,
     is_first: bool,
     completion: &HostCompletion,
     checks: &mut Checks,

@@ -4,7 +4,7 @@ use nearflash_nvme_tcp::Digests;
 use nearflash_units::Nanos;
 
 use crate::Dice;
-use crate::host::workload::Mix;
+use crate::workload::Mix;
 
 /// How a host works, and how it misbehaves.
 #[derive(Clone, Debug)]

@@ -13,9 +13,9 @@ use nearflash_session::{Chunk, Receiving};
 use nearflash_shard::Door;
 use nearflash_units::Nanos;
 
-use crate::host::line::{Fate, Line, Spoken, Trouble};
-use crate::host::memory::Memory;
-use crate::host::pending::{Answer, Asker, Io, StepState};
+use crate::judge::{Answer, Asker, Io, StepState};
+use crate::line::{Fate, Line, Spoken, Trouble};
+use crate::memory::Memory;
 use crate::network::LinkId;
 use crate::outside::Outside;
 

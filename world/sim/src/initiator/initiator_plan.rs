@@ -3,7 +3,7 @@
 use nearflash_units::Nanos;
 
 use crate::Dice;
-use crate::host::workload::Mix;
+use crate::workload::Mix;
 
 /// How an initiator works.
 #[derive(Clone, Debug)]

@@ -6,11 +6,11 @@ use nearflash_units::Lba;
 
 use crate::Dice;
 use crate::history::Block;
-use crate::host::pending::{Checks, Io, StepState, What};
-use crate::host::workload::{Kind, Run, Workload, io};
 use crate::initiator::connection::{Connection, Task};
+use crate::judge::{Checks, Io, StepState, What};
 use crate::outside::Outside;
 use crate::stamp::Value;
+use crate::workload::{Kind, Run, Workload, io};
 
 /// ORWRITE (16).
 const ORWRITE: u8 = 0x8B;

@@ -13,20 +13,20 @@ use nearflash_request::Nexus;
 use nearflash_units::Nanos;
 
 use crate::Dice;
-use crate::host::line::Fate;
-use crate::host::pending::{Answer, Asker, Checks};
 use crate::host::worker::{Leaving, Life};
-use crate::host::workload::{Field, Workload};
 use crate::initiator::connection::{Connection, Task};
 use crate::initiator::initiator_plan::InitiatorPlan;
 use crate::initiator::rivalry::fight;
 use crate::initiator::work::Begin;
+use crate::judge::{Answer, Asker, Checks};
+use crate::line::Fate;
 use crate::network::{LinkId, Side};
 use crate::node::TARGET;
 use crate::outside::Outside;
 use crate::rivalry::{Move, Rival};
 use crate::stamp::Writer;
 use crate::witness::{Door, Opened, Who};
+use crate::workload::{Field, Workload};
 
 #[derive(Debug)]
 pub(crate) struct Initiator {

@@ -10,12 +10,11 @@ use crate::client::worker::{Client, Common};
 use crate::disk::Disk;
 use crate::faults::Faults;
 use crate::host::misfit::Misfit;
-use crate::host::pending::Checks;
 use crate::host::worker::Worker;
 use crate::host::worker_plan::WorkerPlan;
-use crate::host::workload::Field;
 use crate::initiator::initiator_plan::InitiatorPlan;
 use crate::initiator::worker::Initiator;
+use crate::judge::Checks;
 use crate::network::Network;
 use crate::node::{DISKS, Node, SHARED_ID, SimVolume};
 use crate::outside::Outside;
@@ -23,6 +22,7 @@ use crate::plan::Plan;
 use crate::rivalry::Rival;
 use crate::sim::Sim;
 use crate::sim::notices::Confirmed;
+use crate::workload::Field;
 
 fn field(plan: &Plan, node: &Node, dice: &mut Dice) -> Field {
     let block_size: BlockSize = plan.node.block_size;

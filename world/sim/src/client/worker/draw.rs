@@ -8,7 +8,7 @@ use nearflash_request::BufferId;
 use super::{Client, Common, OwnRequest, Pending, What};
 use crate::client::ground::WordUse;
 use crate::client::ownership::Fill;
-use crate::host::pending::Checks;
+use crate::judge::Checks;
 use crate::outside::Outside;
 use crate::witness::Tick;
 

@@ -6,10 +6,10 @@ use nearflash_direct::{Status, segments};
 
 use super::{Client, Pending};
 use crate::history::WriteId;
-use crate::host::pending::{Answer, Checks, Io, What};
-use crate::host::workload::{Kind, Run, io};
+use crate::judge::{Answer, Checks, Io, What};
 use crate::outside::Outside;
 use crate::stamp::Value;
+use crate::workload::{Kind, Run, io};
 
 impl Client {
     /// The next request there.

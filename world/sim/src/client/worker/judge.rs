@@ -8,7 +8,7 @@ use nearflash_request::{Access, Nexus};
 
 use super::{Client, Common, OwnRequest, What};
 use crate::client::ownership::{Ending, Fill};
-use crate::host::pending::Checks;
+use crate::judge::Checks;
 use crate::node::SHARED_ID;
 use crate::outside::Outside;
 use crate::reservations::Asked;

@@ -6,7 +6,7 @@ use nearflash_session::{Chunk, Receiving};
 use nearflash_shard::{Received, Sent};
 use nearflash_units::Nanos;
 
-use crate::host::memory::Memory;
+use crate::memory::Memory;
 use crate::network::{LinkId, Side};
 use crate::outside::Outside;
 

@@ -1,0 +1,204 @@
+//! Commands that read, write or flush, and what is made of their answers.
+
+use nearflash_request::{Access, BufferId, Nexus};
+
+use crate::history::{Block, Ending, Sent, WriteId};
+use crate::judge::{Answer, Checks, StepId};
+use crate::memory::Memory;
+use crate::outside::Outside;
+use crate::reservations::Asked;
+use crate::stamp::{Stamp, Value, Writer};
+use crate::witness::Tick;
+
+/// Who asks: on a connection, and as reservations know it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub(crate) writer: Writer,
+    pub(crate) nexus: Nexus,
+}
+
+impl Asker {
+    /// It sends a write.
+    pub(crate) fn sends(self, at: Tick, durable: bool) -> Sent {
+        Sent { writer: self.writer, at, durable }
+    }
+}
+
+/// An I/O command.
+#[derive(Clone, Debug)]
+pub(crate) struct Io {
+    pub(crate) asker: Asker,
+    pub(crate) sent: Tick,
+    pub(crate) first: Block,
+    pub(crate) buffer: Option<BufferId>,
+    /// It may lie behind the volume's end, and what it reads is not judged.
+    pub(crate) in_tail: bool,
+    /// It is done in parts, and one that is refused may be done in part.
+    pub(crate) in_parts: bool,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Read,
+    /// A write, or zeroes.
+    Write(Vec<WriteId>),
+    /// Something that reads a block and writes it back as it is.
+    Touch,
+    /// A deallocation: each block may become zeroes.
+    Advice(Vec<WriteId>),
+    Flush(Vec<u32>),
+    /// Of one block with what it was when last read.
+    Compare(Value),
+    /// The first half of a step of a counter.
+    StepCompare(StepId),
+    /// The second half.
+    StepWrite(StepId),
+}
+
+/// What was learned of blocks.
+pub(crate) type Seen = Vec<(Block, Vec<u8>)>;
+
+impl Io {
+    /// The command was answered.
+    pub(crate) fn judge(
+        self,
+        answer: Answer,
+        memory: &mut Memory,
+        checks: &mut Checks,
+        outside: &mut Outside,
+    ) -> Seen {
+        let now = outside.tick();
+        let bytes = self.buffer.map(|buffer| memory.give_back(buffer));
+        checks.count(answer, self.in_tail, &self.what);
+        self.judge_right(answer, checks, now);
+        let is_success = answer.is_success();
+        if self.in_tail {
+            self.judge_size(is_success, bytes.as_ref().map_or(0, Vec::len), checks, outside);
+        }
+        match self.what {
+            What::Read if is_success => {
+                let bytes = bytes.expect("a read has a buffer");
+                return self.judge_read(&bytes, now, checks, outside);
+            }
+            What::Write(writes) => {
+                let ending = ending(answer, self.in_parts);
+                end_all(&writes, ending, now, checks, outside);
+            }
+            What::Touch => outside.witness.touched(self.first),
+            What::Advice(writes) if is_success => {
+                end_all(&writes, Ending::Failed, now, checks, outside);
+            }
+            What::Advice(writes) => end_all(&writes, ending(answer, false), now, checks, outside),
+            What::Flush(volumes) if is_success => {
+                volumes.iter().for_each(|volume| checks.history.flushed(*volume, self.sent));
+            }
+            What::Compare(value) if is_success => {
+                checks.history.read(self.first, value, (self.sent, now), &outside.witness);
+            }
+            What::StepCompare(_) | What::StepWrite(_) => unreachable!("judged together"),
+            What::Read | What::Flush(_) | What::Compare(_) => {}
+        }
+        Vec::new()
+    }
+
+    /// Whether the host was let in, or shut out, as the reservations were.
+    fn judge_right(&self, answer: Answer, checks: &mut Checks, now: Tick) {
+        let access = match self.what {
+            What::Read | What::Compare(_) => Access::Read,
+            What::Flush(_) => Access::Manage,
+            _ => Access::Write,
+        };
+        let volumes = match &self.what {
+            What::Flush(volumes) => volumes.clone(),
+            _ => vec![self.first.volume],
+        };
+        // Of a flush of all, nobody says which volume it was refused for.
+        for volume in volumes.iter().filter(|_| volumes.len() == 1 || answer == Answer::Done) {
+            let nexus = self.asker.nexus;
+            let asked = Asked { volume: *volume, nexus, access, sent: self.sent };
+            checks.judge_right(asked, answer, now);
+        }
+    }
+
+    /// Unless the volume's size changed meanwhile, the command succeeds if, and only if, the volume
+    /// has all its blocks.
+    fn judge_size(&self, is_success: bool, len: usize, checks: &Checks, outside: &Outside) {
+        let Some((since, blocks)) = outside.size else { return };
+        if since > self.sent {
+            return;
+        }
+        let count = nearflash_units::ByteLen::from_usize(len / outside.block_len).0;
+        let is_inside = self.first.lba.0 + count <= blocks;
+        assert!(is_inside || !is_success, "{self:?} succeeded behind the end at {blocks}");
+        let may_fail = checks.disks_fail || checks.reservations.is_used();
+        assert!(is_success || !is_inside || may_fail, "{self:?} failed before {blocks}");
+    }
+
+    /// Whether it reads into its buffer.
+    pub(crate) fn reads(&self) -> bool {
+        matches!(self.what, What::Read)
+    }
+
+    /// The connection was lost.
+    pub(crate) fn lose(self, checks: &mut Checks, now: Tick) {
+        checks.lost += 1;
+        if let What::Write(writes) | What::Advice(writes) = self.what {
+            for write in writes {
+                checks.history.write_ended(write, Ending::Lost, now);
+            }
+        }
+    }
+
+    fn judge_read(&self, bytes: &[u8], now: Tick, checks: &mut Checks, outside: &Outside) -> Seen {
+        let mut seen = Seen::new();
+        let mut block = self.first;
+        for block_bytes in bytes.chunks_exact(outside.block_len) {
+            let value = Value::of(block_bytes);
+            if self.in_tail {
+                // The range may have been another volume's once, but not of these.
+                let is_foreign = |stamp: Stamp| stamp.volume != block.volume;
+                let is_own = !matches!(value, Value::Written(stamp) if is_foreign(stamp));
+                assert!(is_own, "{block:?} holds {value:?}");
+            } else {
+                checks.history.read(block, value, (self.sent, now), &outside.witness);
+                checks.note_doors(self.asker.writer, value, outside);
+                seen.push((block, block_bytes.to_vec()));
+            }
+            block.lba.0 += 1;
+        }
+        seen
+    }
+}
+
+fn ending(answer: Answer, in_parts: bool) -> Ending {
+    match answer {
+        Answer::Conflict | Answer::NotLetIn if in_parts => Ending::Failed,
+        Answer::Done => Ending::Done,
+        Answer::Conflict
+        | Answer::BehindTheEnd
+        | Answer::Attention
+        | Answer::Aborted
+        | Answer::Full
+        | Answer::NotLetIn
+        | Answer::Stale => Ending::NotDone,
+        _ => Ending::Failed,
+    }
+}
+
+fn end_all(
+    writes: &[WriteId],
+    ending: Ending,
+    now: Tick,
+    checks: &mut Checks,
+    outside: &mut Outside,
+) {
+    for write in writes {
+        if let (Ending::NotDone, Some(Value::Written(stamp))) =
+            (ending, checks.history.value_of(*write))
+        {
+            outside.witness.refused(&stamp);
+        }
+        checks.history.write_ended(*write, ending, now);
+    }
+}

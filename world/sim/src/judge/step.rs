@@ -1,0 +1,65 @@
+//! Compare-and-writes: one command, or two that are answered one by one.
+
+use nearflash_request::Access;
+
+use crate::history::{Block, Ending, WriteId};
+use crate::judge::{Answer, Asker, Checks};
+use crate::outside::Outside;
+use crate::reservations::Asked;
+use crate::stamp::{Stamp, Value};
+use crate::witness::Tick;
+
+/// A compare-and-write in flight, by the sequence number of its queue.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct StepId(pub(crate) u32);
+
+/// A compare-and-write in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepState {
+    pub(crate) block: Block,
+    pub(crate) from: Value,
+    pub(crate) to: Stamp,
+    pub(crate) write: WriteId,
+    pub(crate) sent: Tick,
+    pub(crate) asker: Asker,
+    pub(crate) first: Option<Answer>,
+    pub(crate) second: Option<Answer>,
+}
+
+impl StepState {
+    /// Both halves were answered, or the connection was lost.
+    pub(crate) fn judge(self, is_lost: bool, checks: &mut Checks, outside: &mut Outside) {
+        let now = outside.tick();
+        let succeeded = [self.first, self.second].map(|half| half.is_some_and(Answer::is_success));
+        let both_answered = self.first.is_some() && self.second.is_some();
+        if both_answered {
+            assert_eq!(succeeded[0], succeeded[1], "the halves succeed together: {self:?}");
+        }
+        for answer in [self.first, self.second].into_iter().flatten() {
+            checks.count_step(answer);
+        }
+        if let (Some(first), Some(_)) = (self.first, self.second) {
+            let (Block { volume, .. }, nexus) = (self.block, self.asker.nexus);
+            let asked = Asked { volume, nexus, access: Access::Write, sent: self.sent };
+            checks.judge_right(asked, first, now);
+        }
+        let of_nobody =
+            [Answer::Differs, Answer::Conflict, Answer::Attention, Answer::Aborted, Answer::Full];
+        let is_refused = self.first.is_some_and(|first| of_nobody.contains(&first));
+        let ending = if succeeded.contains(&true) {
+            checks.increments.won(self.block, self.to);
+            checks.history.read(self.block, self.from, (self.sent, now), &outside.witness);
+            Ending::Done
+        } else if is_refused {
+            checks.increments.refused(self.block, self.to);
+            outside.witness.refused(&self.to);
+            Ending::NotDone
+        } else if is_lost {
+            checks.lost += 1;
+            Ending::Lost
+        } else {
+            Ending::Failed
+        };
+        checks.history.write_ended(self.write, ending, now);
+    }
+}
