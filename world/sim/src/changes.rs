@@ -1,16 +1,18 @@
 //! The control side's part in what sessions share: one change at a time, as in production. It is
-//! decided, recorded, told to every core, and answered when each goes by it.
+//! decided and recorded, shown to every core when it restricts somebody, told to the sessions that it
+//! concerns, waited for when what was under way before is to be over, and then answered.
 //!
-//! Checked with each answer: nothing that was under way on the volume's devices before is so any
-//! more, and nothing of whoever has lost its right to write.
+//! Checked with each answer that says so: nothing that was under way on the volume's devices before is
+//! so any more. And once cores go by a change, nothing is of whoever has lost its right to write.
 
 use std::collections::VecDeque;
 
 use nearflash_engine::{CoreId, Owner};
-use nearflash_request::{Change, ChangeKind, ChangeResult, Raised, Tag};
+use nearflash_request::{Change, ChangeKind, ChangeResult, Raised, ResetScope, Tag};
 use nearflash_shard::Message;
 
 use crate::judge::Checks;
+use crate::node::Applied;
 use crate::reservations::Ends;
 use crate::sim::Sim;
 
@@ -23,16 +25,30 @@ pub(crate) struct Wanted {
     pub change: Box<Change>,
 }
 
-/// The one that is told to the cores.
+/// Something that every core has to confirm.
+#[derive(Debug)]
+enum Step {
+    /// What restricts whom.
+    Show,
+    /// What sessions hear of it.
+    Tell(Vec<Raised>),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Awaited {
+    Shown(u64),
+    Told(u64),
+}
+
+/// The one that is made.
 #[derive(Debug)]
 struct UnderWay {
     wanted: Wanted,
-    /// With which cores confirm.
-    number: u64,
     result: ChangeResult,
-    /// Sessions are told when they have.
-    raised: Vec<Raised>,
-    /// What was under way on devices when it began: over when it is answered.
+    steps: VecDeque<Step>,
+    awaited: Option<Awaited>,
+    /// What was under way on devices when it began, on the volumes that it is about, if that is to be
+    /// over when it is answered.
     older: Vec<(usize, u64)>,
 }
 
@@ -58,36 +74,68 @@ impl Sim {
     /// Goes on with changes, as far as that goes without waiting for cores.
     pub(crate) fn go_on_with_changes(&mut self) {
         loop {
-            if let Some(under_way) = self.changes.under_way.take() {
-                if self.confirmed.volumes(under_way.number) < self.node.core_count() {
-                    self.changes.under_way = Some(under_way);
-                    return;
-                }
-                self.answer(under_way);
+            let Some(mut under_way) = self.changes.under_way.take() else {
+                let Some(wanted) = self.changes.waiting.pop_front() else { return };
+                self.begin_change(wanted);
+                continue;
+            };
+            if under_way.awaited.is_some_and(|awaited| !self.is_confirmed(awaited)) {
+                self.changes.under_way = Some(under_way);
+                return;
             }
-            let Some(wanted) = self.changes.waiting.pop_front() else { return };
-            self.begin_change(wanted);
+            if let Some(Awaited::Shown(_)) = under_way.awaited.take() {
+                self.goes_by(under_way.wanted.change.volume.0);
+            }
+            match under_way.steps.pop_front() {
+                None => self.answer(under_way),
+                Some(step) => {
+                    under_way.awaited = Some(self.take_step(step));
+                    self.changes.under_way = Some(under_way);
+                }
+            }
+        }
+    }
+
+    fn is_confirmed(&self, awaited: Awaited) -> bool {
+        let cores = match awaited {
+            Awaited::Shown(number) => self.confirmed.volumes(number),
+            Awaited::Told(number) => self.confirmed.told(number),
+        };
+        cores == self.node.core_count()
+    }
+
+    fn take_step(&mut self, step: Step) -> Awaited {
+        match step {
+            Step::Show => Awaited::Shown(self.node.tell_volumes(&mut self.outside)),
+            Step::Tell(raised) => Awaited::Told(self.node.raise(&raised.into(), &mut self.outside)),
         }
     }
 
     fn begin_change(&mut self, wanted: Wanted) {
         let volume = wanted.change.volume.0;
         let now = self.outside.tick();
-        let (result, raised) = self.node.apply(&wanted.change);
+        let Applied { result, raised, restricts } = self.node.apply(&wanted.change);
         let ends = self.checks.reservations.begins(&wanted.change, now);
         assert_eq!(Ends::of(&result), ends, "{:?}", wanted.change);
         let report = self.node.report(volume);
         assert!(self.checks.reservations.agrees_with(volume, &report), "{report:?}");
-        self.outside.note("change", &[u64::from(volume), u64::from(result == ChangeResult::Done)]);
+        self.outside.note(name_of(wanted.change.kind, &result), &[u64::from(volume)]);
         self.rights_changed(volume);
-        let older = self.operations_of(volume);
-        let mut raised = raised;
-        if ends_commands(wanted.change.kind) {
-            // Sessions give up commands first; what of these is with a device is then waited for.
-            self.tell_sessions(std::mem::take(&mut raised));
+        let waits = must_wait(wanted.change.kind);
+        let volumes = self.node.volumes_of(&wanted.change);
+        let older = volumes.iter().filter(|_| waits || restricts);
+        let older: Vec<_> = older.flat_map(|it| self.operations_of(it.0)).collect();
+        if !older.is_empty() && matches!(wanted.change.kind, ChangeKind::Preempt { .. }) {
+            self.outside.note("preemption under load", &[]);
         }
-        let number = self.node.tell_volumes(&mut self.outside);
-        self.changes.under_way = Some(UnderWay { wanted, number, result, raised, older });
+        let steps = [
+            restricts.then_some(Step::Show),
+            (!raised.is_empty()).then_some(Step::Tell(raised)),
+            // Sessions give up commands first; what of these is with a device is then waited for.
+            waits.then_some(Step::Show),
+        ];
+        let steps = steps.into_iter().flatten().collect();
+        self.changes.under_way = Some(UnderWay { wanted, result, steps, awaited: None, older });
     }
 
     /// Operations of a volume that are under way on devices.
@@ -109,24 +157,21 @@ impl Sim {
         history.rights_changed(volume, |writer| witness.may_write(volume, writer), now);
     }
 
+    /// Every core goes by the newest state of a volume.
+    fn goes_by(&mut self, volume: u32) {
+        let now = self.outside.tick();
+        self.checks.reservations.counts(volume, now);
+        self.rights_changed(volume);
+    }
+
     fn answer(&mut self, done: UnderWay) {
-        let UnderWay { wanted, result, raised, older, .. } = done;
+        let UnderWay { wanted, result, older, .. } = done;
         let is_under_way = |&(disk, number): &(usize, u64)| self.outside.disks[disk].has(number);
         let left = older.iter().find(|it| is_under_way(it));
         assert!(left.is_none(), "{:?} is answered, and {left:?} is under way", wanted.change);
-        let now = self.outside.tick();
-        let volume = wanted.change.volume.0;
-        self.checks.reservations.counts(volume, now);
-        self.rights_changed(volume);
-        self.tell_sessions(raised);
+        self.goes_by(wanted.change.volume.0);
         let Wanted { core, owner, tag, .. } = wanted;
         self.outside.post(None, core, Message::Changed(owner, tag, result));
-    }
-
-    fn tell_sessions(&mut self, raised: Vec<Raised>) {
-        if !raised.is_empty() {
-            self.node.raise(&raised.into(), &mut self.outside);
-        }
     }
 
     /// The power is gone: nobody waits any more, and what was not recorded is as if it never was.
@@ -145,7 +190,28 @@ impl Sim {
     }
 }
 
-/// Whether commands end by it that sessions have taken.
-fn ends_commands(kind: ChangeKind) -> bool {
-    matches!(kind, ChangeKind::Reset(_) | ChangeKind::EndTasks(_))
+/// What a change is called among all that happens.
+fn name_of(kind: ChangeKind, result: &ChangeResult) -> &'static str {
+    match (result, kind) {
+        (ChangeResult::Conflict, _) => "change in conflict",
+        (ChangeResult::Refused(_), _) => "change refused",
+        (_, ChangeKind::Register { .. }) => "register",
+        (_, ChangeKind::Reserve { .. }) => "reserve",
+        (_, ChangeKind::Release { .. }) => "release",
+        (_, ChangeKind::Clear { .. }) => "clear",
+        (_, ChangeKind::Preempt { .. }) => "preempt",
+        (_, ChangeKind::Reset(ResetScope::LogicalUnit)) => "unit reset",
+        (_, ChangeKind::Reset(ResetScope::Target)) => "target reset",
+        (_, ChangeKind::Reset(ResetScope::TargetAndSessions)) => "cold reset",
+        (_, ChangeKind::EndTasks(_)) => "end tasks",
+        _ => "change",
+    }
+}
+
+/// Whether everything that was under way before is over when this is answered.
+fn must_wait(kind: ChangeKind) -> bool {
+    matches!(
+        kind,
+        ChangeKind::Reset(_) | ChangeKind::EndTasks(_) | ChangeKind::Preempt { abort: true, .. }
+    )
 }

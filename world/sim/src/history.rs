@@ -128,6 +128,22 @@ pub(crate) struct History {
 }
 
 impl Register {
+    /// The last write of a value that is meant and that something may have found, asked for at `sent`
+    /// and answered at `now`.
+    fn find(
+        &self,
+        is_meant: impl Fn(Value) -> bool,
+        (sent, now): (Tick, Tick),
+        witness: &Witness,
+    ) -> Option<usize> {
+        let is_allowed = |write: &Write| {
+            let over = write.over(witness);
+            let overwritten = |other: &Write| other.known() < sent && over < other.sent;
+            write.is_possible() && write.sent < now && !self.writes.iter().any(overwritten)
+        };
+        self.writes.iter().rposition(|write| is_meant(write.value) && is_allowed(write))
+    }
+
     fn starting_with(value: Value, sectors: Vec<Value>) -> Self {
         let first = Write {
             value,
@@ -226,13 +242,7 @@ impl History {
             assert!((volume, lba) == (block.volume, block.lba), "{block:?} holds {value:?}");
         }
         let register = self.register(block);
-        let is_allowed = |write: &Write| {
-            let over = write.over(witness);
-            let overwritten = |other: &Write| other.known() < sent && over < other.sent;
-            write.is_possible() && write.sent < now && !register.writes.iter().any(overwritten)
-        };
-        let mut with_value = register.writes.iter().enumerate().filter(|(_, w)| w.value == value);
-        let found = with_value.find(|(_, write)| is_allowed(write)).map(|(index, _)| index);
+        let found = register.find(|it| it == value, (sent, now), witness);
         let Some(found) = found else {
             panic!(
                 "{block:?}: a read from {sent:?} to {now:?} returned {value:?}, which is stale or \
@@ -244,6 +254,27 @@ impl History {
             let seen = &mut register.writes[found].seen;
             *seen = (*seen).min(now);
         }
+    }
+
+    /// A comparison with `value` did not hold.
+    ///
+    /// # Panics
+    /// When every order of events has it hold.
+    pub(crate) fn differed(
+        &mut self,
+        block: Block,
+        value: Value,
+        (sent, now): (Tick, Tick),
+        witness: &Witness,
+    ) {
+        let register = self.register(block);
+        let otherwise = register.find(|it| it != value, (sent, now), witness);
+        assert!(
+            otherwise.is_some(),
+            "{block:?}: a comparison from {sent:?} to {now:?} did not hold, and {value:?} was there; \
+             the block's writes: {:#?}",
+            last(&register.writes)
+        );
     }
 
     /// The power is back: whether what is left of a block may be, sector by sector. From here on it
@@ -355,6 +386,22 @@ mod tests {
         let mut history = one_write();
         read(&mut history, value(1), 5, 12);
         read(&mut history, Value::Zero, 13, 14);
+    }
+
+    fn differed(history: &mut History, value: Value, sent: u64, now: u64) {
+        history.differed(BLOCK, value, (Tick(sent), Tick(now)), &Witness::default());
+    }
+
+    #[test]
+    fn a_comparison_beside_a_write_may_hold_or_not() {
+        differed(&mut one_write(), value(1), 15, 25);
+        differed(&mut one_write(), Value::Zero, 15, 25);
+    }
+
+    #[test]
+    #[should_panic(expected = "did not hold")]
+    fn a_comparison_with_what_was_there_all_the_while_holds() {
+        differed(&mut one_write(), value(1), 21, 25);
     }
 
     #[test]

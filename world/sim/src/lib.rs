@@ -17,10 +17,13 @@
 //!   whatever others write beside it in the same block, and words are what some order of atomic
 //!   operations makes them (`ownership`, `words`); once a revocation is confirmed, nothing of its
 //!   client has any effect;
+//! - a comparison fails only if something else may have been there (`history`);
 //! - whom a reservation shuts out is shut out, by every door, from the moment on that its command is
 //!   answered, and nobody else (`reservations`); of what it had under way nothing lands after that
-//!   answer (`history`, `witness`, `changes`);
+//!   answer (`history`, `witness`, `changes`), and who is told that it has its way has it;
 //! - when the power goes, nothing durable is lost, sector by sector (`sectors`, `history`);
+//! - each block that was written lies at its place in its volume, and where no volume is, there is
+//!   nothing (`sim/places`);
 //! - each write is given to a device at most once, and never when it was answered as not done; none
 //!   begins after its connection was closed, and who comes back, by whichever door, finds nothing of
 //!   its last visit under way (`witness`);
@@ -28,6 +31,9 @@
 //!   shares is kept until nothing uses it (`ring`);
 //! - a host that keeps the protocol is never said to have broken it, whatever its neighbours do; a
 //!   host that says nothing is given up; draining ends, and leaves nothing.
+//!
+//! That all of this comes up, and by far more often than once, is a test of the seeds themselves
+//! (`tests/seeds.rs`): a run that ends early, or a fault that nobody draws any more, is a failure too.
 //!
 //! Knows nothing of real sockets, files, clocks or threads.
 

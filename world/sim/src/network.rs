@@ -126,6 +126,8 @@ pub(crate) struct Network {
     /// By [`SocketId`], which are used again as soon as they are free.
     sockets: Vec<Option<LinkId>>,
     listening: bool,
+    /// Connections that broke in the middle.
+    pub(crate) broken: u64,
     /// What will arrive, for the agenda.
     pub(crate) due: Vec<(Nanos, Delivery)>,
     pub(crate) stirs: Vec<Stir>,
@@ -140,6 +142,7 @@ impl Network {
             link_count: 0,
             sockets: Vec::new(),
             listening: true,
+            broken: 0,
             due: Vec::new(),
             stirs: Vec::new(),
         }
@@ -329,6 +332,7 @@ impl Network {
 
     /// The connection breaks in the middle: at one end at once, at the other a little later.
     fn break_link(&mut self, now: Nanos, id: LinkId, first: Side) {
+        self.broken += 1;
         let link = self.links.get_mut(&id).expect("links stay");
         link.end(first).broken = true;
         self.stir(id, first);

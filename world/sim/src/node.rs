@@ -49,6 +49,16 @@ pub struct NodeConfig {
     pub stall_timeout: Nanos,
 }
 
+/// What a change came to.
+#[derive(Debug)]
+pub(crate) struct Applied {
+    pub(crate) result: ChangeResult,
+    /// What sessions are to be told.
+    pub(crate) raised: Vec<Raised>,
+    /// Cores have to refuse something else than before.
+    pub(crate) restricts: bool,
+}
+
 /// The node.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -130,9 +140,15 @@ impl Node {
         map.locate(BlockRange { start: lba, count: Blocks(1) })?.next()
     }
 
+    /// What a place on a device is: of which volume, and where in it.
+    pub(crate) fn place_of(&self, disk: usize, offset: ByteOffset) -> Option<(u32, ByteOffset)> {
+        let place = |volume: &SimVolume| Some((volume.id, volume.place_of(disk, offset)?));
+        self.volumes.iter().find_map(place)
+    }
+
     /// Whether a place on a device is a volume's.
     pub(crate) fn is_of(&self, volume: u32, disk: usize, offset: ByteOffset) -> bool {
-        self.volumes.iter().any(|known| known.id == volume && known.has(disk, offset))
+        self.place_of(disk, offset).is_some_and(|(of, _)| of == volume)
     }
 
     /// Gives a volume another length; first every core has to know. Returns the number with which
@@ -160,16 +176,19 @@ impl Node {
 
     /// Makes a change that a session asks for, as the control side does: decided at once, and recorded
     /// if it is to last.
-    pub(crate) fn apply(&mut self, change: &Change) -> (ChangeResult, Vec<Raised>) {
-        let (mut result, mut all_raised) = (ChangeResult::Done, Vec::new());
+    pub(crate) fn apply(&mut self, change: &Change) -> Applied {
+        let mut applied =
+            Applied { result: ChangeResult::Done, raised: Vec::new(), restricts: false };
         for volume in self.volumes_of(change) {
             let reservations = self.reservations.get_mut(&volume.0);
             let reservations = reservations.expect("a session knows volumes that there are");
+            let before = reservations.restriction();
             let (ends, raised) = reservations.apply(&Change { volume, ..change.clone() });
-            result = ends;
-            all_raised.extend(raised);
+            applied.result = ends;
+            applied.raised.extend(raised);
+            applied.restricts |= reservations.restriction() != before;
         }
-        (result, all_raised)
+        applied
     }
 
     /// The volumes that a change is about: one, or all of the target.
@@ -193,11 +212,12 @@ impl Node {
         self.reservations.get(&volume)?.restriction()
     }
 
-    /// Sessions are told what others changed.
-    pub(crate) fn raise(&mut self, raised: &Arc<[Raised]>, outside: &mut Outside) {
+    /// Sessions are told what others changed. Returns the number with which cores confirm.
+    pub(crate) fn raise(&mut self, raised: &Arc<[Raised]>, outside: &mut Outside) -> u64 {
         self.changes += 1;
         let number = self.changes;
         self.tell_all(outside, || Message::Raise(number, Arc::clone(raised)));
+        number
     }
 
     /// Initiators are told that the first volume has another size.

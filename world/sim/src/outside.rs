@@ -80,8 +80,8 @@ pub(crate) struct Outside {
     pub(crate) starts: u32,
     /// The node was told to drain.
     pub(crate) is_draining: bool,
-    /// Somebody asks for resets that end everybody's sessions.
-    pub(crate) has_cold_resets: bool,
+    /// Somebody has asked for a reset that ends everybody's sessions.
+    pub(crate) ends_sessions: bool,
     mail: BTreeMap<Road, Mailbag>,
     tick: u64,
     nonces: u64,
@@ -90,7 +90,7 @@ pub(crate) struct Outside {
 impl Outside {
     /// Whether the node has a reason to end connections that keep the protocol.
     pub(crate) fn may_end_connections(&self) -> bool {
-        self.is_draining || self.has_cold_resets
+        self.is_draining || self.ends_sessions
     }
 
     pub(crate) fn new(
@@ -120,7 +120,7 @@ impl Outside {
             forbidden: None,
             starts: 0,
             is_draining: false,
-            has_cold_resets: false,
+            ends_sessions: false,
             mail: BTreeMap::new(),
             tick: 0,
             nonces: 0,
@@ -198,8 +198,8 @@ impl Outside {
         if matches!(operation.request.operation, DeviceOperation::Write { .. }) {
             self.witness.ended(&operation.bytes, self.block_len, tick);
         }
-        let failed = u64::from(!operation.result.is_done());
-        self.note("disk", &[u64::from(operation.request.id.0), operation.request.offset.0, failed]);
+        let what = if operation.result.is_done() { "disk" } else { "device failed" };
+        self.note(what, &[u64::from(operation.request.id.0), operation.request.offset.0]);
         operation
     }
 

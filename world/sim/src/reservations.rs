@@ -12,7 +12,7 @@ mod rules;
 
 use std::collections::BTreeMap;
 
-use nearflash_request::{Access, Change, Nexus, Report};
+use nearflash_request::{Access, Change, ChangeKind, Nexus, Report};
 
 pub(crate) use rules::{Ends, Rules};
 
@@ -49,6 +49,8 @@ pub(crate) struct Asked {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     states: BTreeMap<u32, Vec<State>>,
+    /// How many changes that somebody asked for ended so, and are not known to be answered.
+    unanswered: BTreeMap<(Nexus, Ends), u64>,
     /// Answers that were held against a restriction.
     pub(crate) judged: u64,
     /// Those among them that were refusals.
@@ -68,7 +70,21 @@ impl Ledger {
         let mut rules = newest(states).clone();
         let ends = rules.change(change);
         states.push(State { rules, begins: now, ends: Tick::NEVER });
+        if is_of_reservations(change.kind) {
+            *self.unanswered.entry((change.nexus, ends)).or_default() += 1;
+        }
         ends
+    }
+
+    /// Somebody was answered that a change it asked for ended so.
+    ///
+    /// # Panics
+    /// When fewer of its changes did than it was answered.
+    pub(crate) fn answered(&mut self, nexus: Nexus, ends: Ends) {
+        let left = self.unanswered.get_mut(&(nexus, ends)).filter(|left| **left > 0);
+        let left =
+            left.unwrap_or_else(|| panic!("{nexus:?} is told {ends:?}, and no change ended so"));
+        *left -= 1;
     }
 
     /// Whether a report of a volume says what it has to.
@@ -114,23 +130,45 @@ impl Ledger {
         self.states.keys().copied().collect()
     }
 
-    /// A request has ended: done, or refused because of a reservation.
+    /// A request was done.
     ///
     /// # Panics
-    /// When no state that was in force explains that.
-    pub(crate) fn judge(&mut self, asked: Asked, is_refused: bool, now: Tick) {
-        let Asked { volume, nexus, access, sent } = asked;
-        let Some(states) = self.states.get(&volume) else {
-            assert!(!is_refused, "{asked:?} was refused, and nothing was ever reserved");
-            return;
-        };
+    /// When no state that was in force allows that.
+    pub(crate) fn judge_done(&mut self, asked: Asked, now: Tick) {
+        let Some(states) = self.states.get(&asked.volume) else { return };
         self.judged += u64::from(states.iter().any(|state| state.rules.restrict()));
-        self.refused += u64::from(is_refused);
-        let mut in_force = states.iter().filter(|it| it.begins <= now && it.ends >= sent);
-        let is_explained = in_force.any(|state| state.refuses(nexus, access) == is_refused);
-        let how = if is_refused { "refused" } else { "done" };
-        assert!(is_explained, "{asked:?} was {how} at {now:?}: {states:?}");
+        let is_explained = explains(states, asked, false, now);
+        assert!(is_explained, "{asked:?} was done at {now:?}: {states:?}");
     }
+
+    /// A request was refused because of a reservation of one of these volumes.
+    ///
+    /// # Panics
+    /// When no state that was in force of any of them refuses it.
+    pub(crate) fn judge_refusal(&mut self, asked: &[Asked], now: Tick) {
+        (self.judged, self.refused) = (self.judged + 1, self.refused + 1);
+        let of = |asked: &Asked| self.states.get(&asked.volume);
+        let is_explained = asked
+            .iter()
+            .any(|asked| of(asked).is_some_and(|states| explains(states, *asked, true, now)));
+        let states: Vec<_> = asked.iter().map(of).collect();
+        assert!(is_explained, "{asked:?} was refused at {now:?}: {states:?}");
+    }
+}
+
+/// Whether a state that was in force, while something was under way, lets it in, or refuses it.
+fn explains(states: &[State], asked: Asked, is_refused: bool, now: Tick) -> bool {
+    let Asked { nexus, access, sent, .. } = asked;
+    let mut in_force = states.iter().filter(|it| it.begins <= now && it.ends >= sent);
+    in_force.any(|state| state.refuses(nexus, access) == is_refused)
+}
+
+/// Whether a host asks for it by a command of reservations.
+fn is_of_reservations(kind: ChangeKind) -> bool {
+    !matches!(
+        kind,
+        ChangeKind::Reset(_) | ChangeKind::EndTasks(_) | ChangeKind::NexusLost | ChangeKind::Report
+    )
 }
 
 fn newest(states: &[State]) -> &Rules {
@@ -139,7 +177,7 @@ fn newest(states: &[State]) -> &Rules {
 
 #[cfg(test)]
 mod tests {
-    use nearflash_request::{ChangeKind, Expected, Identity, ReservationType, VolumeId};
+    use nearflash_request::{Expected, Identity, ReservationType, VolumeId};
 
     use super::*;
 
@@ -167,20 +205,29 @@ mod tests {
 
     #[test]
     fn write_that_was_sent_before_a_reservation_counted_may_be_done_or_refused() {
-        ledger().judge(write(OTHER, 19), false, Tick(30));
-        ledger().judge(write(OTHER, 19), true, Tick(30));
-        ledger().judge(write(HOLDER, 25), false, Tick(30));
+        ledger().judge_done(write(OTHER, 19), Tick(30));
+        ledger().judge_refusal(&[write(OTHER, 19)], Tick(30));
+        ledger().judge_done(write(HOLDER, 25), Tick(30));
     }
 
     #[test]
     #[should_panic(expected = "was done")]
     fn write_of_who_had_lost_the_right_before_it_was_sent_is_found_out() {
-        ledger().judge(write(OTHER, 21), false, Tick(30));
+        ledger().judge_done(write(OTHER, 21), Tick(30));
+    }
+
+    #[test]
+    #[should_panic(expected = "no change ended so")]
+    fn more_answers_than_changes_are_found_out() {
+        let mut ledger = ledger();
+        for _ in 0..3 {
+            ledger.answered(HOLDER, Ends::Done);
+        }
     }
 
     #[test]
     #[should_panic(expected = "was refused")]
     fn refusal_before_anything_was_reserved_is_found_out() {
-        ledger().judge(write(OTHER, 1), true, Tick(9));
+        ledger().judge_refusal(&[write(OTHER, 1)], Tick(9));
     }
 }

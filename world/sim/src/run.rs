@@ -1,12 +1,14 @@
 //! A whole run of a plan, from the first connection to the empty node.
 
+use std::collections::BTreeMap;
+
 use nearflash_units::Nanos;
 
 use crate::plan::Plan;
 use crate::sim::{PATIENCE, Sim};
 
 /// What a run came to.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Report {
     /// The same for two runs of a seed.
     pub trace: u64,
@@ -25,8 +27,14 @@ pub struct Report {
     /// Of those, by the door of who read (hosts, initiators, direct clients), how many each door had
     /// written.
     pub across: [[u64; 3]; 3],
+    /// By door: writes that were acknowledged.
+    pub acknowledged: [u64; 3],
     /// Compare-and-writes that succeeded.
     pub counted: u64,
+    /// Comparisons that did not hold, and were judged.
+    pub differed: u64,
+    /// Blocks that were read and written back as they were, by one operation.
+    pub touched: u64,
     /// Requests of direct clients that were done.
     pub direct_succeeded: u64,
     /// Requests that were made by rings.
@@ -43,12 +51,23 @@ pub struct Report {
     pub aborted: u64,
     /// Commands that there was no room for.
     pub turned_away: u64,
+    /// Connections that the network broke.
+    pub broken: u64,
+    /// How often each thing happened that has a name: faults, changes, partings.
+    pub events: BTreeMap<&'static str, u64>,
     /// How often initiators logged in.
     pub logged_in: u32,
     /// How often hosts joined.
     pub joined: u32,
     /// How long it took on the simulated clock.
     pub span: Nanos,
+}
+
+impl Report {
+    /// How often something happened that has a name.
+    pub fn count(&self, what: &str) -> u64 {
+        self.events.get(what).copied().unwrap_or_default()
+    }
 }
 
 /// Says which seed failed.
@@ -94,7 +113,8 @@ impl Sim {
         let mut revocations = self.plan.revocations;
         let count = revocations + resizes + power_losses + u32::from(self.plan.drain_while_busy);
         for left in self.draw_shares_of_work(count) {
-            self.run_until(PATIENCE, |sim| sim.commands_left() <= left);
+            let is_at_it = self.run_until(PATIENCE, |sim| sim.commands_left() <= left);
+            assert!(is_at_it, "work goes on: {} are left, not {left}", self.commands_left());
             if revocations > 0 && self.draw_coin() {
                 revocations -= 1;
                 self.revoke();
@@ -122,7 +142,10 @@ impl Sim {
             lost: self.checks.lost,
             reads: self.checks.history.reads(),
             across: self.checks.across,
+            acknowledged: self.checks.acknowledged,
             counted: self.checks.increments.won_count(),
+            differed: self.checks.differed,
+            touched: self.checks.touched,
             direct_succeeded: self.common.succeeded,
             direct_refused: self.common.refused + self.common.stale,
             direct_by_ring: self.common.by_ring,
@@ -132,6 +155,8 @@ impl Sim {
             reserved: (self.checks.reservations.judged, self.checks.reservations.refused),
             aborted: self.checks.aborted,
             turned_away: self.checks.turned_away,
+            broken: self.outside.network.broken,
+            events: self.outside.trace.counts().clone(),
             logged_in: self.initiators.iter().map(|initiator| initiator.joined).sum(),
             joined: self.workers.iter().map(|worker| worker.joined).sum(),
             span: self.now(),

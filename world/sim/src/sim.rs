@@ -2,6 +2,7 @@
 
 mod control;
 mod notices;
+mod places;
 mod power;
 mod rest;
 mod setup;

@@ -1,18 +1,21 @@
 //! What happened in a run, as one number: two runs of a seed have the same, or something drew from
 //! outside.
 
+use std::collections::BTreeMap;
+
 use nearflash_units::Nanos;
 
 /// A running hash of everything that happened: FNV-1a.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Trace {
     hash: u64,
     entries: u64,
+    counts: BTreeMap<&'static str, u64>,
 }
 
 impl Default for Trace {
     fn default() -> Self {
-        Self { hash: 0xCBF2_9CE4_8422_2325, entries: 0 }
+        Self { hash: 0xCBF2_9CE4_8422_2325, entries: 0, counts: BTreeMap::new() }
     }
 }
 
@@ -20,6 +23,7 @@ impl Trace {
     /// Something happened.
     pub(crate) fn note(&mut self, at: Nanos, what: &'static str, details: &[u64]) {
         self.entries += 1;
+        *self.counts.entry(what).or_default() += 1;
         let numbers = std::iter::once(&at.0).chain(details).flat_map(|number| number.to_le_bytes());
         for byte in what.bytes().chain(numbers) {
             self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3);
@@ -38,6 +42,11 @@ impl Trace {
     /// The number.
     pub fn hash(&self) -> u64 {
         self.hash
+    }
+
+    /// How often each thing happened that has a name.
+    pub fn counts(&self) -> &BTreeMap<&'static str, u64> {
+        &self.counts
     }
 
     /// How much happened.

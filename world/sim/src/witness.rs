@@ -8,7 +8,8 @@
 //!
 //! And who comes back, and is told that what it left behind is over (a host whose old controller
 //! ended, an initiator in place of its old session, a client that claims what it was), finds that
-//! nothing of its old connections is under way.
+//! nothing of its old connections is under way. The same when the node says that a client or an
+//! initiator's session is gone.
 //!
 //! And who has lost its right, by a reservation or because its grants were revoked, has nothing
 //! under way from the moment on that this is said to be so, and begins nothing.
@@ -81,7 +82,7 @@ pub(crate) struct Opened {
 #[derive(Clone, Copy, Debug)]
 struct Connection {
     opened: Opened,
-    /// Whose it is was told that nothing of it is under way any more.
+    /// Whose it is was told that nothing of it is under way any more, or the control side was.
     silent: bool,
 }
 
@@ -143,6 +144,18 @@ impl Witness {
         self.fall_silent(&left);
     }
 
+    /// A client's connection is gone, and so is every request it had.
+    pub(crate) fn is_gone(&mut self, link: LinkId) {
+        let left = self.writers_of(|it| it.link == link);
+        self.fall_silent(&left);
+    }
+
+    /// An initiator's session is over, and every request of it.
+    pub(crate) fn is_over(&mut self, nexus: Nexus) {
+        let left = self.writers_of(|it| it.nexus == nexus && self.closed.contains_key(&it.link));
+        self.fall_silent(&left);
+    }
+
     fn writers_of(&self, is_meant: impl Fn(&Opened) -> bool) -> BTreeSet<Writer> {
         let meant = self.writers.iter().filter(|(_, it)| is_meant(&it.opened));
         meant.map(|(writer, _)| *writer).collect()
@@ -153,7 +166,7 @@ impl Witness {
             connection.silent = true;
         }
         let under_way = self.under_way(..).find(|(_, _, writer, _)| left.contains(writer));
-        assert!(under_way.is_none(), "{under_way:?} is under way and whose it is is back");
+        assert!(under_way.is_none(), "{under_way:?} is under way and whose it is is back, or gone");
     }
 
     fn under_way(
@@ -244,7 +257,7 @@ impl Witness {
             assert!(may, "{stamp:?} began, and whose it is had lost its right");
             let connection = self.writers.get(&stamp.writer);
             let is_silent = connection.is_some_and(|connection| connection.silent);
-            assert!(!is_silent, "{stamp:?} began after whose it is was back");
+            assert!(!is_silent, "{stamp:?} began after whose it is was back, or gone");
             let closed = connection.and_then(|it| self.closed.get(&it.opened.link));
             let is_late = stamp.count == 0 && closed.is_some_and(|closed| *closed < turn);
             assert!(!is_late, "{stamp:?} began after its connection was closed");
@@ -344,6 +357,20 @@ mod tests {
     #[should_panic(expected = "whose it is is back")]
     fn who_is_back_has_nothing_under_way_of_what_it_left() {
         with_write().is_back(WHO, LinkId(2));
+    }
+
+    #[test]
+    #[should_panic(expected = "or gone")]
+    fn who_is_gone_has_nothing_under_way() {
+        with_write().is_gone(LinkId(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "began after")]
+    fn who_is_gone_begins_nothing() {
+        let mut witness = witness();
+        witness.is_gone(LinkId(1));
+        witness.submitted(&bytes(STAMP), 512, 1);
     }
 
     #[test]

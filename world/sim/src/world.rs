@@ -243,9 +243,18 @@ impl World for SimWorld<'_> {
 
     fn notice(&mut self, notice: Notice) {
         let (at, core) = (self.now, self.core);
-        if let Notice::ControllerConnected { peer, .. } = notice {
-            let link = self.outside.network.link_of(peer).expect("peers have links");
-            self.outside.witness.granted(link);
+        let link_of = |peer| self.outside.network.link_of(peer).expect("peers have links");
+        match notice {
+            Notice::ControllerConnected { peer, .. } => {
+                let link = link_of(peer);
+                self.outside.witness.granted(link);
+            }
+            Notice::ClientGone { peer, .. } => {
+                let link = link_of(peer);
+                self.outside.witness.is_gone(link);
+            }
+            Notice::SessionOver { nexus, .. } => self.outside.witness.is_over(nexus),
+            _ => {}
         }
         self.outside.notices.push(Noted { at, core, notice });
     }

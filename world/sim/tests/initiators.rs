@@ -94,6 +94,7 @@ fn what_one_door_writes_durably_every_door_reads_after_the_power_was_lost() {
 /// while the size, and with it the epoch, becomes another.
 #[test]
 fn what_a_change_of_size_meets_half_done_is_done_or_was_not_begun() {
+    let mut met = 0;
     for seed in 0..8 {
         let mut plan = plan(seed, vec![InitiatorPlan::plain(100)]);
         let mix = Mix { writes: 10, reads: 5, ..Mix::default() };
@@ -110,14 +111,16 @@ fn what_a_change_of_size_meets_half_done_is_done_or_was_not_begun() {
             sim.resize();
         }
         sim.finish_work();
+        met += sim.report().count("parts around a change of size");
         end(sim);
     }
+    assert!(met > 0, "some are under way while the size becomes another");
 }
 
 /// What is under way when a preemption comes is slow, on several cores, by every door.
 #[test]
 fn nothing_of_whom_a_preemption_shuts_out_lands_after_it_is_answered() {
-    let mut refused = 0;
+    let (mut refused, mut under_load) = (0, 0);
     for seed in 0..16 {
         let mut plan = fight(seed);
         plan.clients.extend(by_all_ways(300));
@@ -128,10 +131,13 @@ fn nothing_of_whom_a_preemption_shuts_out_lands_after_it_is_answered() {
         plan.faults.core.mail.1 = Nanos::from_micros(200);
         let mut sim = Sim::new(plan);
         sim.finish_work();
-        refused += sim.report().reserved.1;
+        let report = sim.report();
+        refused += report.reserved.1;
+        under_load += report.count("preemption under load");
         end(sim);
     }
     assert!(refused > 100, "many are shut out: {refused}");
+    assert!(under_load > 20, "with something under way on devices: {under_load}");
 }
 
 /// Commands bring part of their data along, and the rest is asked for: it lies in the stream behind
@@ -244,6 +250,23 @@ fn every_initiator_is_told_of_a_new_size_once() {
         }
         sim.finish_work();
         assert!((0..4).all(|number| sim.told(number, CAPACITY_CHANGED) == 3), "seed {seed}");
+        end(sim);
+    }
+}
+
+#[test]
+fn a_volume_that_changes_its_size_ends_for_initiators_where_it_should() {
+    for seed in 0..4 {
+        let mut plan = plan(seed, ways(200));
+        for initiator in &mut plan.initiators {
+            initiator.mix.tails = 60;
+        }
+        let mut sim = Sim::new(plan);
+        for _ in 0..8 {
+            sim.run_for(Nanos::from_millis(2));
+            sim.resize();
+        }
+        sim.finish_work();
         end(sim);
     }
 }

@@ -7,6 +7,7 @@ use nearflash_units::{ByteLen, Lba, Nanos};
 use crate::client::worker::Client;
 use crate::node::{FIELD_IDS, SHARED_ID};
 use crate::sim::{PATIENCE, Sim};
+use crate::witness::Tick;
 
 impl Sim {
     /// What the shared volume holds, on its devices.
@@ -60,7 +61,7 @@ impl Sim {
             return;
         }
         let victim = self.dice.pick(&victims);
-        self.clients[victim].may_be_refused = true;
+        self.clients[victim].refusable_until = Tick::NEVER;
         self.node.grants.revoked.insert(victim);
         self.outside.note("revoke", &[]);
         self.export_direct();
@@ -79,8 +80,12 @@ impl Sim {
         self.clients[victim].revoked_at = None;
         self.set_revoked(victim, false);
         self.node.grants.revoked.remove(&victim);
-        self.node.grants.epoch += u32::from(self.dice.coin());
+        if self.dice.coin() {
+            self.node.grants.epoch += 1;
+            self.common.epochs_change = true;
+        }
         self.export_direct();
+        self.clients[victim].refusable_until = self.outside.tick();
     }
 
     /// Of what it writes on the field, nothing has an effect from now on, or may again.

@@ -15,6 +15,7 @@ use crate::judge::Asker;
 use crate::memory::Memory;
 use crate::network::{LinkId, Side};
 use crate::outside::Outside;
+use crate::witness::Tick;
 
 /// Whether a connection lives on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -71,8 +72,8 @@ pub(crate) struct Connection {
     sequence: u32,
     /// The volumes that it has open.
     pub(crate) volumes: BTreeMap<u32, VolumeHandle>,
-    /// Those that it has asked for, by the number of the question.
-    pub(crate) asked: BTreeMap<u32, u32>,
+    /// Those that it has asked for, and when, by the number of the question.
+    pub(crate) asked: BTreeMap<u32, (u32, Tick)>,
     pub(crate) pending: BTreeMap<u32, Pending>,
     /// Its part of the rings, once it has any.
     pub(crate) places: Option<Places>,

@@ -198,6 +198,11 @@ impl Ownership {
         }
     }
 
+    /// Whether the devices keep what they have answered.
+    pub(crate) fn keeps_all(&self) -> bool {
+        self.steady
+    }
+
     pub(crate) fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }

@@ -32,17 +32,48 @@ struct Sum {
 
 /// What became of a swap.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Swap {
+enum Fate {
     Open,
-    Done,
+    Done { ended: Tick, durable: bool },
     Refused,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Swap {
+    /// What it replaced, or would have.
+    expected: u64,
+    fate: Fate,
 }
 
 #[derive(Debug, Default)]
 struct Chain {
     base: u64,
-    /// By what they put there: what they replaced, and their fate.
-    swaps: BTreeMap<u64, (u64, Swap)>,
+    /// By what they put there.
+    swaps: BTreeMap<u64, Swap>,
+}
+
+impl Chain {
+    /// What led from the base to what the word is: every swap whose value it was, the last one first.
+    ///
+    /// # Panics
+    /// When one of them was refused, or nobody put there what the word is.
+    fn way_to(&self, word: u64, found: u64) -> Vec<u64> {
+        let (mut at, mut way) = (found, Vec::new());
+        while at != self.base {
+            let swap = self.swaps.get(&at);
+            let swap = swap.unwrap_or_else(|| panic!("word {word}: nobody put {at} there"));
+            assert_ne!(swap.fate, Fate::Refused, "word {word}: {at} was refused and was there");
+            way.push(at);
+            at = swap.expected;
+        }
+        way
+    }
+
+    /// Of those that are meant, one that is not on the way.
+    fn missing(&self, way: &[u64], is_meant: impl Fn(Fate) -> bool) -> Option<u64> {
+        let mut meant = self.swaps.iter().filter(|(_, swap)| is_meant(swap.fate));
+        meant.find(|(new, _)| !way.contains(new)).map(|(new, _)| *new)
+    }
 }
 
 /// The words of a run.
@@ -117,38 +148,53 @@ impl Words {
             let least = before.map(|added| added.found + 1).max().unwrap_or(sum.base);
             sum.durable = sum.durable.max(least);
         }
+        for swap in self.chains.values_mut().flat_map(|chain| chain.swaps.values_mut()) {
+            if let Fate::Done { ended, durable } = &mut swap.fate {
+                *durable |= *ended < sent;
+            }
+        }
     }
 
     /// A swap is sent.
     pub(crate) fn swap_sent(&mut self, word: u64, expected: u64, new: u64) {
-        self.chains.entry(word).or_default().swaps.insert(new, (expected, Swap::Open));
+        let swap = Swap { expected, fate: Fate::Open };
+        self.chains.entry(word).or_default().swaps.insert(new, swap);
     }
 
     /// It was answered with what it found.
     ///
     /// # Panics
     /// When that cannot be.
-    pub(crate) fn swapped(&mut self, word: u64, new: u64, found: u64) {
+    pub(crate) fn swapped(
+        &mut self,
+        word: u64,
+        new: u64,
+        found: u64,
+        (now, durable): (Tick, bool),
+    ) {
         let chain = self.chains.get_mut(&word).expect("it was sent");
         self.judged += 1;
-        let is_known = found == chain.base
-            || chain.swaps.get(&found).is_some_and(|(_, swap)| *swap != Swap::Refused);
+        let was_put = |swap: &Swap| swap.fate != Fate::Refused;
+        let is_known = found == chain.base || chain.swaps.get(&found).is_some_and(was_put);
         assert!(is_known, "word {word}: a swap found {found}, which nobody put there");
-        let (expected, _) = chain.swaps[&new];
-        if found == expected {
-            let twin = chain.swaps.iter().find(|(_, swap)| **swap == (expected, Swap::Done));
-            assert_eq!(twin, None, "word {word}: {new} and another both replaced {expected}");
-            chain.swaps.insert(new, (expected, Swap::Done));
+        let expected = chain.swaps[&new].expected;
+        let fate = if found == expected {
+            let is_twin =
+                |it: &Swap| it.expected == expected && matches!(it.fate, Fate::Done { .. });
+            let twin = chain.swaps.iter().find(|(_, swap)| is_twin(swap));
+            assert!(twin.is_none(), "word {word}: {new} and {twin:?} both replaced {expected}");
+            Fate::Done { ended: now, durable }
         } else {
-            chain.swaps.insert(new, (expected, Swap::Refused));
-        }
+            Fate::Refused
+        };
+        chain.swaps.insert(new, Swap { expected, fate });
     }
 
     /// It was refused: nothing was done.
     pub(crate) fn swap_refused(&mut self, word: u64, new: u64) {
         let chain = self.chains.get_mut(&word).expect("it was sent");
-        if let Some((_, swap)) = chain.swaps.get_mut(&new) {
-            *swap = Swap::Refused;
+        if let Some(swap) = chain.swaps.get_mut(&new) {
+            swap.fate = Fate::Refused;
         }
     }
 
@@ -166,16 +212,9 @@ impl Words {
             }
             WordUse::Chain => {
                 let Some(chain) = self.chains.get(&word) else { return };
-                let (mut at, mut done) = (found, 0);
-                while at != chain.base {
-                    let swap = chain.swaps.get(&at);
-                    let (expected, swap) = *swap.expect("a word of swaps holds what a swap put");
-                    assert_ne!(swap, Swap::Refused, "word {word}: {at} was refused and is there");
-                    done += usize::from(swap == Swap::Done);
-                    at = expected;
-                }
-                let all = chain.swaps.values().filter(|(_, swap)| *swap == Swap::Done).count();
-                assert_eq!(done, all, "word {word} is {found}: every swap is one step to it");
+                let way = chain.way_to(word, found);
+                let missing = chain.missing(&way, |fate| matches!(fate, Fate::Done { .. }));
+                assert_eq!(missing, None, "word {word} is {found}: every swap is one step to it");
             }
         }
     }
@@ -197,8 +236,13 @@ impl Words {
             }
             WordUse::Chain => {
                 let chain = self.chains.entry(word).or_default();
-                let is_known = found == chain.base || chain.swaps.contains_key(&found);
-                assert!(is_known, "the power was lost, and word {word} is {found}");
+                let way = chain.way_to(word, found);
+                let missing =
+                    chain.missing(&way, |fate| matches!(fate, Fate::Done { durable: true, .. }));
+                assert_eq!(
+                    missing, None,
+                    "the power was lost, and word {word} is {found}: a durable swap is lost"
+                );
                 *chain = Chain { base: found, ..Chain::default() };
             }
         }
@@ -254,8 +298,8 @@ mod tests {
         let mut words = Words::default();
         words.swap_sent(8, 0, 1);
         words.swap_sent(8, 0, 2);
-        words.swapped(8, 1, 0);
-        words.swapped(8, 2, 0);
+        words.swapped(8, 1, 0, (Tick(3), false));
+        words.swapped(8, 2, 0, (Tick(4), false));
     }
 
     #[test]
@@ -263,7 +307,7 @@ mod tests {
     fn a_swap_without_effect_is_found() {
         let mut words = Words::default();
         words.swap_sent(8, 0, 1);
-        words.swapped(8, 1, 0);
+        words.swapped(8, 1, 0, (Tick(3), false));
         words.at_rest(8, WordUse::Chain, 0);
     }
 
@@ -273,5 +317,33 @@ mod tests {
         let mut words = two_sent();
         words.added(8, 0, (Tick(1), Tick(3)), true);
         words.power_lost(8, WordUse::Sum, 0);
+    }
+    /// One swap that was done from 1 to 3, and nothing else.
+    fn one_swap(durable: bool) -> Words {
+        let mut words = Words::default();
+        words.swap_sent(8, 0, 1);
+        words.swapped(8, 1, 0, (Tick(3), durable));
+        words
+    }
+
+    #[test]
+    #[should_panic(expected = "a durable swap is lost")]
+    fn a_durable_swap_survives_the_loss_of_power() {
+        one_swap(true).power_lost(8, WordUse::Chain, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "a durable swap is lost")]
+    fn a_flushed_swap_survives_the_loss_of_power() {
+        let mut words = one_swap(false);
+        words.flushed(Tick(4));
+        words.power_lost(8, WordUse::Chain, 0);
+    }
+
+    #[test]
+    fn a_swap_that_was_not_flushed_may_be_lost() {
+        let mut words = one_swap(false);
+        words.flushed(Tick(2));
+        words.power_lost(8, WordUse::Chain, 0);
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Common {
     pub(crate) by_ring: u64,
     /// Counts connections.
     pub(crate) joined: u64,
+    /// Some volume has, or has had, another epoch than at the beginning.
+    pub(crate) epochs_change: bool,
 }
 
 /// What is in flight.
@@ -142,8 +144,8 @@ pub(crate) struct Client {
     pub(crate) resting: bool,
     /// Since when it has no rights at all: the node has said that nothing of it is under way.
     pub(crate) revoked_at: Option<Tick>,
-    /// Whether it is told now and then that it has no right, or its volume is gone.
-    pub(crate) may_be_refused: bool,
+    /// What it asked for before then may be refused: its grants were gone, or about to come back.
+    pub(crate) refusable_until: Tick,
     think_until: Nanos,
     /// Links on which it says nothing, or not what it should.
     pub(crate) crooked_links: Vec<LinkId>,
@@ -183,7 +185,7 @@ impl Client {
             guesses: Vec::new(),
             resting: false,
             revoked_at: None,
-            may_be_refused: false,
+            refusable_until: Tick(0),
             think_until: Nanos(0),
             crooked_links: Vec::new(),
             plan,
@@ -307,6 +309,7 @@ impl Client {
     ) -> Option<Nanos> {
         let now = outside.tick();
         let connection = self.connection.take()?;
+        outside.note("client leaves", &[u64::from(connection.link.0)]);
         if abruptly {
             outside.network.abort(outside.now, connection.link, Side::Host);
         } else {
@@ -358,7 +361,7 @@ impl Client {
                 }
             }
             if completion.status == Status::STALE_EPOCH {
-                self.refresh(volume);
+                self.refresh(volume, outside);
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::history::Block;
 use crate::host::pending::Pending;
 use crate::host::queue::Queue;
 use crate::judge::{Checks, Io, StepId, StepState, What};
+use crate::node::SHARED_ID;
 use crate::outside::Outside;
 use crate::stamp::Value;
 use crate::workload::{Kind, Run, Workload, io};
@@ -122,7 +123,8 @@ impl Workload {
         let (volume, nsid) = self.field.volumes[dice.index(self.field.volumes.len())];
         let all = dice.permille(300);
         let volumes = self.field.volumes.iter().map(|(volume, _)| *volume);
-        let flushed = if all { volumes.collect() } else { vec![volume] };
+        // Of the subsystem's, that is; the one that direct clients share is another.
+        let flushed = if all { volumes.chain([SHARED_ID]).collect() } else { vec![volume] };
         let command = Command::flush(if all { NamespaceId::ALL } else { nsid });
         let run = Run { block: Block { volume, lba: Lba(0) }, nsid, count: 1 };
         let pending = Pending::Io(io(queue.asker, run, None, What::Flush(flushed), outside));

@@ -8,6 +8,7 @@ use nearflash_nvme::{
 };
 use nearflash_nvme_tcp::host::{HostCompletion, HostConfig, HostData};
 use nearflash_nvme_tcp::pdu::DataAlignment;
+use nearflash_request::Nexus;
 use nearflash_units::Nanos;
 use uuid::Uuid;
 
@@ -21,6 +22,7 @@ use crate::line::Fate;
 use crate::network::{LinkId, Side};
 use crate::node::CHECKED;
 use crate::outside::Outside;
+use crate::reservations::Ends;
 use crate::rivalry::{Move, Rival};
 use crate::stamp::Writer;
 use crate::witness::{Door, Opened, Who};
@@ -373,7 +375,7 @@ impl Worker {
             while let Some((completion, pending)) = queue.poll() {
                 outside.note("answer", &[u64::from(completion.cid.0), u64::from(queue.link.0)]);
                 let Pending::Io(io) = pending else {
-                    check_rivalry(completion.entry.status());
+                    judge_rivalry(queue.asker.nexus, completion.entry.status(), checks);
                     continue;
                 };
                 if let What::StepCompare(id) | What::StepWrite(id) = io.what {
@@ -454,12 +456,15 @@ impl Worker {
     }
 }
 
-/// How a change of reservations can end: also because there are too many at a time.
-fn check_rivalry(status: Status) {
-    const POSSIBLE: [Status; 3] =
-        [Status::RESERVATION_CONFLICT, Status::INVALID_FIELD, Status::TRANSIENT_TRANSPORT_ERROR];
-    let is_possible = status.is_success() || POSSIBLE.contains(&status.code());
-    assert!(is_possible, "a change of reservations was answered {status}");
+/// A change of reservations is answered: as it was decided, or because there are too many at a time.
+fn judge_rivalry(nexus: Nexus, status: Status, checks: &mut Checks) {
+    match status.code() {
+        _ if status.is_success() => checks.reservations.answered(nexus, Ends::Done),
+        Status::RESERVATION_CONFLICT => checks.reservations.answered(nexus, Ends::Conflict),
+        Status::INVALID_FIELD => checks.reservations.answered(nexus, Ends::Refused),
+        Status::TRANSIENT_TRANSPORT_ERROR => {}
+        _ => panic!("a change of reservations was answered {status}"),
+    }
 }
 
 fn is_step(what: &What) -> bool {

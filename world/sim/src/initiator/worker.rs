@@ -23,10 +23,14 @@ use crate::line::Fate;
 use crate::network::{LinkId, Side};
 use crate::node::TARGET;
 use crate::outside::Outside;
+use crate::reservations::Ends;
 use crate::rivalry::{Move, Rival};
 use crate::stamp::Writer;
 use crate::witness::{Door, Opened, Who};
 use crate::workload::{Field, Workload};
+
+/// ILLEGAL REQUEST, INVALID FIELD IN PARAMETER LIST and what is like it: 5h, 26h.
+const ILLEGAL_PARAMETER: u32 = 0x526;
 
 #[derive(Debug)]
 pub(crate) struct Initiator {
@@ -270,13 +274,13 @@ impl Initiator {
                 Begin { connection, dice, checks, outside }.work(&mut self.workload);
             }
             if self.dice.permille(self.plan.manage_permille) {
-                self.manage(index);
+                self.manage(index, checks, outside);
             }
         }
     }
 
     /// Has a command aborted, all of its own, those of everybody, or a unit or the target reset.
-    fn manage(&mut self, index: usize) {
+    fn manage(&mut self, index: usize, checks: &mut Checks, outside: &mut Outside) {
         let functions = [
             TaskFunction::ABORT_TASK,
             TaskFunction::ABORT_TASK_SET,
@@ -297,6 +301,8 @@ impl Initiator {
         // Another one may be under way.
         if let Ok(managing) = connection.session.manage(function, 0, task) {
             connection.managing = Some(managing);
+            checks.ends_tasks = true;
+            outside.ends_sessions |= ends_sessions;
         }
     }
 
@@ -343,7 +349,7 @@ impl Initiator {
                         (state.first, state.second) = (Some(answer), Some(answer));
                         state.judge(false, checks, outside);
                     }
-                    Task::Rivalry => {}
+                    Task::Rivalry => judge_rivalry(connection.asker.nexus, answer, checks),
                 }
             }
         }
@@ -380,5 +386,18 @@ impl Initiator {
         let until = outside.now.plus(away);
         self.life = Life::Away(until);
         Some(until)
+    }
+}
+
+/// A change of reservations is answered: as it was decided, or it was not looked at.
+fn judge_rivalry(nexus: Nexus, answer: Answer, checks: &mut Checks) {
+    match answer {
+        Answer::Done => checks.reservations.answered(nexus, Ends::Done),
+        Answer::Conflict => checks.reservations.answered(nexus, Ends::Conflict),
+        Answer::Unexpected(ILLEGAL_PARAMETER) => {
+            checks.reservations.answered(nexus, Ends::Refused);
+        }
+        Answer::Attention | Answer::Aborted | Answer::Full => {}
+        _ => panic!("a change of reservations was answered {answer:?}"),
     }
 }

@@ -1,8 +1,10 @@
 //! What all answers of a run are held against, and how many of each kind there were.
 
+use std::fmt::Debug;
+
 use crate::history::History;
 use crate::increments::Increments;
-use crate::judge::{Answer, What};
+use crate::judge::Answer;
 use crate::outside::Outside;
 use crate::reservations::{Asked, Ledger};
 use crate::stamp::{Value, Writer};
@@ -19,6 +21,8 @@ pub(crate) struct Checks {
     pub reservations: Ledger,
     /// Devices of this run fail now and then.
     pub(crate) disks_fail: bool,
+    /// Somebody has asked for a task management function.
+    pub(crate) ends_tasks: bool,
     /// Commands answered with success.
     pub succeeded: u64,
     /// Commands answered with an error.
@@ -29,50 +33,49 @@ pub(crate) struct Checks {
     pub(crate) turned_away: u64,
     /// Commands whose connection was lost.
     pub lost: u64,
+    /// Comparisons that did not hold, and were judged.
+    pub(crate) differed: u64,
+    /// Blocks that were read and written back as they were.
+    pub(crate) touched: u64,
+    /// By door: writes that were acknowledged.
+    pub(crate) acknowledged: [u64; 3],
     /// By door: blocks read that were written by each door.
     pub(crate) across: [[u64; 3]; 3],
 }
 
 impl Checks {
-    fn note_end(&mut self, answer: Answer) {
+    /// A command was answered so. `own` are the answers that it can have and others cannot.
+    ///
+    /// # Panics
+    /// When nothing that happened so far is a reason for that.
+    pub(super) fn count(&mut self, answer: Answer, own: &[Answer], what: &impl Debug) {
+        match answer {
+            Answer::Done => self.succeeded += 1,
+            _ => self.failed += 1,
+        }
         self.aborted += u64::from(answer == Answer::Aborted);
         self.turned_away += u64::from(answer == Answer::Full);
-    }
-
-    pub(super) fn count(&mut self, answer: Answer, in_tail: bool, what: &What) {
-        self.note_end(answer);
-        if answer.is_success() {
-            self.succeeded += 1;
-            return;
-        }
-        self.failed += 1;
-        let is_expected = match answer {
-            Answer::Differs => matches!(what, What::Compare(_)),
-            Answer::BehindTheEnd => in_tail,
+        self.differed += u64::from(answer == Answer::Differs);
+        let is_due = match answer {
+            Answer::Done | Answer::Attention | Answer::Full => true,
             Answer::Conflict => self.reservations.is_used(),
             Answer::DeviceFailed => self.disks_fail,
-            Answer::Attention | Answer::Aborted | Answer::Full => true,
+            Answer::Aborted => self.ends_tasks,
             // The client has judged that.
             Answer::NotLetIn | Answer::Stale => true,
-            Answer::Done | Answer::OtherHalfFailed | Answer::Unexpected(_) => false,
+            Answer::Differs
+            | Answer::OtherHalfFailed
+            | Answer::BehindTheEnd
+            | Answer::Unexpected(_) => own.contains(&answer),
         };
-        assert!(is_expected, "{what:?} was answered {answer:?}");
+        assert!(is_due, "{what:?} was answered {answer:?}");
     }
 
-    pub(super) fn count_step(&mut self, answer: Answer) {
-        self.note_end(answer);
-        if answer.is_success() {
-            self.succeeded += 1;
-            return;
+    /// A write was acknowledged.
+    pub(super) fn note_write(&mut self, writer: Writer, outside: &Outside) {
+        if let Some(door) = outside.witness.door_of(writer) {
+            self.acknowledged[door.index()] += 1;
         }
-        self.failed += 1;
-        let is_expected = match answer {
-            Answer::DeviceFailed => self.disks_fail,
-            Answer::Conflict => self.reservations.is_used(),
-            Answer::BehindTheEnd | Answer::Unexpected(_) => false,
-            _ => true,
-        };
-        assert!(is_expected, "a compare-and-write was answered {answer:?}");
     }
 
     /// Something was read that came in by a door, this one or another.
@@ -84,10 +87,14 @@ impl Checks {
         }
     }
 
-    pub(super) fn judge_right(&mut self, asked: Asked, answer: Answer, now: Tick) {
+    /// Whether somebody was let in, or shut out, as reservations were: of all of these volumes, or of
+    /// one of them, nobody says of which.
+    pub(super) fn judge_right(&mut self, asked: &[Asked], answer: Answer, now: Tick) {
         match answer {
-            Answer::Done | Answer::Differs => self.reservations.judge(asked, false, now),
-            Answer::Conflict => self.reservations.judge(asked, true, now),
+            Answer::Done | Answer::Differs => {
+                asked.iter().for_each(|asked| self.reservations.judge_done(*asked, now));
+            }
+            Answer::Conflict => self.reservations.judge_refusal(asked, now),
             _ => {}
         }
     }

@@ -70,11 +70,11 @@ impl Io {
     ) -> Seen {
         let now = outside.tick();
         let bytes = self.buffer.map(|buffer| memory.give_back(buffer));
-        checks.count(answer, self.in_tail, &self.what);
+        checks.count(answer, self.own_answers(), &self);
         self.judge_right(answer, checks, now);
         let is_success = answer.is_success();
         if self.in_tail {
-            self.judge_size(is_success, bytes.as_ref().map_or(0, Vec::len), checks, outside);
+            self.judge_size(answer, bytes.as_ref().map_or(0, Vec::len), outside);
         }
         match self.what {
             What::Read if is_success => {
@@ -82,10 +82,17 @@ impl Io {
                 return self.judge_read(&bytes, now, checks, outside);
             }
             What::Write(writes) => {
+                if is_success {
+                    checks.note_write(self.asker.writer, outside);
+                    note_parts(self.in_parts, self.sent, outside);
+                }
                 let ending = ending(answer, self.in_parts);
                 end_all(&writes, ending, now, checks, outside);
             }
-            What::Touch => outside.witness.touched(self.first),
+            What::Touch => {
+                checks.touched += u64::from(is_success);
+                outside.witness.touched(self.first);
+            }
             What::Advice(writes) if is_success => {
                 end_all(&writes, Ending::Failed, now, checks, outside);
             }
@@ -96,10 +103,22 @@ impl Io {
             What::Compare(value) if is_success => {
                 checks.history.read(self.first, value, (self.sent, now), &outside.witness);
             }
+            What::Compare(value) if answer == Answer::Differs => {
+                checks.history.differed(self.first, value, (self.sent, now), &outside.witness);
+            }
             What::StepCompare(_) | What::StepWrite(_) => unreachable!("judged together"),
             What::Read | What::Flush(_) | What::Compare(_) => {}
         }
         Vec::new()
+    }
+
+    /// Answers that not every command can have.
+    fn own_answers(&self) -> &'static [Answer] {
+        match self.what {
+            _ if self.in_tail => &[Answer::BehindTheEnd],
+            What::Compare(_) => &[Answer::Differs],
+            _ => &[],
+        }
     }
 
     /// Whether the host was let in, or shut out, as the reservations were.
@@ -113,26 +132,26 @@ impl Io {
             What::Flush(volumes) => volumes.clone(),
             _ => vec![self.first.volume],
         };
-        // Of a flush of all, nobody says which volume it was refused for.
-        for volume in volumes.iter().filter(|_| volumes.len() == 1 || answer == Answer::Done) {
-            let nexus = self.asker.nexus;
-            let asked = Asked { volume: *volume, nexus, access, sent: self.sent };
-            checks.judge_right(asked, answer, now);
-        }
+        let nexus = self.asker.nexus;
+        let asked = |volume: &u32| Asked { volume: *volume, nexus, access, sent: self.sent };
+        checks.judge_right(&volumes.iter().map(asked).collect::<Vec<_>>(), answer, now);
     }
 
-    /// Unless the volume's size changed meanwhile, the command succeeds if, and only if, the volume
-    /// has all its blocks.
-    fn judge_size(&self, is_success: bool, len: usize, checks: &Checks, outside: &Outside) {
+    /// Unless the volume's size changed meanwhile, the command may succeed if the volume has all its
+    /// blocks, and lies behind the end if not.
+    fn judge_size(&self, answer: Answer, len: usize, outside: &Outside) {
         let Some((since, blocks)) = outside.size else { return };
         if since > self.sent {
             return;
         }
         let count = nearflash_units::ByteLen::from_usize(len / outside.block_len).0;
         let is_inside = self.first.lba.0 + count <= blocks;
-        assert!(is_inside || !is_success, "{self:?} succeeded behind the end at {blocks}");
-        let may_fail = checks.disks_fail || checks.reservations.is_used();
-        assert!(is_success || !is_inside || may_fail, "{self:?} failed before {blocks}");
+        let is_due = match answer {
+            Answer::Done => is_inside,
+            Answer::BehindTheEnd => !is_inside,
+            _ => true,
+        };
+        assert!(is_due, "{self:?} was answered {answer:?}, and the end is at {blocks}");
     }
 
     /// Whether it reads into its buffer.
@@ -168,6 +187,13 @@ impl Io {
             block.lba.0 += 1;
         }
         seen
+    }
+}
+
+/// A write was done, perhaps in parts, with a change of the volume's size between them.
+fn note_parts(in_parts: bool, sent: Tick, outside: &mut Outside) {
+    if in_parts && outside.size.is_none_or(|(since, _)| since > sent) {
+        outside.note("parts around a change of size", &[]);
     }
 }
 

@@ -27,6 +27,12 @@ pub(crate) struct StepState {
 }
 
 impl StepState {
+    /// What became of it: the answer of the half that says why, if it is known.
+    fn verdict(&self) -> Option<Answer> {
+        let mut halves = [self.first, self.second].into_iter().flatten();
+        halves.find(|answer| *answer != Answer::OtherHalfFailed)
+    }
+
     /// Both halves were answered, or the connection was lost.
     pub(crate) fn judge(self, is_lost: bool, checks: &mut Checks, outside: &mut Outside) {
         let now = outside.tick();
@@ -36,16 +42,20 @@ impl StepState {
             assert_eq!(succeeded[0], succeeded[1], "the halves succeed together: {self:?}");
         }
         for answer in [self.first, self.second].into_iter().flatten() {
-            checks.count_step(answer);
+            checks.count(answer, &[Answer::Differs, Answer::OtherHalfFailed], &self);
         }
-        if let (Some(first), Some(_)) = (self.first, self.second) {
+        let verdict = self.verdict();
+        if let Some(verdict) = verdict {
             let (Block { volume, .. }, nexus) = (self.block, self.asker.nexus);
             let asked = Asked { volume, nexus, access: Access::Write, sent: self.sent };
-            checks.judge_right(asked, first, now);
+            checks.judge_right(&[asked], verdict, now);
+        }
+        if verdict == Some(Answer::Differs) {
+            checks.history.differed(self.block, self.from, (self.sent, now), &outside.witness);
         }
         let of_nobody =
             [Answer::Differs, Answer::Conflict, Answer::Attention, Answer::Aborted, Answer::Full];
-        let is_refused = self.first.is_some_and(|first| of_nobody.contains(&first));
+        let is_refused = verdict.is_some_and(|verdict| of_nobody.contains(&verdict));
         let ending = if succeeded.contains(&true) {
             checks.increments.won(self.block, self.to);
             checks.history.read(self.block, self.from, (self.sent, now), &outside.witness);

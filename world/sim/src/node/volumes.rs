@@ -90,13 +90,17 @@ impl SimVolume {
         self.subsystem.as_ref().is_some_and(|name| name.as_str() == CHECKED)
     }
 
-    /// Whether a place on a device is its.
-    pub(super) fn has(&self, disk: usize, offset: ByteOffset) -> bool {
-        let is_in = |extent: &Extent| {
+    /// Where in it a place on a device is, if that is its.
+    pub(super) fn place_of(&self, disk: usize, offset: ByteOffset) -> Option<ByteOffset> {
+        let mut before = 0;
+        for extent in &self.extents {
             let end = extent.start.0 + extent.len.0;
-            usize::try_from(extent.device.0) == Ok(disk)
-                && (extent.start.0..end).contains(&offset.0)
-        };
-        self.extents.iter().any(is_in)
+            let is_there = usize::try_from(extent.device.0) == Ok(disk);
+            if is_there && (extent.start.0..end).contains(&offset.0) {
+                return Some(ByteOffset(before + offset.0 - extent.start.0));
+            }
+            before += extent.len.0;
+        }
+        None
     }
 }

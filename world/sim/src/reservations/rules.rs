@@ -11,7 +11,7 @@ use nearflash_request::{
 };
 
 /// How a change ends.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Ends {
     Done,
     Conflict,

@@ -16,6 +16,8 @@ impl Sim {
     pub fn resize(&mut self) {
         let seam = self.plan.node.block_size.blocks_in(nearflash_space::GRANULE).0;
         let blocks = Blocks(self.dice.between(2 * seam + 8, 2 * seam + 40));
+        self.outside.note("resize", &[blocks.0]);
+        self.common.epochs_change = true;
         self.outside.size = None;
         let number = self.node.resize(0, blocks, &mut self.outside);
         let cores = self.node.core_count();
@@ -39,6 +41,8 @@ impl Sim {
     /// # Panics
     /// When it does not, or keeps anything.
     pub fn drain(&mut self) {
+        let what = if self.is_work_done() { "drain" } else { "drain under load" };
+        self.outside.note(what, &[]);
         self.outside.is_draining = true;
         self.node.tell_all(&mut self.outside, || Message::Drain);
         let cores = self.node.core_count();

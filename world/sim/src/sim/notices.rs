@@ -19,6 +19,7 @@ pub(crate) struct Confirmed {
     volumes: BTreeSet<(u64, CoreId)>,
     direct: BTreeSet<(u64, CoreId)>,
     initiators: BTreeSet<(u64, CoreId)>,
+    told: BTreeSet<(u64, CoreId)>,
     namespaces: u64,
     drained: BTreeSet<CoreId>,
 }
@@ -35,6 +36,9 @@ impl Confirmed {
             Notice::IscsiTaken(core, number) => {
                 self.initiators.insert((number, core));
             }
+            Notice::Raised(core, number) => {
+                self.told.insert((number, core));
+            }
             Notice::NamespacesTaken(number) => self.namespaces = number,
             _ => {}
         }
@@ -48,6 +52,11 @@ impl Confirmed {
     /// How many go by what direct clients may reach.
     pub(crate) fn direct(&self, number: u64) -> usize {
         cores(&self.direct, |taken| taken == number)
+    }
+
+    /// How many have told their sessions what that says.
+    pub(crate) fn told(&self, number: u64) -> usize {
+        cores(&self.told, |taken| taken == number)
     }
 
     /// How many show initiators that, or something newer.
@@ -109,14 +118,16 @@ impl Sim {
         self.misfits.iter().flat_map(|misfit| &misfit.links).any(|(_, of)| *of == link)
     }
 
-    fn judge_peer_error(&self, peer: Peer, error: PeerError) {
+    fn judge_peer_error(&mut self, peer: Peer, error: PeerError) {
         let link = self.link_of(peer);
         let is_crooked = self.clients.iter().any(|client| client.is_crooked_at(link));
         let is_due = error.is_silence() || is_crooked || self.is_misfit(link);
         assert!(is_due, "{link:?} was said to have broken the protocol: {error}");
+        let what = if error.is_silence() { "silence given up" } else { "protocol broken" };
+        self.outside.note(what, &[u64::from(link.0)]);
     }
 
-    fn judge_stall(&self, peer: Peer) {
+    fn judge_stall(&mut self, peer: Peer) {
         let link = self.link_of(peer);
         let reads = |worker: &Worker| worker.has(link) && worker.plan.deaf_permille == 0;
         let takes = |client: &Client| {
@@ -126,9 +137,10 @@ impl Sim {
             && !self.clients.iter().any(takes)
             && !self.initiators.iter().any(|initiator| initiator.has(link));
         assert!(is_due, "{link:?} was said to stall");
+        self.outside.note("stall given up", &[u64::from(link.0)]);
     }
 
-    fn judge_expiry(&self, controller: ControllerId) {
+    fn judge_expiry(&mut self, controller: ControllerId) {
         let is_heard = |worker: &Worker| {
             worker.life == Life::Working
                 && worker.node_life == self.outside.starts
@@ -137,5 +149,6 @@ impl Sim {
         let is_due = !self.workers.iter().any(is_heard);
         let now = self.outside.now;
         assert!(is_due, "{controller:?} was given up at {now:?}, and its host is there");
+        self.outside.note("keep-alive expired", &[u64::from(controller.0)]);
     }
 }

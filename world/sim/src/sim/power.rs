@@ -2,6 +2,7 @@
 
 use crate::host::worker::{Leaving, Life};
 use crate::sim::Sim;
+use crate::stamp::Value;
 
 impl Sim {
     /// The power goes: what is left on the disks is checked, and the node starts again.
@@ -51,8 +52,12 @@ impl Sim {
         let volatile = self.plan.node.volatile_cache;
         for block in self.checks.history.blocks() {
             let bytes = self.block_bytes(block);
+            if matches!(Value::of(&bytes), Value::Other(_)) {
+                self.outside.note("torn block", &[block.lba.0]);
+            }
             self.checks.history.power_lost(block, &bytes, volatile, &self.outside.witness);
         }
+        self.check_places();
         self.checks.history.forget_flushes();
         self.check_clients_after_power_loss();
         self.checks.increments.restart();

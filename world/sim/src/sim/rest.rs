@@ -104,6 +104,7 @@ impl Sim {
                 self.checks.increments.check(block, value);
             }
         }
+        self.check_places();
         self.check_clients_at_rest();
     }
     /// What a block holds on its device.

@@ -81,7 +81,6 @@ impl Sim {
         let disks = (0..DISKS).map(|_| Disk::new(device, disk, dice.fork())).collect();
         let block_len = ByteLen(u64::from(plan.node.block_size.bytes())).to_usize();
         let mut outside = Outside::new(dice.fork(), network, disks, core, block_len);
-        outside.has_cold_resets = plan.initiators.iter().any(|plan| plan.cold_permille > 0);
         let keeps = plan.clients.iter().map(|client| client.crooked.is_none()).collect();
         let ground = ground(&plan);
         let grants = Grants::new(ground.clone(), keeps);

@@ -23,12 +23,12 @@ impl Client {
                     let link = connection.link;
                     outside.witness.is_back(self.who(), link);
                     self.owned.claimed();
-                    self.begin();
+                    self.begin(outside);
                 }
-                ClientEvent::Ready => self.begin(),
+                ClientEvent::Ready => self.begin(outside),
                 ClientEvent::Attached(made) if !is_crooked => {
                     connection.places = self.places.take().filter(|_| made.is_ok());
-                    self.open();
+                    self.open(outside);
                 }
                 ClientEvent::Opened { number, result } => {
                     if self.opened(number, result, outside) == Fate::Lost {
@@ -51,7 +51,8 @@ impl Client {
         outside: &mut Outside,
     ) -> Fate {
         let Some(connection) = &mut self.connection else { return Fate::Lost };
-        let volume = connection.asked.remove(&number).expect("it asked for that, once");
+        let asked = connection.asked.remove(&number).expect("it asked for that, once");
+        let (volume, asked) = asked;
         match result {
             Ok(info) => {
                 connection.volumes.insert(volume, info.handle);
@@ -62,7 +63,7 @@ impl Client {
             }
             Err(status) => {
                 let is_due = self.plan.crooked.is_some()
-                    || self.may_be_refused
+                    || asked < self.refusable_until
                         && [Status::NOT_GRANTED, Status::NO_SUCH_VOLUME].contains(&status);
                 assert!(is_due, "client {}: its volume is refused: {status}", self.number);
                 outside.note("client refused", &[]);
@@ -72,7 +73,7 @@ impl Client {
     }
 
     /// Asks for all its volumes.
-    fn open(&mut self) {
+    fn open(&mut self, outside: &mut Outside) {
         let Some(connection) = &mut self.connection else { return };
         let field = self.workload.field.volumes.iter().map(|(volume, _)| *volume);
         let volumes: Vec<u32> = match self.plan.crooked {
@@ -81,13 +82,14 @@ impl Client {
         };
         for volume in volumes {
             let number = connection.session.open(name_of(volume));
-            connection.asked.insert(number.expect("the handshake is over"), volume);
+            let number = number.expect("the handshake is over");
+            connection.asked.insert(number, (volume, outside.tick()));
         }
         self.life = Life::Opening;
     }
 
     /// It is in, and what it had under way before is over: it asks for rings, or for its volumes.
-    fn begin(&mut self) {
+    fn begin(&mut self, outside: &mut Outside) {
         let Some(connection) = &mut self.connection else { return };
         let is_crooked = self.plan.crooked.is_some();
         if self.plan.rings && !is_crooked {
@@ -97,19 +99,19 @@ impl Client {
             connection.session.attach(entries, data_len).expect("rings are offered");
             self.places = Some(places);
         } else {
-            self.open();
+            self.open(outside);
         }
     }
 
     /// Asks again what a volume is.
-    pub(super) fn refresh(&mut self, volume: u32) {
+    pub(super) fn refresh(&mut self, volume: u32, outside: &mut Outside) {
         let Some(connection) = &mut self.connection else { return };
-        if connection.asked.values().any(|asked| *asked == volume) {
+        if connection.asked.values().any(|(asked, _)| *asked == volume) {
             return;
         }
         // A connection that is closing by now finds out by itself.
         if let Ok(number) = connection.session.refresh(connection.volumes[&volume]) {
-            connection.asked.insert(number, volume);
+            connection.asked.insert(number, (volume, outside.tick()));
             self.life = Life::Opening;
         }
     }

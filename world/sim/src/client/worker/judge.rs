@@ -35,7 +35,11 @@ impl Client {
             };
             let (volume, nexus, sent) = (SHARED_ID, Nexus::NONE, request.sent);
             let asked = Asked { volume, nexus, access, sent };
-            checks.reservations.judge(asked, is_refused, outside.tick());
+            let now = outside.tick();
+            match is_refused {
+                true => checks.reservations.judge_refusal(&[asked], now),
+                false => checks.reservations.judge_done(asked, now),
+            }
         }
     }
 
@@ -52,6 +56,7 @@ impl Client {
         let status = done.status;
         self.judge_answer(pending.sent, status, common);
         let word = pending.range.start;
+        let durable = pending.durable || self.owned.keeps_all();
         let is_not_done = is_not_done(status);
         match pending.what {
             What::Read if status.is_ok() => self.owned.read(self.number, word, bytes),
@@ -68,11 +73,11 @@ impl Client {
                 self.owned.ended(&pending.range, fill, ending, now);
             }
             What::Add if status.is_ok() => {
-                common.words.added(word, done.value, (pending.sent, now), pending.durable);
+                common.words.added(word, done.value, (pending.sent, now), durable);
             }
             What::Add if is_not_done => common.words.add_refused(word),
             What::Swap { expected, new } if status.is_ok() => {
-                common.words.swapped(word, new, done.value);
+                common.words.swapped(word, new, done.value, (now, durable));
                 self.guess(word, if done.value == expected { new } else { done.value });
             }
             What::Swap { new, .. } if is_not_done => common.words.swap_refused(word, new),
@@ -85,10 +90,10 @@ impl Client {
         let had_rights = self.revoked_at.is_none_or(|since| sent < since);
         let is_due = had_rights || !status.is_ok();
         assert!(is_due, "client {}: what was sent at {sent:?} was done", self.number);
-        self.judge_status(status, common);
+        self.judge_status(sent, status, common);
     }
 
-    fn judge_status(&self, status: Status, common: &mut Common) {
+    fn judge_status(&self, sent: Tick, status: Status, common: &mut Common) {
         let is_due = match status {
             Status::OK => {
                 common.succeeded += 1;
@@ -96,7 +101,7 @@ impl Client {
             }
             Status::STALE_EPOCH => {
                 common.stale += 1;
-                true
+                common.epochs_change
             }
             // The ledger judges that.
             Status::RESERVED => {
@@ -105,7 +110,7 @@ impl Client {
             }
             Status::NOT_GRANTED | Status::NO_SUCH_VOLUME => {
                 common.refused += 1;
-                self.may_be_refused
+                sent < self.refusable_until
             }
             Status::UNRECOVERED_READ
             | Status::WRITE_FAULT
