@@ -1,6 +1,7 @@
 //! What the fuzz targets share. The properties of one crate stand in that crate, in its `check`
 //! module; here are those that need several, and a bound on memory for all of them.
 
+mod control;
 mod memory;
 pub mod on_disk;
 pub mod shard;

@@ -24,15 +24,14 @@ use nearflash_scsi::{LogicalUnit, LogicalUnits};
 use nearflash_shard::{
     DirectConfig, Door, Event, IscsiConfig, Message, Shard, ShardConfig, SocketId,
 };
-use nearflash_space::{DeviceId, Epoch, Extent, GRANULE, Map, VolumeTable};
-use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, Nanos};
+use nearflash_units::{BlockSize, Blocks, ByteLen, Lba, Nanos};
 use uuid::Uuid;
 
+use crate::control::VOLUME_BLOCKS;
 use crate::world::{Outside, SLOW_DEVICE};
 
 /// Small, so that connections fight for it.
 const POOL_LEN: ByteLen = ByteLen(4 << 20);
-const VOLUME_BLOCKS: u64 = 2048;
 const SOCKETS_MAX: usize = 12;
 const INSTRUCTION_LEN: usize = 10;
 /// No hostile host learns this one: nothing it is sent names it but the discovery log, which
@@ -110,18 +109,12 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let mut outside = Outside::new(POOL_LEN);
-        let map = |device: u32| {
-            let start = ByteOffset(GRANULE.0);
-            let extent = Extent { device: DeviceId(device), start, len: GRANULE };
-            let map = Map::new(Epoch(1), BlockSize::B512, Blocks(VOLUME_BLOCKS), &[extent]);
-            (VolumeId(device), map.expect("the extent holds the volume"))
-        };
         let config = ShardConfig {
             engine: EngineConfig {
                 core: CoreId::FIRST,
                 core_count: 1,
                 devices: Outside::properties().into(),
-                volumes: VolumeTable::new([map(0), map(1)]).into(),
+                volumes: outside.control.table(),
             },
             session: SessionConfig { h2c_data_len_max: 8192, ..SessionConfig::default() },
             target: Some(target()),

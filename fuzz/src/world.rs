@@ -3,18 +3,18 @@
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 
 use nearflash_engine::{
     CoreId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Pool,
 };
 use nearflash_nvme_tcp::Chunk;
-use nearflash_request::{Addressees, Attention, ChangeKind, ChangeResult, Raised, ResetScope};
 use nearflash_shard::{
     Door, Event, Interest, Message, Notice, Peer, Place, Received, Sent, ShardStatus, SocketId,
     Submitted, World,
 };
 use nearflash_units::{BlockSize, ByteLen, Nanos};
+
+use crate::control::{Control, Wanted};
 
 /// Each device.
 pub(crate) const DEVICE_LEN: usize = 2 << 20;
@@ -67,6 +67,7 @@ pub(crate) struct Outside {
     /// Operations of the slow device, oldest first.
     pub(crate) queued: VecDeque<DeviceRequest>,
     pub(crate) status: Option<Box<ShardStatus>>,
+    pub(crate) control: Control,
     nonces: u64,
     devices: [Vec<u8>; 2],
 }
@@ -80,6 +81,7 @@ impl Outside {
             events: Vec::new(),
             queued: VecDeque::new(),
             status: None,
+            control: Control::default(),
             nonces: 0,
             devices: [vec![0; DEVICE_LEN], vec![0; DEVICE_LEN]],
         }
@@ -143,12 +145,6 @@ impl Outside {
             | DeviceOperation::Flush
             | DeviceOperation::Allocation => {}
         }
-    }
-}
-
-impl Outside {
-    fn raise(&mut self, raised: Raised) {
-        self.events.push(Event::Message(Message::Raise(0, Arc::from([raised]))));
     }
 }
 
@@ -263,30 +259,11 @@ impl World for Outside {
     fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::Status(_, _, status) => self.status = Some(status),
-            // Nobody else is there to make it; that it was made, or not, is all a session learns, and
-            // that its unit was reset.
             Notice::Change { owner, tag, change, .. } => {
-                let result = match change.kind {
-                    ChangeKind::Report => ChangeResult::Report(Box::default()),
-                    ChangeKind::Reset(scope) => {
-                        let (to, attention) = match scope {
-                            ResetScope::TargetAndSessions => {
-                                (Addressees::AllBut(change.nexus), Attention::ColdReset)
-                            }
-                            _ => (Addressees::All, Attention::Reset),
-                        };
-                        self.raise(Raised { volume: Some(change.volume), to, attention });
-                        ChangeResult::Done
-                    }
-                    ChangeKind::EndTasks(_) => {
-                        let to = Addressees::AllBut(change.nexus);
-                        let attention = Attention::TasksCleared;
-                        self.raise(Raised { volume: Some(change.volume), to, attention });
-                        ChangeResult::Done
-                    }
-                    _ => ChangeResult::Conflict,
-                };
-                self.events.push(Event::Message(Message::Changed(owner, tag, result)));
+                self.control.want(Wanted { owner, tag, change }, &mut self.events);
+            }
+            Notice::VolumesTaken(_, number) => {
+                self.control.confirmed(number, &mut self.events);
             }
             _ => {}
         }

@@ -1,0 +1,82 @@
+//! The control side of a shard that is alone: it makes the changes that sessions ask for, one at a
+//! time, shows the shard what they restrict, and answers when the shard goes by it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nearflash_engine::Owner;
+use nearflash_request::{Change, ChangeKind, ChangeResult, Tag, VolumeId};
+use nearflash_shard::{Event, Message};
+use nearflash_space::{
+    DeviceId, Epoch, Extent, GRANULE, Map, Reservations, VolumeEntry, VolumeTable,
+};
+use nearflash_units::{BlockSize, Blocks, ByteOffset};
+
+/// Of each volume. There is one on each device, with its device's number.
+pub(crate) const VOLUME_BLOCKS: u64 = 2048;
+const VOLUME_COUNT: usize = 2;
+
+/// A change that a session waits for.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) owner: Owner,
+    pub(crate) tag: Tag,
+    pub(crate) change: Box<Change>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    reservations: [Reservations; VOLUME_COUNT],
+    waiting: VecDeque<Wanted>,
+    /// Who is answered when the shard has confirmed the newest number.
+    shown: Option<(Owner, Tag, ChangeResult)>,
+    number: u64,
+}
+
+impl Control {
+    /// The volumes as they are.
+    pub(crate) fn table(&self) -> Arc<VolumeTable> {
+        let entry = |(device, reservations): (u32, &Reservations)| {
+            let start = ByteOffset(GRANULE.0);
+            let extent = Extent { device: DeviceId(device), start, len: GRANULE };
+            let map = Map::new(Epoch(1), BlockSize::B512, Blocks(VOLUME_BLOCKS), &[extent]);
+            let entry = VolumeEntry::from(map.expect("the extent holds the volume"));
+            let restriction = reservations.restriction().map(Arc::new);
+            (VolumeId(device), VolumeEntry { restriction, ..entry })
+        };
+        Arc::new(VolumeTable::new((0..).zip(&self.reservations).map(entry)))
+    }
+
+    /// A session asks for a change.
+    pub(crate) fn want(&mut self, wanted: Wanted, events: &mut Vec<Event>) {
+        self.waiting.push_back(wanted);
+        self.go_on(events);
+    }
+
+    /// The shard goes by the volumes of that number.
+    pub(crate) fn confirmed(&mut self, number: u64, events: &mut Vec<Event>) {
+        if let Some((owner, tag, result)) = self.shown.take_if(|_| number == self.number) {
+            events.push(Event::Message(Message::Changed(owner, tag, result)));
+            self.go_on(events);
+        }
+    }
+
+    fn go_on(&mut self, events: &mut Vec<Event>) {
+        if self.shown.is_some() {
+            return;
+        }
+        let Some(Wanted { owner, tag, change }) = self.waiting.pop_front() else { return };
+        let index = usize::try_from(change.volume.0).expect("few volumes");
+        let (result, raised) = self.reservations[index].apply(&change);
+        self.number += 1;
+        let show = Message::Volumes(self.number, self.table());
+        let tell = Message::Raise(self.number, raised.into());
+        // Sessions give up commands because of a reset; what of these is with a device is waited for.
+        let order = match change.kind {
+            ChangeKind::Reset(_) | ChangeKind::EndTasks(_) => [tell, show],
+            _ => [show, tell],
+        };
+        events.extend(order.map(Event::Message));
+        self.shown = Some((owner, tag, result));
+    }
+}
