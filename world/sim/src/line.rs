@@ -1,12 +1,12 @@
-//! The bytes of one connection of a host, whichever door it came by: from the link to its session
-//! and the other way.
+//! The bytes of one connection, whichever door it came by: from the link to its session and the other
+//! way.
 
 use nearflash_request::BufferId;
 use nearflash_session::{Chunk, Receiving};
 use nearflash_shard::{Received, Sent};
-use nearflash_units::Nanos;
 
 use crate::memory::Memory;
+use crate::misbehaviour::Crook;
 use crate::network::{LinkId, Side};
 use crate::outside::Outside;
 
@@ -22,7 +22,9 @@ pub(crate) enum Fate {
 pub(crate) enum Trouble {
     /// The node says that it ends the connection, in the protocol's own words.
     Ended,
-    /// The node broke the protocol.
+    /// The node says that nothing came for too long, or that the connection is over as it should be.
+    GivenUp,
+    /// The node broke the protocol, or says that we did.
     Broken(String),
 }
 
@@ -34,12 +36,17 @@ pub(crate) trait Spoken {
     fn receiving(&self) -> Receiving;
     fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, Trouble>;
     fn handle_payload(&mut self, bytes: &[u8]);
-    fn wants_payload(&self) -> Option<(BufferId, usize, usize)>;
-    fn provide_payload(&mut self, bytes: &[u8]);
     fn output(&self) -> Box<dyn Iterator<Item = Chunk<'_>> + '_>;
     fn output_len(&self) -> usize;
     fn advance_output(&mut self, sent: usize);
     fn is_closing(&self) -> bool;
+
+    /// Which part of a buffer the session wants to see before it is sent. Some want none.
+    fn wants_payload(&self) -> Option<(BufferId, usize, usize)> {
+        None
+    }
+
+    fn provide_payload(&mut self, _bytes: &[u8]) {}
 }
 
 /// A connection's session, its memory, and its link.
@@ -50,13 +57,18 @@ pub(crate) struct Line<'a, S> {
     pub(crate) memory: &'a mut Memory,
     /// Received, and not taken by the session yet.
     pub(crate) leftover: &'a mut Vec<u8>,
+    /// Of one that does not keep the protocol.
+    pub(crate) crook: Option<&'a mut Crook>,
 }
 
 impl<S: Spoken> Line<'_, S> {
-    /// Takes all that has arrived, unless it is deaf until later, and sends all that there is room
-    /// for.
-    pub(crate) fn pump(&mut self, deaf_until: Nanos, outside: &mut Outside) -> Fate {
-        if outside.now >= deaf_until && self.receive(outside) == Fate::Lost {
+    /// Takes all that has arrived, unless it is deaf, and sends all that there is room for.
+    ///
+    /// # Panics
+    /// When the node breaks the protocol: it never does, and has no reason to end a connection that
+    /// keeps it, unless it drains, or somebody has it begin anew.
+    pub(crate) fn pump(&mut self, is_deaf: bool, outside: &mut Outside) -> Fate {
+        if !is_deaf && self.receive(outside) == Fate::Lost {
             return Fate::Lost;
         }
         while let Some((buffer, offset, len)) = self.session.wants_payload() {
@@ -74,31 +86,29 @@ impl<S: Spoken> Line<'_, S> {
             let received = outside.network.receive(now, self.link, Side::Host, &mut bytes);
             outside.settle_network();
             match received {
-                Received::Bytes(len) => self.feed(&bytes[..len], outside.may_end_connections()),
+                Received::Bytes(len) => {
+                    if let Err(trouble) = self.feed(&bytes[..len]) {
+                        self.judge(&trouble, outside);
+                        return Fate::Lost;
+                    }
+                }
                 Received::Nothing => return Fate::Lives,
                 Received::Closed => return Fate::Lost,
             }
         }
     }
 
-    /// # Panics
-    /// When the node breaks the protocol: it never does, and has no reason to end a connection that
-    /// keeps it, unless it drains, or somebody has it begin anew.
-    fn feed(&mut self, bytes: &[u8], may_end: bool) {
+    fn feed(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
         let mut input = std::mem::take(self.leftover);
         input.extend_from_slice(bytes);
         let mut rest = &input[..];
         while !rest.is_empty() {
             match self.session.receiving() {
                 Receiving::Paused => break,
-                Receiving::Bytes => match self.session.handle_input(rest) {
-                    Ok(taken) => rest = &rest[taken..],
-                    Err(Trouble::Ended) if may_end => return,
-                    Err(Trouble::Ended) => panic!("{:?}: the node ended it", self.link),
-                    Err(Trouble::Broken(how)) => {
-                        panic!("{:?}: the node broke the protocol: {how}", self.link)
-                    }
-                },
+                Receiving::Bytes => {
+                    let taken = self.session.handle_input(rest)?;
+                    rest = &rest[taken..];
+                }
                 Receiving::Payload { buffer, offset, len } => {
                     let (payload, behind) = rest.split_at(len.min(rest.len()));
                     let place = offset..offset + payload.len();
@@ -109,10 +119,24 @@ impl<S: Spoken> Line<'_, S> {
             }
         }
         *self.leftover = rest.to_vec();
+        Ok(())
+    }
+
+    /// What becomes of one that does not keep the protocol is nobody's business.
+    pub(crate) fn judge(&self, trouble: &Trouble, outside: &Outside) {
+        match trouble {
+            _ if self.crook.is_some() => {}
+            Trouble::GivenUp => {}
+            Trouble::Ended => {
+                assert!(outside.may_end_connections(), "{:?}: the node ended it", self.link);
+            }
+            Trouble::Broken(how) => panic!("{:?}: the node broke the protocol: {how}", self.link),
+        }
     }
 
     fn send(&mut self, outside: &mut Outside) -> Fate {
-        while self.session.output_len() > 0 {
+        let speaks = |line: &Self| line.crook.as_ref().is_none_or(|crook| crook.speaks());
+        while self.session.output_len() > 0 && speaks(self) {
             let mut bytes = Vec::new();
             for chunk in self.session.output() {
                 self.memory.append(&mut bytes, chunk);
@@ -120,18 +144,34 @@ impl<S: Spoken> Line<'_, S> {
                     break;
                 }
             }
-            let sent = outside.network.send(outside.now, self.link, Side::Host, &bytes);
-            outside.settle_network();
-            match sent {
+            if let Some(crook) = &mut self.crook {
+                crook.spoil(&mut bytes);
+            }
+            match self.put(&bytes, outside) {
                 Sent::Bytes(0) => return Fate::Lives,
                 Sent::Bytes(len) => {
-                    outside.note("host sends", &[u64::from(self.link.0)]);
-                    outside.trace.note_bytes(&bytes[..len]);
                     self.session.advance_output(len);
+                    if let Some(crook) = &mut self.crook {
+                        crook.sent(len);
+                    }
                 }
                 Sent::Closed => return Fate::Lost,
             }
         }
+        let noise = self.crook.as_mut().map(|crook| crook.noise()).unwrap_or_default();
+        if !noise.is_empty() && self.put(&noise, outside) == Sent::Closed {
+            return Fate::Lost;
+        }
         Fate::Lives
+    }
+
+    fn put(&self, bytes: &[u8], outside: &mut Outside) -> Sent {
+        let sent = outside.network.send(outside.now, self.link, Side::Host, bytes);
+        outside.settle_network();
+        if let Sent::Bytes(len @ 1..) = sent {
+            outside.note("host sends", &[u64::from(self.link.0)]);
+            outside.trace.note_bytes(&bytes[..len]);
+        }
+        sent
     }
 }

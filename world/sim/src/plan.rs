@@ -6,9 +6,10 @@ use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
 use crate::client::client_plan::ClientPlan;
-use crate::host::misfit::{Misbehaviour, MisfitPlan};
+use crate::host::misfit::MisfitPlan;
 use crate::host::worker_plan::WorkerPlan;
 use crate::initiator::initiator_plan::InitiatorPlan;
+use crate::misbehaviour::Misbehaviour;
 use crate::node::NodeConfig;
 use crate::{Dice, Faults};
 
@@ -97,8 +98,10 @@ impl Plan {
         };
         let mut workers: Vec<_> = (0..dice.between(1, 4)).map(|_| WorkerPlan::draw(dice)).collect();
         let misfit_count = dice.between(0, 2);
-        let misfit =
-            |_| MisfitPlan { how: Misbehaviour::draw(dice), visits: dice.pick(&[1, 2, 5]) };
+        let misfit = |_| MisfitPlan {
+            how: Misbehaviour::draw(dice, 200, &[0, 128, 200]),
+            visits: dice.pick(&[1, 2, 5]),
+        };
         let misfits = (0..misfit_count).map(misfit).collect();
         // A stream in small pieces is slow to simulate, and as telling when it is short.
         let piece = ByteLen::from_usize(faults.network.piece_len_max).0;

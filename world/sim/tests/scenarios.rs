@@ -3,7 +3,7 @@
 mod shared;
 
 use nearflash_nvme_tcp::Digests;
-use nearflash_sim::{ClientPlan, Crookedness, Misbehaviour, MisfitPlan, Plan, Sim, WorkerPlan};
+use nearflash_sim::{ClientPlan, Misbehaviour, MisfitPlan, Plan, Sim, WorkerPlan};
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
 use shared::{assert_nothing_waits_for_the_sweep, end};
@@ -428,11 +428,11 @@ fn a_direct_client_that_takes_no_answers_is_given_up_and_others_notice_nothing()
 #[test]
 fn direct_clients_that_keep_no_protocol_disturb_nobody() {
     let crooked = [
-        Crookedness::Silence(0),
-        Crookedness::Silence(40),
-        Crookedness::Noise(0),
-        Crookedness::Noise(64),
-        Crookedness::Damage(20),
+        Misbehaviour::Silence(0),
+        Misbehaviour::Silence(40),
+        Misbehaviour::Noise(0),
+        Misbehaviour::Noise(64),
+        Misbehaviour::Damage(20),
     ];
     for seed in 0..6 {
         let crooked = crooked.map(|how| ClientPlan { crooked: Some(how), ..ClientPlan::plain(60) });

@@ -4,18 +4,8 @@ use nearflash_direct::Digests;
 use nearflash_units::Nanos;
 
 use crate::Dice;
+use crate::misbehaviour::Misbehaviour;
 use crate::workload::Mix;
-
-/// How a client misbehaves. What such a one is answered is nobody's business.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Crookedness {
-    /// Sends so many bytes of a valid stream, then nothing, and waits.
-    Silence(usize),
-    /// Sends so many valid bytes, then bytes at random.
-    Noise(usize),
-    /// One bit in so many thousand bytes is wrong.
-    Damage(u32),
-}
 
 /// A direct client.
 #[derive(Clone, Debug)]
@@ -44,8 +34,8 @@ pub struct ClientPlan {
     pub claims: bool,
     /// It takes no answers once it has made so many requests.
     pub deaf_after: Option<u32>,
-    /// It does not keep the protocol.
-    pub crooked: Option<Crookedness>,
+    /// It does not keep the protocol. What such a one is answered is nobody's business.
+    pub crooked: Option<Misbehaviour>,
 }
 
 impl ClientPlan {
@@ -70,11 +60,7 @@ impl ClientPlan {
 
     /// From the seed.
     pub fn draw(dice: &mut Dice) -> Self {
-        let crooked = dice.permille(150).then(|| match dice.between(0, 2) {
-            0 => Crookedness::Silence(dice.len(0, 300)),
-            1 => Crookedness::Noise(dice.pick(&[0, 32, 64, 200])),
-            _ => Crookedness::Damage(dice.pick(&[1, 20])),
-        });
+        let crooked = dice.permille(150).then(|| Misbehaviour::draw(dice, 300, &[0, 32, 64, 200]));
         let digests = Digests { header: dice.coin(), data: dice.coin() };
         Self {
             requests: u32::try_from(dice.between(20, 300)).expect("a small number"),

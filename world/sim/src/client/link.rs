@@ -5,27 +5,18 @@ use std::collections::BTreeMap;
 use nearflash_direct::client::{
     ClientConfig, ClientOperation, ClientSession, RequestTag, VolumeHandle,
 };
-use nearflash_direct::{PeerError, Receiving, Status};
-use nearflash_shard::{Door, Received, Sent};
+use nearflash_direct::{PeerError, Status};
+use nearflash_session::{Chunk, Receiving};
+use nearflash_shard::Door;
 
-use crate::Dice;
-use crate::client::client_plan::Crookedness;
 use crate::client::worker::Pending;
 use crate::judge::Asker;
+use crate::line::{Fate, Line, Spoken, Trouble};
 use crate::memory::Memory;
-use crate::network::{LinkId, Side};
+use crate::misbehaviour::Crook;
+use crate::network::LinkId;
 use crate::outside::Outside;
 use crate::witness::Tick;
-
-/// Whether a connection lives on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Fate {
-    Lives,
-    Lost,
-}
-
-/// Bytes looked at in one send.
-const SEND_LEN_MAX: usize = 64 * 1024;
 
 /// The direct door of the simulated node.
 pub(crate) fn door(anonymous: bool, local: bool) -> Door {
@@ -79,8 +70,8 @@ pub(crate) struct Connection {
     pub(crate) places: Option<Places>,
     /// It takes no more answers.
     pub(crate) is_deaf: bool,
-    crooked: Option<Crookedness>,
-    sends_left: usize,
+    /// Of a client that does not keep the protocol.
+    crook: Option<Crook>,
     /// Received, and not taken by the session yet.
     leftover: Vec<u8>,
 }
@@ -88,16 +79,12 @@ pub(crate) struct Connection {
 impl Connection {
     pub(crate) fn new(
         config: ClientConfig,
-        (crooked, asker): (Option<Crookedness>, Asker),
+        (crook, asker): (Option<Crook>, Asker),
         anonymous: bool,
         outside: &mut Outside,
     ) -> Self {
         let link = outside.network.connect_to(outside.now, door(anonymous, config.rings));
         outside.settle_network();
-        let sends_left = match crooked {
-            Some(Crookedness::Silence(len) | Crookedness::Noise(len)) => len,
-            Some(Crookedness::Damage(_)) | None => usize::MAX,
-        };
         Self {
             link,
             session: ClientSession::new(config),
@@ -109,8 +96,7 @@ impl Connection {
             pending: BTreeMap::new(),
             places: None,
             is_deaf: false,
-            crooked,
-            sends_left,
+            crook,
             leftover: Vec::new(),
         }
     }
@@ -129,15 +115,17 @@ impl Connection {
     }
 
     /// Takes all that has arrived, and sends all that there is room for.
-    pub(crate) fn pump(&mut self, dice: &mut Dice, outside: &mut Outside) -> Fate {
+    pub(crate) fn pump(&mut self, outside: &mut Outside) -> Fate {
         if !self.is_deaf && self.take_entries(outside) == Fate::Lost {
             return Fate::Lost;
         }
-        if !self.is_deaf && self.receive(outside) == Fate::Lost {
-            return Fate::Lost;
-        }
-        let fate = self.send(dice, outside);
-        if self.session.is_closing() { Fate::Lost } else { fate }
+        let is_deaf = self.is_deaf;
+        self.line().pump(is_deaf, outside)
+    }
+
+    fn line(&mut self) -> Line<'_, ClientSession> {
+        let Self { link, session, memory, leftover, crook, .. } = self;
+        Line { link: *link, session, memory, leftover, crook: crook.as_mut() }
     }
 
     /// Takes what there is in the completion ring.
@@ -154,7 +142,7 @@ impl Connection {
                 bytes.copy_from_slice(&ring.at(place)[..bytes.len()]);
             }
             if let Err(error) = self.session.handle_entry(&entry) {
-                self.judge(error);
+                self.line().judge(&trouble_of(error), outside);
                 return Fate::Lost;
             }
         }
@@ -186,109 +174,44 @@ impl Connection {
         assert!(ring.submit(entry), "there is room for as many as may be in flight");
         outside.woken.insert(ring.core);
     }
+}
 
-    fn receive(&mut self, outside: &mut Outside) -> Fate {
-        loop {
-            let now = outside.now;
-            let mut bytes = vec![0; outside.network.unread_by_host(self.link).clamp(1, 16 * 1024)];
-            let received = outside.network.receive(now, self.link, Side::Host, &mut bytes);
-            outside.settle_network();
-            match received {
-                Received::Bytes(len) => {
-                    if self.feed(&bytes[..len]) == Fate::Lost {
-                        return Fate::Lost;
-                    }
-                }
-                Received::Nothing => return Fate::Lives,
-                Received::Closed => return Fate::Lost,
-            }
-        }
+/// The node has no reason to end a connection that keeps the protocol but that it goes down or that
+/// nothing came in time, and never breaks the protocol itself.
+fn trouble_of(error: PeerError) -> Trouble {
+    match error {
+        PeerError::Goodbye { status: Status::SHUTTING_DOWN } => Trouble::Ended,
+        PeerError::Goodbye { status: Status::TIMEOUT | Status::OK } => Trouble::GivenUp,
+        error => Trouble::Broken(error.to_string()),
+    }
+}
+
+impl Spoken for ClientSession {
+    fn receiving(&self) -> Receiving {
+        self.receiving()
     }
 
-    fn feed(&mut self, bytes: &[u8]) -> Fate {
-        let mut input = std::mem::take(&mut self.leftover);
-        input.extend_from_slice(bytes);
-        let mut rest = &input[..];
-        while !rest.is_empty() {
-            match self.session.receiving() {
-                Receiving::Paused => break,
-                Receiving::Bytes => match self.session.handle_input(rest) {
-                    Ok(taken) => rest = &rest[taken..],
-                    Err(error) => {
-                        self.judge(error);
-                        return Fate::Lost;
-                    }
-                },
-                Receiving::Payload { buffer, offset, len } => {
-                    let (payload, behind) = rest.split_at(len.min(rest.len()));
-                    let place = offset..offset + payload.len();
-                    self.memory.bytes_mut(buffer)[place].copy_from_slice(payload);
-                    self.session.handle_payload(payload);
-                    rest = behind;
-                }
-            }
-        }
-        self.leftover = rest.to_vec();
-        Fate::Lives
+    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, Trouble> {
+        self.handle_input(bytes).map_err(trouble_of)
     }
 
-    /// The node has no reason to end a connection that keeps the protocol but that it goes down or
-    /// that nothing came in time, and never breaks the protocol itself.
-    fn judge(&self, error: PeerError) {
-        let is_due = match error {
-            PeerError::Goodbye { status } => {
-                [Status::SHUTTING_DOWN, Status::TIMEOUT, Status::OK].contains(&status)
-            }
-            _ => false,
-        };
-        let is_due = is_due || self.crooked.is_some();
-        assert!(
-            is_due,
-            "{:?}: the node broke the protocol, or says that we did: {error}",
-            self.link
-        );
+    fn handle_payload(&mut self, bytes: &[u8]) {
+        self.handle_payload(bytes);
     }
 
-    fn send(&mut self, dice: &mut Dice, outside: &mut Outside) -> Fate {
-        while self.session.output_len() > 0 && self.sends_left > 0 {
-            let mut bytes = Vec::new();
-            for chunk in self.session.output() {
-                self.memory.append(&mut bytes, chunk);
-                if bytes.len() >= SEND_LEN_MAX {
-                    break;
-                }
-            }
-            bytes.truncate(self.sends_left);
-            self.damage(&mut bytes, dice);
-            let sent = outside.network.send(outside.now, self.link, Side::Host, &bytes);
-            outside.settle_network();
-            match sent {
-                Sent::Bytes(0) => return Fate::Lives,
-                Sent::Bytes(len) => {
-                    self.session.advance_output(len);
-                    self.sends_left -= len;
-                }
-                Sent::Closed => return Fate::Lost,
-            }
-        }
-        if self.sends_left == 0 && matches!(self.crooked, Some(Crookedness::Noise(_))) {
-            let noise: Vec<u8> =
-                std::iter::repeat_with(|| dice.roll().to_le_bytes()).take(8).flatten().collect();
-            let sent = outside.network.send(outside.now, self.link, Side::Host, &noise);
-            outside.settle_network();
-            if sent == Sent::Closed {
-                return Fate::Lost;
-            }
-        }
-        Fate::Lives
+    fn output(&self) -> Box<dyn Iterator<Item = Chunk<'_>> + '_> {
+        Box::new(self.output())
     }
 
-    fn damage(&self, bytes: &mut [u8], dice: &mut Dice) {
-        let Some(Crookedness::Damage(rate)) = self.crooked else { return };
-        for byte in bytes {
-            if dice.between(0, 99_999) < u64::from(rate) {
-                *byte ^= 1 << dice.between(0, 7);
-            }
-        }
+    fn output_len(&self) -> usize {
+        self.output_len()
+    }
+
+    fn advance_output(&mut self, sent: usize) {
+        self.advance_output(sent);
+    }
+
+    fn is_closing(&self) -> bool {
+        self.is_closing()
     }
 }

@@ -16,10 +16,12 @@ use nearflash_units::Nanos;
 use crate::Dice;
 use crate::client::client_plan::ClientPlan;
 use crate::client::ground::Ground;
-use crate::client::link::{Connection, Fate, Places, SKEW_MAX};
+use crate::client::link::{Connection, Places, SKEW_MAX};
 use crate::client::ownership::{Ending, Fill, Ownership};
 use crate::client::words::Words;
 use crate::judge::{Answer, Asker, Checks, Io};
+use crate::line::Fate;
+use crate::misbehaviour::Crook;
 use crate::network::{LinkId, Side};
 use crate::node::{JUNK_ID, SHARED_ID};
 use crate::outside::Outside;
@@ -282,7 +284,8 @@ impl Client {
             nonce: outside.nonce(),
         };
         let asker = Asker { writer: Writer(*writers), nexus: Nexus::NONE };
-        let how = (self.plan.crooked, asker);
+        let crook = self.plan.crooked.map(|how| Crook::new(how, self.dice.fork()));
+        let how = (crook, asker);
         let connection = Connection::new(config, how, !self.has_key, outside);
         let opened =
             Opened { who: self.who(), nexus: asker.nexus, link: connection.link, admin: None };
@@ -296,7 +299,7 @@ impl Client {
 
     fn pump(&mut self, outside: &mut Outside) -> Fate {
         let Some(connection) = &mut self.connection else { return Fate::Lost };
-        connection.pump(&mut self.dice, outside)
+        connection.pump(outside)
     }
 
     /// Ends its connection, or finds it ended: nobody knows what became of what was in flight.

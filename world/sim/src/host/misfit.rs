@@ -4,40 +4,19 @@
 
 use nearflash_nvme::property::{Configuration, offset};
 use nearflash_nvme::{Command, ControllerId, NamespaceId, Nqn, QueueId};
+use nearflash_nvme_tcp::Digests;
 use nearflash_nvme_tcp::host::{HostConfig, HostData, HostSession};
 use nearflash_nvme_tcp::pdu::DataAlignment;
-use nearflash_nvme_tcp::{Digests, Receiving};
-use nearflash_shard::{Received, Sent};
 use nearflash_units::{Lba, Nanos};
 use uuid::Uuid;
 
 use crate::Dice;
+use crate::line::{Fate, Line};
 use crate::memory::Memory;
+use crate::misbehaviour::{Crook, Misbehaviour};
 use crate::network::{LinkId, Side};
 use crate::node::UNCHECKED;
 use crate::outside::Outside;
-
-/// How a host misbehaves.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Misbehaviour {
-    /// Sends so many bytes of a valid stream, then nothing, and waits.
-    Silence(usize),
-    /// Sends bytes at random, after so many valid ones.
-    Noise(usize),
-    /// Does I/O, and one bit in so many thousand is wrong.
-    Damage(u32),
-}
-
-impl Misbehaviour {
-    /// From the seed.
-    pub fn draw(dice: &mut Dice) -> Self {
-        match dice.between(0, 2) {
-            0 => Self::Silence(dice.len(0, 200)),
-            1 => Self::Noise(dice.pick(&[0, 128, 200])),
-            _ => Self::Damage(dice.pick(&[1, 20])),
-        }
-    }
-}
 
 /// A host that misbehaves.
 #[derive(Clone, Copy, Debug)]
@@ -54,10 +33,8 @@ struct Crooked {
     link: LinkId,
     session: HostSession,
     memory: Memory,
-    /// Thousandths of its sends in which a bit is wrong.
-    damage_permille: u32,
-    /// Bytes that it may send.
-    sends_left: usize,
+    leftover: Vec<u8>,
+    crook: Crook,
 }
 
 #[derive(Debug)]
@@ -108,16 +85,14 @@ impl Misfit {
             host: Nqn::new(&name).expect("a name"),
             subsystem: Nqn::new(UNCHECKED).expect("a name"),
         };
-        let damage_permille = match self.how {
-            Misbehaviour::Damage(permille) if !queue.is_admin() => permille,
-            _ => 0,
-        };
-        let sends_left = match self.how {
-            Misbehaviour::Silence(len) | Misbehaviour::Noise(len) => len,
-            Misbehaviour::Damage(_) => usize::MAX,
+        let how = match self.how {
+            // It gets that far.
+            Misbehaviour::Damage(_) if queue.is_admin() => Misbehaviour::Damage(0),
+            how => how,
         };
         let (session, memory) = (HostSession::new(config), Memory::default());
-        self.queues.push(Crooked { link, session, memory, damage_permille, sends_left });
+        let crook = Crook::new(how, self.dice.fork());
+        self.queues.push(Crooked { link, session, memory, leftover: Vec::new(), crook });
     }
 
     /// Does what it does. Returns when to look again.
@@ -138,9 +113,7 @@ impl Misfit {
         if matches!(self.how, Misbehaviour::Damage(_)) {
             self.do_io(outside);
         }
-        let noisy = matches!(self.how, Misbehaviour::Noise(_));
-        let is_lost = |queue: &mut Crooked| !queue.pump(noisy, &mut self.dice, outside);
-        if self.queues.iter_mut().any(is_lost) {
+        if self.queues.iter_mut().any(|queue| queue.pump(outside) == Fate::Lost) {
             self.leave(outside);
             return Some(self.away_until);
         }
@@ -202,87 +175,11 @@ impl Crooked {
         let _ = self.session.submit(&command, data, &bytes);
     }
 
-    /// Whether the connection lives.
-    fn pump(&mut self, noisy: bool, dice: &mut Dice, outside: &mut Outside) -> bool {
-        let lives = self.receive(outside);
-        while let Some(part) = self.session.wants_payload() {
-            let bytes =
-                self.memory.bytes(part.buffer)[part.offset..part.offset + part.len].to_vec();
-            self.session.provide_payload(&bytes);
-        }
+    fn pump(&mut self, outside: &mut Outside) -> Fate {
+        let Self { link, session, memory, leftover, crook } = self;
+        let mut line = Line { link: *link, session, memory, leftover, crook: Some(crook) };
+        let fate = line.pump(false, outside);
         while self.session.poll_completion().is_some() {}
-        lives && self.send(noisy, dice, outside) && !self.session.is_closing()
-    }
-
-    fn receive(&mut self, outside: &mut Outside) -> bool {
-        loop {
-            let now = outside.now;
-            let mut bytes = vec![0; outside.network.unread_by_host(self.link).clamp(1, 16 * 1024)];
-            let received = outside.network.receive(now, self.link, Side::Host, &mut bytes);
-            outside.settle_network();
-            match received {
-                Received::Bytes(len) if self.feed(&bytes[..len]) => {}
-                Received::Nothing => return true,
-                Received::Bytes(_) | Received::Closed => return false,
-            }
-        }
-    }
-
-    /// Whether the session still understands the node.
-    fn feed(&mut self, bytes: &[u8]) -> bool {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            match self.session.receiving() {
-                Receiving::Paused => return false,
-                Receiving::Bytes => match self.session.handle_input(rest) {
-                    Ok(taken) => rest = &rest[taken..],
-                    Err(_) => return false,
-                },
-                Receiving::Payload { buffer, offset, len } => {
-                    let (payload, behind) = rest.split_at(len.min(rest.len()));
-                    let place = offset..offset + payload.len();
-                    self.memory.bytes_mut(buffer)[place].copy_from_slice(payload);
-                    self.session.handle_payload(payload);
-                    rest = behind;
-                }
-            }
-        }
-        true
-    }
-
-    fn send(&mut self, noisy: bool, dice: &mut Dice, outside: &mut Outside) -> bool {
-        let mut bytes = Vec::new();
-        for chunk in self.session.output() {
-            self.memory.append(&mut bytes, chunk);
-        }
-        bytes.truncate(self.sends_left.min(16 * 1024));
-        if bytes.is_empty() {
-            if !noisy {
-                return true;
-            }
-            bytes =
-                std::iter::repeat_with(|| dice.roll().to_le_bytes()).take(8).flatten().collect();
-            return outside_send(outside, self.link, &bytes).is_some();
-        }
-        let clean = bytes.len();
-        for byte in &mut bytes {
-            if self.damage_permille > 0 && dice.between(0, 99_999) < u64::from(self.damage_permille)
-            {
-                *byte ^= 1 << dice.between(0, 7);
-            }
-        }
-        let Some(sent) = outside_send(outside, self.link, &bytes) else { return false };
-        self.session.advance_output(sent.min(clean));
-        self.sends_left -= sent;
-        true
-    }
-}
-
-fn outside_send(outside: &mut Outside, link: LinkId, bytes: &[u8]) -> Option<usize> {
-    let sent = outside.network.send(outside.now, link, Side::Host, bytes);
-    outside.settle_network();
-    match sent {
-        Sent::Bytes(len) => Some(len),
-        Sent::Closed => None,
+        fate
     }
 }

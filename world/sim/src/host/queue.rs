@@ -52,8 +52,9 @@ impl Queue {
     /// Takes all that has arrived, and sends all that there is room for.
     pub(crate) fn pump(&mut self, outside: &mut Outside) -> Fate {
         let Self { link, session, memory, leftover, .. } = self;
-        let mut line = Line { link: *link, session, memory, leftover };
-        line.pump(self.deaf_until, outside)
+        let is_deaf = outside.now < self.deaf_until;
+        let mut line = Line { link: *link, session, memory, leftover, crook: None };
+        line.pump(is_deaf, outside)
     }
 
     /// Whether so many commands more can be submitted.

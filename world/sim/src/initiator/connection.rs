@@ -11,7 +11,6 @@ use nearflash_iscsi::initiator::{
 use nearflash_request::BufferId;
 use nearflash_session::{Chunk, Receiving};
 use nearflash_shard::Door;
-use nearflash_units::Nanos;
 
 use crate::judge::{Answer, Asker, Io, StepState};
 use crate::line::{Fate, Line, Spoken, Trouble};
@@ -63,8 +62,8 @@ impl Connection {
     /// Takes all that has arrived, and sends all that there is room for.
     pub(crate) fn pump(&mut self, outside: &mut Outside) -> Fate {
         let Self { link, session, memory, leftover, .. } = self;
-        let mut line = Line { link: *link, session, memory, leftover };
-        line.pump(Nanos(0), outside)
+        let mut line = Line { link: *link, session, memory, leftover, crook: None };
+        line.pump(false, outside)
     }
 
     /// The number of the next command.

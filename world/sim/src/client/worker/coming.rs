@@ -4,7 +4,8 @@ use nearflash_direct::Status;
 use nearflash_direct::client::{ClientEvent, VolumeInfo};
 
 use super::{Client, Life, RING_ENTRIES_MAX};
-use crate::client::link::{Fate, Places};
+use crate::client::link::Places;
+use crate::line::Fate;
 use crate::node::{JUNK_ID, SHARED_ID, name_of};
 use crate::outside::Outside;
 
