@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use nearflash_direct::target as direct;
 use nearflash_engine::{CoreId, DeviceProperties, EngineConfig, Pool};
+use nearflash_iscsi::target as iscsi;
 use nearflash_nvme_tcp::target::SessionConfig;
 use nearflash_request::{
     Addressees, Attention, BlockRange, Change, ChangeKind, ChangeResult, Raised, Report,
@@ -45,7 +46,8 @@ pub struct NodeConfig {
     pub keys: bool,
     /// Requests that a direct client may have in flight.
     pub credits: u32,
-    /// How long a host may neither take answers nor send the data it promised.
+    /// How long a host may neither take answers nor send the data it promised, and how long an initiator
+    /// may say nothing before it is asked, and then once more.
     pub stall_timeout: Nanos,
 }
 
@@ -122,7 +124,16 @@ impl Node {
             },
             exports: self.direct_exports(),
         };
-        let iscsi = IscsiConfig { exports: self.iscsi_exports(), ..IscsiConfig::default() };
+        let IscsiConfig { session: limits, .. } = IscsiConfig::default();
+        let iscsi = IscsiConfig {
+            session: iscsi::SessionConfig {
+                ping_interval: stall_timeout,
+                ping_timeout: stall_timeout,
+                ..limits
+            },
+            exports: self.iscsi_exports(),
+            ..IscsiConfig::default()
+        };
         let config = ShardConfig { engine, session, target, direct, iscsi, stall_timeout };
         let shard = Shard::new(config, &mut pool);
         Core::new(id, shard, pool)

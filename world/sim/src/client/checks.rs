@@ -5,6 +5,7 @@ use std::ops::Range;
 use nearflash_units::{ByteLen, Lba, Nanos};
 
 use crate::client::worker::Client;
+use crate::host::worker::Leaving;
 use crate::node::{FIELD_IDS, SHARED_ID};
 use crate::sim::{PATIENCE, Sim};
 use crate::witness::Tick;
@@ -99,7 +100,8 @@ impl Sim {
     pub(crate) fn check_clients_at_rest(&mut self) {
         // Those that listen to nothing do not know that their connection is gone.
         for client in self.clients.iter_mut().filter(|client| client.is_deaf()) {
-            client.leave(true, &mut self.common, &mut self.checks, &mut self.outside);
+            let (checks, outside) = (&mut self.checks, &mut self.outside);
+            client.leave(Leaving::Resetting, &mut self.common, checks, outside);
         }
         self.check_clients(false);
     }

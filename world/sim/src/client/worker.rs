@@ -19,6 +19,7 @@ use crate::client::ground::Ground;
 use crate::client::link::{Connection, Places, SKEW_MAX};
 use crate::client::ownership::{Ending, Fill, Ownership};
 use crate::client::words::Words;
+use crate::host::worker::Leaving;
 use crate::judge::{Answer, Asker, Checks, Io};
 use crate::line::Fate;
 use crate::misbehaviour::Crook;
@@ -149,6 +150,8 @@ pub(crate) struct Client {
     /// What it asked for before then may be refused: its grants were gone, or about to come back.
     pub(crate) refusable_until: Tick,
     think_until: Nanos,
+    /// Links on which it said nothing more, until its next connection has claimed what it was.
+    silenced: Vec<LinkId>,
     /// Links on which it says nothing, or not what it should.
     pub(crate) crooked_links: Vec<LinkId>,
 }
@@ -189,6 +192,7 @@ impl Client {
             revoked_at: None,
             refusable_until: Tick(0),
             think_until: Nanos(0),
+            silenced: Vec::new(),
             crooked_links: Vec::new(),
             plan,
         }
@@ -241,23 +245,23 @@ impl Client {
             _ => {}
         }
         if self.pump(outside) == Fate::Lost {
-            return self.leave(false, common, checks, outside);
+            return self.leave(Leaving::Closing, common, checks, outside);
         }
         if self.take_events(outside) == Fate::Lost {
-            return self.leave(false, common, checks, outside);
+            return self.leave(Leaving::Closing, common, checks, outside);
         }
         self.take_completions(common, checks, outside);
         let made = self.made;
         if !self.resting && now >= self.think_until {
             self.work(common, checks, outside);
             if self.made > made && self.dice.permille(self.plan.leave_permille) {
-                let abruptly = self.dice.coin();
-                return self.leave(abruptly, common, checks, outside);
+                let how = self.draw_leaving();
+                return self.leave(how, common, checks, outside);
             }
             self.think_until = now.plus(self.dice.span(self.plan.think));
         }
         if self.pump(outside) == Fate::Lost {
-            return self.leave(false, common, checks, outside);
+            return self.leave(Leaving::Closing, common, checks, outside);
         }
         self.take_completions(common, checks, outside);
         Some(match self.left {
@@ -267,6 +271,15 @@ impl Client {
             _ if self.made == made => self.think_until.max(now.plus(Nanos::from_micros(500))),
             _ => self.think_until,
         })
+    }
+
+    fn draw_leaving(&mut self) -> Leaving {
+        let mut ways = vec![Leaving::Closing, Leaving::Resetting];
+        // The node would not notice, but for the claim of the next connection.
+        if self.plan.claims && self.plan.crooked.is_none() {
+            ways.push(Leaving::Silently);
+        }
+        self.dice.pick(&ways)
     }
 
     /// As witnesses know it.
@@ -305,7 +318,7 @@ impl Client {
     /// Ends its connection, or finds it ended: nobody knows what became of what was in flight.
     pub(crate) fn leave(
         &mut self,
-        abruptly: bool,
+        how: Leaving,
         common: &mut Common,
         checks: &mut Checks,
         outside: &mut Outside,
@@ -313,10 +326,15 @@ impl Client {
         let now = outside.tick();
         let connection = self.connection.take()?;
         outside.note("client leaves", &[u64::from(connection.link.0)]);
-        if abruptly {
-            outside.network.abort(outside.now, connection.link, Side::Host);
-        } else {
-            outside.network.close(outside.now, connection.link, Side::Host);
+        match how {
+            Leaving::Resetting => {
+                outside.network.abort(outside.now, connection.link, Side::Host);
+            }
+            Leaving::Silently => {
+                outside.network.silence(connection.link);
+                self.silenced.push(connection.link);
+            }
+            _ => outside.network.close(outside.now, connection.link, Side::Host),
         }
         outside.settle_network();
         for pending in connection.pending.into_values() {

@@ -48,6 +48,8 @@ pub(crate) struct Initiator {
     pub(crate) resting: bool,
     /// How often it logged in.
     pub(crate) joined: u32,
+    /// Links on which the node was told nothing, and since when.
+    pub(crate) silenced: Vec<(Nanos, LinkId)>,
     /// How often it was told of what, by unit attentions.
     told: BTreeMap<u16, u32>,
 }
@@ -73,6 +75,7 @@ impl Initiator {
             think_until: Nanos(0),
             resting: false,
             joined: 0,
+            silenced: Vec::new(),
             told: BTreeMap::new(),
         }
     }
@@ -190,7 +193,8 @@ impl Initiator {
         self.go_on(writers, outside);
         if self.life == Life::Working && !self.resting {
             if self.dice.permille(self.plan.leave_permille) {
-                let how = self.dice.pick(&[Leaving::Closing, Leaving::Resetting]);
+                let how =
+                    self.dice.pick(&[Leaving::Closing, Leaving::Resetting, Leaving::Silently]);
                 return self.leave(how, checks, outside);
             }
             self.work(checks, outside);
@@ -368,6 +372,10 @@ impl Initiator {
             match how {
                 Leaving::Resetting => {
                     outside.network.abort(outside.now, connection.link, Side::Host);
+                }
+                Leaving::Silently => {
+                    outside.network.silence(connection.link);
+                    self.silenced.push((outside.now, connection.link));
                 }
                 _ => outside.network.close(outside.now, connection.link, Side::Host),
             }

@@ -25,7 +25,8 @@ impl Sim {
         }
         for number in 0..self.clients.len() {
             let (checks, outside) = (&mut self.checks, &mut self.outside);
-            let next = self.clients[number].leave(true, &mut self.common, checks, outside);
+            let next =
+                self.clients[number].leave(Leaving::Resetting, &mut self.common, checks, outside);
             self.clients[number].forget();
             let host = self.first_client() + number;
             next.into_iter().for_each(|at| self.look_at(host, at));

@@ -76,10 +76,13 @@ impl Sim {
     pub fn check_silence_ends(&mut self) {
         let node = &self.plan.node;
         // The longest keep-alive time-out that hosts ask for, and a second or two for each look.
-        let longest =
-            Nanos::from_secs(5).max(node.stall_timeout).max(node.session.handshake_timeout);
+        let longest = Nanos::from_secs(5)
+            .max(node.stall_timeout.plus(node.stall_timeout))
+            .max(node.session.handshake_timeout);
         self.run_for(longest.plus(Nanos::from_secs(15)));
-        let silenced = self.workers.iter().flat_map(|worker| &worker.silenced);
+        let of_hosts = self.workers.iter().flat_map(|worker| &worker.silenced);
+        let of_initiators = self.initiators.iter().flat_map(|initiator| &initiator.silenced);
+        let silenced = of_hosts.chain(of_initiators);
         for (since, link) in silenced.chain(self.misfits.iter().flat_map(|misfit| &misfit.links)) {
             let is_closed = self.outside.network.is_closed_by_node(*link);
             assert!(

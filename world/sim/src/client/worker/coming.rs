@@ -23,6 +23,10 @@ impl Client {
                     assert_eq!(result, Ok(()), "client {}", self.number);
                     let link = connection.link;
                     outside.witness.is_back(self.who(), link);
+                    let mut silenced = self.silenced.drain(..);
+                    let left = silenced.find(|link| !outside.network.is_closed_by_node(*link));
+                    assert!(left.is_none(), "{left:?} was claimed, and the node has not closed it");
+                    drop(silenced);
                     self.owned.claimed();
                     self.begin(outside);
                 }

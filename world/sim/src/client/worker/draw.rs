@@ -39,27 +39,8 @@ impl Client {
     ) -> Option<(Pending, ClientOperation)> {
         let durable = self.dice.permille(self.plan.durable_permille);
         let sent = outside.tick();
-        let pending =
-            |range, buffer, what| Pending::Own(OwnRequest { sent, range, buffer, durable, what });
-        if self.plan.crooked.is_some() {
-            let buffer = self.take(2000);
-            let offset = self.dice.between(0, 4000);
-            let len = 1 + u32::try_from(self.dice.between(0, 1999)).expect("small");
-            let operation = if self.dice.coin() {
-                ClientOperation::Read { buffer, offset, len }
-            } else {
-                ClientOperation::Write { buffer, offset, len, durable }
-            };
-            return Some((pending(0..0, Some(buffer), What::Junk), operation));
-        }
-        if self.is_deaf() {
-            // As much as can be, which nobody will look at.
-            let offset = self.ground.readable(self.own_number())[1].start;
-            let len = self.ground.len_max;
-            let (_, len) = place_of(&(offset..offset + len));
-            let buffer = self.take(u64::from(len));
-            let operation = ClientOperation::Read { buffer, offset, len };
-            return Some((pending(0..0, Some(buffer), What::Junk), operation));
+        if self.plan.crooked.is_some() || self.is_deaf() {
+            return Some(self.draw_junk(sent, durable));
         }
         if self.dice.permille(self.plan.long_read_permille) {
             let stretch = &self.ground.readable(self.own_number())[1];
@@ -70,38 +51,66 @@ impl Client {
             return self.draw_on_field(durable, checks, outside);
         }
         match self.dice.between(0, 99) {
-            0..=34 => {
-                let range = self.draw_own();
-                if self.meets(&range, true) {
-                    return None;
-                }
-                self.fills += 1;
-                let number = self.fills;
-                let bytes: Vec<u8> = range.clone().map(|at| Fill::byte(number, at)).collect();
-                let connection = self.connection.as_mut()?;
-                let buffer = connection.memory.hold(bytes);
-                let (offset, len) = place_of(&range);
-                let operation = ClientOperation::Write { buffer, offset, len, durable };
-                let what = What::Change(Fill::Pattern(number));
-                Some((pending(range, Some(buffer), what), operation))
-            }
+            0..=34 => self.draw_write(sent, durable),
             35..=64 => {
                 let range = self.draw_readable();
                 self.draw_read(range, sent)
             }
-            65..=69 => Some((pending(0..0, None, What::Flush), ClientOperation::Flush)),
-            70..=73 => {
-                let range = self.ground.readable(self.own_number())[1].clone();
-                let range = self.draw_within(&range);
-                if self.meets(&range, true) {
-                    return None;
-                }
-                let (offset, len) = place_of(&range);
-                let operation = ClientOperation::Discard { offset, len };
-                Some((pending(range, None, What::Change(Fill::Discard)), operation))
+            65..=69 => {
+                let (range, what) = (0..0, What::Flush);
+                let flush = OwnRequest { sent, range, buffer: None, durable, what };
+                Some((Pending::Own(flush), ClientOperation::Flush))
             }
+            70..=73 => self.draw_discard(sent, durable),
             _ => Some(self.draw_word(sent, durable, common)),
         }
+    }
+
+    /// What nobody judges: of one that does not keep the protocol, or takes no answers and asks for as
+    /// much as can be.
+    fn draw_junk(&mut self, sent: Tick, durable: bool) -> (Pending, ClientOperation) {
+        let (offset, len) = if self.is_deaf() {
+            let start = self.ground.readable(self.own_number())[1].start;
+            place_of(&(start..start + self.ground.len_max))
+        } else {
+            let offset = self.dice.between(0, 4000);
+            (offset, 1 + u32::try_from(self.dice.between(0, 1999)).expect("small"))
+        };
+        let buffer = self.take(u64::from(len));
+        let operation = if self.is_deaf() || self.dice.coin() {
+            ClientOperation::Read { buffer, offset, len }
+        } else {
+            ClientOperation::Write { buffer, offset, len, durable }
+        };
+        let (range, buffer, what) = (0..0, Some(buffer), What::Junk);
+        (Pending::Own(OwnRequest { sent, range, buffer, durable, what }), operation)
+    }
+
+    fn draw_write(&mut self, sent: Tick, durable: bool) -> Option<(Pending, ClientOperation)> {
+        let range = self.draw_own();
+        if self.meets(&range, true) {
+            return None;
+        }
+        self.fills += 1;
+        let number = self.fills;
+        let bytes: Vec<u8> = range.clone().map(|at| Fill::byte(number, at)).collect();
+        let buffer = self.connection.as_mut()?.memory.hold(bytes);
+        let (offset, len) = place_of(&range);
+        let operation = ClientOperation::Write { buffer, offset, len, durable };
+        let (buffer, what) = (Some(buffer), What::Change(Fill::Pattern(number)));
+        Some((Pending::Own(OwnRequest { sent, range, buffer, durable, what }), operation))
+    }
+
+    fn draw_discard(&mut self, sent: Tick, durable: bool) -> Option<(Pending, ClientOperation)> {
+        let range = self.ground.readable(self.own_number())[1].clone();
+        let range = self.draw_within(&range);
+        if self.meets(&range, true) {
+            return None;
+        }
+        let (offset, len) = place_of(&range);
+        let what = What::Change(Fill::Discard);
+        let discard = OwnRequest { sent, range, buffer: None, durable, what };
+        Some((Pending::Own(discard), ClientOperation::Discard { offset, len }))
     }
 
     fn draw_read(&mut self, range: Range<u64>, sent: Tick) -> Option<(Pending, ClientOperation)> {
