@@ -15,7 +15,7 @@
 //! A write that failed may or may not have taken effect before its answer. One whose connection was
 //! lost may take effect until the device operation that carries it has ended, which
 //! [`crate::witness`] sees; if it was never given to a device, or carries no name of its own (zeroes,
-//! a deallocation), until the node has nothing under way.
+//! a deallocation), until the node has said that nothing of its connection is under way.
 //!
 //! One whose writer has lost its right, by a reservation or because its grants were revoked, takes no
 //! effect from the moment on that this is said to be so, whenever it is answered. Unless the right
@@ -89,11 +89,12 @@ impl Write {
 
     /// After when it takes no effect any more.
     fn over(&self, witness: &Witness) -> Tick {
-        let over = match (self.ending, self.value) {
-            (Some(Ending::Lost), Value::Written(stamp)) => witness.end_of(&stamp).min(self.ended),
-            _ => self.ended,
+        let device = match (self.ending, self.value) {
+            (Some(Ending::Lost), Value::Written(stamp)) => witness.end_of(&stamp),
+            _ => Tick::NEVER,
         };
-        over.min(self.seen).min(self.shut_out)
+        let silent = witness.silent_since(self.writer);
+        self.ended.min(device).min(silent).min(self.seen).min(self.shut_out)
     }
 }
 
@@ -342,7 +343,11 @@ fn last<T>(all: &[T]) -> &[T] {
 
 #[cfg(test)]
 mod tests {
+    use nearflash_request::Nexus;
+
     use super::*;
+    use crate::network::LinkId;
+    use crate::witness::{Door, Opened, Who};
 
     const BLOCK: Block = Block { volume: 0, lba: Lba(5) };
     const WRITER: Writer = Writer(1);
@@ -419,6 +424,22 @@ mod tests {
         history.write_ended(next, Ending::Done, Tick(20));
         read(&mut history, value(2), 21, 22);
         read(&mut history, value(1), 23, 24);
+    }
+
+    #[test]
+    #[should_panic(expected = "stale")]
+    fn zeroes_that_were_lost_do_not_come_after_the_node_has_said_that_they_are_over() {
+        let mut history = one_write();
+        let lost = history.write_sent(BLOCK, Value::Zero, Sent { writer: Writer(2), ..sent(21) });
+        history.write_ended(lost, Ending::Lost, Tick(22));
+        let mut witness = Witness::default();
+        let who = Who { door: Door::Direct, number: 0 };
+        let link = LinkId(1);
+        witness.opens(Writer(2), Opened { who, nexus: Nexus::NONE, link, admin: None });
+        witness.is_gone(link, Tick(25));
+        let next = history.write_sent(BLOCK, value(2), sent(26));
+        history.write_ended(next, Ending::Done, Tick(30));
+        history.read(BLOCK, Value::Zero, (Tick(31), Tick(32)), &witness);
     }
 
     /// A write of 10, whose writer lost its right at 15, and was answered at 20.

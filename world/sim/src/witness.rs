@@ -82,8 +82,8 @@ pub(crate) struct Opened {
 #[derive(Clone, Copy, Debug)]
 struct Connection {
     opened: Opened,
-    /// Whose it is was told that nothing of it is under way any more, or the control side was.
-    silent: bool,
+    /// When whose it is was told that nothing of it is under way any more, or the control side was.
+    silent: Tick,
 }
 
 type Place = (u32, Lba, Writer, u32);
@@ -102,8 +102,9 @@ pub(crate) struct Witness {
     in_force: BTreeMap<u32, Vec<Rules>>,
     /// Clients without any grant.
     revoked: BTreeSet<Who>,
-    /// Blocks that somebody has written back as they are, or may: how often that is under way.
-    touched: BTreeMap<Block, u32>,
+    /// Blocks that somebody has written back as they are, or may, and on which connection: how often
+    /// that is under way.
+    touched: BTreeMap<(Block, Writer), u32>,
 }
 
 fn place(stamp: &Stamp) -> Place {
@@ -118,7 +119,7 @@ impl Witness {
 
     /// Somebody connects, and will write.
     pub(crate) fn opens(&mut self, writer: Writer, opened: Opened) {
-        self.writers.insert(writer, Connection { opened, silent: false });
+        self.writers.insert(writer, Connection { opened, silent: Tick::NEVER });
     }
 
     /// By which door a writer came.
@@ -129,31 +130,31 @@ impl Witness {
     /// The node grants a controller to whoever is at `admin`. What that host left behind on a
     /// controller that is no more has ended, and stays so: the host may write anew what was not
     /// answered.
-    pub(crate) fn granted(&mut self, admin: LinkId) {
+    pub(crate) fn granted(&mut self, admin: LinkId, now: Tick) {
         let Some(host) = self.admins.get(&admin).copied() else { return };
         let left = self.writers_of(|it| {
             it.who == host && it.admin.is_some_and(|admin| self.closed.contains_key(&admin))
         });
-        self.fall_silent(&left);
+        self.fall_silent(&left, now);
     }
 
     /// An initiator or a client is in again, at `link`, and was told that what it left behind is
     /// over.
-    pub(crate) fn is_back(&mut self, who: Who, link: LinkId) {
+    pub(crate) fn is_back(&mut self, who: Who, link: LinkId, now: Tick) {
         let left = self.writers_of(|it| it.who == who && it.link != link);
-        self.fall_silent(&left);
+        self.fall_silent(&left, now);
     }
 
     /// A client's connection is gone, and so is every request it had.
-    pub(crate) fn is_gone(&mut self, link: LinkId) {
+    pub(crate) fn is_gone(&mut self, link: LinkId, now: Tick) {
         let left = self.writers_of(|it| it.link == link);
-        self.fall_silent(&left);
+        self.fall_silent(&left, now);
     }
 
     /// An initiator's session is over, and every request of it.
-    pub(crate) fn is_over(&mut self, nexus: Nexus) {
+    pub(crate) fn is_over(&mut self, nexus: Nexus, now: Tick) {
         let left = self.writers_of(|it| it.nexus == nexus && self.closed.contains_key(&it.link));
-        self.fall_silent(&left);
+        self.fall_silent(&left, now);
     }
 
     fn writers_of(&self, is_meant: impl Fn(&Opened) -> bool) -> BTreeSet<Writer> {
@@ -161,10 +162,11 @@ impl Witness {
         meant.map(|(writer, _)| *writer).collect()
     }
 
-    fn fall_silent(&mut self, left: &BTreeSet<Writer>) {
+    fn fall_silent(&mut self, left: &BTreeSet<Writer>, now: Tick) {
         for (_, connection) in self.writers.iter_mut().filter(|(writer, _)| left.contains(writer)) {
-            connection.silent = true;
+            connection.silent = connection.silent.min(now);
         }
+        self.touched.retain(|(_, writer), _| !left.contains(writer));
         let under_way = self.under_way(..).find(|(_, _, writer, _)| left.contains(writer));
         assert!(under_way.is_none(), "{under_way:?} is under way and whose it is is back, or gone");
     }
@@ -217,13 +219,13 @@ impl Witness {
     }
 
     /// Somebody is about to have a block written back as it is.
-    pub(crate) fn touches(&mut self, block: Block) {
-        *self.touched.entry(block).or_default() += 1;
+    pub(crate) fn touches(&mut self, block: Block, writer: Writer) {
+        *self.touched.entry((block, writer)).or_default() += 1;
     }
 
     /// That is over.
-    pub(crate) fn touched(&mut self, block: Block) {
-        if let Some(count) = self.touched.get_mut(&block) {
+    pub(crate) fn touched(&mut self, block: Block, writer: Writer) {
+        if let Some(count) = self.touched.get_mut(&(block, writer)) {
             *count -= 1;
         }
     }
@@ -232,7 +234,8 @@ impl Witness {
     fn is_touched(&self, stamp: &Stamp) -> bool {
         let block = Block { volume: stamp.volume, lba: stamp.lba };
         let has_ended = self.fates.get(&place(stamp)).is_some_and(|it| it.ended != Tick::NEVER);
-        has_ended && self.touched.get(&block).is_some_and(|count| *count > 0)
+        let mut touches = self.touched.range((block, Writer(0))..=(block, Writer(u32::MAX)));
+        has_ended && touches.any(|(_, count)| *count > 0)
     }
 
     /// A write was answered as not having been done.
@@ -256,7 +259,7 @@ impl Witness {
             let may = self.may_write(stamp.volume, stamp.writer);
             assert!(may, "{stamp:?} began, and whose it is had lost its right");
             let connection = self.writers.get(&stamp.writer);
-            let is_silent = connection.is_some_and(|connection| connection.silent);
+            let is_silent = connection.is_some_and(|connection| connection.silent != Tick::NEVER);
             assert!(!is_silent, "{stamp:?} began after whose it is was back, or gone");
             let closed = connection.and_then(|it| self.closed.get(&it.opened.link));
             let is_late = stamp.count == 0 && closed.is_some_and(|closed| *closed < turn);
@@ -278,6 +281,11 @@ impl Witness {
     /// Until when a write may take effect, whatever becomes of its connection.
     pub(crate) fn end_of(&self, stamp: &Stamp) -> Tick {
         self.fates.get(&place(stamp)).map_or(Tick::NEVER, |fate| fate.ended)
+    }
+
+    /// Since when nothing of a writer is under way, and nothing of it begins.
+    pub(crate) fn silent_since(&self, writer: Writer) -> Tick {
+        self.writers.get(&writer).map_or(Tick::NEVER, |connection| connection.silent)
     }
 
     /// Nothing that was under way ever ends.
@@ -356,20 +364,20 @@ mod tests {
     #[test]
     #[should_panic(expected = "whose it is is back")]
     fn who_is_back_has_nothing_under_way_of_what_it_left() {
-        with_write().is_back(WHO, LinkId(2));
+        with_write().is_back(WHO, LinkId(2), Tick(9));
     }
 
     #[test]
     #[should_panic(expected = "or gone")]
     fn who_is_gone_has_nothing_under_way() {
-        with_write().is_gone(LinkId(1));
+        with_write().is_gone(LinkId(1), Tick(9));
     }
 
     #[test]
     #[should_panic(expected = "began after")]
     fn who_is_gone_begins_nothing() {
         let mut witness = witness();
-        witness.is_gone(LinkId(1));
+        witness.is_gone(LinkId(1), Tick(9));
         witness.submitted(&bytes(STAMP), 512, 1);
     }
 
@@ -385,7 +393,7 @@ mod tests {
     fn what_somebody_writes_back_is_no_second_write() {
         let mut witness = with_write();
         witness.ended(&bytes(STAMP), 512, Tick(7));
-        witness.touches(Block { volume: 0, lba: STAMP.lba });
+        witness.touches(Block { volume: 0, lba: STAMP.lba }, Writer(8));
         witness.submitted(&bytes(STAMP), 512, 2);
         witness.ended(&bytes(STAMP), 512, Tick(9));
         assert_eq!(witness.end_of(&STAMP), Tick(7));

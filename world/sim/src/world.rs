@@ -247,13 +247,18 @@ impl World for SimWorld<'_> {
         match notice {
             Notice::ControllerConnected { peer, .. } => {
                 let link = link_of(peer);
-                self.outside.witness.granted(link);
+                let tick = self.outside.tick();
+                self.outside.witness.granted(link, tick);
             }
             Notice::ClientGone { peer, .. } => {
                 let link = link_of(peer);
-                self.outside.witness.is_gone(link);
+                let tick = self.outside.tick();
+                self.outside.witness.is_gone(link, tick);
             }
-            Notice::SessionOver { nexus, .. } => self.outside.witness.is_over(nexus),
+            Notice::SessionOver { nexus, .. } => {
+                let tick = self.outside.tick();
+                self.outside.witness.is_over(nexus, tick);
+            }
             _ => {}
         }
         self.outside.notices.push(Noted { at, core, notice });

@@ -164,7 +164,7 @@ impl Begin<'_> {
         let len = workload.bytes_len(run);
         let zeroes = vec![0; usize::try_from(len).expect("a block")];
         let buffer = self.connection.memory.hold(zeroes);
-        self.outside.witness.touches(run.block);
+        self.outside.witness.touches(run.block, self.connection.asker.writer);
         let io = self.io(run, Some(buffer), What::Touch);
         let mut cdb = cdb::read(run.block.lba.0, 1);
         cdb[0] = ORWRITE;

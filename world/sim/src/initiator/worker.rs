@@ -240,7 +240,8 @@ impl Initiator {
         };
         match self.life {
             Life::Joining if is_ready => {
-                outside.witness.is_back(self.who(), self.connections[0].link);
+                let now = outside.tick();
+                outside.witness.is_back(self.who(), self.connections[0].link, now);
                 let granted = established.session.max_connections;
                 for _ in 1..u32::from(self.plan.connections).min(granted) {
                     self.open(established.tsih, writers, outside);

@@ -91,7 +91,7 @@ impl Io {
             }
             What::Touch => {
                 checks.touched += u64::from(is_success);
-                outside.witness.touched(self.first);
+                outside.witness.touched(self.first, self.asker.writer);
             }
             What::Advice(writes) if is_success => {
                 end_all(&writes, Ending::Failed, now, checks, outside);

@@ -6,6 +6,7 @@ use nearflash_direct::client::{ClientEvent, VolumeInfo};
 use super::{Client, Life, RING_ENTRIES_MAX};
 use crate::client::link::Places;
 use crate::line::Fate;
+use crate::network::LinkId;
 use crate::node::{JUNK_ID, SHARED_ID, name_of};
 use crate::outside::Outside;
 
@@ -22,11 +23,12 @@ impl Client {
                 ClientEvent::Claimed(result) if !is_crooked => {
                     assert_eq!(result, Ok(()), "client {}", self.number);
                     let link = connection.link;
-                    outside.witness.is_back(self.who(), link);
-                    let mut silenced = self.silenced.drain(..);
-                    let left = silenced.find(|link| !outside.network.is_closed_by_node(*link));
-                    assert!(left.is_none(), "{left:?} was claimed, and the node has not closed it");
-                    drop(silenced);
+                    let now = outside.tick();
+                    outside.witness.is_back(self.who(), link, now);
+                    let is_open = |link: &&LinkId| !outside.network.is_closed_by_node(**link);
+                    let open = self.silenced.iter().find(is_open);
+                    assert!(open.is_none(), "{open:?} was claimed, and the node has not closed it");
+                    self.silenced.clear();
                     self.owned.claimed();
                     self.begin(outside);
                 }

@@ -136,7 +136,7 @@ impl Client {
         let run = self.workload.one_block(&mut self.dice);
         let (offset, len) = self.place(run);
         let io = self.io(run, None, What::Touch, outside)?;
-        outside.witness.touches(run.block);
+        outside.witness.touches(run.block, io.asker.writer);
         let offset = offset + 8 * self.dice.between(0, u64::from(len / 8) - 1);
         Some((io, ClientOperation::FetchAdd { offset, addend: 0, durable }))
     }
