@@ -195,6 +195,12 @@ impl Network {
         self.links[&link].node.closed
     }
 
+    /// Whether its host has let go of it, or nothing gets through any more.
+    pub(crate) fn has_lost_host(&self, link: LinkId) -> bool {
+        let link = &self.links[&link];
+        link.silent || link.host.closed || link.host.broken
+    }
+
     /// Links that the node has accepted and not closed.
     pub(crate) fn open_at_node(&self) -> impl Iterator<Item = LinkId> {
         self.links.iter().filter(|(_, link)| link.socket.is_some()).map(|(id, _)| *id)

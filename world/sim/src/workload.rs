@@ -7,7 +7,7 @@ use crate::Dice;
 use crate::history::Block;
 use crate::judge::{Asker, Io, Seen, What};
 use crate::outside::Outside;
-use crate::stamp::{Stamp, Value, Writer};
+use crate::stamp::{Stamp, Writer};
 
 /// Where hosts work.
 #[derive(Clone, Debug)]

@@ -139,6 +139,12 @@ impl Worker {
         self.admin.iter().chain(&self.queues).any(|queue| queue.link == link)
     }
 
+    /// Whether it takes nothing from a link, or has not for long again.
+    pub(crate) fn is_deaf_at(&self, link: LinkId, now: Nanos) -> bool {
+        let mut queues = self.queues.iter().filter(|queue| queue.link == link);
+        queues.any(|queue| now < queue.deaf_until.plus(Nanos::from_secs(2)))
+    }
+
     pub(crate) fn io_links(&self) -> impl Iterator<Item = LinkId> {
         self.queues.iter().map(|queue| queue.link)
     }

@@ -105,6 +105,8 @@ impl Sim {
                     assert_eq!(speaker, core, "a core speaks for itself");
                     self.confirmed.drained.insert(core);
                 }
+                Notice::ConnectRefused { .. } => self.outside.note("connect refused", &[]),
+                Notice::LoginRefused { .. } => self.outside.note("login refused", &[]),
                 other => self.confirmed.take(&other),
             }
         }
@@ -121,7 +123,10 @@ impl Sim {
     fn judge_peer_error(&mut self, peer: Peer, error: PeerError) {
         let link = self.link_of(peer);
         let is_crooked = self.clients.iter().any(|client| client.is_crooked_at(link));
-        let is_due = error.is_silence() || is_crooked || self.is_misfit(link);
+        // A network that holds back what was sent may do so for longer than the node waits.
+        let is_unheard =
+            self.outside.network.has_lost_host(link) || self.plan.faults.network.stall_permille > 0;
+        let is_due = (error.is_silence() && is_unheard) || is_crooked || self.is_misfit(link);
         assert!(is_due, "{link:?} was said to have broken the protocol: {error}");
         let what = if error.is_silence() { "silence given up" } else { "protocol broken" };
         self.outside.note(what, &[u64::from(link.0)]);
@@ -129,7 +134,8 @@ impl Sim {
 
     fn judge_stall(&mut self, peer: Peer) {
         let link = self.link_of(peer);
-        let reads = |worker: &Worker| worker.has(link) && worker.plan.deaf_permille == 0;
+        let now = self.outside.now;
+        let reads = |worker: &Worker| worker.has(link) && !worker.is_deaf_at(link, now);
         let takes = |client: &Client| {
             client.has(link) && !client.is_deaf() && client.plan.crooked.is_none()
         };
