@@ -41,6 +41,8 @@ pub struct Report {
     pub direct_by_ring: u64,
     /// Those that were refused: grants, stale epochs.
     pub direct_refused: u64,
+    /// Those for what was another's, which were refused.
+    pub direct_trespasses: u64,
     /// Those whose connection was lost.
     pub direct_lost: u64,
     /// Bytes of direct clients, and words, that were judged.
@@ -149,6 +151,7 @@ impl Sim {
             direct_succeeded: self.common.succeeded,
             direct_refused: self.common.refused + self.common.stale,
             direct_by_ring: self.common.by_ring,
+            direct_trespasses: self.common.trespasses,
             direct_lost: self.common.lost,
             direct_judged: self.common.words.judged
                 + self.clients.iter().map(|client| client.owned.judged).sum::<u64>(),

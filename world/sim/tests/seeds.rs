@@ -25,7 +25,7 @@ const MANY: usize = 64;
 /// What has to happen in as many runs as that, and how often at least: far less than does, so that no
 /// seeds fall short by chance, and enough that no check, no door and no fault is left out for long
 /// without anybody noticing.
-const FLOOR: [(&str, u64); 46] = [
+const FLOOR: [(&str, u64); 47] = [
     ("reads judged", 1),
     ("writes acknowledged to hosts", 1),
     ("writes acknowledged to initiators", 1),
@@ -49,6 +49,7 @@ const FLOOR: [(&str, u64); 46] = [
     ("commands aborted", 1),
     ("direct requests lost", 1),
     ("direct requests refused", 1),
+    ("trespasses refused", 1),
     ("answers held against reservations", 1),
     ("refusals because of reservations", 1),
     ("connections broken", 1),
@@ -106,6 +107,7 @@ impl Total {
             ("commands that there was no room for", report.turned_away),
             ("direct requests lost", report.direct_lost),
             ("direct requests refused", report.direct_refused),
+            ("trespasses refused", report.direct_trespasses),
             ("answers held against reservations", report.reserved.0),
             ("refusals because of reservations", report.reserved.1),
             ("connections broken", report.broken),

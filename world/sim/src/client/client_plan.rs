@@ -22,6 +22,9 @@ pub struct ClientPlan {
     pub think: (Nanos, Nanos),
     /// How many of its requests are reads as long as can be.
     pub long_read_permille: u32,
+    /// Of its other requests, how many are for what is another client's alone. Only where there are
+    /// keys.
+    pub trespass_permille: u32,
     /// Of its other requests, how many are about the blocks that hosts and initiators work on.
     pub field_permille: u32,
     /// What it does there. What direct has no such thing for, it reads instead.
@@ -48,6 +51,7 @@ impl ClientPlan {
             rings: false,
             think: (Nanos(500), Nanos::from_micros(50)),
             long_read_permille: 0,
+            trespass_permille: 0,
             field_permille: 400,
             mix: Mix { tails: 0, ..Mix::USUAL },
             durable_permille: 100,
@@ -69,6 +73,7 @@ impl ClientPlan {
             rings: dice.permille(400),
             think: (Nanos(100), Nanos::from_micros(dice.pick(&[1, 50, 2_000]))),
             long_read_permille: dice.pick(&[0, 0, 200]),
+            trespass_permille: dice.pick(&[0, 30]),
             field_permille: dice.pick(&[0, 300, 300, 900]),
             mix: Mix::draw(dice),
             durable_permille: dice.pick(&[0, 100, 1_000]),

@@ -73,6 +73,12 @@ impl Ground {
         ]
     }
 
+    /// A stretch that is another client's, if there is another.
+    pub(crate) fn anothers(&self, client: u64) -> Option<Range<u64>> {
+        let other = (client + 1) % self.clients;
+        (other != client).then(|| self.owned(other).pop().expect("each has a stretch"))
+    }
+
     /// All that clients read: the shared part, and a client's own.
     pub(crate) fn readable(&self, client: u64) -> [Range<u64>; 2] {
         let own = self.owned(client).pop().expect("each has a stretch");

@@ -38,6 +38,8 @@ pub(crate) struct Common {
     pub(crate) refused: u64,
     pub(crate) failed: u64,
     pub(crate) lost: u64,
+    /// Requests for what is another's that were refused.
+    pub(crate) trespasses: u64,
     /// Answers that an epoch was stale.
     pub(crate) stale: u64,
     /// Some device operation can fail.
@@ -79,6 +81,8 @@ enum What {
         expected: u64,
         new: u64,
     },
+    /// What it has no right to.
+    Trespass,
     /// Of a client that does not keep the protocol.
     Junk,
 }
@@ -367,11 +371,15 @@ impl Client {
             match pending {
                 Pending::Own(request) => {
                     let bytes = request.buffer.map(|buffer| connection.memory.give_back(buffer));
-                    if request.what == What::Junk {
-                        continue;
+                    match request.what {
+                        What::Junk => continue,
+                        What::Trespass => self.judge_trespass(completion.status, common),
+                        _ => {
+                            let bytes = bytes.unwrap_or_default();
+                            self.judge(&request, completion, &bytes, common, outside);
+                            self.judge_right(&request, completion.status, checks, outside);
+                        }
                     }
-                    self.judge(&request, completion, &bytes.unwrap_or_default(), common, outside);
-                    self.judge_right(&request, completion.status, checks, outside);
                 }
                 Pending::Field(io) => {
                     self.judge_answer(io.sent, completion.status, common);

@@ -24,7 +24,7 @@ impl Client {
             let conflicts = match pending.what {
                 What::Read => changes,
                 What::Change(_) => true,
-                What::Flush | What::Add | What::Swap { .. } | What::Junk => false,
+                What::Flush | What::Add | What::Swap { .. } | What::Trespass | What::Junk => false,
             };
             conflicts && pending.range.start < range.end && range.start < pending.range.end
         })
@@ -46,6 +46,9 @@ impl Client {
             let stretch = &self.ground.readable(self.own_number())[1];
             let range = stretch.start..stretch.end.min(stretch.start + self.ground.len_max);
             return self.draw_read(range, sent);
+        }
+        if self.has_key && self.dice.permille(self.plan.trespass_permille) {
+            return self.draw_trespass(sent, durable);
         }
         if self.dice.permille(self.plan.field_permille) {
             return self.draw_on_field(durable, checks, outside);
@@ -84,6 +87,20 @@ impl Client {
         };
         let (range, buffer, what) = (0..0, Some(buffer), What::Junk);
         (Pending::Own(OwnRequest { sent, range, buffer, durable, what }), operation)
+    }
+
+    /// A request for what is another client's, which that one would notice.
+    fn draw_trespass(&mut self, sent: Tick, durable: bool) -> Option<(Pending, ClientOperation)> {
+        let range = self.ground.anothers(self.own_number())?;
+        let (offset, len) = place_of(&self.draw_within(&range));
+        let buffer = self.take(u64::from(len));
+        let operation = if self.dice.coin() {
+            ClientOperation::Read { buffer, offset, len }
+        } else {
+            ClientOperation::Write { buffer, offset, len, durable }
+        };
+        let (range, buffer, what) = (0..0, Some(buffer), What::Trespass);
+        Some((Pending::Own(OwnRequest { sent, range, buffer, durable, what }), operation))
     }
 
     fn draw_write(&mut self, sent: Tick, durable: bool) -> Option<(Pending, ClientOperation)> {

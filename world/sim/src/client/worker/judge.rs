@@ -81,8 +81,21 @@ impl Client {
                 self.guess(word, if done.value == expected { new } else { done.value });
             }
             What::Swap { new, .. } if is_not_done => common.words.swap_refused(word, new),
-            What::Read | What::Flush | What::Add | What::Swap { .. } | What::Junk => {}
+            What::Read
+            | What::Flush
+            | What::Add
+            | What::Swap { .. }
+            | What::Trespass
+            | What::Junk => {}
         }
+    }
+
+    /// It has asked for what is another's.
+    pub(super) fn judge_trespass(&self, status: Status, common: &mut Common) {
+        common.trespasses += u64::from(status == Status::NOT_GRANTED);
+        let is_due = status == Status::NOT_GRANTED
+            || (status == Status::STALE_EPOCH && common.epochs_change);
+        assert!(is_due, "client {} asked for another's, and was answered {status:?}", self.number);
     }
 
     /// Whether it may be answered so: with its grants, and with the devices as they are.
