@@ -235,6 +235,22 @@ fn an_initiator_that_comes_back_finds_that_its_last_writes_have_ended() {
     }
 }
 
+/// Those that come back take the place of what they were; those that do not are asked, and given up.
+#[test]
+fn an_initiator_whose_machine_died_is_asked_and_given_up() {
+    let mut given_up = 0;
+    for seed in 0..12 {
+        let dying = |plan| InitiatorPlan { leave_permille: 150, ..plan };
+        let mut sim = Sim::new(plan(seed, ways(40).into_iter().map(dying).collect()));
+        sim.finish_work();
+        sim.rest();
+        sim.check_silence_ends();
+        given_up += sim.report().count("silence given up");
+        end(sim);
+    }
+    assert!(given_up > 0, "some do not come back");
+}
+
 #[test]
 fn every_initiator_is_told_of_a_new_size_once() {
     const CAPACITY_CHANGED: u16 = 0x2A09;
