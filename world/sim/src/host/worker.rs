@@ -1,14 +1,12 @@
 //! A working host: it joins a controller, uses its queues, and comes back when it lost them.
 
+mod answers;
+
 use nearflash_nvme::feature::{FeatureId, QueueCount};
-use nearflash_nvme::log::{CHANGED_NAMESPACES_MAX, GetLogPage, LogId};
 use nearflash_nvme::property::{Configuration, offset};
-use nearflash_nvme::{
-    AdminOpcode, Command, CommandId, ControllerId, NamespaceId, Nqn, QueueId, Status,
-};
-use nearflash_nvme_tcp::host::{HostCompletion, HostConfig, HostData};
+use nearflash_nvme::{AdminOpcode, Command, CommandId, ControllerId, NamespaceId, Nqn, QueueId};
+use nearflash_nvme_tcp::host::{HostConfig, HostData};
 use nearflash_nvme_tcp::pdu::DataAlignment;
-use nearflash_request::Nexus;
 use nearflash_units::Nanos;
 use uuid::Uuid;
 
@@ -17,12 +15,11 @@ use crate::host::pending::{AdminStep, Pending};
 use crate::host::queue::Queue;
 use crate::host::rivalry::fight;
 use crate::host::worker_plan::WorkerPlan;
-use crate::judge::{Answer, Asker, Checks, StepId, What};
+use crate::judge::{Asker, Checks, What};
 use crate::line::Fate;
 use crate::network::{LinkId, Side};
 use crate::node::CHECKED;
 use crate::outside::Outside;
-use crate::reservations::Ends;
 use crate::rivalry::{Move, Rival};
 use crate::stamp::Writer;
 use crate::witness::{Door, Opened, Who};
@@ -368,58 +365,6 @@ impl Worker {
         }
     }
 
-    fn take_completions(&mut self, checks: &mut Checks, outside: &mut Outside) {
-        let mut admin_done = Vec::new();
-        while let Some((completion, pending)) = self.admin.as_mut().and_then(Queue::poll) {
-            let Pending::Admin(step) = pending else { continue };
-            admin_done.push((step, completion));
-        }
-        for (step, completion) in admin_done {
-            self.admin_done(step, &completion);
-        }
-        for queue in &mut self.queues {
-            while let Some((completion, pending)) = queue.poll() {
-                outside.note("answer", &[u64::from(completion.cid.0), u64::from(queue.link.0)]);
-                let Pending::Io(io) = pending else {
-                    judge_rivalry(queue.asker.nexus, completion.entry.status(), checks);
-                    continue;
-                };
-                if let What::StepCompare(id) | What::StepWrite(id) = io.what {
-                    let is_first = matches!(io.what, What::StepCompare(_));
-                    io.buffer.map(|buffer| queue.memory.give_back(buffer));
-                    step_answered(queue, id, is_first, &completion, checks, outside);
-                    continue;
-                }
-                let answer = Answer::of_nvme(completion.entry.status());
-                let seen = io.judge(answer, &mut queue.memory, checks, outside);
-                self.workload.learn(seen);
-            }
-        }
-    }
-
-    fn admin_done(&mut self, step: AdminStep, completion: &HostCompletion) {
-        let status = completion.entry.status();
-        if step == AdminStep::Event && status.code() == Status::ABORTED_SQ_DELETION {
-            return; // the controller was reset
-        }
-        let is_late = status.code() == Status::COMMAND_SEQUENCE_ERROR && self.resets;
-        assert!(status.is_success() || is_late, "{step:?} was answered {status}");
-        match step {
-            AdminStep::Event => {
-                self.events += 1;
-                let len = u32::try_from(CHANGED_NAMESPACES_MAX * 4).expect("4 KiB");
-                let page = GetLogPage::new(LogId::CHANGED_NAMESPACES, len);
-                self.ask(page.to_command(NamespaceId::ALL), AdminStep::EventPage);
-            }
-            AdminStep::EventPage => self.ask(Command::async_event_request(), AdminStep::Event),
-            AdminStep::Queues
-            | AdminStep::Enable
-            | AdminStep::Reset
-            | AdminStep::KeepAlive
-            | AdminStep::Abort => {}
-        }
-    }
-
     /// Gives up all connections. What was not answered is lost.
     pub(crate) fn leave(
         &mut self,
@@ -462,36 +407,8 @@ impl Worker {
     }
 }
 
-/// A change of reservations is answered: as it was decided, or because there are too many at a time.
-fn judge_rivalry(nexus: Nexus, status: Status, checks: &mut Checks) {
-    match status.code() {
-        _ if status.is_success() => checks.reservations.answered(nexus, Ends::Done),
-        Status::RESERVATION_CONFLICT => checks.reservations.answered(nexus, Ends::Conflict),
-        Status::INVALID_FIELD => checks.reservations.answered(nexus, Ends::Refused),
-        Status::TRANSIENT_TRANSPORT_ERROR => {}
-        _ => panic!("a change of reservations was answered {status}"),
-    }
-}
-
 fn is_step(what: &What) -> bool {
     matches!(what, What::StepCompare(_) | What::StepWrite(_))
-}
-
-fn step_answered(
-    queue: &mut Queue,
-    id: StepId,
-    is_first: bool,
-    completion: &HostCompletion,
-    checks: &mut Checks,
-    outside: &mut Outside,
-) {
-    let state = queue.steps.get_mut(&id).expect("both halves are in flight together");
-    let half = if is_first { &mut state.first } else { &mut state.second };
-    *half = Some(Answer::of_nvme(completion.entry.status()));
-    if state.first.is_some() && state.second.is_some() {
-        let state = queue.steps.remove(&id).expect("seen above");
-        state.judge(false, checks, outside);
-    }
 }
 
 fn next_writer(writers: &mut u32) -> Writer {
