@@ -125,7 +125,9 @@ impl Sim {
         let volumes = self.node.volumes_of(&wanted.change);
         let older = volumes.iter().filter(|_| waits || restricts);
         let older: Vec<_> = older.flat_map(|it| self.operations_of(it.0)).collect();
-        if !older.is_empty() && matches!(wanted.change.kind, ChangeKind::Preempt { .. }) {
+        let preempts =
+            ends == Ends::Done && matches!(wanted.change.kind, ChangeKind::Preempt { .. });
+        if preempts && !older.is_empty() {
             self.outside.note("preemption under load", &[]);
         }
         let steps = [

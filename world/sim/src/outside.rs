@@ -41,11 +41,9 @@ struct Mailbag {
     last_arrival: Nanos,
 }
 
-/// A notice, when it was given and by whom.
+/// A notice, and by whom it was given.
 #[derive(Debug)]
 pub(crate) struct Noted {
-    /// When.
-    pub at: Nanos,
     /// By which core.
     pub core: CoreId,
     /// What.

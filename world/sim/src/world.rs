@@ -242,7 +242,7 @@ impl World for SimWorld<'_> {
     }
 
     fn notice(&mut self, notice: Notice) {
-        let (at, core) = (self.now, self.core);
+        let core = self.core;
         let link_of = |peer| self.outside.network.link_of(peer).expect("peers have links");
         match notice {
             Notice::ControllerConnected { peer, .. } => {
@@ -261,6 +261,6 @@ impl World for SimWorld<'_> {
             }
             _ => {}
         }
-        self.outside.notices.push(Noted { at, core, notice });
+        self.outside.notices.push(Noted { core, notice });
     }
 }

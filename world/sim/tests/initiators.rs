@@ -137,7 +137,7 @@ fn nothing_of_whom_a_preemption_shuts_out_lands_after_it_is_answered() {
         end(sim);
     }
     assert!(refused > 100, "many are shut out: {refused}");
-    assert!(under_load > 20, "with something under way on devices: {under_load}");
+    assert!(under_load > 5, "with something under way on devices: {under_load}");
 }
 
 /// Commands bring part of their data along, and the rest is asked for: it lies in the stream behind
@@ -208,7 +208,7 @@ fn what_initiators_end_of_one_another_is_never_done() {
 fn a_target_that_is_reset_as_if_switched_on_loses_its_sessions_and_nothing_else() {
     for seed in 0..8 {
         let restless =
-            |plan| InitiatorPlan { manage_permille: 40, cold_permille: 200, depth: 16, ..plan };
+            |plan| InitiatorPlan { manage_permille: 40, cold_permille: 400, depth: 16, ..plan };
         let mut plan = plan(seed, ways(200).into_iter().map(restless).collect());
         plan.workers = vec![WorkerPlan::plain(100)];
         plan.faults.disk.slow_permille = 100;

@@ -64,7 +64,7 @@ impl InitiatorPlan {
         let first_burst = dice.pick(&[512, 4096, 65_536]);
         Self {
             connections: dice.pick(&[1, 1, 2, 3]),
-            depth: dice.pick(&[2, 4, 16]),
+            depth: dice.pick(&[2, 4, 16, 64]),
             digests: (dice.coin(), dice.coin()),
             initial_r2t: dice.coin(),
             immediate_data: dice.coin(),
@@ -73,8 +73,8 @@ impl InitiatorPlan {
             commands: dice.pick(&[50, 300]),
             think: (Nanos(100), Nanos::from_micros(dice.pick(&[5, 200, 5_000]))),
             leave_permille: dice.pick(&[0, 0, 1, 5]),
-            manage_permille: dice.pick(&[0, 0, 5]),
-            cold_permille: dice.pick(&[0, 0, 20]),
+            manage_permille: dice.pick(&[0, 5, 50]),
+            cold_permille: dice.pick(&[0, 0, 100]),
             rival_permille: dice.pick(&[0, 0, 20, 100]),
             mix: Mix::draw(dice),
         }

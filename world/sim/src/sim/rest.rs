@@ -1,5 +1,6 @@
 //! The end of a run: work is done, everybody rests, and then nothing is left that should not be.
 
+use nearflash_shard::IscsiConfig;
 use nearflash_units::Nanos;
 
 use crate::history::Block;
@@ -75,10 +76,12 @@ impl Sim {
     /// When one is there.
     pub fn check_silence_ends(&mut self) {
         let node = &self.plan.node;
-        // The longest keep-alive time-out that hosts ask for, and a second or two for each look.
-        let longest = Nanos::from_secs(5)
-            .max(node.stall_timeout.plus(node.stall_timeout))
-            .max(node.session.handshake_timeout);
+        // The longest keep-alive time-out that hosts ask for. An initiator's session notices when its
+        // time for the login is over that it has said something since, then that it has not, and asks.
+        let stall = node.stall_timeout;
+        let initiators = IscsiConfig::default().session.login_timeout.plus(stall).plus(stall);
+        let longest = Nanos::from_secs(5).max(initiators).max(node.session.handshake_timeout);
+        // And a second or two for each look.
         self.run_for(longest.plus(Nanos::from_secs(15)));
         let of_hosts = self.workers.iter().flat_map(|worker| &worker.silenced);
         let of_initiators = self.initiators.iter().flat_map(|initiator| &initiator.silenced);
