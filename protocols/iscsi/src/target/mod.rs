@@ -341,7 +341,7 @@ impl TargetSession {
                 return Err(PeerError::Silent);
             }
             _ => {
-                self.push_ping();
+                self.push_ping(PING_TAG);
                 self.has_pinged = true;
                 self.silent_at = now.plus(self.config.ping_timeout);
             }

@@ -5,14 +5,15 @@
 //! other connections live on the same core: whoever drives them carries [`Order`]s from one to the
 //! others whenever one [`TargetSession::stirs`].
 //!
-//! The fence: an answer on one connection may overtake one on another. So every other connection asks
-//! its initiator for a word (a ping), and any PDU that acknowledges all that was said until then lifts
-//! the fence there.
+//! The fence: an answer on one connection may overtake what was said on another, an R2T for a command
+//! that is over as well, which no status number acknowledges. So every other connection asks its
+//! initiator for a word (a ping with a tag of its own), which comes behind all that, and the answer to
+//! it lifts the fence there.
 
 use super::functions::{Function, FunctionAnswer, Reach};
 use super::slots::{Slot, Stage};
-use super::{State, TargetSession};
-use crate::pdu::{HEADER_LEN, Serial};
+use super::{PING_TAG, State, TargetSession};
+use crate::pdu::{HEADER_LEN, NO_TAG, NopOut, Opcode};
 
 /// What one connection of a session asks of the others.
 #[derive(Clone, Copy, Debug)]
@@ -60,8 +61,10 @@ pub(super) struct Fence {
     answers: Vec<FunctionAnswer>,
     /// The others know.
     is_told: bool,
-    /// What has to be acknowledged here first, for functions of others: the status number behind it.
-    acknowledged_to: Option<Serial>,
+    /// The tag of the ping that has to be answered here first, for functions of others.
+    awaited: Option<u32>,
+    /// Counts such pings.
+    pings: u16,
 }
 
 impl TargetSession {
@@ -99,8 +102,11 @@ impl TargetSession {
                 self.settle_functions();
             }
             Wish::Acknowledge => {
-                self.fence.acknowledged_to = Some(Serial(self.stat_sn));
-                self.push_ping();
+                // Never that of the other pings.
+                self.fence.pings = self.fence.pings % u16::MAX + 1;
+                let tag = PING_TAG ^ u32::from(self.fence.pings);
+                self.fence.awaited = Some(tag);
+                self.push_ping(tag);
             }
         }
         Obeyed::Done
@@ -122,7 +128,7 @@ impl TargetSession {
 
     /// Whether the initiator has heard what it was to acknowledge, or never will.
     pub fn is_acknowledged(&self) -> bool {
-        self.fence.acknowledged_to.is_none() || self.state != State::FullFeature
+        self.fence.awaited.is_none() || self.state != State::FullFeature
     }
 
     /// Every other connection is acknowledged: what waited for that is said.
@@ -141,20 +147,19 @@ impl TargetSession {
         self.has_stirred = true;
     }
 
-    /// A PDU has come while something is to be acknowledged. Its ExpStatSN says how far that is.
+    /// A PDU has come while a ping is to be answered.
     #[cold]
     pub(super) fn look_at_fence(&mut self, head: &[u8; HEADER_LEN]) {
-        let [.., a, b, c, d] = *head.first_chunk::<32>().expect("a header is longer");
-        let expected = Serial(u32::from_be_bytes([a, b, c, d]));
-        let is_lifted = |to: &mut Serial| !expected.is_before(*to);
-        if self.fence.acknowledged_to.take_if(is_lifted).is_some() {
+        let word: &NopOut = zerocopy::transmute_ref!(head);
+        let is_answer = word.opcode.opcode() == Opcode::NOP_OUT && word.itt.get() == NO_TAG;
+        if is_answer && self.fence.awaited.take_if(|tag| *tag == word.ttt.get()).is_some() {
             self.has_stirred = true;
         }
     }
 
     /// The connection ends: nobody is to wait for it any more.
     pub(super) fn leave_fence(&mut self) {
-        self.has_stirred |= self.fence.acknowledged_to.take().is_some();
+        self.has_stirred |= self.fence.awaited.take().is_some();
     }
 
     /// And nothing is answered on it.
@@ -166,6 +171,6 @@ impl TargetSession {
     /// Whether something is to be acknowledged here.
     #[inline]
     pub(super) const fn is_fenced(&self) -> bool {
-        self.fence.acknowledged_to.is_some()
+        self.fence.awaited.is_some()
     }
 }

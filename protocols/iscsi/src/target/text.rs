@@ -6,8 +6,8 @@
 
 use zerocopy::IntoBytes;
 
+use super::TargetSession;
 use super::answers::Answer;
-use super::{PING_TAG, TargetSession};
 use crate::length;
 use crate::pdu::{CONTINUE, FINAL, NO_TAG, NopOut, Opcode, RejectReason, TextRequest};
 use crate::text::{Pairs, TextError};
@@ -28,9 +28,9 @@ impl TargetSession {
         self.push_answer(&answer, data);
     }
 
-    /// Asks the initiator whether it is there.
-    pub(super) fn push_ping(&mut self) {
-        let answer = Answer { tag: PING_TAG, ..Answer::new(Opcode::NOP_IN, NO_TAG) };
+    /// Asks the initiator whether it is there. Its answer names the tag.
+    pub(super) fn push_ping(&mut self, tag: u32) {
+        let answer = Answer { tag, ..Answer::new(Opcode::NOP_IN, NO_TAG) };
         self.push_unasked(&answer, &[]);
     }
 

@@ -438,6 +438,29 @@ fn a_function_is_answered_when_the_other_connections_have_been_heard() {
     end(benches);
 }
 
+/// An R2T has no number of its own: who has seen every status may not have seen it.
+#[test]
+fn a_function_waits_for_the_answer_to_its_own_ping() {
+    let mut benches = pair();
+    benches[0].send(write(0, 0, 1).as_bytes(), &[]);
+    benches[1].send(function(TaskFunction::ABORT_TASK_SET, NO_TAG, 1).as_bytes(), &[]);
+    resume(&mut benches);
+    benches[1].answer_all();
+    resume(&mut benches);
+    let pdus = said(&mut benches[0]);
+    assert_eq!(opcodes(&pdus), [Opcode::R2T, Opcode::NOP_IN]);
+    // On its way before, and with nothing left to acknowledge.
+    let mut word = NopOut::new(LunField::new(0), NO_TAG, NO_TAG);
+    word.exp_stat_sn = U32::new(pdus[1].stat_sn());
+    benches[0].send(word.as_bytes(), &[]);
+    resume(&mut benches);
+    assert!(said(&mut benches[1]).is_empty(), "the R2T may be on its way");
+    acknowledge(&mut benches[0], &pdus[1]);
+    resume(&mut benches);
+    assert_eq!(said_once(&mut benches[1]).opcode(), Opcode::TASK_RESPONSE);
+    end(benches);
+}
+
 #[test]
 fn a_connection_that_leaves_is_not_waited_for() {
     let mut benches = pair();
