@@ -122,6 +122,8 @@ impl Sim {
         self.outside.note(name_of(wanted.change.kind, &result), &[u64::from(volume)]);
         self.rights_changed(volume);
         let waits = must_wait(wanted.change.kind);
+        // Preempting and aborting as well as any of the functions for that.
+        self.checks.ends_tasks |= waits;
         let volumes = self.node.volumes_of(&wanted.change);
         let older = volumes.iter().filter(|_| waits || restricts);
         let older: Vec<_> = older.flat_map(|it| self.operations_of(it.0)).collect();

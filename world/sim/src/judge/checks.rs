@@ -21,7 +21,7 @@ pub(crate) struct Checks {
     pub reservations: Ledger,
     /// Devices of this run fail now and then.
     pub(crate) disks_fail: bool,
-    /// Somebody has asked for a task management function.
+    /// Somebody has asked for a task management function, or has preempted and aborted.
     pub(crate) ends_tasks: bool,
     /// Commands answered with success.
     pub succeeded: u64,
