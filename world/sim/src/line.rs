@@ -68,18 +68,35 @@ impl<S: Spoken> Line<'_, S> {
     /// When the node breaks the protocol: it never does, and has no reason to end a connection that
     /// keeps it, unless it drains, or somebody has it begin anew.
     pub(crate) fn pump(&mut self, is_deaf: bool, outside: &mut Outside) -> Fate {
-        if !is_deaf && self.receive(outside) == Fate::Lost {
-            return Fate::Lost;
+        loop {
+            if !is_deaf && self.receive(outside) == Fate::Lost {
+                return Fate::Lost;
+            }
+            while let Some((buffer, offset, len)) = self.session.wants_payload() {
+                let bytes = self.memory.bytes(buffer)[offset..offset + len].to_vec();
+                self.session.provide_payload(&bytes);
+            }
+            if self.send(outside) == Fate::Lost || self.session.is_closing() {
+                return Fate::Lost;
+            }
+            if is_deaf || !self.has_leftover() {
+                return Fate::Lives;
+            }
         }
-        while let Some((buffer, offset, len)) = self.session.wants_payload() {
-            let bytes = self.memory.bytes(buffer)[offset..offset + len].to_vec();
-            self.session.provide_payload(&bytes);
-        }
-        let fate = self.send(outside);
-        if self.session.is_closing() { Fate::Lost } else { fate }
+    }
+
+    /// Whether the session takes what it left before, now that it has sent something.
+    fn has_leftover(&self) -> bool {
+        !self.leftover.is_empty() && !matches!(self.session.receiving(), Receiving::Paused)
     }
 
     fn receive(&mut self, outside: &mut Outside) -> Fate {
+        if self.has_leftover()
+            && let Err(trouble) = self.feed(&[])
+        {
+            self.judge(&trouble, outside);
+            return Fate::Lost;
+        }
         loop {
             let now = outside.now;
             let mut bytes = vec![0; outside.network.unread_by_host(self.link).clamp(1, 16 * 1024)];
