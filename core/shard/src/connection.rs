@@ -239,7 +239,9 @@ impl Connection {
     /// Whether something waits on the peer: answers to be taken, or data to be sent. What the peer
     /// may have sent and we do not take is not its fault.
     pub(crate) fn waits_for_peer(&self) -> bool {
-        self.session.output_len() > 0 || (self.takes_input() && self.session.awaits_data())
+        let waits_for_data =
+            self.phase == Phase::Open && self.takes_input() && self.session.awaits_data();
+        self.session.output_len() > 0 || waits_for_data
     }
 
     /// Whether it has waited on the peer for longer than `patience`, and nothing has moved. To be
@@ -251,6 +253,22 @@ impl Connection {
         }
         let since = *self.waits_since.get_or_insert(now);
         now.since(since.max(self.moved_at)) > patience
+    }
+
+    /// Nothing more is received. Buffers of what was still coming are given back at once: what is to be
+    /// answered before the end may wait for them.
+    pub(crate) fn stop_receiving(&mut self, pool: &mut Pool) {
+        if self.phase != Phase::Open {
+            return;
+        }
+        self.phase = Phase::Closing;
+        self.leftover = Vec::new();
+        let mut returned = 0;
+        self.session.release_incoming(&mut |buffer| {
+            returned += pool.len_of(buffer).0;
+            pool.give_back(buffer);
+        });
+        self.held.0 = self.held.0.saturating_sub(returned);
     }
 
     /// Gives back every buffer that the connection itself holds.

@@ -69,7 +69,7 @@ impl Shard {
         let leftover = std::mem::take(&mut connection.leftover);
         let key = self.take_in(connection, world);
         if self.draining {
-            return self.begin_closing(key);
+            return self.begin_closing(key, world);
         }
         // Its session may have ended meanwhile.
         self.stir_siblings(key, world);
@@ -95,12 +95,9 @@ impl Shard {
     }
 
     /// Nothing more is received; what is answered is still sent.
-    pub(crate) fn begin_closing(&mut self, key: Key) {
+    pub(crate) fn begin_closing<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.phase == Phase::Open {
-            connection.phase = Phase::Closing;
-            connection.leftover = Vec::new();
-        }
+        connection.stop_receiving(world.pool());
         self.mark_dirty(key);
     }
 
@@ -108,8 +105,8 @@ impl Shard {
     /// that is more output.
     pub(crate) fn close_if_done<W: World>(&mut self, key: Key, world: &mut W) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
-        if connection.phase == Phase::Open && connection.session.is_closing() {
-            connection.phase = Phase::Closing;
+        if connection.session.is_closing() {
+            connection.stop_receiving(world.pool());
         }
         if connection.phase == Phase::Closing
             && connection.requests + connection.changes == 0
@@ -211,7 +208,7 @@ impl Shard {
         self.draining = true;
         world.stop_listening();
         for key in self.connections.keys(|_| true) {
-            self.begin_closing(key);
+            self.begin_closing(key, world);
         }
     }
 }

@@ -345,7 +345,7 @@ impl Shard {
         if !error.is_goodbye() {
             world.notice(Notice::PeerError { peer: connection.peer, error });
         }
-        self.begin_closing(key);
+        self.begin_closing(key, world);
     }
 }
 
@@ -382,7 +382,10 @@ fn feed_session<W: World>(
 #[inline]
 fn provide_buffers(connection: &mut Connection, pool: &mut Pool) -> bool {
     let mut given = false;
-    while let Some(len) = connection.session.wants_buffer() {
+    // One that is received from no more has no use for any.
+    while connection.phase == Phase::Open
+        && let Some(len) = connection.session.wants_buffer()
+    {
         let charge = Pool::charge(len);
         // What it holds may be for data behind what its stream waits for: that is given first.
         if !connection.session.stands_still() && !connection.may_hold(charge, pool) {

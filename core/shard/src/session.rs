@@ -220,6 +220,10 @@ impl Session {
         }
     }
 
+    pub(crate) fn release_incoming(&mut self, released: &mut impl FnMut(BufferId)) {
+        either!(self, session => session.release_incoming(released));
+    }
+
     pub(crate) fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
         either!(self, session => session.release_all(released));
     }

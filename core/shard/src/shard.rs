@@ -342,7 +342,7 @@ impl Shard {
                         world.notice(Notice::Stalled { peer: connection.peer });
                         self.kill(key, world);
                     } else if is_over {
-                        self.begin_closing(key);
+                        self.begin_closing(key, world);
                     } else if asks {
                         // Whether an initiator is still there, for one.
                         self.mark_dirty(key);

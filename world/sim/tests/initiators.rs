@@ -327,6 +327,25 @@ fn reservations_that_are_to_last_survive_the_loss_of_power_and_others_do_not() {
     }
 }
 
+/// Writes that were asked for hold buffers that reads wait for: nothing comes for them any more.
+#[test]
+fn a_node_that_drains_with_its_pool_full_of_half_received_writes_answers_what_it_has() {
+    for seed in 0..8 {
+        let mix = Mix { writes: 10, reads: 5, ..Mix::default() };
+        let deep =
+            InitiatorPlan { depth: 64, bursts: (512, 2_048), mix, ..InitiatorPlan::plain(5_000) };
+        let mut plan = plan(seed, vec![deep; 2]);
+        plan.node.pool_len = ByteLen(2 << 20);
+        plan.node.block_size = BlockSize::B4096;
+        plan.command_len_max = ByteLen(128 * KIB);
+        let mut sim = Sim::new(plan);
+        assert!(sim.run_until(Nanos::from_secs(1), |sim| sim.report().succeeded > 20));
+        sim.drain();
+        sim.rest();
+        sim.check_disks();
+    }
+}
+
 #[test]
 fn initiators_are_told_when_the_node_drains() {
     for seed in 0..8 {

@@ -252,6 +252,12 @@ impl TargetSession {
         matches!(self.state, State::Closing)
     }
 
+    /// Nothing more is received: names the buffers of what was still coming to `released`. Nothing
+    /// comes of that, and nobody is answered.
+    pub fn release_incoming(&mut self, released: &mut impl FnMut(BufferId)) {
+        self.incoming.take_buffer().into_iter().for_each(released);
+    }
+
     /// The connection is gone: names every buffer that the session holds to `released`. Buffers of
     /// requests that were polled are not among them: they come back with their completions.
     pub fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {

@@ -132,6 +132,17 @@ impl Slot {
         failed: None,
         kind: Kind::Taken,
     };
+
+    /// Whether nothing of it was handed out, for want of what the host has yet to send.
+    const fn is_incoming(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::AwaitingBuffer
+                | Stage::ReceivingCapsule
+                | Stage::ReceivingRequested
+                | Stage::Held
+        )
+    }
 }
 
 /// Words of 64 bits that hold one bit for each of 65,536 command identifiers.
@@ -263,6 +274,14 @@ impl Slots {
             let is_out = matches!(slot.kind, Kind::AdminHandedOut | Kind::ConnectHandedOut { .. });
             slot.stage != Stage::Free && slot.cid == cid && is_out
         })
+    }
+
+    /// Takes the buffers of commands that have not all their data, or not their other half.
+    pub(super) fn take_incoming_buffers(&mut self) -> impl Iterator<Item = BufferId> {
+        self.slots
+            .iter_mut()
+            .filter(|slot| slot.is_incoming())
+            .filter_map(|slot| slot.buffer.take())
     }
 
     /// Takes every buffer that a command has received data into.
