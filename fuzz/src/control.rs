@@ -4,12 +4,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use nearflash_device::DeviceId;
 use nearflash_engine::Owner;
 use nearflash_request::{Change, ChangeKind, ChangeResult, Tag, VolumeId};
 use nearflash_shard::{Event, Message};
-use nearflash_space::{
-    DeviceId, Epoch, Extent, GRANULE, Map, Reservations, VolumeEntry, VolumeTable,
-};
+use nearflash_space::{Epoch, Extent, GRANULE, Map, Reservations, VolumeEntry, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteOffset};
 
 /// Of each volume. There is one on each device, with its device's number.

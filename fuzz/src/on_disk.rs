@@ -1,9 +1,10 @@
 //! What is read from a device: labels, foreign data, and where the catalog says that volumes lie.
 
+use nearflash_device::DeviceId;
 use nearflash_media::check::check_probe;
 use nearflash_request::{BlockRange, VolumeId};
 use nearflash_space::{
-    DeviceId, Epoch, Extent, GRANULE, LABEL_LEN, Label, NAMESPACES_PER_SUBSYSTEM_MAX, Provisioning,
+    Epoch, Extent, GRANULE, LABEL_LEN, Label, NAMESPACES_PER_SUBSYSTEM_MAX, Provisioning,
     Reservations, Space, Volume, empty_device,
 };
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba};

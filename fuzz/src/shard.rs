@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 
+use nearflash_device::DeviceResult;
 use nearflash_direct::check as direct;
-use nearflash_direct::target::{Export, Exports};
-use nearflash_engine::{CoreId, DeviceResult, EngineConfig};
+use nearflash_direct::serving::{Export, Exports};
+use nearflash_engine::{CoreId, EngineConfig};
 use nearflash_iscsi::check as iscsi;
-use nearflash_iscsi::target::{Exports as IscsiExports, PORTAL_GROUP, TargetExport};
-use nearflash_nvme::target::{
+use nearflash_iscsi::serving::{Exports as IscsiExports, PORTAL_GROUP, TargetExport};
+use nearflash_nvme::serving::{
     Deallocation, HostAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
 use nearflash_nvme::{Command, ControllerId, NamespaceId, Nqn, QueueId, TransportAddress};
@@ -17,7 +18,7 @@ use nearflash_nvme_tcp::Digests;
 use nearflash_nvme_tcp::check::stream_of;
 use nearflash_nvme_tcp::host::{HostCompletion, HostConfig, HostData, HostSession};
 use nearflash_nvme_tcp::pdu::DataAlignment;
-use nearflash_nvme_tcp::target::SessionConfig;
+use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_nvme_tcp::{Chunk, Receiving};
 use nearflash_request::{BufferId, VolumeId};
 use nearflash_scsi::{LogicalUnit, LogicalUnits};

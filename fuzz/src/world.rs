@@ -4,9 +4,8 @@
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use nearflash_engine::{
-    CoreId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Pool,
-};
+use nearflash_device::{DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult};
+use nearflash_engine::{CoreId, Pool};
 use nearflash_nvme_tcp::Chunk;
 use nearflash_shard::{
     Door, Event, Interest, Message, Notice, Peer, Place, Received, Sent, ShardStatus, SocketId,

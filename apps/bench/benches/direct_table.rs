@@ -17,7 +17,7 @@ use nearflash_bench::compare::{
     Arena, Contest, ContestResult, DirectTargets, GRANTS, Node, Side, contests, to_json,
     to_markdown, turn_line,
 };
-use nearflash_bench::target::{NvmeTcpTarget, Target};
+use nearflash_bench::subject::{NvmeTcpTarget, Target};
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
 

@@ -17,7 +17,7 @@ use nearflash_bench::compare::{
     Arena, ContestResult, IscsiTargets, Node, Tgt, figures_to_markdown, iscsi_contests,
     skipped_to_markdown, to_json, to_markdown, turn_line,
 };
-use nearflash_bench::target::{IscsiTarget, Target};
+use nearflash_bench::subject::{IscsiTarget, Target};
 use nearflash_bench::{BenchArgs, BenchError, measure as bench};
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};

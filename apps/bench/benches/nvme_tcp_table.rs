@@ -14,7 +14,7 @@ use nearflash_bench::BenchError;
 use nearflash_bench::compare::{
     Device, Measured as _, Node, Row, Stand, measure_table, resources, rows,
 };
-use nearflash_bench::target::{NvmeTcpTarget, Target};
+use nearflash_bench::subject::{NvmeTcpTarget, Target};
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
 

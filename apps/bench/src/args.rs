@@ -10,7 +10,7 @@ use crate::floor::FloorCores;
 use crate::job::{DriveSpec, JobSpec, Spin};
 use crate::placement::CoreId;
 use crate::run::{Jobs, Layout, RunSpec, Threads};
-use crate::target::Target;
+use crate::subject::Target;
 use crate::workload::{Pattern, Rate, WorkloadSpec};
 
 /// How long a run takes when neither a time nor a size says so.

@@ -15,7 +15,7 @@ use crate::progress::Progress;
 use crate::recorder::{Record, Stream};
 use crate::report::{FloorComparison, Report, Samples};
 use crate::run::{self, OpenNull, Opener};
-use crate::target::Target;
+use crate::subject::Target;
 use crate::workload::Direction;
 
 /// Time not counted, of a floor beside a remote run.

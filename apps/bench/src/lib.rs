@@ -19,7 +19,7 @@ mod progress;
 pub mod recorder;
 pub mod report;
 pub mod run;
-pub mod target;
+pub mod subject;
 pub mod verify;
 pub mod workload;
 

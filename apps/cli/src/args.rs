@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use nearflash_access::{GrantRange, Rights};
 use nearflash_bench::BenchArgs;
 use nearflash_node::config::ServeArgs;
-use nearflash_space::{GrantRange, Rights};
 use nearflash_study::StudyCommand;
 use nearflash_units::{ByteLen, parse_size};
 

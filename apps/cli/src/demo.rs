@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use nearflash_bench::BenchError;
 use nearflash_bench::compare::{self, Node, NodeError, NodeSpec, Stand, Timing};
 use nearflash_bench::floor::FloorCores;
-use nearflash_bench::target::{NvmeTcpTarget, Target, TargetError};
+use nearflash_bench::subject::{NvmeTcpTarget, Target, TargetError};
 use nearflash_units::{ByteLen, Nanos};
 
 /// How much of the file and of the volume is read and written.

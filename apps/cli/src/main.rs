@@ -15,10 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use nearflash_access::GrantRange;
 use nearflash_node::api::{Answer, ChapMutual, Command};
 use nearflash_node::config::{Config, ServeArgs, default_data_dir, parse_volume};
 use nearflash_node::control::ask;
-use nearflash_space::{GrantRange, Provisioning};
+use nearflash_space::Provisioning;
 use nearflash_units::OneLine;
 
 use args::{

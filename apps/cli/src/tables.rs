@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use nearflash_access::GrantRange;
 use nearflash_node::api::{
     ChapInfo, CoreInfo, CredentialInfo, DeviceInfo, GrantInfo, HostInfo, ReservationInfo, Status,
     VolumeInfo,
 };
-use nearflash_space::GrantRange;
 use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::calendar::show_moment;

@@ -4,10 +4,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use nearflash_access::{AccountError, GrantError, RestoreGrantsError};
 use nearflash_media::OpenError;
-use nearflash_space::{
-    AccountError, GrantError, Name, Provisioning, RestoreError, RestoreGrantsError, VolumeError,
-};
+use nearflash_space::{Name, Provisioning, RestoreError, VolumeError};
 use nearflash_units::{BlockSize, ByteLen};
 
 use crate::config::{ConfigError, Key};

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use nearflash_engine::DeviceProperties;
+use nearflash_access::{Credential, UnixTime, is_expired};
+use nearflash_device::DeviceProperties;
 use nearflash_media::Device;
 use nearflash_nvme::{NamespaceId, Nqn};
-use nearflash_space::{Credential, Name, Provisioning, Space, UnixTime, Volume, is_expired};
+use nearflash_space::{Name, Provisioning, Space, Volume};
 use nearflash_units::ByteOffset;
 use uuid::Uuid;
 

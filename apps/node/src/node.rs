@@ -10,8 +10,9 @@ mod status;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
+use nearflash_access::UnixTime;
 use nearflash_media::Device;
-use nearflash_space::{Extent, Name, Space, UnixTime, Volume, VolumeRequest, truncate_extents};
+use nearflash_space::{Extent, Name, Space, Volume, VolumeRequest, truncate_extents};
 use nearflash_units::{BlockSize, ByteLen};
 use uuid::Uuid;
 

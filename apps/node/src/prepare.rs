@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use nearflash_device::DeviceId;
 use nearflash_media::{Candidate, Claim, Device, DeviceSpec, open};
-use nearflash_space::{DeviceId, Extent, Provisioning, Space, Volume, VolumeRequest, empty_device};
+use nearflash_space::{Extent, Provisioning, Space, Volume, VolumeRequest, empty_device};
 use uuid::Uuid;
 
 use crate::catalog::{Catalog, Contents};

@@ -1,6 +1,7 @@
 //! All that a node records and serves: what a change is made on a copy of.
 
-use nearflash_space::{Accounts, Grants, Space};
+use nearflash_access::{Accounts, Grants};
+use nearflash_space::Space;
 
 /// All that the catalog keeps, but for the devices.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -10,11 +10,12 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use nearflash_access::{ChapAccount, Rights, Secret};
 use nearflash_engine::{CoreId, Owner};
 use nearflash_media::Device;
 use nearflash_nvme::{NamespaceId, Nqn};
 use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
-use nearflash_space::{ChapAccount, Epoch, Name, Rights, Secret, VolumeTable};
+use nearflash_space::{Epoch, Name, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use uuid::Uuid;
 

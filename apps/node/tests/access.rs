@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime};
 
+use nearflash_access::Rights;
 use nearflash_node::api::{Answer, Command, CredentialInfo, GrantInfo};
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::control::ask;
@@ -14,7 +15,6 @@ use nearflash_node::{
     Runtime, RuntimeConfig, RuntimeStatus,
 };
 use nearflash_request::{ChangeResult, Raised};
-use nearflash_space::Rights;
 use nearflash_space::VolumeTable;
 
 const MIB: u64 = 1 << 20;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nearflash_bench::target::Target;
+use nearflash_bench::subject::Target;
 use nearflash_units::{Nanos, parse_duration};
 
 use crate::plan::Peer;

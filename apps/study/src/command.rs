@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use comfy_table::{ContentArrangement, Table, presets};
 use nearflash_bench::compare::find;
 use nearflash_bench::placement::allowed_cores;
-use nearflash_bench::target::Target;
+use nearflash_bench::subject::Target;
 
 use crate::args::{RunArgs, StudyCommand};
 use crate::asked::Asked;

@@ -1,7 +1,7 @@
 //! What a study measures: points, each one subject under one set of loads.
 
 use nearflash_bench::floor::Headers;
-use nearflash_bench::target::Target;
+use nearflash_bench::subject::Target;
 use nearflash_bench::workload::Pattern;
 use nearflash_units::{ByteLen, Nanos};
 

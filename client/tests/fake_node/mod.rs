@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nearflash_direct::target::{
+use nearflash_direct::serving::{
     Access, CredentialExport, Demand, Export, Exports, SessionConfig, TargetSession,
 };
 use nearflash_direct::{Chunk, Receiving, Secret};

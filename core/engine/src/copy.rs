@@ -8,10 +8,10 @@
 use nearflash_request::{Access, BlockRange, Nexus, Outcome, Request, VolumeId};
 use nearflash_units::ByteLen;
 
-use crate::device::{DeviceOperation, DeviceRequest};
 use crate::engine::{Engine, operation_of};
 use crate::job::{Stage, Work};
 use crate::pool::Pool;
+use nearflash_device::{DeviceOperation, DeviceRequest};
 
 impl Engine {
     /// Why a copy cannot begin for what it reads.

@@ -8,18 +8,19 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use nearflash_device::DeviceId;
 use nearflash_request::{
     BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request,
 };
-use nearflash_space::{DeviceId, VolumeTable};
+use nearflash_space::VolumeTable;
 use nearflash_units::{Blocks, ByteLen};
 use slab::Slab;
 
 use crate::change::Part;
-use crate::device::{DeviceProperties, DeviceRequest, DeviceResult, OperationId};
 use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
 use crate::job::{Job, Work};
 use crate::pool::Pool;
+use nearflash_device::{DeviceProperties, DeviceRequest, DeviceResult, OperationId};
 
 /// Who asked: the driver's number for a connection. Comes back with every answer.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -4,11 +4,11 @@ use nearflash_request::{BlockRange, BufferId, Operation, Outcome, Request, Tag, 
 use nearflash_units::ByteLen;
 
 use crate::change::{Change, Part};
-use crate::device::DeviceResult;
 use crate::engine::Owner;
 use crate::fence::Fenced;
 use crate::need::Need;
 use crate::pool::Pool;
+use nearflash_device::DeviceResult;
 
 /// What a job is doing now. Each stage ends when its device operations are all answered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

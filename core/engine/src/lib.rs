@@ -6,7 +6,6 @@
 
 mod change;
 mod copy;
-mod device;
 mod engine;
 mod fence;
 mod job;
@@ -17,11 +16,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use device::{
-    DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId, RUN_UNIT,
-};
 pub use engine::{Answer, Counters, Engine, EngineConfig, Owner};
 pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
-pub use nearflash_space::DeviceId;
 pub use need::Need;
 pub use pool::{Foreign, PAGE_LEN, Pool};

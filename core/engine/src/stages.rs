@@ -26,11 +26,11 @@ use nearflash_units::{ByteLen, ByteOffset};
 use nearflash_space::Provisioning;
 
 use crate::change::{Kept, first_difference, word_mut};
-use crate::device::{DeviceOperation, DeviceRequest};
 use crate::engine::{Engine, operation_of};
 use crate::fence::{CoreId, FenceMessage};
 use crate::job::{Stage, Work};
 use crate::pool::Pool;
+use nearflash_device::{DeviceOperation, DeviceRequest};
 
 impl Engine {
     #[inline]

@@ -5,10 +5,10 @@ use nearflash_request::{BlockRange, Outcome};
 use nearflash_units::{Blocks, ByteLen, Lba};
 
 use crate::change::first_difference;
-use crate::device::{DeviceOperation, DeviceRequest, RUN_UNIT};
 use crate::engine::{Engine, operation_of};
 use crate::job::{Stage, Work};
 use crate::pool::Pool;
+use nearflash_device::{DeviceOperation, DeviceRequest, RUN_UNIT};
 
 impl Engine {
     /// Starts to fill the range with one block; `false` when there is no buffer.

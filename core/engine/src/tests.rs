@@ -3,17 +3,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use nearflash_device::{DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult};
 use nearflash_request::{
     BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Tag, VolumeId,
 };
-use nearflash_space::{DeviceId, Epoch, Extent, Map, VolumeTable};
+use nearflash_space::{Epoch, Extent, Map, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba};
 use proptest::prelude::*;
 
-use crate::{
-    Answer, CoreId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Engine,
-    EngineConfig, FenceMessage, Owner, Pool,
-};
+use crate::{Answer, CoreId, Engine, EngineConfig, FenceMessage, Owner, Pool};
 
 mod bytes;
 mod steps;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use nearflash_direct::target::Lineage;
+use nearflash_direct::serving::Lineage;
 use nearflash_engine::{Need, Pool};
 use nearflash_nvme::{ControllerId, QueueId};
 use nearflash_request::{BufferId, Nexus, Operation, Request};

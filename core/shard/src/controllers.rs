@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use nearflash_engine::CoreId;
-use nearflash_nvme::target::{
+use nearflash_nvme::serving::{
     Action, Connected, HostStatus, NamespaceConfig, QueueKind as TargetKind, Refusal, Target,
 };
 use nearflash_nvme::{
     CompletionEntry, ControllerId, NamespaceTable, Nqn, QueueId, TransportAddress,
 };
-use nearflash_nvme_tcp::target::{AdminDemand, Asker, ConnectDemand, Granted, QueueKind};
+use nearflash_nvme_tcp::serving::{AdminDemand, Asker, ConnectDemand, Granted, QueueKind};
 use nearflash_units::Nanos;
 
 use crate::associations::Associations;

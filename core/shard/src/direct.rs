@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use nearflash_direct::target::{Exports, SessionConfig, TargetSession};
+use nearflash_direct::serving::{Exports, SessionConfig, TargetSession};
 use nearflash_direct::wire::NONCE_LEN;
 use nearflash_engine::CoreId;
 use nearflash_units::Nanos;
@@ -137,7 +137,7 @@ pub(crate) fn session_of<W: World>(
 ) -> Session {
     let now = world.now();
     match door {
-        Door::NvmeTcp => Session::NvmeTcp(nearflash_nvme_tcp::target::TargetSession::new(
+        Door::NvmeTcp => Session::NvmeTcp(nearflash_nvme_tcp::serving::TargetSession::new(
             shard.config.session,
             now,
         )),

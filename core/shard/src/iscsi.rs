@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use nearflash_engine::CoreId;
 use nearflash_iscsi::login::{LoginDemand, LoginStatus, SessionKind};
-use nearflash_iscsi::target::{
+use nearflash_iscsi::serving::{
     Admission, ConnectionPlace, Exports, NONCE_LEN, Obeyed, Portal, PortalConfig, SessionConfig,
     TargetSession,
 };

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use nearflash_direct::target::Lineage;
+use nearflash_direct::serving::Lineage;
 use nearflash_engine::{CoreId, Owner};
 
 use crate::connection::Phase;

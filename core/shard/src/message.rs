@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use nearflash_direct::target;
-use nearflash_direct::target::Lineage;
+use nearflash_direct::serving;
+use nearflash_direct::serving::Lineage;
 use nearflash_engine::{CoreId, FenceMessage, Owner};
-use nearflash_iscsi::target as iscsi;
-use nearflash_nvme::target::NamespaceConfig;
+use nearflash_iscsi::serving as iscsi;
+use nearflash_nvme::serving::NamespaceConfig;
 use nearflash_nvme::{ControllerId, NamespaceTable, QueueId};
 use nearflash_request::{ChangeResult, Raised, Tag};
 use nearflash_space::VolumeTable;
@@ -45,7 +45,7 @@ pub enum Message {
     /// From the control plane, to every core, once every core has the volumes: what direct clients
     /// may reach from now on. Answered by [`crate::Notice::DirectTaken`] with the same number, once
     /// nothing is under way that was allowed by what was there before.
-    Direct(u64, Arc<target::Exports>),
+    Direct(u64, Arc<serving::Exports>),
     /// To the first core: a direct client's connection claims a lineage. Answered by
     /// [`Self::Claimed`] when nothing of earlier ones is under way.
     Claim(Box<Lineage>, ClientPlace),

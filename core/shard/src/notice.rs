@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
+use nearflash_device::DeviceId;
 use nearflash_engine::{CoreId, Counters, Owner};
 use nearflash_iscsi::login::LoginStatus;
-use nearflash_iscsi::target::SessionStatus;
-use nearflash_nvme::target::{DisconnectReason, HostStatus};
+use nearflash_iscsi::serving::SessionStatus;
+use nearflash_nvme::serving::{DisconnectReason, HostStatus};
 use nearflash_nvme::{ControllerId, Nqn, Status};
 use nearflash_request::{Change, Identity, Nexus, Tag};
-use nearflash_space::DeviceId;
 use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::door::Peer;

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use nearflash_direct::target as direct;
+use nearflash_direct::serving as direct;
 use nearflash_engine::{Need, Pool};
-use nearflash_iscsi::target as iscsi;
-use nearflash_nvme_tcp::target as nvme_tcp;
+use nearflash_iscsi::serving as iscsi;
+use nearflash_nvme_tcp::serving as nvme_tcp;
 use nearflash_request::Request;
 use nearflash_session::Receiving;
 use nearflash_units::Nanos;

@@ -5,7 +5,7 @@
 //! watched. Payload of whole blocks goes straight between devices and the client's memory: the world
 //! keeps it until the last device operation of the connection has ended.
 
-use nearflash_direct::target::{AttachDemand, CopyInDemand, Demand, LendDemand, RingOutput};
+use nearflash_direct::serving::{AttachDemand, CopyInDemand, Demand, LendDemand, RingOutput};
 use nearflash_direct::{PeerError, Status};
 use nearflash_engine::Foreign;
 use nearflash_units::ByteLen;

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use nearflash_direct::target as direct;
-use nearflash_iscsi::target as iscsi;
-use nearflash_nvme_tcp::target as nvme_tcp;
+use nearflash_direct::serving as direct;
+use nearflash_iscsi::serving as iscsi;
+use nearflash_nvme_tcp::serving as nvme_tcp;
 use nearflash_request::{BufferId, Completion};
 use nearflash_session::Receiving;
 use nearflash_units::{ByteLen, Nanos};

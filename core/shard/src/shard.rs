@@ -5,8 +5,8 @@
 //! of requests in them.
 
 use nearflash_engine::{Engine, EngineConfig, FenceMessage, Pool};
-use nearflash_nvme::target::Target;
-use nearflash_nvme_tcp::target::SessionConfig;
+use nearflash_nvme::serving::Target;
+use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_units::{ByteLen, Nanos};
 
 use crate::connection::Phase;

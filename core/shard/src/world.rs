@@ -5,7 +5,8 @@
 
 use std::net::SocketAddr;
 
-use nearflash_engine::{CoreId, DeviceRequest, DeviceResult, OperationId, Pool};
+use nearflash_device::{DeviceRequest, DeviceResult, OperationId};
+use nearflash_engine::{CoreId, Pool};
 use nearflash_request::BufferId;
 use nearflash_session::Chunk;
 use nearflash_units::{ByteLen, Nanos};

@@ -1,11 +1,7 @@
 //! Where blocks lie: the device, and a run of bytes on it.
 
+use nearflash_device::DeviceId;
 use nearflash_units::{ByteLen, ByteOffset, MIB};
-
-/// A device's place in the node's device table, for as long as the node runs. What lasts longer
-/// is the device's UUID.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct DeviceId(pub u32);
 
 /// Extents begin and end on multiples of this: 1 MiB, the largest transfer, so that a transfer
 /// touches two extents at most, and a multiple of every block size and flash page.

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 use nearflash_units::{ByteLen, ByteOffset};
 
-use crate::{DeviceId, Extent, GRANULE};
+use crate::{Extent, GRANULE};
+use nearflash_device::DeviceId;
 
 /// What is free of a device's data area.
 #[derive(Clone, Debug, Eq, PartialEq)]

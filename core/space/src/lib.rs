@@ -1,14 +1,10 @@
 //! The space: devices' data areas, extents, volumes laid out over them, and the maps that turn a
-//! volume's blocks into bytes of devices by arithmetic; who may do what to which range, and who has
-//! reserved what. Pure.
+//! volume's blocks into bytes of devices by arithmetic; and who has reserved what. Pure.
 //!
 //! Knows nothing of files, of the catalog that keeps all this, of protocols or of time.
 
-mod chap;
 mod extent;
 mod free;
-mod grant;
-mod grants;
 mod label;
 mod map;
 mod name;
@@ -17,20 +13,8 @@ mod space;
 mod table;
 mod volume;
 
-pub use chap::{
-    ACCOUNTS_MAX, AccountError, Accounts, CHAP_SECRET_LEN_MAX, CHAP_SECRET_LEN_MIN,
-    CHAP_USER_LEN_MAX, ChapAccount, ChapSecret, ChapUser, Mutual, ParseChapSecretError,
-    ParseChapUserError,
-};
-pub use extent::{DeviceId, Extent, GRANULE, round_up_to_granule};
+pub use extent::{Extent, GRANULE, round_up_to_granule};
 pub use free::{FreeSpace, SpaceError, append_extents, truncate_extents};
-pub use grant::{
-    Credential, Grant, GrantNumber, GrantRange, ParseGrantRangeError, ParseRightsError,
-    ParseSecretError, Rights, SECRET_LEN, Secret, UnixTime,
-};
-pub use grants::{
-    CREDENTIALS_MAX, GRANTS_MAX, GrantError, GrantRequest, Grants, RestoreGrantsError, is_expired,
-};
 pub use label::{LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label, LabelError};
 pub use map::{EXTENTS_PER_VOLUME_MAX, Epoch, Map, MapError, Piece, Pieces};
 pub use name::{NAME_LEN_MAX, Name, ParseNameError};

@@ -6,7 +6,8 @@
 use nearflash_request::BlockRange;
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 
-use crate::{DeviceId, Extent};
+use crate::Extent;
+use nearflash_device::DeviceId;
 
 /// Most extents that a volume is laid out over; a bound on the catalog's records and on the work
 /// of one change.

@@ -15,9 +15,10 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use uuid::Uuid;
 
 use crate::{
-    Changed, DeviceId, EXTENTS_PER_VOLUME_MAX, Epoch, FreeSpace, MapError, Name, Provisioning,
-    Reservations, SpaceError, VOLUME_IDS_MAX, Volume, VolumeEntry, VolumeTable,
+    Changed, EXTENTS_PER_VOLUME_MAX, Epoch, FreeSpace, MapError, Name, Provisioning, Reservations,
+    SpaceError, VOLUME_IDS_MAX, Volume, VolumeEntry, VolumeTable,
 };
+use nearflash_device::DeviceId;
 
 /// Most volumes that a node has at a time.
 pub const VOLUMES_MAX: usize = 4096;

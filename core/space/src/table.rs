@@ -90,7 +90,8 @@ fn index(id: VolumeId) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DeviceId, Extent, GRANULE};
+    use crate::{Extent, GRANULE};
+    use nearflash_device::DeviceId;
     use nearflash_units::ByteOffset;
 
     fn map(blocks: u64) -> Map {

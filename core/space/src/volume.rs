@@ -5,9 +5,10 @@ use nearflash_units::{BlockSize, Blocks, ByteLen};
 use uuid::Uuid;
 
 use crate::{
-    DeviceId, EXTENTS_PER_VOLUME_MAX, Epoch, Extent, FreeSpace, Map, Name, Reservations,
-    SpaceError, append_extents, truncate_extents,
+    EXTENTS_PER_VOLUME_MAX, Epoch, Extent, FreeSpace, Map, Name, Reservations, SpaceError,
+    append_extents, truncate_extents,
 };
+use nearflash_device::DeviceId;
 
 /// Whether a volume gives back what hosts no longer need.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]

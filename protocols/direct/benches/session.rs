@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nearflash_direct::client::{ClientConfig, ClientOperation, ClientSession, VolumeHandle};
-use nearflash_direct::target::{
+use nearflash_direct::serving::{
     Access, CredentialExport, Demand, Export, Exports, Right, SessionConfig, TargetSession,
 };
 use nearflash_direct::wire::Rights;

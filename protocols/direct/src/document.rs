@@ -10,7 +10,7 @@ use crate::client::{ClientConfig, ClientOperation, ClientSession, VolumeHandle};
 use crate::digest::Digests;
 use crate::proof::{CLIENT_LABEL, NODE_LABEL};
 use crate::secret::Secret;
-use crate::target::{
+use crate::serving::{
     Access, CredentialExport, Demand, Export, Exports, SessionConfig, TargetSession,
 };
 use crate::wire::{self, HEADER_LEN, Opcode, Status};

@@ -1,6 +1,6 @@
 //! Direct: one-sided access to flash. Both ends of a connection.
 //!
-//! The protocol is defined in `docs/direct-protocol.md`. [`target::TargetSession`] is the node's
+//! The protocol is defined in `docs/direct-protocol.md`. [`serving::TargetSession`] is the node's
 //! end, [`client::ClientSession`] the application's; both are machines without sockets, clocks or
 //! memory for payload: bytes and answers go in, chunks to send and demands come out. The same two
 //! serve a byte stream and rings in shared memory.
@@ -16,8 +16,8 @@ mod error;
 mod proof;
 mod secret;
 pub mod segments;
+pub mod serving;
 mod stream;
-pub mod target;
 pub mod wire;
 
 pub use digest::Digests;

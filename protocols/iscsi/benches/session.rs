@@ -11,7 +11,7 @@ use nearflash_iscsi::chap::{CHALLENGE_LEN, Challenge};
 use nearflash_iscsi::initiator::{CommandWindow, InitiatorConfig, InitiatorSession, TaskData, cdb};
 use nearflash_iscsi::login::{LoginConfig, SessionKind};
 use nearflash_iscsi::params::DigestWish;
-use nearflash_iscsi::target::{
+use nearflash_iscsi::serving::{
     Admission, Demand, Exports, NONCE_LEN, Portal, PortalConfig, SessionConfig, TargetExport,
     TargetSession,
 };

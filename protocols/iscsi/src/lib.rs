@@ -1,6 +1,6 @@
 //! iSCSI: both ends of a connection.
 //!
-//! Spec: RFC 7143. [`target::TargetSession`] is the target's end of one connection,
+//! Spec: RFC 7143. [`serving::TargetSession`] is the target's end of one connection,
 //! [`initiator::InitiatorSession`] the initiator's; both are machines without sockets, clocks,
 //! randomness or memory for payload: bytes and answers go in, chunks to send and demands come out.
 //! What commands mean is `nearflash-scsi`'s.
@@ -16,8 +16,8 @@ pub mod initiator;
 pub mod login;
 pub mod params;
 pub mod pdu;
+pub mod serving;
 mod small;
-pub mod target;
 pub mod text;
 
 pub use digest::Digests;

@@ -12,7 +12,9 @@ use nearflash_nvme::{
     QueueId, Status,
 };
 use nearflash_nvme_tcp::host::{HostConfig, HostData, HostSession};
-use nearflash_nvme_tcp::target::{Asker, Demand, Granted, QueueKind, SessionConfig, TargetSession};
+use nearflash_nvme_tcp::serving::{
+    Asker, Demand, Granted, QueueKind, SessionConfig, TargetSession,
+};
 use nearflash_nvme_tcp::{Chunk, Digests, Receiving};
 use nearflash_request::{
     BufferId, Completion, Identity, Nexus, Operation, Outcome, Payload, VolumeId,

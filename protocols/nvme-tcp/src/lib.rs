@@ -1,6 +1,6 @@
 //! NVMe/TCP: both ends of a connection.
 //!
-//! Spec: NVMe/TCP 1.1. A connection is one queue pair. [`target::TargetSession`] is the
+//! Spec: NVMe/TCP 1.1. A connection is one queue pair. [`serving::TargetSession`] is the
 //! controller's end, [`host::HostSession`] the host's; both are machines without sockets, clocks or
 //! memory for payload: bytes and answers go in, chunks to send and demands come out. What commands
 //! mean is `nearflash-nvme`'s. TLS is not theirs either: it stands between them and the socket.
@@ -13,7 +13,7 @@ mod error;
 mod framer;
 pub mod host;
 pub mod pdu;
-pub mod target;
+pub mod serving;
 
 pub use digest::Digests;
 pub use error::PeerError;

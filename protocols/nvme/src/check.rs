@@ -12,7 +12,7 @@ use crate::fabrics::{Connect, ConnectData};
 use crate::identify::{parse_descriptors, parse_namespace_list};
 use crate::io::{IoCommand, Transfer, decode, dsm_ranges};
 use crate::property::{Configuration, offset};
-use crate::target::{
+use crate::serving::{
     Action, Deallocation, HostAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
     admin_transfer,
 };

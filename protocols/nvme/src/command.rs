@@ -1,7 +1,7 @@
 //! The 64-byte submission queue entry, as all commands share it.
 //!
 //! Spec: NVMe Base 2.0, 3.3.3.1. Knows which command it is, not what the command asks: admin
-//! commands are read in [`crate::target`], I/O commands in [`crate::io`], Fabrics commands in
+//! commands are read in [`crate::serving`], I/O commands in [`crate::io`], Fabrics commands in
 //! [`crate::fabrics`].
 
 use zerocopy::little_endian::{U16, U32, U64};

@@ -22,9 +22,9 @@ mod nqn;
 mod opcode;
 pub mod property;
 pub mod reservation;
+pub mod serving;
 mod sgl;
 mod status;
-pub mod target;
 mod text;
 
 pub use address::TransportAddress;

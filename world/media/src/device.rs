@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use nearflash_engine::{DeviceProperties, DeviceResult, RUN_UNIT};
+use nearflash_device::{DeviceProperties, DeviceResult, RUN_UNIT};
 use nearflash_space::{GRANULE, Name};
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use rustix::io::Errno;

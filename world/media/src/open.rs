@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use nearflash_engine::DeviceProperties;
+use nearflash_device::DeviceProperties;
 use nearflash_space::{GRANULE, LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label, LabelError, Name};
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
 use uuid::Uuid;

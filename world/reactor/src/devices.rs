@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use io_uring::squeue::Entry;
 use io_uring::{opcode, types};
-use nearflash_engine::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
+use nearflash_device::DeviceId;
+use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
 use nearflash_media::{Device, Kind, NullDelays, RamRegion};
 use nearflash_request::BufferId;
 use nearflash_shard::Submitted;
-use nearflash_space::DeviceId;
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use slab::Slab;
 

@@ -10,7 +10,8 @@ use std::{io, mem};
 
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
-use nearflash_engine::{CoreId, DeviceResult, Pool};
+use nearflash_device::DeviceResult;
+use nearflash_engine::{CoreId, Pool};
 use nearflash_media::{Device, Kind};
 use nearflash_shard::{Event, Message, Notice, RingId, Shard, SocketId, World};
 use nearflash_units::{ByteLen, Nanos};

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use nearflash_engine::{CoreId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult};
+use nearflash_device::{DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult};
+use nearflash_engine::CoreId;
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 
 use crate::Dice;

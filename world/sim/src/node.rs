@@ -8,10 +8,11 @@ mod volumes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use nearflash_direct::target as direct;
-use nearflash_engine::{CoreId, DeviceProperties, EngineConfig, Pool};
-use nearflash_iscsi::target as iscsi;
-use nearflash_nvme_tcp::target::SessionConfig;
+use nearflash_device::DeviceProperties;
+use nearflash_direct::serving as direct;
+use nearflash_engine::{CoreId, EngineConfig, Pool};
+use nearflash_iscsi::serving as iscsi;
+use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_request::{
     Addressees, Attention, BlockRange, Change, ChangeKind, ChangeResult, Raised, Report,
     ResetScope, VolumeId,

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use nearflash_engine::{CoreId, DeviceOperation, DeviceResult, Pool};
+use nearflash_device::{DeviceOperation, DeviceResult};
+use nearflash_engine::{CoreId, Pool};
 use nearflash_shard::{Event, Message, Notice, Peer};
 use nearflash_units::Nanos;
 

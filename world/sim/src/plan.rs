@@ -2,7 +2,7 @@
 
 use nearflash_nvme_tcp::Digests;
 use nearflash_nvme_tcp::pdu::DataAlignment;
-use nearflash_nvme_tcp::target::SessionConfig;
+use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_units::{BlockSize, ByteLen, KIB, MIB, Nanos};
 
 use crate::client::client_plan::ClientPlan;

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use nearflash_engine::{CoreId, DeviceOperation, DeviceRequest, Pool};
+use nearflash_device::{DeviceOperation, DeviceRequest};
+use nearflash_engine::{CoreId, Pool};
 use nearflash_session::Chunk;
 use nearflash_shard::{
     Event, Interest, Message, Notice, Place, Received, RingBroken, RingEntry, RingId, RingRefused,

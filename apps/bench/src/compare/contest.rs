@@ -21,7 +21,7 @@ use crate::job::JobSpec;
 use crate::placement::{core_to_core, elapsed, pin};
 use crate::recorder::Record;
 use crate::run::Opener;
-use crate::target::{IscsiTarget, NvmeTcpTarget};
+use crate::subject::{IscsiTarget, NvmeTcpTarget};
 use crate::workload::{Op, Pattern};
 
 /// A side.

@@ -7,7 +7,7 @@ use nearflash_units::{ByteLen, KIB};
 
 use super::contest::{Contest, Reads, Score, Side};
 use crate::floor::Headers;
-use crate::target::NvmeTcpTarget;
+use crate::subject::NvmeTcpTarget;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -159,7 +159,7 @@ mod tests {
             tcp: url("direct://a/null"),
             local: url("direct+local:a.sock/null"),
             nvme_tcp: match "nvme-tcp://a/null".parse().unwrap() {
-                crate::target::Target::NvmeTcp(target) => target,
+                crate::subject::Target::NvmeTcp(target) => target,
                 other => panic!("{other}"),
             },
             local_file: url("direct+local:a.sock/file"),

@@ -9,7 +9,7 @@ use super::contest::{Contest, ContestResult, Reads, Score, Side};
 use super::round::{Figure, Ratio};
 use super::{iscsi_perf, tgt};
 use crate::floor::Headers;
-use crate::target::IscsiTarget;
+use crate::subject::IscsiTarget;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -163,7 +163,7 @@ pub fn figures_to_markdown(results: &[ContestResult]) -> String {
 mod tests {
     use super::super::contest::{Part, Turn};
     use super::*;
-    use crate::target::Target;
+    use crate::subject::Target;
     use nearflash_units::Nanos;
 
     fn target(text: &str) -> IscsiTarget {

@@ -12,7 +12,7 @@ use nearflash_units::Nanos;
 use super::contest::Part;
 use super::programs::find;
 use super::round::Figure;
-use crate::target::IscsiTarget;
+use crate::subject::IscsiTarget;
 
 /// Its name.
 const PROGRAM: &str = "iscsi-perf";

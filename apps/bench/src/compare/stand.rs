@@ -14,7 +14,7 @@ use crate::job::{self, DriveSpec, JobSpec, Spin};
 use crate::placement::{core_to_core, pin};
 use crate::recorder::{Gauge, Record};
 use crate::run::{self, Jobs, Opener, RunSpec, Threads};
-use crate::target::NvmeTcpTarget;
+use crate::subject::NvmeTcpTarget;
 use crate::workload::{Direction, Pattern};
 
 /// Length of the operations that fill a volume.

@@ -15,7 +15,7 @@ use nearflash_units::ByteLen;
 use super::programs::find;
 use crate::BenchError;
 use crate::placement::{CoreId, pin};
-use crate::target::IscsiTarget;
+use crate::subject::IscsiTarget;
 
 /// Said of what needs it where it is not.
 pub(super) const NOT_INSTALLED: &str = "tgt is not installed (Debian: tgt)";

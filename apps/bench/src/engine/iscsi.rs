@@ -17,7 +17,7 @@ use super::{Done, Engine, EngineError, Needs, Slot};
 use crate::BenchError;
 use crate::error::OptionsError;
 use crate::run::Opener;
-use crate::target::IscsiTarget;
+use crate::subject::IscsiTarget;
 use crate::workload::{Direction, Op};
 
 /// The token of a flush: no slot has it.

@@ -16,7 +16,7 @@ use super::{Done, Engine, EngineError, Slot};
 use crate::BenchError;
 use crate::error::OptionsError;
 use crate::run::Opener;
-use crate::target::NvmeTcpTarget;
+use crate::subject::NvmeTcpTarget;
 use crate::workload::{Direction, Op};
 
 /// The token of a flush: no slot has it.

@@ -1,7 +1,7 @@
 //! What the catalog writes of a CHAP account. Names and meanings of these fields are for ever; what a
 //! later version adds has a default.
 
-use nearflash_space::{ChapAccount, ChapUser, Mutual};
+use nearflash_access::{ChapAccount, ChapUser, Mutual};
 use serde::{Deserialize, Serialize};
 use zeroize::ZeroizeOnDrop;
 

@@ -1,7 +1,8 @@
 //! What the catalog writes of a credential and of a grant. Names and meanings of these fields are
 //! for ever; what a later version adds has a default.
 
-use nearflash_space::{Credential, Grant, GrantNumber, GrantRange, Name, Rights, Secret, UnixTime};
+use nearflash_access::{Credential, Grant, GrantNumber, GrantRange, Rights, Secret, UnixTime};
+use nearflash_space::Name;
 use nearflash_units::ByteOffset;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

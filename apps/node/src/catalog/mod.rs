@@ -24,10 +24,10 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use nearflash_access::{Accounts, ChapUser, Credential, Grant, Grants};
+use nearflash_device::DeviceId;
 use nearflash_media::{Device, DeviceSpec, KnownDevice};
-use nearflash_space::{
-    Accounts, ChapUser, Credential, DeviceId, Grant, Grants, Name, Space, Volume,
-};
+use nearflash_space::{Name, Space, Volume};
 use nearflash_units::ByteLen;
 use redb::{
     Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle, WriteTransaction,

@@ -1,9 +1,10 @@
 //! What the catalog writes of a device and of a volume. Names and meanings of these fields are for
 //! ever; what a later version adds has a default.
 
+use nearflash_device::DeviceId;
 use nearflash_media::{Device, Kind, KnownDevice};
 use nearflash_request::VolumeId;
-use nearflash_space::{DeviceId, Epoch, Extent, Name, Provisioning, Reservations, Space, Volume};
+use nearflash_space::{Epoch, Extent, Name, Provisioning, Reservations, Space, Volume};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;

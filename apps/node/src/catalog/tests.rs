@@ -1,11 +1,11 @@
 use std::os::unix::fs::PermissionsExt;
 
+use nearflash_access::{
+    Accounts, ChapAccount, GrantNumber, GrantRequest, Mutual, Rights, Secret, UnixTime,
+};
 use nearflash_media::{Claim, open};
 use nearflash_request::{Change, ChangeKind, ChangeResult, Expected, Identity, Nexus};
-use nearflash_space::{
-    Accounts, ChapAccount, GrantNumber, GrantRequest, Mutual, Rights, Secret, SpaceDevice,
-    UnixTime, VolumeRequest, empty_device,
-};
+use nearflash_space::{SpaceDevice, VolumeRequest, empty_device};
 use nearflash_units::BlockSize;
 
 use super::*;

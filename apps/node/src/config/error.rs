@@ -6,12 +6,12 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use nearflash_access::{
+    ParseChapSecretError, ParseChapUserError, ParseGrantRangeError, ParseRightsError,
+};
 use nearflash_media::ParseDeviceSpecError;
 use nearflash_nvme::NqnError;
-use nearflash_space::{
-    Name, ParseChapSecretError, ParseChapUserError, ParseGrantRangeError, ParseNameError,
-    ParseProvisioningError, ParseRightsError,
-};
+use nearflash_space::{Name, ParseNameError, ParseProvisioningError};
 use nearflash_units::{OneLine, ParseSizeError};
 
 /// Where a value was written.

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
-use nearflash_space::{
-    Credential, Grant, GrantNumber, GrantRange, GrantRequest, Grants, Name, SECRET_LEN, Secret,
-    Space, UnixTime, VolumeError, is_expired,
+use nearflash_access::{
+    Credential, Grant, GrantNumber, GrantRange, GrantRequest, Grants, SECRET_LEN, Secret, UnixTime,
+    is_expired,
 };
+use nearflash_space::{Name, Space, VolumeError};
 use nearflash_units::ByteOffset;
 
 use super::{Done, Node, now};

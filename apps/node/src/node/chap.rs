@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use nearflash_space::{Accounts, CHAP_SECRET_LEN_MAX, ChapAccount, ChapSecret, ChapUser, Mutual};
+use nearflash_access::{Accounts, CHAP_SECRET_LEN_MAX, ChapAccount, ChapSecret, ChapUser, Mutual};
 
 use super::{Done, Node};
 use crate::api::{Answer, ChapInfo, ChapMutual, SecretText};

@@ -8,10 +8,11 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 use std::{io, mem, thread};
 
-use nearflash_engine::{CoreId, DeviceProperties, EngineConfig};
+use nearflash_device::DeviceProperties;
+use nearflash_engine::{CoreId, EngineConfig};
 use nearflash_media::{Device, Kind};
-use nearflash_nvme::target::Target;
-use nearflash_nvme_tcp::target::SessionConfig;
+use nearflash_nvme::serving::Target;
+use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_reactor::{Listener, NoticeSink, Reactor, ReactorConfig, Sender};
 use nearflash_request::{ChangeResult, Raised};
 use nearflash_shard::{

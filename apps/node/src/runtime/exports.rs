@@ -5,19 +5,20 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use nearflash_direct::target::{Access, CredentialExport, Export, Exports};
+use nearflash_access::{ChapAccount, ChapSecret, ChapUser, Rights};
+use nearflash_direct::serving::{Access, CredentialExport, Export, Exports};
 use nearflash_direct::{Secret, wire};
 use nearflash_engine::CoreId;
-use nearflash_iscsi::{chap, target as iscsi};
+use nearflash_iscsi::{chap, serving as iscsi};
 use nearflash_nvme::TransportAddress;
-use nearflash_nvme::target::{
+use nearflash_nvme::serving::{
     Deallocation, HostAccess as TargetAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
-use nearflash_nvme_tcp::target::SessionConfig;
+use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_request::VolumeId;
 use nearflash_scsi::{LogicalUnit, LogicalUnits, Provisioning};
 use nearflash_shard::{DirectConfig, IscsiConfig};
-use nearflash_space::{ChapAccount, ChapSecret, ChapUser, Epoch, Rights};
+use nearflash_space::Epoch;
 
 use super::replies::Reply;
 use crate::runtime_face::{
@@ -245,7 +246,7 @@ fn count(count: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nearflash_direct::target::Right;
+    use nearflash_direct::serving::Right;
     use nearflash_units::ByteOffset;
 
     fn grant(volume: u32, range: Range<u64>, rights: Rights) -> DirectGrant {

@@ -6,8 +6,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nearflash_device::DeviceId;
 use nearflash_media::Device;
-use nearflash_space::{DeviceId, Name};
+use nearflash_space::Name;
 use nearflash_units::ByteOffset;
 
 /// How long nothing more is said of a device.

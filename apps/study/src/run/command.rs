@@ -1,7 +1,7 @@
 //! The command line that does by hand what a point does.
 
 use nearflash_bench::floor::Headers;
-use nearflash_bench::target::Target;
+use nearflash_bench::subject::Target;
 
 use super::drive::range_per_client;
 use super::node::{options, volume};

@@ -6,7 +6,7 @@ use nearflash_bench::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tun
 use nearflash_bench::job::Spin;
 use nearflash_bench::placement::{Place as CorePlace, core_to_core};
 use nearflash_bench::recorder::Record;
-use nearflash_bench::target::{IscsiTarget, Target};
+use nearflash_bench::subject::{IscsiTarget, Target};
 use nearflash_bench::workload::Direction;
 use nearflash_units::{ByteLen, Nanos};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use nearflash_bench::BenchError;
 use nearflash_bench::compare::{Node, NodeSpec};
 use nearflash_bench::placement::CoreId;
-use nearflash_bench::target::{Target, TargetError};
+use nearflash_bench::subject::{Target, TargetError};
 use nearflash_units::{ByteLen, MIB};
 
 use crate::local::Disk;

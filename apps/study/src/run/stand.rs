@@ -7,7 +7,7 @@ use nearflash_bench::compare::FioError;
 use nearflash_bench::engine::{FILE_BATCH, FileOptions};
 use nearflash_bench::job::Spin;
 use nearflash_bench::placement::{CoreId, allowed_cores};
-use nearflash_bench::target::{Target, TargetError};
+use nearflash_bench::subject::{Target, TargetError};
 use nearflash_bench::workload::Pattern;
 use nearflash_units::{ByteLen, ByteOffset, KIB, Nanos};
 

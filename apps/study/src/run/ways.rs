@@ -7,7 +7,7 @@ use nearflash_bench::engine::{
     AnyEngine, DirectRemote, FILE_BATCH, FileOptions, IscsiRemote, Needs, NullEngine, Remote,
 };
 use nearflash_bench::run::Opener;
-use nearflash_bench::target::Target;
+use nearflash_bench::subject::Target;
 use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::plan::Load;

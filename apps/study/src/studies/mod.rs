@@ -20,7 +20,7 @@ mod tests;
 
 use std::path::PathBuf;
 
-use nearflash_bench::target::Target;
+use nearflash_bench::subject::Target;
 
 use crate::exhibit::Exhibit;
 use crate::plan::{Peer, Plan};

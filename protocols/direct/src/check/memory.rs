@@ -3,7 +3,7 @@
 use nearflash_request::BufferId;
 use nearflash_session::Chunk;
 
-use crate::target::Place;
+use crate::serving::Place;
 
 #[derive(Debug)]
 enum Buffer {

@@ -17,7 +17,7 @@ use crate::client::{
 };
 use crate::digest::Digests;
 use crate::secret::Secret;
-use crate::target::{
+use crate::serving::{
     Access, CredentialExport, Demand, Export, Exports, RingOutput, SessionConfig, TargetSession,
 };
 use crate::wire::{HEADER_LEN, Rights, Status};

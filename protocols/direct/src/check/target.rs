@@ -16,10 +16,10 @@ use crate::error::PeerError;
 use crate::proof::client_proof;
 use crate::secret::Secret;
 use crate::segments;
-use crate::stream::DIGEST_OFFSET;
-use crate::target::{
+use crate::serving::{
     Access, CredentialExport, Demand, Export, Exports, RingOutput, SessionConfig, TargetSession,
 };
+use crate::stream::DIGEST_OFFSET;
 use crate::wire::{
     AttachRequest, Features, HEADER_LEN, HelloAnswer, HelloRequest, IDENTITY_LEN, Opcode,
     RequestHeader, Rights, VERSION,

@@ -20,7 +20,7 @@ use crate::initiator::{
 };
 use crate::login::LoginConfig;
 use crate::params::{DigestWish, Offer};
-use crate::target::{
+use crate::serving::{
     Admission, Demand, Exports, NONCE_LEN, Portal, PortalConfig, SessionConfig, TargetExport,
     TargetSession,
 };

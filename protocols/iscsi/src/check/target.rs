@@ -19,7 +19,7 @@ use crate::error::PeerError;
 use crate::login::{LoginDemand, LoginStatus};
 use crate::params::DigestWish;
 use crate::pdu::{DataSegmentLen, LoginFlags, LoginRequest, Stage as LoginStage, padding_len};
-use crate::target::{
+use crate::serving::{
     Admission, Demand, Exports, Granted, NONCE_LEN, Portal, PortalConfig, SessionConfig,
     TargetExport, TargetSession,
 };

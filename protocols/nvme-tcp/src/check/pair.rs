@@ -18,7 +18,7 @@ use super::volume::{BLOCK_SIZE, Volume};
 use crate::digest::Digests;
 use crate::host::{HostCompletion, HostConfig, HostData, HostSession};
 use crate::pdu::DataAlignment;
-use crate::target::{Demand, Granted, QueueKind, SessionConfig, TargetSession};
+use crate::serving::{Demand, Granted, QueueKind, SessionConfig, TargetSession};
 use nearflash_session::Receiving;
 
 const NSID: NamespaceId = NamespaceId(1);

@@ -22,7 +22,7 @@ use crate::error::PeerError;
 use crate::pdu::{
     CapsuleCmd, CommonHeader, DataAlignment, DataIds, DataPdu, IcReq, PduFlags, PduType, TermReq,
 };
-use crate::target::{Asker, Demand, Granted, QueueKind, SessionConfig, TargetSession};
+use crate::serving::{Asker, Demand, Granted, QueueKind, SessionConfig, TargetSession};
 use nearflash_session::Receiving;
 
 const VOLUME_BLOCKS: u64 = 64;

@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
-use nearflash_engine::DeviceResult;
+use nearflash_device::DeviceResult;
 
 use super::*;
 

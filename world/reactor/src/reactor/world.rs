@@ -3,7 +3,8 @@
 use std::os::fd::{AsFd, AsRawFd};
 
 use io_uring::{opcode, types};
-use nearflash_engine::{CoreId, DeviceRequest, Pool};
+use nearflash_device::DeviceRequest;
+use nearflash_engine::{CoreId, Pool};
 use nearflash_session::Chunk;
 use nearflash_shard::{
     Event, Interest, Message, Notice, Place, Received, RingBroken, RingEntry, RingId, RingRefused,

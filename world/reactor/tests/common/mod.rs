@@ -6,13 +6,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearflash_engine::{DeviceOperation, DeviceRequest, DeviceResult, Foreign, OperationId};
+use nearflash_device::DeviceId;
+use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
+use nearflash_engine::Foreign;
 use nearflash_media::{Claim, open};
 use nearflash_reactor::{Reactor, ReactorConfig};
 use nearflash_ring::{Area, ClientEnd, Geometry, Slice, receive_passed};
 use nearflash_session::Chunk;
 use nearflash_shard::{Event, RingId, RingSpec, Sent, SocketId, Submitted, World};
-use nearflash_space::DeviceId;
 use nearflash_units::{ByteLen, ByteOffset};
 use uuid::Uuid;
 

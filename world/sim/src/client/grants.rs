@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use nearflash_direct::target::{Access, CredentialExport};
+use nearflash_direct::serving::{Access, CredentialExport};
 use nearflash_direct::wire::Rights;
 use nearflash_request::VolumeId;
 

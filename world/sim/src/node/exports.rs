@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use nearflash_direct::target as direct;
-use nearflash_iscsi::target as iscsi;
+use nearflash_direct::serving as direct;
+use nearflash_iscsi::serving as iscsi;
 use nearflash_nvme::TransportAddress;
-use nearflash_nvme::target::{
+use nearflash_nvme::serving::{
     Deallocation, HostAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
 use nearflash_request::VolumeId;

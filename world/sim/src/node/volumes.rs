@@ -1,7 +1,8 @@
 //! The node's volumes: where they lie, who is shown them, and what they are for.
 
+use nearflash_device::DeviceId;
 use nearflash_nvme::{NamespaceId, Nqn};
-use nearflash_space::{DeviceId, Epoch, Extent, GRANULE, Map};
+use nearflash_space::{Epoch, Extent, GRANULE, Map};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, MIB};
 
 /// A volume of the simulated node.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use nearflash_engine::CoreId;
 use nearflash_nvme::ControllerId;
-use nearflash_nvme::target::DisconnectReason;
+use nearflash_nvme::serving::DisconnectReason;
 use nearflash_shard::{Notice, Peer, PeerError};
 
 use crate::changes::Wanted;

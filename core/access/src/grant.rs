@@ -1,0 +1,284 @@
+//! Who may do what to which range of which volume: what a credential and a grant are, and how
+//! people write their parts. The rules for changing them are in [`crate::Grants`].
+//!
+//! Pure: what the time is, and what a fresh secret is made of, comes from outside.
+
+use std::fmt;
+use std::str::FromStr;
+
+use nearflash_units::{ByteLen, ByteOffset, ParseSizeError, parse_size};
+use uuid::Uuid;
+
+use nearflash_space::Name;
+
+/// Bytes of a secret.
+pub const SECRET_LEN: usize = 32;
+
+/// A moment: whole seconds since 1970-01-01 00:00 UTC.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct UnixTime(pub u64);
+
+/// What a client proves that it knows. Never shown by `Debug`.
+#[derive(Clone, Eq, PartialEq)]
+pub struct Secret([u8; SECRET_LEN]);
+
+/// Why a text is no secret. The text itself is not repeated: it may be nearly one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("a secret is 64 hexadecimal digits, as 'nearflash credential create' prints them")]
+pub struct ParseSecretError;
+
+impl Secret {
+    /// Of these bytes.
+    pub fn new(bytes: [u8; SECRET_LEN]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8; SECRET_LEN] {
+        &self.0
+    }
+
+    /// As text: 64 hexadecimal digits.
+    pub fn to_hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+impl FromStr for Secret {
+    type Err = ParseSecretError;
+
+    fn from_str(text: &str) -> Result<Self, ParseSecretError> {
+        if text.len() != 2 * SECRET_LEN || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(ParseSecretError);
+        }
+        let mut bytes = [0; SECRET_LEN];
+        for (place, byte) in bytes.iter_mut().enumerate() {
+            let digits = text.get(2 * place..2 * place + 2).ok_or(ParseSecretError)?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| ParseSecretError)?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// What a client shows to be let in.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Credential {
+    /// Its key id.
+    pub id: Name,
+    /// What proves that it is the client's.
+    pub secret: Secret,
+    /// From when on nobody is let in by it; without, it does not end.
+    pub expires: Option<UnixTime>,
+}
+
+/// A grant's number; never given twice in an installation's life.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct GrantNumber(pub u64);
+
+/// What a credential may do to a range of a volume.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Grant {
+    /// Which grant it is.
+    pub number: GrantNumber,
+    /// Whose.
+    pub credential: Name,
+    /// On which volume: by its identity, so that another volume of the same name is not meant.
+    pub volume: Uuid,
+    /// On which bytes of it.
+    pub range: GrantRange,
+    /// What may be done.
+    pub rights: Rights,
+    /// From when on it gives nothing; without, it does not end.
+    pub expires: Option<UnixTime>,
+}
+
+/// What may be done.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Rights {
+    /// Read.
+    Read,
+    /// Read and write, flush and discard, compare-and-swap and fetch-and-add.
+    ReadWrite,
+}
+
+/// Why a text names no rights.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("'{text}' are no rights: write r or rw")]
+pub struct ParseRightsError {
+    text: Box<str>,
+}
+
+impl FromStr for Rights {
+    type Err = ParseRightsError;
+
+    fn from_str(text: &str) -> Result<Self, ParseRightsError> {
+        match text {
+            "r" => Ok(Self::Read),
+            "rw" => Ok(Self::ReadWrite),
+            _ => Err(ParseRightsError { text: text.into() }),
+        }
+    }
+}
+
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Read => "r",
+            Self::ReadWrite => "rw",
+        })
+    }
+}
+
+/// A range of a volume's bytes; not empty. Written as `START..END`, the end not included;
+/// without a start from the first byte, without an end to the volume's, wherever that is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct GrantRange {
+    start: ByteOffset,
+    end: Option<ByteOffset>,
+}
+
+/// Why a text is no range.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ParseGrantRangeError {
+    /// It has no two dots.
+    #[error("'{text}' is not a range: write START..END, as 0..8GiB or 8GiB..")]
+    Form {
+        /// What was written.
+        text: Box<str>,
+    },
+    /// One of its ends is no size.
+    #[error(transparent)]
+    Size(#[from] ParseSizeError),
+    /// It ends where it begins, or before.
+    #[error("the range {start}..{end} is empty: its end is the first byte that is not meant")]
+    Empty {
+        /// Where it begins.
+        start: ByteLen,
+        /// Where it ends.
+        end: ByteLen,
+    },
+}
+
+impl GrantRange {
+    /// All of a volume, also when it grows.
+    pub const WHOLE: Self = Self { start: ByteOffset(0), end: None };
+
+    /// From `start` up to `end`, or to the volume's end.
+    ///
+    /// # Errors
+    /// When there is nothing between.
+    pub fn new(start: ByteOffset, end: Option<ByteOffset>) -> Result<Self, ParseGrantRangeError> {
+        match end {
+            Some(end) if end.0 <= start.0 => {
+                Err(ParseGrantRangeError::Empty { start: ByteLen(start.0), end: ByteLen(end.0) })
+            }
+            _ => Ok(Self { start, end }),
+        }
+    }
+
+    /// Its first byte.
+    pub fn start(&self) -> ByteOffset {
+        self.start
+    }
+
+    /// The first byte behind it; `None` when it goes to the volume's end.
+    pub fn end(&self) -> Option<ByteOffset> {
+        self.end
+    }
+}
+
+impl FromStr for GrantRange {
+    type Err = ParseGrantRangeError;
+
+    fn from_str(text: &str) -> Result<Self, ParseGrantRangeError> {
+        let form = || ParseGrantRangeError::Form { text: text.into() };
+        let (start, end) = text.split_once("..").ok_or_else(form)?;
+        let place = |text: &str| match text {
+            "" => Ok(None),
+            text => parse_size(text).map(|len| Some(ByteOffset(len.0))),
+        };
+        Self::new(place(start)?.unwrap_or(ByteOffset(0)), place(end)?)
+    }
+}
+
+impl fmt::Display for GrantRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let place = |place: ByteOffset| match place.0 {
+            0 => "0".to_owned(),
+            bytes => ByteLen(bytes).to_string(),
+        };
+        let end = self.end.map(place).unwrap_or_default();
+        f.pad(&format!("{}..{end}", place(self.start)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ranges_are_read_and_shown_as_people_write_them() {
+        for text in ["0..8GiB", "8GiB..", "0..", "512B..4KiB", "1..2"] {
+            let range: GrantRange = text.parse().unwrap();
+            assert_eq!(range.to_string().parse::<GrantRange>(), Ok(range));
+        }
+        assert_eq!("..".parse(), Ok(GrantRange::WHOLE));
+        assert_eq!("..1KiB".parse(), GrantRange::new(ByteOffset(0), Some(ByteOffset(1024))));
+        assert_eq!("0..8GiB".parse::<GrantRange>().unwrap().to_string(), "0..8GiB");
+    }
+
+    #[test]
+    fn what_is_no_range_is_refused_with_what_to_write() {
+        let refused = |text: &str| text.parse::<GrantRange>().unwrap_err().to_string();
+        assert_eq!(
+            refused("8GiB"),
+            "'8GiB' is not a range: write START..END, as 0..8GiB or 8GiB.."
+        );
+        assert!(refused("a..b").starts_with("'a' is not a size"));
+        assert!(refused("1..2..3").starts_with("'2..3' is not a size"));
+        for text in ["1KiB..1KiB", "2..1", "0..0"] {
+            assert!(
+                refused(text).ends_with("is empty: its end is the first byte that is not meant")
+            );
+        }
+    }
+
+    #[test]
+    fn rights_are_read_or_read_and_write() {
+        for text in ["r", "rw"] {
+            assert_eq!(text.parse::<Rights>().unwrap().to_string(), text);
+        }
+        for text in ["", "w", "RW", "rwx"] {
+            let refused = text.parse::<Rights>().unwrap_err().to_string();
+            assert_eq!(refused, format!("'{text}' are no rights: write r or rw"));
+        }
+    }
+
+    #[test]
+    fn a_secret_is_not_shown_by_accident() {
+        let secret = Secret::new([0xA5; SECRET_LEN]);
+        assert_eq!(format!("{secret:?}"), "Secret(…)");
+        assert!(!format!("{:?}", "a5".repeat(31).parse::<Secret>()).contains("a5"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_secret_is_read_as_it_is_written(bytes: [u8; SECRET_LEN]) {
+            let secret = Secret::new(bytes);
+            prop_assert_eq!(secret.to_hex().parse(), Ok(secret));
+        }
+
+        #[test]
+        fn no_text_is_too_strange_for_a_secret_or_a_range(text in "\\PC{0,70}") {
+            let _ = text.parse::<Secret>();
+            let _ = text.parse::<GrantRange>();
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Who may do what: credentials of direct clients, grants on ranges of volumes, and the CHAP
+//! accounts of iSCSI initiators. Pure.
+//!
+//! Knows nothing of protocols, of the catalog that keeps all this, of clocks or of randomness: the
+//! time and the bytes of a new secret come from outside.
+
+mod chap;
+mod grant;
+mod grants;
+
+pub use chap::{
+    ACCOUNTS_MAX, AccountError, Accounts, CHAP_SECRET_LEN_MAX, CHAP_SECRET_LEN_MIN,
+    CHAP_USER_LEN_MAX, ChapAccount, ChapSecret, ChapUser, Mutual, ParseChapSecretError,
+    ParseChapUserError,
+};
+pub use grant::{
+    Credential, Grant, GrantNumber, GrantRange, ParseGrantRangeError, ParseRightsError,
+    ParseSecretError, Rights, SECRET_LEN, Secret, UnixTime,
+};
+pub use grants::{
+    CREDENTIALS_MAX, GRANTS_MAX, GrantError, GrantRequest, Grants, RestoreGrantsError, is_expired,
+};
