@@ -99,7 +99,7 @@ be measured, and with 130 when it was interrupted.";
 /// Remote flash as near as local: serves flash over NVMe/TCP, iSCSI and to direct clients, and
 /// measures it
 #[derive(Debug, clap::Parser)]
-#[command(name = "nearflash", version, about, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "nearflash", version = nearflash_api::BUILD, about, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) subcommand: Subcommand,

@@ -1,0 +1,47 @@
+//! Tells the crate which commit it is built from. `NEARFLASH_COMMIT` names it where there is no
+//! repository; without either, only the version is known. The same sources give the same output.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Hexadecimal digits of a commit that are kept.
+const DIGITS: usize = 12;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=NEARFLASH_COMMIT");
+    let named = std::env::var("NEARFLASH_COMMIT").ok();
+    let commit = named.filter(|commit| !commit.is_empty()).or_else(checked_out);
+    let commit = commit.map(|commit| commit.chars().take(DIGITS).collect::<String>());
+    let version = std::env::var("CARGO_PKG_VERSION").unwrap_or_default();
+    match commit {
+        Some(commit) => {
+            println!("cargo::rustc-env=NEARFLASH_BUILD_COMMIT={commit}");
+            println!("cargo::rustc-env=NEARFLASH_BUILD={version} ({commit})");
+        }
+        None => println!("cargo::rustc-env=NEARFLASH_BUILD={version}"),
+    }
+}
+
+/// The commit of the repository that has these sources. A repository around an unpacked archive of
+/// them is another's, and says nothing about them.
+fn checked_out() -> Option<String> {
+    if git(&["rev-parse", "--show-prefix"])? != "apps/api/" {
+        return None;
+    }
+    git(&["ls-files", "--error-unmatch", "build.rs"])?;
+    for file in ["HEAD", "logs/HEAD"] {
+        let path = git(&["rev-parse", "--path-format=absolute", "--git-path", file])?;
+        // Cargo runs this again each time for a path that does not exist.
+        if Path::new(&path).exists() {
+            println!("cargo::rerun-if-changed={path}");
+        }
+    }
+    git(&["rev-parse", "HEAD"])
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}

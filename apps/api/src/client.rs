@@ -1,0 +1,88 @@
+//! Asks a running node.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use crate::socket::{ANSWER_LEN_MAX, ShortPath, socket_path};
+use crate::{ApiError, Call, Document, Reply, Request, SCHEMA};
+
+/// How long an answer may take. A change waits for requests that a device may answer late.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// Why a node did not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Nobody listens.
+    #[error(
+        "no node is running on data directory {}: start one with 'nearflash serve', \
+         or name its --data-dir",
+        data_dir.display()
+    )]
+    NotRunning {
+        /// The data directory.
+        data_dir: PathBuf,
+    },
+    /// The socket cannot be used.
+    #[error("control socket {}: {source}", path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// This version does not know the answer.
+    #[error("control socket {}: the answer is not of schema {SCHEMA}: use the nearflash of the node's version", path.display())]
+    Answer {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The node refuses, or failed.
+    #[error(transparent)]
+    Refused(#[from] ApiError),
+}
+
+/// Asks the node of that data directory.
+///
+/// # Errors
+/// When there is none, or it refuses.
+pub fn ask<C: Call>(data_dir: &Path, call: C) -> Result<C::Answer, ControlError> {
+    let path = socket_path(data_dir);
+    let stream = connect(data_dir)?;
+    let failed = |source| ControlError::Io { path: path.clone(), source };
+    let request: Request = call.into();
+    let request = Zeroizing::new(Document::new(request).to_line());
+    let line = exchange(stream, &request).map_err(failed)?;
+    let document = serde_json::from_str::<Document<Reply<C::Answer>>>(&line).ok();
+    match document.filter(|document| document.schema == SCHEMA).map(|document| document.body) {
+        None => Err(ControlError::Answer { path }),
+        Some(Reply::Error(error)) => Err(error.into()),
+        Some(Reply::Answer(answer)) => Ok(answer),
+    }
+}
+
+fn connect(data_dir: &Path) -> Result<UnixStream, ControlError> {
+    let path = socket_path(data_dir);
+    let connected = ShortPath::to(&path).and_then(|short| UnixStream::connect(short.path()));
+    connected.map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            ControlError::NotRunning { data_dir: data_dir.to_owned() }
+        }
+        _ => ControlError::Io { path, source },
+    })
+}
+
+fn exchange(mut stream: UnixStream, request: &str) -> io::Result<Zeroizing<String>> {
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.write_all(request.as_bytes())?;
+    stream.write_all(b"\n")?;
+    let mut answer = Zeroizing::new(String::new());
+    BufReader::new(stream).take(ANSWER_LEN_MAX).read_line(&mut answer)?;
+    match answer.is_empty() {
+        true => Err(io::ErrorKind::UnexpectedEof.into()),
+        false => Ok(answer),
+    }
+}

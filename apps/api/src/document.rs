@@ -1,0 +1,53 @@
+//! What every document has in common.
+
+use nearflash_units::OneLine;
+use serde::{Deserialize, Serialize};
+
+use crate::{ApiError, ErrorCode, Request};
+
+/// The schema that every document names.
+pub const SCHEMA: u32 = 1;
+
+/// A document, with its schema number first.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Document<T> {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Its content.
+    #[serde(flatten)]
+    pub body: T,
+}
+
+impl<T: Serialize> Document<T> {
+    /// A document with this content.
+    pub fn new(body: T) -> Self {
+        Self { schema: SCHEMA, body }
+    }
+
+    /// As one line, without the line's end.
+    ///
+    /// # Panics
+    /// Never: documents are plain data.
+    pub fn to_line(&self) -> String {
+        serde_json::to_string(self).expect("documents are plain data")
+    }
+}
+
+/// Reads a request's line.
+///
+/// # Errors
+/// When it is no request of this schema.
+pub fn parse_request(line: &[u8]) -> Result<Request, ApiError> {
+    // It may quote the line.
+    let refused = |error| {
+        let message = format!("invalid request: {}", OneLine(error));
+        ApiError::new(ErrorCode::InvalidRequest, message)
+    };
+    let mut value: serde_json::Value = serde_json::from_slice(line).map_err(refused)?;
+    let schema = value.as_object_mut().and_then(|fields| fields.remove("schema"));
+    if schema != Some(SCHEMA.into()) {
+        let message = format!("a request of schema {SCHEMA} says \"schema\":{SCHEMA}");
+        return Err(ApiError::new(ErrorCode::UnknownSchema, message));
+    }
+    serde_json::from_value(value).map_err(refused)
+}

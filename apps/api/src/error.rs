@@ -1,0 +1,158 @@
+//! Errors: a stable code for programs, and a message, a subject and a remedy for people.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// Why a call was not carried out.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ApiError {
+    /// The kind of error.
+    pub code: ErrorCode,
+    /// What failed and why, in one line that names the thing and the remedy.
+    pub message: String,
+    /// The resource that the error is about. Absent when it is about none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<Subject>,
+    /// What can be done about errors of this code.
+    pub remedy: String,
+}
+
+/// A resource.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Subject {
+    /// `volume`, `device`, `credential`, `grant`, `chap-account` or `job`.
+    pub kind: String,
+    /// Its name or number.
+    pub name: String,
+}
+
+impl Subject {
+    /// The resource of that kind and name.
+    pub fn new(kind: &str, name: impl fmt::Display) -> Self {
+        Self { kind: kind.to_owned(), name: name.to_string() }
+    }
+}
+
+impl ApiError {
+    /// An error about no resource in particular, with its code's remedy.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), subject: None, remedy: code.remedy().to_owned() }
+    }
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ApiError {}
+
+/// The kind of an error. Codes are only added.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[allow(missing_docs)] // the table says what each means
+pub enum ErrorCode {
+    InvalidRequest,
+    UnknownSchema,
+    InvalidValue,
+    Busy,
+    VolumeExists,
+    VolumeNotFound,
+    VolumeInUse,
+    VolumeDiffers,
+    WouldShrink,
+    DeviceNotFound,
+    DeviceUnusable,
+    DeviceFailed,
+    NoSpace,
+    CredentialExists,
+    CredentialNotFound,
+    GrantNotFound,
+    ChapAccountExists,
+    ChapAccountNotFound,
+    JobNotFound,
+    JobOver,
+    LimitReached,
+    CoreSilent,
+    Configuration,
+    Catalog,
+    Address,
+    System,
+    NotDrained,
+    Unknown,
+}
+
+impl ErrorCode {
+    /// Every code with its text and its remedy.
+    pub const TABLE: [(Self, &str, &str); 28] = [
+        (Self::InvalidRequest, "invalid-request", "send one of the documented requests"),
+        (Self::UnknownSchema, "unknown-schema", "use the nearflash of the node's version"),
+        (Self::InvalidValue, "invalid-value", "correct the value that the message names"),
+        (Self::Busy, "busy", "try again"),
+        (
+            Self::VolumeExists,
+            "volume-exists",
+            "choose another name, or resize or remove the volume",
+        ),
+        (Self::VolumeNotFound, "volume-not-found", "list the volumes"),
+        (Self::VolumeInUse, "volume-in-use", "disconnect its hosts, or force the removal"),
+        (Self::VolumeDiffers, "volume-differs", "correct the configuration of the volume"),
+        (Self::WouldShrink, "would-shrink", "allow the volume to shrink if its end may be lost"),
+        (Self::DeviceNotFound, "device-not-found", "name one of the node's devices"),
+        (Self::DeviceUnusable, "device-unusable", "do what the message says about the device"),
+        (Self::DeviceFailed, "device-failed", "check the device; 'dmesg' may say more"),
+        (Self::NoSpace, "no-space", "free space on the device, or use another"),
+        (Self::CredentialExists, "credential-exists", "choose another key id, or remove it first"),
+        (Self::CredentialNotFound, "credential-not-found", "list the credentials"),
+        (Self::GrantNotFound, "grant-not-found", "list the grants"),
+        (Self::ChapAccountExists, "chap-account-exists", "choose another user, or remove it first"),
+        (Self::ChapAccountNotFound, "chap-account-not-found", "list the CHAP accounts"),
+        (Self::JobNotFound, "job-not-found", "list the jobs"),
+        (Self::JobOver, "job-over", "nothing is left to cancel"),
+        (Self::LimitReached, "limit-reached", "remove what is no longer needed"),
+        (Self::CoreSilent, "core-silent", "look for a device that hangs in the log; try again"),
+        (Self::Configuration, "configuration", "correct the flag or key that the message names"),
+        (Self::Catalog, "catalog", "do what the message says; restore a backup of the catalog"),
+        (Self::Address, "address", "choose another address or path, or stop who has it"),
+        (Self::System, "system", "look at the system's reason in the message"),
+        (Self::NotDrained, "not-drained", "look for a device that hangs in the log"),
+        (Self::Unknown, "unknown", "use the nearflash of the node's version"),
+    ];
+
+    fn row(self) -> &'static (Self, &'static str, &'static str) {
+        let row = Self::TABLE.iter().find(|(code, ..)| *code == self);
+        row.expect("a test finds each code in the table")
+    }
+
+    /// Its text, which documents hold and which never changes.
+    pub fn as_str(self) -> &'static str {
+        self.row().1
+    }
+
+    /// What can be done about it.
+    pub fn remedy(self) -> &'static str {
+        self.row().2
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for ErrorCode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// A code of a later version is read as [`ErrorCode::Unknown`].
+impl<'de> Deserialize<'de> for ErrorCode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let row = Self::TABLE.iter().find(|(_, name, _)| *name == text);
+        Ok(row.map_or(Self::Unknown, |(code, ..)| *code))
+    }
+}

@@ -1,0 +1,54 @@
+//! The control interface of a node: resources, calls, errors, and the documents that carry them.
+//!
+//! Each [`Call`] has one answer type, and each refusal is an [`ApiError`] with a stable code. Every
+//! document has a schema number; within a schema, fields are only added. Knows nothing of the
+//! daemon: `client` speaks to its socket, and the daemon depends on this crate.
+
+mod access;
+mod call;
+mod chap;
+pub mod client;
+mod device;
+mod document;
+mod error;
+mod job;
+mod reservation;
+mod secret;
+pub mod socket;
+mod status;
+#[cfg(test)]
+mod tests;
+mod volume;
+
+pub use access::{
+    CredentialCreate, CredentialInfo, CredentialList, CredentialRemove, Credentials, GrantAdd,
+    GrantInfo, GrantList, GrantRevoke, Grants, NewCredential, OneCredential, OneGrant,
+};
+pub use call::{Call, Reply, Request, Serve};
+pub use chap::{Accounts, ChapAdd, ChapInfo, ChapList, ChapMutual, ChapRemove, OneAccount};
+pub use device::DeviceInfo;
+pub use document::{Document, SCHEMA, parse_request};
+pub use error::{ApiError, ErrorCode, Subject};
+pub use job::{JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs, OneJob};
+pub use reservation::{
+    OneReservation, RegistrantInfo, ReservationClear, ReservationInfo, ReservationList,
+    Reservations,
+};
+pub use secret::SecretText;
+pub use status::{
+    ClientInfo, CoreInfo, HostInfo, InitiatorInfo, Latency, Ready, Status, StatusShow, VolumeIo,
+};
+pub use volume::{
+    OneVolume, VolumeCreate, VolumeInfo, VolumeList, VolumeRemove, VolumeResize, Volumes,
+};
+
+/// The version of the program.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The commit that the program was built from, where the build could tell. Uncommitted changes do
+/// not show in it.
+pub const COMMIT: Option<&str> = option_env!("NEARFLASH_BUILD_COMMIT");
+
+/// The version, and the commit in parentheses where it is known: two builds that may behave
+/// differently have different texts.
+pub const BUILD: &str = env!("NEARFLASH_BUILD");

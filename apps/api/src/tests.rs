@@ -1,0 +1,744 @@
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::*;
+
+fn volume() -> VolumeInfo {
+    VolumeInfo {
+        name: "data".to_owned(),
+        nqn: "nqn.2026-11.io.nearflash:data".to_owned(),
+        nsid: 1,
+        uuid: Uuid::from_u128(0x21),
+        bytes: 8 << 30,
+        block_size: 4096,
+        device: "flash".to_owned(),
+        provisioning: "thin".to_owned(),
+        job: None,
+    }
+}
+
+fn status() -> Status {
+    Status {
+        version: "0.1.0".to_owned(),
+        commit: None,
+        node: Uuid::from_u128(1),
+        pid: 77,
+        uptime_seconds: 5,
+        nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap()],
+        direct: vec!["127.0.0.1:4421".parse().unwrap()],
+        direct_local: None,
+        iscsi: vec!["127.0.0.1:3260".parse().unwrap()],
+        devices: vec![DeviceInfo {
+            name: "flash".to_owned(),
+            kind: "file".to_owned(),
+            uuid: Uuid::from_u128(2),
+            bytes: 16 << 30,
+            data_bytes: (16 << 30) - (1 << 20),
+            free_bytes: (8 << 30) - (1 << 20),
+            block_size: 512,
+            volatile_cache: true,
+            suspect: false,
+        }],
+        volumes: vec![volume()],
+        cores: vec![CoreInfo {
+            core: 0,
+            connections: 2,
+            in_flight: 0,
+            reads: 10,
+            writes: 20,
+            read_bytes: 40_960,
+            written_bytes: 81_920,
+            errors: 0,
+            pool_free_bytes: 32 << 20,
+            clients: 1,
+        }],
+        silent_cores: vec![],
+        hosts: vec![HostInfo {
+            host: "nqn.2014-08.org.nvmexpress:uuid:1".to_owned(),
+            nqn: "nqn.2026-11.io.nearflash:data".to_owned(),
+            address: "127.0.0.1:50000".parse().unwrap(),
+            io_queues: 1,
+        }],
+        clients: vec![ClientInfo {
+            from: "process 12 of user 1000".to_owned(),
+            credential: Some("app".to_owned()),
+            is_in: true,
+            core: 0,
+            in_flight: 3,
+        }],
+        initiators: vec![InitiatorInfo {
+            initiator: "iqn.2004-10.com.ubuntu:a".to_owned(),
+            target: Some("iqn.2026-11.io.nearflash:data".to_owned()),
+            user: None,
+            address: "127.0.0.1:50003".parse().unwrap(),
+            connections: 2,
+            core: 0,
+        }],
+        volume_io: vec![],
+        jobs: vec![],
+    }
+}
+
+/// The document, spread out for the reader; and that its line reads back as itself.
+fn document<T: Serialize + for<'a> Deserialize<'a> + PartialEq + std::fmt::Debug>(
+    body: T,
+) -> String {
+    let document = Document::new(body);
+    let line = document.to_line();
+    assert!(!line.contains('\n'));
+    assert_eq!(serde_json::from_str::<Document<T>>(&line).unwrap(), document);
+    serde_json::to_string_pretty(&document).unwrap()
+}
+
+fn request<C: Call>(call: C) -> String {
+    let request: Request = call.into();
+    assert_eq!(request.name(), C::NAME);
+    let line = Document::new(request.clone()).to_line();
+    assert_eq!(parse_request(line.as_bytes()), Ok(request.clone()));
+    document(request)
+}
+
+#[test]
+fn the_ready_line_is_as_it_always_was() {
+    let ready = Ready {
+        event: "ready".to_owned(),
+        nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4421".parse().unwrap()],
+        direct: vec!["127.0.0.1:4421".parse().unwrap()],
+        direct_local: Some("/run/nearflash/direct.sock".into()),
+        iscsi: vec!["127.0.0.1:3260".parse().unwrap()],
+        control: "/var/lib/nearflash/control.sock".into(),
+        volumes: vec![volume()],
+        pid: 77,
+    };
+    insta::assert_snapshot!(document(ready), @r#"
+        {
+          "schema": 1,
+          "event": "ready",
+          "nvme_tcp": [
+            "127.0.0.1:4420",
+            "[::1]:4421"
+          ],
+          "direct": [
+            "127.0.0.1:4421"
+          ],
+          "direct_local": "/run/nearflash/direct.sock",
+          "iscsi": [
+            "127.0.0.1:3260"
+          ],
+          "control": "/var/lib/nearflash/control.sock",
+          "volumes": [
+            {
+              "name": "data",
+              "nqn": "nqn.2026-11.io.nearflash:data",
+              "nsid": 1,
+              "uuid": "00000000-0000-0000-0000-000000000021",
+              "bytes": 8589934592,
+              "block_size": 4096,
+              "device": "flash",
+              "provisioning": "thin"
+            }
+          ],
+          "pid": 77
+        }
+        "#);
+}
+
+#[test]
+fn answers_are_as_they_always_were() {
+    insta::assert_snapshot!(document(OneVolume { volume: volume(), job: None }), @r#"
+        {
+          "schema": 1,
+          "volume": {
+            "name": "data",
+            "nqn": "nqn.2026-11.io.nearflash:data",
+            "nsid": 1,
+            "uuid": "00000000-0000-0000-0000-000000000021",
+            "bytes": 8589934592,
+            "block_size": 4096,
+            "device": "flash",
+            "provisioning": "thin"
+          }
+        }
+        "#);
+    insta::assert_snapshot!(document(Volumes { volumes: vec![volume()] }), @r#"
+        {
+          "schema": 1,
+          "volumes": [
+            {
+              "name": "data",
+              "nqn": "nqn.2026-11.io.nearflash:data",
+              "nsid": 1,
+              "uuid": "00000000-0000-0000-0000-000000000021",
+              "bytes": 8589934592,
+              "block_size": 4096,
+              "device": "flash",
+              "provisioning": "thin"
+            }
+          ]
+        }
+        "#);
+}
+
+#[test]
+fn a_status_is_as_it_always_was() {
+    let status = Status { clients: vec![], initiators: vec![], ..status() };
+    insta::assert_snapshot!(document(status), @r#"
+        {
+          "schema": 1,
+          "version": "0.1.0",
+          "node": "00000000-0000-0000-0000-000000000001",
+          "pid": 77,
+          "uptime_seconds": 5,
+          "nvme_tcp": [
+            "127.0.0.1:4420"
+          ],
+          "direct": [
+            "127.0.0.1:4421"
+          ],
+          "direct_local": null,
+          "iscsi": [
+            "127.0.0.1:3260"
+          ],
+          "devices": [
+            {
+              "name": "flash",
+              "kind": "file",
+              "uuid": "00000000-0000-0000-0000-000000000002",
+              "bytes": 17179869184,
+              "data_bytes": 17178820608,
+              "free_bytes": 8588886016,
+              "block_size": 512,
+              "volatile_cache": true
+            }
+          ],
+          "volumes": [
+            {
+              "name": "data",
+              "nqn": "nqn.2026-11.io.nearflash:data",
+              "nsid": 1,
+              "uuid": "00000000-0000-0000-0000-000000000021",
+              "bytes": 8589934592,
+              "block_size": 4096,
+              "device": "flash",
+              "provisioning": "thin"
+            }
+          ],
+          "cores": [
+            {
+              "core": 0,
+              "connections": 2,
+              "in_flight": 0,
+              "reads": 10,
+              "writes": 20,
+              "read_bytes": 40960,
+              "written_bytes": 81920,
+              "errors": 0,
+              "pool_free_bytes": 33554432,
+              "clients": 1
+            }
+          ],
+          "hosts": [
+            {
+              "host": "nqn.2014-08.org.nvmexpress:uuid:1",
+              "nqn": "nqn.2026-11.io.nearflash:data",
+              "address": "127.0.0.1:50000",
+              "io_queues": 1
+            }
+          ],
+          "clients": [],
+          "initiators": []
+        }
+        "#);
+}
+
+#[test]
+fn requests_are_as_they_always_were() {
+    let create = VolumeCreate {
+        name: "data".to_owned(),
+        bytes: 1 << 30,
+        device: "flash".to_owned(),
+        block_size: Some(512),
+        subsystem: None,
+        provisioning: None,
+    };
+    insta::assert_snapshot!(request(create), @r#"
+        {
+          "schema": 1,
+          "command": "volume-create",
+          "name": "data",
+          "bytes": 1073741824,
+          "device": "flash",
+          "block_size": 512
+        }
+        "#);
+    let resize = VolumeResize { name: "data".to_owned(), bytes: 4096, shrink: true };
+    insta::assert_snapshot!(request(resize), @r#"
+        {
+          "schema": 1,
+          "command": "volume-resize",
+          "name": "data",
+          "bytes": 4096,
+          "shrink": true
+        }
+        "#);
+    let remove = VolumeRemove { name: "data".to_owned(), force: false };
+    insta::assert_snapshot!(request(remove), @r#"
+        {
+          "schema": 1,
+          "command": "volume-remove",
+          "name": "data",
+          "force": false
+        }
+        "#);
+    insta::assert_snapshot!(request(VolumeList {}), @r#"
+        {
+          "schema": 1,
+          "command": "volume-list"
+        }
+        "#);
+    insta::assert_snapshot!(request(StatusShow {}), @r#"
+        {
+          "schema": 1,
+          "command": "status"
+        }
+        "#);
+}
+
+fn credential() -> CredentialInfo {
+    let id = "app".to_owned();
+    CredentialInfo { id, expires_at: Some(1_900_000_000), expired: false, grants: 2 }
+}
+
+fn grant() -> GrantInfo {
+    GrantInfo {
+        number: 7,
+        credential: "app".to_owned(),
+        volume: "data".to_owned(),
+        start: 0,
+        end: Some(8 << 30),
+        rights: "rw".to_owned(),
+        expires_at: None,
+        expired: false,
+    }
+}
+
+#[test]
+fn answers_about_credentials_and_grants_are_as_they_always_were() {
+    let secret = SecretText("a5".repeat(32));
+    assert_eq!(format!("{secret:?}"), "SecretText(…)");
+    insta::assert_snapshot!(document(NewCredential { credential: credential(), secret }), @r#"
+        {
+          "schema": 1,
+          "credential": {
+            "id": "app",
+            "expires_at": 1900000000,
+            "expired": false,
+            "grants": 2
+          },
+          "secret": "a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5"
+        }
+        "#);
+    insta::assert_snapshot!(document(OneCredential { credential: credential() }), @r#"
+        {
+          "schema": 1,
+          "credential": {
+            "id": "app",
+            "expires_at": 1900000000,
+            "expired": false,
+            "grants": 2
+          }
+        }
+        "#);
+    let without_end = CredentialInfo { expires_at: None, ..credential() };
+    let credentials = Credentials { credentials: vec![without_end] };
+    insta::assert_snapshot!(document(credentials), @r#"
+        {
+          "schema": 1,
+          "credentials": [
+            {
+              "id": "app",
+              "expired": false,
+              "grants": 2
+            }
+          ]
+        }
+        "#);
+    insta::assert_snapshot!(document(OneGrant { grant: grant() }), @r#"
+        {
+          "schema": 1,
+          "grant": {
+            "number": 7,
+            "credential": "app",
+            "volume": "data",
+            "start": 0,
+            "end": 8589934592,
+            "rights": "rw",
+            "expired": false
+          }
+        }
+        "#);
+    let to_the_end = GrantInfo { end: None, expires_at: Some(1), expired: true, ..grant() };
+    insta::assert_snapshot!(document(Grants { grants: vec![to_the_end] }), @r#"
+        {
+          "schema": 1,
+          "grants": [
+            {
+              "number": 7,
+              "credential": "app",
+              "volume": "data",
+              "start": 0,
+              "rights": "rw",
+              "expires_at": 1,
+              "expired": true
+            }
+          ]
+        }
+        "#);
+}
+
+#[test]
+fn requests_about_credentials_and_grants_are_as_they_always_were() {
+    let id = || "app".to_owned();
+    let create = CredentialCreate { id: id(), expires_at: Some(1_900_000_000) };
+    insta::assert_snapshot!(request(create), @r#"
+        {
+          "schema": 1,
+          "command": "credential-create",
+          "id": "app",
+          "expires_at": 1900000000
+        }
+        "#);
+    insta::assert_snapshot!(request(CredentialList {}), @r#"
+        {
+          "schema": 1,
+          "command": "credential-list"
+        }
+        "#);
+    insta::assert_snapshot!(request(CredentialRemove { id: id() }), @r#"
+        {
+          "schema": 1,
+          "command": "credential-remove",
+          "id": "app"
+        }
+        "#);
+    let add = GrantAdd {
+        credential: id(),
+        volume: "data".to_owned(),
+        start: 0,
+        end: Some(8 << 30),
+        rights: "r".to_owned(),
+        expires_at: None,
+    };
+    insta::assert_snapshot!(request(add), @r#"
+        {
+          "schema": 1,
+          "command": "grant-add",
+          "credential": "app",
+          "volume": "data",
+          "start": 0,
+          "end": 8589934592,
+          "rights": "r"
+        }
+        "#);
+    insta::assert_snapshot!(request(GrantList { credential: None }), @r#"
+        {
+          "schema": 1,
+          "command": "grant-list"
+        }
+        "#);
+    insta::assert_snapshot!(request(GrantList { credential: Some(id()) }), @r#"
+        {
+          "schema": 1,
+          "command": "grant-list",
+          "credential": "app"
+        }
+        "#);
+    insta::assert_snapshot!(request(GrantRevoke { number: 7 }), @r#"
+        {
+          "schema": 1,
+          "command": "grant-revoke",
+          "number": 7
+        }
+        "#);
+}
+
+#[test]
+fn clients_and_initiators_of_a_status_are_as_they_always_were() {
+    insta::assert_snapshot!(document(status().clients.remove(0)), @r#"
+        {
+          "schema": 1,
+          "from": "process 12 of user 1000",
+          "credential": "app",
+          "is_in": true,
+          "core": 0,
+          "in_flight": 3
+        }
+        "#);
+    insta::assert_snapshot!(document(status().initiators.remove(0)), @r#"
+        {
+          "schema": 1,
+          "initiator": "iqn.2004-10.com.ubuntu:a",
+          "target": "iqn.2026-11.io.nearflash:data",
+          "address": "127.0.0.1:50003",
+          "connections": 2,
+          "core": 0
+        }
+        "#);
+}
+
+#[test]
+fn reservations_are_as_they_always_were() {
+    let registrant = RegistrantInfo {
+        who: "iqn.2004-10.com.ubuntu:a,i,0x400001370000".to_owned(),
+        key: "0x000000000000abcd".to_owned(),
+        holds: true,
+    };
+    let reservation = ReservationInfo {
+        volume: "data".to_owned(),
+        kind: Some("write-exclusive".to_owned()),
+        persists: true,
+        registrants: vec![registrant],
+    };
+    let empty = ReservationInfo { kind: None, registrants: vec![], ..reservation.clone() };
+    insta::assert_snapshot!(document(Reservations { reservations: vec![reservation] }), @r#"
+        {
+          "schema": 1,
+          "reservations": [
+            {
+              "volume": "data",
+              "kind": "write-exclusive",
+              "persists": true,
+              "registrants": [
+                {
+                  "who": "iqn.2004-10.com.ubuntu:a,i,0x400001370000",
+                  "key": "0x000000000000abcd",
+                  "holds": true
+                }
+              ]
+            }
+          ]
+        }
+        "#);
+    insta::assert_snapshot!(document(OneReservation { reservation: empty }), @r#"
+        {
+          "schema": 1,
+          "reservation": {
+            "volume": "data",
+            "persists": true,
+            "registrants": []
+          }
+        }
+        "#);
+}
+
+#[test]
+fn chap_users_are_as_they_always_were() {
+    let account = |mutual_user: Option<&str>| ChapInfo {
+        user: "app".to_owned(),
+        mutual_user: mutual_user.map(str::to_owned),
+    };
+    let secret = |text: &str| Some(SecretText(text.to_owned()));
+    let made = OneAccount {
+        account: account(Some("node")),
+        secret: secret("drawn-for-it"),
+        mutual_secret: secret("drawn-for-us"),
+    };
+    assert!(!format!("{made:?}").contains("drawn"));
+    insta::assert_snapshot!(document(made), @r#"
+        {
+          "schema": 1,
+          "account": {
+            "user": "app",
+            "mutual_user": "node"
+          },
+          "secret": "drawn-for-it",
+          "mutual_secret": "drawn-for-us"
+        }
+        "#);
+    let removed = OneAccount { account: account(None), secret: None, mutual_secret: None };
+    insta::assert_snapshot!(document(removed), @r#"
+        {
+          "schema": 1,
+          "account": {
+            "user": "app"
+          }
+        }
+        "#);
+    insta::assert_snapshot!(document(Accounts { accounts: vec![account(None)] }), @r#"
+        {
+          "schema": 1,
+          "accounts": [
+            {
+              "user": "app"
+            }
+          ]
+        }
+        "#);
+    let mutual = Some(ChapMutual { user: "node".to_owned(), secret: None });
+    let add = ChapAdd { user: "app".to_owned(), secret: secret("geheimgeheim"), mutual };
+    assert!(!format!("{add:?}").contains("geheim"));
+    let add: Request = add.into();
+    insta::assert_snapshot!(Document::new(add).to_line(), @r#"{"schema":1,"command":"chap-add","user":"app","secret":"geheimgeheim","mutual":{"user":"node"}}"#);
+}
+
+fn job() -> JobInfo {
+    JobInfo {
+        id: 3,
+        kind: VolumeCreate::NAME.to_owned(),
+        volume: "data".to_owned(),
+        state: JobState::Running,
+        done_bytes: 1 << 20,
+        total_bytes: 8 << 30,
+        started_at: 1_795_269_350,
+        ended_at: None,
+        error: None,
+    }
+}
+
+#[test]
+fn jobs_are_as_they_always_were() {
+    insta::assert_snapshot!(document(OneJob { job: job() }), @r#"
+        {
+          "schema": 1,
+          "job": {
+            "id": 3,
+            "kind": "volume-create",
+            "volume": "data",
+            "state": "running",
+            "done_bytes": 1048576,
+            "total_bytes": 8589934592,
+            "started_at": 1795269350
+          }
+        }
+        "#);
+    let error = ApiError::new(ErrorCode::DeviceFailed, "device 'flash': cannot zero blocks");
+    let ended_at = Some(1_795_269_400);
+    let failed = JobInfo { state: JobState::Failed, ended_at, error: Some(error), ..job() };
+    insta::assert_snapshot!(document(Jobs { jobs: vec![failed] }), @r#"
+        {
+          "schema": 1,
+          "jobs": [
+            {
+              "id": 3,
+              "kind": "volume-create",
+              "volume": "data",
+              "state": "failed",
+              "done_bytes": 1048576,
+              "total_bytes": 8589934592,
+              "started_at": 1795269350,
+              "ended_at": 1795269400,
+              "error": {
+                "code": "device-failed",
+                "message": "device 'flash': cannot zero blocks",
+                "remedy": "check the device; 'dmesg' may say more"
+              }
+            }
+          ]
+        }
+        "#);
+    let preparing = VolumeInfo { job: Some(3), ..volume() };
+    let made = OneVolume { volume: preparing, job: Some(job()) };
+    assert!(document(made).contains("\"state\": \"running\""));
+    insta::assert_snapshot!(request(JobWait { id: 3, seconds: 1 }), @r#"
+        {
+          "schema": 1,
+          "command": "job-wait",
+          "id": 3,
+          "seconds": 1
+        }
+        "#);
+    for state in [
+        JobState::Waiting,
+        JobState::Running,
+        JobState::Done,
+        JobState::Failed,
+        JobState::Cancelled,
+    ] {
+        assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
+    }
+}
+
+#[test]
+fn a_status_says_more_only_when_there_is_more_to_say() {
+    let latency = Latency { p50_ns: 1, p99_ns: 2, p999_ns: 3, max_ns: 4 };
+    let io = VolumeIo {
+        volume: "data".to_owned(),
+        reads: 1,
+        writes: 0,
+        read_bytes: 4096,
+        written_bytes: 0,
+        errors: 0,
+        read_latency: Some(latency),
+        write_latency: None,
+    };
+    let mut more = Status {
+        commit: Some("0123456789ab".to_owned()),
+        silent_cores: vec![1],
+        volume_io: vec![io],
+        jobs: vec![job()],
+        ..status()
+    };
+    more.devices[0].suspect = true;
+    let (plain, more) = (document(status()), document(more));
+    for field in ["commit", "silent_cores", "volume_io", "jobs", "suspect"] {
+        let field = format!("\"{field}\"");
+        assert!(more.contains(&field) && !plain.contains(&field), "{field}");
+    }
+}
+
+#[test]
+fn replies_are_as_they_always_were() {
+    let subject = Some(Subject::new("volume", "x"));
+    let error = ApiError::new(ErrorCode::VolumeNotFound, "no volume 'x'");
+    let refused: Reply<OneVolume> = Reply::Error(ApiError { subject, ..error });
+    insta::assert_snapshot!(document(refused), @r#"
+        {
+          "schema": 1,
+          "error": {
+            "code": "volume-not-found",
+            "message": "no volume 'x'",
+            "subject": {
+              "kind": "volume",
+              "name": "x"
+            },
+            "remedy": "list the volumes"
+          }
+        }
+        "#);
+    let answer = Reply::Answer(Accounts { accounts: vec![] });
+    insta::assert_snapshot!(Document::new(answer).to_line(), @r#"{"schema":1,"answer":{"accounts":[]}}"#);
+}
+
+#[test]
+fn each_code_has_its_own_row_and_one_of_a_later_version_is_unknown() {
+    let texts: std::collections::BTreeSet<_> =
+        ErrorCode::TABLE.iter().map(|(_, text, _)| *text).collect();
+    assert_eq!(texts.len(), ErrorCode::TABLE.len());
+    for (code, text, remedy) in ErrorCode::TABLE {
+        assert_eq!((code.as_str(), code.remedy()), (text, remedy));
+        assert_eq!(serde_json::from_value::<ErrorCode>(text.into()).unwrap(), code);
+    }
+    let later = serde_json::from_str::<ErrorCode>("\"of-a-later-version\"").unwrap();
+    assert_eq!(later, ErrorCode::Unknown);
+}
+
+#[test]
+fn every_code_and_every_call_is_documented() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
+    let operations = std::fs::read_to_string(path).unwrap();
+    for (_, code, remedy) in ErrorCode::TABLE {
+        let row = format!("| `{code}` | {remedy} |");
+        assert!(operations.contains(&row), "docs/operations.md lacks {row}");
+    }
+    for call in Request::NAMES {
+        assert!(operations.contains(&format!("`{call}`")), "docs/operations.md lacks {call}");
+    }
+}
+
+#[test]
+fn a_build_is_named_by_its_version_and_commit() {
+    match COMMIT {
+        Some(commit) => assert_eq!(BUILD, format!("{VERSION} ({commit})")),
+        None => assert_eq!(BUILD, VERSION),
+    }
+}
