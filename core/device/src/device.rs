@@ -8,14 +8,24 @@ use nearflash_units::{BlockSize, ByteLen, ByteOffset};
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct DeviceId(pub u32);
 
-/// The engine's number for a device operation in flight; comes back with its [`DeviceResult`].
+/// The name of a device operation in flight; comes back with its [`DeviceResult`].
+///
+/// A number is used again as soon as its IO has ended; the generation tells the uses apart, so that
+/// a completion that comes late or twice finds nothing instead of ending another's operation.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct OperationId(pub u32);
+pub struct OperationId {
+    /// The IO that it is part of.
+    pub io: u32,
+    /// Which of that IO's operations it is.
+    pub op: u16,
+    /// Which use of the IO's number this is.
+    pub generation: u16,
+}
 
 /// One operation on one device. Offsets and lengths are whole blocks of the device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DeviceRequest {
-    /// The engine's number for it.
+    /// Its name.
     pub id: OperationId,
     /// Which device.
     pub device: DeviceId,

@@ -5,13 +5,12 @@
 //!
 //! Invariant: all of the source is read before any of it is written, so that both may overlap.
 
+use nearflash_layout::{BlockIo, IoKind};
 use nearflash_request::{Access, BlockRange, Nexus, Outcome, Request, VolumeId};
-use nearflash_units::ByteLen;
 
-use crate::engine::{Engine, operation_of};
+use crate::engine::Engine;
 use crate::job::{Stage, Work};
 use crate::pool::Pool;
-use nearflash_device::{DeviceOperation, DeviceRequest};
 
 impl Engine {
     /// Why a copy cannot begin for what it reads.
@@ -53,41 +52,23 @@ impl Engine {
         if !self.take_scratch(index, pool) {
             return false;
         }
-        let job = &mut self.jobs[index];
+        let job = &self.jobs[index];
         let (buffer, Work::Copy { source, from }) = (job.scratch, &job.work) else {
             unreachable!("only copies are read so")
         };
-        let pieces = self.volumes.get(*source).map(|entry| entry.map.locate(*from));
-        let Some(Some(pieces)) = pieces else {
-            let is_gone = pieces.is_none();
-            let outcome = if is_gone { Outcome::VolumeGone } else { Outcome::OutOfRange };
-            self.end(index, outcome, pool);
-            return true;
-        };
-        job.stage = Stage::Reading;
-        let mut buffer_offset = ByteLen(0);
-        for piece in pieces {
-            job.pending += 1;
-            let operation = DeviceOperation::Read { buffer, buffer_offset };
-            let (device, offset, len) = (piece.device, piece.offset, piece.len);
-            let request = DeviceRequest { id: operation_of(index), device, operation, offset, len };
-            self.device_requests.push_back(request);
-            buffer_offset.0 += len.0;
-        }
-        if job.pending == 0 {
-            self.end_stage(index, pool);
-        }
+        let (volume, range) = (*source, *from);
+        let io = BlockIo { volume, range, ..self.io(index, IoKind::Read { buffer }) };
+        self.start(index, Stage::Reading, io, pool);
         true
     }
 
     /// The source is read: writes it.
     pub(crate) fn write_copied(&mut self, index: usize, pool: &mut Pool) {
-        let job = &self.jobs[index];
-        let range = job.range;
         // Without a buffer there is nothing to copy.
-        let Some(buffer) = job.scratch else { return self.end(index, Outcome::Success, pool) };
-        self.start_ranges(index, Stage::Writing, [range], pool, |buffer_offset| {
-            DeviceOperation::Write { buffer, buffer_offset, durable: false }
-        });
+        let Some(buffer) = self.jobs[index].scratch else {
+            return self.end(index, Outcome::Success, pool);
+        };
+        let io = self.io(index, IoKind::Write { buffer, durable: false });
+        self.start(index, Stage::Writing, io, pool);
     }
 }

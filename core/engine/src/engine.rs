@@ -8,7 +8,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nearflash_device::DeviceId;
+use nearflash_device::{DeviceProperties, DeviceRequest, DeviceResult, OperationId};
+use nearflash_layout::{IoId, Layout};
 use nearflash_request::{
     BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request,
 };
@@ -20,7 +21,6 @@ use crate::change::Part;
 use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
 use crate::job::{Job, Work};
 use crate::pool::Pool;
-use nearflash_device::{DeviceProperties, DeviceRequest, DeviceResult, OperationId};
 
 /// Who asked: the driver's number for a connection. Comes back with every answer.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -72,10 +72,8 @@ pub struct EngineConfig {
 #[derive(Debug)]
 pub struct Engine {
     core: CoreId,
-    devices: Arc<[DeviceProperties]>,
     pub(crate) volumes: Arc<VolumeTable>,
-    /// By number of the volume: all of it reads as zeroes, so that reads take no buffer.
-    pub(crate) zero_volumes: Box<[bool]>,
+    pub(crate) layout: Layout,
     /// Counts what decides on requests: tables of volumes, and whatever else the driver says.
     generation: u64,
     counters: Counters,
@@ -86,7 +84,6 @@ pub struct Engine {
     pub(crate) held_back: VecDeque<usize>,
     holds: Holds,
     arbiter: Option<Arbiter>,
-    pub(crate) device_requests: VecDeque<DeviceRequest>,
     answers: VecDeque<Answer>,
     pub(crate) fence_messages: Outbox,
     /// Lets one comparison or change at a time go on when the pool is full of payload that waits for
@@ -100,8 +97,7 @@ impl Engine {
         let is_arbiter = config.core == CoreId::FIRST;
         Self {
             core: config.core,
-            zero_volumes: zero_volumes(&config.volumes, &config.devices),
-            devices: config.devices,
+            layout: Layout::new(config.devices, config.volumes.clone()),
             volumes: config.volumes,
             generation: 0,
             counters: Counters::default(),
@@ -110,7 +106,6 @@ impl Engine {
             held_back: VecDeque::new(),
             holds: Holds::default(),
             arbiter: is_arbiter.then(|| Arbiter::new(config.core_count)),
-            device_requests: VecDeque::new(),
             answers: VecDeque::new(),
             fence_messages: VecDeque::new(),
             reserve: pool.take(Pool::LEN_MAX),
@@ -119,7 +114,7 @@ impl Engine {
 
     /// Replaces the volumes. Requests under way go on as they were laid out.
     pub fn set_volumes(&mut self, volumes: Arc<VolumeTable>) {
-        self.zero_volumes = zero_volumes(&volumes, &self.devices);
+        self.layout.set_volumes(volumes.clone());
         self.volumes = volumes;
         self.begin_generation();
     }
@@ -184,20 +179,10 @@ impl Engine {
     /// Takes the result of a device operation.
     #[inline]
     pub fn handle_device(&mut self, id: OperationId, result: DeviceResult, pool: &mut Pool) {
-        let index = index_of(id);
-        let job = self.jobs.get_mut(index).expect("an operation ends once, before its job");
-        job.pending -= 1;
-        let is_last = job.pending == 0;
-        if result != DeviceResult::Done {
-            job.note(result);
-            match result {
-                DeviceResult::Mapped(units) => self.note_run(index, true, units),
-                DeviceResult::Unmapped(units) => self.note_run(index, false, units),
-                _ => {}
-            }
-        }
-        if is_last {
-            self.end_stage(index, pool);
+        let mut ended = self.layout.handle_device(id, result);
+        while let Some((io, result)) = ended {
+            self.end_io(index_of(io), result, pool);
+            ended = self.layout.poll_ended();
         }
     }
 
@@ -216,7 +201,7 @@ impl Engine {
                 self.answer_holds();
             }
             FenceMessage::Granted(fence) => {
-                self.begin_granted(index_of(OperationId(fence.job)), pool);
+                self.begin_granted(index_of(IoId(fence.job)), pool);
             }
             FenceMessage::Lift(fence) => {
                 self.holds.lift(fence);
@@ -261,7 +246,7 @@ impl Engine {
     /// The next device operation to submit.
     #[inline]
     pub fn poll_device(&mut self) -> Option<DeviceRequest> {
-        self.device_requests.pop_front()
+        self.layout.poll_device()
     }
 
     /// The next answer.
@@ -315,7 +300,7 @@ impl Engine {
     #[inline]
     pub(crate) fn end(&mut self, index: usize, outcome: Outcome, pool: &mut Pool) {
         let job = self.jobs.remove(index);
-        debug_assert_eq!(job.pending, 0, "nothing is answered before its operations are");
+        assert!(!self.layout.is_busy(io_of(index)), "nothing is answered before its IO has ended");
         self.count(&job, outcome);
         let mut returned = job.charge;
         let mut payload = match (&job.work, job.buffer) {
@@ -443,31 +428,17 @@ impl Engine {
     }
 }
 
-/// Which volumes lie on devices alone that read as zeroes.
-fn zero_volumes(volumes: &VolumeTable, devices: &[DeviceProperties]) -> Box<[bool]> {
-    let reads_as_zeroes = |device: DeviceId| {
-        let index = usize::try_from(device.0).expect("usize is at least 32 bits wide");
-        devices.get(index).is_some_and(|device| device.reads_as_zeroes)
-    };
-    let mut zero_volumes = Vec::new();
-    for (id, entry) in volumes.iter() {
-        let index = usize::try_from(id.0).expect("usize is at least 32 bits wide");
-        zero_volumes.resize(index, false);
-        zero_volumes.push(entry.map.devices().all(reads_as_zeroes));
-    }
-    zero_volumes.into_boxed_slice()
-}
-
 fn fence_id(core: CoreId, index: usize) -> FenceId {
-    FenceId { core, job: operation_of(index).0 }
+    FenceId { core, job: io_of(index).0 }
+}
+
+/// The number of a job's IO: a job has one at a time.
+#[inline]
+pub(crate) fn io_of(index: usize) -> IoId {
+    IoId(u32::try_from(index).expect("jobs are bounded by the queues' entries"))
 }
 
 #[inline]
-pub(crate) fn operation_of(index: usize) -> OperationId {
-    OperationId(u32::try_from(index).expect("jobs are bounded by the queues' entries"))
-}
-
-#[inline]
-fn index_of(id: OperationId) -> usize {
-    usize::try_from(id.0).expect("usize is at least 32 bits wide")
+fn index_of(io: IoId) -> usize {
+    usize::try_from(io.0).expect("usize is at least 32 bits wide")
 }

@@ -1,6 +1,6 @@
 //! One request in flight: what it waits for and what it holds.
 
-use nearflash_request::{BlockRange, BufferId, Operation, Outcome, Request, Tag, VolumeId};
+use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag, VolumeId};
 use nearflash_units::ByteLen;
 
 use crate::change::{Change, Part};
@@ -8,9 +8,8 @@ use crate::engine::Owner;
 use crate::fence::Fenced;
 use crate::need::Need;
 use crate::pool::Pool;
-use nearflash_device::DeviceResult;
 
-/// What a job is doing now. Each stage ends when its device operations are all answered.
+/// What a job is doing now. Each stage ends when its IO does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stage {
     /// Not started: waits for a buffer, for a hold to be lifted, or for its fence.
@@ -132,10 +131,6 @@ pub(crate) struct Job {
     pub(crate) range: BlockRange,
     pub(crate) work: Work,
     pub(crate) stage: Stage,
-    /// Device operations of this stage not yet answered.
-    pub(crate) pending: u32,
-    /// The first failure of any of them.
-    pub(crate) outcome: Outcome,
     /// What is read into or written from.
     pub(crate) buffer: Option<BufferId>,
     /// What must be there, in a comparison.
@@ -174,8 +169,6 @@ impl Job {
             range: request.range,
             work,
             stage: Stage::Waiting,
-            pending: 0,
-            outcome: Outcome::Success,
             buffer,
             compare,
             scratch: None,
@@ -200,45 +193,6 @@ impl Job {
                 ranges.iter().any(|r| Fenced { volume: self.volume, range: *r }.overlaps(fenced))
             }
             _ => self.covers().overlaps(fenced),
-        }
-    }
-
-    /// Notes a failed operation. The first one counts.
-    pub(crate) fn note(&mut self, result: DeviceResult) {
-        let outcome = self.outcome_of(result);
-        if self.outcome == Outcome::Success {
-            self.outcome = outcome;
-        }
-    }
-
-    /// Notes that the volume has become shorter than the range since the request began.
-    pub(crate) fn note_out_of_range(&mut self) {
-        if self.outcome == Outcome::Success {
-            self.outcome = Outcome::OutOfRange;
-        }
-    }
-
-    fn outcome_of(&self, result: DeviceResult) -> Outcome {
-        let reading = !matches!(self.stage, Stage::Writing | Stage::Flushing);
-        match result {
-            DeviceResult::Done | DeviceResult::Mapped(_) | DeviceResult::Unmapped(_) => {
-                Outcome::Success
-            }
-            // Deallocation is advice: a device that cannot take it loses nothing.
-            DeviceResult::Unsupported
-                if matches!(self.work, Work::Deallocate { zeroes: false, .. }) =>
-            {
-                Outcome::Success
-            }
-            // A device that does not know has all of it.
-            DeviceResult::Unsupported if matches!(self.work, Work::Allocation { .. }) => {
-                Outcome::Success
-            }
-            DeviceResult::Unsupported => Outcome::Unsupported,
-            DeviceResult::NoSpace => Outcome::CapacityExceeded,
-            DeviceResult::Gone => Outcome::DeviceUnavailable,
-            DeviceResult::MediumError if reading => Outcome::UnrecoveredRead,
-            DeviceResult::MediumError => Outcome::WriteFault,
         }
     }
 }

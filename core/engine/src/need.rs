@@ -58,9 +58,8 @@ impl Engine {
     /// Zero for a device that reads as zeroes.
     #[inline]
     fn read_buffer_len(&self, request: &Request) -> ByteLen {
-        let index = usize::try_from(request.volume.0).expect("usize is at least 32 bits wide");
-        match (self.volumes.get(request.volume), self.zero_volumes.get(index)) {
-            (Some(entry), Some(false)) => {
+        match self.volumes.get(request.volume) {
+            Some(entry) if !self.layout.reads_as_zeroes(request.volume) => {
                 Pool::charge(entry.block_size.len(request.range.count).unwrap_or_default())
             }
             _ => ByteLen(0),

@@ -241,7 +241,7 @@ impl Pool {
     fn range(&self, buffer: BufferId) -> std::ops::Range<usize> {
         let (page, order) = place(buffer);
         assert_ne!(order, FOREIGN, "no processor looks at a client's memory");
-        debug_assert_eq!(self.pages[page], Page::Taken { order }, "{buffer:?} is taken");
+        assert_eq!(self.pages[page], Page::Taken { order }, "{buffer:?} is taken");
         let start = self.start + page * PAGE_LEN;
         start..start + (PAGE_LEN << order)
     }

@@ -1,5 +1,4 @@
-//! The stages of a job: what each kind of request asks of its devices, and what follows when they
-//! have answered.
+//! The stages of a job: the IO that each kind of request asks of the layout, one after the other.
 //!
 //! ```text
 //! read                 Reading                         answer
@@ -20,17 +19,15 @@
 //! swap, add to word    Changing   (Writing)            answer   (all within a fence)
 //! ```
 
+use nearflash_layout::{BlockIo, IoKind, IoResult};
 use nearflash_request::{BlockRange, Outcome};
-use nearflash_units::{ByteLen, ByteOffset};
-
-use nearflash_space::Provisioning;
+use nearflash_units::ByteLen;
 
 use crate::change::{Kept, first_difference, word_mut};
-use crate::engine::{Engine, operation_of};
+use crate::engine::{Engine, io_of};
 use crate::fence::{CoreId, FenceMessage};
-use crate::job::{Stage, Work};
+use crate::job::{Job, Stage, Work};
 use crate::pool::Pool;
-use nearflash_device::{DeviceOperation, DeviceRequest};
 
 impl Engine {
     #[inline]
@@ -46,8 +43,10 @@ impl Engine {
                     self.starved.push_back(index);
                 }
             }
-            Work::Flush => self.flush(index, pool),
-            Work::Allocation { .. } => self.ask_allocation(index, pool),
+            Work::Flush => self.start_io(index, Stage::Flushing, IoKind::Flush, pool),
+            Work::Allocation { .. } => {
+                self.start_io(index, Stage::Asking, IoKind::Allocation, pool)
+            }
             Work::Admit => self.end(index, Outcome::Success, pool),
             Work::Copy { .. } => self.begin_copy(index, pool),
             work if work.needs_fence() => {
@@ -91,28 +90,17 @@ impl Engine {
             let Some(buffer) = pool.take(job.charge) else { return false };
             job.buffer = Some(buffer);
         }
-        let buffer = job.buffer;
-        self.start_stage(index, Stage::Reading, pool, |buffer_offset| DeviceOperation::Read {
-            buffer,
-            buffer_offset,
-        });
+        let kind = IoKind::Read { buffer: job.buffer };
+        self.start_io(index, Stage::Reading, kind, pool);
         true
-    }
-
-    /// A volume that keeps all its storage.
-    pub(crate) fn is_thick(&self, index: usize) -> bool {
-        let entry = self.volumes.get(self.jobs[index].volume);
-        entry.is_some_and(|entry| entry.provisioning == Provisioning::Thick)
     }
 
     fn try_compare(&mut self, index: usize, pool: &mut Pool) -> bool {
         let payload = self.jobs[index].compare.expect("a comparison has something to compare");
         let Some(scratch) = self.scratch(pool.len_of(payload), pool) else { return false };
         self.jobs[index].scratch = Some(scratch);
-        self.start_stage(index, Stage::Comparing, pool, |buffer_offset| DeviceOperation::Read {
-            buffer: Some(scratch),
-            buffer_offset,
-        });
+        let kind = IoKind::Read { buffer: Some(scratch) };
+        self.start_io(index, Stage::Comparing, kind, pool);
         true
     }
 
@@ -127,17 +115,18 @@ impl Engine {
             Work::WriteBytes { part, .. } => part.kept(entry.block_size, job.range),
             _ => Kept { first: Some(job.range), last: None },
         };
-        let count = kept.iter().count();
-        if count == 0 {
+        let mut ranges = kept.iter();
+        let Some(range) = ranges.next() else {
             self.write(index, pool);
             return true;
-        }
-        let len = ByteLen(u64::from(entry.block_size.bytes()) * if count == 2 { 2 } else { 1 });
+        };
+        let more: Box<[BlockRange]> = ranges.collect();
+        let blocks = if more.is_empty() { 1 } else { 2 };
+        let len = ByteLen(u64::from(entry.block_size.bytes()) * blocks);
         let Some(scratch) = self.scratch(len, pool) else { return false };
         self.jobs[index].scratch = Some(scratch);
-        self.start_ranges(index, Stage::Changing, kept.iter(), pool, |buffer_offset| {
-            DeviceOperation::Read { buffer: Some(scratch), buffer_offset }
-        });
+        let io = self.io(index, IoKind::Read { buffer: Some(scratch) });
+        self.start(index, Stage::Changing, BlockIo { range, more, ..io }, pool);
         true
     }
 
@@ -175,44 +164,36 @@ impl Engine {
 
     pub(crate) fn write(&mut self, index: usize, pool: &mut Pool) {
         let job = &self.jobs[index];
-        let buffer = if job.work.is_atomic() { job.scratch } else { job.buffer };
-        match &job.work {
+        let kind = match &job.work {
             Work::Write { durable }
             | Work::CompareAndWrite { durable }
             | Work::OrWrite { durable }
             | Work::WriteBytes { durable, .. }
             | Work::Atomic { durable, .. } => {
-                let (buffer, durable) = (buffer.expect("a write has its payload"), *durable);
-                self.start_stage(index, Stage::Writing, pool, |buffer_offset| {
-                    DeviceOperation::Write { buffer, buffer_offset, durable }
-                });
+                let buffer = if job.work.is_atomic() { job.scratch } else { job.buffer };
+                let buffer = buffer.expect("a write has its payload");
+                IoKind::Write { buffer, durable: *durable }
             }
             Work::WriteAndVerify { .. } => {
                 let buffer = job.compare.expect("a write has its payload");
-                self.start_stage(index, Stage::Writing, pool, |buffer_offset| {
-                    DeviceOperation::Write { buffer, buffer_offset, durable: true }
-                });
+                IoKind::Write { buffer, durable: true }
             }
             // Was held back, and has no buffer to write from yet.
             Work::WriteSame { .. } | Work::Copy { .. } => {
                 if !self.start_with_buffer(index, pool) {
                     self.starved.push_back(index);
                 }
+                return;
             }
-            Work::WriteZeroes { deallocate, .. } => {
-                let deallocate = *deallocate && !self.is_thick(index);
-                self.start_stage(index, Stage::Writing, pool, |_| DeviceOperation::WriteZeroes {
-                    deallocate,
-                });
-            }
+            Work::WriteZeroes { deallocate, .. } => IoKind::Zero { deallocate: *deallocate },
             Work::Deallocate { ranges, zeroes } => {
-                let (ranges, zeroes) = (ranges.clone(), *zeroes);
-                let operation = match (zeroes, self.is_thick(index)) {
-                    (true, is_thick) => DeviceOperation::WriteZeroes { deallocate: !is_thick },
-                    (false, false) => DeviceOperation::Deallocate,
-                    (false, true) => return self.end(index, Outcome::Success, pool),
+                let kind =
+                    if *zeroes { IoKind::Zero { deallocate: true } } else { IoKind::Discard };
+                let Some((range, more)) = ranges.split_first() else {
+                    return self.end(index, Outcome::Success, pool);
                 };
-                self.start_ranges(index, Stage::Writing, ranges, pool, |_| operation);
+                let io = BlockIo { range: *range, more: more.into(), ..self.io(index, kind) };
+                return self.start(index, Stage::Writing, io, pool);
             }
             Work::Read
             | Work::Flush
@@ -221,92 +202,49 @@ impl Engine {
             | Work::Verify { .. }
             | Work::Allocation { .. }
             | Work::Admit => unreachable!("these do not write"),
-        }
-    }
-
-    fn flush(&mut self, index: usize, pool: &mut Pool) {
-        self.jobs[index].stage = Stage::Flushing;
-        let Some(entry) = self.volumes.get(self.jobs[index].volume) else {
-            return self.end(index, Outcome::VolumeGone, pool);
         };
-        let mut pending = 0;
-        for device in entry.map.devices() {
-            pending += 1;
-            self.device_requests.push_back(DeviceRequest {
-                id: operation_of(index),
-                device,
-                operation: DeviceOperation::Flush,
-                offset: ByteOffset(0),
-                len: ByteLen(0),
-            });
-        }
-        self.jobs[index].pending = pending;
-        if pending == 0 {
-            self.end_stage(index, pool);
+        self.start_io(index, Stage::Writing, kind, pool);
+    }
+
+    /// An IO over a job's range.
+    #[inline]
+    pub(crate) fn io(&self, index: usize, kind: IoKind) -> BlockIo {
+        let Job { volume, range, .. } = self.jobs[index];
+        BlockIo { id: io_of(index), volume, range, more: Box::default(), kind }
+    }
+
+    /// Starts a stage whose IO is over the job's range.
+    #[inline]
+    fn start_io(&mut self, index: usize, stage: Stage, kind: IoKind, pool: &mut Pool) {
+        let io = self.io(index, kind);
+        self.start(index, stage, io, pool);
+    }
+
+    /// Starts a stage.
+    #[inline]
+    pub(crate) fn start(&mut self, index: usize, stage: Stage, io: BlockIo, pool: &mut Pool) {
+        self.jobs[index].stage = stage;
+        if let Some(result) = self.layout.submit(io) {
+            self.end_io(index, result, pool);
         }
     }
 
-    /// Starts the operations of a stage over the job's range.
+    /// A job's IO has ended.
     #[inline]
-    fn start_stage(
-        &mut self,
-        index: usize,
-        stage: Stage,
-        pool: &mut Pool,
-        operation: impl Fn(ByteLen) -> DeviceOperation,
-    ) {
-        let range = self.jobs[index].range;
-        self.start_ranges(index, stage, [range], pool, operation);
+    pub(crate) fn end_io(&mut self, index: usize, result: IoResult, pool: &mut Pool) {
+        match result {
+            IoResult::Done => {}
+            IoResult::Run { mapped, len } => self.note_run(index, mapped, len),
+            IoResult::Failed(outcome) => return self.end(index, outcome, pool),
+        }
+        self.end_stage(index, pool);
     }
 
-    /// The same over ranges, which lie one behind the other in the buffer.
+    /// A stage has ended without failure: on to the next one, or the answer.
     #[inline]
-    pub(crate) fn start_ranges(
-        &mut self,
-        index: usize,
-        stage: Stage,
-        ranges: impl IntoIterator<Item = BlockRange>,
-        pool: &mut Pool,
-        operation: impl Fn(ByteLen) -> DeviceOperation,
-    ) {
-        let job = &mut self.jobs[index];
-        job.stage = stage;
-        // Looked up again because stages lie apart in time: the volume may be gone or shorter.
-        let Some(entry) = self.volumes.get(job.volume) else {
-            return self.end(index, Outcome::VolumeGone, pool);
-        };
-        let mut buffer_offset = ByteLen(0);
-        for range in ranges {
-            let Some(pieces) = entry.map.locate(range) else {
-                job.note_out_of_range();
-                break;
-            };
-            for piece in pieces {
-                job.pending += 1;
-                self.device_requests.push_back(DeviceRequest {
-                    id: operation_of(index),
-                    device: piece.device,
-                    operation: operation(buffer_offset),
-                    offset: piece.offset,
-                    len: piece.len,
-                });
-                buffer_offset.0 += piece.len.0;
-            }
-        }
-        if job.pending == 0 {
-            self.end_stage(index, pool);
-        }
-    }
-
-    /// All operations of the stage are answered: on to the next one, or the answer.
-    #[inline]
-    pub(crate) fn end_stage(&mut self, index: usize, pool: &mut Pool) {
+    fn end_stage(&mut self, index: usize, pool: &mut Pool) {
         let job = &self.jobs[index];
-        let (stage, outcome) = (job.stage, job.outcome);
-        if outcome != Outcome::Success {
-            return self.end(index, outcome, pool);
-        }
-        match (stage, &job.work) {
+        match (job.stage, &job.work) {
             (
                 Stage::Comparing | Stage::Writing,
                 Work::WriteSame { .. } | Work::Verify { .. } | Work::CompareSame { .. },
@@ -328,7 +266,9 @@ impl Engine {
             }
             (Stage::Changing, _) => self.change(index, pool),
             (Stage::Reading, Work::Copy { .. }) => self.write_copied(index, pool),
-            (Stage::Writing, Work::WriteZeroes { durable: true, .. }) => self.flush(index, pool),
+            (Stage::Writing, Work::WriteZeroes { durable: true, .. }) => {
+                self.start_io(index, Stage::Flushing, IoKind::Flush, pool);
+            }
             _ => self.end(index, Outcome::Success, pool),
         }
     }

@@ -1,14 +1,14 @@
 //! Requests whose range may be longer than any buffer: they go over it in steps, each over as much
 //! as their one scratch buffer holds. And the one that asks a device for a run of blocks.
 
+use nearflash_layout::{BlockIo, IoKind};
 use nearflash_request::{BlockRange, Outcome};
 use nearflash_units::{Blocks, ByteLen, Lba};
 
 use crate::change::first_difference;
-use crate::engine::{Engine, operation_of};
+use crate::engine::Engine;
 use crate::job::{Stage, Work};
 use crate::pool::Pool;
-use nearflash_device::{DeviceOperation, DeviceRequest, RUN_UNIT};
 
 impl Engine {
     /// Starts to fill the range with one block; `false` when there is no buffer.
@@ -59,15 +59,13 @@ impl Engine {
         if !self.take_scratch(index, pool) {
             return false;
         }
-        let job = &self.jobs[index];
-        let (range, buffer) = (job.range, job.scratch);
+        let buffer = self.jobs[index].scratch;
         if buffer.is_none() {
             self.start_step(index, pool);
             return true;
         }
-        self.start_ranges(index, Stage::Changing, [range], pool, |buffer_offset| {
-            DeviceOperation::Read { buffer, buffer_offset }
-        });
+        let io = self.io(index, IoKind::Read { buffer });
+        self.start(index, Stage::Changing, io, pool);
         true
     }
 
@@ -110,19 +108,12 @@ impl Engine {
             return self.end(index, outcome, pool);
         };
         let range = self.step(index, pool);
-        match self.jobs[index].work {
-            Work::WriteSame { durable, .. } => {
-                self.start_ranges(index, Stage::Writing, [range], pool, |buffer_offset| {
-                    DeviceOperation::Write { buffer, buffer_offset, durable }
-                });
-            }
-            _ => {
-                let buffer = Some(buffer);
-                self.start_ranges(index, Stage::Comparing, [range], pool, |buffer_offset| {
-                    DeviceOperation::Read { buffer, buffer_offset }
-                });
-            }
-        }
+        let (stage, kind) = match self.jobs[index].work {
+            Work::WriteSame { durable, .. } => (Stage::Writing, IoKind::Write { buffer, durable }),
+            _ => (Stage::Comparing, IoKind::Read { buffer: Some(buffer) }),
+        };
+        let io = BlockIo { range, ..self.io(index, kind) };
+        self.start(index, stage, io, pool);
     }
 
     /// A step is done without failure: looks at what it read, and goes on.
@@ -160,37 +151,13 @@ impl Engine {
         }
     }
 
-    /// Asks how the range's first piece is. A run is said to end with it, whatever follows.
-    pub(crate) fn ask_allocation(&mut self, index: usize, pool: &mut Pool) {
-        let job = &mut self.jobs[index];
-        let entry = self.volumes.get(job.volume);
-        let piece = entry.and_then(|entry| entry.map.locate(job.range)?.next());
-        let Some((entry, piece)) = entry.zip(piece) else {
-            return self.end(index, Outcome::VolumeGone, pool);
-        };
-        job.found = entry.block_size.blocks_in(piece.len).0;
-        if self.is_thick(index) {
-            return self.end(index, Outcome::Success, pool);
-        }
-        let job = &mut self.jobs[index];
-        (job.stage, job.pending) = (Stage::Asking, 1);
-        self.device_requests.push_back(DeviceRequest {
-            id: operation_of(index),
-            device: piece.device,
-            operation: DeviceOperation::Allocation,
-            offset: piece.offset,
-            len: piece.len,
-        });
-    }
-
-    /// The device's answer, in whole blocks: one that is mapped in part is mapped.
-    pub(crate) fn note_run(&mut self, index: usize, mapped: bool, units: u32) {
+    /// The answer to what is allocated, in whole blocks: one that is mapped in part is mapped.
+    pub(crate) fn note_run(&mut self, index: usize, mapped: bool, len: ByteLen) {
         let job = &mut self.jobs[index];
         let Some(entry) = self.volumes.get(job.volume) else { return };
         let block_len = u64::from(entry.block_size.bytes());
-        let len = u64::from(units) * RUN_UNIT;
-        let blocks = if mapped { len.div_ceil(block_len) } else { len / block_len };
+        let blocks = if mapped { len.0.div_ceil(block_len) } else { len.0 / block_len };
         job.work = Work::Allocation { mapped: mapped || blocks == 0 };
-        job.found = job.found.min(blocks.max(1));
+        job.found = blocks.max(1);
     }
 }

@@ -130,15 +130,18 @@ impl Devices {
         Submitted::Queued
     }
 
-    /// Takes a result from the ring. `None` when the rest was handed to `push`.
+    /// Takes a result from the ring for the operation in that slot, of that generation. `None` when the
+    /// rest was handed to `push`.
     #[inline]
     pub(crate) fn complete(
         &mut self,
-        slot: u32,
+        (slot, generation): (u32, u16),
         result: i32,
         mut buffers: Buffers<'_>,
         push: impl FnOnce(Entry),
     ) -> Option<(OperationId, DeviceResult)> {
+        let named = self.in_flight.get(index(slot)).map(|it| it.request.id.generation);
+        assert_eq!(named, Some(generation), "the ring answers each entry once");
         match self.progress(slot, result) {
             Some(result) => {
                 let ended = self.in_flight.remove(index(slot));
@@ -237,7 +240,8 @@ impl Devices {
             }
             DeviceOperation::Allocation => unreachable!("answered at once"),
         };
-        entry.user_data(Token::Device(slot).pack())
+        let generation = request.id.generation;
+        entry.user_data(Token::Device { slot, generation }.pack())
     }
 }
 

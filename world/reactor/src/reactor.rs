@@ -247,12 +247,13 @@ impl Reactor {
     #[inline]
     fn take_completion(&mut self, token: Token, result: i32, events: &mut Vec<Event>) {
         match token {
-            Token::Device(slot) => {
+            Token::Device { slot, generation } => {
                 let Self { devices, ring, pool, rings, notices, .. } = self;
                 let buffers = Buffers { pool, rings };
                 // Only what moved nothing can be a fault.
                 let place = (result <= 0).then(|| devices.place_of(slot));
-                let ended = devices.complete(slot, result, buffers, |entry| push(ring, &entry));
+                let ended = devices
+                    .complete((slot, generation), result, buffers, |entry| push(ring, &entry));
                 if let Some((device, offset)) = place
                     && ended.is_some_and(|(_, result)| is_fault(result))
                 {

@@ -3,8 +3,9 @@
 /// The subject of a ring entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Token {
-    /// A device operation, by its slot.
-    Device(u32),
+    /// A device operation, by its slot; `generation` is that of its name, which tells it from an
+    /// earlier operation in the same slot.
+    Device { slot: u32, generation: u16 },
     /// A watch on a socket; `generation` tells it from an earlier watch on the same number.
     Watch { socket: u32, generation: u32 },
     /// A listener has a connection; by its index.
@@ -26,7 +27,7 @@ impl Token {
     #[inline]
     pub(crate) fn pack(self) -> u64 {
         let (kind, generation, index) = match self {
-            Self::Device(slot) => (1u64, 0, slot),
+            Self::Device { slot, generation } => (1u64, generation.into(), slot),
             Self::Watch { socket, generation } => (2, generation & GENERATION_MASK, socket),
             Self::Accept(listener) => (3, 0, listener),
             Self::Wake => (4, 0, 0),
@@ -42,7 +43,7 @@ impl Token {
         let generation = (raw >> GENERATION_SHIFT) as u32 & GENERATION_MASK;
         let index = raw as u32;
         match raw >> KIND_SHIFT {
-            1 => Self::Device(index),
+            1 => Self::Device { slot: index, generation: generation as u16 },
             2 => Self::Watch { socket: index, generation },
             3 => Self::Accept(index),
             4 => Self::Wake,
@@ -59,7 +60,7 @@ mod tests {
     #[test]
     fn a_token_comes_back_as_it_was() {
         for token in [
-            Token::Device(u32::MAX),
+            Token::Device { slot: u32::MAX, generation: u16::MAX },
             Token::Watch { socket: 7, generation: GENERATION_MASK },
             Token::Accept(3),
             Token::Wake,

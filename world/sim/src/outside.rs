@@ -198,7 +198,7 @@ impl Outside {
             self.witness.ended(&operation.bytes, self.block_len, tick);
         }
         let what = if operation.result.is_done() { "disk" } else { "device failed" };
-        self.note(what, &[u64::from(operation.request.id.0), operation.request.offset.0]);
+        self.note(what, &[u64::from(operation.request.id.io), operation.request.offset.0]);
         operation
     }
 

@@ -19,6 +19,8 @@ use uuid::Uuid;
 
 pub(crate) const DATA_LEN: u64 = 1 << 20;
 
+const NAME: OperationId = OperationId { io: 7, op: 1, generation: 2 };
+
 /// A reactor with these devices.
 pub(crate) fn reactor(specs: &[String]) -> Reactor {
     let claim = Claim { node: Uuid::from_u128(1), known: &[] };
@@ -74,7 +76,7 @@ impl Client {
             false => DeviceOperation::Read { buffer: Some(buffer), buffer_offset },
         };
         let request = DeviceRequest {
-            id: OperationId(7),
+            id: NAME,
             device: DeviceId(device),
             operation,
             offset: ByteOffset(1 << 20),
@@ -96,7 +98,7 @@ fn completion(reactor: &mut Reactor) -> DeviceResult {
     while Instant::now() < end {
         reactor.poll(&mut events);
         for event in events.drain(..) {
-            if let Event::Device(OperationId(7), result) = event {
+            if let Event::Device(NAME, result) = event {
                 return result;
             }
         }

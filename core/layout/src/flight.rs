@@ -1,0 +1,193 @@
+//! An IO in flight: its operations, each with a state of its own, and what is not yet laid out.
+//!
+//! Invariant: an operation ends once, after it was submitted, under the name that it was submitted
+//! with. Anything else is our own fault, and would answer another's IO.
+
+use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, OperationId};
+use nearflash_request::{BlockRange, VolumeId};
+use nearflash_space::Piece;
+use nearflash_units::{ByteLen, ByteOffset};
+
+use crate::io::{IoId, IoResult};
+
+/// How far an operation has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// Laid out; the device has not been asked.
+    Ready,
+    /// The device has been asked.
+    Submitted,
+    /// The device has answered.
+    Ended,
+}
+
+/// One operation on one device.
+#[derive(Clone, Copy, Debug)]
+struct Op {
+    request: DeviceRequest,
+    state: State,
+}
+
+/// Blocks of an IO that have no operations yet.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    pub(crate) volume: VolumeId,
+    pub(crate) ranges: Vec<BlockRange>,
+    /// What is done with them, from where in the buffer on.
+    pub(crate) operation: DeviceOperation,
+}
+
+/// The IO of one number; or, between two of them, the place for the next.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    /// Tells the operations of this IO from those of earlier ones of the same number.
+    generation: u16,
+    /// Operations that have not ended.
+    pending: u16,
+    result: IoResult,
+    /// The only operation of most IOs.
+    first: Op,
+    /// The others, if there are any.
+    more: Vec<Op>,
+    pub(crate) rest: Option<Box<Rest>>,
+}
+
+impl Flight {
+    /// A place in which no IO is.
+    pub(crate) fn idle() -> Self {
+        let (id, device) = (OperationId { io: 0, op: 0, generation: 0 }, DeviceId(0));
+        let (operation, offset, len) = (DeviceOperation::Flush, ByteOffset(0), ByteLen(0));
+        let request = DeviceRequest { id, device, operation, offset, len };
+        Self {
+            generation: 0,
+            pending: 0,
+            result: IoResult::Done,
+            first: Op { request, state: State::Ended },
+            more: Vec::new(),
+            rest: None,
+        }
+    }
+
+    /// An IO begins.
+    ///
+    /// # Panics
+    /// When the last one of the same number has not ended: our own fault.
+    #[inline]
+    pub(crate) fn begin(&mut self) {
+        assert!(!self.is_busy(), "a number has one IO at a time");
+        self.result = IoResult::Done;
+        self.begin_operations();
+    }
+
+    /// All operations have ended; others follow, under names of their own.
+    #[inline]
+    pub(crate) fn begin_operations(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        if !self.more.is_empty() {
+            self.more = Vec::new();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        self.pending > 0
+    }
+
+    /// How many operations were laid out and have not ended.
+    #[inline]
+    pub(crate) fn pending(&self) -> u16 {
+        self.pending
+    }
+
+    /// Adds the next operation: this, on that piece. Returns its name.
+    #[inline]
+    pub(crate) fn add(
+        &mut self,
+        io: IoId,
+        operation: DeviceOperation,
+        piece: Piece,
+    ) -> OperationId {
+        let id = OperationId { io: io.0, op: self.pending, generation: self.generation };
+        let Piece { device, offset, len } = piece;
+        let request = DeviceRequest { id, device, operation, offset, len };
+        let op = Op { request, state: State::Ready };
+        if self.pending == 0 {
+            self.first = op;
+        } else {
+            self.more.push(op);
+        }
+        self.pending += 1;
+        id
+    }
+
+    /// Waits for something that has a name of its own: the flush of a device.
+    pub(crate) fn await_flush(&mut self) {
+        self.pending += 1;
+    }
+
+    /// The operation of that name is being submitted.
+    #[inline]
+    pub(crate) fn submit(&mut self, id: OperationId) -> DeviceRequest {
+        let op = self.op(id);
+        op.state = State::Submitted;
+        op.request
+    }
+
+    /// The operation of that name has ended. Returns what was asked.
+    #[inline]
+    pub(crate) fn end(&mut self, id: OperationId) -> DeviceRequest {
+        let op = self.op(id);
+        assert_eq!(op.state, State::Submitted, "{id:?} ends once, after it was submitted");
+        op.state = State::Ended;
+        op.request
+    }
+
+    #[inline]
+    fn op(&mut self, id: OperationId) -> &mut Op {
+        assert_eq!(id.generation, self.generation, "{id:?} is of an IO that has ended");
+        match usize::from(id.op).checked_sub(1) {
+            None => &mut self.first,
+            Some(index) => self.more.get_mut(index).expect("an operation that was laid out"),
+        }
+    }
+
+    /// One of the operations or flushes that it waits for ended so.
+    #[inline]
+    pub(crate) fn end_one(&mut self, result: IoResult) {
+        self.pending -= 1;
+        self.note(result);
+    }
+
+    /// Notes a result. The first failure counts.
+    #[inline]
+    pub(crate) fn note(&mut self, result: IoResult) {
+        if result != IoResult::Done && !self.has_failed() {
+            self.result = result;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.result, IoResult::Failed(_))
+    }
+
+    #[inline]
+    pub(crate) fn result(&self) -> IoResult {
+        self.result
+    }
+}
+
+/// The same operation, for bytes that lie further on in the buffer.
+#[inline]
+pub(crate) fn further(operation: DeviceOperation, by: ByteLen) -> DeviceOperation {
+    let at = |buffer_offset: ByteLen| ByteLen(buffer_offset.0 + by.0);
+    match operation {
+        DeviceOperation::Read { buffer, buffer_offset } => {
+            DeviceOperation::Read { buffer, buffer_offset: at(buffer_offset) }
+        }
+        DeviceOperation::Write { buffer, buffer_offset, durable } => {
+            DeviceOperation::Write { buffer, buffer_offset: at(buffer_offset), durable }
+        }
+        other => other,
+    }
+}

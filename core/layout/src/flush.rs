@@ -1,0 +1,82 @@
+//! The flushes of one device: at most one under way and one waiting, however many IOs ask.
+//!
+//! Invariant: a flush answers those IOs alone that asked before it was submitted, since a write may
+//! have ended, and been acknowledged, between the two.
+
+use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, OperationId};
+use nearflash_units::{ByteLen, ByteOffset};
+
+use crate::io::IoId;
+
+/// Numbers from here on name flushes of devices: IOs have smaller ones.
+const FLUSHES: u32 = 1 << 31;
+
+/// How far the flush has come.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum State {
+    #[default]
+    Idle,
+    /// Asked for; IOs still join.
+    Ready,
+    Submitted,
+}
+
+/// The flushes of one device.
+#[derive(Debug, Default)]
+pub(crate) struct Flushes {
+    generation: u16,
+    state: State,
+    /// IOs that the flush answers.
+    joined: Vec<IoId>,
+    /// IOs that asked after it was submitted: the next one answers them.
+    waiting: Vec<IoId>,
+}
+
+impl Flushes {
+    /// The device whose flush that operation is, if it is one.
+    #[inline]
+    pub(crate) fn device_of(id: OperationId) -> Option<DeviceId> {
+        (id.io >= FLUSHES).then_some(DeviceId(id.io & !FLUSHES))
+    }
+
+    /// An IO asks. Returns the name of the flush if it is a new one.
+    pub(crate) fn ask(&mut self, device: DeviceId, io: IoId) -> Option<OperationId> {
+        if self.state == State::Submitted {
+            self.waiting.push(io);
+            return None;
+        }
+        self.joined.push(io);
+        let is_new = self.state == State::Idle;
+        is_new.then(|| self.begin(device))
+    }
+
+    fn begin(&mut self, device: DeviceId) -> OperationId {
+        self.state = State::Ready;
+        self.generation = self.generation.wrapping_add(1);
+        OperationId { io: FLUSHES | device.0, op: 0, generation: self.generation }
+    }
+
+    /// The flush is being submitted.
+    pub(crate) fn submit(&mut self, id: OperationId) -> DeviceRequest {
+        self.check(id, State::Ready);
+        self.state = State::Submitted;
+        let device = DeviceId(id.io & !FLUSHES);
+        let (operation, offset, len) = (DeviceOperation::Flush, ByteOffset(0), ByteLen(0));
+        DeviceRequest { id, device, operation, offset, len }
+    }
+
+    /// The flush has ended. Returns the IOs that it answers, and the name of the next one if any IO
+    /// waits for it.
+    pub(crate) fn end(&mut self, id: OperationId) -> (Vec<IoId>, Option<OperationId>) {
+        self.check(id, State::Submitted);
+        self.state = State::Idle;
+        let answered = std::mem::replace(&mut self.joined, std::mem::take(&mut self.waiting));
+        let next = !self.joined.is_empty();
+        (answered, next.then(|| self.begin(DeviceId(id.io & !FLUSHES))))
+    }
+
+    fn check(&self, id: OperationId, state: State) {
+        let found = (self.generation, self.state);
+        assert_eq!(found, (id.generation, state), "{id:?} ends once, after it was submitted");
+    }
+}

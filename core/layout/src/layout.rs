@@ -1,0 +1,262 @@
+//! One core's layout: the maps of the volumes, and the IOs in flight.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use nearflash_device::{
+    DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId,
+};
+use nearflash_request::{BlockRange, Outcome, VolumeId};
+use nearflash_space::{Map, Provisioning, VolumeEntry, VolumeTable};
+use nearflash_units::{Blocks, ByteLen, Lba};
+
+use crate::flight::{Flight, Rest, further};
+use crate::flush::Flushes;
+use crate::io::{BlockIo, IoId, IoKind, IoResult};
+
+/// Device operations that one IO has in flight; what it has more of follows when they have ended.
+pub const OPERATIONS_PER_IO_MAX: u16 = 64;
+
+/// Where the blocks of volumes lie, and the operations on them.
+#[derive(Debug)]
+pub struct Layout {
+    devices: Arc<[DeviceProperties]>,
+    volumes: Arc<VolumeTable>,
+    /// By number of the volume: all of it reads as zeroes, so that reads take no buffer.
+    zero_volumes: Box<[bool]>,
+    /// By number of the IO.
+    flights: Vec<Flight>,
+    /// By device.
+    flushes: Box<[Flushes]>,
+    /// Operations to be submitted, oldest first.
+    ready: VecDeque<OperationId>,
+    /// IOs that ended together with another one.
+    ended: VecDeque<(IoId, IoResult)>,
+}
+
+impl Layout {
+    /// A layout without IOs. The devices are the node's, by [`DeviceId`].
+    pub fn new(devices: Arc<[DeviceProperties]>, volumes: Arc<VolumeTable>) -> Self {
+        Self {
+            flushes: devices.iter().map(|_| Flushes::default()).collect(),
+            zero_volumes: zero_volumes(&volumes, &devices),
+            devices,
+            volumes,
+            flights: Vec::new(),
+            ready: VecDeque::new(),
+            ended: VecDeque::new(),
+        }
+    }
+
+    /// Replaces the volumes. Operations in flight go on as they were laid out.
+    pub fn set_volumes(&mut self, volumes: Arc<VolumeTable>) {
+        self.zero_volumes = zero_volumes(&volumes, &self.devices);
+        self.volumes = volumes;
+    }
+
+    /// Whether every block of the volume reads as zeroes, always.
+    #[inline]
+    pub fn reads_as_zeroes(&self, volume: VolumeId) -> bool {
+        self.zero_volumes.get(index(volume.0)).is_some_and(|is_zero| *is_zero)
+    }
+
+    /// Whether an IO of that number is in flight.
+    #[inline]
+    pub fn is_busy(&self, io: IoId) -> bool {
+        self.flights.get(index(io.0)).is_some_and(Flight::is_busy)
+    }
+
+    /// Takes an IO. Returns its result if it ends at once; otherwise that comes from
+    /// [`Self::handle_device`] or [`Self::poll_ended`].
+    #[inline]
+    pub fn submit(&mut self, io: BlockIo) -> Option<IoResult> {
+        let BlockIo { id, volume, range, more, kind } = io;
+        let Self { volumes, flights, ready, .. } = self;
+        let Some(entry) = volumes.get(volume) else {
+            return Some(IoResult::Failed(Outcome::VolumeGone));
+        };
+        let keeps_storage = entry.provisioning == Provisioning::Thick;
+        let operation = match kind {
+            IoKind::Read { buffer } => DeviceOperation::Read { buffer, buffer_offset: ByteLen(0) },
+            IoKind::Write { buffer, durable } => {
+                DeviceOperation::Write { buffer, buffer_offset: ByteLen(0), durable }
+            }
+            IoKind::Zero { deallocate } => {
+                DeviceOperation::WriteZeroes { deallocate: deallocate && !keeps_storage }
+            }
+            IoKind::Discard if keeps_storage => return Some(IoResult::Done),
+            IoKind::Discard => DeviceOperation::Deallocate,
+            IoKind::Flush => return self.flush(id, volume),
+            IoKind::Allocation => {
+                return ask_allocation(flight_of(flights, id), ready, id, entry, range);
+            }
+        };
+        let flight = flight_of(flights, id);
+        flight.begin();
+        let ranges = std::iter::once(range).chain(more);
+        lay_out(flight, ready, id, (volume, entry), (operation, ranges));
+        (!flight.is_busy()).then(|| flight.result())
+    }
+
+    /// Takes the result of a device operation. Returns an IO that has ended with it;
+    /// [`Self::poll_ended`] gives further ones.
+    ///
+    /// # Panics
+    /// When no such operation is in flight: our own fault.
+    #[inline]
+    pub fn handle_device(
+        &mut self,
+        id: OperationId,
+        result: DeviceResult,
+    ) -> Option<(IoId, IoResult)> {
+        if let Some(device) = Flushes::device_of(id) {
+            self.end_flush(device, id, result);
+            return self.poll_ended();
+        }
+        let flight = self.flights.get_mut(index(id.io)).expect("an operation of an IO");
+        let DeviceRequest { operation, len, .. } = flight.end(id);
+        flight.end_one(IoResult::of(operation, len, result));
+        if flight.is_busy() {
+            return None;
+        }
+        let end = match flight.rest.take() {
+            Some(rest) if !flight.has_failed() => self.go_on(IoId(id.io), *rest)?,
+            _ => flight.result(),
+        };
+        Some((IoId(id.io), end))
+    }
+
+    /// The next IO that has ended with the last operation.
+    #[inline]
+    pub fn poll_ended(&mut self) -> Option<(IoId, IoResult)> {
+        self.ended.pop_front()
+    }
+
+    /// The next device operation to submit.
+    #[inline]
+    pub fn poll_device(&mut self) -> Option<DeviceRequest> {
+        let id = self.ready.pop_front()?;
+        Some(match Flushes::device_of(id) {
+            None => self.flights[index(id.io)].submit(id),
+            Some(device) => self.flushes[index(device.0)].submit(id),
+        })
+    }
+
+    /// Lays out what an IO has had no operations for. The volume may be gone or shorter by now.
+    fn go_on(&mut self, id: IoId, rest: Rest) -> Option<IoResult> {
+        let Rest { volume, ranges, operation } = rest;
+        let Some(entry) = self.volumes.get(volume) else {
+            return Some(IoResult::Failed(Outcome::VolumeGone));
+        };
+        let flight = &mut self.flights[index(id.0)];
+        flight.begin_operations();
+        lay_out(flight, &mut self.ready, id, (volume, entry), (operation, ranges.into_iter()));
+        (!flight.is_busy()).then(|| flight.result())
+    }
+
+    /// Every device that holds any of the volume is flushed.
+    fn flush(&mut self, id: IoId, volume: VolumeId) -> Option<IoResult> {
+        let flight = flight_of(&mut self.flights, id);
+        flight.begin();
+        let devices = self.volumes.get(volume).into_iter().flat_map(|entry| entry.map.devices());
+        for device in devices {
+            flight.await_flush();
+            self.ready.extend(self.flushes[index(device.0)].ask(device, id));
+        }
+        (!flight.is_busy()).then_some(IoResult::Done)
+    }
+
+    fn end_flush(&mut self, device: DeviceId, id: OperationId, result: DeviceResult) {
+        let (answered, next) = self.flushes[index(device.0)].end(id);
+        self.ready.extend(next);
+        let result = IoResult::of(DeviceOperation::Flush, ByteLen(0), result);
+        for io in answered {
+            let flight = &mut self.flights[index(io.0)];
+            flight.end_one(result);
+            if !flight.is_busy() {
+                self.ended.push_back((io, flight.result()));
+            }
+        }
+    }
+}
+
+/// Asks for the first piece of the range; a run is said to end with it, whatever follows.
+fn ask_allocation(
+    flight: &mut Flight,
+    ready: &mut VecDeque<OperationId>,
+    id: IoId,
+    entry: &VolumeEntry,
+    range: BlockRange,
+) -> Option<IoResult> {
+    let Some(piece) = entry.map.locate(range).and_then(|mut pieces| pieces.next()) else {
+        return Some(IoResult::Failed(Outcome::OutOfRange));
+    };
+    if entry.provisioning == Provisioning::Thick {
+        return Some(IoResult::Run { mapped: true, len: piece.len });
+    }
+    flight.begin();
+    ready.push_back(flight.add(id, DeviceOperation::Allocation, piece));
+    None
+}
+
+/// Lays out as much of the ranges as one IO has operations for, and keeps the rest with it.
+#[inline]
+fn lay_out(
+    flight: &mut Flight,
+    ready: &mut VecDeque<OperationId>,
+    id: IoId,
+    (volume, entry): (VolumeId, &VolumeEntry),
+    (mut operation, mut ranges): (DeviceOperation, impl Iterator<Item = BlockRange>),
+) {
+    while let Some(range) = ranges.next() {
+        let Some(pieces) = entry.map.locate(range) else {
+            return flight.note(IoResult::Failed(Outcome::OutOfRange));
+        };
+        let mut done = ByteLen(0);
+        for piece in pieces {
+            if flight.pending() == OPERATIONS_PER_IO_MAX {
+                let left = behind(range, entry.block_size.blocks_in(done));
+                let ranges = std::iter::once(left).chain(ranges).collect();
+                flight.rest = Some(Box::new(Rest { volume, ranges, operation }));
+                return;
+            }
+            ready.push_back(flight.add(id, operation, piece));
+            operation = further(operation, piece.len);
+            done.0 += piece.len.0;
+        }
+    }
+}
+
+/// What is left of a range behind its first blocks.
+fn behind(range: BlockRange, done: Blocks) -> BlockRange {
+    let start = Lba(range.start.0 + done.0);
+    BlockRange { start, count: Blocks(range.count.0 - done.0) }
+}
+
+/// The place of that number, which is made when it is first used.
+#[inline]
+fn flight_of(flights: &mut Vec<Flight>, io: IoId) -> &mut Flight {
+    let index = index(io.0);
+    if flights.len() <= index {
+        flights.resize_with(index + 1, Flight::idle);
+    }
+    &mut flights[index]
+}
+
+/// Which volumes lie on devices alone that read as zeroes.
+fn zero_volumes(volumes: &VolumeTable, devices: &[DeviceProperties]) -> Box<[bool]> {
+    let reads_as_zeroes =
+        |id: DeviceId| devices.get(index(id.0)).is_some_and(|device| device.reads_as_zeroes);
+    let is_zero = |map: &Map| map.devices().all(reads_as_zeroes);
+    let mut zero_volumes = Vec::new();
+    for (id, entry) in volumes.iter() {
+        zero_volumes.resize(index(id.0), false);
+        zero_volumes.push(is_zero(&entry.map));
+    }
+    zero_volumes.into_boxed_slice()
+}
+
+#[inline]
+fn index(raw: u32) -> usize {
+    usize::try_from(raw).expect("usize is at least 32 bits wide")
+}

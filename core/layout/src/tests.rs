@@ -1,0 +1,224 @@
+//! A layout over two devices whose operations end in any order.
+
+use std::sync::Arc;
+
+use nearflash_device::{
+    DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId,
+};
+use nearflash_request::{BlockRange, BufferId, Outcome, VolumeId};
+use nearflash_space::{Epoch, Extent, GRANULE, Map, VolumeTable};
+use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba};
+use proptest::prelude::*;
+
+use crate::{BlockIo, IoId, IoKind, IoResult, Layout, OPERATIONS_PER_IO_MAX};
+
+/// Blocks of an extent of one granule.
+const GRANULE_BLOCKS: u64 = 256;
+const BUFFER: BufferId = BufferId(0);
+const READ: IoKind = IoKind::Read { buffer: Some(BUFFER) };
+const WRITE: IoKind = IoKind::Write { buffer: BUFFER, durable: false };
+
+fn range(start: u64, count: u64) -> BlockRange {
+    BlockRange { start: Lba(start), count: Blocks(count) }
+}
+
+fn io(id: u32, range: BlockRange, kind: IoKind) -> BlockIo {
+    BlockIo { id: IoId(id), volume: VolumeId(0), range, more: Box::default(), kind }
+}
+
+/// A volume whose granules lie on the two devices in turn.
+fn table(granules: u64) -> Arc<VolumeTable> {
+    let extent = |granule: u64| Extent {
+        device: DeviceId(u32::from(granule % 2 == 1)),
+        start: ByteOffset((1 + granule) * GRANULE.0),
+        len: GRANULE,
+    };
+    let extents: Vec<Extent> = (0..granules).map(extent).collect();
+    let blocks = Blocks(granules * GRANULE_BLOCKS);
+    let map = Map::new(Epoch(1), BlockSize::B4096, blocks, &extents).unwrap();
+    Arc::new(VolumeTable::new([(VolumeId(0), map)]))
+}
+
+fn layout(granules: u64) -> Layout {
+    let device = DeviceProperties {
+        len: ByteLen(1 << 30),
+        block_size: BlockSize::B4096,
+        volatile_cache: true,
+        reads_as_zeroes: false,
+        deallocates: true,
+    };
+    Layout::new([device; 2].into(), table(granules))
+}
+
+fn submitted(layout: &mut Layout) -> Vec<DeviceRequest> {
+    std::iter::from_fn(|| layout.poll_device()).collect()
+}
+
+fn end(layout: &mut Layout, id: OperationId, result: DeviceResult) -> Vec<(IoId, IoResult)> {
+    let first = layout.handle_device(id, result);
+    first.into_iter().chain(std::iter::from_fn(|| layout.poll_ended())).collect()
+}
+
+#[test]
+fn an_io_ends_with_its_last_operation_and_the_first_failure_counts() {
+    let mut layout = layout(2);
+    assert_eq!(layout.submit(io(0, range(GRANULE_BLOCKS - 1, 2), READ)), None);
+    let asked = submitted(&mut layout);
+    let devices: Vec<DeviceId> = asked.iter().map(|it| it.device).collect();
+    assert_eq!(devices, [DeviceId(0), DeviceId(1)]);
+    assert_ne!(asked[0].id, asked[1].id);
+    assert_eq!(end(&mut layout, asked[1].id, DeviceResult::MediumError), []);
+    let failed = IoResult::Failed(Outcome::UnrecoveredRead);
+    assert_eq!(end(&mut layout, asked[0].id, DeviceResult::Gone), [(IoId(0), failed)]);
+    assert!(!layout.is_busy(IoId(0)));
+}
+
+#[test]
+#[should_panic(expected = "is of an IO that has ended")]
+fn a_completion_of_an_earlier_use_of_the_number_is_caught() {
+    let mut layout = layout(1);
+    layout.submit(io(0, range(0, 1), READ));
+    let late = submitted(&mut layout)[0];
+    end(&mut layout, late.id, DeviceResult::Done);
+    layout.submit(io(0, range(7, 1), WRITE));
+    submitted(&mut layout);
+    end(&mut layout, late.id, DeviceResult::Done);
+}
+
+#[test]
+#[should_panic(expected = "ends once")]
+fn a_completion_that_comes_twice_is_caught_while_its_io_waits_for_others() {
+    let mut layout = layout(2);
+    layout.submit(io(0, range(GRANULE_BLOCKS - 1, 2), WRITE));
+    let asked = submitted(&mut layout);
+    end(&mut layout, asked[1].id, DeviceResult::Done);
+    end(&mut layout, asked[1].id, DeviceResult::Done);
+}
+
+#[test]
+#[should_panic(expected = "one IO at a time")]
+fn a_number_that_is_used_twice_is_caught() {
+    let mut layout = layout(1);
+    layout.submit(io(0, range(0, 1), READ));
+    layout.submit(io(0, range(1, 1), READ));
+}
+
+#[test]
+fn an_io_of_many_pieces_has_a_bounded_number_of_operations_at_a_time() {
+    let granules = 3 * u64::from(OPERATIONS_PER_IO_MAX) / 2;
+    let mut layout = layout(granules);
+    let all = io(0, range(1, granules * GRANULE_BLOCKS - 1), IoKind::Zero { deallocate: true });
+    layout.submit(BlockIo { more: [range(0, 1)].into(), ..all });
+    let (mut bytes, mut ended) = (0, Vec::new());
+    for operations in [OPERATIONS_PER_IO_MAX, OPERATIONS_PER_IO_MAX / 2 + 1] {
+        assert_eq!(ended, []);
+        let asked = submitted(&mut layout);
+        assert_eq!(asked.len(), usize::from(operations));
+        for request in asked {
+            bytes += request.len.0;
+            ended = end(&mut layout, request.id, DeviceResult::Done);
+        }
+    }
+    assert_eq!(ended, [(IoId(0), IoResult::Done)]);
+    assert_eq!(bytes, granules * GRANULE.0);
+}
+
+#[test]
+fn a_volume_that_goes_away_ends_what_is_not_yet_laid_out() {
+    let granules = u64::from(OPERATIONS_PER_IO_MAX) + 1;
+    let mut layout = layout(granules);
+    layout.submit(io(0, range(0, granules * GRANULE_BLOCKS), IoKind::Discard));
+    layout.set_volumes(Arc::new(VolumeTable::default()));
+    let asked = submitted(&mut layout);
+    let ended: Vec<_> =
+        asked.iter().flat_map(|it| end(&mut layout, it.id, DeviceResult::Unsupported)).collect();
+    assert_eq!(ended, [(IoId(0), IoResult::Failed(Outcome::VolumeGone))]);
+}
+
+#[test]
+fn flushes_of_a_device_join_the_one_that_is_not_yet_submitted() {
+    let mut layout = layout(1);
+    for id in 0..1000 {
+        assert_eq!(layout.submit(io(id, range(0, 0), IoKind::Flush)), None);
+    }
+    let first = submitted(&mut layout);
+    assert_eq!(first.len(), 1);
+    for id in 1000..2000 {
+        assert_eq!(layout.submit(io(id, range(0, 0), IoKind::Flush)), None);
+    }
+    assert_eq!(submitted(&mut layout), [], "one is under way, one waits");
+    let ids = |ended: Vec<(IoId, IoResult)>| ended.iter().map(|(io, _)| io.0).collect::<Vec<_>>();
+    let ended = end(&mut layout, first[0].id, DeviceResult::Done);
+    assert_eq!(ids(ended), (0..1000).collect::<Vec<_>>());
+    let second = submitted(&mut layout);
+    assert_eq!(second.len(), 1);
+    let ended = end(&mut layout, second[0].id, DeviceResult::Done);
+    assert_eq!(ids(ended), (1000..2000).collect::<Vec<_>>());
+}
+
+/// What happens next: an IO of that kind, a turn's submissions, or one of the devices' answers.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Ask(IoKind, u64),
+    Submit,
+    End(usize),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let kind = prop_oneof![Just(IoKind::Flush), Just(WRITE), Just(READ)];
+    prop_oneof![
+        (kind, 0..2 * GRANULE_BLOCKS - 8).prop_map(|(kind, start)| Step::Ask(kind, start)),
+        Just(Step::Submit),
+        any::<usize>().prop_map(Step::End),
+    ]
+}
+
+proptest! {
+    /// A flush is answered after a flush of every device that was submitted after it was asked for.
+    #[test]
+    fn a_flush_is_answered_by_flushes_that_began_after_it(
+        steps in prop::collection::vec(any_step(), 1..200)
+    ) {
+        let mut layout = layout(2);
+        let mut in_flight: Vec<(usize, DeviceRequest)> = Vec::new();
+        // When each IO was asked for, and what of it has not ended.
+        let mut asked: Vec<(usize, IoKind)> = Vec::new();
+        let mut unanswered = 0;
+        // When the last flush of each device that has ended was submitted.
+        let mut flushed = [None; 2];
+        let rest = steps.len();
+        let drain = std::iter::repeat_n([Step::Submit, Step::End(0)], 3 * rest);
+        for (now, step) in steps.into_iter().chain(drain.flatten()).enumerate() {
+            match step {
+                Step::Ask(kind, start) => {
+                    let id = u32::try_from(asked.len()).unwrap();
+                    asked.push((now, kind));
+                    prop_assert_eq!(layout.submit(io(id, range(start, 8), kind)), None);
+                    unanswered += 1;
+                }
+                Step::Submit => in_flight.extend(submitted(&mut layout).into_iter().map(|it| (now, it))),
+                Step::End(_) if in_flight.is_empty() => {}
+                Step::End(which) => {
+                    let (at, request) = in_flight.swap_remove(which % in_flight.len());
+                    let device = usize::try_from(request.device.0).unwrap();
+                    if request.operation == DeviceOperation::Flush {
+                        flushed[device] = Some(at);
+                    }
+                    for (id, result) in end(&mut layout, request.id, DeviceResult::Done) {
+                        prop_assert_eq!(result, IoResult::Done);
+                        unanswered -= 1;
+                        let (since, kind) = asked[usize::try_from(id.0).unwrap()];
+                        let is_covered = flushed.iter().all(|at| *at > Some(since));
+                        prop_assert!(kind != IoKind::Flush || is_covered);
+                    }
+                    let flushes = |device| in_flight.iter().filter(move |(_, it)| {
+                        it.operation == DeviceOperation::Flush && it.device == DeviceId(device)
+                    });
+                    prop_assert!(flushes(0).count() <= 1 && flushes(1).count() <= 1);
+                }
+            }
+        }
+        prop_assert_eq!(unanswered, 0, "every IO ends");
+        prop_assert!(in_flight.is_empty());
+    }
+}
