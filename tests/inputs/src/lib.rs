@@ -1,0 +1,15 @@
+//! Everything that arrives from outside, as [`TARGETS`]: each takes any bytes and panics when a
+//! property does not hold. `fuzz` draws the bytes; the test `corpus` replays those in `fuzz/corpus`.
+//!
+//! The properties of one crate are in that crate's `check` module. The modules here hold the
+//! properties that need several crates.
+
+mod control;
+pub mod on_disk;
+pub mod shard;
+pub mod structures;
+mod targets;
+pub mod texts;
+mod world;
+
+pub use targets::{TARGETS, Target};
