@@ -3,6 +3,12 @@
 //!
 //! `BENCH=1 cargo bench -p nearflash-direct` runs the full size; without it a small one, so that it
 //! cannot rot. The hash is of the bytes exchanged: the same work is done each time.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::disallowed_macros,
+    reason = "it measures time and prints it"
+)]
 
 use std::hint::black_box;
 use std::sync::Arc;
