@@ -1,8 +1,9 @@
 # nearflash: what a person types. CI types the same.
 #
-#   make demo     build, serve flash over a real socket, and see its speed beside the limit
-#   make test     everything that proves it works, real Linux hosts included
-#   make lint     formatting, lints, documentation, licences
+#   make demo     build, serve flash over a real socket, and see its speed next to the limit
+#   make test     what proves that it works, on one debug build: less than 10 minutes on two cores
+#   make test-all the same, and every guest, fuzzing, release builds, Python, lints: half an hour
+#   make lint     formatting, lints, rooms, documentation, licences
 #   make python   the package for Python, as a wheel in target/wheels
 #   make bench    the table of docs/performance.md, measured here (some minutes, a quiet machine)
 #   make install  the daemon, its unit and its documents, the library for C (PREFIX=/usr/local)
@@ -10,16 +11,16 @@
 CARGO ?= cargo
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
-FUZZ_SECONDS ?= 10
-SIM_SEEDS ?= 64
+FUZZ_SECONDS ?= 5
 CARGO_TARGET_DIR ?= target
-BIN = $(CARGO_TARGET_DIR)/release/nearflash
+BUILT ?= $(CARGO_TARGET_DIR)/release
+BIN = $(BUILT)/nearflash
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Before 1.0 every minor version is another library.
 SONAME = libnearflash.so.$(basename $(VERSION))
 
-.PHONY: all build deps-build deps-python deps-test demo python test test-code test-docs test-python test-guest fuzz \
-  lint bench install clean
+.PHONY: all build deps-build deps-python deps-test demo python test test-all test-code test-docs test-python test-guest \
+  fuzz lint bench install clean
 
 all: build
 
@@ -41,14 +42,19 @@ python: deps-python
 demo: build
 	$(BIN) demo
 
-test: deps-test build test-code test-docs test-python test-guest fuzz
+# One debug build, and all that can be tested with it in ten minutes.
+test:
+	@scripts/test
 
-# Unit, property and simulation tests, and the node over real sockets: the one that cargo builds, checks
-# and all, before it runs any test.
-test-code:
-	NEARFLASH_BIN=$(abspath $(CARGO_TARGET_DIR)/debug/nearflash) SIM_SEEDS=$(SIM_SEEDS) $(CARGO) test --locked --workspace --exclude nearflash-interop
+test-all: test
+	@scripts/test-rest
 
-# The commands of the README, as written. Its Python is the one that has our package.
+# Unit, property and simulation tests, the fuzzers' corpus, and nodes over real sockets.
+test-code: deps-build
+	$(CARGO) build --locked --workspace --lib --bins --tests
+	NEARFLASH_BIN=$(abspath $(CARGO_TARGET_DIR)/debug/nearflash) $(CARGO) test --locked --workspace
+
+# The commands of the README and of docs/operations.md, as written. Its Python is the one that has our package.
 test-docs: build python
 	PATH="$(abspath $(CARGO_TARGET_DIR)/python-env/bin):$$PATH" scripts/test-readme $(BIN)
 
@@ -56,14 +62,17 @@ test-docs: build python
 test-python: build python
 	NEARFLASH_BIN=$(abspath $(BIN)) scripts/python test
 
-# The Linux kernel's own hosts in a guest, libiscsi's conformance suite, QEMU.
-test-guest: build
-	NEARFLASH_BIN=$(abspath $(BIN)) $(CARGO) test --locked --package nearflash-interop -- --nocapture --test-threads=1
+# Other people's programs: the Linux kernel's own hosts in guests, libiscsi's conformance suite, QEMU.
+test-guest: deps-test
+	$(CARGO) test --locked --workspace --test nvme_tcp --test iscsi --test harness --test libiscsi --test qemu \
+	  -- --ignored --nocapture --test-threads=1
 
-fuzz: deps-test
+fuzz:
+	@scripts/deps test-all
 	scripts/fuzz $(FUZZ_SECONDS)
 
-lint: deps-python
+lint:
+	@scripts/deps lint
 	scripts/lint
 
 bench: build
@@ -82,8 +91,8 @@ install:
 	  install -D -m 644 packaging/nearflash.toml $(DESTDIR)$(SYSCONFDIR)/nearflash/nearflash.toml
 
 	install -D -m 644 bindings/c/include/nearflash.h $(DESTDIR)$(PREFIX)/include/nearflash.h
-	install -D -m 644 $(CARGO_TARGET_DIR)/release/libnearflash_c.a $(DESTDIR)$(PREFIX)/lib/libnearflash.a
-	install -m 755 $(CARGO_TARGET_DIR)/release/libnearflash_c.so $(DESTDIR)$(PREFIX)/lib/libnearflash.so.$(VERSION)
+	install -D -m 644 $(BUILT)/libnearflash_c.a $(DESTDIR)$(PREFIX)/lib/libnearflash.a
+	install -m 755 $(BUILT)/libnearflash_c.so $(DESTDIR)$(PREFIX)/lib/libnearflash.so.$(VERSION)
 	ln -sf libnearflash.so.$(VERSION) $(DESTDIR)$(PREFIX)/lib/$(SONAME)
 	ln -sf $(SONAME) $(DESTDIR)$(PREFIX)/lib/libnearflash.so
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig

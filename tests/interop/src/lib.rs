@@ -16,26 +16,8 @@ pub use guest::{Guest, Outcome, Script};
 pub use node::{Account, Node};
 pub use place::Scratch;
 
-use std::io::Write as _;
-
-/// Whether the user has asked to do without guests; says so, past the test's captured output.
-#[must_use]
-pub fn is_skipped(test: &str) -> bool {
-    let skipped = is_set("NEARFLASH_SKIP_GUEST");
-    if skipped {
-        let mut stderr = std::io::stderr();
-        // Nothing is lost with a line that cannot be printed.
-        let _ = writeln!(stderr, "{test}: skipped, because NEARFLASH_SKIP_GUEST=1 is set");
-    }
-    skipped
-}
-
 /// Whether the guests shall connect to the target of their own kernel instead of to a node.
 #[must_use]
 pub fn is_self_check() -> bool {
-    is_set("NEARFLASH_SELF_CHECK")
-}
-
-fn is_set(variable: &str) -> bool {
-    std::env::var_os(variable).is_some_and(|value| value == "1")
+    std::env::var_os("NEARFLASH_SELF_CHECK").is_some_and(|value| value == "1")
 }

@@ -1,6 +1,8 @@
-//! Runs drawn from seeds: `SIM_SEEDS` of them, or the one that `SIM_SEED` names.
+//! Runs drawn from seeds: `SIM_SEEDS` of them from `SIM_FIRST` on, or the one that `SIM_SEED` names.
 
 use std::collections::BTreeMap;
+use std::panic::{catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nearflash_sim::{Plan, Report, run};
 
@@ -14,17 +16,53 @@ fn seeds() -> Vec<u64> {
         Some(seed) => vec![seed],
         None => {
             let first = number("SIM_FIRST").unwrap_or(1);
-            (first..first + number("SIM_SEEDS").unwrap_or(64)).collect()
+            (first..first + number("SIM_SEEDS").unwrap_or(MANY)).collect()
         }
     }
 }
 
-/// So many runs together come to all of [`FLOOR`].
-const MANY: usize = 64;
+/// One run, whose seed is named if it fails.
+fn run_seed(seed: u64) -> Report {
+    catch_unwind(|| run(Plan::draw(seed))).unwrap_or_else(|panic| {
+        println!("failed: SIM_SEED={seed} cargo test -p nearflash-sim --test seeds");
+        resume_unwind(panic)
+    })
+}
 
-/// What has to happen in as many runs as that, and how often at least: far less than does, so that no
-/// seeds fall short by chance, and enough that no check, no door and no fault is left out for long
-/// without anybody noticing.
+/// All of them, on every processor there is; the first failure ends the test.
+fn run_all(seeds: &[u64]) -> Total {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut total = Total::default();
+        while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let report = catch_unwind(|| run_seed(*seed)).unwrap_or_else(|panic| {
+                next.store(seeds.len(), Ordering::Relaxed);
+                resume_unwind(panic)
+            });
+            if std::env::var_os("SIM_REPORT").is_some() {
+                println!("{seed}: {report:?}");
+            }
+            total.add(report);
+        }
+        total
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut total = work();
+        for other in others {
+            total.merge(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        }
+        total
+    })
+}
+
+/// How many runs there are by default. As many together reach all of [`FLOOR`]; fewer are not held
+/// against it.
+const MANY: u64 = 64;
+
+/// How often each thing must occur in as many runs as that: far less often than it does, so that no
+/// seeds fall short by chance, and enough that no check, door or fault can go missing unnoticed.
 const FLOOR: [(&str, u64); 47] = [
     ("reads judged", 10_000),
     ("writes acknowledged to hosts", 900),
@@ -75,7 +113,7 @@ const FLOOR: [(&str, u64); 47] = [
     ("target reset", 1),
 ];
 
-/// What runs came to, all of them together.
+/// The counts of several runs, added up.
 #[derive(Default)]
 struct Total(BTreeMap<&'static str, u64>);
 
@@ -117,6 +155,12 @@ impl Total {
         }
     }
 
+    fn merge(&mut self, other: Self) {
+        for (what, count) in other.0 {
+            *self.0.entry(what).or_default() += count;
+        }
+    }
+
     fn of(&self, what: &str) -> u64 {
         self.0.get(what).copied().unwrap_or_default()
     }
@@ -124,17 +168,15 @@ impl Total {
 
 #[test]
 fn whatever_the_world_does_nothing_is_lost_stale_or_left() {
-    let mut total = Total::default();
     let seeds = seeds();
-    for seed in &seeds {
-        let report = run(Plan::draw(*seed));
-        if std::env::var_os("SIM_REPORT").is_some() {
-            println!("{seed}: {report:?}");
-        }
-        total.add(report);
-    }
+    println!("{} seeds from {}", seeds.len(), seeds[0]);
+    let total = run_all(&seeds);
     println!("{:#?}", total.0);
-    for (what, least) in FLOOR.into_iter().filter(|_| seeds.len() >= MANY) {
+    if seeds.len() < usize::try_from(MANY).unwrap_or(usize::MAX) {
+        println!("how often each thing occurs is checked from {MANY} seeds on");
+        return;
+    }
+    for (what, least) in FLOOR {
         let count = total.of(what);
         assert!(count >= least, "{what}: {count} in {} runs, at least {least}", seeds.len());
     }
@@ -149,6 +191,6 @@ fn a_seed_is_the_same_run_every_time() {
         all_doors && plan.power_losses > 0
     };
     for seed in (1..).filter(is_rich).take(4) {
-        assert_eq!(run(Plan::draw(seed)), run(Plan::draw(seed)), "seed {seed}");
+        assert_eq!(run_seed(seed), run_seed(seed), "seed {seed}");
     }
 }

@@ -1,7 +1,6 @@
 //! A page in headless Chromium: what it shows, in pixels, and where its figures are.
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -23,10 +22,11 @@ document.title = `figures=${shown.length} outside=${texts.length} ` +
   ` ${texts.slice(0, 3).map(text => text.textContent).join("|")}`;
 </script>"#;
 
-fn browser() -> Option<&'static str> {
-    BROWSERS.into_iter().find(|name| {
+fn browser() -> &'static str {
+    let found = BROWSERS.into_iter().find(|name| {
         Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
-    })
+    });
+    found.expect("Chromium is not installed: 'scripts/deps test-all' installs it")
 }
 
 /// Runs it on a page; gives what it writes.
@@ -47,15 +47,7 @@ fn run(browser: &str, page: &Path, arguments: &[String]) -> String {
 
 /// A page shows so many figures on screens of these widths, and none of them is empty.
 pub(crate) fn check(page: &Path, figures: usize, widths: &[u32]) {
-    let Some(browser) = browser() else {
-        // Past the test's captured output, so that whoever runs it sees it.
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: no Chromium here to look at {}; 'scripts/deps test' installs it",
-            page.display()
-        );
-        return;
-    };
+    let browser = browser();
     let text = fs::read_to_string(page).expect("the page was written");
     let asking = page.with_file_name("asking.html");
     fs::write(&asking, text.replace("</body>", &format!("{QUESTION}</body>")))
@@ -71,7 +63,7 @@ pub(crate) fn check(page: &Path, figures: usize, widths: &[u32]) {
 
 /// The screen is neither blank nor without the colours of series.
 pub(crate) fn check_pixels(page: &Path) {
-    let Some(browser) = browser() else { return };
+    let browser = browser();
     let picture = page.with_file_name("screen.png");
     let arguments =
         ["--window-size=1000,6000".to_owned(), format!("--screenshot={}", picture.display())];

@@ -5,10 +5,10 @@ is_size() { [ "$(blockdev --getsize64 "$disk")" -eq "$1" ]; }
 # Three keep-alive periods pass with nothing else to say; the target must not give the host up.
 idle() {
     step "idle across keep-alives"
-    connect data --nr-io-queues 2 --keep-alive-tmo 4
+    connect data --nr-io-queues 2 --keep-alive-tmo 2
     fill_range "$disk" 0 65536
     before=$(checksum_range "$disk" 0 65536)
-    sleep 13
+    sleep 7
     expect_equal "controller state" "$(controller_state "$controller")" live
     expect_equal "checksum" "$(checksum_range "$disk" 0 65536)" "$before"
     expect_equal "reconnects" "$(reconnects)" 0
