@@ -3,6 +3,11 @@
 //! Spec: SPC-4, 5.16 (third-party copies) and 6.18 (what RECEIVE COPY RESULTS tells). The records are
 //! a session's, as list identifiers are those of an initiator that asks one target.
 
+#![allow(
+    clippy::disallowed_types,
+    reason = "a session's connections share its records; all of them are on one core, so that none waits"
+)]
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nearflash_request::VolumeId;

@@ -21,21 +21,13 @@ fn seeds() -> Vec<u64> {
     }
 }
 
-/// One run, whose seed is named if it fails.
-fn run_seed(seed: u64) -> Report {
-    catch_unwind(|| run(Plan::draw(seed))).unwrap_or_else(|panic| {
-        println!("failed: SIM_SEED={seed} cargo test -p nearflash-sim --test seeds");
-        resume_unwind(panic)
-    })
-}
-
 /// All of them, on every processor there is; the first failure ends the test.
 fn run_all(seeds: &[u64]) -> Total {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut total = Total::default();
         while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let report = catch_unwind(|| run_seed(*seed)).unwrap_or_else(|panic| {
+            let report = catch_unwind(|| run(Plan::draw(*seed))).unwrap_or_else(|panic| {
                 next.store(seeds.len(), Ordering::Relaxed);
                 resume_unwind(panic)
             });
@@ -191,6 +183,6 @@ fn a_seed_is_the_same_run_every_time() {
         all_doors && plan.power_losses > 0
     };
     for seed in (1..).filter(is_rich).take(4) {
-        assert_eq!(run_seed(seed), run_seed(seed), "seed {seed}");
+        assert_eq!(run(Plan::draw(seed)), run(Plan::draw(seed)), "seed {seed}");
     }
 }
