@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nearflash_direct::serving::{
-    Access, CredentialExport, Demand, Export, Exports, SessionConfig, TargetSession,
+    Access, CredentialExport, Demand, Export, Exports, ServingEnd, SessionConfig, TargetSession,
 };
 use nearflash_direct::{Chunk, Receiving, Secret};
 use nearflash_request::{

@@ -7,7 +7,7 @@ use nearflash_direct::serving::Lineage;
 use nearflash_engine::{Need, Pool};
 use nearflash_nvme::{ControllerId, QueueId};
 use nearflash_request::{BufferId, Nexus, Operation, Request};
-use nearflash_session::Receiving;
+use nearflash_session::{Receiving, ServingEnd};
 use nearflash_units::{ByteLen, Nanos};
 
 use crate::door::Peer;

@@ -15,6 +15,7 @@ use crate::notice::Notice;
 use crate::shard::{CONNECTIONS_MAX, Shard};
 use crate::world::{SocketId, World};
 use nearflash_engine::CoreId;
+use nearflash_session::ServingEnd;
 
 /// How long a peer that was told why may take to close its end.
 const LINGER: Nanos = Nanos::from_secs(1);
@@ -112,8 +113,11 @@ impl Shard {
             && connection.requests + connection.changes == 0
             && connection.defers_nothing()
         {
-            if connection.session.say_goodbye() {
-                return true;
+            if !connection.session.is_closing() {
+                connection.session.shut_down();
+                if connection.session.output_len() > 0 {
+                    return true;
+                }
             }
             connection.phase = Phase::Lingering(world.now().plus(LINGER));
             world.shut_down_output(connection.socket);

@@ -7,7 +7,7 @@ use nearflash_engine::{Need, Pool};
 use nearflash_iscsi::serving as iscsi;
 use nearflash_nvme_tcp::serving as nvme_tcp;
 use nearflash_request::Request;
-use nearflash_session::Receiving;
+use nearflash_session::{Receiving, ServingEnd};
 use nearflash_units::Nanos;
 
 use crate::connection::{Connection, Deferred, Phase};

@@ -7,6 +7,7 @@ use crate::connection::{Connection, Phase};
 use crate::connections::Key;
 use crate::shard::Shard;
 use crate::world::{Interest, Sent, World};
+use nearflash_session::ServingEnd;
 
 /// Turns in which a full socket is tried again before it is watched: a peer that reads makes room
 /// within them.
@@ -96,7 +97,7 @@ impl Shard {
         if connection.session.output_len() == 0 {
             return (false, self.close_if_done(key, world));
         }
-        match connection.session.send(connection.socket, world) {
+        match world.send(connection.socket, connection.session.output()) {
             Sent::Bytes(0) => {
                 connection.blocked_turns += 1;
                 if connection.blocked_turns < BLOCKED_TURNS_MAX {

@@ -9,10 +9,8 @@ use nearflash_direct::serving as direct;
 use nearflash_iscsi::serving as iscsi;
 use nearflash_nvme_tcp::serving as nvme_tcp;
 use nearflash_request::{BufferId, Completion};
-use nearflash_session::Receiving;
+use nearflash_session::{Outbox, Receiving, ServingEnd};
 use nearflash_units::{ByteLen, Nanos};
-
-use crate::world::{Sent, SocketId, World};
 
 /// The peer broke its protocol, or ended the connection by it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
@@ -59,7 +57,7 @@ pub(crate) enum Session {
 }
 
 /// The same call on whichever session it is.
-macro_rules! either {
+macro_rules! each {
     ($self:expr, $session:ident => $call:expr) => {
         match $self {
             Session::NvmeTcp($session) => $call,
@@ -67,6 +65,96 @@ macro_rules! either {
             Session::Iscsi($session) => $call,
         }
     };
+}
+
+impl ServingEnd for Session {
+    type PeerError = PeerError;
+
+    #[inline]
+    fn receiving(&self) -> Receiving {
+        each!(self, session => session.receiving())
+    }
+
+    #[inline]
+    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+        Ok(each!(self, session => session.handle_input(bytes)?))
+    }
+
+    #[inline]
+    fn handle_payload(&mut self, bytes: &[u8]) {
+        each!(self, session => session.handle_payload(bytes));
+    }
+
+    fn awaits_data(&self) -> bool {
+        each!(self, session => session.awaits_data())
+    }
+
+    #[inline]
+    fn wants_buffer(&self) -> Option<ByteLen> {
+        each!(self, session => session.wants_buffer())
+    }
+
+    #[inline]
+    fn stands_still(&self) -> bool {
+        each!(self, session => session.stands_still())
+    }
+
+    #[inline]
+    fn provide_buffer(&mut self, buffer: BufferId) {
+        each!(self, session => session.provide_buffer(buffer));
+    }
+
+    #[cold]
+    fn give_way(&mut self) -> bool {
+        each!(self, session => session.give_way())
+    }
+
+    #[inline]
+    fn wants_payload_bytes(&self) -> bool {
+        each!(self, session => session.wants_payload_bytes())
+    }
+
+    #[inline]
+    fn handle_completion(&mut self, done: Completion, payload: &[u8]) {
+        each!(self, session => session.handle_completion(done, payload));
+    }
+
+    #[inline]
+    fn asks_on(&self) -> bool {
+        each!(self, session => session.asks_on())
+    }
+
+    #[inline]
+    fn outbox(&self) -> &Outbox {
+        each!(self, session => session.outbox())
+    }
+
+    #[inline]
+    fn outbox_mut(&mut self) -> &mut Outbox {
+        each!(self, session => session.outbox_mut())
+    }
+
+    fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
+        each!(self, session => session.handle_timeout(now)?);
+        Ok(())
+    }
+
+    fn shut_down(&mut self) {
+        each!(self, session => session.shut_down());
+    }
+
+    #[inline]
+    fn is_closing(&self) -> bool {
+        each!(self, session => session.is_closing())
+    }
+
+    fn release_incoming(&mut self, released: &mut impl FnMut(BufferId)) {
+        each!(self, session => session.release_incoming(released));
+    }
+
+    fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
+        each!(self, session => session.release_all(released));
+    }
 }
 
 impl Session {
@@ -109,123 +197,7 @@ impl Session {
     /// Whether other connections of the same session may go on because of what this one did.
     #[inline]
     pub(crate) fn stirs(&mut self) -> bool {
-        match self {
-            Self::Iscsi(session) => session.stirs(),
-            Self::NvmeTcp(_) | Self::Direct(_) => false,
-        }
-    }
-
-    /// Whether an answer has made it ask for something: the next piece of what goes piece by piece,
-    /// or what waited until commands were answered.
-    #[inline]
-    pub(crate) fn asks_on(&self) -> bool {
-        match self {
-            Self::Iscsi(session) => session.asks_on(),
-            Self::NvmeTcp(_) | Self::Direct(_) => false,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn receiving(&self) -> Receiving {
-        either!(self, session => session.receiving())
-    }
-
-    #[inline]
-    pub(crate) fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
-        Ok(either!(self, session => session.handle_input(bytes)?))
-    }
-
-    #[inline]
-    pub(crate) fn handle_payload(&mut self, bytes: &[u8]) {
-        either!(self, session => session.handle_payload(bytes));
-    }
-
-    #[inline]
-    pub(crate) fn wants_buffer(&self) -> Option<ByteLen> {
-        either!(self, session => session.wants_buffer())
-    }
-
-    #[inline]
-    pub(crate) fn stands_still(&self) -> bool {
-        either!(self, session => session.stands_still())
-    }
-
-    /// There is no buffer for what is next in its stream: whether it makes do without.
-    #[cold]
-    pub(crate) fn give_way(&mut self) -> bool {
-        match self {
-            Self::Iscsi(session) => session.give_way(),
-            Self::NvmeTcp(_) | Self::Direct(_) => false,
-        }
-    }
-
-    #[inline]
-    pub(crate) fn provide_buffer(&mut self, buffer: BufferId) {
-        either!(self, session => session.provide_buffer(buffer));
-    }
-
-    pub(crate) fn awaits_data(&self) -> bool {
-        either!(self, session => session.awaits_data())
-    }
-
-    #[inline]
-    pub(crate) fn wants_payload_bytes(&self) -> bool {
-        either!(self, session => session.wants_payload_bytes())
-    }
-
-    #[inline]
-    pub(crate) fn handle_completion(&mut self, done: Completion, payload: &[u8]) {
-        either!(self, session => session.handle_completion(done, payload));
-    }
-
-    #[inline]
-    pub(crate) fn output_len(&self) -> usize {
-        either!(self, session => session.output_len())
-    }
-
-    /// Sends what there is to send.
-    #[inline]
-    pub(crate) fn send<W: World>(&self, socket: SocketId, world: &mut W) -> Sent {
-        either!(self, session => world.send(socket, session.output()))
-    }
-
-    #[inline]
-    pub(crate) fn advance_output(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
-        either!(self, session => session.advance_output(sent, released));
-    }
-
-    pub(crate) fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
-        either!(self, session => session.handle_timeout(now)?);
-        Ok(())
-    }
-
-    #[inline]
-    pub(crate) fn is_closing(&self) -> bool {
-        either!(self, session => session.is_closing())
-    }
-
-    /// Ends a session that is in good order because this end goes down. Whether there is something
-    /// to send about it: a host is told nothing.
-    pub(crate) fn say_goodbye(&mut self) -> bool {
-        match self {
-            Self::Direct(session) if !session.is_closing() => {
-                session.terminate(nearflash_direct::PeerError::ShuttingDown);
-                session.output_len() > 0
-            }
-            Self::Iscsi(session) if !session.is_closing() => {
-                session.shut_down();
-                session.output_len() > 0
-            }
-            Self::Direct(_) | Self::NvmeTcp(_) | Self::Iscsi(_) => false,
-        }
-    }
-
-    pub(crate) fn release_incoming(&mut self, released: &mut impl FnMut(BufferId)) {
-        either!(self, session => session.release_incoming(released));
-    }
-
-    pub(crate) fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
-        either!(self, session => session.release_all(released));
+        self.iscsi_mut().is_some_and(iscsi::TargetSession::stirs)
     }
 
     /// Volumes or grants of direct clients changed. Whether it concerns this session.

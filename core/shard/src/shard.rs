@@ -19,6 +19,7 @@ use crate::message::Message;
 use crate::notice::{ConnectedHost, Notice, ShardStatus};
 use crate::rings::Rings;
 use crate::world::{Event, Interest, SocketId, Submitted, World};
+use nearflash_session::ServingEnd;
 
 /// Connections per core; one more is refused.
 pub const CONNECTIONS_MAX: usize = 16_384;

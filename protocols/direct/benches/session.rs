@@ -16,7 +16,8 @@ use std::time::Instant;
 
 use nearflash_direct::client::{ClientConfig, ClientOperation, ClientSession, VolumeHandle};
 use nearflash_direct::serving::{
-    Access, CredentialExport, Demand, Export, Exports, Right, SessionConfig, TargetSession,
+    Access, CredentialExport, Demand, Export, Exports, Right, ServingEnd, SessionConfig,
+    TargetSession,
 };
 use nearflash_direct::wire::Rights;
 use nearflash_direct::{Chunk, Digests, Receiving, Secret};
@@ -203,7 +204,9 @@ fn access_alone(grants: u64, rounds: u32) {
 }
 
 fn main() {
-    let rounds: u32 = if std::env::var_os("BENCH").is_some() { 20_000 } else { 10 };
+    let full = std::env::var_os("BENCH").is_some();
+    let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let rounds: u32 = rounds.unwrap_or(if full { 20_000 } else { 10 });
     let open = Setup { name: "read_512", len: 512, digests: Digests::NONE, grants: 0 };
     for grants in [1, 1000] {
         access_alone(grants, rounds);

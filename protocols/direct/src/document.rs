@@ -6,12 +6,12 @@ use nearflash_request::{Completion, Outcome, Payload, VolumeId};
 use nearflash_session::Chunk;
 use nearflash_units::{BlockSize, Nanos};
 
+use crate::Digests;
 use crate::client::{ClientConfig, ClientOperation, ClientSession, VolumeHandle};
-use crate::digest::Digests;
 use crate::proof::{CLIENT_LABEL, NODE_LABEL};
 use crate::secret::Secret;
 use crate::serving::{
-    Access, CredentialExport, Demand, Export, Exports, SessionConfig, TargetSession,
+    Access, CredentialExport, Demand, Export, Exports, ServingEnd, SessionConfig, TargetSession,
 };
 use crate::wire::{self, HEADER_LEN, Opcode, Status};
 

@@ -9,7 +9,6 @@
 
 pub mod check;
 pub mod client;
-mod digest;
 #[cfg(test)]
 mod document;
 mod error;
@@ -20,15 +19,9 @@ pub mod serving;
 mod stream;
 pub mod wire;
 
-pub use digest::Digests;
 pub use error::PeerError;
-pub use nearflash_session::{Chunk, Receiving};
+pub use nearflash_session::{Chunk, Digests, Receiving};
+pub(crate) use nearflash_session::{digest, length};
 pub use proof::{CLIENT_LABEL, NODE_LABEL, client_proof, node_proof};
 pub use secret::Secret;
 pub use wire::{Opcode, Status};
-
-/// A length of the wire as one of memory.
-#[inline]
-pub(crate) fn length(raw: u32) -> usize {
-    usize::try_from(raw).expect("usize is at least 32 bits wide")
-}

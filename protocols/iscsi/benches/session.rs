@@ -18,8 +18,8 @@ use nearflash_iscsi::initiator::{CommandWindow, InitiatorConfig, InitiatorSessio
 use nearflash_iscsi::login::{LoginConfig, SessionKind};
 use nearflash_iscsi::params::DigestWish;
 use nearflash_iscsi::serving::{
-    Admission, Demand, Exports, NONCE_LEN, Portal, PortalConfig, SessionConfig, TargetExport,
-    TargetSession,
+    Admission, Demand, Exports, NONCE_LEN, Portal, PortalConfig, ServingEnd, SessionConfig,
+    TargetExport, TargetSession,
 };
 use nearflash_iscsi::{Chunk, Receiving};
 use nearflash_request::{BufferId, Completion, Operation, Outcome, Payload, VolumeId};
@@ -323,7 +323,9 @@ fn append<'a>(stream: &mut Vec<u8>, chunks: impl Iterator<Item = Chunk<'a>>, pay
 }
 
 fn main() {
-    let rounds: u32 = if std::env::var_os("BENCH").is_some() { 20_000 } else { 10 };
+    let full = std::env::var_os("BENCH").is_some();
+    let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let rounds: u32 = rounds.unwrap_or(if full { 20_000 } else { 10 });
     target_alone(rounds);
     initiator_alone(rounds);
     for (name, is_write, digests) in

@@ -9,7 +9,6 @@
 
 pub mod chap;
 pub mod check;
-mod digest;
 mod error;
 mod framer;
 pub mod initiator;
@@ -20,12 +19,6 @@ pub mod serving;
 mod small;
 pub mod text;
 
-pub use digest::Digests;
 pub use error::PeerError;
-pub use nearflash_session::{Chunk, Receiving};
-
-/// A length of the wire as one of memory.
-#[inline]
-pub(crate) fn length(raw: u32) -> usize {
-    usize::try_from(raw).expect("usize is at least 32 bits wide")
-}
+pub(crate) use nearflash_session::length;
+pub use nearflash_session::{Chunk, Digests, Receiving};

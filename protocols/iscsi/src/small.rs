@@ -3,7 +3,7 @@
 use nearflash_session::Output;
 use nearflash_session::digest::{append, digest};
 
-use crate::digest::Digests;
+use crate::Digests;
 use crate::pdu::padding_len;
 
 const PADDING: [u8; 4] = [0; 4];

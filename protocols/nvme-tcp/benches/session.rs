@@ -19,7 +19,7 @@ use nearflash_nvme::{
 };
 use nearflash_nvme_tcp::host::{HostConfig, HostData, HostSession};
 use nearflash_nvme_tcp::serving::{
-    Asker, Demand, Granted, QueueKind, SessionConfig, TargetSession,
+    Asker, Demand, Granted, QueueKind, ServingEnd, SessionConfig, TargetSession,
 };
 use nearflash_nvme_tcp::{Chunk, Digests, Receiving};
 use nearflash_request::{
@@ -262,7 +262,9 @@ fn append<'a>(stream: &mut Vec<u8>, chunks: impl Iterator<Item = Chunk<'a>>, pay
 }
 
 fn main() {
-    let rounds: u32 = if std::env::var_os("BENCH").is_some() { 20_000 } else { 10 };
+    let full = std::env::var_os("BENCH").is_some();
+    let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let rounds: u32 = rounds.unwrap_or(if full { 20_000 } else { 10 });
     target_alone(rounds);
     host_alone(rounds);
     for (name, is_write, flow_control, digests) in [

@@ -8,13 +8,12 @@
 //! Knows nothing of devices, volumes' layout, threads or sockets.
 
 pub mod check;
-pub mod digest;
 mod error;
 mod framer;
 pub mod host;
 pub mod pdu;
 pub mod serving;
 
-pub use digest::Digests;
 pub use error::PeerError;
-pub use nearflash_session::{Chunk, Receiving};
+pub(crate) use nearflash_session::length;
+pub use nearflash_session::{Chunk, Digests, Receiving, digest};

@@ -1,7 +1,43 @@
 //! Digests of headers and of payload: CRC-32C, which NVMe/TCP, iSCSI and direct have in common.
+//!
+//! Spec: NVMe/TCP 1.1, 3.3.1; RFC 7143, 13.1. Knows nothing of where the bytes stand.
 
 /// A digest on the wire, in bytes.
 pub const DIGEST_LEN: usize = 4;
+
+/// Which digests a connection uses, or may use.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Digests {
+    /// Over every header.
+    pub header: bool,
+    /// Over all data.
+    pub data: bool,
+}
+
+impl Digests {
+    /// Neither.
+    pub const NONE: Self = Self { header: false, data: false };
+    /// Both.
+    pub const BOTH: Self = Self { header: true, data: true };
+
+    /// Those in both.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self { header: self.header && other.header, data: self.data && other.data }
+    }
+
+    /// How many bytes stand behind a header.
+    #[inline]
+    pub const fn header_len(self) -> usize {
+        if self.header { DIGEST_LEN } else { 0 }
+    }
+
+    /// How many bytes stand behind data.
+    #[inline]
+    pub const fn data_len(self) -> usize {
+        if self.data { DIGEST_LEN } else { 0 }
+    }
+}
 
 /// The digest of `bytes`.
 #[inline]

@@ -1,15 +1,38 @@
-//! What the sessions of every door share with whoever drives them: where the next received bytes
-//! belong ([`Receiving`]), and what is to be sent ([`Output`], as [`Chunk`]s). And among each other:
-//! the [`digest`] that their protocols have in common,
-//! and how a [`nexus`] is derived from names.
+//! The kit that every door's session is made of, and what it shares with whoever drives it.
+//!
+//! A driver sees a serving end as a [`ServingEnd`]: where the next received bytes belong
+//! ([`Receiving`]), what is to be sent ([`Output`], as [`Chunk`]s), which buffers are wanted. Behind
+//! that, a session has a [`Framer`] that cuts the stream, a [`SlotTable`] of the commands in flight,
+//! a [`BufferQueue`] of those that wait for memory, and an [`Outbox`]; an asking end has
+//! [`Posted`] commands. A protocol adds its PDUs and what they mean.
 //!
 //! Knows nothing of any protocol's bytes, of sockets, or of memory.
 
+mod buffers;
+pub mod check;
 pub mod digest;
+mod framer;
 mod nexus;
+mod outbox;
 mod output;
+mod posted;
 mod receiving;
+mod serving;
+mod slots;
 
+pub use buffers::BufferQueue;
+pub use digest::Digests;
+pub use framer::{Body, Framer, Head, HeadRules, HeadShape, Layout};
 pub use nexus::nexus;
+pub use outbox::Outbox;
 pub use output::{Chunk, Output};
+pub use posted::{Data, Posted, PostedCommand};
 pub use receiving::{PayloadPart, Receiving};
+pub use serving::ServingEnd;
+pub use slots::SlotTable;
+
+/// A length of the wire as one of memory.
+#[inline]
+pub fn length(raw: u32) -> usize {
+    usize::try_from(raw).expect("usize is at least 32 bits wide")
+}

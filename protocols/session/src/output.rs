@@ -8,6 +8,9 @@ use std::collections::VecDeque;
 
 use nearflash_request::BufferId;
 
+use crate::digest::{Digests, digest};
+use crate::length as memory_len;
+
 /// A part of the stream, to be sent after the one before it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Chunk<'a> {
@@ -134,6 +137,22 @@ impl Output {
         self.count_bytes(N * size_of::<u64>());
     }
 
+    /// Appends a header, and its digest if headers have one.
+    #[inline]
+    pub fn push_header<const N: usize>(&mut self, words: [u64; N], digests: Digests) {
+        self.push_words(words);
+        if digests.header {
+            let header_digest = digest(self.last_bytes(N * size_of::<u64>()));
+            self.push_digest(header_digest);
+        }
+    }
+
+    /// Appends a digest as it is on the wire.
+    #[inline]
+    pub fn push_digest(&mut self, digest: u32) {
+        self.push_bytes(&digest.to_le_bytes());
+    }
+
     /// The last `len` bytes that were appended, which were bytes and not payload.
     #[inline]
     pub fn last_bytes(&self, len: usize) -> &[u8] {
@@ -258,11 +277,6 @@ impl Output {
             self.bytes_sent = 0;
         }
     }
-}
-
-#[inline]
-fn memory_len(len: u32) -> usize {
-    usize::try_from(len).expect("usize is at least 32 bits wide")
 }
 
 #[inline]

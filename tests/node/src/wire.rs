@@ -56,10 +56,10 @@ impl Wire {
     /// When the node does not agree.
     pub fn agree(address: SocketAddr, digests: Digests) -> Self {
         let mut wire = Self::open(address);
-        let request = IcReq::new(DataAlignment(0), digests.to_bits(), 0);
+        let request = IcReq::new(DataAlignment(0), digests.into(), 0);
         wire.send(request.as_bytes());
         let Pdu::IcResp(response) = wire.receive() else { panic!("an ICReq has its answer") };
-        assert_eq!(Digests::from_bits(response.digests), digests);
+        assert_eq!(Digests::from(response.digests), digests);
         wire.digests = digests;
         wire
     }

@@ -7,10 +7,10 @@ use nearflash_session::Receiving;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use super::memory::Memory;
 use super::target::{LEN_MAX, NAME, VOLUME_LEN};
+use crate::Digests;
 use crate::client::{ClientConfig, ClientOperation, ClientSession, RequestTag, VolumeHandle};
-use crate::digest::{Digests, digest};
+use crate::digest::digest;
 use crate::error::PeerError;
 use crate::segments;
 use crate::stream::DIGEST_OFFSET;
@@ -18,6 +18,7 @@ use crate::wire::{
     AnswerHeader, Features, HelloAnswer, Opcode, OpenAnswer, Rights, SEGMENT_LEN_MAX, Status,
     VERSION,
 };
+use nearflash_session::check::Memory;
 
 const VOLUME: VolumeHandle = VolumeHandle(0);
 const CREDITS: u32 = 8;
@@ -84,7 +85,7 @@ impl Bench {
 
     fn accept(&mut self, digests: Digests, rings: bool) {
         self.send(usize::MAX);
-        let features = digests.to_bits() | if rings { Features::RINGS } else { 0 };
+        let features = Features::of(digests) | if rings { Features::RINGS } else { 0 };
         let hello = HelloAnswer {
             version: U16::new(VERSION),
             proof_wanted: 0,

@@ -4,7 +4,6 @@
 //! more: these are also the shortest examples of one.
 
 mod client;
-mod memory;
 mod pair;
 pub(crate) mod target;
 #[cfg(test)]
@@ -18,31 +17,8 @@ pub use target::{
     stream_of,
 };
 
-/// Numbers from a seed, for choices that only need to differ: splitmix64.
-#[derive(Clone, Debug)]
-pub(crate) struct Choices(u64);
-
-impl Choices {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Below `end`, which is not 0.
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        let end = u64::try_from(end).expect("usize is at most 64 bits wide");
-        usize::try_from(self.next() % end).expect("below a usize")
-    }
-
-    /// True once in `times`.
-    pub(crate) fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
+/// A place as one of memory.
+fn range(place: crate::serving::Place) -> std::ops::Range<usize> {
+    let start = usize::try_from(place.offset).expect("the area is in memory");
+    start..start + crate::length(place.len)
 }

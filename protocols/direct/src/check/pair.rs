@@ -8,19 +8,20 @@ use nearflash_request::{BufferId, Payload, Request};
 use nearflash_session::Receiving;
 use nearflash_units::{BlockSize, Nanos};
 
-use super::Choices;
-use super::memory::{Memory, range};
+use super::range;
 use super::volume::{VOLUME, Volume};
+use crate::Digests;
 use crate::client::{
     ClientCompletion, ClientConfig, ClientEvent, ClientOperation, ClientSession, RequestTag,
     VolumeHandle,
 };
-use crate::digest::Digests;
 use crate::secret::Secret;
 use crate::serving::{
-    Access, CredentialExport, Demand, Export, Exports, RingOutput, SessionConfig, TargetSession,
+    Access, CredentialExport, Demand, Export, Exports, RingOutput, ServingEnd, SessionConfig,
+    TargetSession,
 };
 use crate::wire::{HEADER_LEN, Rights, Status};
+use nearflash_session::check::{Choices, Memory};
 
 /// A little over two segments, so that requests may be in one, two or three.
 const VOLUME_LEN: usize = (2 << 20) + (128 << 10);
@@ -226,7 +227,7 @@ impl Pair {
     fn submit_write(&mut self, bytes: Range<usize>) {
         let (offset, len, status) = wire(&bytes);
         let buffer = self.client_memory.take(bytes.len());
-        let first = self.choices.next();
+        let first = self.choices.any();
         for (byte, at) in self.client_memory.bytes_mut(buffer).iter_mut().zip(first..) {
             [*byte, ..] = (at ^ at >> 8).to_le_bytes();
         }
@@ -262,7 +263,7 @@ impl Pair {
         }
         let before = u64::from_le_bytes(self.model[bytes.clone()].try_into().expect("a word"));
         let (offset, _, status) = wire(&bytes);
-        let (new, durable) = (self.choices.next(), self.choices.once_in(2));
+        let (new, durable) = (self.choices.any(), self.choices.once_in(2));
         let (operation, after) = match self.choices.below(3) {
             0 => {
                 let operation = ClientOperation::FetchAdd { offset, addend: new, durable };
@@ -313,7 +314,7 @@ impl Pair {
         let room = u32::try_from(part).expect("a small area") - len;
         // Often where a device can reach it.
         let place = match self.choices.below(3) {
-            0 => start + u32::try_from(self.choices.next() % 61).expect("small").min(room),
+            0 => start + u32::try_from(self.choices.any() % 61).expect("small").min(room),
             _ => start,
         };
         let at = crate::length(place);
@@ -416,7 +417,7 @@ impl Pair {
                 Demand::Lend(demand) => {
                     let block_len = u64::from(self.volume.block_size.bytes());
                     assert!(demand.place.offset.is_multiple_of(block_len), "devices need that");
-                    let buffer = self.target_memory.lend(demand.place);
+                    let buffer = self.target_memory.lend(range(demand.place));
                     self.requests.push(demand.into_request(buffer));
                 }
                 Demand::CopyIn(demand) => {

@@ -9,21 +9,24 @@ use nearflash_units::{BlockSize, Nanos};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use super::memory::{Memory, range};
+use super::range;
 use super::volume::{VOLUME, Volume};
-use crate::digest::{Digests, digest};
+use crate::Digests;
+use crate::digest::digest;
 use crate::error::PeerError;
 use crate::proof::client_proof;
 use crate::secret::Secret;
 use crate::segments;
 use crate::serving::{
-    Access, CredentialExport, Demand, Export, Exports, RingOutput, SessionConfig, TargetSession,
+    Access, CredentialExport, Demand, Export, Exports, RingOutput, ServingEnd, SessionConfig,
+    TargetSession,
 };
 use crate::stream::DIGEST_OFFSET;
 use crate::wire::{
     AttachRequest, Features, HEADER_LEN, HelloAnswer, HelloRequest, IDENTITY_LEN, Opcode,
     RequestHeader, Rights, VERSION,
 };
+use nearflash_session::check::Memory;
 
 /// The only volume of these checks.
 pub const NAME: &str = "data";
@@ -241,7 +244,7 @@ impl Bench {
                 }
                 Demand::Lend(demand) => {
                     assert!(range(demand.place).end <= self.memory.area.len(), "within the area");
-                    let buffer = self.memory.lend(demand.place);
+                    let buffer = self.memory.lend(range(demand.place));
                     self.requests.push_back(demand.into_request(buffer));
                 }
                 Demand::CopyIn(demand) => {
@@ -317,7 +320,7 @@ impl Bench {
 
 /// A sound client's first message.
 pub(crate) fn hello(stand: Stand) -> Vec<u8> {
-    let features = stand.digests.to_bits() | if stand.by_rings { Features::RINGS } else { 0 };
+    let features = Features::of(stand.digests) | if stand.by_rings { Features::RINGS } else { 0 };
     let payload = HelloRequest {
         magic: HelloRequest::MAGIC,
         version_min: U16::new(VERSION),

@@ -6,7 +6,7 @@ use super::{
     PairScenario, check_client_never_panics, check_pair, check_segmentation_does_not_matter,
     check_target_never_panics, stream_of,
 };
-use crate::digest::Digests;
+use crate::Digests;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]

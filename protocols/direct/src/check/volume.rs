@@ -5,7 +5,7 @@ use nearflash_request::{
 };
 use nearflash_units::BlockSize;
 
-use super::memory::Memory;
+use nearflash_session::check::Memory;
 
 /// The number of the only volume.
 pub(crate) const VOLUME: VolumeId = VolumeId(7);

@@ -1,11 +1,10 @@
 //! Answers to requests, by the stream.
 
-use super::ClientSession;
-use super::config::RequestTag;
 use super::input::Sink;
-use super::slots::Stage;
+use super::{ClientSession, Request};
 use crate::error::PeerError;
 use crate::segments::{self, Segment};
+use crate::stream::begin_segment;
 use crate::wire::{AnswerHeader, Opcode, SEGMENT_LEN_MAX, Status};
 
 impl ClientSession {
@@ -14,10 +13,9 @@ impl ClientSession {
     pub(super) fn on_read_answer(&mut self, header: &AnswerHeader) -> Result<(), PeerError> {
         let opcode = Opcode(header.opcode);
         let unasked = Err(PeerError::Unasked { opcode });
-        let tag = header.tag.get();
-        let Some(slot) = self.slots.in_flight(tag, Opcode::READ) else { return unasked };
-        let (offset, asked_len, seen) = (slot.offset, slot.len, slot.segments);
-        let tag = RequestTag(tag);
+        let Some(tag) = self.find(header, Opcode::READ) else { return unasked };
+        let (Request { offset, segments: seen, .. }, asked_len) =
+            (self.posted[tag].answer, self.posted[tag].len);
         self.take_credits(header);
         let is_last = header.flags & AnswerHeader::MORE == 0;
         let len = header.len.get();
@@ -36,11 +34,18 @@ impl ClientSession {
         if seen_now == seen || !header.status().is_ok() || is_last != is_all {
             return unasked;
         }
-        self.slots[tag].segments = seen_now;
+        self.posted[tag].answer.segments = seen_now;
         let at = usize::try_from(header.value.get()).expect("within the read");
         self.sink = Sink::Read { tag, at, is_last };
-        self.stream.begin_body(crate::length(len));
+        begin_segment(&mut self.stream, len);
         Ok(())
+    }
+
+    /// The request in flight of this opcode that an answer names.
+    #[inline]
+    fn find(&self, header: &AnswerHeader, opcode: Opcode) -> Option<u16> {
+        let tag = u16::try_from(header.tag.get()).ok()?;
+        self.posted.find(tag).filter(|request| request.answer.opcode == opcode).map(|_| tag)
     }
 
     /// Every other answer has no payload.
@@ -48,56 +53,34 @@ impl ClientSession {
         let opcode = Opcode(header.opcode);
         let unasked = PeerError::Unasked { opcode };
         let asked = opcode.asked().ok_or(unasked)?;
-        self.slots.in_flight(header.tag.get(), asked).ok_or(unasked)?;
+        let tag = self.find(header, asked).ok_or(unasked)?;
         if header.len.get() != 0 || header.flags & AnswerHeader::MORE != 0 {
             return Err(unasked);
         }
         self.take_credits(header);
-        self.complete(RequestTag(header.tag.get()), header.status(), header.value.get());
+        self.complete(tag, header.status(), header.value.get());
         Ok(())
     }
 
     /// A segment of a read has all come.
     #[inline]
-    pub(super) fn end_part(&mut self, tag: RequestTag, is_last: bool) {
+    pub(super) fn end_part(&mut self, tag: u16, is_last: bool) {
         self.sink = Sink::Drop;
-        if !self.stream.body_is_sound() {
-            self.slots[tag].status = Status::DATA_DIGEST;
+        if self.stream.body.damage().is_some() {
+            self.posted[tag].answer.status = Status::DATA_DIGEST;
         }
         if is_last {
-            let status = self.slots[tag].status;
+            let status = self.posted[tag].answer.status;
             self.complete(tag, status, 0);
         }
     }
 
     /// A request is answered. It is over when its buffer is no longer needed.
     #[inline]
-    pub(super) fn complete(&mut self, tag: RequestTag, status: Status, value: u64) {
-        let is_sent = self.slots[tag].sent_until <= self.output.position();
-        let slot = &mut self.slots[tag];
-        (slot.status, slot.value) = (status, value);
-        if is_sent {
-            slot.stage = Stage::Completed;
-            self.completions.push_back(tag);
-        } else {
-            slot.stage = Stage::AnsweredEarly;
-            self.early.push(tag);
-        }
-    }
-
-    /// Something was sent: requests that were answered before it was may be over now.
-    #[cold]
-    pub(super) fn complete_early(&mut self) {
-        let position = self.output.position();
-        let (slots, completions) = (&mut self.slots, &mut self.completions);
-        self.early.retain(|tag| {
-            let is_sent = slots[*tag].sent_until <= position;
-            if is_sent {
-                slots[*tag].stage = Stage::Completed;
-                completions.push_back(*tag);
-            }
-            !is_sent
-        });
+    pub(super) fn complete(&mut self, tag: u16, status: Status, value: u64) {
+        let request = &mut self.posted[tag];
+        (request.answer.status, request.answer.value) = (status, value);
+        self.posted.complete(tag, self.output.position());
     }
 
     /// How many requests the node will have from now on: never none, never more than was agreed.

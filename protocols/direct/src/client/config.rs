@@ -1,6 +1,6 @@
 //! What a client session is told, given and answers.
 
-use crate::digest::Digests;
+use crate::Digests;
 use crate::secret::Secret;
 use crate::wire::{NONCE_LEN, Rights, Status};
 
@@ -51,10 +51,29 @@ pub struct Agreed {
     pub credits_max: u32,
 }
 
+impl Agreed {
+    /// How many requests there must be room for.
+    pub(super) fn slots(&self) -> u16 {
+        u16::try_from(self.credits_max).expect("a session has few credits")
+    }
+}
+
 /// A request's number: what comes back with its completion. Below [`Agreed::credits_max`], so that
 /// a table can be indexed with it.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct RequestTag(pub u32);
+
+impl RequestTag {
+    #[inline]
+    pub(super) fn of(index: u16) -> Self {
+        Self(index.into())
+    }
+
+    #[inline]
+    pub(super) fn index(self) -> u16 {
+        u16::try_from(self.0).expect("tags are below the credits")
+    }
+}
 
 /// A request is over.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -4,15 +4,14 @@ use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::config::{Agreed, ClientConfig, ClientEvent};
-use super::slots::Slots;
 use super::{ClientSession, State};
-use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::proof::{client_proof, is_node_proof};
 use crate::wire::{
     AnswerHeader, CREDITS_MAX, Features, HelloAnswer, HelloRequest, LEN_MAX, NAME_LEN_MAX, Opcode,
     RequestHeader, SEGMENT_LEN_MAX, VERSION,
 };
+use nearflash_session::Posted;
 
 /// The first message, and the features it asks for.
 pub(super) fn hello(config: &ClientConfig) -> (Vec<u8>, u32) {
@@ -21,7 +20,7 @@ pub(super) fn hello(config: &ClientConfig) -> (Vec<u8>, u32) {
     assert!(!is_named || !key.is_empty(), "a key has a name");
     assert!(key.len() <= NAME_LEN_MAX, "a key's name has at most {NAME_LEN_MAX} bytes");
     let rings = if config.rings { Features::RINGS } else { 0 };
-    let wanted = config.digests.to_bits() | rings;
+    let wanted = Features::of(config.digests) | rings;
     let payload = HelloRequest {
         magic: HelloRequest::MAGIC,
         version_min: U16::new(VERSION),
@@ -54,10 +53,9 @@ impl ClientSession {
         let (answer, _) =
             HelloAnswer::ref_from_prefix(payload).map_err(|_| refused(payload.len()))?;
         let agreed = self.read_answer(answer)?;
-        self.slots = Slots::new(agreed.credits_max);
-        self.completions.reserve(crate::length(agreed.credits_max));
+        self.posted = Posted::new(agreed.slots());
         self.credits = agreed.credits_max;
-        self.stream.digests = agreed.digests;
+        self.stream.rules.digests = agreed.digests;
         self.agreed = Some(agreed);
         match (&self.key, answer.proof_wanted != 0) {
             (None, false) => self.become_ready(),
@@ -91,7 +89,7 @@ impl ClientSession {
             return Err(refused(*offset));
         }
         Ok(Agreed {
-            digests: Digests::from_features(features),
+            digests: features.digests(),
             rings: features.has(Features::RINGS),
             len_max,
             credits_max,

@@ -1,11 +1,10 @@
 //! From bytes to completions: the loop over received bytes, and what may come when.
 
-use nearflash_session::Receiving;
+use nearflash_session::{Data, Head, Receiving};
 
-use super::config::RequestTag;
 use super::{ClientSession, State};
 use crate::error::PeerError;
-use crate::stream::Head;
+use crate::stream::{begin_segment, header};
 use crate::wire::{AnswerHeader, HEADER_LEN, Opcode, SMALL_LEN_MAX};
 
 /// Where the payload of the current answer goes.
@@ -17,7 +16,7 @@ pub(super) enum Sink {
     Small(AnswerHeader),
     /// To a read's buffer.
     Read {
-        tag: RequestTag,
+        tag: u16,
         /// Where in the buffer the next byte goes.
         at: usize,
         /// Nothing more comes for this request.
@@ -35,7 +34,9 @@ impl ClientSession {
         let left = self.stream.body.data_left();
         match self.sink {
             Sink::Read { tag, at, .. } if left > 0 => {
-                let buffer = self.slots[tag].buffer.expect("a read has a buffer");
+                let Data::Incoming(buffer) = self.posted[tag].data else {
+                    panic!("a read has a buffer")
+                };
                 Receiving::Payload { buffer, offset: at, len: left }
             }
             _ => Receiving::Bytes,
@@ -68,8 +69,8 @@ impl ClientSession {
             }
             let Some(head) = self.stream.take_head(&mut rest)? else { break };
             match head {
-                Head::InPlace(head) => self.dispatch(head)?,
-                Head::Gathered(head) => self.dispatch(&head)?,
+                Head::InPlace(head) => self.dispatch(header(head))?,
+                Head::Gathered => self.dispatch(&self.stream.gathered())?,
             }
         }
         Ok(bytes.len() - rest.len())
@@ -127,7 +128,7 @@ impl ClientSession {
         }
         self.small.clear();
         self.sink = Sink::Small(*header);
-        self.stream.begin_body(crate::length(len));
+        begin_segment(&mut self.stream, len);
         Ok(())
     }
 
@@ -145,8 +146,7 @@ impl ClientSession {
                 Sink::Drop => unreachable!("payload is announced for somebody"),
             }
         }
-        self.stream.body.take_digest(rest);
-        if !self.stream.body.is_over() {
+        if !self.stream.body.take_end(rest) {
             return Ok(false);
         }
         match self.sink {
@@ -159,7 +159,7 @@ impl ClientSession {
 
     fn end_small(&mut self, header: &AnswerHeader) -> Result<(), PeerError> {
         self.sink = Sink::Drop;
-        if !self.stream.body_is_sound() {
+        if self.stream.body.damage().is_some() {
             return Err(PeerError::DataDigest { opcode: Opcode(header.opcode) });
         }
         let payload = std::mem::take(&mut self.small);

@@ -23,7 +23,6 @@ mod handshake;
 mod input;
 mod operation;
 mod rings;
-mod slots;
 mod submit;
 #[cfg(test)]
 mod tests;
@@ -31,7 +30,7 @@ mod volumes;
 
 use std::collections::VecDeque;
 
-use nearflash_session::{Chunk, Output};
+use nearflash_session::{Chunk, Output, Posted};
 
 pub use config::{
     Agreed, ClientCompletion, ClientConfig, ClientEvent, RequestTag, SubmitError, VolumeHandle,
@@ -42,10 +41,9 @@ pub use operation::ClientOperation;
 use crate::digest::digest;
 use crate::error::PeerError;
 use crate::secret::Secret;
-use crate::stream::{Stream, seal};
+use crate::stream::{self, Stream, seal};
 use crate::wire::{IDENTITY_LEN, Opcode, RequestHeader, SMALL_LEN_MAX, Status};
 use input::Sink;
-use slots::Slots;
 use volumes::{Asked, Volumes};
 
 /// What the connection is, and so what may come.
@@ -72,6 +70,23 @@ enum Transport {
     Rings,
 }
 
+/// What is known of a request, and what it is answered.
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    opcode: Opcode,
+    offset: u64,
+    /// The segments of a read that have come, one bit each.
+    segments: u32,
+    status: Status,
+    value: u64,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self { opcode: Opcode::FLUSH, offset: 0, segments: 0, status: Status::OK, value: 0 }
+    }
+}
+
 /// The application's end of one connection.
 #[derive(Debug)]
 pub struct ClientSession {
@@ -84,12 +99,9 @@ pub struct ClientSession {
     sink: Sink,
     /// Payload of the session's own messages.
     small: Vec<u8>,
-    slots: Slots,
+    posted: Posted<Request>,
     /// How many requests may be in flight.
     credits: u32,
-    completions: VecDeque<RequestTag>,
-    /// Requests answered before all of their buffer is sent: it is in use until it is.
-    early: Vec<RequestTag>,
     events: VecDeque<ClientEvent>,
     volumes: Volumes,
     /// Messages of the session that are not answered.
@@ -113,13 +125,11 @@ impl ClientSession {
             wanted,
             state: State::AwaitingHello(hello),
             agreed: None,
-            stream: Stream::new(),
+            stream: stream::new(),
             sink: Sink::Drop,
             small: Vec::with_capacity(crate::length(SMALL_LEN_MAX)),
-            slots: Slots::new(0),
+            posted: Posted::new(0),
             credits: 0,
-            completions: VecDeque::new(),
-            early: Vec::new(),
             events: VecDeque::new(),
             volumes: Volumes::default(),
             asked: Vec::new(),
@@ -146,11 +156,9 @@ impl ClientSession {
     /// The next request that is over. Its tag is free from here on.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<ClientCompletion> {
-        let tag = self.completions.pop_front()?;
-        let slot = &self.slots[tag];
-        let (status, value) = (slot.status, slot.value);
-        self.slots.give_back(tag);
-        Some(ClientCompletion { tag, status, value })
+        let (tag, request) = self.posted.poll()?;
+        let Request { status, value, .. } = request.answer;
+        Some(ClientCompletion { tag: RequestTag::of(tag), status, value })
     }
 
     /// What else has happened.
@@ -162,20 +170,20 @@ impl ClientSession {
     /// How many more requests can be submitted now.
     #[inline]
     pub fn credits_left(&self) -> u32 {
-        let in_use = u32::try_from(self.slots.in_use()).expect("credits are 32 bits");
+        let in_use = u32::try_from(self.posted.in_use()).expect("credits are 32 bits");
         if self.is_ready() { self.credits.saturating_sub(in_use) } else { 0 }
     }
 
     /// How many requests are in flight: submitted, and their completion not polled.
     #[inline]
     pub fn requests_in_flight(&self) -> usize {
-        self.slots.in_use()
+        self.posted.in_use()
     }
 
     /// The requests in flight that were not answered: on a lost connection, those of which nobody
     /// here knows whether they were done.
     pub fn in_flight(&self) -> impl Iterator<Item = RequestTag> {
-        self.slots.unanswered()
+        self.posted.unanswered().map(RequestTag::of)
     }
 
     /// What to send, in stream order, from where the last send stopped.
@@ -197,9 +205,7 @@ impl ClientSession {
     #[inline]
     pub fn advance_output(&mut self, sent: usize) {
         self.output.advance(sent, &mut |_| {});
-        if !self.early.is_empty() {
-            self.complete_early();
-        }
+        self.posted.sent(self.output.position());
     }
 
     /// Asks whether anybody is there. [`ClientEvent::Pong`] is the answer.
@@ -253,7 +259,7 @@ impl ClientSession {
             tag: crate::wire::NO_TAG.into(),
             ..RequestHeader::default()
         };
-        self.output.push_words(seal(header.to_words(), self.stream.digests));
+        self.output.push_words(seal(header.to_words(), self.stream.rules.digests));
     }
 
     /// Sends a message of the session. Its number comes back with the answer.
@@ -282,11 +288,11 @@ impl ClientSession {
             len: u32::try_from(payload.len()).expect("small payload").into(),
             ..RequestHeader::default()
         };
-        self.output.push_words(seal(header.to_words(), self.stream.digests));
+        self.output.push_words(seal(header.to_words(), self.stream.rules.digests));
         if !payload.is_empty() {
             self.output.push_bytes(payload);
-            if self.stream.digests.data {
-                self.output.push_bytes(&digest(payload).to_le_bytes());
+            if self.stream.rules.digests.data {
+                self.output.push_digest(digest(payload));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Requests by rings: headers as entries, payload in a data area that the node shares.
 
+use nearflash_session::Posted;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
@@ -20,7 +21,7 @@ impl ClientSession {
     /// When the session is not connected, something is in flight, or the node offers none.
     pub fn attach(&mut self, entries: u32, data_len: u64) -> Result<(), SubmitError> {
         let is_offered = self.agreed.is_some_and(|agreed| agreed.rings);
-        if !is_offered || self.transport != Transport::Stream || self.slots.in_use() > 0 {
+        if !is_offered || self.transport != Transport::Stream || self.posted.in_use() > 0 {
             return Err(SubmitError::WrongTransport);
         }
         let request = AttachRequest {
@@ -41,7 +42,7 @@ impl ClientSession {
             if let Some(agreed) = &mut self.agreed {
                 agreed.credits_max = agreed.credits_max.min(entries);
                 self.credits = self.credits.min(entries);
-                self.slots = super::slots::Slots::new(agreed.credits_max);
+                self.posted = Posted::new(agreed.slots());
             }
         }
         let result = if status.is_ok() { Ok(()) } else { Err(status) };

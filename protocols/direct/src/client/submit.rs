@@ -1,10 +1,11 @@
 //! From a request to its header and payload.
 
+use nearflash_session::Data;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::config::{RequestTag, SubmitError, VolumeHandle};
 use super::operation::ClientOperation;
-use super::{ClientSession, Transport};
+use super::{ClientSession, Request, Transport};
 use crate::digest::digest;
 use crate::segments;
 use crate::stream::seal;
@@ -27,25 +28,25 @@ impl ClientSession {
             return Err(SubmitError::WrongTransport);
         }
         let (tag, header) = self.prepare(volume, operation, 0)?;
-        self.output.push_words(seal(header.to_words(), self.stream.digests));
+        self.output.push_words(seal(header.to_words(), self.stream.rules.digests));
         match *operation {
             ClientOperation::Write { buffer, offset, len, .. } => {
                 for number in 0..segments::count(offset, len) {
                     let part = segments::segment(offset, len, number);
                     self.output.push_buffer(buffer, part.start, part.len);
-                    if self.stream.digests.data {
+                    if self.stream.rules.digests.data {
                         let bytes =
                             &payload[crate::length(part.start)..][..crate::length(part.len)];
-                        self.output.push_bytes(&digest(bytes).to_le_bytes());
+                        self.output.push_digest(digest(bytes));
                     }
                 }
-                self.slots[tag].sent_until = self.output.end_position();
+                self.posted[tag.index()].sent_until = self.output.end_position();
             }
             ClientOperation::CompareAndSwap { .. } | ClientOperation::FetchAdd { .. } => {
                 let (operands, len) = operation.operands();
                 self.output.push_bytes(&operands[..len]);
-                if self.stream.digests.data {
-                    self.output.push_bytes(&digest(&operands[..len]).to_le_bytes());
+                if self.stream.rules.digests.data {
+                    self.output.push_digest(digest(&operands[..len]));
                 }
             }
             ClientOperation::Read { .. }
@@ -72,15 +73,15 @@ impl ClientSession {
         if self.credits_left() == 0 {
             return Err(SubmitError::NoCredit);
         }
-        let buffer = match *operation {
-            ClientOperation::Read { buffer, .. } => Some(buffer),
-            _ => None,
+        let data = match *operation {
+            ClientOperation::Read { buffer, .. } => Data::Incoming(buffer),
+            _ => Data::None,
         };
-        let (tag, slot) = self.slots.take().ok_or(SubmitError::NoCredit)?;
-        slot.opcode = fields.opcode;
-        slot.buffer = buffer;
-        slot.offset = fields.offset;
-        slot.len = fields.len;
+        let index = self.posted.take().ok_or(SubmitError::NoCredit)?;
+        let (opcode, offset) = (fields.opcode, fields.offset);
+        let answer = Request { opcode, offset, ..Request::default() };
+        self.posted.begin(index, data, fields.len).answer = answer;
+        let tag = RequestTag::of(index);
         let header = RequestHeader {
             opcode: fields.opcode.0,
             flags: fields.flags,

@@ -6,7 +6,7 @@ use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::*;
-use crate::digest::Digests;
+use crate::Digests;
 use crate::proof::node_proof;
 use crate::wire::{
     AnswerHeader, Features, HEADER_LEN, HelloAnswer, LEN_MAX, OpenAnswer, Rights, SEGMENT_LEN_MAX,

@@ -1,51 +1,21 @@
 //! Answers: headers, and payload to the client behind them.
 
-use nearflash_request::{Completion, Outcome, Payload};
+use nearflash_request::Payload;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use super::TargetSession;
-use super::demands::{Around, parts_of};
+use super::demands::Around;
 use super::slots::Kind;
+use super::{ServingEnd, TargetSession};
 use crate::digest::{digest, digest_of_zeroes};
 use crate::segments;
 use crate::stream::seal;
 use crate::wire::{AnswerHeader, Opcode, RequestHeader, Status};
 
 impl TargetSession {
-    /// The engine's answer. `payload` is the bytes of its buffer when
-    /// [`Self::wants_payload_bytes`], otherwise it may be empty. The buffer is the session's until
-    /// it is sent.
-    ///
-    /// # Panics
-    /// When no such request is in flight, or a read succeeded without payload.
-    #[inline]
-    pub fn handle_completion(&mut self, done: Completion, payload: &[u8]) {
-        if self.is_closing() {
-            if let Payload::Buffer(buffer) = done.payload {
-                self.orphans.push(buffer);
-            }
-            return;
-        }
-        let (number, segment) = parts_of(done.tag);
-        let slot = &mut self.slots[number];
-        assert!(slot.is_taken && slot.pending > 0, "a request is answered once");
-        if done.outcome != Outcome::Success {
-            slot.fail(done.outcome.into(), 0);
-        }
-        if self.rings.is_some() {
-            return self.complete_by_ring(number, segment, done.payload);
-        }
-        if slot.kind == Kind::Read && slot.failed.is_ok() {
-            self.answer_part(number, segment, done.payload, payload);
-        } else {
-            self.complete(number, done.payload);
-        }
-    }
-
     /// Everything but a read that goes well.
     pub(super) fn complete(&mut self, number: u32, payload: Payload) {
         match payload {
-            Payload::Buffer(buffer) => self.orphans.push(buffer),
+            Payload::Buffer(buffer) => self.output.orphan(buffer),
             Payload::Word(word) if self.slots[number].failed.is_ok() => {
                 self.slots[number].value = word;
             }
@@ -56,7 +26,13 @@ impl TargetSession {
 
     /// A segment of a read has its data and so its part of the answer.
     #[inline]
-    fn answer_part(&mut self, number: u32, segment: u32, payload: Payload, bytes: &[u8]) {
+    pub(super) fn answer_part(
+        &mut self,
+        number: u32,
+        segment: u32,
+        payload: Payload,
+        bytes: &[u8],
+    ) {
         let slot = &mut self.slots[number];
         let segment = segments::segment(slot.offset, slot.len, segment);
         let skip = Around::of(slot, segment).skip;
@@ -75,19 +51,19 @@ impl TargetSession {
             credits: U32::new(self.credits),
             ..AnswerHeader::default()
         };
-        self.output.push_words(seal(header.to_words(), self.stream.digests));
+        self.output.push_words(seal(header.to_words(), self.stream.rules.digests));
         match payload {
             Payload::Buffer(buffer) => self.output.push_buffer(buffer, skip, segment.len),
             Payload::Zeroes => self.output.push_zeroes(segment.len),
             other => panic!("a read that succeeded has payload, not {other:?}"),
         }
-        if self.stream.digests.data {
+        if self.stream.rules.digests.data {
             let len = crate::length(segment.len);
             let digest = match payload {
                 Payload::Buffer(_) => digest(&bytes[crate::length(skip)..][..len]),
                 _ => digest_of_zeroes(len),
             };
-            self.output.push_bytes(&digest.to_le_bytes());
+            self.output.push_digest(digest);
         }
     }
 
@@ -115,7 +91,7 @@ impl TargetSession {
         match &mut self.rings {
             // Memory needs no digest.
             Some(rings) => rings.push_entry(words),
-            None => self.output.push_words(seal(words, self.stream.digests)),
+            None => self.output.push_words(seal(words, self.stream.rules.digests)),
         }
     }
 
@@ -129,11 +105,11 @@ impl TargetSession {
     ) {
         let mut header = self.header(Opcode(asked.opcode), status, asked.tag.get(), value);
         header.len = U32::new(u32::try_from(payload.len()).expect("small payload"));
-        self.output.push_words(seal(header.to_words(), self.stream.digests));
+        self.output.push_words(seal(header.to_words(), self.stream.rules.digests));
         if !payload.is_empty() {
             self.output.push_bytes(payload);
-            if self.stream.digests.data {
-                self.output.push_bytes(&digest(payload).to_le_bytes());
+            if self.stream.rules.digests.data {
+                self.output.push_digest(digest(payload));
             }
         }
     }
@@ -141,7 +117,7 @@ impl TargetSession {
     /// The last words.
     pub(super) fn push_goodbye(&mut self, status: Status, tag: u32, value: u64) {
         let header = self.header(Opcode::GOODBYE, status, tag, value);
-        self.output.push_words(seal(header.to_words(), self.stream.digests));
+        self.output.push_words(seal(header.to_words(), self.stream.rules.digests));
     }
 
     fn header(&self, asked: Opcode, status: Status, tag: u32, value: u64) -> AnswerHeader {

@@ -5,7 +5,7 @@
 //! before, and answers once nothing of theirs is under way.
 
 use super::handles::Who;
-use super::{Demand, State, TargetSession};
+use super::{Demand, ServingEnd, State, TargetSession};
 use crate::error::PeerError;
 use crate::wire::{IDENTITY_LEN, Opcode, RequestHeader, Status};
 

@@ -4,7 +4,7 @@ use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag, VolumeId}
 use nearflash_units::Nanos;
 
 use super::claim::Lineage;
-use crate::digest::Digests;
+use crate::Digests;
 use crate::wire::{LEN_MAX, NONCE_LEN};
 
 /// The limits of one session, and its door's.

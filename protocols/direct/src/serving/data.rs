@@ -1,13 +1,13 @@
 //! Payload from the client: segments of writes into pool buffers, small messages into own bytes.
 
 use nearflash_request::BufferId;
-use nearflash_session::Receiving;
 use nearflash_units::ByteLen;
 
 use super::demands::{Ready, Span};
-use super::{State, TargetSession};
+use super::{ServingEnd, State, TargetSession};
 use crate::error::PeerError;
 use crate::segments;
+use crate::stream::begin_segment;
 use crate::wire::{RequestHeader, Status};
 
 /// Where the payload of the current message goes.
@@ -30,7 +30,7 @@ pub(super) struct Incoming {
     /// The segment that is coming, and how many there are; equal when all have come.
     segment: u32,
     count: u32,
-    sink: Sink,
+    pub(super) sink: Sink,
     /// Where the segment goes.
     buffer: Option<BufferId>,
     /// From where in the buffer, and how long the buffer must be.
@@ -53,93 +53,40 @@ impl Incoming {
         self.segment == self.count
     }
 
+    /// How large a buffer its segment wants.
+    #[inline]
+    pub(super) fn buffer_len(&self) -> ByteLen {
+        ByteLen::from_usize(self.span.buffer_len)
+    }
+
+    /// The buffer that its segment wants.
+    #[inline]
+    pub(super) const fn provide_buffer(&mut self, buffer: BufferId) {
+        self.buffer = Some(buffer);
+    }
+
+    /// Where its next byte belongs, once there is a buffer.
+    #[inline]
+    pub(super) fn place(&self) -> Option<(BufferId, usize)> {
+        Some((self.buffer?, self.span.skip + self.received))
+    }
+
+    /// So much of its segment is in the buffer.
+    #[inline]
+    pub(super) fn count(&mut self, len: usize) {
+        assert!(self.buffer.is_some(), "payload comes only into a buffer");
+        self.received += len;
+    }
+
     pub(super) const fn take_buffer(&mut self) -> Option<BufferId> {
         self.buffer.take()
     }
 }
 
 impl TargetSession {
-    /// Where the next bytes of the stream belong.
-    #[inline]
-    pub fn receiving(&self) -> Receiving {
-        if self.incoming.is_over() {
-            return if self.is_paused() { Receiving::Paused } else { Receiving::Bytes };
-        }
-        if self.is_closing() {
-            return Receiving::Paused;
-        }
-        let Sink::Slot(_) = self.incoming.sink else { return Receiving::Bytes };
-        let left = self.stream.body.data_left();
-        match self.incoming.buffer {
-            _ if left == 0 => Receiving::Bytes,
-            Some(buffer) => {
-                let offset = self.incoming.span.skip + self.incoming.received;
-                Receiving::Payload { buffer, offset, len: left }
-            }
-            None if self.is_dropped() => Receiving::Bytes,
-            None => Receiving::Paused,
-        }
-    }
-
-    /// The next bytes of the payload are in the buffer that [`Self::receiving`] named; here they
-    /// are once more.
-    ///
-    /// # Panics
-    /// When that many were not awaited.
-    #[inline]
-    pub fn handle_payload(&mut self, bytes: &[u8]) {
-        assert!(self.incoming.buffer.is_some(), "payload comes only into a buffer");
-        self.stream.body.count_data(bytes);
-        self.incoming.received += bytes.len();
-        if self.stream.body.is_over() {
-            self.end_segment_of_write();
-        }
-    }
-
-    /// How large a buffer a request's payload is waiting for, if one is.
-    #[inline]
-    pub fn wants_buffer(&self) -> Option<ByteLen> {
-        if self.stands_still() {
-            return Some(ByteLen::from_usize(self.incoming.span.buffer_len));
-        }
-        self.rings.as_ref().filter(|_| !self.is_closing())?.wants_buffer()
-    }
-
-    /// Whether the buffer that [`Self::wants_buffer`] asks for is for what is next in the stream:
-    /// nothing of it moves before it is there.
-    #[inline]
-    pub fn stands_still(&self) -> bool {
-        matches!(self.incoming.sink, Sink::Slot(_))
-            && !self.incoming.is_over()
-            && self.incoming.buffer.is_none()
-            && self.stream.body.data_left() > 0
-            && !self.is_closing()
-            && !self.is_dropped()
-    }
-
-    /// The buffer that [`Self::wants_buffer`] asked for, of at least that length.
-    ///
-    /// # Panics
-    /// When none was asked for.
-    #[inline]
-    pub fn provide_buffer(&mut self, buffer: BufferId) {
-        if self.stands_still() {
-            self.incoming.buffer = Some(buffer);
-            return;
-        }
-        let rings = self.rings.as_mut().expect("a buffer comes only when wanted");
-        let ready = rings.provide_buffer(buffer);
-        self.ready.push_back(ready);
-    }
-
-    /// Whether the client owes the rest of a message.
-    pub fn awaits_data(&self) -> bool {
-        self.stream.is_midway() || !self.incoming.is_over()
-    }
-
     /// Whether what is coming is for a write of which a segment has failed already.
     #[inline]
-    fn is_dropped(&self) -> bool {
+    pub(super) fn is_dropped(&self) -> bool {
         match self.incoming.sink {
             Sink::Slot(tag) => !self.slots[tag].failed.is_ok(),
             Sink::Drop | Sink::Small(_) => true,
@@ -151,7 +98,7 @@ impl TargetSession {
     pub(super) fn begin_segment(&mut self) {
         let Incoming { offset, len, segment, .. } = self.incoming;
         let segment = segments::segment(offset, len, segment);
-        self.stream.begin_body(crate::length(segment.len));
+        begin_segment(&mut self.stream, segment.len);
         self.incoming.received = 0;
         if let Sink::Slot(tag) = self.incoming.sink {
             self.incoming.span = Span::of(&self.slots[tag], segment);
@@ -180,8 +127,7 @@ impl TargetSession {
                     }
                 }
             }
-            self.stream.body.take_digest(rest);
-            if !self.stream.body.is_over() {
+            if !self.stream.body.take_end(rest) {
                 return Ok(false);
             }
             match self.incoming.sink {
@@ -207,11 +153,11 @@ impl TargetSession {
     /// A segment of a write has all come: it is handed out, unless it was damaged or the write has
     /// failed meanwhile.
     #[inline]
-    fn end_segment_of_write(&mut self) {
+    pub(super) fn end_segment_of_write(&mut self) {
         let Sink::Slot(tag) = self.incoming.sink else { unreachable!("the caller has looked") };
         let segment = self.incoming.segment;
         let buffer = self.incoming.buffer.take();
-        if !self.stream.body_is_sound() {
+        if self.stream.body.damage().is_some() {
             self.slots[tag].fail(Status::DATA_DIGEST, 0);
         }
         self.end_segment();
@@ -220,7 +166,7 @@ impl TargetSession {
                 self.ready.push_back(Ready::new(tag, segment, Some(buffer)));
             }
             buffer => {
-                self.orphans.extend(buffer);
+                self.output.orphan_all(buffer);
                 self.end_part(tag);
             }
         }

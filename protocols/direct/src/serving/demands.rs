@@ -78,7 +78,7 @@ impl TargetSession {
             if self.slots[number].generation != self.generation
                 && let Err((status, value)) = self.check_again(number)
             {
-                self.orphans.extend(buffer);
+                self.output.orphan_all(buffer);
                 self.slots[number].fail(status, value);
                 self.end_part(number);
                 continue;

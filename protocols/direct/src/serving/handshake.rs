@@ -8,7 +8,6 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::handles::Who;
 use super::{State, TargetSession};
-use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::proof::{is_client_proof, node_proof};
 use crate::secret::Secret;
@@ -55,7 +54,7 @@ impl TargetSession {
         let mut transcript = [header.as_bytes(), payload].concat();
         self.answer_session(header, Status::OK, 0, answer.as_bytes());
         transcript.extend_from_slice(self.output.last_bytes(HEADER_LEN + answer.as_bytes().len()));
-        self.stream.digests = Digests::from_features(answer.features);
+        self.stream.rules.digests = answer.features.digests();
         if is_anonymous {
             self.let_in(Who::Anonymous);
         } else {
@@ -68,7 +67,7 @@ impl TargetSession {
 
     fn hello_answer(&self, wanted: Features, proof_wanted: bool) -> HelloAnswer {
         let rings = if self.config.local { Features::RINGS } else { 0 };
-        let offered = self.config.digests.to_bits() | rings;
+        let offered = Features::of(self.config.digests) | rings;
         HelloAnswer {
             version: U16::new(VERSION),
             proof_wanted: u8::from(proof_wanted),

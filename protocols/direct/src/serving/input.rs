@@ -1,30 +1,16 @@
 //! From bytes to handlers: the loop over received bytes, and what may come when.
 
+use nearflash_session::Head;
+
 use super::data::Sink;
 use super::{OUTPUT_BYTES_MAX, State, TargetSession};
 use crate::error::PeerError;
-use crate::stream::Head;
+use crate::stream::header;
 use crate::wire::{HEADER_LEN, Opcode, RequestHeader, SMALL_LEN_MAX, Status};
 
 impl TargetSession {
-    /// Takes bytes of the stream: all headers and small payload in them. Returns how many were
-    /// consumed. It stops where payload begins and where [`Self::receiving`] says to pause; what it
-    /// did not consume is given again, or its payload part to [`Self::handle_payload`]. However the
-    /// stream is cut, the outcome is the same.
-    ///
-    /// # Errors
-    /// When the client broke the protocol or ended the connection: the session is closing.
     #[inline]
-    pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
-        let taken = self.take_input(bytes);
-        if let Err(error) = &taken {
-            self.terminate(*error);
-        }
-        taken
-    }
-
-    #[inline]
-    fn take_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+    pub(super) fn take_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
         let mut rest = bytes;
         loop {
             if !self.incoming.is_over() && !self.consume_payload(&mut rest)? {
@@ -35,8 +21,8 @@ impl TargetSession {
             }
             let Some(head) = self.stream.take_head(&mut rest)? else { break };
             match head {
-                Head::InPlace(head) => self.dispatch(head)?,
-                Head::Gathered(head) => self.dispatch(&head)?,
+                Head::InPlace(head) => self.dispatch(header(head))?,
+                Head::Gathered => self.dispatch(&self.stream.gathered())?,
             }
         }
         Ok(bytes.len() - rest.len())
@@ -47,8 +33,7 @@ impl TargetSession {
     pub(super) fn is_paused(&self) -> bool {
         // As many parts as all requests can be answered with, and more. Messages that never have a
         // slot are bounded by the bytes.
-        self.output.part_count() > 16 * self.slots.count() + 16
-            || self.output.bytes_len() > OUTPUT_BYTES_MAX
+        self.output.exceeds(16 * self.slots.count() + 16, OUTPUT_BYTES_MAX)
             || matches!(self.state, State::Closing | State::Attaching(..) | State::Claiming(..))
     }
 
@@ -119,7 +104,7 @@ impl TargetSession {
     /// A message's small payload has all come.
     pub(super) fn end_small(&mut self, header: &RequestHeader) -> Result<(), PeerError> {
         let payload = std::mem::take(&mut self.small);
-        let handled = if self.stream.body_is_sound() {
+        let handled = if self.stream.body.damage().is_none() {
             self.on_small(header, &payload)
         } else {
             self.on_damaged(header)

@@ -4,16 +4,9 @@
 //! The protocol is defined in `docs/direct-protocol.md`. Knows nothing of sockets, of memory of
 //! payload, or of volumes beyond their number, size and grants.
 //!
-//! A driver's turn, as with any session: ask [`TargetSession::receiving`], give bytes to
-//! [`TargetSession::handle_input`] or payload to its buffer and then to
-//! [`TargetSession::handle_payload`]; satisfy [`TargetSession::wants_buffer`]; take every
-//! [`TargetSession::poll_demand`]; give every answer; send [`TargetSession::output`] and tell
-//! [`TargetSession::advance_output`]. With rings also: while [`TargetSession::takes_entries`], give
-//! entries to [`TargetSession::handle_entry`]; do every [`TargetSession::poll_ring`].
-//!
-//! A payload buffer belongs to the session from [`TargetSession::provide_buffer`] until its request
-//! is polled, and from [`TargetSession::handle_completion`] until it is sent. The engine gives back
-//! those that came with a request.
+//! It is driven as a [`ServingEnd`]; its demands are taken with [`TargetSession::poll_demand`]. With
+//! rings also: while [`TargetSession::takes_entries`], give entries to
+//! [`TargetSession::handle_entry`]; do every [`TargetSession::poll_ring`].
 //!
 //! Invariants: every request is answered once or the connection is closing; what a request may do
 //! is decided by the exports that the session has when the request is handed out; memory is bounded
@@ -25,6 +18,7 @@ mod claim;
 mod config;
 mod data;
 mod demands;
+mod end;
 mod exports;
 mod handles;
 mod handshake;
@@ -39,9 +33,10 @@ mod volumes;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nearflash_request::BufferId;
-use nearflash_session::{Chunk, Output};
+use nearflash_session::Outbox;
 use nearflash_units::Nanos;
+
+pub use nearflash_session::ServingEnd;
 
 pub use access::{Access, Right};
 pub use claim::Lineage;
@@ -51,7 +46,7 @@ pub use config::{
 pub use exports::{CredentialExport, Export, Exports};
 
 use crate::error::PeerError;
-use crate::stream::Stream;
+use crate::stream::{self, Stream};
 use crate::wire::{LEN_MAX, SMALL_LEN_MAX};
 use claim::Claim;
 use data::Incoming;
@@ -117,9 +112,7 @@ pub struct TargetSession {
     attach: Option<AttachDemand>,
     rings: Option<Rings>,
     claim: Claim,
-    output: Output,
-    /// Buffers of no more use, to be given back at the next chance.
-    orphans: Vec<BufferId>,
+    output: Outbox,
 }
 
 impl TargetSession {
@@ -138,7 +131,7 @@ impl TargetSession {
             generation: 0,
             state: State::AwaitingHello,
             handshake_until: Some(now.plus(config.handshake_timeout)),
-            stream: Stream::new(),
+            stream: stream::new(),
             incoming: Incoming::default(),
             small: Vec::with_capacity(crate::length(SMALL_LEN_MAX)),
             handles: Handles::new(config.handles_max),
@@ -148,8 +141,7 @@ impl TargetSession {
             attach: None,
             rings: None,
             claim: Claim::None,
-            output: Output::default(),
-            orphans: Vec::new(),
+            output: Outbox::default(),
             config,
         }
     }
@@ -183,57 +175,6 @@ impl TargetSession {
         self.slots.in_use()
     }
 
-    /// Whether [`Self::handle_completion`] needs to see the bytes of reads, because they are
-    /// digested.
-    #[inline]
-    pub fn wants_payload_bytes(&self) -> bool {
-        self.stream.digests.data && self.rings.is_none()
-    }
-
-    /// What to send, in stream order, from where the last send stopped.
-    #[inline]
-    pub fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
-        self.output.chunks()
-    }
-
-    /// How many bytes that is.
-    #[inline]
-    pub fn output_len(&self) -> usize {
-        self.output.len()
-    }
-
-    /// The first `sent` bytes of [`Self::output`] are sent. Buffers that are of no more use are
-    /// named to `released`: each is to be given back.
-    ///
-    /// # Panics
-    /// When more was sent than there is.
-    #[inline]
-    pub fn advance_output(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
-        self.output.advance(sent, released);
-        if !self.orphans.is_empty() {
-            self.orphans.drain(..).for_each(released);
-        }
-    }
-
-    /// When [`Self::handle_timeout`] is due.
-    pub fn poll_timeout(&self) -> Option<Nanos> {
-        self.handshake_until
-    }
-
-    /// Time has passed.
-    ///
-    /// # Errors
-    /// When the client was not in in time: the session is closing.
-    pub fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
-        match self.handshake_until {
-            Some(until) if until <= now => {
-                self.terminate(PeerError::Silent);
-                Err(PeerError::Silent)
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Ends the connection for `error`, telling the client why. [`Self::handle_input`],
     /// [`Self::handle_entry`] and [`Self::handle_timeout`] do so by themselves.
     pub fn terminate(&mut self, error: PeerError) {
@@ -243,31 +184,6 @@ impl TargetSession {
         self.stop();
         if let Some((status, tag, value)) = error.goodbye() {
             self.push_goodbye(status, tag, value);
-        }
-    }
-
-    /// Whether the connection ends: close it once the output is sent.
-    #[inline]
-    pub const fn is_closing(&self) -> bool {
-        matches!(self.state, State::Closing)
-    }
-
-    /// Nothing more is received: names the buffers of what was still coming to `released`. Nothing
-    /// comes of that, and nobody is answered.
-    pub fn release_incoming(&mut self, released: &mut impl FnMut(BufferId)) {
-        self.incoming.take_buffer().into_iter().for_each(released);
-    }
-
-    /// The connection is gone: names every buffer that the session holds to `released`. Buffers of
-    /// requests that were polled are not among them: they come back with their completions.
-    pub fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
-        self.stop();
-        self.output.clear(released);
-        self.orphans.drain(..).for_each(&mut *released);
-        self.incoming.take_buffer().into_iter().for_each(&mut *released);
-        self.ready.drain(..).filter_map(|ready| ready.buffer).for_each(&mut *released);
-        if let Some(rings) = &mut self.rings {
-            rings.release_all(released);
         }
     }
 

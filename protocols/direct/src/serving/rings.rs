@@ -8,13 +8,15 @@
 use std::collections::VecDeque;
 
 use nearflash_request::{BufferId, Payload, Request, Tag};
+use nearflash_session::BufferQueue;
 use nearflash_units::ByteLen;
 use zerocopy::FromBytes;
 
 use super::demands::{Around, Ready, Span, parts_of};
 use super::slots::{Kind, Slot};
 use super::{
-    AttachDemand, CopyInDemand, Demand, LendDemand, Place, RingOutput, State, TargetSession,
+    AttachDemand, CopyInDemand, Demand, LendDemand, Place, RingOutput, ServingEnd, State,
+    TargetSession,
 };
 use crate::error::PeerError;
 use crate::segments::{self, Segment};
@@ -32,7 +34,7 @@ const DATA_LEN_MAX: u64 = 1 << 32;
 pub(super) struct Rings {
     data_len: u64,
     /// Segments of writes whose payload is copied, waiting for a buffer, oldest first.
-    awaiting: VecDeque<(Ready, ByteLen)>,
+    awaiting: BufferQueue<Ready>,
     outputs: VecDeque<RingOutput>,
     outputs_max: usize,
 }
@@ -42,7 +44,7 @@ impl Rings {
         let entries = crate::length(demand.entries);
         Self {
             data_len: demand.data_len,
-            awaiting: VecDeque::new(),
+            awaiting: BufferQueue::default(),
             outputs: VecDeque::with_capacity(2 * entries),
             outputs_max: 4 * entries,
         }
@@ -50,12 +52,12 @@ impl Rings {
 
     /// How large a buffer is wanted next.
     pub(super) fn wants_buffer(&self) -> Option<ByteLen> {
-        self.awaiting.front().map(|(_, len)| *len)
+        self.awaiting.first().map(|(_, len)| len)
     }
 
     /// The segment that the buffer was wanted for, to be handed out.
     pub(super) fn provide_buffer(&mut self, buffer: BufferId) -> Ready {
-        let (ready, _) = self.awaiting.pop_front().expect("a buffer comes only when wanted");
+        let ready = self.awaiting.pop().expect("a buffer comes only when wanted");
         Ready { buffer: Some(buffer), ..ready }
     }
 
@@ -205,7 +207,7 @@ impl TargetSession {
                 self.ready.push_back(ready);
             } else {
                 let len = ByteLen::from_usize(Span::of(slot, segment).buffer_len);
-                self.rings_mut().awaiting.push_back((ready, len));
+                self.rings_mut().awaiting.push(ready, len);
             }
         }
     }

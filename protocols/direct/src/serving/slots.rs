@@ -111,7 +111,7 @@ impl Slots {
     pub(super) fn take(&mut self, tag: u32) -> &mut Slot {
         self.taken += 1;
         let slot = &mut self.slots[crate::length(tag)];
-        debug_assert!(!slot.is_taken, "the caller saw that it is free");
+        assert!(!slot.is_taken, "a tag names one request at a time");
         slot.is_taken = true;
         slot.failed = Status::OK;
         slot.value = 0;
@@ -121,7 +121,9 @@ impl Slots {
     /// The request is answered.
     #[inline]
     pub(super) fn give_back(&mut self, tag: u32) {
-        self.slots[crate::length(tag)].is_taken = false;
+        let slot = &mut self.slots[crate::length(tag)];
+        assert!(slot.is_taken, "a tag is given back once");
+        slot.is_taken = false;
         self.taken -= 1;
     }
 }

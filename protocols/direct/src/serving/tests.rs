@@ -16,13 +16,13 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::*;
+use crate::Digests;
 use crate::Secret;
 use crate::check::target::{
     Bench, CREDITS, EPOCH, KEY, LEN_MAX, NAME, Stand, VOLUME_LEN, config, exports, hello, message,
     secret,
 };
 use crate::check::volume::VOLUME;
-use crate::digest::Digests;
 use crate::proof::{client_proof, node_proof};
 use crate::wire::{
     AnswerHeader, AttachRequest, Features, HEADER_LEN, HelloAnswer, NEW_HANDLE, NO_TAG, Opcode,

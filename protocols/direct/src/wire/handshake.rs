@@ -4,6 +4,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::NONCE_LEN;
+use crate::Digests;
 
 /// The version of the protocol that is written here.
 pub const VERSION: u16 = 1;
@@ -36,6 +37,18 @@ impl Features {
     /// Whether all of `bits` are set.
     pub fn has(self, bits: u32) -> bool {
         self.0.get() & bits == bits
+    }
+
+    /// The digests among them.
+    pub(crate) fn digests(self) -> Digests {
+        Digests { header: self.has(Self::HEADER_DIGEST), data: self.has(Self::DATA_DIGEST) }
+    }
+
+    /// Digests as bits.
+    pub(crate) const fn of(digests: Digests) -> u32 {
+        let header = if digests.header { Self::HEADER_DIGEST } else { 0 };
+        let data = if digests.data { Self::DATA_DIGEST } else { 0 };
+        header | data
     }
 }
 

@@ -9,8 +9,7 @@ use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::login::{challenge, grant, login_config, offer};
-use super::memory::Memory;
-use crate::digest::Digests;
+use crate::Digests;
 use crate::error::PeerError;
 use crate::initiator::{
     CommandWindow, Ending, InitiatorConfig, InitiatorSession, Status, TaskCompletion, TaskData,
@@ -26,6 +25,7 @@ use crate::pdu::{
 #[cfg(test)]
 use crate::pdu::{BasicHeader, padding_len};
 use crate::small::push_small;
+use nearflash_session::check::Memory;
 
 const UNIT: u32 = 512;
 const TASKS: u16 = 8;

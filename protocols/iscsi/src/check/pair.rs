@@ -9,9 +9,7 @@ use nearflash_scsi::{LogicalUnit, LogicalUnits};
 use nearflash_session::Receiving;
 use nearflash_units::{Blocks, Nanos};
 
-use super::Choices;
 use super::login::{account, login_config};
-use super::memory::Memory;
 use super::volume::{BLOCK_SIZE, Volume};
 use crate::chap::Account;
 use crate::initiator::{
@@ -21,9 +19,10 @@ use crate::initiator::{
 use crate::login::LoginConfig;
 use crate::params::{DigestWish, Offer};
 use crate::serving::{
-    Admission, Demand, Exports, NONCE_LEN, Portal, PortalConfig, SessionConfig, TargetExport,
-    TargetSession,
+    Admission, Demand, Exports, NONCE_LEN, Portal, PortalConfig, ServingEnd, SessionConfig,
+    TargetExport, TargetSession,
 };
+use nearflash_session::check::{Choices, Memory};
 
 const BLOCK: usize = 512;
 const VOLUME_BLOCKS: usize = 4096;
@@ -304,7 +303,7 @@ impl Pair {
 
     fn some_payload(&mut self, len: usize) -> BufferId {
         let buffer = self.initiator_memory.take(len);
-        let first = self.choices.next();
+        let first = self.choices.any();
         for (byte, at) in self.initiator_memory.bytes_mut(buffer).iter_mut().zip(first..) {
             [*byte, ..] = (at ^ at >> 8).to_le_bytes();
         }

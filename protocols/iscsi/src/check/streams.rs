@@ -6,7 +6,7 @@ use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::target::{FIRST_CMD_SN, Setup, pdu_of};
-use crate::digest::Digests;
+use crate::Digests;
 use crate::pdu::{
     DataOut, FINAL, LogoutReason, LogoutRequest, LunField, NO_TAG, NopOut, OpcodeByte, ScsiCommand,
     SnackRequest, TaskFunction, TaskRequest, TextRequest,

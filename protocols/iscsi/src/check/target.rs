@@ -12,17 +12,17 @@ use nearflash_units::{Blocks, Nanos};
 use zerocopy::IntoBytes;
 use zerocopy::big_endian::U32;
 
-use super::memory::Memory;
 use super::volume::{BLOCK_SIZE, Volume};
-use crate::digest::Digests;
+use crate::Digests;
 use crate::error::PeerError;
 use crate::login::{LoginDemand, LoginStatus};
 use crate::params::DigestWish;
 use crate::pdu::{DataSegmentLen, LoginFlags, LoginRequest, Stage as LoginStage, padding_len};
 use crate::serving::{
-    Admission, Demand, Exports, Granted, NONCE_LEN, Portal, PortalConfig, SessionConfig,
-    TargetExport, TargetSession,
+    Admission, Demand, Exports, Granted, NONCE_LEN, Portal, PortalConfig, ServingEnd,
+    SessionConfig, TargetExport, TargetSession,
 };
+use nearflash_session::check::Memory;
 
 /// The target that checks are made with.
 pub const TARGET: &str = "iqn.2026-11.io.nearflash:check";

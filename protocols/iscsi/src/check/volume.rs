@@ -3,7 +3,7 @@
 use nearflash_request::{BlockRange, BufferId, Completion, Operation, Outcome, Payload, Request};
 use nearflash_units::{BlockSize, Blocks};
 
-use super::memory::Memory;
+use nearflash_session::check::Memory;
 
 /// Logical blocks of the volume.
 pub(crate) const BLOCK_SIZE: BlockSize = BlockSize::B512;

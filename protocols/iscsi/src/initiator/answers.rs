@@ -2,12 +2,12 @@
 //!
 //! Spec: RFC 7143, 11.4, 11.7 and 11.8.
 
+use nearflash_session::Data;
 use zerocopy::FromBytes;
 use zerocopy::big_endian::U32;
 
 use super::config::{Ending, Status, TaskId};
 use super::sense::Sense;
-use super::slots::{Data, Slot, Stage};
 use super::{Answer, InitiatorSession, Sink};
 use crate::error::PeerError;
 use crate::pdu::{DataIn, HEADER_LEN, NO_TAG, Opcode, R2t, ScsiResponse, Serial};
@@ -27,19 +27,19 @@ impl InitiatorSession {
         let header = DataIn::ref_from_bytes(head).expect("of that length");
         let opcode = Opcode::DATA_IN;
         let id = self.find(opcode, header.itt)?;
-        let slot = &mut self.slots[id];
-        if !matches!(slot.data, Data::ToInitiator(_) | Data::SmallToInitiator(_)) {
+        let command = &mut self.posted[id.0];
+        if !command.data.is_incoming() {
             return Err(PeerError::HeaderField { opcode, offset: ITT_OFFSET });
         }
-        let (received, expected) = (header.data_sn.get(), slot.data_sn);
+        let (received, expected) = (header.data_sn.get(), command.answer.data_sn);
         if received != expected {
             return Err(PeerError::Serial { opcode, received, expected });
         }
         let (offset, len) = (header.offset.get(), header.data_len.get());
-        if offset != slot.moved || len > slot.len - slot.moved {
-            return Err(PeerError::DataOutOfRange { opcode, offset, len, expected: slot.moved });
+        if offset != command.moved || len > command.len - command.moved {
+            return Err(PeerError::DataOutOfRange { opcode, offset, len, expected: command.moved });
         }
-        slot.data_sn = slot.data_sn.wrapping_add(1);
+        command.answer.data_sn = command.answer.data_sn.wrapping_add(1);
         self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
         let mut completes = None;
         if header.has_status() {
@@ -59,7 +59,7 @@ impl InitiatorSession {
     #[inline]
     pub(super) fn end_data(&mut self, id: TaskId, completes: Option<Answer>) {
         if self.framer.body.damage().is_some() {
-            self.slots[id].damaged = true;
+            self.posted[id.0].damaged = true;
         }
         if let Some(answer) = completes {
             self.answer(id, answer);
@@ -91,7 +91,7 @@ impl InitiatorSession {
             self.complete(id, Ending::TargetFailed(header.response));
             return Ok(());
         }
-        self.slots[id].sense = sense(data);
+        self.posted[id.0].answer.sense = sense(data);
         let has_underflow = header.flags & ScsiResponse::UNDERFLOW != 0;
         let underflow = if has_underflow { header.residual.get() } else { 0 };
         self.answer(id, Answer { status: Status(header.status), underflow });
@@ -106,11 +106,11 @@ impl InitiatorSession {
         let refused = |offset| PeerError::HeaderField { opcode, offset };
         let id = self.find(opcode, header.itt)?;
         let burst_max = self.session.max_burst_len;
-        let slot = &mut self.slots[id];
-        if !matches!(slot.data, Data::FromInitiator(_) | Data::SmallFromInitiator(_)) {
+        let command = &mut self.posted[id.0];
+        if !command.data.is_outgoing() {
             return Err(refused(ITT_OFFSET));
         }
-        let (received, expected) = (header.r2t_sn.get(), slot.data_sn);
+        let (received, expected) = (header.r2t_sn.get(), command.answer.data_sn);
         if received != expected {
             return Err(PeerError::Serial { opcode, received, expected });
         }
@@ -121,11 +121,11 @@ impl InitiatorSession {
         if len == 0 || len > burst_max {
             return Err(refused(DESIRED_LEN_OFFSET));
         }
-        if offset != slot.moved || len > slot.len - slot.moved {
-            return Err(PeerError::DataOutOfRange { opcode, offset, len, expected: slot.moved });
+        if offset != command.moved || len > command.len - command.moved {
+            return Err(PeerError::DataOutOfRange { opcode, offset, len, expected: command.moved });
         }
-        slot.moved += len;
-        slot.data_sn = slot.data_sn.wrapping_add(1);
+        command.moved += len;
+        command.answer.data_sn = command.answer.data_sn.wrapping_add(1);
         self.move_window(header.exp_cmd_sn, header.max_cmd_sn);
         self.send_data(id, ttt, offset, len);
         Ok(())
@@ -136,7 +136,7 @@ impl InitiatorSession {
     pub(super) fn find(&self, opcode: Opcode, itt: U32) -> Result<TaskId, PeerError> {
         let tag = itt.get();
         let index = u16::try_from(tag ^ self.tag_base).ok();
-        let index = index.filter(|index| self.slots.in_flight(*index).is_some());
+        let index = index.filter(|index| self.posted.find(*index).is_some());
         index.map(TaskId).ok_or(PeerError::UnknownTask { opcode, tag })
     }
 
@@ -161,20 +161,20 @@ impl InitiatorSession {
     /// The logical unit answered.
     #[inline]
     fn answer(&mut self, id: TaskId, answer: Answer) {
-        let slot = &mut self.slots[id];
+        let command = &mut self.posted[id.0];
         let is_good = answer.status == Status::GOOD;
-        let is_damaged = match slot.data {
+        let is_damaged = match command.data {
             // A read that succeeds has all its data, but for what the target says it has not.
-            Data::ToInitiator(_) => {
-                slot.damaged
+            Data::Incoming(_) => {
+                command.damaged
                     || is_good
-                        && u64::from(slot.moved) + u64::from(answer.underflow)
-                            != u64::from(slot.len)
+                        && u64::from(command.moved) + u64::from(answer.underflow)
+                            != u64::from(command.len)
             }
-            Data::SmallToInitiator(_) => slot.damaged,
+            Data::SmallIncoming(_) => command.damaged,
             Data::None => false,
-            Data::FromInitiator(_) | Data::SmallFromInitiator(_) => {
-                slot.moved = slot.len.saturating_sub(answer.underflow);
+            Data::Outgoing(_) | Data::SmallOutgoing(_) => {
+                command.moved = command.len.saturating_sub(answer.underflow);
                 false
             }
         };
@@ -186,25 +186,8 @@ impl InitiatorSession {
     /// A command is over.
     #[inline]
     pub(super) fn complete(&mut self, id: TaskId, ending: Ending) {
-        let position = self.output.position();
-        let slot = &mut self.slots[id];
-        slot.ending = ending;
-        if slot.sent_until > position {
-            slot.stage = Stage::AnsweredEarly;
-            self.early.push(id);
-        } else {
-            slot.stage = Stage::Completed;
-            self.completions.push_back(id);
-        }
-    }
-
-    /// Some more was sent: commands that were answered before that may be over now.
-    #[cold]
-    pub(super) fn complete_early(&mut self) {
-        for id in std::mem::take(&mut self.early) {
-            let Slot { ending, .. } = self.slots[id];
-            self.complete(id, ending);
-        }
+        self.posted[id.0].answer.ending = ending;
+        self.posted.complete(id.0, self.output.position());
     }
 }
 

@@ -122,13 +122,13 @@ impl InitiatorSession {
         if !self.is_ready() || self.errands.managing.is_some() {
             return Err(SubmitError::NotReady);
         }
-        let task = task.filter(|task| self.slots.in_flight(task.0).is_some());
+        let task = task.filter(|task| self.posted.find(task.0).is_some());
         let lun = LunField::new(lun);
         let itt = self.tag_base | MANAGE_TAG;
         let referenced = task.map_or(NO_TAG, |task| self.tag(task));
         let mut header = TaskRequest::new(function, lun, itt, referenced);
         if let Some(task) = task {
-            header.ref_cmd_sn = self.slots[task].cmd_sn.field();
+            header.ref_cmd_sn = self.posted[task.0].answer.cmd_sn.field();
         }
         let number = self.window.next();
         header.cmd_sn = number.field();
@@ -174,20 +174,20 @@ impl InitiatorSession {
         if !is_over {
             return;
         }
-        let tasks: Vec<TaskId> = self.slots.all_in_flight().collect();
+        let tasks: Vec<TaskId> = self.posted.in_flight().map(TaskId).collect();
         for id in tasks {
             let is_meant = match function {
                 TaskFunction::ABORT_TASK => Some(id) == task,
                 TaskFunction::ABORT_TASK_SET
                 | TaskFunction::CLEAR_TASK_SET
-                | TaskFunction::LOGICAL_UNIT_RESET => self.slots[id].lun == lun,
+                | TaskFunction::LOGICAL_UNIT_RESET => self.posted[id.0].answer.lun == lun,
                 TaskFunction::TARGET_WARM_RESET
                 | TaskFunction::TARGET_COLD_RESET
                 | TaskFunction::I_T_NEXUS_RESET => true,
                 _ => false,
             };
-            let is_earlier = self.slots[id].cmd_sn.is_before(number);
-            if is_meant && is_earlier && self.slots.in_flight(id.0).is_some() {
+            let is_earlier = self.posted[id.0].answer.cmd_sn.is_before(number);
+            if is_meant && is_earlier && self.posted.find(id.0).is_some() {
                 self.complete(id, Ending::Aborted);
             }
         }

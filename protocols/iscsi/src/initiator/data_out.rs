@@ -3,15 +3,14 @@
 //! Spec: RFC 7143, 11.7 and 11.8.
 
 use nearflash_request::BufferId;
-use nearflash_session::PayloadPart;
 use nearflash_session::digest::{append, digest};
+use nearflash_session::{Data, PayloadPart};
 use zerocopy::big_endian::U32;
 
 use super::InitiatorSession;
 use super::config::TaskId;
-use super::slots::Data;
 use crate::length;
-use crate::pdu::{DataOut, DataSegmentLen, FINAL, HEADER_LEN, padding_len};
+use crate::pdu::{DataOut, DataSegmentLen, FINAL, padding_len};
 
 const PADDING: [u8; 4] = [0; 4];
 
@@ -62,23 +61,23 @@ impl InitiatorSession {
     }
 
     fn send_part(&mut self, id: TaskId, part: DataPart) {
-        match std::mem::take(&mut self.slots[id].data) {
-            Data::FromInitiator(buffer) => {
-                self.slots[id].data = Data::FromInitiator(buffer);
+        match std::mem::take(&mut self.posted[id.0].data) {
+            Data::Outgoing(buffer) => {
+                self.posted[id.0].data = Data::Outgoing(buffer);
                 if self.connection.digests.data {
                     self.parts.push_back(PendingPart { id, buffer, part });
                     // Not sent before its digest is known: never, as far as is known.
-                    self.slots[id].sent_until = u64::MAX;
+                    self.posted[id.0].sent_until = u64::MAX;
                 } else {
                     self.push_part(id, part, Source::Buffer(buffer), &[]);
-                    self.slots[id].sent_until = self.output.end_position();
+                    self.posted[id.0].sent_until = self.output.end_position();
                 }
             }
-            Data::SmallFromInitiator(bytes) => {
+            Data::SmallOutgoing(bytes) => {
                 self.push_part(id, part, Source::Bytes(&bytes), &bytes);
-                self.slots[id].data = Data::SmallFromInitiator(bytes);
+                self.posted[id.0].data = Data::SmallOutgoing(bytes);
             }
-            Data::None | Data::ToInitiator(_) | Data::SmallToInitiator(_) => {
+            Data::None | Data::Incoming(_) | Data::SmallIncoming(_) => {
                 unreachable!("the caller has checked that the command has data of the initiator's")
             }
         }
@@ -97,13 +96,13 @@ impl InitiatorSession {
     }
 
     fn push_part_header(&mut self, id: TaskId, part: DataPart) {
-        let mut header = DataOut::new(self.slots[id].lun, self.tag(id), part.ttt);
+        let mut header = DataOut::new(self.posted[id.0].answer.lun, self.tag(id), part.ttt);
         header.flags = if part.is_final { FINAL } else { 0 };
         header.data_len = DataSegmentLen::new(part.len);
         header.exp_stat_sn = self.exp_stat_sn.field();
         header.data_sn = U32::new(part.data_sn);
         header.offset = U32::new(part.offset);
-        self.push_words(header.to_words());
+        self.output.push_header(header.to_words(), self.connection.digests);
     }
 
     /// Queues data behind its header, padded and digested.
@@ -127,16 +126,7 @@ impl InitiatorSession {
         }
         if self.connection.digests.data {
             let data = &payload[length(offset)..][..length(len)];
-            self.output.push_bytes(&append(digest(data), padding).to_le_bytes());
-        }
-    }
-
-    #[inline]
-    pub(super) fn push_words(&mut self, words: [u64; HEADER_LEN / 8]) {
-        self.output.push_words(words);
-        if self.connection.digests.header {
-            let digest = digest(self.output.last_bytes(HEADER_LEN));
-            self.output.push_bytes(&digest.to_le_bytes());
+            self.output.push_digest(append(digest(data), padding));
         }
     }
 
@@ -160,10 +150,10 @@ impl InitiatorSession {
         self.output.push_buffer(buffer, part.offset, part.len);
         let padding = &PADDING[..padding_len(bytes.len())];
         self.output.push_bytes(padding);
-        self.output.push_bytes(&append(digest(bytes), padding).to_le_bytes());
+        self.output.push_digest(append(digest(bytes), padding));
         let is_pending = self.parts.iter().any(|pending| pending.id == id);
         if !is_pending {
-            self.slots[id].sent_until = self.output.end_position();
+            self.posted[id.0].sent_until = self.output.end_position();
         }
     }
 }

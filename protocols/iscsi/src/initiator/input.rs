@@ -1,11 +1,10 @@
 //! From bytes to completions: the loop over received bytes, and which PDU may come when.
 
-use nearflash_session::Receiving;
+use nearflash_session::{Data, Head, Receiving};
 
-use super::slots::Data;
 use super::{EVENTS_MAX, InitiatorSession, PARTS_MAX, Sink, State, TaskId};
 use crate::error::PeerError;
-use crate::framer::Head;
+use crate::framer::basic_header;
 use crate::length;
 use crate::pdu::{BasicHeader, HEADER_LEN, Opcode};
 use zerocopy::FromBytes;
@@ -21,10 +20,10 @@ impl InitiatorSession {
             return Receiving::Paused;
         }
         let Sink::Task { id, .. } = self.sink else { return Receiving::Bytes };
-        let slot = &self.slots[id];
+        let slot = &self.posted[id.0];
         match (&slot.data, self.framer.body.data_left()) {
             (_, 0) => Receiving::Bytes,
-            (Data::ToInitiator(buffer), len) => {
+            (Data::Incoming(buffer), len) => {
                 Receiving::Payload { buffer: *buffer, offset: length(slot.moved), len }
             }
             _ => Receiving::Bytes,
@@ -53,8 +52,8 @@ impl InitiatorSession {
                 Err(error) => return Err(self.fail(error)),
             };
             match head {
-                Head::InPlace(head) => self.dispatch(head)?,
-                Head::Gathered => self.dispatch(&self.framer.gathered())?,
+                Head::InPlace(head) => self.dispatch(basic_header(head))?,
+                Head::Gathered => self.dispatch(basic_header(&self.framer.gathered()))?,
             }
         }
         Ok(bytes.len() - rest.len())
@@ -70,7 +69,7 @@ impl InitiatorSession {
         let Sink::Task { id, completes } = self.sink else {
             unreachable!("payload comes only when awaited")
         };
-        debug_assert!(matches!(self.slots[id].data, Data::ToInitiator(_)), "not for a buffer");
+        debug_assert!(matches!(self.posted[id.0].data, Data::Incoming(_)), "not for a buffer");
         self.framer.body.count_data(bytes);
         self.count_received(id, bytes.len());
         if self.framer.body.is_over() {
@@ -142,7 +141,7 @@ impl InitiatorSession {
                 }
                 Sink::Small => self.small.extend_from_slice(self.framer.body.take_data(rest)),
                 Sink::Task { id, .. } => {
-                    let Data::SmallToInitiator(small) = &mut self.slots[id].data else {
+                    let Data::SmallIncoming(small) = &mut self.posted[id.0].data else {
                         return Ok(false);
                     };
                     let data = self.framer.body.take_data(rest);
@@ -151,8 +150,7 @@ impl InitiatorSession {
                 }
             }
         }
-        self.framer.body.take_end(rest);
-        if !self.framer.body.is_over() {
+        if !self.framer.body.take_end(rest) {
             return Ok(false);
         }
         self.end_body()?;
@@ -162,7 +160,7 @@ impl InitiatorSession {
     #[inline]
     fn count_received(&mut self, id: TaskId, len: usize) {
         let len = u32::try_from(len).expect("no PDU has 4 GiB of data");
-        self.slots[id].moved += len;
+        self.posted[id.0].moved += len;
     }
 
     #[inline]

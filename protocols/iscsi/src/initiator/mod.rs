@@ -26,7 +26,6 @@ mod data_out;
 mod discovery;
 mod input;
 mod sense;
-mod slots;
 mod submit;
 #[cfg(test)]
 mod tests;
@@ -36,7 +35,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nearflash_request::BufferId;
-use nearflash_session::{Chunk, Output};
+use nearflash_session::{Chunk, Output, Posted};
 
 pub use config::{
     Ending, Event, InitiatorConfig, Status, SubmitError, TASKS_MAX, TaskCompletion, TaskData,
@@ -47,15 +46,14 @@ pub use discovery::{DiscoveredTarget, TARGETS_TEXT_LEN_MAX};
 pub use sense::Sense;
 pub use window::CommandWindow;
 
-use crate::digest::Digests;
+use crate::Digests;
 use crate::error::PeerError;
 use crate::framer::{Framer, Rules};
 use crate::login::{Established, InitiatorLogin, LOGIN_DATA_LEN_MAX};
 use crate::params::{ConnectionParams, SessionParams};
-use crate::pdu::{HEADER_LEN, Serial};
+use crate::pdu::{HEADER_LEN, LunField, Serial};
 use crate::text::Gathering;
 use data_out::PendingPart;
-use slots::Slots;
 
 /// Parts waiting to be sent, past which nothing more is received: more than all tasks make unless
 /// the target does not read.
@@ -94,6 +92,29 @@ struct Answer {
     underflow: u32,
 }
 
+/// What is known of a command, and what it is answered.
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    lun: LunField,
+    cmd_sn: Serial,
+    /// How many Data-In or R2T there were.
+    data_sn: u32,
+    ending: Ending,
+    sense: Option<Sense>,
+}
+
+impl Task {
+    const fn new(lun: LunField, cmd_sn: Serial) -> Self {
+        Self { lun, cmd_sn, data_sn: 0, ending: Ending::Answered(Status::GOOD), sense: None }
+    }
+}
+
+impl Default for Task {
+    fn default() -> Self {
+        Self::new(LunField([0; 8]), Serial(0))
+    }
+}
+
 /// What of the task management function, ping, text and logout is under way.
 #[derive(Debug)]
 struct Errands {
@@ -121,10 +142,8 @@ pub struct InitiatorSession {
     /// The header of the PDU whose data is gathered, and the data.
     small_header: [u8; HEADER_LEN],
     small: Vec<u8>,
-    slots: Slots,
-    completions: VecDeque<TaskId>,
-    /// Tasks answered before all of their buffer is sent: it is in use until it is.
-    early: Vec<TaskId>,
+    /// Commands by the lower half of their tag.
+    posted: Posted<Task>,
     /// Parts of payload that are to be sent, waiting for their data digest.
     parts: VecDeque<PendingPart>,
     errands: Errands,
@@ -160,9 +179,7 @@ impl InitiatorSession {
             sink: Sink::Skipped,
             small_header: [0; HEADER_LEN],
             small: Vec::new(),
-            slots: Slots::new(task_count),
-            completions: VecDeque::with_capacity(usize::from(task_count)),
-            early: Vec::new(),
+            posted: Posted::new(task_count),
             parts: VecDeque::new(),
             errands: Errands {
                 is_pinging: false,
@@ -194,8 +211,10 @@ impl InitiatorSession {
     /// The next command that is over. Its place is free from here on.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<TaskCompletion> {
-        let id = self.completions.pop_front()?;
-        Some(self.slots.give_back(id))
+        let (id, command) = self.posted.poll()?;
+        let Task { ending, sense, .. } = command.answer;
+        let (moved, data) = (command.moved, command.take_small());
+        Some(TaskCompletion { id: TaskId(id), ending, sense, moved, data })
     }
 
     /// The next thing that happened beside commands.
@@ -207,12 +226,12 @@ impl InitiatorSession {
     /// How many commands are in flight: submitted, and their completion not polled.
     #[inline]
     pub const fn tasks_in_flight(&self) -> usize {
-        self.slots.in_use()
+        self.posted.in_use()
     }
 
     /// The commands in flight: on a lost connection, those that will never complete.
     pub fn in_flight(&self) -> impl Iterator<Item = TaskId> {
-        self.slots.all_in_flight()
+        self.posted.in_flight().map(TaskId)
     }
 
     /// What to send, in stream order, from where the last send stopped.
@@ -233,9 +252,7 @@ impl InitiatorSession {
     #[inline]
     pub fn advance_output(&mut self, sent: usize) {
         self.output.advance(sent, &mut |_: BufferId| {});
-        if !self.early.is_empty() {
-            self.complete_early();
-        }
+        self.posted.sent(self.output.position());
     }
 
     /// Ends the connection, without a word: iSCSI has none for it.

@@ -3,16 +3,24 @@
 //! Spec: RFC 7143, 4.2.5.2 (immediate and unsolicited data) and 11.3.
 
 use nearflash_request::BufferId;
+use nearflash_session::Data;
 use zerocopy::big_endian::U32;
 
 use super::config::{SubmitError, TaskData, TaskId};
 use super::data_out::{DataPart, Source};
-use super::slots::{Begun, Data};
-use super::{InitiatorSession, State, cdb::Cdb};
-use crate::pdu::{DataSegmentLen, FINAL, LunField, NO_TAG, ScsiCommand, Serial};
+use super::{InitiatorSession, State, Task, cdb::Cdb};
+use crate::pdu::{DataSegmentLen, FINAL, LunField, NO_TAG, ScsiCommand};
 
 /// ATTR: simple.
 const SIMPLE: u8 = 1;
+
+/// A command as it goes out.
+#[derive(Debug)]
+struct Begun {
+    data: Data,
+    len: u32,
+    task: Task,
+}
 
 impl InitiatorSession {
     /// Queues a command. Its number, which the session chooses, comes back with its completion.
@@ -33,28 +41,28 @@ impl InitiatorSession {
         if !matches!(self.state, State::Ready) {
             return Err(SubmitError::NotReady);
         }
-        if !self.slots.has_free() {
+        if self.posted.is_full() {
             return Err(SubmitError::QueueFull);
         }
         let cmd_sn = self.window.take(self.is_shared).ok_or(SubmitError::WindowClosed)?;
-        let lun = LunField::new(lun);
+        let task = Task::new(LunField::new(lun), cmd_sn);
         let (flags, data, len) = match data {
             TaskData::None => (0, Data::None, 0),
             TaskData::ToInitiator { buffer, len } => {
-                (ScsiCommand::READ, Data::ToInitiator(buffer), len)
+                (ScsiCommand::READ, Data::Incoming(buffer), len)
             }
             TaskData::SmallToInitiator { len } => {
-                (ScsiCommand::READ, Data::SmallToInitiator(Vec::new()), len)
+                (ScsiCommand::READ, Data::SmallIncoming(Vec::new()), len)
             }
             TaskData::FromInitiator { buffer, len } => {
-                let begun = Begun { data: Data::FromInitiator(buffer), len, lun, cmd_sn };
+                let begun = Begun { data: Data::Outgoing(buffer), len, task };
                 return Ok(self.queue_write(cdb, begun, Source::Buffer(buffer), payload));
             }
             TaskData::SmallFromInitiator(bytes) => {
-                return Ok(self.queue_small(cdb, (lun, cmd_sn), bytes));
+                return Ok(self.queue_small(cdb, task, bytes));
             }
         };
-        let id = self.slots.put_in_flight(Begun { data, len, lun, cmd_sn });
+        let id = self.put_in_flight(Begun { data, len, task });
         self.push_command(id, FINAL | flags, cdb, 0);
         Ok(id)
     }
@@ -79,7 +87,7 @@ impl InitiatorSession {
         payload: &[u8],
     ) -> TaskId {
         let (immediate, unsolicited) = self.unsolicited_lens(begun.len);
-        let id = self.slots.put_in_flight(begun);
+        let id = self.put_in_flight(begun);
         let is_final = if unsolicited == immediate { FINAL } else { 0 };
         self.push_command(id, is_final | ScsiCommand::WRITE, cdb, immediate);
         if immediate > 0 {
@@ -95,7 +103,7 @@ impl InitiatorSession {
             next += len;
             data_sn += 1;
         }
-        let slot = &mut self.slots[id];
+        let slot = &mut self.posted[id.0];
         slot.moved = unsolicited;
         if unsolicited > 0 && matches!(source, Source::Buffer(_)) {
             slot.sent_until = self.output.end_position();
@@ -103,31 +111,34 @@ impl InitiatorSession {
         id
     }
 
+    /// A command has its number. The caller has seen that there is room.
+    #[inline]
+    fn put_in_flight(&mut self, begun: Begun) -> TaskId {
+        let id = self.posted.take().expect("the caller has seen that there is room");
+        self.posted.begin(id, begun.data, begun.len).answer = begun.task;
+        TaskId(id)
+    }
+
     #[cold]
-    fn queue_small(
-        &mut self,
-        cdb: &Cdb,
-        (lun, cmd_sn): (LunField, Serial),
-        bytes: Vec<u8>,
-    ) -> TaskId {
+    fn queue_small(&mut self, cdb: &Cdb, task: Task, bytes: Vec<u8>) -> TaskId {
         let len = u32::try_from(bytes.len()).expect("small data is small");
-        let begun = Begun { data: Data::None, len, lun, cmd_sn };
+        let begun = Begun { data: Data::None, len, task };
         let id = self.queue_write(cdb, begun, Source::Bytes(&bytes), &bytes);
-        self.slots[id].data = Data::SmallFromInitiator(bytes);
+        self.posted[id.0].data = Data::SmallOutgoing(bytes);
         id
     }
 
     #[inline]
     fn push_command(&mut self, id: TaskId, flags: u8, cdb: &Cdb, immediate: u32) {
-        let slot = &self.slots[id];
+        let slot = &self.posted[id.0];
         let mut command = ScsiCommand::new(flags | SIMPLE, self.tag(id));
         command.data_len = DataSegmentLen::new(immediate);
-        command.lun = slot.lun;
+        command.lun = slot.answer.lun;
         command.transfer_len = U32::new(slot.len);
-        command.cmd_sn = slot.cmd_sn.field();
+        command.cmd_sn = slot.answer.cmd_sn.field();
         command.exp_stat_sn = self.exp_stat_sn.field();
         command.cdb = *cdb;
-        self.push_words(command.to_words());
+        self.output.push_header(command.to_words(), self.connection.digests);
     }
 
     /// The initiator task tag of a command.

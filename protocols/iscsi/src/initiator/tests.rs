@@ -8,11 +8,11 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::*;
 use crate::check::initiator::pdus_of;
 use crate::check::login::{challenge, grant, login_config, offer};
-use crate::check::memory::Memory;
 use crate::login::{Access, LoginStep, TargetLogin, TargetLoginConfig};
 use crate::params::Offer;
 use crate::pdu::*;
 use crate::small::push_small;
+use nearflash_session::check::Memory;
 
 const TAG_BASE: u32 = 1 << 16;
 

@@ -10,7 +10,7 @@ mod tests;
 
 pub use negotiation::{Negotiation, ParamError, answer_in_full_feature_phase};
 
-use crate::digest::Digests;
+use crate::Digests;
 
 /// The lowest that MaxRecvDataSegmentLength and burst lengths may be.
 pub const LEN_MIN: u32 = 512;

@@ -3,14 +3,13 @@
 //!
 //! Spec: RFC 7143, 11.4 (SCSI Response), 11.7 (Data-In), 11.17 (Reject); residuals: 11.4.5.
 
-use nearflash_request::{BufferId, ChangeResult, Completion, Outcome, Payload, Tag};
+use nearflash_request::{BufferId, ChangeResult, Completion, Payload, Tag};
 use nearflash_scsi::{Failure, RequestTask, Status};
-use nearflash_session::{Output, digest};
+use nearflash_session::digest;
 
 use super::data::R2tOf;
 use super::slots::{Kind, Stage};
 use super::{State, TargetSession};
-use crate::digest::Digests;
 use crate::length;
 use crate::pdu::{FINAL, HEADER_LEN, LunField, NO_TAG, Opcode, RejectReason, padding_len};
 
@@ -90,38 +89,9 @@ impl Answer {
 }
 
 impl TargetSession {
-    /// The engine's answer. `payload` is the bytes of its buffer when
-    /// [`Self::wants_payload_bytes`], otherwise it may be empty. The buffer is the session's until
-    /// it is sent.
-    ///
-    /// # Panics
-    /// When no such request is in flight, or a read succeeded without payload.
-    #[inline]
-    pub fn handle_completion(&mut self, done: Completion, payload: &[u8]) {
-        if self.state == State::Closing {
-            if let Payload::Buffer(buffer) = done.payload {
-                self.orphans.push(buffer);
-            }
-            return;
-        }
-        let index = index_of(done.tag);
-        let slot = &self.slots[index];
-        assert!(slot.stage == Stage::Submitted, "a request is answered once");
-        match slot.kind {
-            Kind::Read { .. } if done.outcome == Outcome::Success => {
-                self.answer_with(index, source_of(done.payload, payload));
-            }
-            Kind::Write { .. } if done.outcome == Outcome::Success => self.answer_good(index),
-            _ => self.answer_request(index, done, payload),
-        }
-        if !self.functions.is_empty() {
-            self.settle_functions();
-        }
-    }
-
     /// The same for everything that is not the common case.
     #[cold]
-    fn answer_request(&mut self, index: u16, done: Completion, payload: &[u8]) {
+    pub(super) fn answer_request(&mut self, index: u16, done: Completion, payload: &[u8]) {
         let kind = std::mem::replace(&mut self.slots[index].kind, Kind::Ready { data: Vec::new() });
         let task = match kind {
             Kind::Series(series) => return self.answer_piece(index, series, done, payload),
@@ -133,7 +103,7 @@ impl TargetSession {
         let reads = task.data_in.0 > 0;
         match (task.answer(&done), done.payload) {
             (Err(failure), other) => {
-                self.forget(other);
+                self.output.orphan_payload(other);
                 if reads {
                     self.slots[index].wanted = 0;
                 }
@@ -173,7 +143,8 @@ impl TargetSession {
             return;
         }
         let index = index_of(tag);
-        assert!(self.slots[index].stage == Stage::Submitted, "a change is answered once");
+        let slot = self.slots.get(usize::from(index)).expect("a change is answered once");
+        assert!(slot.stage == Stage::Submitted, "a change is answered once");
         let kind = std::mem::replace(&mut self.slots[index].kind, Kind::Ready { data: Vec::new() });
         match kind {
             Kind::Change { task, .. } => match task.answer(result) {
@@ -219,7 +190,7 @@ impl TargetSession {
         self.release_slot(index);
         if len == 0 {
             if let DataSource::Buffer(buffer, _) = source {
-                self.orphans.push(buffer);
+                self.output.orphan(buffer);
             }
             return self.push_response(itt, Status::GOOD, residual, 0, &[]);
         }
@@ -284,7 +255,7 @@ impl TargetSession {
             word(self.shared.numbers.last().0, number),
             word(offset, residual_count),
         ];
-        push_header(&mut self.output, self.link.digests, words);
+        self.output.push_header(words, self.link.digests);
         let start = length(within);
         let end = start + length(len);
         match source {
@@ -304,7 +275,7 @@ impl TargetSession {
                 }
                 DataSource::Zeroes => digest::digest_of_zeroes(length(len)),
             };
-            self.output.push_bytes(&digest::append(data_digest, padding).to_le_bytes());
+            self.output.push_digest(digest::append(data_digest, padding));
         }
     }
 
@@ -382,7 +353,7 @@ impl TargetSession {
             word(self.shared.numbers.last().0, first),
             word(second, third),
         ];
-        push_header(&mut self.output, self.link.digests, words);
+        self.output.push_header(words, self.link.digests);
         if data.is_empty() {
             return;
         }
@@ -427,7 +398,7 @@ impl TargetSession {
     pub(super) fn release_slot(&mut self, index: u16) {
         let slot = &mut self.slots[index];
         if !matches!(slot.kind, Kind::Read { .. }) {
-            self.orphans.extend(slot.buffers.take().into_iter().flatten());
+            self.output.orphan_all(slot.buffers.take().into_iter().flatten());
         }
         if slot.is_immediate {
             self.immediate_count -= 1;
@@ -435,12 +406,6 @@ impl TargetSession {
             self.shared.numbers.give_back();
         }
         self.slots.give_back(index);
-    }
-
-    pub(super) fn forget(&mut self, payload: Payload) {
-        if let Payload::Buffer(buffer) = payload {
-            self.orphans.push(buffer);
-        }
     }
 }
 
@@ -471,15 +436,6 @@ pub(super) struct Span {
 }
 
 #[inline]
-fn push_header(output: &mut Output, digests: Digests, words: [u64; 6]) {
-    output.push_words(words);
-    if digests.header {
-        let header_digest = digest::digest(output.last_bytes(HEADER_LEN));
-        output.push_bytes(&header_digest.to_le_bytes());
-    }
-}
-
-#[inline]
 pub(super) fn source_of(payload: Payload, bytes: &[u8]) -> DataSource<'_> {
     match payload {
         Payload::Buffer(buffer) => DataSource::Buffer(buffer, bytes),
@@ -497,6 +453,7 @@ pub(super) fn index_of(tag: Tag) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nearflash_session::Output;
 
     #[test]
     fn a_residual_is_what_is_missing_or_too_much() {

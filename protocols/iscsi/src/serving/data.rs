@@ -4,9 +4,7 @@
 //! as MaxBurstLength allows, so that MaxOutstandingR2T is kept whatever it is. Data past what the
 //! command takes is received and dropped.
 
-use nearflash_request::BufferId;
 use nearflash_scsi::{Failure, Sense};
-use nearflash_session::Receiving;
 use nearflash_units::ByteLen;
 
 use super::slots::{Kind, Stage};
@@ -16,112 +14,16 @@ use crate::length;
 use crate::pdu::{DataOut, FINAL, NO_TAG, Opcode, RejectReason};
 
 impl TargetSession {
-    /// Where the next bytes of the stream belong.
+    /// The command whose data is next in the stream, when that waits for a buffer.
     #[inline]
-    pub fn receiving(&self) -> Receiving {
-        if self.framer.body.is_over() {
-            return if self.is_paused() { Receiving::Paused } else { Receiving::Bytes };
-        }
-        if self.is_stopped() {
-            return Receiving::Paused;
-        }
-        let left = self.framer.body.data_left();
-        let Sink::Slot { index, .. } = self.sink else { return Receiving::Bytes };
-        let slot = &self.slots[index];
-        let room = length(slot.room());
-        if left == 0 || room == 0 || matches!(slot.kind, Kind::Parameters { .. }) {
-            return Receiving::Bytes;
-        }
-        match slot.place() {
-            Some((buffer, offset, here)) => Receiving::Payload {
-                buffer,
-                offset: length(offset),
-                len: left.min(room).min(length(here)),
-            },
-            None => Receiving::Paused,
-        }
-    }
-
-    /// The next bytes of the payload are in the buffer that [`Self::receiving`] named; here they
-    /// are once more.
-    ///
-    /// # Panics
-    /// When that many were not awaited.
-    #[inline]
-    pub fn handle_payload(&mut self, bytes: &[u8]) {
-        let Sink::Slot { index, .. } = self.sink else { panic!("payload comes only when awaited") };
-        self.framer.body.count_data(bytes);
-        self.count_received(index, bytes.len());
-        if self.framer.body.is_over() {
-            self.end_data();
-        }
-    }
-
-    /// How large a buffer a command's data is waiting for, if one is.
-    #[inline]
-    pub fn wants_buffer(&self) -> Option<ByteLen> {
-        let index = self.wanting_slot()?;
-        Some(ByteLen(u64::from(self.slots[index].buffers.len())))
-    }
-
-    /// Whether the buffer that [`Self::wants_buffer`] asks for is for what is next in the stream:
-    /// nothing of it moves before it is there.
-    #[inline]
-    pub fn stands_still(&self) -> bool {
-        let Sink::Slot { index, .. } = self.sink else { return false };
+    pub(super) fn standing_slot(&self) -> Option<u16> {
+        let Sink::Slot { index, .. } = self.sink else { return None };
         if self.is_stopped() || self.framer.body.data_left() == 0 {
-            return false;
+            return None;
         }
         let slot = &self.slots[index];
-        slot.room() > 0 && !matches!(slot.kind, Kind::Parameters { .. }) && slot.place().is_none()
-    }
-
-    /// What is next in the stream comes first: nothing behind it moves without.
-    #[inline]
-    fn wanting_slot(&self) -> Option<u16> {
-        match self.sink {
-            Sink::Slot { index, .. } if self.stands_still() => Some(index),
-            _ if self.is_stopped() => None,
-            _ => self.awaiting_buffer.front().copied(),
-        }
-    }
-
-    /// The buffer that [`Self::wants_buffer`] asked for, of at least that length.
-    ///
-    /// # Panics
-    /// When none was asked for.
-    #[inline]
-    pub fn provide_buffer(&mut self, buffer: BufferId) {
-        let index = self.wanting_slot().expect("a buffer comes only when wanted");
-        let slot = &mut self.slots[index];
-        slot.buffers.put(buffer);
-        if slot.stage == Stage::AwaitingBuffer && !slot.buffers.are_missing() {
-            self.awaiting_buffer.pop_front();
-            self.ask_for_data(index);
-        }
-    }
-
-    /// There is no buffer for what is next in the stream, and perhaps none comes: whether this session
-    /// makes do without. What holds buffers and waits for data behind, or for commands on other
-    /// connections, would wait for itself; so the command is not taken, and is answered with TASK SET
-    /// FULL once its data has passed.
-    pub fn give_way(&mut self) -> bool {
-        let Sink::Slot { index, .. } = self.sink else { return false };
-        if !self.stands_still() || !(self.shared.is_multiple() || self.slots.any_holds_buffers()) {
-            return false;
-        }
-        let slot = &mut self.slots[index];
-        slot.failed = Some(Failure::Full);
-        self.orphans.extend(slot.buffers.take().into_iter().flatten());
-        true
-    }
-
-    /// Whether the initiator owes something: the rest of a PDU, data that was promised or asked for,
-    /// or the commands before those that came early. Looks at every command, so it is for now and
-    /// then.
-    pub fn awaits_data(&self) -> bool {
-        let owes = || !self.early.is_empty() || self.slots.any_awaits_data();
-        self.framer.is_midway() || (!self.is_stopped() && owes())
+        let is_payload = slot.room() > 0 && !matches!(slot.kind, Kind::Parameters { .. });
+        (is_payload && slot.place().is_none()).then_some(index)
     }
 
     /// SCSI Data-Out: the next part of a sequence.
@@ -204,8 +106,7 @@ impl TargetSession {
                 }
             }
         }
-        self.framer.body.take_end(rest);
-        if !self.framer.body.is_over() {
+        if !self.framer.body.take_end(rest) {
             return Ok(false);
         }
         match self.sink {
@@ -235,7 +136,7 @@ impl TargetSession {
     }
 
     #[inline]
-    fn count_received(&mut self, index: u16, len: usize) {
+    pub(super) fn count_received(&mut self, index: u16, len: usize) {
         let len = u32::try_from(len).expect("no PDU has 16 MiB of data");
         self.slots[index].received += len;
     }
@@ -248,7 +149,7 @@ impl TargetSession {
     /// A PDU with a command's data is over. RFC 7143, 7.8: damaged data is rejected, and the command
     /// fails when all its data has come.
     #[inline]
-    fn end_data(&mut self) {
+    pub(super) fn end_data(&mut self) {
         let Sink::Slot { index, is_last } = std::mem::replace(&mut self.sink, Sink::Drop) else {
             return;
         };
@@ -276,7 +177,7 @@ impl TargetSession {
         }
         if slot.buffers.are_missing() {
             slot.stage = Stage::AwaitingBuffer;
-            self.awaiting_buffer.push_back(index);
+            self.awaiting_buffer.push(index, ByteLen(u64::from(slot.buffers.len())));
             return;
         }
         self.ask_for_data(index);
@@ -284,9 +185,9 @@ impl TargetSession {
 
     /// Sends the R2T for the next sequence.
     #[inline]
-    fn ask_for_data(&mut self, index: u16) {
+    pub(super) fn ask_for_data(&mut self, index: u16) {
         let burst_max = self.shared.params().max_burst_len;
-        let tag = self.slots.transfer_tag(index);
+        let tag = self.slots.tag(index);
         let slot = &mut self.slots[index];
         let len = slot.room_of_piece().min(burst_max);
         slot.stage = Stage::Solicited;
@@ -315,7 +216,7 @@ impl TargetSession {
         self.has_aborted = true;
         self.note_end_of_copy(index);
         self.unsolicited.retain(|other| *other != index);
-        self.awaiting_buffer.retain(|other| *other != index);
+        self.awaiting_buffer.cancel(|other| other == index);
         if !self.slots[index].is_due {
             self.skip_slot(index);
         }

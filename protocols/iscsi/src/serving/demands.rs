@@ -21,13 +21,6 @@ impl TargetSession {
         self.login_demand.take().map(Demand::Login)
     }
 
-    /// Whether there is something to be done, or a buffer is wanted, because of an answer: ask for it
-    /// when [`Self::handle_completion`] was told.
-    #[inline]
-    pub fn asks_on(&self) -> bool {
-        !self.ready.is_empty() || !self.awaiting_buffer.is_empty()
-    }
-
     /// Everything but plain reads.
     fn demand_of(&mut self, index: u16) -> Demand {
         let slot = &mut self.slots[index];

@@ -1,12 +1,13 @@
 //! From bytes to handlers: the loop over received bytes, and what may come when.
 
 use nearflash_scsi::limits;
+use nearflash_session::Head;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::numbers::Turn;
 use super::{OUTPUT_BYTES_MAX, Sink, State, TargetSession};
 use crate::error::PeerError;
-use crate::framer::Head;
+use crate::framer::basic_header;
 use crate::pdu::{
     BasicHeader, DataOut, HEADER_LEN, LogoutRequest, NO_TAG, NopOut, Opcode, RejectReason,
     ScsiCommand, Serial, TaskRequest, TextRequest,
@@ -15,25 +16,8 @@ use crate::pdu::{
 const _: () = assert!(limits::TRANSFER_LEN_MAX.0 < 1 << 24, "data of a command fits one segment");
 
 impl TargetSession {
-    /// Takes bytes of the stream: all headers and small data in them. Returns how many were
-    /// consumed. It stops where payload begins and where [`Self::receiving`] says to pause; what it
-    /// did not consume is given again, or its payload part to [`Self::handle_payload`]. However the
-    /// stream is cut, the outcome is the same.
-    ///
-    /// # Errors
-    /// When the initiator broke the protocol or ended the connection: the session is closing.
     #[inline]
-    pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
-        self.has_heard = true;
-        let taken = self.take_input(bytes);
-        if let Err(error) = &taken {
-            self.terminate(*error);
-        }
-        taken
-    }
-
-    #[inline]
-    fn take_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+    pub(super) fn take_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
         let mut rest = bytes;
         loop {
             if !self.framer.body.is_over()
@@ -46,11 +30,8 @@ impl TargetSession {
             }
             let Some(head) = self.framer.take_head(&mut rest)? else { break };
             match head {
-                Head::InPlace(head) => self.dispatch(head)?,
-                Head::Gathered => {
-                    let head = self.framer.gathered();
-                    self.dispatch(&head)?;
-                }
+                Head::InPlace(head) => self.dispatch(basic_header(head))?,
+                Head::Gathered => self.dispatch(basic_header(&self.framer.gathered()))?,
             }
         }
         Ok(bytes.len() - rest.len())
@@ -61,8 +42,7 @@ impl TargetSession {
     pub(super) fn is_paused(&self) -> bool {
         // As many parts as all commands can be answered with, and more. Requests that never have a
         // slot are bounded by the bytes.
-        self.output.part_count() > 16 * self.slots.count() + 64
-            || self.output.bytes_len() > OUTPUT_BYTES_MAX
+        self.output.exceeds(16 * self.slots.count() + 64, OUTPUT_BYTES_MAX)
             || matches!(
                 self.state,
                 State::Granting | State::Refusing | State::LoggingOut | State::Closing

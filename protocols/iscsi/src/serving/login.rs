@@ -121,9 +121,4 @@ impl TargetSession {
         // And so may its session: nobody tells this connection any more.
         self.close_if_over();
     }
-
-    /// What a [`super::Demand::Login`] that was polled asks, while it is not answered.
-    pub fn login_pending(&self) -> Option<&LoginDemand> {
-        self.demanded.as_deref()
-    }
 }

@@ -10,7 +10,6 @@ use super::functions::{Function, Reach, Then};
 use super::siblings::{Obeyed, Order};
 use super::slots::{After, FunctionTask};
 use super::{State, TargetSession};
-use crate::error::PeerError;
 use crate::pdu::{
     AsyncEvent, LogoutReason, LogoutRequest, LogoutResult, NO_TAG, Opcode, RejectReason,
 };
@@ -122,14 +121,5 @@ impl TargetSession {
         let rest = [code, second << 16 | third, 0];
         let answer = Answer { rest, ..Answer::new(Opcode::ASYNC, NO_TAG) };
         self.push_answer(&answer, &[]);
-    }
-
-    /// Ends the connection in good order because this end goes down: the initiator is told, and
-    /// answers that are still to come are not waited for.
-    pub fn shut_down(&mut self) {
-        if self.state == State::FullFeature {
-            self.push_message(AsyncEvent::CONNECTION_DROP, [self.cid, 0, 0]);
-        }
-        self.terminate(PeerError::ShuttingDown);
     }
 }

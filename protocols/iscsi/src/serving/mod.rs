@@ -4,17 +4,11 @@
 //! Spec: RFC 7143. What commands mean is `nearflash-scsi`'s; this end carries them. Knows nothing of
 //! sockets, of memory of payload, or of volumes beyond their units.
 //!
-//! A driver's turn: ask [`TargetSession::receiving`], give bytes to [`TargetSession::handle_input`]
-//! or payload to its buffer and then to [`TargetSession::handle_payload`]; satisfy
-//! [`TargetSession::wants_buffer`]; take every [`TargetSession::poll_demand`]; give every answer; send
-//! [`TargetSession::output`] and tell [`TargetSession::advance_output`]. And of sessions with several
-//! connections, whenever one [`TargetSession::stirs`]: of each, carry [`TargetSession::order`] to the
-//! others, and [`TargetSession::resume`] it; one that [`TargetSession::awaits_others`] goes on by
-//! [`TargetSession::lift_fence`] when every other [`TargetSession::is_acknowledged`].
-//!
-//! A payload buffer belongs to the session from [`TargetSession::provide_buffer`] until its request
-//! is polled, and from [`TargetSession::handle_completion`] until it is sent. The engine gives back
-//! those that came with a request.
+//! It is driven as a [`ServingEnd`]; its demands are taken with [`TargetSession::poll_demand`]. And of
+//! sessions with several connections, whenever one [`TargetSession::stirs`]: of each, carry
+//! [`TargetSession::order`] to the others, and [`TargetSession::resume`] it; one that
+//! [`TargetSession::awaits_others`] goes on by [`TargetSession::lift_fence`] when every other
+//! [`TargetSession::is_acknowledged`].
 //!
 //! Invariants: every command is answered once, or was aborted by its initiator, or the connection is
 //! closing; commands begin in the order of their numbers; answers leave in the order they were given;
@@ -26,6 +20,7 @@ mod commands;
 mod config;
 mod data;
 mod demands;
+mod end;
 mod exports;
 mod functions;
 mod input;
@@ -46,10 +41,12 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use nearflash_request::{BufferId, Nexus};
+use nearflash_request::Nexus;
 use nearflash_scsi::LogicalUnits;
-use nearflash_session::{Chunk, Output};
+use nearflash_session::{BufferQueue, Outbox};
 use nearflash_units::Nanos;
+
+pub use nearflash_session::ServingEnd;
 
 pub use config::{Demand, Granted, NONCE_LEN, SessionConfig};
 pub use exports::{Exports, TargetExport};
@@ -60,8 +57,8 @@ pub use portal::{
 pub use shared::{PORTAL_GROUP, SessionShared};
 pub use siblings::{Obeyed, Order};
 
+use crate::Digests;
 use crate::chap::{CHALLENGE_LEN, Challenge};
-use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::{Framer, Rules};
 use crate::login::{LoginDemand, TargetLogin, TargetLoginConfig};
@@ -155,7 +152,7 @@ pub struct TargetSession {
     /// Commands whose unsolicited data is coming behind them, oldest first.
     unsolicited: VecDeque<u16>,
     /// Commands whose data is not asked for before there is a buffer, oldest first.
-    awaiting_buffer: VecDeque<u16>,
+    awaiting_buffer: BufferQueue<u16>,
     /// Commands to be handed out, oldest first.
     ready: VecDeque<u16>,
     functions: Vec<Function>,
@@ -168,9 +165,7 @@ pub struct TargetSession {
     has_stirred: bool,
     has_logged_out: bool,
     stat_sn: u32,
-    output: Output,
-    /// Buffers of commands that failed, to be given back at the next chance.
-    orphans: Vec<BufferId>,
+    output: Outbox,
 }
 
 impl TargetSession {
@@ -210,7 +205,7 @@ impl TargetSession {
             slots: Slots::new(0),
             early: EarlyCommands::default(),
             unsolicited: VecDeque::new(),
-            awaiting_buffer: VecDeque::new(),
+            awaiting_buffer: BufferQueue::default(),
             ready: VecDeque::new(),
             functions: Vec::new(),
             fence: Fence::default(),
@@ -219,8 +214,7 @@ impl TargetSession {
             has_stirred: false,
             has_logged_out: false,
             stat_sn: 0,
-            output: Output::default(),
-            orphans: Vec::new(),
+            output: Outbox::default(),
             config,
         }
     }
@@ -263,90 +257,8 @@ impl TargetSession {
     }
 
     /// How many commands are in flight: taken and not answered.
-    pub fn commands_in_flight(&self) -> usize {
+    pub(crate) fn commands_in_flight(&self) -> usize {
         self.slots.in_use()
-    }
-
-    /// Whether [`Self::handle_completion`] needs to see the bytes of reads, because they are
-    /// digested.
-    #[inline]
-    pub fn wants_payload_bytes(&self) -> bool {
-        self.link.digests.data
-    }
-
-    /// What to send, in stream order, from where the last send stopped.
-    #[inline]
-    pub fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
-        self.output.chunks()
-    }
-
-    /// How many bytes that is.
-    #[inline]
-    pub fn output_len(&self) -> usize {
-        self.output.len()
-    }
-
-    /// The first `sent` bytes of [`Self::output`] are sent. Buffers that are of no more use are
-    /// named to `released`: each is to be given back.
-    ///
-    /// # Panics
-    /// When more was sent than there is.
-    #[inline]
-    pub fn advance_output(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
-        self.output.advance(sent, released);
-        if !self.orphans.is_empty() {
-            self.orphans.drain(..).for_each(released);
-        }
-    }
-
-    /// When [`Self::handle_timeout`] is due.
-    pub fn poll_timeout(&self) -> Option<Nanos> {
-        let dropped_at = match self.stay {
-            Stay::Welcome => None,
-            Stay::Asked => Some(Nanos(0)),
-            Stay::Until(until) => Some(until),
-        };
-        let soonest = dropped_at.map_or(self.silent_at, |at| at.min(self.silent_at));
-        (self.state != State::Closing).then_some(soonest)
-    }
-
-    /// Time has passed.
-    ///
-    /// # Errors
-    /// When the initiator was not in in time, did not prove who it is, or has not said anything: the
-    /// session is closing.
-    pub fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
-        self.end_stay(now);
-        if self.state == State::Closing || now < self.silent_at {
-            return Ok(());
-        }
-        match self.state {
-            State::Login => {
-                self.terminate(PeerError::Silent);
-                return Err(PeerError::Silent);
-            }
-            State::Refusing => {
-                let error = self.refuse_at_last();
-                self.terminate(error);
-                return Err(error);
-            }
-            // What waits for us is not the initiator's fault.
-            _ if self.has_heard || self.is_paused() || self.stands_still() => {
-                self.has_heard = false;
-                self.has_pinged = false;
-                self.silent_at = now.plus(self.config.ping_interval);
-            }
-            _ if self.has_pinged => {
-                self.terminate(PeerError::Silent);
-                return Err(PeerError::Silent);
-            }
-            _ => {
-                self.push_ping(PING_TAG);
-                self.has_pinged = true;
-                self.silent_at = now.plus(self.config.ping_timeout);
-            }
-        }
-        Ok(())
     }
 
     /// Ends the connection for `error`. [`Self::handle_input`], [`Self::resume`] and
@@ -354,31 +266,6 @@ impl TargetSession {
     pub fn terminate(&mut self, error: PeerError) {
         let _ = error; // At error recovery level 0 there are no last words about it.
         self.stop();
-    }
-
-    /// Whether the connection ends: close it once the output is sent.
-    #[inline]
-    pub fn is_closing(&self) -> bool {
-        self.state == State::Closing
-    }
-
-    /// Nothing more is received: names the buffers of what was still coming to `released`. Nothing
-    /// comes of that, and nobody is answered.
-    pub fn release_incoming(&mut self, released: &mut impl FnMut(BufferId)) {
-        let collecting = self.slots.iter().filter(|(_, slot)| slot.is_collecting());
-        let collecting: Vec<u16> = collecting.map(|(index, _)| index).collect();
-        collecting.into_iter().for_each(|index| self.give_up(index));
-        self.orphans.drain(..).for_each(released);
-    }
-
-    /// The connection is gone: names every buffer that the session holds to `released`. Buffers of
-    /// requests that were polled are not among them: they come back with their completions.
-    pub fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
-        self.stop();
-        self.ready.clear();
-        self.output.clear(released);
-        self.orphans.drain(..).for_each(&mut *released);
-        self.slots.take_buffers().for_each(&mut *released);
     }
 
     /// Nothing more is received. What was received is still handed out, as if it had been polled

@@ -23,7 +23,7 @@ impl TargetSession {
         payload: &[u8],
     ) {
         if let Err(failure) = series.answer(&done) {
-            self.forget(done.payload);
+            self.output.orphan_payload(done.payload);
             self.note_copy(&series, CopyState::Failed);
             if series.piece().task.data_in.0 > 0 {
                 self.slots[index].wanted = len32(series.done().0);
@@ -33,7 +33,7 @@ impl TargetSession {
         let start = series.done();
         let goes_on = series.advance();
         if let Some(cut) = self.slots[index].cut_short {
-            self.forget(done.payload);
+            self.output.orphan_payload(done.payload);
             self.slots[index].kind = Kind::Series(series);
             return match cut {
                 Cut::Silently => self.give_up(index),

@@ -1,11 +1,14 @@
 //! The commands of one connection, by a slot number that is also the request's tag and half of the
 //! target transfer tag.
 //!
-//! Invariants: a slot is free or holds exactly one command; there are as many slots as the session's
-//! window and the immediate commands need; nothing is allocated per command in the common case.
+//! Invariants: there are as many slots as the session's window and the immediate commands need;
+//! nothing is allocated per command in the common case.
+
+use std::ops::{Deref, DerefMut};
 
 use nearflash_request::{BlockRange, BufferId, ChangeKind, VolumeId};
 use nearflash_scsi::{ChangeTask, Failure, RequestTask, Series};
+use nearflash_session::SlotTable;
 
 use crate::pdu::Serial;
 
@@ -16,8 +19,6 @@ pub(super) const IMMEDIATE_MAX: u32 = 16;
 /// How far a command is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
-    /// No command.
-    Free,
     /// Its unsolicited data is coming: in the command's PDU, or behind it.
     Unsolicited,
     /// All its unsolicited data is there, but commands with lower numbers are not.
@@ -158,8 +159,6 @@ pub(super) struct Slot {
     pub(super) is_due: bool,
     /// Which unit, if the address is one.
     pub(super) lun: Option<u16>,
-    /// Grows with each use of the slot: tells late data for an old command from data for this one.
-    generation: u16,
     /// CmdSN.
     pub(super) number: Serial,
     /// Expected data transfer length: what the initiator has room or data for.
@@ -190,11 +189,10 @@ impl Slot {
     const fn free() -> Self {
         Self {
             itt: 0,
-            stage: Stage::Free,
+            stage: Stage::Submitted,
             is_immediate: false,
             is_due: true,
             lun: None,
-            generation: 0,
             number: Serial(0),
             expected: 0,
             wanted: 0,
@@ -266,32 +264,14 @@ pub(super) struct Begin {
 /// The slots of a connection.
 #[derive(Debug)]
 pub(super) struct Slots {
-    slots: Box<[Slot]>,
-    /// Those not in use; the last one back is the first one out, as its memory is warm.
-    free: Vec<u16>,
+    table: SlotTable<Slot>,
 }
 
 impl Slots {
     /// For a connection of a session with that window; none before the login.
     pub(super) fn new(count: u32) -> Self {
         let count = u16::try_from(count).expect("a window is below 65,536 commands");
-        Self { slots: (0..count).map(|_| Slot::free()).collect(), free: (0..count).rev().collect() }
-    }
-
-    /// How many there are.
-    pub(super) const fn count(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// How many are in use.
-    pub(super) const fn in_use(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    /// Whether none is free.
-    #[inline]
-    pub(super) const fn is_full(&self) -> bool {
-        self.free.is_empty()
+        Self { table: SlotTable::new(count, Slot::free) }
     }
 
     /// Puts a command into a free slot. Its stage, kind and buffers are for the caller to set.
@@ -300,8 +280,8 @@ impl Slots {
     /// When none is free: the caller asks first.
     #[inline]
     pub(super) fn take(&mut self, begin: Begin) -> u16 {
-        let index = self.free.pop().expect("the caller saw a free slot");
-        let slot = &mut self.slots[usize::from(index)];
+        let index = self.table.take().expect("the caller saw a free slot");
+        let slot = &mut self.table[index];
         slot.itt = begin.itt;
         slot.is_immediate = begin.is_immediate;
         slot.is_due = true;
@@ -318,12 +298,11 @@ impl Slots {
     /// first.
     #[inline]
     pub(super) fn give_back(&mut self, index: u16) {
-        let slot = &mut self.slots[usize::from(index)];
-        slot.stage = Stage::Free;
-        slot.generation = slot.generation.wrapping_add(1);
+        self.table.give_back(index);
+        let slot = &mut self.table[index];
         // A read has moved none of these.
         if !matches!(slot.kind, Kind::Read { .. }) {
-            debug_assert!(slot.buffers.ids == [None; 2], "a buffer outlives its slot");
+            assert!(slot.buffers.ids == [None; 2], "a buffer outlives its slot");
             slot.received = 0;
             slot.base = 0;
             slot.cut_short = None;
@@ -334,31 +313,13 @@ impl Slots {
             slot.kind = Kind::Ready { data: Vec::new() };
         }
         slot.failed = None;
-        self.free.push(index);
-    }
-
-    /// The target transfer tag of a command. Never the one that is none.
-    pub(super) fn transfer_tag(&self, index: u16) -> u32 {
-        u32::from(self[index].generation & 0x7FFF) << 16 | u32::from(index)
     }
 
     /// The command of a target transfer tag that the initiator says.
     #[inline]
     pub(super) fn by_transfer_tag(&self, tag: u32) -> Option<u16> {
-        let index = u16::try_from(tag & 0xFFFF).ok()?;
-        let slot = self.slots.get(usize::from(index))?;
-        let is_same = self.transfer_tag(index) == tag && slot.stage == Stage::Solicited;
-        is_same.then_some(index)
-    }
-
-    /// The commands in their slots.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u16, &Slot)> {
-        (0..).zip(&self.slots).filter(|(_, slot)| slot.stage != Stage::Free)
-    }
-
-    /// The same, to be changed.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u16, &mut Slot)> {
-        (0..).zip(&mut self.slots).filter(|(_, slot)| slot.stage != Stage::Free)
+        let index = self.table.by_tag(tag)?;
+        (self.table[index].stage == Stage::Solicited).then_some(index)
     }
 
     /// The command of an initiator task tag.
@@ -378,24 +339,23 @@ impl Slots {
 
     /// Takes every buffer that a command has received data into.
     pub(super) fn take_buffers(&mut self) -> impl Iterator<Item = BufferId> {
-        self.slots.iter_mut().flat_map(|slot| slot.buffers.take()).flatten()
+        self.table.iter_mut().flat_map(|(_, slot)| slot.buffers.take()).flatten()
     }
 }
 
-/// A slot's own number.
-impl std::ops::Index<u16> for Slots {
-    type Output = Slot;
+impl Deref for Slots {
+    type Target = SlotTable<Slot>;
 
     #[inline]
-    fn index(&self, index: u16) -> &Slot {
-        &self.slots[usize::from(index)]
+    fn deref(&self) -> &Self::Target {
+        &self.table
     }
 }
 
-impl std::ops::IndexMut<u16> for Slots {
+impl DerefMut for Slots {
     #[inline]
-    fn index_mut(&mut self, index: u16) -> &mut Slot {
-        &mut self.slots[usize::from(index)]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.table
     }
 }
 
@@ -417,7 +377,7 @@ mod tests {
         let mut slots = Slots::new(1);
         let index = slots.take(BEGIN);
         slots[index].kind = Kind::Ready { data: Vec::new() };
-        let tag = slots.transfer_tag(index);
+        let tag = slots.tag(index);
         assert_eq!(slots.by_transfer_tag(tag), None, "nothing was asked for");
         slots[index].stage = Stage::Solicited;
         assert_eq!(slots.by_transfer_tag(tag), Some(index));

@@ -39,7 +39,7 @@ fn describe_pdu(common: &CommonHeader, pdu: &[u8], digests: Digests) -> String {
         }
         PduType::IC_RESP => {
             let (pdu, _) = IcResp::ref_from_prefix(pdu).unwrap();
-            let (digests, data_max) = (Digests::from_bits(pdu.digests), pdu.max_h2c_data.get());
+            let (digests, data_max) = (Digests::from(pdu.digests), pdu.max_h2c_data.get());
             write!(line, " {digests:?} max_h2c_data={data_max}").unwrap();
         }
         PduType::C2H_TERM_REQ | PduType::H2C_TERM_REQ => {

@@ -7,7 +7,6 @@ use nearflash_nvme::{Nqn, QueueId, Status};
 use nearflash_request::BufferId;
 use zerocopy::IntoBytes;
 
-use super::memory::Memory;
 use super::target::{append, laid_out, mutate};
 use crate::digest::Digests;
 use crate::error::PeerError;
@@ -17,6 +16,7 @@ use crate::pdu::{
     PduType, R2t, TermReq,
 };
 use nearflash_session::Receiving;
+use nearflash_session::check::Memory;
 
 const NSID: NamespaceId = NamespaceId(1);
 const UNIT: u32 = 512;
@@ -92,7 +92,7 @@ impl Bench {
 
     fn accept(&mut self, alignment: DataAlignment) {
         self.send(usize::MAX);
-        self.feed(IcResp::new(alignment, self.digests.to_bits(), 4096).as_bytes());
+        self.feed(IcResp::new(alignment, self.digests.into(), 4096).as_bytes());
         self.respond(CompletionEntry::with_result(CommandId(0), Status::SUCCESS, 1), [0xFF; 2]);
         assert!(self.host.is_ready(), "a sound controller is believed: {:?}", self.error);
     }

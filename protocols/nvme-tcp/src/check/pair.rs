@@ -11,15 +11,15 @@ use nearflash_request::{BlockRange, BufferId, Payload, Request, VolumeId};
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 use zerocopy::IntoBytes;
 
-use super::Choices;
-use super::memory::Memory;
 use super::target::asker;
 use super::volume::{BLOCK_SIZE, Volume};
 use crate::digest::Digests;
 use crate::host::{HostCompletion, HostConfig, HostData, HostSession};
 use crate::pdu::DataAlignment;
-use crate::serving::{Demand, Granted, QueueKind, SessionConfig, TargetSession};
+use crate::serving::{Demand, Granted, QueueKind, ServingEnd, SessionConfig, TargetSession};
 use nearflash_session::Receiving;
+use nearflash_session::check::Choices;
+use nearflash_session::check::Memory;
 
 const NSID: NamespaceId = NamespaceId(1);
 /// Parts of the volume; at most one operation is in flight in each.
@@ -142,7 +142,7 @@ impl Pair {
             self.turn();
             assert!(!self.host.is_closing(), "the host is admitted");
         }
-        assert_eq!(self.target.poll_timeout(), None, "the handshake is over");
+        assert_eq!(self.target.handle_timeout(Nanos(u64::MAX)), Ok(()), "the handshake is over");
     }
 
     /// A little of everything, in random amounts.
@@ -313,7 +313,7 @@ impl Pair {
     /// A buffer of new bytes.
     fn fill(&mut self, run: Run) -> BufferId {
         let buffer = self.host_memory.take(run.len());
-        let value = self.choices.next().to_le_bytes();
+        let value = self.choices.any().to_le_bytes();
         for (byte, value) in self.host_memory.bytes_mut(buffer).iter_mut().zip(value.iter().cycle())
         {
             *byte = *value;

@@ -15,15 +15,15 @@ use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
-use super::memory::Memory;
 use super::volume::{BLOCK_SIZE, Volume};
 use crate::digest::{Digests, digest};
 use crate::error::PeerError;
 use crate::pdu::{
     CapsuleCmd, CommonHeader, DataAlignment, DataIds, DataPdu, IcReq, PduFlags, PduType, TermReq,
 };
-use crate::serving::{Asker, Demand, Granted, QueueKind, SessionConfig, TargetSession};
+use crate::serving::{Asker, Demand, Granted, QueueKind, ServingEnd, SessionConfig, TargetSession};
 use nearflash_session::Receiving;
+use nearflash_session::check::Memory;
 
 const VOLUME_BLOCKS: u64 = 64;
 pub(crate) const ENTRIES: u16 = 8;
@@ -89,7 +89,7 @@ impl Bench {
         if stage == Stage::Closing {
             return self.target.terminate(PeerError::Sequence { pdu: PduType::IC_REQ });
         }
-        self.feed(IcReq::new(DataAlignment(0), digests.to_bits(), 0).as_bytes());
+        self.feed(IcReq::new(DataAlignment(0), digests.into(), 0).as_bytes());
         if stage != Stage::AwaitingConnect {
             let kind = if stage == Stage::Admin { QueueKind::Admin } else { QueueKind::Io };
             self.feed(&connect_pdu(kind, digests, flow_control));

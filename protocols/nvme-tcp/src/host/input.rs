@@ -3,16 +3,24 @@
 use nearflash_nvme::{CommandId, CompletionEntry, Status};
 use zerocopy::FromBytes;
 
-use super::slots::{Data, Slot, Stage};
-use super::{HostSession, PARTS_MAX, Sink, State, length};
+use super::{HostSession, PARTS_MAX, Sink, State};
 use crate::digest::Digests;
 use crate::error::PeerError;
-use crate::framer::Head;
+use crate::framer::header_at_fault;
+use crate::length;
 use crate::pdu::{CapsuleResp, CommonHeader, DataPdu, IcResp, PduFlags, PduType, R2t, TermReq};
-use nearflash_session::Receiving;
+use nearflash_session::{Data, Head, PostedCommand, Receiving};
 
 /// The least that MAXH2CDATA may be. NVMe/TCP 1.1, 3.6.2.3.
 const H2C_DATA_LEN_MIN: u32 = 4096;
+
+type Command = PostedCommand<CompletionEntry>;
+
+/// Whether a read has not all its data.
+#[inline]
+fn came_short(command: &Command) -> bool {
+    matches!(command.data, Data::Incoming(_)) && command.moved < command.len
+}
 
 impl HostSession {
     /// Where the next bytes of the stream belong.
@@ -27,11 +35,11 @@ impl HostSession {
         let Some(sink) = self.sink.filter(|_| self.framer.body.data_is_next()) else {
             return Receiving::Bytes;
         };
-        let slot = &self.slots[sink.cid];
-        match slot.data {
-            Data::ToHost(buffer) => Receiving::Payload {
+        let command = &self.posted[sink.cid];
+        match command.data {
+            Data::Incoming(buffer) => Receiving::Payload {
                 buffer,
-                offset: length(slot.moved),
+                offset: length(command.moved),
                 len: self.framer.body.data_left(),
             },
             _ => Receiving::Bytes,
@@ -75,7 +83,7 @@ impl HostSession {
     #[inline]
     pub fn handle_payload(&mut self, bytes: &[u8]) {
         let sink = self.sink.expect("payload comes only when awaited");
-        debug_assert!(matches!(self.slots[sink.cid].data, Data::ToHost(_)), "not for a buffer");
+        debug_assert!(matches!(self.posted[sink.cid].data, Data::Incoming(_)), "not for a buffer");
         self.framer.body.count_data(bytes);
         self.count_received(sink.cid, bytes.len());
         if self.framer.body.is_over() {
@@ -108,7 +116,7 @@ impl HostSession {
 
     #[cold]
     fn refuse_head(&mut self, error: PeerError, rest: &[u8]) -> PeerError {
-        let header = self.framer.header_at_fault(rest).to_vec();
+        let header = header_at_fault(&self.framer, rest).to_vec();
         self.close(&error, &header);
         error
     }
@@ -125,7 +133,7 @@ impl HostSession {
         if !response.controller_alignment.is_valid() {
             return Err(refused(IcResp::CONTROLLER_ALIGNMENT_OFFSET));
         }
-        let digests = Digests::from_bits(response.digests);
+        let digests = Digests::from(response.digests);
         if digests.and(self.config.digests) != digests {
             return Err(refused(IcResp::DIGESTS_OFFSET));
         }
@@ -144,7 +152,7 @@ impl HostSession {
     fn on_connect_response(&mut self, head: &[u8]) -> Result<(), PeerError> {
         let entry = response(head);
         self.find(PduType::CAPSULE_RESP, ENTRY_CID_OFFSET, entry.cid.get())?;
-        self.slots.give_back(entry.command_id());
+        self.posted.give_back(entry.cid.get());
         self.connected = Some(entry);
         self.state = if entry.status().is_success() { State::Ready } else { State::Closing };
         Ok(())
@@ -153,12 +161,10 @@ impl HostSession {
     #[inline]
     fn on_response(&mut self, head: &[u8]) -> Result<(), PeerError> {
         let entry = response(head);
-        let slot = self.find(PduType::CAPSULE_RESP, ENTRY_CID_OFFSET, entry.cid.get())?;
+        let command = self.find(PduType::CAPSULE_RESP, ENTRY_CID_OFFSET, entry.cid.get())?;
         // A read that succeeds has all its data; anything else that came short is as it should be.
-        let came_short = matches!(slot.data, Data::ToHost(_))
-            && entry.status().is_success()
-            && slot.moved < slot.len;
-        self.slots[entry.command_id()].damaged |= came_short;
+        let came_short = came_short(command) && entry.status().is_success();
+        self.posted[entry.cid.get()].damaged |= came_short;
         self.complete(entry);
         Ok(())
     }
@@ -170,22 +176,22 @@ impl HostSession {
         let pdu = PduType::C2H_DATA;
         let refused = |offset| PeerError::HeaderField { pdu, offset };
         let cid = data.command_id.get();
-        let slot = self.find(pdu, DataPdu::COMMAND_ID_OFFSET, cid)?;
-        if !matches!(slot.data, Data::ToHost(_) | Data::SmallToHost(_)) {
+        let command = self.find(pdu, DataPdu::COMMAND_ID_OFFSET, cid)?;
+        if !command.data.is_incoming() {
             return Err(refused(DataPdu::COMMAND_ID_OFFSET));
         }
         let (offset, len) = (data.data_offset.get(), data.data_len.get());
         if length(len) != self.framer.body.data_left() {
             return Err(refused(DataPdu::DATA_LEN_OFFSET));
         }
-        if offset != slot.moved || len > slot.len - slot.moved {
-            return Err(PeerError::DataOutOfRange { offset, len, expected: slot.moved });
+        if offset != command.moved || len > command.len - command.moved {
+            return Err(PeerError::DataOutOfRange { offset, len, expected: command.moved });
         }
         let completes = data.common.flags.has(PduFlags::SUCCESS);
         if completes && !data.common.flags.has(PduFlags::LAST) {
             return Err(refused(CommonHeader::FLAGS_OFFSET));
         }
-        self.sink = Some(Sink { cid: CommandId(cid), completes });
+        self.sink = Some(Sink { cid, completes });
         Ok(())
     }
 
@@ -194,27 +200,27 @@ impl HostSession {
         let (r2t, _) = R2t::ref_from_prefix(head).expect("the framer checked the length");
         let pdu = PduType::R2T;
         let refused = |offset| PeerError::HeaderField { pdu, offset };
-        let slot = self.find(pdu, R2t::COMMAND_ID_OFFSET, r2t.command_id.get())?;
-        if !matches!(slot.data, Data::FromHost(_) | Data::SmallFromHost(_)) {
+        let cid = r2t.command_id.get();
+        let command = self.find(pdu, R2t::COMMAND_ID_OFFSET, cid)?;
+        if !command.data.is_outgoing() {
             return Err(refused(R2t::COMMAND_ID_OFFSET));
         }
         let (offset, len) = (r2t.data_offset.get(), r2t.data_len.get());
         if len == 0 {
             return Err(refused(R2t::DATA_LEN_OFFSET));
         }
-        if offset != slot.moved || len > slot.len - slot.moved {
-            return Err(PeerError::DataOutOfRange { offset, len, expected: slot.moved });
+        if offset != command.moved || len > command.len - command.moved {
+            return Err(PeerError::DataOutOfRange { offset, len, expected: command.moved });
         }
-        let cid = CommandId(r2t.command_id.get());
-        self.slots[cid].moved += len;
+        self.posted[cid].moved += len;
         self.send_data(cid, r2t.transfer_tag.get(), offset, len);
         Ok(())
     }
 
     /// The command that a PDU names at `offset`.
     #[inline]
-    fn find(&self, pdu: PduType, offset: u32, cid: u16) -> Result<&Slot, PeerError> {
-        self.slots.in_flight(cid).ok_or(PeerError::HeaderField { pdu, offset })
+    fn find(&self, pdu: PduType, offset: u32, cid: u16) -> Result<&Command, PeerError> {
+        self.posted.find(cid).ok_or(PeerError::HeaderField { pdu, offset })
     }
 
     /// Takes what `rest` has of the current PDU's body; `false` when more is needed first, or it is
@@ -227,7 +233,7 @@ impl HostSession {
                 self.framer.body.take_data(rest);
                 return self.try_end_body(rest);
             };
-            let Data::SmallToHost(small) = &mut self.slots[sink.cid].data else { return false };
+            let Data::SmallIncoming(small) = &mut self.posted[sink.cid].data else { return false };
             let data = self.framer.body.take_data(rest);
             small.extend_from_slice(data);
             self.count_received(sink.cid, data.len());
@@ -237,58 +243,41 @@ impl HostSession {
 
     #[inline]
     fn try_end_body(&mut self, rest: &mut &[u8]) -> bool {
-        self.framer.body.take_digest(rest);
-        if !self.framer.body.is_over() {
-            return false;
+        let is_over = self.framer.body.take_end(rest);
+        if is_over {
+            self.end_body();
         }
-        self.end_body();
-        true
+        is_over
     }
 
     #[inline]
-    fn count_received(&mut self, cid: CommandId, len: usize) {
+    fn count_received(&mut self, cid: u16, len: usize) {
         let len = u32::try_from(len).expect("no PDU has 4 GiB of data");
-        self.slots[cid].moved += len;
+        self.posted[cid].moved += len;
     }
 
     #[inline]
     fn end_body(&mut self) {
-        let Some(sink) = self.sink.take() else { return };
-        if !self.framer.body.is_sound(self.framer.rules.digests) {
-            self.slots[sink.cid].damaged = true;
-        }
-        if sink.completes {
-            let slot = &mut self.slots[sink.cid];
-            slot.damaged |= matches!(slot.data, Data::ToHost(_)) && slot.moved < slot.len;
-            self.complete(CompletionEntry::new(sink.cid, Status::SUCCESS));
+        let Some(Sink { cid, completes }) = self.sink.take() else { return };
+        let command = &mut self.posted[cid];
+        command.damaged |= self.framer.body.damage().is_some();
+        if completes {
+            command.damaged |= came_short(command);
+            self.complete(CompletionEntry::new(CommandId(cid), Status::SUCCESS));
         }
     }
 
     /// A command is over.
     #[inline]
     fn complete(&mut self, entry: CompletionEntry) {
-        let cid = entry.command_id();
-        if self.slots[cid].sent_until > self.output.position() {
-            self.slots[cid].stage = Stage::AnsweredEarly;
-            self.early.push(entry);
-            return;
-        }
-        let slot = &mut self.slots[cid];
-        slot.stage = Stage::Completed;
-        slot.entry = if slot.damaged && entry.status().is_success() {
-            CompletionEntry::new(cid, Status::TRANSIENT_TRANSPORT_ERROR)
+        let cid = entry.cid.get();
+        let command = &mut self.posted[cid];
+        command.answer = if command.damaged && entry.status().is_success() {
+            CompletionEntry::new(CommandId(cid), Status::TRANSIENT_TRANSPORT_ERROR)
         } else {
             entry
         };
-        self.completions.push_back(cid);
-    }
-
-    /// Some more was sent: commands that were answered before that may be over now.
-    #[cold]
-    pub(super) fn complete_early(&mut self) {
-        for entry in std::mem::take(&mut self.early) {
-            self.complete(entry);
-        }
+        self.posted.complete(cid, self.output.position());
     }
 }
 

@@ -17,7 +17,6 @@
 
 mod config;
 mod input;
-mod slots;
 mod submit;
 #[cfg(test)]
 mod tests;
@@ -35,8 +34,7 @@ use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::{Accepted, Framer, Rules};
 use crate::pdu::{DataAlignment, IcReq, PduType, TermReq};
-use nearflash_session::{Chunk, Output};
-use slots::Slots;
+use nearflash_session::{Chunk, Output, Posted};
 use submit::PendingPart;
 
 /// Parts waiting to be sent, past which nothing more is received: more than a full queue of
@@ -59,7 +57,7 @@ enum State {
 /// Where the data of the current PDU goes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Sink {
-    cid: CommandId,
+    cid: u16,
     /// The command is over once the data has come.
     completes: bool,
 }
@@ -71,10 +69,8 @@ pub struct HostSession {
     state: State,
     framer: Framer,
     sink: Option<Sink>,
-    slots: Slots,
-    completions: VecDeque<CommandId>,
-    /// Answers to commands whose buffer is not all sent yet: the buffer is in use until it is.
-    early: Vec<CompletionEntry>,
+    /// Commands by their identifier.
+    posted: Posted<CompletionEntry>,
     /// Parts of payload that the controller asked for, waiting for their data digest.
     parts: VecDeque<PendingPart>,
     /// How the controller wants data aligned, and how much in one PDU.
@@ -109,15 +105,13 @@ impl HostSession {
             accepted: Accepted::only(ACCEPTED),
         };
         let mut output = Output::default();
-        let request = IcReq::new(config.alignment, config.digests.to_bits(), 0);
+        let request = IcReq::new(config.alignment, config.digests.into(), 0);
         output.push_bytes(request.as_bytes());
         Self {
             state: State::AwaitingIcResp,
             framer: Framer::new(rules),
             sink: None,
-            slots: Slots::new(config.sq_entries - 1),
-            completions: VecDeque::with_capacity(usize::from(config.sq_entries)),
-            early: Vec::new(),
+            posted: Posted::new(config.sq_entries - 1),
             parts: VecDeque::new(),
             controller_alignment: DataAlignment(0),
             h2c_data_len_max: 0,
@@ -153,21 +147,20 @@ impl HostSession {
     /// The next command that is over. Its place in the queue is free from here on.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<HostCompletion> {
-        let cid = self.completions.pop_front()?;
-        let entry = self.slots[cid].entry;
-        let data = self.slots.give_back(cid);
-        Some(HostCompletion { cid, entry, data })
+        let (cid, command) = self.posted.poll()?;
+        let (entry, data) = (command.answer, command.take_small());
+        Some(HostCompletion { cid: CommandId(cid), entry, data })
     }
 
     /// How many commands are in flight: submitted, and their completion not polled.
     #[inline]
     pub fn commands_in_flight(&self) -> usize {
-        self.slots.in_use()
+        self.posted.in_use()
     }
 
     /// The commands in flight: on a lost connection, those that will never complete.
     pub fn in_flight(&self) -> impl Iterator<Item = CommandId> {
-        self.slots.all_in_flight()
+        self.posted.in_flight().map(CommandId)
     }
 
     /// What to send, in stream order, from where the last send stopped.
@@ -188,9 +181,7 @@ impl HostSession {
     #[inline]
     pub fn advance_output(&mut self, sent: usize) {
         self.output.advance(sent, &mut |_: BufferId| {});
-        if !self.early.is_empty() {
-            self.complete_early();
-        }
+        self.posted.sent(self.output.position());
     }
 
     /// Ends the connection for `error`, telling the controller what the specification has for it.
@@ -217,10 +208,4 @@ impl HostSession {
             self.output.push_bytes(header);
         }
     }
-}
-
-/// A length of the wire as one of memory.
-#[inline]
-fn length(raw: u32) -> usize {
-    usize::try_from(raw).expect("usize is at least 32 bits wide")
 }

@@ -5,14 +5,14 @@
 use nearflash_nvme::fabrics::{Connect, ConnectData};
 use nearflash_nvme::{Command, CommandId, SglDescriptor};
 use nearflash_request::BufferId;
-use nearflash_session::PayloadPart;
+use nearflash_session::{Data, PayloadPart};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
 
 use super::config::{HostData, SubmitError};
-use super::slots::Data;
-use super::{HostSession, State, length};
+use super::{HostSession, State};
 use crate::digest::digest;
+use crate::length;
 use crate::pdu::{CapsuleCmd, CommonHeader, DataIds, DataPdu, PduFlags, PduType};
 
 /// The longest padding: data aligned to 128.
@@ -24,7 +24,7 @@ const ADMIN_CAPSULE_LEN_MAX: u32 = 8 * 1024;
 /// A part of a command's payload that becomes one H2CData once its digest is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingPart {
-    cid: CommandId,
+    cid: u16,
     buffer: BufferId,
     part: DataPart,
 }
@@ -72,9 +72,9 @@ impl HostSession {
         if self.state != State::Ready {
             return Err(SubmitError::NotConnected);
         }
-        let cid = self.slots.take().ok_or(SubmitError::QueueFull)?;
+        let cid = self.posted.take().ok_or(SubmitError::QueueFull)?;
         self.queue_command(cid, *command, data, payload);
-        Ok(cid)
+        Ok(CommandId(cid))
     }
 
     /// The Connect that makes the connection a queue. NVMe Base 2.0, 6.3.
@@ -90,34 +90,34 @@ impl HostSession {
         let data =
             ConnectData::new(config.host_id, config.controller, &config.subsystem, &config.host);
         let data = HostData::SmallFromHost(data.as_bytes().to_vec());
-        let cid = self.slots.take().expect("nothing was submitted before");
+        let cid = self.posted.take().expect("nothing was submitted before");
         self.queue_command(cid, command.to_command(), data, &[]);
     }
 
     #[inline]
-    fn queue_command(&mut self, cid: CommandId, command: Command, data: HostData, payload: &[u8]) {
+    fn queue_command(&mut self, cid: u16, command: Command, data: HostData, payload: &[u8]) {
         let (data, len) = match data {
             HostData::None => (Data::None, 0),
-            HostData::ToHost { buffer, len } => (Data::ToHost(buffer), len),
-            HostData::FromHost { buffer, len } => (Data::FromHost(buffer), len),
-            HostData::SmallToHost { len } => (Data::SmallToHost(Vec::new()), len),
+            HostData::ToHost { buffer, len } => (Data::Incoming(buffer), len),
+            HostData::FromHost { buffer, len } => (Data::Outgoing(buffer), len),
+            HostData::SmallToHost { len } => (Data::SmallIncoming(Vec::new()), len),
             HostData::SmallFromHost(bytes) => return self.queue_small(cid, command, bytes),
         };
         let buffer = match data {
-            Data::FromHost(buffer) if len > 0 && len <= self.config.in_capsule_len_max => buffer,
+            Data::Outgoing(buffer) if len > 0 && len <= self.config.in_capsule_len_max => buffer,
             _ => {
-                self.slots.put_in_flight(cid, data, len);
+                self.posted.begin(cid, data, len);
                 return self.push_bare_capsule(cid, command, len);
             }
         };
-        self.slots.put_in_flight(cid, data, len);
+        self.posted.begin(cid, data, len);
         self.push_capsule(cid, command, CapsuleData::Buffer(buffer, len), payload);
-        self.slots[cid].sent_until = self.output.end_position();
+        self.posted[cid].sent_until = self.output.end_position();
     }
 
     /// Small data goes into the capsule where it fits, and is kept for an R2T where not.
     #[cold]
-    fn queue_small(&mut self, cid: CommandId, command: Command, bytes: Vec<u8>) {
+    fn queue_small(&mut self, cid: u16, command: Command, bytes: Vec<u8>) {
         let len = u32::try_from(bytes.len()).expect("small data is small");
         let is_admin = self.config.queue.is_admin() || self.state != State::Ready;
         let in_capsule_len_max =
@@ -127,36 +127,32 @@ impl HostSession {
         } else {
             self.push_bare_capsule(cid, command, len);
         }
-        self.slots.put_in_flight(cid, Data::SmallFromHost(bytes), len);
+        self.posted.begin(cid, Data::SmallOutgoing(bytes), len);
     }
 
     /// Queues a capsule without data in it. What the caller just made stays in registers.
     #[inline]
-    fn push_bare_capsule(&mut self, cid: CommandId, command: Command, len: u32) {
+    fn push_bare_capsule(&mut self, cid: u16, command: Command, len: u32) {
         let sgl = SglDescriptor::transport(len);
-        let command = Command { sgl, ..command.with_command_id(cid) };
+        let command = Command { sgl, ..command.with_command_id(CommandId(cid)) };
         let mut common = CommonHeader::bare(PduType::CAPSULE_CMD, 72);
         if self.framer.rules.digests.header {
             common.flags = PduFlags::HEADER_DIGEST;
             common.pdu_len = U32::new(72 + 4);
         }
-        self.push_words(CapsuleCmd { common, command }.to_words());
+        self.output
+            .push_header(CapsuleCmd { common, command }.to_words(), self.framer.rules.digests);
     }
 
     /// Queues a capsule with its data. `payload` is the bytes of `data`, for its digest.
-    fn push_capsule(
-        &mut self,
-        cid: CommandId,
-        command: Command,
-        data: CapsuleData<'_>,
-        payload: &[u8],
-    ) {
+    fn push_capsule(&mut self, cid: u16, command: Command, data: CapsuleData<'_>, payload: &[u8]) {
         let data_len = data.len();
         let sgl = SglDescriptor::in_capsule(0, data_len);
-        let command = Command { sgl, ..command.with_command_id(cid) };
+        let command = Command { sgl, ..command.with_command_id(CommandId(cid)) };
         let mut common = CommonHeader::bare(PduType::CAPSULE_CMD, 72);
         let padding = self.lay_out(&mut common, data_len);
-        self.push_words(CapsuleCmd { common, command }.to_words());
+        self.output
+            .push_header(CapsuleCmd { common, command }.to_words(), self.framer.rules.digests);
         if padding > 0 {
             self.output.push_bytes(&PADDING[..padding]);
         }
@@ -165,7 +161,7 @@ impl HostSession {
             CapsuleData::Bytes(bytes) => self.output.push_bytes(bytes),
         }
         if self.framer.rules.digests.data {
-            self.output.push_bytes(&digest(&payload[..length(data_len)]).to_le_bytes());
+            self.output.push_digest(digest(&payload[..length(data_len)]));
         }
     }
 
@@ -188,18 +184,9 @@ impl HostSession {
         data_offset - head_len
     }
 
-    #[inline]
-    fn push_words<const N: usize>(&mut self, words: [u64; N]) {
-        self.output.push_words(words);
-        if self.framer.rules.digests.header {
-            let digest = digest(self.output.last_bytes(N * size_of::<u64>()));
-            self.output.push_bytes(&digest.to_le_bytes());
-        }
-    }
-
     /// Queues what an R2T asked for: as many H2CData as MAXH2CDATA makes it. The caller has checked
     /// that the command has that data.
-    pub(super) fn send_data(&mut self, cid: CommandId, transfer_tag: u16, offset: u32, len: u32) {
+    pub(super) fn send_data(&mut self, cid: u16, transfer_tag: u16, offset: u32, len: u32) {
         let end = offset + len;
         let mut next = offset;
         while next < end {
@@ -210,43 +197,44 @@ impl HostSession {
         }
     }
 
-    fn send_part(&mut self, cid: CommandId, part: DataPart) {
-        match std::mem::take(&mut self.slots[cid].data) {
-            Data::FromHost(buffer) => {
-                self.slots[cid].data = Data::FromHost(buffer);
+    fn send_part(&mut self, cid: u16, part: DataPart) {
+        match std::mem::take(&mut self.posted[cid].data) {
+            Data::Outgoing(buffer) => {
+                self.posted[cid].data = Data::Outgoing(buffer);
                 if self.framer.rules.digests.data {
                     self.parts.push_back(PendingPart { cid, buffer, part });
                     // Not sent before its digest is known: never, as far as is known.
-                    self.slots[cid].sent_until = u64::MAX;
+                    self.posted[cid].sent_until = u64::MAX;
                 } else {
                     self.push_part_header(cid, part);
                     self.output.push_buffer(buffer, part.offset, part.len);
-                    self.slots[cid].sent_until = self.output.end_position();
+                    self.posted[cid].sent_until = self.output.end_position();
                 }
             }
-            Data::SmallFromHost(bytes) => {
+            Data::SmallOutgoing(bytes) => {
                 self.push_part_header(cid, part);
                 let data = &bytes[length(part.offset)..][..length(part.len)];
                 self.output.push_bytes(data);
                 if self.framer.rules.digests.data {
-                    self.output.push_bytes(&digest(data).to_le_bytes());
+                    self.output.push_digest(digest(data));
                 }
-                self.slots[cid].data = Data::SmallFromHost(bytes);
+                self.posted[cid].data = Data::SmallOutgoing(bytes);
             }
-            Data::None | Data::ToHost(_) | Data::SmallToHost(_) => {
+            Data::None | Data::Incoming(_) | Data::SmallIncoming(_) => {
                 unreachable!("the caller has checked that the command has data from the host")
             }
         }
     }
 
-    fn push_part_header(&mut self, cid: CommandId, part: DataPart) {
+    fn push_part_header(&mut self, cid: u16, part: DataPart) {
         let mut common = CommonHeader::bare(PduType::H2C_DATA, 24);
         if part.is_last {
             common.flags = PduFlags::LAST;
         }
         let padding = self.lay_out(&mut common, part.len);
-        let ids = DataIds { command_id: cid.0, transfer_tag: part.transfer_tag };
-        self.push_words(DataPdu::new(common, ids, part.offset, part.len).to_words());
+        let ids = DataIds { command_id: cid, transfer_tag: part.transfer_tag };
+        let words = DataPdu::new(common, ids, part.offset, part.len).to_words();
+        self.output.push_header(words, self.digests());
         if padding > 0 {
             self.output.push_bytes(&PADDING[..padding]);
         }
@@ -270,10 +258,10 @@ impl HostSession {
         assert_eq!(bytes.len(), length(part.len), "exactly the bytes that were named");
         self.push_part_header(cid, part);
         self.output.push_buffer(buffer, part.offset, part.len);
-        self.output.push_bytes(&digest(bytes).to_le_bytes());
+        self.output.push_digest(digest(bytes));
         let is_pending = self.parts.iter().any(|pending| pending.cid == cid);
         if !is_pending {
-            self.slots[cid].sent_until = self.output.end_position();
+            self.posted[cid].sent_until = self.output.end_position();
         }
     }
 }

@@ -42,7 +42,7 @@ fn config(digests: Digests) -> HostConfig {
 }
 
 fn ic_resp(digests: Digests) -> IcResp {
-    IcResp::new(DataAlignment(0), digests.to_bits(), H2C_DATA_LEN_MAX)
+    IcResp::new(DataAlignment(0), digests.into(), H2C_DATA_LEN_MAX)
 }
 
 /// A session that is a queue, its output sent.

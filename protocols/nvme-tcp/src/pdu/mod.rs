@@ -10,7 +10,7 @@ use nearflash_nvme::{Command, CompletionEntry};
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::digest::DIGEST_LEN;
+use crate::digest::{DIGEST_LEN, Digests};
 
 /// What a PDU is. Open: an unknown value decodes, and is refused in one place.
 /// NVMe/TCP 1.1, 3.6.2.1.
@@ -193,6 +193,21 @@ impl DigestBits {
     pub const HEADER: u8 = 1 << 0;
     /// DDGST_ENABLE.
     pub const DATA: u8 = 1 << 1;
+}
+
+/// Reserved bits are ignored.
+impl From<DigestBits> for Digests {
+    fn from(bits: DigestBits) -> Self {
+        Self { header: bits.0 & DigestBits::HEADER != 0, data: bits.0 & DigestBits::DATA != 0 }
+    }
+}
+
+impl From<Digests> for DigestBits {
+    fn from(digests: Digests) -> Self {
+        let header = if digests.header { Self::HEADER } else { 0 };
+        let data = if digests.data { Self::DATA } else { 0 };
+        Self(header | data)
+    }
 }
 
 /// A data alignment as ICReq and ICResp say it (HPDA, CPDA): 0's based, in dwords, at most 31.

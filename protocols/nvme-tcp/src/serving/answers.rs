@@ -7,8 +7,9 @@ use nearflash_request::{BufferId, Completion, Outcome, Payload};
 use zerocopy::little_endian::U32;
 
 use super::slots::{Kind, Part, Stage};
-use super::{Granted, State, TargetSession, length};
+use super::{Granted, State, TargetSession};
 use crate::digest::{Digests, append_zeroes, digest, digest_of_zeroes};
+use crate::length;
 use crate::pdu::{CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, PduFlags, PduType};
 use nearflash_session::Output;
 
@@ -85,25 +86,6 @@ impl Answering {
         }
     }
 
-    /// The same for a header in words.
-    #[inline]
-    fn push_words<const N: usize>(&self, output: &mut Output, words: [u64; N]) {
-        output.push_words(words);
-        if self.digests.header {
-            let digest = digest(output.last_bytes(N * size_of::<u64>()));
-            output.push_bytes(&digest.to_le_bytes());
-        }
-    }
-
-    /// Queues a header, and its digest.
-    #[inline]
-    pub(super) fn push_header(&self, output: &mut Output, header: &[u8]) {
-        output.push_bytes(header);
-        if self.digests.header {
-            output.push_bytes(&digest(header).to_le_bytes());
-        }
-    }
-
     /// Queues a C2HData with all of a command's data. `len` is not zero; `data_digest` is looked at
     /// only when one was agreed.
     #[inline]
@@ -120,7 +102,7 @@ impl Answering {
         let digest_len = if self.digests.data { 4 } else { 0 };
         common.pdu_len = U32::new(u32::from(common.data_offset) + len + digest_len);
         let ids = DataIds { command_id: cid.0, transfer_tag: 0 };
-        self.push_words(output, DataPdu::new(common, ids, 0, len).to_words());
+        output.push_header(DataPdu::new(common, ids, 0, len).to_words(), self.digests);
         if self.padding > 0 {
             output.push_bytes(&PADDING[..self.padding]);
         }
@@ -136,40 +118,15 @@ impl Answering {
             }
         }
         if self.digests.data {
-            output.push_bytes(&data_digest.to_le_bytes());
+            output.push_digest(data_digest);
         }
     }
 }
 
 impl TargetSession {
-    /// The engine's answer. `payload` is the bytes of its buffer when
-    /// [`Self::wants_payload_bytes`], otherwise it may be empty. The buffer is the session's until
-    /// it is sent.
-    ///
-    /// # Panics
-    /// When no such request is in flight, or a read succeeded without payload.
-    #[inline]
-    pub fn handle_completion(&mut self, done: Completion, payload: &[u8]) {
-        if self.state == State::Closing {
-            if let Payload::Buffer(buffer) = done.payload {
-                self.orphans.push(buffer);
-            }
-            return;
-        }
-        // The high half tells the requests of one command apart.
-        let index = length(done.tag.0 & 0xFFFF);
-        let slot = &self.slots[index];
-        assert!(matches!(slot.stage, Stage::Submitted { .. }), "a request is answered once");
-        if matches!(slot.kind, Kind::Read { .. }) && done.outcome == Outcome::Success {
-            self.answer_read(index, done.payload, payload);
-        } else {
-            self.answer_request(index, done);
-        }
-    }
-
     /// A command has its data and so its answer.
     #[inline]
-    fn answer_read(&mut self, index: usize, payload: Payload, bytes: &[u8]) {
+    pub(super) fn answer_read(&mut self, index: u16, payload: Payload, bytes: &[u8]) {
         let (cid, len) = (self.slots[index].cid, self.slots[index].len);
         let (source, data_digest) = match payload {
             Payload::Buffer(buffer) if self.answering.digests.data => {
@@ -192,10 +149,8 @@ impl TargetSession {
     }
 
     /// Everything but a read that succeeded.
-    fn answer_request(&mut self, index: usize, done: Completion) {
-        if let Payload::Buffer(buffer) = done.payload {
-            self.orphans.push(buffer);
-        }
+    pub(super) fn answer_request(&mut self, index: u16, done: Completion) {
+        self.output.orphan_payload(done.payload);
         let slot = &mut self.slots[index];
         if let Part::First(Some(second)) = slot.part {
             let (first_status, second_status) = super::fused::statuses(done.outcome);
@@ -273,10 +228,10 @@ impl TargetSession {
     }
 
     /// The command in a slot is answered without data. Its buffer is given back at the next chance.
-    pub(super) fn answer(&mut self, index: usize, status: Status) {
+    pub(super) fn answer(&mut self, index: u16, status: Status) {
         let slot = &mut self.slots[index];
         let cid = slot.cid;
-        self.orphans.extend(slot.buffer.take());
+        self.output.orphan_all(slot.buffer.take());
         self.slots.give_back(index);
         self.respond(CompletionEntry::new(cid, status));
     }
@@ -299,6 +254,6 @@ impl TargetSession {
         let mut response =
             CapsuleResp { common: CommonHeader::bare(PduType::CAPSULE_RESP, 24), entry };
         self.answering.finish_header(&mut response.common);
-        self.answering.push_words(&mut self.output, response.to_words());
+        self.output.push_header(response.to_words(), self.answering.digests);
     }
 }

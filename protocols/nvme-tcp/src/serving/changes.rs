@@ -5,8 +5,9 @@ use nearflash_nvme::reservation::{report_data, status_of};
 use nearflash_nvme::{CompletionEntry, Status};
 use nearflash_request::{Change, ChangeKind, ChangeResult, Nexus, Tag, VolumeId};
 
-use super::slots::{Kind, Stage};
-use super::{CHANGES_IN_FLIGHT_MAX, Demand, State, TargetSession, length};
+use super::slots::Kind;
+use super::{CHANGES_IN_FLIGHT_MAX, Demand, State, TargetSession};
+use crate::length;
 
 impl TargetSession {
     /// Who the host is to reservations; [`Nexus::NONE`] before the queue is connected.
@@ -21,7 +22,7 @@ impl TargetSession {
     }
 
     /// The keys of a command are there.
-    pub(super) fn submit_reservation(&mut self, index: usize) {
+    pub(super) fn submit_reservation(&mut self, index: u16) {
         let slot = &mut self.slots[index];
         let Kind::Reservation { volume, command, data } =
             std::mem::replace(&mut slot.kind, Kind::Taken)
@@ -35,7 +36,7 @@ impl TargetSession {
     }
 
     /// A command asks for a change.
-    pub(super) fn hand_out_change(&mut self, index: usize, volume: VolumeId, change: ChangeKind) {
+    pub(super) fn hand_out_change(&mut self, index: u16, volume: VolumeId, change: ChangeKind) {
         if self.changes_in_flight >= CHANGES_IN_FLIGHT_MAX {
             return self.answer(index, Status::TRANSIENT_TRANSPORT_ERROR);
         }
@@ -50,7 +51,7 @@ impl TargetSession {
         volume: VolumeId,
         kind: ChangeKind,
     ) -> Demand {
-        self.slots[usize::from(index)].kind = Kind::Changing;
+        self.slots[index].kind = Kind::Changing;
         let asker = self.asker.as_ref().expect("an I/O queue was granted to someone");
         let (nexus, identity) = (asker.nexus, asker.identity.clone());
         Demand::Change(Tag(u32::from(index)), Box::new(Change { volume, nexus, identity, kind }))
@@ -64,10 +65,9 @@ impl TargetSession {
         if self.state == State::Closing {
             return;
         }
-        let index = length(tag.0);
-        let slot = &self.slots[index];
-        let is_out = matches!(slot.kind, Kind::Changing);
-        assert!(is_out && slot.stage != Stage::Free, "a change is answered once");
+        let index = u16::try_from(tag.0).expect("tags are slots");
+        let slot = self.slots.get(usize::from(index)).expect("a change is answered once");
+        assert!(matches!(slot.kind, Kind::Changing), "a change is answered once");
         let (cid, len) = (slot.cid, slot.len);
         self.changes_in_flight -= 1;
         if let ChangeResult::Report(report) = result {

@@ -8,11 +8,13 @@ use std::ops::RangeInclusive;
 use nearflash_nvme::fabrics::ConnectData;
 use nearflash_nvme::{Command, CommandId, FabricsType, Sgl, Status};
 use nearflash_request::ChangeKind;
+use nearflash_units::ByteLen;
 
 use super::operation::{self, Asked};
 use super::slots::{Kind, Stage};
-use super::{AdminDemand, SMALL_DATA_LEN_MAX, Sink, State, TargetSession, length};
+use super::{AdminDemand, SMALL_DATA_LEN_MAX, Sink, State, TargetSession};
 use crate::error::PeerError;
+use crate::length;
 
 /// How a command's data from the host comes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -139,7 +141,7 @@ impl TargetSession {
 
     /// Puts a command into a slot and has its data come.
     #[inline]
-    pub(super) fn begin(&mut self, prepared: Prepared) -> usize {
+    pub(super) fn begin(&mut self, prepared: Prepared) -> u16 {
         let Prepared { cid, mut kind, len, transfer } = prepared;
         // Where nothing comes, the length is what the host has room for: any at all.
         if transfer != Transfer::None
@@ -156,7 +158,7 @@ impl TargetSession {
             }
             Transfer::Requested if has_payload => {
                 let index = self.slots.take(cid, kind, len, Stage::AwaitingBuffer);
-                self.awaiting_buffer.push_back(index);
+                self.awaiting_buffer.push(index, ByteLen(u64::from(len)));
                 index
             }
             Transfer::Requested => {

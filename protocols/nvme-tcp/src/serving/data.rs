@@ -4,121 +4,41 @@
 //! it, so never more than one is outstanding and MAXR2T is kept whatever it is.
 
 use nearflash_nvme::Status;
-use nearflash_request::BufferId;
-use nearflash_units::ByteLen;
-use zerocopy::IntoBytes;
 
-use super::slots::{Part, Slot, Stage};
-use super::{Sink, State, TargetSession, length};
+use super::slots::{Part, Stage};
+use super::{Sink, TargetSession};
 use crate::error::PeerError;
+use crate::length;
 use crate::pdu::{DataIds, DataPdu, PduFlags, PduType, R2t};
-use nearflash_session::Receiving;
 
 impl TargetSession {
-    /// Where the next bytes of the stream belong.
+    /// The command at the head of the stream, when its data waits for a buffer.
     #[inline]
-    pub fn receiving(&self) -> Receiving {
-        let body = &self.framer.body;
-        if body.is_over() {
-            return if self.is_paused() { Receiving::Paused } else { Receiving::Bytes };
-        }
-        if self.state == State::Closing {
-            return Receiving::Paused;
-        }
-        let Sink::Slot(index) = self.sink else { return Receiving::Bytes };
+    pub(super) fn capsule_without_buffer(&self) -> Option<u16> {
+        let Sink::Slot(index) = self.sink else { return None };
         let slot = &self.slots[index];
-        if !body.data_is_next() || !slot.kind.has_payload() {
-            return Receiving::Bytes;
-        }
-        match slot.buffer {
-            Some(buffer) => {
-                Receiving::Payload { buffer, offset: length(slot.received), len: body.data_left() }
-            }
-            None => Receiving::Paused,
-        }
-    }
-
-    /// The next bytes of the payload are in the buffer that [`Self::receiving`] named; here they
-    /// are once more.
-    ///
-    /// # Panics
-    /// When that many were not awaited.
-    #[inline]
-    pub fn handle_payload(&mut self, bytes: &[u8]) {
-        let Sink::Slot(index) = self.sink else { panic!("payload comes only when awaited") };
-        assert!(self.slots[index].buffer.is_some(), "payload comes only into a buffer");
-        self.framer.body.count_data(bytes);
-        self.count_received(index, bytes.len());
-        if self.framer.body.is_over() {
-            self.end_body();
-        }
-    }
-
-    /// How large a buffer a command's payload is waiting for, if one is.
-    #[inline]
-    pub fn wants_buffer(&self) -> Option<ByteLen> {
-        self.wanting_slot().map(|index| ByteLen(u64::from(self.slots[index].len)))
-    }
-
-    /// Whether the buffer that [`Self::wants_buffer`] asks for is for data in a capsule: nothing of
-    /// the stream moves before it is there, not even data that was asked for.
-    #[inline]
-    pub fn stands_still(&self) -> bool {
-        let is_capsule = |index: usize| wants_capsule_buffer(&self.slots[index]);
-        matches!(self.sink, Sink::Slot(index) if is_capsule(index)) && self.state != State::Closing
-    }
-
-    /// Whether the host owes data: the rest of a PDU, or what an R2T asked for. Looks at every
-    /// command, so it is for now and then.
-    pub fn awaits_data(&self) -> bool {
-        self.framer.is_midway() || self.slots.any_awaits_data()
-    }
-
-    /// The buffer that [`Self::wants_buffer`] asked for, of at least that length.
-    ///
-    /// # Panics
-    /// When none was asked for.
-    #[inline]
-    pub fn provide_buffer(&mut self, buffer: BufferId) {
-        let index = self.wanting_slot().expect("a buffer comes only when wanted");
-        self.slots[index].buffer = Some(buffer);
-        if self.slots[index].stage == Stage::AwaitingBuffer {
-            self.awaiting_buffer.pop_front();
-            self.request_data(index);
-        }
-    }
-
-    /// The command at the head of the stream comes first: nothing behind it moves without.
-    #[inline]
-    fn wanting_slot(&self) -> Option<usize> {
-        if self.state == State::Closing {
-            return None;
-        }
-        match self.sink {
-            Sink::Slot(index) if wants_capsule_buffer(&self.slots[index]) => Some(index),
-            _ => self.awaiting_buffer.front().copied(),
-        }
+        let waits = slot.stage == Stage::ReceivingCapsule && slot.buffer.is_none();
+        (waits && slot.kind.has_payload()).then_some(index)
     }
 
     /// Sends the R2T for all of a command's data.
-    pub(super) fn request_data(&mut self, index: usize) {
+    pub(super) fn request_data(&mut self, index: u16) {
         let slot = &mut self.slots[index];
         slot.stage = Stage::ReceivingRequested;
-        let tag = u16::try_from(index).expect("there are at most 65,535 slots");
-        let ids = DataIds { command_id: slot.cid.0, transfer_tag: tag };
+        let ids = DataIds { command_id: slot.cid.0, transfer_tag: index };
         let mut pdu = R2t::new(ids, 0, slot.len);
         self.answering.finish_header(&mut pdu.common);
-        self.answering.push_header(&mut self.output, pdu.as_bytes());
+        self.output.push_header(pdu.to_words(), self.framer.rules.digests);
     }
 
     /// H2CData: the next part of what an R2T asked for.
     pub(super) fn on_data(&mut self, data: &DataPdu) -> Result<(), PeerError> {
         let pdu = PduType::H2C_DATA;
         let refused = |offset| PeerError::HeaderField { pdu, offset };
-        let index = usize::from(data.transfer_tag.get());
+        let index = data.transfer_tag.get();
         let slot = self
             .slots
-            .get(index)
+            .get(usize::from(index))
             .filter(|slot| slot.stage == Stage::ReceivingRequested)
             .ok_or(refused(DataPdu::TRANSFER_TAG_OFFSET))?;
         if slot.cid.0 != data.command_id.get() {
@@ -163,16 +83,15 @@ impl TargetSession {
 
     #[inline]
     fn try_end_body(&mut self, rest: &mut &[u8]) -> bool {
-        self.framer.body.take_digest(rest);
-        if !self.framer.body.is_over() {
-            return false;
+        let is_over = self.framer.body.take_end(rest);
+        if is_over {
+            self.end_body();
         }
-        self.end_body();
-        true
+        is_over
     }
 
     #[inline]
-    fn count_received(&mut self, index: usize, len: usize) {
+    pub(super) fn count_received(&mut self, index: u16, len: usize) {
         let len = u32::try_from(len).expect("no PDU has 4 GiB of data");
         self.slots[index].received += len;
     }
@@ -180,11 +99,10 @@ impl TargetSession {
     /// A PDU's data has all come. A broken data digest fails the command, not the connection:
     /// NVMe/TCP 1.1, 3.5.
     #[inline]
-    fn end_body(&mut self) {
+    pub(super) fn end_body(&mut self) {
         let Sink::Slot(index) = std::mem::replace(&mut self.sink, Sink::Drop) else { return };
-        let is_sound = self.framer.body.is_sound(self.framer.rules.digests);
         let slot = &mut self.slots[index];
-        if !is_sound {
+        if self.framer.body.damage().is_some() {
             slot.failed = slot.failed.or(Some(Status::TRANSIENT_TRANSPORT_ERROR));
         }
         if slot.received < slot.len {
@@ -197,9 +115,4 @@ impl TargetSession {
             self.settle_fused(index);
         }
     }
-}
-
-#[inline]
-fn wants_capsule_buffer(slot: &Slot) -> bool {
-    slot.stage == Stage::ReceivingCapsule && slot.buffer.is_none() && slot.kind.has_payload()
 }

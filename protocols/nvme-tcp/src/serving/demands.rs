@@ -8,7 +8,8 @@ use nearflash_units::{Blocks, Lba};
 use zerocopy::FromBytes;
 
 use super::slots::{Kind, Part, PayloadUse, Slot, Stage};
-use super::{AdminDemand, ConnectDemand, Demand, TargetSession, length};
+use super::{AdminDemand, ConnectDemand, Demand, TargetSession};
+use crate::length;
 
 /// A command that is to be handed out, and which request of it.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +26,7 @@ impl TargetSession {
     #[inline]
     pub fn poll_demand(&mut self) -> Option<Demand> {
         let Ready { index, request } = self.ready.pop_front()?;
-        let slot = &mut self.slots[usize::from(index)];
+        let slot = &mut self.slots[index];
         if let Kind::Read { volume, range } = slot.kind {
             let tag = tag_of(index, 0);
             return Some(Demand::Request(Request {
@@ -40,20 +41,18 @@ impl TargetSession {
 
     /// A command is to be handed out.
     #[inline]
-    pub(super) fn hand_out(&mut self, index: usize) {
-        let index = u16::try_from(index).expect("there are at most 65,535 slots");
+    pub(super) fn hand_out(&mut self, index: u16) {
         self.ready.push_back(Ready { index, request: 0 });
     }
 
     /// A command is to be handed out as so many requests.
-    pub(super) fn hand_out_many(&mut self, index: usize, requests: u16) {
-        let index = u16::try_from(index).expect("there are at most 65,535 slots");
+    pub(super) fn hand_out_many(&mut self, index: u16, requests: u16) {
         self.ready.extend((0..requests).map(|request| Ready { index, request }));
     }
 
     /// A command's data is there, or failed to come.
     #[inline]
-    pub(super) fn submit(&mut self, index: usize) {
+    pub(super) fn submit(&mut self, index: u16) {
         let slot = &mut self.slots[index];
         if let Some(status) = slot.failed {
             return self.answer(index, status);
@@ -66,7 +65,7 @@ impl TargetSession {
         }
     }
 
-    fn submit_ranges(&mut self, index: usize) {
+    fn submit_ranges(&mut self, index: u16) {
         let slot = &mut self.slots[index];
         let Kind::Ranges { volume, deallocate, len, data } =
             std::mem::replace(&mut slot.kind, Kind::Taken)
@@ -88,7 +87,7 @@ impl TargetSession {
     /// Everything but reads.
     fn demand_of(&mut self, index: u16, request: u16) -> Demand {
         let tag = tag_of(index, request);
-        let slot = &mut self.slots[usize::from(index)];
+        let slot = &mut self.slots[index];
         if let Part::First(Some(second)) = slot.part {
             let compare = received(slot);
             return Demand::Request(self.fused_request(tag, compare, second));
@@ -125,7 +124,7 @@ impl TargetSession {
         }
     }
 
-    fn fused_request(&mut self, tag: Tag, compare: BufferId, second: usize) -> Request {
+    fn fused_request(&mut self, tag: Tag, compare: BufferId, second: u16) -> Request {
         let slot = &mut self.slots[second];
         let Kind::Payload { volume, range, payload_use: PayloadUse::Write { force_unit_access } } =
             slot.kind

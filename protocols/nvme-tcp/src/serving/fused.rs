@@ -18,7 +18,7 @@ pub(super) enum Waiting {
     #[default]
     Nothing,
     /// It was the first of a fused operation, and is in this slot.
-    First(usize),
+    First(u16),
     /// It was the first of a fused operation, and was refused.
     Refused,
 }
@@ -80,7 +80,7 @@ impl TargetSession {
         };
     }
 
-    fn on_second(&mut self, first: usize, command: &Command) {
+    fn on_second(&mut self, first: u16, command: &Command) {
         let compared = self.slots[first].kind.clone();
         match self.prepare_part(command, |kind| is_write_over(kind, &compared)) {
             Ok(prepared) => {
@@ -107,26 +107,24 @@ impl TargetSession {
 
     /// The first command of a fused operation stands alone: it is answered with `status`, once its
     /// data has come if that is on its way.
-    fn fail(&mut self, index: usize, status: Status) {
+    fn fail(&mut self, index: u16, status: Status) {
         let slot = &mut self.slots[index];
         slot.part = Part::Alone;
         slot.failed = slot.failed.or(Some(status));
         let status = slot.failed.unwrap_or(status);
         match slot.stage {
             Stage::AwaitingBuffer => {
-                self.awaiting_buffer.retain(|waiting| *waiting != index);
+                self.awaiting_buffer.cancel(|waiting| waiting == index);
                 self.answer(index, status);
             }
             Stage::Held => self.answer(index, status),
             Stage::ReceivingCapsule | Stage::ReceivingRequested => {}
-            Stage::Free | Stage::Submitted { .. } => {
-                unreachable!("a first command waits for its second")
-            }
+            Stage::Submitted { .. } => unreachable!("a first command waits for its second"),
         }
     }
 
     /// One command's data is there. Once both are, they are submitted, or answered if one failed.
-    pub(super) fn settle_fused(&mut self, index: usize) {
+    pub(super) fn settle_fused(&mut self, index: u16) {
         let (first, second) = match self.slots[index].part {
             Part::First(Some(second)) => (index, second),
             Part::Second(first) => (first, index),
@@ -145,7 +143,7 @@ impl TargetSession {
     }
 
     /// The request is the first command's, and takes the second's along.
-    fn submit_fused(&mut self, first: usize, second: usize) {
+    fn submit_fused(&mut self, first: u16, second: u16) {
         for index in [first, second] {
             self.slots[index].stage = Stage::Submitted { pending: 1 };
         }

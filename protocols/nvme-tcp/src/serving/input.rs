@@ -6,57 +6,26 @@ use nearflash_nvme::NamespaceTable;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::answers::Answering;
-use super::{Granted, QueueKind, SMALL_DATA_LEN_MAX, Sink, State, TargetSession, length};
+use super::slots::Slots;
+use super::{Granted, OUTPUT_BYTES_MAX, QueueKind, SMALL_DATA_LEN_MAX, Sink, State, TargetSession};
 use crate::digest::Digests;
 use crate::error::PeerError;
-use crate::framer::Head;
+use crate::framer::header_at_fault;
+use crate::length;
 use crate::pdu::{CapsuleCmd, CommonHeader, DataPdu, IcReq, IcResp, PduType, TermReq};
 
-use super::{OUTPUT_BYTES_MAX, slots::Slots};
-
 impl TargetSession {
-    /// Takes bytes of the stream: all headers and small data in them. Returns how many were
-    /// consumed. It stops where payload begins and where [`Self::receiving`] says to pause; what it
-    /// did not consume is given again, or its payload part to [`Self::handle_payload`]. However the
-    /// stream is cut, the outcome is the same.
-    ///
-    /// # Errors
-    /// When the host broke the protocol or ended the connection: the session is closing.
-    #[inline]
-    pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
-        let mut rest = bytes;
-        loop {
-            if !self.framer.body.is_over() && !self.consume_body(&mut rest) {
-                break;
-            }
-            if self.is_paused() {
-                break;
-            }
-            let head = match self.framer.take_head(&mut rest) {
-                Ok(Some(head)) => head,
-                Ok(None) => break,
-                Err(error) => return Err(self.refuse_head(error, rest)),
-            };
-            match head {
-                Head::InPlace(head) => self.dispatch(head)?,
-                Head::Gathered => self.dispatch(&self.framer.gathered())?,
-            }
-        }
-        Ok(bytes.len() - rest.len())
-    }
-
     /// Whether nothing more is taken until something was sent, or ever.
     #[inline]
     pub(super) fn is_paused(&self) -> bool {
         // One part for a command's answer, one for its R2T, and as many again.
-        self.output.part_count() > 4 * self.slots.count() + 4
-            || self.output.bytes_len() > OUTPUT_BYTES_MAX
+        self.output.exceeds(4 * self.slots.count() + 4, OUTPUT_BYTES_MAX)
             || self.state == State::Closing
     }
 
     /// One PDU's header. Its data, if any, is still to come and dropped unless a handler wants it.
     #[inline]
-    fn dispatch(&mut self, head: &[u8]) -> Result<(), PeerError> {
+    pub(super) fn dispatch(&mut self, head: &[u8]) -> Result<(), PeerError> {
         self.sink = Sink::Drop;
         let (common, _) = CommonHeader::ref_from_prefix(head).expect("a head has its header");
         let handled = match (self.state, common.pdu_type) {
@@ -79,8 +48,8 @@ impl TargetSession {
     }
 
     #[cold]
-    fn refuse_head(&mut self, error: PeerError, rest: &[u8]) -> PeerError {
-        let header = self.framer.header_at_fault(rest).to_vec();
+    pub(super) fn refuse_head(&mut self, error: PeerError, rest: &[u8]) -> PeerError {
+        let header = header_at_fault(&self.framer, rest).to_vec();
         self.close(&error, &header);
         error
     }
@@ -96,9 +65,9 @@ impl TargetSession {
         if !request.host_alignment.is_valid() {
             return Err(PeerError::HeaderField { pdu, offset: IcReq::HOST_ALIGNMENT_OFFSET });
         }
-        let digests = Digests::from_bits(request.digests).and(self.config.digests);
+        let digests = Digests::from(request.digests).and(self.config.digests);
         let response =
-            IcResp::new(self.config.alignment, digests.to_bits(), self.config.h2c_data_len_max);
+            IcResp::new(self.config.alignment, digests.into(), self.config.h2c_data_len_max);
         self.output.push_bytes(response.as_bytes());
         self.framer.rules.digests = digests;
         self.answering = Answering::new(digests, request.host_alignment);

@@ -5,15 +5,7 @@
 //! connect and what a controller is, is [`nearflash_nvme`]'s; this end carries them. Knows nothing
 //! of sockets, of memory of payload, or of volumes beyond their number.
 //!
-//! A driver's turn: ask [`TargetSession::receiving`], give bytes to
-//! [`TargetSession::handle_input`] or payload to its buffer and then to
-//! [`TargetSession::handle_payload`]; satisfy [`TargetSession::wants_buffer`]; take every
-//! [`TargetSession::poll_demand`]; give every answer; send [`TargetSession::output`] and tell
-//! [`TargetSession::advance_output`].
-//!
-//! A payload buffer belongs to the session from [`TargetSession::provide_buffer`] until its request
-//! is polled, and from [`TargetSession::handle_completion`] until it is sent. The engine gives back
-//! those that came with a request.
+//! It is driven as a [`ServingEnd`]; its demands are taken with [`TargetSession::poll_demand`].
 //!
 //! Invariants: every command is answered once or the connection is closing; answers leave in the
 //! order they were given; memory is bounded by the queue's entries.
@@ -24,6 +16,7 @@ mod commands;
 mod config;
 mod data;
 mod demands;
+mod end;
 mod fused;
 mod input;
 mod operation;
@@ -35,20 +28,22 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nearflash_nvme::NamespaceTable;
-use nearflash_request::BufferId;
 use nearflash_units::Nanos;
 use zerocopy::IntoBytes;
+
+pub use nearflash_session::ServingEnd;
 
 pub use config::{AdminDemand, Asker, ConnectDemand, Demand, Granted, QueueKind, SessionConfig};
 
 use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::{Accepted, Framer, Rules};
+use crate::length;
 use crate::pdu::{DataAlignment, PduType, TermReq};
 use answers::Answering;
 use demands::Ready;
 use fused::Waiting;
-use nearflash_session::{Chunk, Output};
+use nearflash_session::{BufferQueue, Outbox};
 use slots::Slots;
 
 /// The most data of a command that is not payload: what hosts may put into an admin queue's
@@ -86,7 +81,7 @@ enum Sink {
     /// Nowhere: its command was refused.
     Drop,
     /// To the command in this slot.
-    Slot(usize),
+    Slot(u16),
 }
 
 /// The controller's end of one connection.
@@ -102,7 +97,7 @@ pub struct TargetSession {
     /// The first command of a fused operation, whose second must be next.
     waiting: Waiting,
     /// Commands whose data is not asked for before there is a buffer, oldest first.
-    awaiting_buffer: VecDeque<usize>,
+    awaiting_buffer: BufferQueue<u16>,
     /// Commands to be handed out, oldest first.
     ready: VecDeque<Ready>,
     namespaces: Option<Arc<NamespaceTable>>,
@@ -110,9 +105,7 @@ pub struct TargetSession {
     /// Changes handed out, or about to be.
     changes_in_flight: usize,
     answering: Answering,
-    output: Output,
-    /// Buffers of commands that failed, to be given back at the next chance.
-    orphans: Vec<BufferId>,
+    output: Outbox,
 }
 
 /// What a controller receives.
@@ -143,14 +136,13 @@ impl TargetSession {
             sink: Sink::Drop,
             slots: Slots::for_connect(),
             waiting: Waiting::Nothing,
-            awaiting_buffer: VecDeque::new(),
+            awaiting_buffer: BufferQueue::default(),
             ready: VecDeque::new(),
             namespaces: None,
             asker: None,
             changes_in_flight: 0,
             answering: Answering::new(Digests::NONE, DataAlignment(0)),
-            output: Output::default(),
-            orphans: Vec::new(),
+            output: Outbox::default(),
         }
     }
 
@@ -160,84 +152,14 @@ impl TargetSession {
     }
 
     /// How many commands are in flight: taken and not answered.
-    pub fn commands_in_flight(&self) -> usize {
+    pub(crate) fn commands_in_flight(&self) -> usize {
         self.slots.in_use()
-    }
-
-    /// Whether [`Self::handle_completion`] needs to see the bytes of reads, because they are
-    /// digested.
-    pub fn wants_payload_bytes(&self) -> bool {
-        self.framer.rules.digests.data
-    }
-
-    /// What to send, in stream order, from where the last send stopped.
-    pub fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
-        self.output.chunks()
-    }
-
-    /// How many bytes that is.
-    #[inline]
-    pub fn output_len(&self) -> usize {
-        self.output.len()
-    }
-
-    /// The first `sent` bytes of [`Self::output`] are sent. Buffers that are of no more use are
-    /// named to `released`: each is to be given back.
-    ///
-    /// # Panics
-    /// When more was sent than there is.
-    #[inline]
-    pub fn advance_output(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
-        self.output.advance(sent, released);
-        if !self.orphans.is_empty() {
-            self.orphans.drain(..).for_each(released);
-        }
-    }
-
-    /// When [`Self::handle_timeout`] is due.
-    pub fn poll_timeout(&self) -> Option<Nanos> {
-        self.handshake_until
-    }
-
-    /// Time has passed.
-    ///
-    /// # Errors
-    /// When no queue was connected in time: the session is closing.
-    pub fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
-        match self.handshake_until {
-            Some(until) if until <= now => {
-                self.terminate(PeerError::Silent);
-                Err(PeerError::Silent)
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Ends the connection for `error`, telling the host what the specification has for it.
     /// [`Self::handle_input`] and [`Self::handle_timeout`] do so by themselves.
     pub fn terminate(&mut self, error: PeerError) {
         self.close(&error, &[]);
-    }
-
-    /// Whether the connection ends: close it once the output is sent.
-    pub fn is_closing(&self) -> bool {
-        self.state == State::Closing
-    }
-
-    /// Nothing more is received: names the buffers of what was still coming to `released`. Nothing
-    /// comes of that, and nobody is answered.
-    pub fn release_incoming(&mut self, released: &mut impl FnMut(BufferId)) {
-        self.slots.take_incoming_buffers().for_each(released);
-    }
-
-    /// The connection is gone: names every buffer that the session holds to `released`. Buffers of
-    /// requests that were polled are not among them: they come back with their completions.
-    pub fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
-        self.stop();
-        self.ready.clear();
-        self.output.clear(released);
-        self.orphans.drain(..).for_each(&mut *released);
-        self.slots.take_buffers().for_each(&mut *released);
     }
 
     /// Nothing more is received. What was received is still handed out, as if it had been polled
@@ -261,10 +183,4 @@ impl TargetSession {
             self.output.push_bytes(header);
         }
     }
-}
-
-/// A length of the wire as one of memory.
-#[inline]
-fn length(raw: u32) -> usize {
-    usize::try_from(raw).expect("usize is at least 32 bits wide")
 }

@@ -1,21 +1,22 @@
 //! The commands in flight of one queue, by a slot number that is also the request's tag and the
 //! R2T's.
 //!
-//! Invariants: a slot is free or named by exactly one command identifier in flight; there are never
+//! Invariants: a taken slot is named by exactly one command identifier in flight; there are never
 //! more slots in use than the submission queue has entries; nothing is allocated per command after
 //! the queue was connected.
+
+use std::ops::{Deref, DerefMut};
 
 use nearflash_nvme::reservation::ReservationCommand;
 use nearflash_nvme::{CommandId, Status};
 use nearflash_request::{BlockRange, BufferId, ChangeKind, Operation, VolumeId};
+use nearflash_session::SlotTable;
 
 use super::config::AdminDemand;
 
 /// How far a command is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
-    /// No command.
-    Free,
     /// Its data waits for a buffer before it is asked for.
     AwaitingBuffer,
     /// Its data is coming in the capsule.
@@ -99,9 +100,9 @@ impl Kind {
 pub(super) enum Part {
     Alone,
     /// The compare; its partner once that came.
-    First(Option<usize>),
+    First(Option<u16>),
     /// The write, and its compare.
-    Second(usize),
+    Second(u16),
 }
 
 /// One command.
@@ -124,7 +125,7 @@ pub(super) struct Slot {
 impl Slot {
     const FREE: Self = Self {
         cid: CommandId(0),
-        stage: Stage::Free,
+        stage: Stage::Held,
         part: Part::Alone,
         len: 0,
         received: 0,
@@ -151,9 +152,7 @@ const CID_WORDS: usize = 1024;
 /// The slots of a queue.
 #[derive(Debug)]
 pub(super) struct Slots {
-    slots: Box<[Slot]>,
-    /// Those not in use; the last one back is the first one out, as its memory is warm.
-    free: Vec<u16>,
+    table: SlotTable<Slot>,
     /// One bit for each command identifier: set while it is in flight.
     cids: Box<[u64]>,
 }
@@ -161,32 +160,13 @@ pub(super) struct Slots {
 impl Slots {
     /// For a connection that is no queue yet: room for its Connect.
     pub(super) fn for_connect() -> Self {
-        Self { slots: Box::new([Slot::FREE]), free: vec![0], cids: Box::default() }
+        Self { table: SlotTable::new(1, || Slot::FREE), cids: Box::default() }
     }
 
     /// For a queue of so many entries.
     pub(super) fn for_queue(entries: u16) -> Self {
-        Self {
-            slots: vec![Slot::FREE; usize::from(entries)].into_boxed_slice(),
-            free: (0..entries).rev().collect(),
-            cids: vec![0; CID_WORDS].into_boxed_slice(),
-        }
-    }
-
-    /// How many slots there are.
-    pub(super) const fn count(&self) -> usize {
-        self.slots.len()
-    }
-
-    /// How many are in use.
-    pub(super) const fn in_use(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    /// Whether none is free.
-    #[inline]
-    pub(super) const fn is_full(&self) -> bool {
-        self.free.is_empty()
+        let cids = vec![0; CID_WORDS].into_boxed_slice();
+        Self { table: SlotTable::new(entries, || Slot::FREE), cids }
     }
 
     /// Whether a command with this identifier is in flight. The one command before the queue is
@@ -202,9 +182,9 @@ impl Slots {
     /// # Panics
     /// When none is free: the caller asks first.
     #[inline]
-    pub(super) fn take(&mut self, cid: CommandId, kind: Kind, len: u32, stage: Stage) -> usize {
+    pub(super) fn take(&mut self, cid: CommandId, kind: Kind, len: u32, stage: Stage) -> u16 {
         let index = self.take_free(cid, len, stage);
-        self.slots[index].kind = kind;
+        self.table[index].kind = kind;
         index
     }
 
@@ -216,20 +196,20 @@ impl Slots {
         volume: VolumeId,
         range: BlockRange,
         len: u32,
-    ) -> usize {
+    ) -> u16 {
         let index = self.take_free(cid, len, Stage::Submitted { pending: 1 });
-        self.slots[index].kind = Kind::Read { volume, range };
+        self.table[index].kind = Kind::Read { volume, range };
         index
     }
 
     #[inline]
-    fn take_free(&mut self, cid: CommandId, len: u32, stage: Stage) -> usize {
-        let index = usize::from(self.free.pop().expect("the caller saw a free slot"));
+    fn take_free(&mut self, cid: CommandId, len: u32, stage: Stage) -> u16 {
+        let index = self.table.take().expect("the caller saw a free slot");
         let (word, bit) = cid_place(cid);
         if let Some(word) = self.cids.get_mut(word) {
             *word |= bit;
         }
-        let slot = &mut self.slots[index];
+        let slot = &mut self.table[index];
         slot.cid = cid;
         slot.stage = stage;
         slot.len = len;
@@ -239,14 +219,14 @@ impl Slots {
     /// The command is answered. What it still holds is dropped, except for its buffer: see to that
     /// first.
     #[inline]
-    pub(super) fn give_back(&mut self, index: usize) {
-        let slot = &mut self.slots[index];
-        debug_assert!(slot.buffer.is_none(), "a buffer outlives its slot");
+    pub(super) fn give_back(&mut self, index: u16) {
+        self.table.give_back(index);
+        let slot = &mut self.table[index];
+        assert!(slot.buffer.is_none(), "a buffer outlives its slot");
         let (word, bit) = cid_place(slot.cid);
         if let Some(word) = self.cids.get_mut(word) {
             *word &= !bit;
         }
-        slot.stage = Stage::Free;
         slot.part = Part::Alone;
         slot.received = 0;
         slot.failed = None;
@@ -254,56 +234,47 @@ impl Slots {
         if !matches!(slot.kind, Kind::Read { .. }) {
             slot.kind = Kind::Taken;
         }
-        self.free.push(u16::try_from(index).expect("there are at most 65,535 slots"));
-    }
-
-    /// The slot of a number that the peer chose; `None` when there is none such.
-    #[inline]
-    pub(super) fn get(&self, index: usize) -> Option<&Slot> {
-        self.slots.get(index)
     }
 
     /// Whether a command waits for data that its host was asked for.
     pub(super) fn any_awaits_data(&self) -> bool {
-        self.slots.iter().any(|slot| slot.stage == Stage::ReceivingRequested)
+        self.table.iter().any(|(_, slot)| slot.stage == Stage::ReceivingRequested)
     }
 
     /// The slot of a command that was handed out under this identifier.
-    pub(super) fn handed_out(&self, cid: CommandId) -> Option<usize> {
-        self.slots.iter().position(|slot| {
+    pub(super) fn handed_out(&self, cid: CommandId) -> Option<u16> {
+        let is_meant = |slot: &Slot| {
             let is_out = matches!(slot.kind, Kind::AdminHandedOut | Kind::ConnectHandedOut { .. });
-            slot.stage != Stage::Free && slot.cid == cid && is_out
-        })
+            slot.cid == cid && is_out
+        };
+        self.table.iter().find(|(_, slot)| is_meant(slot)).map(|(index, _)| index)
     }
 
     /// Takes the buffers of commands that have not all their data, or not their other half.
     pub(super) fn take_incoming_buffers(&mut self) -> impl Iterator<Item = BufferId> {
-        self.slots
-            .iter_mut()
-            .filter(|slot| slot.is_incoming())
-            .filter_map(|slot| slot.buffer.take())
+        let incoming = self.table.iter_mut().filter(|(_, slot)| slot.is_incoming());
+        incoming.filter_map(|(_, slot)| slot.buffer.take())
     }
 
     /// Takes every buffer that a command has received data into.
     pub(super) fn take_buffers(&mut self) -> impl Iterator<Item = BufferId> {
-        self.slots.iter_mut().filter_map(|slot| slot.buffer.take())
+        self.table.iter_mut().filter_map(|(_, slot)| slot.buffer.take())
     }
 }
 
-/// A slot's own number.
-impl std::ops::Index<usize> for Slots {
-    type Output = Slot;
+impl Deref for Slots {
+    type Target = SlotTable<Slot>;
 
     #[inline]
-    fn index(&self, index: usize) -> &Slot {
-        &self.slots[index]
+    fn deref(&self) -> &Self::Target {
+        &self.table
     }
 }
 
-impl std::ops::IndexMut<usize> for Slots {
+impl DerefMut for Slots {
     #[inline]
-    fn index_mut(&mut self, index: usize) -> &mut Slot {
-        &mut self.slots[index]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.table
     }
 }
 
@@ -326,15 +297,5 @@ mod tests {
             slots.give_back(index);
             assert!(!slots.has(cid));
         }
-    }
-
-    #[test]
-    fn there_are_as_many_slots_as_entries() {
-        let mut slots = Slots::for_queue(2);
-        slots.take(CommandId(1), Kind::Taken, 0, Stage::Held);
-        assert!(!slots.is_full());
-        slots.take(CommandId(2), Kind::Taken, 0, Stage::Held);
-        assert!(slots.is_full());
-        assert_eq!(slots.in_use(), 2);
     }
 }

@@ -18,7 +18,9 @@ use nearflash_request::{
 use nearflash_units::{Lba, Nanos};
 use zerocopy::{FromBytes, IntoBytes};
 
-use super::{Asker, CHANGES_IN_FLIGHT_MAX, Demand, QueueKind, SessionConfig, TargetSession};
+use super::{
+    Asker, CHANGES_IN_FLIGHT_MAX, Demand, QueueKind, ServingEnd, SessionConfig, TargetSession,
+};
 use crate::check::Stage;
 use crate::check::describe::describe;
 use crate::check::target::{Bench, ENTRIES, asker, capsule, connect_pdu, data_pdu};
@@ -114,7 +116,7 @@ fn sample(pdu_type: PduType) -> Vec<u8> {
     let mut stream = Vec::new();
     match pdu_type {
         PduType::IC_REQ => {
-            let request = IcReq::new(DataAlignment(0), Digests::NONE.to_bits(), 0);
+            let request = IcReq::new(DataAlignment(0), Digests::NONE.into(), 0);
             stream.extend_from_slice(request.as_bytes());
         }
         PduType::CAPSULE_CMD => capsule(&mut stream, read(6), &[], Digests::NONE),

@@ -9,14 +9,16 @@ mod sessions;
 mod tasks;
 
 use nearflash_request::{Completion, Outcome, Payload, Request};
+use nearflash_session::Head;
 use zerocopy::big_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Demand;
+use super::ServingEnd;
+use crate::Digests;
 use crate::check::Setup;
 use crate::check::target::{Bench, FIRST_CMD_SN};
-use crate::digest::Digests;
-use crate::framer::{Framer, Head, Rules};
+use crate::framer::{Framer, Rules, basic_header};
 use crate::pdu::{
     DataIn, DataOut, FINAL, HEADER_LEN, LunField, Opcode, OpcodeByte, R2t, ScsiCommand,
     ScsiResponse,
@@ -72,10 +74,9 @@ fn cut(stream: &[u8], digests: Digests) -> Vec<Pdu> {
         let Some(Head::InPlace(head)) = framer.take_head(&mut rest).unwrap() else {
             panic!("half a PDU")
         };
-        let header = *head;
+        let header = *basic_header(head);
         let data = framer.body.take_data(&mut rest).to_vec();
-        framer.body.take_end(&mut rest);
-        assert!(framer.body.is_over() && framer.body.damage().is_none());
+        assert!(framer.body.take_end(&mut rest) && framer.body.damage().is_none());
         pdus.push(Pdu { header, data });
     }
     pdus

@@ -1,0 +1,209 @@
+//! The session as its driver sees it.
+
+use nearflash_request::{BufferId, Completion, Outcome};
+use nearflash_scsi::Failure;
+use nearflash_session::{Outbox, Receiving, ServingEnd};
+use nearflash_units::{ByteLen, Nanos};
+
+use super::answers::{index_of, source_of};
+use super::slots::{Kind, Stage};
+use super::{PING_TAG, Sink, State, TargetSession};
+use crate::error::PeerError;
+use crate::length;
+use crate::pdu::AsyncEvent;
+
+impl ServingEnd for TargetSession {
+    type PeerError = PeerError;
+
+    #[inline]
+    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
+        self.has_heard = true;
+        let taken = self.take_input(bytes);
+        if let Err(error) = &taken {
+            self.terminate(*error);
+        }
+        taken
+    }
+
+    #[inline]
+    fn receiving(&self) -> Receiving {
+        if self.framer.body.is_over() {
+            return if self.is_paused() { Receiving::Paused } else { Receiving::Bytes };
+        }
+        if self.is_stopped() {
+            return Receiving::Paused;
+        }
+        let left = self.framer.body.data_left();
+        let Sink::Slot { index, .. } = self.sink else { return Receiving::Bytes };
+        let slot = &self.slots[index];
+        let room = length(slot.room());
+        if left == 0 || room == 0 || matches!(slot.kind, Kind::Parameters { .. }) {
+            return Receiving::Bytes;
+        }
+        match slot.place() {
+            Some((buffer, offset, here)) => Receiving::Payload {
+                buffer,
+                offset: length(offset),
+                len: left.min(room).min(length(here)),
+            },
+            None => Receiving::Paused,
+        }
+    }
+
+    #[inline]
+    fn handle_payload(&mut self, bytes: &[u8]) {
+        let Sink::Slot { index, .. } = self.sink else { panic!("payload comes only when awaited") };
+        self.framer.body.count_data(bytes);
+        self.count_received(index, bytes.len());
+        if self.framer.body.is_over() {
+            self.end_data();
+        }
+    }
+
+    #[inline]
+    fn wants_buffer(&self) -> Option<ByteLen> {
+        match self.standing_slot() {
+            Some(index) => Some(ByteLen(u64::from(self.slots[index].buffers.len()))),
+            None if self.is_stopped() => None,
+            None => self.awaiting_buffer.first().map(|(_, len)| len),
+        }
+    }
+
+    #[inline]
+    fn stands_still(&self) -> bool {
+        self.standing_slot().is_some()
+    }
+
+    #[inline]
+    fn provide_buffer(&mut self, buffer: BufferId) {
+        if let Some(index) = self.standing_slot() {
+            return self.slots[index].buffers.put(buffer);
+        }
+        let first = self.awaiting_buffer.first().filter(|_| !self.is_stopped());
+        let (index, _) = first.expect("a buffer comes only when wanted");
+        self.slots[index].buffers.put(buffer);
+        if !self.slots[index].buffers.are_missing() {
+            self.awaiting_buffer.pop();
+            self.ask_for_data(index);
+        }
+    }
+
+    /// What holds buffers and waits for data behind, or for commands on other connections, would wait
+    /// for itself; so the command is not taken, and is answered with TASK SET FULL once its data has
+    /// passed.
+    fn give_way(&mut self) -> bool {
+        let Some(index) = self.standing_slot() else { return false };
+        if !(self.shared.is_multiple() || self.slots.any_holds_buffers()) {
+            return false;
+        }
+        let slot = &mut self.slots[index];
+        slot.failed = Some(Failure::Full);
+        self.output.orphan_all(slot.buffers.take().into_iter().flatten());
+        true
+    }
+
+    fn awaits_data(&self) -> bool {
+        let owes = || !self.early.is_empty() || self.slots.any_awaits_data();
+        self.framer.is_midway() || (!self.is_stopped() && owes())
+    }
+
+    #[inline]
+    fn wants_payload_bytes(&self) -> bool {
+        self.link.digests.data
+    }
+
+    #[inline]
+    fn handle_completion(&mut self, done: Completion, payload: &[u8]) {
+        if self.state == State::Closing {
+            return self.output.orphan_payload(done.payload);
+        }
+        let index = index_of(done.tag);
+        let slot = self.slots.get(usize::from(index)).expect("a request is answered once");
+        assert!(slot.stage == Stage::Submitted, "a request is answered once");
+        match slot.kind {
+            Kind::Read { .. } if done.outcome == Outcome::Success => {
+                self.answer_with(index, source_of(done.payload, payload));
+            }
+            Kind::Write { .. } if done.outcome == Outcome::Success => self.answer_good(index),
+            _ => self.answer_request(index, done, payload),
+        }
+        if !self.functions.is_empty() {
+            self.settle_functions();
+        }
+    }
+
+    #[inline]
+    fn asks_on(&self) -> bool {
+        !self.ready.is_empty() || !self.awaiting_buffer.is_empty()
+    }
+
+    #[inline]
+    fn outbox(&self) -> &Outbox {
+        &self.output
+    }
+
+    #[inline]
+    fn outbox_mut(&mut self) -> &mut Outbox {
+        &mut self.output
+    }
+
+    fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
+        self.end_stay(now);
+        if self.state == State::Closing || now < self.silent_at {
+            return Ok(());
+        }
+        match self.state {
+            State::Login => {
+                self.terminate(PeerError::Silent);
+                return Err(PeerError::Silent);
+            }
+            State::Refusing => {
+                let error = self.refuse_at_last();
+                self.terminate(error);
+                return Err(error);
+            }
+            // What waits for us is not the initiator's fault.
+            _ if self.has_heard || self.is_paused() || self.stands_still() => {
+                self.has_heard = false;
+                self.has_pinged = false;
+                self.silent_at = now.plus(self.config.ping_interval);
+            }
+            _ if self.has_pinged => {
+                self.terminate(PeerError::Silent);
+                return Err(PeerError::Silent);
+            }
+            _ => {
+                self.push_ping(PING_TAG);
+                self.has_pinged = true;
+                self.silent_at = now.plus(self.config.ping_timeout);
+            }
+        }
+        Ok(())
+    }
+
+    fn shut_down(&mut self) {
+        if self.state == State::FullFeature {
+            self.push_message(AsyncEvent::CONNECTION_DROP, [self.cid, 0, 0]);
+        }
+        self.terminate(PeerError::ShuttingDown);
+    }
+
+    #[inline]
+    fn is_closing(&self) -> bool {
+        self.state == State::Closing
+    }
+
+    fn release_incoming(&mut self, released: &mut impl FnMut(BufferId)) {
+        let collecting = self.slots.iter().filter(|(_, slot)| slot.is_collecting());
+        let collecting: Vec<u16> = collecting.map(|(index, _)| index).collect();
+        collecting.into_iter().for_each(|index| self.give_up(index));
+        self.output.release_orphans(released);
+    }
+
+    fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
+        self.stop();
+        self.ready.clear();
+        self.output.release_all(released);
+        self.slots.take_buffers().for_each(released);
+    }
+}

@@ -1,0 +1,269 @@
+//! Cuts a byte stream into headers and what follows them.
+//!
+//! A PDU is its head (header and header digest) and its body: padding, data, padding, data digest.
+//! A head that lies whole in the bytes received is looked at where it is; only one that the
+//! transport cut in two is gathered in an array. Data is never gathered: [`Body`] counts what is left
+//! of it, and the session says where it goes.
+//!
+//! Knows nothing of any protocol's headers but what [`HeadRules`] says of them.
+//!
+//! Invariants: no length of a PDU is believed before the rules have checked it; however the stream
+//! is cut, the same heads, bodies and errors come out.
+
+use crate::digest::{self, DIGEST_LEN};
+
+/// What a protocol knows of its heads.
+pub trait HeadRules {
+    /// The peer broke them.
+    type Error;
+    /// As much of a header as says how long its PDU is.
+    const PREFIX_LEN: usize;
+
+    /// Whether a PDU that begins so can be, and how it is laid out.
+    ///
+    /// # Errors
+    /// When it cannot be.
+    fn shape(&self, prefix: &[u8]) -> Result<HeadShape, Self::Error>;
+
+    /// A header is not what was sent.
+    fn damaged(received: u32, computed: u32) -> Self::Error;
+}
+
+/// How a PDU is laid out.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadShape {
+    /// The header, without its digest.
+    pub header_len: usize,
+    /// The head: the header, and the four bytes of its digest where there is room for one.
+    pub head_len: usize,
+    /// The header's digest is checked.
+    pub is_digested: bool,
+    /// What follows.
+    pub body: Layout,
+}
+
+/// How a PDU's body is laid out: lengths in bytes, in their order.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Layout {
+    /// Padding before the data, which the digest leaves out.
+    pub before: u8,
+    /// Padding behind the data, which the digest covers.
+    pub behind: u8,
+    /// A digest comes last.
+    pub is_digested: bool,
+    /// Data.
+    pub data: u32,
+}
+
+/// What is left of a PDU behind its head.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Body {
+    data: usize,
+    before: u8,
+    behind: u8,
+    digest: u8,
+    is_digested: bool,
+    /// The digest's bytes as they came.
+    received: [u8; DIGEST_LEN],
+    /// The digest of what it covers so far.
+    computed: u32,
+}
+
+impl Body {
+    /// Begins a PDU's body.
+    #[inline]
+    pub fn begin(&mut self, layout: Layout) {
+        self.data = crate::length(layout.data);
+        self.before = layout.before;
+        self.behind = layout.behind;
+        self.is_digested = layout.is_digested;
+        self.digest = if layout.is_digested { 4 } else { 0 };
+        self.computed = 0;
+    }
+
+    /// Whether nothing is left.
+    #[inline]
+    pub const fn is_over(&self) -> bool {
+        self.data == 0 && self.before | self.behind | self.digest == 0
+    }
+
+    /// How much data is left: before any is taken, all of the PDU's.
+    #[inline]
+    pub const fn data_left(&self) -> usize {
+        self.data
+    }
+
+    /// Whether data is next.
+    #[inline]
+    pub const fn data_is_next(&self) -> bool {
+        self.before == 0 && self.data > 0
+    }
+
+    /// Passes over padding before the data.
+    #[inline]
+    pub fn skip_padding(&mut self, rest: &mut &[u8]) {
+        if self.before > 0 {
+            self.before -= take_up_to(rest, self.before).1;
+        }
+    }
+
+    /// The next data in `rest`, counted and taken into the digest.
+    #[inline]
+    pub fn take_data<'a>(&mut self, rest: &mut &'a [u8]) -> &'a [u8] {
+        let (data, after) = rest.split_at(self.data.min(rest.len()));
+        *rest = after;
+        self.count_data(data);
+        data
+    }
+
+    /// These bytes were data.
+    ///
+    /// # Panics
+    /// When there is less data left: the caller's fault.
+    #[inline]
+    pub fn count_data(&mut self, data: &[u8]) {
+        let is_next = self.before == 0 && data.len() <= self.data;
+        assert!(is_next, "only as much data as is left is received");
+        self.data -= data.len();
+        if self.is_digested {
+            self.computed = digest::append(self.computed, data);
+        }
+    }
+
+    /// Takes what there is of padding and digest, once the data is over. Whether the body is.
+    #[inline]
+    pub fn take_end(&mut self, rest: &mut &[u8]) -> bool {
+        let has_more = self.behind | self.digest > 0;
+        if has_more && self.before == 0 && self.data == 0 {
+            self.take_padding_and_digest(rest);
+        }
+        self.is_over()
+    }
+
+    fn take_padding_and_digest(&mut self, rest: &mut &[u8]) {
+        let (padding, len) = take_up_to(rest, self.behind);
+        self.behind -= len;
+        self.computed = digest::append(self.computed, padding);
+        while self.behind == 0 && self.digest > 0 {
+            let Some((byte, after)) = rest.split_first() else { return };
+            self.received[DIGEST_LEN - usize::from(self.digest)] = *byte;
+            self.digest -= 1;
+            *rest = after;
+        }
+    }
+
+    /// The digest received and the one computed, when they differ. Only for a body that is over.
+    #[inline]
+    pub fn damage(&self) -> Option<(u32, u32)> {
+        let received = u32::from_le_bytes(self.received);
+        (self.is_digested && received != self.computed).then_some((received, self.computed))
+    }
+}
+
+fn take_up_to<'a>(rest: &mut &'a [u8], len: u8) -> (&'a [u8], u8) {
+    let (part, after) = rest.split_at(usize::from(len).min(rest.len()));
+    *rest = after;
+    (part, u8::try_from(part.len()).expect("no more than was asked for"))
+}
+
+/// A head, and where it is.
+#[derive(Debug)]
+pub enum Head<'a> {
+    /// In the bytes received.
+    InPlace(&'a [u8]),
+    /// In [`Framer::gathered`].
+    Gathered,
+}
+
+/// The framer of one connection's incoming stream. No head is longer than `MAX` bytes.
+#[derive(Debug)]
+pub struct Framer<R, const MAX: usize> {
+    /// What it accepts.
+    pub rules: R,
+    /// What is left of the PDU whose head was last.
+    pub body: Body,
+    head: [u8; MAX],
+    filled: usize,
+}
+
+impl<R: HeadRules, const MAX: usize> Framer<R, MAX> {
+    /// At the beginning of a stream.
+    pub fn new(rules: R) -> Self {
+        Self { rules, body: Body::default(), head: [0; MAX], filled: 0 }
+    }
+
+    /// Whether part of a PDU was received, and part of it not.
+    pub const fn is_midway(&self) -> bool {
+        self.filled > 0 || !self.body.is_over()
+    }
+
+    /// The head gathered from parts; valid after [`Head::Gathered`] until the next call.
+    pub const fn gathered(&self) -> [u8; MAX] {
+        self.head
+    }
+
+    /// What was gathered of a head that is not whole.
+    pub fn unfinished(&self) -> &[u8] {
+        &self.head[..self.filled]
+    }
+
+    /// Takes the next head off `rest`: `None` when it is not whole yet (all of `rest` is kept then).
+    /// Afterwards [`Self::body`] is what follows it.
+    ///
+    /// # Errors
+    /// When the rules do not allow it, or it was damaged.
+    #[inline]
+    pub fn take_head<'a>(&mut self, rest: &mut &'a [u8]) -> Result<Option<Head<'a>>, R::Error> {
+        if self.filled == 0 && rest.len() >= R::PREFIX_LEN {
+            let shape = self.rules.shape(rest)?;
+            if let Some((head, after)) = rest.split_at_checked(shape.head_len) {
+                check_digest::<R>(head, shape)?;
+                *rest = after;
+                self.body.begin(shape.body);
+                return Ok(Some(Head::InPlace(head)));
+            }
+        }
+        self.gather(rest)
+    }
+
+    /// The slow path of [`Self::take_head`]: the transport cut the head.
+    #[cold]
+    fn gather<'a>(&mut self, rest: &mut &[u8]) -> Result<Option<Head<'a>>, R::Error> {
+        if !self.fill(rest, R::PREFIX_LEN) {
+            return Ok(None);
+        }
+        let shape = self.rules.shape(&self.head[..self.filled])?;
+        if !self.fill(rest, shape.head_len) {
+            return Ok(None);
+        }
+        check_digest::<R>(&self.head[..shape.head_len], shape)?;
+        self.filled = 0;
+        self.body.begin(shape.body);
+        Ok(Some(Head::Gathered))
+    }
+
+    /// Moves bytes into the array until it holds `len`, which is at most the array's: the rules
+    /// bound it.
+    fn fill(&mut self, rest: &mut &[u8], len: usize) -> bool {
+        let wanted = len.saturating_sub(self.filled);
+        let (part, after) = rest.split_at(wanted.min(rest.len()));
+        self.head[self.filled..self.filled + part.len()].copy_from_slice(part);
+        self.filled += part.len();
+        *rest = after;
+        self.filled >= len
+    }
+}
+
+#[inline]
+fn check_digest<R: HeadRules>(head: &[u8], shape: HeadShape) -> Result<(), R::Error> {
+    if !shape.is_digested {
+        return Ok(());
+    }
+    let (header, received) = head.split_at(shape.header_len);
+    let received = received.first_chunk().expect("the digest stands behind the header");
+    let (received, computed) = (u32::from_le_bytes(*received), digest::digest(header));
+    if received == computed { Ok(()) } else { Err(R::damaged(received, computed)) }
+}
+
+#[cfg(test)]
+mod tests;

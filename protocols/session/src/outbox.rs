@@ -1,0 +1,107 @@
+//! The sending side of a serving end: what is to be sent, and buffers that will not be sent.
+//!
+//! Invariant: a buffer that is given to an outbox is named to `released` exactly once.
+
+use std::ops::{Deref, DerefMut};
+
+use nearflash_request::{BufferId, Payload};
+
+use crate::output::Output;
+
+/// An [`Output`], and the buffers of commands that are answered without them.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    output: Output,
+    /// To be given back at the next chance.
+    orphans: Vec<BufferId>,
+}
+
+impl Outbox {
+    /// A buffer is of no more use.
+    #[inline]
+    pub fn orphan(&mut self, buffer: BufferId) {
+        self.orphans.push(buffer);
+    }
+
+    /// The same for as many as there are.
+    #[inline]
+    pub fn orphan_all(&mut self, buffers: impl IntoIterator<Item = BufferId>) {
+        self.orphans.extend(buffers);
+    }
+
+    /// Nobody wants what a request was answered with.
+    #[inline]
+    pub fn orphan_payload(&mut self, payload: Payload) {
+        if let Payload::Buffer(buffer) = payload {
+            self.orphans.push(buffer);
+        }
+    }
+
+    /// `sent` bytes are gone. Buffers that are of no more use are named to `released`.
+    ///
+    /// # Panics
+    /// When more was sent than there is.
+    #[inline]
+    pub fn advance(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
+        self.output.advance(sent, released);
+        if !self.orphans.is_empty() {
+            self.release_orphans(released);
+        }
+    }
+
+    /// Names the buffers that will not be sent.
+    pub fn release_orphans(&mut self, released: &mut impl FnMut(BufferId)) {
+        self.orphans.drain(..).for_each(released);
+    }
+
+    /// Drops everything; every buffer is named to `released`.
+    pub fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
+        self.output.clear(released);
+        self.release_orphans(released);
+    }
+
+    /// Whether more waits than these bounds: a peer that reads keeps far below them, so nothing more
+    /// is taken from one that does not.
+    #[inline]
+    pub fn exceeds(&self, parts_max: usize, bytes_max: usize) -> bool {
+        self.output.part_count() > parts_max || self.output.bytes_len() > bytes_max
+    }
+}
+
+impl Deref for Outbox {
+    type Target = Output;
+
+    #[inline]
+    fn deref(&self) -> &Output {
+        &self.output
+    }
+}
+
+impl DerefMut for Outbox {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Output {
+        &mut self.output
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_buffer_comes_back_once_sent_or_not() {
+        for is_sent in [false, true] {
+            let mut outbox = Outbox::default();
+            outbox.push_buffer(BufferId(1), 0, 10);
+            outbox.orphan(BufferId(2));
+            outbox.orphan_payload(Payload::Buffer(BufferId(3)));
+            outbox.orphan_payload(Payload::Zeroes);
+            let mut back = Vec::new();
+            if is_sent {
+                outbox.advance(10, &mut |buffer| back.push(buffer));
+            }
+            outbox.release_all(&mut |buffer| back.push(buffer));
+            assert_eq!(back, [1, 2, 3].map(BufferId));
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The commands in flight of an asking end, from their submission until they are told to be over.
+//!
+//! Buffers stay the caller's, so a command is not over before all of its own buffer is sent, even if
+//! it is answered earlier.
+//!
+//! Invariant: every command that is begun completes once, or [`Posted::in_flight`] names it.
+
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
+
+use nearflash_request::BufferId;
+
+use crate::slots::SlotTable;
+
+/// A command's data and where it goes or comes from.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum Data {
+    /// There is none.
+    #[default]
+    None,
+    /// Received into a buffer of the caller's.
+    Incoming(BufferId),
+    /// Sent from a buffer of the caller's.
+    Outgoing(BufferId),
+    /// Received here.
+    SmallIncoming(Vec<u8>),
+    /// Sent from here.
+    SmallOutgoing(Vec<u8>),
+}
+
+impl Data {
+    /// Whether it comes from the other end.
+    #[inline]
+    pub const fn is_incoming(&self) -> bool {
+        matches!(self, Self::Incoming(_) | Self::SmallIncoming(_))
+    }
+
+    /// Whether it goes to the other end.
+    #[inline]
+    pub const fn is_outgoing(&self) -> bool {
+        matches!(self, Self::Outgoing(_) | Self::SmallOutgoing(_))
+    }
+}
+
+/// How far a command is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Stage {
+    /// It has a slot, and was not sent.
+    #[default]
+    Begun,
+    /// Not answered.
+    InFlight,
+    /// Answered before all of its buffer was sent.
+    AnsweredEarly,
+    /// Over.
+    Completed,
+}
+
+/// One command.
+#[derive(Debug, Default)]
+pub struct PostedCommand<A> {
+    stage: Stage,
+    /// Data came damaged.
+    pub damaged: bool,
+    /// Where its data is.
+    pub data: Data,
+    /// Of the data.
+    pub len: u32,
+    /// How much of it has come, was asked for, or was sent unasked.
+    pub moved: u32,
+    /// Where in the stream the last part of the command's own buffer ends.
+    pub sent_until: u64,
+    /// What the protocol knows of it, and what it is answered.
+    pub answer: A,
+}
+
+/// The commands in flight of a connection.
+#[derive(Debug)]
+pub struct Posted<A> {
+    slots: SlotTable<PostedCommand<A>>,
+    completed: VecDeque<u16>,
+    early: Vec<u16>,
+}
+
+impl<A: Default> Posted<A> {
+    /// Room for so many.
+    pub fn new(count: u16) -> Self {
+        Self {
+            slots: SlotTable::new(count, PostedCommand::default),
+            completed: VecDeque::with_capacity(usize::from(count)),
+            early: Vec::new(),
+        }
+    }
+}
+
+impl<A> Posted<A> {
+    /// How many are begun, and not told to be over.
+    #[inline]
+    pub const fn in_use(&self) -> usize {
+        self.slots.in_use()
+    }
+
+    /// Whether there is no room for another.
+    #[inline]
+    pub const fn is_full(&self) -> bool {
+        self.slots.is_full()
+    }
+
+    /// A number for a new command, if there is room; [`Self::begin`] is next.
+    #[inline]
+    pub fn take(&mut self) -> Option<u16> {
+        self.slots.take()
+    }
+
+    /// A command is on its way.
+    #[inline]
+    pub fn begin(&mut self, index: u16, data: Data, len: u32) -> &mut PostedCommand<A> {
+        let command = &mut self.slots[index];
+        command.stage = Stage::InFlight;
+        command.damaged = false;
+        command.moved = 0;
+        command.sent_until = 0;
+        command.data = data;
+        command.len = len;
+        command
+    }
+
+    /// The command in flight under a number that the peer chose.
+    #[inline]
+    pub fn find(&self, index: u16) -> Option<&PostedCommand<A>> {
+        let found = self.slots.get(usize::from(index));
+        found.filter(|command| command.stage == Stage::InFlight)
+    }
+
+    /// A command is answered, and over once its buffer is sent. `position` is how much of the stream
+    /// was.
+    #[inline]
+    pub fn complete(&mut self, index: u16, position: u64) {
+        let command = &mut self.slots[index];
+        if command.sent_until > position {
+            command.stage = Stage::AnsweredEarly;
+            self.early.push(index);
+        } else {
+            command.stage = Stage::Completed;
+            self.completed.push_back(index);
+        }
+    }
+
+    /// More was sent: commands that were answered before that may be over now.
+    #[inline]
+    pub fn sent(&mut self, position: u64) {
+        if !self.early.is_empty() {
+            let early = std::mem::take(&mut self.early);
+            early.into_iter().for_each(|index| self.complete(index, position));
+        }
+    }
+
+    /// The next command that is over. Its number is free from here on, its slot as it was left.
+    #[inline]
+    pub fn poll(&mut self) -> Option<(u16, &mut PostedCommand<A>)> {
+        let index = self.completed.pop_front()?;
+        self.give_back(index);
+        Some((index, &mut self.slots[index]))
+    }
+
+    /// A command is over, and nobody is told.
+    #[inline]
+    pub fn give_back(&mut self, index: u16) {
+        self.slots[index].stage = Stage::Begun;
+        self.slots.give_back(index);
+    }
+
+    /// Every command that has not completed.
+    pub fn in_flight(&self) -> impl Iterator<Item = u16> {
+        self.at(|stage| matches!(stage, Stage::InFlight | Stage::AnsweredEarly))
+    }
+
+    /// Every command that was not answered.
+    pub fn unanswered(&self) -> impl Iterator<Item = u16> {
+        self.at(|stage| stage == Stage::InFlight)
+    }
+
+    fn at(&self, is_meant: impl Fn(Stage) -> bool) -> impl Iterator<Item = u16> {
+        let meant = self.slots.iter().filter(move |(_, command)| is_meant(command.stage));
+        meant.map(|(index, _)| index)
+    }
+}
+
+impl<A> PostedCommand<A> {
+    /// Takes out the small data that has come.
+    #[inline]
+    pub fn take_small(&mut self) -> Vec<u8> {
+        match self.data {
+            // Nothing in it must go.
+            Data::None | Data::Incoming(_) | Data::Outgoing(_) => Vec::new(),
+            Data::SmallIncoming(_) | Data::SmallOutgoing(_) => self.take_small_slowly(),
+        }
+    }
+
+    #[cold]
+    fn take_small_slowly(&mut self) -> Vec<u8> {
+        match std::mem::take(&mut self.data) {
+            Data::SmallIncoming(data) => data,
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl<A> Index<u16> for Posted<A> {
+    type Output = PostedCommand<A>;
+
+    #[inline]
+    fn index(&self, index: u16) -> &PostedCommand<A> {
+        &self.slots[index]
+    }
+}
+
+impl<A> IndexMut<u16> for Posted<A> {
+    #[inline]
+    fn index_mut(&mut self, index: u16) -> &mut PostedCommand<A> {
+        &mut self.slots[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_over_once_it_is_answered_and_its_buffer_sent() {
+        let mut posted = Posted::<()>::new(2);
+        let (early, late) = (posted.take().unwrap(), posted.take().unwrap());
+        posted.begin(early, Data::Outgoing(BufferId(0)), 512).sent_until = 600;
+        posted.begin(late, Data::Incoming(BufferId(1)), 512);
+        assert!(posted.is_full() && posted.find(early).is_some());
+        posted.complete(early, 599);
+        assert!(posted.find(early).is_none(), "a second answer is for nobody");
+        assert!(posted.poll().is_none());
+        assert_eq!(posted.in_flight().count(), 2);
+        assert_eq!(posted.unanswered().collect::<Vec<_>>(), [late]);
+        posted.sent(600);
+        assert_eq!(posted.poll().map(|(index, _)| index), Some(early));
+        assert_eq!(posted.in_flight().collect::<Vec<_>>(), [late]);
+        assert_eq!(posted.in_use(), 1);
+    }
+
+    #[test]
+    fn small_data_is_taken_out_once() {
+        let mut posted = Posted::<()>::new(1);
+        let index = posted.take().unwrap();
+        posted.begin(index, Data::SmallIncoming(vec![1, 2]), 2);
+        assert_eq!(posted[index].take_small(), [1, 2]);
+        assert_eq!(posted[index].take_small(), []);
+    }
+}

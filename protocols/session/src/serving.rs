@@ -1,0 +1,133 @@
+//! The serving end of a protocol, as whoever drives a connection sees it.
+
+use nearflash_request::{BufferId, Completion};
+use nearflash_units::{ByteLen, Nanos};
+
+use crate::outbox::Outbox;
+use crate::output::Chunk;
+use crate::receiving::Receiving;
+
+/// The serving end of one connection: bytes of the stream in, requests out; their answers in, bytes
+/// and payload buffers of the stream out. Knows nothing of sockets, or of memory of payload.
+///
+/// A driver's turn: ask [`Self::receiving`], give bytes to [`Self::handle_input`] or payload to its
+/// buffer and then to [`Self::handle_payload`]; satisfy [`Self::wants_buffer`]; take every demand,
+/// which are the protocol's own; give every answer; send [`Self::output`] and tell
+/// [`Self::advance_output`].
+///
+/// A payload buffer belongs to the session from [`Self::provide_buffer`] until its request is
+/// polled, and from [`Self::handle_completion`] until it is sent. The engine gives back those that
+/// came with a request.
+pub trait ServingEnd {
+    /// The peer broke the protocol, or ended the connection.
+    type PeerError;
+
+    /// Where the next bytes of the stream belong.
+    fn receiving(&self) -> Receiving;
+
+    /// Takes bytes of the stream: all headers and small data in them. Returns how many were
+    /// consumed. It stops where payload begins and where [`Self::receiving`] says to pause; what it
+    /// did not consume is given again, or its payload part to [`Self::handle_payload`]. However the
+    /// stream is cut, the outcome is the same.
+    ///
+    /// # Errors
+    /// When the peer broke the protocol or ended the connection: the session is closing.
+    fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, Self::PeerError>;
+
+    /// The next bytes of the payload are in the buffer that [`Self::receiving`] named; here they
+    /// are once more.
+    ///
+    /// # Panics
+    /// When that many were not awaited.
+    fn handle_payload(&mut self, bytes: &[u8]);
+
+    /// Whether the peer owes data: the rest of a PDU, or what was asked for. May look at every
+    /// command, so it is for now and then.
+    fn awaits_data(&self) -> bool;
+
+    /// How large a buffer a command's payload is waiting for, if one is.
+    fn wants_buffer(&self) -> Option<ByteLen>;
+
+    /// Whether the buffer that [`Self::wants_buffer`] asks for is for what is next in the stream:
+    /// nothing of it moves before it is there.
+    fn stands_still(&self) -> bool;
+
+    /// The buffer that [`Self::wants_buffer`] asked for, of at least that length.
+    ///
+    /// # Panics
+    /// When none was asked for.
+    fn provide_buffer(&mut self, buffer: BufferId);
+
+    /// There is no buffer for what is next in the stream, and perhaps none comes: whether this
+    /// session makes do without.
+    fn give_way(&mut self) -> bool {
+        false
+    }
+
+    /// Whether [`Self::handle_completion`] needs to see the bytes of reads, because they are
+    /// digested.
+    fn wants_payload_bytes(&self) -> bool;
+
+    /// The engine's answer. `payload` is the bytes of its buffer when
+    /// [`Self::wants_payload_bytes`], otherwise it may be empty. The buffer is the session's until
+    /// it is sent.
+    ///
+    /// # Panics
+    /// When no such request is in flight, or a read succeeded without payload.
+    fn handle_completion(&mut self, done: Completion, payload: &[u8]);
+
+    /// Whether an answer has made it ask for something: the next piece of what goes piece by piece,
+    /// or what waited until commands were answered.
+    fn asks_on(&self) -> bool {
+        false
+    }
+
+    /// What is to be sent, and buffers that are of no more use.
+    fn outbox(&self) -> &Outbox;
+
+    /// The same, to be changed.
+    fn outbox_mut(&mut self) -> &mut Outbox;
+
+    /// What to send, in stream order, from where the last send stopped.
+    #[inline]
+    fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
+        self.outbox().chunks()
+    }
+
+    /// How many bytes that is.
+    #[inline]
+    fn output_len(&self) -> usize {
+        self.outbox().len()
+    }
+
+    /// The first `sent` bytes of [`Self::output`] are sent. Buffers that are of no more use are
+    /// named to `released`: each is to be given back.
+    ///
+    /// # Panics
+    /// When more was sent than there is.
+    #[inline]
+    fn advance_output(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
+        self.outbox_mut().advance(sent, released);
+    }
+
+    /// Time has passed: to be told about once a second, so deadlines are kept to the second.
+    ///
+    /// # Errors
+    /// When the peer did not do in time what it must: the session is closing.
+    fn handle_timeout(&mut self, now: Nanos) -> Result<(), Self::PeerError>;
+
+    /// Ends a session that is in good order because this end goes down, if the protocol has
+    /// something to say about it.
+    fn shut_down(&mut self) {}
+
+    /// Whether the connection ends: close it once the output is sent.
+    fn is_closing(&self) -> bool;
+
+    /// Nothing more is received: names the buffers of what was still coming to `released`. Nothing
+    /// comes of that, and nobody is answered.
+    fn release_incoming(&mut self, released: &mut impl FnMut(BufferId));
+
+    /// The connection is gone: names every buffer that the session holds to `released`. Buffers of
+    /// requests that were polled are not among them: they come back with their completions.
+    fn release_all(&mut self, released: &mut impl FnMut(BufferId));
+}
