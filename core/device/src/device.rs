@@ -75,6 +75,15 @@ pub enum DeviceOperation {
     Allocation,
 }
 
+impl DeviceOperation {
+    /// Whether it ends only when bytes are on stable media: a device that fails it may have lost
+    /// what was acknowledged before.
+    #[inline]
+    pub fn makes_durable(self) -> bool {
+        matches!(self, Self::Flush | Self::Write { durable: true, .. })
+    }
+}
+
 /// What runs are measured in: the smallest block of any device.
 pub const RUN_UNIT: u64 = 512;
 

@@ -4,7 +4,9 @@
 //! Knows nothing of volumes, of requests, or of how a device is opened.
 
 mod device;
+mod health;
 
 pub use device::{
     DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId, RUN_UNIT,
 };
+pub use health::Health;

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use nearflash_device::{DeviceProperties, DeviceRequest, DeviceResult, OperationId};
+use nearflash_device::{DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId};
 use nearflash_layout::{IoId, Layout};
 use nearflash_request::{
     BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request,
@@ -62,8 +62,10 @@ pub struct EngineConfig {
     pub core: CoreId,
     /// How many cores the node has.
     pub core_count: u16,
-    /// The node's devices, by [`DeviceId`].
+    /// The node's devices, by [`nearflash_device::DeviceId`].
     pub devices: Arc<[DeviceProperties]>,
+    /// Whether they are believed, by the same number: the same for all cores.
+    pub health: Arc<[Arc<Health>]>,
     /// The node's volumes.
     pub volumes: Arc<VolumeTable>,
 }
@@ -97,7 +99,7 @@ impl Engine {
         let is_arbiter = config.core == CoreId::FIRST;
         Self {
             core: config.core,
-            layout: Layout::new(config.devices, config.volumes.clone()),
+            layout: Layout::new(config.devices, config.health, config.volumes.clone()),
             volumes: config.volumes,
             generation: 0,
             counters: Counters::default(),

@@ -4,6 +4,7 @@
 //! Knows nothing of protocols (it takes [`nearflash_request::Request`]), of sockets, of files, or
 //! of time.
 
+mod arena;
 mod change;
 mod copy;
 mod engine;
@@ -16,6 +17,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
+pub use arena::Arena;
 pub use engine::{Answer, Counters, Engine, EngineConfig, Owner};
 pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
 pub use need::Need;

@@ -1,4 +1,4 @@
-//! A bounded pool of aligned buffers: a buddy allocator over one arena.
+//! A bounded pool of aligned buffers: a buddy allocator over an arena, whose memory is the world's.
 //!
 //! Pages are 4 KiB; a buffer is a power of two of them, aligned to its own size within the arena,
 //! which begins on a page boundary. Taking and giving back cost a few instructions per halving.
@@ -14,6 +14,8 @@
 use nearflash_request::BufferId;
 use nearflash_units::ByteLen;
 use slab::Slab;
+
+use crate::arena::{Arena, Heap};
 
 /// Smallest buffer and alignment of each, in bytes.
 pub const PAGE_LEN: usize = 4096;
@@ -52,9 +54,7 @@ enum Page {
 /// The pool. One per core, never shared.
 #[derive(Debug)]
 pub struct Pool {
-    /// One page longer than the arena, so that the arena can begin on a page boundary.
-    memory: Box<[u8]>,
-    start: usize,
+    arena: Box<dyn Arena>,
     pages: Box<[Page]>,
     free: [Vec<u32>; ORDERS],
     free_pages: usize,
@@ -77,18 +77,27 @@ impl Pool {
         }
     }
 
-    /// A pool of `len` bytes, rounded up to whole largest buffers. The memory is reserved, not
-    /// touched.
+    /// How much memory a pool of at least `len` bytes has: whole largest buffers.
+    pub fn arena_len(len: ByteLen) -> usize {
+        let run_len = PAGE_LEN << ORDER_MAX;
+        len.to_usize().div_ceil(run_len).max(1) * run_len
+    }
+
+    /// A pool of at least `len` bytes in memory of its own, for simulators and tests. The memory is
+    /// reserved, not touched.
     pub fn new(len: ByteLen) -> Self {
+        Self::over(Box::new(Heap::new(Self::arena_len(len))), len)
+    }
+
+    /// A pool of at least `len` bytes over an arena of [`Self::arena_len`] bytes, which begins on a
+    /// page boundary.
+    pub fn over(arena: Box<dyn Arena>, len: ByteLen) -> Self {
         let run_pages = 1usize << ORDER_MAX;
-        let runs = len.to_usize().div_ceil(run_pages * PAGE_LEN).max(1);
-        let page_count = runs * run_pages;
+        let page_count = Self::arena_len(len) / PAGE_LEN;
+        let runs = page_count / run_pages;
         assert!(page_count < 1 << (32 - ORDER_BITS), "a pool is below 1 TiB");
-        let memory = vec![0u8; page_count * PAGE_LEN + PAGE_LEN].into_boxed_slice();
-        let start = memory.as_ptr().align_offset(PAGE_LEN);
         let mut pool = Self {
-            memory,
-            start,
+            arena,
             pages: vec![Page::Inner; page_count].into_boxed_slice(),
             free: Default::default(),
             free_pages: page_count,
@@ -143,7 +152,7 @@ impl Pool {
     /// # Panics
     /// When it is not taken: our own fault, and the next taker would share it.
     pub fn give_back(&mut self, buffer: BufferId) {
-        let (mut page, mut order) = place(buffer);
+        let (mut page, mut order) = split(buffer);
         if order == FOREIGN {
             self.foreign.try_remove(page).expect("a foreign buffer is given back once");
             return;
@@ -172,7 +181,7 @@ impl Pool {
     /// What memory the buffer is, if it is a client's.
     #[inline]
     pub fn foreign(&self, buffer: BufferId) -> Option<Foreign> {
-        let (index, order) = place(buffer);
+        let (index, order) = split(buffer);
         (order == FOREIGN)
             .then(|| *self.foreign.get(index).expect("a foreign buffer is used before it is back"))
     }
@@ -180,7 +189,7 @@ impl Pool {
     /// How much of the pool the buffer takes: nothing, if it is a client's.
     #[inline]
     pub fn len_of(&self, buffer: BufferId) -> ByteLen {
-        let (_, order) = place(buffer);
+        let (_, order) = split(buffer);
         if order == FOREIGN { ByteLen(0) } else { ByteLen::from_usize(PAGE_LEN << order) }
     }
 
@@ -194,8 +203,7 @@ impl Pool {
     /// # Panics
     /// When it is a client's memory, which changes while it is looked at: our own fault.
     pub fn bytes(&self, buffer: BufferId) -> &[u8] {
-        let range = self.range(buffer);
-        &self.memory[range]
+        self.arena.bytes(self.place(buffer))
     }
 
     /// The buffer's bytes, to fill.
@@ -203,8 +211,7 @@ impl Pool {
     /// # Panics
     /// When it is a client's memory: our own fault.
     pub fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8] {
-        let range = self.range(buffer);
-        &mut self.memory[range]
+        self.arena.bytes_mut(self.place(buffer))
     }
 
     /// The bytes of two buffers, one of them to fill.
@@ -212,14 +219,8 @@ impl Pool {
     /// # Panics
     /// When they are one buffer or one is a client's memory: our own fault.
     pub fn pair_mut(&mut self, filled: BufferId, other: BufferId) -> (&mut [u8], &[u8]) {
-        let (filled, other) = (self.range(filled), self.range(other));
-        let split = filled.start.max(other.start);
-        let (low, high) = self.memory.split_at_mut(split);
-        if filled.start == split {
-            (&mut high[..filled.len()], &low[other])
-        } else {
-            (&mut low[filled], &high[..other.len()])
-        }
+        let (filled, other) = (self.place(filled), self.place(other));
+        self.arena.pair_mut(filled, other)
     }
 
     /// How many bytes are not taken.
@@ -237,12 +238,16 @@ impl Pool {
         false
     }
 
+    /// Where in the arena the buffer lies.
+    ///
+    /// # Panics
+    /// When it is a client's memory, or not taken: our own fault.
     #[inline]
-    fn range(&self, buffer: BufferId) -> std::ops::Range<usize> {
-        let (page, order) = place(buffer);
+    pub fn place(&self, buffer: BufferId) -> std::ops::Range<usize> {
+        let (page, order) = split(buffer);
         assert_ne!(order, FOREIGN, "no processor looks at a client's memory");
         assert_eq!(self.pages[page], Page::Taken { order }, "{buffer:?} is taken");
-        let start = self.start + page * PAGE_LEN;
+        let start = page * PAGE_LEN;
         start..start + (PAGE_LEN << order)
     }
 
@@ -292,7 +297,7 @@ fn foreign_id(index: usize) -> BufferId {
 }
 
 #[inline]
-fn place(buffer: BufferId) -> (usize, u8) {
+fn split(buffer: BufferId) -> (usize, u8) {
     let order = u8::try_from(buffer.0 & ((1 << ORDER_BITS) - 1)).expect("four bits fit a byte");
     (index(buffer.0 >> ORDER_BITS), order)
 }
@@ -403,9 +408,9 @@ mod tests {
                 if take {
                     if let Some(buffer) = pool.take(ByteLen(len)) {
                         prop_assert!(pool.bytes(buffer).len() >= ByteLen(len).to_usize());
-                        let fresh = pool.range(buffer);
+                        let fresh = pool.place(buffer);
                         for other in &taken {
-                            let other = pool.range(*other);
+                            let other = pool.place(*other);
                             prop_assert!(fresh.end <= other.start || other.end <= fresh.start);
                         }
                         taken.push(buffer);

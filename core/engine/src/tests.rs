@@ -70,6 +70,7 @@ impl Node {
             core: CoreId(core),
             core_count: cores,
             devices: Arc::from([device]),
+            health: Arc::new([Arc::default()]),
             volumes: table(),
         };
         let engines = (0..cores).zip(&mut pools).map(|(c, pool)| Engine::new(config(c), pool));

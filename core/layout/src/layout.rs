@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nearflash_device::{
-    DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId,
+    DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId,
 };
 use nearflash_request::{BlockRange, Outcome, VolumeId};
 use nearflash_space::{Map, Provisioning, VolumeEntry, VolumeTable};
@@ -21,6 +21,8 @@ pub const OPERATIONS_PER_IO_MAX: u16 = 64;
 #[derive(Debug)]
 pub struct Layout {
     devices: Arc<[DeviceProperties]>,
+    /// By device, as all cores see it.
+    health: Arc<[Arc<Health>]>,
     volumes: Arc<VolumeTable>,
     /// By number of the volume: all of it reads as zeroes, so that reads take no buffer.
     zero_volumes: Box<[bool]>,
@@ -36,8 +38,14 @@ pub struct Layout {
 
 impl Layout {
     /// A layout without IOs. The devices are the node's, by [`DeviceId`].
-    pub fn new(devices: Arc<[DeviceProperties]>, volumes: Arc<VolumeTable>) -> Self {
+    pub fn new(
+        devices: Arc<[DeviceProperties]>,
+        health: Arc<[Arc<Health>]>,
+        volumes: Arc<VolumeTable>,
+    ) -> Self {
+        assert_eq!(devices.len(), health.len(), "each device has its health");
         Self {
+            health,
             flushes: devices.iter().map(|_| Flushes::default()).collect(),
             zero_volumes: zero_volumes(&volumes, &devices),
             devices,
@@ -71,7 +79,7 @@ impl Layout {
     #[inline]
     pub fn submit(&mut self, io: BlockIo) -> Option<IoResult> {
         let BlockIo { id, volume, range, more, kind } = io;
-        let Self { volumes, flights, ready, .. } = self;
+        let Self { volumes, flights, ready, health, .. } = self;
         let Some(entry) = volumes.get(volume) else {
             return Some(IoResult::Failed(Outcome::VolumeGone));
         };
@@ -93,6 +101,9 @@ impl Layout {
         };
         let flight = flight_of(flights, id);
         flight.begin();
+        if operation.makes_durable() && is_suspect(health, entry) {
+            return Some(IoResult::Failed(Outcome::WriteFault));
+        }
         let ranges = std::iter::once(range).chain(more);
         lay_out(flight, ready, id, (volume, entry), (operation, ranges));
         (!flight.is_busy()).then(|| flight.result())
@@ -114,7 +125,11 @@ impl Layout {
             return self.poll_ended();
         }
         let flight = self.flights.get_mut(index(id.io)).expect("an operation of an IO");
-        let DeviceRequest { operation, len, .. } = flight.end(id);
+        let DeviceRequest { operation, len, device, .. } = flight.end(id);
+        let result = match operation.makes_durable() {
+            true => judged(&self.health[index(device.0)], result),
+            false => result,
+        };
         flight.end_one(IoResult::of(operation, len, result));
         if flight.is_busy() {
             return None;
@@ -156,6 +171,9 @@ impl Layout {
 
     /// Every device that holds any of the volume is flushed.
     fn flush(&mut self, id: IoId, volume: VolumeId) -> Option<IoResult> {
+        if self.volumes.get(volume).is_some_and(|entry| is_suspect(&self.health, entry)) {
+            return Some(IoResult::Failed(Outcome::WriteFault));
+        }
         let flight = flight_of(&mut self.flights, id);
         flight.begin();
         let devices = self.volumes.get(volume).into_iter().flat_map(|entry| entry.map.devices());
@@ -169,6 +187,7 @@ impl Layout {
     fn end_flush(&mut self, device: DeviceId, id: OperationId, result: DeviceResult) {
         let (answered, next) = self.flushes[index(device.0)].end(id);
         self.ready.extend(next);
+        let result = judged(&self.health[index(device.0)], result);
         let result = IoResult::of(DeviceOperation::Flush, ByteLen(0), result);
         for io in answered {
             let flight = &mut self.flights[index(io.0)];
@@ -178,6 +197,23 @@ impl Layout {
             }
         }
     }
+}
+
+/// Whether any of the volume lies on a device that is not believed.
+fn is_suspect(health: &[Arc<Health>], entry: &VolumeEntry) -> bool {
+    entry.map.devices().any(|device| health[index(device.0)].is_suspect())
+}
+
+/// How a flush or a durable write has ended: one that succeeds while the device is suspect may have
+/// done so because another took the error.
+fn judged(health: &Health, result: DeviceResult) -> DeviceResult {
+    match result {
+        // The device has not tried.
+        DeviceResult::Unsupported => return result,
+        _ if result.is_done() => {}
+        _ => health.note_failure(),
+    }
+    if result.is_done() && health.is_suspect() { DeviceResult::MediumError } else { result }
 }
 
 /// Asks for the first piece of the range; a run is said to end with it, whatever follows.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nearflash_device::{
-    DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId,
+    DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId,
 };
 use nearflash_request::{BlockRange, BufferId, Outcome, VolumeId};
 use nearflash_space::{Epoch, Extent, GRANULE, Map, VolumeTable};
@@ -40,6 +40,14 @@ fn table(granules: u64) -> Arc<VolumeTable> {
 }
 
 fn layout(granules: u64) -> Layout {
+    layout_over(granules, &healthy())
+}
+
+fn healthy() -> Arc<[Arc<Health>]> {
+    Arc::new([Arc::default(), Arc::default()])
+}
+
+fn layout_over(granules: u64, health: &Arc<[Arc<Health>]>) -> Layout {
     let device = DeviceProperties {
         len: ByteLen(1 << 30),
         block_size: BlockSize::B4096,
@@ -47,7 +55,7 @@ fn layout(granules: u64) -> Layout {
         reads_as_zeroes: false,
         deallocates: true,
     };
-    Layout::new([device; 2].into(), table(granules))
+    Layout::new([device; 2].into(), Arc::clone(health), table(granules))
 }
 
 fn submitted(layout: &mut Layout) -> Vec<DeviceRequest> {
@@ -154,6 +162,53 @@ fn flushes_of_a_device_join_the_one_that_is_not_yet_submitted() {
     assert_eq!(second.len(), 1);
     let ended = end(&mut layout, second[0].id, DeviceResult::Done);
     assert_eq!(ids(ended), (1000..2000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_device_that_failed_a_flush_is_believed_on_no_core_until_it_is_cleared() {
+    const DURABLE: IoKind = IoKind::Write { buffer: BUFFER, durable: true };
+    let fault = IoResult::Failed(Outcome::WriteFault);
+    let all = range(0, GRANULE_BLOCKS);
+    for (how, result) in [
+        (IoKind::Flush, DeviceResult::MediumError),
+        (IoKind::Flush, DeviceResult::NoSpace),
+        (DURABLE, DeviceResult::MediumError),
+    ] {
+        let health = healthy();
+        let (mut one, mut other) = (layout_over(1, &health), layout_over(1, &health));
+        // Both are under way when the one fails: the other's success is worth nothing.
+        one.submit(io(0, all, how));
+        other.submit(io(0, all, IoKind::Flush));
+        let (failing, passing) = (submitted(&mut one)[0].id, submitted(&mut other)[0].id);
+        assert_ne!(end(&mut one, failing, result), [(IoId(0), IoResult::Done)]);
+        assert_eq!(end(&mut other, passing, DeviceResult::Done), [(IoId(0), fault)]);
+        for layout in [&mut one, &mut other] {
+            for kind in [IoKind::Flush, DURABLE] {
+                assert_eq!(layout.submit(io(0, all, kind)), Some(fault));
+            }
+            assert_eq!(layout.submit(io(0, all, WRITE)), None, "what promises nothing goes on");
+            let write = submitted(layout)[0].id;
+            assert_eq!(end(layout, write, DeviceResult::Done), [(IoId(0), IoResult::Done)]);
+        }
+        assert!(health[0].clear() && !health[1].is_suspect());
+        assert_eq!(other.submit(io(0, all, IoKind::Flush)), None);
+        let flush = submitted(&mut other)[0].id;
+        assert_eq!(end(&mut other, flush, DeviceResult::Done), [(IoId(0), IoResult::Done)]);
+    }
+}
+
+#[test]
+fn a_write_that_promises_nothing_and_a_device_that_cannot_flush_leave_it_believed() {
+    let health = healthy();
+    let mut layout = layout_over(1, &health);
+    for (kind, result) in
+        [(WRITE, DeviceResult::MediumError), (IoKind::Flush, DeviceResult::Unsupported)]
+    {
+        layout.submit(io(0, range(0, 1), kind));
+        let asked = submitted(&mut layout)[0].id;
+        assert_ne!(end(&mut layout, asked, result), [(IoId(0), IoResult::Done)]);
+        assert!(!health[0].is_suspect());
+    }
 }
 
 /// What happens next: an IO of that kind, a turn's submissions, or one of the devices' answers.

@@ -93,6 +93,8 @@ pub enum Notice {
         offset: ByteOffset,
         /// The system's number for why; 0 when the device ended before it should have.
         errno: i32,
+        /// It was a flush or a durable write: what was acknowledged before may be lost.
+        loses: bool,
     },
     /// An initiator is logged in.
     LoggedIn {

@@ -115,6 +115,7 @@ impl Bench {
                 core: CoreId::FIRST,
                 core_count: 1,
                 devices: Outside::properties().into(),
+                health: Arc::new([Arc::default(), Arc::default()]),
                 volumes: outside.control.table(),
             },
             session: SessionConfig { h2c_data_len_max: 8192, ..SessionConfig::default() },

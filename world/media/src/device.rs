@@ -2,8 +2,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
-use nearflash_device::{DeviceProperties, DeviceResult, RUN_UNIT};
+use nearflash_device::{DeviceProperties, DeviceResult, Health, RUN_UNIT};
 use nearflash_space::{GRANULE, Name};
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use rustix::io::Errno;
@@ -18,6 +19,7 @@ pub struct Device {
     pub(crate) name: Name,
     pub(crate) uuid: Uuid,
     pub(crate) properties: DeviceProperties,
+    pub(crate) health: Arc<Health>,
     pub(crate) data_start: ByteOffset,
     pub(crate) data_len: ByteLen,
     pub(crate) kind: Kind,
@@ -60,7 +62,8 @@ impl Device {
         kind: Kind,
     ) -> Self {
         let data_len = ByteLen(properties.len.0 / GRANULE.0 * GRANULE.0);
-        Self { name, uuid, properties, data_start: ByteOffset(0), data_len, kind }
+        let (data_start, health) = (ByteOffset(0), Arc::default());
+        Self { name, uuid, properties, health, data_start, data_len, kind }
     }
 
     /// Makes a range of whole granules read as zeroes, durably, before it is given to a volume: so
@@ -130,6 +133,11 @@ impl Device {
     /// What the engine and the doors need to know of it.
     pub fn properties(&self) -> DeviceProperties {
         self.properties
+    }
+
+    /// Whether it is believed when it says that all is on stable media.
+    pub fn health(&self) -> &Arc<Health> {
+        &self.health
     }
 
     /// Where volumes may lie: from here, so many bytes, whole granules.

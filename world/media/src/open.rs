@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use nearflash_device::DeviceProperties;
 use nearflash_space::{GRANULE, LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label, LabelError, Name};
@@ -364,6 +365,7 @@ fn labelled(file: OpenFile, label: Label, deallocates: bool) -> Device {
         name: label.name,
         uuid: label.device,
         properties,
+        health: Arc::default(),
         data_start: label.data_start,
         data_len: label.data_len,
         kind: Kind::Uring(UringDevice { fd, is_block, direct }),

@@ -11,11 +11,10 @@ use std::sync::Arc;
 
 use io_uring::squeue::Entry;
 use io_uring::{opcode, types};
-use nearflash_device::DeviceId;
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult, OperationId};
 use nearflash_media::{Device, Kind, NullDelays, RamRegion};
 use nearflash_request::BufferId;
-use nearflash_shard::Submitted;
+use nearflash_shard::{Notice, Submitted};
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use slab::Slab;
 
@@ -94,7 +93,7 @@ impl Devices {
         &mut self,
         request: DeviceRequest,
         now: Nanos,
-        mut buffers: Buffers<'_>,
+        buffers: Buffers<'_>,
         push: impl FnOnce(Entry),
     ) -> Submitted {
         let device = &self.devices[index(request.device.0)];
@@ -103,7 +102,7 @@ impl Devices {
                 if request.operation == DeviceOperation::Allocation {
                     return Submitted::Done(device.allocation(request.offset, request.len));
                 }
-                fill_with_zeroes(&request, &mut buffers);
+                fill_with_zeroes(&request, &buffers);
                 let delay = null_delay(delays, &request.operation);
                 if delay == Nanos(0) {
                     return Submitted::Done(DeviceResult::Done);
@@ -115,7 +114,7 @@ impl Devices {
                 if request.operation == DeviceOperation::Allocation {
                     return Submitted::Done(device.allocation(request.offset, request.len));
                 }
-                do_in_memory(region, &request, &mut buffers);
+                do_in_memory(region, &request, &buffers);
                 return Submitted::Done(DeviceResult::Done);
             }
             // The ring has no such operation; the answer is in memory most of the time.
@@ -124,7 +123,7 @@ impl Devices {
             }
             Kind::Uring(_) => {
                 let slot = self.insert(request);
-                push(self.entry(slot, &mut buffers));
+                push(self.entry(slot, &buffers));
             }
         }
         Submitted::Queued
@@ -137,7 +136,7 @@ impl Devices {
         &mut self,
         (slot, generation): (u32, u16),
         result: i32,
-        mut buffers: Buffers<'_>,
+        buffers: Buffers<'_>,
         push: impl FnOnce(Entry),
     ) -> Option<(OperationId, DeviceResult)> {
         let named = self.in_flight.get(index(slot)).map(|it| it.request.id.generation);
@@ -148,16 +147,18 @@ impl Devices {
                 Some((ended.request.id, result))
             }
             None => {
-                push(self.entry(slot, &mut buffers));
+                push(self.entry(slot, &buffers));
                 None
             }
         }
     }
 
-    /// Which device the operation in that slot is for, and from where on it what is left of it is.
-    pub(crate) fn place_of(&self, slot: u32) -> (DeviceId, ByteOffset) {
+    /// What is said of the operation in that slot if it fails with `errno`.
+    pub(crate) fn fault(&self, slot: u32, errno: i32) -> Notice {
         let InFlight { request, done, .. } = &self.in_flight[index(slot)];
-        (request.device, ByteOffset(request.offset.0 + done))
+        let offset = ByteOffset(request.offset.0 + done);
+        let loses = request.operation.makes_durable();
+        Notice::DeviceFailed { device: request.device, offset, errno, loses }
     }
 
     /// The next delayed operation that has ended by `now`.
@@ -206,7 +207,7 @@ impl Devices {
 
     /// The ring entry for what is left of an operation.
     #[inline]
-    fn entry(&self, slot: u32, buffers: &mut Buffers<'_>) -> Entry {
+    fn entry(&self, slot: u32, buffers: &Buffers<'_>) -> Entry {
         let InFlight { request, done, zeroing } = &self.in_flight[index(slot)];
         let fd = types::Fixed(request.device.0);
         let offset = request.offset.0 + done;
@@ -278,7 +279,7 @@ fn null_delay(delays: &NullDelays, operation: &DeviceOperation) -> Nanos {
     }
 }
 
-fn do_in_memory(region: &RamRegion, request: &DeviceRequest, buffers: &mut Buffers<'_>) {
+fn do_in_memory(region: &RamRegion, request: &DeviceRequest, buffers: &Buffers<'_>) {
     let (offset, len) = (request.offset, request.len);
     match request.operation {
         DeviceOperation::Read { buffer, buffer_offset } => {
@@ -302,7 +303,7 @@ fn do_in_memory(region: &RamRegion, request: &DeviceRequest, buffers: &mut Buffe
 
 /// The null device reads as zeroes, also where somebody has brought memory for them.
 #[inline]
-fn fill_with_zeroes(request: &DeviceRequest, buffers: &mut Buffers<'_>) {
+fn fill_with_zeroes(request: &DeviceRequest, buffers: &Buffers<'_>) {
     let DeviceOperation::Read { buffer: Some(buffer), buffer_offset } = request.operation else {
         return;
     };
@@ -314,7 +315,7 @@ fn fill_with_zeroes(request: &DeviceRequest, buffers: &mut Buffers<'_>) {
 /// Where the part of a buffer is that is left to be moved.
 #[inline]
 fn place(
-    buffers: &mut Buffers<'_>,
+    buffers: &Buffers<'_>,
     buffer: BufferId,
     buffer_offset: ByteLen,
     done: u64,

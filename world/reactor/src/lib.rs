@@ -7,6 +7,7 @@
 //! Io_uring is required; see [`StartError`] for where it is forbidden.
 #![allow(unsafe_code)] // raw sockets and the ring; every block says why it is sound
 
+mod arena;
 mod devices;
 mod listeners;
 mod mailbox;

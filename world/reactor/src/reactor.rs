@@ -16,6 +16,7 @@ use nearflash_media::{Device, Kind};
 use nearflash_shard::{Event, Message, Notice, RingId, Shard, SocketId, World};
 use nearflash_units::{ByteLen, Nanos};
 
+use crate::arena::Mapped;
 use crate::devices::Devices;
 use crate::listeners::{Listener, ListeningSocket};
 use crate::mailbox::{Mailbox, Sender};
@@ -86,6 +87,8 @@ pub struct Reactor {
     now: Nanos,
     ring: IoUring,
     pool: Pool,
+    /// The pool's memory.
+    arena: Mapped,
     devices: Devices,
     rings: Rings,
     listeners: Vec<Listener>,
@@ -124,11 +127,13 @@ impl Reactor {
         if !fds.is_empty() {
             ring.submitter().register_files(&fds)?;
         }
+        let arena = Mapped::new(Pool::arena_len(config.pool_len))?;
         let mut reactor = Self {
             epoch: config.epoch,
             now: Nanos(0),
             ring,
-            pool: Pool::new(config.pool_len),
+            pool: Pool::over(Box::new(arena.clone()), config.pool_len),
+            arena,
             devices: Devices::new(config.devices),
             rings: Rings::default(),
             listeners: config.listeners,
@@ -248,17 +253,16 @@ impl Reactor {
     fn take_completion(&mut self, token: Token, result: i32, events: &mut Vec<Event>) {
         match token {
             Token::Device { slot, generation } => {
-                let Self { devices, ring, pool, rings, notices, .. } = self;
-                let buffers = Buffers { pool, rings };
+                let Self { devices, ring, pool, arena, rings, notices, .. } = self;
+                let buffers = Buffers { pool, arena, rings };
                 // Only what moved nothing can be a fault.
-                let place = (result <= 0).then(|| devices.place_of(slot));
+                let fault = (result <= 0).then(|| devices.fault(slot, result.saturating_neg()));
                 let ended = devices
                     .complete((slot, generation), result, buffers, |entry| push(ring, &entry));
-                if let Some((device, offset)) = place
+                if let Some(fault) = fault
                     && ended.is_some_and(|(_, result)| is_fault(result))
                 {
-                    let errno = result.saturating_neg();
-                    notices(Notice::DeviceFailed { device, offset, errno });
+                    notices(fault);
                 }
                 events.extend(ended.map(|(id, result)| Event::Device(id, result)));
             }

@@ -14,6 +14,7 @@ use nearflash_shard::{RingBroken, RingEntry, RingId, RingRefused, RingSpec, Sent
 use nearflash_units::ByteLen;
 use slab::Slab;
 
+use crate::arena::Mapped;
 use crate::sockets;
 use crate::token::{GENERATION_MASK, Token};
 
@@ -165,7 +166,8 @@ impl Rings {
 /// Where the bytes of a buffer are: in the pool, or in a client's memory.
 #[derive(Debug)]
 pub(crate) struct Buffers<'a> {
-    pub(crate) pool: &'a mut Pool,
+    pub(crate) pool: &'a Pool,
+    pub(crate) arena: &'a Mapped,
     pub(crate) rings: &'a Rings,
 }
 
@@ -176,9 +178,13 @@ impl Buffers<'_> {
     /// # Panics
     /// When the buffer has no such bytes: our own fault.
     #[inline]
-    pub(crate) fn memory(&mut self, buffer: BufferId, start: usize, len: usize) -> NonNull<u8> {
+    pub(crate) fn memory(&self, buffer: BufferId, start: usize, len: usize) -> NonNull<u8> {
         match self.pool.foreign(buffer) {
-            None => NonNull::from(&mut self.pool.bytes_mut(buffer)[start..start + len]).cast(),
+            None => {
+                let place = self.pool.place(buffer);
+                assert!(start + len <= place.len(), "an operation stays within its buffer");
+                self.arena.pointer(place.start + start..place.start + start + len)
+            }
             Some(foreign) => self.client_memory(foreign, start, len),
         }
     }

@@ -8,7 +8,7 @@ mod volumes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use nearflash_device::DeviceProperties;
+use nearflash_device::{DeviceProperties, Health};
 use nearflash_direct::serving as direct;
 use nearflash_engine::{CoreId, EngineConfig, Pool};
 use nearflash_iscsi::serving as iscsi;
@@ -67,6 +67,8 @@ pub(crate) struct Applied {
 pub(crate) struct Node {
     config: NodeConfig,
     cores: Vec<Core>,
+    /// Of its devices: the same for all cores.
+    health: Arc<[Arc<Health>]>,
     volumes: Vec<SimVolume>,
     reservations: BTreeMap<u32, Reservations>,
     changes: u64,
@@ -78,8 +80,15 @@ impl Node {
         let volumes = volumes::volumes(config.block_size);
         let reservations =
             volumes.iter().map(|volume| (volume.id, Reservations::default())).collect();
-        let mut node =
-            Self { config, cores: Vec::new(), volumes, reservations, changes: 0, grants };
+        let mut node = Self {
+            config,
+            cores: Vec::new(),
+            health: Arc::new([]),
+            volumes,
+            reservations,
+            changes: 0,
+            grants,
+        };
         node.start(outside);
         node
     }
@@ -101,6 +110,7 @@ impl Node {
         outside.starts += 1;
         outside.is_draining = false;
         outside.inboxes = (0..count).map(|_| VecDeque::new()).collect();
+        self.health = (0..DISKS).map(|_| Arc::default()).collect();
         self.cores = (0..count).map(|core| self.core(CoreId(core))).collect();
         outside.network.listen();
         self.cores.iter_mut().for_each(|core| core.begin(outside));
@@ -113,6 +123,7 @@ impl Node {
             core: id,
             core_count: self.config.cores,
             devices: (0..DISKS).map(|_| Self::device(&self.config)).collect(),
+            health: Arc::clone(&self.health),
             volumes: self.table(),
         };
         let target = (id == CoreId::FIRST).then(|| self.target());

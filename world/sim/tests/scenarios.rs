@@ -271,6 +271,27 @@ fn power_that_goes_again_and_again_takes_nothing_durable() {
     }
 }
 
+/// The flush of one core fails, and takes with it what another core acknowledged.
+#[test]
+fn a_device_that_fails_a_flush_is_not_believed_by_the_next_one() {
+    let mut failed = 0;
+    for seed in 0..8 {
+        let mut worker = WorkerPlan::plain(600);
+        worker.mix.flushes = 200;
+        let mut plan = plan(seed, vec![worker; 3]);
+        plan.faults.disk.write_error_permille = 10;
+        let mut sim = Sim::new(plan);
+        for _ in 0..6 {
+            sim.run_for(Nanos::from_millis(3));
+            sim.lose_power();
+        }
+        sim.finish_work();
+        failed += sim.report().failed;
+        end(sim);
+    }
+    assert!(failed > 100, "{failed}");
+}
+
 #[test]
 fn every_host_is_told_of_a_new_size() {
     let mut sim = Sim::new(plan(5, vec![WorkerPlan::plain(50); 3]));

@@ -196,6 +196,7 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
             core,
             core_count: common.core_count,
             devices,
+            health: common.devices.iter().map(|device| Arc::clone(device.health())).collect(),
             volumes: Arc::clone(&common.volumes),
         },
         session: SessionConfig::default(),

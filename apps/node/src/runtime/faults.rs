@@ -36,6 +36,21 @@ impl Faults {
         Self { names, said: HashMap::new() }
     }
 
+    /// What to say of a device that failed a flush or a durable write.
+    pub(super) fn loss(&self, device: DeviceId) -> String {
+        let name = self.name(device);
+        format!(
+            "device '{name}' may have lost writes that it had acknowledged: flushes and durable \
+             writes fail until 'nearflash device clear {name}'"
+        )
+    }
+
+    /// What users call a device.
+    fn name(&self, device: DeviceId) -> &str {
+        let place = usize::try_from(device.0).ok();
+        place.and_then(|place| self.names.get(place)).map_or("?", Name::as_str)
+    }
+
     /// What to say of a fault now, if anything.
     pub(super) fn note(
         &mut self,
@@ -53,8 +68,7 @@ impl Faults {
             None => 0,
         };
         self.said.insert(device, Said { at: now, more: 0 });
-        let place = usize::try_from(device.0).ok();
-        let name = place.and_then(|place| self.names.get(place)).map_or("?", Name::as_str);
+        let name = self.name(device);
         let before = match more {
             0 => String::new(),
             more => format!(" ({more} more since the last line)"),

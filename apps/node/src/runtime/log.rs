@@ -11,9 +11,12 @@ use super::faults::Faults;
 /// Logs a notice that is meant for people; hands back one that is meant for the control side.
 pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
     match notice {
-        Notice::DeviceFailed { device, offset, errno } => {
+        Notice::DeviceFailed { device, offset, errno, loses } => {
             if let Some(line) = faults.note(Instant::now(), device, offset, errno) {
                 error!("{line}");
+            }
+            if loses {
+                error!("{}", faults.loss(device));
             }
         }
         Notice::AcceptFailed { reason } => {

@@ -114,8 +114,8 @@ impl World for Reactor {
 
     #[inline]
     fn submit(&mut self, request: DeviceRequest) -> Submitted {
-        let Self { devices, ring, pool, rings, now, .. } = self;
-        let buffers = Buffers { pool, rings };
+        let Self { devices, ring, pool, arena, rings, now, .. } = self;
+        let buffers = Buffers { pool, arena, rings };
         let submitted = devices.submit(request, *now, buffers, |entry| push(ring, &entry));
         if submitted == Submitted::Queued {
             self.submit_early();
