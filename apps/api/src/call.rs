@@ -1,5 +1,7 @@
 //! Calls: each with its name, its one answer type, and its place in the table of all.
 
+use std::fmt;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -18,7 +20,7 @@ use crate::{ApiError, Document};
 /// A question or a change that a node answers.
 pub trait Call: Into<Request> {
     /// The answer.
-    type Answer: Serialize + DeserializeOwned;
+    type Answer: fmt::Debug + Serialize + DeserializeOwned;
 
     /// The `command` of its document.
     const NAME: &'static str;

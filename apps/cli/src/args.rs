@@ -42,12 +42,13 @@ Examples:
   nearflash serve --device flash=file:/srv/flash.img --direct 127.0.0.1:4421 \\
     --direct-local /run/nearflash/direct.sock
 
-Once hosts can connect, one line of JSON on stdout says so, and where. SIGTERM drains and ends.";
+Once hosts can connect, one line of JSON on stdout names the addresses. SIGTERM drains and ends.";
 
 const VOLUME_EXAMPLES: &str = "\
 Examples:
   nearflash volume create logs=1GiB@flash
   nearflash volume create boot=64MiB@flash,block-size=512,subsystem=data
+  nearflash volume create archive=1TiB@flash,provisioning=thick --no-wait
   nearflash volume resize logs 2GiB
   nearflash volume remove logs";
 
@@ -57,7 +58,7 @@ Examples:
   nearflash credential create guest --expires 30d --secret-file guest.secret
   nearflash credential remove guest
 
-A credential may do nothing until it is granted something: see 'nearflash grant --help'.";
+A credential without a grant may do nothing: see 'nearflash grant --help'.";
 
 const GRANT_EXAMPLES: &str = "\
 Examples:
@@ -66,7 +67,7 @@ Examples:
   nearflash grant list guest
   nearflash grant revoke 2
 
-A revoked grant is without effect when the command returns.";
+A revoked grant has no effect once the command has returned.";
 
 const CHAP_EXAMPLES: &str = "\
 Examples:
@@ -75,7 +76,36 @@ Examples:
   nearflash chap add app --secret-file app.secret --mutual-user node --mutual-secret-file node.secret
   nearflash chap remove app
 
-As soon as there is a user, no initiator logs in without one.";
+Once there is an account, every initiator must log in with one.";
+
+const RESERVATION_EXAMPLES: &str = "\
+Examples:
+  nearflash reservation list
+  nearflash reservation list data
+  nearflash reservation clear data";
+
+const STATUS_EXAMPLES: &str = "\
+Examples:
+  nearflash status
+  nearflash status --data-dir /srv/nearflash
+  nearflash status --json | python3 -m json.tool";
+
+const JOB_EXAMPLES: &str = "\
+Examples:
+  nearflash job list
+  nearflash job wait 3
+  nearflash job cancel 3";
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  nearflash demo
+  nearflash demo --dir /srv --cores 2,3";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  nearflash completions bash >~/.local/share/bash-completion/completions/nearflash
+  nearflash completions zsh >~/.zfunc/_nearflash
+  nearflash completions fish >~/.config/fish/completions/nearflash.fish";
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
@@ -93,11 +123,10 @@ Examples:
   nearflash study report results
   nearflash study compare results other-results
 
-An interrupted run goes on when the same command is given again. Exits with 1 when points could not
-be measured, and with 130 when it was interrupted.";
+Repeat the command to continue an interrupted run. The exit code is 1 when points could not be
+measured, and 130 when the run was interrupted.";
 
-/// Remote flash as near as local: serves flash over NVMe/TCP, iSCSI and to direct clients, and
-/// measures it
+/// Serve flash over NVMe/TCP, iSCSI and nearflash's own protocol, and measure it
 #[derive(Debug, clap::Parser)]
 #[command(name = "nearflash", version = nearflash_api::BUILD, about, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -107,60 +136,72 @@ pub(crate) struct Cli {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Subcommand {
-    /// Run a node: serve volumes of devices to hosts
+    /// Run a node: serve volumes to hosts, initiators and direct clients
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
-    /// Make, list, resize and remove volumes of a running node
+    /// Create, list, resize and remove volumes of a running node
     #[command(subcommand, after_help = VOLUME_EXAMPLES)]
     Volume(VolumeSubcommand),
-    /// Make, list and remove what direct clients prove themselves with
+    /// Create, list and remove the credentials of direct clients
     #[command(subcommand, after_help = CREDENTIAL_EXAMPLES)]
     Credential(CredentialSubcommand),
-    /// Let credentials read and write ranges of volumes, and no longer
+    /// Grant credentials access to ranges of volumes, and revoke it
     #[command(subcommand, after_help = GRANT_EXAMPLES)]
     Grant(GrantSubcommand),
-    /// Make, list and remove what iSCSI initiators prove themselves with
+    /// Create, list and remove the CHAP accounts of iSCSI initiators
     #[command(subcommand, after_help = CHAP_EXAMPLES)]
     Chap(ChapSubcommand),
-    /// Show and end what hosts and initiators have reserved
-    #[command(subcommand)]
+    /// List and clear the reservations of volumes
+    #[command(subcommand, after_help = RESERVATION_EXAMPLES)]
     Reservation(ReservationSubcommand),
-    /// Show how a running node is: devices, volumes, cores, hosts
+    /// List, wait for and cancel changes that take long
+    #[command(subcommand, after_help = JOB_EXAMPLES)]
+    Job(JobSubcommand),
+    /// Show the state of a running node: devices, volumes, cores, hosts
+    #[command(after_help = STATUS_EXAMPLES)]
     Status(NodeArgs),
-    /// Measure a file, a remote volume, or the bare wire
+    /// Measure a file, a remote volume, or the network alone
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(Box<BenchArgs>),
-    /// Ask the questions that papers on remote flash ask, of this machine
+    /// Repeat the measurements of papers on remote flash on this machine
     #[command(subcommand, after_help = STUDY_EXAMPLES)]
     Study(StudyCommand),
-    /// See a node serve flash, beside the disk it is on and the wire it goes over
+    /// Start a node on a temporary file and compare it with its disk and with the network alone
+    #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),
-    /// Print a shell's completions for this command
+    /// Print the completion script of a shell
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
-        /// For which shell
+        /// The shell
         shell: clap_complete::Shell,
     },
 }
 
-/// Which running node, and how its answer is shown.
+/// The running node to ask, and the form of its answer.
 #[derive(Debug, clap::Args)]
 pub(crate) struct NodeArgs {
     /// The node's data directory [default: /var/lib/nearflash for root, otherwise
     /// $XDG_STATE_HOME/nearflash]
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// For programs: one line of JSON, with "schema":1
+    /// Print one line of JSON, with "schema":1, for programs
     #[arg(long)]
     pub(crate) json: bool,
 }
 
+const VOLUME_HELP: &str =
+    "NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME][,provisioning=thin|thick]";
+
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum VolumeSubcommand {
-    /// Make a volume; connected hosts see it at once
+    /// Create a volume; connected hosts see it at once
     Create {
-        /// What to make.
-        #[arg(help = "NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME]")]
+        /// The volume to create.
+        #[arg(help = VOLUME_HELP)]
         volume: String,
+        /// Return at once if a job has to prepare the volume ('nearflash job wait' waits for it)
+        #[arg(long)]
+        no_wait: bool,
         #[command(flatten)]
         node: NodeArgs,
     },
@@ -171,22 +212,25 @@ pub(crate) enum VolumeSubcommand {
     },
     /// Make a volume longer, or shorter with --shrink; connected hosts see it at once
     Resize {
-        /// Which volume
+        /// The volume
         name: String,
-        /// Its new size, as 512MiB or 8GiB
+        /// Its new size, for example 512MiB or 8GiB
         #[arg(value_parser = parse_size)]
         size: ByteLen,
-        /// It may become shorter: what lies behind the new end is lost
+        /// Allow the volume to become shorter: the data past the new end is lost
         #[arg(long)]
         shrink: bool,
+        /// Return at once if a job has to prepare the new part ('nearflash job wait' waits for it)
+        #[arg(long)]
+        no_wait: bool,
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Remove a volume and all that is in it
+    /// Remove a volume and its data
     Remove {
-        /// Which volume
+        /// The volume
         name: String,
-        /// Although hosts are connected to its subsystem
+        /// Remove it even while hosts are connected to its subsystem
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -196,15 +240,15 @@ pub(crate) enum VolumeSubcommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum CredentialSubcommand {
-    /// Make a credential and show its secret, this once. As soon as there is one, nobody is let in
-    /// without
+    /// Create a credential and show its secret once. Once there is a credential, every client needs
+    /// one
     Create {
-        /// Its key id, which the client names
+        /// Its key ID, which the client names
         id: String,
-        /// It ends after this time, as 12h or 30d; never, unless said
+        /// Expire after this time, for example 12h or 30d [default: never]
         #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
         expires: Option<Lifetime>,
-        /// Write the secret to this new file, for its owner alone, instead of showing it
+        /// Write the secret to this new file, readable by its owner only, instead of showing it
         #[arg(long, value_name = "FILE")]
         secret_file: Option<PathBuf>,
         #[command(flatten)]
@@ -215,9 +259,9 @@ pub(crate) enum CredentialSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Remove a credential and every grant of it; its clients have lost all rights when this returns
+    /// Remove a credential and its grants; its clients have lost all rights when this returns
     Remove {
-        /// Which credential
+        /// The credential
         id: String,
         #[command(flatten)]
         node: NodeArgs,
@@ -226,20 +270,20 @@ pub(crate) enum CredentialSubcommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum GrantSubcommand {
-    /// Let a credential read, or read and write, a range of a volume
+    /// Grant a credential access to a range of a volume
     Add {
-        /// Which credential
+        /// The credential
         id: String,
-        /// Which volume
+        /// The volume
         volume: String,
-        /// Which bytes, as 0..8GiB or 8GiB.. (the end is not meant itself) [default: all, also when
-        /// the volume grows]
+        /// The bytes, for example 0..8GiB or 8GiB.. (the end is excluded) [default: the whole volume,
+        /// also after it grows]
         #[arg(long, value_name = "START..END")]
         range: Option<GrantRange>,
-        /// r to read, rw to write as well
+        /// r to read, rw to read and write
         #[arg(long, default_value_t = Rights::Read)]
         rights: Rights,
-        /// It ends after this time, as 12h or 30d; never, unless said
+        /// Expire after this time, for example 12h or 30d [default: never]
         #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
         expires: Option<Lifetime>,
         #[command(flatten)]
@@ -247,14 +291,14 @@ pub(crate) enum GrantSubcommand {
     },
     /// List all grants, or those of one credential
     List {
-        /// Of this credential alone
+        /// Only those of this credential
         id: Option<String>,
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Take a grant away; it is without effect when this returns
+    /// Revoke a grant; it has no effect once this returns
     Revoke {
-        /// Which, as 'nearflash grant list' numbers it
+        /// Its number, which 'nearflash grant list' shows
         number: u64,
         #[command(flatten)]
         node: NodeArgs,
@@ -263,30 +307,30 @@ pub(crate) enum GrantSubcommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ChapSubcommand {
-    /// Make a user. Without a file for it, a secret is drawn and shown, this once
+    /// Create an account. Without --secret-file the node draws a secret and shows it once
     Add {
-        /// What the initiator calls itself
+        /// The user name that the initiator gives
         user: String,
-        /// File with the secret, of 12 to 64 characters
+        /// File with the initiator's secret, of 12 to 64 characters
         #[arg(long, value_name = "FILE")]
         secret_file: Option<PathBuf>,
-        /// What the node calls itself, to initiators that ask for a proof in return
+        /// The user name that the node gives to initiators that ask it for proof
         #[arg(long, value_name = "USER")]
         mutual_user: Option<String>,
-        /// File with the secret that the node proves itself with
+        /// File with the node's own secret
         #[arg(long, value_name = "FILE", requires = "mutual_user")]
         mutual_secret_file: Option<PathBuf>,
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// List all users
+    /// List all accounts
     List {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Remove a user; its sessions have ended when this returns
+    /// Remove an account; its sessions have ended when this returns
     Remove {
-        /// Which user
+        /// Its user name
         user: String,
         #[command(flatten)]
         node: NodeArgs,
@@ -295,17 +339,47 @@ pub(crate) enum ChapSubcommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ReservationSubcommand {
-    /// List who has registered with volumes and reserved them
+    /// List registrations and reservations
     List {
-        /// With this volume alone
+        /// Only those of this volume
         volume: Option<String>,
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// End every registration and reservation of a volume, whoever holds them; they are told
+    /// End every registration and reservation of a volume, and notify their holders
     Clear {
-        /// Which volume
+        /// The volume
         volume: String,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum JobSubcommand {
+    /// List the jobs that run, and the last that ended
+    List {
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Show one job
+    Show {
+        /// Its number
+        id: u64,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Cancel a job and undo its change
+    Cancel {
+        /// Its number
+        id: u64,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Wait until a job is over; the exit code is 1 unless it is complete
+    Wait {
+        /// Its number
+        id: u64,
         #[command(flatten)]
         node: NodeArgs,
     },

@@ -10,7 +10,7 @@ pub(crate) enum Failure {
     Node(#[from] nearflash_node::NodeError),
     /// The running node gave no answer, or refuses.
     #[error(transparent)]
-    Control(#[from] nearflash_node::control::ControlError),
+    Control(#[from] nearflash_api::client::ControlError),
     /// Nothing was measured.
     #[error(transparent)]
     Bench(#[from] nearflash_bench::BenchError),
@@ -20,7 +20,24 @@ pub(crate) enum Failure {
     /// There is nothing to see.
     #[error(transparent)]
     Demo(#[from] crate::demo::DemoError),
-    /// What is to be made is no volume.
+    /// Nobody says which node.
+    #[error(transparent)]
+    DataDir(#[from] nearflash_api::socket::NoDataDir),
+    /// A job did not do what it was started for.
+    #[error("job {id}: {error}")]
+    Job {
+        /// Its number.
+        id: u64,
+        /// Why.
+        error: nearflash_api::ApiError,
+    },
+    /// An operator has ended a job that was waited for.
+    #[error("job {id} is cancelled: its change is undone")]
+    JobCancelled {
+        /// Its number.
+        id: u64,
+    },
+    /// The volume to create is not written as one.
     #[error(transparent)]
     Volume(nearflash_node::config::ValueError),
     /// A secret could not be written down.
@@ -36,9 +53,11 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Node(error) => error.exit_code().into(),
-            Self::Volume(_) => 2.into(),
+            Self::Volume(_) | Self::DataDir(_) => 2.into(),
             Self::Study(error) if error.is_usage() => 2.into(),
             Self::Control(_)
+            | Self::Job { .. }
+            | Self::JobCancelled { .. }
             | Self::Bench(_)
             | Self::Study(_)
             | Self::Demo(_)

@@ -2,55 +2,54 @@
 
 use std::io::{self, Write};
 
-use nearflash_node::api::{
-    Answer, ChapInfo, CredentialInfo, Document, GrantInfo, ReservationInfo, SecretText, VolumeInfo,
+use nearflash_api::{
+    CredentialInfo, Document, GrantInfo, JobInfo, OneAccount, ReservationInfo, VolumeInfo,
 };
 use nearflash_units::ByteLen;
+use serde::Serialize;
 
 use crate::calendar::show_moment;
 use crate::tables;
 
-/// What an answer is shown as.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Shown {
-    Made,
-    Resized,
-    Removed,
-    List,
-    Status,
+/// An answer: its document for programs, or its text for people. Ends with a line's end.
+pub(crate) fn show<A: Serialize>(
+    answer: &A,
+    json: bool,
+    text: impl FnOnce(&A) -> String,
+) -> String {
+    if json { Document::new(answer).to_line() + "\n" } else { text(answer) }
 }
 
-/// An answer as text, its last line ended.
-pub(crate) fn show(answer: Answer, shown: Shown, json: bool) -> String {
-    if json {
-        return Document::new(answer).to_line() + "\n";
-    }
-    match (answer, shown) {
-        (Answer::Volume { volume }, Shown::Removed) => format!("removed {}\n", sentence(&volume)),
-        (Answer::Volume { volume }, Shown::Resized) => format!("resized {}\n", sentence(&volume)),
-        (Answer::Volume { volume }, _) => format!("made {}\n", sentence(&volume)),
-        (Answer::Volumes { volumes }, _) => tables::volumes(&volumes),
-        (Answer::CredentialMade { credential, secret }, _) => with_secret(&credential, &secret.0),
-        (Answer::Credential { credential }, Shown::Removed) => {
-            format!("removed credential '{}'{}\n", credential.id, grants_of(&credential))
-        }
-        (Answer::Credential { credential }, _) => format!("made {}\n", named(&credential)),
-        (Answer::Credentials { credentials }, _) => tables::credentials(&credentials),
-        (Answer::Grant { grant }, Shown::Removed) => format!("revoked {}\n", permission(&grant)),
-        (Answer::Grant { grant }, _) => format!("made {}\n", permission(&grant)),
-        (Answer::Grants { grants }, _) => tables::grants(&grants),
-        (Answer::Account { account, .. }, Shown::Removed) => {
-            format!("removed CHAP user '{}' and its sessions\n", account.user)
-        }
-        (Answer::Account { account, secret, mutual_secret }, _) => {
-            chap_made(&account, secret.as_ref(), mutual_secret.as_ref())
-        }
-        (Answer::Accounts { accounts }, _) => tables::accounts(&accounts),
-        (Answer::Reservation { reservation }, _) => cleared(&reservation),
-        (Answer::Reservations { reservations }, _) => tables::reservations(&reservations),
-        (Answer::Status(status), _) => tables::status(&status),
-        (Answer::Error { error }, _) => format!("{error}\n"),
-    }
+/// What was done to a volume.
+pub(crate) fn volume(done: &str, volume: &VolumeInfo, job: Option<&JobInfo>) -> String {
+    let job = job.filter(|job| !job.state.is_over());
+    let waiting = job.map_or(String::new(), |job| {
+        format!("job {} prepares it: 'nearflash job wait {}' waits for that\n", job.id, job.id)
+    });
+    format!("{done} {}\n{waiting}", sentence(volume))
+}
+
+/// A credential that was made.
+pub(crate) fn credential_made(credential: &CredentialInfo) -> String {
+    format!("made {}\n", named(credential))
+}
+
+/// A credential that was removed.
+pub(crate) fn credential_removed(credential: &CredentialInfo) -> String {
+    format!("removed credential '{}'{}\n", credential.id, grants_of(credential))
+}
+
+/// What was done to a grant.
+pub(crate) fn grant(done: &str, grant: &GrantInfo) -> String {
+    format!("{done} {}\n", permission(grant))
+}
+
+/// What was done to a job.
+pub(crate) fn job(job: &JobInfo) -> String {
+    let JobInfo { id, kind, volume, state, done_bytes, total_bytes, error, .. } = job;
+    let (done, total) = (tables::size(*done_bytes), tables::size(*total_bytes));
+    let why = error.as_ref().map_or(String::new(), |error| format!(": {error}"));
+    format!("job {id}, {kind} of '{volume}': {}, {done} of {total}{why}\n", state.as_str())
 }
 
 fn sentence(volume: &VolumeInfo) -> String {
@@ -58,7 +57,8 @@ fn sentence(volume: &VolumeInfo) -> String {
     format!("volume '{name}': {} on device '{device}', namespace {nsid} of {nqn}", ByteLen(*bytes))
 }
 
-fn with_secret(credential: &CredentialInfo, secret: &str) -> String {
+/// A credential that was made, with its secret.
+pub(crate) fn with_secret(credential: &CredentialInfo, secret: &str) -> String {
     format!(
         "made {}\nsecret: {secret}\nIt is not shown again. Without a grant the credential may do \
          nothing: 'nearflash grant add {} VOLUME'\n",
@@ -67,11 +67,9 @@ fn with_secret(credential: &CredentialInfo, secret: &str) -> String {
     )
 }
 
-fn chap_made(
-    account: &ChapInfo,
-    secret: Option<&SecretText>,
-    mutual_secret: Option<&SecretText>,
-) -> String {
+/// A CHAP account that was made, with the secrets that were drawn for it.
+pub(crate) fn chap_made(made: &OneAccount) -> String {
+    let OneAccount { account, secret, mutual_secret } = made;
     let mutual = account.mutual_user.as_deref();
     let in_return = mutual.map_or(String::new(), |user| format!(", answered by '{user}'"));
     let mut text = format!("made CHAP user '{}'{in_return}\n", account.user);
@@ -80,13 +78,19 @@ fn chap_made(
             text += &format!("{whose}: {}\n", secret.0);
         }
     }
-    if secret.or(mutual_secret).is_some() {
+    if secret.is_some() || mutual_secret.is_some() {
         text += "It is not shown again.\n";
     }
     text
 }
 
-fn cleared(reservation: &ReservationInfo) -> String {
+/// A CHAP account that was removed.
+pub(crate) fn chap_removed(removed: &OneAccount) -> String {
+    format!("removed CHAP user '{}' and its sessions\n", removed.account.user)
+}
+
+/// Reservations that were cleared.
+pub(crate) fn cleared(reservation: &ReservationInfo) -> String {
     let ReservationInfo { volume, kind, registrants, .. } = reservation;
     let count = registrants.len();
     let registrations = if count == 1 { "registration" } else { "registrations" };
@@ -137,6 +141,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nearflash_api::{ChapInfo, SecretText};
 
     fn credential(grants: usize, expires_at: Option<u64>) -> CredentialInfo {
         CredentialInfo { id: "app".to_owned(), expires_at, expired: false, grants }
@@ -158,16 +163,15 @@ mod tests {
     #[test]
     fn a_credential_is_made_and_removed_in_words() {
         let secret = SecretText("5ec2e7".to_owned());
-        let made = Answer::CredentialMade { credential: credential(0, None), secret };
-        insta::assert_snapshot!(show(made, Shown::Made, false), @r#"
+        insta::assert_snapshot!(with_secret(&credential(0, None), &secret.0), @r#"
             made credential 'app', which does not expire
             secret: 5ec2e7
             It is not shown again. Without a grant the credential may do nothing: 'nearflash grant add app VOLUME'
             "#);
-        let made = Answer::Credential { credential: credential(0, Some(1_795_269_350)) };
-        insta::assert_snapshot!(show(made, Shown::Made, false), @r#"made credential 'app', until 2026-11-21 13:55Z"#);
-        let removed = Answer::Credential { credential: credential(2, None) };
-        insta::assert_snapshot!(show(removed, Shown::Removed, false), @r#"removed credential 'app' and its 2 grants"#);
+        let made = credential_made(&credential(0, Some(1_795_269_350)));
+        insta::assert_snapshot!(made, @r#"made credential 'app', until 2026-11-21 13:55Z"#);
+        let removed = credential_removed(&credential(2, None));
+        insta::assert_snapshot!(removed, @r#"removed credential 'app' and its 2 grants"#);
     }
 
     #[test]
@@ -176,15 +180,15 @@ mod tests {
             user: "app".to_owned(),
             mutual_user: mutual_user.map(str::to_owned),
         };
-        let made = Answer::Account { account: account(None), secret: None, mutual_secret: None };
-        insta::assert_snapshot!(show(made.clone(), Shown::Made, false), @"made CHAP user 'app'");
-        insta::assert_snapshot!(show(made, Shown::Removed, false), @"removed CHAP user 'app' and its sessions");
-        let drawn = Answer::Account {
+        let made = OneAccount { account: account(None), secret: None, mutual_secret: None };
+        insta::assert_snapshot!(chap_made(&made), @"made CHAP user 'app'");
+        insta::assert_snapshot!(chap_removed(&made), @"removed CHAP user 'app' and its sessions");
+        let drawn = OneAccount {
             account: account(Some("node")),
             secret: Some(SecretText("5ec2e7".to_owned())),
             mutual_secret: Some(SecretText("07e2".to_owned())),
         };
-        insta::assert_snapshot!(show(drawn, Shown::Made, false), @r#"
+        insta::assert_snapshot!(chap_made(&drawn), @r#"
             made CHAP user 'app', answered by 'node'
             secret: 5ec2e7
             secret in return: 07e2
@@ -194,9 +198,17 @@ mod tests {
 
     #[test]
     fn a_grant_is_made_and_revoked_in_words() {
-        let made = Answer::Grant { grant: grant(Some(8 << 30), "r", Some(1_795_269_350)) };
-        insta::assert_snapshot!(show(made, Shown::Made, false), @r#"made grant 7 of 'app': read 0..8GiB of volume 'data', until 2026-11-21 13:55Z"#);
-        let revoked = Answer::Grant { grant: grant(None, "rw", None) };
-        insta::assert_snapshot!(show(revoked, Shown::Removed, false), @r#"revoked grant 7 of 'app': read and write all of volume 'data'"#);
+        let made = super::grant("made", &grant(Some(8 << 30), "r", Some(1_795_269_350)));
+        insta::assert_snapshot!(made, @r#"made grant 7 of 'app': read 0..8GiB of volume 'data', until 2026-11-21 13:55Z"#);
+        let revoked = super::grant("revoked", &grant(None, "rw", None));
+        insta::assert_snapshot!(revoked, @r#"revoked grant 7 of 'app': read and write all of volume 'data'"#);
+    }
+
+    #[test]
+    fn programs_get_the_document_and_people_the_text() {
+        let made = credential(1, None);
+        let json = show(&made, true, |_| unreachable!("no text for programs"));
+        assert!(json.starts_with("{\"schema\":1,\"id\":\"app\"") && json.ends_with("}\n"));
+        assert_eq!(show(&made, false, |made| made.id.clone()), "app");
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use nearflash_node::api::SecretText;
+use nearflash_api::SecretText;
 
 /// Why a secret's file could not be made or written.
 #[derive(Debug, thiserror::Error)]

@@ -106,6 +106,9 @@ fn a_node_serves_answers_and_drains_on_sigterm() {
     let names: Vec<&str> = list.lines().filter_map(|line| line.split(' ').next()).collect();
     assert_eq!(names, ["VOLUME", "data", "logs"]);
     assert!(said(&["volume", "remove", "logs", "--data-dir", data_dir]).starts_with("removed"));
+    assert_eq!(said(&["job", "list", "--data-dir", data_dir]), "no jobs\n");
+    let (message, code) = failed(&["job", "wait", "7", "--data-dir", data_dir]);
+    assert!(message.starts_with("nearflash: no job 7") && code == 1, "{message}");
     let status: Value =
         serde_json::from_str(&said(&["status", "--data-dir", data_dir, "--json"])).unwrap();
     assert_eq!(status["volumes"], node.ready["volumes"]);
@@ -256,7 +259,20 @@ fn a_port_or_a_data_directory_in_use_is_said_in_one_line_with_exit_code_1() {
 #[test]
 fn help_version_and_completions_are_there() {
     assert!(said(&["--version"]).starts_with("nearflash "));
-    for subcommand in ["serve", "volume", "credential", "grant", "bench"] {
+    for subcommand in [
+        "serve",
+        "volume",
+        "credential",
+        "grant",
+        "chap",
+        "reservation",
+        "job",
+        "status",
+        "bench",
+        "study",
+        "demo",
+        "completions",
+    ] {
         assert!(said(&[subcommand, "--help"]).contains("Examples:"));
     }
     let completions = said(&["completions", "bash"]);

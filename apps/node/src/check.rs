@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use crate::api::{Command, Document};
+use nearflash_api::Document;
+
 use crate::config::{Config, ServeArgs};
 use crate::control;
 
@@ -14,16 +15,15 @@ pub fn check_config_file(text: &str) {
     }
 }
 
-/// Whatever is said on the control socket: it is refused in one line, or a command that is written
-/// as it was read.
+/// Any line on the control socket is refused in one line, or is a request that is written as it was
+/// read.
 pub fn check_control_request(line: &[u8]) {
-    let parsed: Result<Command, String> = control::parse(line);
-    match parsed {
-        Ok(command) => {
-            let written = Document::new(command.clone()).to_line();
-            assert_eq!(control::parse(written.as_bytes()), Ok(command));
+    match control::parse(line) {
+        Ok(request) => {
+            let written = Document::new(request.clone()).to_line();
+            assert_eq!(control::parse(written.as_bytes()), Ok(request));
         }
-        Err(error) => assert_one_line(&error),
+        Err(error) => assert_one_line(&error.message),
     }
 }
 

@@ -9,12 +9,12 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nearflash_api::socket::ShortPath;
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::config::{Advertise, Config};
-use crate::control::{ShortPath, listen_privately};
-use crate::serve::absolute;
+use crate::control::listen_privately;
 use crate::{DirectDoor, Door, IscsiDoor, NodeError};
 
 /// Connections that the system holds for a door until a core takes them.
@@ -84,6 +84,11 @@ impl Doors {
     }
 }
 
+/// As others find it, whatever their working directory.
+pub(crate) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 fn open_tcp(
     flag: &'static str,
     address: SocketAddr,
@@ -103,8 +108,8 @@ fn open_tcp(
 fn open_local(path: &Path) -> Result<(UnixListener, SocketFile), NodeError> {
     let opened = patiently(|| {
         let short = ShortPath::to(path)?;
-        remove_if_dead(&short.path)?;
-        let listener = listen_privately(&short.path, BACKLOG)?;
+        remove_if_dead(short.path())?;
+        let listener = listen_privately(short.path(), BACKLOG)?;
         listener.set_nonblocking(true)?;
         Ok((listener, SocketFile(path.to_owned())))
     });
@@ -200,7 +205,7 @@ mod tests {
         for path in [folder.path().join("d.sock"), long.join("d.sock")] {
             // Left over from a node that was killed.
             let short = ShortPath::to(&path).unwrap();
-            drop(UnixListener::bind(&short.path).unwrap());
+            drop(UnixListener::bind(short.path()).unwrap());
             let (_listener, file) = open_local(&path).unwrap();
             let mode = symlink_metadata(&path).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);

@@ -180,6 +180,12 @@ pub enum NodeError {
         /// Which.
         name: Name,
     },
+    /// There is no such job.
+    #[error("no job {id}: 'nearflash job list' lists those that run, and the last that ended")]
+    NoJob {
+        /// Its number.
+        id: u64,
+    },
     /// What a request says is no value of its kind.
     #[error(transparent)]
     Value(#[from] crate::config::ValueError),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use nearflash_access::{Credential, UnixTime, is_expired};
+use nearflash_api::VolumeInfo;
 use nearflash_device::DeviceProperties;
 use nearflash_media::Device;
 use nearflash_nvme::{NamespaceId, Nqn};
@@ -11,7 +12,6 @@ use nearflash_space::{Name, Provisioning, Space, Volume};
 use nearflash_units::ByteOffset;
 use uuid::Uuid;
 
-use crate::api::VolumeInfo;
 use crate::records::Records;
 use crate::{
     DirectAccess, DirectCredential, DirectGrant, DirectVolume, IscsiAccess, IscsiTarget, IscsiUnit,
@@ -152,5 +152,6 @@ pub(crate) fn volume_info(volume: &Volume, space: &Space) -> VolumeInfo {
         block_size: volume.block_size.bytes(),
         device: space.device(volume.device).name.to_string(),
         provisioning: volume.provisioning.to_string(),
+        job: None,
     }
 }

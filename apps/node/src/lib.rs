@@ -4,13 +4,13 @@
 //! side (everything here but `runtime`), which may block and allocate, and the cores, which do
 //! neither.
 
-pub mod api;
 mod catalog;
 pub mod check;
 pub mod config;
-pub mod control;
+mod control;
 mod doors;
 mod error;
+mod error_code;
 mod exports;
 mod initiator_name;
 mod node;
@@ -30,4 +30,4 @@ pub use runtime_face::{
     InitiatorAccess, IscsiAccess, IscsiDoor, IscsiTarget, IscsiUnit, Namespace, Published, Runtime,
     RuntimeConfig, RuntimeStatus, StartError,
 };
-pub use serve::{Running, serve, serve_with};
+pub use serve::{Running, serve};

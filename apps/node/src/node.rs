@@ -5,18 +5,19 @@ mod access;
 mod change;
 mod chap;
 mod expiry;
+mod service;
 mod status;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use nearflash_access::UnixTime;
+use nearflash_api::VolumeInfo;
 use nearflash_media::Device;
 use nearflash_space::{Extent, Name, Space, Volume, VolumeRequest, truncate_extents};
-use nearflash_units::{BlockSize, ByteLen};
+use nearflash_units::ByteLen;
 use uuid::Uuid;
 
-use crate::api::{Answer, Command, VolumeInfo};
 use crate::catalog::Catalog;
 use crate::config::ValueError;
 use crate::doors::Addresses;
@@ -53,9 +54,6 @@ struct Served {
     is_ending: bool,
 }
 
-/// What commands that change something are answered with.
-type Done = Result<Answer, NodeError>;
-
 impl Node {
     /// Of what was prepared, and of cores that were told the same.
     pub(crate) fn new(
@@ -68,65 +66,6 @@ impl Node {
         let served = Mutex::new(Served { recorded, direct, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
         Self { catalog, devices, changing, served, changed, runtime, addresses, started }
-    }
-
-    /// Does what is asked.
-    pub(crate) fn answer(&self, command: Command) -> Answer {
-        let done = match command {
-            Command::VolumeList => Ok(Answer::Volumes { volumes: self.volumes() }),
-            Command::CredentialList => Ok(self.credential_list()),
-            Command::GrantList { credential } => self.grant_list(credential.as_deref()),
-            Command::ChapList => Ok(self.chap_list()),
-            Command::ReservationList { volume } => self.reservation_list(volume.as_deref()),
-            Command::Status => Ok(Answer::Status(Box::new(self.status()))),
-            change => self.answer_change(change),
-        };
-        done.unwrap_or_else(|error| {
-            tracing::warn!("refused: {error}");
-            Answer::Error { error: error.to_string() }
-        })
-    }
-
-    fn answer_change(&self, command: Command) -> Done {
-        match command {
-            Command::VolumeCreate { name, bytes, device, block_size, subsystem, provisioning } => {
-                let parse = |text: &str| text.parse::<Name>().map_err(ValueError::from);
-                let provisioning = provisioning.as_deref().map(str::parse).transpose();
-                let request = VolumeRequest {
-                    name: parse(&name)?,
-                    len: ByteLen(bytes),
-                    device: parse(&device)?,
-                    block_size: volume_block_size(block_size)?,
-                    subsystem: subsystem.as_deref().map(parse).transpose()?,
-                    provisioning: provisioning.map_err(ValueError::from)?.unwrap_or_default(),
-                };
-                Ok(done("volume made", self.create(&request)?))
-            }
-            Command::VolumeResize { name, bytes, shrink } => {
-                Ok(done("volume resized", self.resize(&name, bytes, shrink)?))
-            }
-            Command::VolumeRemove { name, force } => {
-                Ok(done("volume removed", self.remove(&name, force)?))
-            }
-            Command::CredentialCreate { id, expires_at } => self.credential_create(&id, expires_at),
-            Command::CredentialRemove { id } => self.credential_remove(&id),
-            Command::GrantAdd { credential, volume, start, end, rights, expires_at } => {
-                let range = access::range(start, end)?;
-                self.grant_add(&credential, &volume, range, &rights, expires_at)
-            }
-            Command::GrantRevoke { number } => self.grant_revoke(number),
-            Command::ChapAdd { user, secret, mutual } => {
-                self.chap_add(&user, secret.as_ref(), mutual.as_ref())
-            }
-            Command::ChapRemove { user } => self.chap_remove(&user),
-            Command::ReservationClear { volume } => self.reservation_clear(&volume),
-            Command::VolumeList
-            | Command::ChapList
-            | Command::ReservationList { .. }
-            | Command::CredentialList
-            | Command::GrantList { .. }
-            | Command::Status => unreachable!("what changes nothing is answered before"),
-        }
     }
 
     /// Every volume.
@@ -230,15 +169,6 @@ pub(crate) fn now() -> UnixTime {
     UnixTime(since.map_or(0, |since| since.as_secs()))
 }
 
-fn done(doing: &str, volume: VolumeInfo) -> Answer {
-    tracing::info!(volume = volume.name, bytes = volume.bytes, "{doing}");
-    Answer::Volume { volume }
-}
-
 fn held(extents: &[Extent]) -> u64 {
     extents.iter().map(|extent| extent.len.0).sum()
-}
-
-fn volume_block_size(bytes: Option<u32>) -> Result<BlockSize, ValueError> {
-    bytes.map_or(Ok(BlockSize::B4096), |bytes| crate::config::parse_block_size(&bytes.to_string()))
 }

@@ -300,8 +300,7 @@ pub trait Runtime: Send + Sync {
     /// requests included.
     fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>);
 
-    /// How things are now. A core that hangs is waited for, and left out in the end: by then, what
-    /// the others said may be as old as that wait.
+    /// How things are now. A core that does not answer soon is named in its place.
     fn status(&self) -> RuntimeStatus;
 
     /// Who is connected, as whoever lets everyone in knows at this moment; none when it does not
@@ -341,8 +340,10 @@ impl std::error::Error for StartError {
 /// How the cores are.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RuntimeStatus {
-    /// One entry for each core.
+    /// One entry for each core that answered.
     pub cores: Vec<CoreStatus>,
+    /// The processors of those that did not.
+    pub silent: Vec<usize>,
     /// One entry for each controller that a host has.
     pub hosts: Vec<ConnectedHost>,
     /// One entry for each direct client; where there are very many, for the first of them.

@@ -6,15 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
+use nearflash_api::socket::socket_path;
+use nearflash_api::{Document, Ready};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use uuid::Uuid;
 
-use crate::api::{Document, Ready};
 use crate::config::{Config, DirectAddress, IscsiAddress};
-use crate::control::{ControlServer, socket_path};
-use crate::doors::{Addresses, Doors, SocketFile};
+use crate::control::ControlServer;
+use crate::doors::{Addresses, Doors, SocketFile, absolute};
 use crate::exports::{direct_access, published};
 use crate::node::{Changes, ExpiryWatch, Node, now};
 use crate::prepare::prepare;
@@ -116,20 +117,6 @@ impl Running {
 /// # Errors
 /// When it cannot start, in one line that names the thing and the remedy.
 pub fn serve(config: &Config) -> Result<(), NodeError> {
-    let start =
-        |given| -> Result<Arc<dyn Runtime>, StartError> { Ok(Arc::new(runtime::start(given)?)) };
-    serve_with(config, start, io::stdout())
-}
-
-/// Serves until SIGTERM or SIGINT, then drains. A second signal ends the process at once.
-///
-/// # Errors
-/// When it cannot start, in one line that names the thing and the remedy.
-pub fn serve_with(
-    config: &Config,
-    start: impl FnOnce(RuntimeConfig) -> Result<Arc<dyn Runtime>, StartError>,
-    mut announce: impl Write,
-) -> Result<(), NodeError> {
     let failed = |action| move |source| NodeError::System { action, source };
     // Before anything else, so that a signal at any moment finds someone.
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed("receive signals"))?;
@@ -137,9 +124,10 @@ pub fn serve_with(
     // it would end the process.
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed("receive signals"))?;
     raise_open_files_limit();
-    let running = Running::start(config, start)?;
+    let running = Running::start(config, |given| Ok(Arc::new(runtime::start(given)?)))?;
     let line = running.ready().to_line();
-    let announced = writeln!(announce, "{line}").and_then(|()| announce.flush());
+    let mut stdout = io::stdout();
+    let announced = writeln!(stdout, "{line}").and_then(|()| stdout.flush());
     if let Err(source) = announced {
         running.stop()?;
         return Err(failed("write the ready line to stdout")(source));
@@ -212,9 +200,4 @@ fn end_at_once_on_another(mut signals: Signals) {
     if let Err(error) = waiting {
         tracing::warn!("a second signal will not end the process: {error}");
     }
-}
-
-/// As others find it, whatever their working directory.
-pub(crate) fn absolute(path: &Path) -> PathBuf {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -1,57 +1,15 @@
 //! CHAP users and iSCSI doors of a node, with cores that only remember what they were told.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
-use std::sync::{Arc, Mutex};
+mod common;
 
-use nearflash_node::api::{Answer, ChapMutual, Command, SecretText};
+use std::sync::Arc;
+
+use common::Recorder;
+use nearflash_api::client::ask;
+use nearflash_api::{Call, ChapAdd, ChapList, ChapMutual, ChapRemove, SecretText};
 use nearflash_node::config::{Config, ServeArgs};
-use nearflash_node::control::ask;
-use nearflash_node::{
-    AskedBy, Connected, DirectAccess, IscsiAccess, NodeError, Published, Running, Runtime,
-    RuntimeConfig, RuntimeStatus,
-};
-use nearflash_request::{ChangeResult, Raised};
-use nearflash_space::VolumeTable;
-
-/// Cores that remember what initiators may do.
-#[derive(Default)]
-struct Recorder(Mutex<Vec<Arc<IscsiAccess>>>);
-
-impl Runtime for Recorder {
-    fn publish(&self, published: Published) {
-        self.publish_iscsi(published.iscsi);
-    }
-
-    fn publish_direct(&self, _direct: Arc<DirectAccess>) {}
-
-    fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) {
-        self.0.lock().unwrap().push(iscsi);
-    }
-
-    fn publish_volumes(&self, _volumes: Arc<VolumeTable>) {}
-
-    fn raise(&self, _raised: Vec<Raised>) {}
-
-    fn answer(&self, _by: AskedBy, _result: ChangeResult) {}
-
-    fn status(&self) -> RuntimeStatus {
-        RuntimeStatus::default()
-    }
-
-    fn connected(&self) -> Option<Connected> {
-        Some(Connected::default())
-    }
-
-    fn drain_and_join(&self) -> bool {
-        true
-    }
-}
-
-impl Recorder {
-    fn last(&self) -> Arc<IscsiAccess> {
-        Arc::clone(self.0.lock().unwrap().last().unwrap())
-    }
-}
+use nearflash_node::{NodeError, Running};
 
 /// A folder that nodes run in.
 struct Bench(tempfile::TempDir);
@@ -74,38 +32,32 @@ impl Bench {
             data_dir: Some(self.0.path().join("data")),
             ..ServeArgs::default()
         });
-        let cores = Arc::new(Recorder::default());
-        let given = Arc::clone(&cores);
-        let started = Running::start(&config.unwrap(), move |runtime: RuntimeConfig| {
-            given.publish(runtime.published);
-            Ok(given)
-        });
-        started.map(|running| (running, cores))
+        Recorder::start(&config.unwrap())
     }
 
-    fn ask(&self, command: Command) -> Answer {
-        ask(&self.0.path().join("data"), command).unwrap()
+    fn ask<C: Call>(&self, call: C) -> C::Answer {
+        ask(&self.0.path().join("data"), call).unwrap()
     }
 
-    fn refused(&self, command: Command) -> String {
-        ask(&self.0.path().join("data"), command).unwrap_err().to_string()
+    fn refused<C: Call>(&self, call: C) -> String {
+        ask(&self.0.path().join("data"), call).unwrap_err().to_string()
     }
 }
 
-fn add(user: &str, secret: Option<&str>, mutual: Option<ChapMutual>) -> Command {
+fn add(user: &str, secret: Option<&str>, mutual: Option<ChapMutual>) -> ChapAdd {
     let secret = secret.map(|text| SecretText(text.to_owned()));
-    Command::ChapAdd { user: user.to_owned(), secret, mutual }
+    ChapAdd { user: user.to_owned(), secret, mutual }
 }
 
-fn remove(user: &str) -> Command {
-    Command::ChapRemove { user: user.to_owned() }
+fn remove(user: &str) -> ChapRemove {
+    ChapRemove { user: user.to_owned() }
 }
 
 #[test]
 fn a_subsystem_is_a_target_and_its_volumes_are_logical_units_from_zero() {
     let bench = Bench::new();
     let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
-    let access = cores.last();
+    let access = cores.last_iscsi();
     let [target] = &access.targets[..] else { panic!("one target: {:?}", access.targets) };
     assert_eq!(target.name, "iqn.2026-11.io.nearflash:data");
     let units: Vec<(u16, &str)> = target.units.iter().map(|u| (u.lun, u.name.as_str())).collect();
@@ -120,25 +72,21 @@ fn a_chap_user_is_told_to_the_cores_and_kept_over_a_restart() {
     let bench = Bench::new();
     let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
     let given = bench.ask(add("app", Some("geheimgeheim"), None));
-    assert!(matches!(given, Answer::Account { secret: None, .. }), "{given:?}");
-    assert_eq!(cores.last().accounts[0].secret.as_str(), "geheimgeheim");
+    assert!(given.secret.is_none(), "{given:?}");
+    assert_eq!(cores.last_iscsi().accounts[0].secret.as_str(), "geheimgeheim");
     let mutual = Some(ChapMutual { user: "node".to_owned(), secret: None });
-    let Answer::Account { account, secret, mutual_secret } = bench.ask(add("b", None, mutual))
-    else {
-        panic!("an account")
-    };
-    let (secret, mutual_secret) = (secret.unwrap(), mutual_secret.unwrap());
-    assert_eq!(account.mutual_user.as_deref(), Some("node"));
+    let made = bench.ask(add("b", None, mutual));
+    let (secret, mutual_secret) = (made.secret.unwrap(), made.mutual_secret.unwrap());
+    assert_eq!(made.account.mutual_user.as_deref(), Some("node"));
     assert!((12..=64).contains(&secret.0.len()) && secret != mutual_secret);
-    let told = cores.last();
+    let told = cores.last_iscsi();
     assert_eq!(told.accounts[1].mutual.as_ref().unwrap().secret.as_str(), mutual_secret.0);
     running.stop().unwrap();
     let (running, cores) = bench.start("127.0.0.1:0", &[]).unwrap();
-    assert_eq!(cores.last().accounts, told.accounts);
+    assert_eq!(cores.last_iscsi().accounts, told.accounts);
     bench.ask(remove("b"));
-    assert_eq!(cores.last().accounts.len(), 1);
-    let Answer::Accounts { accounts } = bench.ask(Command::ChapList) else { panic!("accounts") };
-    assert_eq!(accounts[0].user, "app");
+    assert_eq!(cores.last_iscsi().accounts.len(), 1);
+    assert_eq!(bench.ask(ChapList {}).accounts[0].user, "app");
     running.stop().unwrap();
 }
 
@@ -151,19 +99,21 @@ fn a_chap_user_that_cannot_be_is_refused_in_one_line_and_its_secret_not_repeated
         let secret = Some(SecretText(secret.to_owned()));
         Some(ChapMutual { user: "node".to_owned(), secret })
     };
-    for (command, reason) in [
+    let check = |refused: String, reason: &str| {
+        assert!(refused.starts_with(reason), "{refused}");
+        assert!(!refused.contains("hush") && !refused.contains('\n'), "{refused}");
+    };
+    for (call, reason) in [
         (add("app", None, None), "CHAP user 'app' exists already"),
         (add("a b", None, None), "'a b' is not a CHAP user"),
         (add("c", Some("hushhushhus"), None), "a CHAP secret is 12 to 64 printable characters"),
         (add("c", None, mutual("hush")), "a CHAP secret is 12 to 64 printable characters"),
         (add("c", Some("hushhushhush"), mutual("hushhushhush")), "the two secrets are the same"),
-        (remove("c"), "no CHAP user 'c'"),
     ] {
-        let refused = bench.refused(command);
-        assert!(refused.starts_with(reason), "{refused}");
-        assert!(!refused.contains("hush") && !refused.contains('\n'), "{refused}");
+        check(bench.refused(call), reason);
     }
-    assert_eq!(cores.last().accounts.len(), 1);
+    check(bench.refused(remove("c")), "no CHAP user 'c'");
+    assert_eq!(cores.last_iscsi().accounts.len(), 1);
     running.stop().unwrap();
 }
 

@@ -2,77 +2,20 @@
 //! start on, what it keeps over a restart, and what the control socket does.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
+mod common;
+
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use nearflash_node::api::{Answer, Command, Status, VolumeInfo};
-use nearflash_node::config::{Config, ServeArgs};
-use nearflash_node::control::{ControlError, ask};
-use nearflash_node::{
-    AskedBy, Connected, ConnectedHost, DirectAccess, HostAccess, IscsiAccess, NodeError, Published,
-    Running, Runtime, RuntimeConfig, RuntimeStatus, subsystem_nqn,
+use common::Recorder;
+use nearflash_api::client::{ControlError, ask};
+use nearflash_api::{
+    Call, ErrorCode, OneVolume, Status, StatusShow, Subject, VolumeCreate, VolumeInfo, VolumeList,
+    VolumeRemove, VolumeResize,
 };
-use nearflash_request::{ChangeResult, Raised};
-use nearflash_space::VolumeTable;
-
-/// Cores that remember.
-#[derive(Default)]
-struct Recorder {
-    published: Mutex<Vec<Published>>,
-    direct: Mutex<Vec<Arc<DirectAccess>>>,
-    hosts: Mutex<Vec<ConnectedHost>>,
-    /// Those that a status is still to tell of, when it takes long.
-    hosts_before: Mutex<Option<Vec<ConnectedHost>>>,
-    /// Nobody says who is connected.
-    is_silent: Mutex<bool>,
-    drained: Mutex<bool>,
-}
-
-impl Runtime for Recorder {
-    fn publish(&self, published: Published) {
-        self.direct.lock().unwrap().push(Arc::clone(&published.direct));
-        self.published.lock().unwrap().push(published);
-    }
-
-    fn publish_direct(&self, direct: Arc<DirectAccess>) {
-        self.direct.lock().unwrap().push(direct);
-    }
-
-    fn publish_iscsi(&self, _iscsi: Arc<IscsiAccess>) {}
-
-    fn publish_volumes(&self, _volumes: Arc<VolumeTable>) {}
-
-    fn raise(&self, _raised: Vec<Raised>) {}
-
-    fn answer(&self, _by: AskedBy, _result: ChangeResult) {}
-
-    fn status(&self) -> RuntimeStatus {
-        let before = self.hosts_before.lock().unwrap().clone();
-        let hosts = before.unwrap_or_else(|| self.hosts.lock().unwrap().clone());
-        RuntimeStatus { hosts, ..RuntimeStatus::default() }
-    }
-
-    fn connected(&self) -> Option<Connected> {
-        let (hosts, initiators) = (self.hosts.lock().unwrap().clone(), Vec::new());
-        (!*self.is_silent.lock().unwrap()).then_some(Connected { hosts, initiators })
-    }
-
-    fn drain_and_join(&self) -> bool {
-        *self.drained.lock().unwrap() = true;
-        true
-    }
-}
-
-impl Recorder {
-    fn publications(&self) -> usize {
-        self.published.lock().unwrap().len()
-    }
-
-    fn last(&self) -> Published {
-        self.published.lock().unwrap().last().unwrap().clone()
-    }
-}
+use nearflash_node::config::{Config, ServeArgs};
+use nearflash_node::{ConnectedHost, HostAccess, NodeError, Running, subsystem_nqn};
 
 /// A node in a folder of its own.
 struct Bench {
@@ -109,14 +52,7 @@ impl Bench {
         devices: &[&str],
         volumes: &[&str],
     ) -> Result<(Running, Arc<Recorder>), NodeError> {
-        let cores = Arc::new(Recorder::default());
-        let given = Arc::clone(&cores);
-        let started =
-            Running::start(&self.config(devices, volumes), move |runtime: RuntimeConfig| {
-                given.publish(runtime.published);
-                Ok(given)
-            });
-        started.map(|running| (running, cores))
+        Recorder::start(&self.config(devices, volumes))
     }
 
     fn refused(&self, devices: &[&str], volumes: &[&str]) -> String {
@@ -127,8 +63,8 @@ impl Bench {
     }
 }
 
-fn create(name: &str, bytes: u64, device: &str) -> Command {
-    Command::VolumeCreate {
+fn create(name: &str, bytes: u64, device: &str) -> VolumeCreate {
+    VolumeCreate {
         name: name.to_owned(),
         bytes,
         device: device.to_owned(),
@@ -138,26 +74,25 @@ fn create(name: &str, bytes: u64, device: &str) -> Command {
     }
 }
 
-fn resize(name: &str, bytes: u64, shrink: bool) -> Command {
-    Command::VolumeResize { name: name.to_owned(), bytes, shrink }
+fn resize(name: &str, bytes: u64, shrink: bool) -> VolumeResize {
+    VolumeResize { name: name.to_owned(), bytes, shrink }
 }
 
-fn remove(name: &str, force: bool) -> Command {
-    Command::VolumeRemove { name: name.to_owned(), force }
+fn remove(name: &str, force: bool) -> VolumeRemove {
+    VolumeRemove { name: name.to_owned(), force }
 }
 
-fn volume(answer: Result<Answer, ControlError>) -> VolumeInfo {
-    match answer.unwrap() {
-        Answer::Volume { volume } => volume,
-        other => panic!("a volume, not {other:?}"),
-    }
+fn volume(answer: Result<OneVolume, ControlError>) -> VolumeInfo {
+    answer.unwrap().volume
 }
 
 fn status(data_dir: &Path) -> Status {
-    match ask(data_dir, Command::Status).unwrap() {
-        Answer::Status(status) => *status,
-        other => panic!("a status, not {other:?}"),
-    }
+    ask(data_dir, StatusShow {}).unwrap()
+}
+
+/// The line that a call is refused with.
+fn refused<C: Call>(data_dir: &Path, call: C) -> String {
+    ask(data_dir, call).unwrap_err().to_string()
 }
 
 const MIB: u64 = 1 << 20;
@@ -321,8 +256,8 @@ fn a_volume_is_made_listed_grown_and_removed_while_the_node_runs() {
     let grown = volume(ask(&data_dir, resize("data", 6 * MIB, false)));
     assert_eq!((grown.uuid, grown.bytes), (made.uuid, 6 * MIB));
     assert_eq!(cores.last().namespaces[0].blocks.0, 6 * 256);
-    let list = ask(&data_dir, Command::VolumeList).unwrap();
-    assert_eq!(list, Answer::Volumes { volumes: vec![grown.clone()] });
+    let list = ask(&data_dir, VolumeList {}).unwrap();
+    assert_eq!(list.volumes, std::slice::from_ref(&grown));
     let status = status(&data_dir);
     assert_eq!(status.volumes, std::slice::from_ref(&grown));
     assert_eq!(status.devices[0].free_bytes, 10 * MIB);
@@ -336,19 +271,19 @@ fn what_the_control_socket_refuses_changes_nothing() {
     let bench = Bench::new();
     let (running, cores) = bench.start(&["r=ram:16MiB"], &["data=8MiB@r"]).unwrap();
     let before = cores.publications();
-    let refused = |command| ask(&bench.data_dir(), command).unwrap_err().to_string();
+    let data_dir = bench.data_dir();
     assert_eq!(
-        refused(create("big", 9 * MIB, "r")),
+        refused(&data_dir, create("big", 9 * MIB, "r")),
         "volume 'big': device 'r' is full: 9MiB wanted, 8MiB free"
     );
-    assert!(refused(create("data", MIB, "r")).contains("exists already"));
-    assert!(refused(create("x y", MIB, "r")).contains("is not a name"));
+    assert!(refused(&data_dir, create("data", MIB, "r")).contains("exists already"));
+    assert!(refused(&data_dir, create("x y", MIB, "r")).contains("is not a name"));
     assert_eq!(
-        refused(resize("data", MIB, false)),
+        refused(&data_dir, resize("data", MIB, false)),
         "volume 'data' is 8MiB and would lose what lies behind 1MiB: add --shrink if that is meant"
     );
-    assert!(refused(resize("none", MIB, false)).contains("no volume 'none'"));
-    assert!(refused(remove("none", false)).contains("no volume 'none'"));
+    assert!(refused(&data_dir, resize("none", MIB, false)).contains("no volume 'none'"));
+    assert!(refused(&data_dir, remove("none", false)).contains("no volume 'none'"));
     assert_eq!(cores.publications(), before);
     assert_eq!(volume(ask(&bench.data_dir(), resize("data", MIB, true))).bytes, MIB);
     running.stop().unwrap();
@@ -459,4 +394,26 @@ fn cores_that_do_not_start_refuse_the_start_and_leave_nothing_locked() {
     };
     assert_eq!(error.to_string(), "no ring: allow io_uring");
     bench.start(&["r=ram:16MiB"], &[]).unwrap().0.stop().unwrap();
+}
+
+#[test]
+fn a_refusal_has_a_code_and_names_its_subject() {
+    let bench = Bench::new();
+    let (running, _) = bench.start(&["r=ram:16MiB"], &["data=8MiB@r"]).unwrap();
+    let coded = |call: VolumeResize| match ask(&bench.data_dir(), call).unwrap_err() {
+        ControlError::Refused(error) => (error.code, error.subject),
+        other => panic!("a refusal, not {other}"),
+    };
+    let volume = |name| Some(Subject::new("volume", name));
+    let asked = [
+        (resize("none", MIB, false), ErrorCode::VolumeNotFound, volume("none")),
+        (resize("data", MIB, false), ErrorCode::WouldShrink, volume("data")),
+        (resize("data", 99 * MIB, false), ErrorCode::NoSpace, volume("data")),
+        (resize("data", MIB + 1, true), ErrorCode::InvalidValue, volume("data")),
+        (resize("a b", MIB, false), ErrorCode::InvalidValue, None),
+    ];
+    for (call, code, subject) in asked {
+        assert_eq!(coded(call), (code, subject));
+    }
+    running.stop().unwrap();
 }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use nearflash_access::{
     ParseChapSecretError, ParseChapUserError, ParseGrantRangeError, ParseRightsError,
 };
+use nearflash_api::socket::NoDataDir;
 use nearflash_media::ParseDeviceSpecError;
 use nearflash_nvme::NqnError;
 use nearflash_space::{Name, ParseNameError, ParseProvisioningError};
@@ -113,8 +114,8 @@ pub enum ConfigError {
         allowed: Box<str>,
     },
     /// Neither flag nor environment says where the data are.
-    #[error("no folder for the catalog: HOME is not set, so add --data-dir DIR")]
-    NoDataDir,
+    #[error(transparent)]
+    NoDataDir(NoDataDir),
 }
 
 /// What is wrong with one value.

@@ -14,6 +14,7 @@ mod volume_spec;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use nearflash_api::socket::default_data_dir;
 use nearflash_media::DeviceSpec;
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{ByteLen, parse_size};
@@ -169,7 +170,7 @@ impl Config {
             iscsi,
             initiators,
             cores: merge.cores(file.cores, args.cores)?,
-            data_dir: data_dir.map_or_else(default_data_dir, Ok)?,
+            data_dir: data_dir.map_or_else(default_data_dir, Ok).map_err(ConfigError::NoDataDir)?,
             pool_len: pool_len.unwrap_or(POOL_DEFAULT),
             log: log.unwrap_or(LevelFilter::INFO),
         })
@@ -224,20 +225,6 @@ fn parse_pool(text: &str) -> Result<ByteLen, ValueError> {
 
 fn parse_log(text: &str) -> Result<LevelFilter, ValueError> {
     text.parse().map_err(|_| ValueError::Log(text.into()))
-}
-
-/// Where catalog and control socket are unless told otherwise.
-///
-/// # Errors
-/// When the environment does not say.
-pub fn default_data_dir() -> Result<PathBuf, ConfigError> {
-    if rustix::process::geteuid().is_root() {
-        return Ok("/var/lib/nearflash".into());
-    }
-    let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = folder("XDG_STATE_HOME").filter(|path| path.is_absolute());
-    let state = state.or_else(|| folder("HOME").map(|home| home.join(".local/state")));
-    state.map(|state| state.join("nearflash")).ok_or(ConfigError::NoDataDir)
 }
 
 #[cfg(test)]

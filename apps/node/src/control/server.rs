@@ -8,17 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nearflash_units::OneLine;
+use nearflash_api::socket::{REQUEST_LEN_MAX, ShortPath, socket_path};
+use nearflash_api::{ApiError, Document, ErrorCode, Reply, Request, parse_request};
+use zeroize::Zeroizing;
 
-use super::{ShortPath, listen_privately, socket_path};
-use crate::api::{Answer, Command, Document, SCHEMA};
+use super::listen_privately;
 use crate::node::Node;
 
 /// Most connections at a time; one more is told so and closed.
 const CONNECTIONS_MAX: usize = 16;
-
-/// Longest request.
-const REQUEST_LEN_MAX: usize = 64 << 10;
 
 /// How long a peer may take to say its request, and to take its answer.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,8 +25,11 @@ const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 /// descriptors left) does not fill the log.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Who does what is asked.
-type Handler = dyn Fn(Command) -> Answer + Send + Sync;
+/// An answer's line, which may hold a secret, or a refusal.
+type Done = Result<Zeroizing<String>, ApiError>;
+
+/// Answers requests.
+type Handler = dyn Fn(Request) -> Done + Send + Sync;
 
 /// A listening control socket.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl ControlServer {
     /// Listens in that data directory, whose lock the caller holds: a socket that is there is left
     /// over from a node that is no more.
     pub(crate) fn start(data_dir: &Path, node: Arc<Node>) -> io::Result<Self> {
-        Self::start_with(data_dir, Arc::new(move |command| node.answer(command)))
+        Self::start_with(data_dir, Arc::new(move |request: Request| request.serve_by(&*node)))
     }
 
     fn start_with(data_dir: &Path, handler: Arc<Handler>) -> io::Result<Self> {
@@ -80,11 +81,11 @@ impl ControlServer {
 
 fn listen(data_dir: &Path) -> io::Result<UnixListener> {
     let short = ShortPath::to(&socket_path(data_dir))?;
-    match std::fs::remove_file(&short.path) {
+    match std::fs::remove_file(short.path()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    listen_privately(&short.path, i32::try_from(CONNECTIONS_MAX).unwrap_or(i32::MAX))
+    listen_privately(short.path(), i32::try_from(CONNECTIONS_MAX).unwrap_or(i32::MAX))
 }
 
 fn accept(
@@ -115,9 +116,9 @@ fn serve(
     stream.set_write_timeout(Some(PEER_TIMEOUT))?;
     if open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
         open.fetch_sub(1, Ordering::AcqRel);
-        let error = "the node has as many control requests as it takes: try again".to_owned();
+        let message = "the node has as many control requests as it takes: try again";
         // A peer that is gone needs no answer.
-        let _ = write_answer(&mut stream, Answer::Error { error });
+        let _ = write_answer(&mut stream, Err(ApiError::new(ErrorCode::Busy, message)));
         return Ok(());
     }
     let (open, handler) = (Arc::clone(open), Arc::clone(handler));
@@ -144,24 +145,21 @@ impl Drop for OpenConnection {
 
 fn answer(stream: &mut UnixStream, handler: &Handler) -> io::Result<()> {
     let line = read_line(stream, Instant::now() + PEER_TIMEOUT)?;
-    let answer = match parse(&line) {
-        Ok(command) => handler(command),
-        Err(error) => Answer::Error { error },
-    };
-    write_answer(stream, answer)
+    write_answer(stream, parse(&line).and_then(handler))
 }
 
 /// A request's line, or what came before the peer closed or the bound was reached.
-fn read_line(stream: &mut UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    let mut part = [0; 4096];
+fn read_line(stream: &mut UnixStream, deadline: Instant) -> io::Result<Zeroizing<Vec<u8>>> {
+    // It may hold a secret, and is never moved to a larger place.
+    let mut line = Zeroizing::new(Vec::with_capacity(REQUEST_LEN_MAX + 4096));
+    let mut part = Zeroizing::new([0; 4096]);
     while line.len() < REQUEST_LEN_MAX && !line.contains(&b'\n') {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut part)? {
+        match stream.read(&mut *part)? {
             0 => break,
             count => line.extend_from_slice(&part[..count]),
         }
@@ -171,36 +169,34 @@ fn read_line(stream: &mut UnixStream, deadline: Instant) -> io::Result<Vec<u8>> 
     Ok(line)
 }
 
-/// The command of a request, or why it is none.
-pub(crate) fn parse(line: &[u8]) -> Result<Command, String> {
+/// Reads a request, or says why it is refused.
+pub(crate) fn parse(line: &[u8]) -> Result<Request, ApiError> {
     if line.len() >= REQUEST_LEN_MAX {
-        return Err(format!("a request has at most {REQUEST_LEN_MAX} bytes"));
+        let message = format!("a request has at most {REQUEST_LEN_MAX} bytes");
+        return Err(ApiError::new(ErrorCode::InvalidRequest, message));
     }
-    // It quotes what was said.
-    let refused = |error| format!("not a request: {}", OneLine(error));
-    let mut value: serde_json::Value = serde_json::from_slice(line).map_err(refused)?;
-    let schema = value.as_object_mut().and_then(|fields| fields.remove("schema"));
-    if schema != Some(SCHEMA.into()) {
-        return Err(format!("not a request of schema {SCHEMA}: it says \"schema\":{SCHEMA}"));
-    }
-    serde_json::from_value(value).map_err(refused)
+    parse_request(line)
 }
 
-fn write_answer(stream: &mut UnixStream, answer: Answer) -> io::Result<()> {
-    let mut line = Document::new(answer).to_line();
-    line.push('\n');
-    stream.write_all(line.as_bytes())
+fn write_answer(stream: &mut UnixStream, done: Done) -> io::Result<()> {
+    let line = done.unwrap_or_else(|error| {
+        tracing::warn!("refused: {error}");
+        Zeroizing::new(Document::new(Reply::<()>::Error(error)).to_line())
+    });
+    stream.write_all(line.as_bytes())?;
+    stream.write_all(b"\n")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::{ControlError, ask};
+    use nearflash_api::client::{ControlError, ask};
+    use nearflash_api::{StatusShow, VolumeList};
     use std::io::BufRead;
     use std::os::unix::fs::PermissionsExt;
 
     fn echo() -> Arc<Handler> {
-        Arc::new(|command| Answer::Error { error: format!("{command:?}") })
+        Arc::new(|request| Err(ApiError::new(ErrorCode::Busy, request.name())))
     }
 
     fn raw(data_dir: &Path, request: &[u8]) -> String {
@@ -219,11 +215,11 @@ mod tests {
         let server = ControlServer::start_with(folder.path(), echo()).unwrap();
         let mode = std::fs::metadata(socket_path(folder.path())).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let refused = ask(folder.path(), Command::Status).unwrap_err();
-        assert_eq!(refused.to_string(), "Status");
+        let refused = ask(folder.path(), StatusShow {}).unwrap_err();
+        assert_eq!(refused.to_string(), "status");
         server.stop();
         assert!(!socket_path(folder.path()).exists());
-        let gone = ask(folder.path(), Command::Status).unwrap_err();
+        let gone = ask(folder.path(), StatusShow {}).unwrap_err();
         assert!(matches!(gone, ControlError::NotRunning { .. }));
     }
 
@@ -233,7 +229,7 @@ mod tests {
         let long = folder.path().join("x".repeat(120));
         std::fs::create_dir(&long).unwrap();
         let server = ControlServer::start_with(&long, echo()).unwrap();
-        assert_eq!(ask(&long, Command::VolumeList).unwrap_err().to_string(), "VolumeList");
+        assert_eq!(ask(&long, VolumeList {}).unwrap_err().to_string(), "volume-list");
         server.stop();
     }
 
@@ -242,8 +238,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let server = ControlServer::start_with(folder.path(), echo()).unwrap();
         let answer = |request: &[u8]| raw(folder.path(), request);
-        assert!(answer(b"hello\n").contains("not a request"));
-        assert!(answer(b"[]\n").contains("not a request of schema 1"));
+        assert!(answer(b"hello\n").contains("invalid request"));
+        assert!(answer(b"[]\n").contains("a request of schema 1"));
         assert!(answer(b"{\"schema\":2,\"command\":\"status\"}\n").contains("schema 1"));
         assert!(
             answer(b"{\"schema\":1,\"command\":\"dance\"}\n").contains("unknown variant `dance`")
@@ -254,7 +250,7 @@ mod tests {
         assert!(answer(unknown).contains("unknown field `sure`"));
         let long = vec![b' '; REQUEST_LEN_MAX];
         assert!(answer(&long).contains("at most 65536 bytes"));
-        assert!(answer(b"{\"schema\":1,\"command\":\"status\"}\n").contains("Status"));
+        assert!(answer(b"{\"schema\":1,\"command\":\"status\"}\n").contains("status"));
         server.stop();
     }
 

@@ -7,11 +7,11 @@ use nearflash_access::{
     Credential, Grant, GrantNumber, GrantRange, GrantRequest, Grants, SECRET_LEN, Secret, UnixTime,
     is_expired,
 };
+use nearflash_api::{CredentialInfo, Credentials, GrantInfo, NewCredential, SecretText};
 use nearflash_space::{Name, Space, VolumeError};
 use nearflash_units::ByteOffset;
 
-use super::{Done, Node, now};
-use crate::api::{Answer, CredentialInfo, GrantInfo, SecretText};
+use super::{Node, now};
 use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::direct_access;
@@ -19,7 +19,11 @@ use crate::prepare::commit;
 use crate::records::Records;
 
 impl Node {
-    pub(super) fn credential_create(&self, id: &str, expires_at: Option<u64>) -> Done {
+    pub(super) fn credential_create(
+        &self,
+        id: &str,
+        expires_at: Option<u64>,
+    ) -> Result<NewCredential, NodeError> {
         let id = name(id)?;
         let secret = fresh_secret()?;
         let text = SecretText(secret.to_hex());
@@ -29,16 +33,16 @@ impl Node {
             Ok(credential_info(&made, grants, now()))
         })?;
         tracing::info!(credential = credential.id, "credential made");
-        Ok(Answer::CredentialMade { credential, secret: text })
+        Ok(NewCredential { credential, secret: text })
     }
 
-    pub(super) fn credential_list(&self) -> Answer {
+    pub(super) fn credential_list(&self) -> Credentials {
         let grants = &self.served().recorded.grants;
         let info = |credential| credential_info(credential, grants, now());
-        Answer::Credentials { credentials: grants.credentials().map(info).collect() }
+        Credentials { credentials: grants.credentials().map(info).collect() }
     }
 
-    pub(super) fn credential_remove(&self, id: &str) -> Done {
+    pub(super) fn credential_remove(&self, id: &str) -> Result<CredentialInfo, NodeError> {
         let id = name(id)?;
         let credential = self.change_grants(|grants, _| {
             let had = grants.grants_of(&id).count();
@@ -46,7 +50,7 @@ impl Node {
             Ok(CredentialInfo { grants: had, ..credential_info(&removed, grants, now()) })
         })?;
         tracing::info!(credential = credential.id, "credential removed");
-        Ok(Answer::Credential { credential })
+        Ok(credential)
     }
 
     pub(super) fn grant_add(
@@ -56,7 +60,7 @@ impl Node {
         range: GrantRange,
         rights: &str,
         expires_at: Option<u64>,
-    ) -> Done {
+    ) -> Result<GrantInfo, NodeError> {
         let rights = rights.parse().map_err(ValueError::from)?;
         let (credential, volume) = (name(credential)?, name(volume)?);
         let expires = expires_at.map(UnixTime);
@@ -73,26 +77,25 @@ impl Node {
             volume = grant.volume,
             "grant made"
         );
-        Ok(Answer::Grant { grant })
+        Ok(grant)
     }
 
-    pub(super) fn grant_list(&self, credential: Option<&str>) -> Done {
+    pub(super) fn grant_list(&self, credential: Option<&str>) -> Result<Vec<GrantInfo>, NodeError> {
         let credential = credential.map(name).transpose()?;
         let Records { space, grants, .. } = &self.served().recorded;
         let is_meant =
             |grant: &&Grant| credential.as_ref().is_none_or(|id| grant.credential == *id);
         let grants = grants.grants().filter(is_meant);
-        let grants = grants.map(|grant| grant_info(grant, space, now())).collect();
-        Ok(Answer::Grants { grants })
+        Ok(grants.map(|grant| grant_info(grant, space, now())).collect())
     }
 
-    pub(super) fn grant_revoke(&self, number: u64) -> Done {
+    pub(super) fn grant_revoke(&self, number: u64) -> Result<GrantInfo, NodeError> {
         let grant = self.change_grants(|grants, space| {
             let revoked = grants.revoke(GrantNumber(number))?;
             Ok(grant_info(&revoked, space, now()))
         })?;
         tracing::info!(grant = grant.number, credential = grant.credential, "grant revoked");
-        Ok(Answer::Grant { grant })
+        Ok(grant)
     }
 
     /// Makes a change on a copy; when it can be made, records it and shows it to the cores.

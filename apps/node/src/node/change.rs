@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread::{Builder, JoinHandle};
 
+use nearflash_api::{RegistrantInfo, ReservationInfo};
 use nearflash_request::{
     Attention, Change, ChangeKind, ChangeResult, Identity, Nexus, Raised, Refusal, ResetScope,
     VolumeId,
 };
 use nearflash_space::{Name, Space, Volume, VolumeError};
 
-use super::{Done, Node};
+use super::Node;
 use crate::Asked;
-use crate::api::{Answer, RegistrantInfo, ReservationInfo};
 use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::iscsi_access;
@@ -107,7 +107,10 @@ impl Node {
         Ok(())
     }
 
-    pub(super) fn reservation_list(&self, volume: Option<&str>) -> Done {
+    pub(super) fn reservation_list(
+        &self,
+        volume: Option<&str>,
+    ) -> Result<Vec<ReservationInfo>, NodeError> {
         let volume =
             volume.map(|text| text.parse::<Name>().map_err(ValueError::from)).transpose()?;
         let space = &self.served().recorded.space;
@@ -118,12 +121,11 @@ impl Node {
             Some(name) => held.name == *name,
             None => !held.reservations.is_empty(),
         };
-        let reservations = space.volumes().filter(is_meant).map(reservation_info).collect();
-        Ok(Answer::Reservations { reservations })
+        Ok(space.volumes().filter(is_meant).map(reservation_info).collect())
     }
 
     /// Ends every registration and reservation of a volume, whoever holds them.
-    pub(super) fn reservation_clear(&self, volume: &str) -> Done {
+    pub(super) fn reservation_clear(&self, volume: &str) -> Result<ReservationInfo, NodeError> {
         let name: Name = volume.parse().map_err(ValueError::from)?;
         let _one = self.one_change();
         let mut fresh = self.copy();
@@ -132,8 +134,7 @@ impl Node {
         let raised = fresh.space.clear_reservations(&name)?;
         self.take_over(fresh, raised, true)?;
         tracing::warn!(volume = name.as_str(), "reservations cleared by the operator");
-        let reservation = before.ok_or(VolumeError::NotFound { name })?;
-        Ok(Answer::Reservation { reservation })
+        Ok(before.ok_or(VolumeError::NotFound { name })?)
     }
 }
 

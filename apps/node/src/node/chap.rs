@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use nearflash_access::{Accounts, CHAP_SECRET_LEN_MAX, ChapAccount, ChapSecret, ChapUser, Mutual};
+use nearflash_api::{ChapInfo, ChapMutual, OneAccount, SecretText};
 
-use super::{Done, Node};
-use crate::api::{Answer, ChapInfo, ChapMutual, SecretText};
+use super::Node;
 use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::iscsi_access;
@@ -27,7 +27,7 @@ impl Node {
         user: &str,
         secret: Option<&SecretText>,
         mutual: Option<&ChapMutual>,
-    ) -> Done {
+    ) -> Result<OneAccount, NodeError> {
         let (secret, drawn) = given_or_drawn(secret)?;
         let (mutual, mutual_drawn) = mutual.map(mutual_of).transpose()?.unzip();
         let account = ChapAccount { user: parse_user(user)?, secret, mutual };
@@ -37,20 +37,18 @@ impl Node {
         })?;
         tracing::info!(user = account.user.as_str(), "CHAP user made");
         let mutual_secret = mutual_drawn.flatten();
-        Ok(Answer::Account { account: chap_info(&account), secret: drawn, mutual_secret })
+        Ok(OneAccount { account: chap_info(&account), secret: drawn, mutual_secret })
     }
 
-    pub(super) fn chap_list(&self) -> Answer {
-        let accounts = &self.served().recorded.accounts;
-        Answer::Accounts { accounts: accounts.iter().map(chap_info).collect() }
+    pub(super) fn chap_list(&self) -> Vec<ChapInfo> {
+        self.served().recorded.accounts.iter().map(chap_info).collect()
     }
 
-    pub(super) fn chap_remove(&self, user: &str) -> Done {
+    pub(super) fn chap_remove(&self, user: &str) -> Result<ChapInfo, NodeError> {
         let user = parse_user(user)?;
         let account = self.change_accounts(|accounts| Ok(accounts.remove(&user)?))?;
         tracing::info!(user = account.user.as_str(), "CHAP user removed");
-        let account = chap_info(&account);
-        Ok(Answer::Account { account, secret: None, mutual_secret: None })
+        Ok(chap_info(&account))
     }
 
     /// Makes a change on a copy; when it can be made, records it and shows it to the cores.

@@ -1,16 +1,19 @@
 //! How the node is, as documents say it.
 
+use nearflash_api::{
+    COMMIT, ClientInfo, CoreInfo, DeviceInfo, HostInfo, InitiatorInfo, Status, VERSION,
+};
 use nearflash_media::Kind;
 
 use super::Node;
-use crate::api::{ClientInfo, CoreInfo, DeviceInfo, HostInfo, InitiatorInfo, Status};
 use crate::{ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus};
 
 impl Node {
     pub(super) fn status(&self) -> Status {
         let runtime = self.runtime.status();
         Status {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: VERSION.to_owned(),
+            commit: COMMIT.map(str::to_owned),
             node: self.catalog.node(),
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
@@ -21,9 +24,12 @@ impl Node {
             devices: self.device_infos(),
             volumes: self.volumes(),
             cores: runtime.cores.iter().map(core_info).collect(),
+            silent_cores: runtime.silent,
             hosts: runtime.hosts.iter().map(host_info).collect(),
             clients: runtime.clients.into_iter().map(client_info).collect(),
             initiators: runtime.initiators.into_iter().map(initiator_info).collect(),
+            volume_io: Vec::new(),
+            jobs: Vec::new(),
         }
     }
 
@@ -43,6 +49,7 @@ impl Node {
                     free_bytes: place.free.free_len().0,
                     block_size: properties.block_size.bytes(),
                     volatile_cache: properties.volatile_cache,
+                    suspect: false,
                 }
             })
             .collect()

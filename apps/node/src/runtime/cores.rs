@@ -25,7 +25,7 @@ use tracing::{error, warn};
 use super::exports;
 use super::faults::Faults;
 use super::log::log;
-use super::replies::{Replies, Reply};
+use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
 use crate::runtime_face::{
     self, Asked, AskedBy, Connected, DirectAccess, DirectDoor, InitiatorAccess, IscsiAccess,
     IscsiDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
@@ -248,7 +248,16 @@ impl Cores {
     fn ask_all(&self, question: impl Fn(u64) -> Message) -> Vec<(CoreId, Reply)> {
         let number = self.replies.ask();
         self.tell_all(|| question(number));
-        self.replies.wait(number, self.senders.len())
+        self.replies.wait(number, self.senders.len(), PATIENCE)
+    }
+
+    /// Asks cores how they are, and waits for those that answer soon. One whose mailbox is full does
+    /// not turn, and is not asked.
+    fn ask_status(&self, senders: &[Sender<Message>]) -> Vec<(CoreId, Reply)> {
+        let number = self.replies.ask();
+        let ask = |sender: &&Sender<Message>| sender.send(Message::ReportStatus(number)).is_ok();
+        let asked = senders.iter().filter(ask).count();
+        self.replies.wait(number, asked, STATUS_PATIENCE)
     }
 }
 
@@ -269,7 +278,7 @@ impl Runtime for Cores {
         self.publish_iscsi(Arc::clone(&published.iscsi));
         let number = self.replies.ask();
         tell(&self.senders[0], Message::Exports(number, exports::namespaces(&published)));
-        self.replies.wait(number, 1);
+        self.replies.wait(number, 1, PATIENCE);
     }
 
     fn publish_direct(&self, direct: Arc<DirectAccess>) {
@@ -313,15 +322,13 @@ impl Runtime for Cores {
     }
 
     fn status(&self) -> RuntimeStatus {
-        let replies = self.ask_all(Message::ReportStatus);
+        let replies = self.ask_status(&self.senders);
         exports::status(&self.processors, replies)
     }
 
     fn connected(&self) -> Option<Connected> {
         // The first core lets everyone in. The others may hang, and need not be waited for.
-        let number = self.replies.ask();
-        tell(&self.senders[0], Message::ReportStatus(number));
-        let replies = self.replies.wait(number, 1);
+        let replies = self.ask_status(&self.senders[..1]);
         if replies.is_empty() {
             return None;
         }

@@ -192,9 +192,12 @@ fn port(door: &Door, id: u16) -> Port {
     Port { id, listen: TransportAddress::tcp(listen), advertise: advertise.into_iter().collect() }
 }
 
-/// How the cores are, from what each says.
+/// How the cores are, from what each says. The processors of those that say nothing are named.
 pub(super) fn status(processors: &[usize], replies: Vec<(CoreId, Reply)>) -> RuntimeStatus {
-    let mut status = RuntimeStatus::default();
+    let has_said = |core: usize| replies.iter().any(|(said, _)| usize::from(said.0) == core);
+    let silent = processors.iter().enumerate().filter(|(core, _)| !has_said(*core));
+    let silent = silent.map(|(_, processor)| *processor).collect();
+    let mut status = RuntimeStatus { silent, ..RuntimeStatus::default() };
     for (core, reply) in replies {
         let Reply::Status(shard) = reply else { continue };
         let counters = shard.counters;
@@ -266,6 +269,12 @@ mod tests {
         assert!(first.allows(0..8192, Right::Read) && !first.allows(8191..8193, Right::Read));
         assert!(first.allows(0..4096, Right::Write) && !first.allows(4095..4097, Right::Write));
         assert_eq!(compiled[&VolumeId(3)].hull(), wire::Rights::READ);
+    }
+
+    #[test]
+    fn a_core_that_says_nothing_is_named_by_its_processor() {
+        let said = vec![(CoreId(1), Reply::Done)];
+        assert_eq!(status(&[4, 6, 7], said).silent, [4, 7]);
     }
 
     #[test]

@@ -9,7 +9,10 @@ use nearflash_shard::ShardStatus;
 
 /// How long the control side waits for its cores. A core turns many thousand times a second; one
 /// that is silent for this long waits for a device that hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a question about the cores' state waits for them. The answer is due when a core hangs, too.
+pub(super) const STATUS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// One core's answer.
 #[derive(Clone, Debug)]
@@ -70,9 +73,14 @@ impl Replies {
     }
 
     /// Waits until `count` cores have answered, or the patience is over. The answers, by core.
-    pub(super) fn wait(&self, number: u64, count: usize) -> Vec<(CoreId, Reply)> {
+    pub(super) fn wait(
+        &self,
+        number: u64,
+        count: usize,
+        patience: Duration,
+    ) -> Vec<(CoreId, Reply)> {
         let waiting = |state: &mut State| state.is_awaited(number, count);
-        let waited = self.changed.wait_timeout_while(self.lock(), PATIENCE, waiting);
+        let waited = self.changed.wait_timeout_while(self.lock(), patience, waiting);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let mut given = state.given.remove(&number).unwrap_or_default();
         given.sort_by_key(|(core, _)| *core);
@@ -129,9 +137,20 @@ mod tests {
             asked.give(number, CoreId(1), Reply::Done);
             asked.give(number, CoreId(0), Reply::Done);
         });
-        let given = replies.wait(number, 2);
+        let given = replies.wait(number, 2, PATIENCE);
         assert_eq!(given.iter().map(|(core, _)| core.0).collect::<Vec<_>>(), [0, 1]);
         core.join().unwrap();
+    }
+
+    #[test]
+    fn a_core_that_does_not_answer_is_waited_for_no_longer_than_the_patience() {
+        let replies = Replies::default();
+        let number = replies.ask();
+        replies.give(number, CoreId(1), Reply::Done);
+        let given = replies.wait(number, 2, Duration::from_millis(1));
+        assert_eq!(given.iter().map(|(core, _)| core.0).collect::<Vec<_>>(), [1]);
+        replies.give(number, CoreId(0), Reply::Done);
+        assert!(replies.lock().given.is_empty(), "a late answer is forgotten");
     }
 
     #[test]
@@ -145,13 +164,13 @@ mod tests {
         asker.join().unwrap();
         let late = replies.ask();
         replies.wait_for_all(late, 2, || ());
-        assert!(replies.wait(replies.ask(), 2).is_empty());
+        assert!(replies.wait(replies.ask(), 2, PATIENCE).is_empty());
     }
 
     #[test]
     fn an_answer_to_a_question_nobody_asked_is_forgotten() {
         let replies = Replies::default();
         replies.give(7, CoreId(0), Reply::Done);
-        assert!(replies.wait(7, 0).is_empty());
+        assert!(replies.wait(7, 0, PATIENCE).is_empty());
     }
 }

@@ -1,0 +1,205 @@
+//! The commands that ask a running node: each is one call, and shows its answer.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use nearflash_access::GrantRange;
+use nearflash_api::client::{ControlError, ask};
+use nearflash_api::socket::default_data_dir;
+use nearflash_api::{
+    Call, ChapAdd, ChapList, ChapMutual, ChapRemove, CredentialCreate, CredentialList,
+    CredentialRemove, GrantAdd, GrantList, GrantRevoke, JobCancel, JobInfo, JobList, JobShow,
+    JobWait, OneCredential, OneJob, OneVolume, ReservationClear, ReservationList, StatusShow,
+    VolumeCreate, VolumeList, VolumeRemove, VolumeResize,
+};
+use nearflash_node::config::parse_volume;
+use nearflash_space::Provisioning;
+
+use crate::args::{
+    ChapSubcommand, CredentialSubcommand, GrantSubcommand, JobSubcommand, NodeArgs,
+    ReservationSubcommand, VolumeSubcommand,
+};
+use crate::calendar::Lifetime;
+use crate::failure::Failure;
+use crate::output::{self, print, show};
+use crate::secret::{SecretFile, read_secret};
+use crate::{job, tables};
+
+type Done = Result<ExitCode, Failure>;
+
+pub(crate) fn run_status(node: &NodeArgs) -> Done {
+    control(node, StatusShow {}, tables::status)
+}
+
+pub(crate) fn run_volume(subcommand: VolumeSubcommand) -> Done {
+    match subcommand {
+        VolumeSubcommand::Create { volume, no_wait, node } => {
+            let volume = parse_volume(&volume).map_err(Failure::Volume)?;
+            let call = VolumeCreate {
+                name: volume.name.to_string(),
+                bytes: volume.len.0,
+                device: volume.device.to_string(),
+                block_size: Some(volume.block_size.bytes()),
+                subsystem: volume.subsystem.map(|name| name.to_string()),
+                provisioning: (volume.provisioning != Provisioning::Thin)
+                    .then(|| volume.provisioning.to_string()),
+            };
+            change(&node, call, no_wait, "made")
+        }
+        VolumeSubcommand::List { node } => {
+            control(&node, VolumeList {}, |answer| tables::volumes(&answer.volumes))
+        }
+        VolumeSubcommand::Resize { name, size, shrink, no_wait, node } => {
+            change(&node, VolumeResize { name, bytes: size.0, shrink }, no_wait, "resized")
+        }
+        VolumeSubcommand::Remove { name, force, node } => {
+            change(&node, VolumeRemove { name, force }, false, "removed")
+        }
+    }
+}
+
+/// Changes a volume, and waits for the job that the change goes on as.
+fn change<C: Call<Answer = OneVolume>>(
+    node: &NodeArgs,
+    call: C,
+    no_wait: bool,
+    done: &str,
+) -> Done {
+    let mut answer = answer(node, call)?;
+    if let Some(job) = answer.job.as_ref().filter(|_| !no_wait) {
+        answer.job = Some(wait(node, job.id)?);
+        answer.volume.job = None;
+    }
+    let text = |answer: &OneVolume| output::volume(done, &answer.volume, answer.job.as_ref());
+    print(&show(&answer, node.json, text))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn run_credential(subcommand: CredentialSubcommand) -> Done {
+    match subcommand {
+        CredentialSubcommand::Create { id, expires, secret_file, node } => {
+            let call = CredentialCreate { id, expires_at: expires.map(Lifetime::end) };
+            match secret_file {
+                None => control(&node, call, |made| {
+                    output::with_secret(&made.credential, &made.secret.0)
+                }),
+                Some(path) => create_with_file(&node, call, &path),
+            }
+        }
+        CredentialSubcommand::List { node } => {
+            control(&node, CredentialList {}, |answer| tables::credentials(&answer.credentials))
+        }
+        CredentialSubcommand::Remove { id, node } => {
+            control(&node, CredentialRemove { id }, |removed| {
+                output::credential_removed(&removed.credential)
+            })
+        }
+    }
+}
+
+/// Creates a credential whose secret goes to a file. The file comes first: a secret that could not
+/// be written down would be lost.
+fn create_with_file(node: &NodeArgs, call: CredentialCreate, path: &Path) -> Done {
+    let file = SecretFile::create(path)?;
+    let made = answer(node, call)?;
+    file.keep(&made.secret)?;
+    let shown = OneCredential { credential: made.credential };
+    let text = |made: &OneCredential| output::credential_made(&made.credential);
+    print(&show(&shown, node.json, text))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn run_grant(subcommand: GrantSubcommand) -> Done {
+    match subcommand {
+        GrantSubcommand::Add { id, volume, range, rights, expires, node } => {
+            let range = range.unwrap_or(GrantRange::WHOLE);
+            let call = GrantAdd {
+                credential: id,
+                volume,
+                start: range.start().0,
+                end: range.end().map(|end| end.0),
+                rights: rights.to_string(),
+                expires_at: expires.map(Lifetime::end),
+            };
+            control(&node, call, |made| output::grant("made", &made.grant))
+        }
+        GrantSubcommand::List { id, node } => {
+            let call = GrantList { credential: id };
+            control(&node, call, |answer| tables::grants(&answer.grants))
+        }
+        GrantSubcommand::Revoke { number, node } => {
+            let call = GrantRevoke { number };
+            control(&node, call, |revoked| output::grant("revoked", &revoked.grant))
+        }
+    }
+}
+
+pub(crate) fn run_chap(subcommand: ChapSubcommand) -> Done {
+    match subcommand {
+        ChapSubcommand::Add { user, secret_file, mutual_user, mutual_secret_file, node } => {
+            let read = |path: Option<PathBuf>| path.as_deref().map(read_secret).transpose();
+            let (secret, mutual_secret) = (read(secret_file)?, read(mutual_secret_file)?);
+            let mutual = mutual_user.map(|user| ChapMutual { user, secret: mutual_secret });
+            control(&node, ChapAdd { user, secret, mutual }, output::chap_made)
+        }
+        ChapSubcommand::List { node } => {
+            control(&node, ChapList {}, |answer| tables::accounts(&answer.accounts))
+        }
+        ChapSubcommand::Remove { user, node } => {
+            control(&node, ChapRemove { user }, output::chap_removed)
+        }
+    }
+}
+
+pub(crate) fn run_reservation(subcommand: ReservationSubcommand) -> Done {
+    match subcommand {
+        ReservationSubcommand::List { volume, node } => {
+            let call = ReservationList { volume };
+            control(&node, call, |answer| tables::reservations(&answer.reservations))
+        }
+        ReservationSubcommand::Clear { volume, node } => {
+            let call = ReservationClear { volume };
+            control(&node, call, |cleared| output::cleared(&cleared.reservation))
+        }
+    }
+}
+
+pub(crate) fn run_job(subcommand: JobSubcommand) -> Done {
+    match subcommand {
+        JobSubcommand::List { node } => {
+            control(&node, JobList {}, |answer| tables::jobs(&answer.jobs))
+        }
+        JobSubcommand::Show { id, node } => {
+            control(&node, JobShow { id }, |answer| output::job(&answer.job))
+        }
+        JobSubcommand::Cancel { id, node } => {
+            control(&node, JobCancel { id }, |answer| output::job(&answer.job))
+        }
+        JobSubcommand::Wait { id, node } => {
+            let over = OneJob { job: wait(&node, id)? };
+            print(&show(&over, node.json, |over| output::job(&over.job)))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Asks the node, and shows its answer.
+fn control<C: Call>(node: &NodeArgs, call: C, text: impl FnOnce(&C::Answer) -> String) -> Done {
+    print(&show(&answer(node, call)?, node.json, text))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn answer<C: Call>(node: &NodeArgs, call: C) -> Result<C::Answer, Failure> {
+    Ok(ask(&data_dir(node)?, call)?)
+}
+
+fn wait(node: &NodeArgs, id: u64) -> Result<JobInfo, Failure> {
+    let data_dir = data_dir(node)?;
+    job::wait(id, |call: JobWait| -> Result<JobInfo, ControlError> {
+        Ok(ask(&data_dir, call)?.job)
+    })
+}
+
+fn data_dir(node: &NodeArgs) -> Result<PathBuf, Failure> {
+    Ok(node.data_dir.clone().map_or_else(default_data_dir, Ok)?)
+}

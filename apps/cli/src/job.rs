@@ -1,0 +1,88 @@
+//! Waiting for a job of the node.
+
+use std::io::{IsTerminal, Write};
+
+use nearflash_api::client::ControlError;
+use nearflash_api::{JobInfo, JobState, JobWait};
+
+use crate::failure::Failure;
+use crate::tables;
+
+/// How often progress is shown.
+const SECONDS: u64 = 1;
+
+/// Waits until a job is over, and shows its progress on a terminal. An interrupted wait leaves the
+/// job running.
+pub(crate) fn wait(
+    id: u64,
+    ask: impl Fn(JobWait) -> Result<JobInfo, ControlError>,
+) -> Result<JobInfo, Failure> {
+    let mut stderr = std::io::stderr();
+    let is_shown = stderr.is_terminal();
+    let result = loop {
+        let job = ask(JobWait { id, seconds: SECONDS });
+        match job {
+            Ok(job) if !job.state.is_over() => {
+                if is_shown {
+                    let (done, total) =
+                        (tables::size(job.done_bytes), tables::size(job.total_bytes));
+                    // Progress that cannot be shown changes nothing.
+                    let _ = write!(stderr, "\r\x1b[Kjob {id}: {done} of {total}");
+                }
+            }
+            over => break over,
+        }
+    };
+    if is_shown {
+        let _ = write!(stderr, "\r\x1b[K");
+    }
+    let job = result?;
+    match (job.state, job.error) {
+        (JobState::Cancelled, _) => Err(Failure::JobCancelled { id }),
+        (_, Some(error)) => Err(Failure::Job { id, error }),
+        (_, None) => Ok(JobInfo { error: None, ..job }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use nearflash_api::{ApiError, ErrorCode};
+
+    use super::*;
+
+    fn job(state: JobState, error: Option<ApiError>) -> JobInfo {
+        JobInfo {
+            id: 7,
+            kind: "volume-create".to_owned(),
+            volume: "data".to_owned(),
+            state,
+            done_bytes: 0,
+            total_bytes: 1,
+            started_at: 0,
+            ended_at: None,
+            error,
+        }
+    }
+
+    #[test]
+    fn a_job_is_waited_for_until_it_is_over() {
+        let asked = Cell::new(0);
+        let done = wait(7, |call| {
+            asked.set(asked.get() + 1);
+            assert_eq!(call.id, 7);
+            Ok(job(if asked.get() < 3 { JobState::Running } else { JobState::Done }, None))
+        });
+        assert_eq!((done.unwrap().state, asked.get()), (JobState::Done, 3));
+    }
+
+    #[test]
+    fn a_job_that_failed_or_was_cancelled_fails_the_command() {
+        let error = Some(ApiError::new(ErrorCode::DeviceFailed, "device 'flash' failed"));
+        let failed = wait(7, |_| Ok(job(JobState::Failed, error.clone())));
+        assert_eq!(failed.unwrap_err().to_string(), "job 7: device 'flash' failed");
+        let cancelled = wait(7, |_| Ok(job(JobState::Cancelled, None)));
+        assert_eq!(cancelled.unwrap_err().to_string(), "job 7 is cancelled: its change is undone");
+    }
+}

@@ -1,0 +1,193 @@
+//! Tables for people.
+
+mod status;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use nearflash_access::GrantRange;
+use nearflash_api::{ChapInfo, CredentialInfo, GrantInfo, JobInfo, ReservationInfo, VolumeInfo};
+use nearflash_units::{ByteLen, ByteOffset};
+
+use crate::calendar::show_moment;
+
+pub(crate) use status::status;
+
+/// All volumes.
+pub(crate) fn volumes(volumes: &[VolumeInfo]) -> String {
+    if volumes.is_empty() {
+        return "no volumes: make one with 'nearflash volume create NAME=SIZE@DEVICE'\n".to_owned();
+    }
+    let header = ["VOLUME", "SIZE", "BLOCK", "DEVICE", "PROVISIONED", "NSID", "SUBSYSTEM NQN"];
+    let mut table = table(&header, &[1, 2, 5]);
+    for volume in volumes {
+        table.add_row([
+            volume.name.clone(),
+            size(volume.bytes),
+            volume.block_size.to_string(),
+            volume.device.clone(),
+            volume.provisioning.clone(),
+            volume.nsid.to_string(),
+            volume.nqn.clone(),
+        ]);
+    }
+    rendered(&table)
+}
+
+/// All credentials.
+pub(crate) fn credentials(credentials: &[CredentialInfo]) -> String {
+    if credentials.is_empty() {
+        return "no credentials: make one with 'nearflash credential create ID'\n".to_owned();
+    }
+    let mut table = table(&["CREDENTIAL", "GRANTS", "EXPIRES"], &[1]);
+    for credential in credentials {
+        table.add_row([
+            credential.id.clone(),
+            credential.grants.to_string(),
+            end(credential.expires_at, credential.expired),
+        ]);
+    }
+    rendered(&table)
+}
+
+/// Grants.
+pub(crate) fn grants(grants: &[GrantInfo]) -> String {
+    if grants.is_empty() {
+        return "no grants: make one with 'nearflash grant add ID VOLUME'\n".to_owned();
+    }
+    let header = ["GRANT", "CREDENTIAL", "VOLUME", "RANGE", "RIGHTS", "EXPIRES"];
+    let mut table = table(&header, &[0]);
+    for grant in grants {
+        table.add_row([
+            grant.number.to_string(),
+            grant.credential.clone(),
+            grant.volume.clone(),
+            range(grant),
+            grant.rights.clone(),
+            end(grant.expires_at, grant.expired),
+        ]);
+    }
+    rendered(&table)
+}
+
+/// All CHAP users.
+pub(crate) fn accounts(accounts: &[ChapInfo]) -> String {
+    if accounts.is_empty() {
+        return "no CHAP users: make one with 'nearflash chap add USER'\n".to_owned();
+    }
+    let mut table = table(&["CHAP USER", "IN RETURN"], &[]);
+    for account in accounts {
+        let mutual = account.mutual_user.clone().unwrap_or_else(|| "-".to_owned());
+        table.add_row([account.user.clone(), mutual]);
+    }
+    rendered(&table)
+}
+
+/// Registrations and reservations: a line for each registrant.
+pub(crate) fn reservations(reservations: &[ReservationInfo]) -> String {
+    let has_none = |info: &ReservationInfo| info.kind.is_none() && info.registrants.is_empty();
+    if reservations.iter().all(has_none) {
+        return "nothing is reserved, and nobody has registered\n".to_owned();
+    }
+    let header = ["VOLUME", "RESERVATION", "LASTS", "KEY", "HOLDS", "REGISTRANT"];
+    let mut table = table(&header, &[]);
+    for info in reservations {
+        let lasts = if info.persists { "permanent" } else { "this run" };
+        let kind = info.kind.as_deref().unwrap_or("-");
+        let row = |key: &str, holds, who: &str| {
+            let holds = if holds { "yes" } else { "no" };
+            [&info.volume, kind, lasts, key, holds, who].map(str::to_owned)
+        };
+        if info.registrants.is_empty() {
+            table.add_row(row("-", false, "-"));
+        }
+        for registrant in &info.registrants {
+            table.add_row(row(&registrant.key, registrant.holds, &registrant.who));
+        }
+    }
+    rendered(&table)
+}
+
+/// Jobs.
+pub(crate) fn jobs(jobs: &[JobInfo]) -> String {
+    if jobs.is_empty() {
+        return "no jobs\n".to_owned();
+    }
+    let mut table = table(&["JOB", "KIND", "VOLUME", "STATE", "DONE", "OF", "STARTED"], &[0, 4, 5]);
+    for job in jobs {
+        table.add_row([
+            job.id.to_string(),
+            job.kind.clone(),
+            job.volume.clone(),
+            job.state.as_str().to_owned(),
+            size(job.done_bytes),
+            size(job.total_bytes),
+            show_moment(job.started_at),
+        ]);
+    }
+    let failed = jobs.iter().filter_map(|job| job.error.as_ref().map(|error| (job.id, error)));
+    let reasons: String = failed.map(|(id, error)| format!("job {id}: {error}\n")).collect();
+    rendered(&table) + &reasons
+}
+
+/// A grant's range, as it is written.
+pub(crate) fn range(grant: &GrantInfo) -> String {
+    let end = grant.end.map(ByteOffset);
+    GrantRange::new(ByteOffset(grant.start), end).map_or_else(
+        // From a node that is of another mind about what a range is.
+        |_| "?".to_owned(),
+        |range| range.to_string(),
+    )
+}
+
+fn end(expires_at: Option<u64>, is_expired: bool) -> String {
+    match expires_at {
+        _ if is_expired => "expired".to_owned(),
+        None => "never".to_owned(),
+        Some(at) => show_moment(at),
+    }
+}
+
+/// Columns without lines, as wide as they need: so that `awk` reads them too.
+fn table(header: &[&str], right_aligned: &[usize]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header.iter().copied());
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    for index in right_aligned {
+        if let Some(column) = table.column_mut(*index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+fn rendered(table: &Table) -> String {
+    let mut text = String::new();
+    for line in table.lines() {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A size for people: exact where a unit divides it, otherwise with one decimal.
+pub(crate) fn size(bytes: u64) -> String {
+    let exact = ByteLen(bytes).to_string();
+    let digits = exact.find(|c: char| !c.is_ascii_digit()).unwrap_or(exact.len());
+    if digits <= 4 {
+        return exact;
+    }
+    let units = [(40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.iter().find(|(shift, _)| bytes >> shift != 0) {
+        None => exact,
+        Some((shift, unit)) => {
+            // One decimal, downwards: free space is never shown larger than it is.
+            let tenths = (u128::from(bytes) * 10) >> shift;
+            format!("{}.{}{unit}", tenths / 10, tenths % 10)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! The state of a node, for people.
+
+use std::fmt::Write;
+
+use super::{rendered, size, table, volumes};
+use nearflash_api::{CoreInfo, DeviceInfo, HostInfo, JobInfo, Latency, Status, VolumeIo};
+
+/// The state of a node.
+pub(crate) fn status(status: &Status) -> String {
+    let mut text = String::new();
+    let Status { node, version, pid, uptime_seconds, .. } = status;
+    let commit = status.commit.as_ref().map_or(String::new(), |commit| format!(" ({commit})"));
+    // Writing to a string does not fail.
+    let _ = write!(
+        text,
+        "node {node}, version {version}{commit}, process {pid}, serving for {}\n{}",
+        uptime(*uptime_seconds),
+        doors(status)
+    );
+    for part in [
+        devices(&status.devices),
+        volumes(&status.volumes),
+        io(&status.volume_io),
+        cores(&status.cores, &status.silent_cores),
+        hosts(&status.hosts),
+        clients(status),
+        initiators(status),
+        running(&status.jobs),
+    ] {
+        if !part.is_empty() {
+            text.push('\n');
+            text.push_str(&part);
+        }
+    }
+    text
+}
+
+fn doors(status: &Status) -> String {
+    let nvme_tcp: Vec<String> = status.nvme_tcp.iter().map(ToString::to_string).collect();
+    let direct = status.direct.iter().map(ToString::to_string);
+    let local = status.direct_local.iter().map(|path| path.display().to_string());
+    let direct: Vec<String> = direct.chain(local).collect();
+    let iscsi: Vec<String> = status.iscsi.iter().map(ToString::to_string).collect();
+    let doors = [("NVMe/TCP", nvme_tcp), ("direct", direct), ("iSCSI", iscsi)];
+    let open = doors.iter().filter(|(_, addresses)| !addresses.is_empty());
+    open.map(|(name, addresses)| format!("{name} on {}\n", addresses.join(", "))).collect()
+}
+
+fn devices(devices: &[DeviceInfo]) -> String {
+    let mut table = table(&["DEVICE", "KIND", "SIZE", "FREE", "BLOCK", "CACHE"], &[2, 3, 4]);
+    for device in devices {
+        let cache = if device.volatile_cache { "volatile" } else { "none" };
+        table.add_row([
+            device.name.clone(),
+            device.kind.clone(),
+            size(device.bytes),
+            size(device.free_bytes),
+            device.block_size.to_string(),
+            cache.to_owned(),
+        ]);
+    }
+    let suspect = devices.iter().filter(|device| device.suspect).map(|device| {
+        format!("device '{}' has failed a flush: flushes fail until it is cleared\n", device.name)
+    });
+    rendered(&table) + &suspect.collect::<String>()
+}
+
+/// Counters of volumes; nothing where the node keeps none.
+fn io(volumes: &[VolumeIo]) -> String {
+    if volumes.is_empty() {
+        return String::new();
+    }
+    let header = [
+        "VOLUME",
+        "READS",
+        "WRITES",
+        "READ",
+        "WRITTEN",
+        "ERRORS",
+        "READ P50",
+        "P99",
+        "WRITE P50",
+        "P99",
+    ];
+    let mut table = table(&header, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    for volume in volumes {
+        let latency = |latency: Option<Latency>, of: fn(Latency) -> u64| {
+            latency.map_or("-".to_owned(), |latency| time(of(latency)))
+        };
+        table.add_row([
+            volume.volume.clone(),
+            volume.reads.to_string(),
+            volume.writes.to_string(),
+            size(volume.read_bytes),
+            size(volume.written_bytes),
+            volume.errors.to_string(),
+            latency(volume.read_latency, |latency| latency.p50_ns),
+            latency(volume.read_latency, |latency| latency.p99_ns),
+            latency(volume.write_latency, |latency| latency.p50_ns),
+            latency(volume.write_latency, |latency| latency.p99_ns),
+        ]);
+    }
+    rendered(&table)
+}
+
+/// Jobs that are not over; nothing where there are none.
+fn running(jobs: &[JobInfo]) -> String {
+    if jobs.is_empty() { String::new() } else { super::jobs(jobs) }
+}
+
+fn cores(cores: &[CoreInfo], silent: &[usize]) -> String {
+    let header =
+        ["CORE", "CONNECTIONS", "IN FLIGHT", "READS", "WRITES", "READ", "WRITTEN", "ERRORS"];
+    let mut table = table(&header, &[0, 1, 2, 3, 4, 5, 6, 7]);
+    for core in cores {
+        table.add_row([
+            core.core.to_string(),
+            core.connections.to_string(),
+            core.in_flight.to_string(),
+            core.reads.to_string(),
+            core.writes.to_string(),
+            size(core.read_bytes),
+            size(core.written_bytes),
+            core.errors.to_string(),
+        ]);
+    }
+    let silent = silent.iter().map(|core| {
+        format!(
+            "core {core} does not answer: its counters, hosts and clients are missing here, and \
+             the log may name a device that hangs\n"
+        )
+    });
+    rendered(&table) + &silent.collect::<String>()
+}
+
+fn hosts(hosts: &[HostInfo]) -> String {
+    if hosts.is_empty() {
+        return "no hosts are connected\n".to_owned();
+    }
+    let mut table = table(&["HOST NQN", "FROM", "I/O QUEUES", "SUBSYSTEM NQN"], &[2]);
+    for host in hosts {
+        table.add_row([
+            host.host.clone(),
+            host.address.to_string(),
+            host.io_queues.to_string(),
+            host.nqn.clone(),
+        ]);
+    }
+    rendered(&table)
+}
+
+/// Direct clients; nothing where none can come in.
+fn clients(status: &Status) -> String {
+    let Status { direct, direct_local, clients, .. } = status;
+    if clients.is_empty() {
+        let is_open = !direct.is_empty() || direct_local.is_some();
+        let said = if is_open { "no direct clients are connected\n" } else { "" };
+        return said.to_owned();
+    }
+    let mut table = table(&["CLIENT", "CREDENTIAL", "CORE", "IN FLIGHT"], &[2, 3]);
+    for client in clients {
+        let credential = match &client.credential {
+            Some(id) => id,
+            None if client.is_in => "anonymous",
+            None => "not in yet",
+        };
+        table.add_row([
+            client.from.clone(),
+            credential.to_owned(),
+            client.core.to_string(),
+            client.in_flight.to_string(),
+        ]);
+    }
+    let mut text = rendered(&table);
+    let listed = u64::try_from(clients.len()).unwrap_or(u64::MAX);
+    let count: u64 = status.cores.iter().map(|core| core.clients).sum();
+    if count > listed {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "and {} more", count - listed);
+    }
+    text
+}
+
+/// iSCSI sessions; nothing where none can come in.
+fn initiators(status: &Status) -> String {
+    if status.initiators.is_empty() {
+        let said = if status.iscsi.is_empty() { "" } else { "no iSCSI initiators are logged in\n" };
+        return said.to_owned();
+    }
+    let header = ["INITIATOR", "FROM", "CHAP USER", "CORE", "CONNECTIONS", "TARGET"];
+    let mut table = table(&header, &[3, 4]);
+    for session in &status.initiators {
+        table.add_row([
+            session.initiator.clone(),
+            session.address.to_string(),
+            session.user.clone().unwrap_or_else(|| "-".to_owned()),
+            session.core.to_string(),
+            session.connections.to_string(),
+            session.target.clone().unwrap_or_else(|| "discovery".to_owned()),
+        ]);
+    }
+    rendered(&table)
+}
+
+/// A latency, rounded down.
+fn time(nanos: u64) -> String {
+    match nanos {
+        0..10_000 => format!("{nanos}ns"),
+        10_000..10_000_000 => format!("{}µs", nanos / 1_000),
+        _ => format!("{}ms", nanos / 1_000_000),
+    }
+}
+
+/// A time in its two largest units.
+pub(super) fn uptime(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, _) => format!("{minutes}m {}s", seconds % 60),
+        (0, _, _) => format!("{hours}h {minutes}m"),
+        _ => format!("{days}d {hours}h"),
+    }
+}

@@ -1,0 +1,290 @@
+//! What the tables look like.
+
+use nearflash_api::{
+    ClientInfo, CoreInfo, DeviceInfo, ErrorCode, HostInfo, InitiatorInfo, JobState, Latency,
+    RegistrantInfo, Status, VolumeIo,
+};
+use uuid::Uuid;
+
+use super::*;
+use crate::tables::status::uptime;
+
+fn volume(name: &str, bytes: u64) -> VolumeInfo {
+    VolumeInfo {
+        name: name.to_owned(),
+        nqn: format!("nqn.2026-11.io.nearflash:{name}"),
+        nsid: 1,
+        uuid: Uuid::nil(),
+        bytes,
+        block_size: 4096,
+        device: "flash".to_owned(),
+        provisioning: "thin".to_owned(),
+        job: None,
+    }
+}
+
+fn client(from: &str, credential: Option<&str>, is_in: bool) -> ClientInfo {
+    let credential = credential.map(str::to_owned);
+    ClientInfo { from: from.to_owned(), credential, is_in, core: 0, in_flight: 3 }
+}
+
+fn initiator(target: Option<&str>, user: Option<&str>) -> InitiatorInfo {
+    InitiatorInfo {
+        initiator: "iqn.2004-10.com.ubuntu:a".to_owned(),
+        target: target.map(str::to_owned),
+        user: user.map(str::to_owned),
+        address: "127.0.0.1:50003".parse().unwrap(),
+        connections: 2,
+        core: 1,
+    }
+}
+
+#[test]
+fn volumes_are_shown_in_columns() {
+    insta::assert_snapshot!(volumes(&[volume("data", 8 << 30), volume("a-longer-name", 4096)]), @r#"
+        VOLUME         SIZE  BLOCK  DEVICE  PROVISIONED  NSID  SUBSYSTEM NQN
+        data           8GiB   4096  flash   thin            1  nqn.2026-11.io.nearflash:data
+        a-longer-name  4KiB   4096  flash   thin            1  nqn.2026-11.io.nearflash:a-longer-name
+        "#);
+    assert!(volumes(&[]).starts_with("no volumes: make one with"));
+}
+
+fn whole_status() -> Status {
+    Status {
+        version: "0.1.0".to_owned(),
+        commit: None,
+        node: Uuid::from_u128(1),
+        pid: 77,
+        uptime_seconds: 3_700,
+        nvme_tcp: vec!["127.0.0.1:4420".parse().unwrap(), "[::1]:4420".parse().unwrap()],
+        direct: vec!["127.0.0.1:4421".parse().unwrap()],
+        direct_local: Some("/run/nearflash/direct.sock".into()),
+        iscsi: vec!["127.0.0.1:3260".parse().unwrap()],
+        devices: vec![DeviceInfo {
+            name: "flash".to_owned(),
+            kind: "file".to_owned(),
+            uuid: Uuid::from_u128(2),
+            bytes: 16 << 30,
+            data_bytes: (16 << 30) - (1 << 20),
+            free_bytes: (8 << 30) - (1 << 20),
+            block_size: 512,
+            volatile_cache: true,
+            suspect: false,
+        }],
+        volumes: vec![volume("data", 8 << 30)],
+        cores: vec![CoreInfo {
+            core: 0,
+            connections: 2,
+            in_flight: 3,
+            reads: 1_000_000,
+            writes: 20,
+            read_bytes: 4_096_000_000,
+            written_bytes: 81_920,
+            errors: 0,
+            pool_free_bytes: 32 << 20,
+            clients: 5,
+        }],
+        hosts: vec![HostInfo {
+            host: "nqn.2014-08.org.nvmexpress:uuid:1".to_owned(),
+            nqn: "nqn.2026-11.io.nearflash:data".to_owned(),
+            address: "127.0.0.1:50000".parse().unwrap(),
+            io_queues: 1,
+        }],
+        clients: vec![
+            client("127.0.0.1:50001", Some("app"), true),
+            client("process 12 of user 1000", None, true),
+            client("192.0.2.7:50002", None, false),
+        ],
+        initiators: vec![
+            initiator(Some("iqn.2026-11.io.nearflash:data"), Some("app")),
+            initiator(None, None),
+        ],
+        silent_cores: vec![],
+        volume_io: vec![],
+        jobs: vec![],
+    }
+}
+
+#[test]
+fn a_status_shows_devices_volumes_cores_hosts_and_clients() {
+    let status = whole_status();
+    insta::assert_snapshot!(super::status(&status), @r#"
+        node 00000000-0000-0000-0000-000000000001, version 0.1.0, process 77, serving for 1h 1m
+        NVMe/TCP on 127.0.0.1:4420, [::1]:4420
+        direct on 127.0.0.1:4421, /run/nearflash/direct.sock
+        iSCSI on 127.0.0.1:3260
+
+        DEVICE  KIND   SIZE     FREE  BLOCK  CACHE
+        flash   file  16GiB  8191MiB    512  volatile
+
+        VOLUME  SIZE  BLOCK  DEVICE  PROVISIONED  NSID  SUBSYSTEM NQN
+        data    8GiB   4096  flash   thin            1  nqn.2026-11.io.nearflash:data
+
+        CORE  CONNECTIONS  IN FLIGHT    READS  WRITES    READ  WRITTEN  ERRORS
+           0            2          3  1000000      20  3.8GiB    80KiB       0
+
+        HOST NQN                           FROM             I/O QUEUES  SUBSYSTEM NQN
+        nqn.2014-08.org.nvmexpress:uuid:1  127.0.0.1:50000           1  nqn.2026-11.io.nearflash:data
+
+        CLIENT                   CREDENTIAL  CORE  IN FLIGHT
+        127.0.0.1:50001          app            0          3
+        process 12 of user 1000  anonymous      0          3
+        192.0.2.7:50002          not in yet     0          3
+        and 2 more
+
+        INITIATOR                 FROM             CHAP USER  CORE  CONNECTIONS  TARGET
+        iqn.2004-10.com.ubuntu:a  127.0.0.1:50003  app           1            2  iqn.2026-11.io.nearflash:data
+        iqn.2004-10.com.ubuntu:a  127.0.0.1:50003  -             1            2  discovery
+        "#);
+}
+
+#[test]
+fn reservations_are_shown_by_registrant() {
+    let registrant = |who: &str, holds| RegistrantInfo {
+        who: who.to_owned(),
+        key: "0x000000000000abcd".to_owned(),
+        holds,
+    };
+    let shown = reservations(&[
+        ReservationInfo {
+            volume: "data".to_owned(),
+            kind: Some("write-exclusive".to_owned()),
+            persists: true,
+            registrants: vec![
+                registrant("iqn.2026-11.test:a,i,0x400001370000", true),
+                registrant("b", false),
+            ],
+        },
+        ReservationInfo {
+            volume: "logs".to_owned(),
+            kind: Some("exclusive-by-session".to_owned()),
+            persists: false,
+            registrants: vec![],
+        },
+    ]);
+    insta::assert_snapshot!(shown, @r#"
+        VOLUME  RESERVATION           LASTS     KEY                 HOLDS  REGISTRANT
+        data    write-exclusive       permanent 0x000000000000abcd  yes    iqn.2026-11.test:a,i,0x400001370000
+        data    write-exclusive       permanent 0x000000000000abcd  no     b
+        logs    exclusive-by-session  this run  -                   no     -
+        "#);
+    assert_eq!(reservations(&[]), "nothing is reserved, and nobody has registered\n");
+}
+
+#[test]
+fn credentials_and_grants_are_shown_in_columns() {
+    let credential = |id: &str, expires_at, expired, grants| CredentialInfo {
+        id: id.to_owned(),
+        expires_at,
+        expired,
+        grants,
+    };
+    let shown = credentials(&[
+        credential("app", None, false, 2),
+        credential("guest", Some(1_795_269_350), false, 1),
+        credential("old", Some(1), true, 0),
+    ]);
+    insta::assert_snapshot!(shown, @r#"
+        CREDENTIAL  GRANTS  EXPIRES
+        app              2  never
+        guest            1  2026-11-21 13:55Z
+        old              0  expired
+        "#);
+    let grant = |number, end, rights: &str| GrantInfo {
+        number,
+        credential: "app".to_owned(),
+        volume: "data".to_owned(),
+        start: 0,
+        end,
+        rights: rights.to_owned(),
+        expires_at: Some(1_795_269_350),
+        expired: number == 12,
+    };
+    let shown = grants(&[grant(7, Some(8 << 30), "r"), grant(12, None, "rw")]);
+    insta::assert_snapshot!(shown, @r#"
+        GRANT  CREDENTIAL  VOLUME  RANGE    RIGHTS  EXPIRES
+            7  app         data    0..8GiB  r       2026-11-21 13:55Z
+           12  app         data    0..      rw      expired
+        "#);
+    assert!(credentials(&[]).starts_with("no credentials: make one with"));
+    assert!(grants(&[]).starts_with("no grants: make one with"));
+}
+
+#[test]
+fn sizes_are_exact_or_rounded_down() {
+    for (bytes, text) in [
+        (0, "0B"),
+        (512, "512B"),
+        (8 << 30, "8GiB"),
+        (1536, "1536B"),
+        (17_178_820_608, "15.9GiB"),
+        (81_920, "80KiB"),
+        (u64::MAX, "16777215.9TiB"),
+    ] {
+        assert_eq!(size(bytes), text);
+    }
+}
+
+#[test]
+fn uptimes_have_two_units() {
+    for (seconds, text) in [(5, "5s"), (65, "1m 5s"), (3_700, "1h 1m"), (90_000, "1d 1h")] {
+        assert_eq!(uptime(seconds), text);
+    }
+}
+
+fn job(id: u64, state: JobState) -> JobInfo {
+    JobInfo {
+        id,
+        kind: "volume-create".to_owned(),
+        volume: "data".to_owned(),
+        state,
+        done_bytes: 3 << 30,
+        total_bytes: 8 << 30,
+        started_at: 1_795_269_350,
+        ended_at: None,
+        error: None,
+    }
+}
+
+#[test]
+fn jobs_are_shown_with_their_progress_and_why_they_failed() {
+    let error = nearflash_api::ApiError::new(ErrorCode::DeviceFailed, "device 'flash' failed");
+    let failed = JobInfo { error: Some(error), ..job(2, JobState::Failed) };
+    insta::assert_snapshot!(jobs(&[job(1, JobState::Running), failed]), @r#"
+        JOB  KIND           VOLUME  STATE    DONE    OF  STARTED
+          1  volume-create  data    running  3GiB  8GiB  2026-11-21 13:55Z
+          2  volume-create  data    failed   3GiB  8GiB  2026-11-21 13:55Z
+        job 2: device 'flash' failed
+        "#);
+    assert_eq!(jobs(&[]), "no jobs\n");
+}
+
+#[test]
+fn a_status_names_what_does_not_answer_and_what_is_suspect() {
+    let latency = Latency { p50_ns: 80_000, p99_ns: 1_000_000, p999_ns: 2_000_000, max_ns: 1 };
+    let mut status = whole_status();
+    status.commit = Some("0123456789ab".to_owned());
+    status.silent_cores = vec![1];
+    status.devices[0].suspect = true;
+    status.jobs = vec![job(1, JobState::Running)];
+    status.volume_io = vec![VolumeIo {
+        volume: "data".to_owned(),
+        reads: 10,
+        writes: 0,
+        read_bytes: 40_960,
+        written_bytes: 0,
+        errors: 0,
+        read_latency: Some(latency),
+        write_latency: None,
+    }];
+    let shown = super::status(&status);
+    for line in [
+        "version 0.1.0 (0123456789ab), process",
+        "\ncore 1 does not answer: its counters,",
+        "\ndevice 'flash' has failed a flush:",
+        "\n  1  volume-create  data    running",
+        "80µs",
+    ] {
+        assert!(shown.contains(line), "{line} in {shown}");
+    }
+}

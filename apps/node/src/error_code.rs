@@ -1,0 +1,96 @@
+//! Errors as the control interface tells them: each with its code and the resource it is about.
+
+use nearflash_access::{AccountError, GrantError};
+use nearflash_api::{ApiError, ErrorCode, Subject};
+use nearflash_space::VolumeError;
+
+use crate::NodeError;
+
+/// A code, and the resource that the error is about.
+type Coded = (ErrorCode, Option<Subject>);
+
+impl From<NodeError> for ApiError {
+    fn from(error: NodeError) -> Self {
+        let (code, subject) = coded(&error);
+        Self { subject, ..Self::new(code, error.to_string()) }
+    }
+}
+
+/// Every error has a code: a variant that is added is given one here.
+fn coded(error: &NodeError) -> Coded {
+    let volume = |code, name: &_| (code, Some(Subject::new("volume", name)));
+    match error {
+        NodeError::Volume(error) => of_volume(error),
+        NodeError::Grant(error) => of_grant(error),
+        NodeError::Account(error) => of_account(error),
+        NodeError::Value(_) => (ErrorCode::InvalidValue, None),
+        NodeError::VolumeSize { name, .. }
+        | NodeError::VolumeBlockSize { name, .. }
+        | NodeError::VolumeDevice { name, .. }
+        | NodeError::VolumeSubsystem { name, .. }
+        | NodeError::VolumeProvisioning { name, .. } => volume(ErrorCode::VolumeDiffers, name),
+        NodeError::HostsConnected { name, .. } => volume(ErrorCode::VolumeInUse, name),
+        NodeError::NobodySaysWho { name } => volume(ErrorCode::CoreSilent, name),
+        NodeError::NoJob { id } => (ErrorCode::JobNotFound, Some(Subject::new("job", id))),
+        NodeError::Zero { device, .. } => {
+            (ErrorCode::DeviceFailed, Some(Subject::new("device", device)))
+        }
+        NodeError::Device(_) => (ErrorCode::DeviceUnusable, None),
+        NodeError::Catalog(_) | NodeError::Restore(_) | NodeError::RestoreGrants(_) => {
+            (ErrorCode::Catalog, None)
+        }
+        NodeError::Config(_) | NodeError::NoCredential { .. } | NodeError::NoAccount { .. } => {
+            (ErrorCode::Configuration, None)
+        }
+        NodeError::Bind { .. } => (ErrorCode::Address, None),
+        NodeError::Start(_) | NodeError::Control { .. } | NodeError::System { .. } => {
+            (ErrorCode::System, None)
+        }
+        NodeError::NotDrained => (ErrorCode::NotDrained, None),
+    }
+}
+
+fn of_volume(error: &VolumeError) -> Coded {
+    let (code, name) = match error {
+        VolumeError::Exists { name } => (ErrorCode::VolumeExists, name),
+        VolumeError::NotFound { name } => (ErrorCode::VolumeNotFound, name),
+        VolumeError::NoDevice { device, .. } => {
+            return (ErrorCode::DeviceNotFound, Some(Subject::new("device", device)));
+        }
+        VolumeError::Size { name, .. } | VolumeError::BlockSize { name, .. } => {
+            (ErrorCode::InvalidValue, name)
+        }
+        VolumeError::NoSpace { name, .. } => (ErrorCode::NoSpace, name),
+        VolumeError::WouldShrink { name, .. } => (ErrorCode::WouldShrink, name),
+        VolumeError::TooMany { name, .. } => (ErrorCode::LimitReached, name),
+    };
+    (code, Some(Subject::new("volume", name)))
+}
+
+fn of_grant(error: &GrantError) -> Coded {
+    let credential = |code, id: &_| (code, Some(Subject::new("credential", id)));
+    match error {
+        GrantError::CredentialExists { id } => credential(ErrorCode::CredentialExists, id),
+        GrantError::NoCredential { id } => credential(ErrorCode::CredentialNotFound, id),
+        GrantError::NoGrant { number } => {
+            (ErrorCode::GrantNotFound, Some(Subject::new("grant", number.0)))
+        }
+        GrantError::BeyondVolume { volume, .. } => {
+            (ErrorCode::InvalidValue, Some(Subject::new("volume", volume)))
+        }
+        GrantError::Past => (ErrorCode::InvalidValue, None),
+        GrantError::TooManyCredentials | GrantError::TooManyGrants => {
+            (ErrorCode::LimitReached, None)
+        }
+    }
+}
+
+fn of_account(error: &AccountError) -> Coded {
+    let account = |code, user: &_| (code, Some(Subject::new("chap-account", user)));
+    match error {
+        AccountError::Exists { user } => account(ErrorCode::ChapAccountExists, user),
+        AccountError::NotFound { user } => account(ErrorCode::ChapAccountNotFound, user),
+        AccountError::SameSecret => (ErrorCode::InvalidValue, None),
+        AccountError::TooMany => (ErrorCode::LimitReached, None),
+    }
+}

@@ -1,0 +1,166 @@
+//! The calls of the control interface: each is answered here, by what the node does. The table of
+//! calls in `nearflash_api` does not compile with a node that leaves one unanswered.
+
+use nearflash_api::{
+    Accounts, ApiError, ChapAdd, ChapList, ChapRemove, CredentialCreate, CredentialList,
+    CredentialRemove, Credentials, GrantAdd, GrantList, GrantRevoke, Grants, JobCancel, JobList,
+    JobShow, JobWait, Jobs, NewCredential, OneAccount, OneCredential, OneGrant, OneJob,
+    OneReservation, OneVolume, ReservationClear, ReservationList, Reservations, Serve, Status,
+    StatusShow, VolumeCreate, VolumeInfo, VolumeList, VolumeRemove, VolumeResize, Volumes,
+};
+use nearflash_space::{Name, VolumeRequest};
+use nearflash_units::{BlockSize, ByteLen};
+
+use super::{Node, access};
+use crate::NodeError;
+use crate::config::ValueError;
+
+impl Serve<StatusShow> for Node {
+    fn serve(&self, _: StatusShow) -> Result<Status, ApiError> {
+        Ok(self.status())
+    }
+}
+
+impl Serve<VolumeCreate> for Node {
+    fn serve(&self, call: VolumeCreate) -> Result<OneVolume, ApiError> {
+        let volume = self.create(&volume_request(call)?)?;
+        Ok(changed("volume created", volume))
+    }
+}
+
+impl Serve<VolumeList> for Node {
+    fn serve(&self, _: VolumeList) -> Result<Volumes, ApiError> {
+        Ok(Volumes { volumes: self.volumes() })
+    }
+}
+
+impl Serve<VolumeResize> for Node {
+    fn serve(&self, call: VolumeResize) -> Result<OneVolume, ApiError> {
+        let volume = self.resize(&call.name, call.bytes, call.shrink)?;
+        Ok(changed("volume resized", volume))
+    }
+}
+
+impl Serve<VolumeRemove> for Node {
+    fn serve(&self, call: VolumeRemove) -> Result<OneVolume, ApiError> {
+        let volume = self.remove(&call.name, call.force)?;
+        Ok(changed("volume removed", volume))
+    }
+}
+
+impl Serve<CredentialCreate> for Node {
+    fn serve(&self, call: CredentialCreate) -> Result<NewCredential, ApiError> {
+        Ok(self.credential_create(&call.id, call.expires_at)?)
+    }
+}
+
+impl Serve<CredentialList> for Node {
+    fn serve(&self, _: CredentialList) -> Result<Credentials, ApiError> {
+        Ok(self.credential_list())
+    }
+}
+
+impl Serve<CredentialRemove> for Node {
+    fn serve(&self, call: CredentialRemove) -> Result<OneCredential, ApiError> {
+        Ok(OneCredential { credential: self.credential_remove(&call.id)? })
+    }
+}
+
+impl Serve<GrantAdd> for Node {
+    fn serve(&self, call: GrantAdd) -> Result<OneGrant, ApiError> {
+        let range = access::range(call.start, call.end).map_err(NodeError::from)?;
+        let GrantAdd { credential, volume, rights, expires_at, .. } = call;
+        let grant = self.grant_add(&credential, &volume, range, &rights, expires_at)?;
+        Ok(OneGrant { grant })
+    }
+}
+
+impl Serve<GrantList> for Node {
+    fn serve(&self, call: GrantList) -> Result<Grants, ApiError> {
+        Ok(Grants { grants: self.grant_list(call.credential.as_deref())? })
+    }
+}
+
+impl Serve<GrantRevoke> for Node {
+    fn serve(&self, call: GrantRevoke) -> Result<OneGrant, ApiError> {
+        Ok(OneGrant { grant: self.grant_revoke(call.number)? })
+    }
+}
+
+impl Serve<ChapAdd> for Node {
+    fn serve(&self, call: ChapAdd) -> Result<OneAccount, ApiError> {
+        Ok(self.chap_add(&call.user, call.secret.as_ref(), call.mutual.as_ref())?)
+    }
+}
+
+impl Serve<ChapList> for Node {
+    fn serve(&self, _: ChapList) -> Result<Accounts, ApiError> {
+        Ok(Accounts { accounts: self.chap_list() })
+    }
+}
+
+impl Serve<ChapRemove> for Node {
+    fn serve(&self, call: ChapRemove) -> Result<OneAccount, ApiError> {
+        let account = self.chap_remove(&call.user)?;
+        Ok(OneAccount { account, secret: None, mutual_secret: None })
+    }
+}
+
+impl Serve<ReservationList> for Node {
+    fn serve(&self, call: ReservationList) -> Result<Reservations, ApiError> {
+        Ok(Reservations { reservations: self.reservation_list(call.volume.as_deref())? })
+    }
+}
+
+impl Serve<ReservationClear> for Node {
+    fn serve(&self, call: ReservationClear) -> Result<OneReservation, ApiError> {
+        Ok(OneReservation { reservation: self.reservation_clear(&call.volume)? })
+    }
+}
+
+impl Serve<JobList> for Node {
+    fn serve(&self, _: JobList) -> Result<Jobs, ApiError> {
+        Ok(Jobs { jobs: Vec::new() })
+    }
+}
+
+impl Serve<JobShow> for Node {
+    fn serve(&self, call: JobShow) -> Result<OneJob, ApiError> {
+        Err(NodeError::NoJob { id: call.id }.into())
+    }
+}
+
+impl Serve<JobCancel> for Node {
+    fn serve(&self, call: JobCancel) -> Result<OneJob, ApiError> {
+        Err(NodeError::NoJob { id: call.id }.into())
+    }
+}
+
+impl Serve<JobWait> for Node {
+    fn serve(&self, call: JobWait) -> Result<OneJob, ApiError> {
+        Err(NodeError::NoJob { id: call.id }.into())
+    }
+}
+
+fn volume_request(call: VolumeCreate) -> Result<VolumeRequest, NodeError> {
+    let VolumeCreate { name, bytes, device, block_size, subsystem, provisioning } = call;
+    let parse = |text: &str| text.parse::<Name>().map_err(ValueError::from);
+    let provisioning = provisioning.as_deref().map(str::parse).transpose();
+    Ok(VolumeRequest {
+        name: parse(&name)?,
+        len: ByteLen(bytes),
+        device: parse(&device)?,
+        block_size: volume_block_size(block_size)?,
+        subsystem: subsystem.as_deref().map(parse).transpose()?,
+        provisioning: provisioning.map_err(ValueError::from)?.unwrap_or_default(),
+    })
+}
+
+fn volume_block_size(bytes: Option<u32>) -> Result<BlockSize, ValueError> {
+    bytes.map_or(Ok(BlockSize::B4096), |bytes| crate::config::parse_block_size(&bytes.to_string()))
+}
+
+fn changed(change: &str, volume: VolumeInfo) -> OneVolume {
+    tracing::info!(volume = volume.name, bytes = volume.bytes, "{change}");
+    OneVolume { volume, job: None }
+}
