@@ -139,6 +139,21 @@ impl Disk {
         Moments { operation: number, part_at, done_at: now.plus(span) }
     }
 
+    /// The control side zeroes a range durably, which nothing else uses.
+    ///
+    /// # Panics
+    /// When an operation on it is under way.
+    pub(crate) fn zero(&mut self, offset: ByteOffset, len: ByteLen) {
+        assert!(!self.is_busy_in(&(offset.0..offset.0 + len.0)), "nobody uses what is zeroed");
+        self.count += 1;
+        let start = ByteLen(offset.0).to_usize() / SECTOR_LEN;
+        let sectors = start..start + len.to_usize() / SECTOR_LEN;
+        for sector in sectors.clone() {
+            self.sectors.put(self.count, sector, &[0; SECTOR_LEN]);
+        }
+        self.sectors.complete(self.count, sectors, self.count, true);
+    }
+
     fn check(&self, request: &DeviceRequest) {
         let DeviceProperties { len, block_size, .. } = self.properties;
         let DeviceRequest { offset, len: request_len, operation, .. } = *request;

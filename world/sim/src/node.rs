@@ -156,10 +156,15 @@ impl Node {
         &self.volumes
     }
 
-    /// Where a block lies.
+    /// How many blocks a volume has.
+    pub(crate) fn blocks(&self, volume: u32) -> u64 {
+        self.volumes.iter().find(|known| known.id == volume).map_or(0, |known| known.blocks.0)
+    }
+
+    /// Where a block lies, or would if its volume were longer.
     pub(crate) fn locate(&self, volume: u32, lba: Lba) -> Option<Piece> {
         let volume = self.volumes.iter().find(|known| known.id == volume)?;
-        let map = volume.map(self.config.block_size);
+        let map = volume.whole_map(self.config.block_size);
         map.locate(BlockRange { start: lba, count: Blocks(1) })?.next()
     }
 

@@ -131,6 +131,8 @@ pub(crate) struct Run {
     pub(crate) block: Block,
     pub(crate) nsid: NamespaceId,
     pub(crate) count: u64,
+    /// Around the end of a volume that changes its size.
+    pub(crate) in_tail: bool,
 }
 
 impl Run {
@@ -171,21 +173,29 @@ impl Workload {
         let count = dice.between(1, count_max.min(self.field.blocks_max));
         let last = dice.between(start, end - 1);
         let first = (last + 1).saturating_sub(count);
-        Run { block: Block { volume, lba: Lba(first) }, nsid, count }
+        Run { block: Block { volume, lba: Lba(first) }, nsid, count, in_tail: false }
     }
 
     /// A block in which hosts count.
     pub(crate) fn counter(&self, dice: &mut Dice) -> Run {
         let (volume, nsid) = self.field.volumes[0];
         let block = Block { volume, lba: Lba(dice.pick(&self.field.counters)) };
-        Run { block, nsid, count: 1 }
+        Run { block, nsid, count: 1, in_tail: false }
     }
 
     /// The counter that is overwritten now and then.
     pub(crate) fn overwritten(&self) -> Run {
         let (volume, nsid) = self.field.volumes[0];
         let block = Block { volume, lba: Lba(self.field.counters[1]) };
-        Run { block, nsid, count: 1 }
+        Run { block, nsid, count: 1, in_tail: false }
+    }
+
+    /// Some blocks around the end of the volume that changes its size.
+    pub(crate) fn tail_run(&self, dice: &mut Dice) -> Run {
+        let (volume, nsid) = self.field.volumes[0];
+        let (start, end) = self.field.tail;
+        let block = Block { volume, lba: Lba(dice.between(start, end)) };
+        Run { block, nsid, count: dice.between(1, 3), in_tail: true }
     }
 
     /// One that everybody wants, of any kind.
@@ -227,5 +237,5 @@ pub(crate) fn io(
     outside: &mut Outside,
 ) -> Io {
     let (sent, first) = (outside.tick(), run.block);
-    Io { asker, sent, first, buffer, in_tail: false, in_parts: false, what }
+    Io { asker, sent, first, buffer, in_tail: run.in_tail, in_parts: false, what }
 }

@@ -10,7 +10,7 @@ use crate::Dice;
 use crate::history::Block;
 use crate::host::pending::Pending;
 use crate::host::queue::Queue;
-use crate::judge::{Checks, Io, StepId, StepState, What};
+use crate::judge::{Checks, StepId, StepState, What};
 use crate::node::SHARED_ID;
 use crate::outside::Outside;
 use crate::stamp::Value;
@@ -32,7 +32,7 @@ impl Workload {
         outside: &mut Outside,
     ) {
         match self.draw_kind(dice) {
-            Kind::Read | Kind::Touch => self.read(queue, self.hot_run(dice), false, outside),
+            Kind::Read | Kind::Touch => self.read(queue, self.hot_run(dice), outside),
             Kind::Write => self.write(queue, self.hot_run(dice), dice, checks, outside),
             Kind::Zeroes => self.zeroes(queue, self.hot_run(dice), dice, checks, outside),
             Kind::Advice => self.advise(queue, self.hot_run(dice), checks, outside),
@@ -40,16 +40,15 @@ impl Workload {
             Kind::Compare => self.compare(queue, self.hot_run(dice), outside),
             Kind::Step => self.step(queue, dice, checks, outside),
             Kind::Overwrite => self.overwrite(queue, dice, checks, outside),
-            Kind::Tail => self.tail(queue, dice, outside),
+            Kind::Tail => self.tail(queue, dice, checks, outside),
         }
     }
 
-    fn read(&self, queue: &mut Queue, run: Run, in_tail: bool, outside: &mut Outside) {
+    fn read(&self, queue: &mut Queue, run: Run, outside: &mut Outside) {
         let len = self.bytes_len(run);
         let buffer = queue.memory.take(usize::try_from(len).expect("commands are bounded"));
         let command = Command::read(run.nsid, run.block.lba, run.zero_based(), len);
-        let io = io(queue.asker, run, Some(buffer), What::Read, outside);
-        let pending = Pending::Io(Io { in_tail, ..io });
+        let pending = Pending::Io(io(queue.asker, run, Some(buffer), What::Read, outside));
         queue.submit(&command, HostData::ToHost { buffer, len }, pending);
     }
 
@@ -126,7 +125,8 @@ impl Workload {
         // Of the subsystem's, that is; the one that direct clients share is another.
         let flushed = if all { volumes.chain([SHARED_ID]).collect() } else { vec![volume] };
         let command = Command::flush(if all { NamespaceId::ALL } else { nsid });
-        let run = Run { block: Block { volume, lba: Lba(0) }, nsid, count: 1 };
+        let block = Block { volume, lba: Lba(0) };
+        let run = Run { block, nsid, count: 1, in_tail: false };
         let pending = Pending::Io(io(queue.asker, run, None, What::Flush(flushed), outside));
         queue.submit(&command, HostData::None, pending);
     }
@@ -135,7 +135,7 @@ impl Workload {
     fn compare(&self, queue: &mut Queue, run: Run, outside: &mut Outside) {
         let run = Run { count: 1, ..run };
         let Some(bytes) = self.known.get(&run.block).cloned() else {
-            return self.read(queue, run, false, outside);
+            return self.read(queue, run, outside);
         };
         let len = self.bytes_len(run);
         let value = Value::of(&bytes);
@@ -157,7 +157,7 @@ impl Workload {
         let run = self.counter(dice);
         let Run { block, nsid, .. } = run;
         let Some(bytes) = self.known.remove(&block) else {
-            return self.read(queue, run, false, outside);
+            return self.read(queue, run, outside);
         };
         let from = Value::of(&bytes);
         let sequence = queue.next_sequence();
@@ -202,22 +202,12 @@ impl Workload {
         }
     }
 
-    /// Around the end of a volume that changes its size. What is written there is not judged.
-    fn tail(&self, queue: &mut Queue, dice: &mut Dice, outside: &mut Outside) {
-        let (volume, nsid) = self.field.volumes[0];
-        let (start, end) = self.field.tail;
-        let block = Block { volume, lba: Lba(dice.between(start, end)) };
-        let run = Run { block, nsid, count: dice.between(1, 3) };
-        if dice.coin() {
-            return self.read(queue, run, true, outside);
+    /// Around the end of a volume that changes its size.
+    fn tail(&self, queue: &mut Queue, dice: &mut Dice, checks: &mut Checks, outside: &mut Outside) {
+        let run = self.tail_run(dice);
+        match dice.coin() {
+            true => self.read(queue, run, outside),
+            false => self.write(queue, run, dice, checks, outside),
         }
-        let sequence = queue.next_sequence();
-        let (_, bytes) = self.fill(queue.asker.writer, run, (sequence, 0));
-        let len = self.bytes_len(run);
-        let buffer = queue.memory.hold(bytes);
-        let command = Command::write(nsid, block.lba, run.zero_based(), len);
-        let io = io(queue.asker, run, Some(buffer), What::Write(Vec::new()), outside);
-        let pending = Pending::Io(Io { in_tail: true, ..io });
-        queue.submit(&command, HostData::FromHost { buffer, len }, pending);
     }
 }

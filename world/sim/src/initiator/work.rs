@@ -2,10 +2,8 @@
 
 use nearflash_iscsi::initiator::TaskData;
 use nearflash_iscsi::initiator::cdb::{self, Cdb, FORCE_UNIT_ACCESS};
-use nearflash_units::Lba;
 
 use crate::Dice;
-use crate::history::Block;
 use crate::initiator::connection::{Connection, Task};
 use crate::judge::{Checks, Io, StepState, What};
 use crate::outside::Outside;
@@ -40,7 +38,7 @@ impl Begin<'_> {
         let kind = workload.draw_kind(self.dice);
         let run = workload.hot_run(self.dice);
         match kind {
-            Kind::Read => self.read(workload, run, false),
+            Kind::Read => self.read(workload, run),
             Kind::Write => self.write(workload, run),
             Kind::Zeroes => self.zeroes(workload, run),
             Kind::Advice => self.unmap(run),
@@ -68,11 +66,11 @@ impl Begin<'_> {
         What::Write(run.blocks().zip(values).map(sent).collect())
     }
 
-    fn read(&mut self, workload: &Workload, run: Run, in_tail: bool) {
+    fn read(&mut self, workload: &Workload, run: Run) {
         let len = workload.bytes_len(run);
         let buffer =
             self.connection.memory.take(usize::try_from(len).expect("commands are bounded"));
-        let io = Io { in_tail, ..self.io(run, Some(buffer), What::Read) };
+        let io = self.io(run, Some(buffer), What::Read);
         let cdb = cdb::read(run.block.lba.0, count(run));
         self.submit(run, &cdb, TaskData::ToInitiator { buffer, len }, io);
     }
@@ -121,7 +119,7 @@ impl Begin<'_> {
     /// With what the host last read, if it has read the block.
     fn compare(&mut self, workload: &Workload, run: Run) {
         let Some(bytes) = workload.known.get(&run.block).cloned() else {
-            return self.read(workload, run, false);
+            return self.read(workload, run);
         };
         let len = workload.bytes_len(run);
         let value = Value::of(&bytes);
@@ -137,7 +135,7 @@ impl Begin<'_> {
         let run = workload.counter(self.dice);
         let block = run.block;
         let Some(mut bytes) = workload.known.remove(&block) else {
-            return self.read(workload, run, false);
+            return self.read(workload, run);
         };
         let from = Value::of(&bytes);
         let sequence = self.connection.next_sequence();
@@ -171,12 +169,9 @@ impl Begin<'_> {
         self.submit(run, &cdb, TaskData::FromInitiator { buffer, len }, io);
     }
 
-    /// Around the end of a volume that changes its size. What is written there is not judged.
+    /// Around the end of a volume that changes its size.
     fn tail(&mut self, workload: &Workload) {
-        let (volume, nsid) = workload.field.volumes[0];
-        let (start, end) = workload.field.tail;
-        let block = Block { volume, lba: Lba(self.dice.between(start, end)) };
-        let run = Run { block, nsid, count: self.dice.between(1, 3) };
-        self.read(workload, run, true);
+        let run = workload.tail_run(self.dice);
+        self.read(workload, run);
     }
 }

@@ -86,6 +86,12 @@ impl SimVolume {
         Map::new(self.epoch, block_size, self.blocks, &self.extents).expect("extents suffice")
     }
 
+    /// The map of all that its extents hold.
+    pub(super) fn whole_map(&self, block_size: BlockSize) -> Map {
+        let len = ByteLen(self.extents.iter().map(|extent| extent.len.0).sum());
+        Self { blocks: block_size.blocks_in(len), ..self.clone() }.map(block_size)
+    }
+
     /// Whether somebody judges what it holds.
     pub(crate) fn is_checked(&self) -> bool {
         self.subsystem.as_ref().is_some_and(|name| name.as_str() == CHECKED)

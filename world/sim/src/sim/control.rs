@@ -1,11 +1,15 @@
 //! What the control side does while hosts are at work: a volume gets another size, the node drains.
 
+use std::ops::Range;
+
 use nearflash_shard::Message;
-use nearflash_units::{Blocks, Nanos};
+use nearflash_units::{Blocks, Lba, Nanos};
 
 use crate::disk::Disk;
+use crate::history::{Block, Ending, Sent};
 use crate::network::LinkId;
 use crate::sim::{PATIENCE, Sim};
+use crate::stamp::{Value, Writer};
 
 impl Sim {
     /// Gives the first volume another size, as the control plane does: first every core knows, then
@@ -19,6 +23,8 @@ impl Sim {
         self.outside.note("resize", &[blocks.0]);
         self.common.epochs_change = true;
         self.outside.size = None;
+        let gained = self.node.blocks(0)..blocks.0;
+        self.zero_gained(0, gained);
         let number = self.node.resize(0, blocks, &mut self.outside);
         let cores = self.node.core_count();
         assert!(
@@ -34,6 +40,18 @@ impl Sim {
         self.export_direct();
         self.node.tell_of_capacity(&mut self.outside);
         self.outside.size = Some((self.outside.tick(), blocks.0));
+    }
+
+    /// Blocks that a volume gains read as zeroes, durably, before a core knows of them.
+    fn zero_gained(&mut self, volume: u32, gained: Range<u64>) {
+        let sent = Sent { writer: Writer(0), at: self.outside.tick(), durable: true };
+        for lba in gained.map(Lba) {
+            let piece = self.node.locate(volume, lba).expect("its extents hold the new end");
+            let disk = usize::try_from(piece.device.0).expect("few devices");
+            self.outside.disks[disk].zero(piece.offset, piece.len);
+            let write = self.checks.history.write_sent(Block { volume, lba }, Value::Zero, sent);
+            self.checks.history.write_ended(write, Ending::Done, self.outside.tick());
+        }
     }
 
     /// Tells the node to drain, and waits until it has. Hosts may be at work.
