@@ -78,7 +78,7 @@ pub enum NodeError {
         /// Which.
         name: Name,
         /// Its own.
-        recorded: Name,
+        recorded: Box<str>,
         /// What was asked for.
         asked: Name,
     },

@@ -62,6 +62,7 @@ fn of_volume(error: &VolumeError) -> Coded {
         }
         VolumeError::NoSpace { name, .. } => (ErrorCode::NoSpace, name),
         VolumeError::WouldShrink { name, .. } => (ErrorCode::WouldShrink, name),
+        VolumeError::Preparing { name, .. } => (ErrorCode::Busy, name),
         VolumeError::TooMany { name, .. } => (ErrorCode::LimitReached, name),
     };
     (code, Some(Subject::new("volume", name)))

@@ -45,10 +45,10 @@ pub(crate) fn published(
     direct: Arc<DirectAccess>,
 ) -> Published {
     let space = &recorded.space;
-    let mut volumes: Vec<&Volume> = space.volumes().collect();
+    let mut volumes: Vec<&Volume> = space.served().collect();
     volumes.sort_by_key(|volume| (&volume.subsystem, volume.nsid));
     let namespace = |volume: &Volume| {
-        let properties = properties_under(volume, devices);
+        let expected = expected(volume, devices);
         Namespace {
             subsystem: subsystem_nqn(&volume.subsystem),
             nsid: NamespaceId(volume.nsid),
@@ -56,8 +56,8 @@ pub(crate) fn published(
             volume: volume.id,
             block_size: volume.block_size,
             blocks: volume.blocks,
-            volatile_cache: properties.volatile_cache,
-            deallocates: properties.deallocates,
+            volatile_cache: expected.volatile_cache,
+            deallocates: expected.deallocates,
         }
     };
     let namespaces = volumes.into_iter().map(namespace).collect();
@@ -68,7 +68,7 @@ pub(crate) fn published(
 /// What direct clients may do at that moment.
 pub(crate) fn direct_access(recorded: &Records, now: UnixTime) -> DirectAccess {
     let Records { space, grants, .. } = recorded;
-    let volumes: HashMap<Uuid, &Volume> = space.volumes().map(|v| (v.uuid, v)).collect();
+    let volumes: HashMap<Uuid, &Volume> = space.served().map(|v| (v.uuid, v)).collect();
     let mut given: HashMap<&Name, Vec<DirectGrant>> = HashMap::new();
     for grant in grants.grants().filter(|grant| !is_expired(grant.expires, now)) {
         let Some(volume) = volumes.get(&grant.volume) else { continue };
@@ -86,7 +86,7 @@ pub(crate) fn direct_access(recorded: &Records, now: UnixTime) -> DirectAccess {
         grants: given.remove(&credential.id).unwrap_or_default(),
     };
     DirectAccess {
-        volumes: space.volumes().map(direct_volume).collect(),
+        volumes: space.served().map(direct_volume).collect(),
         credentials: grants.credentials().map(credential).collect(),
     }
 }
@@ -105,10 +105,10 @@ fn direct_volume(volume: &Volume) -> DirectVolume {
 /// What iSCSI initiators may do.
 pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> IscsiAccess {
     let mut targets: BTreeMap<&Name, Vec<IscsiUnit>> = BTreeMap::new();
-    for volume in recorded.space.volumes() {
+    for volume in recorded.space.served() {
         // A logical unit's number begins at 0, a namespace's at 1.
         let Ok(lun) = u16::try_from(volume.nsid.saturating_sub(1)) else { continue };
-        let properties = properties_under(volume, devices);
+        let expected = expected(volume, devices);
         targets.entry(&volume.subsystem).or_default().push(IscsiUnit {
             lun,
             volume: volume.id,
@@ -116,8 +116,8 @@ pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> Iscsi
             uuid: volume.uuid,
             block_size: volume.block_size,
             blocks: volume.blocks,
-            volatile_cache: properties.volatile_cache,
-            deallocates: properties.deallocates,
+            volatile_cache: expected.volatile_cache,
+            deallocates: expected.deallocates,
             is_thick: volume.provisioning == Provisioning::Thick,
             modes: volume.reservations.modes(),
             epoch: volume.epoch,
@@ -133,12 +133,31 @@ pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> Iscsi
     }
 }
 
-/// What the device can that a volume lies on.
-fn properties_under(volume: &Volume, devices: &[Arc<Device>]) -> DeviceProperties {
-    let device = usize::try_from(volume.device.0).ok().and_then(|index| devices.get(index));
-    let properties = device.expect("volumes lie on opened devices").properties();
-    let deallocates = properties.deallocates && volume.provisioning == Provisioning::Thin;
-    DeviceProperties { deallocates, ..properties }
+/// What hosts may expect of a volume on its devices.
+struct Expected {
+    volatile_cache: bool,
+    deallocates: bool,
+}
+
+fn expected(volume: &Volume, devices: &[Arc<Device>]) -> Expected {
+    let under: Vec<DeviceProperties> = volume
+        .devices()
+        .into_iter()
+        .map(|id| {
+            devices[usize::try_from(id.0).expect("usize is at least 32 bits wide")].properties()
+        })
+        .collect();
+    Expected {
+        volatile_cache: under.iter().any(|device| device.volatile_cache),
+        deallocates: volume.provisioning == Provisioning::Thin
+            && under.iter().all(|device| device.deallocates),
+    }
+}
+
+/// The devices that a volume lies on, with commas between.
+pub(crate) fn device_names(volume: &Volume, space: &Space) -> String {
+    let names = volume.devices().into_iter().map(|id| space.device(id).name.as_str());
+    names.collect::<Vec<_>>().join(",")
 }
 
 /// A volume, as documents show it.
@@ -150,7 +169,7 @@ pub(crate) fn volume_info(volume: &Volume, space: &Space) -> VolumeInfo {
         uuid: volume.uuid,
         bytes: volume.len().0,
         block_size: volume.block_size.bytes(),
-        device: space.device(volume.device).name.to_string(),
+        device: device_names(volume, space),
         provisioning: volume.provisioning.to_string(),
         job: None,
     }

@@ -14,16 +14,16 @@ use std::time::{Instant, SystemTime};
 use nearflash_access::UnixTime;
 use nearflash_api::VolumeInfo;
 use nearflash_media::Device;
-use nearflash_space::{Extent, Name, Space, Volume, VolumeRequest, truncate_extents};
+use nearflash_space::{Name, Space, Volume, VolumeRequest};
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Transaction};
 use crate::config::ValueError;
 use crate::doors::Addresses;
 use crate::error::{HostCount, NodeError};
 use crate::exports::{direct_access, published, subsystem_nqn, target_iqn, volume_info};
-use crate::prepare::{Prepared, commit, keep_grants_on, zero};
+use crate::prepare::{Prepared, keep_grants_on, zero};
 use crate::records::Records;
 use crate::{Connected, ConnectedInitiator, DirectAccess, Runtime};
 
@@ -85,10 +85,11 @@ impl Node {
     fn resize(&self, name: &str, bytes: u64, shrink: bool) -> Result<VolumeInfo, NodeError> {
         let name: Name = name.parse().map_err(ValueError::from)?;
         self.change(|space| {
-            let before = space.volume(&name).map_or(0, |v| held(&v.extents));
+            let before = space.volume(&name).map_or(ByteLen(0), Volume::len);
             let volume = space.resize(&name, ByteLen(bytes), shrink)?.clone();
-            let fresh = truncate_extents(&mut volume.extents.clone(), ByteLen(before));
-            zero(&self.devices, &fresh, volume.provisioning)?;
+            if volume.len() > before {
+                zero(&self.devices, &volume.extents_behind(before), volume.provisioning)?;
+            }
             Ok(volume)
         })
     }
@@ -128,7 +129,7 @@ impl Node {
         let mut fresh = self.copy();
         let volume = change(&mut fresh.space)?;
         keep_grants_on(&mut fresh);
-        commit(&self.catalog, &fresh, &self.devices)?;
+        self.record(&mut fresh)?;
         let direct = Arc::new(direct_access(&fresh, now()));
         self.runtime.publish(published(&fresh, &self.devices, Arc::clone(&direct)));
         let info = volume_info(&volume, &fresh.space);
@@ -138,6 +139,19 @@ impl Node {
             self.runtime.raise(raised);
         }
         Ok(info)
+    }
+
+    /// Makes a change durable. It was decided on a copy of what is served.
+    fn record(&self, fresh: &mut Records) -> Result<(), NodeError> {
+        let change = Transaction::between(&self.served().recorded, fresh);
+        fresh.generation = self.catalog.commit(&change)?;
+        Ok(())
+    }
+
+    /// Gives up the locks of the devices and says so. Nothing is under way any more.
+    pub(crate) fn release(&self) {
+        self.devices.iter().for_each(|device| device.release());
+        self.catalog.devices_released();
     }
 
     /// Waits until nobody else changes anything.
@@ -167,8 +181,4 @@ impl Node {
 pub(crate) fn now() -> UnixTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     UnixTime(since.map_or(0, |since| since.as_secs()))
-}
-
-fn held(extents: &[Extent]) -> u64 {
-    extents.iter().map(|extent| extent.len.0).sum()
 }

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use nearflash_device::DeviceId;
-use nearflash_media::{Candidate, Claim, Device, DeviceSpec, open};
+use nearflash_media::{Candidate, Claim, Device, DeviceSpec, Storage, open_after};
 use nearflash_space::{Extent, Provisioning, Space, Volume, VolumeRequest, empty_device};
 use uuid::Uuid;
 
-use crate::catalog::{Catalog, Contents};
+use crate::NodeError;
+use crate::catalog::{Catalog, Contents, Transaction};
+use crate::exports::device_names;
 use crate::records::Records;
-use crate::{CatalogError, NodeError};
 
 /// What a node serves from.
 #[derive(Debug)]
@@ -30,23 +31,21 @@ pub(crate) fn prepare(
     let contents = catalog.read()?;
     contents.check_given(specs)?;
     let devices = open_devices(&catalog, &contents, specs)?;
-    let mut space = space_of(&devices);
-    for volume in contents.volumes_on(&space)? {
-        space.restore(volume)?;
-    }
+    let found = contents.records(space_of(&devices))?;
+    let mut recorded = found.clone();
     for request in volumes {
-        match space.volume(&request.name) {
-            Some(volume) => check_same(volume, &space, request)?,
+        match recorded.space.volume(&request.name) {
+            Some(volume) => check_same(volume, &recorded.space, request)?,
             None => {
-                let volume = space.create(request, Uuid::new_v4())?;
+                let volume = recorded.space.create(request, Uuid::new_v4())?;
                 zero(&devices, &volume.extents, volume.provisioning)?;
             }
         }
     }
-    let (grants, accounts) = (contents.grants()?, contents.accounts()?);
-    let mut recorded = Records { space, grants, accounts };
     keep_grants_on(&mut recorded);
-    commit(&catalog, &recorded, &devices)?;
+    let change = Transaction::between(&found, &recorded);
+    let change = contents.given(change, devices.iter().map(Arc::as_ref));
+    recorded.generation = catalog.commit(&change)?;
     Ok(Prepared { catalog, devices, recorded })
 }
 
@@ -58,8 +57,8 @@ fn open_devices(
 ) -> Result<Vec<Arc<Device>>, NodeError> {
     let known = contents.devices_in_use();
     let claim = Claim { node: catalog.node(), known: &known };
-    let candidates: Vec<Candidate> =
-        specs.iter().map(|spec| open(spec, claim)).collect::<Result<_, _>>()?;
+    let open = |spec: &DeviceSpec| open_after(spec, claim, catalog.ended());
+    let candidates: Vec<Candidate> = specs.iter().map(open).collect::<Result<_, _>>()?;
     let take = |candidate: Candidate| {
         let uuid = contents.unlabelled_uuid(candidate.name()).unwrap_or_else(Uuid::new_v4);
         candidate.take(uuid).map(Arc::new).map_err(NodeError::from)
@@ -79,9 +78,9 @@ fn space_of(devices: &[Arc<Device>]) -> Space {
 /// A volume that is there must be what is asked for.
 fn check_same(volume: &Volume, space: &Space, asked: &VolumeRequest) -> Result<(), NodeError> {
     let name = volume.name.clone();
-    let device = &space.device(volume.device).name;
-    if *device != asked.device {
-        let (recorded, asked) = (device.clone(), asked.device.clone());
+    let recorded = device_names(volume, space);
+    if recorded != asked.device.as_str() {
+        let (recorded, asked) = (recorded.into(), asked.device.clone());
         return Err(NodeError::VolumeDevice { name, recorded, asked });
     }
     if volume.block_size != asked.block_size {
@@ -116,27 +115,17 @@ pub(crate) fn zero(
     extents: &[Extent],
     provisioning: Provisioning,
 ) -> Result<(), NodeError> {
-    let zero = match provisioning {
-        Provisioning::Thick => Device::allocate,
-        Provisioning::Thin => Device::zero,
+    let storage = match provisioning {
+        Provisioning::Thick => Storage::Kept,
+        Provisioning::Thin => Storage::Released,
     };
     for extent in extents {
         let index = usize::try_from(extent.device.0).expect("usize is at least 32 bits wide");
         let device = &devices[index];
-        zero(device, extent.start, extent.len)
-            .map_err(|source| NodeError::Zero { device: device.name().clone(), source })?;
+        let zeroed = device.zero(extent.start, extent.len, storage, &mut |_| true);
+        zeroed.map_err(|source| NodeError::Zero { device: device.name().clone(), source })?;
     }
     Ok(())
-}
-
-/// Records all of it, durably.
-pub(crate) fn commit(
-    catalog: &Catalog,
-    recorded: &Records,
-    devices: &[Arc<Device>],
-) -> Result<(), CatalogError> {
-    let devices: Vec<&Device> = devices.iter().map(Arc::as_ref).collect();
-    catalog.commit(recorded, &devices)
 }
 
 /// Forgets grants on volumes that are no more: one that is made later under the name of one of

@@ -107,6 +107,7 @@ impl Running {
             return Err(NodeError::NotDrained);
         }
         self.changes.join();
+        self.node.release();
         Ok(())
     }
 }

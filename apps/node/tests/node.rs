@@ -369,6 +369,24 @@ fn a_new_volume_shows_nothing_of_what_lay_there_before() {
     running.stop().unwrap();
 }
 
+/// Neither of another volume nor of its own, from before it was shrunk.
+#[test]
+fn a_volume_that_grows_shows_nothing_of_what_it_held_before_it_shrank() {
+    let bench = Bench::new();
+    let (running, _) = bench.start(&[&bench.flash(",size=8MiB")], &["data=2MiB@flash"]).unwrap();
+    let path = bench.folder.path().join("flash.img");
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[7; 2 << 20], MIB).unwrap();
+    let end = MIB + MIB / 2 + 4096;
+    volume(ask(&bench.data_dir(), resize("data", end, true)));
+    volume(ask(&bench.data_dir(), resize("data", 2 * MIB, false)));
+    let bytes = std::fs::read(&path).unwrap();
+    let (kept, fresh) = bytes[1 << 20..3 << 20].split_at(usize::try_from(end).unwrap());
+    assert!(kept.iter().all(|byte| *byte == 7), "what was there stays");
+    assert!(fresh.iter().all(|byte| *byte == 0), "what is new is zero");
+    running.stop().unwrap();
+}
+
 #[test]
 fn what_is_done_by_the_control_socket_is_there_after_a_restart() {
     let bench = Bench::new();

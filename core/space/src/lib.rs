@@ -27,4 +27,4 @@ pub use space::{
     VolumeError, VolumeRequest, empty_device,
 };
 pub use table::{VOLUME_IDS_MAX, VolumeEntry, VolumeTable};
-pub use volume::{ParseProvisioningError, Provisioning, Volume};
+pub use volume::{ParseProvisioningError, Preparation, Provisioning, Volume};

@@ -5,7 +5,9 @@
 //! reads a clock or draws a number: identities come from outside.
 //!
 //! Invariants: names, ids and (subsystem, nsid) are each unique; every extent of a volume is taken
-//! from its device's free space; a volume has at least one block.
+//! from its device's free space; a volume that no job prepares has at least one block.
+
+mod error;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,9 +16,11 @@ use nearflash_request::{Change, ChangeResult, Raised, Refusal, VolumeId};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use uuid::Uuid;
 
+pub use error::{NameList, RestoreError, VolumeError};
+
 use crate::{
-    Changed, EXTENTS_PER_VOLUME_MAX, Epoch, FreeSpace, MapError, Name, Provisioning, Reservations,
-    SpaceError, VOLUME_IDS_MAX, Volume, VolumeEntry, VolumeTable,
+    Changed, EXTENTS_PER_VOLUME_MAX, Epoch, Extent, FreeSpace, Map, Name, Preparation,
+    Provisioning, Reservations, SpaceError, VOLUME_IDS_MAX, Volume, VolumeEntry, VolumeTable,
 };
 use nearflash_device::DeviceId;
 
@@ -63,142 +67,6 @@ impl VolumeRequest {
     }
 }
 
-/// Why a volume cannot be made, changed or removed: the configuration's fault.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum VolumeError {
-    /// The name is taken.
-    #[error("volume '{name}' exists already: choose another name, or resize or remove it")]
-    Exists {
-        /// Which.
-        name: Name,
-    },
-    /// There is no such volume.
-    #[error("no volume '{name}': 'nearflash volume list' names all")]
-    NotFound {
-        /// Which.
-        name: Name,
-    },
-    /// There is no such device.
-    #[error("volume '{volume}': no device '{device}', known are {known}")]
-    NoDevice {
-        /// The volume asked for.
-        volume: Name,
-        /// The device asked for.
-        device: Name,
-        /// All there are.
-        known: NameList,
-    },
-    /// The size is no number of blocks.
-    #[error("volume '{name}': {len} is not a whole number of {block_size}-byte blocks")]
-    Size {
-        /// Which.
-        name: Name,
-        /// What was asked for.
-        len: ByteLen,
-        /// The size of its blocks.
-        block_size: BlockSize,
-    },
-    /// The device cannot write blocks so small.
-    #[error(
-        "volume '{name}': device '{device}' writes {device_block_size} bytes at once, \
-         blocks of {block_size} are too small: use block-size={device_block_size}"
-    )]
-    BlockSize {
-        /// Which.
-        name: Name,
-        /// The size asked for.
-        block_size: BlockSize,
-        /// On which device.
-        device: Name,
-        /// What it writes whole.
-        device_block_size: BlockSize,
-    },
-    /// The device has not enough left.
-    #[error("volume '{name}': device '{device}' is full: {source}")]
-    NoSpace {
-        /// Which.
-        name: Name,
-        /// On which device.
-        device: Name,
-        /// How full.
-        source: SpaceError,
-    },
-    /// The new size is smaller and nobody said that the rest may go.
-    #[error(
-        "volume '{name}' is {from} and would lose what lies behind {to}: \
-         add --shrink if that is meant"
-    )]
-    WouldShrink {
-        /// Which.
-        name: Name,
-        /// Its size.
-        from: ByteLen,
-        /// The size asked for.
-        to: ByteLen,
-    },
-    /// A bound is reached.
-    #[error("volume '{name}': {bound}")]
-    TooMany {
-        /// Which.
-        name: Name,
-        /// Which bound, and what to do.
-        bound: &'static str,
-    },
-}
-
-/// Names, with commas between.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct NameList(pub Vec<Name>);
-
-impl std::fmt::Display for NameList {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("none");
-        }
-        for (index, name) in self.0.iter().enumerate() {
-            write!(f, "{}{name}", if index == 0 { "" } else { ", " })?;
-        }
-        Ok(())
-    }
-}
-
-/// Why recorded volumes do not fit the devices: the record is damaged or another's.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum RestoreError {
-    /// An extent is taken twice or outside the device.
-    #[error("volume '{volume}' on device '{device}': {source}")]
-    Extent {
-        /// Whose.
-        volume: Name,
-        /// Where.
-        device: Name,
-        /// What is wrong with it.
-        source: SpaceError,
-    },
-    /// The extents make no map.
-    #[error("volume '{volume}': {source}")]
-    Map {
-        /// Whose.
-        volume: Name,
-        /// What is wrong with them.
-        source: MapError,
-    },
-    /// Two volumes have one name, id or namespace.
-    #[error("volume '{volume}' is recorded twice, by name or by namespace")]
-    Twice {
-        /// Which.
-        volume: Name,
-    },
-    /// A field that no version of ours writes.
-    #[error("volume '{volume}': {field} is invalid")]
-    Field {
-        /// Whose.
-        volume: Name,
-        /// Which.
-        field: &'static str,
-    },
-}
-
 /// All devices and volumes of a node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Space {
@@ -224,7 +92,8 @@ impl Space {
         if !(1..=NAMESPACES_PER_SUBSYSTEM_MAX).contains(&volume.nsid) {
             return Err(refused("the namespace's number"));
         }
-        if volume.is_empty() {
+        let planned = volume.preparing.map_or(volume.blocks, |preparing| preparing.blocks);
+        if planned.0 == 0 || volume.preparing.is_some_and(|it| it.blocks <= volume.blocks) {
             return Err(refused("the number of blocks"));
         }
         let nsid_taken = self.volumes.values().any(|v| {
@@ -233,9 +102,11 @@ impl Space {
         if nsid_taken || self.volumes.contains_key(&name) {
             return Err(RestoreError::Twice { volume: name });
         }
-        volume.map().map_err(|source| RestoreError::Map { volume: name.clone(), source })?;
+        let map = Map::new(volume.epoch, volume.block_size, planned, &volume.extents);
+        map.map_err(|source| RestoreError::Map { volume: name.clone(), source })?;
         for extent in &volume.extents {
-            let device = self.device_mut(volume.device);
+            let device = self.devices.get_mut(index(extent.device));
+            let device = device.ok_or_else(|| refused("a device"))?;
             device.free.reserve(*extent).map_err(|source| RestoreError::Extent {
                 volume: name.clone(),
                 device: device.name.clone(),
@@ -263,6 +134,11 @@ impl Space {
     /// Every volume, by name.
     pub fn volumes(&self) -> impl ExactSizeIterator<Item = &Volume> {
         self.volumes.values()
+    }
+
+    /// Those that hosts see, by name.
+    pub fn served(&self) -> impl Iterator<Item = &Volume> {
+        self.volumes.values().filter(|volume| !volume.is_empty())
     }
 
     /// The volume of that name.
@@ -308,15 +184,81 @@ impl Space {
             name: name.clone(),
             block_size: asked.block_size,
             blocks,
+            preparing: None,
             subsystem: asked.subsystem().clone(),
             nsid,
-            device,
             epoch: Epoch(1),
             extents,
             provisioning: asked.provisioning,
             reservations: Reservations::default(),
         };
         Ok(self.volumes.entry(name.clone()).or_insert(volume))
+    }
+
+    /// Reserves the space of a volume, which hosts see when it is finished.
+    ///
+    /// # Errors
+    /// When it cannot be. Nothing has changed then.
+    pub fn reserve(
+        &mut self,
+        asked: &VolumeRequest,
+        uuid: Uuid,
+        job: u64,
+    ) -> Result<&Volume, VolumeError> {
+        self.create(asked, uuid)?;
+        let volume = self.volumes.get_mut(&asked.name).expect("it was just made");
+        volume.preparing = Some(Preparation { blocks: volume.blocks, job });
+        volume.blocks = Blocks(0);
+        Ok(volume)
+    }
+
+    /// Reserves the space of the blocks that a volume is to grow by, which hosts see when it is
+    /// finished. It grows on the device of its last block.
+    ///
+    /// # Errors
+    /// When it cannot be. Nothing has changed then.
+    pub fn reserve_growth(
+        &mut self,
+        name: &Name,
+        len: ByteLen,
+        job: u64,
+    ) -> Result<&Volume, VolumeError> {
+        let volume = changeable(&mut self.volumes, name)?;
+        let blocks = whole_blocks(name, len, volume.block_size)?;
+        assert!(blocks > volume.blocks, "the volume grows");
+        take(&mut self.devices, volume, len)?;
+        volume.preparing = Some(Preparation { blocks, job });
+        Ok(volume)
+    }
+
+    /// The blocks of that job are prepared: hosts see them from now on. `None` if there is no such
+    /// job.
+    pub fn finish(&mut self, job: u64) -> Option<&Volume> {
+        let volume = self.prepared_by(job)?;
+        let Preparation { blocks, .. } = volume.preparing.take()?;
+        // A new volume begins with its first epoch.
+        volume.epoch.0 += u64::from(!volume.is_empty());
+        volume.blocks = blocks;
+        Some(volume)
+    }
+
+    /// The blocks of that job are not wanted: their space is free again. The volume, as it was before,
+    /// or as it would have been if it is new and is gone now. `None` if there is no such job.
+    pub fn cancel(&mut self, job: u64) -> Option<Volume> {
+        let volume = self.prepared_by(job)?;
+        volume.preparing = None;
+        let len = volume.len();
+        let cut = volume.cut(len);
+        let volume = volume.clone();
+        release(&mut self.devices, &cut);
+        if volume.is_empty() {
+            self.volumes.remove(&volume.name);
+        }
+        Some(volume)
+    }
+
+    fn prepared_by(&mut self, job: u64) -> Option<&mut Volume> {
+        self.volumes.values_mut().find(|it| it.preparing.is_some_and(|it| it.job == job))
     }
 
     /// Makes a volume longer, or shorter when `shrink` allows it.
@@ -329,8 +271,7 @@ impl Space {
         len: ByteLen,
         shrink: bool,
     ) -> Result<&Volume, VolumeError> {
-        let not_found = || VolumeError::NotFound { name: name.clone() };
-        let volume = self.volumes.get_mut(name).ok_or_else(not_found)?;
+        let volume = changeable(&mut self.volumes, name)?;
         let blocks = whole_blocks(name, len, volume.block_size)?;
         if blocks < volume.blocks && !shrink {
             return Err(VolumeError::WouldShrink {
@@ -339,24 +280,24 @@ impl Space {
                 to: len,
             });
         }
-        if blocks != volume.blocks {
-            let device = &mut self.devices[index(volume.device)];
-            volume
-                .resize(blocks, &mut device.free)
-                .map_err(|source| no_space(name, &device.name, source))?;
+        if blocks == volume.blocks {
+            return Ok(volume);
         }
+        take(&mut self.devices, volume, len)?;
+        release(&mut self.devices, &volume.cut(len));
+        volume.blocks = blocks;
+        volume.epoch.0 += 1;
         Ok(volume)
     }
 
     /// Removes a volume and gives its space back.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// When there is none of that name, or a job prepares it.
     pub fn remove(&mut self, name: &Name) -> Result<Volume, VolumeError> {
-        let not_found = || VolumeError::NotFound { name: name.clone() };
-        let volume = self.volumes.remove(name).ok_or_else(not_found)?;
-        let free = &mut self.device_mut(volume.device).free;
-        volume.extents.iter().for_each(|extent| free.release(*extent));
+        let volume = changeable(&mut self.volumes, name)?.clone();
+        self.volumes.remove(name);
+        release(&mut self.devices, &volume.extents);
         Ok(volume)
     }
 
@@ -370,7 +311,7 @@ impl Space {
             restriction: volume.reservations.restriction().map(Arc::new),
             ..volume.map().expect("extents of the space hold their volume").into()
         };
-        VolumeTable::new(self.volumes.values().map(|volume| (volume.id, entry(volume))))
+        VolumeTable::new(self.served().map(|volume| (volume.id, entry(volume))))
     }
 
     /// Makes a change of what all sessions of a volume share. It is to be recorded if what the
@@ -435,6 +376,31 @@ pub fn empty_device(
     data_area: (ByteOffset, ByteLen),
 ) -> SpaceDevice {
     SpaceDevice { name, uuid, block_size, free: FreeSpace::new(id, data_area.0, data_area.1) }
+}
+
+/// The volume, if no job prepares it.
+fn changeable<'a>(
+    volumes: &'a mut BTreeMap<Name, Volume>,
+    name: &Name,
+) -> Result<&'a mut Volume, VolumeError> {
+    let not_found = || VolumeError::NotFound { name: name.clone() };
+    let volume = volumes.get_mut(name).ok_or_else(not_found)?;
+    match volume.preparing {
+        Some(Preparation { job, .. }) => Err(VolumeError::Preparing { name: name.clone(), job }),
+        None => Ok(volume),
+    }
+}
+
+/// Takes what the volume's extents lack, on the device of its last block.
+fn take(devices: &mut [SpaceDevice], volume: &mut Volume, len: ByteLen) -> Result<(), VolumeError> {
+    let last = volume.extents.last().expect("a volume has at least one block");
+    let device = &mut devices[index(last.device)];
+    let taken = volume.take(len, &mut device.free);
+    taken.map_err(|source| no_space(&volume.name, &device.name, source))
+}
+
+fn release(devices: &mut [SpaceDevice], extents: &[Extent]) {
+    extents.iter().for_each(|extent| devices[index(extent.device)].free.release(*extent));
 }
 
 fn whole_blocks(name: &Name, len: ByteLen, block_size: BlockSize) -> Result<Blocks, VolumeError> {

@@ -1,7 +1,7 @@
 //! A volume: what it is called, how large it is, where it is exported, and where it lies.
 
 use nearflash_request::VolumeId;
-use nearflash_units::{BlockSize, Blocks, ByteLen};
+use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use uuid::Uuid;
 
 use crate::{
@@ -53,6 +53,15 @@ impl std::str::FromStr for Provisioning {
     }
 }
 
+/// Blocks whose space is reserved, and which hosts see once they read as zeroes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Preparation {
+    /// How many blocks the volume has then.
+    pub blocks: Blocks,
+    /// The number of the job that zeroes them.
+    pub job: u64,
+}
+
 /// A named range of blocks that applications see.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Volume {
@@ -64,17 +73,17 @@ pub struct Volume {
     pub name: Name,
     /// The size of its blocks.
     pub block_size: BlockSize,
-    /// How many it has.
+    /// How many hosts see: none of a new volume that is being prepared.
     pub blocks: Blocks,
+    /// The blocks behind those that are being prepared.
+    pub preparing: Option<Preparation>,
     /// The subsystem that it is exported in.
     pub subsystem: Name,
     /// Its namespace's number there, from 1.
     pub nsid: u32,
-    /// The device that it lies on, all of it.
-    pub device: DeviceId,
     /// Grows with each change of its layout.
     pub epoch: Epoch,
-    /// Where it lies, in order.
+    /// Where it lies, in order; not necessarily on one device.
     pub extents: Vec<Extent>,
     /// Whether it gives back what hosts no longer need.
     pub provisioning: Provisioning,
@@ -91,9 +100,42 @@ impl Volume {
         self.block_size.len(self.blocks).expect("a volume is no longer than its device")
     }
 
-    /// Whether it has no blocks: never, by the rules of [`crate::Space`].
+    /// Whether hosts see nothing of it yet.
     pub fn is_empty(&self) -> bool {
         self.blocks.0 == 0
+    }
+
+    /// Its size once it is prepared.
+    ///
+    /// # Panics
+    /// When no `u64` holds it, which no volume on a device is.
+    pub fn planned_len(&self) -> ByteLen {
+        let blocks = self.preparing.map_or(self.blocks, |preparing| preparing.blocks);
+        self.block_size.len(blocks).expect("a volume is no longer than its device")
+    }
+
+    /// The devices that it lies on, each once, in the order of its blocks.
+    pub fn devices(&self) -> Vec<DeviceId> {
+        let mut devices = Vec::new();
+        for extent in &self.extents {
+            if !devices.contains(&extent.device) {
+                devices.push(extent.device);
+            }
+        }
+        devices
+    }
+
+    /// The parts of its extents past the first `len` bytes. Blocks that are about to become visible
+    /// there still hold old bytes, even in an extent that the volume had before.
+    pub fn extents_behind(&self, len: ByteLen) -> Vec<Extent> {
+        let mut before = len.0;
+        let behind = |extent: &Extent| {
+            let skipped = before.min(extent.len.0);
+            before -= skipped;
+            let (start, len) = (extent.start.0 + skipped, extent.len.0 - skipped);
+            (len != 0).then_some(Extent { start: ByteOffset(start), len: ByteLen(len), ..*extent })
+        };
+        self.extents.iter().filter_map(behind).collect()
     }
 
     /// The map of its layout.
@@ -104,26 +146,20 @@ impl Volume {
         Map::new(self.epoch, self.block_size, self.blocks, &self.extents)
     }
 
-    /// Makes it `blocks` long: takes from `free` what is missing, in place where that is free, or
-    /// gives back what is too much.
-    pub(crate) fn resize(
-        &mut self,
-        blocks: Blocks,
-        free: &mut FreeSpace,
-    ) -> Result<(), SpaceError> {
-        let wanted = self.block_size.len(blocks).unwrap_or(ByteLen(u64::MAX));
+    /// Takes what extents of `len` bytes lack from `free`, in place where that is possible.
+    pub(crate) fn take(&mut self, len: ByteLen, free: &mut FreeSpace) -> Result<(), SpaceError> {
         let held: u64 = self.extents.iter().map(|extent| extent.len.0).sum();
-        if let Some(missing) = wanted.0.checked_sub(held).filter(|missing| *missing != 0) {
+        let missing = ByteLen(len.0.saturating_sub(held));
+        if missing.0 != 0 {
             let extents_max = EXTENTS_PER_VOLUME_MAX.saturating_sub(self.extents.len());
-            let last = self.extents.last().copied();
-            let fresh = free.allocate(ByteLen(missing), last, extents_max)?;
+            let fresh = free.allocate(missing, self.extents.last().copied(), extents_max)?;
             append_extents(&mut self.extents, &fresh);
-        } else {
-            let cut = truncate_extents(&mut self.extents, wanted);
-            cut.into_iter().for_each(|extent| free.release(extent));
         }
-        self.blocks = blocks;
-        self.epoch.0 += 1;
         Ok(())
+    }
+
+    /// Cuts off the extents past `len` bytes. The caller releases them.
+    pub(crate) fn cut(&mut self, len: ByteLen) -> Vec<Extent> {
+        truncate_extents(&mut self.extents, len)
     }
 }

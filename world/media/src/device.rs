@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use nearflash_device::{DeviceProperties, DeviceResult, Health, RUN_UNIT};
 use nearflash_space::{GRANULE, Name};
@@ -12,6 +13,12 @@ use uuid::Uuid;
 
 use crate::RamRegion;
 use crate::file::{Storage, file_run, zero_range};
+
+/// The most that is zeroed between two reports of progress.
+const ZERO_STEP_LEN: u64 = 256 << 20;
+
+/// How often a device that waits asks whether that is still wanted.
+const WAIT_STEP: Duration = Duration::from_millis(10);
 
 /// A device that is ours for as long as this lives. Shared by every core.
 #[derive(Debug)]
@@ -66,37 +73,56 @@ impl Device {
         Self { name, uuid, properties, health, data_start, data_len, kind }
     }
 
-    /// Makes a range of whole granules read as zeroes, durably, before it is given to a volume: so
-    /// no volume ever reads another's blocks. Takes as long as the device does.
+    /// Makes a range of whole blocks read as zeroes, durably, before it becomes part of a volume, so
+    /// that no volume shows another's bytes, or its own from before it shrank. Takes as long as the
+    /// device does. `goes_on` hears how many more bytes are zeroed, and ends it by returning `false`.
+    /// Whether all is zeroed.
     ///
     /// # Errors
-    /// When the device cannot be written.
-    pub fn zero(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {
-        match &self.kind {
-            Kind::Uring(device) => {
-                zero_range(&device.fd, offset, len, Storage::Released)?;
-                Ok(rustix::fs::fdatasync(&device.fd)?)
+    /// When the device cannot be written, or has no room for what is to keep its storage.
+    pub fn zero(
+        &self,
+        offset: ByteOffset,
+        len: ByteLen,
+        storage: Storage,
+        goes_on: &mut dyn FnMut(ByteLen) -> bool,
+    ) -> io::Result<bool> {
+        for (offset, len) in steps(offset, len) {
+            let is_whole = match &self.kind {
+                // A block device has the storage of all its blocks.
+                Kind::Uring(device) if device.is_block => {
+                    zero_range(&device.fd, offset, len, Storage::Released, goes_on)?.is_whole()
+                }
+                Kind::Uring(device) => {
+                    zero_range(&device.fd, offset, len, storage, goes_on)?.is_whole()
+                }
+                Kind::Ram(region) => {
+                    region.zero(offset, len);
+                    goes_on(len)
+                }
+                Kind::Null(delays) => wait(delays.write, goes_on) && goes_on(len),
+            };
+            if !is_whole {
+                return Ok(false);
             }
-            Kind::Ram(region) => {
-                region.zero(offset, len);
-                Ok(())
-            }
-            Kind::Null(_) => Ok(()),
         }
+        if let Kind::Uring(device) = &self.kind {
+            // The kernel reports a failed write-back once, whosever it was.
+            let synced = rustix::fs::fdatasync(&device.fd);
+            synced.inspect_err(|_| self.health.note_failure())?;
+        }
+        Ok(true)
     }
 
-    /// The same, and a file's blocks are taken from its file system now, for a volume that is to keep
-    /// all its storage. Other devices have theirs.
-    ///
-    /// # Errors
-    /// When the device cannot be written, or its file system has no room.
-    pub fn allocate(&self, offset: ByteOffset, len: ByteLen) -> io::Result<()> {
-        match &self.kind {
-            Kind::Uring(device) if !device.is_block => {
-                zero_range(&device.fd, offset, len, Storage::Kept)?;
-                Ok(rustix::fs::fdatasync(&device.fd)?)
-            }
-            _ => self.zero(offset, len),
+    /// Gives up the lock of a file that nothing uses any more. The lock belongs to the open file, of
+    /// which a ring that is being torn down keeps a reference for some time after its process has
+    /// ended.
+    pub fn release(&self) {
+        if let Kind::Uring(device) = &self.kind
+            && !device.is_block
+        {
+            // It ends with the last reference in any case.
+            let _ = rustix::fs::flock(&device.fd, rustix::fs::FlockOperation::Unlock);
         }
     }
 
@@ -149,6 +175,28 @@ impl Device {
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
+}
+
+/// A range in steps, after each of which progress is reported.
+fn steps(offset: ByteOffset, len: ByteLen) -> impl Iterator<Item = (ByteOffset, ByteLen)> {
+    (0..len.0.div_ceil(ZERO_STEP_LEN)).map(move |step| {
+        let start = step * ZERO_STEP_LEN;
+        (ByteOffset(offset.0 + start), ByteLen((len.0 - start).min(ZERO_STEP_LEN)))
+    })
+}
+
+/// Lets the time pass, as long as that is wanted. Whether it was to the end.
+fn wait(delay: Nanos, goes_on: &mut dyn FnMut(ByteLen) -> bool) -> bool {
+    let mut left = Duration::from_nanos(delay.0);
+    while !left.is_zero() {
+        if !goes_on(ByteLen(0)) {
+            return false;
+        }
+        let step = left.min(WAIT_STEP);
+        std::thread::sleep(step);
+        left -= step;
+    }
+    true
 }
 
 impl UringDevice {

@@ -17,12 +17,24 @@ use rustix::io::{Errno, pread, pwrite};
 use crate::aligned::Aligned;
 use crate::error::OpenError;
 
+/// How long a device may still be in use when it is opened: its file may be closed a little after its
+/// process has ended.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The same after a node was killed: its operations end when the device has done them.
+const PATIENCE_AFTER_KILL: Duration = Duration::from_secs(60);
+
+/// How often it is tried.
+const POLL: Duration = Duration::from_millis(20);
+
 /// What a file or block device is opened with.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) name: &'a Name,
     pub(crate) path: &'a Path,
     pub(crate) is_block: bool,
+    /// The process that had it before and was ended rather than stopped.
+    pub(crate) ended: Option<u32>,
 }
 
 /// An open file or block device, ours alone.
@@ -70,7 +82,7 @@ impl Asked<'_> {
 
     /// Opens and locks it. `None` when there is none.
     pub(crate) fn open(&self) -> Result<Option<OpenFile>, OpenError> {
-        let (fd, mut direct) = match patiently(Errno::BUSY, || self.open_direct()) {
+        let (fd, mut direct) = match self.patiently(Errno::BUSY, || self.open_direct()) {
             Ok(opened) => opened,
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::BUSY) => {
@@ -146,10 +158,42 @@ impl Asked<'_> {
             return Ok(());
         }
         let lock = || flock(fd, FlockOperation::NonBlockingLockExclusive);
-        patiently(Errno::WOULDBLOCK, lock).map_err(|errno| match errno {
+        self.patiently(Errno::WOULDBLOCK, lock).map_err(|errno| match errno {
             Errno::WOULDBLOCK => self.in_use("another node or program", "stop it first"),
             other => self.io("lock", other),
         })
+    }
+
+    /// Tries again while `busy` is the answer, for a bounded time. The lock is free only when the
+    /// last operation of the process that had it has ended, so that none of them lands later.
+    fn patiently<T>(
+        &self,
+        busy: Errno,
+        mut attempt: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let patience = if self.ended.is_some() { PATIENCE_AFTER_KILL } else { PATIENCE };
+        let mut deadline = None;
+        loop {
+            match attempt() {
+                Err(errno) if errno == busy => {}
+                over => return over,
+            }
+            let now = Instant::now();
+            let until = *deadline.get_or_insert_with(|| {
+                if let Some(pid) = self.ended {
+                    let (name, path) = (self.name, self.path.display());
+                    tracing::warn!(
+                        "device '{name}': waiting until the last operations of process {pid}, which \
+                         has ended, are over and {path} is free"
+                    );
+                }
+                now + patience
+            });
+            if now >= until {
+                return Err(busy);
+            }
+            std::thread::sleep(POLL);
+        }
     }
 
     fn check_kind(&self, stat: &Stat) -> Result<(), OpenError> {
@@ -162,23 +206,6 @@ impl Asked<'_> {
                 Err(self.wrong_kind("a block device", "write block: before it"))
             }
             _ => Err(self.wrong_kind("neither file nor block device", "name one of these")),
-        }
-    }
-}
-
-/// How long a device may still be in use when it is opened: a process that was killed gives up
-/// the files of its rings a little after it has ended, and must be replaceable at once.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Tries again while `busy` is the answer, for a bounded time.
-fn patiently<T>(busy: Errno, mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match attempt() {
-            Err(errno) if errno == busy && Instant::now() < deadline => {
-                std::thread::sleep(PATIENCE / 100);
-            }
-            ended => return ended,
         }
     }
 }
@@ -224,34 +251,53 @@ impl OpenFile {
     /// Makes a range of whole granules read as zeroes, releasing it where the device can. Whether
     /// it could.
     pub(crate) fn zero(&self, offset: ByteOffset, len: ByteLen) -> io::Result<bool> {
-        zero_range(&self.fd, offset, len, Storage::Released)
+        Ok(zero_range(&self.fd, offset, len, Storage::Released, &mut |_| true)? == Zeroed::Released)
     }
 }
 
 /// What becomes of the storage of a range that is zeroed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Storage {
+pub enum Storage {
     /// Given back, if the device can.
     Released,
-    /// There, and taken if it was not.
+    /// There, and taken from the file system if it was not.
     Kept,
 }
 
-/// Makes a range read as zeroes, as cheaply as the device allows: released, if it may be, else zeroed
-/// by the system, else written. Whether it was released.
+/// How a range was zeroed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Zeroed {
+    /// Its storage is given back.
+    Released,
+    /// It holds zeroes.
+    Written,
+    /// Not all of it was: that was no longer wanted.
+    InPart,
+}
+
+impl Zeroed {
+    pub(crate) fn is_whole(self) -> bool {
+        self != Self::InPart
+    }
+}
+
+/// Makes a range read as zeroes, as cheaply as the device allows: released if it may be, else zeroed
+/// by the system, else written.
 pub(crate) fn zero_range(
     fd: &OwnedFd,
     offset: ByteOffset,
     len: ByteLen,
     storage: Storage,
-) -> io::Result<bool> {
+    goes_on: &mut dyn FnMut(ByteLen) -> bool,
+) -> io::Result<Zeroed> {
     let released = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     let zeroed = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
-    let ways = [(released, true), (zeroed, false)];
+    let ways = [(released, Zeroed::Released), (zeroed, Zeroed::Written)];
     let skipped = usize::from(storage == Storage::Kept);
     for (flags, result) in ways.into_iter().skip(skipped) {
         match fallocate(fd, flags, offset.0, len.0) {
-            Ok(()) => return Ok(result),
+            Ok(()) if goes_on(len) => return Ok(result),
+            Ok(()) => return Ok(Zeroed::InPart),
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -262,12 +308,17 @@ pub(crate) fn zero_range(
     while at < end {
         let rest = usize::try_from(end - at).unwrap_or(usize::MAX).min(zeroes.len());
         match pwrite(fd, &zeroes[..rest], at) {
-            Ok(count) => at += ByteLen::from_usize(count).0,
+            Ok(count) => {
+                at += ByteLen::from_usize(count).0;
+                if !goes_on(ByteLen::from_usize(count)) {
+                    return Ok(Zeroed::InPart);
+                }
+            }
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
-    Ok(false)
+    Ok(Zeroed::Written)
 }
 
 /// Whether a file has data at `offset`, and for how long it goes on like that within `len`.

@@ -20,6 +20,7 @@ mod spec;
 
 pub use device::{Device, Kind, NullDelays, UringDevice};
 pub use error::OpenError;
-pub use open::{Candidate, Claim, KnownDevice, open};
+pub use file::Storage;
+pub use open::{Candidate, Claim, KnownDevice, open, open_after};
 pub use ram::RamRegion;
 pub use spec::{Backing, DeviceSpec, ParseDeviceSpecError};

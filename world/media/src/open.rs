@@ -65,10 +65,22 @@ enum Medium {
 /// # Errors
 /// When it may not: the message names the device, what is wrong, and the remedy.
 pub fn open(spec: &DeviceSpec, claim: Claim<'_>) -> Result<Candidate, OpenError> {
+    open_after(spec, claim, None)
+}
+
+/// The same after a node was killed: waits until the operations of that process are over.
+///
+/// # Errors
+/// As [`open`], and when they are not over within a minute.
+pub fn open_after(
+    spec: &DeviceSpec,
+    claim: Claim<'_>,
+    ended: Option<u32>,
+) -> Result<Candidate, OpenError> {
     let name = &spec.name;
     let medium = match &spec.backing {
         Backing::File { path, size } => {
-            let asked = Asked { name, path, is_block: false };
+            let asked = Asked { name, path, is_block: false, ended };
             let file = open_or_create(&asked, *size, claim)?;
             let (len, block_size) = (file.len, file.block_size);
             let medium = inspect(spec, &asked, file, claim)?;
@@ -80,7 +92,7 @@ pub fn open(spec: &DeviceSpec, claim: Claim<'_>) -> Result<Candidate, OpenError>
             medium
         }
         Backing::Block { path } => {
-            let asked = Asked { name, path, is_block: true };
+            let asked = Asked { name, path, is_block: true, ended };
             let file = asked.open()?.ok_or_else(|| absent(&asked, claim))?;
             inspect(spec, &asked, file, claim)?
         }

@@ -376,6 +376,9 @@ impl Drop for Reactor {
             self.take_completions(&mut events);
             while self.devices.take_due(self.now).is_some() {}
         }
+        // The kernel tears a ring down in its own time, and a disk that is still registered then is
+        // in use. Without registered files this fails, and nothing has to be given up.
+        let _ = self.ring.submitter().unregister_files();
     }
 }
 

@@ -30,6 +30,18 @@ pub enum CatalogError {
         /// Whose, when it says.
         pid: Option<u32>,
     },
+    /// The lock of a process that has ended is not given up.
+    #[error(
+        "data directory {}: process {pid} has ended and still holds its lock, since a device has not \
+         done its last operations: the kernel's log may name the device; start again later",
+        path.display()
+    )]
+    LockHeld {
+        /// Which.
+        path: PathBuf,
+        /// Whose.
+        pid: u32,
+    },
     /// The database refuses.
     #[error("catalog {}: {source}", path.display())]
     Database {
@@ -74,6 +86,20 @@ pub enum CatalogError {
         /// Which record.
         what: Box<str>,
     },
+    /// The catalog is not the one that a change was decided on.
+    #[error(
+        "catalog {}: its generation is '{found}' where {expected} was expected: another program \
+         writes to it; stop that, and start the node again",
+        path.display()
+    )]
+    Overtaken {
+        /// Which file.
+        path: PathBuf,
+        /// The generation of the records that the change was decided on.
+        expected: u64,
+        /// The generation in the file.
+        found: Box<str>,
+    },
     /// A volume's device is not among those given.
     #[error(
         "volume '{volume}' lies on device '{device}' ({uuid}), which is not among those given: \
@@ -81,7 +107,7 @@ pub enum CatalogError {
     )]
     DeviceMissing {
         /// Which volume.
-        volume: Name,
+        volume: Box<str>,
         /// What its device was called.
         device: Box<str>,
         /// Its device.
@@ -106,5 +132,15 @@ impl CatalogError {
     /// The database could not be opened.
     pub(super) fn database(path: &Path, error: redb::DatabaseError) -> Self {
         Self::Database { path: path.to_owned(), source: Box::new(error.into()) }
+    }
+
+    /// The error of an upgrade step, with the file that it is about.
+    pub(super) fn at(self, path: &Path) -> Self {
+        let path = path.to_owned();
+        match self {
+            Self::Damaged { what, .. } => Self::Damaged { path, what },
+            Self::Database { source, .. } => Self::Database { path, source },
+            other => other,
+        }
     }
 }

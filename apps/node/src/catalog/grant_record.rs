@@ -6,9 +6,10 @@ use nearflash_space::Name;
 use nearflash_units::ByteOffset;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+use zeroize::ZeroizeOnDrop;
 
 /// A credential. Its secret is shown by no `Debug`.
-#[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Deserialize, Eq, PartialEq, Serialize, ZeroizeOnDrop)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CredentialRecord {
     /// 64 hexadecimal digits.

@@ -4,56 +4,158 @@ use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::CatalogError;
 
+/// How long a start waits for the lock of a process that has ended.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often it is tried.
+const POLL: Duration = Duration::from_millis(20);
+
+/// The kernel's flag of a process that is ending, in field 9 of `/proc/PID/stat`.
+const PF_EXITING: u64 = 4;
+
 /// The lock of a data directory, until dropped or the process ends, however it does. The file says
-/// which process has it, for the message of whoever comes second.
+/// which process has it, and after a process that was killed, still which that was.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
+    ended: Option<u32>,
+}
+
+/// A process: its number, and when it was started, since numbers are used again.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Owner {
+    pid: u32,
+    /// In clock ticks since the system's start; absent in files of earlier versions.
+    started: Option<u64>,
 }
 
 impl Lock {
     pub(super) fn take(data_dir: &Path) -> Result<Self, CatalogError> {
         let refused = |source| CatalogError::DataDir { path: data_dir.to_owned(), source };
-        let path = data_dir.join("lock");
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let mut file = options.open(path).map_err(refused)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => {
-                return Err(CatalogError::Locked {
-                    path: data_dir.to_owned(),
-                    pid: pid_in(&mut file),
-                });
+        let mut file = options.open(data_dir.join("lock")).map_err(refused)?;
+        let mut deadline = None;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(Errno::WOULDBLOCK) => {}
+                Err(errno) => return Err(refused(errno.into())),
             }
-            Err(errno) => return Err(refused(errno.into())),
+            let path = || data_dir.to_owned();
+            let owner = Owner::read(&mut file);
+            let Some(Owner { pid, .. }) = owner.filter(|owner| !owner.is_alive()) else {
+                return Err(CatalogError::Locked { path: path(), pid: owner.map(|it| it.pid) });
+            };
+            let until = *deadline.get_or_insert_with(|| {
+                tracing::warn!(
+                    "data directory {}: waiting until process {pid}, which has ended, gives up its \
+                     lock",
+                    data_dir.display()
+                );
+                Instant::now() + PATIENCE
+            });
+            if Instant::now() >= until {
+                return Err(CatalogError::LockHeld { path: path(), pid });
+            }
+            std::thread::sleep(POLL);
         }
-        write_pid(&mut file).map_err(refused)?;
-        Ok(Self { _file: file })
+        let before = Owner::read(&mut file).filter(|owner| !owner.is_alive());
+        Owner::this().write(&mut file).map_err(refused)?;
+        Ok(Self { file, ended: before.map(|owner| owner.pid) })
+    }
+
+    /// The process that had the directory before and was ended rather than stopped: operations of it
+    /// may still be with its devices.
+    pub(super) fn ended(&self) -> Option<u32> {
+        self.ended
+    }
+
+    /// The devices are given up in order: whoever comes next need not wait for them.
+    pub(super) fn forget_owner(&self) {
+        if let Err(error) = self.file.set_len(0) {
+            tracing::warn!("the file of the data directory's lock cannot be emptied: {error}");
+        }
     }
 }
 
-fn write_pid(file: &mut File) -> io::Result<()> {
-    file.set_len(0)?;
-    file.rewind()?;
-    writeln!(file, "{}", std::process::id())
+impl Owner {
+    fn this() -> Self {
+        let pid = std::process::id();
+        Self { pid, started: stat_of(pid).map(|stat| stat.started) }
+    }
+
+    /// Whether it runs. A process that is ending does not: it may take as long as its devices.
+    fn is_alive(self) -> bool {
+        let same = |stat: &Stat| self.started.is_none_or(|started| started == stat.started);
+        stat_of(self.pid).filter(same).is_some_and(|stat| !stat.is_ending)
+    }
+
+    fn write(self, file: &mut File) -> io::Result<()> {
+        file.set_len(0)?;
+        file.rewind()?;
+        let started = self.started.map(|started| format!(" {started}")).unwrap_or_default();
+        writeln!(file, "{}{started}", self.pid)
+    }
+
+    fn read(file: &mut File) -> Option<Self> {
+        let mut text = String::new();
+        file.rewind().ok()?;
+        file.take(64).read_to_string(&mut text).ok()?;
+        let mut words = text.split_ascii_whitespace();
+        let pid = words.next()?.parse().ok()?;
+        Some(Self { pid, started: words.next().and_then(|word| word.parse().ok()) })
+    }
 }
 
-fn pid_in(file: &mut File) -> Option<u32> {
-    let mut text = String::new();
-    file.take(16).read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
+/// What the kernel says of a process.
+struct Stat {
+    started: u64,
+    is_ending: bool,
 }
 
-/// Makes the folder, for nobody else to look into. One that is there stays as it is.
+fn stat_of(pid: u32) -> Option<Stat> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The program's name, in parentheses, may contain anything. Field 3 follows it.
+    let fields: Vec<&str> = text.rsplit_once(") ")?.1.split_ascii_whitespace().collect();
+    let flags: u64 = fields.get(6)?.parse().ok()?;
+    let is_dead = matches!(*fields.first()?, "Z" | "X");
+    Some(Stat {
+        started: fields.get(19)?.parse().ok()?,
+        is_ending: is_dead || flags & PF_EXITING != 0,
+    })
+}
+
+/// Makes the folder, for nobody else to look into, and makes its entry durable. One that is there
+/// stays as it is.
 pub(super) fn make_private_dir(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    make_private_dir(parent)?;
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made?,
+    }
+    match sync_dir(parent) {
+        // One may make entries in a folder without the right to open it.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced,
+    }
+}
+
+/// Makes the entries of a folder durable.
+pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 /// Lets nobody but its owner read a file.

@@ -1,10 +1,12 @@
-//! What the catalog writes of a device and of a volume. Names and meanings of these fields are for
-//! ever; what a later version adds has a default.
+//! The records of devices and volumes. Names and meanings of their fields are permanent; a field
+//! that a later version adds has a default.
 
 use nearflash_device::DeviceId;
 use nearflash_media::{Device, Kind, KnownDevice};
 use nearflash_request::VolumeId;
-use nearflash_space::{Epoch, Extent, Name, Provisioning, Reservations, Space, Volume};
+use nearflash_space::{
+    Epoch, Extent, Name, Preparation, Provisioning, Reservations, Space, Volume,
+};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -21,24 +23,44 @@ pub(super) struct DeviceRecord {
     pub(super) labelled: bool,
 }
 
-/// A volume.
+/// A volume, found by its UUID.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct VolumeRecord {
-    uuid: Uuid,
+    pub(super) name: String,
     block_size: u32,
     blocks: u64,
     subsystem: String,
     nsid: u32,
-    /// The UUID of its device.
-    pub(super) device: Uuid,
     epoch: u64,
-    /// Start and length in bytes of each extent, in order.
-    extents: Vec<(u64, u64)>,
+    /// Its extents, in order: those that follow each other on one device are one entry.
+    pub(super) extents: Vec<ExtentsRecord>,
     #[serde(default)]
     provisioning: ProvisioningRecord,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    preparing: Option<PreparationRecord>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     reservations: Option<ReservationsRecord>,
+}
+
+/// Extents of one device.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExtentsRecord {
+    /// The UUID of the device.
+    pub(super) device: Uuid,
+    /// Start and length in bytes of each.
+    runs: Vec<(u64, u64)>,
+}
+
+/// Blocks of a volume that hosts do not see yet.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+struct PreparationRecord {
+    /// How many the volume has when they are prepared.
+    blocks: u64,
+    /// The number of the job that does it.
+    job: u64,
 }
 
 /// Earlier volumes are thin.
@@ -63,41 +85,69 @@ impl DeviceRecord {
 
 impl VolumeRecord {
     pub(super) fn of(volume: &Volume, space: &Space) -> Self {
+        let mut extents: Vec<ExtentsRecord> = Vec::new();
+        for extent in &volume.extents {
+            let device = space.device(extent.device).uuid;
+            let run = (extent.start.0, extent.len.0);
+            match extents.last_mut().filter(|last| last.device == device) {
+                Some(last) => last.runs.push(run),
+                None => extents.push(ExtentsRecord { device, runs: vec![run] }),
+            }
+        }
         Self {
-            uuid: volume.uuid,
+            name: volume.name.to_string(),
             block_size: volume.block_size.bytes(),
             blocks: volume.blocks.0,
             subsystem: volume.subsystem.to_string(),
             nsid: volume.nsid,
-            device: space.device(volume.device).uuid,
             epoch: volume.epoch.0,
-            extents: volume.extents.iter().map(|e| (e.start.0, e.len.0)).collect(),
+            extents,
             provisioning: match volume.provisioning {
                 Provisioning::Thin => ProvisioningRecord::Thin,
                 Provisioning::Thick => ProvisioningRecord::Thick,
             },
+            preparing: volume
+                .preparing
+                .map(|it| PreparationRecord { blocks: it.blocks.0, job: it.job }),
             reservations: ReservationsRecord::of(&volume.reservations),
         }
     }
 
-    /// The volume, on that device; `None` when a field is none that was ever written.
-    pub(super) fn volume(&self, name: &Name, device: DeviceId) -> Option<Volume> {
-        let extent = |(start, len): &(u64, u64)| Extent {
-            device,
-            start: ByteOffset(*start),
-            len: ByteLen(*len),
-        };
+    /// The UUIDs of the devices that it lies on.
+    pub(super) fn devices(&self) -> impl Iterator<Item = Uuid> {
+        self.extents.iter().map(|extents| extents.device)
+    }
+
+    /// The volume; `None` if a field holds what was never written, or a device is not `known`.
+    pub(super) fn volume(
+        &self,
+        uuid: Uuid,
+        known: impl Fn(Uuid) -> Option<DeviceId>,
+    ) -> Option<Volume> {
+        let mut extents = Vec::new();
+        for ExtentsRecord { device, runs } in &self.extents {
+            let device = known(*device)?;
+            let extent = |&(start, len): &(u64, u64)| Extent {
+                device,
+                start: ByteOffset(start),
+                len: ByteLen(len),
+            };
+            extents.extend(runs.iter().map(extent));
+        }
         Some(Volume {
             id: VolumeId(0),
-            uuid: self.uuid,
-            name: name.clone(),
+            uuid,
+            name: self.name.parse().ok()?,
             block_size: BlockSize::from_bytes(self.block_size)?,
             blocks: Blocks(self.blocks),
+            preparing: self.preparing.map(|PreparationRecord { blocks, job }| Preparation {
+                blocks: Blocks(blocks),
+                job,
+            }),
             subsystem: self.subsystem.parse().ok()?,
             nsid: self.nsid,
-            device,
             epoch: Epoch(self.epoch),
-            extents: self.extents.iter().map(extent).collect(),
+            extents,
             provisioning: match self.provisioning {
                 ProvisioningRecord::Thin => Provisioning::Thin,
                 ProvisioningRecord::Thick => Provisioning::Thick,
@@ -115,12 +165,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_volume_of_an_older_catalog_is_thin_and_nobody_has_reserved_it() {
-        let text = r#"{"uuid":"00000000-0000-0000-0000-000000000015","block_size":4096,
-            "blocks":768,"subsystem":"data","nsid":1,
-            "device":"00000000-0000-0000-0000-000000000007","epoch":1,"extents":[[0,3145728]]}"#;
+    fn a_volume_whose_record_names_neither_is_thin_and_not_reserved() {
+        let text = r#"{"name":"data","block_size":4096,"blocks":768,"subsystem":"data","nsid":1,
+            "epoch":1,"extents":[{"device":"00000000-0000-0000-0000-000000000007",
+            "runs":[[0,3145728]]}]}"#;
         let record: VolumeRecord = serde_json::from_str(text).unwrap();
-        let volume = record.volume(&"data".parse().unwrap(), DeviceId(0)).unwrap();
+        let volume = record.volume(Uuid::from_u128(1), |_| Some(DeviceId(0))).unwrap();
         assert_eq!(volume.provisioning, Provisioning::Thin);
         assert_eq!(volume.reservations, Reservations::default());
     }

@@ -1,16 +1,32 @@
 use std::os::unix::fs::PermissionsExt;
 
 use nearflash_access::{
-    Accounts, ChapAccount, GrantNumber, GrantRequest, Mutual, Rights, Secret, UnixTime,
+    Accounts, ChapAccount, GrantNumber, GrantRequest, Grants, Mutual, Rights, Secret, UnixTime,
 };
-use nearflash_media::{Claim, open};
-use nearflash_request::{Change, ChangeKind, ChangeResult, Expected, Identity, Nexus};
-use nearflash_space::{SpaceDevice, VolumeRequest, empty_device};
-use nearflash_units::BlockSize;
+use nearflash_device::DeviceId;
+use nearflash_media::{Claim, Device, DeviceSpec, open};
+use nearflash_request::{
+    Change, ChangeKind, ChangeResult, Expected, Identity, Nexus, ReservationType,
+};
+use nearflash_space::{Name, Space, VolumeRequest, empty_device};
+use nearflash_units::{BlockSize, ByteLen};
+use redb::TableDefinition;
 
 use super::*;
+use crate::records::Records;
 
 const FRESH: Uuid = Uuid::from_u128(1);
+
+const META: TableDefinition<'static, &str, &str> = Table::Meta.definition();
+const DEVICES: TableDefinition<'static, &str, &str> = Table::Devices.definition();
+const VOLUMES: TableDefinition<'static, &str, &str> = Table::Volumes.definition();
+const VOLUME_NAMES: TableDefinition<'static, &str, &str> = Table::VolumeNames.definition();
+const CREDENTIALS: TableDefinition<'static, &str, &str> = Table::Credentials.definition();
+const GRANTS: TableDefinition<'static, &str, &str> = Table::Grants.definition();
+const CHAP_ACCOUNTS: TableDefinition<'static, &str, &str> = Table::ChapAccounts.definition();
+
+/// The UUID of most volumes here.
+const DATA: &str = "00000000-0000-0000-0000-000000000015";
 
 fn name(text: &str) -> Name {
     text.parse().unwrap()
@@ -21,18 +37,37 @@ fn spec(text: &str) -> DeviceSpec {
 }
 
 fn device(text: &str) -> Device {
-    open(&spec(text), Claim { node: FRESH, known: &[] }).unwrap().take(Uuid::from_u128(7)).unwrap()
+    device_of(text, 7)
+}
+
+fn device_of(text: &str, uuid: u128) -> Device {
+    let candidate = open(&spec(text), Claim { node: FRESH, known: &[] }).unwrap();
+    candidate.take(Uuid::from_u128(uuid)).unwrap()
 }
 
 fn space(device: &Device) -> Space {
-    let (name, uuid) = (device.name().clone(), device.uuid());
-    let place: SpaceDevice =
-        empty_device(DeviceId(0), name, uuid, BlockSize::B512, device.data_area());
-    Space::new(vec![place])
+    space_on(&[device])
+}
+
+fn space_on(devices: &[&Device]) -> Space {
+    let place = |(id, device): (u32, &&Device)| {
+        let (name, uuid) = (device.name().clone(), device.uuid());
+        empty_device(DeviceId(id), name, uuid, BlockSize::B512, device.data_area())
+    };
+    Space::new((0..).zip(devices).map(place).collect())
 }
 
 fn records(space: &Space, grants: &Grants) -> Records {
-    Records { space: space.clone(), grants: grants.clone(), accounts: Accounts::default() }
+    let (space, grants, accounts) = (space.clone(), grants.clone(), Accounts::default());
+    Records { generation: 0, last_job: 0, space, grants, accounts }
+}
+
+/// Records that, whatever was recorded before.
+fn commit(catalog: &Catalog, new: &Records, devices: &[&Device]) {
+    let contents = catalog.read().unwrap();
+    let old = contents.records(space_on(devices)).unwrap();
+    let change = contents.given(Transaction::between(&old, new), devices.iter().copied());
+    assert_eq!(catalog.commit(&change).unwrap(), old.generation + u64::from(!change.is_empty()));
 }
 
 /// A record as it stands in the file.
@@ -60,7 +95,7 @@ fn a_node_keeps_its_identity_and_its_volumes_over_a_restart() {
         .create(&request("logs=5MiB@r,block-size=512,subsystem=data"), Uuid::from_u128(22))
         .unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
+    commit(&catalog, &records(&space, &Grants::default()), &[&ram]);
     drop(catalog);
     let catalog = Catalog::open(folder.path(), Uuid::from_u128(99)).unwrap();
     assert_eq!(catalog.node(), FRESH);
@@ -82,9 +117,9 @@ fn a_removed_volume_is_gone_from_the_catalog() {
     for text in ["a=1MiB@r", "b=1MiB@r"] {
         space.create(&request(text), Uuid::new_v4()).unwrap();
     }
-    catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
+    commit(&catalog, &records(&space, &Grants::default()), &[&ram]);
     space.remove(&name("a")).unwrap();
-    catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
+    commit(&catalog, &records(&space, &Grants::default()), &[&ram]);
     let left = catalog.read().unwrap().volumes_on(&space).unwrap();
     assert_eq!(left.iter().map(|v| v.name.as_str()).collect::<Vec<_>>(), ["b"]);
 }
@@ -117,12 +152,12 @@ fn a_catalog_of_a_later_version_is_refused_and_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     let transaction = catalog.begin().unwrap();
-    catalog.set_meta(&transaction, "schema", "2").unwrap();
+    catalog.set_meta(&transaction, "schema", "3").unwrap();
     transaction.commit().unwrap();
     drop(catalog);
     for _ in 0..2 {
         let refused = Catalog::open(folder.path(), FRESH).unwrap_err();
-        assert!(matches!(&refused, CatalogError::Schema { found, .. } if &**found == "2"));
+        assert!(matches!(&refused, CatalogError::Schema { found, .. } if &**found == "3"));
     }
 }
 
@@ -135,15 +170,15 @@ fn a_table_or_a_field_of_a_later_version_is_refused_and_left_alone() {
     let mut space = space(&ram);
     space.create(&request("data=3MiB@r"), Uuid::from_u128(21)).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
-    let known = text(&catalog, VOLUMES, "data");
+    commit(&catalog, &records(&space, &Grants::default()), &[&ram]);
+    let known = text(&catalog, VOLUMES, DATA);
     let later = known.replacen('{', r#"{"encryption":"xts","#, 1);
     let transaction = catalog.begin().unwrap();
-    transaction.open_table(VOLUMES).unwrap().insert("data", later.as_str()).unwrap();
+    transaction.open_table(VOLUMES).unwrap().insert(DATA, later.as_str()).unwrap();
     transaction.commit().unwrap();
     let message = catalog.read().unwrap_err().to_string();
-    assert!(message.contains("'data' is damaged, or of a later version"), "{message}");
-    assert_eq!(text(&catalog, VOLUMES, "data"), later);
+    assert!(message.contains(&format!("'{DATA}' is damaged, or of a later version")), "{message}");
+    assert_eq!(text(&catalog, VOLUMES, DATA), later);
     let transaction = catalog.begin().unwrap();
     transaction.open_table(LATER).unwrap().insert("data", "1").unwrap();
     transaction.commit().unwrap();
@@ -169,11 +204,11 @@ fn the_next_version_takes_over_what_persists_and_this_one_refuses_it_from_then_o
     };
     assert_eq!(space.apply(&change).0, ChangeResult::Done);
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
-    let before = text(&catalog, VOLUMES, "data");
+    commit(&catalog, &records(&space, &Grants::default()), &[&ram]);
+    let before = text(&catalog, VOLUMES, DATA);
     assert!(before.contains(r#""reservations":{"registrations":[{"#), "{before}");
     drop(catalog);
-    let opened = |step: Upgrade| Catalog::open_with(folder.path(), FRESH, &[step]);
+    let opened = |step: Upgrade| Catalog::open_with(folder.path(), FRESH, &[UPGRADES[0], step]);
     // One that fails half-way has changed nothing.
     let refused = opened(|transaction| {
         mark(transaction, "half");
@@ -181,25 +216,25 @@ fn the_next_version_takes_over_what_persists_and_this_one_refuses_it_from_then_o
     });
     assert!(refused.is_err());
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    assert_eq!(text(&catalog, VOLUMES, "data"), before);
+    assert_eq!(text(&catalog, VOLUMES, DATA), before);
     drop(catalog);
     for _ in 0..2 {
         let catalog = opened(|transaction| {
             mark(transaction, "+");
             Ok(())
         });
-        let after = text(&catalog.unwrap(), VOLUMES, "data");
+        let after = text(&catalog.unwrap(), VOLUMES, DATA);
         assert_eq!(after, format!("{before}+"), "each step is made once");
     }
     let refused = Catalog::open(folder.path(), FRESH).unwrap_err();
-    assert!(matches!(&refused, CatalogError::Schema { found, .. } if &**found == "2"));
+    assert!(matches!(&refused, CatalogError::Schema { found, .. } if &**found == "3"));
 }
 
 /// Writes something behind the record of `data`.
 fn mark(transaction: &WriteTransaction, mark: &str) {
     let mut volumes = transaction.open_table(VOLUMES).unwrap();
-    let text = format!("{}{mark}", volumes.get("data").unwrap().unwrap().value());
-    volumes.insert("data", text.as_str()).unwrap();
+    let text = format!("{}{mark}", volumes.get(DATA).unwrap().unwrap().value());
+    volumes.insert(DATA, text.as_str()).unwrap();
 }
 
 #[test]
@@ -220,7 +255,7 @@ fn a_device_with_volumes_must_be_given_as_long_as_it_was() {
     let mut space = space(&ram);
     space.create(&request("data=3MiB@r"), Uuid::new_v4()).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
+    commit(&catalog, &records(&space, &Grants::default()), &[&ram]);
     let contents = catalog.read().unwrap();
     let refused = |text| contents.check_given(&[spec(text)]).unwrap_err().to_string();
     assert_eq!(
@@ -235,7 +270,7 @@ fn a_device_with_volumes_must_be_given_as_long_as_it_was() {
     assert!(contents.check_given(&[spec("r=ram:17MiB")]).is_ok());
 }
 
-/// What was written once must be read for ever.
+/// Records of this schema are read by every later version.
 #[test]
 fn records_stand_in_the_catalog_as_they_always_did() {
     let folder = tempfile::tempdir().unwrap();
@@ -243,11 +278,12 @@ fn records_stand_in_the_catalog_as_they_always_did() {
     let mut space = space(&ram);
     space.create(&request("data=3MiB@r"), Uuid::from_u128(21)).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    catalog.commit(&records(&space, &Grants::default()), &[&ram]).unwrap();
+    commit(&catalog, &records(&space, &Grants::default()), &[&ram]);
     let text = |table, key| text(&catalog, table, key);
     insta::assert_snapshot!(text(DEVICES, "r"), @r#"{"uuid":"00000000-0000-0000-0000-000000000007","bytes":16777216,"labelled":false}"#);
-    insta::assert_snapshot!(text(VOLUMES, "data"), @r#"{"uuid":"00000000-0000-0000-0000-000000000015","block_size":4096,"blocks":768,"subsystem":"data","nsid":1,"device":"00000000-0000-0000-0000-000000000007","epoch":1,"extents":[[0,3145728]],"provisioning":"thin"}"#);
-    assert_eq!((&*text(META, "schema"), &*text(META, "generation")), ("1", "1"));
+    insta::assert_snapshot!(text(VOLUMES, DATA), @r#"{"name":"data","block_size":4096,"blocks":768,"subsystem":"data","nsid":1,"epoch":1,"extents":[{"device":"00000000-0000-0000-0000-000000000007","runs":[[0,3145728]]}],"provisioning":"thin"}"#);
+    assert_eq!(text(VOLUME_NAMES, "data"), DATA);
+    assert_eq!((&*text(META, "schema"), &*text(META, "generation")), ("2", "1"));
 }
 
 /// A credential and two grants on a volume of that space.
@@ -277,7 +313,7 @@ fn credentials_and_grants_are_there_after_a_restart_and_for_the_owner_alone() {
     grants.revoke(GrantNumber(2)).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     assert_eq!(catalog.read().unwrap().grants().unwrap(), Grants::default());
-    catalog.commit(&records(&space, &grants), &[&ram]).unwrap();
+    commit(&catalog, &records(&space, &grants), &[&ram]);
     drop(catalog);
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     assert_eq!(catalog.read().unwrap().grants().unwrap(), grants);
@@ -319,7 +355,7 @@ fn a_damaged_credential_or_grant_is_refused_by_name_and_shows_no_secret() {
     assert!(message.contains("grant 1 is for 'app', which is no credential"), "{message}");
 }
 
-/// What was written once must be read for ever.
+/// Records of this schema are read by every later version.
 #[test]
 fn records_of_grants_stand_in_the_catalog_as_they_always_did() {
     let folder = tempfile::tempdir().unwrap();
@@ -327,7 +363,7 @@ fn records_of_grants_stand_in_the_catalog_as_they_always_did() {
     let mut space = space(&ram);
     space.create(&request("data=3MiB@r"), Uuid::from_u128(21)).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
-    catalog.commit(&records(&space, &grants(&space)), &[&ram]).unwrap();
+    commit(&catalog, &records(&space, &grants(&space)), &[&ram]);
     insta::assert_snapshot!(text(&catalog, CREDENTIALS, "app"), @r#"{"secret":"a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5a5","expires_at":2000000000}"#);
     insta::assert_snapshot!(text(&catalog, GRANTS, "1"), @r#"{"credential":"app","volume":"00000000-0000-0000-0000-000000000015","start":0,"end":1048576,"rights":"rw","expires_at":1900000000}"#);
     insta::assert_snapshot!(text(&catalog, GRANTS, "2"), @r#"{"credential":"app","volume":"00000000-0000-0000-0000-000000000015","start":1048576,"rights":"r"}"#);
@@ -349,7 +385,7 @@ fn accounts_are_kept_over_a_restart_and_an_older_catalog_has_none() {
     recorded.accounts.add(account("b", Some(Mutual { user, secret }))).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     assert!(catalog.read().unwrap().has_no_account());
-    catalog.commit(&recorded, &[&ram]).unwrap();
+    commit(&catalog, &recorded, &[&ram]);
     let contents = catalog.read().unwrap();
     assert_eq!(contents.accounts().unwrap(), recorded.accounts);
     let shown = format!("{contents:?}");
@@ -373,5 +409,176 @@ fn a_damaged_account_is_named() {
         transaction.commit().unwrap();
         let refused = catalog.read().unwrap().accounts().unwrap_err().to_string();
         assert!(refused.contains("the record of 'app' is damaged"), "{refused}");
+    }
+}
+
+/// The file was written by the last version of schema 1, with the records of this function.
+fn recorded_in_schema_1(devices: &[&Device]) -> Records {
+    let mut space = space_on(devices);
+    let mut create = |text: &str, uuid| {
+        space.create(&request(text), Uuid::from_u128(uuid)).unwrap();
+    };
+    create("data=3MiB@r", 0x15);
+    create("gone=1MiB@r", 0x16);
+    create("logs=2MiB@r,block-size=512,subsystem=data,provisioning=thick", 0x17);
+    create("Boot=1MiB@s,subsystem=boot", 0x18);
+    space.remove(&name("gone")).unwrap();
+    space.resize(&name("data"), ByteLen(5 << 20), false).unwrap();
+    let iscsi = Identity::Iscsi {
+        initiator: "iqn.2026-11.org.example:a".into(),
+        isid: [0x80, 1, 2, 3, 0, 1],
+        portal_group: 1,
+    };
+    let controller = Identity::NO_CONTROLLER;
+    let nvme = Identity::Nvme { host_id: *b"sixteen bytes of", controller };
+    let register =
+        |new| ChangeKind::Register { expected: Expected::Nothing, new, persist: Some(true) };
+    let reservation = ReservationType::WriteExclusiveRegistrantsOnly;
+    let volume = space.volume(&name("data")).unwrap().id;
+    for (nexus, identity, kind) in [
+        (0xA, iscsi, register(u64::MAX)),
+        (0xB, nvme.clone(), register(7)),
+        (0xB, nvme, ChangeKind::Reserve { key: 7, reservation }),
+    ] {
+        let change = Change { volume, nexus: Nexus(nexus), identity, kind };
+        assert_eq!(space.apply(&change).0, ChangeResult::Done);
+    }
+    let mut grants = grants(&space);
+    let logs = space.volume(&name("logs")).unwrap();
+    let (range, rights) = ("0..".parse().unwrap(), Rights::Read);
+    let asked = GrantRequest { credential: name("app"), range, rights, expires: None };
+    grants.add(asked, logs, UnixTime(1)).unwrap();
+    grants.revoke(GrantNumber(3)).unwrap();
+    let mut recorded = records(&space, &grants);
+    let account = |user: &str, mutual| ChapAccount {
+        user: user.parse().unwrap(),
+        secret: "geheimgeheim".parse().unwrap(),
+        mutual,
+    };
+    let (user, secret) = ("node".parse().unwrap(), "anderesanderes".parse().unwrap());
+    recorded.accounts.add(account("iqn.2026-11.test:a", None)).unwrap();
+    recorded.accounts.add(account("b", Some(Mutual { user, secret }))).unwrap();
+    recorded
+}
+
+#[test]
+fn a_catalog_of_schema_1_is_brought_to_this_schema_and_says_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = include_bytes!("../../fixtures/catalog-schema-1.redb");
+    std::fs::write(folder.path().join("catalog.redb"), file).unwrap();
+    let (r, s) = (device_of("r=ram:16MiB", 7), device_of("s=ram:8MiB", 8));
+    for _ in 0..2 {
+        let catalog = Catalog::open(folder.path(), Uuid::from_u128(99)).unwrap();
+        assert_eq!(catalog.node(), FRESH);
+        let contents = catalog.read().unwrap();
+        let found = contents.records(space_on(&[&r, &s])).unwrap();
+        assert_eq!(found.generation, 2);
+        let change = Transaction::between(&found, &recorded_in_schema_1(&[&r, &s]));
+        assert!(contents.given(change, [&r, &s]).is_empty());
+    }
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    insta::assert_snapshot!(text(&catalog, VOLUMES, DATA), @r#"{"block_size":4096,"blocks":1280,"epoch":2,"extents":[{"device":"00000000-0000-0000-0000-000000000007","runs":[[0,4194304],[6291456,1048576]]}],"name":"data","nsid":1,"provisioning":"thin","reservations":{"registrations":[{"identity":{"initiator":"iqn.2026-11.org.example:a","isid":[128,1,2,3,0,1],"portal_group":1,"protocol":"iscsi"},"key":18446744073709551615,"nexus":"0000000000000000000000000000000a"},{"identity":{"host_id":"73697874-6565-6e20-6279-746573206f66","protocol":"nvme"},"key":7,"nexus":"0000000000000000000000000000000b"}],"reservation":{"holder":"0000000000000000000000000000000b","kind":"write-exclusive-registrants-only"}},"subsystem":"data"}"#);
+}
+
+#[test]
+fn a_change_writes_the_records_that_differ_and_no_others() {
+    let ram = device("r=ram:16MiB");
+    let mut space = space(&ram);
+    for (text, uuid) in [("data=3MiB@r", 0x15), ("logs=1MiB@r", 0x16), ("tmp=1MiB@r", 0x17)] {
+        space.create(&request(text), Uuid::from_u128(uuid)).unwrap();
+    }
+    let old = records(&space, &grants(&space));
+    assert!(Transaction::between(&old, &old).is_empty());
+    space.resize(&name("logs"), ByteLen(2 << 20), false).unwrap();
+    space.remove(&name("tmp")).unwrap();
+    // The same name, for another volume.
+    space.remove(&name("data")).unwrap();
+    space.create(&request("data=3MiB@r"), Uuid::from_u128(0x18)).unwrap();
+    let mut new = records(&space, &old.grants);
+    new.grants.revoke(GrantNumber(2)).unwrap();
+    let change = Transaction::between(&old, &new);
+    let uuid = |number| Uuid::from_u128(number).to_string();
+    let puts = change.puts.iter().map(|put| (put.table, put.key.clone()));
+    assert_eq!(
+        puts.collect::<Vec<_>>(),
+        [
+            (Table::Volumes, uuid(0x16)),
+            (Table::Volumes, uuid(0x18)),
+            (Table::VolumeNames, "data".to_owned()),
+        ]
+    );
+    assert_eq!(
+        change.deletes,
+        [
+            (Table::Volumes, uuid(0x15)),
+            (Table::Volumes, uuid(0x17)),
+            (Table::VolumeNames, "tmp".to_owned()),
+            (Table::Grants, "2".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn a_change_of_records_that_are_no_longer_those_is_refused_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut space = space(&ram);
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    let old = records(&space, &Grants::default());
+    space.create(&request("data=3MiB@r"), Uuid::from_u128(0x15)).unwrap();
+    let change = Transaction::between(&old, &records(&space, &Grants::default()));
+    assert_eq!(catalog.commit(&change).unwrap(), 1);
+    let other = Transaction::between(&records(&space, &Grants::default()), &old);
+    let refused = catalog.commit(&other).unwrap_err();
+    assert!(
+        matches!(&refused, CatalogError::Overtaken { expected: 0, found, .. } if &**found == "1")
+    );
+    assert_eq!(catalog.read().unwrap().volumes.len(), 1);
+}
+
+#[test]
+fn a_volume_that_is_being_prepared_is_found_again_and_its_job_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let ram = device("r=ram:16MiB");
+    let mut space = space(&ram);
+    space.create(&request("data=3MiB@r"), Uuid::from_u128(0x15)).unwrap();
+    space.reserve_growth(&name("data"), ByteLen(5 << 20), 1).unwrap();
+    space.reserve(&request("logs=1MiB@r"), Uuid::from_u128(0x16), 2).unwrap();
+    let recorded = Records { last_job: 2, ..records(&space, &Grants::default()) };
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    commit(&catalog, &recorded, &[&ram]);
+    let found = catalog.read().unwrap().records(self::space(&ram)).unwrap();
+    assert_eq!(found, Records { generation: 1, ..recorded });
+    let shown = text(&catalog, VOLUMES, DATA);
+    assert!(shown.contains(r#""preparing":{"blocks":1280,"job":1}"#), "{shown}");
+}
+
+#[test]
+fn a_damaged_number_is_refused_by_name() {
+    for fact in ["generation", "last_grant", "last_job"] {
+        let folder = tempfile::tempdir().unwrap();
+        let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+        let transaction = catalog.begin().unwrap();
+        catalog.set_meta(&transaction, fact, "1x").unwrap();
+        transaction.commit().unwrap();
+        let message = catalog.read().unwrap_err().to_string();
+        assert!(message.contains(&format!("the record of '{fact}' is damaged")), "{message}");
+    }
+}
+
+#[test]
+fn an_index_of_names_that_is_not_that_of_the_volumes_is_refused() {
+    for (key, value) in [("data", "00000000-0000-0000-0000-000000000016"), ("logs", DATA)] {
+        let folder = tempfile::tempdir().unwrap();
+        let ram = device("r=ram:16MiB");
+        let mut space = space(&ram);
+        space.create(&request("data=3MiB@r"), Uuid::from_u128(0x15)).unwrap();
+        let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+        commit(&catalog, &records(&space, &Grants::default()), &[&ram]);
+        let transaction = catalog.begin().unwrap();
+        transaction.open_table(VOLUME_NAMES).unwrap().insert(key, value).unwrap();
+        transaction.commit().unwrap();
+        let message = catalog.read().unwrap_err().to_string();
+        assert!(message.contains(&format!("the record of '{key}' is damaged")), "{message}");
     }
 }

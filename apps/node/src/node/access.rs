@@ -15,7 +15,6 @@ use super::{Node, now};
 use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::direct_access;
-use crate::prepare::commit;
 use crate::records::Records;
 
 impl Node {
@@ -106,7 +105,7 @@ impl Node {
         let _one = self.one_change();
         let mut fresh = self.copy();
         let changed = change(&mut fresh.grants, &fresh.space)?;
-        commit(&self.catalog, &fresh, &self.devices)?;
+        self.record(&mut fresh)?;
         let direct = Arc::new(direct_access(&fresh, now()));
         self.runtime.publish_direct(Arc::clone(&direct));
         self.show(fresh, direct);
@@ -124,9 +123,9 @@ fn name(text: &str) -> Result<Name, ValueError> {
 }
 
 fn fresh_secret() -> Result<Secret, NodeError> {
-    let mut bytes = [0; SECRET_LEN];
-    fill_random(&mut bytes)?;
-    Ok(Secret::new(bytes))
+    let mut bytes = zeroize::Zeroizing::new([0; SECRET_LEN]);
+    fill_random(bytes.as_mut_slice())?;
+    Ok(Secret::new(*bytes))
 }
 
 /// With what nobody can guess.

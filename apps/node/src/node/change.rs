@@ -20,7 +20,6 @@ use crate::Asked;
 use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::iscsi_access;
-use crate::prepare::commit;
 use crate::records::Records;
 
 /// The thread that makes the changes which sessions ask for. It ends when the cores have.
@@ -81,15 +80,19 @@ impl Node {
     /// request that was under way before is to be over, also when nothing else has changed. Sessions are
     /// told before that, since they give up commands because of it: what of these was with a device by
     /// then is waited for.
-    fn take_over(&self, fresh: Records, raised: Vec<Raised>, waits: bool) -> Result<(), NodeError> {
+    fn take_over(
+        &self,
+        mut fresh: Records,
+        raised: Vec<Raised>,
+        waits: bool,
+    ) -> Result<(), NodeError> {
         let served = self.served().recorded.clone();
+        // Nothing is written if all of it ends with this run.
+        self.record(&mut fresh)?;
         let differs = |what: &dyn Fn(&Volume, &Volume) -> bool| {
             let both = served.space.volumes().zip(fresh.space.volumes());
             both.into_iter().any(|(old, new)| what(old, new))
         };
-        if differs(&|old, new| old.reservations.persistent() != new.reservations.persistent()) {
-            commit(&self.catalog, &fresh, &self.devices)?;
-        }
         if differs(&|old, new| old.reservations.restriction() != new.reservations.restriction()) {
             self.runtime.publish_volumes(Arc::new(fresh.space.table()));
         }
@@ -147,13 +150,14 @@ pub(super) fn raised_by(old: &Space, new: &Space) -> Vec<Raised> {
         to: nearflash_request::Addressees::All,
         attention,
     };
-    for volume in new.volumes() {
-        let before = old.volume(&volume.name).filter(|before| before.id == volume.id);
+    for volume in new.served() {
+        let before = old.volume(&volume.name);
+        let before = before.filter(|before| before.id == volume.id && !before.is_empty());
         if before.is_some_and(|before| before.blocks != volume.blocks) {
             raised.push(tell(volume, Attention::CapacityChanged));
         }
         let units = |space: &Space| -> Vec<VolumeId> {
-            let same = space.volumes().filter(|other| other.subsystem == volume.subsystem);
+            let same = space.served().filter(|other| other.subsystem == volume.subsystem);
             same.map(|other| other.id).collect()
         };
         if before.is_some() && units(old) != units(new) {

@@ -10,7 +10,6 @@ use super::Node;
 use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::iscsi_access;
-use crate::prepare::commit;
 
 /// What secrets are drawn from: 64 characters, so that each of a random byte's low six bits is one.
 const SECRET_ALPHABET: &[u8; 64] =
@@ -59,7 +58,7 @@ impl Node {
         let _one = self.one_change();
         let mut fresh = self.copy();
         let changed = change(&mut fresh.accounts)?;
-        commit(&self.catalog, &fresh, &self.devices)?;
+        self.record(&mut fresh)?;
         self.runtime.publish_iscsi(Arc::new(iscsi_access(&fresh, &self.devices)));
         self.served().recorded = fresh;
         Ok(changed)

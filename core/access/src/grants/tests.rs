@@ -1,5 +1,4 @@
 use super::*;
-use nearflash_device::DeviceId;
 use nearflash_request::VolumeId;
 use nearflash_space::Epoch;
 use nearflash_units::{BlockSize, Blocks, ByteOffset};
@@ -19,7 +18,7 @@ fn volume(text: &str, uuid: u128, blocks: u64) -> Volume {
         blocks: Blocks(blocks),
         subsystem: name(text),
         nsid: 1,
-        device: DeviceId(0),
+        preparing: None,
         epoch: Epoch(1),
         extents: Vec::new(),
         provisioning: nearflash_space::Provisioning::Thin,

@@ -49,6 +49,82 @@ fn a_volume_is_made_grown_and_removed_and_its_space_comes_back() {
 }
 
 #[test]
+fn extents_behind_a_length_begin_within_an_extent() {
+    let mut space = space();
+    for text in ["a", "b"] {
+        space.create(&asked(text, 1, "small"), Uuid::new_v4()).unwrap();
+    }
+    let volume = space.resize(&name("a"), granules(2), false).unwrap();
+    assert_eq!(volume.extents.len(), 2);
+    let behind = |len| -> Vec<(u64, u64)> {
+        let extents = volume.extents_behind(ByteLen(len));
+        extents.iter().map(|extent| (extent.start.0, extent.len.0)).collect()
+    };
+    let [first, second] = [volume.extents[0].start.0, volume.extents[1].start.0];
+    assert_eq!(behind(0), [(first, GRANULE.0), (second, GRANULE.0)]);
+    assert_eq!(behind(4096), [(first + 4096, GRANULE.0 - 4096), (second, GRANULE.0)]);
+    assert_eq!(behind(GRANULE.0), [(second, GRANULE.0)]);
+    assert_eq!(behind(2 * GRANULE.0 - 512), [(second + GRANULE.0 - 512, 512)]);
+    assert_eq!(behind(2 * GRANULE.0), []);
+}
+
+#[test]
+fn a_volume_is_seen_when_its_job_is_finished_and_leaves_nothing_when_that_is_cancelled() {
+    let mut space = space();
+    let empty = space.clone();
+    let volume = space.reserve(&asked("a", 2, "small"), Uuid::from_u128(1), 7).unwrap();
+    assert_eq!((volume.len(), volume.planned_len()), (ByteLen(0), granules(2)));
+    assert_eq!(volume.extents_behind(volume.len()), volume.extents);
+    assert_eq!(space.served().count(), 0);
+    assert_eq!(space.table().iter().count(), 0);
+    let refused = space.resize(&name("a"), granules(1), true).unwrap_err();
+    assert_eq!(refused, VolumeError::Preparing { name: name("a"), job: 7 });
+    assert_eq!(space.remove(&name("a")).unwrap_err(), refused);
+    let mut cancelled = space.clone();
+    assert!(cancelled.cancel(6).is_none());
+    assert_eq!(cancelled.cancel(7).unwrap().name, name("a"));
+    assert_eq!(cancelled.devices(), empty.devices());
+    assert_eq!(cancelled.volumes().len(), 0);
+    let volume = space.finish(7).unwrap();
+    assert_eq!((volume.len(), volume.epoch, volume.preparing), (granules(2), Epoch(1), None));
+    assert_eq!(space.finish(7), None);
+}
+
+#[test]
+fn growth_is_seen_when_its_job_is_finished() {
+    let mut space = space();
+    space.create(&asked("a", 1, "small"), Uuid::from_u128(1)).unwrap();
+    let before = space.clone();
+    let volume = space.reserve_growth(&name("a"), granules(3), 8).unwrap();
+    assert_eq!((volume.len(), volume.planned_len()), (granules(1), granules(3)));
+    assert_eq!(volume.map().unwrap().blocks(), Blocks(256));
+    let mut cancelled = space.clone();
+    cancelled.cancel(8).unwrap();
+    assert_eq!(cancelled, before);
+    let volume = space.finish(8).unwrap();
+    assert_eq!((volume.len(), volume.epoch), (granules(3), Epoch(2)));
+    assert_eq!(space.device(DeviceId(0)).free.free_len(), granules(1));
+}
+
+/// Both are found again after a restart as they were.
+#[test]
+fn a_volume_that_is_being_prepared_is_restored() {
+    let mut space = space();
+    space.create(&asked("a", 1, "small"), Uuid::from_u128(1)).unwrap();
+    space.reserve_growth(&name("a"), granules(2), 8).unwrap();
+    space.reserve(&asked("b", 1, "large"), Uuid::from_u128(2), 9).unwrap();
+    let mut restored = self::space();
+    for volume in space.volumes() {
+        restored.restore(volume.clone()).unwrap();
+    }
+    assert_eq!(restored, space);
+    let volume = space.volume(&name("a")).unwrap();
+    let preparing = Some(Preparation { blocks: volume.blocks, job: 8 });
+    let refused = self::space().restore(Volume { preparing, ..volume.clone() }).unwrap_err();
+    assert!(matches!(refused, RestoreError::Field { field: "the number of blocks", .. }));
+}
+
+#[test]
 fn a_number_is_not_given_to_another_volume_in_the_same_run() {
     let mut space = space();
     let first = space.create(&asked("a", 1, "small"), Uuid::from_u128(1)).unwrap().id;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use nearflash_device::DeviceResult;
 
 use super::*;
+use crate::Storage;
 
 const NODE: Uuid = Uuid::from_u128(1);
 const FRESH: Uuid = Uuid::from_u128(2);
@@ -78,6 +79,43 @@ fn an_absent_file_is_made_sparse_labelled_and_found_again() {
     assert_eq!(again.uuid(), FRESH);
 }
 
+/// Zeroes these MiB.
+fn zero(device: &Device, range: std::ops::Range<u64>, storage: Storage) {
+    let (offset, len) = (ByteOffset(range.start << 20), ByteLen((range.end - range.start) << 20));
+    let mut zeroed = 0;
+    let mut goes_on = |len: ByteLen| {
+        zeroed += len.0;
+        true
+    };
+    assert!(device.zero(offset, len, storage, &mut goes_on).unwrap());
+    assert_eq!(zeroed, len.0);
+}
+
+/// The null device takes as long over it as over a write.
+#[test]
+fn zeroing_ends_when_it_is_no_longer_wanted() {
+    for spec in ["x=ram:1GiB", "x=null:1GiB,write-delay=1000000s"] {
+        let device = open(&spec.parse().unwrap(), CLAIM).unwrap().take(FRESH).unwrap();
+        let mut asked = 0;
+        let mut goes_on = |_: ByteLen| {
+            asked += 1;
+            asked < 3
+        };
+        let len = ByteLen(1 << 30);
+        let is_whole = device.zero(ByteOffset(0), len, Storage::Released, &mut goes_on);
+        assert!(!is_whole.unwrap(), "{spec}");
+        assert_eq!(asked, 3, "{spec}");
+    }
+}
+
+#[test]
+fn a_released_file_can_be_taken_while_it_is_still_open() {
+    let bench = Bench::new();
+    let first = bench.take(",size=8MiB", CLAIM).unwrap();
+    first.release();
+    assert!(bench.take("", CLAIM).is_ok());
+}
+
 #[test]
 fn a_file_tells_what_of_it_is_allocated() {
     let bench = Bench::new();
@@ -91,7 +129,7 @@ fn a_file_tells_what_of_it_is_allocated() {
     assert_eq!(run(16, 48), mib(true, 8));
     // The last MiB has a label, too.
     assert_eq!(run(24, 40), mib(false, 39));
-    device.zero(ByteOffset(16 << 20), ByteLen(4 << 20)).unwrap();
+    zero(&device, 16..20, Storage::Released);
     assert_eq!(run(8, 56), mib(false, 12));
 }
 
@@ -311,7 +349,7 @@ fn a_zeroed_range_reads_as_zeroes_and_its_neighbours_as_before() {
     let bench = Bench::holding(&[]);
     let device = bench.take("", CLAIM).unwrap();
     bench.put(&[(2 << 20, &[1; 3 << 20])]);
-    device.zero(ByteOffset(3 << 20), ByteLen(1 << 20)).unwrap();
+    zero(&device, 3..4, Storage::Released);
     let bytes = fs::read(&bench.path).unwrap();
     for (granule, expected) in [(2, 1), (3, 0), (4, 1)] {
         assert!(bytes[granule << 20..(granule + 1) << 20].iter().all(|b| *b == expected));
@@ -324,7 +362,7 @@ fn an_allocated_range_reads_as_zeroes_and_has_its_storage() {
     let device = bench.take("", CLAIM).unwrap();
     bench.put(&[(2 << 20, &[1; 3 << 20])]);
     let before = fs::metadata(&bench.path).unwrap().blocks();
-    device.allocate(ByteOffset(4 << 20), ByteLen(2 << 20)).unwrap();
+    zero(&device, 4..6, Storage::Kept);
     let bytes = fs::read(&bench.path).unwrap();
     assert!(bytes[4 << 20..6 << 20].iter().all(|byte| *byte == 0) && bytes[(4 << 20) - 1] == 1);
     let taken = fs::metadata(&bench.path).unwrap().blocks() - before;

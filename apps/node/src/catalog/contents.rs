@@ -1,0 +1,164 @@
+//! The records of a catalog, as they were read, and what they say.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use nearflash_access::{Accounts, ChapUser, Credential, Grant, Grants};
+use nearflash_device::DeviceId;
+use nearflash_media::{Device, DeviceSpec, KnownDevice};
+use nearflash_space::{Name, Space, Volume};
+use nearflash_units::ByteLen;
+use uuid::Uuid;
+
+use super::chap_record::ChapRecord;
+use super::grant_record::{CredentialRecord, GrantRecord};
+use super::record::{DeviceRecord, VolumeRecord};
+use super::{CatalogError, Transaction};
+use crate::NodeError;
+use crate::records::Records;
+
+/// The records of a catalog.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Contents {
+    /// For messages.
+    pub(super) path: PathBuf,
+    pub(super) generation: u64,
+    pub(super) devices: BTreeMap<Name, DeviceRecord>,
+    pub(super) volumes: BTreeMap<Uuid, VolumeRecord>,
+    pub(super) credentials: BTreeMap<Name, CredentialRecord>,
+    /// By number.
+    pub(super) grants: BTreeMap<Name, GrantRecord>,
+    pub(super) last_grant: u64,
+    pub(super) last_job: u64,
+    pub(super) accounts: BTreeMap<ChapUser, ChapRecord>,
+}
+
+impl Contents {
+    /// The index of names must be that of the volumes.
+    pub(super) fn check_names(&self, names: &BTreeMap<String, String>) -> Result<(), CatalogError> {
+        let named = self.volumes.iter().map(|(uuid, record)| (&record.name, uuid.to_string()));
+        for (name, uuid) in named {
+            if names.get(name) != Some(&uuid) {
+                return Err(self.damaged(name));
+            }
+        }
+        let is_left = |name: &&String| !self.volumes.values().any(|record| record.name == **name);
+        match names.keys().find(is_left) {
+            Some(name) => Err(self.damaged(name)),
+            None => Ok(()),
+        }
+    }
+
+    /// The devices that volumes lie on: [`nearflash_media::open`] must find them again.
+    pub(crate) fn devices_in_use(&self) -> Vec<KnownDevice> {
+        let is_of =
+            |uuid| self.volumes.values().any(|volume| volume.devices().any(|it| it == uuid));
+        let in_use = self.devices.iter().filter(|(_, it)| it.labelled && is_of(it.uuid));
+        in_use.map(|(name, device)| device.known(name)).collect()
+    }
+
+    /// The recorded UUID of a device that has no label to say it, if it has been one before.
+    pub(crate) fn unlabelled_uuid(&self, name: &Name) -> Option<Uuid> {
+        self.devices.get(name).filter(|device| !device.labelled).map(|device| device.uuid)
+    }
+
+    /// Every device that volumes lie on must be among those given, and no shorter than it was.
+    pub(crate) fn check_given(&self, given: &[DeviceSpec]) -> Result<(), CatalogError> {
+        for volume in self.volumes.values() {
+            for uuid in volume.devices() {
+                let device = self.devices.iter().find(|(_, device)| device.uuid == uuid);
+                let spec = device.and_then(|(name, _)| given.iter().find(|it| it.name == *name));
+                let ((name, device), spec) =
+                    device.zip(spec).ok_or_else(|| self.missing(volume, uuid))?;
+                let is_shorter = |size: &ByteLen| size.0 < device.bytes;
+                if let Some(size) = spec.memory_size().filter(is_shorter) {
+                    let (device, recorded) = (name.clone(), ByteLen(device.bytes));
+                    return Err(CatalogError::Shrunk { device, size, recorded });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What is recorded, with the volumes on these devices.
+    pub(crate) fn records(&self, mut space: Space) -> Result<Records, NodeError> {
+        for volume in self.volumes_on(&space)? {
+            space.restore(volume)?;
+        }
+        let (grants, accounts) = (self.grants()?, self.accounts()?);
+        let (generation, last_job) = (self.generation, self.last_job);
+        Ok(Records { generation, last_job, space, grants, accounts })
+    }
+
+    /// The change that records other devices than these.
+    pub(crate) fn given<'a>(
+        &self,
+        change: Transaction,
+        devices: impl IntoIterator<Item = &'a Device>,
+    ) -> Transaction {
+        let devices = devices.into_iter();
+        let devices = devices.map(|it| (it.name().clone(), DeviceRecord::of(it))).collect();
+        change.with_devices(&self.devices, &devices)
+    }
+
+    /// The recorded volumes, in the order of their names.
+    pub(super) fn volumes_on(&self, space: &Space) -> Result<Vec<Volume>, CatalogError> {
+        let id = |uuid: Uuid| {
+            let mut devices = (0u32..).zip(space.devices());
+            devices.find(|(_, device)| device.uuid == uuid).map(|(id, _)| DeviceId(id))
+        };
+        let volume = |(uuid, record): (&Uuid, &VolumeRecord)| {
+            if let Some(missing) = record.devices().find(|device| id(*device).is_none()) {
+                return Err(self.missing(record, missing));
+            }
+            record.volume(*uuid, id).ok_or_else(|| self.damaged(&record.name))
+        };
+        let volumes: Result<Vec<Volume>, _> = self.volumes.iter().map(volume).collect();
+        let mut volumes = volumes?;
+        volumes.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(volumes)
+    }
+
+    /// Whether nobody could be let in by one.
+    pub(crate) fn has_no_credential(&self) -> bool {
+        self.credentials.is_empty()
+    }
+
+    /// The recorded credentials and grants.
+    pub(super) fn grants(&self) -> Result<Grants, NodeError> {
+        let credential = |(id, record): (&Name, &CredentialRecord)| {
+            record.credential(id).ok_or_else(|| self.damaged(id.as_str()))
+        };
+        let grant = |(number, record): (&Name, &GrantRecord)| {
+            record.grant(number).ok_or_else(|| self.damaged(number.as_str()))
+        };
+        let credentials: Result<Vec<Credential>, _> =
+            self.credentials.iter().map(credential).collect();
+        let grants: Result<Vec<Grant>, _> = self.grants.iter().map(grant).collect();
+        Ok(Grants::restore(credentials?, grants?, self.last_grant)?)
+    }
+
+    /// The recorded CHAP accounts.
+    pub(super) fn accounts(&self) -> Result<Accounts, CatalogError> {
+        let account = |(user, record): (&ChapUser, &ChapRecord)| {
+            record.account(user).ok_or_else(|| self.damaged(user.as_str()))
+        };
+        let accounts: Result<Vec<_>, _> = self.accounts.iter().map(account).collect();
+        Ok(Accounts::restore(accounts?))
+    }
+
+    /// Whether no initiator could be let in by one.
+    pub(crate) fn has_no_account(&self) -> bool {
+        self.accounts.is_empty()
+    }
+
+    fn missing(&self, volume: &VolumeRecord, uuid: Uuid) -> CatalogError {
+        let device = self.devices.iter().find(|(_, device)| device.uuid == uuid);
+        let device = device.map_or("?", |(name, _)| name.as_str()).into();
+        CatalogError::DeviceMissing { volume: volume.name.as_str().into(), device, uuid }
+    }
+
+    fn damaged(&self, what: &str) -> CatalogError {
+        CatalogError::Damaged { path: self.path.clone(), what: what.into() }
+    }
+}

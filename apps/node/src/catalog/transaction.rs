@@ -1,0 +1,174 @@
+//! A change of the catalog as a value: the generation that it was decided on, the records that it
+//! writes and those that it deletes. Any store that can compare one number and write several keys
+//! in one step can carry it out.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use nearflash_access::{Accounts, ChapAccount, Credential, Grant, Grants};
+use nearflash_space::{Name, Space, Volume};
+use redb::TableDefinition;
+use serde::Serialize;
+use uuid::Uuid;
+use zeroize::Zeroizing;
+
+use super::chap_record::ChapRecord;
+use super::grant_record::{CredentialRecord, GrantRecord};
+use super::record::{DeviceRecord, VolumeRecord};
+use crate::records::Records;
+
+/// Where a record is kept.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Table {
+    /// Facts by name: `schema`, `node`, `generation`, `last_grant`, `last_job`.
+    Meta,
+    /// [`DeviceRecord`] by name.
+    Devices,
+    /// [`VolumeRecord`] by UUID.
+    Volumes,
+    /// The UUID of a volume by its name.
+    VolumeNames,
+    /// [`CredentialRecord`] by key id.
+    Credentials,
+    /// [`GrantRecord`] by number.
+    Grants,
+    /// [`ChapRecord`] by user.
+    ChapAccounts,
+}
+
+impl Table {
+    pub(super) const ALL: [Self; 7] = [
+        Self::Meta,
+        Self::Devices,
+        Self::Volumes,
+        Self::VolumeNames,
+        Self::Credentials,
+        Self::Grants,
+        Self::ChapAccounts,
+    ];
+
+    pub(super) const fn definition(self) -> TableDefinition<'static, &'static str, &'static str> {
+        TableDefinition::new(match self {
+            Self::Meta => "meta",
+            Self::Devices => "devices",
+            Self::Volumes => "volumes",
+            Self::VolumeNames => "volume_names",
+            Self::Credentials => "credentials",
+            Self::Grants => "grants",
+            Self::ChapAccounts => "chap_accounts",
+        })
+    }
+}
+
+/// A record to write. It may hold a secret.
+pub(super) struct Put {
+    pub(super) table: Table,
+    pub(super) key: String,
+    pub(super) value: Zeroizing<String>,
+}
+
+/// A change of the catalog.
+#[derive(Default)]
+pub(crate) struct Transaction {
+    /// The generation of the records that the change was decided on.
+    pub(super) expected: u64,
+    pub(super) puts: Vec<Put>,
+    pub(super) deletes: Vec<(Table, String)>,
+}
+
+impl Transaction {
+    /// What turns the old records into the new ones. Only records that differ are written.
+    pub(crate) fn between(old: &Records, new: &Records) -> Self {
+        let mut it = Self { expected: old.generation, ..Self::default() };
+        let (old_space, new_space) = (&old.space, &new.space);
+        it.differences(Table::Volumes, (by_uuid(old_space), by_uuid(new_space)), |volume| {
+            to_json(&VolumeRecord::of(volume, new_space))
+        });
+        it.differences(Table::VolumeNames, (by_name(old_space), by_name(new_space)), |volume| {
+            Zeroizing::new(volume.uuid.to_string())
+        });
+        it.differences(
+            Table::Credentials,
+            (credentials(&old.grants), credentials(&new.grants)),
+            |credential| to_json(&CredentialRecord::of(credential)),
+        );
+        it.differences(Table::Grants, (grants(&old.grants), grants(&new.grants)), |grant| {
+            to_json(&GrantRecord::of(grant))
+        });
+        it.differences(
+            Table::ChapAccounts,
+            (accounts(&old.accounts), accounts(&new.accounts)),
+            |account| to_json(&ChapRecord::of(account)),
+        );
+        it.fact("last_grant", old.grants.last_number(), new.grants.last_number());
+        it.fact("last_job", old.last_job, new.last_job);
+        it
+    }
+
+    /// Writes the devices that are given now, and deletes those that are not.
+    pub(super) fn with_devices(
+        mut self,
+        old: &BTreeMap<Name, DeviceRecord>,
+        new: &BTreeMap<Name, DeviceRecord>,
+    ) -> Self {
+        self.differences(Table::Devices, (old.iter().collect(), new.iter().collect()), to_json);
+        self
+    }
+
+    /// Whether it changes nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.puts.is_empty() && self.deletes.is_empty()
+    }
+
+    /// A record that changed in a way that the catalog does not keep is not written.
+    fn differences<K: Display + Ord, T: PartialEq>(
+        &mut self,
+        table: Table,
+        (old, new): (BTreeMap<K, &T>, BTreeMap<K, &T>),
+        text: impl Fn(&T) -> Zeroizing<String>,
+    ) {
+        for (key, record) in &new {
+            let before = old.get(key);
+            if before.is_some_and(|before| before == record) {
+                continue;
+            }
+            let value = text(record);
+            if before.is_none_or(|before| text(before) != value) {
+                self.puts.push(Put { table, key: key.to_string(), value });
+            }
+        }
+        let gone = old.keys().filter(|key| !new.contains_key(key));
+        self.deletes.extend(gone.map(|key| (table, key.to_string())));
+    }
+
+    fn fact(&mut self, key: &str, old: u64, new: u64) {
+        if old != new {
+            let value = Zeroizing::new(new.to_string());
+            self.puts.push(Put { table: Table::Meta, key: key.to_owned(), value });
+        }
+    }
+}
+
+fn by_uuid(space: &Space) -> BTreeMap<Uuid, &Volume> {
+    space.volumes().map(|volume| (volume.uuid, volume)).collect()
+}
+
+fn by_name(space: &Space) -> BTreeMap<&Name, &Volume> {
+    space.volumes().map(|volume| (&volume.name, volume)).collect()
+}
+
+fn credentials(grants: &Grants) -> BTreeMap<&Name, &Credential> {
+    grants.credentials().map(|credential| (&credential.id, credential)).collect()
+}
+
+fn grants(grants: &Grants) -> BTreeMap<u64, &Grant> {
+    grants.grants().map(|grant| (grant.number.0, grant)).collect()
+}
+
+fn accounts(accounts: &Accounts) -> BTreeMap<&str, &ChapAccount> {
+    accounts.iter().map(|account| (account.user.as_str(), account)).collect()
+}
+
+fn to_json<T: Serialize>(record: &T) -> Zeroizing<String> {
+    Zeroizing::new(serde_json::to_string(record).expect("records are plain data"))
+}

@@ -1,0 +1,56 @@
+//! Steps that bring a catalog of an earlier schema to the next one. A step is part of the transaction
+//! that opens the catalog: all steps take effect, or none.
+
+use std::path::PathBuf;
+
+use redb::{ReadableTable, TableDefinition, WriteTransaction};
+use serde_json::{Map, Value, json};
+
+use super::CatalogError;
+use super::transaction::Table;
+
+/// The schema that this version writes.
+pub(super) const SCHEMA: usize = 2;
+
+/// Step `n` brings a catalog of schema `n + 1` to the next one. Its errors name no file; the caller
+/// adds that.
+pub(super) type Upgrade = fn(&WriteTransaction) -> Result<(), CatalogError>;
+pub(super) const UPGRADES: [Upgrade; SCHEMA - 1] = [volumes_by_uuid];
+
+/// Schema 1 found a volume by its name, and its record named one device for all extents. Schema 2
+/// finds it by its UUID, has an index of names, and names the device of each extent.
+fn volumes_by_uuid(transaction: &WriteTransaction) -> Result<(), CatalogError> {
+    let open = |definition: TableDefinition<'static, &'static str, &'static str>| {
+        transaction.open_table(definition).map_err(failed)
+    };
+    let (mut volumes, mut names) =
+        (open(Table::Volumes.definition())?, open(Table::VolumeNames.definition())?);
+    let mut old = Vec::new();
+    for entry in volumes.iter().map_err(failed)? {
+        let (name, text) = entry.map_err(failed)?;
+        old.push((name.value().to_owned(), text.value().to_owned()));
+    }
+    volumes.retain(|_, _| false).map_err(failed)?;
+    for (name, text) in old {
+        let damaged = || CatalogError::Damaged { path: PathBuf::new(), what: name.as_str().into() };
+        let (uuid, record) = with_uuid(&name, &text).ok_or_else(damaged)?;
+        volumes.insert(uuid.as_str(), record.as_str()).map_err(failed)?;
+        names.insert(name.as_str(), uuid.as_str()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// A volume's UUID and its record in schema 2. Other fields stay: one that is unknown is refused when
+/// the record is read.
+fn with_uuid(name: &str, text: &str) -> Option<(String, String)> {
+    let mut record: Map<String, Value> = serde_json::from_str(text).ok()?;
+    let uuid = record.remove("uuid")?.as_str()?.to_owned();
+    let (device, runs) = (record.remove("device")?, record.remove("extents")?);
+    record.insert("name".to_owned(), name.into());
+    record.insert("extents".to_owned(), json!([{ "device": device, "runs": runs }]));
+    Some((uuid, Value::Object(record).to_string()))
+}
+
+fn failed(error: impl Into<redb::Error>) -> CatalogError {
+    CatalogError::Database { path: PathBuf::new(), source: Box::new(error.into()) }
+}
