@@ -68,7 +68,7 @@ fn check_restore(records: &[u8]) {
             nsid: u32::from(nsid) * if flags & 4 == 0 { 1 } else { 64 },
             provisioning: if flags & 8 == 0 { Provisioning::Thin } else { Provisioning::Thick },
             reservations: Reservations::default(),
-            device: id,
+            preparing: None,
             epoch: Epoch(u64::from(epoch)),
             extents: extents.chunks_exact(2).map(|extent| extent_of(id, extent)).collect(),
         };
