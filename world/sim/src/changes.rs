@@ -11,7 +11,7 @@ use nearflash_engine::{CoreId, Owner};
 use nearflash_request::{Change, ChangeKind, ChangeResult, Raised, ResetScope, Tag};
 use nearflash_shard::Message;
 
-use crate::judge::Checks;
+use crate::judge::{Checks, EndingId};
 use crate::node::Applied;
 use crate::reservations::Ends;
 use crate::sim::Sim;
@@ -50,6 +50,8 @@ struct UnderWay {
     /// What was under way on devices when it began, on the volumes that it is about, if that is to be
     /// over when it is answered.
     older: Vec<(usize, u64)>,
+    /// Commands that were sent before it is answered may be aborted.
+    ending: Option<EndingId>,
 }
 
 /// All that sessions wait for.
@@ -123,7 +125,7 @@ impl Sim {
         self.rights_changed(volume);
         let waits = must_wait(wanted.change.kind);
         // Preempting and aborting as well as any of the functions for that.
-        self.checks.ends_tasks |= waits;
+        let ending = waits.then(|| self.checks.endings.begins(None));
         let volumes = self.node.volumes_of(&wanted.change);
         let older = volumes.iter().filter(|_| waits || restricts);
         let older: Vec<_> = older.flat_map(|it| self.operations_of(it.0)).collect();
@@ -139,7 +141,8 @@ impl Sim {
             waits.then_some(Step::Show),
         ];
         let steps = steps.into_iter().flatten().collect();
-        self.changes.under_way = Some(UnderWay { wanted, result, steps, awaited: None, older });
+        self.changes.under_way =
+            Some(UnderWay { wanted, result, steps, awaited: None, older, ending });
     }
 
     /// Operations of a volume that are under way on devices.
@@ -169,7 +172,11 @@ impl Sim {
     }
 
     fn answer(&mut self, done: UnderWay) {
-        let UnderWay { wanted, result, older, .. } = done;
+        let UnderWay { wanted, result, older, ending, .. } = done;
+        let now = self.outside.tick();
+        if let Some(ending) = ending {
+            self.checks.endings.is_over(ending, now);
+        }
         let is_under_way = |&(disk, number): &(usize, u64)| self.outside.disks[disk].has(number);
         let left = older.iter().find(|it| is_under_way(it));
         assert!(left.is_none(), "{:?} is answered, and {left:?} is under way", wanted.change);
@@ -183,6 +190,7 @@ impl Sim {
         self.changes.forget();
         let now = self.outside.tick();
         self.checks.reservations.power_lost(now);
+        self.checks.endings.are_over(now);
         for volume in self.checks.reservations.volumes() {
             self.rights_changed(volume);
         }

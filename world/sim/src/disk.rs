@@ -5,7 +5,7 @@
 //! taken effect in any of its blocks. With a flush or a durable write that fails, any part of what was
 //! volatile is lost, and the next flush succeeds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use nearflash_device::{DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult};
@@ -13,7 +13,7 @@ use nearflash_engine::CoreId;
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 
 use crate::Dice;
-use crate::faults::DiskFaults;
+use crate::faults::{Betrayal, DiskFaults};
 use crate::sectors::{SECTOR_LEN, Sectors};
 use crate::stamp::{Stamp, Value};
 
@@ -51,6 +51,8 @@ pub(crate) struct Disk {
     dice: Dice,
     sectors: Sectors,
     operations: BTreeMap<u64, DiskOperation>,
+    /// Where blocks begin that cannot be read.
+    unreadable: BTreeSet<usize>,
     /// Counts submissions and completions.
     count: u64,
     /// Steps of counters that have taken effect, and what each replaced.
@@ -66,6 +68,7 @@ impl Disk {
             dice,
             sectors,
             operations: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
             count: 0,
             replaced: Vec::new(),
         }
@@ -124,9 +127,14 @@ impl Disk {
         }
         let is_split = dice.permille(faults.split_permille);
         let part_at = is_split.then(|| now.plus(Nanos(dice.between(0, span.0))));
+        let start = ByteLen(request.offset.0).to_usize();
+        let is_unreadable = faults.latent_permille > 0
+            && matches!(request.operation, DeviceOperation::Read { .. })
+            && self.unreadable.range(start..start + request.len.to_usize()).next().is_some();
+        let result = draw_result(&request, faults, dice);
         let operation = DiskOperation {
             core,
-            result: draw_result(&request, faults, dice),
+            result: if is_unreadable { DeviceResult::MediumError } else { result },
             request,
             bytes,
             submitted_at: self.count,
@@ -252,9 +260,18 @@ impl Disk {
                     {
                         self.replaced.push((stamp, Value::of(before)));
                     }
+                    let place = start + at;
+                    self.unreadable.remove(&place);
+                    if chance(&mut self.dice, self.faults.latent_permille) {
+                        self.unreadable.insert(place);
+                    }
+                    let betrayed = (&self.faults.betrayal, &mut self.dice);
+                    let Some((place, fresh)) = landing(betrayed, place, fresh, self.sectors.len())
+                    else {
+                        continue;
+                    };
                     for (index, sector) in fresh.chunks_exact(SECTOR_LEN).enumerate() {
-                        let sector_index = (start + at) / SECTOR_LEN + index;
-                        self.sectors.put(number, sector_index, sector);
+                        self.sectors.put(number, place / SECTOR_LEN + index, sector);
                     }
                 }
             }
@@ -272,6 +289,31 @@ impl Disk {
         self.operations.clear();
         self.sectors.lose_power(&mut self.dice);
     }
+}
+
+/// Draws only where there is something to draw: what is never so does not disturb other draws.
+fn chance(dice: &mut Dice, permille: u32) -> bool {
+    permille > 0 && dice.permille(permille)
+}
+
+/// Where a block that is written to `place` lands, and as what; nowhere if it is lost.
+fn landing(
+    (betrayal, dice): (&Betrayal, &mut Dice),
+    place: usize,
+    block: &[u8],
+    disk_len: usize,
+) -> Option<(usize, Vec<u8>)> {
+    let mut block = block.to_vec();
+    if chance(dice, betrayal.lost_permille) {
+        return None;
+    }
+    if chance(dice, betrayal.corrupt_permille) {
+        let byte = dice.index(block.len());
+        block[byte] ^= 1 << dice.between(0, 7);
+    }
+    let is_misdirected = chance(dice, betrayal.misdirected_permille);
+    let blocks_off = if is_misdirected { 1 + dice.index(7) } else { 0 };
+    Some(((place + blocks_off * block.len()) % disk_len, block))
 }
 
 /// Whether an operation is about any of these bytes.

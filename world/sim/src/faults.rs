@@ -45,6 +45,21 @@ pub struct DiskFaults {
     pub no_space_permille: u32,
     /// An operation finds the device gone.
     pub gone_permille: u32,
+    /// A block that is written cannot be read from then on, until it is written again.
+    pub latent_permille: u32,
+    /// What no host is told of, and the node does not promise to find.
+    pub betrayal: Betrayal,
+}
+
+/// How a device breaks its word. No seed draws any of it: runs with it show that the checkers see it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Betrayal {
+    /// A block is acknowledged, and not written.
+    pub lost_permille: u32,
+    /// A block is written to another place.
+    pub misdirected_permille: u32,
+    /// A bit of a block is written wrongly.
+    pub corrupt_permille: u32,
 }
 
 impl DiskFaults {
@@ -54,6 +69,7 @@ impl DiskFaults {
             + self.write_error_permille
             + self.no_space_permille
             + self.gone_permille
+            + self.latent_permille
             > 0
     }
 }
@@ -116,6 +132,8 @@ impl Faults {
                 write_error_permille: 0,
                 no_space_permille: 0,
                 gone_permille: 0,
+                latent_permille: 0,
+                betrayal: Betrayal::default(),
             },
             core: CoreFaults {
                 turn: micros((1, 5)),
@@ -151,6 +169,8 @@ impl Faults {
             write_error_permille: error_permille(dice),
             no_space_permille: error_permille(dice) / 2,
             gone_permille: error_permille(dice) / 5,
+            latent_permille: 0,
+            betrayal: Betrayal::default(),
         };
         let core = CoreFaults {
             turn: (MICRO, Nanos::from_micros(dice.pick(&[2, 20, 100]))),
@@ -174,6 +194,8 @@ impl Faults {
         self.disk.write_error_permille = 0;
         self.disk.no_space_permille = 0;
         self.disk.gone_permille = 0;
+        self.disk.latent_permille = 0;
+        self.disk.betrayal = Betrayal::default();
         self
     }
 }

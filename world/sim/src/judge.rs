@@ -3,10 +3,12 @@
 
 mod answer;
 mod checks;
+mod endings;
 mod io;
 mod step;
 
 pub(crate) use answer::Answer;
 pub(crate) use checks::Checks;
+pub(crate) use endings::EndingId;
 pub(crate) use io::{Asker, Io, Seen, What};
 pub(crate) use step::{StepId, StepState};

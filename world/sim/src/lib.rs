@@ -9,7 +9,9 @@
 //!
 //! What is checked, always:
 //!
-//! - every command is answered once, with a status that it can have, or its connection was lost;
+//! - every command is answered once, with a status that it can have, or its connection was lost; a
+//!   command fails because of a device only when one of its own operations failed (`failures`), and is
+//!   aborted only while a function that may end it is under way (`judge/endings`);
 //! - a read returns what some order of events allows, per block, and never another volume's bytes,
 //!   whichever of the three doors it and the writes came in by (`history`); counters changed by
 //!   compare-and-write alone lose no step (`increments`);
@@ -42,6 +44,7 @@ mod changes;
 mod client;
 mod dice;
 mod disk;
+mod failures;
 mod faults;
 mod history;
 mod host;
@@ -70,7 +73,7 @@ mod world;
 
 pub use client::client_plan::ClientPlan;
 pub use dice::Dice;
-pub use faults::{CoreFaults, DiskFaults, Faults, NetworkFaults};
+pub use faults::{Betrayal, CoreFaults, DiskFaults, Faults, NetworkFaults};
 pub use host::misfit::MisfitPlan;
 pub use host::worker_plan::WorkerPlan;
 pub use initiator::initiator_plan::InitiatorPlan;

@@ -28,6 +28,7 @@ pub(crate) use self::volumes::{
 use self::turns::Core;
 use self::volumes::DISK_LEN;
 use crate::client::grants::Grants;
+use crate::failures::Part;
 use crate::outside::Outside;
 
 /// What a node is made with.
@@ -172,6 +173,11 @@ impl Node {
     pub(crate) fn place_of(&self, disk: usize, offset: ByteOffset) -> Option<(u32, ByteOffset)> {
         let place = |volume: &SimVolume| Some((volume.id, volume.place_of(disk, offset)?));
         self.volumes.iter().find_map(place)
+    }
+
+    /// Where the bytes of all volumes are.
+    pub(crate) fn parts(&self) -> Vec<Part> {
+        self.volumes.iter().flat_map(SimVolume::parts).collect()
     }
 
     /// Whether a place on a device is a volume's.

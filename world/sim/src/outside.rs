@@ -10,6 +10,7 @@ use nearflash_units::Nanos;
 
 use crate::agenda::Agenda;
 use crate::disk::{Disk, DiskOperation};
+use crate::failures::Failures;
 use crate::faults::CoreFaults;
 use crate::network::{Delivery, LinkId, Network, Stir};
 use crate::ring::Rings;
@@ -67,6 +68,7 @@ pub(crate) struct Outside {
     pub(crate) stirred: BTreeSet<LinkId>,
     pub(crate) notices: Vec<Noted>,
     pub(crate) witness: Witness,
+    pub(crate) failures: Failures,
     /// Turns that cores took.
     pub(crate) turns: u64,
     /// Length of the volumes' blocks.
@@ -113,6 +115,7 @@ impl Outside {
             stirred: BTreeSet::new(),
             notices: Vec::new(),
             witness: Witness::default(),
+            failures: Failures::default(),
             turns: 0,
             block_len,
             size: None,
@@ -196,6 +199,9 @@ impl Outside {
         finish(&operation, pool, &mut self.rings);
         if matches!(operation.request.operation, DeviceOperation::Write { .. }) {
             self.witness.ended(&operation.bytes, self.block_len, tick);
+        }
+        if !operation.result.is_done() {
+            self.failures.note(disk, &operation.request, tick);
         }
         let what = if operation.result.is_done() { "disk" } else { "device failed" };
         self.note(what, &[u64::from(operation.request.id.io), operation.request.offset.0]);

@@ -125,6 +125,9 @@ impl Plan {
         };
         plan.draw_clients(dice);
         plan.draw_initiators(dice);
+        // By dice of its own, so that everything else of a seed stays as it was before this came.
+        let mut latent = Dice::new(seed ^ 0x1A7E);
+        plan.faults.disk.latent_permille = latent.pick(&[0, 0, 0, 5]);
         plan
     }
 

@@ -49,6 +49,11 @@ impl Sectors {
         Self { visible: vec![0; len], stable: vec![0; len], versions: BTreeMap::new() }
     }
 
+    /// How long the disk is.
+    pub(crate) fn len(&self) -> usize {
+        self.visible.len()
+    }
+
     /// What a read sees.
     pub(crate) fn visible(&self) -> &[u8] {
         &self.visible

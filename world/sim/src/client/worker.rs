@@ -19,6 +19,7 @@ use crate::client::ground::Ground;
 use crate::client::link::{Connection, Places, SKEW_MAX};
 use crate::client::ownership::{Ending, Fill, Ownership};
 use crate::client::words::Words;
+use crate::failures::About;
 use crate::host::worker::Leaving;
 use crate::judge::{Answer, Asker, Checks, Io};
 use crate::line::Fate;
@@ -42,8 +43,6 @@ pub(crate) struct Common {
     pub(crate) trespasses: u64,
     /// Answers that an epoch was stale.
     pub(crate) stale: u64,
-    /// Some device operation can fail.
-    pub(crate) disks_fail: bool,
     /// Requests made by rings.
     pub(crate) by_ring: u64,
     /// Counts connections.
@@ -69,6 +68,21 @@ pub(crate) struct OwnRequest {
     buffer: Option<BufferId>,
     durable: bool,
     what: What,
+}
+
+impl OwnRequest {
+    /// What a device may fail of it.
+    fn about(&self) -> About {
+        match self.what {
+            What::Flush => About::all(SHARED_ID, self.sent),
+            what => About {
+                volume: SHARED_ID,
+                bytes: self.range.clone(),
+                sent: self.sent,
+                writes: what != What::Read,
+            },
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

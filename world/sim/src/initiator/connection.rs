@@ -12,7 +12,7 @@ use nearflash_request::BufferId;
 use nearflash_session::{Chunk, Receiving};
 use nearflash_shard::Door;
 
-use crate::judge::{Answer, Asker, Io, StepState};
+use crate::judge::{Answer, Asker, EndingId, Io, StepState};
 use crate::line::{Fate, Line, Spoken, Trouble};
 use crate::memory::Memory;
 use crate::network::LinkId;
@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     sequence: u32,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
     /// A task management function that is under way.
-    pub(crate) managing: Option<Managing>,
+    pub(crate) managing: Option<(Managing, EndingId)>,
     /// Received, and not taken by the session yet.
     leftover: Vec<u8>,
 }

@@ -26,7 +26,7 @@ use crate::outside::Outside;
 use crate::reservations::Ends;
 use crate::rivalry::{Move, Rival};
 use crate::stamp::Writer;
-use crate::witness::{Door, Opened, Who};
+use crate::witness::{Door, Opened, Tick, Who};
 use crate::workload::{Field, Workload};
 
 /// ILLEGAL REQUEST, INVALID FIELD IN PARAMETER LIST and what is like it: 5h, 26h.
@@ -305,21 +305,23 @@ impl Initiator {
         }
         // Another one may be under way.
         if let Ok(managing) = connection.session.manage(function, 0, task) {
-            connection.managing = Some(managing);
-            checks.ends_tasks = true;
+            let own = [TaskFunction::ABORT_TASK, TaskFunction::ABORT_TASK_SET].contains(&function);
+            let id = checks.endings.begins(own.then_some(connection.asker.nexus));
+            connection.managing = Some((managing, id));
             outside.ends_sessions |= ends_sessions;
         }
     }
 
     /// What a function ended is over on all connections.
-    fn conclude(&mut self) {
+    fn conclude(&mut self, checks: &mut Checks, now: Tick) {
         let mut ended = Vec::new();
         for connection in &mut self.connections {
             while let Some(event) = connection.session.poll_event() {
                 match event {
                     Event::Managed(result) => {
-                        let managing = connection.managing.take();
-                        ended.push((managing.expect("it was asked for"), result));
+                        let (managing, id) = connection.managing.take().expect("it was asked for");
+                        checks.endings.is_over(id, now);
+                        ended.push((managing, result));
                     }
                     // A volume that changes its size is told of unasked.
                     Event::Reported(Some(_)) => {}
@@ -335,7 +337,7 @@ impl Initiator {
     }
 
     fn take_completions(&mut self, checks: &mut Checks, outside: &mut Outside) {
-        self.conclude();
+        self.conclude(checks, outside.tick());
         for connection in &mut self.connections {
             while let Some((completion, task)) = connection.poll() {
                 let link = u64::from(connection.link.0);

@@ -2,13 +2,28 @@
 
 use std::fmt::Debug;
 
+use nearflash_request::Nexus;
+
+use crate::failures::{About, Failures};
 use crate::history::History;
 use crate::increments::Increments;
 use crate::judge::Answer;
+use crate::judge::endings::Endings;
 use crate::outside::Outside;
 use crate::reservations::{Asked, Ledger};
 use crate::stamp::{Value, Writer};
 use crate::witness::{Door, Tick};
+
+/// What a command may have failed of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cause<'a> {
+    pub(super) nexus: Nexus,
+    pub(super) sent: Tick,
+    /// What it is about.
+    pub(super) about: &'a [About],
+    /// Of devices.
+    pub(super) failures: &'a Failures,
+}
 
 /// What is judged, over all hosts.
 #[derive(Debug, Default)]
@@ -19,10 +34,8 @@ pub(crate) struct Checks {
     pub increments: Increments,
     /// Of reservations.
     pub reservations: Ledger,
-    /// Devices of this run fail now and then.
-    pub(crate) disks_fail: bool,
-    /// Somebody has asked for a task management function, or has preempted and aborted.
-    pub(crate) ends_tasks: bool,
+    /// Functions that end commands.
+    pub(crate) endings: Endings,
     /// Commands answered with success.
     pub succeeded: u64,
     /// Commands answered with an error.
@@ -48,7 +61,13 @@ impl Checks {
     ///
     /// # Panics
     /// When nothing that happened so far is a reason for that.
-    pub(super) fn count(&mut self, answer: Answer, own: &[Answer], what: &impl Debug) {
+    pub(super) fn count(
+        &mut self,
+        answer: Answer,
+        own: &[Answer],
+        cause: Cause<'_>,
+        what: &impl Debug,
+    ) {
         match answer {
             Answer::Done => self.succeeded += 1,
             _ => self.failed += 1,
@@ -59,8 +78,8 @@ impl Checks {
         let is_due = match answer {
             Answer::Done | Answer::Attention | Answer::Full => true,
             Answer::Conflict => self.reservations.is_used(),
-            Answer::DeviceFailed => self.disks_fail,
-            Answer::Aborted => self.ends_tasks,
+            Answer::DeviceFailed => cause.about.iter().any(|it| cause.failures.explain(it)),
+            Answer::Aborted => self.endings.explain(cause.nexus, cause.sent),
             // The client has judged that.
             Answer::NotLetIn | Answer::Stale => true,
             Answer::Differs

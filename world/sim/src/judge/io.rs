@@ -2,7 +2,9 @@
 
 use nearflash_request::{Access, BufferId, Nexus};
 
+use crate::failures::About;
 use crate::history::{Block, Ending, Sent, WriteId};
+use crate::judge::checks::Cause;
 use crate::judge::{Answer, Checks, StepId};
 use crate::memory::Memory;
 use crate::outside::Outside;
@@ -70,7 +72,10 @@ impl Io {
     ) -> Seen {
         let now = outside.tick();
         let bytes = self.buffer.map(|buffer| memory.give_back(buffer));
-        checks.count(answer, self.own_answers(), &self);
+        let about = self.about(bytes.as_ref().map_or(0, Vec::len), outside.block_len);
+        let (nexus, sent, failures) = (self.asker.nexus, self.sent, &outside.failures);
+        let cause = Cause { nexus, sent, about: &about, failures };
+        checks.count(answer, self.own_answers(), cause, &self);
         self.judge_right(answer, checks, now);
         let is_success = answer.is_success();
         if self.in_tail {
@@ -110,6 +115,19 @@ impl Io {
             What::Read | What::Flush(_) | What::Compare(_) => {}
         }
         Vec::new()
+    }
+
+    /// What a device may fail of it: `len` bytes of data, or its blocks.
+    fn about(&self, len: usize, block_len: usize) -> Vec<About> {
+        if let What::Flush(volumes) = &self.what {
+            return volumes.iter().map(|volume| About::all(*volume, self.sent)).collect();
+        }
+        let count = match &self.what {
+            What::Write(writes) | What::Advice(writes) => writes.len(),
+            _ => 1,
+        };
+        let about = About::blocks(self.first, count.max(len / block_len), block_len, self.sent);
+        vec![if self.reads() { about } else { about.that_writes() }]
     }
 
     /// Answers that not every command can have.

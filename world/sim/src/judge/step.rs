@@ -2,7 +2,9 @@
 
 use nearflash_request::Access;
 
+use crate::failures::About;
 use crate::history::{Block, Ending, WriteId};
+use crate::judge::checks::Cause;
 use crate::judge::{Answer, Asker, Checks};
 use crate::outside::Outside;
 use crate::reservations::Asked;
@@ -41,8 +43,12 @@ impl StepState {
         if both_answered {
             assert_eq!(succeeded[0], succeeded[1], "the halves succeed together: {self:?}");
         }
+        let about = [About::blocks(self.block, 1, outside.block_len, self.sent).that_writes()];
+        let (nexus, sent, failures) = (self.asker.nexus, self.sent, &outside.failures);
+        let cause = Cause { nexus, sent, about: &about, failures };
+        let own = [Answer::Differs, Answer::OtherHalfFailed];
         for answer in [self.first, self.second].into_iter().flatten() {
-            checks.count(answer, &[Answer::Differs, Answer::OtherHalfFailed], &self);
+            checks.count(answer, &own, cause, &self);
         }
         let verdict = self.verdict();
         if let Some(verdict) = verdict {

@@ -5,6 +5,8 @@ use nearflash_nvme::{NamespaceId, Nqn};
 use nearflash_space::{Epoch, Extent, GRANULE, Map};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, MIB};
 
+use crate::failures::Part;
+
 /// A volume of the simulated node.
 #[derive(Clone, Debug)]
 pub(crate) struct SimVolume {
@@ -95,6 +97,19 @@ impl SimVolume {
     /// Whether somebody judges what it holds.
     pub(crate) fn is_checked(&self) -> bool {
         self.subsystem.as_ref().is_some_and(|name| name.as_str() == CHECKED)
+    }
+
+    /// Where its bytes are, whatever its length.
+    pub(super) fn parts(&self) -> Vec<Part> {
+        let mut start = 0;
+        let part = |extent: &Extent| {
+            let begins = start;
+            start += extent.len.0;
+            let disk = usize::try_from(extent.device.0).expect("few devices");
+            let bytes = extent.start.0..extent.start.0 + extent.len.0;
+            Part { volume: self.id, disk, bytes, start: begins }
+        };
+        self.extents.iter().map(part).collect()
     }
 
     /// Where in it a place on a device is, if that is its.

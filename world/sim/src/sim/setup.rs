@@ -8,6 +8,7 @@ use crate::client::grants::Grants;
 use crate::client::ground::Ground;
 use crate::client::worker::{Client, Common};
 use crate::disk::Disk;
+use crate::failures::Failures;
 use crate::faults::Faults;
 use crate::host::misfit::Misfit;
 use crate::host::worker::Worker;
@@ -85,6 +86,7 @@ impl Sim {
         let ground = ground(&plan);
         let grants = Grants::new(ground.clone(), keeps);
         let node = Node::new(plan.node.clone(), grants, &mut outside);
+        outside.failures = Failures::new(node.parts());
         let field = field(&plan, &node, &mut dice);
         let rival_count = plan.workers.len() + plan.initiators.len();
         let mut rivals = Rival::several(u64::try_from(rival_count).expect("few hosts"));
@@ -101,8 +103,7 @@ impl Sim {
                 Client::new(number, client.clone(), places, traits, dice.fork())
             })
             .collect();
-        let common = Common { disks_fail: disk.can_fail(), ..Common::default() };
-        let checks = Checks { disks_fail: disk.can_fail(), ..Checks::default() };
+        let (common, checks) = (Common::default(), Checks::default());
         let initiators = initiators(&plan, &mut rivals, &field, &mut dice);
         let hosts = workers.len() + misfits.len() + clients.len() + initiators.len();
         let looks = vec![Nanos::NEVER; hosts];

@@ -55,6 +55,12 @@ impl Client {
         let now = outside.tick();
         let status = done.status;
         self.judge_answer(pending.sent, status, common);
+        let is_due = !is_of_device(status) || outside.failures.explain(&pending.about());
+        assert!(
+            is_due,
+            "client {}: no device failed {pending:?}, answered {status:?}",
+            self.number
+        );
         let word = pending.range.start;
         let durable = pending.durable || self.owned.keeps_all();
         let is_not_done = is_not_done(status);
@@ -125,12 +131,10 @@ impl Client {
                 common.refused += 1;
                 sent < self.refusable_until
             }
-            Status::UNRECOVERED_READ
-            | Status::WRITE_FAULT
-            | Status::CAPACITY_EXCEEDED
-            | Status::DEVICE_UNAVAILABLE => {
+            // Which operation failed is judged with what the request is about.
+            status if is_of_device(status) => {
                 common.failed += 1;
-                common.disks_fail
+                true
             }
             _ => false,
         };
@@ -149,6 +153,17 @@ impl Client {
 fn holds_a_block(range: &Range<u64>, block_len: usize) -> bool {
     let block_len = u64::try_from(block_len).expect("a length");
     range.start.next_multiple_of(block_len) + block_len <= range.end
+}
+
+/// Whether such an answer says that a device failed.
+fn is_of_device(status: Status) -> bool {
+    [
+        Status::UNRECOVERED_READ,
+        Status::WRITE_FAULT,
+        Status::CAPACITY_EXCEEDED,
+        Status::DEVICE_UNAVAILABLE,
+    ]
+    .contains(&status)
 }
 
 /// Whether such an answer says that nothing was done.

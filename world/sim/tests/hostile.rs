@@ -1,0 +1,40 @@
+//! Devices that break their word. The node does not promise to notice: the checkers must, or a run
+//! that passes proves nothing about what devices hold.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
+
+use nearflash_sim::{Betrayal, Plan, run};
+
+/// Of so many seeds.
+const SEEDS: u64 = 8;
+
+/// In how many runs something was found, and what was said of it.
+fn found(betrayal: Betrayal) -> Vec<String> {
+    let said = |panic: Box<dyn Any + Send>| match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(_) => String::new(),
+    };
+    let run_one = |seed| {
+        let mut plan = Plan::draw(seed);
+        plan.faults.disk.betrayal = betrayal;
+        catch_unwind(AssertUnwindSafe(|| run(plan))).err().map(said)
+    };
+    (1..=SEEDS).filter_map(run_one).collect()
+}
+
+#[test]
+fn the_checkers_see_lost_misdirected_and_corrupt_writes_and_nothing_where_there_are_none() {
+    // A hundred expected panics need not be printed.
+    set_hook(Box::new(|_| {}));
+    let none = Betrayal::default();
+    assert_eq!(found(none), [] as [String; 0]);
+    for betrayal in [
+        Betrayal { lost_permille: 30, ..none },
+        Betrayal { misdirected_permille: 30, ..none },
+        Betrayal { corrupt_permille: 30, ..none },
+    ] {
+        let found = found(betrayal);
+        assert!(found.len() > SEEDS as usize / 2, "{betrayal:?}: found in {found:#?}");
+    }
+}
