@@ -1,8 +1,8 @@
 //! Device operations: submitted to the ring, to memory, or to the clock, and followed until they
 //! are whole.
 //!
-//! The ring may do less than was asked (a short read or write) or ask for another try; the rest is
-//! submitted again, so that the engine sees each operation end once and entirely.
+//! What the ring left undone is submitted again (`progress`), so that the engine sees each operation
+//! end once and entirely.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,50 +18,14 @@ use nearflash_shard::{Notice, Submitted};
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use slab::Slab;
 
+use crate::progress::{InFlight, ZEROES_LEN, Zeroing};
 use crate::rings::Buffers;
 use crate::token::Token;
 
-/// Zeroes are written in parts of this length where a device can do nothing better.
-const ZEROES_LEN: u32 = 128 * 1024;
-
 #[repr(align(4096))]
-struct Aligned([u8; 128 * 1024]);
+struct Aligned([u8; ZEROES_LEN as usize]);
 
-static ZEROES: Aligned = Aligned([0; 128 * 1024]);
-
-/// How a range is being zeroed: each way is tried when the one before is refused.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Zeroing {
-    /// Blocks stay allocated.
-    ZeroRange,
-    /// Blocks are released.
-    PunchHole,
-    /// Zeroes are written.
-    Write,
-}
-
-impl Zeroing {
-    fn first(deallocate: bool) -> Self {
-        if deallocate { Self::PunchHole } else { Self::ZeroRange }
-    }
-
-    /// What to try when `self` is refused; a device that cannot release blocks need not.
-    fn next(self) -> Option<Self> {
-        match self {
-            // Not a hole: who wants zeroes without one relies on the storage.
-            Self::ZeroRange | Self::PunchHole => Some(Self::Write),
-            Self::Write => None,
-        }
-    }
-}
-
-#[derive(Debug)]
-struct InFlight {
-    request: DeviceRequest,
-    /// How much of it is done.
-    done: u64,
-    zeroing: Zeroing,
-}
+static ZEROES: Aligned = Aligned([0; ZEROES_LEN as usize]);
 
 /// The node's devices, and what one core has asked of them.
 #[derive(Debug)]
@@ -141,7 +105,7 @@ impl Devices {
     ) -> Option<(OperationId, DeviceResult)> {
         let named = self.in_flight.get(index(slot)).map(|it| it.request.id.generation);
         assert_eq!(named, Some(generation), "the ring answers each entry once");
-        match self.progress(slot, result) {
+        match self.in_flight[index(slot)].progress(result) {
             Some(result) => {
                 let ended = self.in_flight.remove(index(slot));
                 Some((ended.request.id, result))
@@ -172,46 +136,17 @@ impl Devices {
     }
 
     fn insert(&mut self, request: DeviceRequest) -> u32 {
-        let zeroing = match request.operation {
-            DeviceOperation::WriteZeroes { deallocate } => Zeroing::first(deallocate),
-            _ => Zeroing::PunchHole,
-        };
-        let slot = self.in_flight.insert(InFlight { request, done: 0, zeroing });
+        let slot = self.in_flight.insert(InFlight::new(request));
         u32::try_from(slot).expect("operations are bounded by the queues' entries")
-    }
-
-    /// How the operation ended, or `None` when there is more to do.
-    fn progress(&mut self, slot: u32, result: i32) -> Option<DeviceResult> {
-        let operation = &mut self.in_flight[index(slot)];
-        let Ok(moved) = u64::try_from(result) else {
-            return failure(operation, -result);
-        };
-        let moves_bytes = match operation.request.operation {
-            DeviceOperation::Read { .. } | DeviceOperation::Write { .. } => true,
-            DeviceOperation::WriteZeroes { .. } => operation.zeroing == Zeroing::Write,
-            DeviceOperation::Flush | DeviceOperation::Deallocate | DeviceOperation::Allocation => {
-                false
-            }
-        };
-        if !moves_bytes {
-            return Some(DeviceResult::Done);
-        }
-        operation.done += moved;
-        match operation.done >= operation.request.len.0 {
-            true => Some(DeviceResult::Done),
-            // The file ends before the device does: somebody cut it off.
-            false if moved == 0 => Some(DeviceResult::MediumError),
-            false => None,
-        }
     }
 
     /// The ring entry for what is left of an operation.
     #[inline]
     fn entry(&self, slot: u32, buffers: &Buffers<'_>) -> Entry {
-        let InFlight { request, done, zeroing } = &self.in_flight[index(slot)];
+        let operation = &self.in_flight[index(slot)];
+        let InFlight { request, done, zeroing } = operation;
         let fd = types::Fixed(request.device.0);
-        let offset = request.offset.0 + done;
-        let left = request.len.0 - done;
+        let (offset, left) = (operation.offset().0, operation.len().0);
         let entry = match request.operation {
             DeviceOperation::Read { buffer, buffer_offset } => {
                 let buffer = buffer.expect("only the null device reads without a buffer");
@@ -230,8 +165,7 @@ impl Devices {
                 opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build()
             }
             DeviceOperation::WriteZeroes { .. } if *zeroing == Zeroing::Write => {
-                let len = len_u32(left.min(u64::from(ZEROES_LEN)));
-                opcode::Write::new(fd, ZEROES.0.as_ptr(), len).offset(offset).build()
+                opcode::Write::new(fd, ZEROES.0.as_ptr(), len_u32(left)).offset(offset).build()
             }
             DeviceOperation::WriteZeroes { .. } | DeviceOperation::Deallocate => {
                 opcode::Fallocate::new(fd, left)
@@ -251,23 +185,6 @@ fn fallocate_mode(zeroing: Zeroing) -> i32 {
     match zeroing {
         Zeroing::ZeroRange => libc::FALLOC_FL_ZERO_RANGE | keep,
         Zeroing::PunchHole | Zeroing::Write => libc::FALLOC_FL_PUNCH_HOLE | keep,
-    }
-}
-
-/// What an error number means; `None` when the operation is to be submitted again.
-fn failure(operation: &mut InFlight, errno: i32) -> Option<DeviceResult> {
-    match errno {
-        libc::EAGAIN | libc::EINTR => None,
-        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => Some(DeviceResult::NoSpace),
-        libc::ENODEV | libc::ENXIO | libc::EBADF => Some(DeviceResult::Gone),
-        libc::EOPNOTSUPP | libc::ENOSYS => match operation.request.operation {
-            DeviceOperation::WriteZeroes { .. } => {
-                operation.zeroing = operation.zeroing.next()?;
-                None
-            }
-            _ => Some(DeviceResult::Unsupported),
-        },
-        _ => Some(DeviceResult::MediumError),
     }
 }
 
@@ -330,19 +247,4 @@ fn len_u32(len: u64) -> u32 {
 
 fn index(raw: u32) -> usize {
     usize::try_from(raw).expect("usize is at least 32 bits wide")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_keeps_the_storage_gets_zeroes_by_no_way_that_makes_a_hole() {
-        let ways = |deallocate| {
-            std::iter::successors(Some(Zeroing::first(deallocate)), |way| way.next())
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(ways(false), [Zeroing::ZeroRange, Zeroing::Write]);
-        assert_eq!(ways(true), [Zeroing::PunchHole, Zeroing::Write]);
-    }
 }

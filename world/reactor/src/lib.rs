@@ -11,6 +11,7 @@ mod arena;
 mod devices;
 mod listeners;
 mod mailbox;
+mod progress;
 mod reactor;
 mod rings;
 mod sockets;
