@@ -6,10 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 
 use nearflash_sim::{Betrayal, Plan, run};
 
-/// Of so many seeds.
-const SEEDS: u64 = 8;
-
-/// In how many runs something was found, and what was said of it.
+/// What was said of those of eight runs in which something was found.
 fn found(betrayal: Betrayal) -> Vec<String> {
     let said = |panic: Box<dyn Any + Send>| match panic.downcast::<String>() {
         Ok(text) => *text,
@@ -20,7 +17,7 @@ fn found(betrayal: Betrayal) -> Vec<String> {
         plan.faults.disk.betrayal = betrayal;
         catch_unwind(AssertUnwindSafe(|| run(plan))).err().map(said)
     };
-    (1..=SEEDS).filter_map(run_one).collect()
+    (1..=8).filter_map(run_one).collect()
 }
 
 #[test]
@@ -35,6 +32,6 @@ fn the_checkers_see_lost_misdirected_and_corrupt_writes_and_nothing_where_there_
         Betrayal { corrupt_permille: 30, ..none },
     ] {
         let found = found(betrayal);
-        assert!(found.len() > SEEDS as usize / 2, "{betrayal:?}: found in {found:#?}");
+        assert!(found.len() > 4, "{betrayal:?}: found in {found:#?}");
     }
 }
