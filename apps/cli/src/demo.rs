@@ -16,11 +16,11 @@ const ROUNDS: u32 = 3;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
-    /// The node's processor and the measuring side's
+    /// The processor of the node, and the one that measures
     #[arg(long, value_name = "NODE,HOST", default_value = "0,1")]
     cores: FloorCores,
-    /// Where the temporary files are made, 2 GiB: a disk, not a RAM file system [default: the
-    /// current directory]
+    /// Directory for 2 GiB of temporary files, on a disk rather than in memory [default: the current
+    /// directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

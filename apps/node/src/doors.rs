@@ -13,9 +13,9 @@ use nearflash_api::socket::ShortPath;
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::config::{Advertise, Config};
+use crate::config::{Admits, Advertise, Config, Protocol};
 use crate::control::listen_privately;
-use crate::{DirectDoor, Door, IscsiDoor, NodeError};
+use crate::{DoorSocket, NodeError, OpenDoor};
 
 /// Connections that the system holds for a door until a core takes them.
 const BACKLOG: i32 = 4096;
@@ -24,21 +24,24 @@ const BACKLOG: i32 = 4096;
 /// rings a little after it has ended, and must be replaceable at once.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where a node is reached, as others name it.
+/// The addresses of a node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Addresses {
-    pub(crate) nvme_tcp: Vec<SocketAddr>,
-    pub(crate) direct: Vec<SocketAddr>,
+    /// As bound.
+    bound: Vec<(Protocol, SocketAddr)>,
     pub(crate) direct_local: Option<PathBuf>,
-    pub(crate) iscsi: Vec<SocketAddr>,
 }
 
-/// Every door of a node, open.
+impl Addresses {
+    pub(crate) fn of(&self, protocol: Protocol) -> Vec<SocketAddr> {
+        let of = self.bound.iter().filter(|(bound, _)| *bound == protocol);
+        of.map(|(_, address)| *address).collect()
+    }
+}
+
+/// Every door of a node.
 pub(crate) struct Doors {
-    pub(crate) nvme_tcp: Vec<Door>,
-    pub(crate) direct: Vec<DirectDoor>,
-    pub(crate) direct_local: Option<UnixListener>,
-    pub(crate) iscsi: Vec<IscsiDoor>,
+    pub(crate) open: Vec<OpenDoor>,
     pub(crate) local_socket: Option<SocketFile>,
     pub(crate) addresses: Addresses,
 }
@@ -56,31 +59,26 @@ impl Drop for SocketFile {
 
 impl Doors {
     pub(crate) fn open(config: &Config) -> Result<Self, NodeError> {
-        let mut nvme_tcp = Vec::new();
+        let mut open = Vec::new();
         let mut addresses = Addresses::default();
-        for address in &config.nvme_tcp {
-            let (listener, bound) = open_tcp("nvme-tcp", *address)?;
-            let advertise = advertised(bound, config.advertise);
-            nvme_tcp.push(Door { listener, advertise, hosts: config.hosts.clone() });
-            addresses.nvme_tcp.push(bound);
-        }
-        let mut direct = Vec::new();
-        for door in &config.direct {
-            let (listener, bound) = open_tcp("direct", door.address)?;
-            direct.push(DirectDoor { listener, is_anonymous: door.is_anonymous });
-            addresses.direct.push(bound);
-        }
-        let mut iscsi = Vec::new();
-        for door in &config.iscsi {
-            let (listener, bound) = open_tcp("iscsi", door.address)?;
-            let advertise = advertised(bound, config.advertise.map(Advertise::without_port));
-            iscsi.push(IscsiDoor { listener, advertise, is_anonymous: door.is_anonymous });
-            addresses.iscsi.push(bound);
+        for door in &config.doors {
+            let (protocol, admits) = (door.protocol, door.admits);
+            let (listener, bound) = open_tcp(protocol.key(), door.address)?;
+            let advertise = advertised(protocol, bound, config.advertise);
+            let socket = DoorSocket::Tcp { listener, advertise };
+            open.push(OpenDoor { protocol, socket, admits });
+            addresses.bound.push((protocol, bound));
         }
         addresses.direct_local = config.direct_local.as_deref().map(absolute);
         let local = addresses.direct_local.as_deref().map(open_local).transpose()?;
-        let (direct_local, local_socket) = local.unzip();
-        Ok(Self { nvme_tcp, direct, direct_local, iscsi, local_socket, addresses })
+        let (listener, local_socket) = local.unzip();
+        open.extend(listener.map(|listener| OpenDoor {
+            protocol: Protocol::Direct,
+            socket: DoorSocket::Local(listener),
+            // Its file admits nobody but the node's own user.
+            admits: Admits::Unproven,
+        }));
+        Ok(Self { open, local_socket, addresses })
     }
 }
 
@@ -163,8 +161,11 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-fn advertised(bound: SocketAddr, advertise: Option<Advertise>) -> SocketAddr {
-    advertise.map_or(bound, |a| SocketAddr::new(a.ip, a.port.unwrap_or(bound.port())))
+/// The address that discovery names. An advertised port is one of NVMe/TCP.
+fn advertised(protocol: Protocol, bound: SocketAddr, advertise: Option<Advertise>) -> SocketAddr {
+    let Some(Advertise { ip, port }) = advertise else { return bound };
+    let port = port.filter(|_| protocol == Protocol::NvmeTcp);
+    SocketAddr::new(ip, port.unwrap_or(bound.port()))
 }
 
 fn address_remedy(kind: io::ErrorKind) -> &'static str {

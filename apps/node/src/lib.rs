@@ -26,8 +26,8 @@ pub use exports::{IQN_PREFIX, NQN_PREFIX, subsystem_nqn, target_iqn};
 pub use initiator_name::{InitiatorName, ParseInitiatorNameError};
 pub use runtime_face::{
     Asked, AskedBy, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus,
-    DirectAccess, DirectCredential, DirectDoor, DirectGrant, DirectVolume, Door, HostAccess,
-    InitiatorAccess, IscsiAccess, IscsiDoor, IscsiTarget, IscsiUnit, Namespace, Published, Runtime,
+    DirectAccess, DirectCredential, DirectGrant, DirectVolume, DoorSocket, HostAccess,
+    InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, Namespace, OpenDoor, Published, Runtime,
     RuntimeConfig, RuntimeStatus, StartError,
 };
 pub use serve::{Running, serve};

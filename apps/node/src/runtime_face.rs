@@ -20,6 +20,7 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use uuid::Uuid;
 
 use crate::InitiatorName;
+use crate::config::{Admits, Protocol};
 
 /// What the cores are started with.
 #[derive(Debug)]
@@ -32,16 +33,11 @@ pub struct RuntimeConfig {
     pub devices: Vec<Arc<Device>>,
     /// What is served first.
     pub published: Published,
-    /// Where NVMe/TCP hosts come in, bound and listening already.
-    pub nvme_tcp: Vec<Door>,
-    /// Where direct clients of any machine come in.
-    pub direct: Vec<DirectDoor>,
-    /// Where direct clients of this machine come in, whom the socket's file lets in. Bound,
-    /// listening and non-blocking.
-    pub direct_local: Option<UnixListener>,
-    /// Where iSCSI initiators come in.
-    pub iscsi: Vec<IscsiDoor>,
-    /// Which of them are let in.
+    /// The doors. The first of NVMe/TCP has port 1 of the discovery log.
+    pub doors: Vec<OpenDoor>,
+    /// The NVMe/TCP hosts that are admitted.
+    pub hosts: HostAccess,
+    /// The iSCSI initiators that are admitted.
     pub initiators: InitiatorAccess,
     /// Where sessions' changes of what all sessions of a volume share go: each is answered with
     /// [`Runtime::answer`].
@@ -50,19 +46,33 @@ pub struct RuntimeConfig {
     pub node: Uuid,
 }
 
-/// A listening socket, and what its hosts are told and who they may be.
+/// An open door.
 #[derive(Debug)]
-pub struct Door {
-    /// Bound and listening, non-blocking.
-    pub listener: TcpListener,
-    /// The address that the discovery log names: the bound one, or the one that `--advertise`
-    /// gives instead. An unspecified IP (`0.0.0.0`) means: the one that the host came in by.
-    pub advertise: SocketAddr,
-    /// Who is let in.
-    pub hosts: HostAccess,
+pub struct OpenDoor {
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// Bound, listening and non-blocking.
+    pub socket: DoorSocket,
+    /// Whom it admits.
+    pub admits: Admits,
 }
 
-/// Which hosts a door lets in.
+/// A door's socket.
+#[derive(Debug)]
+pub enum DoorSocket {
+    /// For any machine.
+    Tcp {
+        /// The socket.
+        listener: TcpListener,
+        /// The address that discovery names: the bound one, or the one that `--advertise` gives. An
+        /// unspecified IP (`0.0.0.0`) stands for the one that the peer connected to.
+        advertise: SocketAddr,
+    },
+    /// For this machine. The file's owner is whom it admits.
+    Local(UnixListener),
+}
+
+/// Which hosts are admitted.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HostAccess {
     /// Every one.
@@ -81,18 +91,6 @@ impl HostAccess {
     }
 }
 
-/// A listening socket for iSCSI initiators.
-#[derive(Debug)]
-pub struct IscsiDoor {
-    /// Bound and listening, non-blocking.
-    pub listener: TcpListener,
-    /// The address that discovery names: the bound one, or the one that `--advertise` gives
-    /// instead. An unspecified IP (`0.0.0.0`) means: the one that the initiator came in by.
-    pub advertise: SocketAddr,
-    /// As long as there is no CHAP user, whoever may come in need not prove who it is.
-    pub is_anonymous: bool,
-}
-
 /// Which initiators are let in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum InitiatorAccess {
@@ -100,15 +98,6 @@ pub enum InitiatorAccess {
     Any,
     /// Those of these names.
     Only(Arc<[InitiatorName]>),
-}
-
-/// A listening socket for direct clients.
-#[derive(Debug)]
-pub struct DirectDoor {
-    /// Bound and listening, non-blocking.
-    pub listener: TcpListener,
-    /// As long as there is no credential, everyone who comes in by it may do everything.
-    pub is_anonymous: bool,
 }
 
 /// What is served: replaced whole, never changed.

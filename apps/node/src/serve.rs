@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use uuid::Uuid;
 
-use crate::config::{Config, DirectAddress, IscsiAddress};
+use crate::config::{Admits, Config, Door, Protocol};
 use crate::control::ControlServer;
 use crate::doors::{Addresses, Doors, SocketFile, absolute};
 use crate::exports::{direct_access, published};
@@ -46,22 +46,18 @@ impl Running {
         // The doors first: they are what most often is taken, and nothing has been touched yet.
         let doors = Doors::open(config)?;
         let catalog = Catalog::open(&config.data_dir, Uuid::new_v4())?;
-        check_direct_doors(&config.direct, &catalog)?;
-        check_iscsi_doors(&config.iscsi, &catalog)?;
+        check_proofs(&config.doors, &catalog)?;
         let prepared = prepare(catalog, &config.devices, &config.volumes)?;
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
-        let Doors { nvme_tcp, direct: direct_doors, direct_local, iscsi, .. } = doors;
-        let (local_socket, addresses) = (doors.local_socket, doors.addresses);
+        let Doors { open, local_socket, addresses } = doors;
         let (changes, asked) = channel();
         let runtime = start(RuntimeConfig {
             cores: config.cores.clone(),
             pool_len: config.pool_len,
             devices: prepared.devices.clone(),
             published: published(&prepared.recorded, &prepared.devices, Arc::clone(&direct)),
-            nvme_tcp,
-            direct: direct_doors,
-            direct_local,
-            iscsi,
+            doors: open,
+            hosts: config.hosts.clone(),
             initiators: config.initiators.clone(),
             changes,
             node: prepared.catalog.node(),
@@ -84,10 +80,10 @@ impl Running {
     pub fn ready(&self) -> Document<Ready> {
         Document::new(Ready {
             event: "ready".to_owned(),
-            nvme_tcp: self.addresses.nvme_tcp.clone(),
-            direct: self.addresses.direct.clone(),
+            nvme_tcp: self.addresses.of(Protocol::NvmeTcp),
+            direct: self.addresses.of(Protocol::Direct),
             direct_local: self.addresses.direct_local.clone(),
-            iscsi: self.addresses.iscsi.clone(),
+            iscsi: self.addresses.of(Protocol::Iscsi),
             control: socket_path(&self.data_dir),
             volumes: self.node.volumes(),
             pid: std::process::id(),
@@ -157,27 +153,22 @@ fn start_control(
     }
 }
 
-/// A door that leads to other machines opens only when there is a credential to show at it, or
-/// when it was said that everyone may come in.
-fn check_direct_doors(doors: &[DirectAddress], catalog: &Catalog) -> Result<(), NodeError> {
-    match doors.iter().find(|door| !door.is_anonymous) {
-        Some(door) if catalog.read()?.has_no_credential() => {
-            let (key, address) = (door.key.clone(), door.address);
-            Err(NodeError::NoCredential { key, address })
+/// A door that admits only who proves who they are opens when there is something to prove it with.
+fn check_proofs(doors: &[Door], catalog: &Catalog) -> Result<(), NodeError> {
+    for door in doors.iter().filter(|door| door.admits == Admits::Proven) {
+        let (key, address) = (door.key.clone(), door.address);
+        let contents = catalog.read()?;
+        match door.protocol {
+            Protocol::Direct if contents.has_no_credential() => {
+                return Err(NodeError::NoCredential { key, address });
+            }
+            Protocol::Iscsi if contents.has_no_account() => {
+                return Err(NodeError::NoAccount { key, address });
+            }
+            Protocol::NvmeTcp | Protocol::Direct | Protocol::Iscsi => {}
         }
-        _ => Ok(()),
     }
-}
-
-/// The same for initiators, who show that they know the secret of a CHAP user.
-fn check_iscsi_doors(doors: &[IscsiAddress], catalog: &Catalog) -> Result<(), NodeError> {
-    match doors.iter().find(|door| !door.is_anonymous) {
-        Some(door) if catalog.read()?.has_no_account() => {
-            let (key, address) = (door.key.clone(), door.address);
-            Err(NodeError::NoAccount { key, address })
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Every connection is an open file: as many as the system allows at all, rather than as few as it

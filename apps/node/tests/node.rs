@@ -230,7 +230,8 @@ fn a_port_in_use_refuses_the_start() {
     let bench = Bench::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let config = Config { nvme_tcp: vec![address], ..bench.config(&["r=ram:16MiB"], &[]) };
+    let mut config = bench.config(&["r=ram:16MiB"], &[]);
+    config.doors[0].address = address;
     let Err(error) = Running::start(&config, |_| panic!("not started")) else { panic!("started") };
     assert_eq!(
         error.to_string(),
@@ -405,7 +406,7 @@ fn cores_that_do_not_start_refuse_the_start_and_leave_nothing_locked() {
     let bench = Bench::new();
     let config = bench.config(&["r=ram:16MiB"], &[]);
     let Err(error) = Running::start(&config, |runtime| {
-        assert_eq!(runtime.nvme_tcp[0].hosts, HostAccess::Any);
+        assert_eq!(runtime.hosts, HostAccess::Any);
         Err(nearflash_node::StartError::new(std::io::Error::other("no ring: allow io_uring")))
     }) else {
         panic!("started")

@@ -12,60 +12,61 @@ const FILE_LEN_MAX: u64 = 1 << 20;
 const DEVICE_HELP: &str = "\
 Device to serve from (repeatable): NAME=file:PATH[,size=SIZE][,wipe], \
 NAME=block:/dev/DISK[,wipe], NAME=ram:SIZE or \
-NAME=null:SIZE[,read-delay=TIME][,write-delay=TIME]. A file that is absent is made, sparse";
+NAME=null:SIZE[,read-delay=TIME][,write-delay=TIME]. A missing file is created, sparse";
 
 const VOLUME_HELP: &str = "\
-Volume to have (repeatable), made on the first start and the same ever after: \
-NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME]";
+Volume to serve (repeatable), created on the first start: \
+NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME][,provisioning=thin|thick]";
 
 /// The flags of `nearflash serve`. Values are kept as written: one place reads them, wherever they
 /// come from.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ServeArgs {
-    /// TOML file with the same names as these flags and the same values; flags win. Of devices and
-    /// volumes, those of both are served
+    /// TOML file with the names and values of these flags; flags take precedence. Devices and
+    /// volumes of both are served
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Devices to serve from.
     #[arg(long = "device", value_name = "NAME=KIND:WHAT", help = DEVICE_HELP)]
     pub devices: Vec<String>,
-    /// Volumes to have.
+    /// Volumes to serve.
     #[arg(long = "volume", value_name = "NAME=SIZE@DEVICE", help = VOLUME_HELP)]
     pub volumes: Vec<String>,
-    /// Address for NVMe/TCP hosts (repeatable) [default: 127.0.0.1:4420]. Port 0 takes a free one
+    /// Address for NVMe/TCP hosts (repeatable); port 0 selects a free one [default: 127.0.0.1:4420]
     #[arg(long, value_name = "ADDR:PORT")]
     pub nvme_tcp: Vec<String>,
-    /// Address that hosts are told to connect to, when it is not the one listened on
+    /// Address that discovery names instead of the one listened on
     #[arg(long, value_name = "ADDR[:PORT]")]
     pub advertise: Option<String>,
-    /// Address for direct clients (repeatable); none unless said. Port 4421 unless said, port 0
-    /// takes a free one
+    /// Address for direct clients (repeatable); port 0 selects a free one [default: none; default
+    /// port: 4421]
     #[arg(long, value_name = "ADDR:PORT")]
     pub direct: Vec<String>,
-    /// Socket for direct clients of this machine, which share memory with the node; none unless said
+    /// Socket for direct clients on this machine, which share memory with the node [default: none]
     #[arg(long, value_name = "PATH")]
     pub direct_local: Option<PathBuf>,
-    /// Address for iSCSI initiators (repeatable); none unless said. Port 3260 unless said, port 0
-    /// takes a free one
+    /// Address for iSCSI initiators (repeatable); port 0 selects a free one [default: none; default
+    /// port: 3260]
     #[arg(long, value_name = "ADDR:PORT")]
     pub iscsi: Vec<String>,
-    /// Host that may connect, by its NQN (repeatable), iSCSI initiator, by its name (iqn., eui. or
-    /// naa.), or 'any'. Needed unless every address is a loopback one, where any of a kind may of
-    /// which none is named. 'any' also lets in every direct client and every initiator, as long as
-    /// there is no credential or no CHAP user
+    /// Host (NQN) or iSCSI initiator (iqn., eui. or naa. name) that may connect (repeatable), or
+    /// 'any'. Required if an address can be reached from other machines. With loopback addresses
+    /// only, every host may connect unless hosts are named, and likewise every initiator. 'any' also
+    /// admits every direct client while there is no credential, and every initiator while there is
+    /// no CHAP account
     #[arg(long = "host", value_name = "NQN|INITIATOR|any")]
     pub hosts: Vec<String>,
-    /// Processors to serve on, as 0, 0-3 or 0,2 [default: the first that the process may use]
+    /// Processors to serve on, for example 0, 0-3 or 0,2 [default: the first that is allowed]
     #[arg(long, value_name = "LIST")]
     pub cores: Option<String>,
-    /// Folder of catalog and control socket [default: /var/lib/nearflash for root, otherwise
+    /// Directory of the catalog and the control socket [default: /var/lib/nearflash for root, otherwise
     /// $XDG_STATE_HOME/nearflash]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Memory for data in flight, per core [default: 32MiB]
+    /// Memory for data in flight on each core [default: 32MiB]
     #[arg(long, value_name = "SIZE")]
     pub pool: Option<String>,
-    /// What to log to stderr: error, warn, info, debug or trace [default: info]
+    /// Level of the log on stderr: error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
 }
@@ -109,13 +110,6 @@ impl Default for OneOrMore {
 }
 
 impl OneOrMore {
-    pub(super) fn as_slice(&self) -> &[String] {
-        match self {
-            Self::One(value) => std::slice::from_ref(value),
-            Self::More(values) => values,
-        }
-    }
-
     pub(super) fn into_vec(self) -> Vec<String> {
         match self {
             Self::One(value) => vec![value],

@@ -3,11 +3,9 @@
 //!
 //! Each kind is for itself: naming an initiator says nothing of NVMe/TCP hosts.
 
-use std::net::SocketAddr;
-
 use nearflash_nvme::Nqn;
 
-use super::merge::{Written, only_loopback};
+use super::door::{Admits, Door, Protocol};
 use super::{ConfigError, ValueError};
 use crate::{HostAccess, InitiatorAccess, InitiatorName};
 
@@ -38,27 +36,40 @@ pub(super) fn parse_host(text: &str) -> Result<Host, ValueError> {
 }
 
 impl Hosts {
-    /// Which hosts NVMe/TCP lets in. When nobody says, every host of this machine, and no door may
-    /// lead outside.
-    pub(super) fn nvme_tcp(
-        &self,
-        doors: &[Written<SocketAddr>],
-    ) -> Result<HostAccess, ConfigError> {
-        if self.0.contains(&Host::Any) {
-            return Ok(HostAccess::Any);
+    /// Opens the doors that need no proof: those that only this machine reaches, and those of a
+    /// protocol whose peers are named. An NVMe/TCP host can prove nothing, so no other door of its
+    /// protocol may be open.
+    pub(super) fn open(&self, doors: &mut [Door]) -> Result<(), ConfigError> {
+        let is_any = self.0.contains(&Host::Any);
+        for door in doors {
+            let is_named = match door.protocol {
+                Protocol::NvmeTcp => self.nvme_tcp() != HostAccess::Any,
+                Protocol::Iscsi => self.initiators() != InitiatorAccess::Any,
+                Protocol::Direct => false,
+            };
+            if is_any || is_named || door.is_loopback() {
+                door.admits = Admits::Unproven;
+            } else if door.protocol == Protocol::NvmeTcp {
+                return Err(ConfigError::OpenDoor { key: door.key.clone(), address: door.address });
+            }
         }
+        Ok(())
+    }
+
+    /// Which hosts NVMe/TCP admits.
+    pub(super) fn nvme_tcp(&self) -> HostAccess {
         let nqn = |host: &Host| match host {
             Host::NvmeTcp(nqn) => Some(nqn.clone()),
             Host::Initiator(_) | Host::Any => None,
         };
         let named: Vec<Nqn> = self.0.iter().filter_map(nqn).collect();
         match named.is_empty() {
-            true => only_loopback(doors),
-            false => Ok(HostAccess::Only(named.into())),
+            true => HostAccess::Any,
+            false => HostAccess::Only(named.into()),
         }
     }
 
-    /// Which initiators iSCSI lets in.
+    /// Which initiators iSCSI admits.
     pub(super) fn initiators(&self) -> InitiatorAccess {
         let name = |host: &Host| match host {
             Host::Initiator(name) => Some(name.clone()),

@@ -1,21 +1,14 @@
 //! Merges the file's values with the flags', remembering where each was written.
 
-use std::net::SocketAddr;
 use std::path::Path;
 
 use nearflash_space::Name;
 
-use super::args::{CoreList, OneOrMore};
+use super::args::CoreList;
 use super::cores::{allowed_cores, display_cores, parse_cores};
+use super::door::{Admits, Door, Protocol};
 use super::hosts::{Hosts, parse_host};
-use super::{
-    ConfigError, DIRECT_PORT, DirectAddress, ISCSI_PORT, IscsiAddress, Key, NVME_TCP_PORT, Origin,
-    ValueError, is_loopback, parse_address,
-};
-use crate::HostAccess;
-
-/// Where NVMe/TCP hosts are awaited unless told otherwise: only on this machine.
-const NVME_TCP_DEFAULT: &str = "127.0.0.1:4420";
+use super::{ConfigError, Key, Origin, ValueError, parse_address};
 
 /// A value, and where it was written.
 #[derive(Clone, Debug)]
@@ -111,57 +104,23 @@ impl Merge<'_> {
         Ok(all)
     }
 
-    pub(super) fn addresses(
+    /// The doors of a protocol. They admit only who proves who they are, until [`Hosts::open`].
+    pub(super) fn doors(
         &self,
+        protocol: Protocol,
         file: Vec<String>,
         flags: Vec<String>,
-    ) -> Result<Vec<Written<SocketAddr>>, ConfigError> {
+    ) -> Result<Vec<Door>, ConfigError> {
+        let key = protocol.key();
         let mut written = self.either(file, flags);
         if written.is_empty() {
-            written.push(as_flag(NVME_TCP_DEFAULT.to_owned()));
+            written.extend(protocol.default_address().map(|address| as_flag(address.to_owned())));
         }
-        let parse = |text: &str| parse_address(text, NVME_TCP_PORT);
-        written.iter().map(|written| written.parse("nvme-tcp", parse)).collect()
-    }
-
-    /// Where direct clients are awaited. Whether a door that leads outside may be opened depends
-    /// on the catalog, too: there must be a credential, unless everyone may come in.
-    pub(super) fn direct(
-        &self,
-        file: Vec<String>,
-        flags: Vec<String>,
-        is_any: bool,
-    ) -> Result<Vec<DirectAddress>, ConfigError> {
         let door = |written: Written<String>| {
-            let Written { value: address, .. } =
-                written.parse("direct", |text| parse_address(text, DIRECT_PORT))?;
-            let is_anonymous = is_any || is_loopback(address);
-            Ok(DirectAddress { address, is_anonymous, key: written.key("direct") })
+            let address = written.parse(key, |text| parse_address(text, protocol.port()))?.value;
+            Ok(Door { protocol, address, admits: Admits::Proven, key: written.key(key) })
         };
-        self.either(file, flags).into_iter().map(door).collect()
-    }
-
-    /// Whether it was said, rather than assumed, that everyone may come in.
-    pub(super) fn says_any_host(&self, file: &OneOrMore, flags: &[String]) -> bool {
-        let said = if flags.is_empty() { file.as_slice() } else { flags };
-        said.iter().any(|host| host == "any")
-    }
-
-    /// Where iSCSI initiators are awaited. Whether a door that leads outside may be opened depends
-    /// on the catalog, too: there must be a CHAP user, unless it was said who may come in.
-    pub(super) fn iscsi(
-        &self,
-        file: Vec<String>,
-        flags: Vec<String>,
-        is_said: bool,
-    ) -> Result<Vec<IscsiAddress>, ConfigError> {
-        let door = |written: Written<String>| {
-            let Written { value: address, .. } =
-                written.parse("iscsi", |text| parse_address(text, ISCSI_PORT))?;
-            let is_anonymous = is_said || is_loopback(address);
-            Ok(IscsiAddress { address, is_anonymous, key: written.key("iscsi") })
-        };
-        self.either(file, flags).into_iter().map(door).collect()
+        written.into_iter().map(door).collect()
     }
 
     /// Who is let in, as it was said.
@@ -204,12 +163,4 @@ impl Merge<'_> {
 
 fn as_flag(value: String) -> Written<String> {
     Written { origin: Origin::Flag, value }
-}
-
-/// No door may lead outside unless it was said who may come in.
-pub(super) fn only_loopback(doors: &[Written<SocketAddr>]) -> Result<HostAccess, ConfigError> {
-    let open = doors.iter().find(|door| !is_loopback(door.value));
-    open.map_or(Ok(HostAccess::Any), |door| {
-        Err(ConfigError::OpenDoor { key: door.key("nvme-tcp"), address: door.value })
-    })
 }

@@ -6,6 +6,7 @@
 
 mod args;
 mod cores;
+mod door;
 mod error;
 mod hosts;
 mod merge;
@@ -25,17 +26,9 @@ use args::FileArgs;
 use merge::{Merge, Written};
 
 pub use args::ServeArgs;
+pub use door::{Admits, Door, Protocol};
 pub use error::{ConfigError, Key, Origin, ValueError};
 pub use volume_spec::{parse_block_size, parse_volume};
-
-/// The port that NVMe/TCP has for I/O.
-const NVME_TCP_PORT: u16 = 4420;
-
-/// The port for direct clients.
-const DIRECT_PORT: u16 = 4421;
-
-/// The port that iSCSI has.
-const ISCSI_PORT: u16 = 3260;
 
 /// A core's pool unless told otherwise: 256 transfers of 128 KiB.
 const POOL_DEFAULT: ByteLen = ByteLen(32 << 20);
@@ -50,19 +43,15 @@ pub struct Config {
     pub devices: Vec<DeviceSpec>,
     /// The volumes that there are to be, by unique names, each on one of the devices.
     pub volumes: Vec<VolumeRequest>,
-    /// Where NVMe/TCP hosts are awaited; at least one.
-    pub nvme_tcp: Vec<SocketAddr>,
-    /// What hosts are told instead.
-    pub advertise: Option<Advertise>,
-    /// Who may connect.
-    pub hosts: HostAccess,
-    /// Where direct clients are awaited.
-    pub direct: Vec<DirectAddress>,
-    /// The socket for those of this machine.
+    /// The doors; at least one is of NVMe/TCP.
+    pub doors: Vec<Door>,
+    /// The socket for direct clients on this machine.
     pub direct_local: Option<PathBuf>,
-    /// Where iSCSI initiators are awaited.
-    pub iscsi: Vec<IscsiAddress>,
-    /// Which of them may connect.
+    /// The address that discovery names instead of a door's own.
+    pub advertise: Option<Advertise>,
+    /// The NVMe/TCP hosts that may connect.
+    pub hosts: HostAccess,
+    /// The iSCSI initiators that may connect.
     pub initiators: InitiatorAccess,
     /// The processors to serve on; at least one, each once, all allowed.
     pub cores: Vec<usize>,
@@ -74,30 +63,6 @@ pub struct Config {
     pub log: LevelFilter,
 }
 
-/// Where direct clients are awaited.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct DirectAddress {
-    /// The address.
-    pub address: SocketAddr,
-    /// Whoever comes in may do everything, as long as there is no credential: only this machine
-    /// reaches it, or it was said that everyone may.
-    pub is_anonymous: bool,
-    /// Where it was written.
-    pub key: Key,
-}
-
-/// Where iSCSI initiators are awaited.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct IscsiAddress {
-    /// The address.
-    pub address: SocketAddr,
-    /// Whoever may come in need not prove who it is, as long as there is no CHAP user: only this
-    /// machine reaches it, or it was said who may connect.
-    pub is_anonymous: bool,
-    /// Where it was written.
-    pub key: Key,
-}
-
 /// An address to tell hosts; without a port, each door's own.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Advertise {
@@ -105,13 +70,6 @@ pub struct Advertise {
     pub ip: IpAddr,
     /// The port.
     pub port: Option<u16>,
-}
-
-impl Advertise {
-    /// The address alone: the port that is said is one of NVMe/TCP.
-    pub(crate) fn without_port(self) -> Self {
-        Self { port: None, ..self }
-    }
 }
 
 impl Config {
@@ -147,14 +105,17 @@ impl Config {
             |volume| &volume.name,
         )?;
         check_devices(&devices, &volumes)?;
-        let nvme_tcp = merge.addresses(file.nvme_tcp.into_vec(), args.nvme_tcp)?;
-        let is_any = merge.says_any_host(&file.host, &args.hosts);
-        let direct = merge.direct(file.direct.into_vec(), args.direct, is_any)?;
+        let written = [
+            (Protocol::NvmeTcp, file.nvme_tcp, args.nvme_tcp),
+            (Protocol::Direct, file.direct, args.direct),
+            (Protocol::Iscsi, file.iscsi, args.iscsi),
+        ];
+        let mut doors = Vec::new();
+        for (protocol, file, flags) in written {
+            doors.extend(merge.doors(protocol, file.into_vec(), flags)?);
+        }
         let named = merge.hosts(file.host.into_vec(), args.hosts)?;
-        let hosts = named.nvme_tcp(&nvme_tcp)?;
-        let initiators = named.initiators();
-        let is_said = is_any || initiators != InitiatorAccess::Any;
-        let iscsi = merge.iscsi(file.iscsi.into_vec(), args.iscsi, is_said)?;
+        named.open(&mut doors)?;
         let advertise = (file.advertise, args.advertise);
         let data_dir = args.data_dir.or(file.data_dir);
         let pool_len = merge.one("pool", (file.pool, args.pool), parse_pool)?;
@@ -162,13 +123,11 @@ impl Config {
         Ok(Self {
             devices: values(devices),
             volumes: values(volumes),
-            nvme_tcp: values(nvme_tcp),
-            advertise: merge.one("advertise", advertise, parse_advertise)?,
-            hosts,
-            direct,
+            doors,
             direct_local: args.direct_local.or(file.direct_local),
-            iscsi,
-            initiators,
+            advertise: merge.one("advertise", advertise, parse_advertise)?,
+            hosts: named.nvme_tcp(),
+            initiators: named.initiators(),
             cores: merge.cores(file.cores, args.cores)?,
             data_dir: data_dir.map_or_else(default_data_dir, Ok).map_err(ConfigError::NoDataDir)?,
             pool_len: pool_len.unwrap_or(POOL_DEFAULT),
@@ -205,15 +164,10 @@ fn parse_address(text: &str, port: u16) -> Result<SocketAddr, ValueError> {
     text.parse().or_else(|_| ip()).map_err(|_| ValueError::Address { text: text.into(), port })
 }
 
-/// Whether only this machine reaches it.
-fn is_loopback(address: SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
-}
-
 fn parse_advertise(text: &str) -> Result<Advertise, ValueError> {
     let whole = text.parse().map(|a: SocketAddr| Advertise { ip: a.ip(), port: Some(a.port()) });
     let ip = || text.parse().map(|ip| Advertise { ip, port: None });
-    let refused = |_| ValueError::Address { text: text.into(), port: NVME_TCP_PORT };
+    let refused = |_| ValueError::Address { text: text.into(), port: Protocol::NvmeTcp.port() };
     whole.or_else(|_| ip()).map_err(refused)
 }
 

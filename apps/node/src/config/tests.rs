@@ -33,12 +33,20 @@ fn with_file(text: &str, flags: &[&str]) -> Result<Config, String> {
     resolved(&flags).map_err(|error| error.to_string().replace(path, "FILE"))
 }
 
+fn doors(config: &Config, protocol: Protocol) -> Vec<&Door> {
+    config.doors.iter().filter(|door| door.protocol == protocol).collect()
+}
+
+fn addresses(config: &Config, protocol: Protocol) -> Vec<String> {
+    doors(config, protocol).iter().map(|door| door.address.to_string()).collect()
+}
+
 const DEVICE: [&str; 2] = ["--device", "r=ram:1GiB"];
 
 #[test]
 fn defaults_serve_this_machine_from_one_processor() {
     let config = resolved(&DEVICE).unwrap();
-    assert_eq!(config.nvme_tcp, ["127.0.0.1:4420".parse().unwrap()]);
+    assert_eq!(addresses(&config, Protocol::NvmeTcp), ["127.0.0.1:4420"]);
     assert_eq!(config.hosts, HostAccess::Any);
     assert_eq!(config.cores.len(), 1);
     assert_eq!(config.pool_len, ByteLen(32 << 20));
@@ -65,7 +73,7 @@ fn file_and_flags_have_the_same_names_and_values_and_flags_win() {
     let both = with_file(text, &flags).unwrap();
     let devices: Vec<String> = both.devices.iter().map(ToString::to_string).collect();
     assert_eq!(devices, ["a=ram:1GiB", "b=ram:3GiB"]);
-    assert_eq!(both.nvme_tcp, ["127.0.0.1:2".parse().unwrap()]);
+    assert_eq!(addresses(&both, Protocol::NvmeTcp), ["127.0.0.1:2"]);
     assert_eq!((both.pool_len, both.hosts), (ByteLen(8 << 20), file.hosts));
 }
 
@@ -200,15 +208,14 @@ fn an_advertised_address_may_leave_the_port_to_the_door() {
 #[test]
 fn direct_doors_are_opened_only_where_it_is_said() {
     let config = resolved(&DEVICE).unwrap();
-    assert_eq!((config.direct, config.direct_local), (vec![], None));
+    assert_eq!((doors(&config, Protocol::Direct), &config.direct_local), (vec![], &None));
     let doors = ["--direct", "127.0.0.1", "--direct", "[::1]:9", "--direct-local", "d.sock"];
     let config = resolved(&[&DEVICE[..], &doors].concat()).unwrap();
-    let addresses: Vec<String> = config.direct.iter().map(|d| d.address.to_string()).collect();
-    assert_eq!(addresses, ["127.0.0.1:4421", "[::1]:9"]);
+    assert_eq!(addresses(&config, Protocol::Direct), ["127.0.0.1:4421", "[::1]:9"]);
     assert_eq!(config.direct_local, Some("d.sock".into()));
     let text = "device = 'r=ram:1GiB'\ndirect = '127.0.0.1:1'\ndirect-local = '/run/d.sock'";
     let file = with_file(text, &["--direct", "127.0.0.1:2"]).unwrap();
-    assert_eq!(file.direct[0].address, "127.0.0.1:2".parse().unwrap());
+    assert_eq!(addresses(&file, Protocol::Direct), ["127.0.0.1:2"]);
     assert_eq!(file.direct_local, Some("/run/d.sock".into()));
     assert_eq!(
         refused(&[&DEVICE[..], &["--direct", "here"]].concat()),
@@ -220,7 +227,8 @@ fn direct_doors_are_opened_only_where_it_is_said() {
 fn a_direct_door_is_anonymous_on_the_loopback_or_when_everyone_may_come_in() {
     let is_anonymous = |flags: &[&str]| {
         let config = resolved(&[&DEVICE[..], flags].concat()).unwrap();
-        config.direct.iter().map(|door| door.is_anonymous).collect::<Vec<bool>>()
+        let doors = doors(&config, Protocol::Direct);
+        doors.iter().map(|door| door.admits == Admits::Unproven).collect::<Vec<bool>>()
     };
     assert_eq!(is_anonymous(&["--direct", "127.0.0.1:1", "--direct", "[::1]:1"]), [true, true]);
     for address in ["0.0.0.0:1", "192.0.2.1:1", "[::]:1"] {
@@ -229,22 +237,23 @@ fn a_direct_door_is_anonymous_on_the_loopback_or_when_everyone_may_come_in() {
         assert_eq!(is_anonymous(&["--direct", address, "--host", "nqn.2014-08.org.x:a"]), [false]);
     }
     let text = "device = 'r=ram:1GiB'\ndirect = '0.0.0.0:1'\nhost = 'any'";
-    assert!(with_file(text, &[]).unwrap().direct[0].is_anonymous);
+    let file = with_file(text, &[]).unwrap();
+    assert_eq!(doors(&file, Protocol::Direct)[0].admits, Admits::Unproven);
     let named = with_file(text, &["--host", "nqn.2014-08.org.example:a"]).unwrap();
-    assert!(!named.direct[0].is_anonymous, "a flag wins over the file");
+    let admits = doors(&named, Protocol::Direct)[0].admits;
+    assert_eq!(admits, Admits::Proven, "a flag wins over the file");
 }
 
 #[test]
 fn iscsi_doors_are_opened_only_where_it_is_said() {
-    assert_eq!(resolved(&DEVICE).unwrap().iscsi, vec![]);
+    assert!(addresses(&resolved(&DEVICE).unwrap(), Protocol::Iscsi).is_empty());
     let doors = ["--iscsi", "127.0.0.1", "--iscsi", "[::1]:0"];
     let config = resolved(&[&DEVICE[..], &doors].concat()).unwrap();
-    let addresses: Vec<String> = config.iscsi.iter().map(|d| d.address.to_string()).collect();
-    assert_eq!(addresses, ["127.0.0.1:3260", "[::1]:0"]);
+    assert_eq!(addresses(&config, Protocol::Iscsi), ["127.0.0.1:3260", "[::1]:0"]);
     let text = "device = 'r=ram:1GiB'\niscsi = ['127.0.0.1:1', '127.0.0.1:3']";
-    assert_eq!(with_file(text, &[]).unwrap().iscsi.len(), 2);
+    assert_eq!(addresses(&with_file(text, &[]).unwrap(), Protocol::Iscsi).len(), 2);
     let file = with_file(text, &["--iscsi", "127.0.0.1:2"]).unwrap();
-    assert_eq!(file.iscsi[0].address, "127.0.0.1:2".parse().unwrap());
+    assert_eq!(addresses(&file, Protocol::Iscsi), ["127.0.0.1:2"]);
     assert_eq!(
         refused(&[&DEVICE[..], &["--iscsi", "here"]].concat()),
         "--iscsi: 'here' is not an address: write IP:PORT, as 127.0.0.1:3260 or [::1]:3260"
@@ -255,7 +264,8 @@ fn iscsi_doors_are_opened_only_where_it_is_said() {
 fn an_iscsi_door_is_anonymous_on_the_loopback_or_when_it_is_said_who_may_come_in() {
     let is_anonymous = |flags: &[&str]| {
         let config = resolved(&[&DEVICE[..], flags].concat()).unwrap();
-        config.iscsi.iter().map(|door| door.is_anonymous).collect::<Vec<bool>>()
+        let doors = doors(&config, Protocol::Iscsi);
+        doors.iter().map(|door| door.admits == Admits::Unproven).collect::<Vec<bool>>()
     };
     assert_eq!(is_anonymous(&["--iscsi", "127.0.0.1:1", "--iscsi", "[::1]:1"]), [true, true]);
     for address in ["0.0.0.0:1", "192.0.2.1:1", "[::]:1"] {

@@ -6,6 +6,7 @@ use nearflash_api::{
 use nearflash_media::Kind;
 
 use super::Node;
+use crate::config::Protocol;
 use crate::{ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus};
 
 impl Node {
@@ -17,10 +18,10 @@ impl Node {
             node: self.catalog.node(),
             pid: std::process::id(),
             uptime_seconds: self.started.elapsed().as_secs(),
-            nvme_tcp: self.addresses.nvme_tcp.clone(),
-            direct: self.addresses.direct.clone(),
+            nvme_tcp: self.addresses.of(Protocol::NvmeTcp),
+            direct: self.addresses.of(Protocol::Direct),
             direct_local: self.addresses.direct_local.clone(),
-            iscsi: self.addresses.iscsi.clone(),
+            iscsi: self.addresses.of(Protocol::Iscsi),
             devices: self.device_infos(),
             volumes: self.volumes(),
             cores: runtime.cores.iter().map(core_info).collect(),

@@ -1,7 +1,6 @@
 //! Starts the cores, speaks to them, and stops them.
 
 use std::net::SocketAddr;
-use std::os::unix::net::UnixListener;
 use std::sync::mpsc::{Receiver, Sender as Channel, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -26,9 +25,10 @@ use super::exports;
 use super::faults::Faults;
 use super::log::log;
 use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
+use crate::config::{Admits, Protocol};
 use crate::runtime_face::{
-    self, Asked, AskedBy, Connected, DirectAccess, DirectDoor, InitiatorAccess, IscsiAccess,
-    IscsiDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
+    Asked, AskedBy, Connected, DirectAccess, DoorSocket, InitiatorAccess, IscsiAccess, OpenDoor,
+    Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
 };
 
 /// How long a host may neither take answers nor send the data it promised.
@@ -78,11 +78,10 @@ struct Start {
 /// When a core cannot start; none is left running.
 pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     let mut target = Some(exports::target(&config));
-    let portals: Vec<SocketAddr> = config.iscsi.iter().map(|door| door.advertise).collect();
+    let portals = exports::portals(&config.doors);
     let (iscsi, initiators) = (&config.published.iscsi, config.initiators);
     let iscsi = exports::iscsi_config(iscsi, &portals, &initiators);
-    let mut listeners =
-        listeners(config.nvme_tcp, config.direct, config.direct_local, config.iscsi);
+    let mut listeners: Vec<Listener> = config.doors.into_iter().map(listener).collect();
     let replies = Arc::new(Replies::default());
     let common = Arc::new(Common {
         epoch: Instant::now(),
@@ -131,30 +130,20 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     Ok(Cores { processors, devices, senders, replies, portals, initiators, threads })
 }
 
-/// Every listening socket, with what is spoken there.
-fn listeners(
-    nvme_tcp: Vec<runtime_face::Door>,
-    direct: Vec<DirectDoor>,
-    direct_local: Option<UnixListener>,
-    iscsi: Vec<IscsiDoor>,
-) -> Vec<Listener> {
-    let nvme_tcp = nvme_tcp
-        .into_iter()
-        .map(|open| Listener { door: Door::NvmeTcp, socket: open.listener.into() });
-    let direct = direct.into_iter().map(|open| Listener {
-        door: Door::Direct { anonymous: open.is_anonymous, local: false },
-        socket: open.listener.into(),
-    });
-    let local = direct_local.into_iter().map(|listener| Listener {
-        // Its file lets in nobody but the node's own user.
-        door: Door::Direct { anonymous: true, local: true },
-        socket: listener.into(),
-    });
-    let iscsi = iscsi.into_iter().map(|open| Listener {
-        door: Door::Iscsi { anonymous: open.is_anonymous },
-        socket: open.listener.into(),
-    });
-    nvme_tcp.chain(direct).chain(local).chain(iscsi).collect()
+/// A listening socket, with what is spoken there.
+fn listener(open: OpenDoor) -> Listener {
+    let anonymous = open.admits == Admits::Unproven;
+    let local = matches!(open.socket, DoorSocket::Local(_));
+    let door = match open.protocol {
+        Protocol::NvmeTcp => Door::NvmeTcp,
+        Protocol::Direct => Door::Direct { anonymous, local },
+        Protocol::Iscsi => Door::Iscsi { anonymous },
+    };
+    let socket = match open.socket {
+        DoorSocket::Tcp { listener, .. } => listener.into(),
+        DoorSocket::Local(listener) => listener.into(),
+    };
+    Listener { door, socket }
 }
 
 /// The life of one core's thread.

@@ -21,10 +21,11 @@ use nearflash_shard::{DirectConfig, IscsiConfig};
 use nearflash_space::Epoch;
 
 use super::replies::Reply;
+use crate::config::Protocol;
 use crate::runtime_face::{
     ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus, DirectAccess, DirectCredential,
-    DirectGrant, DirectVolume, Door, HostAccess, InitiatorAccess, IscsiAccess, IscsiTarget,
-    IscsiUnit, Namespace, Published, RuntimeConfig, RuntimeStatus,
+    DirectGrant, DirectVolume, DoorSocket, HostAccess, InitiatorAccess, IscsiAccess, IscsiTarget,
+    IscsiUnit, Namespace, OpenDoor, Published, RuntimeConfig, RuntimeStatus,
 };
 
 /// The subsystems and controllers of a node that is starting.
@@ -35,8 +36,8 @@ pub(super) fn target(config: &RuntimeConfig) -> Target {
         serial_seed: config.node.as_u64_pair().0,
         model: "nearflash".to_owned(),
         firmware: env!("CARGO_PKG_VERSION").to_owned(),
-        hosts: host_access(&config.nvme_tcp),
-        ports: config.nvme_tcp.iter().zip(1..).map(|(door, id)| port(door, id)).collect(),
+        hosts: host_access(&config.hosts),
+        ports: ports(&config.doors),
         limits,
     });
     let published = target.publish(namespaces(&config.published));
@@ -178,18 +179,36 @@ fn wire_epoch(epoch: Epoch) -> u32 {
     u32::try_from(wrapped).expect("a remainder is less than its divisor")
 }
 
-/// Every door of a node lets in the same hosts: those of `--host`, or any.
-fn host_access(doors: &[Door]) -> TargetAccess {
-    match doors.first().map(|door| &door.hosts) {
-        Some(HostAccess::Only(hosts)) => TargetAccess::Listed(hosts.iter().cloned().collect()),
-        Some(HostAccess::Any) | None => TargetAccess::Any,
+fn host_access(hosts: &HostAccess) -> TargetAccess {
+    match hosts {
+        HostAccess::Only(hosts) => TargetAccess::Listed(hosts.iter().cloned().collect()),
+        HostAccess::Any => TargetAccess::Any,
     }
 }
 
-fn port(door: &Door, id: u16) -> Port {
-    let listen = door.listener.local_addr().unwrap_or(door.advertise);
-    let advertise = (door.advertise != listen).then(|| TransportAddress::tcp(door.advertise));
-    Port { id, listen: TransportAddress::tcp(listen), advertise: advertise.into_iter().collect() }
+/// The ports of the discovery log, from 1.
+fn ports(doors: &[OpenDoor]) -> Vec<Port> {
+    let tcp = |door: &OpenDoor| match &door.socket {
+        DoorSocket::Tcp { listener, advertise } if door.protocol == Protocol::NvmeTcp => {
+            Some((listener.local_addr().unwrap_or(*advertise), *advertise))
+        }
+        DoorSocket::Tcp { .. } | DoorSocket::Local(_) => None,
+    };
+    let port = |((listen, advertise), id): ((SocketAddr, SocketAddr), u16)| {
+        let advertise = (advertise != listen).then(|| TransportAddress::tcp(advertise));
+        let listen = TransportAddress::tcp(listen);
+        Port { id, listen, advertise: advertise.into_iter().collect() }
+    };
+    doors.iter().filter_map(tcp).zip(1..).map(port).collect()
+}
+
+/// The portals that iSCSI discovery names.
+pub(super) fn portals(doors: &[OpenDoor]) -> Vec<SocketAddr> {
+    let portal = |door: &OpenDoor| match door.socket {
+        DoorSocket::Tcp { advertise, .. } if door.protocol == Protocol::Iscsi => Some(advertise),
+        DoorSocket::Tcp { .. } | DoorSocket::Local(_) => None,
+    };
+    doors.iter().filter_map(portal).collect()
 }
 
 /// How the cores are, from what each says. The processors of those that say nothing are named.
