@@ -13,7 +13,7 @@ use std::sync::mpsc::Sender;
 use nearflash_access::{ChapAccount, Rights, Secret};
 use nearflash_engine::{CoreId, Owner};
 use nearflash_media::Device;
-use nearflash_nvme::{NamespaceId, Nqn};
+use nearflash_nvme::{HostName, NamespaceId, Nqn};
 use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
 use nearflash_space::{Epoch, Name, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
@@ -379,7 +379,7 @@ pub struct CoreStatus {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ConnectedHost {
     /// The host's name.
-    pub host: Nqn,
+    pub host: HostName,
     /// What it is connected to.
     pub subsystem: Nqn,
     /// Where its admin queue comes from.

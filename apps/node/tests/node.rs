@@ -292,7 +292,7 @@ fn what_the_control_socket_refuses_changes_nothing() {
 
 fn host_of(volume: &str) -> ConnectedHost {
     ConnectedHost {
-        host: "nqn.2014-08.org.example:h".parse().unwrap(),
+        host: nearflash_nvme::HostName::Named("nqn.2014-08.org.example:h".parse().unwrap()),
         subsystem: subsystem_nqn(&volume.parse().unwrap()),
         address: "127.0.0.1:9".parse().unwrap(),
         io_queues: 1,

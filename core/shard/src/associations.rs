@@ -8,18 +8,35 @@
 
 use std::collections::{HashMap, HashSet};
 
-use nearflash_nvme::{ControllerId, Nqn, QueueId};
+use nearflash_nvme::fabrics::ConnectData;
+use nearflash_nvme::{ControllerId, HostName, QueueId};
+
+/// A host as far as its connections tell it from others: by its name, or, if it has none, by its identifier.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Host(HostName, [u8; 16]);
+
+impl Host {
+    /// The host that connects so; `None` if its name is invalid.
+    pub(crate) fn of(data: &ConnectData) -> Option<Self> {
+        Some(Self::new(data.host.host().ok()?, data.host_id))
+    }
+
+    fn new(name: HostName, id: [u8; 16]) -> Self {
+        let id = if name == HostName::Unnamed { id } else { [0; 16] };
+        Self(name, id)
+    }
+}
 
 /// The I/O queues of the node and whose they are.
 #[derive(Debug, Default)]
 pub(crate) struct Associations {
-    queues: HashMap<(ControllerId, QueueId), Nqn>,
+    queues: HashMap<(ControllerId, QueueId), Host>,
     /// Controllers that are no more, but have queues that are not yet silent.
     ended: HashSet<ControllerId>,
 }
 
 impl Associations {
-    pub(crate) fn queue_connected(&mut self, controller: ControllerId, queue: QueueId, host: Nqn) {
+    pub(crate) fn queue_connected(&mut self, controller: ControllerId, queue: QueueId, host: Host) {
         self.queues.insert((controller, queue), host);
     }
 
@@ -36,7 +53,7 @@ impl Associations {
     }
 
     /// Whether requests of an ended controller of this host may be under way.
-    pub(crate) fn is_restless(&self, host: &Nqn) -> bool {
+    pub(crate) fn is_restless(&self, host: &Host) -> bool {
         !self.ended.is_empty()
             && self
                 .queues
@@ -55,20 +72,38 @@ impl Associations {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_host_waits_until_every_queue_of_its_ended_controller_is_silent() {
-        let (us, them) = ("nqn.2026-11.test:us", "nqn.2026-11.test:them");
-        let [us, them]: [Nqn; 2] = [us, them].map(|name| name.parse().unwrap());
+    fn named(name: &str, id: u8) -> Host {
+        Host::new(HostName::Named(name.parse().unwrap()), [id; 16])
+    }
+
+    fn unnamed(id: u8) -> Host {
+        Host::new(HostName::Unnamed, [id; 16])
+    }
+
+    fn waits_for_itself_alone(us: &Host, them: &Host) {
         let (old, one, two) = (ControllerId(1), QueueId(1), QueueId(2));
         let mut associations = Associations::default();
         associations.queue_connected(old, one, us.clone());
         associations.queue_connected(old, two, us.clone());
-        assert!(!associations.is_restless(&us), "a second path is no trouble");
+        assert!(!associations.is_restless(us), "a second path is no trouble");
         associations.controller_ended(old);
         associations.queue_silent(old, one);
-        assert!(associations.is_restless(&us));
-        assert!(!associations.is_restless(&them));
+        assert!(associations.is_restless(us));
+        assert!(!associations.is_restless(them));
         associations.queue_silent(old, two);
-        assert!(!associations.is_restless(&us));
+        assert!(!associations.is_restless(us));
+    }
+
+    #[test]
+    fn a_host_waits_until_every_queue_of_its_ended_controller_is_silent() {
+        let us = named("nqn.2026-11.test:us", 1);
+        waits_for_itself_alone(&us, &named("nqn.2026-11.test:them", 1));
+        assert_eq!(us, named("nqn.2026-11.test:us", 2), "an identifier does not make it another");
+    }
+
+    #[test]
+    fn hosts_without_names_are_told_apart_by_their_identifiers() {
+        waits_for_itself_alone(&unnamed(1), &unnamed(2));
+        waits_for_itself_alone(&unnamed(0), &unnamed(2));
     }
 }

@@ -8,12 +8,12 @@ use nearflash_nvme::serving::{
     Action, Connected, HostStatus, NamespaceConfig, QueueKind as TargetKind, Refusal, Target,
 };
 use nearflash_nvme::{
-    CompletionEntry, ControllerId, NamespaceTable, Nqn, QueueId, TransportAddress,
+    CompletionEntry, ControllerId, HostName, NamespaceTable, QueueId, TransportAddress,
 };
 use nearflash_nvme_tcp::serving::{AdminDemand, Asker, ConnectDemand, Granted, QueueKind};
 use nearflash_units::Nanos;
 
-use crate::associations::Associations;
+use crate::associations::{Associations, Host};
 use crate::changes::tag_of;
 use crate::connection::Role;
 use crate::connections::Key;
@@ -28,7 +28,7 @@ pub(crate) struct Controllers {
     target: Target,
     admins: HashMap<ControllerId, Key>,
     /// Whose they are.
-    names: HashMap<ControllerId, Nqn>,
+    names: HashMap<ControllerId, HostName>,
     associations: Associations,
     /// Connects of hosts whose last controller is not yet silent. Their sessions' handshake time
     /// bounds the wait.
@@ -60,8 +60,7 @@ impl Controllers {
     /// Whether a Connect has to wait: see [`Associations`].
     fn must_wait(&self, demand: &ConnectDemand) -> bool {
         let is_new = demand.data.controller_id() == ControllerId::DYNAMIC;
-        let host = demand.data.host.get();
-        is_new && host.is_ok_and(|host| self.associations.is_restless(&host))
+        is_new && Host::of(&demand.data).is_some_and(|host| self.associations.is_restless(&host))
     }
 
     /// Answers a Connect.
@@ -71,9 +70,8 @@ impl Controllers {
         demand: &ConnectDemand,
         local: TransportAddress,
     ) -> Result<Connected, Refusal> {
-        let host = demand.data.host.get();
         let connected = self.target.connect(now, &demand.command, &demand.data, local)?;
-        if let (TargetKind::Io, Ok(host)) = (connected.kind, host) {
+        if let (TargetKind::Io, Some(host)) = (connected.kind, Host::of(&demand.data)) {
             self.associations.queue_connected(connected.controller, connected.queue, host);
         }
         Ok(connected)
@@ -115,8 +113,9 @@ impl Shard {
                     connection.role = Role::Admin(controller);
                     let peer = connection.peer;
                     controllers.admins.insert(controller, key);
-                    let host = demand.data.host.get().ok();
-                    controllers.names.extend(host.clone().map(|host| (controller, host)));
+                    let host = demand.data.host.host();
+                    let host = host.expect("a Connect with an invalid name is refused");
+                    controllers.names.insert(controller, host.clone());
                     world.notice(Notice::ControllerConnected { controller, peer, host });
                 }
             }
@@ -182,7 +181,7 @@ impl Shard {
         }
     }
 
-    fn name_of(&self, controller: ControllerId) -> Option<Nqn> {
+    fn name_of(&self, controller: ControllerId) -> Option<HostName> {
         self.controllers.as_ref()?.names.get(&controller).cloned()
     }
 

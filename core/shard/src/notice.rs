@@ -7,7 +7,7 @@ use nearflash_engine::{CoreId, Counters, Owner};
 use nearflash_iscsi::login::LoginStatus;
 use nearflash_iscsi::serving::SessionStatus;
 use nearflash_nvme::serving::{DisconnectReason, HostStatus};
-use nearflash_nvme::{ControllerId, Nqn, Status};
+use nearflash_nvme::{ControllerId, HostName, Status};
 use nearflash_request::{Change, Identity, Nexus, Tag};
 use nearflash_units::{ByteLen, ByteOffset};
 
@@ -52,22 +52,22 @@ pub enum Notice {
         controller: ControllerId,
         /// From where.
         peer: Peer,
-        /// The host's name; none when it gives none that can be shown.
-        host: Option<Nqn>,
+        /// The host's name.
+        host: HostName,
     },
     /// A controller's admin connection is gone.
     ControllerGone {
         /// Which.
         controller: ControllerId,
-        /// The host's name; none when it gave none that can be shown.
-        host: Option<Nqn>,
+        /// The host's name; `None` when the controller is already gone.
+        host: Option<HostName>,
     },
     /// A controller, or queues of it, are being ended.
     Disconnecting {
         /// Whose.
         controller: ControllerId,
-        /// The host's name; none when it gave none that can be shown.
-        host: Option<Nqn>,
+        /// The host's name; `None` when the controller is already gone.
+        host: Option<HostName>,
         /// Why.
         reason: DisconnectReason,
     },

@@ -81,6 +81,25 @@ impl std::str::FromStr for Nqn {
     }
 }
 
+/// A host as it names itself. Some hosts leave the name out, which the specification does not allow;
+/// they can join where every host can.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum HostName {
+    /// By its name.
+    Named(Nqn),
+    /// The field is empty.
+    Unnamed,
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(name) => name.fmt(f),
+            Self::Unnamed => f.write_str("unnamed"),
+        }
+    }
+}
+
 /// A name as it stands in structures: NUL-terminated in 256 bytes.
 #[derive(Clone, Copy, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
 #[repr(C)]
@@ -99,6 +118,18 @@ impl NqnField {
         let len = self.0.iter().position(|byte| *byte == 0).ok_or(NqnError::TooLong)?;
         let name = std::str::from_utf8(&self.0[..len]).map_err(|_| NqnError::Character)?;
         Nqn::new(name)
+    }
+
+    /// The host that names itself so.
+    ///
+    /// # Errors
+    /// When the field is neither empty nor a valid name.
+    pub fn host(&self) -> Result<HostName, NqnError> {
+        match self.get() {
+            Ok(name) => Ok(HostName::Named(name)),
+            Err(NqnError::Empty) => Ok(HostName::Unnamed),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -5,7 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 
 use nearflash_nvme::fabrics::{Connect, ConnectData};
 use nearflash_nvme::property::{Configuration, offset};
-use nearflash_nvme::{Command, CommandId, CompletionEntry, ControllerId, Nqn, QueueId, Status};
+use nearflash_nvme::{
+    Command, CommandId, CompletionEntry, ControllerId, Nqn, NqnField, QueueId, Status,
+};
 use nearflash_nvme_tcp::Digests;
 use nearflash_nvme_tcp::pdu::{
     CapsuleCmd, CommonHeader, DataAlignment, DataIds, DataPdu, FatalStatus, IcReq, PduFlags,
@@ -288,7 +290,7 @@ pub struct Admin {
     pub wire: Wire,
     address: SocketAddr,
     subsystem: Nqn,
-    host: Nqn,
+    host: NqnField,
     host_id: Uuid,
     controller: ControllerId,
 }
@@ -307,6 +309,13 @@ impl Admin {
         Self::join_by(node, subsystem(volume), Uuid::new_v4(), connect, digests)
     }
 
+    /// Joins as a host that gives neither a name nor an identifier.
+    pub fn join_unnamed(node: &Node<'_>, volume: &str) -> Self {
+        let connect = connect_command(0, 32);
+        let (subsystem, wire) = (subsystem(volume), Wire::agree(node.address(), Digests::NONE));
+        Self::enter(node, wire, connect, subsystem, (Uuid::nil(), NqnField::EMPTY))
+    }
+
     /// The same host again, at this node, or at the one that comes after it.
     pub fn join_again(&self, node: &Node<'_>) -> Self {
         let connect = connect_command(0, 32);
@@ -323,8 +332,18 @@ impl Admin {
         let host: Nqn = format!("nqn.2014-08.org.nvmexpress:uuid:{}", host_id.hyphenated())
             .parse()
             .expect("the form is the specification's own");
-        let mut wire = Wire::agree(node.address(), digests);
-        let data = ConnectData::new(host_id, ControllerId::DYNAMIC, &subsystem, &host);
+        let wire = Wire::agree(node.address(), digests);
+        Self::enter(node, wire, connect, subsystem, (host_id, NqnField::from(&host)))
+    }
+
+    fn enter(
+        node: &Node<'_>,
+        mut wire: Wire,
+        connect: Connect,
+        subsystem: Nqn,
+        (host_id, host): (Uuid, NqnField),
+    ) -> Self {
+        let data = connect_data(host_id, ControllerId::DYNAMIC, &subsystem, host);
         let entry = wire.connect(connect, &data);
         assert!(entry.status().is_success(), "{}", entry.status());
         let controller = u16::try_from(entry.dw0.get()).expect("CNTLID is 16 bits");
@@ -336,7 +355,7 @@ impl Admin {
 
     /// What its queues say of themselves when they connect.
     pub fn connect_data(&self) -> ConnectData {
-        ConnectData::new(self.host_id, self.controller, &self.subsystem, &self.host)
+        connect_data(self.host_id, self.controller, &self.subsystem, self.host)
     }
 
     /// Connects an I/O queue of so many entries.
@@ -354,6 +373,15 @@ impl Admin {
         assert!(entry.status().is_success(), "{}", entry.status());
         wire
     }
+}
+
+fn connect_data(
+    id: Uuid,
+    controller: ControllerId,
+    subsystem: &Nqn,
+    host: NqnField,
+) -> ConnectData {
+    ConnectData { host, ..ConnectData::new(id, controller, subsystem, subsystem) }
 }
 
 /// Commands are told apart by their number.

@@ -223,3 +223,17 @@ fn a_host_that_is_not_heard_of_loses_its_controller() {
     });
     assert_serves(&node);
 }
+
+#[test]
+fn a_host_without_a_name_or_an_identifier_is_served_and_called_unnamed() {
+    let place = Place::new();
+    let node = node_on_two_cores(&place, "r=ram:32MiB");
+    let admin = Admin::join_unnamed(&node, "data");
+    for queue in [1, 2] {
+        let mut io = admin.io(queue, 8);
+        let write = numbered(Command::write(NSID, Lba(0), 0, 4096), queue);
+        assert_eq!(io.run_with(&write, &[7; 4096]), Status::SUCCESS);
+    }
+    assert_eq!(node.command(&["status"])["hosts"][0]["host"], "unnamed");
+    assert!(place.log().contains("unnamed"));
+}

@@ -35,8 +35,7 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
             warn!(%peer, "connect refused: {status}");
         }
         Notice::ControllerConnected { controller, peer, host } => {
-            let host = host.map(|host| host.to_string()).unwrap_or_default();
-            info!(%peer, controller = controller.0, host, "host connected");
+            info!(%peer, controller = controller.0, %host, "host connected");
         }
         Notice::ControllerGone { controller, host } => {
             let host = host.map(|host| host.to_string()).unwrap_or_default();

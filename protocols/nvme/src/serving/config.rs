@@ -8,7 +8,7 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, MIB};
 use uuid::Uuid;
 
 use crate::address::TransportAddress;
-use crate::{NamespaceEntry, NamespaceId, Nqn};
+use crate::{HostName, NamespaceEntry, NamespaceId, Nqn};
 
 /// What stays as it is while a node runs.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -39,10 +39,11 @@ pub enum HostAccess {
 
 impl HostAccess {
     /// Whether this host may.
-    pub fn admits(&self, host: &Nqn) -> bool {
-        match self {
-            Self::Any => true,
-            Self::Listed(hosts) => hosts.contains(host),
+    pub fn admits(&self, host: &HostName) -> bool {
+        match (self, host) {
+            (Self::Any, _) => true,
+            (Self::Listed(hosts), HostName::Named(host)) => hosts.contains(host),
+            (Self::Listed(_), HostName::Unnamed) => false,
         }
     }
 }

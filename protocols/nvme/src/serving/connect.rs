@@ -7,6 +7,7 @@ use nearflash_request::{Identity, Nexus};
 use nearflash_units::{ByteLen, Nanos};
 
 use super::Target;
+use super::config::HostAccess;
 use super::controller::{Controller, ControllerKind};
 use super::errors::ErrorLog;
 use super::events::Events;
@@ -16,7 +17,8 @@ use crate::address::TransportAddress;
 use crate::fabrics::{Connect, ConnectData, InvalidParameter};
 use crate::property::{Configuration, ControllerStatus};
 use crate::{
-    Command, CommandId, CompletionEntry, ControllerId, NamespaceTable, Nqn, QueueId, Status,
+    Command, CommandId, CompletionEntry, ControllerId, HostName, NamespaceTable, Nqn, QueueId,
+    Status,
 };
 
 /// A connection that became a queue.
@@ -106,7 +108,7 @@ struct Wanted<'a> {
     connect: Connect,
     data: &'a ConnectData,
     subsystem: Nqn,
-    host: Nqn,
+    host: HostName,
     local: TransportAddress,
 }
 
@@ -150,7 +152,10 @@ impl Target {
         let known = |nqn: &Nqn| nqn.is_discovery() || self.subsystems.contains_key(nqn);
         let subsystem = subsystem.ok().filter(known);
         let subsystem = subsystem.ok_or(Refusal::data(ConnectData::SUBSYSTEM_OFFSET))?;
-        let host = data.host.get().map_err(|_| Refusal::data(ConnectData::HOST_OFFSET))?;
+        let host = data.host.host().map_err(|_| Refusal::data(ConnectData::HOST_OFFSET))?;
+        if host == HostName::Unnamed && self.config.hosts != HostAccess::Any {
+            return Err(Refusal::data(ConnectData::HOST_OFFSET));
+        }
         // Anybody may ask where subsystems are; only those who may connect are told.
         if !subsystem.is_discovery() && !self.config.hosts.admits(&host) {
             let which = InvalidParameter::Data(ConnectData::HOST_OFFSET);

@@ -11,7 +11,7 @@ use super::features::Features;
 use super::reservations::{Changing, Notifications};
 use crate::address::TransportAddress;
 use crate::property::{Configuration, ControllerStatus};
-use crate::{CommandId, ControllerId, NamespaceId, Nqn, QueueId};
+use crate::{CommandId, ControllerId, HostName, NamespaceId, Nqn, QueueId};
 
 /// What kind of controller a host connected to.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -37,7 +37,7 @@ pub(super) struct Controller {
     pub(super) id: ControllerId,
     pub(super) kind: ControllerKind,
     pub(super) subsystem: Nqn,
-    pub(super) host: Nqn,
+    pub(super) host: HostName,
     pub(super) host_id: [u8; 16],
     /// Who the host is to reservations.
     pub(super) nexus: Nexus,

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::Target;
 use super::controller::{Controller, ControllerKind};
-use crate::{ControllerId, NamespaceId, Nqn, QueueId};
+use crate::{ControllerId, HostName, NamespaceId, Nqn, QueueId};
 
 /// All subsystems and hosts of a node.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -37,7 +37,7 @@ pub struct HostStatus {
     /// Of which subsystem.
     pub subsystem: Nqn,
     /// The host's name.
-    pub host: Nqn,
+    pub host: HostName,
     /// The host's identifier.
     pub host_id: Uuid,
     /// The host has enabled the controller.

@@ -1,5 +1,8 @@
+use nearflash_request::Nexus;
+
 use super::*;
 use crate::fabrics::InvalidParameter;
+use crate::{HostName, NqnField};
 
 fn refused_command(host: &Host, target: &mut Target, offset: u16) {
     let refusal = host.connect(target).unwrap_err();
@@ -25,7 +28,7 @@ fn connecting_the_admin_queue_makes_a_controller() {
     assert_eq!(completion.sq_head.get(), 0);
     let status = target.status();
     assert_eq!(status.hosts.len(), 1);
-    assert_eq!(status.hosts[0].host, nqn("host"));
+    assert_eq!(status.hosts[0].host, HostName::Named(nqn("host")));
     assert!(!status.hosts[0].ready);
 }
 
@@ -83,10 +86,48 @@ fn an_unknown_subsystem_is_refused_and_so_is_what_is_no_name() {
 }
 
 #[test]
-fn a_host_without_a_name_is_refused() {
+fn a_host_without_a_name_joins_where_every_host_can() {
+    let mut target = target();
     let mut host = Host::of(&nqn("data"));
-    host.data.host.0 = [0; 256];
+    host.data.host = NqnField::EMPTY;
+    let controller = host.connect(&mut target).unwrap().controller;
+    ask(&mut target, controller, enable());
+    host.on_queue(1, controller).connect(&mut target).unwrap();
+    assert_eq!(target.status().hosts[0].host, HostName::Unnamed);
+    // A named host does not join the controller of an unnamed one.
+    let named = Host::of(&nqn("data")).on_queue(2, controller);
+    refused_data(&named, &mut target, ConnectData::HOST_OFFSET);
+}
+
+#[test]
+fn a_host_without_a_name_is_refused_where_hosts_are_listed() {
+    let hosts = HostAccess::Listed([nqn("friend")].into());
+    let mut target = Target::new(TargetConfig { hosts, ..config() });
+    target.publish(vec![namespace("data", 1)]).unwrap();
+    for subsystem in [nqn("data"), Nqn::discovery()] {
+        let mut host = Host::of(&subsystem);
+        host.data.host = NqnField::EMPTY;
+        refused_data(&host, &mut target, ConnectData::HOST_OFFSET);
+    }
+}
+
+#[test]
+fn a_host_with_an_invalid_name_is_refused_everywhere() {
+    let mut host = Host::of(&nqn("data"));
+    host.data.host.0[..4].copy_from_slice(b"iqn.");
     refused_data(&host, &mut target(), ConnectData::HOST_OFFSET);
+}
+
+#[test]
+fn a_host_without_an_identifier_does_io_and_has_no_part_in_reservations() {
+    let mut target = target();
+    let mut host = Host::of(&nqn("data"));
+    host.data.host_id = [0; 16];
+    let connected = host.connect(&mut target).unwrap();
+    assert_eq!(connected.nexus, Nexus::NONE);
+    ask(&mut target, connected.controller, enable());
+    let queue = host.on_queue(1, connected.controller).connect(&mut target).unwrap();
+    assert_eq!((queue.kind, queue.nexus), (QueueKind::Io, Nexus::NONE));
 }
 
 #[test]
