@@ -14,6 +14,7 @@ use nearflash_api::{
 };
 use nearflash_node::config::parse_volume;
 use nearflash_space::Provisioning;
+use nearflash_units::BlockSize;
 
 use crate::args::{
     ChapSubcommand, CredentialSubcommand, GrantSubcommand, JobSubcommand, NodeArgs,
@@ -39,7 +40,7 @@ pub(crate) fn run_volume(subcommand: VolumeSubcommand) -> Done {
                 name: volume.name.to_string(),
                 bytes: volume.len.0,
                 device: volume.device.to_string(),
-                block_size: Some(volume.block_size.bytes()),
+                block_size: volume.block_size.map(BlockSize::bytes),
                 subsystem: volume.subsystem.map(|name| name.to_string()),
                 provisioning: (volume.provisioning != Provisioning::Thin)
                     .then(|| volume.provisioning.to_string()),

@@ -9,7 +9,7 @@ use nearflash_device::DeviceProperties;
 use nearflash_media::Device;
 use nearflash_nvme::{NamespaceId, Nqn};
 use nearflash_space::{Name, Provisioning, Space, Volume};
-use nearflash_units::ByteOffset;
+use nearflash_units::{BlockSize, ByteOffset};
 use uuid::Uuid;
 
 use crate::records::Records;
@@ -56,6 +56,7 @@ pub(crate) fn published(
             volume: volume.id,
             block_size: volume.block_size,
             blocks: volume.blocks,
+            device_block_size: expected.device_block_size,
             volatile_cache: expected.volatile_cache,
             deallocates: expected.deallocates,
         }
@@ -135,6 +136,8 @@ pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> Iscsi
 
 /// What hosts may expect of a volume on its devices.
 struct Expected {
+    /// What every one of them writes at once.
+    device_block_size: BlockSize,
     volatile_cache: bool,
     deallocates: bool,
 }
@@ -147,7 +150,9 @@ fn expected(volume: &Volume, devices: &[Arc<Device>]) -> Expected {
             devices[usize::try_from(id.0).expect("usize is at least 32 bits wide")].properties()
         })
         .collect();
+    let smallest = under.iter().map(|device| device.block_size).min();
     Expected {
+        device_block_size: smallest.unwrap_or(BlockSize::B512),
         volatile_cache: under.iter().any(|device| device.volatile_cache),
         deallocates: volume.provisioning == Provisioning::Thin
             && under.iter().all(|device| device.deallocates),

@@ -83,8 +83,10 @@ fn check_same(volume: &Volume, space: &Space, asked: &VolumeRequest) -> Result<(
         let (recorded, asked) = (recorded.into(), asked.device.clone());
         return Err(NodeError::VolumeDevice { name, recorded, asked });
     }
-    if volume.block_size != asked.block_size {
-        let (recorded, asked) = (volume.block_size, asked.block_size);
+    if let Some(asked) = asked.block_size
+        && asked != volume.block_size
+    {
+        let recorded = volume.block_size;
         return Err(NodeError::VolumeBlockSize { name, recorded, asked });
     }
     if volume.subsystem != *asked.subsystem() {

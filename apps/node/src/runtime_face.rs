@@ -257,6 +257,8 @@ pub struct Namespace {
     pub block_size: BlockSize,
     /// How many it has.
     pub blocks: Blocks,
+    /// What its device writes at once.
+    pub device_block_size: BlockSize,
     /// Completed writes may be lost with power until a flush.
     pub volatile_cache: bool,
     /// Deallocated blocks are released.

@@ -133,6 +133,7 @@ fn the_ready_line_names_real_addresses_and_an_absolute_socket() {
 fn a_volume_that_is_asked_for_otherwise_than_it_is_refuses_the_start() {
     let bench = Bench::new();
     let devices = ["r=ram:16MiB", "s=ram:16MiB"];
+    bench.start(&devices, &["data=8MiB@r,block-size=4096"]).unwrap().0.stop().unwrap();
     bench.start(&devices, &["data=8MiB@r"]).unwrap().0.stop().unwrap();
     let refused = |volume| bench.refused(&devices, &[volume]);
     assert_eq!(
@@ -250,7 +251,7 @@ fn a_volume_is_made_listed_grown_and_removed_while_the_node_runs() {
     let (running, cores) = bench.start(&["r=ram:16MiB"], &[]).unwrap();
     let data_dir = bench.data_dir();
     let made = volume(ask(&data_dir, create("data", 4 * MIB, "r")));
-    assert_eq!((made.bytes, made.block_size, &*made.device), (4 * MIB, 4096, "r"));
+    assert_eq!((made.bytes, made.block_size, &*made.device), (4 * MIB, 512, "r"));
     let shown = cores.last();
     assert_eq!(shown.namespaces[0].uuid, made.uuid);
     assert!(shown.volumes.get(shown.namespaces[0].volume).is_some());

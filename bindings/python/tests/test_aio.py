@@ -40,7 +40,7 @@ async def test_what_was_written_is_read(url):
         assert await volume.fetch_add(8, 3) == 0
         assert await volume.compare_and_swap(8, 3, 5) == 3
         assert await volume.fetch_add(8, 0) == 5
-        assert (volume.name, volume.size, volume.block_size) == ("data", 32 * MIB, 4096)
+        assert (volume.name, volume.size, volume.block_size) == ("data", 32 * MIB, 512)
         assert repr(volume) == "<nearflash.aio.Volume 'data'>"
 
 

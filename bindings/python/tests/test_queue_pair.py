@@ -44,7 +44,7 @@ def test_each_operation_has_the_result_of_its_call(pair):
 
 
 def test_a_queue_pair_says_what_it_is(pair):
-    assert (pair.name, pair.size, pair.block_size, pair.depth) == ("data", 32 * MIB, 4096, 8)
+    assert (pair.name, pair.size, pair.block_size, pair.depth) == ("data", 32 * MIB, 512, 8)
     assert pair.length_max == 8 * MIB
     assert pair.uuid.version is not None
     assert not pair.is_lost

@@ -18,7 +18,7 @@ def test_what_was_written_is_read(volume):
 
 
 def test_a_volume_says_what_it_is(volume):
-    assert (volume.name, volume.size, volume.block_size) == ("data", 32 * MIB, 4096)
+    assert (volume.name, volume.size, volume.block_size) == ("data", 32 * MIB, 512)
     assert isinstance(volume.uuid, uuid.UUID)
     assert volume.is_readable
     assert volume.is_writable

@@ -52,8 +52,8 @@ pub struct VolumeRequest {
     pub len: ByteLen,
     /// On which device.
     pub device: Name,
-    /// In blocks of this size.
-    pub block_size: BlockSize,
+    /// In blocks of this size. Without: 512 bytes, or what the device writes at once if that is more.
+    pub block_size: Option<BlockSize>,
     /// In which subsystem; without, in one of its own name.
     pub subsystem: Option<Name>,
     /// Whether it gives back what hosts no longer need.
@@ -156,12 +156,13 @@ impl Space {
             return Err(VolumeError::Exists { name: name.clone() });
         }
         let device = self.device_named(asked)?;
-        let blocks = whole_blocks(name, asked.len, asked.block_size)?;
         let place = self.device(device);
-        if asked.block_size.bytes() < place.block_size.bytes() {
+        let block_size = asked.block_size.unwrap_or(place.block_size);
+        let blocks = whole_blocks(name, asked.len, block_size)?;
+        if block_size.bytes() < place.block_size.bytes() {
             return Err(VolumeError::BlockSize {
                 name: name.clone(),
-                block_size: asked.block_size,
+                block_size,
                 device: place.name.clone(),
                 device_block_size: place.block_size,
             });
@@ -182,7 +183,7 @@ impl Space {
             id: self.take_id(),
             uuid,
             name: name.clone(),
-            block_size: asked.block_size,
+            block_size,
             blocks,
             preparing: None,
             subsystem: asked.subsystem().clone(),

@@ -130,6 +130,7 @@ fn target() -> Target {
         uuid: Uuid::from_u128(1),
         block_size: BlockSize::B512,
         blocks: Blocks(1 << 20),
+        device_block_size: BlockSize::B4096,
         volatile_cache: true,
         deallocation: Deallocation::Unspecified,
         write_protected: false,

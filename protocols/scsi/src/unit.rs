@@ -52,6 +52,12 @@ impl LogicalUnit {
         !matches!(self.provisioning, Provisioning::Full)
     }
 
+    /// LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT: initiators best write multiples of 4096 bytes, which is
+    /// what most devices write at once whatever the smallest block is that they take.
+    pub const fn blocks_per_physical_shift(&self) -> u8 {
+        BlockSize::B4096.shift().saturating_sub(self.block_size.shift())
+    }
+
     /// Whether nothing may be written.
     pub const fn is_read_only(&self) -> bool {
         self.write_protected || self.software_write_protected

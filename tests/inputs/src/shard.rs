@@ -525,6 +525,7 @@ fn target() -> Target {
         uuid: Uuid::from_u128(u128::from(volume) + 1),
         block_size: BlockSize::B512,
         blocks: Blocks(VOLUME_BLOCKS),
+        device_block_size: BlockSize::B512,
         volatile_cache: true,
         deallocation: Deallocation::Unspecified,
         write_protected: false,

@@ -61,15 +61,13 @@ fn image_that_qemu_copies_to_a_volume_reads_back_the_same_directly_and_through_q
         return;
     }
     let scratch = Scratch::of("qemu-img");
-    let mut node = Node::with_volumes(
-        &scratch,
-        &["b512=64MiB@flash,block-size=512", "b4096=64MiB@flash,block-size=4096"],
-    );
+    let mut node =
+        Node::with_volumes(&scratch, &["plain=64MiB@flash", "b4096=64MiB@flash,block-size=4096"]);
     let image = image(24 * MIB);
     let (source, copy) = (scratch.path("image"), scratch.path("copy"));
     let (source, copy) = (source.to_str().unwrap(), copy.to_str().unwrap());
     fs::write(source, &image).expect("a test's folder is writable");
-    for volume in ["b512", "b4096"] {
+    for volume in ["plain", "b4096"] {
         let url = node.iscsi_url(volume);
         let info = qemu("qemu-img", &["info", &url]);
         assert!(info.contains("64 MiB"), "qemu-img sees another size: {info}");
@@ -90,10 +88,11 @@ fn writes_zeroes_and_discards_of_qemu_and_of_direct_clients_are_seen_by_each_oth
         return;
     }
     let scratch = Scratch::of("qemu-io");
-    let mut node = Node::with_volumes(&scratch, &["data=64MiB@flash,block-size=512"]);
+    let mut node = Node::with_volumes(&scratch, &["data=64MiB@flash"]);
     let url = node.iscsi_url("data");
     let direct = open_directly(&node, "data");
     direct.write_at(&[0x5A; 3 * MIB], 0).expect("a write within the volume");
+    qemu_io(&url, &["read 0 1M"]);
     qemu_io(
         &url,
         &[

@@ -60,6 +60,22 @@ impl Place {
     }
 }
 
+/// These arguments, with a block size for each volume that has none.
+fn in_blocks(arguments: &[&str]) -> Vec<String> {
+    let mut all: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    for index in 1..all.len() {
+        let is_new =
+            all[index - 1] == "--volume" || all[..index].ends_with(&NEW_VOLUME.map(String::from));
+        if is_new && !all[index].contains("block-size=") {
+            all[index].push_str(",block-size=4096");
+        }
+    }
+    all
+}
+
+/// What precedes a volume on the command line of `nearflash volume create`.
+const NEW_VOLUME: [&str; 2] = ["volume", "create"];
+
 /// A running node. Dropping it kills it.
 #[derive(Debug)]
 pub struct Node<'a> {
@@ -69,14 +85,15 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Starts one with these flags, on a port of its own, and waits until it is ready.
+    /// Starts one with these flags, on a port of its own, and waits until it is ready. Volumes have
+    /// blocks of 4096 bytes, which tests count in, if the flags do not say otherwise.
     ///
     /// # Panics
     /// When it does not start.
     pub fn start(place: &'a Place, flags: &[&str]) -> Self {
         let mut process = Command::new(nearflash())
             .args(["serve", "--nvme-tcp", "127.0.0.1:0", "--data-dir", &place.data_dir()])
-            .args(flags)
+            .args(in_blocks(flags))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(append_to(&place.path("node.log")))
@@ -166,7 +183,7 @@ impl<'a> Node<'a> {
     /// When the command fails.
     pub fn command(&self, arguments: &[&str]) -> Value {
         let output = Command::new(nearflash())
-            .args(arguments)
+            .args(in_blocks(arguments))
             .args(["--json", "--data-dir", &self.place.data_dir()])
             .stdin(Stdio::null())
             .output()

@@ -276,7 +276,7 @@ fn records_stand_in_the_catalog_as_they_always_did() {
     let folder = tempfile::tempdir().unwrap();
     let ram = device("r=ram:16MiB");
     let mut space = space(&ram);
-    space.create(&request("data=3MiB@r"), Uuid::from_u128(21)).unwrap();
+    space.create(&request("data=3MiB@r,block-size=4096"), Uuid::from_u128(21)).unwrap();
     let catalog = Catalog::open(folder.path(), FRESH).unwrap();
     commit(&catalog, &records(&space, &Grants::default()), &[&ram]);
     let text = |table, key| text(&catalog, table, key);

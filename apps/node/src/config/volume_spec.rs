@@ -18,13 +18,13 @@ pub fn parse_volume(text: &str) -> Result<VolumeRequest, ValueError> {
         name: name.parse()?,
         len: parse_size(size)?,
         device: device.parse()?,
-        block_size: BlockSize::B4096,
+        block_size: None,
         subsystem: None,
         provisioning: Provisioning::Thin,
     };
     for option in options.split(',').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
-            Some(("block-size", value)) => request.block_size = parse_block_size(value)?,
+            Some(("block-size", value)) => request.block_size = Some(parse_block_size(value)?),
             Some(("subsystem", value)) => request.subsystem = Some(value.parse()?),
             Some(("provisioning", value)) => request.provisioning = value.parse()?,
             _ => return Err(form()),
@@ -56,10 +56,10 @@ mod tests {
         assert_eq!(plain.name.as_str(), "data");
         assert_eq!(plain.len, ByteLen(8 << 30));
         assert_eq!(plain.device.as_str(), "flash");
-        assert_eq!((plain.block_size, plain.subsystem), (BlockSize::B4096, None));
+        assert_eq!((plain.block_size, plain.subsystem), (None, None));
         assert_eq!(plain.provisioning, Provisioning::Thin);
         let full = parse_volume("a=1m@b,block-size=512,subsystem=all,provisioning=thick").unwrap();
-        assert_eq!(full.block_size, BlockSize::B512);
+        assert_eq!(full.block_size, Some(BlockSize::B512));
         assert_eq!(full.subsystem.unwrap().as_str(), "all");
         assert_eq!(full.provisioning, Provisioning::Thick);
     }

@@ -156,8 +156,8 @@ fn volume_request(call: VolumeCreate) -> Result<VolumeRequest, NodeError> {
     })
 }
 
-fn volume_block_size(bytes: Option<u32>) -> Result<BlockSize, ValueError> {
-    bytes.map_or(Ok(BlockSize::B4096), |bytes| crate::config::parse_block_size(&bytes.to_string()))
+fn volume_block_size(bytes: Option<u32>) -> Result<Option<BlockSize>, ValueError> {
+    bytes.map(|bytes| crate::config::parse_block_size(&bytes.to_string())).transpose()
 }
 
 fn changed(change: &str, volume: VolumeInfo) -> OneVolume {

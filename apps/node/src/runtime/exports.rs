@@ -58,6 +58,7 @@ fn namespace(namespace: &Namespace) -> NamespaceConfig {
         uuid: namespace.uuid,
         block_size: namespace.block_size,
         blocks: namespace.blocks,
+        device_block_size: namespace.device_block_size,
         volatile_cache: namespace.volatile_cache,
         deallocation: match namespace.deallocates {
             true => Deallocation::ReadsZeroes,

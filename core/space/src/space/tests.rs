@@ -27,7 +27,7 @@ fn asked(text: &str, count: u64, on: &str) -> VolumeRequest {
         name: name(text),
         len: granules(count),
         device: name(on),
-        block_size: BlockSize::B4096,
+        block_size: Some(BlockSize::B4096),
         subsystem: None,
         provisioning: Provisioning::Thin,
     }
@@ -125,6 +125,15 @@ fn a_volume_that_is_being_prepared_is_restored() {
 }
 
 #[test]
+fn a_volume_has_blocks_of_512_bytes_unless_its_device_writes_more_at_once() {
+    let mut space = space();
+    for (device, block_size) in [("small", BlockSize::B512), ("large", BlockSize::B4096)] {
+        let asked = VolumeRequest { block_size: None, ..asked(device, 1, device) };
+        assert_eq!(space.create(&asked, Uuid::from_u128(1)).unwrap().block_size, block_size);
+    }
+}
+
+#[test]
 fn a_number_is_not_given_to_another_volume_in_the_same_run() {
     let mut space = space();
     let first = space.create(&asked("a", 1, "small"), Uuid::from_u128(1)).unwrap().id;
@@ -169,7 +178,7 @@ fn what_cannot_be_made_is_refused_by_name_and_changes_nothing() {
         "volume 'x': 5000B is not a whole number of 4096-byte blocks"
     );
     assert_eq!(
-        refused(VolumeRequest { block_size: BlockSize::B512, ..asked("x", 1, "large") }),
+        refused(VolumeRequest { block_size: Some(BlockSize::B512), ..asked("x", 1, "large") }),
         "volume 'x': device 'large' writes 4096 bytes at once, blocks of 512 are too small: \
          use block-size=4096"
     );

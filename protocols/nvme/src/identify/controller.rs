@@ -239,8 +239,6 @@ impl IdentifyController {
     pub const FLUSH_ALL: u8 = 0b11 << 1;
     /// ANACAP bit 0: it reports the optimized state.
     pub const ANA_OPTIMIZED: u8 = 1;
-    /// ANACAP bit 6: a namespace's group does not change while it is attached.
-    pub const ANA_GROUP_FIXED: u8 = 1 << 6;
     /// SGLS bits 1:0 01b: SGLs without alignment or granularity.
     pub const SGL: u32 = 0b01;
     /// SGLS bit 20: data may be in the capsule, at an offset.

@@ -102,6 +102,8 @@ pub struct NamespaceConfig {
     pub block_size: BlockSize,
     /// How many it has.
     pub blocks: Blocks,
+    /// What its device writes at once, whole or not at all when power is lost.
+    pub device_block_size: BlockSize,
     /// Its device has a volatile write cache, so that only a flush makes writes durable.
     pub volatile_cache: bool,
     /// What a deallocation does.
@@ -122,6 +124,12 @@ pub enum Deallocation {
 }
 
 impl NamespaceConfig {
+    /// What hosts best write in multiples of: shorter writes have devices read and change what they
+    /// write at once.
+    pub(super) fn physical_block_size(&self) -> BlockSize {
+        self.block_size.max(self.device_block_size).max(BlockSize::B4096)
+    }
+
     /// What I/O needs to know of it.
     pub(super) fn entry(&self) -> NamespaceEntry {
         NamespaceEntry {

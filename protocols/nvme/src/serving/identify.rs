@@ -2,8 +2,9 @@
 //!
 //! A new structure is a row in [`STRUCTURES`].
 
-use nearflash_units::ByteLen;
+use nearflash_units::{BlockSize, ByteLen};
 use zerocopy::IntoBytes;
+use zerocopy::little_endian::U16;
 
 use super::admin::{Admin, Answer, EVENT_REQUESTS_MAX};
 use super::config::{Deallocation, NamespaceConfig};
@@ -92,12 +93,37 @@ fn describe_namespace(config: &NamespaceConfig) -> Box<IdentifyNamespace> {
                 | IdentifyNamespace::WRITE_ZEROES_DEALLOCATES
         }
     };
+    describe_sizes(config, &mut described);
     described.nvm_capacity = u128::from(bytes).into();
     described.ana_group = ANA_GROUP.into();
     described.attributes = namespace_attributes(config);
     described.lba_formats[0] =
         LbaFormat { data_shift: config.block_size.shift(), ..LbaFormat::default() };
     described
+}
+
+/// How hosts best write, and what is written whole when power is lost.
+fn describe_sizes(config: &NamespaceConfig, described: &mut IdentifyNamespace) {
+    let blocks_in = |size: BlockSize| {
+        let blocks = config.block_size.blocks_in(ByteLen(size.bytes().into())).0;
+        U16::new(u16::try_from(blocks.saturating_sub(1)).unwrap_or(u16::MAX)) // 0's based
+    };
+    let physical = blocks_in(config.physical_block_size());
+    described.features |= NamespaceFeatures::OPTIMAL_SIZES;
+    described.write_granularity = physical;
+    described.write_alignment = physical;
+    described.deallocate_granularity = physical;
+    described.deallocate_alignment = physical;
+    described.write_size = physical;
+    let atomic = blocks_in(config.device_block_size);
+    if atomic != U16::ZERO {
+        // Only within one block of the device: the boundaries say so. NABO is 0.
+        described.features |= NamespaceFeatures::ATOMICS;
+        described.atomic_blocks = atomic;
+        described.atomic_blocks_power_fail = atomic;
+        described.boundary_blocks = atomic;
+        described.boundary_blocks_power_fail = atomic;
+    }
 }
 
 fn namespace_attributes(config: &NamespaceConfig) -> u8 {
@@ -206,8 +232,9 @@ fn describe_io(admin: &Admin<'_>, described: &mut IdentifyController) {
     described.log_page_attributes |=
         IdentifyController::EFFECTS_LOG | IdentifyController::SUPPORTED_PAGES_LOG;
     described.ana_transition_time = 10;
-    described.ana_capabilities =
-        IdentifyController::ANA_OPTIMIZED | IdentifyController::ANA_GROUP_FIXED;
+    // Without bit 6 (a namespace never changes its group): with it, nvme-cli before 2.10 leaves no room
+    // for the namespaces' numbers in its ANA log, and prints others.
+    described.ana_capabilities = IdentifyController::ANA_OPTIMIZED;
     described.ana_group_max = ANA_GROUP.into();
     described.ana_groups = 1.into();
     described.command_len_shifts = 6 << 4 | 6;

@@ -16,7 +16,7 @@ use crate::log::{
     AnaGroup, AnaHeader, AnaState, CommandEffects, FirmwareSlots, GetLogPage, HealthInformation,
     LogId, changed_namespaces,
 };
-use crate::{Ascii, AsyncEvent, IoOpcode, NamespaceId, Status};
+use crate::{Ascii, AsyncEvent, IoOpcode, NAMESPACE_ID_MAX, NamespaceId, Status};
 
 type Fill = fn(&mut Admin<'_>, &GetLogPage) -> Result<Vec<u8>, Status>;
 
@@ -162,7 +162,9 @@ fn feature_effects(admin: &Admin<'_>) -> Vec<u8> {
     page.as_bytes().to_vec()
 }
 
-/// NVMe Base 2.0, 5.16.1.13: one group, always optimized.
+/// NVMe Base 2.0, 5.16.1.13: one group, always optimized. Behind the namespaces' numbers there are
+/// zeroes, as many as there can be numbers: hosts read the page as long as it can be (nvme-cli before
+/// 2.10 does, in parts, and takes an error at the second one for the page's).
 fn ana(admin: &Admin<'_>, asked: &GetLogPage) -> Vec<u8> {
     const GROUPS_ONLY: u8 = 1;
     let changes = admin.subsystem().map_or(0, |subsystem| subsystem.generation);
@@ -179,5 +181,9 @@ fn ana(admin: &Admin<'_>, asked: &GetLogPage) -> Vec<u8> {
     };
     let mut page = [header.as_bytes(), group.as_bytes()].concat();
     page.extend(namespaces.iter().flat_map(|nsid| nsid.0.to_le_bytes()));
+    if listed {
+        let numbers = usize::try_from(NAMESPACE_ID_MAX).expect("usize is at least 32 bits wide");
+        page.resize(size_of::<AnaHeader>() + size_of::<AnaGroup>() + 4 * numbers, 0);
+    }
     page
 }

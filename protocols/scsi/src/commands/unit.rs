@@ -77,7 +77,7 @@ fn read_capacity_16(call: &Call<'_>) -> Result<Task, Sense> {
     let mut data = Vec::with_capacity(32);
     data.extend(unit.blocks.0.saturating_sub(1).to_be_bytes());
     data.extend(unit.block_size.bytes().to_be_bytes());
-    data.extend([0, 0]); // no protection; a physical block is a logical one
+    data.extend([0, unit.blocks_per_physical_shift()]); // no protection
     data.extend([if unit.unmaps() { MANAGED | READS_ZEROES } else { 0 }, 0]);
     data.resize(32, 0);
     Ok(answer(data, call.cdb.double(10)))

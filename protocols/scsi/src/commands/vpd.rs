@@ -154,7 +154,7 @@ fn block_limits(unit: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
         true => (limits::UNMAP_BLOCKS_MAX, limits::UNMAP_DESCRIPTORS_MAX),
         false => (0, 0),
     };
-    let granularity = u64::from(4096 / size.bytes().min(4096));
+    let granularity = 1_u64 << unit.blocks_per_physical_shift();
     let mut body = Vec::with_capacity(60);
     body.extend([0, u8::try_from(compare).unwrap_or(u8::MAX)]); // WSNZ = 0
     body.extend(len_u16(usize::try_from(granularity).unwrap_or(0)));

@@ -60,11 +60,13 @@ fn designators_follow_one_another_to_the_end() {
 fn limits_are_in_blocks_of_the_unit() {
     let small = Session::new(THIN).data(&[0x12, 1, 0xB0, 1, 255, 0]);
     assert_eq!((small.len(), small[3], small[5]), (64, 60, 255));
+    assert_eq!(small[6..8], 8_u16.to_be_bytes());
+    assert_eq!(small[28..36], (8_u64 << 32 | 1 << 31).to_be_bytes());
     assert_eq!(small[8..16], (16_384_u64 << 32 | 2048).to_be_bytes());
     assert_eq!(small[20..24], (1_u32 << 20).to_be_bytes());
     assert_eq!(small[36..44], 32_768_u64.to_be_bytes());
     let large = Session::new(THICK | 1).data(&[0x12, 1, 0xB0, 1, 255, 0]);
-    assert_eq!(large[5], 128);
+    assert_eq!((large[5], &large[6..8]), (128, &1_u16.to_be_bytes()[..]));
     assert_eq!(large[8..16], (2048_u64 << 32 | 256).to_be_bytes());
     assert_eq!(large[20..28], [0; 8]); // no UNMAP
 }
@@ -77,6 +79,9 @@ fn capacity_is_the_last_block_and_the_size_of_blocks() {
     let data = session.data(&long);
     assert_eq!(data[..12], [0, 0, 0, 0, 0, 0, 0x0F, 0x9F, 0, 0, 2, 0]);
     assert_eq!((data.len(), data[12], data[14]), (32, 0, 0xC0));
+    // Eight logical blocks in a physical one, the first of them the first of one.
+    assert_eq!((data[13], data[14] & 0x3F, data[15]), (3, 0, 0));
+    assert_eq!(Session::new(THIN | 1).data(&long)[13], 0);
     assert_eq!(Session::new(THICK).data(&long)[14], 0);
     for len in 0..16 {
         let cut = [0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, len, 0, 0];

@@ -1,6 +1,9 @@
+use zerocopy::FromBytes;
+
 use super::*;
 use crate::AdminOpcode;
 use crate::fabrics::PropertyAccess;
+use crate::identify::{Cns, Identify, IdentifyController};
 use crate::log::{GetLogPage, LogId};
 use crate::property::{Capabilities, ControllerStatus};
 
@@ -241,4 +244,32 @@ fn pages_of_a_controller_are_as_hosts_expect_them() {
         assert!(completion.status().is_success(), "{name}");
         insta::assert_snapshot!(name, dump(&data));
     }
+}
+
+/// The Linux host and nvme-cli reckon how long the page can be by what the controller says of itself
+/// (nvme-cli before 2.10 without the numbers where ANACAP has bit 6), and nvme-cli reads 4 KiB at a time.
+#[test]
+fn hosts_that_read_all_that_the_ana_log_can_be_find_every_namespace() {
+    let (mut target, controller) = joined();
+    target.publish([1, 5].map(|nsid| namespace("data", nsid)).into()).unwrap();
+    actions(&mut target);
+    let identify = Identify::new(Cns::CONTROLLER).to_command(NamespaceId::NONE);
+    let (_, described) = ask(&mut target, controller, identify);
+    let described = IdentifyController::ref_from_bytes(&described).unwrap();
+    assert_eq!(described.ana_capabilities & 1 << 6, 0);
+    let groups = described.ana_groups.get() * 32;
+    let len = 16 + groups + described.namespaces_max.get() * 4;
+    let mut log = Vec::new();
+    for offset in (0..len).step_by(4096) {
+        let page = GetLogPage::new(LogId::ANA, 4096.min(len - offset));
+        let page = GetLogPage { offset: offset.into(), ..page };
+        let (completion, part) = ask(&mut target, controller, page.to_command(NamespaceId::NONE));
+        assert!(completion.status().is_success(), "{offset}");
+        log.extend(part);
+    }
+    assert_eq!((log[8], log[20]), (1, 2), "one group of two namespaces");
+    assert_eq!(log[48..60], [1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
+    let groups_only = GetLogPage { specific: 1, ..GetLogPage::new(LogId::ANA, 64) };
+    let (_, log) = ask(&mut target, controller, groups_only.to_command(NamespaceId::NONE));
+    assert_eq!((log[8], log[20]), (1, 0));
 }

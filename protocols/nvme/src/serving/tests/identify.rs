@@ -3,7 +3,7 @@ use zerocopy::FromBytes;
 use super::*;
 use crate::identify::{
     Cns, ControllerType, Identify, IdentifyController, IdentifyNamespace, NamespaceDescriptor,
-    parse_descriptors, parse_namespace_list,
+    NamespaceFeatures, parse_descriptors, parse_namespace_list,
 };
 
 fn identify(cns: Cns, nsid: u32) -> Command {
@@ -184,5 +184,32 @@ fn a_discovery_controller_tells_of_no_namespaces() {
     for cns in [Cns::NAMESPACE, Cns::ACTIVE_NAMESPACES, Cns::NAMESPACE_DESCRIPTORS] {
         let status = status_of(&mut target, controller, identify(cns, 0));
         assert_eq!(status, Status::INVALID_FIELD.dnr());
+    }
+}
+
+#[test]
+fn small_blocks_are_best_written_by_eights_and_are_as_atomic_as_their_device() {
+    let (mut target, controller) = joined();
+    let of = |block_size, device_block_size| NamespaceConfig {
+        block_size,
+        device_block_size,
+        ..namespace("data", 1)
+    };
+    let (b512, b4096) = (BlockSize::B512, BlockSize::B4096);
+    for (config, best, atomic) in
+        [(of(b512, b512), 7, 0), (of(b512, b4096), 7, 7), (of(b4096, b512), 0, 0)]
+    {
+        target.publish(vec![config]).unwrap();
+        actions(&mut target);
+        let data = described(&mut target, controller, identify(Cns::NAMESPACE, 1));
+        let it = IdentifyNamespace::ref_from_bytes(&data).unwrap();
+        let sizes = [it.write_granularity, it.write_alignment, it.write_size];
+        let deallocations = [it.deallocate_granularity, it.deallocate_alignment];
+        assert!(sizes.iter().chain(&deallocations).all(|size| size.get() == best));
+        let atomics = [it.atomic_blocks, it.atomic_blocks_power_fail];
+        let boundaries = [it.boundary_blocks, it.boundary_blocks_power_fail];
+        assert!(atomics.iter().chain(&boundaries).all(|size| size.get() == atomic));
+        assert_eq!(it.features & NamespaceFeatures::ATOMICS != 0, atomic > 0);
+        assert_eq!(it.boundary_offset.get(), 0);
     }
 }

@@ -53,6 +53,7 @@ fn namespace(subsystem: &str, nsid: u32) -> NamespaceConfig {
         uuid: Uuid::from_u128(0xABC0 + u128::from(nsid)),
         block_size: BlockSize::B4096,
         blocks: Blocks(262_144),
+        device_block_size: BlockSize::B512,
         volatile_cache: false,
         deallocation: Deallocation::ReadsZeroes,
         write_protected: false,
