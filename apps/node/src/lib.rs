@@ -12,6 +12,7 @@ mod doors;
 mod error;
 mod error_code;
 mod exports;
+mod health;
 mod initiator_name;
 mod node;
 mod prepare;

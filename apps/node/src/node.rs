@@ -23,6 +23,7 @@ use crate::config::ValueError;
 use crate::doors::Addresses;
 use crate::error::{HostCount, NodeError};
 use crate::exports::{direct_access, published, subsystem_nqn, target_iqn, volume_info};
+use crate::health::Health;
 use crate::prepare::{Prepared, keep_grants_on, zero};
 use crate::records::Records;
 use crate::{Connected, ConnectedInitiator, DirectAccess, Runtime};
@@ -43,6 +44,7 @@ pub(crate) struct Node {
     runtime: Arc<dyn Runtime>,
     addresses: Addresses,
     started: Instant,
+    health: Health,
 }
 
 /// What is recorded and served.
@@ -61,11 +63,18 @@ impl Node {
         direct: Arc<DirectAccess>,
         runtime: Arc<dyn Runtime>,
         addresses: Addresses,
+        health: Health,
     ) -> Self {
         let Prepared { catalog, devices, recorded } = prepared;
         let served = Mutex::new(Served { recorded, direct, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
-        Self { catalog, devices, changing, served, changed, runtime, addresses, started }
+        Self { catalog, devices, changing, served, changed, runtime, addresses, started, health }
+    }
+
+    /// Records the health: of a node that runs, or that has drained.
+    pub(crate) fn save_health(&self, is_running: bool) {
+        let space = self.served().recorded.space.clone();
+        self.health.save(&space, is_running);
     }
 
     /// Every volume.

@@ -13,6 +13,7 @@ use std::sync::mpsc::Sender;
 use nearflash_access::{ChapAccount, Rights, Secret};
 use nearflash_engine::{CoreId, Owner};
 use nearflash_media::Device;
+use nearflash_nvme::serving::Life;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
 use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
 use nearflash_space::{Epoch, Name, VolumeTable};
@@ -44,6 +45,8 @@ pub struct RuntimeConfig {
     pub changes: Sender<Asked>,
     /// Identifies the node to hosts, as the serial number and in the discovery log.
     pub node: Uuid,
+    /// How the node has lived, and where its cores count what they do with volumes.
+    pub life: Life,
 }
 
 /// An open door.

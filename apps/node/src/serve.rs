@@ -17,6 +17,7 @@ use crate::config::{Admits, Config, Door, Protocol};
 use crate::control::ControlServer;
 use crate::doors::{Addresses, Doors, SocketFile, absolute};
 use crate::exports::{direct_access, published};
+use crate::health::Health;
 use crate::node::{Changes, ExpiryWatch, Node, now};
 use crate::prepare::prepare;
 use crate::{Catalog, NodeError, Runtime, RuntimeConfig, StartError, runtime};
@@ -51,6 +52,7 @@ impl Running {
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
         let Doors { open, local_socket, addresses } = doors;
         let (changes, asked) = channel();
+        let health = Health::open(&config.data_dir, config.cores.len(), &prepared.recorded.space);
         let runtime = start(RuntimeConfig {
             cores: config.cores.clone(),
             pool_len: config.pool_len,
@@ -61,8 +63,9 @@ impl Running {
             initiators: config.initiators.clone(),
             changes,
             node: prepared.catalog.node(),
+            life: health.life(),
         })?;
-        let node = Node::new(prepared, direct, Arc::clone(&runtime), addresses.clone());
+        let node = Node::new(prepared, direct, Arc::clone(&runtime), addresses.clone(), health);
         let node = Arc::new(node);
         let given_up = |_: &NodeError| {
             // No host has had the time to ask for anything.
@@ -73,6 +76,7 @@ impl Running {
             .map_err(|source| NodeError::System { action: "start a thread", source })
             .inspect_err(given_up)?;
         let data_dir = absolute(&config.data_dir);
+        node.save_health(true);
         Ok(Self { data_dir, addresses, node, runtime, control, expiry, changes, local_socket })
     }
 
@@ -103,6 +107,7 @@ impl Running {
             return Err(NodeError::NotDrained);
         }
         self.changes.join();
+        self.node.save_health(false);
         self.node.release();
         Ok(())
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use nearflash_device::{DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId};
 use nearflash_layout::{IoId, Layout};
 use nearflash_request::{
-    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request,
+    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Usage,
 };
 use nearflash_space::VolumeTable;
 use nearflash_units::{Blocks, ByteLen};
@@ -21,6 +21,7 @@ use crate::change::Part;
 use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
 use crate::job::{Job, Work};
 use crate::pool::Pool;
+use crate::traffic::traffic_of;
 
 /// Who asked: the driver's number for a connection. Comes back with every answer.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -68,6 +69,8 @@ pub struct EngineConfig {
     pub health: Arc<[Arc<Health>]>,
     /// The node's volumes.
     pub volumes: Arc<VolumeTable>,
+    /// Where it counts what it does with each volume.
+    pub usage: Arc<Usage>,
 }
 
 /// One core's engine.
@@ -79,6 +82,7 @@ pub struct Engine {
     /// Counts what decides on requests: tables of volumes, and whatever else the driver says.
     generation: u64,
     counters: Counters,
+    usage: Arc<Usage>,
     pub(crate) jobs: Slab<Job>,
     /// Jobs that wait for a pool buffer, oldest first.
     pub(crate) starved: VecDeque<usize>,
@@ -103,6 +107,7 @@ impl Engine {
             volumes: config.volumes,
             generation: 0,
             counters: Counters::default(),
+            usage: config.usage,
             jobs: Slab::new(),
             starved: VecDeque::new(),
             held_back: VecDeque::new(),
@@ -347,6 +352,9 @@ impl Engine {
 
     #[inline]
     fn count(&mut self, job: &Job, outcome: Outcome) {
+        let block_size = self.volumes.get(job.volume).map(|entry| entry.block_size);
+        let len = block_size.and_then(|size| size.len(job.range.count)).unwrap_or_default();
+        self.usage.count(self.core.0, job.volume, traffic_of(&job.work, outcome, len));
         let counters = &mut self.counters;
         if outcome != Outcome::Success {
             // A word that another changed first is no error: who wanted to swap it tries again.
@@ -354,8 +362,6 @@ impl Engine {
             counters.errors += u64::from(!lost_a_race);
             return;
         }
-        let block_size = self.volumes.get(job.volume).map(|entry| entry.block_size);
-        let len = block_size.and_then(|size| size.len(job.range.count)).unwrap_or_default();
         match job.work {
             Work::Read => {
                 counters.reads += 1;

@@ -16,6 +16,7 @@ mod stages;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod traffic;
 
 pub use arena::Arena;
 pub use engine::{Answer, Counters, Engine, EngineConfig, Owner};

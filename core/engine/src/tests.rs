@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use nearflash_device::{DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult};
 use nearflash_request::{
-    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Tag, VolumeId,
+    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Tag, Usage,
+    VolumeId,
 };
 use nearflash_space::{Epoch, Extent, Map, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba};
@@ -66,12 +67,14 @@ impl Node {
             deallocates: true,
         };
         let mut pools: Vec<Pool> = (0..cores).map(|_| Pool::new(ByteLen(2 * MIB))).collect();
+        let usage = Arc::new(Usage::new(cores));
         let config = |core| EngineConfig {
             core: CoreId(core),
             core_count: cores,
             devices: Arc::from([device]),
             health: Arc::new([Arc::default()]),
             volumes: table(),
+            usage: Arc::clone(&usage),
         };
         let engines = (0..cores).zip(&mut pools).map(|(c, pool)| Engine::new(config(c), pool));
         Self {

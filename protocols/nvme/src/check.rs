@@ -13,7 +13,7 @@ use crate::identify::{parse_descriptors, parse_namespace_list};
 use crate::io::{IoCommand, Transfer, decode, dsm_ranges};
 use crate::property::{Configuration, offset};
 use crate::serving::{
-    Action, Deallocation, HostAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
+    Action, Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, Target, TargetConfig,
     admin_transfer,
 };
 use crate::{
@@ -122,6 +122,7 @@ fn target() -> Target {
         hosts: HostAccess::Any,
         ports: vec![Port { id: 1, listen: local(), advertise: Vec::new() }],
         limits: Limits::default(),
+        life: Life::default(),
     });
     let namespace = NamespaceConfig {
         subsystem: name("nqn.2026-11.io.nearflash:check"),

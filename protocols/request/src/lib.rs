@@ -10,6 +10,7 @@
 
 mod change;
 mod nexus;
+mod usage;
 
 pub use change::{
     Addressees, Attention, Change, ChangeKind, ChangeResult, Expected, Identity, Modes, Raised,
@@ -17,6 +18,7 @@ pub use change::{
 };
 use nearflash_units::{Blocks, Lba};
 pub use nexus::{Access, Nexus};
+pub use usage::{Traffic, Usage};
 
 /// A session's own number for a request: what comes back with its [`Completion`]. Unique among the
 /// requests that the session has in flight.

@@ -11,7 +11,7 @@ use nearflash_engine::{CoreId, EngineConfig};
 use nearflash_iscsi::check as iscsi;
 use nearflash_iscsi::serving::{Exports as IscsiExports, PORTAL_GROUP, TargetExport};
 use nearflash_nvme::serving::{
-    Deallocation, HostAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
+    Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
 use nearflash_nvme::{Command, ControllerId, NamespaceId, Nqn, QueueId, TransportAddress};
 use nearflash_nvme_tcp::Digests;
@@ -117,6 +117,7 @@ impl Bench {
                 devices: Outside::properties().into(),
                 health: Arc::new([Arc::default(), Arc::default()]),
                 volumes: outside.control.table(),
+                usage: Arc::default(),
             },
             session: SessionConfig { h2c_data_len_max: 8192, ..SessionConfig::default() },
             target: Some(target()),
@@ -517,6 +518,7 @@ fn target() -> Target {
         hosts: HostAccess::Any,
         ports: vec![Port { id: 1, listen: TransportAddress::tcp(listen), advertise: Vec::new() }],
         limits: Limits::default(),
+        life: Life::default(),
     });
     let namespace = |subsystem, volume: u32| NamespaceConfig {
         subsystem: name(subsystem),

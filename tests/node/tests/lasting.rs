@@ -6,10 +6,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nearflash::nvme_tcp::{Io, QueuePair, Status};
-use nearflash_node_tests::{Admin, Host, Node, Pdu, Place, Stamp, eventually, numbered};
+use nearflash_node_tests::{Admin, Host, Node, Pdu, Place, Stamp, eventually, numbered, two_cores};
+use nearflash_nvme::log::{GetLogPage, HealthInformation, LogId};
 use nearflash_nvme::{Command, NamespaceId};
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 use rustix::process::Signal;
+use zerocopy::FromBytes;
 
 #[test]
 fn volumes_and_their_data_are_there_after_a_restart() {
@@ -217,4 +219,48 @@ fn hosts_that_stay_connected_do_not_keep_a_node_from_ending() {
     let silent = std::net::TcpStream::connect(node.address()).unwrap();
     node.terminate();
     drop((host, admin, silent));
+}
+
+/// The health log of the only namespace of `data`, and that of its controller.
+fn health(node: &Node<'_>) -> [HealthInformation; 2] {
+    let mut admin = Admin::join(node, "data");
+    [NamespaceId(1), NamespaceId::ALL].map(|nsid| {
+        let page = GetLogPage::new(LogId::HEALTH, 512).to_command(nsid);
+        let (status, bytes) = admin.wire.read(&page);
+        assert_eq!(status, Status::SUCCESS);
+        HealthInformation::read_from_bytes(&bytes).unwrap()
+    })
+}
+
+#[test]
+fn health_logs_count_reads_writes_and_starts_over_restarts() {
+    let place = Place::new();
+    let flags = ["--device", &place.flash("64MiB"), "--volume", "data=8MiB@flash"];
+    let cores = two_cores();
+    let cores = cores.as_deref().map_or(vec![], |cores| vec!["--cores", cores]);
+    let flags = [&flags[..], &cores].concat();
+    let used = |it: &HealthInformation| {
+        let units = [it.data_units_read.get(), it.data_units_written.get()];
+        (units, [it.host_reads.get(), it.host_writes.get()])
+    };
+    let lived = |it: &HealthInformation| [it.power_cycles.get(), it.unsafe_shutdowns.get()];
+
+    let node = Node::start(&place, &flags);
+    assert_eq!(health(&node).map(|it| (used(&it), lived(&it))), [(([0, 0], [0, 0]), [1, 0]); 2]);
+    let mut host = Host::connect(&node, "data");
+    for lba in 0..126 {
+        assert_eq!(host.write(lba, &[1; 4096]), Status::SUCCESS);
+    }
+    assert_eq!(host.read(0, 32).0, Status::SUCCESS);
+    // 516096 bytes written, 131072 read.
+    let expected = ([1, 2], [1, 126]);
+    assert_eq!(health(&node).map(|it| (used(&it), lived(&it))), [(expected, [1, 0]); 2]);
+    drop(host);
+    node.terminate();
+
+    let node = Node::start(&place, &flags);
+    assert_eq!(health(&node).map(|it| (used(&it), lived(&it))), [(expected, [2, 0]); 2]);
+    node.crash();
+    let node = Node::start(&place, &flags);
+    assert_eq!(health(&node).map(|it| (used(&it), lived(&it))), [(expected, [3, 1]); 2]);
 }

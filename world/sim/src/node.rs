@@ -15,7 +15,7 @@ use nearflash_iscsi::serving as iscsi;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_request::{
     Addressees, Attention, BlockRange, Change, ChangeKind, ChangeResult, Raised, Report,
-    ResetScope, VolumeId,
+    ResetScope, Usage, VolumeId,
 };
 use nearflash_shard::{DirectConfig, IscsiConfig, Message, Shard, ShardConfig};
 use nearflash_space::{Piece, Reservations, Restriction};
@@ -126,6 +126,7 @@ impl Node {
             devices: (0..DISKS).map(|_| Self::device(&self.config)).collect(),
             health: Arc::clone(&self.health),
             volumes: self.table(),
+            usage: Arc::new(Usage::new(self.config.cores)),
         };
         let target = (id == CoreId::FIRST).then(|| self.target());
         let (session, stall_timeout) = (self.config.session, self.config.stall_timeout);

@@ -49,6 +49,9 @@ impl ExpiryWatch {
 impl Node {
     fn watch(&self) {
         loop {
+            if self.health.is_due() {
+                self.save_health(true);
+            }
             self.expire();
             let served = self.served();
             if served.is_ending {

@@ -13,7 +13,7 @@ use nearflash_media::{Device, Kind};
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_reactor::{Listener, NoticeSink, Reactor, ReactorConfig, Sender};
-use nearflash_request::{ChangeResult, Raised};
+use nearflash_request::{ChangeResult, Raised, Usage};
 use nearflash_shard::{
     DirectConfig, Door, IscsiConfig, Message, Notice, Shard, ShardConfig, World,
 };
@@ -58,6 +58,7 @@ struct Common {
     iscsi: IscsiConfig,
     replies: Arc<Replies>,
     changes: Channel<Asked>,
+    usage: Arc<Usage>,
 }
 
 /// What one core is started with.
@@ -93,6 +94,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         iscsi,
         replies: Arc::clone(&replies),
         changes: config.changes,
+        usage: config.life.usage,
     });
     let (up, came_up) = channel();
     let mut peers = Vec::new();
@@ -187,6 +189,7 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
             devices,
             health: common.devices.iter().map(|device| Arc::clone(device.health())).collect(),
             volumes: Arc::clone(&common.volumes),
+            usage: Arc::clone(&common.usage),
         },
         session: SessionConfig::default(),
         target,

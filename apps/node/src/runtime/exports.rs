@@ -39,6 +39,7 @@ pub(super) fn target(config: &RuntimeConfig) -> Target {
         hosts: host_access(&config.hosts),
         ports: ports(&config.doors),
         limits,
+        life: config.life.clone(),
     });
     let published = target.publish(namespaces(&config.published));
     published.expect("the control side gives each namespace a number of its own");

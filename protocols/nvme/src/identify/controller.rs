@@ -213,6 +213,8 @@ impl IdentifyController {
     pub const HOST_ID_128: u32 = 1;
     /// CTRATT bit 6: any command restarts the keep-alive timer.
     pub const TRAFFIC_KEEPS_ALIVE: u32 = 1 << 6;
+    /// LPA bit 0: the health page of a namespace.
+    pub const NAMESPACE_HEALTH: u8 = 1;
     /// LPA bit 1: the commands supported and effects page.
     pub const EFFECTS_LOG: u8 = 1 << 1;
     /// LPA bit 2: pages can be read in parts.

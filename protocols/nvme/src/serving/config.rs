@@ -2,16 +2,17 @@
 //! limits.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use nearflash_request::VolumeId;
-use nearflash_units::{BlockSize, Blocks, ByteLen, MIB};
+use nearflash_request::{Usage, VolumeId};
+use nearflash_units::{BlockSize, Blocks, ByteLen, MIB, Nanos};
 use uuid::Uuid;
 
 use crate::address::TransportAddress;
 use crate::{HostName, NamespaceEntry, NamespaceId, Nqn};
 
 /// What stays as it is while a node runs.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct TargetConfig {
     /// Each subsystem's serial number is made from this and its name: the same after a restart,
     /// and different on another node.
@@ -26,6 +27,21 @@ pub struct TargetConfig {
     pub ports: Vec<Port>,
     /// What nobody may exceed.
     pub limits: Limits,
+    /// What the health log tells.
+    pub life: Life,
+}
+
+/// How the node has lived so far, and what was done with its volumes.
+#[derive(Clone, Debug, Default)]
+pub struct Life {
+    /// How often it was started, this start included.
+    pub starts: u64,
+    /// How often it ended without having drained.
+    pub unsafe_ends: u64,
+    /// How long it ran before this start.
+    pub ran: Nanos,
+    /// What was done with its volumes, in earlier runs too.
+    pub usage: Arc<Usage>,
 }
 
 /// Who may connect to subsystems.

@@ -229,8 +229,9 @@ fn describe_io(admin: &Admin<'_>, described: &mut IdentifyController) {
         IdentifyController::SEVERAL_CONTROLLERS | IdentifyController::ANA_REPORTING;
     described.abort_limit = 3;
     described.firmware_updates = 1 << 1 | 1;
-    described.log_page_attributes |=
-        IdentifyController::EFFECTS_LOG | IdentifyController::SUPPORTED_PAGES_LOG;
+    described.log_page_attributes |= IdentifyController::NAMESPACE_HEALTH
+        | IdentifyController::EFFECTS_LOG
+        | IdentifyController::SUPPORTED_PAGES_LOG;
     described.ana_transition_time = 10;
     // Without bit 6 (a namespace never changes its group): with it, nvme-cli before 2.10 leaves no room
     // for the namespaces' numbers in its ANA log, and prints others.

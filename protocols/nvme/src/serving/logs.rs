@@ -3,9 +3,10 @@
 //! A new page is a row in [`PAGES`]. Invariant: no answer is longer than a command's data may be,
 //! however much is asked for.
 
+use nearflash_request::Traffic;
 use nearflash_units::ByteLen;
 use zerocopy::IntoBytes;
-use zerocopy::little_endian::U32;
+use zerocopy::little_endian::{U32, U128};
 
 use super::admin::{Admin, Answer, supported_opcodes};
 use super::controller::ControllerKind;
@@ -95,15 +96,35 @@ fn supported_pages(admin: &Admin<'_>) -> Vec<u8> {
     page.as_bytes().to_vec()
 }
 
-/// NVMe Base 2.0, 5.16.1.3. Of the controller as a whole; there is none of a namespace.
+/// NVMe Base 2.0, 5.16.1.3: of one namespace, or of all that the controller has. It counts what came by
+/// any door, and lasts as long as the volumes do; the node's starts stand for power cycles.
 fn health(admin: &mut Admin<'_>, _: &GetLogPage) -> Result<Vec<u8>, Status> {
-    let whole_controller = [NamespaceId::NONE, NamespaceId::ALL];
-    if !whole_controller.contains(&admin.command.namespace_id()) {
-        return Err(Status::INVALID_FIELD.dnr());
+    const HOUR: u64 = 3_600_000_000_000;
+    let asked = admin.command.namespace_id();
+    let is_whole = [NamespaceId::NONE, NamespaceId::ALL].contains(&asked);
+    if !is_whole && !admin.namespaces().contains_key(&asked) {
+        return Err(Status::INVALID_NAMESPACE.dnr());
     }
+    let life = &admin.config.life;
+    let meant = admin.namespaces().iter().filter(|(nsid, _)| is_whole || **nsid == asked);
+    let done = meant.map(|(_, config)| life.usage.of(config.volume));
+    let done = done.fold(Traffic::default(), Traffic::plus);
     let mut health = HealthInformation::new();
+    health.data_units_read = data_units(done.read_bytes);
+    health.data_units_written = data_units(done.written_bytes);
+    health.host_reads = u128::from(done.reads).into();
+    health.host_writes = u128::from(done.writes).into();
+    health.power_cycles = u128::from(life.starts).into();
+    health.power_on_hours = u128::from(life.ran.plus(admin.now).0 / HOUR).into();
+    health.unsafe_shutdowns = u128::from(life.unsafe_ends).into();
+    health.media_errors = u128::from(done.media_errors).into();
     health.error_entries = u128::from(admin.controller.errors.count()).into();
     Ok(health.as_bytes().to_vec())
+}
+
+/// Thousands of 512 bytes, rounded up.
+fn data_units(bytes: u64) -> U128 {
+    u128::from(bytes.div_ceil(512_000)).into()
 }
 
 fn firmware_slots(admin: &Admin<'_>) -> Vec<u8> {

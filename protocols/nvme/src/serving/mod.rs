@@ -35,7 +35,7 @@ use nearflash_units::Nanos;
 
 pub use admin::{ADMIN_DATA_LEN_MAX, admin_transfer};
 pub use config::{
-    Deallocation, HostAccess, Limits, NamespaceConfig, Port, PublishError, TargetConfig,
+    Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, PublishError, TargetConfig,
 };
 pub use connect::{Connected, QueueKind, Refusal};
 pub use controller::ControllerKind;

@@ -6,7 +6,7 @@ use nearflash_direct::serving as direct;
 use nearflash_iscsi::serving as iscsi;
 use nearflash_nvme::TransportAddress;
 use nearflash_nvme::serving::{
-    Deallocation, HostAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
+    Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
 use nearflash_request::VolumeId;
 use nearflash_scsi::{LogicalUnit, LogicalUnits};
@@ -33,6 +33,7 @@ impl Node {
                 advertise: Vec::new(),
             }],
             limits,
+            life: Life::default(),
         })
     }
 

@@ -1,10 +1,11 @@
+use nearflash_request::{Traffic, Usage};
 use zerocopy::FromBytes;
 
 use super::*;
 use crate::AdminOpcode;
 use crate::fabrics::PropertyAccess;
 use crate::identify::{Cns, Identify, IdentifyController};
-use crate::log::{GetLogPage, LogId};
+use crate::log::{GetLogPage, HealthInformation, LogId};
 use crate::property::{Capabilities, ControllerStatus};
 
 fn get(offset: u32, size: u8) -> Command {
@@ -272,4 +273,38 @@ fn hosts_that_read_all_that_the_ana_log_can_be_find_every_namespace() {
     let groups_only = GetLogPage { specific: 1, ..GetLogPage::new(LogId::ANA, 64) };
     let (_, log) = ask(&mut target, controller, groups_only.to_command(NamespaceId::NONE));
     assert_eq!((log[8], log[20]), (1, 0));
+}
+
+#[test]
+fn the_health_log_tells_what_was_done_with_a_namespace_and_with_all() {
+    let usage = Arc::new(Usage::new(2));
+    let life = Life { starts: 3, unsafe_ends: 1, ran: Nanos::from_secs(7200), usage };
+    let (usage, life) = (Arc::clone(&life.usage), life);
+    let mut target = Target::new(TargetConfig { life, ..config() });
+    target.publish([1, 2].map(|nsid| namespace("data", nsid)).into()).unwrap();
+    let controller = join(&mut target, &nqn("data"));
+    usage.restore(VolumeId(101), Traffic { read_bytes: 512_000, reads: 9, ..Traffic::default() });
+    usage.count(0, VolumeId(101), Traffic { read_bytes: 1, reads: 1, ..Traffic::default() });
+    usage.count(1, VolumeId(102), Traffic { written_bytes: 512, writes: 1, ..Traffic::default() });
+    usage.count(1, VolumeId(102), Traffic { media_errors: 4, ..Traffic::default() });
+    usage.count(1, VolumeId(103), Traffic { media_errors: 1, ..Traffic::default() });
+    let page = |nsid| GetLogPage::new(LogId::HEALTH, 512).to_command(NamespaceId(nsid));
+    let mut told = |nsid| {
+        let (completion, data) = ask(&mut target, controller, page(nsid));
+        assert!(completion.status().is_success());
+        let it = HealthInformation::read_from_bytes(&data).unwrap();
+        let lasting = [it.power_cycles, it.unsafe_shutdowns, it.power_on_hours];
+        assert_eq!(lasting.map(|it| it.get()), [3, 1, 2]);
+        assert_eq!((it.available_spare, it.used, it.critical_warning), (100, 0, 0));
+        let units = [it.data_units_read, it.data_units_written];
+        let commands = [it.host_reads, it.host_writes, it.media_errors];
+        (units.map(|it| it.get()), commands.map(|it| it.get()))
+    };
+    assert_eq!(told(1), ([2, 0], [10, 0, 0]));
+    assert_eq!(told(2), ([0, 1], [0, 1, 4]));
+    for whole in [0, u32::MAX] {
+        assert_eq!(told(whole), ([2, 1], [10, 1, 4]));
+    }
+    let absent = status_of(&mut target, controller, page(3));
+    assert_eq!(absent, Status::INVALID_NAMESPACE.dnr());
 }

@@ -42,6 +42,7 @@ fn config() -> TargetConfig {
         hosts: HostAccess::Any,
         ports: vec![Port { id: 1, listen: local(), advertise: Vec::new() }],
         limits: Limits { controllers_max: 8, io_queues_max: 4, ..Limits::default() },
+        life: Life::default(),
     }
 }
 

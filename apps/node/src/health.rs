@@ -1,0 +1,164 @@
+//! What the health log tells of more than one run: starts, hours, and what was done with each volume.
+//! Kept in a small file of the data directory.
+//!
+//! Nothing depends on it, so it is no part of the catalog: one that is missing or damaged begins anew.
+//! Invariant: the file says `running` from the start to the end of the drain. A start that finds it so
+//! counts an unsafe end; what was done since the file was last written is then lost.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use nearflash_nvme::serving::Life;
+use nearflash_request::{Traffic, Usage};
+use nearflash_space::Space;
+use nearflash_units::Nanos;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// How often the file is written while the node runs.
+const SAVE_PERIOD: Duration = Duration::from_secs(600);
+
+const FILE: &str = "health.json";
+
+/// What the file holds.
+#[derive(Debug, Default, Deserialize, Serialize)]
+struct Record {
+    schema: u32,
+    running: bool,
+    starts: u64,
+    unsafe_ends: u64,
+    ran_secs: u64,
+    volumes: BTreeMap<Uuid, VolumeRecord>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+struct VolumeRecord {
+    reads: u64,
+    writes: u64,
+    read_bytes: u64,
+    written_bytes: u64,
+    media_errors: u64,
+}
+
+/// The health of a node: of earlier runs and of this one.
+#[derive(Debug)]
+pub(crate) struct Health {
+    path: PathBuf,
+    life: Life,
+    started: Instant,
+    saved: Mutex<Instant>,
+}
+
+impl Health {
+    /// Of a node that starts on so many cores. Writes nothing yet: it may not come to serve.
+    pub(crate) fn open(data_dir: &Path, cores: usize, space: &Space) -> Self {
+        let path = data_dir.join(FILE);
+        let record = read(&path).unwrap_or_else(|error| {
+            let path = path.display();
+            tracing::warn!("{path}: {error}: the volumes' health logs begin anew");
+            Record::default()
+        });
+        let usage = Usage::new(u16::try_from(cores).unwrap_or(u16::MAX));
+        for volume in space.volumes() {
+            if let Some(done) = record.volumes.get(&volume.uuid) {
+                usage.restore(volume.id, done.traffic());
+            }
+        }
+        let life = Life {
+            starts: record.starts.saturating_add(1),
+            unsafe_ends: record.unsafe_ends.saturating_add(u64::from(record.running)),
+            ran: Nanos::from_secs(record.ran_secs),
+            usage: Arc::new(usage),
+        };
+        let started = Instant::now();
+        Self { path, life, started, saved: Mutex::new(started) }
+    }
+
+    pub(crate) fn life(&self) -> Life {
+        self.life.clone()
+    }
+
+    /// Whether the file was not written for long.
+    pub(crate) fn is_due(&self) -> bool {
+        self.saved.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= SAVE_PERIOD
+    }
+
+    /// Writes the file: the node is running, or has drained.
+    pub(crate) fn save(&self, space: &Space, running: bool) {
+        let record = |volume: &nearflash_space::Volume| {
+            (volume.uuid, VolumeRecord::of(self.life.usage.of(volume.id)))
+        };
+        let ran = Duration::from_nanos(self.life.ran.0) + self.started.elapsed();
+        let record = Record {
+            schema: 1,
+            running,
+            starts: self.life.starts,
+            unsafe_ends: self.life.unsafe_ends,
+            ran_secs: ran.as_secs(),
+            volumes: space.volumes().map(record).collect(),
+        };
+        if let Err(error) = write(&self.path, &record) {
+            let path = self.path.display();
+            tracing::warn!("{path}: {error}: the volumes' health logs may lose what is in them");
+        }
+        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+}
+
+impl VolumeRecord {
+    fn of(done: Traffic) -> Self {
+        let Traffic { reads, writes, read_bytes, written_bytes, media_errors } = done;
+        Self { reads, writes, read_bytes, written_bytes, media_errors }
+    }
+
+    fn traffic(&self) -> Traffic {
+        let Self { reads, writes, read_bytes, written_bytes, media_errors } = *self;
+        Traffic { reads, writes, read_bytes, written_bytes, media_errors }
+    }
+}
+
+fn read(path: &Path) -> io::Result<Record> {
+    let bytes = match fs::read(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Record::default()),
+        bytes => bytes?,
+    };
+    let record: Record = serde_json::from_slice(&bytes)?;
+    let is_known = record.schema == 1;
+    is_known.then_some(record).ok_or_else(|| io::Error::other("it is of a later version"))
+}
+
+/// Whole or not at all: under another name first.
+fn write(path: &Path, record: &Record) -> io::Result<()> {
+    let fresh = path.with_extension("json.new");
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    file.write_all(&serde_json::to_vec(record)?)?;
+    file.sync_all()?;
+    fs::rename(fresh, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_damaged_or_later_is_refused_and_a_missing_one_is_empty() {
+        let dir = std::env::temp_dir().join(format!("nearflash-health-{}", Uuid::new_v4()));
+        fs::create_dir(&dir).unwrap();
+        let path = dir.join(FILE);
+        assert_eq!(read(&path).unwrap().starts, 0);
+        let record = Record { schema: 1, starts: 5, ..Record::default() };
+        write(&path, &record).unwrap();
+        assert_eq!(read(&path).unwrap().starts, 5);
+        write(&path, &Record { schema: 2, ..record }).unwrap();
+        assert!(read(&path).is_err());
+        fs::write(&path, "{").unwrap();
+        assert!(read(&path).is_err());
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
