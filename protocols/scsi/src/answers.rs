@@ -10,21 +10,42 @@ use crate::{Failure, Sense, SenseKey};
 /// INTERNAL TARGET FAILURE.
 const INTERNAL_FAILURE: Sense = Sense::new(SenseKey::HARDWARE_ERROR, 0x4400);
 
-/// See [`RequestTask::answer`].
-pub(crate) fn of_request(task: &RequestTask, completion: &Completion) -> Result<Vec<u8>, Failure> {
-    if completion.outcome != Outcome::Success {
-        return Err(of_outcome(task, completion));
+impl RequestTask {
+    /// What the initiator is answered: data beside what was read, which the completion has itself.
+    ///
+    /// # Errors
+    /// The status, with its sense data, of a request that did not succeed.
+    pub fn answer(&self, completion: &Completion) -> Result<Vec<u8>, Failure> {
+        if completion.outcome != Outcome::Success {
+            return Err(of_outcome(self, completion));
+        }
+        let (range, reply) = (self.range, &self.reply);
+        Ok(match (reply, completion.payload) {
+            (Reply::Status, _) => Vec::new(),
+            (Reply::Data(data), _) => data.clone(),
+            (&Reply::LbaStatus { allocation_len }, Payload::Allocation { mapped, blocks }) => {
+                lba_status::format(range.start, mapped, blocks, allocation_len)
+            }
+            (&Reply::LbaStatus { allocation_len }, _) => {
+                lba_status::format(range.start, true, range.count, allocation_len)
+            }
+        })
     }
-    Ok(match (&task.reply, completion.payload) {
-        (Reply::Status, _) => Vec::new(),
-        (Reply::Data(data), _) => data.clone(),
-        (&Reply::LbaStatus { allocation_len }, Payload::Allocation { mapped, blocks }) => {
-            lba_status::format(task.range.start, mapped, blocks, allocation_len)
+}
+
+impl ChangeTask {
+    /// What the initiator is answered.
+    ///
+    /// # Errors
+    /// The status, with its sense data, of a change that cannot be.
+    pub fn answer(&self, result: &ChangeResult) -> Result<Vec<u8>, Failure> {
+        match result {
+            ChangeResult::Done => Ok(Vec::new()),
+            ChangeResult::Report(report) => Ok(reserve_in::format(self.reply, report)),
+            ChangeResult::Conflict => Err(Failure::Conflict),
+            ChangeResult::Refused(refusal) => Err(Failure::Check(of_refusal(*refusal))),
         }
-        (&Reply::LbaStatus { allocation_len }, _) => {
-            lba_status::format(task.range.start, true, task.range.count, allocation_len)
-        }
-    })
+    }
 }
 
 fn of_outcome(task: &RequestTask, completion: &Completion) -> Failure {
@@ -55,16 +76,6 @@ fn of_miscompare(task: &RequestTask, payload: Payload) -> Sense {
     let before = Blocks(offset >> task.block_size.shift());
     let Lba(lba) = task.range.start.checked_add(before).unwrap_or(task.range.start);
     Sense::MISCOMPARE.with_information(lba)
-}
-
-/// See [`ChangeTask::answer`].
-pub(crate) fn of_change(task: &ChangeTask, result: &ChangeResult) -> Result<Vec<u8>, Failure> {
-    match result {
-        ChangeResult::Done => Ok(Vec::new()),
-        ChangeResult::Report(report) => Ok(reserve_in::format(task.reply, report)),
-        ChangeResult::Conflict => Err(Failure::Conflict),
-        ChangeResult::Refused(refusal) => Err(Failure::Check(of_refusal(*refusal))),
-    }
 }
 
 const fn of_refusal(refusal: Refusal) -> Sense {

@@ -1,37 +1,12 @@
 //! From a command to a task, through the table of commands.
 
-use nearflash_request::{Access, Attention};
+use nearflash_request::Access;
 use nearflash_units::ByteLen;
 
+use crate::call::{Asked, Call};
 use crate::commands::{Act, Command, find};
 use crate::task::{Action, NO_BLOCKS, Reply, RequestTask};
-use crate::{
-    Attentions, Cdb, CopyRecords, LogicalUnit, LogicalUnits, Sense, Task, sense_of_attention,
-};
-
-/// A command, and where it has come to.
-#[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
-    /// The command block.
-    pub cdb: &'a Cdb,
-    /// The unit that it is for; `None` if there is no unit of that number.
-    pub unit: Option<&'a LogicalUnit>,
-    /// All units of the target.
-    pub units: &'a LogicalUnits,
-    /// What the session has not been told yet.
-    pub attentions: &'a Attentions,
-    /// The session's copies.
-    pub copies: &'a CopyRecords,
-}
-
-/// The same, for a handler: the unit is there.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Call<'a> {
-    pub(crate) cdb: &'a Cdb,
-    pub(crate) unit: &'a LogicalUnit,
-    pub(crate) units: &'a LogicalUnits,
-    pub(crate) copies: &'a CopyRecords,
-}
+use crate::{Cdb, LogicalUnit, Sense, Task, sense_of_attention};
 
 /// What a command asks. A pending unit attention is told instead (and is then no longer pending),
 /// but for INQUIRY, REPORT LUNS and REQUEST SENSE. SAM-5, 5.14; SPC-4, 5.
@@ -113,9 +88,4 @@ fn check_control(cdb: &Cdb) -> Result<(), Sense> {
     } else {
         Ok(())
     }
-}
-
-/// REPORT LUNS tells what the units are, so that no attention needs to. SPC-4, 6.33.
-pub(crate) fn units_are_told(asked: &Asked<'_>) {
-    asked.attentions.withdraw_all(Attention::UnitsChanged);
 }

@@ -8,6 +8,7 @@
 
 mod answers;
 mod attentions;
+mod call;
 mod cdb;
 pub mod check;
 mod commands;
@@ -23,9 +24,10 @@ mod transport_id;
 mod unit;
 
 pub use attentions::{Attentions, sense_of_attention};
+pub use call::Asked;
 pub use cdb::{CDB_LEN, Cdb};
 pub use copy::{CopyEnd, CopyId, CopyProgress, CopyRecords, CopySegment, CopyState, CopyTask};
-pub use interpret::{Asked, interpret, parameters};
+pub use interpret::{interpret, parameters};
 pub use sense::{FieldPointer, Sense, SenseCode, SenseKey};
 pub use series::{Piece, Series};
 pub use status::{Failure, Status};

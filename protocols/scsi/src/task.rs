@@ -1,11 +1,9 @@
 //! What a command is turned into.
 
-use nearflash_request::{
-    Access, BlockRange, BufferId, ChangeKind, ChangeResult, Completion, Operation, VolumeId,
-};
+use nearflash_request::{Access, BlockRange, BufferId, ChangeKind, Operation, VolumeId};
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
 
-use crate::{CopyTask, Failure, Sense, answers};
+use crate::{CopyTask, Sense};
 
 /// What is to be done for a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -226,14 +224,6 @@ impl RequestTask {
             _ => return None,
         })
     }
-
-    /// What the initiator is answered: data beside what was read, which the completion has itself.
-    ///
-    /// # Errors
-    /// The status, with its sense data, of a request that did not succeed.
-    pub fn answer(&self, completion: &Completion) -> Result<Vec<u8>, Failure> {
-        answers::of_request(self, completion)
-    }
 }
 
 /// A change in the making, and what its answer is to say.
@@ -258,16 +248,6 @@ pub enum ReportReply {
     Capabilities(u16),
     /// PERSISTENT RESERVE IN, READ FULL STATUS.
     FullStatus(u16),
-}
-
-impl ChangeTask {
-    /// What the initiator is answered.
-    ///
-    /// # Errors
-    /// The status, with its sense data, of a change that cannot be.
-    pub fn answer(&self, result: &ChangeResult) -> Result<Vec<u8>, Failure> {
-        answers::of_change(self, result)
-    }
 }
 
 /// No blocks.

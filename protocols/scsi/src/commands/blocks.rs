@@ -6,7 +6,7 @@
 use nearflash_request::BlockRange;
 use nearflash_units::{Blocks, ByteLen, Lba};
 
-use crate::interpret::Call;
+use crate::call::Call;
 use crate::{Cdb, LogicalUnit, Sense, limits};
 
 /// Where a CDB has LOGICAL BLOCK ADDRESS and the count of blocks: it depends on its length alone.

@@ -9,10 +9,10 @@ use nearflash_units::{Blocks, ByteLen, Lba};
 
 use super::blocks::check_writable;
 use super::data_in::{answer, len_u8, len_u16, len_u32};
-use super::vpd::is_named;
+use super::names::is_named;
 use super::{Command, nothing};
+use crate::call::Call;
 use crate::copy::{CopyEnd, CopyId, CopyProgress, CopySegment, CopyTask};
-use crate::interpret::Call;
 use crate::limits::{
     BUFFER_LEN_MAX, COPIES_MAX, COPY_DESCRIPTORS_LEN_MAX, COPY_ENDS_MAX, COPY_SEGMENT_LEN_MAX,
     COPY_SEGMENTS_MAX,

@@ -6,7 +6,7 @@ use nearflash_request::Access;
 
 use super::Command;
 use super::data_in::answer;
-use crate::interpret::Call;
+use crate::call::Call;
 use crate::{Sense, Task};
 
 pub(super) const COMMANDS: &[Command] = &[

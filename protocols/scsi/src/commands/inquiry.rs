@@ -4,24 +4,21 @@
 
 use super::Command;
 use super::data_in::{answer, ascii};
+use super::names::{DISK, VENDOR};
 use super::vpd;
-use crate::interpret::Asked;
+use crate::call::Asked;
 use crate::{Sense, Task};
 
 pub(super) const COMMANDS: &[Command] =
     &[Command::always(&[0x12, 0x01, 0xFF, 0xFF, 0xFF, 0x04], inquiry)];
 
-/// T10 VENDOR IDENTIFICATION.
-pub(super) const VENDOR: &str = "NEARFLSH";
 /// PRODUCT IDENTIFICATION.
 const PRODUCT: &str = "nearflash volume";
 /// PRODUCT REVISION LEVEL.
 const REVISION: &str =
     concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
 
-/// PERIPHERAL QUALIFIER and DEVICE TYPE: a disk.
-pub(super) const DISK: u8 = 0x00;
-/// The same of a number without a unit: there cannot be one, of no type.
+/// PERIPHERAL QUALIFIER and DEVICE TYPE of a number without a unit: there cannot be one, of no type.
 const NO_UNIT: u8 = 0x7F;
 
 /// VERSION: SPC-4.

@@ -4,7 +4,7 @@
 
 use super::Command;
 use super::data_in::{answer, len_u32};
-use crate::interpret::{Asked, units_are_told};
+use crate::call::{Asked, units_are_told};
 use crate::{Sense, Task, lun, sense_of_attention};
 
 pub(super) const COMMANDS: &[Command] = &[

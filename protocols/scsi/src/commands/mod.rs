@@ -9,6 +9,7 @@ mod inquiry;
 pub(crate) mod lba_status;
 mod luns;
 mod mode;
+mod names;
 mod opcodes;
 mod read_write;
 pub(crate) mod reserve_in;
@@ -21,7 +22,7 @@ mod write_same;
 
 use nearflash_request::Access;
 
-use crate::interpret::{Asked, Call};
+use crate::call::{Asked, Call};
 use crate::task::{Action, NO_BLOCKS, RequestTask};
 use crate::{Cdb, LogicalUnit, Sense, Task};
 

@@ -8,7 +8,7 @@ use nearflash_units::ByteLen;
 
 use super::Command;
 use super::data_in::{answer, len_u8, len_u16};
-use crate::interpret::Call;
+use crate::call::Call;
 use crate::task::{ChangeTask, ReportReply};
 use crate::{LogicalUnit, Sense, Task, limits};
 

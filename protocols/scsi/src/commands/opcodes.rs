@@ -5,7 +5,7 @@
 
 use super::data_in::{answer, len_u16, len_u32};
 use super::{Command, all, has_service_actions};
-use crate::interpret::Call;
+use crate::call::Call;
 use crate::{LogicalUnit, Sense, Task};
 
 pub(super) const COMMANDS: &[Command] = &[

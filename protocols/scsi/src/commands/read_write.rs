@@ -8,7 +8,7 @@ use nearflash_units::{Blocks, ByteLen};
 
 use super::blocks::{Form, check_protect, check_range, check_writable, len_at_most, transferred};
 use super::{Command, nothing};
-use crate::interpret::Call;
+use crate::call::Call;
 use crate::task::{Action, RequestTask};
 use crate::{Sense, Task, limits};
 

@@ -6,7 +6,7 @@ use nearflash_request::{ChangeKind, Identity, Registrant, Report, ReservationTyp
 
 use super::Command;
 use super::data_in::{cut, len_u32};
-use crate::interpret::Call;
+use crate::call::Call;
 use crate::task::{ChangeTask, ReportReply};
 use crate::{Sense, Task, transport_id};
 

@@ -8,7 +8,7 @@ use nearflash_request::{ChangeKind, Expected, ReservationType};
 use nearflash_units::ByteLen;
 
 use super::Command;
-use crate::interpret::Call;
+use crate::call::Call;
 use crate::task::{ChangeTask, ReportReply};
 use crate::{Cdb, Sense, Task, limits};
 

@@ -8,7 +8,7 @@ use nearflash_units::Lba;
 use super::Command;
 use super::data_in::{answer, cut};
 use super::lba_status::run_from;
-use crate::interpret::Call;
+use crate::call::Call;
 use crate::task::{Action, Reply, RequestTask};
 use crate::{Sense, Task};
 

@@ -7,7 +7,7 @@ use nearflash_units::{Blocks, ByteLen, Lba};
 
 use super::blocks::{check_range, check_writable};
 use super::{Command, Only, nothing};
-use crate::interpret::Call;
+use crate::call::Call;
 use crate::task::{Action, NO_BLOCKS, RequestTask};
 use crate::{Provisioning, Sense, Task, limits};
 

@@ -7,7 +7,7 @@ use nearflash_units::ByteLen;
 
 use super::blocks::{Form, check_protect, check_range, to_the_end, transferred};
 use super::{Command, flush, nothing};
-use crate::interpret::Call;
+use crate::call::Call;
 use crate::task::{Action, RequestTask};
 use crate::{Sense, Task};
 

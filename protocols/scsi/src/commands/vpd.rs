@@ -4,8 +4,8 @@
 
 use super::copy::third_party_page;
 use super::data_in::{ascii, len_u8, len_u16};
-use super::inquiry::{DISK, VENDOR};
-use crate::interpret::Asked;
+use super::names::{CodeSet, DISK, Of, Type, VENDOR, local_name, serial, u8_of, uuid_name};
+use crate::call::Asked;
 use crate::{LogicalUnit, LogicalUnits, Provisioning, Sense, limits};
 
 /// Writes what follows a page's header.
@@ -43,38 +43,6 @@ fn serial_number(unit: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
     serial(unit).into_bytes()
 }
 
-/// The volume's identifier as 32 hexadecimal digits.
-fn serial(unit: &LogicalUnit) -> String {
-    format!("{:032x}", u128::from_be_bytes(unit.uuid))
-}
-
-/// What a designator is the name of.
-#[derive(Clone, Copy)]
-enum Of {
-    Unit = 0,
-    Port = 1,
-    Target = 2,
-}
-
-/// How a designator is written.
-#[derive(Clone, Copy)]
-enum CodeSet {
-    Binary = 1,
-    Ascii = 2,
-    Utf8 = 3,
-}
-
-/// The parts of DESIGNATOR TYPE that are used here.
-#[derive(Clone, Copy)]
-enum Type {
-    Vendor = 1,
-    Naa = 3,
-    RelativePort = 4,
-    PortGroup = 5,
-    Name = 8,
-    Uuid = 0xA,
-}
-
 /// PROTOCOL IDENTIFIER iSCSI, and that it is valid (PIV), in their places.
 const ISCSI: u8 = 5 << 4;
 const PROTOCOL_VALID: u8 = 1 << 7;
@@ -87,10 +55,6 @@ fn designator(data: &mut Vec<u8>, of: Of, set: CodeSet, kind: Type, name: &[u8])
     data.push(protocol.1 | association | u8_of(kind as usize));
     data.extend([0, len_u8(name.len())]);
     data.extend(name);
-}
-
-fn u8_of(small: usize) -> u8 {
-    len_u8(small)
 }
 
 /// The unit by number, by vendor and by UUID; the port it is seen through; the target.
@@ -109,29 +73,6 @@ fn identification(unit: &LogicalUnit, units: &LogicalUnits) -> Vec<u8> {
     designator(&mut data, Of::Port, CodeSet::Utf8, Type::Name, &name_string(&port));
     designator(&mut data, Of::Target, CodeSet::Utf8, Type::Name, &name_string(units.target()));
     data
-}
-
-/// Whether a designator of a target descriptor, with its code set, its association and its type,
-/// names the unit. Those that fit there are the ones in binary.
-pub(super) fn is_named(unit: &LogicalUnit, code_set: u8, of: u8, designator: &[u8]) -> bool {
-    let is = |kind: Type, name: &[u8]| {
-        of == u8_of(Of::Unit as usize) << 4 | u8_of(kind as usize) && designator == name
-    };
-    code_set == u8_of(CodeSet::Binary as usize)
-        && (is(Type::Naa, &local_name(unit)) || is(Type::Uuid, &uuid_name(unit)))
-}
-
-/// The identifier, behind the kind that it is.
-fn uuid_name(unit: &LogicalUnit) -> Vec<u8> {
-    [&[0x10, 0][..], &unit.uuid].concat()
-}
-
-/// NAA 3h, locally assigned: 60 of the identifier's bits. It has no vendor's part, as there is no
-/// vendor's number to put there.
-fn local_name(unit: &LogicalUnit) -> [u8; 8] {
-    let bits = u128::from_be_bytes(unit.uuid) & ((1 << 60) - 1);
-    let [.., a, b, c, d, e, f, g, h] = bits.to_be_bytes();
-    [0x30 | a, b, c, d, e, f, g, h]
 }
 
 /// A SCSI name string: ends in a zero, and is filled up to a multiple of four.

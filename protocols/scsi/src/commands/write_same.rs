@@ -9,7 +9,7 @@ use nearflash_units::ByteLen;
 
 use super::blocks::{Form, check_protect, check_range, check_writable, to_the_end};
 use super::{Command, nothing};
-use crate::interpret::Call;
+use crate::call::Call;
 use crate::task::{Action, RequestTask};
 use crate::{Provisioning, Sense, Task, limits};
 
