@@ -17,8 +17,8 @@ use std::sync::Arc;
 use nearflash_engine::CoreId;
 use nearflash_iscsi::login::{LoginDemand, LoginStatus, SessionKind};
 use nearflash_iscsi::serving::{
-    Admission, ConnectionPlace, Exports, NONCE_LEN, Obeyed, Portal, PortalConfig, SessionConfig,
-    TargetSession,
+    Admission, ConnectionPlace, Exports, NONCE_LEN, Portal, PortalConfig, SessionConfig,
+    SiblingOutcome, TargetSession,
 };
 use nearflash_request::Raised;
 use nearflash_units::Nanos;
@@ -246,17 +246,17 @@ impl Shard {
     /// what those said before has arrived.
     fn carry_orders<W: World>(&mut self, key: Key, siblings: &[Key], world: &mut W) {
         let others = || siblings.iter().filter(|sibling| **sibling != key);
-        while let Some(order) = self.initiator(key).and_then(|session| session.order()) {
-            let mut furthest = Obeyed::NotMeant;
+        while let Some(order) = self.initiator(key).and_then(|session| session.sibling_request()) {
+            let mut furthest = SiblingOutcome::NotMeant;
             for other in others() {
                 if let Some(session) = self.initiator(*other) {
-                    furthest = furthest.max(session.obey(&order));
+                    furthest = furthest.max(session.handle_sibling_request(&order));
                 }
                 self.take_demands(*other, world);
                 self.mark_dirty(*other);
             }
             if let Some(session) = self.initiator(key) {
-                session.note_obeyed(furthest);
+                session.handle_sibling_outcome(furthest);
             }
         }
         if !self.initiator(key).is_some_and(|session| session.awaits_others()) {
@@ -280,7 +280,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         let Some(session) = connection.session.iscsi_mut() else { return false };
         let resumed = session.resume().map_err(PeerError::from);
-        let stirs = session.stirs();
+        let stirs = session.concerns_siblings();
         self.take_demands(key, world);
         if let Err(error) = resumed {
             self.peer_error(key, error, world);

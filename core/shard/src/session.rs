@@ -197,7 +197,7 @@ impl Session {
     /// Whether other connections of the same session may go on because of what this one did.
     #[inline]
     pub(crate) fn stirs(&mut self) -> bool {
-        self.iscsi_mut().is_some_and(iscsi::TargetSession::stirs)
+        self.iscsi_mut().is_some_and(iscsi::TargetSession::concerns_siblings)
     }
 
     /// Volumes or grants of direct clients changed. Whether it concerns this session.

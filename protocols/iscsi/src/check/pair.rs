@@ -346,7 +346,7 @@ impl Pair {
             _ => self.receive_at_initiator(link),
         }
         let links = &mut self.links;
-        if links[link].target.stirs() {
+        if links[link].target.concerns_siblings() {
             for other in (0..links.len()).filter(|other| *other != link) {
                 links[other].target.resume().expect("the initiator is sound");
             }

@@ -92,7 +92,8 @@ impl TargetSession {
     /// The same for everything that is not the common case.
     #[cold]
     pub(super) fn answer_request(&mut self, index: u16, done: Completion, payload: &[u8]) {
-        let kind = std::mem::replace(&mut self.slots[index].kind, Kind::Ready { data: Vec::new() });
+        let kind =
+            std::mem::replace(&mut self.tasks.slots[index].kind, Kind::Ready { data: Vec::new() });
         let task = match kind {
             Kind::Series(series) => return self.answer_piece(index, series, done, payload),
             Kind::Request { task, .. } => task,
@@ -103,9 +104,9 @@ impl TargetSession {
         let reads = task.data_in.0 > 0;
         match (task.answer(&done), done.payload) {
             (Err(failure), other) => {
-                self.output.orphan_payload(other);
+                self.link.output.orphan_payload(other);
                 if reads {
-                    self.slots[index].wanted = 0;
+                    self.tasks.slots[index].wanted = 0;
                 }
                 self.fail(index, failure);
             }
@@ -124,12 +125,12 @@ impl TargetSession {
         writes: bool,
     ) -> Box<RequestTask> {
         use nearflash_scsi::Action;
-        let unit = self.slots[index].lun.and_then(|lun| self.units.get(lun));
+        let unit = self.tasks.slots[index].lun.and_then(|lun| self.units.get(lun));
         let block_size = unit.map_or(nearflash_units::BlockSize::B512, |unit| unit.block_size);
         let action = if writes { Action::Write { force_unit_access: false } } else { Action::Read };
         let mut task = RequestTask::new(action, range, block_size);
         if !writes {
-            task.data_in = nearflash_units::ByteLen(u64::from(self.slots[index].wanted));
+            task.data_in = nearflash_units::ByteLen(u64::from(self.tasks.slots[index].wanted));
         }
         Box::new(task)
     }
@@ -143,9 +144,10 @@ impl TargetSession {
             return;
         }
         let index = index_of(tag);
-        let slot = self.slots.get(usize::from(index)).expect("a change is answered once");
+        let slot = self.tasks.slots.get(usize::from(index)).expect("a change is answered once");
         assert!(slot.stage == Stage::Submitted, "a change is answered once");
-        let kind = std::mem::replace(&mut self.slots[index].kind, Kind::Ready { data: Vec::new() });
+        let kind =
+            std::mem::replace(&mut self.tasks.slots[index].kind, Kind::Ready { data: Vec::new() });
         match kind {
             Kind::Change { task, .. } => match task.answer(result) {
                 Ok(data) => self.answer_data(index, &data),
@@ -154,14 +156,14 @@ impl TargetSession {
             Kind::Function(task) => self.answer_handed_out(index, task, result),
             _ => panic!("only changes are answered by the control side"),
         }
-        if !self.functions.is_empty() {
+        if !self.siblings.functions.is_empty() {
             self.settle_functions();
         }
     }
 
     /// A command that needs nothing more: answered as it is.
     pub(super) fn answer_ready(&mut self, index: u16) {
-        let slot = &mut self.slots[index];
+        let slot = &mut self.tasks.slots[index];
         if let Some(failure) = slot.failed {
             return self.fail(index, failure);
         }
@@ -174,7 +176,7 @@ impl TargetSession {
         if data.is_empty() {
             self.answer_good(index);
         } else {
-            self.slots[index].wanted =
+            self.tasks.slots[index].wanted =
                 u32::try_from(data.len()).expect("answers are far below 4 GiB");
             self.answer_with(index, DataSource::Bytes(data));
         }
@@ -183,19 +185,19 @@ impl TargetSession {
     /// GOOD, with data: as many Data-In as it takes, the status in the last.
     #[inline]
     pub(super) fn answer_with(&mut self, index: u16, source: DataSource<'_>) {
-        let slot = &self.slots[index];
+        let slot = &self.tasks.slots[index];
         let (itt, expected, wanted) = (slot.itt, slot.expected, slot.wanted);
         let residual = Residual::of(expected, wanted);
         let len = expected.min(wanted);
         self.release_slot(index);
         if len == 0 {
             if let DataSource::Buffer(buffer, _) = source {
-                self.output.orphan(buffer);
+                self.link.output.orphan(buffer);
             }
             return self.push_response(itt, Status::GOOD, residual, 0, &[]);
         }
         let burst_max = self.shared.params().max_burst_len;
-        if len > self.link.send_len_max || len > burst_max {
+        if len > self.link.params.send_len_max || len > burst_max {
             let span = Span { start: 0, end: len, number: 0, is_last: true };
             self.push_in_parts(itt, source, span, residual);
             return;
@@ -218,7 +220,7 @@ impl TargetSession {
         let (mut offset, mut number) = (span.start, span.number);
         while offset < span.end {
             let burst_left = burst_max - offset % burst_max;
-            let len = self.link.send_len_max.min(burst_left).min(span.end - offset);
+            let len = self.link.params.send_len_max.min(burst_left).min(span.end - offset);
             let is_end = offset + len == span.end;
             let is_last = is_end && span.is_last;
             let flags = if is_last || len == burst_left { FINAL } else { 0 };
@@ -255,34 +257,38 @@ impl TargetSession {
             word(self.shared.numbers.last().0, number),
             word(offset, residual_count),
         ];
-        self.output.push_header(words, self.link.digests);
+        self.link.output.push_header(words, self.link.params.digests);
         let start = length(within);
         let end = start + length(len);
         match source {
-            DataSource::Buffer(buffer, _) if is_end => self.output.push_buffer(buffer, within, len),
-            DataSource::Buffer(buffer, _) => self.output.push_part_of_buffer(buffer, within, len),
-            DataSource::Zeroes => self.output.push_zeroes(len),
-            DataSource::Bytes(bytes) => self.output.push_bytes(&bytes[start..end]),
+            DataSource::Buffer(buffer, _) if is_end => {
+                self.link.output.push_buffer(buffer, within, len)
+            }
+            DataSource::Buffer(buffer, _) => {
+                self.link.output.push_part_of_buffer(buffer, within, len)
+            }
+            DataSource::Zeroes => self.link.output.push_zeroes(len),
+            DataSource::Bytes(bytes) => self.link.output.push_bytes(&bytes[start..end]),
         }
         let padding = &PADDING[..padding_len(length(len))];
         if !padding.is_empty() {
-            self.output.push_bytes(padding);
+            self.link.output.push_bytes(padding);
         }
-        if self.link.digests.data {
+        if self.link.params.digests.data {
             let data_digest = match source {
                 DataSource::Buffer(_, bytes) | DataSource::Bytes(bytes) => {
                     digest::digest(&bytes[start..end])
                 }
                 DataSource::Zeroes => digest::digest_of_zeroes(length(len)),
             };
-            self.output.push_digest(digest::append(data_digest, padding));
+            self.link.output.push_digest(digest::append(data_digest, padding));
         }
     }
 
     /// GOOD, without data.
     #[inline]
     pub(super) fn answer_good(&mut self, index: u16) {
-        let slot = &self.slots[index];
+        let slot = &self.tasks.slots[index];
         let (itt, expected, r2ts) = (slot.itt, slot.expected, slot.r2t_sn);
         let wanted = slot.wanted;
         self.release_slot(index);
@@ -292,7 +298,7 @@ impl TargetSession {
     /// A command is not done, and this is why.
     #[cold]
     pub(super) fn fail(&mut self, index: u16, failure: Failure) {
-        let slot = &self.slots[index];
+        let slot = &self.tasks.slots[index];
         let (itt, expected, r2ts) = (slot.itt, slot.expected, slot.r2t_sn);
         let wanted = if matches!(slot.kind, Kind::Read { .. }) { 0 } else { slot.wanted };
         let unit = slot.lun.and_then(|lun| self.units.get(lun));
@@ -335,7 +341,7 @@ impl TargetSession {
 
     /// A PDU that answers nothing: the status number is the next one's.
     pub(super) fn push_unasked(&mut self, answer: &Answer, data: &[u8]) {
-        self.push_pdu(answer, self.stat_sn, data);
+        self.push_pdu(answer, self.link.stat_sn, data);
     }
 
     #[inline]
@@ -353,16 +359,16 @@ impl TargetSession {
             word(self.shared.numbers.last().0, first),
             word(second, third),
         ];
-        self.output.push_header(words, self.link.digests);
+        self.link.output.push_header(words, self.link.params.digests);
         if data.is_empty() {
             return;
         }
         let padding = &PADDING[..padding_len(data.len())];
-        self.output.push_bytes(data);
-        self.output.push_bytes(padding);
-        if self.link.digests.data {
+        self.link.output.push_bytes(data);
+        self.link.output.push_bytes(padding);
+        if self.link.params.digests.data {
             let data_digest = digest::append(digest::digest(data), padding);
-            self.output.push_bytes(&data_digest.to_le_bytes());
+            self.link.output.push_bytes(&data_digest.to_le_bytes());
         }
     }
 
@@ -388,24 +394,24 @@ impl TargetSession {
 
     #[inline]
     fn next_stat_sn(&mut self) -> u32 {
-        let stat_sn = self.stat_sn;
-        self.stat_sn = stat_sn.wrapping_add(1);
+        let stat_sn = self.link.stat_sn;
+        self.link.stat_sn = stat_sn.wrapping_add(1);
         stat_sn
     }
 
     /// A command is over: its slot, its buffers and its place in the window are free again.
     #[inline]
     pub(super) fn release_slot(&mut self, index: u16) {
-        let slot = &mut self.slots[index];
+        let slot = &mut self.tasks.slots[index];
         if !matches!(slot.kind, Kind::Read { .. }) {
-            self.output.orphan_all(slot.buffers.take().into_iter().flatten());
+            self.link.output.orphan_all(slot.buffers.take().into_iter().flatten());
         }
         if slot.is_immediate {
-            self.immediate_count -= 1;
+            self.tasks.immediate_count -= 1;
         } else if slot.is_due {
             self.shared.numbers.give_back();
         }
-        self.slots.give_back(index);
+        self.tasks.slots.give_back(index);
     }
 }
 

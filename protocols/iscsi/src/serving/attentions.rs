@@ -22,13 +22,13 @@ const LOGOUT_SECONDS: u16 = 10;
 
 /// Whether the session's target is still there.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Stay {
+pub(super) enum Presence {
     /// It is.
-    Welcome,
+    Present,
     /// It is not, and the initiator was asked to log out.
-    Asked,
-    /// And dropped it is at that time.
-    Until(Nanos),
+    Gone,
+    /// The same, and at that time the connection is dropped.
+    GoneUntil(Nanos),
 }
 
 impl TargetSession {
@@ -36,7 +36,7 @@ impl TargetSession {
     /// sees these.
     pub fn set_exports(&mut self, exports: Arc<Exports>) {
         self.exports = exports;
-        if self.state == State::FullFeature && !self.is_discovery {
+        if self.state == State::FullFeature && !self.names.is_discovery {
             self.look_at_target();
         }
     }
@@ -44,12 +44,12 @@ impl TargetSession {
     /// Takes over the units that the target has now. A number that is another volume's than before
     /// has that to tell, before it does anything.
     pub(super) fn look_at_target(&mut self) {
-        if self.stay != Stay::Welcome {
+        if self.presence != Presence::Present {
             return;
         }
-        let Some(target) = self.exports.target(&self.target) else {
+        let Some(target) = self.exports.target(&self.names.target) else {
             self.units = Arc::default();
-            self.stay = Stay::Asked;
+            self.presence = Presence::Gone;
             return self.push_message(AsyncEvent::LOGOUT, [0, 0, LOGOUT_SECONDS]);
         };
         let before = std::mem::replace(&mut self.units, Arc::clone(&target.units));
@@ -61,16 +61,16 @@ impl TargetSession {
     }
 
     /// Who was asked to log out and did not in time is dropped.
-    pub(super) fn end_stay(&mut self, now: Nanos) {
-        match self.stay {
-            Stay::Asked => {
+    pub(super) fn drop_if_overdue(&mut self, now: Nanos) {
+        match self.presence {
+            Presence::Gone => {
                 let span = Nanos::from_secs(u64::from(LOGOUT_SECONDS));
-                self.stay = Stay::Until(now.plus(span));
+                self.presence = Presence::GoneUntil(now.plus(span));
             }
-            Stay::Until(until) if now >= until && self.state == State::FullFeature => {
+            Presence::GoneUntil(until) if now >= until && self.state == State::FullFeature => {
                 self.end_session();
             }
-            Stay::Welcome | Stay::Until(_) => {}
+            Presence::Present | Presence::GoneUntil(_) => {}
         }
     }
 
@@ -80,7 +80,7 @@ impl TargetSession {
     /// over.
     pub fn raise(&mut self, raised: &Raised) {
         if self.state != State::FullFeature
-            || self.is_discovery
+            || self.names.is_discovery
             || !raised.to.include(self.shared.nexus())
         {
             return;

@@ -65,7 +65,7 @@ impl TargetSession {
     /// SCSI Command. Its data, if any in the PDU, is still to come.
     #[inline]
     pub(super) fn on_command(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
-        self.sink = Sink::Drop;
+        self.link.sink = Sink::Drop;
         if command.opcode.is_immediate() {
             return self.on_immediate_command(command);
         }
@@ -82,17 +82,17 @@ impl TargetSession {
     }
 
     fn on_immediate_command(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
-        if self.immediate_count >= IMMEDIATE_MAX {
+        if self.tasks.immediate_count >= IMMEDIATE_MAX {
             self.reject(RejectReason::TOO_MANY_IMMEDIATE, zerocopy::IntoBytes::as_bytes(command));
             return Ok(());
         }
-        self.immediate_count += 1;
+        self.tasks.immediate_count += 1;
         self.begin_command(command)
     }
 
     /// A command before its turn: what is coming with it and behind it is received already.
     fn hold(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
-        if self.slots.is_full() {
+        if self.tasks.slots.is_full() {
             return Err(PeerError::WindowOverrun { window: self.shared.window() });
         }
         if command.data_len.get() == 0 && command.flags & FINAL != 0 {
@@ -107,15 +107,15 @@ impl TargetSession {
     /// A command whose turn it is.
     #[inline]
     pub(super) fn begin_command(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
-        if self.slots.is_full() {
+        if self.tasks.slots.is_full() {
             return Err(PeerError::WindowOverrun { window: self.shared.window() });
         }
         let is_bare = command.flags & (FINAL | WRITES) == FINAL && command.data_len.get() == 0;
         if is_bare && let Some(plain) = self.plain_read(command) {
-            let index = self.slots.take(begin_of(command, plain.len));
+            let index = self.tasks.slots.take(begin_of(command, plain.len));
             let Plain { volume, range, .. } = plain;
-            self.slots[index].kind = Kind::Read { volume, range };
-            self.ready.push_back(index);
+            self.tasks.slots[index].kind = Kind::Read { volume, range };
+            self.tasks.ready.push_back(index);
             return Ok(());
         }
         let index = self.take_slot(command);
@@ -190,8 +190,8 @@ impl TargetSession {
             // What it gives, the initiator has no room for at all.
             begin.expected = 0;
         }
-        let index = self.slots.take(begin);
-        let slot = &mut self.slots[index];
+        let index = self.tasks.slots.take(begin);
+        let slot = &mut self.tasks.slots[index];
         slot.takes = planned.takes;
         slot.kind = planned.kind;
         slot.buffers = planned.buffers;
@@ -219,7 +219,7 @@ impl TargetSession {
 
     /// The parameters of a command have come: what it asks now.
     pub(super) fn plan_parameters(&mut self, index: u16, cdb: [u8; 16], data: &[u8]) {
-        let lun = self.slots[index].lun;
+        let lun = self.tasks.slots[index].lun;
         let unit = lun.and_then(|lun| self.units.get(lun));
         let cdb_of = Cdb(cdb);
         let asked = self.asked(&cdb_of, unit);
@@ -227,7 +227,7 @@ impl TargetSession {
             Ok(task) => planned(task, unit, cdb, None),
             Err(sense) => refused(sense.into(), 0),
         };
-        let slot = &mut self.slots[index];
+        let slot = &mut self.tasks.slots[index];
         slot.kind = planned.kind;
         slot.failed = slot.failed.or(planned.failed);
     }
@@ -238,7 +238,7 @@ impl TargetSession {
         let data_len = command.data_len.get();
         let is_final = command.flags & FINAL != 0;
         let opcode = Opcode::SCSI_COMMAND;
-        let slot = &mut self.slots[index];
+        let slot = &mut self.tasks.slots[index];
         if data_len == 0 && is_final {
             self.go_on(index);
             return Ok(());
@@ -265,10 +265,10 @@ impl TargetSession {
         if is_final {
             slot.burst_end = data_len;
         } else {
-            self.unsolicited.push_back(index);
+            self.tasks.unsolicited.push_back(index);
         }
         if data_len > 0 {
-            self.sink = Sink::Slot { index, is_last: is_final };
+            self.link.sink = Sink::Slot { index, is_last: is_final };
         }
         Ok(())
     }

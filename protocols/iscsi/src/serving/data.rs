@@ -17,11 +17,11 @@ impl TargetSession {
     /// The command whose data is next in the stream, when that waits for a buffer.
     #[inline]
     pub(super) fn standing_slot(&self) -> Option<u16> {
-        let Sink::Slot { index, .. } = self.sink else { return None };
-        if self.is_stopped() || self.framer.body.data_left() == 0 {
+        let Sink::Slot { index, .. } = self.link.sink else { return None };
+        if self.is_stopped() || self.link.framer.body.data_left() == 0 {
             return None;
         }
-        let slot = &self.slots[index];
+        let slot = &self.tasks.slots[index];
         let is_payload = slot.room() > 0 && !matches!(slot.kind, Kind::Parameters { .. });
         (is_payload && slot.place().is_none()).then_some(index)
     }
@@ -29,17 +29,21 @@ impl TargetSession {
     /// SCSI Data-Out: the next part of a sequence.
     pub(super) fn on_data(&mut self, data: &DataOut) -> Result<(), PeerError> {
         let opcode = Opcode::DATA_OUT;
-        self.sink = Sink::Drop;
+        self.link.sink = Sink::Drop;
         let (itt, ttt) = (data.itt.get(), data.ttt.get());
         let found = match ttt {
             NO_TAG => self.unsolicited_of(itt),
-            _ => self.slots.by_transfer_tag(ttt).filter(|index| self.slots[*index].itt == itt),
+            _ => self
+                .tasks
+                .slots
+                .by_transfer_tag(ttt)
+                .filter(|index| self.tasks.slots[*index].itt == itt),
         };
         let Some(index) = found else {
             self.on_unknown_data(data);
             return Ok(());
         };
-        let slot = &mut self.slots[index];
+        let slot = &mut self.tasks.slots[index];
         let (offset, len) = (data.offset.get(), data.data_len.get());
         let (received, expected) = (data.data_sn.get(), slot.data_sn);
         if received != expected {
@@ -62,8 +66,8 @@ impl TargetSession {
             });
         }
         slot.data_sn = slot.data_sn.wrapping_add(1);
-        self.sink = Sink::Slot { index, is_last };
-        if self.framer.body.is_over() {
+        self.link.sink = Sink::Slot { index, is_last };
+        if self.link.framer.body.is_over() {
             self.end_data();
         }
         Ok(())
@@ -72,13 +76,13 @@ impl TargetSession {
     /// The command whose unsolicited data is coming. Commands' data comes in the order of the
     /// commands.
     fn unsolicited_of(&self, itt: u32) -> Option<u16> {
-        self.unsolicited.iter().copied().find(|index| self.slots[*index].itt == itt)
+        self.tasks.unsolicited.iter().copied().find(|index| self.tasks.slots[*index].itt == itt)
     }
 
     /// Data for no command. After a command was aborted, its data may still be on the way.
     #[cold]
     fn on_unknown_data(&mut self, data: &DataOut) {
-        if !self.has_aborted {
+        if !self.tasks.has_aborted {
             self.reject(RejectReason::INVALID_FIELD, zerocopy::IntoBytes::as_bytes(data));
         }
     }
@@ -87,17 +91,17 @@ impl TargetSession {
     /// buffer, or it is payload.
     #[inline]
     pub(super) fn consume_body(&mut self, rest: &mut &[u8]) -> Result<bool, PeerError> {
-        while self.framer.body.data_left() > 0 {
+        while self.link.framer.body.data_left() > 0 {
             if rest.is_empty() {
                 return Ok(false);
             }
-            match self.sink {
+            match self.link.sink {
                 Sink::Drop => {
-                    self.framer.body.take_data(rest);
+                    self.link.framer.body.take_data(rest);
                 }
                 Sink::Small => {
-                    let data = self.framer.body.take_data(rest);
-                    self.small.extend_from_slice(data);
+                    let data = self.link.framer.body.take_data(rest);
+                    self.link.small.extend_from_slice(data);
                 }
                 Sink::Slot { index, .. } => {
                     if !self.consume_slot_data(index, rest) {
@@ -106,10 +110,10 @@ impl TargetSession {
                 }
             }
         }
-        if !self.framer.body.take_end(rest) {
+        if !self.link.framer.body.take_end(rest) {
             return Ok(false);
         }
-        match self.sink {
+        match self.link.sink {
             Sink::Drop => self.end_dropped(),
             Sink::Small => return self.end_small().map(|()| true),
             Sink::Slot { .. } => self.end_data(),
@@ -119,16 +123,16 @@ impl TargetSession {
 
     /// Data of a command that goes into no buffer; `false` for what does.
     fn consume_slot_data(&mut self, index: u16, rest: &mut &[u8]) -> bool {
-        let slot = &mut self.slots[index];
+        let slot = &mut self.tasks.slots[index];
         let room = length(slot.room());
         if room == 0 {
-            let data = self.framer.body.take_data(rest);
+            let data = self.link.framer.body.take_data(rest);
             self.count_received(index, data.len());
             return true;
         }
         let Kind::Parameters { data: parameters, .. } = &mut slot.kind else { return false };
         let (mut kept, _) = rest.split_at(room.min(rest.len()));
-        let kept = self.framer.body.take_data(&mut kept);
+        let kept = self.link.framer.body.take_data(&mut kept);
         parameters.extend_from_slice(kept);
         *rest = &rest[kept.len()..];
         self.count_received(index, kept.len());
@@ -138,27 +142,28 @@ impl TargetSession {
     #[inline]
     pub(super) fn count_received(&mut self, index: u16, len: usize) {
         let len = u32::try_from(len).expect("no PDU has 16 MiB of data");
-        self.slots[index].received += len;
+        self.tasks.slots[index].received += len;
     }
 
     /// What was dropped was damaged: nobody minds.
     fn end_dropped(&mut self) {
-        self.sink = Sink::Drop;
+        self.link.sink = Sink::Drop;
     }
 
     /// A PDU with a command's data is over. RFC 7143, 7.8: damaged data is rejected, and the command
     /// fails when all its data has come.
     #[inline]
     pub(super) fn end_data(&mut self) {
-        let Sink::Slot { index, is_last } = std::mem::replace(&mut self.sink, Sink::Drop) else {
+        let Sink::Slot { index, is_last } = std::mem::replace(&mut self.link.sink, Sink::Drop)
+        else {
             return;
         };
-        if self.framer.body.damage().is_some() {
+        if self.link.framer.body.damage().is_some() {
             self.reject_damaged();
-            self.slots[index].failed.get_or_insert(Failure::Check(Sense::DATA_DIGEST));
+            self.tasks.slots[index].failed.get_or_insert(Failure::Check(Sense::DATA_DIGEST));
         }
         if is_last {
-            self.unsolicited.retain(|other| *other != index);
+            self.tasks.unsolicited.retain(|other| *other != index);
             self.go_on(index);
         }
     }
@@ -167,7 +172,7 @@ impl TargetSession {
     /// it is done.
     #[inline]
     pub(super) fn go_on(&mut self, index: u16) {
-        let slot = &mut self.slots[index];
+        let slot = &mut self.tasks.slots[index];
         if !slot.is_due {
             slot.stage = Stage::AwaitingTurn;
             return;
@@ -177,7 +182,7 @@ impl TargetSession {
         }
         if slot.buffers.are_missing() {
             slot.stage = Stage::AwaitingBuffer;
-            self.awaiting_buffer.push(index, ByteLen(u64::from(slot.buffers.len())));
+            self.tasks.awaiting_buffer.push(index, ByteLen(u64::from(slot.buffers.len())));
             return;
         }
         self.ask_for_data(index);
@@ -187,8 +192,8 @@ impl TargetSession {
     #[inline]
     pub(super) fn ask_for_data(&mut self, index: u16) {
         let burst_max = self.shared.params().max_burst_len;
-        let tag = self.slots.tag(index);
-        let slot = &mut self.slots[index];
+        let tag = self.tasks.slots.tag(index);
+        let slot = &mut self.tasks.slots[index];
         let len = slot.room_of_piece().min(burst_max);
         slot.stage = Stage::Solicited;
         slot.burst_end = slot.received + len;
@@ -213,15 +218,15 @@ impl TargetSession {
 
     /// The command's data, if more of it comes, is nobody's.
     fn expect_no_more(&mut self, index: u16) {
-        self.has_aborted = true;
+        self.tasks.has_aborted = true;
         self.note_end_of_copy(index);
-        self.unsolicited.retain(|other| *other != index);
-        self.awaiting_buffer.cancel(|other| other == index);
-        if !self.slots[index].is_due {
+        self.tasks.unsolicited.retain(|other| *other != index);
+        self.tasks.awaiting_buffer.cancel(|other| other == index);
+        if !self.tasks.slots[index].is_due {
             self.skip_slot(index);
         }
-        if matches!(self.sink, Sink::Slot { index: sink, .. } if sink == index) {
-            self.sink = Sink::Drop;
+        if matches!(self.link.sink, Sink::Slot { index: sink, .. } if sink == index) {
+            self.link.sink = Sink::Drop;
         }
     }
 

@@ -11,19 +11,19 @@ impl TargetSession {
     /// What is to be done next, oldest first.
     #[inline]
     pub fn poll_demand(&mut self) -> Option<Demand> {
-        if let Some(index) = self.ready.pop_front() {
-            if let Kind::Read { volume, range } = self.slots[index].kind {
+        if let Some(index) = self.tasks.ready.pop_front() {
+            if let Kind::Read { volume, range } = self.tasks.slots[index].kind {
                 let operation = Operation::Read;
                 return Some(Demand::Request(request(index, volume, range, operation)));
             }
             return Some(self.demand_of(index));
         }
-        self.login_demand.take().map(Demand::Login)
+        self.login.demand.take().map(Demand::Login)
     }
 
     /// Everything but plain reads.
     fn demand_of(&mut self, index: u16) -> Demand {
-        let slot = &mut self.slots[index];
+        let slot = &mut self.tasks.slots[index];
         match &slot.kind {
             &Kind::Write { volume, range, force_unit_access } => {
                 let [Some(payload), None] = slot.buffers.take() else {
@@ -67,7 +67,7 @@ impl TargetSession {
     /// A command's data is there, or it has none: it is done, or handed out.
     #[inline]
     pub(super) fn submit(&mut self, index: u16) {
-        let slot = &mut self.slots[index];
+        let slot = &mut self.tasks.slots[index];
         slot.stage = Stage::Submitted;
         if slot.failed.is_some() {
             return self.answer_failed(index);
@@ -79,22 +79,22 @@ impl TargetSession {
                 self.submit_planned(index);
             }
             Kind::Ready { .. } => self.answer_ready(index),
-            _ => self.ready.push_back(index),
+            _ => self.tasks.ready.push_back(index),
         }
     }
 
     fn submit_planned(&mut self, index: u16) {
-        match self.slots[index].kind {
-            _ if self.slots[index].failed.is_some() => self.answer_failed(index),
+        match self.tasks.slots[index].kind {
+            _ if self.tasks.slots[index].failed.is_some() => self.answer_failed(index),
             Kind::Ready { .. } => self.answer_ready(index),
             // No parameters ask for more parameters.
-            _ => self.ready.push_back(index),
+            _ => self.tasks.ready.push_back(index),
         }
     }
 
     #[cold]
     fn answer_failed(&mut self, index: u16) {
-        if let Some(failure) = self.slots[index].failed {
+        if let Some(failure) = self.tasks.slots[index].failed {
             self.fail(index, failure);
         }
     }

@@ -17,7 +17,7 @@ impl ServingEnd for TargetSession {
 
     #[inline]
     fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
-        self.has_heard = true;
+        self.liveness.has_heard = true;
         let taken = self.take_input(bytes);
         if let Err(error) = &taken {
             self.terminate(*error);
@@ -27,15 +27,15 @@ impl ServingEnd for TargetSession {
 
     #[inline]
     fn receiving(&self) -> Receiving {
-        if self.framer.body.is_over() {
+        if self.link.framer.body.is_over() {
             return if self.is_paused() { Receiving::Paused } else { Receiving::Bytes };
         }
         if self.is_stopped() {
             return Receiving::Paused;
         }
-        let left = self.framer.body.data_left();
-        let Sink::Slot { index, .. } = self.sink else { return Receiving::Bytes };
-        let slot = &self.slots[index];
+        let left = self.link.framer.body.data_left();
+        let Sink::Slot { index, .. } = self.link.sink else { return Receiving::Bytes };
+        let slot = &self.tasks.slots[index];
         let room = length(slot.room());
         if left == 0 || room == 0 || matches!(slot.kind, Kind::Parameters { .. }) {
             return Receiving::Bytes;
@@ -52,10 +52,12 @@ impl ServingEnd for TargetSession {
 
     #[inline]
     fn handle_payload(&mut self, bytes: &[u8]) {
-        let Sink::Slot { index, .. } = self.sink else { panic!("payload comes only when awaited") };
-        self.framer.body.count_data(bytes);
+        let Sink::Slot { index, .. } = self.link.sink else {
+            panic!("payload comes only when awaited")
+        };
+        self.link.framer.body.count_data(bytes);
         self.count_received(index, bytes.len());
-        if self.framer.body.is_over() {
+        if self.link.framer.body.is_over() {
             self.end_data();
         }
     }
@@ -63,9 +65,9 @@ impl ServingEnd for TargetSession {
     #[inline]
     fn wants_buffer(&self) -> Option<ByteLen> {
         match self.standing_slot() {
-            Some(index) => Some(ByteLen(u64::from(self.slots[index].buffers.len()))),
+            Some(index) => Some(ByteLen(u64::from(self.tasks.slots[index].buffers.len()))),
             None if self.is_stopped() => None,
-            None => self.awaiting_buffer.first().map(|(_, len)| len),
+            None => self.tasks.awaiting_buffer.first().map(|(_, len)| len),
         }
     }
 
@@ -77,13 +79,13 @@ impl ServingEnd for TargetSession {
     #[inline]
     fn provide_buffer(&mut self, buffer: BufferId) {
         if let Some(index) = self.standing_slot() {
-            return self.slots[index].buffers.put(buffer);
+            return self.tasks.slots[index].buffers.put(buffer);
         }
-        let first = self.awaiting_buffer.first().filter(|_| !self.is_stopped());
+        let first = self.tasks.awaiting_buffer.first().filter(|_| !self.is_stopped());
         let (index, _) = first.expect("a buffer comes only when wanted");
-        self.slots[index].buffers.put(buffer);
-        if !self.slots[index].buffers.are_missing() {
-            self.awaiting_buffer.pop();
+        self.tasks.slots[index].buffers.put(buffer);
+        if !self.tasks.slots[index].buffers.are_missing() {
+            self.tasks.awaiting_buffer.pop();
             self.ask_for_data(index);
         }
     }
@@ -93,32 +95,32 @@ impl ServingEnd for TargetSession {
     /// passed.
     fn give_way(&mut self) -> bool {
         let Some(index) = self.standing_slot() else { return false };
-        if !(self.shared.is_multiple() || self.slots.any_holds_buffers()) {
+        if !(self.shared.is_multiple() || self.tasks.slots.any_holds_buffers()) {
             return false;
         }
-        let slot = &mut self.slots[index];
+        let slot = &mut self.tasks.slots[index];
         slot.failed = Some(Failure::Full);
-        self.output.orphan_all(slot.buffers.take().into_iter().flatten());
+        self.link.output.orphan_all(slot.buffers.take().into_iter().flatten());
         true
     }
 
     fn awaits_data(&self) -> bool {
-        let owes = || !self.early.is_empty() || self.slots.any_awaits_data();
-        self.framer.is_midway() || (!self.is_stopped() && owes())
+        let owes = || !self.early.is_empty() || self.tasks.slots.any_awaits_data();
+        self.link.framer.is_midway() || (!self.is_stopped() && owes())
     }
 
     #[inline]
     fn wants_payload_bytes(&self) -> bool {
-        self.link.digests.data
+        self.link.params.digests.data
     }
 
     #[inline]
     fn handle_completion(&mut self, done: Completion, payload: &[u8]) {
         if self.state == State::Closing {
-            return self.output.orphan_payload(done.payload);
+            return self.link.output.orphan_payload(done.payload);
         }
         let index = index_of(done.tag);
-        let slot = self.slots.get(usize::from(index)).expect("a request is answered once");
+        let slot = self.tasks.slots.get(usize::from(index)).expect("a request is answered once");
         assert!(slot.stage == Stage::Submitted, "a request is answered once");
         match slot.kind {
             Kind::Read { .. } if done.outcome == Outcome::Success => {
@@ -127,29 +129,29 @@ impl ServingEnd for TargetSession {
             Kind::Write { .. } if done.outcome == Outcome::Success => self.answer_good(index),
             _ => self.answer_request(index, done, payload),
         }
-        if !self.functions.is_empty() {
+        if !self.siblings.functions.is_empty() {
             self.settle_functions();
         }
     }
 
     #[inline]
     fn asks_on(&self) -> bool {
-        !self.ready.is_empty() || !self.awaiting_buffer.is_empty()
+        !self.tasks.ready.is_empty() || !self.tasks.awaiting_buffer.is_empty()
     }
 
     #[inline]
     fn outbox(&self) -> &Outbox {
-        &self.output
+        &self.link.output
     }
 
     #[inline]
     fn outbox_mut(&mut self) -> &mut Outbox {
-        &mut self.output
+        &mut self.link.output
     }
 
     fn handle_timeout(&mut self, now: Nanos) -> Result<(), PeerError> {
-        self.end_stay(now);
-        if self.state == State::Closing || now < self.silent_at {
+        self.drop_if_overdue(now);
+        if self.state == State::Closing || now < self.liveness.silent_at {
             return Ok(());
         }
         match self.state {
@@ -163,19 +165,19 @@ impl ServingEnd for TargetSession {
                 return Err(error);
             }
             // What waits for us is not the initiator's fault.
-            _ if self.has_heard || self.is_paused() || self.stands_still() => {
-                self.has_heard = false;
-                self.has_pinged = false;
-                self.silent_at = now.plus(self.config.ping_interval);
+            _ if self.liveness.has_heard || self.is_paused() || self.stands_still() => {
+                self.liveness.has_heard = false;
+                self.liveness.has_pinged = false;
+                self.liveness.silent_at = now.plus(self.config.ping_interval);
             }
-            _ if self.has_pinged => {
+            _ if self.liveness.has_pinged => {
                 self.terminate(PeerError::Silent);
                 return Err(PeerError::Silent);
             }
             _ => {
                 self.push_ping(PING_TAG);
-                self.has_pinged = true;
-                self.silent_at = now.plus(self.config.ping_timeout);
+                self.liveness.has_pinged = true;
+                self.liveness.silent_at = now.plus(self.config.ping_timeout);
             }
         }
         Ok(())
@@ -183,7 +185,7 @@ impl ServingEnd for TargetSession {
 
     fn shut_down(&mut self) {
         if self.state == State::FullFeature {
-            self.push_message(AsyncEvent::CONNECTION_DROP, [self.cid, 0, 0]);
+            self.push_message(AsyncEvent::CONNECTION_DROP, [self.names.cid, 0, 0]);
         }
         self.terminate(PeerError::ShuttingDown);
     }
@@ -194,16 +196,16 @@ impl ServingEnd for TargetSession {
     }
 
     fn release_incoming(&mut self, released: &mut impl FnMut(BufferId)) {
-        let collecting = self.slots.iter().filter(|(_, slot)| slot.is_collecting());
+        let collecting = self.tasks.slots.iter().filter(|(_, slot)| slot.is_collecting());
         let collecting: Vec<u16> = collecting.map(|(index, _)| index).collect();
         collecting.into_iter().for_each(|index| self.give_up(index));
-        self.output.release_orphans(released);
+        self.link.output.release_orphans(released);
     }
 
     fn release_all(&mut self, released: &mut impl FnMut(BufferId)) {
         self.stop();
-        self.ready.clear();
-        self.output.release_all(released);
-        self.slots.take_buffers().for_each(released);
+        self.tasks.ready.clear();
+        self.link.output.release_all(released);
+        self.tasks.slots.take_buffers().for_each(released);
     }
 }

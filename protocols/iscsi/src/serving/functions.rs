@@ -13,7 +13,7 @@ use nearflash_request::{ChangeKind, ChangeResult, ResetScope, TaskSet};
 
 use super::TargetSession;
 use super::answers::Answer;
-use super::siblings::Order;
+use super::siblings::SiblingRequest;
 use super::slots::{After, Begin, Cut, FunctionTask, Kind, Slot, Stage};
 use crate::pdu::{
     LogoutResult, Opcode, RejectReason, Serial, TaskFunction, TaskRequest, TaskResult,
@@ -55,7 +55,7 @@ pub(super) struct Function {
     pub(super) is_immediate: bool,
     pub(super) reach: Reach,
     /// What the session's other connections are to hear first.
-    pub(super) order: Option<Order>,
+    pub(super) order: Option<SiblingRequest>,
     pub(super) then: Then,
 }
 
@@ -81,7 +81,7 @@ impl TargetSession {
         if self.skip_command(|command| command.itt.get() == referenced) {
             return self.answer_function(request, TaskResult::COMPLETE);
         }
-        let Some(index) = self.slots.by_itt(referenced) else {
+        let Some(index) = self.tasks.slots.by_itt(referenced) else {
             return self.abort_missing(request);
         };
         let reach = Reach { scope: Scope::Slot(index), before: None };
@@ -96,7 +96,7 @@ impl TargetSession {
     fn abort_missing(&mut self, request: &TaskRequest) {
         let [number, asked_at] = [request.ref_cmd_sn, request.cmd_sn].map(Serial::of);
         let is_skipped = number.is_before(asked_at) && self.skip(number);
-        self.has_aborted |= is_skipped;
+        self.tasks.has_aborted |= is_skipped;
         let result = if is_skipped { TaskResult::COMPLETE } else { TaskResult::NO_TASK };
         self.answer_function(request, result);
     }
@@ -135,8 +135,8 @@ impl TargetSession {
         };
         let reach = Reach { scope, before: Some(self.first_unaffected(number)) };
         self.give_up_all(reach);
-        let order = self.shared.is_multiple().then(|| Order::give_up(reach));
-        self.has_stirred |= order.is_some();
+        let order = self.shared.is_multiple().then(|| SiblingRequest::give_up(reach));
+        self.siblings.is_concerned |= order.is_some();
         self.wait(request, reach, then, order);
     }
 
@@ -150,16 +150,22 @@ impl TargetSession {
         }
     }
 
-    fn wait(&mut self, request: &TaskRequest, reach: Reach, then: Then, order: Option<Order>) {
+    fn wait(
+        &mut self,
+        request: &TaskRequest,
+        reach: Reach,
+        then: Then,
+        order: Option<SiblingRequest>,
+    ) {
         let (itt, is_immediate) = (request.itt.get(), request.opcode.is_immediate());
-        self.functions.push(Function { itt, is_immediate, reach, order, then });
+        self.siblings.functions.push(Function { itt, is_immediate, reach, order, then });
         self.settle_functions();
     }
 
     /// Gives up what still collects data or waits for its turn, and what goes piece by piece as soon as
     /// the piece is done that was handed out. How many there were.
     pub(super) fn give_up_all(&mut self, reach: Reach) -> usize {
-        let collecting = self.slots.iter().filter(|(_, slot)| slot.is_collecting());
+        let collecting = self.tasks.slots.iter().filter(|(_, slot)| slot.is_collecting());
         let meant = collecting.filter(|(index, slot)| reach.includes(*index, slot));
         let meant: Vec<u16> = meant.map(|(index, _)| index).collect();
         meant.iter().for_each(|index| self.give_up(*index));
@@ -170,6 +176,7 @@ impl TargetSession {
     /// says so (TAS). SAM-5, 5.6. What waits for its turn comes after that.
     pub(super) fn abort_unit(&mut self, lun: u16) {
         let meant: Vec<u16> = self
+            .tasks
             .slots
             .iter()
             .filter(|(_, slot)| slot.is_collecting() && slot.is_due && slot.lun == Some(lun))
@@ -183,8 +190,10 @@ impl TargetSession {
     /// Does what waited for commands that are answered by now.
     #[cold]
     pub(super) fn settle_functions(&mut self) {
-        while let Some(place) = self.functions.iter().position(|waiting| self.is_settled(waiting)) {
-            let Function { itt, is_immediate, then, .. } = self.functions.remove(place);
+        while let Some(place) =
+            self.siblings.functions.iter().position(|waiting| self.is_settled(waiting))
+        {
+            let Function { itt, is_immediate, then, .. } = self.siblings.functions.remove(place);
             match then {
                 Then::Answer(result) => {
                     self.finish_function(is_immediate);
@@ -203,11 +212,11 @@ impl TargetSession {
         let is_under_way = |(index, slot): (u16, &Slot)| {
             slot.stage == Stage::Submitted && waiting.reach.includes(index, slot)
         };
-        waiting.order.is_none() && !self.slots.iter().any(is_under_way)
+        waiting.order.is_none() && !self.tasks.slots.iter().any(is_under_way)
     }
 
     fn hand_out_function(&mut self, itt: u32, is_immediate: bool, task: FunctionTask) {
-        if self.slots.is_full() {
+        if self.tasks.slots.is_full() {
             // For one of an initiator that gives numbers twice: there are slots for every number.
             if let After::Logout { goes } = task.after {
                 self.finish_function(is_immediate);
@@ -218,9 +227,9 @@ impl TargetSession {
         }
         let number = self.shared.numbers.expected();
         let begin = Begin { itt, number, is_immediate, lun: None, expected: 0, wanted: 0 };
-        let index = self.slots.take(begin);
-        self.slots[index].kind = Kind::Function(task);
-        self.ready.push_back(index);
+        let index = self.tasks.slots.take(begin);
+        self.tasks.slots[index].kind = Kind::Function(task);
+        self.tasks.ready.push_back(index);
     }
 
     /// The control side has done its part.
@@ -232,7 +241,7 @@ impl TargetSession {
     ) {
         let is_done = *result == ChangeResult::Done;
         if let After::Logout { goes } = task.after {
-            let itt = self.slots[index].itt;
+            let itt = self.tasks.slots[index].itt;
             self.release_slot(index);
             let result = if is_done { LogoutResult::SUCCESS } else { LogoutResult::FAILED };
             return self.conclude_logout(itt, goes, result);
@@ -248,7 +257,7 @@ impl TargetSession {
 
     /// The function is over.
     pub(super) fn conclude(&mut self, answer: FunctionAnswer) {
-        let itt = self.slots[answer.index].itt;
+        let itt = self.tasks.slots[answer.index].itt;
         self.release_slot(answer.index);
         self.push_function_response(itt, answer.response);
         if answer.begins_anew {
@@ -269,7 +278,7 @@ impl TargetSession {
     /// What is no SCSI command is answered: its place in the window is free.
     pub(super) fn finish_function(&mut self, is_immediate: bool) {
         if is_immediate {
-            self.immediate_count -= 1;
+            self.tasks.immediate_count -= 1;
         } else {
             self.shared.numbers.give_back();
         }
@@ -277,11 +286,11 @@ impl TargetSession {
 
     /// A request that is no SCSI command, and whose data is there.
     pub(super) fn count_immediate(&mut self, header: &[u8]) -> bool {
-        if self.immediate_count >= super::slots::IMMEDIATE_MAX {
+        if self.tasks.immediate_count >= super::slots::IMMEDIATE_MAX {
             self.reject(RejectReason::TOO_MANY_IMMEDIATE, header);
             return false;
         }
-        self.immediate_count += 1;
+        self.tasks.immediate_count += 1;
         true
     }
 }

@@ -20,7 +20,7 @@ impl TargetSession {
     pub(super) fn take_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
         let mut rest = bytes;
         loop {
-            if !self.framer.body.is_over()
+            if !self.link.framer.body.is_over()
                 && (self.is_stopped() || !self.consume_body(&mut rest)?)
             {
                 break;
@@ -28,10 +28,10 @@ impl TargetSession {
             if self.is_paused() {
                 break;
             }
-            let Some(head) = self.framer.take_head(&mut rest)? else { break };
+            let Some(head) = self.link.framer.take_head(&mut rest)? else { break };
             match head {
                 Head::InPlace(head) => self.dispatch(basic_header(head))?,
-                Head::Gathered => self.dispatch(basic_header(&self.framer.gathered()))?,
+                Head::Gathered => self.dispatch(basic_header(&self.link.framer.gathered()))?,
             }
         }
         Ok(bytes.len() - rest.len())
@@ -42,7 +42,7 @@ impl TargetSession {
     pub(super) fn is_paused(&self) -> bool {
         // As many parts as all commands can be answered with, and more. Requests that never have a
         // slot are bounded by the bytes.
-        self.output.exceeds(16 * self.slots.count() + 64, OUTPUT_BYTES_MAX)
+        self.link.output.exceeds(16 * self.tasks.slots.count() + 64, OUTPUT_BYTES_MAX)
             || matches!(
                 self.state,
                 State::Granting | State::Refusing | State::LoggingOut | State::Closing
@@ -57,21 +57,21 @@ impl TargetSession {
         if self.is_fenced() {
             self.look_at_fence(head);
         }
-        if self.state != State::FullFeature || self.is_discovery {
+        if self.state != State::FullFeature || self.names.is_discovery {
             return self.dispatch_other(opcode, head);
         }
         match opcode {
             Opcode::SCSI_COMMAND => {
                 let command: &ScsiCommand = zerocopy::transmute_ref!(head);
-                if self.link.digests.data {
-                    self.current = *head;
+                if self.link.params.digests.data {
+                    self.link.current = *head;
                 }
                 self.on_command(command)
             }
             Opcode::DATA_OUT => {
                 let data: &DataOut = zerocopy::transmute_ref!(head);
-                if self.link.digests.data {
-                    self.current = *head;
+                if self.link.params.digests.data {
+                    self.link.current = *head;
                 }
                 self.on_data(data)
             }
@@ -85,7 +85,7 @@ impl TargetSession {
         let is_in = self.state == State::FullFeature;
         match opcode {
             Opcode::LOGIN_REQUEST if !is_in => self.begin_small(head),
-            Opcode::TASK_REQUEST if is_in && !self.is_discovery => self.begin_small(head),
+            Opcode::TASK_REQUEST if is_in && !self.names.is_discovery => self.begin_small(head),
             Opcode::NOP_OUT | Opcode::TEXT_REQUEST | Opcode::LOGOUT_REQUEST if is_in => {
                 self.begin_small(head)
             }
@@ -96,7 +96,7 @@ impl TargetSession {
             | Opcode::TASK_REQUEST => Err(PeerError::Sequence { opcode }),
             _ if !is_in => Err(PeerError::Sequence { opcode }),
             _ => {
-                self.sink = Sink::Drop;
+                self.link.sink = Sink::Drop;
                 self.reject(RejectReason::NOT_SUPPORTED, head);
                 Ok(())
             }
@@ -105,29 +105,29 @@ impl TargetSession {
 
     /// Data that is no command's follows: it is gathered, and then handled. No more than a PDU has.
     fn begin_small(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
-        self.current = *head;
-        self.small.clear();
-        self.sink = Sink::Small;
-        if self.framer.body.is_over() { self.end_small() } else { Ok(()) }
+        self.link.current = *head;
+        self.link.small.clear();
+        self.link.sink = Sink::Small;
+        if self.link.framer.body.is_over() { self.end_small() } else { Ok(()) }
     }
 
     /// All of it is there.
     pub(super) fn end_small(&mut self) -> Result<(), PeerError> {
-        self.sink = Sink::Drop;
-        let data = std::mem::take(&mut self.small);
-        let header = self.current;
+        self.link.sink = Sink::Drop;
+        let data = std::mem::take(&mut self.link.small);
+        let header = self.link.current;
         let handled = self.on_small(&header, &data);
-        self.small = data;
-        self.small.clear();
+        self.link.small = data;
+        self.link.small.clear();
         // A ping of a quarter of a megabyte is no reason to keep that much.
-        self.small.shrink_to(SMALL_LEN_KEPT);
+        self.link.small.shrink_to(SMALL_LEN_KEPT);
         handled
     }
 
     fn on_small(&mut self, header: &[u8; HEADER_LEN], data: &[u8]) -> Result<(), PeerError> {
         let basic: &BasicHeader = zerocopy::transmute_ref!(header);
         let opcode = basic.opcode.opcode();
-        if let Some((received, computed)) = self.framer.body.damage() {
+        if let Some((received, computed)) = self.link.framer.body.damage() {
             self.reject(RejectReason::DATA_DIGEST, header);
             return Err(PeerError::DataDigest { opcode, received, computed });
         }
@@ -181,7 +181,7 @@ impl TargetSession {
     /// The PDU that is being received has damaged data.
     #[cold]
     pub(super) fn reject_damaged(&mut self) {
-        let header = self.current;
+        let header = self.link.current;
         self.reject(RejectReason::DATA_DIGEST, header.as_bytes());
     }
 }

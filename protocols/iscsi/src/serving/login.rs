@@ -21,15 +21,15 @@ impl TargetSession {
     ) -> Result<(), PeerError> {
         let request = LoginRequest::ref_from_bytes(header).expect("every header has this length");
         let access = self.exports.access(self.config.anonymous);
-        match self.login.handle(&access, request, data, &mut self.output) {
+        match self.login.exchange.handle(&access, request, data, &mut self.link.output) {
             LoginStep::Answered => Ok(()),
             LoginStep::Refused(LoginStatus::AUTHENTICATION_FAILURE) => {
                 self.state = State::Refusing;
-                self.silent_at = self.refuse_at;
+                self.liveness.silent_at = self.login.refuse_at;
                 Ok(())
             }
             LoginStep::Refused(status) => {
-                self.login.refuse(status, &mut self.output);
+                self.login.exchange.refuse(status, &mut self.link.output);
                 Err(PeerError::Login(status))
             }
             LoginStep::Demanded(demand) => self.ask_for_login(demand),
@@ -39,19 +39,19 @@ impl TargetSession {
     /// Who did not prove what it must is told, now that it has waited: guessing takes time.
     pub(super) fn refuse_at_last(&mut self) -> PeerError {
         let status = LoginStatus::AUTHENTICATION_FAILURE;
-        self.login.refuse(status, &mut self.output);
+        self.login.exchange.refuse(status, &mut self.link.output);
         PeerError::Login(status)
     }
 
     /// The initiator is who it says, and everything is agreed: may it come in?
     fn ask_for_login(&mut self, demand: Box<LoginDemand>) -> Result<(), PeerError> {
         if let Err(status) = self.check_login(&demand) {
-            self.login.refuse(status, &mut self.output);
+            self.login.exchange.refuse(status, &mut self.link.output);
             return Err(PeerError::Login(status));
         }
         self.state = State::Granting;
-        self.login_demand = Some(demand.clone());
-        self.demanded = Some(demand);
+        self.login.demand = Some(demand.clone());
+        self.login.demanded = Some(demand);
         Ok(())
     }
 
@@ -77,11 +77,11 @@ impl TargetSession {
             return;
         }
         assert!(self.state == State::Granting, "a login is answered once");
-        let demand = self.demanded.take().expect("a login that is granted was demanded");
+        let demand = self.login.demanded.take().expect("a login that is granted was demanded");
         match answer {
             Ok(granted) => self.enter(&demand, granted),
             Err(status) => {
-                self.login.refuse(status, &mut self.output);
+                self.login.exchange.refuse(status, &mut self.link.output);
                 self.stop();
             }
         }
@@ -94,27 +94,27 @@ impl TargetSession {
             exp_cmd_sn: session.numbers.expected(),
             max_cmd_sn: session.numbers.last(),
         };
-        self.login.grant(response, &mut self.output);
-        self.stat_sn = self.login.stat_sn().0;
-        self.link = demand.connection;
-        self.framer.rules.digests = demand.connection.digests;
-        self.framer.rules.data_len_max = demand.connection.receive_len_max;
+        self.login.exchange.grant(response, &mut self.link.output);
+        self.link.stat_sn = self.login.exchange.stat_sn().0;
+        self.link.params = demand.connection;
+        self.link.framer.rules.digests = demand.connection.digests;
+        self.link.framer.rules.data_len_max = demand.connection.receive_len_max;
         let count = session.window() + IMMEDIATE_MAX;
-        self.slots = Slots::new(count);
-        self.ready.reserve(self.slots.count());
-        self.cid = cid;
+        self.tasks.slots = Slots::new(count);
+        self.tasks.ready.reserve(self.tasks.slots.count());
+        self.names.cid = cid;
         self.shared = session;
-        self.initiator = demand.initiator.as_str().into();
+        self.names.initiator = demand.initiator.as_str().into();
         match &demand.kind {
             SessionKind::Normal { target } => {
-                self.target = target.as_str().into();
+                self.names.target = target.as_str().into();
                 let found = self.exports.target(target);
                 self.units = found.map(|found| Arc::clone(&found.units)).unwrap_or_default();
             }
-            SessionKind::Discovery => self.is_discovery = true,
+            SessionKind::Discovery => self.names.is_discovery = true,
         }
         self.state = State::FullFeature;
-        if !self.is_discovery {
+        if !self.names.is_discovery {
             // The target may have gone while the login waited.
             self.look_at_target();
         }

@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 
 use super::answers::Answer;
 use super::functions::{Function, Reach, Then};
-use super::siblings::{Obeyed, Order};
+use super::siblings::{SiblingOutcome, SiblingRequest};
 use super::slots::{After, FunctionTask};
 use super::{State, TargetSession};
 use crate::pdu::{
@@ -22,7 +22,7 @@ impl TargetSession {
         let is_immediate = request.opcode.is_immediate();
         let result = match reason {
             LogoutReason::SESSION => return self.leave_with(itt, is_immediate, true),
-            LogoutReason::CONNECTION if cid == self.cid => {
+            LogoutReason::CONNECTION if cid == self.names.cid => {
                 return self.leave_with(itt, is_immediate, false);
             }
             LogoutReason::CONNECTION if self.shared.is_multiple() => {
@@ -45,34 +45,40 @@ impl TargetSession {
         self.give_up_all(Reach::ALL);
         self.state = State::LoggingOut;
         self.leave_fence();
-        let order = (is_of_session && self.shared.is_multiple()).then(Order::close_all);
+        let order = (is_of_session && self.shared.is_multiple()).then(SiblingRequest::close_all);
         if order.is_some() {
             // One that is just joining hears no order.
             self.shared.close_all();
-            self.has_stirred = true;
+            self.siblings.is_concerned = true;
         }
         let then = Then::LogOut { goes: true, result: LogoutResult::SUCCESS };
-        self.functions.push(Function { itt, is_immediate, reach: Reach::ALL, order, then });
+        self.siblings.functions.push(Function {
+            itt,
+            is_immediate,
+            reach: Reach::ALL,
+            order,
+            then,
+        });
         self.settle_functions();
     }
 
     /// Another connection of the session ends, without a word of its own.
     fn close_other(&mut self, itt: u32, is_immediate: bool, cid: u16) {
-        let (reach, order) = (Reach::NOTHING, Some(Order::close(cid)));
+        let (reach, order) = (Reach::NOTHING, Some(SiblingRequest::close(cid)));
         // Unless it is found.
         let then = Then::LogOut { goes: false, result: LogoutResult::NO_CONNECTION };
-        self.functions.push(Function { itt, is_immediate, reach, order, then });
-        self.has_stirred = true;
+        self.siblings.functions.push(Function { itt, is_immediate, reach, order, then });
+        self.siblings.is_concerned = true;
     }
 
     /// What is left of a logout when other connections have ended because of it. Their writes that are
     /// with a device land before its answer: the initiator may write the same blocks by another
     /// connection then. The control side waits for them, as their connections may be gone before.
-    pub(super) fn after_close(&self, then: Then, obeyed: Obeyed) -> Then {
+    pub(super) fn after_close(&self, then: Then, outcome: SiblingOutcome) -> Then {
         let Then::LogOut { goes, .. } = then else { return then };
-        match (obeyed, self.units.iter().next()) {
-            (Obeyed::NotMeant, _) => then,
-            (Obeyed::LeavesRequests, Some(unit)) => Then::HandOut(FunctionTask {
+        match (outcome, self.units.iter().next()) {
+            (SiblingOutcome::NotMeant, _) => then,
+            (SiblingOutcome::LeavesRequests, Some(unit)) => Then::HandOut(FunctionTask {
                 volume: unit.volume,
                 kind: ChangeKind::EndTasks(TaskSet::Own),
                 after: After::Logout { goes },
@@ -102,7 +108,7 @@ impl TargetSession {
     pub(super) fn end_session(&mut self) {
         self.push_message(AsyncEvent::SESSION_DROP, [0; 3]);
         self.shared.close_all();
-        self.has_stirred = true;
+        self.siblings.is_concerned = true;
         self.stop();
     }
 

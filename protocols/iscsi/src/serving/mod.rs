@@ -5,8 +5,8 @@
 //! sockets, of memory of payload, or of volumes beyond their units.
 //!
 //! It is driven as a [`ServingEnd`]; its demands are taken with [`TargetSession::poll_demand`]. And of
-//! sessions with several connections, whenever one [`TargetSession::stirs`]: of each, carry
-//! [`TargetSession::order`] to the others, and [`TargetSession::resume`] it; one that
+//! sessions with several connections, whenever one [`TargetSession::concerns_siblings`]: of each, carry
+//! [`TargetSession::sibling_request`] to the others, and [`TargetSession::resume`] it; one that
 //! [`TargetSession::awaits_others`] goes on by [`TargetSession::lift_fence`] when every other
 //! [`TargetSession::is_acknowledged`].
 //!
@@ -55,7 +55,7 @@ pub use portal::{
     SessionStatus,
 };
 pub use shared::{PORTAL_GROUP, SessionShared};
-pub use siblings::{Obeyed, Order};
+pub use siblings::{SiblingOutcome, SiblingRequest};
 
 use crate::Digests;
 use crate::chap::{CHALLENGE_LEN, Challenge};
@@ -65,7 +65,7 @@ use crate::login::{LoginDemand, TargetLogin, TargetLoginConfig};
 use crate::params::{ConnectionParams, RECEIVE_LEN_DEFAULT};
 use crate::pdu::{HEADER_LEN, Serial};
 use crate::text::{Gathering, Outgoing, TEXT_LEN_MAX};
-use attentions::Stay;
+use attentions::Presence;
 use functions::Function;
 use siblings::Fence;
 use slots::{Slot, Slots};
@@ -111,6 +111,90 @@ enum Sink {
     },
 }
 
+/// The connection as a stream of PDUs.
+#[derive(Debug)]
+struct Link {
+    params: ConnectionParams,
+    framer: Framer,
+    sink: Sink,
+    /// The header of the PDU whose data is coming, where it may be needed.
+    current: [u8; HEADER_LEN],
+    /// Data that is no command's.
+    small: Vec<u8>,
+    stat_sn: u32,
+    output: Outbox,
+}
+
+/// The login, and its demand on the way.
+#[derive(Debug)]
+struct Login {
+    exchange: Box<TargetLogin>,
+    /// To be handed out.
+    demand: Option<Box<LoginDemand>>,
+    /// Was handed out, or is to be, and has no answer.
+    demanded: Option<Box<LoginDemand>>,
+    /// Before this, no initiator is told that its authentication failed.
+    refuse_at: Nanos,
+}
+
+/// Who is at which end, once the initiator is in.
+#[derive(Debug, Default)]
+struct Names {
+    cid: u16,
+    initiator: Box<str>,
+    target: Box<str>,
+    is_discovery: bool,
+}
+
+/// When the initiator was last heard of.
+#[derive(Debug)]
+struct Liveness {
+    /// When something must have been heard.
+    silent_at: Nanos,
+    /// Something was, since that was last looked at.
+    has_heard: bool,
+    /// A ping waits for its answer.
+    has_pinged: bool,
+}
+
+/// The tasks of the connection.
+#[derive(Debug)]
+struct Tasks {
+    slots: Slots,
+    /// Commands whose unsolicited data is coming behind them, oldest first.
+    unsolicited: VecDeque<u16>,
+    /// Commands whose data is not asked for before there is a buffer.
+    awaiting_buffer: BufferQueue<u16>,
+    /// Commands to be handed out, oldest first.
+    ready: VecDeque<u16>,
+    /// Immediate commands and functions under way.
+    immediate_count: u32,
+    /// Commands were given up whose data may still come.
+    has_aborted: bool,
+}
+
+impl Tasks {
+    fn new(slots: u32) -> Self {
+        Self {
+            slots: Slots::new(slots),
+            unsolicited: VecDeque::new(),
+            awaiting_buffer: BufferQueue::default(),
+            ready: VecDeque::new(),
+            immediate_count: 0,
+            has_aborted: false,
+        }
+    }
+}
+
+/// What concerns the other connections of the session.
+#[derive(Debug, Default)]
+struct Siblings {
+    functions: Vec<Function>,
+    fence: Fence,
+    /// See [`TargetSession::concerns_siblings`].
+    is_concerned: bool,
+}
+
 /// The target's end of one connection.
 #[derive(Debug)]
 pub struct TargetSession {
@@ -119,53 +203,19 @@ pub struct TargetSession {
     /// The address that the initiator came to.
     local: SocketAddr,
     state: State,
-    /// When something must have been heard.
-    silent_at: Nanos,
-    /// Before this, nobody is told that it did not prove who it is.
-    refuse_at: Nanos,
-    /// Something was, since that was last looked at.
-    has_heard: bool,
-    /// A ping waits for its answer.
-    has_pinged: bool,
-    login: Box<TargetLogin>,
-    /// A login to be handed out.
-    login_demand: Option<Box<LoginDemand>>,
-    /// One that was, or is to be, and has no answer.
-    demanded: Option<Box<LoginDemand>>,
+    liveness: Liveness,
+    login: Login,
     shared: Arc<SessionShared>,
-    cid: u16,
-    initiator: Box<str>,
-    target: Box<str>,
-    is_discovery: bool,
-    stay: Stay,
+    names: Names,
+    presence: Presence,
     units: Arc<LogicalUnits>,
-    link: ConnectionParams,
-    framer: Framer,
-    sink: Sink,
-    /// The header of the PDU whose data is coming, where it may be needed.
-    current: [u8; HEADER_LEN],
-    small: Vec<u8>,
+    link: Link,
     text_in: Gathering,
     text_out: Outgoing,
-    slots: Slots,
+    tasks: Tasks,
     early: EarlyCommands,
-    /// Commands whose unsolicited data is coming behind them, oldest first.
-    unsolicited: VecDeque<u16>,
-    /// Commands whose data is not asked for before there is a buffer, oldest first.
-    awaiting_buffer: BufferQueue<u16>,
-    /// Commands to be handed out, oldest first.
-    ready: VecDeque<u16>,
-    functions: Vec<Function>,
-    fence: Fence,
-    /// Immediate commands and functions under way.
-    immediate_count: u32,
-    /// Commands were given up whose data may still come.
-    has_aborted: bool,
-    /// See [`Self::stirs`].
-    has_stirred: bool,
+    siblings: Siblings,
     has_logged_out: bool,
-    stat_sn: u32,
-    output: Outbox,
 }
 
 impl TargetSession {
@@ -177,44 +227,39 @@ impl TargetSession {
         now: Nanos,
     ) -> Self {
         let rules = Rules { digests: Digests::NONE, data_len_max: RECEIVE_LEN_DEFAULT };
-        Self {
-            exports,
-            local,
-            state: State::Login,
-            silent_at: now.plus(config.login_timeout),
-            refuse_at: now.plus(config.refusal_delay),
-            has_heard: false,
-            has_pinged: false,
-            login: Box::new(TargetLogin::new(login_config(&config))),
-            login_demand: None,
+        let login = Login {
+            exchange: Box::new(TargetLogin::new(login_config(&config))),
+            demand: None,
             demanded: None,
-            shared: Arc::new(SessionShared::none()),
-            cid: 0,
-            initiator: Box::default(),
-            target: Box::default(),
-            is_discovery: false,
-            stay: Stay::Welcome,
-            units: Arc::default(),
-            link: ConnectionParams::default(),
+            refuse_at: now.plus(config.refusal_delay),
+        };
+        let silent_at = now.plus(config.login_timeout);
+        let link = Link {
+            params: ConnectionParams::default(),
             framer: Framer::new(rules),
             sink: Sink::Drop,
             current: [0; HEADER_LEN],
             small: Vec::new(),
-            text_in: Gathering::new(TEXT_LEN_MAX),
-            text_out: Outgoing::default(),
-            slots: Slots::new(0),
-            early: EarlyCommands::default(),
-            unsolicited: VecDeque::new(),
-            awaiting_buffer: BufferQueue::default(),
-            ready: VecDeque::new(),
-            functions: Vec::new(),
-            fence: Fence::default(),
-            immediate_count: 0,
-            has_aborted: false,
-            has_stirred: false,
-            has_logged_out: false,
             stat_sn: 0,
             output: Outbox::default(),
+        };
+        Self {
+            exports,
+            local,
+            state: State::Login,
+            liveness: Liveness { silent_at, has_heard: false, has_pinged: false },
+            login,
+            shared: Arc::new(SessionShared::none()),
+            names: Names::default(),
+            presence: Presence::Present,
+            units: Arc::default(),
+            link,
+            text_in: Gathering::new(TEXT_LEN_MAX),
+            text_out: Outgoing::default(),
+            tasks: Tasks::new(0),
+            early: EarlyCommands::default(),
+            siblings: Siblings::default(),
+            has_logged_out: false,
             config,
         }
     }
@@ -238,17 +283,17 @@ impl TargetSession {
 
     /// The connection's CID, once it is in.
     pub const fn cid(&self) -> u16 {
-        self.cid
+        self.names.cid
     }
 
     /// The initiator's name, once it is in.
     pub fn initiator(&self) -> &str {
-        &self.initiator
+        &self.names.initiator
     }
 
     /// The target's name, once the initiator is in; empty for discovery.
     pub fn target(&self) -> &str {
-        &self.target
+        &self.names.target
     }
 
     /// Whether the connection ends because the initiator logged out.
@@ -258,7 +303,7 @@ impl TargetSession {
 
     /// How many commands are in flight: taken and not answered.
     pub(crate) fn commands_in_flight(&self) -> usize {
-        self.slots.in_use()
+        self.tasks.slots.in_use()
     }
 
     /// Ends the connection for `error`. [`Self::handle_input`], [`Self::resume`] and
@@ -276,17 +321,18 @@ impl TargetSession {
         }
         self.state = State::Closing;
         let in_window = |slot: &Slot| !slot.is_immediate && slot.is_due;
-        let taken = self.slots.iter().filter(|(_, slot)| in_window(slot)).count();
-        let functions = self.functions.iter().filter(|function| !function.is_immediate).count();
+        let taken = self.tasks.slots.iter().filter(|(_, slot)| in_window(slot)).count();
+        let functions =
+            self.siblings.functions.iter().filter(|function| !function.is_immediate).count();
         (0..taken + functions).for_each(|_| self.shared.numbers.give_back());
         if !self.has_logged_out {
             // At error recovery level 0 a session does not outlive the loss of a connection.
             self.shared.close_all();
-            self.has_stirred = self.shared.is_multiple();
+            self.siblings.is_concerned = self.shared.is_multiple();
         }
-        self.login_demand = None;
+        self.login.demand = None;
         self.skip_all();
-        self.functions.clear();
+        self.siblings.functions.clear();
         self.drop_fence();
     }
 }

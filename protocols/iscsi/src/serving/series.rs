@@ -23,18 +23,18 @@ impl TargetSession {
         payload: &[u8],
     ) {
         if let Err(failure) = series.answer(&done) {
-            self.output.orphan_payload(done.payload);
+            self.link.output.orphan_payload(done.payload);
             self.note_copy(&series, CopyState::Failed);
             if series.piece().task.data_in.0 > 0 {
-                self.slots[index].wanted = len32(series.done().0);
+                self.tasks.slots[index].wanted = len32(series.done().0);
             }
             return self.fail(index, failure);
         }
         let start = series.done();
         let goes_on = series.advance();
-        if let Some(cut) = self.slots[index].cut_short {
-            self.output.orphan_payload(done.payload);
-            self.slots[index].kind = Kind::Series(series);
+        if let Some(cut) = self.tasks.slots[index].cut_short {
+            self.link.output.orphan_payload(done.payload);
+            self.tasks.slots[index].kind = Kind::Series(series);
             return match cut {
                 Cut::Silently => self.give_up(index),
                 Cut::TaskAborted => self.abort(index),
@@ -44,12 +44,12 @@ impl TargetSession {
             let (start, end) = (len32(start.0), len32(series.done().0));
             let source = source_of(done.payload, payload);
             // What the initiator has no room for is not read either.
-            if !goes_on || end >= self.slots[index].expected {
+            if !goes_on || end >= self.tasks.slots[index].expected {
                 return self.answer_with_last(index, source, start);
             }
-            let slot = &self.slots[index];
+            let slot = &self.tasks.slots[index];
             let span = Span { start, end, number: slot.r2t_sn, is_last: false };
-            self.slots[index].r2t_sn =
+            self.tasks.slots[index].r2t_sn =
                 self.push_in_parts(slot.itt, source, span, Residual::of(0, 0));
             return self.hand_out_piece(index, series);
         }
@@ -66,7 +66,7 @@ impl TargetSession {
         if series.piece().task.data_out.0 == 0 {
             return self.hand_out_piece(index, series);
         }
-        let slot = &mut self.slots[index];
+        let slot = &mut self.tasks.slots[index];
         slot.base = slot.received;
         slot.buffers = buffers_of(&series);
         slot.kind = Kind::Series(series);
@@ -78,7 +78,7 @@ impl TargetSession {
         if start == 0 {
             return self.answer_with(index, source);
         }
-        let slot = &self.slots[index];
+        let slot = &self.tasks.slots[index];
         let (itt, expected, wanted) = (slot.itt, slot.expected, slot.wanted);
         let end = expected.min(wanted);
         let span = Span { start, end, number: slot.r2t_sn, is_last: true };
@@ -87,14 +87,14 @@ impl TargetSession {
     }
 
     fn hand_out_piece(&mut self, index: u16, series: Box<Series>) {
-        self.slots[index].kind = Kind::Series(series);
-        self.ready.push_back(index);
+        self.tasks.slots[index].kind = Kind::Series(series);
+        self.tasks.ready.push_back(index);
     }
 
     /// What is handed out piece by piece ends with the piece that is. How many are meant.
     pub(super) fn cut_short(&mut self, cut: Cut, is_meant: impl Fn(u16, &Slot) -> bool) -> usize {
         let mut count = 0;
-        for (index, slot) in self.slots.iter_mut() {
+        for (index, slot) in self.tasks.slots.iter_mut() {
             let is_series = matches!(slot.kind, Kind::Series(_)) && slot.stage == Stage::Submitted;
             if is_series && is_meant(index, slot) {
                 slot.cut_short.get_or_insert(cut);
@@ -106,7 +106,7 @@ impl TargetSession {
 
     /// A command is given up: if it is a copy, whoever asks for it is told so.
     pub(super) fn note_end_of_copy(&self, index: u16) {
-        if let Kind::Series(series) = &self.slots[index].kind {
+        if let Kind::Series(series) = &self.tasks.slots[index].kind {
             self.note_copy(series, CopyState::Failed);
         }
     }

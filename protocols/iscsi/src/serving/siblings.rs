@@ -2,8 +2,8 @@
 //! commands of theirs, to know that their answers have arrived before its own goes out, or to close.
 //!
 //! Spec: RFC 7143, 4.2.3.3 (aborts of many tasks), 4.2.2.3.3 (response fence) and 11.14 (logout). The
-//! other connections live on the same core: whoever drives them carries [`Order`]s from one to the
-//! others whenever one [`TargetSession::stirs`].
+//! other connections live on the same core: whoever drives them carries [`SiblingRequest`]s from one to the
+//! others whenever one [`TargetSession::concerns_siblings`].
 //!
 //! The fence: an answer on one connection may overtake what was said on another, an R2T for a command
 //! that is over as well, which no status number acknowledges. So every other connection asks its
@@ -17,10 +17,10 @@ use crate::pdu::{HEADER_LEN, NO_TAG, NopOut, Opcode};
 
 /// What one connection of a session asks of the others.
 #[derive(Clone, Copy, Debug)]
-pub struct Order(Wish);
+pub struct SiblingRequest(Kind);
 
 #[derive(Clone, Copy, Debug)]
-enum Wish {
+enum Kind {
     /// These commands are over.
     GiveUp(Reach),
     /// What was said is to be acknowledged.
@@ -29,9 +29,9 @@ enum Wish {
     Close(Option<u16>),
 }
 
-/// What became of an [`Order`].
+/// What became of an [`SiblingRequest`].
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Obeyed {
+pub enum SiblingOutcome {
     /// It was about others.
     NotMeant,
     /// It is done.
@@ -40,17 +40,17 @@ pub enum Obeyed {
     LeavesRequests,
 }
 
-impl Order {
+impl SiblingRequest {
     pub(super) const fn give_up(reach: Reach) -> Self {
-        Self(Wish::GiveUp(reach))
+        Self(Kind::GiveUp(reach))
     }
 
     pub(super) const fn close(cid: u16) -> Self {
-        Self(Wish::Close(Some(cid)))
+        Self(Kind::Close(Some(cid)))
     }
 
     pub(super) const fn close_all() -> Self {
-        Self(Wish::Close(None))
+        Self(Kind::Close(None))
     }
 }
 
@@ -68,72 +68,72 @@ pub(super) struct Fence {
 }
 
 impl TargetSession {
-    /// What the session's other connections are to hear: each is to [`Self::obey`] it, and then this one
-    /// hears what became of it, by [`Self::note_obeyed`].
-    pub fn order(&self) -> Option<Order> {
-        let of_functions = self.functions.iter().find_map(|function| function.order);
-        let acknowledges = !self.fence.answers.is_empty() && !self.fence.is_told;
-        of_functions.or_else(|| acknowledges.then_some(Order(Wish::Acknowledge)))
+    /// What the session's other connections are to hear: each is to [`Self::handle_sibling_request`] it, and then this one
+    /// hears what became of it, by [`Self::handle_sibling_outcome`].
+    pub fn sibling_request(&self) -> Option<SiblingRequest> {
+        let of_functions = self.siblings.functions.iter().find_map(|function| function.order);
+        let acknowledges = !self.siblings.fence.answers.is_empty() && !self.siblings.fence.is_told;
+        of_functions.or_else(|| acknowledges.then_some(SiblingRequest(Kind::Acknowledge)))
     }
 
-    /// Every other connection has heard [`Self::order`]: what became of it where it came furthest.
-    pub fn note_obeyed(&mut self, obeyed: Obeyed) {
-        match self.functions.iter().position(|function| function.order.is_some()) {
+    /// Every other connection has heard [`Self::sibling_request`]: what became of it where it came furthest.
+    pub fn handle_sibling_outcome(&mut self, outcome: SiblingOutcome) {
+        match self.siblings.functions.iter().position(|function| function.order.is_some()) {
             Some(place) => {
-                let Function { order, then, .. } = self.functions[place];
-                self.functions[place].order = None;
-                if let Some(Order(Wish::Close(_))) = order {
-                    self.functions[place].then = self.after_close(then, obeyed);
+                let Function { order, then, .. } = self.siblings.functions[place];
+                self.siblings.functions[place].order = None;
+                if let Some(SiblingRequest(Kind::Close(_))) = order {
+                    self.siblings.functions[place].then = self.after_close(then, outcome);
                 }
             }
-            None => self.fence.is_told = true,
+            None => self.siblings.fence.is_told = true,
         }
     }
 
     /// Does what another connection of the session asks for.
-    pub fn obey(&mut self, order: &Order) -> Obeyed {
+    pub fn handle_sibling_request(&mut self, order: &SiblingRequest) -> SiblingOutcome {
         match order.0 {
-            Wish::Close(cid) if cid.is_none_or(|cid| cid == self.cid) => return self.leave(),
-            Wish::Close(_) => return Obeyed::NotMeant,
+            Kind::Close(cid) if cid.is_none_or(|cid| cid == self.names.cid) => return self.leave(),
+            Kind::Close(_) => return SiblingOutcome::NotMeant,
             // Its commands are over, or end with it.
             _ if self.state != State::FullFeature => {}
-            Wish::GiveUp(reach) => {
+            Kind::GiveUp(reach) => {
                 self.give_up_all(reach);
                 self.settle_functions();
             }
-            Wish::Acknowledge => {
+            Kind::Acknowledge => {
                 // Never that of the other pings.
-                self.fence.pings = self.fence.pings % u16::MAX + 1;
-                let tag = PING_TAG ^ u32::from(self.fence.pings);
-                self.fence.awaited = Some(tag);
+                self.siblings.fence.pings = self.siblings.fence.pings % u16::MAX + 1;
+                let tag = PING_TAG ^ u32::from(self.siblings.fence.pings);
+                self.siblings.fence.awaited = Some(tag);
                 self.push_ping(tag);
             }
         }
-        Obeyed::Done
+        SiblingOutcome::Done
     }
 
     /// Ends because another connection has logged this one out, without a word of its own.
-    fn leave(&mut self) -> Obeyed {
+    fn leave(&mut self) -> SiblingOutcome {
         let is_handed_out = |slot: &Slot| slot.stage == Stage::Submitted;
-        let leaves_requests = self.slots.iter().any(|(_, slot)| is_handed_out(slot));
+        let leaves_requests = self.tasks.slots.iter().any(|(_, slot)| is_handed_out(slot));
         self.has_logged_out = true;
         self.stop();
-        if leaves_requests { Obeyed::LeavesRequests } else { Obeyed::Done }
+        if leaves_requests { SiblingOutcome::LeavesRequests } else { SiblingOutcome::Done }
     }
 
     /// Whether answers wait until every other connection [`Self::is_acknowledged`].
     pub fn awaits_others(&self) -> bool {
-        !self.fence.answers.is_empty() && self.fence.is_told
+        !self.siblings.fence.answers.is_empty() && self.siblings.fence.is_told
     }
 
     /// Whether the initiator has heard what it was to acknowledge, or never will.
     pub fn is_acknowledged(&self) -> bool {
-        self.fence.awaited.is_none() || self.state != State::FullFeature
+        self.siblings.fence.awaited.is_none() || self.state != State::FullFeature
     }
 
     /// Every other connection is acknowledged: what waited for that is said.
     pub fn lift_fence(&mut self) {
-        for answer in std::mem::take(&mut self.fence.answers) {
+        for answer in std::mem::take(&mut self.siblings.fence.answers) {
             if self.state != State::Closing {
                 self.conclude(answer);
             }
@@ -142,9 +142,9 @@ impl TargetSession {
 
     /// A function is over, but for what other connections said before.
     pub(super) fn answer_behind_others(&mut self, answer: FunctionAnswer) {
-        self.fence.answers.push(answer);
-        self.fence.is_told = false;
-        self.has_stirred = true;
+        self.siblings.fence.answers.push(answer);
+        self.siblings.fence.is_told = false;
+        self.siblings.is_concerned = true;
     }
 
     /// A PDU has come while a ping is to be answered.
@@ -152,25 +152,26 @@ impl TargetSession {
     pub(super) fn look_at_fence(&mut self, head: &[u8; HEADER_LEN]) {
         let word: &NopOut = zerocopy::transmute_ref!(head);
         let is_answer = word.opcode.opcode() == Opcode::NOP_OUT && word.itt.get() == NO_TAG;
-        if is_answer && self.fence.awaited.take_if(|tag| *tag == word.ttt.get()).is_some() {
-            self.has_stirred = true;
+        if is_answer && self.siblings.fence.awaited.take_if(|tag| *tag == word.ttt.get()).is_some()
+        {
+            self.siblings.is_concerned = true;
         }
     }
 
     /// The connection ends: nobody is to wait for it any more.
     pub(super) fn leave_fence(&mut self) {
-        self.has_stirred |= self.fence.awaited.take().is_some();
+        self.siblings.is_concerned |= self.siblings.fence.awaited.take().is_some();
     }
 
     /// And nothing is answered on it.
     pub(super) fn drop_fence(&mut self) {
         self.leave_fence();
-        self.fence.answers.clear();
+        self.siblings.fence.answers.clear();
     }
 
     /// Whether something is to be acknowledged here.
     #[inline]
     pub(super) const fn is_fenced(&self) -> bool {
-        self.fence.awaited.is_some()
+        self.siblings.fence.awaited.is_some()
     }
 }

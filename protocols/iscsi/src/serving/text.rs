@@ -19,7 +19,7 @@ impl TargetSession {
     /// NOP-Out that wants an answer: its data comes back, as much as the initiator takes.
     pub(super) fn on_ping(&mut self, request: &NopOut, data: &[u8]) {
         self.finish_function(request.opcode.is_immediate());
-        let data = &data[..data.len().min(length(self.link.send_len_max))];
+        let data = &data[..data.len().min(length(self.link.params.send_len_max))];
         let answer = Answer {
             lun: request.lun.0,
             tag: NO_TAG,
@@ -61,7 +61,7 @@ impl TargetSession {
             }
         }
         let is_final = request.flags & FINAL != 0;
-        self.push_text(request, self.link.send_len_max, is_final);
+        self.push_text(request, self.link.params.send_len_max, is_final);
     }
 
     /// Answers with the next part of what there is to say.
@@ -99,7 +99,7 @@ impl TargetSession {
             _ => crate::params::answer_in_full_feature_phase(
                 key,
                 value,
-                &mut self.link,
+                &mut self.link.params,
                 &mut self.text_out,
             ),
         }
@@ -115,7 +115,7 @@ impl TargetSession {
                 }
                 return;
             }
-            "" if !self.is_discovery => self.target.to_string(),
+            "" if !self.names.is_discovery => self.names.target.to_string(),
             _ => value.to_lowercase(),
         };
         if !["iqn.", "eui.", "naa."].iter().any(|kind| name.starts_with(kind)) {

@@ -87,7 +87,7 @@ impl TargetSession {
 
     /// A SCSI command with data has to wait; its data is received all the same.
     pub(super) fn hold_slot(&mut self, number: Serial, index: u16) {
-        self.slots[index].is_due = false;
+        self.tasks.slots[index].is_due = false;
         self.hold_until(number, Waiting::Slot(index));
     }
 
@@ -123,7 +123,7 @@ impl TargetSession {
     /// be next, on any connection. Whether it was ahead.
     pub(super) fn skip(&mut self, number: Serial) -> bool {
         let is_ahead = self.shared.numbers.skip(number);
-        self.has_stirred |= is_ahead;
+        self.siblings.is_concerned |= is_ahead;
         is_ahead
     }
 
@@ -173,8 +173,8 @@ impl TargetSession {
     /// Whether commands of other connections of the session may wait for what this one has taken:
     /// [`Self::resume`] is to be called for each of them. Asking makes it forget.
     #[inline]
-    pub fn stirs(&mut self) -> bool {
-        std::mem::take(&mut self.has_stirred)
+    pub fn concerns_siblings(&mut self) -> bool {
+        std::mem::take(&mut self.siblings.is_concerned)
     }
 
     /// Other connections of the session have taken commands, or it is to close: takes what waited
@@ -217,8 +217,8 @@ impl TargetSession {
         match what {
             Waiting::Command(command) => self.begin_command(&command)?,
             Waiting::Slot(index) => {
-                self.slots[index].is_due = true;
-                if self.slots[index].stage == Stage::AwaitingTurn {
+                self.tasks.slots[index].is_due = true;
+                if self.tasks.slots[index].stage == Stage::AwaitingTurn {
                     self.go_on(index);
                 }
             }
@@ -243,6 +243,6 @@ impl TargetSession {
     /// A command of this connection was taken: others may be next, if any wait.
     #[inline]
     pub(super) fn count_taken(&mut self) {
-        self.has_stirred |= self.shared.numbers.is_any_early();
+        self.siblings.is_concerned |= self.shared.numbers.is_any_early();
     }
 }

@@ -31,9 +31,9 @@ fn pair() -> [Bench; 2] {
     [first, second]
 }
 
-/// What the shard does when a connection stirs.
+/// What the shard does when a connection concerns its siblings.
 fn resume(benches: &mut [Bench; 2]) {
-    while benches.iter_mut().any(|bench| bench.target.stirs()) {
+    while benches.iter_mut().any(|bench| bench.target.concerns_siblings()) {
         for index in 0..2 {
             carry_orders(benches, index);
             benches[index].target.resume().unwrap();
@@ -44,10 +44,10 @@ fn resume(benches: &mut [Bench; 2]) {
 
 fn carry_orders(benches: &mut [Bench; 2], index: usize) {
     let other = 1 - index;
-    while let Some(order) = benches[index].target.order() {
-        let obeyed = benches[other].target.obey(&order);
+    while let Some(order) = benches[index].target.sibling_request() {
+        let outcome = benches[other].target.handle_sibling_request(&order);
         benches[other].feed(&[]);
-        benches[index].target.note_obeyed(obeyed);
+        benches[index].target.handle_sibling_outcome(outcome);
     }
     if benches[index].target.awaits_others() && benches[other].target.is_acknowledged() {
         benches[index].target.lift_fence();
@@ -90,10 +90,10 @@ fn connections_look_at_one_another_only_when_a_command_waits_for_its_turn() {
     let mut benches = pair();
     benches[0].send(read(0, 0, 1).as_bytes(), &[]);
     benches[1].send(read(1, 0, 1).as_bytes(), &[]);
-    assert!(benches.iter_mut().all(|bench| !bench.target.stirs()));
+    assert!(benches.iter_mut().all(|bench| !bench.target.concerns_siblings()));
     benches[1].send(read(3, 0, 1).as_bytes(), &[]);
     benches[0].send(read(2, 0, 1).as_bytes(), &[]);
-    assert!(benches[0].target.stirs());
+    assert!(benches[0].target.concerns_siblings());
     benches[1].target.resume().unwrap();
     benches[1].feed(&[]);
     assert_eq!([benches[0].demands.len(), benches[1].demands.len()], [2, 2]);
