@@ -10,7 +10,7 @@ use zerocopy::FromBytes;
 
 use crate::fabrics::{Connect, ConnectData};
 use crate::identify::{parse_descriptors, parse_namespace_list};
-use crate::io::{IoCommand, Transfer, decode, dsm_ranges};
+use crate::io::{IoCommand, decode, dsm_ranges};
 use crate::property::{Configuration, offset};
 use crate::serving::{
     Action, Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, Target, TargetConfig,
@@ -37,7 +37,8 @@ pub fn check_decode_never_panics(bytes: &[u8]) {
         if let Ok(IoCommand::Volume(decoded)) = decode(&command, &table) {
             assert!(decoded.transfer.len() <= transfer_len_max);
             assert_eq!(decoded.volume, entry.volume);
-            let _ = decoded.transfer.locate(&command, bytes.len());
+            let _ = command.sgl.check_to_host(decoded.transfer.len().0, bytes.len());
+            let _ = command.sgl.locate_from_host(0..=u32::MAX, bytes.len());
         }
     }
     if let Ok(ranges) = dsm_ranges(bytes) {
@@ -109,7 +110,7 @@ fn check_action(action: &Action, command: &Command, waiting: &mut BTreeSet<Comma
         return;
     }
     assert!(completion.status().is_success() && answered == command.command_id());
-    let room = Transfer::ToHost(ByteLen::of(data)).locate(command, 0);
+    let room = command.sgl.check_to_host(ByteLen::of(data).0, 0);
     assert!(room.is_ok(), "{} bytes for {:?}", data.len(), command.sgl);
     assert!(matches!(command.sgl.decode(), Sgl::Transport { .. }));
 }

@@ -3,7 +3,7 @@
 //! Spec: NVM Command Set 1.0, 3. A command that cannot be meant is refused here with its exact
 //! status; whether the range lies within the volume is the engine's to say. Fields of features that
 //! are not there (protection information, directives, hints) are passed over, as hosts expect of a
-//! namespace without them. Knows nothing of where the data is; see [`Transfer::locate`] for that.
+//! namespace without them. Where the data is, is the descriptor's to say ([`SglDescriptor`]).
 
 use nearflash_request::{BlockRange, VolumeId};
 use nearflash_units::{Blocks, ByteLen, Lba};
@@ -11,8 +11,8 @@ use zerocopy::FromBytes;
 
 use crate::reservation::{EXTENDED, ReservationCommand};
 use crate::{
-    Command, CommandId, DsmRange, Fused, IoOpcode, NamespaceEntry, NamespaceId, NamespaceTable,
-    Sgl, SglDescriptor, Status,
+    Command, DsmRange, Fused, IoOpcode, NamespaceEntry, NamespaceId, NamespaceTable, SglDescriptor,
+    Status,
 };
 
 /// Dword 12, bit 30: force unit access.
@@ -32,11 +32,7 @@ pub enum IoCommand {
 /// An I/O command to one namespace.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct VolumeCommand {
-    /// CID.
-    pub command_id: CommandId,
-    /// NSID.
-    pub namespace: NamespaceId,
-    /// The volume behind it.
+    /// The volume behind its namespace.
     pub volume: VolumeId,
     /// Which blocks; empty for a Flush and a Dataset Management.
     pub range: BlockRange,
@@ -44,8 +40,6 @@ pub struct VolumeCommand {
     pub operation: IoOperation,
     /// What data goes with it.
     pub transfer: Transfer,
-    /// Whether it is half of a compare and write: a Compare may be first, a Write second.
-    pub fused: Fused,
 }
 
 /// What an I/O command does.
@@ -91,20 +85,6 @@ pub enum Transfer {
     FromHost(ByteLen),
 }
 
-/// How data comes from the host.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Placement {
-    /// No data.
-    None,
-    /// In the command capsule, this many bytes into its data.
-    InCapsule {
-        /// From the start of the capsule's data.
-        offset: usize,
-    },
-    /// Moved by the transport's data PDUs.
-    Transport,
-}
-
 impl Transfer {
     /// How many bytes.
     pub const fn len(self) -> ByteLen {
@@ -113,46 +93,34 @@ impl Transfer {
             Self::ToHost(len) | Self::FromHost(len) => len,
         }
     }
+}
 
-    /// Whether there is no data.
-    pub const fn is_empty(self) -> bool {
-        self.len().0 == 0
-    }
+/// A Read of the form that all but a few have.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PlainRead {
+    /// Which volume.
+    pub volume: VolumeId,
+    /// Which blocks.
+    pub range: BlockRange,
+    /// How many bytes that is.
+    pub len: u32,
+}
 
-    /// Where the data is, as the command's descriptor says; `capsule_data` is how many bytes came
-    /// with the capsule. NVMe Base 2.0, 4.1.2.
-    ///
-    /// # Errors
-    /// When the descriptor is of another kind or length than the data, or points outside the
-    /// capsule. A command without data may carry any descriptor.
-    pub fn locate(self, command: &Command, capsule_data: usize) -> Result<Placement, Status> {
-        if self.is_empty() {
-            return Ok(Placement::None);
-        }
-        match command.sgl.decode() {
-            Sgl::Transport { length } => {
-                self.check_len(length)?;
-                Ok(Placement::Transport)
-            }
-            Sgl::InCapsule { offset, length } => {
-                self.check_len(length)?;
-                if matches!(self, Self::ToHost(_)) {
-                    return Err(Status::SGL_TYPE_INVALID.dnr());
-                }
-                let end = offset.checked_add(u64::from(length));
-                if end.is_none_or(|end| end > ByteLen::from_usize(capsule_data).0) {
-                    return Err(Status::SGL_OFFSET_INVALID.dnr());
-                }
-                Ok(Placement::InCapsule { offset: ByteLen(offset).to_usize() })
-            }
-            Sgl::Other { .. } => Err(Status::SGL_TYPE_INVALID.dnr()),
-        }
+/// `command`, if it is a Read that is not fused and whose descriptor names exactly its bytes.
+/// [`decode`] judges everything else, and would say the same of this.
+#[inline]
+pub fn plain_read(command: &Command, table: &NamespaceTable) -> Option<PlainRead> {
+    if command.opcode != IoOpcode::READ.0 || command.flags != Command::PSDT_SGL {
+        return None;
     }
-
-    fn check_len(self, length: u32) -> Result<(), Status> {
-        let equal = u64::from(length) == self.len().0;
-        if equal { Ok(()) } else { Err(Status::SGL_LENGTH_INVALID.dnr()) }
-    }
+    let entry = table.get(command.namespace_id())?;
+    let range = block_range(command);
+    let len = range.count.0 << entry.block_size.shift();
+    let is_usual = command.sgl.identifier == SglDescriptor::TRANSPORT
+        && len == u64::from(command.sgl.length.get())
+        && len <= table.transfer_len_max().0;
+    let len = command.sgl.length.get();
+    is_usual.then_some(PlainRead { volume: entry.volume, range, len })
 }
 
 /// What `command` asks of the namespaces in `table`.
@@ -190,15 +158,7 @@ pub fn decode(command: &Command, table: &NamespaceTable) -> Result<IoCommand, St
     if transfer.len() > table.transfer_len_max() {
         return Err(Status::INVALID_FIELD.dnr());
     }
-    Ok(IoCommand::Volume(VolumeCommand {
-        command_id: command.command_id(),
-        namespace,
-        volume: entry.volume,
-        range,
-        operation,
-        transfer,
-        fused: command.fused(),
-    }))
+    Ok(IoCommand::Volume(VolumeCommand { volume: entry.volume, range, operation, transfer }))
 }
 
 /// PSDT must name an SGL, and the one fused operation there is consists of a Compare and a Write.
@@ -287,6 +247,7 @@ fn reservation_report(command: &Command, _: &NamespaceEntry) -> Result<Asked, St
 const EMPTY: BlockRange = BlockRange { start: Lba(0), count: Blocks(0) };
 
 /// SLBA in dwords 10 and 11, NLB in dword 12, bits 15:0.
+#[inline]
 fn block_range(command: &Command) -> BlockRange {
     let [low, high, ..] = command.cdw12.get().to_le_bytes();
     BlockRange {
@@ -317,19 +278,6 @@ pub fn dsm_ranges(data: &[u8]) -> Result<Box<[BlockRange]>, Status> {
         return Err(Status::INVALID_FIELD.dnr());
     }
     Ok(ranges.iter().map(|range| range.to_range()).collect())
-}
-
-/// Whether `second` completes the compare and write that `first` begins. NVMe Base 2.0, 3.4.2.
-///
-/// # Errors
-/// What both are answered with: Missing Fused Command when these are not the two halves of one
-/// operation, Invalid Field when they are not about the same blocks.
-pub fn check_fused(first: &VolumeCommand, second: &VolumeCommand) -> Result<(), Status> {
-    if (first.fused, second.fused) != (Fused::First, Fused::Second) {
-        return Err(Status::ABORTED_FUSED_MISSING.dnr());
-    }
-    let same = first.namespace == second.namespace && first.range == second.range;
-    if same { Ok(()) } else { Err(Status::INVALID_FIELD.dnr()) }
 }
 
 /// The commands as hosts build them.

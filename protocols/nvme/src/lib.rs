@@ -36,6 +36,6 @@ pub use ids::{CommandId, ControllerId, NamespaceId, QueueId};
 pub use namespaces::{NAMESPACE_ID_MAX, NamespaceEntry, NamespaceTable};
 pub use nqn::{DISCOVERY_NQN, HostName, NQN_LEN_MAX, Nqn, NqnError, NqnField};
 pub use opcode::{AdminOpcode, FABRICS_OPCODE, FabricsType, IoOpcode};
-pub use sgl::{Sgl, SglDescriptor};
+pub use sgl::{Placement, Sgl, SglDescriptor};
 pub use status::Status;
 pub use text::Ascii;

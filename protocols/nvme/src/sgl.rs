@@ -3,8 +3,13 @@
 //! Spec: NVMe Base 2.0, 4.1.2. Descriptor kinds that fabrics do not use (segments, keyed blocks)
 //! decode as [`Sgl::Other`] and are refused by whoever needs the data.
 
+use std::ops::RangeInclusive;
+
+use nearflash_units::ByteLen;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::Status;
 
 /// SGL descriptor. NVMe Base 2.0, 4.1.2.
 #[derive(
@@ -32,6 +37,17 @@ pub struct SglDescriptor {
     pub identifier: u8,
 }
 const _: () = assert!(size_of::<SglDescriptor>() == 16);
+
+/// Where the data of a command from the host is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Placement {
+    /// There is none.
+    None,
+    /// All of the data in the command's capsule.
+    InCapsule,
+    /// Moved by the transport's data PDUs.
+    Transport,
+}
 
 /// What a descriptor says about where a command's data is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -76,7 +92,50 @@ impl SglDescriptor {
         Self { address: address.into(), length: length.into(), reserved: [0; 3], identifier }
     }
 
+    /// Whether the host has made room for exactly `len` bytes. `in_capsule` is how many came with the
+    /// command. NVMe Base 2.0, 4.1.2.
+    ///
+    /// # Errors
+    /// When it has made room for more or less, or elsewhere than the transport moves data, or has
+    /// sent some.
+    #[inline]
+    pub fn check_to_host(&self, len: u64, in_capsule: usize) -> Result<(), Status> {
+        match self.decode() {
+            Sgl::Transport { length } if in_capsule == 0 => check_len(u64::from(length) == len),
+            _ => Err(Status::SGL_TYPE_INVALID.dnr()),
+        }
+    }
+
+    /// Where data from the host is, and how much: as much as `expected`, and all that came with the
+    /// command, which is `in_capsule` bytes. NVMe Base 2.0, 4.1.2.
+    ///
+    /// # Errors
+    /// When it is of another length, or neither all in the capsule nor the transport's to move.
+    #[inline]
+    pub fn locate_from_host(
+        &self,
+        expected: RangeInclusive<u32>,
+        in_capsule: usize,
+    ) -> Result<(Placement, u32), Status> {
+        let (placement, len) = match self.decode() {
+            Sgl::InCapsule { offset, .. } if offset != 0 => {
+                return Err(Status::SGL_OFFSET_INVALID.dnr());
+            }
+            Sgl::InCapsule { length, .. } => {
+                check_len(ByteLen::from_usize(in_capsule) == ByteLen(u64::from(length)))?;
+                (Placement::InCapsule, length)
+            }
+            Sgl::Transport { length } if in_capsule == 0 => (Placement::Transport, length),
+            Sgl::Transport { .. } | Sgl::Other { .. } => {
+                return Err(Status::SGL_TYPE_INVALID.dnr());
+            }
+        };
+        check_len(expected.contains(&len))?;
+        Ok((placement, len))
+    }
+
     /// The descriptor's meaning.
+    #[inline]
     pub fn decode(&self) -> Sgl {
         let length = self.length.get();
         match self.identifier {
@@ -84,5 +143,60 @@ impl SglDescriptor {
             Self::TRANSPORT => Sgl::Transport { length },
             identifier => Sgl::Other { identifier },
         }
+    }
+}
+
+fn check_len(holds: bool) -> Result<(), Status> {
+    if holds { Ok(()) } else { Err(Status::SGL_LENGTH_INVALID.dnr()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEN: u32 = 4096;
+
+    fn other() -> SglDescriptor {
+        SglDescriptor { identifier: 0x30, ..SglDescriptor::transport(LEN) }
+    }
+
+    #[test]
+    fn data_from_the_host_is_where_the_descriptor_says_or_nowhere() {
+        let located = |sgl: SglDescriptor, came| sgl.locate_from_host(LEN..=LEN, came);
+        let refused = |status: Status| Err(status.dnr());
+        assert_eq!(located(SglDescriptor::transport(LEN), 0), Ok((Placement::Transport, LEN)));
+        let in_capsule = SglDescriptor::in_capsule(0, LEN);
+        assert_eq!(located(in_capsule, 4096), Ok((Placement::InCapsule, LEN)));
+        for came in [0, 4095, 4097] {
+            assert_eq!(located(in_capsule, came), refused(Status::SGL_LENGTH_INVALID), "{came}");
+        }
+        let short = SglDescriptor::transport(512);
+        assert_eq!(located(short, 0), refused(Status::SGL_LENGTH_INVALID));
+        for offset in [1, u64::MAX] {
+            let far = SglDescriptor::in_capsule(offset, LEN);
+            assert_eq!(located(far, 8192), refused(Status::SGL_OFFSET_INVALID));
+        }
+        assert_eq!(located(other(), 0), refused(Status::SGL_TYPE_INVALID));
+        let both = SglDescriptor::transport(LEN);
+        assert_eq!(located(both, 512), refused(Status::SGL_TYPE_INVALID));
+    }
+
+    #[test]
+    fn room_for_data_to_the_host_is_the_transports_and_exactly_as_large() {
+        let checked = |sgl: SglDescriptor, came| sgl.check_to_host(u64::from(LEN), came);
+        assert_eq!(checked(SglDescriptor::transport(LEN), 0), Ok(()));
+        let refused = Err(Status::SGL_LENGTH_INVALID.dnr());
+        assert_eq!(checked(SglDescriptor::transport(512), 0), refused);
+        let refused = Err(Status::SGL_TYPE_INVALID.dnr());
+        assert_eq!(checked(SglDescriptor::in_capsule(0, LEN), 4096), refused);
+        assert_eq!(checked(SglDescriptor::transport(LEN), 512), refused);
+        assert_eq!(checked(other(), 0), refused);
+    }
+
+    #[test]
+    fn a_list_may_be_sent_in_a_greater_length_than_it_has() {
+        let sgl = SglDescriptor::transport(LEN);
+        assert_eq!(sgl.locate_from_host(16..=LEN, 0), Ok((Placement::Transport, LEN)));
+        assert!(sgl.locate_from_host(16..=LEN - 1, 0).is_err());
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use nearflash_request::BufferId;
+use nearflash_request::{BufferId, Payload};
 
 use crate::digest::{Digests, digest};
 use crate::length as memory_len;
@@ -52,6 +52,17 @@ enum Source {
     /// A part of a buffer of which another part follows.
     Lent(BufferId),
     Zeroes,
+}
+
+impl Source {
+    #[inline]
+    fn of(payload: Payload) -> Self {
+        match payload {
+            Payload::Buffer(buffer) => Self::Buffer(buffer),
+            Payload::Zeroes => Self::Zeroes,
+            other => panic!("a read that succeeded has payload, not {other:?}"),
+        }
+    }
 }
 
 /// What is left of some header bytes and of the payload behind them.
@@ -120,6 +131,9 @@ impl Output {
     /// Appends bytes.
     #[inline]
     pub fn push_bytes(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         self.bytes.extend_from_slice(bytes);
         self.count_bytes(bytes.len());
     }
@@ -128,13 +142,44 @@ impl Output {
     /// struct would be put together in memory first and then wait there to be copied.
     #[inline]
     pub fn push_words<const N: usize>(&mut self, words: [u64; N]) {
+        self.append_words(words);
+        self.count_bytes(N * size_of::<u64>());
+    }
+
+    /// Appends a header with its digest, and behind it what a read was answered with: `len` bytes from
+    /// `offset` on.
+    ///
+    /// # Panics
+    /// When that is no payload: the read has not succeeded.
+    #[inline]
+    pub fn push_header_and_payload<const N: usize>(
+        &mut self,
+        words: [u64; N],
+        digests: Digests,
+        payload: Payload,
+        (offset, len): (u32, u32),
+    ) {
+        debug_assert!(len > 0, "an empty part would never be sent");
+        let starts_part = self.parts.back().is_none_or(|part| part.source != Source::Nothing);
+        if digests.header || !starts_part {
+            self.push_header(words, digests);
+            return self.push_source(Source::of(payload), offset, len);
+        }
+        self.append_words(words);
+        let header_len = N * size_of::<u64>();
+        self.len += header_len + memory_len(len);
+        let (bytes_len, source) = (part_len(header_len), Source::of(payload));
+        self.parts.push_back(Part { bytes_len, source, offset, len });
+    }
+
+    #[inline]
+    fn append_words<const N: usize>(&mut self, words: [u64; N]) {
         let start = self.bytes.len();
         self.bytes.resize(start + N * size_of::<u64>(), 0);
         let places = self.bytes[start..].chunks_exact_mut(size_of::<u64>());
         for (place, word) in places.zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
-        self.count_bytes(N * size_of::<u64>());
     }
 
     /// Appends a header, and its digest if headers have one.
@@ -175,24 +220,30 @@ impl Output {
     /// Appends `len` bytes of a buffer.
     #[inline]
     pub fn push_buffer(&mut self, buffer: BufferId, offset: u32, len: u32) {
-        self.push_payload(Source::Buffer(buffer), offset, len);
+        self.push_source(Source::Buffer(buffer), offset, len);
     }
 
     /// Appends `len` bytes of a buffer that a later [`Self::push_buffer`] names once more: it is not
     /// given back before that part is sent.
     #[inline]
     pub fn push_part_of_buffer(&mut self, buffer: BufferId, offset: u32, len: u32) {
-        self.push_payload(Source::Lent(buffer), offset, len);
+        self.push_source(Source::Lent(buffer), offset, len);
     }
 
     /// Appends zero bytes.
     #[inline]
     pub fn push_zeroes(&mut self, len: u32) {
-        self.push_payload(Source::Zeroes, 0, len);
+        self.push_source(Source::Zeroes, 0, len);
+    }
+
+    /// Appends what a read was answered with, as [`Self::push_header_and_payload`] does.
+    #[inline]
+    pub fn push_payload(&mut self, payload: Payload, (offset, len): (u32, u32)) {
+        self.push_source(Source::of(payload), offset, len);
     }
 
     #[inline]
-    fn push_payload(&mut self, source: Source, offset: u32, len: u32) {
+    fn push_source(&mut self, source: Source, offset: u32, len: u32) {
         debug_assert!(len > 0, "an empty part would never be sent");
         self.len += memory_len(len);
         match self.parts.back_mut() {
@@ -206,21 +257,8 @@ impl Output {
     /// What to send, in order.
     #[inline]
     pub fn chunks(&self) -> impl Iterator<Item = Chunk<'_>> {
-        let mut bytes = &self.bytes[self.bytes_sent..];
-        self.parts.iter().flat_map(move |part| {
-            let (chunk, rest) = bytes.split_at(memory_len(part.bytes_len));
-            bytes = rest;
-            let bytes = (!chunk.is_empty()).then_some(Chunk::Bytes(chunk));
-            let (offset, len) = (memory_len(part.offset), memory_len(part.len));
-            let payload = match part.source {
-                Source::Nothing => None,
-                Source::Buffer(buffer) | Source::Lent(buffer) => {
-                    Some(Chunk::Buffer { buffer, offset, len })
-                }
-                Source::Zeroes => Some(Chunk::Zeroes(len)),
-            };
-            bytes.into_iter().chain(payload)
-        })
+        let bytes = &self.bytes[self.bytes_sent..];
+        Chunks { bytes, parts: self.parts.iter(), payload: None }
     }
 
     /// `sent` bytes of the chunks are gone. Buffers whose part is sent are named to `released`.
@@ -276,6 +314,41 @@ impl Output {
             self.bytes.drain(..self.bytes_sent);
             self.bytes_sent = 0;
         }
+    }
+}
+
+/// The chunks of an output that are still to come.
+struct Chunks<'a> {
+    bytes: &'a [u8],
+    parts: std::collections::vec_deque::Iter<'a, Part>,
+    /// Behind the header bytes that were last.
+    payload: Option<Chunk<'a>>,
+}
+
+impl<'a> Iterator for Chunks<'a> {
+    type Item = Chunk<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Chunk<'a>> {
+        if let Some(payload) = self.payload.take() {
+            return Some(payload);
+        }
+        let part = self.parts.next()?;
+        let (offset, len) = (memory_len(part.offset), memory_len(part.len));
+        let payload = match part.source {
+            Source::Nothing => None,
+            Source::Buffer(buffer) | Source::Lent(buffer) => {
+                Some(Chunk::Buffer { buffer, offset, len })
+            }
+            Source::Zeroes => Some(Chunk::Zeroes(len)),
+        };
+        if part.bytes_len == 0 {
+            return payload;
+        }
+        let (chunk, rest) = self.bytes.split_at(memory_len(part.bytes_len));
+        self.bytes = rest;
+        self.payload = payload;
+        Some(Chunk::Bytes(chunk))
     }
 }
 
@@ -352,6 +425,25 @@ mod tests {
                 output.advance(148, &mut |buffer| back.push(buffer));
             }
             assert_eq!(back, [BufferId(7)]);
+        }
+    }
+
+    #[test]
+    fn a_header_with_payload_is_the_same_as_one_after_the_other() {
+        let payload = Payload::Buffer(BufferId(7));
+        for digests in [Digests::NONE, Digests::BOTH] {
+            let (mut both, mut each) = (Output::default(), Output::default());
+            for round in 0..3 {
+                both.push_header_and_payload([round, 2], digests, payload, (4, 90));
+                each.push_header([round, 2], digests);
+                each.push_payload(payload, (4, 90));
+                if round == 1 {
+                    both.push_bytes(&[3; 5]);
+                    each.push_bytes(&[3; 5]);
+                }
+            }
+            assert_eq!(flat(&both), flat(&each));
+            assert_eq!((both.len(), both.part_count()), (each.len(), each.part_count()));
         }
     }
 

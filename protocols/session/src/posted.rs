@@ -45,14 +45,12 @@ impl Data {
 /// How far a command is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Stage {
-    /// It has a slot, and was not sent.
-    #[default]
-    Begun,
     /// Not answered.
     InFlight,
     /// Answered before all of its buffer was sent.
     AnsweredEarly,
-    /// Over.
+    /// Over, or not begun.
+    #[default]
     Completed,
 }
 
@@ -159,14 +157,14 @@ impl<A> Posted<A> {
     #[inline]
     pub fn poll(&mut self) -> Option<(u16, &mut PostedCommand<A>)> {
         let index = self.completed.pop_front()?;
-        self.give_back(index);
+        self.slots.give_back(index);
         Some((index, &mut self.slots[index]))
     }
 
     /// A command is over, and nobody is told.
     #[inline]
     pub fn give_back(&mut self, index: u16) {
-        self.slots[index].stage = Stage::Begun;
+        self.slots[index].stage = Stage::Completed;
         self.slots.give_back(index);
     }
 

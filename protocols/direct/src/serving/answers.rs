@@ -6,6 +6,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 use super::demands::Around;
 use super::slots::Kind;
 use super::{ServingEnd, TargetSession};
+use crate::Digests;
 use crate::digest::{digest, digest_of_zeroes};
 use crate::segments;
 use crate::stream::seal;
@@ -51,12 +52,9 @@ impl TargetSession {
             credits: U32::new(self.credits),
             ..AnswerHeader::default()
         };
-        self.output.push_words(seal(header.to_words(), self.stream.rules.digests));
-        match payload {
-            Payload::Buffer(buffer) => self.output.push_buffer(buffer, skip, segment.len),
-            Payload::Zeroes => self.output.push_zeroes(segment.len),
-            other => panic!("a read that succeeded has payload, not {other:?}"),
-        }
+        let words = seal(header.to_words(), self.stream.rules.digests);
+        let place = (skip, segment.len);
+        self.output.push_header_and_payload(words, Digests::NONE, payload, place);
         if self.stream.rules.digests.data {
             let len = crate::length(segment.len);
             let digest = match payload {

@@ -3,7 +3,7 @@
 //! Spec: NVMe/TCP 1.1, 3.3.2.2 and 3.6.2.7–9; SQ head and flow control: NVMe Base 2.0, 3.3.2.1.
 
 use nearflash_nvme::{CommandId, CompletionEntry, Status};
-use nearflash_request::{BufferId, Completion, Outcome, Payload};
+use nearflash_request::{Completion, Outcome, Payload};
 use zerocopy::little_endian::U32;
 
 use super::slots::{Kind, Part, Stage};
@@ -24,8 +24,8 @@ const PADDING: [u8; 128] = [0; 128];
 /// Where data to the host is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DataSource<'a> {
-    Buffer(BufferId),
-    Zeroes,
+    /// What a read was answered with.
+    Payload(Payload),
     /// These, and zeroes behind them if the data is longer.
     Bytes(&'a [u8]),
 }
@@ -102,18 +102,20 @@ impl Answering {
         let digest_len = if self.digests.data { 4 } else { 0 };
         common.pdu_len = U32::new(u32::from(common.data_offset) + len + digest_len);
         let ids = DataIds { command_id: cid.0, transfer_tag: 0 };
-        output.push_header(DataPdu::new(common, ids, 0, len).to_words(), self.digests);
-        if self.padding > 0 {
+        let words = DataPdu::new(common, ids, 0, len).to_words();
+        if let (DataSource::Payload(payload), 0) = (source, self.padding) {
+            output.push_header_and_payload(words, self.digests, payload, (0, len));
+        } else {
+            output.push_header(words, self.digests);
             output.push_bytes(&PADDING[..self.padding]);
-        }
-        match source {
-            DataSource::Buffer(buffer) => output.push_buffer(buffer, 0, len),
-            DataSource::Zeroes => output.push_zeroes(len),
-            DataSource::Bytes(bytes) => {
-                output.push_bytes(bytes);
-                let behind = length(len) - bytes.len();
-                if behind > 0 {
-                    output.push_zeroes(u32::try_from(behind).expect("it is part of len"));
+            match source {
+                DataSource::Payload(payload) => output.push_payload(payload, (0, len)),
+                DataSource::Bytes(bytes) => {
+                    output.push_bytes(bytes);
+                    let behind = length(len) - bytes.len();
+                    if behind > 0 {
+                        output.push_zeroes(u32::try_from(behind).expect("it is part of len"));
+                    }
                 }
             }
         }
@@ -128,21 +130,16 @@ impl TargetSession {
     #[inline]
     pub(super) fn answer_read(&mut self, index: u16, payload: Payload, bytes: &[u8]) {
         let (cid, len) = (self.slots[index].cid, self.slots[index].len);
-        let (source, data_digest) = match payload {
-            Payload::Buffer(buffer) if self.answering.digests.data => {
-                (DataSource::Buffer(buffer), digest(&bytes[..length(len)]))
-            }
-            Payload::Zeroes if self.answering.digests.data => {
-                (DataSource::Zeroes, digest_of_zeroes(length(len)))
-            }
-            Payload::Buffer(buffer) => (DataSource::Buffer(buffer), 0),
-            Payload::Zeroes => (DataSource::Zeroes, 0),
-            other => panic!("a read that succeeded has payload, not {other:?}"),
+        let data_digest = match payload {
+            _ if !self.answering.digests.data => 0,
+            Payload::Buffer(_) => digest(&bytes[..length(len)]),
+            _ => digest_of_zeroes(length(len)),
         };
         self.slots.give_back(index);
         let without_response = !self.answering.flow_control;
         let flags = if without_response { PduFlags::SUCCESS } else { PduFlags::default() };
-        self.answering.push_data(&mut self.output, cid, (source, len), flags, data_digest);
+        let source = (DataSource::Payload(payload), len);
+        self.answering.push_data(&mut self.output, cid, source, flags, data_digest);
         if !without_response {
             self.respond(CompletionEntry::new(cid, Status::SUCCESS));
         }

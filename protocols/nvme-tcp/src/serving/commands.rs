@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 
 use nearflash_nvme::fabrics::ConnectData;
-use nearflash_nvme::{Command, CommandId, FabricsType, Sgl, Status};
+use nearflash_nvme::{Command, CommandId, FabricsType, Placement, Status, io};
 use nearflash_request::ChangeKind;
 use nearflash_units::ByteLen;
 
@@ -16,17 +16,6 @@ use super::{AdminDemand, SMALL_DATA_LEN_MAX, Sink, State, TargetSession};
 use crate::error::PeerError;
 use crate::length;
 
-/// How a command's data from the host comes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Transfer {
-    /// It has none.
-    None,
-    /// In its capsule.
-    InCapsule,
-    /// After an R2T.
-    Requested,
-}
-
 /// A command that will have a slot.
 #[derive(Debug)]
 pub(super) struct Prepared {
@@ -34,7 +23,7 @@ pub(super) struct Prepared {
     pub(super) kind: Kind,
     /// Of its data, either way.
     pub(super) len: u32,
-    pub(super) transfer: Transfer,
+    pub(super) placement: Placement,
 }
 
 impl TargetSession {
@@ -42,7 +31,15 @@ impl TargetSession {
     #[inline]
     pub(super) fn on_io_command(&mut self, command: &Command) -> Result<(), PeerError> {
         self.check_room()?;
-        if command.flags & FUSE_BITS != 0 || self.waiting.is_something() {
+        if !self.waiting.is_something()
+            && self.framer.body.data_left() == 0
+            && !self.slots.has(command.command_id())
+            && let Some(read) = io::plain_read(command, self.namespaces())
+        {
+            let io::PlainRead { volume, range, len } = read;
+            let index = self.slots.take_read(command.command_id(), volume, range, len);
+            self.hand_out(index);
+        } else if command.flags & FUSE_BITS != 0 || self.waiting.is_something() {
             self.on_fused_command(command);
         } else {
             self.on_single_command(command);
@@ -50,42 +47,24 @@ impl TargetSession {
         Ok(())
     }
 
-    /// A command that is no part of a fused operation.
-    #[inline]
+    /// A command that is no part of a fused operation, and no Read of the common form.
     pub(super) fn on_single_command(&mut self, command: &Command) {
         let cid = command.command_id();
         let asked = match self.read_command(command) {
             Ok(asked) => asked,
             Err(status) => return self.refuse(cid, status),
         };
+        let in_capsule = self.framer.body.data_left();
         match asked {
-            Asked::Read { volume, range, len } => match self.check_to_host(command, len) {
-                Ok(()) => {
-                    let index = self.slots.take_read(cid, volume, range, len);
-                    self.hand_out(index);
+            Asked::Read { volume, range, len } => {
+                match command.sgl.check_to_host(u64::from(len), in_capsule) {
+                    Ok(()) => {
+                        let index = self.slots.take_read(cid, volume, range, len);
+                        self.hand_out(index);
+                    }
+                    Err(status) => self.refuse(cid, status),
                 }
-                Err(status) => self.refuse(cid, status),
-            },
-            asked => self.on_other_command(command, asked),
-        }
-    }
-
-    /// What a command asks, if it may be asked here at all.
-    #[inline]
-    pub(super) fn read_command(&self, command: &Command) -> Result<Asked, Status> {
-        if self.slots.has(command.command_id()) {
-            return Err(Status::COMMAND_ID_CONFLICT.dnr());
-        }
-        if !command.uses_sgl() {
-            return Err(Status::INVALID_FIELD.dnr());
-        }
-        operation::read(command, self.namespaces())
-    }
-
-    /// Everything but reads.
-    fn on_other_command(&mut self, command: &Command, asked: Asked) {
-        let cid = command.command_id();
-        match asked {
+            }
             Asked::Plain { volume, range, operation } => match self.check_no_data() {
                 Ok(()) => {
                     let stage = Stage::Submitted { pending: 1 };
@@ -99,14 +78,16 @@ impl TargetSession {
                 Ok(()) => self.flush_all(cid),
                 Err(status) => self.refuse(cid, status),
             },
-            Asked::ReservationReport { volume, len } => match self.check_to_host(command, len) {
-                Ok(()) => {
-                    let stage = Stage::Submitted { pending: 1 };
-                    let index = self.slots.take(cid, Kind::Taken, len, stage);
-                    self.hand_out_change(index, volume, ChangeKind::Report);
+            Asked::ReservationReport { volume, len } => {
+                match command.sgl.check_to_host(u64::from(len), in_capsule) {
+                    Ok(()) => {
+                        let stage = Stage::Submitted { pending: 1 };
+                        let index = self.slots.take(cid, Kind::Taken, len, stage);
+                        self.hand_out_change(index, volume, ChangeKind::Report);
+                    }
+                    Err(status) => self.refuse(cid, status),
                 }
-                Err(status) => self.refuse(cid, status),
-            },
+            }
             Asked::Disconnect => self.disconnect(cid),
             asked => match self.prepare(command, asked) {
                 Ok(prepared) => {
@@ -115,6 +96,18 @@ impl TargetSession {
                 Err(status) => self.refuse(cid, status),
             },
         }
+    }
+
+    /// What a command asks, if it may be asked here at all.
+    #[inline]
+    pub(super) fn read_command(&self, command: &Command) -> Result<Asked, Status> {
+        if self.slots.has(command.command_id()) {
+            return Err(Status::COMMAND_ID_CONFLICT.dnr());
+        }
+        if !command.uses_sgl() {
+            return Err(Status::INVALID_FIELD.dnr());
+        }
+        operation::read(command, self.namespaces())
     }
 
     /// A command with data from the host, and how that comes.
@@ -135,38 +128,38 @@ impl TargetSession {
             }
             _ => return Err(Status::INVALID_FIELD.dnr()),
         };
-        let (transfer, len) = self.check_from_host(command, expected)?;
-        Ok(Prepared { cid, kind, len, transfer })
+        let (placement, len) = self.locate(command, expected)?;
+        Ok(Prepared { cid, kind, len, placement })
     }
 
     /// Puts a command into a slot and has its data come.
     #[inline]
     pub(super) fn begin(&mut self, prepared: Prepared) -> u16 {
-        let Prepared { cid, mut kind, len, transfer } = prepared;
+        let Prepared { cid, mut kind, len, placement } = prepared;
         // Where nothing comes, the length is what the host has room for: any at all.
-        if transfer != Transfer::None
+        if placement != Placement::None
             && let Some(small) = kind.small_data()
         {
             small.reserve_exact(length(len));
         }
         let has_payload = kind.has_payload();
-        match transfer {
-            Transfer::InCapsule => {
+        match placement {
+            Placement::InCapsule => {
                 let index = self.slots.take(cid, kind, len, Stage::ReceivingCapsule);
                 self.sink = Sink::Slot(index);
                 index
             }
-            Transfer::Requested if has_payload => {
+            Placement::Transport if has_payload => {
                 let index = self.slots.take(cid, kind, len, Stage::AwaitingBuffer);
                 self.awaiting_buffer.push(index, ByteLen(u64::from(len)));
                 index
             }
-            Transfer::Requested => {
+            Placement::Transport => {
                 let index = self.slots.take(cid, kind, len, Stage::ReceivingRequested);
                 self.request_data(index);
                 index
             }
-            Transfer::None => {
+            Placement::None => {
                 let index = self.slots.take(cid, kind, len, Stage::Held);
                 self.submit(index);
                 index
@@ -203,11 +196,11 @@ impl TargetSession {
         let data_len = command.sgl.length.get();
         let kind = Kind::Admin(Box::new(AdminDemand { command: *command, data: Vec::new() }));
         if data_len > 0 && command.opcode_moves_from_host() {
-            let (transfer, len) = self.check_from_host(command, 0..=SMALL_DATA_LEN_MAX)?;
-            return Ok(Prepared { cid, kind, len, transfer });
+            let (placement, len) = self.locate(command, 0..=SMALL_DATA_LEN_MAX)?;
+            return Ok(Prepared { cid, kind, len, placement });
         }
         self.check_no_data()?;
-        Ok(Prepared { cid, kind, len: data_len, transfer: Transfer::None })
+        Ok(Prepared { cid, kind, len: data_len, placement: Placement::None })
     }
 
     /// The first command of a connection must be a Connect. NVMe Base 2.0, 6.3.
@@ -221,12 +214,12 @@ impl TargetSession {
             return Ok(());
         }
         let len = ConnectData::LEN.try_into().expect("1024");
-        match self.check_from_host(command, len..=len) {
-            Ok((transfer, len)) => {
+        match self.locate(command, len..=len) {
+            Ok((placement, len)) => {
                 let demand = AdminDemand { command: *command, data: Vec::new() };
                 let kind = Kind::Connect(Box::new(demand));
                 self.state = State::Connecting;
-                self.begin(Prepared { cid, kind, len, transfer });
+                self.begin(Prepared { cid, kind, len, placement });
             }
             Err(status) => self.refuse(cid, status),
         }
@@ -250,17 +243,6 @@ impl TargetSession {
         Ok(())
     }
 
-    /// Whether a command that returns `len` bytes says so, and brings none.
-    #[inline]
-    fn check_to_host(&self, command: &Command, len: u32) -> Result<(), Status> {
-        match command.sgl.decode() {
-            _ if self.framer.body.data_left() > 0 => Err(Status::SGL_TYPE_INVALID.dnr()),
-            Sgl::Transport { length } if length == len => Ok(()),
-            Sgl::Transport { .. } => Err(Status::SGL_LENGTH_INVALID.dnr()),
-            Sgl::InCapsule { .. } | Sgl::Other { .. } => Err(Status::SGL_TYPE_INVALID.dnr()),
-        }
-    }
-
     /// Whether a command without data from the host brings none in its capsule.
     fn check_no_data(&self) -> Result<(), Status> {
         if self.framer.body.data_left() > 0 {
@@ -269,30 +251,14 @@ impl TargetSession {
         Ok(())
     }
 
-    /// How the data of a command from the host comes, and how much it is, which must be as
-    /// `expected`.
+    /// Where the data of a command from the host is.
     #[inline]
-    fn check_from_host(
+    fn locate(
         &self,
         command: &Command,
         expected: RangeInclusive<u32>,
-    ) -> Result<(Transfer, u32), Status> {
-        let in_capsule = self.framer.body.data_left();
-        let (len, transfer) = match command.sgl.decode() {
-            Sgl::InCapsule { offset, .. } if offset != 0 => {
-                return Err(Status::SGL_OFFSET_INVALID.dnr());
-            }
-            Sgl::InCapsule { length: len, .. } if length(len) == in_capsule => {
-                (len, Transfer::InCapsule)
-            }
-            Sgl::InCapsule { .. } => return Err(Status::SGL_LENGTH_INVALID.dnr()),
-            Sgl::Transport { length } if in_capsule == 0 => (length, Transfer::Requested),
-            Sgl::Transport { .. } | Sgl::Other { .. } => {
-                return Err(Status::SGL_TYPE_INVALID.dnr());
-            }
-        };
-        let fits = expected.contains(&len);
-        if fits { Ok((transfer, len)) } else { Err(Status::SGL_LENGTH_INVALID.dnr()) }
+    ) -> Result<(Placement, u32), Status> {
+        command.sgl.locate_from_host(expected, self.framer.body.data_left())
     }
 }
 

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
 use super::*;
+use crate::{CommandId, Placement};
 
 const ONE: NamespaceId = NamespaceId(1);
 
@@ -30,8 +31,7 @@ fn refused(command: Command) -> Status {
 
 #[test]
 fn a_read_asks_for_its_range_and_its_bytes_to_the_host() {
-    let command = decoded(Command::read(ONE, Lba(10), 3, 16384).with_command_id(CommandId(9)));
-    assert_eq!(command.command_id, CommandId(9));
+    let command = decoded(Command::read(ONE, Lba(10), 3, 16384));
     assert_eq!(command.volume, VolumeId(70));
     assert_eq!(command.range, BlockRange { start: Lba(10), count: Blocks(4) });
     assert_eq!(command.operation, IoOperation::Read);
@@ -163,38 +163,6 @@ fn protection_fields_are_passed_over_without_protection() {
 }
 
 #[test]
-fn a_compare_and_a_write_of_the_same_blocks_fuse() {
-    let compare = |lba| decoded(Command::compare(ONE, lba, 0, 4096).with_fused(Fused::First));
-    let write = |lba| decoded(Command::write(ONE, lba, 0, 4096).with_fused(Fused::Second));
-    assert_eq!(check_fused(&compare(Lba(4)), &write(Lba(4))), Ok(()));
-    let refused = check_fused(&compare(Lba(4)), &write(Lba(5)));
-    assert_eq!(refused, Err(Status::INVALID_FIELD.dnr()));
-    let alone = decoded(Command::write(ONE, Lba(4), 0, 4096));
-    let refused = check_fused(&compare(Lba(4)), &alone);
-    assert_eq!(refused, Err(Status::ABORTED_FUSED_MISSING.dnr()));
-}
-
-#[test]
-fn data_is_where_the_descriptor_says_or_nowhere() {
-    let write = Command::write(ONE, Lba(0), 0, 4096);
-    let from_host = Transfer::FromHost(ByteLen(4096));
-    let to_host = Transfer::ToHost(ByteLen(4096));
-    assert_eq!(from_host.locate(&write, 0), Ok(Placement::Transport));
-    let in_capsule = write.with_capsule_data(4096);
-    assert_eq!(from_host.locate(&in_capsule, 4096), Ok(Placement::InCapsule { offset: 0 }));
-    assert_eq!(from_host.locate(&in_capsule, 4095), Err(Status::SGL_OFFSET_INVALID.dnr()));
-    assert_eq!(to_host.locate(&in_capsule, 4096), Err(Status::SGL_TYPE_INVALID.dnr()));
-    let short = write.with_transport_data(512);
-    assert_eq!(from_host.locate(&short, 0), Err(Status::SGL_LENGTH_INVALID.dnr()));
-    let far = Command { sgl: SglDescriptor::in_capsule(u64::MAX, 4096), ..write };
-    assert_eq!(from_host.locate(&far, 8192), Err(Status::SGL_OFFSET_INVALID.dnr()));
-    let segment = SglDescriptor { identifier: 0x30, ..SglDescriptor::transport(4096) };
-    let listed = Command { sgl: segment, ..write };
-    assert_eq!(from_host.locate(&listed, 0), Err(Status::SGL_TYPE_INVALID.dnr()));
-    assert_eq!(Transfer::None.locate(&listed, 0), Ok(Placement::None));
-}
-
-#[test]
 fn ranges_that_are_not_whole_or_too_many_are_refused() {
     let range = BlockRange { start: Lba(8), count: Blocks(16) };
     let wire = DsmRange::from_range(range).unwrap();
@@ -229,6 +197,31 @@ proptest! {
         prop_assert_eq!(command.range, BlockRange { start: Lba(start), count });
         prop_assert_eq!(command.operation, IoOperation::Write { force_unit_access: force });
         prop_assert_eq!(command.transfer, Transfer::FromHost(ByteLen(u64::from(len))));
-        prop_assert_eq!(command.transfer.locate(&built, 0), Ok(Placement::Transport));
+        let located = built.sgl.locate_from_host(len..=len, 0);
+        prop_assert_eq!(located, Ok((Placement::Transport, len)));
+    }
+
+    /// The short way and the long one agree, whatever a command says.
+    #[test]
+    fn a_plain_read_is_what_is_decoded(
+        (start, blocks_zero_based, nsid) in any::<(u64, u16, u8)>(),
+        (opcode, flags) in (0..4_u8, prop::sample::select(vec![0x40, 0x41, 0x80, 0])),
+        len in prop::sample::select(vec![0, 4096, 8192, 1 << 20, (1 << 20) + 4096]),
+        in_capsule: bool,
+    ) {
+        let nsid = NamespaceId(u32::from(nsid % 4));
+        let blocks_zero_based = blocks_zero_based % 300;
+        let read = Command::read(nsid, Lba(start), blocks_zero_based, len);
+        let read = if in_capsule { read.with_capsule_data(len) } else { read };
+        let command = Command { opcode, flags, ..read };
+        let decoded = match decode(&command, &table()) {
+            Ok(IoCommand::Volume(decoded)) if decoded.operation == IoOperation::Read => {
+                let is_sound = command.sgl.check_to_host(decoded.transfer.len().0, 0).is_ok();
+                let VolumeCommand { volume, range, .. } = decoded;
+                (is_sound && flags == 0x40).then_some(PlainRead { volume, range, len })
+            }
+            _ => None,
+        };
+        prop_assert_eq!(plain_read(&command, &table()), decoded);
     }
 }

@@ -149,8 +149,7 @@ impl Admin<'_> {
 
     /// Whether the host has made room for exactly so much data.
     pub(super) fn check_room(&self, len: u64) -> Result<(), Status> {
-        let transfer = Transfer::ToHost(nearflash_units::ByteLen(len));
-        transfer.locate(self.command, 0).map(|_| ())
+        self.command.sgl.check_to_host(len, 0)
     }
 }
 
