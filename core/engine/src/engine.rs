@@ -13,7 +13,7 @@ use nearflash_layout::{IoId, Layout};
 use nearflash_request::{
     BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Usage,
 };
-use nearflash_space::VolumeTable;
+use nearflash_space::{VolumeEntry, VolumeTable};
 use nearflash_units::{Blocks, ByteLen};
 use slab::Slab;
 
@@ -174,8 +174,9 @@ impl Engine {
         generation: u64,
         pool: &mut Pool,
     ) {
-        let need = self.need(&request);
-        let refusal = self.refusal(nexus, &request);
+        let entry = self.volumes.get(request.volume);
+        let need = self.need_on(entry, &request);
+        let refusal = self.refusal(entry, nexus, &request);
         let job = self.jobs.insert(Job::new(owner, request, generation, need, pool));
         match refusal {
             Some(outcome) => self.end(job, outcome, pool),
@@ -256,6 +257,12 @@ impl Engine {
         self.layout.poll_device()
     }
 
+    /// The device operation that is submitted next, if it is on blocks.
+    #[inline]
+    pub fn peek_device(&self) -> Option<&DeviceRequest> {
+        self.layout.peek_device()
+    }
+
     /// The next answer.
     #[inline]
     pub fn poll_answer(&mut self) -> Option<Answer> {
@@ -269,10 +276,13 @@ impl Engine {
     }
 
     /// Why a request cannot even begin.
-    fn refusal(&self, nexus: Nexus, request: &Request) -> Option<Outcome> {
-        let Some(entry) = self.volumes.get(request.volume) else {
-            return Some(Outcome::VolumeGone);
-        };
+    fn refusal(
+        &self,
+        entry: Option<&VolumeEntry>,
+        nexus: Nexus,
+        request: &Request,
+    ) -> Option<Outcome> {
+        let Some(entry) = entry else { return Some(Outcome::VolumeGone) };
         if let Some(restriction) = &entry.restriction
             && let Some(refusal) = restriction.refusal(nexus, request.operation.access())
         {

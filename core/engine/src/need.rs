@@ -5,6 +5,7 @@
 //! for it, its reserve.
 
 use nearflash_request::{BufferId, Operation, Request};
+use nearflash_space::VolumeEntry;
 use nearflash_units::ByteLen;
 
 use crate::engine::Engine;
@@ -42,8 +43,14 @@ impl Engine {
     /// What a request will take of the pool, beside the buffers that it brings along.
     #[inline]
     pub fn need(&self, request: &Request) -> Need {
+        self.need_on(self.volumes.get(request.volume), request)
+    }
+
+    /// The same, of a request whose volume is known.
+    #[inline]
+    pub(crate) fn need_on(&self, entry: Option<&VolumeEntry>, request: &Request) -> Need {
         match request.operation {
-            Operation::Read => Need::Read(self.read_buffer_len(request)),
+            Operation::Read => Need::Read(self.read_buffer_len(entry, request)),
             Operation::ReadInto { .. }
             | Operation::Write { .. }
             | Operation::Flush
@@ -51,32 +58,19 @@ impl Engine {
             | Operation::Deallocate { .. }
             | Operation::Allocation
             | Operation::Admit(_) => Need::NOTHING,
-            _ => Need::Scratch(self.scratch_len(request)),
+            _ => Need::Scratch(scratch_len(entry, request)),
         }
     }
 
     /// Zero for a device that reads as zeroes.
     #[inline]
-    fn read_buffer_len(&self, request: &Request) -> ByteLen {
-        match self.volumes.get(request.volume) {
+    fn read_buffer_len(&self, entry: Option<&VolumeEntry>, request: &Request) -> ByteLen {
+        match entry {
             Some(entry) if !self.layout.reads_as_zeroes(request.volume) => {
                 Pool::charge(entry.block_size.len(request.range.count).unwrap_or_default())
             }
             _ => ByteLen(0),
         }
-    }
-
-    /// What is read to be compared or changed, or written over and over.
-    fn scratch_len(&self, request: &Request) -> ByteLen {
-        let Some(entry) = self.volumes.get(request.volume) else { return ByteLen(0) };
-        let block = ByteLen(entry.block_size.bytes().into());
-        let len = match &request.operation {
-            // The first block and the last, at most.
-            Operation::WriteBytes { .. } => ByteLen(2 * block.0),
-            Operation::CompareAndSwap { .. } | Operation::FetchAdd { .. } => block,
-            _ => entry.block_size.len(request.range.count).unwrap_or_default(),
-        };
-        if len.0 == 0 { len } else { Pool::charge(len.min(Pool::LEN_MAX)) }
     }
 
     /// A scratch buffer of at least that length: of the pool, or the reserve when the pool would not
@@ -95,4 +89,17 @@ impl Engine {
             pool.give_back(scratch);
         }
     }
+}
+
+/// What is read to be compared or changed, or written over and over.
+fn scratch_len(entry: Option<&VolumeEntry>, request: &Request) -> ByteLen {
+    let Some(entry) = entry else { return ByteLen(0) };
+    let block = ByteLen(entry.block_size.bytes().into());
+    let len = match &request.operation {
+        // The first block and the last, at most.
+        Operation::WriteBytes { .. } => ByteLen(2 * block.0),
+        Operation::CompareAndSwap { .. } | Operation::FetchAdd { .. } => block,
+        _ => entry.block_size.len(request.range.count).unwrap_or_default(),
+    };
+    if len.0 == 0 { len } else { Pool::charge(len.min(Pool::LEN_MAX)) }
 }

@@ -125,6 +125,15 @@ impl Flight {
         self.pending += 1;
     }
 
+    /// The operation of that name, which is yet to be submitted.
+    #[inline]
+    pub(crate) fn peek(&self, id: OperationId) -> Option<&DeviceRequest> {
+        match usize::from(id.op).checked_sub(1) {
+            None => Some(&self.first.request),
+            Some(index) => self.more.get(index).map(|op| &op.request),
+        }
+    }
+
     /// The operation of that name is being submitted.
     #[inline]
     pub(crate) fn submit(&mut self, id: OperationId) -> DeviceRequest {

@@ -157,6 +157,13 @@ impl Layout {
         })
     }
 
+    /// The device operation that is submitted next, if it is on blocks.
+    #[inline]
+    pub fn peek_device(&self) -> Option<&DeviceRequest> {
+        let id = *self.ready.front()?;
+        self.flights.get(index(id.io))?.peek(id)
+    }
+
     /// Lays out what an IO has had no operations for. The volume may be gone or shorter by now.
     fn go_on(&mut self, id: IoId, rest: Rest) -> Option<IoResult> {
         let Rest { volume, ranges, operation } = rest;

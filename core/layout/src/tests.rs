@@ -59,7 +59,13 @@ fn layout_over(granules: u64, health: &Arc<[Arc<Health>]>) -> Layout {
 }
 
 fn submitted(layout: &mut Layout) -> Vec<DeviceRequest> {
-    std::iter::from_fn(|| layout.poll_device()).collect()
+    let next = || {
+        let peeked = layout.peek_device().copied();
+        let submitted = layout.poll_device();
+        assert!(peeked.is_none() || peeked == submitted);
+        submitted
+    };
+    std::iter::from_fn(next).collect()
 }
 
 fn end(layout: &mut Layout, id: OperationId, result: DeviceResult) -> Vec<(IoId, IoResult)> {

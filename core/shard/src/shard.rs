@@ -257,6 +257,9 @@ impl Shard {
             let mut moved = false;
             while let Some(request) = self.engine.poll_device() {
                 moved = true;
+                if let Some(next) = self.engine.peek_device() {
+                    world.prepare(next);
+                }
                 if let Submitted::Done(result) = world.submit(request) {
                     self.engine.handle_device(request.id, result, world.pool());
                 }

@@ -169,6 +169,11 @@ pub trait World {
     /// Takes over a socket that another core detached.
     fn attach(&mut self, socket: SocketId);
 
+    /// An operation that is submitted soon, perhaps: time to fetch what it needs into the cache.
+    fn prepare(&mut self, next: &DeviceRequest) {
+        let _ = next;
+    }
+
     /// Submits a device operation. Its buffer must stay taken until it ends.
     fn submit(&mut self, request: DeviceRequest) -> Submitted;
 

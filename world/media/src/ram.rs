@@ -29,6 +29,13 @@ const _: () = assert!(LOCKS.is_multiple_of(ZERO_STEP_CHUNKS));
 /// the system call costs more than the writing.
 const RELEASE_LEN_MIN: usize = 64 * 1024;
 
+/// What a processor fetches at once, and how much of a chunk [`RamRegion::prefetch`] asks for: more of
+/// it gained nothing.
+#[cfg(target_arch = "x86_64")]
+const LINE_LEN: usize = 64;
+#[cfg(target_arch = "x86_64")]
+const PREFETCHED_LINES: usize = 4;
+
 /// How much is looked at, at most, to say how long a run of zeroes or of something else is.
 const SCAN_LEN_MAX: usize = 1 << 20;
 
@@ -79,6 +86,28 @@ impl RamRegion {
     /// Never: memory of no length cannot be reserved.
     pub fn is_empty(&self) -> bool {
         false
+    }
+
+    /// Has the processor fetch the first bytes from `offset` on, while it does something else. It fetches
+    /// the rest by itself once they are read. Copies of 4 KiB from a region larger than the cache take a
+    /// quarter less time (`docs/performance.md`).
+    #[inline]
+    pub fn prefetch(&self, offset: ByteOffset) {
+        #[cfg(target_arch = "x86_64")]
+        if let Ok(start) = usize::try_from(offset.0)
+            && start < self.len
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            for line in 0..PREFETCHED_LINES {
+                // SAFETY: a hint, which reads nothing and faults nowhere, whatever the address.
+                unsafe {
+                    let line = self.start.as_ptr().wrapping_add(start + line * LINE_LEN);
+                    _mm_prefetch(line.cast(), _MM_HINT_T0);
+                }
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = offset;
     }
 
     /// Copies out.

@@ -51,6 +51,14 @@ impl Devices {
         self.delayed.peek().map(|Reverse((at, _))| *at)
     }
 
+    /// Fetches the first bytes of a device in memory into the cache.
+    #[inline]
+    pub(crate) fn prepare(&self, next: &DeviceRequest) {
+        if let Kind::Ram(region) = self.devices[index(next.device.0)].kind() {
+            region.prefetch(next.offset);
+        }
+    }
+
     /// Starts an operation. What goes to the ring is handed to `push`.
     #[inline]
     pub(crate) fn submit(

@@ -113,6 +113,11 @@ impl World for Reactor {
     }
 
     #[inline]
+    fn prepare(&mut self, next: &DeviceRequest) {
+        self.devices.prepare(next);
+    }
+
+    #[inline]
     fn submit(&mut self, request: DeviceRequest) -> Submitted {
         let Self { devices, ring, pool, arena, rings, now, .. } = self;
         let buffers = Buffers { pool, arena, rings };
