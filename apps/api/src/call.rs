@@ -11,6 +11,7 @@ use crate::access::{
     GrantRevoke, Grants, NewCredential, OneCredential, OneGrant,
 };
 use crate::chap::{Accounts, ChapAdd, ChapList, ChapRemove, OneAccount};
+use crate::device::{DeviceClear, OneDevice};
 use crate::job::{JobCancel, JobList, JobShow, JobWait, Jobs, OneJob};
 use crate::reservation::{OneReservation, ReservationClear, ReservationList, Reservations};
 use crate::status::{Status, StatusShow};
@@ -57,6 +58,7 @@ pub enum Request {
     ChapRemove(ChapRemove),
     ReservationList(ReservationList),
     ReservationClear(ReservationClear),
+    DeviceClear(DeviceClear),
     JobList(JobList),
     JobShow(JobShow),
     JobCancel(JobCancel),
@@ -134,6 +136,7 @@ calls! {
     "chap-remove": ChapRemove => OneAccount,
     "reservation-list": ReservationList => Reservations,
     "reservation-clear": ReservationClear => OneReservation,
+    "device-clear": DeviceClear => OneDevice,
     "job-list": JobList => Jobs,
     "job-show": JobShow => OneJob,
     "job-cancel": JobCancel => OneJob,

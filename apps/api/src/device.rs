@@ -27,3 +27,19 @@ pub struct DeviceInfo {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspect: bool,
 }
+
+/// Believes a suspect device again: flushes and durable writes go to it as before. Writes that it
+/// had acknowledged and lost stay lost.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceClear {
+    /// The device.
+    pub name: String,
+}
+
+/// A device.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct OneDevice {
+    /// As it is now.
+    pub device: DeviceInfo,
+}

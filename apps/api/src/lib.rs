@@ -26,7 +26,7 @@ pub use access::{
 };
 pub use call::{Call, Reply, Request, Serve};
 pub use chap::{Accounts, ChapAdd, ChapInfo, ChapList, ChapMutual, ChapRemove, OneAccount};
-pub use device::DeviceInfo;
+pub use device::{DeviceClear, DeviceInfo, OneDevice};
 pub use document::{Document, SCHEMA, parse_request};
 pub use error::{ApiError, ErrorCode, Subject};
 pub use job::{JobCancel, JobInfo, JobList, JobShow, JobState, JobWait, Jobs, OneJob};

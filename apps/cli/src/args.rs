@@ -84,6 +84,10 @@ Examples:
   nearflash reservation list data
   nearflash reservation clear data";
 
+const DEVICE_EXAMPLES: &str = "\
+Examples:
+  nearflash device clear flash";
+
 const STATUS_EXAMPLES: &str = "\
 Examples:
   nearflash status
@@ -154,6 +158,9 @@ pub(crate) enum Subcommand {
     /// List and clear the reservations of volumes
     #[command(subcommand, after_help = RESERVATION_EXAMPLES)]
     Reservation(ReservationSubcommand),
+    /// Believe a device again that has failed a flush
+    #[command(subcommand, after_help = DEVICE_EXAMPLES)]
+    Device(DeviceSubcommand),
     /// List, wait for and cancel changes that take long
     #[command(subcommand, after_help = JOB_EXAMPLES)]
     Job(JobSubcommand),
@@ -350,6 +357,18 @@ pub(crate) enum ReservationSubcommand {
     Clear {
         /// The volume
         volume: String,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum DeviceSubcommand {
+    /// Let flushes and durable writes go to a suspect device again. Check what hosts wrote to it
+    /// first: writes that it lost stay lost
+    Clear {
+        /// The device
+        name: String,
         #[command(flatten)]
         node: NodeArgs,
     },

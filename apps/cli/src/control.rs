@@ -8,17 +8,17 @@ use nearflash_api::client::{ControlError, ask};
 use nearflash_api::socket::default_data_dir;
 use nearflash_api::{
     Call, ChapAdd, ChapList, ChapMutual, ChapRemove, CredentialCreate, CredentialList,
-    CredentialRemove, GrantAdd, GrantList, GrantRevoke, JobCancel, JobInfo, JobList, JobShow,
-    JobWait, OneCredential, OneJob, OneVolume, ReservationClear, ReservationList, StatusShow,
-    VolumeCreate, VolumeList, VolumeRemove, VolumeResize,
+    CredentialRemove, DeviceClear, GrantAdd, GrantList, GrantRevoke, JobCancel, JobInfo, JobList,
+    JobShow, JobWait, OneCredential, OneJob, OneVolume, ReservationClear, ReservationList,
+    StatusShow, VolumeCreate, VolumeList, VolumeRemove, VolumeResize,
 };
 use nearflash_node::config::parse_volume;
 use nearflash_space::Provisioning;
 use nearflash_units::BlockSize;
 
 use crate::args::{
-    ChapSubcommand, CredentialSubcommand, GrantSubcommand, JobSubcommand, NodeArgs,
-    ReservationSubcommand, VolumeSubcommand,
+    ChapSubcommand, CredentialSubcommand, DeviceSubcommand, GrantSubcommand, JobSubcommand,
+    NodeArgs, ReservationSubcommand, VolumeSubcommand,
 };
 use crate::calendar::Lifetime;
 use crate::failure::Failure;
@@ -163,6 +163,10 @@ pub(crate) fn run_reservation(subcommand: ReservationSubcommand) -> Done {
             control(&node, call, |cleared| output::cleared(&cleared.reservation))
         }
     }
+}
+
+pub(crate) fn run_device(DeviceSubcommand::Clear { name, node }: DeviceSubcommand) -> Done {
+    control(&node, DeviceClear { name }, |it| format!("cleared device '{}'\n", it.device.name))
 }
 
 pub(crate) fn run_job(subcommand: JobSubcommand) -> Done {

@@ -41,6 +41,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
         Subcommand::Grant(grant) => control::run_grant(grant),
         Subcommand::Chap(chap) => control::run_chap(chap),
         Subcommand::Reservation(reservation) => control::run_reservation(reservation),
+        Subcommand::Device(device) => control::run_device(device),
         Subcommand::Job(job) => control::run_job(job),
         Subcommand::Status(node) => control::run_status(&node),
         Subcommand::Bench(args) => Ok(nearflash_bench::run(&args)?),

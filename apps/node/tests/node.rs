@@ -11,8 +11,8 @@ use std::sync::Arc;
 use common::Recorder;
 use nearflash_api::client::{ControlError, ask};
 use nearflash_api::{
-    Call, ErrorCode, OneVolume, Status, StatusShow, Subject, VolumeCreate, VolumeInfo, VolumeList,
-    VolumeRemove, VolumeResize,
+    Call, DeviceClear, ErrorCode, OneVolume, Status, StatusShow, Subject, VolumeCreate, VolumeInfo,
+    VolumeList, VolumeRemove, VolumeResize,
 };
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::{ConnectedHost, HostAccess, NodeError, Running, subsystem_nqn};
@@ -435,5 +435,22 @@ fn a_refusal_has_a_code_and_names_its_subject() {
     for (call, code, subject) in asked {
         assert_eq!(coded(call), (code, subject));
     }
+    running.stop().unwrap();
+}
+
+#[test]
+fn a_suspect_device_is_shown_until_it_is_cleared_and_only_a_known_one_can_be() {
+    let bench = Bench::new();
+    let (running, cores) = bench.start(&["flash=ram:64MiB"], &[]).unwrap();
+    let is_suspect = || status(&bench.data_dir()).devices[0].suspect;
+    assert!(!is_suspect());
+    cores.devices.lock().unwrap()[0].health().note_failure();
+    assert!(is_suspect());
+    let clear = |name: &str| ask(&bench.data_dir(), DeviceClear { name: name.to_owned() });
+    let Err(ControlError::Refused(error)) = clear("other") else { panic!("not a device") };
+    assert_eq!(error.code, ErrorCode::DeviceNotFound);
+    assert!(is_suspect());
+    assert!(!clear("flash").unwrap().device.suspect);
+    assert!(!is_suspect());
     running.stop().unwrap();
 }

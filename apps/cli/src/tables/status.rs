@@ -60,7 +60,10 @@ fn devices(devices: &[DeviceInfo]) -> String {
         ]);
     }
     let suspect = devices.iter().filter(|device| device.suspect).map(|device| {
-        format!("device '{}' has failed a flush: flushes fail until it is cleared\n", device.name)
+        let name = &device.name;
+        format!(
+            "device '{name}' has failed a flush: flushes fail until 'nearflash device clear {name}'\n"
+        )
     });
     rendered(&table) + &suspect.collect::<String>()
 }

@@ -3,10 +3,11 @@
 
 use nearflash_api::{
     Accounts, ApiError, ChapAdd, ChapList, ChapRemove, CredentialCreate, CredentialList,
-    CredentialRemove, Credentials, GrantAdd, GrantList, GrantRevoke, Grants, JobCancel, JobList,
-    JobShow, JobWait, Jobs, NewCredential, OneAccount, OneCredential, OneGrant, OneJob,
-    OneReservation, OneVolume, ReservationClear, ReservationList, Reservations, Serve, Status,
-    StatusShow, VolumeCreate, VolumeInfo, VolumeList, VolumeRemove, VolumeResize, Volumes,
+    CredentialRemove, Credentials, DeviceClear, ErrorCode, GrantAdd, GrantList, GrantRevoke,
+    Grants, JobCancel, JobList, JobShow, JobWait, Jobs, NewCredential, OneAccount, OneCredential,
+    OneDevice, OneGrant, OneJob, OneReservation, OneVolume, ReservationClear, ReservationList,
+    Reservations, Serve, Status, StatusShow, Subject, VolumeCreate, VolumeInfo, VolumeList,
+    VolumeRemove, VolumeResize, Volumes,
 };
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{BlockSize, ByteLen};
@@ -115,6 +116,16 @@ impl Serve<ReservationList> for Node {
 impl Serve<ReservationClear> for Node {
     fn serve(&self, call: ReservationClear) -> Result<OneReservation, ApiError> {
         Ok(OneReservation { reservation: self.reservation_clear(&call.volume)? })
+    }
+}
+
+impl Serve<DeviceClear> for Node {
+    fn serve(&self, DeviceClear { name }: DeviceClear) -> Result<OneDevice, ApiError> {
+        let device = self.clear_device(&name).ok_or_else(|| ApiError {
+            subject: Some(Subject::new("device", &name)),
+            ..ApiError::new(ErrorCode::DeviceNotFound, format!("there is no device '{name}'"))
+        })?;
+        Ok(OneDevice { device })
     }
 }
 

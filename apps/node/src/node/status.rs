@@ -34,6 +34,15 @@ impl Node {
         }
     }
 
+    /// Believes a device again.
+    pub(super) fn clear_device(&self, name: &str) -> Option<DeviceInfo> {
+        let device = self.devices.iter().find(|device| device.name().as_str() == name)?;
+        if device.health().clear() {
+            tracing::warn!(device = name, "device cleared: it is believed again");
+        }
+        self.device_infos().into_iter().find(|device| device.name == name)
+    }
+
     fn device_infos(&self) -> Vec<DeviceInfo> {
         let served = self.served();
         self.devices
@@ -50,7 +59,7 @@ impl Node {
                     free_bytes: place.free.free_len().0,
                     block_size: properties.block_size.bytes(),
                     volatile_cache: properties.volatile_cache,
-                    suspect: false,
+                    suspect: device.health().is_suspect(),
                 }
             })
             .collect()

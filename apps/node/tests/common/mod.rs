@@ -5,6 +5,7 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use nearflash_media::Device;
 use nearflash_node::config::Config;
 use nearflash_node::{
     AskedBy, Connected, ConnectedHost, DirectAccess, DirectCredential, IscsiAccess, NodeError,
@@ -19,6 +20,7 @@ pub(crate) struct Recorder {
     published: Mutex<Vec<Published>>,
     direct: Mutex<Vec<Arc<DirectAccess>>>,
     direct_changed: Condvar,
+    pub(crate) devices: Mutex<Vec<Arc<Device>>>,
     iscsi: Mutex<Vec<Arc<IscsiAccess>>>,
     pub(crate) hosts: Mutex<Vec<ConnectedHost>>,
     /// The hosts of a status that took long.
@@ -73,6 +75,7 @@ impl Recorder {
         let cores = Arc::new(Self::default());
         let given = Arc::clone(&cores);
         let started = Running::start(config, move |runtime: RuntimeConfig| {
+            *given.devices.lock().unwrap() = runtime.devices;
             given.publish(runtime.published);
             Ok(given)
         });
