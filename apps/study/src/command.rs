@@ -141,7 +141,7 @@ pub fn measure(
         None => None,
     };
     let local_path = local.as_ref().map(|disk| disk.path().to_owned());
-    let key = run_key(args, timing, local_path.clone());
+    let key = run_key(args, timing, local_path.clone())?;
     let mut store = Store::open(&out_dir, &key, args.fresh)?;
     // Of the run that this one goes on with.
     let earlier = report::read(&out_dir).ok().filter(|_| !store.is_new).map(|kept| kept.about);
@@ -295,14 +295,16 @@ fn setting(args: &RunArgs, costs: Option<CostModel>) -> Setting {
     }
 }
 
-fn run_key(args: &RunArgs, timing: Timing, local: Option<PathBuf>) -> RunKey {
-    RunKey {
+fn run_key(args: &RunArgs, timing: Timing, local: Option<PathBuf>) -> Result<RunKey, StudyError> {
+    let failed = |source| StudyError::Io { action: "read", path: machine::PROGRAM.into(), source };
+    Ok(RunKey {
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        program: Some(machine::program().map_err(failed)?),
         machine: machine::identity(),
         timing,
         local,
         targets: args.targets.iter().map(Target::url).collect(),
-    }
+    })
 }
 
 /// The same for a day, so that the same command goes on.

@@ -1,7 +1,8 @@
 //! What was measured on: told so that figures can be judged by others, without any name of a host
 //! or a user.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nearflash_bench::compare::find;
 use nearflash_bench::placement::allowed_cores;
 use nearflash_units::{ByteLen, KIB};
+use sha2::{Digest as _, Sha256};
 
 use crate::report::Fact;
 
@@ -34,6 +36,23 @@ pub(crate) fn machine(local: &Path) -> Vec<Fact> {
 /// What another run must have in common to stand beside this one.
 pub(crate) fn identity() -> String {
     format!("{}, {}, {}, Linux {}", processor(), cores(), memory(), kernel())
+}
+
+/// The program that runs: it measures, and it is the node that is measured.
+pub(crate) const PROGRAM: &str = "/proc/self/exe";
+
+/// Which build runs: the SHA-256 of the program. A version has many builds, and a commit has one for
+/// each state of its work tree.
+pub(crate) fn program() -> io::Result<String> {
+    let mut file = File::open(PROGRAM)?;
+    let (mut hash, mut part) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut part)? {
+            0 => break,
+            len => hash.update(&part[..len]),
+        }
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Versions of everything that takes part.
@@ -213,6 +232,12 @@ mod tests {
         assert_eq!(moment(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(moment(1_795_269_300), "2026-11-21 13:55 UTC");
         assert_eq!(moment(4_107_542_400), "2100-03-01 00:00 UTC");
+    }
+
+    #[test]
+    fn a_program_is_known_by_its_64_hexadecimal_digits() {
+        let program = program().unwrap();
+        assert!(program.len() == 64 && program.bytes().all(|digit| digit.is_ascii_hexdigit()));
     }
 
     #[test]

@@ -28,6 +28,10 @@ const SCHEMA: u64 = 1;
 pub struct RunKey {
     /// The version of nearflash.
     pub version: String,
+    /// Which build of that version, as [`machine::program`](crate::machine::program) says it; `None`
+    /// in what was written before builds were told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// Processor, cores, memory and kernel.
     pub machine: String,
     /// How long and how often.
@@ -175,11 +179,13 @@ fn kept(text: &str, out_dir: &Path, path: &Path, key: Option<&RunKey>) -> Result
 
 /// What is different of two runs, the first of it.
 fn difference(head: &Head, key: &RunKey) -> Option<String> {
-    let RunKey { version, machine, timing, local, targets } = &head.run;
+    let RunKey { version, program, machine, timing, local, targets } = &head.run;
     if head.schema != SCHEMA {
         Some(format!("another version of nearflash (schema {})", head.schema))
     } else if *version != key.version {
         Some(format!("nearflash {version}, and this is {}", key.version))
+    } else if *program != key.program {
+        Some(format!("another build of nearflash {version}"))
     } else if *machine != key.machine {
         Some(format!("another machine ({machine})"))
     } else if *timing != key.timing {
@@ -204,6 +210,7 @@ mod tests {
     fn key() -> RunKey {
         RunKey {
             version: "1.2.3".into(),
+            program: None,
             machine: "a machine".into(),
             timing: Timing::QUICK,
             local: None,
@@ -288,6 +295,7 @@ mod tests {
         Store::open(dir.path(), &key(), false).unwrap();
         let others = [
             (RunKey { version: "1.2.4".into(), ..key() }, "nearflash 1.2.3, and this is 1.2.4"),
+            (RunKey { program: Some("b".into()), ..key() }, "another build of nearflash 1.2.3"),
             (RunKey { machine: "b".into(), ..key() }, "another machine (a machine)"),
             (RunKey { timing: Timing::FULL, ..key() }, "2 runs of 100 ms"),
             (RunKey { local: Some("/dev/x".into()), ..key() }, "another --local"),
@@ -299,6 +307,20 @@ mod tests {
             assert_eq!(message.lines().count(), 1);
         }
         assert!(Store::open(dir.path(), &key(), false).is_ok(), "a refusal changes nothing");
+    }
+
+    #[test]
+    fn two_builds_of_one_version_do_not_share_a_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        let build = |program: &str| RunKey { program: Some(program.into()), ..key() };
+        let mut store = Store::open(dir.path(), &build("0123"), false).unwrap();
+        store.keep(id("a"), measured()).unwrap();
+        drop(store);
+        let message = Store::open(dir.path(), &build("4567"), false).unwrap_err().to_string();
+        assert!(message.contains("another build of nearflash 1.2.3"), "{message}");
+        assert!(Store::open(dir.path(), &build("0123"), false).unwrap().has(&id("a")));
+        let (kept, _) = read(dir.path()).unwrap();
+        assert_eq!(kept, build("0123"), "which build it was is told");
     }
 
     #[test]

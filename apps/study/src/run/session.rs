@@ -135,6 +135,7 @@ mod tests {
     fn a_stand_is_made_only_when_there_is_something_to_measure() {
         let dir = tempfile::tempdir().unwrap();
         let key = RunKey {
+            program: None,
             version: "1".into(),
             machine: "m".into(),
             timing: Timing::QUICK,
