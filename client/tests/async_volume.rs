@@ -10,7 +10,11 @@ use fake_node::{FakeNode, Script, VOLUME};
 use nearflash::direct::{AsyncVolume, Buffer, Client, Credentials, Error, Options, QueueOptions};
 
 async fn open(node: &FakeNode) -> AsyncVolume {
-    let options = Options { silence_max: Duration::from_secs(5), ..Options::default() };
+    open_with(node, Options::default()).await
+}
+
+async fn open_with(node: &FakeNode, options: Options) -> AsyncVolume {
+    let options = Options { silence_max: Duration::from_secs(5), ..options };
     let url = node.url.clone();
     let connect = move || Client::connect_with(&url, Credentials::NONE, options);
     let client = tokio::task::spawn_blocking(connect).await.unwrap().unwrap();
@@ -70,6 +74,49 @@ async fn reads_survive_a_lost_connection_and_writes_are_never_repeated() {
     assert!(matches!(error, Error::Unknown(_)), "{error}");
     assert_eq!(*volume.read(0, 5).await.unwrap(), *b"flash");
     assert_eq!(volume.fetch_add(4096, 1).await.unwrap(), 1, "it had happened, once");
+}
+
+/// The connections of a node that is down for longer than a lost connection is tried again. The first
+/// is that of `Client::connect`, and the second loses its first request.
+const OUTAGE: [Script; 5] = {
+    let up = Script {
+        closes_at: None,
+        silent_at: None,
+        swaps: false,
+        credits: None,
+        is_down: false,
+        feigns_rings: false,
+    };
+    let down = Script { is_down: true, ..up };
+    [up, Script { closes_at: Some(0), ..up }, down, down, up]
+};
+
+#[tokio::test]
+async fn after_a_long_outage_each_call_tries_again_until_the_node_is_back() {
+    let impatient = Options { reconnect_max: Duration::ZERO, ..Options::default() };
+    let node = FakeNode::start(&OUTAGE);
+    let volume = open_with(&node, impatient).await;
+    let error = volume.read(0, 5).await.unwrap_err();
+    assert!(matches!(error, Error::ConnectionLost(_)), "lost, and given up: {error}");
+    let refused = volume.write(&b"flash"[..], 0).await.unwrap_err();
+    assert!(matches!(refused.error, Error::ConnectionLost(_)), "tried once: {}", refused.error);
+    assert_eq!(*refused.buffer, *b"flash", "the buffer is returned");
+    volume.write(refused.buffer, 0).await.unwrap();
+    assert_eq!(*volume.read(0, 5).await.unwrap(), *b"flash");
+}
+
+#[tokio::test]
+async fn calls_of_all_clones_wait_for_one_attempt() {
+    let impatient = Options { reconnect_max: Duration::ZERO, ..Options::default() };
+    let node = FakeNode::start(&OUTAGE);
+    let volume = open_with(&node, impatient).await;
+    volume.read(0, 5).await.unwrap_err();
+    let clones: [AsyncVolume; 8] = std::array::from_fn(|_| volume.clone());
+    let flushes = clones.map(|volume| tokio::spawn(async move { volume.flush().await }));
+    for flush in flushes {
+        assert!(matches!(flush.await.unwrap(), Err(Error::ConnectionLost(_))));
+    }
+    volume.flush().await.unwrap();
 }
 
 #[tokio::test]

@@ -33,8 +33,11 @@ const REPEATS_MAX: u32 = 8;
 
 /// A volume for asynchronous applications: clones are the same volume, on one connection.
 ///
-/// A lost connection is made again. Reads are repeated then; what may have changed the volume is
-/// not, and ends with [`Error::Unknown`]. Needs a tokio runtime with I/O and time.
+/// A lost connection is made again, and calls wait for that: for
+/// [`Options::reconnect_max`](super::Options::reconnect_max). When it cannot be made again for so long,
+/// they fail, and each later call tries for as long once more. Reads that were in flight are repeated;
+/// operations that may have changed the volume are not, and end with [`Error::Unknown`]. Needs a tokio
+/// runtime with I/O and time.
 #[derive(Clone)]
 pub struct AsyncVolume {
     shared: Arc<Shared>,
@@ -59,6 +62,8 @@ struct Shared {
     posted: Notify,
     /// The connection was made again, or is given up.
     settled: Notify,
+    /// A call wants a connection that was given up.
+    wanted: Notify,
 }
 
 struct State {
@@ -66,8 +71,12 @@ struct State {
     /// By token index.
     waiters: Vec<Option<Waiter>>,
     done: Vec<Completion>,
-    /// Why the connection is not made again.
-    given_up: Option<Error>,
+    /// Attempts to make a lost connection again that failed.
+    failures: u64,
+    /// How the last of them failed.
+    failure: Option<Error>,
+    /// The driver makes no attempt before a call wants one.
+    is_given_up: bool,
 }
 
 /// Who waits for an operation, if anybody still does.
@@ -94,10 +103,11 @@ impl AsyncVolume {
         let waiters = (0..depth).map(|_| None).collect();
         let shared = Arc::new(Shared {
             name: volume.into(),
-            state: Mutex::new(State { pair, waiters, done: Vec::new(), given_up: None }),
+            state: Mutex::new(State::new(pair, waiters)),
             places: Arc::new(Semaphore::new(depth)),
             posted: Notify::new(),
             settled: Notify::new(),
+            wanted: Notify::new(),
         });
         let driver = tokio::spawn(drive(Arc::clone(&shared), readiness));
         Ok(Self { shared, _driver: Arc::new(Driver(driver.abort_handle())) })
@@ -141,6 +151,9 @@ impl AsyncVolume {
     pub async fn read_into(&self, mut buffer: Buffer, offset: u64) -> Result<Buffer, PostError> {
         let mut repeats = 0;
         loop {
+            if let Err(error) = self.shared.connected().await {
+                return Err(PostError { error, buffer });
+            }
             let read = self.with_buffer(buffer, |pair, buffer| pair.post_read(buffer, offset));
             let refused = match read.await {
                 Ok(buffer) => return Ok(buffer),
@@ -152,9 +165,6 @@ impl AsyncVolume {
             }
             repeats += 1;
             buffer = refused.buffer;
-            if let Err(error) = self.shared.connected().await {
-                return Err(PostError { error, buffer });
-            }
         }
     }
 
@@ -164,7 +174,11 @@ impl AsyncVolume {
     /// # Errors
     /// As [`Self::read`]. The buffer comes back with it.
     pub async fn write(&self, bytes: impl Into<Buffer>, offset: u64) -> Result<Buffer, PostError> {
-        self.with_buffer(bytes.into(), |pair, buffer| pair.post_write(buffer, offset)).await
+        let buffer = bytes.into();
+        if let Err(error) = self.shared.connected().await {
+            return Err(PostError { error, buffer });
+        }
+        self.with_buffer(buffer, |pair, buffer| pair.post_write(buffer, offset)).await
     }
 
     /// Everything that completed before is on stable media afterwards.
@@ -225,6 +239,7 @@ impl AsyncVolume {
         &self,
         post: impl FnOnce(&mut QueuePair) -> Result<Token, Error>,
     ) -> Result<u64, Error> {
+        self.shared.connected().await?;
         let place = self.shared.place().await;
         let posted = self.shared.post(place, post)?;
         posted.await.expect("every operation completes").result
@@ -255,21 +270,41 @@ impl Shared {
         Ok(receiver)
     }
 
-    /// Waits until the connection was made again.
+    /// Waits until a connection that was lost is made again, or one attempt to do so has failed. Begins
+    /// that attempt if the last one has failed already.
+    #[inline]
     async fn connected(&self) -> Result<(), Error> {
+        let failures_before = {
+            let state = self.state();
+            if !state.pair.is_lost() {
+                return Ok(());
+            }
+            state.failures
+        };
         loop {
             let mut settled = pin!(self.settled.notified());
             settled.as_mut().enable();
-            {
-                let state = self.state();
-                match &state.given_up {
-                    Some(error) => return Err(error.clone()),
-                    None if !state.pair.is_lost() => return Ok(()),
-                    None => {}
-                }
+            if let Some(result) = self.settlement(failures_before) {
+                return result;
             }
             settled.await;
         }
+    }
+
+    /// How the connection stands for a call that began after so many failures; `None` while it is being
+    /// made again.
+    fn settlement(&self, failures_before: u64) -> Option<Result<(), Error>> {
+        let mut state = self.state();
+        if !state.pair.is_lost() {
+            return Some(Ok(()));
+        }
+        if state.failures > failures_before {
+            return state.failure.clone().map(Err);
+        }
+        if std::mem::take(&mut state.is_given_up) {
+            self.wanted.notify_one();
+        }
+        None
     }
 }
 
@@ -284,6 +319,17 @@ enum Next {
 }
 
 impl State {
+    fn new(pair: QueuePair, waiters: Vec<Option<Waiter>>) -> Self {
+        let done = Vec::new();
+        Self { pair, waiters, done, failures: 0, failure: None, is_given_up: false }
+    }
+
+    fn give_up(&mut self, error: Error) {
+        self.failures += 1;
+        self.failure = Some(error);
+        self.is_given_up = true;
+    }
+
     /// A few turns; completions go to who waits for them.
     fn advance(&mut self) -> Next {
         let mut moved = true;
@@ -319,14 +365,16 @@ async fn drive(shared: Arc<Shared>, mut readiness: Readiness) {
     loop {
         drive_connection(&shared, &readiness).await;
         match reconnect(&shared).await {
-            Ok(new) => readiness = new,
-            Err(error) => {
-                shared.state().given_up = Some(error);
+            Ok(new) => {
+                readiness = new;
                 shared.settled.notify_waiters();
-                return;
+            }
+            Err(error) => {
+                shared.state().give_up(error);
+                shared.settled.notify_waiters();
+                shared.wanted.notified().await;
             }
         }
-        shared.settled.notify_waiters();
     }
 }
 

@@ -45,6 +45,8 @@ pub(crate) struct Script {
     pub(crate) swaps: bool,
     /// The most requests in flight.
     pub(crate) credits: Option<u32>,
+    /// Closes the connection at once, as a node that is being restarted does.
+    pub(crate) is_down: bool,
     /// Says that it shares memory, and sends none.
     pub(crate) feigns_rings: bool,
 }
@@ -160,6 +162,9 @@ impl FakeNode {
 fn serve(socket: Box<dyn Socket>, script: Script, shared: &Arc<Shared>) {
     let shared = Arc::clone(shared);
     std::thread::spawn(move || {
+        if script.is_down {
+            return;
+        }
         let mut connection = Connection::new(socket, script, shared);
         // Until the client closes, or the script does.
         while connection.turn().is_ok() {}
