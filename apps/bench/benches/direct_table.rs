@@ -52,7 +52,7 @@ fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
     }
     Ok(Outcome {
         markdown: to_markdown(&results),
-        json: to_json(&results),
+        json: to_json(&results, None),
         is_reached: results.iter().all(ContestResult::is_reached),
     })
 }

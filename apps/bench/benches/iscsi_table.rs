@@ -53,7 +53,7 @@ fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
     let table = to_markdown(&results) + &skipped_to_markdown(&skipped);
     Ok(Outcome {
         markdown: format!("{table}\n{}", figures_to_markdown(&results)),
-        json: to_json(&results),
+        json: to_json(&results, None),
         is_reached: results.iter().all(ContestResult::is_reached),
     })
 }

@@ -10,66 +10,81 @@ mod shared;
 use std::path::Path;
 use std::process::ExitCode;
 
-use nearflash_bench::BenchError;
+use clap::Parser;
 use nearflash_bench::compare::{
-    Device, Measured as _, Node, Row, Stand, measure_table, resources, rows,
+    Arena, ContestResult, Node, NvmeTcpTargets, Stand, nvme_tcp_contests, resources, to_json,
+    to_markdown, turn_line,
 };
 use nearflash_bench::subject::{NvmeTcpTarget, Target};
+use nearflash_bench::{BenchArgs, BenchError, measure as bench};
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
 
-const VOLUME_LEN: ByteLen = ByteLen(256 << 20);
+/// Of each volume and of the local file.
+const RANGE_LEN: ByteLen = ByteLen(256 << 20);
 
 fn main() -> ExitCode {
     shared::main("nvme_tcp_table", measure)
 }
 
 fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
-    let device = format!("disk=file:{},size=1GiB", dir.join("device.img").display());
-    let node = Node::start(&args.node(
-        dir,
-        &[
-            "--device",
-            "null=null:64GiB",
-            "--device",
-            &device,
-            "--volume",
-            "null=32GiB@null",
-            "--volume",
-            "file=512MiB@disk",
-        ],
-    ))?;
-    let stand = Stand {
+    let node = start(args, dir)?;
+    let targets = NvmeTcpTargets {
         null: volume(&node, "null"),
+        ram: volume(&node, "ram"),
         file: volume(&node, "file"),
         local: dir.join("local.img"),
-        range_len: VOLUME_LEN,
+    };
+    let stand = Stand {
+        null: targets.null.clone(),
+        file: targets.file.clone(),
+        local: targets.local.clone(),
+        range_len: RANGE_LEN,
         cores: args.cores,
     };
-    let chosen: Vec<Row> =
-        rows().into_iter().filter(|row| row.what.contains(&args.filter)).collect();
-    if chosen.iter().any(|row| row.load.device == Device::File) {
+    let chosen: Vec<_> = nvme_tcp_contests(&targets)
+        .into_iter()
+        .filter(|contest| contest.what.contains(&args.filter))
+        .collect();
+    if chosen.iter().any(|contest| contest.what.contains("file device")) {
         stand.fill()?;
     }
-    let mut table = measure_table(&stand, &chosen, args.timing(), &mut |row, round| {
-        eprintln!(
-            "{}: remote {:.0}/s {:.2} us, floor {:.0}/s {:.2} us, {:?}",
-            row.what,
-            round.remote.iops,
-            round.remote.latency_ns / 1e3,
-            round.floor.iops,
-            round.floor.latency_ns / 1e3,
-            round.verdict(),
-        );
-    })?;
-    if args.filter.is_empty() {
-        table.resources = Some(resources(&node, &stand)?);
+    if chosen.iter().any(|contest| contest.what.contains("RAM device")) {
+        fill(&targets.ram)?;
     }
+    let arena =
+        Arena { node: &node, cores: args.cores, range_len: RANGE_LEN, timing: args.timing() };
+    let mut results = Vec::new();
+    for contest in chosen {
+        let mut each = |turn: &_| eprintln!("{}", turn_line(&contest, turn));
+        results.push(arena.hold(&contest, &mut each)?);
+    }
+    let taken = if args.filter.is_empty() { Some(resources(&node, &stand)?) } else { None };
+    let lines = taken.as_ref().map(|taken| taken.to_markdown()).unwrap_or_default();
     Ok(Outcome {
-        markdown: table.to_markdown(),
-        json: table.to_json(),
-        is_reached: table.is_reached(),
+        markdown: to_markdown(&results) + &lines,
+        json: to_json(&results, taken.as_ref()),
+        is_reached: results.iter().all(ContestResult::is_reached),
     })
+}
+
+fn start(args: &TableArgs, dir: &Path) -> Result<Node, BenchError> {
+    let device = format!("disk=file:{},size=1GiB", dir.join("device.img").display());
+    let node_args = [
+        "--device",
+        "null=null:64GiB",
+        "--device",
+        "ram=ram:320MiB",
+        "--device",
+        &device,
+        "--volume",
+        "null=32GiB@null",
+        "--volume",
+        "ram=256MiB@ram",
+        "--volume",
+        "file=512MiB@disk",
+    ];
+    Ok(Node::start(&args.node(dir, &node_args))?)
 }
 
 fn volume(node: &Node, name: &str) -> NvmeTcpTarget {
@@ -77,4 +92,17 @@ fn volume(node: &Node, name: &str) -> NvmeTcpTarget {
         Ok(Target::NvmeTcp(target)) => target,
         other => panic!("a node announces addresses of this form: {other:?}"),
     }
+}
+
+/// Writes all of a volume: blocks that were never written are not read.
+fn fill(target: &NvmeTcpTarget) -> Result<(), BenchError> {
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        bench: BenchArgs,
+    }
+    let (target, size) = (Target::NvmeTcp(target.clone()).to_string(), RANGE_LEN.0.to_string());
+    let words = ["bench", &target, "--rw", "write", "--bs", "128k", "--iodepth", "8"];
+    bench(&Command::parse_from(words.into_iter().chain(["--size", &size])).bench)?;
+    Ok(())
 }

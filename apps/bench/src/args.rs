@@ -1,5 +1,6 @@
 //! The command line of `nearflash bench`: fio's names and meanings.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -43,8 +44,10 @@ pub struct BenchArgs {
     /// Operations in flight, for each job
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub iodepth: u32,
-    /// Of a file, take so many completions and hand over so many operations at a time, at most; 8
-    /// unless given. Neighbours handed over together may reach the device as one request
+    /// Take so many completions, and hand over so many operations, at a time: fio's iodepth_batch and
+    /// iodepth_batch_complete_max. With 1, one operation is issued, by itself, for each completion, as
+    /// most hosts do. Default: 8 of a file, where neighbours handed over together may reach the device as
+    /// one request; all there are of a remote volume and of floor://
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub iodepth_batch: Option<u32>,
     /// Equal jobs at the same time, each with a connection of its own
@@ -190,7 +193,15 @@ impl BenchArgs {
             runtime: self.runtime.or(is_timed.then_some(RUNTIME_DEFAULT)),
             spin: self.spin,
             stall_max: None,
+            // An engine for files does so by itself.
+            batch: self.batch().filter(|_| self.target.is_remote()),
         }
+    }
+
+    /// What `--iodepth-batch` says.
+    pub(crate) fn batch(&self) -> Option<NonZeroUsize> {
+        let batch = self.iodepth_batch?;
+        NonZeroUsize::new(usize::try_from(batch).expect("usize is at least 32 bits wide"))
     }
 
     /// Neither a time nor a size says when to end.
@@ -205,7 +216,7 @@ impl BenchArgs {
 
     fn check(&self) -> Result<(), OptionsError> {
         let is_floor = matches!(self.target, Target::Floor(_));
-        let is_file = matches!(self.target, Target::File(_));
+        let is_null = matches!(self.target, Target::Null(_));
         let refusals = [
             (is_floor && self.rw.single_direction().is_none(), OptionsError::MixedFloor),
             (is_floor && self.verify.is_some(), OptionsError::NothingToVerify),
@@ -213,7 +224,7 @@ impl BenchArgs {
             (self.floor && !self.target.is_remote(), OptionsError::FloorOfLocal),
             (self.floor && self.rw.single_direction().is_none(), OptionsError::MixedFloor),
             (self.is_unaligned(), OptionsError::Unaligned),
-            (self.iodepth_batch.is_some() && !is_file, OptionsError::BatchOfRemote),
+            (self.iodepth_batch.is_some() && is_null, OptionsError::BatchOfNothing),
         ];
         match refusals.into_iter().find(|(refused, _)| *refused) {
             Some((_, refusal)) => Err(refusal),
@@ -374,6 +385,14 @@ mod tests {
         assert_eq!((job.rate, job.workload.endless), (Rate::new(1000), false));
         assert!(job.verify_seed.is_some());
         assert_eq!(args.percentile_list, Some(PercentileList(vec![50.0, 99.9])));
+    }
+
+    #[test]
+    fn a_batch_is_the_engines_of_a_file_and_the_drivers_of_a_remote_volume() {
+        let batch = |line| parse(line).drive().batch.map(NonZeroUsize::get);
+        assert_eq!(batch("direct://a/b --iodepth-batch 1"), Some(1));
+        assert_eq!(batch("direct://a/b"), None);
+        assert_eq!(batch("file:/tmp/x --iodepth-batch 1"), None);
     }
 
     #[test]

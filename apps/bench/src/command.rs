@@ -156,6 +156,7 @@ fn measure_remote<O: Opener>(
 
 /// The floor measured just before a run.
 struct FloorBeside {
+    spec: FloorSpec,
     distance: Nanos,
     run: FloorRun,
 }
@@ -163,13 +164,14 @@ struct FloorBeside {
 impl FloorBeside {
     fn start(args: &BenchArgs) -> Result<Self, BenchError> {
         let distance = core_to_core(args.floor_cores.server, args.floor_cores.client)?;
-        let run = floor::measure(&floor_spec(args, FLOOR_RAMP, FLOOR_RUNTIME))?;
-        Ok(Self { distance, run })
+        let spec = floor::tuned(&floor_spec(args, FLOOR_RAMP, FLOOR_RUNTIME))?;
+        let run = floor::measure(&spec)?;
+        Ok(Self { spec, distance, run })
     }
 
     /// Measures once more, just after it.
     fn finish(self, args: &BenchArgs, record: &Record) -> Result<FloorComparison, BenchError> {
-        let after = floor::measure(&floor_spec(args, FLOOR_RAMP, FLOOR_RUNTIME))?;
+        let after = floor::measure(&self.spec)?;
         let distance = core_to_core(args.floor_cores.server, args.floor_cores.client)?;
         let iops = f64::midpoint(self.run.rate(), after.rate());
         let latency = f64::midpoint(self.run.latency.mean(), after.latency.mean());
@@ -196,6 +198,7 @@ fn floor_spec(args: &BenchArgs, ramp: Nanos, runtime: Nanos) -> FloorSpec {
         ramp,
         runtime,
         cores: args.floor_cores,
+        batch: args.batch(),
         tuning: Tuning::default(),
     }
 }
@@ -203,7 +206,7 @@ fn floor_spec(args: &BenchArgs, ramp: Nanos, runtime: Nanos) -> FloorSpec {
 fn measure_floor(args: &BenchArgs) -> Result<Report, BenchError> {
     args.job(None)?;
     let runtime = args.drive().runtime.unwrap_or(Nanos::from_secs(1));
-    let run = floor::measure(&floor_spec(args, args.ramp_time, runtime))?;
+    let run = floor::measure(&floor::tuned(&floor_spec(args, args.ramp_time, runtime))?)?;
     Ok(report(args, floor_record(args, run), Samples::default()))
 }
 

@@ -101,11 +101,9 @@ pub enum OptionsError {
          direct:// target"
     )]
     FloorOfLocal,
-    /// Of a target that is no file.
-    #[error(
-        "--iodepth-batch is about a file: what is sent together elsewhere is up to the protocol"
-    )]
-    BatchOfRemote,
+    /// Of the null engine.
+    #[error("--iodepth-batch is about a file, a remote volume or floor://: drop it")]
+    BatchOfNothing,
     /// More than the target has.
     #[error(
         "--offset, --offset-increment of all jobs and --size end at {end}, but {target} ends at \

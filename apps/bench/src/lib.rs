@@ -19,6 +19,7 @@ mod progress;
 pub mod recorder;
 pub mod report;
 pub mod run;
+pub mod stats;
 pub mod subject;
 pub mod verify;
 pub mod workload;

@@ -11,10 +11,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use nearflash_bench::placement::Place;
+use nearflash_bench::stats::Quartiles;
 
 use crate::plan::PointId;
 use crate::report::{Fact, Kept, PointEnd, ReportError, read};
-use crate::result::{Measurement, Outcome, Results, Run, Spread};
+use crate::result::{Measurement, Outcome, Results, Run};
 
 pub use page::page;
 pub use text::text;
@@ -66,9 +67,9 @@ pub struct Pair {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Change {
     /// In the first.
-    pub first: Spread,
+    pub first: Quartiles,
     /// In the second.
-    pub second: Spread,
+    pub second: Quartiles,
     /// The second's median over the first's; `None` where that is not a number.
     pub ratio: Option<f64>,
     /// Whether the middle halves of their runs meet: then nothing is known to have changed.
@@ -234,7 +235,7 @@ fn loads(
 }
 
 impl Change {
-    fn new(first: Spread, second: Spread) -> Self {
+    fn new(first: Quartiles, second: Quartiles) -> Self {
         let ratio = second.median / first.median;
         let spreads_overlap = first.low <= second.high && second.low <= first.high;
         Self { first, second, ratio: ratio.is_finite().then_some(ratio), spreads_overlap }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nearflash_bench::compare::Verdict;
 use nearflash_bench::placement::Place;
+use nearflash_bench::stats::Quartiles;
 use nearflash_units::Nanos;
 
 use crate::plan::PointId;
@@ -143,17 +144,6 @@ impl From<Verdict> for Comparable {
     }
 }
 
-/// The middle of several runs, and what half of them lie between.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct Spread {
-    /// The middle one.
-    pub median: f64,
-    /// A quarter is below.
-    pub low: f64,
-    /// A quarter is above.
-    pub high: f64,
-}
-
 /// Everything measured so far, by point.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
@@ -199,7 +189,7 @@ impl Results {
         id: &PointId,
         tenant: usize,
         figure: impl Fn(&Run) -> f64,
-    ) -> Option<Spread> {
+    ) -> Option<Quartiles> {
         let Outcome::Measured(measurement) = self.outcomes.get(id)? else { return None };
         let runs = measurement.tenants.get(tenant)?;
         let is_home = |run: &&Run| self.is_home(run);
@@ -208,13 +198,8 @@ impl Results {
         let of = |is_chosen: &dyn Fn(&&Run) -> bool| {
             runs.iter().filter(is_chosen).map(&figure).collect::<Vec<f64>>()
         };
-        let mut values = chosen.into_iter().map(of).find(|values| !values.is_empty())?;
-        values.sort_by(f64::total_cmp);
-        let last = values.len().checked_sub(1)?;
-        let at = |index: usize| values.get(index).copied();
-        // Of two runs the middle lies between them, and their spread reaches from one to the other.
-        let median = f64::midpoint(at(last / 2)?, at(last.div_ceil(2))?);
-        Some(Spread { median, low: at(last / 4)?, high: at((last * 3).div_ceil(4))? })
+        let values = chosen.into_iter().map(of).find(|values| !values.is_empty())?;
+        Quartiles::of(values)
     }
 
     /// Whether no run of the point can stand beside others: each was disturbed, or had its cores
@@ -246,7 +231,7 @@ const PLACES: [Place; 3] = [Place::SameCore, Place::Near, Place::Far];
 
 #[cfg(test)]
 mod tests {
-    use super::{Comparable, Cpu, Latency, Measurement, Outcome, Results, Run, Spread};
+    use super::{Comparable, Cpu, Latency, Measurement, Outcome, Quartiles, Results, Run};
     use crate::plan::PointId;
 
     fn run(iops: f64, nanos: f64, comparable: Comparable) -> Run {
@@ -299,7 +284,7 @@ mod tests {
         assert_eq!(failed().and(first.clone()), first);
     }
 
-    fn spread(rates: &[f64]) -> Option<Spread> {
+    fn spread(rates: &[f64]) -> Option<Quartiles> {
         let id = PointId("study/point".to_owned());
         let outcome =
             measured(rates.iter().map(|iops| run(*iops, 0.0, Comparable::Sound)).collect());
@@ -310,17 +295,17 @@ mod tests {
     #[test]
     fn the_middle_half_of_five_runs_leaves_out_the_best_and_the_worst() {
         let found = spread(&[50.0, 10.0, 30.0, 20.0, 40.0]);
-        assert_eq!(found, Some(Spread { median: 30.0, low: 20.0, high: 40.0 }));
+        assert_eq!(found, Some(Quartiles { median: 30.0, low: 20.0, high: 40.0 }));
     }
 
     #[test]
-    fn two_runs_are_a_spread_with_their_middle() {
-        assert_eq!(spread(&[30.0, 10.0]), Some(Spread { median: 20.0, low: 10.0, high: 30.0 }));
+    fn the_spread_of_two_runs_is_the_middle_half_between_them() {
+        assert_eq!(spread(&[30.0, 10.0]), Some(Quartiles { median: 20.0, low: 15.0, high: 25.0 }));
     }
 
     #[test]
     fn one_run_is_its_own_spread_and_none_has_none() {
-        assert_eq!(spread(&[7.0]), Some(Spread { median: 7.0, low: 7.0, high: 7.0 }));
+        assert_eq!(spread(&[7.0]), Some(Quartiles { median: 7.0, low: 7.0, high: 7.0 }));
         assert_eq!(spread(&[]), None);
     }
 }

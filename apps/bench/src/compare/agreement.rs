@@ -19,6 +19,7 @@ use crate::placement::CoreId;
 use crate::recorder::Record;
 use crate::report::{SCHEMA, count, micros};
 use crate::run::{self, Jobs, RunSpec, Threads};
+use crate::stats::Quartiles;
 use crate::workload::Pattern;
 
 /// A load that both run.
@@ -140,28 +141,21 @@ fn figure_of(record: &Record) -> LoadFigure {
     }
 }
 
-/// Lower quartile, median and upper quartile.
-fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
-    values.sort_by(f64::total_cmp);
-    let last = values.len().saturating_sub(1);
-    [1, 2, 3].map(|quarters| values.get(last * quarters / 4).copied().unwrap_or(f64::NAN))
-}
-
 /// What is compared, and how it is read.
 const SCORES: [fn(&LoadFigure) -> f64; 3] =
     [|figure| figure.iops, |figure| figure.p50_ns, |figure| figure.p99_ns];
 
 impl Agreement {
     /// Quartiles of ours over fio's: IOPS, p50 and p99.
-    pub fn ratios(&self) -> [[f64; 3]; 3] {
+    pub fn ratios(&self) -> [Quartiles; 3] {
         SCORES.map(|score| {
             let ratios = self.rounds.iter().map(|round| score(&round.ours) / score(&round.fio));
-            quartiles(ratios.collect())
+            Quartiles::or_nan(ratios)
         })
     }
 
     fn median(&self, score: impl Fn(&AgreementRound) -> f64) -> f64 {
-        quartiles(self.rounds.iter().map(score).collect())[1]
+        Quartiles::or_nan(self.rounds.iter().map(score)).median
     }
 }
 
@@ -172,7 +166,7 @@ pub fn agreements_to_markdown(agreements: &[Agreement]) -> String {
          | p99, ours and fio's | ratio (quartiles) | rounds |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
-    let pair = |[low, median, high]: [f64; 3]| format!("{median:.3} ({low:.3} to {high:.3})");
+    let pair = |Quartiles { low, median, high }| format!("{median:.3} ({low:.3} to {high:.3})");
     for agreement in agreements {
         let [iops, p50, p99] = agreement.ratios();
         let both = |tell: fn(f64) -> String, score: fn(&LoadFigure) -> f64| {
@@ -258,8 +252,8 @@ mod tests {
     #[test]
     fn ratios_are_those_of_the_same_round() {
         let [iops, p50, _] = agreement().ratios();
-        assert_eq!(iops, [0.9, 1.0, 1.0]);
-        assert!((p50[1] - 1.0).abs() < 1e-12);
+        assert_eq!(iops, Quartiles { low: 0.95, median: 1.0, high: 1.025 });
+        assert!((p50.median - 1.0).abs() < 1e-12);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Two sides of one load, measured in turns: what is compared, and how.
 
-use std::path::PathBuf;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 
 use nearflash::direct::Url;
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
@@ -9,7 +10,7 @@ use rustix::event::PollFd;
 use super::awake::KeptAwake;
 use super::iscsi_perf;
 use super::node::Node;
-use super::round::{Figure, Measured, Ratio, Verdict, verdict_of};
+use super::round::{Figure, Measured, OwnTime, Part, Ratio, Verdict, verdict_of};
 use super::stand::{Timing, drive};
 use crate::BenchError;
 use crate::engine::{
@@ -17,12 +18,12 @@ use crate::engine::{
     Slot,
 };
 use crate::floor::{self, Exchange, FloorCores, FloorSpec, Headers, Tuning};
-use crate::job::JobSpec;
+use crate::job::{DriveSpec, JobSpec};
 use crate::placement::{core_to_core, elapsed, pin};
-use crate::recorder::Record;
+use crate::recorder::{CpuTime, Record};
 use crate::run::Opener;
 use crate::subject::{IscsiTarget, NvmeTcpTarget};
-use crate::workload::{Op, Pattern};
+use crate::workload::{Direction, Op, Pattern};
 
 /// A side.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ pub enum Side {
     IscsiPerf(IscsiTarget),
     /// A file of this machine, over io_uring.
     File(PathBuf),
+    /// The same, and the bare exchange with these headers: their latencies added.
+    FileAndFloor(PathBuf, Headers),
 }
 
 /// What of two sides is compared.
@@ -57,6 +60,10 @@ pub enum Score {
     /// Processor time of an operation, client and node together, over the other side's: the less
     /// the better.
     CpuTime,
+    /// Nanoseconds of the node's own code for an operation, by themselves: the less the better.
+    NodeOwn,
+    /// The same of the side that asks: the client, and the generator of its load.
+    HostOwn,
 }
 
 impl Score {
@@ -69,6 +76,8 @@ impl Score {
             Self::Latency => subject.figure.latency_ns / base.figure.latency_ns,
             Self::Micros => subject.figure.latency_ns / 1e3,
             Self::CpuTime => subject.cpu_ns / base.cpu_ns,
+            Self::NodeOwn => subject.own_ns.node,
+            Self::HostOwn => subject.own_ns.host,
         }
     }
 
@@ -78,13 +87,34 @@ impl Score {
     }
 }
 
-/// Random reads, all alike.
+/// Random operations, all alike.
 #[derive(Clone, Copy, Debug)]
-pub struct Reads {
+pub struct Ops {
+    /// Which way.
+    pub direction: Direction,
     /// Length of one.
     pub op_len: ByteLen,
     /// In flight.
     pub depth: u32,
+    /// See [`DriveSpec::batch`](crate::job::DriveSpec::batch). The floor has the same loop.
+    pub batch: Option<NonZeroUsize>,
+}
+
+impl Ops {
+    /// Random reads.
+    pub const fn reads(op_len: ByteLen, depth: u32) -> Self {
+        Self { direction: Direction::Read, op_len, depth, batch: None }
+    }
+
+    /// Random writes.
+    pub const fn writes(op_len: ByteLen, depth: u32) -> Self {
+        Self { direction: Direction::Write, ..Self::reads(op_len, depth) }
+    }
+
+    /// One is issued for each that completes, by itself.
+    pub const fn one_by_one(self) -> Self {
+        Self { batch: NonZeroUsize::new(1), ..self }
+    }
 }
 
 /// What is compared with what.
@@ -97,22 +127,13 @@ pub struct Contest {
     /// The side that it is measured by.
     pub base: Option<Side>,
     /// What both do.
-    pub reads: Reads,
+    pub ops: Ops,
     /// What is compared.
     pub score: Score,
     /// What it must come to, if it must.
     pub must: Option<f64>,
     /// What it shall come to.
     pub aim: Option<f64>,
-}
-
-/// What a side came to in one turn.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Part {
-    /// Rate and latency.
-    pub figure: Figure,
-    /// Processor time of an operation, client and node together.
-    pub cpu_ns: f64,
 }
 
 /// Both sides, measured shortly after one another.
@@ -193,9 +214,9 @@ impl Arena<'_> {
         contest: &Contest,
         each: &mut dyn FnMut(&Turn),
     ) -> Result<Vec<Turn>, BenchError> {
-        let mut subject = self.side(&contest.subject, contest.reads)?;
+        let mut subject = self.side(&contest.subject, contest.ops)?;
         let mut base = match &contest.base {
-            Some(side) => Some(self.side(side, contest.reads)?),
+            Some(side) => Some(self.side(side, contest.ops)?),
             None => None,
         };
         let mut turns = Vec::new();
@@ -211,61 +232,63 @@ impl Arena<'_> {
         Ok(turns)
     }
 
-    fn side<'s>(&'s self, side: &'s Side, reads: Reads) -> Result<Measure<'s>, BenchError> {
-        let depth = usize::try_from(reads.depth).expect("usize is at least 32 bits wide");
-        let needs = Needs { op_len: reads.op_len, offset: ByteLen(0), depth, job_count: 1 };
+    fn side<'s>(&'s self, side: &'s Side, ops: Ops) -> Result<Measure<'s>, BenchError> {
+        let (depth, needs) = (depth(ops), needs(ops));
         match side {
-            Side::Floor(headers) => Ok(self.floor(*headers, reads)),
+            Side::Floor(headers) => self.floor(*headers, ops),
             Side::Direct(url) => {
-                let engine = DirectRemote::connect(url, needs)?.open(depth, reads.op_len)?;
-                Ok(self.remote(engine, reads))
+                let engine = DirectRemote::connect(url, needs)?.open(depth, ops.op_len)?;
+                Ok(self.remote(engine, ops))
             }
             Side::EverySecond(url) => {
-                let engine = DirectRemote::connect(url, needs)?.open(depth, reads.op_len)?;
-                Ok(self.remote(EverySecond(engine), reads))
+                let engine = DirectRemote::connect(url, needs)?.open(depth, ops.op_len)?;
+                Ok(self.remote(EverySecond(engine), ops))
             }
             Side::NvmeTcp(target) => {
                 let remote = Remote::connect(target, needs)?;
-                let mut engine = remote.open(depth, reads.op_len)?;
+                let mut engine = remote.open(depth, ops.op_len)?;
                 Ok(Box::new(move || {
                     remote.tend()?;
-                    self.with_node(|| drive(&mut engine, &self.job(reads), &self.timing.drive()))
+                    self.with_node(|| drive(&mut engine, &self.job(ops), &self.drive(ops)))
                 }))
             }
-            Side::Iscsi(target) => self.iscsi(target, reads),
-            Side::IscsiOneRead(target) => self.iscsi(target, Reads { depth: 1, ..reads }),
-            Side::IscsiPerf(target) => Ok(Box::new(move || {
-                Ok(iscsi_perf::measure(target, reads.depth, self.timing.span)?)
-            })),
-            Side::File(path) => {
-                let options = FileOptions {
-                    path: path.clone(),
-                    direct: true,
-                    writes: false,
-                    len_min: Some(self.range_len),
-                    batch: FILE_BATCH,
-                };
-                let mut engine = options.open(depth, reads.op_len)?;
-                Ok(Box::new(move || {
-                    let _awake = KeptAwake::start(self.cores.server);
-                    let record = drive(&mut engine, &self.job(reads), &self.timing.drive())?;
-                    Ok(part(&record, Nanos(0)))
-                }))
+            Side::Iscsi(target) => self.iscsi(target, ops),
+            Side::IscsiOneRead(target) => self.iscsi(target, Ops { depth: 1, ..ops }),
+            Side::IscsiPerf(target) => {
+                Ok(Box::new(move || Ok(iscsi_perf::measure(target, ops.depth, self.timing.span)?)))
+            }
+            Side::File(path) => self.file(path, ops),
+            Side::FileAndFloor(path, headers) => {
+                let (mut file, mut floor) = (self.file(path, ops)?, self.floor(*headers, ops)?);
+                Ok(Box::new(move || Ok(one_after_the_other(file()?, floor()?))))
             }
         }
     }
 
-    fn iscsi<'s>(&'s self, target: &IscsiTarget, reads: Reads) -> Result<Measure<'s>, BenchError> {
-        let depth = usize::try_from(reads.depth).expect("usize is at least 32 bits wide");
-        let needs = Needs { op_len: reads.op_len, offset: ByteLen(0), depth, job_count: 1 };
-        let engine = IscsiRemote::connect(target, needs)?.open(depth, reads.op_len)?;
-        Ok(self.remote(engine, reads))
+    fn file<'s>(&'s self, path: &'s Path, ops: Ops) -> Result<Measure<'s>, BenchError> {
+        let options = FileOptions {
+            path: path.to_owned(),
+            direct: true,
+            writes: ops.direction == Direction::Write,
+            len_min: Some(self.range_len),
+            batch: FILE_BATCH,
+        };
+        let mut engine = options.open(depth(ops), ops.op_len)?;
+        Ok(Box::new(move || {
+            let _awake = KeptAwake::start(self.cores.server);
+            let record = drive(&mut engine, &self.job(ops), &self.drive(ops))?;
+            Ok(part(&record, None))
+        }))
     }
 
-    fn remote<'s, E: Engine + 's>(&'s self, mut engine: E, reads: Reads) -> Measure<'s> {
-        Box::new(move || {
-            self.with_node(|| drive(&mut engine, &self.job(reads), &self.timing.drive()))
-        })
+    fn iscsi<'s>(&'s self, target: &IscsiTarget, ops: Ops) -> Result<Measure<'s>, BenchError> {
+        let remote = IscsiRemote::connect(target, needs(ops))?;
+        let engine = remote.open(depth(ops), ops.op_len)?;
+        Ok(self.remote(engine, ops))
+    }
+
+    fn remote<'s, E: Engine + 's>(&'s self, mut engine: E, ops: Ops) -> Measure<'s> {
+        Box::new(move || self.with_node(|| drive(&mut engine, &self.job(ops), &self.drive(ops))))
     }
 
     /// Measures, and counts the node's processor time for the counted part of it.
@@ -277,35 +300,68 @@ impl Arena<'_> {
         let before = self.node.cpu_time()?;
         let record = measure()?;
         let (used, all) = (self.node.cpu_time()?.since(before), elapsed(start));
-        let counted = used.share(record.elapsed.0, all.0.max(1));
-        Ok(part(&record, counted.total))
+        Ok(part(&record, Some(used.share(record.elapsed.0, all.0.max(1)))))
     }
 
-    fn floor(&self, headers: Headers, reads: Reads) -> Measure<'_> {
-        let spec = FloorSpec {
-            exchange: Exchange::read(headers, reads.op_len),
+    fn floor(&self, headers: Headers, ops: Ops) -> Result<Measure<'_>, BenchError> {
+        let exchange = match ops.direction {
+            Direction::Read => Exchange::read(headers, ops.op_len),
+            Direction::Write => Exchange::write(headers, ops.op_len),
+        };
+        let spec = floor::tuned(&FloorSpec {
+            exchange,
             connections: 1,
-            depth: reads.depth,
+            depth: ops.depth,
             ramp: self.timing.ramp,
             runtime: self.timing.span,
             cores: self.cores,
+            batch: ops.batch,
             tuning: Tuning::default(),
-        };
-        Box::new(move || {
+        })?;
+        Ok(Box::new(move || {
             let run = floor::measure(&spec)?;
-            Ok(Part { figure: Figure::from(&run), cpu_ns: 2e9 / run.rate() })
-        })
+            let (figure, cpu_ns) = (Figure::from(&run), 2e9 / run.rate());
+            Ok(Part { figure, cpu_ns, own_ns: OwnTime::NONE })
+        }))
     }
 
-    fn job(&self, reads: Reads) -> JobSpec {
-        JobSpec::endless(Pattern::RandRead, reads.op_len, self.range_len, reads.depth)
+    fn job(&self, ops: Ops) -> JobSpec {
+        let pattern = match ops.direction {
+            Direction::Read => Pattern::RandRead,
+            Direction::Write => Pattern::RandWrite,
+        };
+        JobSpec::endless(pattern, ops.op_len, self.range_len, ops.depth)
+    }
+
+    fn drive(&self, ops: Ops) -> DriveSpec {
+        DriveSpec { batch: ops.batch, ..self.timing.drive() }
     }
 }
 
-fn part(record: &Record, node: Nanos) -> Part {
-    let ops = record.iops() * record.elapsed.0 as f64 / 1e9;
-    let cpu_ns = record.cpu.total.plus(node).0 as f64 / ops.max(1.0);
-    Part { figure: Figure::from(record), cpu_ns }
+fn depth(ops: Ops) -> usize {
+    usize::try_from(ops.depth).expect("usize is at least 32 bits wide")
+}
+
+fn needs(ops: Ops) -> Needs {
+    Needs { op_len: ops.op_len, offset: ByteLen(0), depth: depth(ops), job_count: 1 }
+}
+
+/// What an operation takes that is first the one and then the other.
+fn one_after_the_other(one: Part, other: Part) -> Part {
+    let latency_ns = one.figure.latency_ns + other.figure.latency_ns;
+    let core_share = one.figure.core_share.min(other.figure.core_share);
+    let iops = one.figure.iops.min(other.figure.iops);
+    let figure = Figure { iops, latency_ns, core_share };
+    Part { figure, cpu_ns: one.cpu_ns + other.cpu_ns, own_ns: OwnTime::NONE }
+}
+
+fn part(record: &Record, node: Option<CpuTime>) -> Part {
+    let ops = (record.iops() * record.elapsed.0 as f64 / 1e9).max(1.0);
+    let host = record.cpu;
+    let total = node.map_or(host, |node| host.plus(node)).total;
+    let own = |time: CpuTime| time.exact_split().0.0 as f64 / ops;
+    let own_ns = OwnTime { node: node.map_or(f64::NAN, own), host: own(host) };
+    Part { figure: Figure::from(record), cpu_ns: total.0 as f64 / ops, own_ns }
 }
 
 /// An engine whose operations are twice as far apart.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use nearflash_units::{ByteLen, KIB};
 
-use super::contest::{Contest, ContestResult, Reads, Score, Side};
+use super::contest::{Contest, ContestResult, Ops, Score, Side};
 use super::round::{Figure, Ratio};
 use super::{iscsi_perf, tgt};
 use crate::floor::Headers;
@@ -44,28 +44,51 @@ enum Who {
     OneRead,
 }
 
-/// In words; who, and beside whom; depth of the reads; what is compared; what it must come to.
-type Row = (&'static str, Who, Who, u32, Score, Option<f64>);
+/// In words; who, and beside whom; the reads; what is compared; what it must come to.
+type Row = (&'static str, Who, Who, Ops, Score, Option<f64>);
 
 /// One session of one connection.
 const ONE: Who = Who::Own(1, 1);
 
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 13] = [
     (
         "iscsi-perf, 4 KiB reads, depth 32: IOPS / tgt",
         Who::OwnByPerf,
         Who::TgtByPerf,
-        32,
+        reads(32),
         Score::Iops,
         Some(3.0),
     ),
-    ("4 KiB reads, depth 32: IOPS / floor", ONE, Who::Floor, 32, Score::Iops, Some(0.55)),
-    ("4 KiB reads, depth 1: mean latency / floor", ONE, Who::Floor, 1, Score::Latency, Some(1.35)),
+    ("4 KiB reads, depth 32: IOPS / floor", ONE, Who::Floor, reads(32), Score::Iops, Some(0.55)),
+    (
+        "4 KiB reads, depth 1: mean latency / floor",
+        ONE,
+        Who::Floor,
+        reads(1),
+        Score::Latency,
+        Some(1.35),
+    ),
+    (
+        "4 KiB reads one by one, depth 8: IOPS / floor one by one",
+        ONE,
+        Who::Floor,
+        reads(8).one_by_one(),
+        Score::Iops,
+        None,
+    ),
+    (
+        "4 KiB reads one by one, depth 32: IOPS / floor one by one",
+        ONE,
+        Who::Floor,
+        reads(32).one_by_one(),
+        Score::Iops,
+        None,
+    ),
     (
         "2 connections, one read on each: IOPS / 1",
         Who::Own(1, 2),
         Who::OneRead,
-        2,
+        reads(2),
         Score::Iops,
         None,
     ),
@@ -73,17 +96,35 @@ const ROWS: [Row; 11] = [
         "4 connections, one read on each: IOPS / 1",
         Who::Own(1, 4),
         Who::OneRead,
-        4,
+        reads(4),
         Score::Iops,
         None,
     ),
-    ("2 sessions, one read on each: IOPS / 1", Who::Own(2, 1), Who::OneRead, 2, Score::Iops, None),
-    ("4 sessions, one read on each: IOPS / 1", Who::Own(4, 1), Who::OneRead, 4, Score::Iops, None),
-    ("2 connections, depth 32 in all: IOPS / 1", Who::Own(1, 2), ONE, 32, Score::Iops, None),
-    ("4 connections, depth 32 in all: IOPS / 1", Who::Own(1, 4), ONE, 32, Score::Iops, None),
-    ("2 sessions, depth 32 in all: IOPS / 1", Who::Own(2, 1), ONE, 32, Score::Iops, None),
-    ("4 sessions, depth 32 in all: IOPS / 1", Who::Own(4, 1), ONE, 32, Score::Iops, None),
+    (
+        "2 sessions, one read on each: IOPS / 1",
+        Who::Own(2, 1),
+        Who::OneRead,
+        reads(2),
+        Score::Iops,
+        None,
+    ),
+    (
+        "4 sessions, one read on each: IOPS / 1",
+        Who::Own(4, 1),
+        Who::OneRead,
+        reads(4),
+        Score::Iops,
+        None,
+    ),
+    ("2 connections, depth 32 in all: IOPS / 1", Who::Own(1, 2), ONE, reads(32), Score::Iops, None),
+    ("4 connections, depth 32 in all: IOPS / 1", Who::Own(1, 4), ONE, reads(32), Score::Iops, None),
+    ("2 sessions, depth 32 in all: IOPS / 1", Who::Own(2, 1), ONE, reads(32), Score::Iops, None),
+    ("4 sessions, depth 32 in all: IOPS / 1", Who::Own(4, 1), ONE, reads(32), Score::Iops, None),
 ];
+
+const fn reads(depth: u32) -> Ops {
+    Ops::reads(ByteLen(4 * KIB), depth)
+}
 
 /// Every contest, or why it cannot be held.
 pub fn iscsi_contests(targets: &IscsiTargets) -> Vec<Result<Contest, Skipped>> {
@@ -93,13 +134,13 @@ pub fn iscsi_contests(targets: &IscsiTargets) -> Vec<Result<Contest, Skipped>> {
 
 impl IscsiTargets {
     fn contest(&self, row: Row, has_perf: bool) -> Result<Contest, Skipped> {
-        let (what, subject, base, depth, score, must) = row;
+        let (what, subject, base, ops, score, must) = row;
         let side = |who| self.side(who, has_perf).map_err(|reason| Skipped { what, reason });
         Ok(Contest {
             what,
             subject: side(subject)?,
             base: Some(side(base)?),
-            reads: Reads { op_len: ByteLen(4 * KIB), depth },
+            ops,
             score,
             must,
             aim: None,
@@ -161,7 +202,8 @@ pub fn figures_to_markdown(results: &[ContestResult]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::contest::{Part, Turn};
+    use super::super::contest::Turn;
+    use super::super::round::{OwnTime, Part};
     use super::*;
     use crate::subject::Target;
     use nearflash_units::Nanos;
@@ -201,6 +243,7 @@ mod tests {
         let part = |iops: f64| Part {
             figure: Figure { iops, latency_ns: 1e9 / iops, core_share: 1.0 },
             cpu_ns: 2e9 / iops,
+            own_ns: OwnTime::NONE,
         };
         let turn = Turn {
             subject: part(500_000.0),

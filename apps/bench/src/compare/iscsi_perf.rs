@@ -9,9 +9,8 @@ use std::process::{Command, Stdio};
 
 use nearflash_units::Nanos;
 
-use super::contest::Part;
 use super::programs::find;
-use super::round::Figure;
+use super::round::{Figure, OwnTime, Part};
 use crate::subject::IscsiTarget;
 
 /// Its name.
@@ -61,7 +60,8 @@ pub(super) fn measure(
         return Err(IscsiPerfError::NoRate { target: target.to_string(), said });
     };
     let latency_ns = 1e9 * f64::from(depth) / iops;
-    Ok(Part { figure: Figure { iops, latency_ns, core_share: 1.0 }, cpu_ns: f64::NAN })
+    let figure = Figure { iops, latency_ns, core_share: 1.0 };
+    Ok(Part { figure, cpu_ns: f64::NAN, own_ns: OwnTime::NONE })
 }
 
 /// What stands behind the last `iops average`.

@@ -15,12 +15,12 @@ mod fio_job;
 mod iscsi;
 mod iscsi_perf;
 mod node;
+mod nvme_tcp;
 mod programs;
 mod resources;
 mod results;
 mod round;
 mod stand;
-mod table;
 mod tgt;
 
 pub use agreement::{
@@ -28,7 +28,7 @@ pub use agreement::{
     agreements_to_markdown, measure_agreement,
 };
 pub use awake::KeptAwake;
-pub use contest::{Arena, Contest, ContestResult, Part, Reads, Score, Side, Turn};
+pub use contest::{Arena, Contest, ContestResult, Ops, Score, Side, Turn};
 pub use demo::demo;
 pub use direct::{DirectTargets, GRANTS, contests};
 pub use fio::{FioSpec, LoadFigure, measure_fio};
@@ -38,10 +38,10 @@ pub use fio_job::{
 pub use iscsi::{IscsiTargets, Skipped, figures_to_markdown, iscsi_contests, skipped_to_markdown};
 pub use iscsi_perf::IscsiPerfError;
 pub use node::{Node, NodeError, NodeSpec};
+pub use nvme_tcp::{NvmeTcpTargets, nvme_tcp_contests};
 pub use programs::find;
 pub use resources::{Resources, resources};
 pub use results::{to_json, to_markdown, turn_line};
-pub use round::{CORE_SHARE_MIN, Figure, Measured, Ratio, Round, Verdict};
+pub use round::{CORE_SHARE_MIN, Figure, Measured, OwnTime, Part, Ratio, Round, Verdict};
 pub use stand::{Device, Load, Stand, Timing};
-pub use table::{Row, RowResult, Table, measure_table, rows};
 pub use tgt::{Tgt, TgtError};

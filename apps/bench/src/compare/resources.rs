@@ -1,6 +1,7 @@
 //! What a node takes when it has much and when it has nothing to do.
 
 use nearflash_units::{ByteLen, Nanos};
+use serde::Serialize;
 
 use super::node::Node;
 use super::stand::{Device, Load, Stand, Timing};
@@ -55,6 +56,44 @@ pub fn resources(node: &Node, stand: &Stand) -> Result<Resources, BenchError> {
         connections,
         idle_share: used.0 as f64 / IDLE_SPAN.0 as f64,
     })
+}
+
+impl Resources {
+    /// Lines of a table, as [`to_markdown`](super::to_markdown) makes them.
+    pub fn to_markdown(&self) -> String {
+        let verdict = |reached| if reached { "reached" } else { "missed" };
+        let mib = self.busy_len.0 as f64 / 1_048_576.0;
+        let kib = self.per_connection_len.0 as f64 / 1024.0;
+        let percent = self.idle_share * 100.0;
+        format!(
+            "| resident memory, one connection at depth 128 | < 64 MiB | | {mib:.1} MiB | | | | {} |\n\
+             | growth per further idle connection ({} opened) | < 64 KiB | | {kib:.1} KiB | | | | {} |\n\
+             | CPU of the idle node with connections open | < 1 % | | {percent:.2} % | | | | {} |\n",
+            verdict(mib < 64.0),
+            self.connections,
+            verdict(kib < 64.0),
+            verdict(percent < 1.0),
+        )
+    }
+}
+
+#[derive(Serialize)]
+pub(super) struct ResourcesPart {
+    resident_bytes: u64,
+    bytes_per_idle_connection: u64,
+    idle_connections: u32,
+    idle_cpu_share: f64,
+}
+
+impl ResourcesPart {
+    pub(super) fn of(resources: &Resources) -> Self {
+        Self {
+            resident_bytes: resources.busy_len.0,
+            bytes_per_idle_connection: resources.per_connection_len.0,
+            idle_connections: resources.connections,
+            idle_cpu_share: resources.idle_share,
+        }
+    }
 }
 
 /// An admin and an I/O connection that say nothing.

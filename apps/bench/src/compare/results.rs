@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::contest::{Contest, ContestResult, Part, Turn};
-use super::round::{Figure, Measured as _};
+use super::contest::{Contest, ContestResult, Turn};
+use super::resources::{Resources, ResourcesPart};
+use super::round::{Figure, Measured as _, Part};
 use crate::placement::Place;
 use crate::report::SCHEMA;
 
@@ -27,7 +28,7 @@ pub fn turn_line(contest: &Contest, turn: &Turn) -> String {
     format!("{}: {}{base}", contest.what, side(turn.subject))
 }
 
-fn side(Part { figure, cpu_ns }: Part) -> String {
+fn side(Part { figure, cpu_ns, .. }: Part) -> String {
     let Figure { iops, latency_ns, .. } = figure;
     let cpu = if cpu_ns.is_nan() { String::new() } else { format!(", {cpu_ns:.0} ns of CPU time") };
     format!("{iops:.0}/s {:.2} us{cpu}", latency_ns / 1e3)
@@ -68,10 +69,11 @@ pub fn to_markdown(results: &[ContestResult]) -> String {
     text
 }
 
-/// The results as JSON, every round included.
-pub fn to_json(results: &[ContestResult]) -> String {
+/// The results as JSON, every round included, and what the node took, if that was measured.
+pub fn to_json(results: &[ContestResult], resources: Option<&Resources>) -> String {
     let rows = results.iter().map(RowPart::of).collect();
-    let document = Document { schema: SCHEMA, rows };
+    let resources = resources.map(ResourcesPart::of);
+    let document = Document { schema: SCHEMA, rows, resources };
     serde_json::to_string_pretty(&document).expect("numbers and strings serialize") + "\n"
 }
 
@@ -79,6 +81,8 @@ pub fn to_json(results: &[ContestResult]) -> String {
 struct Document {
     schema: u32,
     rows: Vec<RowPart>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resources: Option<ResourcesPart>,
 }
 
 #[derive(Serialize)]
@@ -110,6 +114,8 @@ struct SidePart {
     iops: f64,
     latency_ns: f64,
     cpu_ns: f64,
+    node_own_ns: f64,
+    host_own_ns: f64,
     core_share: f64,
 }
 
@@ -142,8 +148,9 @@ impl RoundPart {
 }
 
 impl SidePart {
-    fn of(Part { figure, cpu_ns }: Part) -> Self {
+    fn of(Part { figure, cpu_ns, own_ns }: Part) -> Self {
         let Figure { iops, latency_ns, core_share } = figure;
-        Self { iops, latency_ns, cpu_ns, core_share }
+        let (node_own_ns, host_own_ns) = (own_ns.node, own_ns.host);
+        Self { iops, latency_ns, cpu_ns, node_own_ns, host_own_ns, core_share }
     }
 }

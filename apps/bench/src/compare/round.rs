@@ -5,6 +5,7 @@ use nearflash_units::Nanos;
 use crate::floor::FloorRun;
 use crate::placement::Place;
 use crate::recorder::Record;
+use crate::stats::Quartiles;
 
 /// A side that got less of its core than this was disturbed.
 pub const CORE_SHARE_MIN: f64 = 0.95;
@@ -34,6 +35,33 @@ impl From<&Record> for Figure {
             core_share: record.cpu.total.0 as f64 / record.elapsed.0.max(1) as f64,
         }
     }
+}
+
+/// What a side came to in one turn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// Rate and latency.
+    pub figure: Figure,
+    /// Processor time of an operation, client and node together.
+    pub cpu_ns: f64,
+    /// The part of it in our own code.
+    pub own_ns: OwnTime,
+}
+
+/// Processor time of an operation outside the kernel, in nanoseconds: the thread's exact time in the
+/// proportion in which the system samples user and system. What a side that waits spins in its own code is
+/// in it. Not a number where there is no such side.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OwnTime {
+    /// Of the node.
+    pub node: f64,
+    /// Of the side that asks.
+    pub host: f64,
+}
+
+impl OwnTime {
+    /// Of programs that are not ours.
+    pub const NONE: Self = Self { node: f64::NAN, host: f64::NAN };
 }
 
 /// All sides, measured shortly after one another.
@@ -123,28 +151,24 @@ impl Ratio {
         let is_sound = |round: &&M| round.verdict() == Verdict::Sound;
         let is_doubtful = !rounds.iter().any(|round| is_sound(&round));
         let counted = || rounds.iter().filter(|round| is_doubtful || is_sound(round));
-        let mut scores: Vec<f64> = counted().map(score).collect();
-        scores.sort_by(f64::total_cmp);
-        let mut distances: Vec<Nanos> = counted().map(Measured::core_to_core).collect();
-        distances.sort_unstable();
+        let Quartiles { low, median, high } = Quartiles::or_nan(counted().map(score));
+        let distances = Quartiles::or_nan(counted().map(|it| it.core_to_core().0 as f64));
+        let count = counted().count();
         Self {
-            median: quantile(&scores, 2),
-            low: quantile(&scores, 1),
-            high: quantile(&scores, 3),
-            counted: scores.len(),
-            dropped: rounds.len() - scores.len(),
+            median,
+            low,
+            high,
+            counted: count,
+            dropped: rounds.len() - count,
             is_doubtful,
-            core_to_core: distances.get(distances.len() / 2).copied().unwrap_or_default(),
+            core_to_core: to_nanos(distances.median),
         }
     }
 }
 
-/// The value that so many quarters of the sorted ones are below.
-fn quantile(sorted: &[f64], quarters: usize) -> f64 {
-    match sorted.len() {
-        0 => f64::NAN,
-        len => sorted[(len - 1) * quarters / 4],
-    }
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a short time")]
+fn to_nanos(value: f64) -> Nanos {
+    Nanos(value.round() as u64)
 }
 
 #[cfg(test)]
@@ -180,6 +204,15 @@ mod tests {
         let ratio = Ratio::of(&rounds, iops_ratio);
         assert_eq!((ratio.median, ratio.counted, ratio.dropped), (0.95, 3, 2));
         assert!(!ratio.is_doubtful);
+    }
+
+    #[test]
+    fn the_median_of_an_even_count_is_the_middle_of_two_whichever_way_is_better() {
+        let rounds = [round(80.0), round(90.0)];
+        let ratio = Ratio::of(&rounds, iops_ratio);
+        assert!((ratio.median - 0.85).abs() < 1e-12);
+        let latencies = Ratio::of(&rounds, |round| round.remote.latency_ns / 1e6);
+        assert!((latencies.median - (12.5 + 100.0 / 9.0) / 2.0).abs() < 1e-9);
     }
 
     #[test]

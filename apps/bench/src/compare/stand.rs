@@ -148,6 +148,7 @@ impl Stand {
             Device::File => Some(self.local_options(load.direction).open(job.depth, load.op_len)?),
         };
         let mut rounds = Vec::new();
+        let floor_spec = floor::tuned(&self.floor_spec(load, timing))?;
         for _ in 0..timing.rounds {
             opener.tend()?;
             let before = self.distance()?;
@@ -158,7 +159,7 @@ impl Stand {
                 }
                 None => None,
             };
-            let floor = Figure::from(&floor::measure(&self.floor_spec(load, timing))?);
+            let floor = Figure::from(&floor::measure(&floor_spec)?);
             let figure = Figure::from(&drive(&mut remote, &job, &span)?);
             let after = self.distance()?;
             let round = Round { floor, local, remote: figure, before, after };
@@ -192,6 +193,7 @@ impl Stand {
             ramp: timing.ramp,
             runtime: timing.span,
             cores: self.cores,
+            batch: None,
             tuning: Tuning::default(),
         }
     }

@@ -15,6 +15,8 @@
 
 mod exchange;
 mod run;
+mod tune;
 
 pub use exchange::{Exchange, Headers};
 pub use run::{FloorCores, FloorError, FloorRun, FloorSpec, Tuning, measure};
+pub use tune::tuned;

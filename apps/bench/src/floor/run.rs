@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -93,6 +94,9 @@ pub struct FloorSpec {
     pub runtime: Nanos,
     /// Where both sides run.
     pub cores: FloorCores,
+    /// So many answers at most are taken before as many requests are sent, in a call of their own;
+    /// `None` for all that have come. As [`DriveSpec::batch`](crate::job::DriveSpec::batch).
+    pub batch: Option<NonZeroUsize>,
     /// How the loops are set.
     pub tuning: Tuning,
 }
@@ -356,6 +360,8 @@ struct Client<'a> {
     asked: VecDeque<(Instant, usize)>,
     /// Requests that the depth allows and that were not asked yet.
     allowed: usize,
+    /// See [`FloorSpec`].
+    batch: usize,
 }
 
 /// How many idle turns pass between two looks at the clock.
@@ -403,6 +409,7 @@ impl<'a> Client<'a> {
             request_len: spec.exchange.request_len.to_usize(),
             asked: VecDeque::with_capacity(depth + 1),
             allowed: depth,
+            batch: spec.batch.map_or(usize::MAX, NonZeroUsize::get),
         }
     }
 
@@ -413,14 +420,20 @@ impl<'a> Client<'a> {
         side: &mut Side,
         tally: &mut Tally,
     ) -> Result<(usize, Option<Instant>), FloorError> {
-        let (received, whole) = self.end.receive(side)?;
-        let now = (whole > 0).then(Instant::now);
-        if let Some(now) = now {
-            self.count(now, whole, tally);
+        let (received, mut whole) = self.end.receive(side)?;
+        let mut last = None;
+        while whole > 0 {
+            let (now, part) = (Instant::now(), whole.min(self.batch));
+            self.count(now, part, tally);
             self.ask_allowed(now);
+            whole -= part;
+            last = Some(now);
+            if whole > 0 {
+                self.end.send(side)?;
+            }
         }
         self.end.send(side)?;
-        Ok((received, now))
+        Ok((received, last))
     }
 
     fn ask_allowed(&mut self, now: Instant) {
@@ -472,14 +485,15 @@ mod tests {
             // More than one send gives at most.
             Exchange::read(Headers::NVME_TCP, ByteLen(1 << 20)),
         ];
-        for (exchange, connections) in exchanges.into_iter().zip([1, 1, 3, 2]) {
+        for (exchange, connections) in exchanges.into_iter().zip([1_usize, 1, 3, 2]) {
             let spec = FloorSpec {
                 exchange,
-                connections,
+                connections: u32::try_from(connections).unwrap(),
                 depth: 8,
                 ramp: Nanos(0),
                 runtime: Nanos::from_millis(10),
                 cores: FloorCores { server, client },
+                batch: NonZeroUsize::new(connections - 1),
                 tuning: Tuning::default(),
             };
             let run = measure(&spec).unwrap();
@@ -497,6 +511,7 @@ mod tests {
             ramp: Nanos(0),
             runtime: Nanos::from_millis(1),
             cores: FloorCores { server: CoreId(u16::MAX), client: allowed_cores()[0] },
+            batch: None,
             tuning: Tuning::default(),
         };
         let message = measure(&spec).unwrap_err().to_string();

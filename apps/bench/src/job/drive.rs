@@ -3,6 +3,7 @@
 //! Many clients with one operation each are many jobs on one thread: as many threads as clients
 //! would measure the scheduler.
 
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nearflash_units::Nanos;
@@ -62,6 +63,8 @@ pub struct Crew<'a, E: ?Sized> {
     turns: u32,
     /// See [`DriveSpec`].
     stall_max: Nanos,
+    /// See [`DriveSpec`].
+    batch: Option<NonZeroUsize>,
 }
 
 /// What came of a turn.
@@ -107,7 +110,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
             jobs.push(job.map_err(|failure| Failed { seat: index, failure })?);
         }
         let tallies = tallies.collect();
-        Ok(Self { jobs, tallies, counts: true, turns: 0, stall_max: Nanos::NEVER })
+        Ok(Self { jobs, tallies, counts: true, turns: 0, stall_max: Nanos::NEVER, batch: None })
     }
 
     /// Runs all jobs to their ends, or until `stop`; the records, one for each gauge. With
@@ -122,6 +125,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
         stop: &AtomicBool,
     ) -> Result<Vec<Record>, Failed> {
         self.stall_max = drive.stall_max.unwrap_or(Nanos::NEVER);
+        self.batch = drive.batch;
         let ramp_ended_at = self.until(drive.ramp, drive.spin, clock, stop)?;
         for tally in &mut self.tallies {
             tally.record.clear();
@@ -204,7 +208,9 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
     /// Once round all jobs.
     #[inline]
     fn turn<C: Clock>(&mut self, now: Nanos, clock: &C) -> Result<Turn, Failed> {
-        let is_alone = self.jobs.len() == 1;
+        // Otherwise what follows goes out with the next turn, and all of it together.
+        let hands_over = self.jobs.len() > 1 || self.batch.is_some();
+        let most = self.batch.map_or(usize::MAX, NonZeroUsize::get);
         let looks_everywhere = self.turns.is_multiple_of(TURNS_PER_LOOK);
         self.turns = self.turns.wrapping_add(1);
         let mut turn = Turn { is_over: true, done_at: None };
@@ -219,17 +225,19 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
             if (job.in_flight() == 0 && !looks_everywhere) || !job.poll().map_err(failed)? {
                 continue;
             }
-            let now = clock.now();
-            turn.done_at = Some(now);
             let tally = &mut self.tallies[job.tally];
-            let record = self.counts.then_some(&mut tally.record);
-            job.complete(now, record).map_err(failed)?;
-            tally.gauge.show(&tally.record);
-            if !is_alone {
-                // Its next turn comes after those of all others: what follows goes out at once.
-                job.fill_slots(now);
-                job.engine.hand_over().map_err(|error| failed(error.into()))?;
+            while job.has_done() {
+                let now = clock.now();
+                turn.done_at = Some(now);
+                let record = self.counts.then_some(&mut tally.record);
+                job.complete(now, most, record).map_err(failed)?;
+                if hands_over {
+                    // Its next turn comes after those of all others: what follows goes out at once.
+                    job.fill_slots(now);
+                    job.engine.hand_over().map_err(|error| failed(error.into()))?;
+                }
             }
+            tally.gauge.show(&tally.record);
         }
         Ok(turn)
     }
@@ -288,6 +296,7 @@ fn end_job<E: Engine + ?Sized, C: Clock>(
             counts: false,
             turns: 0,
             stall_max: Nanos::NEVER,
+            batch: None,
         };
         crew.until(Nanos::NEVER, Spin::Adaptive, clock, stop).map_err(|it| it.failure)?;
     }

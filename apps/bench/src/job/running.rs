@@ -187,17 +187,25 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
     #[inline]
     pub(super) fn poll(&mut self) -> Result<bool, JobFailure> {
         self.engine.poll(&mut self.done)?;
-        Ok(!self.done.is_empty())
+        Ok(self.has_done())
     }
 
-    /// Counts what is done, if there is a record to count it in.
+    /// Whether something is done that was not counted.
+    #[inline]
+    pub(super) fn has_done(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// Counts up to `most` of what is done, if there is a record to count it in. What came together is
+    /// counted from its end: nothing depends on the order.
     #[inline]
     pub(super) fn complete(
         &mut self,
         now: Nanos,
+        most: usize,
         mut record: Option<&mut Record>,
     ) -> Result<(), JobFailure> {
-        for done in self.done.drain(..) {
+        for done in self.done.drain(self.done.len().saturating_sub(most)..) {
             let Pending { op, intended_at, provable } = self.pending[done.slot];
             done.result.map_err(|source| JobFailure::Operation { op, source })?;
             if let Some(record) = &mut record {

@@ -1,5 +1,7 @@
 //! What a job does, how a thread drives its jobs, and why a job stops.
 
+use std::num::NonZeroUsize;
+
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 
 use crate::engine::EngineError;
@@ -56,6 +58,10 @@ pub struct DriveSpec {
     /// When nothing has ended for so long though something is in flight, the target is taken to be
     /// gone; `None` to wait for ever. Longer than any pause that a rate makes.
     pub stall_max: Option<Nanos>,
+    /// So many completions are counted before their slots are filled and handed over at once, whatever
+    /// else has completed; `None` for all that there are. With 1, a host that issues one operation for
+    /// each completion, as most do.
+    pub batch: Option<NonZeroUsize>,
 }
 
 /// How a thread waits for completions.

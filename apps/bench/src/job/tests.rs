@@ -1,5 +1,6 @@
 //! Jobs against an engine that keeps what it is given, and writes down what it was asked.
 
+use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
 
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
@@ -22,6 +23,9 @@ struct MemoryEngine {
     asked: Vec<Op>,
     in_flight_max: usize,
     flushes: usize,
+    /// How many operations each hand-over had.
+    handed_over: Vec<usize>,
+    new_ops: usize,
     /// After so many operations, everything fails.
     fails_after: usize,
     /// This block loses a bit when it is read.
@@ -37,6 +41,8 @@ impl MemoryEngine {
             asked: Vec::new(),
             in_flight_max: 0,
             flushes: 0,
+            handed_over: Vec::new(),
+            new_ops: 0,
             fails_after: usize::MAX,
             bent: None,
         }
@@ -73,6 +79,7 @@ impl Engine for MemoryEngine {
 
     fn submit(&mut self, slot: Slot, op: Op) {
         self.queued.push((slot, op));
+        self.new_ops += 1;
         self.in_flight_max = self.in_flight_max.max(self.queued.len());
     }
 
@@ -86,6 +93,7 @@ impl Engine for MemoryEngine {
     }
 
     fn hand_over(&mut self) -> Result<(), EngineError> {
+        self.handed_over.push(std::mem::take(&mut self.new_ops));
         Ok(())
     }
 
@@ -125,10 +133,28 @@ fn spec(pattern: Pattern) -> JobSpec {
 
 /// To the end of the workload, without sleeping.
 const TO_THE_END: DriveSpec =
-    DriveSpec { ramp: Nanos(0), runtime: None, spin: Spin::Always, stall_max: None };
+    DriveSpec { ramp: Nanos(0), runtime: None, spin: Spin::Always, stall_max: None, batch: None };
 
 fn go(engine: &mut MemoryEngine, spec: &JobSpec) -> Result<Record, JobFailure> {
     run(engine, spec, &TO_THE_END, &Gauge::default(), &AtomicBool::new(false))
+}
+
+#[test]
+fn with_a_batch_of_one_each_completion_is_followed_by_one_operation_by_itself() {
+    let of = |batch| {
+        let mut engine = MemoryEngine::new(8);
+        let drive = DriveSpec { batch: NonZeroUsize::new(batch), ..TO_THE_END };
+        let gauge = Gauge::default();
+        let spec = spec(Pattern::RandRead);
+        run(&mut engine, &spec, &drive, &gauge, &AtomicBool::new(false)).unwrap();
+        assert_eq!(engine.asked.len(), BLOCKS);
+        engine.handed_over
+    };
+    // The first eight are begun together, and the first hand-over has the ninth with them.
+    let single = of(1);
+    assert_eq!((single[0], single[1..57].iter().max()), (9, Some(&1)), "{single:?}");
+    assert!(of(3).iter().skip(1).all(|count| *count <= 3));
+    assert_eq!(of(0), [], "what follows goes out with the next turn");
 }
 
 fn offsets(ops: &[Op]) -> Vec<u64> {

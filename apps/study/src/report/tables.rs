@@ -2,12 +2,14 @@
 
 use maud::{Markup, html};
 
+use nearflash_bench::stats::Quartiles;
+
 use super::summary::results;
 use super::typography::unbroken;
 use super::{Chapter, Fact, PointEnd};
 use crate::exhibit::{Cell, Table};
 use crate::plot::number::three_digits;
-use crate::result::{Outcome, Results, Run, Spread};
+use crate::result::{Outcome, Results, Run};
 use crate::studies::in_times;
 
 /// Names and what they stand for.
@@ -79,7 +81,7 @@ fn point_rows(end: &PointEnd, results: &Results) -> Markup {
     let Outcome::Measured(measurement) = outcome else {
         return html! { tr { td { (id.0) } td colspan="7" { "failed" } } };
     };
-    let number = |spread: Option<Spread>| {
+    let number = |spread: Option<Quartiles>| {
         spread.map_or_else(|| "–".to_owned(), |spread| three_digits(spread.median))
     };
     let median = |tenant, figure: fn(&Run) -> f64| number(results.spread(id, tenant, figure));

@@ -126,6 +126,7 @@ impl Stand {
                 ramp: timing.warm_up(),
                 runtime: timing.counted(),
                 cores: FloorCores { server, client },
+                batch: None,
                 tuning: Tuning::default(),
             };
             let run = floor::measure(&spec).map_err(BenchError::from)?;

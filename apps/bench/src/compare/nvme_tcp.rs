@@ -1,0 +1,228 @@
+//! The contests of NVMe/TCP: the table of what a node must reach.
+
+use std::path::PathBuf;
+
+use nearflash_units::{ByteLen, KIB};
+
+use super::contest::{Contest, Ops, Score, Side};
+use crate::floor::Headers;
+use crate::subject::NvmeTcpTarget;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct NvmeTcpTargets {
+    /// A volume on the null device: the wire and the node alone.
+    pub null: NvmeTcpTarget,
+    /// A volume on a RAM device, all of whose blocks were written.
+    pub ram: NvmeTcpTarget,
+    /// A volume on a file.
+    pub file: NvmeTcpTarget,
+    /// A file of ours on the same disk: what the device does without the network.
+    pub local: PathBuf,
+}
+
+/// Who takes part.
+#[derive(Clone, Copy)]
+enum Who {
+    Floor,
+    Null,
+    Ram,
+    File,
+    Local,
+    LocalAndFloor,
+}
+
+/// In words; who, and beside whom; the operations; what is compared; what it must come to and shall come
+/// to.
+type Row = (&'static str, Who, Option<Who>, Ops, Score, Option<(f64, f64)>);
+
+const SMALL: ByteLen = ByteLen(4 * KIB);
+const LARGE: ByteLen = ByteLen(128 * KIB);
+const FLOOR: Option<Who> = Some(Who::Floor);
+
+const ROWS: [Row; 13] = [
+    (
+        "4 KiB random reads, depth 1: mean latency / floor",
+        Who::Null,
+        FLOOR,
+        Ops::reads(SMALL, 1),
+        Score::Latency,
+        Some((1.06, 1.03)),
+    ),
+    (
+        "4 KiB random reads, depth 8: IOPS / floor",
+        Who::Null,
+        FLOOR,
+        Ops::reads(SMALL, 8),
+        Score::Iops,
+        Some((0.85, 0.95)),
+    ),
+    (
+        "4 KiB random reads, depth 32: IOPS / floor",
+        Who::Null,
+        FLOOR,
+        Ops::reads(SMALL, 32),
+        Score::Iops,
+        Some((0.88, 0.95)),
+    ),
+    (
+        "4 KiB random reads, depth 128: IOPS / floor",
+        Who::Null,
+        FLOOR,
+        Ops::reads(SMALL, 128),
+        Score::Iops,
+        Some((0.88, 0.95)),
+    ),
+    (
+        "RAM device, 256 MiB that were written, 4 KiB random reads, depth 32: IOPS / floor",
+        Who::Ram,
+        FLOOR,
+        Ops::reads(SMALL, 32),
+        Score::Iops,
+        Some((0.60, 0.75)),
+    ),
+    (
+        "4 KiB random writes, depth 32: IOPS / floor",
+        Who::Null,
+        FLOOR,
+        Ops::writes(SMALL, 32),
+        Score::Iops,
+        Some((0.85, 0.95)),
+    ),
+    (
+        "4 KiB random reads one by one, depth 8: IOPS / floor one by one",
+        Who::Null,
+        FLOOR,
+        Ops::reads(SMALL, 8).one_by_one(),
+        Score::Iops,
+        Some((0.85, 0.95)),
+    ),
+    (
+        "4 KiB random reads one by one, depth 32: IOPS / floor one by one",
+        Who::Null,
+        FLOOR,
+        Ops::reads(SMALL, 32).one_by_one(),
+        Score::Iops,
+        Some((0.85, 0.95)),
+    ),
+    (
+        "128 KiB reads, depth 16: bandwidth / floor",
+        Who::Null,
+        FLOOR,
+        Ops::reads(LARGE, 16),
+        Score::Iops,
+        Some((0.90, 0.98)),
+    ),
+    (
+        "4 KiB random reads, depth 32: own code of the node in ns",
+        Who::Null,
+        None,
+        Ops::reads(SMALL, 32),
+        Score::NodeOwn,
+        None,
+    ),
+    (
+        "4 KiB random reads, depth 32: own code of the host in ns",
+        Who::Null,
+        None,
+        Ops::reads(SMALL, 32),
+        Score::HostOwn,
+        None,
+    ),
+    (
+        "file device, 4 KiB random reads, depth 1: mean latency / (local + floor)",
+        Who::File,
+        Some(Who::LocalAndFloor),
+        Ops::reads(SMALL, 1),
+        Score::Latency,
+        Some((1.10, 1.03)),
+    ),
+    (
+        "file device, 4 KiB random reads, depth 32: IOPS / local",
+        Who::File,
+        Some(Who::Local),
+        Ops::reads(SMALL, 32),
+        Score::Iops,
+        Some((0.95, 1.00)),
+    ),
+];
+
+/// Every contest.
+pub fn nvme_tcp_contests(targets: &NvmeTcpTargets) -> Vec<Contest> {
+    let contest = |(what, subject, base, ops, score, bounds): Row| Contest {
+        what,
+        subject: targets.side(subject),
+        base: base.map(|base| targets.side(base)),
+        ops,
+        score,
+        must: bounds.map(|(must, _)| must),
+        aim: bounds.map(|(_, aim)| aim),
+    };
+    ROWS.into_iter().map(contest).collect()
+}
+
+impl NvmeTcpTargets {
+    fn side(&self, who: Who) -> Side {
+        match who {
+            Who::Floor => Side::Floor(Headers::NVME_TCP),
+            Who::Null => Side::NvmeTcp(self.null.clone()),
+            Who::Ram => Side::NvmeTcp(self.ram.clone()),
+            Who::File => Side::NvmeTcp(self.file.clone()),
+            Who::Local => Side::File(self.local.clone()),
+            Who::LocalAndFloor => Side::FileAndFloor(self.local.clone(), Headers::NVME_TCP),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::contest::{ContestResult, Turn};
+    use super::super::resources::Resources;
+    use super::super::results::{to_json, to_markdown};
+    use super::super::round::{Figure, OwnTime, Part, Ratio};
+    use super::*;
+    use crate::subject::Target;
+    use nearflash_units::Nanos;
+
+    fn results() -> Vec<ContestResult> {
+        let volume = |name: &str| match format!("nvme-tcp://a/{name}").parse().unwrap() {
+            Target::NvmeTcp(target) => target,
+            other => panic!("{other}"),
+        };
+        let targets = NvmeTcpTargets {
+            null: volume("null"),
+            ram: volume("ram"),
+            file: volume("file"),
+            local: "local.img".into(),
+        };
+        let part = |iops: f64| Part {
+            figure: Figure { iops, latency_ns: 1e9 / iops, core_share: 1.0 },
+            cpu_ns: 2e9 / iops,
+            own_ns: OwnTime { node: 1e8 / iops, host: 2e8 / iops },
+        };
+        let results = nvme_tcp_contests(&targets).into_iter().map(|contest| {
+            let base = contest.base.is_some().then(|| part(100_000.0));
+            let turn = Turn { subject: part(90_000.0), base, before: Nanos(30), after: Nanos(31) };
+            let ratio = Ratio::of(&[turn], |turn| contest.score.of(turn));
+            ContestResult { contest, ratio, turns: vec![turn] }
+        });
+        results.collect()
+    }
+
+    const RESOURCES: Resources = Resources {
+        busy_len: ByteLen(20 << 20),
+        per_connection_len: ByteLen(9 << 10),
+        connections: 200,
+        idle_share: 0.002,
+    };
+
+    #[test]
+    fn the_table_says_what_was_reached() {
+        insta::assert_snapshot!(to_markdown(&results()) + &RESOURCES.to_markdown());
+    }
+
+    #[test]
+    fn the_document_has_every_round() {
+        insta::assert_snapshot!(to_json(&results()[..1], Some(&RESOURCES)));
+    }
+}
