@@ -23,6 +23,8 @@ enum Memory {
     Heap(Heap),
     /// Shared with a node of this machine.
     Shared(Slice),
+    /// In flight, with the ring.
+    Lent,
 }
 
 struct Heap {
@@ -44,6 +46,7 @@ impl Buffer {
         match &self.memory {
             Memory::Heap(heap) => heap.bytes.len() - heap.start,
             Memory::Shared(slice) => slice.capacity(),
+            Memory::Lent => self.len,
         }
     }
 
@@ -67,25 +70,29 @@ impl Buffer {
         Self { memory: Memory::Shared(slice), len }
     }
 
-    /// Where in this area it is, if it is of it.
+    /// Hands its slice of this area over, for an operation; `None` when it is not of the area.
     #[inline]
-    pub(super) fn place_in(&self, area: &Area) -> Option<u32> {
-        match &self.memory {
-            Memory::Shared(slice) if slice.is_of(area) => Some(slice.offset()),
-            _ => None,
+    pub(super) fn lend(&mut self, area: &Area) -> Option<Slice> {
+        match std::mem::replace(&mut self.memory, Memory::Lent) {
+            Memory::Shared(slice) if slice.is_of(area) => Some(slice),
+            other => {
+                self.memory = other;
+                None
+            }
         }
     }
 
-    /// Leaves memory that a node may still write to, for memory of this process alone: with the
-    /// same bytes, if the node has only read them, or else with zeroes.
-    pub(super) fn leave_shared(&mut self, is_only_read: bool) {
-        if !matches!(self.memory, Memory::Shared(_)) {
-            return;
+    /// Takes back what was lent, when the operation is over. Another slice returns to its area.
+    #[inline]
+    pub(super) fn returned(&mut self, slice: Slice) {
+        if self.is_lent() {
+            self.memory = Memory::Shared(slice);
         }
-        let heap = if is_only_read { Self::from(&**self) } else { Self::new(self.len) };
-        if let Memory::Shared(slice) = std::mem::replace(self, heap).memory {
-            slice.abandon();
-        }
+    }
+
+    /// Whether its slice is with the ring.
+    pub(super) fn is_lent(&self) -> bool {
+        matches!(self.memory, Memory::Lent)
     }
 }
 
@@ -97,6 +104,7 @@ impl Deref for Buffer {
         match &self.memory {
             Memory::Heap(heap) => &heap.bytes[heap.start..][..self.len],
             Memory::Shared(slice) => slice,
+            Memory::Lent => &[],
         }
     }
 }
@@ -107,6 +115,7 @@ impl DerefMut for Buffer {
         match &mut self.memory {
             Memory::Heap(heap) => &mut heap.bytes[heap.start..][..self.len],
             Memory::Shared(slice) => slice,
+            Memory::Lent => &mut [],
         }
     }
 }

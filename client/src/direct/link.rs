@@ -25,7 +25,7 @@ use super::client::Shared;
 use super::error::{Error, Lost};
 use super::ring::{Attached, Refused, Ring};
 use super::session::Connection;
-use super::slots::{Slot, Slots};
+use super::slots::{Slot, Slots, slot_of};
 use super::url::Place;
 use crate::resolve::resolve;
 use crate::stream::{self, LinkError, Memory as _};
@@ -290,10 +290,8 @@ impl Link {
     pub(super) fn give_up(&mut self) -> Vec<Slot> {
         let mut slots = self.connection.memory.empty_all();
         if let Some(ring) = &mut self.ring {
-            ring.abandon();
-            for slot in &mut slots {
-                let is_only_read = slot.changes_volume();
-                slot.buffer.iter_mut().for_each(|buffer| buffer.leave_shared(is_only_read));
+            for lost in &mut slots {
+                ring.abandon(slot_of(lost.token), lost);
             }
         }
         slots

@@ -4,21 +4,24 @@
 //! buffer that is not of that memory is copied through it. The stream stays for what is not about a
 //! request, and for telling that the node is gone: it is looked at now and then.
 //!
-//! Invariant: no slice is seen by anybody, or given out again, while the node may write to it.
+//! Invariant: no slice is seen by anybody, or given out again, while the node may write to it: in flight it
+//! is with the ring, out of its buffer.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nearflash_direct::PeerError;
-use nearflash_direct::client::{ClientEvent, ClientOperation, SubmitError, VolumeHandle};
+use nearflash_direct::client::{
+    ClientEvent, ClientOperation, RequestTag, SubmitError, VolumeHandle,
+};
 use nearflash_request::BufferId;
-use nearflash_ring::{Area, ClientEnd, Entry, Geometry, Slice, receive_passed};
+use nearflash_ring::{Area, ClientEnd, Entry, Geometry, Payload, Slice, receive_passed};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::buffer::Buffer;
 use super::error::Lost;
 use super::session::Connection;
-use super::slots::Slots;
+use super::slots::{Slot, Slots};
 use crate::stream::Memory as _;
 
 /// Operands of one atomic operation: two words.
@@ -67,10 +70,8 @@ pub(super) struct Ring {
     end: ClientEnd,
     area: Area,
     entries_max: u32,
-    /// Of atomic operations, by slot.
-    operands: Slice,
-    /// Where the payload is of operations whose buffer is not of the shared memory, by slot.
-    copies: Vec<Option<Slice>>,
+    /// The tags of operations in flight, by slot.
+    tags: Vec<RequestTag>,
     answers: Vec<Entry>,
     /// Something was put into the ring and not shown.
     is_unseen: bool,
@@ -103,18 +104,15 @@ impl Ring {
         let Ok((end, area)) = ClientEnd::new(&memory, bell, geometry) else {
             return Ok(Attached::Unusable);
         };
-        Ok(Attached::Yes(Self::new(end, area, geometry, connection)))
+        Ok(Attached::Yes(Self::new(end, area, geometry, connection.memory.depth())))
     }
 
-    fn new(end: ClientEnd, mut area: Area, geometry: Geometry, connection: &Connection) -> Self {
-        let depth = connection.memory.depth();
-        let operands = area.take(index(depth * OPERANDS_LEN)).expect("there is room for that");
+    fn new(end: ClientEnd, area: Area, geometry: Geometry, depth: u32) -> Self {
         Self {
             end,
             area,
             entries_max: geometry.entries(),
-            operands,
-            copies: (0..depth).map(|_| None).collect(),
+            tags: vec![RequestTag(0); index(depth)],
             answers: Vec::with_capacity(index(ANSWERS_PER_TURN_MAX)),
             is_unseen: false,
             broken: None,
@@ -141,16 +139,31 @@ impl Ring {
         slot: BufferId,
     ) -> Result<(), Refused> {
         let operation = connection.memory.get(slot).operation;
-        let place = self.place(&connection.memory, slot, &operation)?;
-        let (tag, entry) = match connection.session.submit_entry(volume, &operation, place) {
+        let slice = match operation {
+            ClientOperation::Read { .. } | ClientOperation::Write { .. } => {
+                Some(self.slice(&mut connection.memory, slot, &operation)?)
+            }
+            _ => None,
+        };
+        // The ring says where the payload is.
+        let (tag, entry) = match connection.session.submit_entry(volume, &operation, 0) {
             Ok(submitted) => submitted,
             Err(error) => {
-                self.copies[index(slot.0)] = None;
+                if let Some(slice) = slice {
+                    connection.memory.buffer_mut(slot).returned(slice);
+                }
                 return Err(error.into());
             }
         };
         connection.memory.tagged(tag, slot);
-        match self.end.push(&entry) {
+        self.tags[index(slot.0)] = tag;
+        let (words, words_len) = operation.operands();
+        let payload = match slice {
+            Some(slice) => Payload::Slice(slice),
+            None if words_len > 0 => Payload::Words(&words[..words_len]),
+            None => Payload::None,
+        };
+        match self.end.push(&entry, payload) {
             Ok(true) => self.is_unseen = true,
             // The session never has more in flight than there are entries.
             Ok(false) | Err(_) => self.broken = Some(Lost::Peer(PeerError::RingBroken)),
@@ -158,48 +171,24 @@ impl Ring {
         Ok(())
     }
 
-    /// Where in the data area the operation's payload is, put there if need be.
+    /// The operation's payload in the data area: that of its buffer, or a copy.
     #[inline]
-    fn place(
+    fn slice(
         &mut self,
-        slots: &Slots,
+        slots: &mut Slots,
         slot: BufferId,
         operation: &ClientOperation,
-    ) -> Result<u32, Refused> {
-        match operation {
-            ClientOperation::Read { .. } | ClientOperation::Write { .. } => {
-                let buffer = slots.get(slot).buffer.as_ref().expect("payload has a buffer");
-                match buffer.place_in(&self.area) {
-                    Some(place) => Ok(place),
-                    None => self.copy(slots, slot, operation),
-                }
-            }
-            ClientOperation::CompareAndSwap { .. } | ClientOperation::FetchAdd { .. } => {
-                let (bytes, len) = operation.operands();
-                let start = slot.0 * OPERANDS_LEN;
-                self.operands[index(start)..][..len].copy_from_slice(&bytes[..len]);
-                Ok(self.operands.offset() + start)
-            }
-            ClientOperation::Flush | ClientOperation::Discard { .. } => Ok(0),
+    ) -> Result<Slice, Refused> {
+        if let Some(slice) = slots.buffer_mut(slot).lend(&self.area) {
+            return Ok(slice);
         }
-    }
-
-    /// A place for the payload of a buffer that the node does not reach.
-    fn copy(
-        &mut self,
-        slots: &Slots,
-        slot: BufferId,
-        operation: &ClientOperation,
-    ) -> Result<u32, Refused> {
         let bytes = slots.bytes(slot);
         let len = bytes.len();
         let mut slice = self.area.take(len).ok_or(Refused::NoMemory { len })?;
         if matches!(operation, ClientOperation::Write { .. }) {
             slice.copy_from_slice(bytes);
         }
-        let place = slice.offset();
-        self.copies[index(slot.0)] = Some(slice);
-        Ok(place)
+        Ok(slice)
     }
 
     /// Shows the node what was put in.
@@ -233,14 +222,17 @@ impl Ring {
         Ok(moved)
     }
 
-    /// An operation is over: what was read for a buffer elsewhere goes there.
+    /// An operation is over: its buffer has its slice back, and what was read for a buffer elsewhere
+    /// goes there.
     #[inline]
     pub(super) fn completed(&mut self, slots: &mut Slots, slot: BufferId) {
-        if let Some(slice) = self.copies[index(slot.0)].take()
-            && matches!(slots.get(slot).operation, ClientOperation::Read { .. })
-        {
-            slots.bytes_mut(slot)[..slice.len()].copy_from_slice(&slice);
+        let Some(slice) = self.end.reclaim(self.tags[index(slot.0)].0) else { return };
+        let is_read = matches!(slots.get(slot).operation, ClientOperation::Read { .. });
+        let buffer = slots.buffer_mut(slot);
+        if is_read && !buffer.is_lent() {
+            buffer[..slice.len()].copy_from_slice(&slice);
         }
+        buffer.returned(slice);
     }
 
     /// Sleeps until there may be an answer, or the stream has something, or `span` is over; whether
@@ -271,9 +263,16 @@ impl Ring {
         self.idle_turns = TURNS_PER_LOOK; // it may have been the stream
     }
 
-    /// The node is gone, or nearly: what it may still write to is never used again.
-    pub(super) fn abandon(&mut self) {
-        self.copies.iter_mut().filter_map(Option::take).for_each(Slice::abandon);
+    /// The node is gone, or nearly, and what it may still write to stays with the ring. A buffer whose
+    /// slice that is gets other memory: with the same bytes, if the node has only read them, or else with
+    /// zeroes.
+    pub(super) fn abandon(&self, slot: BufferId, lost: &mut Slot) {
+        let is_only_read = lost.changes_volume();
+        let Some(buffer) = lost.buffer.as_mut().filter(|buffer| buffer.is_lent()) else { return };
+        *buffer = Buffer::new(buffer.capacity());
+        if is_only_read {
+            self.end.copy_out(self.tags[index(slot.0)].0, buffer);
+        }
     }
 }
 
@@ -283,7 +282,7 @@ fn geometry(connection: &Connection, shared_len: usize) -> Option<Geometry> {
     let depth = connection.memory.depth();
     let credits = agreed.credits_max.checked_ilog2()?;
     let entries = depth.next_power_of_two().min(1 << credits);
-    let operands = index(depth * OPERANDS_LEN).next_multiple_of(PAGE_LEN);
+    let operands = index(entries * OPERANDS_LEN).next_multiple_of(PAGE_LEN);
     let data_len = shared_len.checked_next_multiple_of(PAGE_LEN)?.checked_add(operands)?;
     Geometry::new(entries, u64::try_from(data_len).ok()?)
 }

@@ -88,6 +88,12 @@ impl Slots {
         &self.slots[index(slot.0)]
     }
 
+    /// The buffer of an operation that has payload.
+    #[inline]
+    pub(super) fn buffer_mut(&mut self, slot: BufferId) -> &mut Buffer {
+        self.slots[index(slot.0)].buffer.as_mut().expect("payload has a buffer")
+    }
+
     /// The request of a slot has this tag from now on.
     #[inline]
     pub(super) fn tagged(&mut self, tag: RequestTag, slot: BufferId) {

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)] // raw sockets and the ring; every block says why it is sound
 
 mod arena;
+mod asleep;
 mod devices;
 mod listeners;
 mod mailbox;

@@ -5,10 +5,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
+
+use crate::asleep::Asleep;
 
 /// Messages that may wait for a core. A sender that finds it full keeps its message and tries
 /// again in its next turn.
@@ -17,7 +18,7 @@ const MESSAGES_MAX: usize = 4096;
 #[derive(Debug)]
 struct Shared<M> {
     queue: ArrayQueue<M>,
-    asleep: AtomicBool,
+    asleep: Asleep,
     wake: OwnedFd,
 }
 
@@ -39,7 +40,7 @@ impl<M> Mailbox<M> {
     pub(crate) fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let queue = ArrayQueue::new(MESSAGES_MAX);
-        Ok(Self(Arc::new(Shared { queue, asleep: AtomicBool::new(false), wake })))
+        Ok(Self(Arc::new(Shared { queue, asleep: Asleep::new(), wake })))
     }
 
     pub(crate) fn sender(&self) -> Sender<M> {
@@ -58,12 +59,12 @@ impl<M> Mailbox<M> {
 
     /// Says that the owner is about to sleep; `false` when a message is already there.
     pub(crate) fn begin_sleep(&self) -> bool {
-        self.0.asleep.store(true, Ordering::SeqCst);
+        self.0.asleep.begin();
         self.0.queue.is_empty()
     }
 
     pub(crate) fn end_sleep(&self) {
-        self.0.asleep.store(false, Ordering::SeqCst);
+        self.0.asleep.end();
     }
 
     /// Takes the wake-up back out.
@@ -80,7 +81,7 @@ impl<M> Sender<M> {
     /// The message, when there is no room.
     pub fn send(&self, message: M) -> Result<(), M> {
         self.0.queue.push(message)?;
-        if self.0.asleep.swap(false, Ordering::SeqCst) {
+        if self.0.asleep.take() {
             // Fails only when the counter is full of wake-ups, and then one is not missed.
             let _ = rustix::io::write(&self.0.wake, &1u64.to_le_bytes());
         }

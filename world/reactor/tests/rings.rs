@@ -5,6 +5,7 @@ mod common;
 
 use common::{Client, reactor};
 use nearflash_reactor::Reactor;
+use nearflash_ring::Payload;
 use nearflash_shard::{Place, RingBroken, RingRefused, RingSpec, World};
 use nearflash_units::ByteLen;
 
@@ -43,11 +44,12 @@ fn the_null_device_reads_as_zeroes_into_a_clients_memory_and_no_further() {
 fn entries_and_bytes_pass_both_ways() {
     let mut reactor = reactor(&[]);
     let mut client = Client::attach(&mut reactor);
-    assert_eq!(client.end.push(&[1; 32]), Ok(true));
+    let request = [3; 32]; // a FLUSH
+    assert_eq!(client.end.push(&request, Payload::None), Ok(true));
     client.end.publish();
     let mut entries = Vec::new();
     assert_eq!(reactor.take_entries(client.ring, &mut entries), Ok(()));
-    assert_eq!(entries, [[1; 32]]);
+    assert_eq!(entries, [request]);
     reactor.put_entries(client.ring, &[[2; 32]]).unwrap();
     entries.clear();
     assert_eq!(client.end.take(9, &mut entries), Ok(1));

@@ -34,9 +34,9 @@ struct Run {
 /// A part of the data area that is the holder's alone: page-aligned, and returned to the area when
 /// dropped.
 ///
-/// While an operation is in flight on it, the node writes to it: whoever posts one keeps the slice
-/// unseen until the operation has completed, or calls [`Self::abandon`]. A node writes nowhere else;
-/// that much a client trusts it, as it trusts it with the data itself.
+/// The node reads and writes slices that were given to [`ClientEnd::push`](crate::ClientEnd::push), from
+/// then until its answer, and no other bytes: that much a client trusts it, as it trusts it with the
+/// data itself. A slice in flight belongs to the end, so nobody holds it.
 pub struct Slice {
     shared: Arc<Shared>,
     start: NonNull<u8>,
@@ -107,10 +107,16 @@ impl FreeList {
 }
 
 impl Slice {
-    /// Where in the data area it begins: what a request says.
+    /// Where in the data area it begins.
     #[inline]
     pub fn offset(&self) -> u32 {
         u32::try_from(self.run.start).expect("a data area is at most DATA_LEN_MAX")
+    }
+
+    /// Whether it lies in that memory.
+    #[inline]
+    pub(crate) fn lies_in(&self, memory: &Arc<Memory>) -> bool {
+        Arc::ptr_eq(&self.shared.memory, memory)
     }
 
     /// Whether it is a part of that area.
@@ -133,8 +139,8 @@ impl Slice {
         self.len = len;
     }
 
-    /// The node may write to it for ever: it is never given out again.
-    pub fn abandon(mut self) {
+    /// The node may write to it at any time from now on: it is never given out again.
+    pub(crate) fn abandon(mut self) {
         self.run.len = 0;
     }
 }
@@ -153,8 +159,8 @@ impl Deref for Slice {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: `len` bytes from `start` are mapped, initialized (shared memory begins as zeroes)
-        // and this slice's alone in this process. The node does not write while no operation is in
-        // flight on them, and while one is, whoever posted it does not look.
+        // and this slice's alone in this process. The node touches what is in flight only, and a slice
+        // in flight is held by the end, which does not dereference it.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }

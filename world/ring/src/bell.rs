@@ -11,6 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send};
 
+use crate::sleep::Ring;
+
 /// One end of the pair.
 #[derive(Debug)]
 pub struct Bell(OwnedFd);
@@ -36,11 +38,6 @@ impl Bell {
     /// The end that came from the node.
     pub(crate) fn from_node(fd: OwnedFd) -> Self {
         Self(fd)
-    }
-
-    /// Wakes the other side. When that cannot be, it has enough to wake it, or is gone.
-    pub(crate) fn ring(&self) {
-        let _ = send(&self.0, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
     /// Takes what rang; bounded, whatever the other side does meanwhile. Whether the other side is
@@ -73,6 +70,13 @@ impl Bell {
     /// To give it to the other side.
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.0
+    }
+}
+
+impl Ring for Bell {
+    /// When nothing can be sent, the other side has enough to wake it, or is gone.
+    fn ring(&self) {
+        let _ = send(&self.0, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 }
 

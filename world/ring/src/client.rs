@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use rustix::event::Timespec;
 
-use crate::area::Area;
+use crate::area::{Area, Slice};
 use crate::bell::{Bell, Woken};
+use crate::flights::{Flights, Payload};
 use crate::geometry::{CLIENT_SLEEPS_AT, Geometry, NODE_SLEEPS_AT};
 use crate::lane::{Broken, Consumer, Entry, Producer};
 use crate::memory::{Memory, OpenError};
-use crate::node::{say_sleeping, wake};
+use crate::sleep::{say_sleeping, wake};
 
-/// What is longer is as good as for ever.
+/// A longer wait is as good as one without an end.
 const TIMEOUT_MAX: Timespec = Timespec { tv_sec: i64::MAX >> 8, tv_nsec: 0 };
 
 /// The client's end. What of it a [`crate::Slice`] needs outlives it.
@@ -24,6 +25,7 @@ pub struct ClientEnd {
     memory: Arc<Memory>,
     submissions: Producer,
     completions: Consumer,
+    flights: Flights,
     bell: Bell,
 }
 
@@ -38,23 +40,43 @@ impl ClientEnd {
         geometry: Geometry,
     ) -> Result<(Self, Area), OpenError> {
         let memory = Arc::new(Memory::open(memory, geometry)?);
-        let area = Area::new(Arc::clone(&memory));
+        let mut area = Area::new(Arc::clone(&memory));
         let end = Self {
-            memory,
             submissions: Producer::new(geometry.submission_lane()),
             completions: Consumer::new(geometry.completion_lane()),
+            flights: Flights::new(&memory, geometry.entries(), &mut area),
+            memory,
             bell: Bell::from_node(bell),
         };
         Ok((end, area))
     }
 
-    /// Puts a request in, not yet to be seen. Whether there was room.
+    /// Puts a request in, not yet to be seen, with the place of its payload. Whether there was room; if
+    /// there was none, the payload counts as in flight all the same.
     ///
     /// # Errors
     /// When the ring is broken.
+    ///
+    /// # Panics
+    /// When the payload is shorter than the request says, is of another data area, or is missing; or the
+    /// tag is that of another request in flight, or not below the ring's entries.
     #[inline]
-    pub fn push(&mut self, entry: &Entry) -> Result<bool, Broken> {
-        self.submissions.push(&self.memory, entry)
+    pub fn push(&mut self, entry: &Entry, payload: Payload<'_>) -> Result<bool, Broken> {
+        let entry = self.flights.depart(entry, payload);
+        self.submissions.push(&self.memory, &entry)
+    }
+
+    /// The slice of a request whose answer was taken; `None` when there is no such request, or it had
+    /// none.
+    #[inline]
+    pub fn reclaim(&mut self, tag: u32) -> Option<Slice> {
+        self.flights.reclaim(tag)
+    }
+
+    /// Copies the bytes of a slice in flight, as many as there are, for who does not expect an answer any
+    /// more. Whether there is such a slice.
+    pub fn copy_out(&self, tag: u32, into: &mut [u8]) -> bool {
+        self.flights.copy_out(tag, into)
     }
 
     /// Shows the node what was put in, and wakes it if it sleeps.
@@ -70,7 +92,10 @@ impl ClientEnd {
     /// When the ring is broken.
     #[inline]
     pub fn take(&mut self, max: u32, entries: &mut Vec<Entry>) -> Result<u32, Broken> {
-        self.completions.take(&self.memory, max, entries)
+        let before = entries.len();
+        let count = self.completions.take(&self.memory, max, entries)?;
+        self.flights.land(&entries[before..]);
+        Ok(count)
     }
 
     /// Sleeps until there may be answers, or bytes or the end of `socket`, or room in it if

@@ -91,7 +91,7 @@ pub(crate) fn index(raw: u64) -> usize {
     usize::try_from(raw).expect("bounded by DATA_LEN_MAX")
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

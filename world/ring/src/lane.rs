@@ -4,10 +4,9 @@
 //! Each keeps its own index to itself, and of the other's believes only what can be: between what it
 //! was last and what it may be at most.
 
-use std::sync::atomic::Ordering;
-
 use crate::geometry::index;
 use crate::memory::Memory;
+use crate::sync::Ordering;
 
 /// Length of an entry: a header of the direct protocol.
 pub const ENTRY_LEN: usize = 32;
@@ -130,7 +129,7 @@ impl Consumer {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
     use crate::geometry::Geometry;

@@ -3,12 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
 use crate::bell::Bell;
 use crate::geometry::{CLIENT_SLEEPS_AT, Geometry, NODE_SLEEPS_AT};
 use crate::lane::{Broken, Consumer, Entry, Producer};
 use crate::memory::Memory;
+use crate::sleep::{say_sleeping, wake};
 
 /// The node's end. Unmapped when dropped.
 #[derive(Debug)]
@@ -131,21 +132,4 @@ impl NodeEnd {
     pub fn zero(&self, offset: u64, len: usize) {
         self.memory.zero(offset, len);
     }
-}
-
-/// Rings the bell if the other side said that it sleeps. What was published before is seen by it:
-/// either it finds that when it looks once more, or we find its word here.
-#[inline]
-pub(crate) fn wake(memory: &Memory, sleeps_at: usize, bell: &Bell) {
-    fence(Ordering::SeqCst);
-    let sleeps = memory.word(sleeps_at);
-    if sleeps.load(Ordering::Relaxed) != 0 && sleeps.swap(0, Ordering::Relaxed) != 0 {
-        bell.ring();
-    }
-}
-
-/// Says that this side sleeps, before it looks for the last time.
-pub(crate) fn say_sleeping(memory: &Memory, sleeps_at: usize) {
-    memory.word(sleeps_at).store(1, Ordering::Relaxed);
-    fence(Ordering::SeqCst);
 }

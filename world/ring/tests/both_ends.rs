@@ -8,20 +8,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use nearflash_ring::{Broken, ClientEnd, ENTRY_LEN, Entry, Geometry, Handover, NodeEnd};
+use nearflash_ring::{Broken, ClientEnd, ENTRY_LEN, Entry, Geometry, Handover, NodeEnd, Payload};
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, poll};
 
 /// Longer than any test may take: a lost wake-up shows as a failure, not as a test that hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Where these indices are, as docs/direct-protocol.md says.
+/// The opcode, and where these indices are, as docs/direct-protocol.md says.
+const FLUSH: u8 = 0x03;
 const SUBMISSION_TAIL_AT: u64 = 128;
 const SUBMISSION_HEAD_AT: u64 = 256;
 
+/// A request without payload.
 fn entry(number: u32, seed: u8) -> Entry {
     let mut entry = [seed ^ number.to_le_bytes()[0]; ENTRY_LEN];
-    entry[..4].copy_from_slice(&number.to_le_bytes());
+    entry[0] = FLUSH;
+    entry[8..12].copy_from_slice(&number.to_le_bytes());
     entry
 }
 
@@ -56,7 +59,7 @@ fn ask(mut client: ClientEnd, socket: &UnixStream, count: u32, batch: u32, seed:
     while answered < count {
         let room = (depth - (posted - answered)).min(batch).min(count - posted);
         for _ in 0..room {
-            assert_eq!(client.push(&entry(posted, seed)), Ok(true));
+            assert_eq!(client.push(&entry(posted, seed), Payload::None), Ok(true));
             posted += 1;
         }
         client.publish();
