@@ -91,6 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "sockets")]
     fn a_bell_that_nobody_silences_does_not_make_its_ringer_wait() {
         let (one, other) = Bell::pair().unwrap();
         for _ in 0..100_000 {
@@ -100,6 +101,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "sockets")]
     fn the_other_side_cannot_make_our_end_wait() {
         let (one, other) = Bell::pair().unwrap();
         let flags = rustix::fs::fcntl_getfl(&other.0).unwrap();
@@ -108,6 +110,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "sockets")]
     fn a_bell_whose_other_end_is_gone_says_so() {
         let (one, other) = Bell::pair().unwrap();
         drop(other);

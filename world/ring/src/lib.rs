@@ -35,6 +35,8 @@ mod client;
 #[cfg(not(all(test, loom)))]
 mod flights;
 #[cfg(not(all(test, loom)))]
+mod mapping;
+#[cfg(not(all(test, loom)))]
 mod memory;
 #[cfg(not(all(test, loom)))]
 mod node;

@@ -8,14 +8,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
-use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::mm::MapFlags;
 
 use crate::geometry::{
     DATA_LEN_AT, DATA_OFFSET_AT, ENTRIES_AT, Geometry, MAGIC, MAGIC_AT, VERSION, VERSION_AT,
 };
 use crate::lane::{ENTRY_LEN, Entry};
+use crate::mapping::{map, sealed_file, unmap};
 
 /// Why memory that a node sent cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -48,9 +48,7 @@ impl Memory {
     /// The node's side: new memory, which can neither shrink nor grow, and the descriptor for the
     /// client.
     pub(crate) fn create(geometry: Geometry) -> io::Result<(Self, OwnedFd)> {
-        let fd = memfd()?;
-        ftruncate(&fd, size(geometry))?;
-        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let fd = sealed_file(size(geometry))?;
         let memory = Self::map(&fd, geometry, MapFlags::SHARED)?;
         memory.word(VERSION_AT).store(VERSION.to_le(), Ordering::Relaxed);
         memory.word(ENTRIES_AT).store(geometry.entries().to_le(), Ordering::Relaxed);
@@ -85,13 +83,7 @@ impl Memory {
     }
 
     fn map(fd: impl AsFd, geometry: Geometry, flags: MapFlags) -> io::Result<Self> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice aliases nothing. The file is at
-        // least that long, and is sealed against becoming shorter.
-        let start =
-            unsafe { mmap(ptr::null_mut(), geometry.total_len(), protection, flags, fd, 0)? };
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { start, geometry })
+        Ok(Self { start: map(fd, geometry.total_len(), flags)?, geometry })
     }
 
     pub(crate) fn geometry(&self) -> Geometry {
@@ -178,18 +170,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, whole, and nobody else has it any more. A failure would leave it
-        // mapped, which harms nothing.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.geometry.total_len()) };
-    }
-}
-
-/// Never to be run as a program; a kernel that does not know that wish is asked without.
-fn memfd() -> io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    match rustix::fs::memfd_create("nearflash-rings", flags | MemfdFlags::NOEXEC_SEAL) {
-        Err(Errno::INVAL) => Ok(rustix::fs::memfd_create("nearflash-rings", flags)?),
-        made => Ok(made?),
+        // SAFETY: our own mapping, whole, and nobody else has it any more.
+        unsafe { unmap(self.start, self.geometry.total_len()) };
     }
 }
 
@@ -215,12 +197,15 @@ fn native_long(bytes: [u8; 8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{MemfdFlags, ftruncate};
+    use rustix::io::Errno;
 
     fn geometry() -> Geometry {
         Geometry::new(8, 65_536).unwrap()
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "shared memory")]
     fn memory_cannot_be_made_smaller_or_larger_by_whoever_has_its_descriptor() {
         let (memory, fd) = Memory::create(geometry()).unwrap();
         assert_eq!(ftruncate(&fd, 0), Err(Errno::PERM));
@@ -229,6 +214,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "shared memory")]
     fn both_sides_see_the_same_bytes() {
         let (node, fd) = Memory::create(geometry()).unwrap();
         let client = Memory::open(&fd, geometry()).unwrap();
@@ -239,6 +225,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "shared memory")]
     fn memory_of_another_size_or_layout_is_refused() {
         let (node, fd) = Memory::create(geometry()).unwrap();
         let larger = Geometry::new(8, 131_072).unwrap();
@@ -248,6 +235,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "shared memory")]
     fn memory_that_may_shrink_is_refused() {
         let fd = rustix::fs::memfd_create("t", MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&fd, size(geometry())).unwrap();
@@ -265,6 +253,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "shared memory")]
     fn dropped_memory_is_unmapped() {
         let (memory, _fd) = Memory::create(geometry()).unwrap();
         let start = memory.start.as_ptr().addr();
