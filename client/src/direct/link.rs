@@ -257,6 +257,12 @@ impl Link {
         self.ring.as_mut().is_none_or(Ring::doze)
     }
 
+    /// Whether requests go by shared memory.
+    #[inline]
+    pub(super) fn has_rings(&self) -> bool {
+        self.ring.is_some()
+    }
+
     /// What rings when there are answers, of a link with shared memory.
     pub(super) fn bell(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.ring.as_ref().map(Ring::bell)

@@ -149,7 +149,23 @@ impl stream::Memory for Slots {
 
     #[inline]
     fn all_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        self.slots.iter_mut().map(|slot| slot.buffer.as_deref_mut().unwrap_or_default())
+        Buffers(self.slots.iter_mut())
+    }
+}
+
+/// The buffers of all slots. As `map` over them, which does not pass on `nth`.
+struct Buffers<'a>(std::slice::IterMut<'a, Slot>);
+
+impl<'a> Iterator for Buffers<'a> {
+    type Item = &'a mut [u8];
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.nth(0)
+    }
+
+    #[inline]
+    fn nth(&mut self, count: usize) -> Option<Self::Item> {
+        self.0.nth(count).map(|slot| slot.buffer.as_deref_mut().unwrap_or_default())
     }
 }
 

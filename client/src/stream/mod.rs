@@ -47,7 +47,7 @@ pub(crate) trait Memory {
     fn bytes(&self, buffer: BufferId) -> &[u8];
     fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8];
     /// All buffers at once, each at the place of its number: several can be received into by one
-    /// call.
+    /// call. Passing over some costs nothing.
     fn all_mut(&mut self) -> impl Iterator<Item = &mut [u8]>;
 }
 

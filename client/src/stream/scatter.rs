@@ -18,17 +18,30 @@ use super::error::{LinkError, taken};
 use super::forecast::Place;
 use super::{Memory, Session};
 
-/// Payloads of one call behind the first.
+/// Payloads of one call behind the first. As many as came with the last calls, and some more: a place that
+/// stays empty costs what a short copy does.
 const AHEAD_MAX: usize = 64;
+const AHEAD_MIN: usize = 4;
 /// Bytes of one call behind the first payload.
 const AHEAD_LEN_MAX: usize = 1 << 20;
 
 /// What one call was given behind the first payload.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Scatter {
     /// One header behind the other.
     headers: Vec<u8>,
     ahead: Vec<Place>,
+    /// How many places the next call is given.
+    ahead_max: usize,
+    /// The first payload's buffer and those ahead, by number: with their places in the call.
+    order: Vec<(usize, usize)>,
+}
+
+impl Default for Scatter {
+    fn default() -> Self {
+        let (headers, ahead, order) = (Vec::new(), Vec::new(), Vec::new());
+        Self { headers, ahead, ahead_max: AHEAD_MIN, order }
+    }
 }
 
 impl Scatter {
@@ -36,7 +49,7 @@ impl Scatter {
     fn plan(&mut self, header_len: usize, forecast: impl Iterator<Item = Place>) {
         self.ahead.clear();
         let mut len = 0;
-        for place in forecast.take(AHEAD_MAX) {
+        for place in forecast.take(self.ahead_max) {
             len += header_len + place.len;
             if len > AHEAD_LEN_MAX {
                 break;
@@ -44,6 +57,27 @@ impl Scatter {
             self.ahead.push(place);
         }
         self.headers.resize(AHEAD_MAX * header_len, 0);
+    }
+
+    /// Puts the buffers in the order of their numbers. A buffer that two reads share is in one place
+    /// only, and nothing is ahead of the second.
+    fn sort(&mut self, first: BufferId) {
+        let ahead = self.ahead.iter().map(|place| place.buffer);
+        self.order.clear();
+        self.order.extend(std::iter::once(first).chain(ahead).map(index).zip(0..));
+        self.order.sort_unstable();
+        let twice = self.order.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+        if let Some(cut) = twice.map(|pair| pair[1].1).min() {
+            self.order.retain(|(_, place)| *place < cut);
+            self.ahead.truncate(cut - 1);
+        }
+    }
+
+    /// Of so many places ahead, so many were reached.
+    fn learn(&mut self, reached: usize) {
+        let is_all = reached == self.ahead.len();
+        let wanted = if is_all { reached.max(self.ahead_max) } else { reached };
+        self.ahead_max = (2 * wanted).clamp(AHEAD_MIN, AHEAD_MAX);
     }
 }
 
@@ -56,26 +90,28 @@ impl<S: Session, M: Memory> Connection<S, M> {
         len: usize,
     ) -> Result<(Option<usize>, usize), LinkError<S::PeerError>> {
         self.scatter.plan(S::HEADER_LEN, self.forecast.next());
+        self.scatter.sort(buffer);
         let behind = STAGED_BEHIND_PAYLOAD_LEN.min(self.staging.len());
-        let mut buffers: Vec<_> = self.memory.all_mut().map(Some).collect();
-        let mut slices = Vec::with_capacity(2 * self.scatter.ahead.len() + 2);
-        let mut offered = len + behind;
-        let mut place = |buffer: BufferId| buffers[index(buffer)].take();
-        let first = place(buffer).expect("no other is the first");
-        slices.push(IoSliceMut::new(&mut first[offset..][..len]));
+        let mut slices = Vec::with_capacity(2 * self.scatter.order.len() + 1);
+        slices.push(IoSliceMut::new(&mut []));
         let headers = self.scatter.headers.chunks_exact_mut(S::HEADER_LEN);
-        for (ahead, header) in self.scatter.ahead.iter().zip(headers) {
-            // A buffer that two reads share is in one place only.
-            let Some(payload) = place(ahead.buffer) else { break };
+        for header in headers.take(self.scatter.ahead.len()) {
             slices.push(IoSliceMut::new(header));
-            slices.push(IoSliceMut::new(&mut payload[..ahead.len]));
-            offered += S::HEADER_LEN + ahead.len;
+            slices.push(IoSliceMut::new(&mut []));
         }
         slices.push(IoSliceMut::new(&mut self.staging[..behind]));
+        let (mut buffers, mut passed) = (self.memory.all_mut(), 0);
+        for (number, place) in &self.scatter.order {
+            let payload = buffers.nth(number - passed).expect("the buffer is there");
+            passed = number + 1;
+            slices[2 * place] = IoSliceMut::new(match place.checked_sub(1) {
+                None => &mut payload[offset..][..len],
+                Some(ahead) => &mut payload[..self.scatter.ahead[ahead].len],
+            });
+        }
+        let offered = slices.iter().map(|slice| slice.len()).sum();
         let received = taken(readv(&self.socket, &mut slices))?;
-        let ahead = slices.len() / 2 - 1;
-        drop(slices);
-        self.scatter.ahead.truncate(ahead);
+        drop((slices, buffers));
         if let Some(received) = received {
             let in_place = received.min(len);
             if in_place > 0 {
@@ -91,6 +127,7 @@ impl<S: Session, M: Memory> Connection<S, M> {
         let mut left = len;
         for position in 0..self.scatter.ahead.len() {
             if left == 0 {
+                self.scatter.learn(position);
                 return Ok(());
             }
             let header = &self.scatter.headers[position * S::HEADER_LEN..][..S::HEADER_LEN];
@@ -100,6 +137,7 @@ impl<S: Session, M: Memory> Connection<S, M> {
             let place = self.scatter.ahead[position];
             let is_whole = used == S::HEADER_LEN;
             if left == 0 {
+                self.scatter.learn(position);
                 return Ok(());
             }
             if !is_whole || !self.is_forecast(place) {
@@ -112,6 +150,7 @@ impl<S: Session, M: Memory> Connection<S, M> {
             self.session.handle_payload(&self.memory.bytes(place.buffer)[..in_place]);
             left -= in_place;
         }
+        self.scatter.learn(self.scatter.ahead.len());
         self.staged = 0..left;
         Ok(())
     }

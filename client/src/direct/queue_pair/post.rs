@@ -127,6 +127,7 @@ impl QueuePair {
             let Slot { operation, buffer, .. } = self.link.slots_mut().empty(slot);
             return Err((self.refused(refused, &operation), buffer));
         }
+        self.unsent += 1;
         if self.link.slots().in_flight() == 1 && !self.is_in_burst {
             self.ring_doorbell();
         }
