@@ -10,6 +10,7 @@ use crate::error::OptionsError;
 use crate::floor::FloorCores;
 use crate::job::{DriveSpec, JobSpec, Spin};
 use crate::placement::CoreId;
+use crate::report::PercentileList;
 use crate::run::{Jobs, Layout, RunSpec, Threads};
 use crate::subject::Target;
 use crate::workload::{Pattern, Rate, WorkloadSpec};
@@ -273,9 +274,6 @@ pub enum ListError {
     /// Two cores.
     #[error("'{0}' is no pair of cores: write the answering side's and the asking side's, as 0,1")]
     CorePair(String),
-    /// Percentiles.
-    #[error("'{0}' is no list of percentiles: write numbers up to 100 with colons, as 50:99:99.9")]
-    Percentiles(String),
 }
 
 impl FromStr for CoreList {
@@ -307,38 +305,6 @@ impl FromStr for FloorCores {
             [server, client] => Ok(Self { server, client }),
             _ => Err(refused()),
         }
-    }
-}
-
-/// Percentiles, ascending.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PercentileList(pub Vec<f64>);
-
-impl Default for PercentileList {
-    /// fio's.
-    fn default() -> Self {
-        Self(vec![
-            1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9,
-            99.95, 99.99,
-        ])
-    }
-}
-
-impl FromStr for PercentileList {
-    type Err = ListError;
-
-    fn from_str(text: &str) -> Result<Self, ListError> {
-        let refused = || ListError::Percentiles(text.to_owned());
-        let mut list = Vec::new();
-        for part in text.split([':', ',']) {
-            let percentile: f64 = part.parse().map_err(|_| refused())?;
-            if !(0.0..=100.0).contains(&percentile) {
-                return Err(refused());
-            }
-            list.push(percentile);
-        }
-        list.sort_by(f64::total_cmp);
-        Ok(Self(list))
     }
 }
 

@@ -14,8 +14,8 @@ use nearflash_bench::placement::Place;
 use nearflash_bench::stats::Quartiles;
 
 use crate::plan::PointId;
-use crate::report::{Fact, Kept, PointEnd, ReportError, read};
-use crate::result::{Measurement, Outcome, Results, Run};
+use crate::report::{Fact, Kept, ReportError, read};
+use crate::result::{Measurement, Outcome, PointEnd, Results, Run};
 
 pub use page::page;
 pub use text::text;

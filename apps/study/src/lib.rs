@@ -17,6 +17,7 @@ pub mod compare;
 pub mod energy;
 mod error;
 pub mod exhibit;
+mod folder;
 mod local;
 mod machine;
 pub mod plan;

@@ -144,6 +144,15 @@ impl From<Verdict> for Comparable {
     }
 }
 
+/// A point and what became of it.
+#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
+pub struct PointEnd {
+    /// Its name.
+    pub id: PointId,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
 /// Everything measured so far, by point.
 #[derive(Clone, Debug, Default)]
 pub struct Results {

@@ -13,13 +13,11 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::error::StudyError;
+use crate::folder::POINTS_FILE;
 use crate::plan::PointId;
-use crate::report::PointEnd;
-use crate::result::{Outcome, Results};
+use crate::result::{Outcome, PointEnd, Results};
 use crate::run::Timing;
 
-/// The file's name.
-pub const POINTS_FILE: &str = "points.jsonl";
 /// Grows when an older program would misread a line.
 const SCHEMA: u64 = 1;
 

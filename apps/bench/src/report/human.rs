@@ -62,7 +62,7 @@ fn direction(text: &mut String, label: &str, stream: &Stream, report: &Report) {
         ),
     );
     let listed = &report.percentiles.0;
-    let is_default = *listed == crate::args::PercentileList::default().0;
+    let is_default = *listed == super::PercentileList::default().0;
     let shown: &[f64] = if is_default { &PERCENTILES } else { listed };
     let parts: Vec<String> = shown
         .iter()

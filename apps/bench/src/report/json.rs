@@ -308,8 +308,8 @@ fn whole(value: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::PercentileList;
     use crate::recorder::CpuTime;
+    use crate::report::PercentileList;
     use crate::report::{FloorComparison, Sample, Samples};
     use nearflash_units::ByteLen;
 

@@ -2,14 +2,15 @@
 
 mod human;
 mod json;
+mod percentiles;
 mod samples;
 
 use nearflash_units::Nanos;
 
 pub(crate) use human::{count, micros};
+pub use percentiles::{PercentileList, PercentilesError};
 pub use samples::{Sample, Samples, Spread};
 
-use crate::args::PercentileList;
 use crate::placement::Place;
 use crate::recorder::Record;
 

@@ -168,8 +168,7 @@ fn a_target_that_is_gone_fails_its_point_and_the_rest_goes_on() {
     assert!(done.has_failed && !done.ended.is_interrupted);
     let kept = report::read(out.path()).unwrap();
     let points = &kept.studies[0].1;
-    let is_failed =
-        |end: &report::PointEnd| matches!(&end.outcome, Outcome::Failed(why) if !why.is_empty());
+    let is_failed = |end: &crate::result::PointEnd| matches!(&end.outcome, Outcome::Failed(why) if !why.is_empty());
     let failed: Vec<_> = points.iter().filter(|end| is_failed(end)).collect();
     assert_eq!(failed.len(), 1);
     assert!(failed[0].id.0.contains("127.0.0.1:1"));

@@ -1,7 +1,7 @@
 use super::{Verdict, compare};
 use crate::plan::PointId;
-use crate::report::{About, Fact, Kept, PointEnd};
-use crate::result::{Comparable, Cpu, Latency, Measurement, Outcome, Run};
+use crate::report::{About, Fact, Kept};
+use crate::result::{Comparable, Cpu, Latency, Measurement, Outcome, PointEnd, Run};
 
 fn run(iops: f64, comparable: Comparable) -> Run {
     Run {

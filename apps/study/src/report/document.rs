@@ -6,7 +6,7 @@ use nearflash_bench::placement::Place;
 
 use crate::exhibit::Exhibit;
 use crate::plan::{Plan, PointId, Unable};
-use crate::result::{Outcome, Results};
+use crate::result::{PointEnd, Results};
 use crate::studies::{Setting, Study};
 
 /// A run, or the part of it that is done.
@@ -75,15 +75,6 @@ pub struct Chapter {
     /// Where the cores lay in most runs of all chapters.
     #[serde(skip)]
     pub home: Option<Place>,
-}
-
-/// A point and what became of it.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
-pub struct PointEnd {
-    /// Its name.
-    pub id: PointId,
-    /// What became of it.
-    pub outcome: Outcome,
 }
 
 impl Chapter {

@@ -4,10 +4,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{About, Document, PAGE_FILE, PointEnd, ReportError};
+use super::{About, Document, PAGE_FILE, ReportError};
+use crate::folder::POINTS_FILE;
 use crate::plan::PointId;
-use crate::result::Outcome;
-use crate::store::POINTS_FILE;
+use crate::result::{Outcome, PointEnd};
 
 /// The file's name.
 pub(super) const FILE: &str = "results.json";

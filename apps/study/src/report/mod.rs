@@ -16,10 +16,10 @@ mod typography;
 use std::path::{Path, PathBuf};
 
 use crate::exhibit::Exhibit;
+use crate::folder::POINTS_FILE;
 use crate::plot::{self, PlotError};
-use crate::store::POINTS_FILE;
 
-pub use document::{About, Chapter, Document, Fact, PointEnd};
+pub use document::{About, Chapter, Document, Fact};
 pub use json::{Kept, SCHEMA, read};
 pub(crate) use page::frame;
 

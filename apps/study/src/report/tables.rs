@@ -6,10 +6,10 @@ use nearflash_bench::stats::Quartiles;
 
 use super::summary::results;
 use super::typography::unbroken;
-use super::{Chapter, Fact, PointEnd};
+use super::{Chapter, Fact};
 use crate::exhibit::{Cell, Table};
 use crate::plot::number::three_digits;
-use crate::result::{Outcome, Results, Run};
+use crate::result::{Outcome, PointEnd, Results, Run};
 use crate::studies::in_times;
 
 /// Names and what they stand for.

@@ -11,10 +11,11 @@ use nearflash_bench::workload::Direction;
 use nearflash_units::{ByteLen, Nanos};
 
 use super::drive::{Lane, Manner, drive};
+use super::error::PointError;
 use super::fio::{self, On};
 use super::peers::Served;
 use super::quiet::{Seen, Watch};
-use super::stand::{PointError, Reached, Stand};
+use super::stand::{Reached, Stand};
 use super::ways::Way;
 use crate::energy::EnergyCounter;
 use crate::plan::{Load, Medium, Peer, Point, Subject};

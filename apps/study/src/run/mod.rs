@@ -2,6 +2,7 @@
 
 mod command;
 mod drive;
+mod error;
 mod fio;
 mod measure;
 mod node;

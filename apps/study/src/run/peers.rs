@@ -8,7 +8,7 @@ use nearflash_bench::compare::{Tgt, find};
 use nearflash_bench::placement::{CoreId, pin};
 use nearflash_units::{ByteLen, Nanos};
 
-use super::stand::PointError;
+use super::error::PointError;
 use crate::local::Disk;
 use crate::plan::{Medium, Peer};
 

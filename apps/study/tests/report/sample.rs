@@ -4,8 +4,8 @@ use nearflash_study::exhibit::{
     Axis, Cell, Exhibit, Figure, Kind, Mark, Origin, Scale, Series, Table,
 };
 use nearflash_study::plan::{PointId, Unable};
-use nearflash_study::report::{About, Chapter, Document, Fact, PointEnd};
-use nearflash_study::result::{Comparable, Cpu, Latency, Measurement, Outcome, Run};
+use nearflash_study::report::{About, Chapter, Document, Fact};
+use nearflash_study::result::{Comparable, Cpu, Latency, Measurement, Outcome, PointEnd, Run};
 
 /// A point.
 pub(crate) fn mark(x: f64, y: f64) -> Mark {
