@@ -1,4 +1,4 @@
 //! Names in the folder of a run, which both what is measured and what is told of it know.
 
 /// Every measured point, a line each.
-pub const POINTS_FILE: &str = "points.jsonl";
+pub(crate) const POINTS_FILE: &str = "points.jsonl";

@@ -39,7 +39,7 @@ impl Asleep {
 mod tests {
     use super::Asleep;
     use loom::sync::atomic::{AtomicUsize, Ordering};
-    use loom::sync::{Arc, Notify};
+    use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
     /// The queue as the owner's last look sees it: the counter that a push advances. Its order is that of
@@ -47,14 +47,17 @@ mod tests {
     struct Mailbox {
         queued: AtomicUsize,
         asleep: Asleep,
-        wake: Notify,
+        /// As an eventfd, it keeps a wake-up.
+        wake: Mutex<bool>,
+        woken: Condvar,
     }
 
     impl Mailbox {
         fn send(&self) {
             self.queued.fetch_add(1, Ordering::SeqCst);
             if self.asleep.take() {
-                self.wake.notify();
+                *self.wake.lock().expect("nothing panics") = true;
+                self.woken.notify_one();
             }
         }
 
@@ -64,7 +67,10 @@ mod tests {
                 let before = self.queued.load(Ordering::SeqCst);
                 self.asleep.begin();
                 if self.queued.load(Ordering::SeqCst) == before {
-                    self.wake.wait();
+                    let mut wake = self.wake.lock().expect("nothing panics");
+                    while !std::mem::take(&mut *wake) {
+                        wake = self.woken.wait(wake).expect("nothing panics");
+                    }
                 }
                 self.asleep.end();
             }
@@ -76,7 +82,8 @@ mod tests {
             let mailbox = Arc::new(Mailbox {
                 queued: AtomicUsize::new(0),
                 asleep: Asleep::new(),
-                wake: Notify::new(),
+                wake: Mutex::new(false),
+                woken: Condvar::new(),
             });
             let sending = (0..senders).map(|_| {
                 let mailbox = Arc::clone(&mailbox);

@@ -91,7 +91,8 @@ pub(crate) fn index(raw: u64) -> usize {
     usize::try_from(raw).expect("bounded by DATA_LEN_MAX")
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(not(loom))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;

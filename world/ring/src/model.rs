@@ -3,7 +3,7 @@
 //! Words and entries only. The layout of the tests' rings is their own, as small as can be.
 
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use loom::sync::{Arc, Notify};
+use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 use crate::lane::{Consumer, ENTRY_LEN, Entry, Lane, Producer};
@@ -60,11 +60,33 @@ fn entry(number: u8) -> Entry {
     entry
 }
 
-struct Bell(Notify);
+/// Keeps what rang, as a socket does.
+struct Bell {
+    has_rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn new() -> Self {
+        Self { has_rung: Mutex::new(false), changed: Condvar::new() }
+    }
+
+    fn wait(&self) {
+        let mut has_rung = self.has_rung.lock().expect("nothing panics");
+        while !*has_rung {
+            has_rung = self.changed.wait(has_rung).expect("nothing panics");
+        }
+    }
+
+    fn silence(&self) {
+        *self.has_rung.lock().expect("nothing panics") = false;
+    }
+}
 
 impl Ring for Bell {
     fn ring(&self) {
-        self.0.notify();
+        *self.has_rung.lock().expect("nothing panics") = true;
+        self.changed.notify_one();
     }
 }
 
@@ -103,7 +125,7 @@ fn loom_a_sleeper_is_woken_by_what_is_shown() {
     const COUNT: u8 = 2;
     loom::model(|| {
         let memory = Arc::new(Memory::new(2));
-        let bell = Arc::new(Bell(Notify::new()));
+        let bell = Arc::new(Bell::new());
         let (filled, rung) = (Arc::clone(&memory), Arc::clone(&bell));
         let filling = thread::spawn(move || {
             let mut producer = Producer::new(lane(2));
@@ -120,9 +142,10 @@ fn loom_a_sleeper_is_woken_by_what_is_shown() {
             }
             say_sleeping(&memory, SLEEPS_AT);
             if consumer.available(&memory) == Ok(0) {
-                bell.0.wait();
+                bell.wait();
             }
             memory.word(SLEEPS_AT).store(0, Ordering::Relaxed);
+            bell.silence();
         }
         filling.join().expect("it has no panic");
     });

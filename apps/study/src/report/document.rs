@@ -6,7 +6,7 @@ use nearflash_bench::placement::Place;
 
 use crate::exhibit::Exhibit;
 use crate::plan::{Plan, PointId, Unable};
-use crate::result::{PointEnd, Results};
+use crate::result::{Outcome, PointEnd, Results};
 use crate::studies::{Setting, Study};
 
 /// A run, or the part of it that is done.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use nearflash_bench::BenchError;
 use nearflash_bench::engine::{FILE_BATCH, FileOptions};
 use nearflash_bench::job::Spin;
 use nearflash_bench::placement::{CoreId, allowed_cores};
