@@ -63,10 +63,14 @@ mod tests {
 
         /// Sleeps until messages come; a lost wake-up is a deadlock, which the model finds.
         fn receive(&self, count: usize) {
-            while self.queued.load(Ordering::SeqCst) < count {
-                let before = self.queued.load(Ordering::SeqCst);
+            loop {
+                // All that there is has been taken.
+                let taken = self.queued.load(Ordering::SeqCst);
+                if taken >= count {
+                    return;
+                }
                 self.asleep.begin();
-                if self.queued.load(Ordering::SeqCst) == before {
+                if self.queued.load(Ordering::SeqCst) == taken {
                     let mut wake = self.wake.lock().expect("nothing panics");
                     while !std::mem::take(&mut *wake) {
                         wake = self.woken.wait(wake).expect("nothing panics");
