@@ -57,9 +57,7 @@ fn of_volume(error: &VolumeError) -> Coded {
         VolumeError::NoDevice { device, .. } => {
             return (ErrorCode::DeviceNotFound, Some(Subject::new("device", device)));
         }
-        VolumeError::Size { name, .. } | VolumeError::BlockSize { name, .. } => {
-            (ErrorCode::InvalidValue, name)
-        }
+        VolumeError::Size { name, .. } => (ErrorCode::InvalidValue, name),
         VolumeError::NoSpace { name, .. } => (ErrorCode::NoSpace, name),
         VolumeError::WouldShrink { name, .. } => (ErrorCode::WouldShrink, name),
         VolumeError::Preparing { name, .. } => (ErrorCode::Busy, name),

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nearflash_device::{DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId};
-use nearflash_layout::{IoId, Layout};
+use nearflash_layout::{BlockIo, IoId, Layout};
 use nearflash_request::{
     BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Usage,
 };
@@ -18,6 +18,7 @@ use nearflash_units::{Blocks, ByteLen};
 use slab::Slab;
 
 use crate::change::Part;
+use crate::edges::{Units, edges_len};
 use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
 use crate::job::{Job, Work};
 use crate::pool::Pool;
@@ -95,15 +96,26 @@ pub struct Engine {
     /// Lets one comparison or change at a time go on when the pool is full of payload that waits for
     /// that, and nothing else would ever come back.
     pub(crate) reserve: Option<BufferId>,
+    pub(crate) units: Units,
+    devices: Arc<[DeviceProperties]>,
+    /// How long a buffer for edges is; `None` if no device of the node leaves any.
+    pub(crate) edges_len: Option<ByteLen>,
+    /// The same as the reserve, for edges.
+    pub(crate) edges_reserve: Option<BufferId>,
+    /// Jobs that wait for a buffer for edges, with what they do then.
+    pub(crate) edgeless: VecDeque<(usize, BlockIo)>,
 }
 
 impl Engine {
     /// An engine without requests. Takes one largest buffer of the pool as its reserve.
     pub fn new(config: EngineConfig, pool: &mut Pool) -> Self {
         let is_arbiter = config.core == CoreId::FIRST;
+        let edges_len = edges_len(&config.devices);
         Self {
             core: config.core,
-            layout: Layout::new(config.devices, config.health, config.volumes.clone()),
+            layout: Layout::new(config.devices.clone(), config.health, config.volumes.clone()),
+            units: Units::new(&config.volumes, &config.devices),
+            devices: config.devices,
             volumes: config.volumes,
             generation: 0,
             counters: Counters::default(),
@@ -116,12 +128,16 @@ impl Engine {
             answers: VecDeque::new(),
             fence_messages: VecDeque::new(),
             reserve: pool.take(Pool::LEN_MAX),
+            edges_len,
+            edges_reserve: edges_len.and_then(|len| pool.take(len)),
+            edgeless: VecDeque::new(),
         }
     }
 
     /// Replaces the volumes. Requests under way go on as they were laid out.
     pub fn set_volumes(&mut self, volumes: Arc<VolumeTable>) {
         self.layout.set_volumes(volumes.clone());
+        self.units = Units::new(&volumes, &self.devices);
         self.volumes = volumes;
         self.begin_generation();
     }
@@ -224,6 +240,9 @@ impl Engine {
     /// reserve.
     #[inline]
     pub fn resume(&mut self, pool: &mut Pool) {
+        if !self.edgeless.is_empty() {
+            self.resume_edgeless(pool);
+        }
         if self.starved.is_empty() {
             return;
         }
@@ -347,6 +366,9 @@ impl Engine {
         }
         if let Some(scratch) = job.scratch {
             self.give_back_scratch(scratch, pool);
+        }
+        if let Some(parts) = job.parts {
+            self.give_back_edges(&parts, pool);
         }
         let completion = Completion { tag: job.tag, outcome, payload };
         let had_scratch = job.needs_scratch;

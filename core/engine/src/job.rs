@@ -4,6 +4,7 @@ use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag, VolumeId}
 use nearflash_units::ByteLen;
 
 use crate::change::{Change, Part};
+use crate::edges::Parts;
 use crate::engine::Owner;
 use crate::fence::Fenced;
 use crate::need::Need;
@@ -146,6 +147,8 @@ pub(crate) struct Job {
     pub(crate) fenced: bool,
     /// What it takes beside what it brought along is scratch.
     pub(crate) needs_scratch: bool,
+    /// How far its IO is, if that is done in parts.
+    pub(crate) parts: Option<Box<Parts>>,
 }
 
 impl Job {
@@ -176,6 +179,7 @@ impl Job {
             charge: ByteLen(brought + need.len().0),
             fenced: false,
             needs_scratch: matches!(need, Need::Scratch(_)),
+            parts: None,
         }
     }
 

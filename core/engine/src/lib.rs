@@ -7,6 +7,7 @@
 mod arena;
 mod change;
 mod copy;
+mod edges;
 mod engine;
 mod fence;
 mod job;

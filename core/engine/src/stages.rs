@@ -33,6 +33,11 @@ impl Engine {
     #[inline]
     pub(crate) fn begin(&mut self, index: usize, pool: &mut Pool) {
         let job = &self.jobs[index];
+        if job.work.needs_fence() || self.writes_edges(job) {
+            let acquire = FenceMessage::Acquire(self.fence_of(index), self.covers(job));
+            self.jobs[index].fenced = true;
+            return self.fence_messages.push_back((CoreId::FIRST, acquire));
+        }
         match &job.work {
             Work::Read
             | Work::Compare
@@ -49,12 +54,6 @@ impl Engine {
             }
             Work::Admit => self.end(index, Outcome::Success, pool),
             Work::Copy { .. } => self.begin_copy(index, pool),
-            work if work.needs_fence() => {
-                let covers = job.covers();
-                self.jobs[index].fenced = true;
-                let acquire = FenceMessage::Acquire(self.fence_of(index), covers);
-                self.fence_messages.push_back((CoreId::FIRST, acquire));
-            }
             _ if self.is_held_back(index) => self.held_back.push_back(index),
             _ => self.write(index, pool),
         }
@@ -77,6 +76,10 @@ impl Engine {
             Work::Copy { .. } => self.try_copy(index, pool),
             Work::CompareSame { .. } | Work::Verify { .. } => self.try_steps(index, pool),
             Work::WriteAndVerify { .. } if self.jobs[index].stage == Stage::Waiting => {
+                self.write(index, pool);
+                true
+            }
+            Work::Write { .. } | Work::WriteZeroes { .. } | Work::Deallocate { .. } => {
                 self.write(index, pool);
                 true
             }
@@ -210,7 +213,8 @@ impl Engine {
     #[inline]
     pub(crate) fn io(&self, index: usize, kind: IoKind) -> BlockIo {
         let Job { volume, range, .. } = self.jobs[index];
-        BlockIo { id: io_of(index), volume, range, more: Box::default(), kind }
+        let (more, buffer_offset) = (Box::default(), ByteLen(0));
+        BlockIo { id: io_of(index), volume, range, more, kind, buffer_offset }
     }
 
     /// Starts a stage whose IO is over the job's range.
@@ -220,19 +224,13 @@ impl Engine {
         self.start(index, stage, io, pool);
     }
 
-    /// Starts a stage.
-    #[inline]
-    pub(crate) fn start(&mut self, index: usize, stage: Stage, io: BlockIo, pool: &mut Pool) {
-        self.jobs[index].stage = stage;
-        if let Some(result) = self.layout.submit(io) {
-            self.end_io(index, result, pool);
-        }
-    }
-
     /// A job's IO has ended.
     #[inline]
     pub(crate) fn end_io(&mut self, index: usize, result: IoResult, pool: &mut Pool) {
         match result {
+            IoResult::Done if self.jobs[index].parts.is_some() => {
+                return self.end_phase(index, pool);
+            }
             IoResult::Done => {}
             IoResult::Run { mapped, len } => self.note_run(index, mapped, len),
             IoResult::Failed(outcome) => return self.end(index, outcome, pool),

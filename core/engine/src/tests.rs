@@ -15,6 +15,7 @@ use proptest::prelude::*;
 use crate::{Answer, CoreId, Engine, EngineConfig, FenceMessage, Owner, Pool};
 
 mod bytes;
+mod edges;
 mod steps;
 
 const BLOCK: usize = 512;
@@ -43,6 +44,8 @@ struct Node {
     messages: BTreeMap<(usize, usize), VecDeque<FenceMessage>>,
     answers: Vec<(usize, Answer)>,
     dice: Dice,
+    /// Bytes that the device writes at once: a block of the volume, or several.
+    unit: usize,
 }
 
 fn table() -> Arc<VolumeTable> {
@@ -58,15 +61,19 @@ fn map() -> Map {
 }
 
 impl Node {
+    /// With an even seed, the device's blocks are larger than the volume's.
     fn new(cores: u16, seed: u64) -> Self {
+        let is_coarse = seed.is_multiple_of(2);
+        let block_size = if is_coarse { BlockSize::B4096 } else { BlockSize::B512 };
         let device = DeviceProperties {
             len: ByteLen(4 * MIB),
-            block_size: BlockSize::B512,
+            block_size,
             volatile_cache: true,
             reads_as_zeroes: false,
             deallocates: true,
         };
-        let mut pools: Vec<Pool> = (0..cores).map(|_| Pool::new(ByteLen(2 * MIB))).collect();
+        let pool_len = ByteLen(if is_coarse { 3 * MIB } else { 2 * MIB });
+        let mut pools: Vec<Pool> = (0..cores).map(|_| Pool::new(pool_len)).collect();
         let usage = Arc::new(Usage::new(cores));
         let config = |core| EngineConfig {
             core: CoreId(core),
@@ -86,6 +93,7 @@ impl Node {
             messages: BTreeMap::new(),
             answers: Vec::new(),
             dice: Dice(seed),
+            unit: ByteLen(block_size.bytes().into()).to_usize(),
         }
     }
 
@@ -144,6 +152,10 @@ impl Node {
     ) -> DeviceResult {
         let start = usize::try_from(request.offset.0).unwrap();
         let len = request.len.to_usize();
+        if request.operation != DeviceOperation::Allocation {
+            let is_whole = start.is_multiple_of(self.unit) && len.is_multiple_of(self.unit);
+            assert!(is_whole, "a device takes whole blocks of its own: {request:?}");
+        }
         let pool = &mut self.pools[core];
         let part = |at: ByteLen| at.to_usize()..at.to_usize() + len;
         let mapped = &mut self.mapped[start / BLOCK..(start + len) / BLOCK];
@@ -195,8 +207,10 @@ impl Node {
     fn assert_all_returned(&mut self) {
         for (engine, pool) in self.engines.iter().zip(&self.pools) {
             assert_eq!(engine.jobs_len(), 0);
-            // All but the engine's reserve.
-            assert_eq!(pool.free_len().0, pool.len().0 - Pool::LEN_MAX.0);
+            // All but the engine's reserves.
+            let edges = if self.unit > BLOCK { 2 * self.unit } else { 0 };
+            let kept = Pool::LEN_MAX.0 + ByteLen::from_usize(edges).0;
+            assert_eq!(pool.free_len().0, pool.len().0 - kept);
         }
     }
 }
@@ -388,6 +402,11 @@ proptest! {
             match step {
                 Step::Read => prop_assert_eq!(&read[..bytes.len()], &model[bytes]),
                 Step::Write => model[bytes].copy_from_slice(&fresh),
+                // A part of a block of the device stays as it is.
+                Step::Deallocate if fill <= 128 => {
+                    let end = bytes.end / node.unit * node.unit;
+                    model[bytes.start.next_multiple_of(node.unit).min(end)..end].fill(0);
+                }
                 Step::Zero | Step::Deallocate => model[bytes].fill(0),
                 Step::Flush => {}
                 Step::Compare if model[bytes.clone()] == fresh[..] => {}

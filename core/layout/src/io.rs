@@ -22,6 +22,8 @@ pub struct BlockIo {
     pub more: Box<[BlockRange]>,
     /// What to do with them.
     pub kind: IoKind,
+    /// Where in its buffer their bytes begin.
+    pub buffer_offset: ByteLen,
 }
 
 /// What an IO does. Its tag is a word, as a [`DeviceOperation`]'s.

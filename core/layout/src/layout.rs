@@ -78,16 +78,16 @@ impl Layout {
     /// [`Self::handle_device`] or [`Self::poll_ended`].
     #[inline]
     pub fn submit(&mut self, io: BlockIo) -> Option<IoResult> {
-        let BlockIo { id, volume, range, more, kind } = io;
+        let BlockIo { id, volume, range, more, kind, buffer_offset } = io;
         let Self { volumes, flights, ready, health, .. } = self;
         let Some(entry) = volumes.get(volume) else {
             return Some(IoResult::Failed(Outcome::VolumeGone));
         };
         let keeps_storage = entry.provisioning == Provisioning::Thick;
         let operation = match kind {
-            IoKind::Read { buffer } => DeviceOperation::Read { buffer, buffer_offset: ByteLen(0) },
+            IoKind::Read { buffer } => DeviceOperation::Read { buffer, buffer_offset },
             IoKind::Write { buffer, durable } => {
-                DeviceOperation::Write { buffer, buffer_offset: ByteLen(0), durable }
+                DeviceOperation::Write { buffer, buffer_offset, durable }
             }
             IoKind::Zero { deallocate } => {
                 DeviceOperation::WriteZeroes { deallocate: deallocate && !keeps_storage }

@@ -23,7 +23,8 @@ fn range(start: u64, count: u64) -> BlockRange {
 }
 
 fn io(id: u32, range: BlockRange, kind: IoKind) -> BlockIo {
-    BlockIo { id: IoId(id), volume: VolumeId(0), range, more: Box::default(), kind }
+    let buffer_offset = ByteLen(0);
+    BlockIo { id: IoId(id), volume: VolumeId(0), range, more: Box::default(), kind, buffer_offset }
 }
 
 /// A volume whose granules lie on the two devices in turn.

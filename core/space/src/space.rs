@@ -37,7 +37,7 @@ pub struct SpaceDevice {
     pub name: Name,
     /// What its label calls it.
     pub uuid: Uuid,
-    /// The smallest unit that it writes whole: no volume on it has smaller blocks.
+    /// The smallest unit that it writes whole: volumes on it have whole such blocks.
     pub block_size: BlockSize,
     /// What is free of its data area.
     pub free: FreeSpace,
@@ -52,7 +52,7 @@ pub struct VolumeRequest {
     pub len: ByteLen,
     /// On which device.
     pub device: Name,
-    /// In blocks of this size. Without: 512 bytes, or what the device writes at once if that is more.
+    /// In blocks of this size; without, of 512 bytes.
     pub block_size: Option<BlockSize>,
     /// In which subsystem; without, in one of its own name.
     pub subsystem: Option<Name>,
@@ -157,16 +157,9 @@ impl Space {
         }
         let device = self.device_named(asked)?;
         let place = self.device(device);
-        let block_size = asked.block_size.unwrap_or(place.block_size);
-        let blocks = whole_blocks(name, asked.len, block_size)?;
-        if block_size.bytes() < place.block_size.bytes() {
-            return Err(VolumeError::BlockSize {
-                name: name.clone(),
-                block_size,
-                device: place.name.clone(),
-                device_block_size: place.block_size,
-            });
-        }
+        let block_size = asked.block_size.unwrap_or(BlockSize::B512);
+        let unit = block_size.max(place.block_size);
+        let blocks = whole_blocks(name, asked.len, (block_size, unit))?;
         let nsid = self.next_nsid(name, asked.subsystem())?;
         if self.volumes.len() >= VOLUMES_MAX {
             return Err(too_many(name, "4096 volumes are the most: remove one first"));
@@ -225,7 +218,8 @@ impl Space {
         job: u64,
     ) -> Result<&Volume, VolumeError> {
         let volume = changeable(&mut self.volumes, name)?;
-        let blocks = whole_blocks(name, len, volume.block_size)?;
+        let unit = unit_of(&self.devices, volume);
+        let blocks = whole_blocks(name, len, (volume.block_size, unit))?;
         assert!(blocks > volume.blocks, "the volume grows");
         take(&mut self.devices, volume, len)?;
         volume.preparing = Some(Preparation { blocks, job });
@@ -273,7 +267,8 @@ impl Space {
         shrink: bool,
     ) -> Result<&Volume, VolumeError> {
         let volume = changeable(&mut self.volumes, name)?;
-        let blocks = whole_blocks(name, len, volume.block_size)?;
+        let unit = unit_of(&self.devices, volume);
+        let blocks = whole_blocks(name, len, (volume.block_size, unit))?;
         if blocks < volume.blocks && !shrink {
             return Err(VolumeError::WouldShrink {
                 name: name.clone(),
@@ -404,9 +399,20 @@ fn release(devices: &mut [SpaceDevice], extents: &[Extent]) {
     extents.iter().for_each(|extent| devices[index(extent.device)].free.release(*extent));
 }
 
-fn whole_blocks(name: &Name, len: ByteLen, block_size: BlockSize) -> Result<Blocks, VolumeError> {
-    if len.0 == 0 || !block_size.divides(len) {
-        return Err(VolumeError::Size { name: name.clone(), len, block_size });
+/// The largest of a volume's blocks and those of its devices.
+fn unit_of(devices: &[SpaceDevice], volume: &Volume) -> BlockSize {
+    let under = volume.extents.iter().map(|extent| devices[index(extent.device)].block_size);
+    under.fold(volume.block_size, BlockSize::max)
+}
+
+/// How many blocks that length is. A volume ends where a block of its device ends: a `unit` is both.
+fn whole_blocks(
+    name: &Name,
+    len: ByteLen,
+    (block_size, unit): (BlockSize, BlockSize),
+) -> Result<Blocks, VolumeError> {
+    if len.0 == 0 || !unit.divides(len) {
+        return Err(VolumeError::Size { name: name.clone(), len, block_size: unit });
     }
     Ok(block_size.blocks_in(len))
 }

@@ -90,7 +90,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
         pool_len: config.pool_len,
         devices: config.devices.clone(),
         volumes: Arc::clone(&config.published.volumes),
-        direct: exports::direct_config(&config.published.direct),
+        direct: exports::direct_config(&config.published.direct, &config.devices),
         iscsi,
         replies: Arc::clone(&replies),
         changes: config.changes,

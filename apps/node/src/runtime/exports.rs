@@ -6,10 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use nearflash_access::{ChapAccount, ChapSecret, ChapUser, Rights};
-use nearflash_direct::serving::{Access, CredentialExport, Export, Exports};
+use nearflash_direct::serving::{
+    self as direct_serving, Access, CredentialExport, Export, Exports,
+};
 use nearflash_direct::{Secret, wire};
 use nearflash_engine::CoreId;
 use nearflash_iscsi::{chap, serving as iscsi};
+use nearflash_media::Device;
 use nearflash_nvme::TransportAddress;
 use nearflash_nvme::serving::{
     Deallocation, HostAccess as TargetAccess, Limits, NamespaceConfig, Port, Target, TargetConfig,
@@ -70,8 +73,14 @@ fn namespace(namespace: &Namespace) -> NamespaceConfig {
 }
 
 /// What direct sessions are made with.
-pub(super) fn direct_config(access: &DirectAccess) -> DirectConfig {
-    DirectConfig { exports: Arc::new(direct(access)), ..DirectConfig::default() }
+pub(super) fn direct_config(access: &DirectAccess, devices: &[Arc<Device>]) -> DirectConfig {
+    let usual = DirectConfig::default();
+    let largest = devices.iter().map(|device| device.properties().block_size).max();
+    let session = direct_serving::SessionConfig {
+        unit: largest.unwrap_or(usual.session.unit),
+        ..usual.session
+    };
+    DirectConfig { session, exports: Arc::new(direct(access)) }
 }
 
 /// What direct sessions go by, compiled: each credential's grants are one table for each volume.

@@ -39,21 +39,6 @@ pub enum VolumeError {
         /// The size of its blocks.
         block_size: BlockSize,
     },
-    /// The device cannot write blocks so small.
-    #[error(
-        "volume '{name}': device '{device}' writes {device_block_size} bytes at once, \
-         blocks of {block_size} are too small: use block-size={device_block_size}"
-    )]
-    BlockSize {
-        /// Which.
-        name: Name,
-        /// The size asked for.
-        block_size: BlockSize,
-        /// On which device.
-        device: Name,
-        /// What it writes whole.
-        device_block_size: BlockSize,
-    },
     /// The device has not enough left.
     #[error("volume '{name}': device '{device}' is full: {source}")]
     NoSpace {

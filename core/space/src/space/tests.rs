@@ -125,11 +125,12 @@ fn a_volume_that_is_being_prepared_is_restored() {
 }
 
 #[test]
-fn a_volume_has_blocks_of_512_bytes_unless_its_device_writes_more_at_once() {
+fn a_volume_has_blocks_of_512_bytes_by_default_whatever_its_device_writes_at_once() {
     let mut space = space();
-    for (device, block_size) in [("small", BlockSize::B512), ("large", BlockSize::B4096)] {
+    for device in ["small", "large"] {
         let asked = VolumeRequest { block_size: None, ..asked(device, 1, device) };
-        assert_eq!(space.create(&asked, Uuid::from_u128(1)).unwrap().block_size, block_size);
+        let made = space.create(&asked, Uuid::from_u128(1)).unwrap();
+        assert_eq!((made.block_size, made.blocks), (BlockSize::B512, Blocks(2048)));
     }
 }
 
@@ -177,10 +178,11 @@ fn what_cannot_be_made_is_refused_by_name_and_changes_nothing() {
         refused(VolumeRequest { len: ByteLen(5000), ..asked("x", 1, "small") }),
         "volume 'x': 5000B is not a whole number of 4096-byte blocks"
     );
+    let small_blocks =
+        VolumeRequest { block_size: Some(BlockSize::B512), ..asked("x", 1, "large") };
     assert_eq!(
-        refused(VolumeRequest { block_size: Some(BlockSize::B512), ..asked("x", 1, "large") }),
-        "volume 'x': device 'large' writes 4096 bytes at once, blocks of 512 are too small: \
-         use block-size=4096"
+        refused(VolumeRequest { len: ByteLen((1 << 20) + 512), ..small_blocks }),
+        "volume 'x': 1049088B is not a whole number of 4096-byte blocks"
     );
     assert!(refused(asked("x", 0, "small")).contains("not a whole number"));
     assert_eq!(space, before);

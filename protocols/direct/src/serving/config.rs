@@ -1,7 +1,7 @@
 //! What a target session is told, what it asks for, and what it gives for rings.
 
 use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag, VolumeId};
-use nearflash_units::Nanos;
+use nearflash_units::{BlockSize, Nanos};
 
 use super::claim::Lineage;
 use crate::Digests;
@@ -18,6 +18,9 @@ pub struct SessionConfig {
     pub len_max: u32,
     /// How many requests a client may have in flight: 1 to [`crate::wire::CREDITS_MAX`].
     pub credits: u32,
+    /// What every device writes at once or in multiples of. Devices take a client's memory for such
+    /// pieces of a volume alone.
+    pub unit: BlockSize,
     /// How many volumes a client may have open: 1 to 65,535.
     pub handles_max: u16,
     /// The digests that a client may have if it wants them.
@@ -36,6 +39,7 @@ impl SessionConfig {
             local: false,
             len_max: LEN_MAX,
             credits: 256,
+            unit: BlockSize::B512,
             handles_max: 64,
             digests: Digests::BOTH,
             handshake_timeout: Nanos::from_secs(10),

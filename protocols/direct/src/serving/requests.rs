@@ -143,6 +143,7 @@ impl TargetSession {
         slot.generation = self.generation;
         slot.volume = handle.export.volume;
         slot.block_size = handle.export.block_size;
+        slot.unit = handle.export.block_size.max(self.config.unit);
         slot.offset = offset;
         slot.len = len;
         slot.place = header.place.get();

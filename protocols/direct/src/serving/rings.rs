@@ -321,11 +321,14 @@ impl TargetSession {
 }
 
 /// Whether a device can read or write the client's memory for this segment: it may want memory to be
-/// aligned to its blocks, which are no larger than the volume's.
+/// aligned to its blocks, and parts of its blocks need memory of the node's.
 #[inline]
 fn is_direct(slot: &Slot, segment: Segment) -> bool {
+    let unit = slot.unit.bytes();
+    let start = slot.offset + u64::from(segment.start);
+    let end = start + u64::from(segment.len);
     let place = slot.place.wrapping_add(segment.start);
-    place.is_multiple_of(slot.block_size.bytes()) && Around::of(slot, segment).is_whole
+    place.is_multiple_of(unit) && (start | end).is_multiple_of(unit.into())
 }
 
 /// Where in the data area a segment's bytes are. The whole request's are within it.

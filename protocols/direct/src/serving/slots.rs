@@ -30,6 +30,8 @@ pub(super) struct Slot {
     pub(super) generation: u32,
     pub(super) volume: VolumeId,
     pub(super) block_size: BlockSize,
+    /// What devices take the client's memory for multiples of.
+    pub(super) unit: BlockSize,
     pub(super) offset: u64,
     pub(super) len: u32,
     /// Where in the data area of the rings its payload is.
@@ -51,6 +53,7 @@ impl Slot {
         generation: 0,
         volume: VolumeId(0),
         block_size: BlockSize::B512,
+        unit: BlockSize::B512,
         offset: 0,
         len: 0,
         place: 0,
