@@ -75,6 +75,7 @@ pub enum ErrorCode {
     JobOver,
     LimitReached,
     CoreSilent,
+    NotQuiesced,
     Configuration,
     Catalog,
     Address,
@@ -85,7 +86,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// Every code with its text and its remedy.
-    pub const TABLE: [(Self, &str, &str); 28] = [
+    pub const TABLE: [(Self, &str, &str); 29] = [
         (Self::InvalidRequest, "invalid-request", "send one of the documented requests"),
         (Self::UnknownSchema, "unknown-schema", "use the nearflash of the node's version"),
         (Self::InvalidValue, "invalid-value", "correct the value that the message names"),
@@ -112,6 +113,7 @@ impl ErrorCode {
         (Self::JobOver, "job-over", "nothing is left to cancel"),
         (Self::LimitReached, "limit-reached", "remove what is no longer needed"),
         (Self::CoreSilent, "core-silent", "look for a device that hangs in the log; try again"),
+        (Self::NotQuiesced, "not-quiesced", "look for a device or a host that does not answer"),
         (Self::Configuration, "configuration", "correct the flag or key that the message names"),
         (Self::Catalog, "catalog", "do what the message says; restore a backup of the catalog"),
         (Self::Address, "address", "choose another address or path, or stop who has it"),

@@ -25,6 +25,21 @@ pub enum NodeError {
     /// A device cannot be taken.
     #[error(transparent)]
     Device(#[from] OpenError),
+    /// A change is in force, and older requests go on.
+    #[error(
+        "the change is recorded and holds for every new request, but requests from before it are \
+         still under way: a device or a host does not answer"
+    )]
+    NotQuiesced,
+    /// A volume has just become shorter, and older requests may still write behind its new end.
+    #[error(
+        "volume '{name}': requests from before its last change are still under way: \
+         a device or a host does not answer; try again when it does"
+    )]
+    Quiescing {
+        /// Which.
+        name: Name,
+    },
     /// A volume cannot be made, changed or removed.
     #[error(transparent)]
     Volume(#[from] VolumeError),

@@ -30,6 +30,8 @@ fn coded(error: &NodeError) -> Coded {
         | NodeError::VolumeSubsystem { name, .. }
         | NodeError::VolumeProvisioning { name, .. } => volume(ErrorCode::VolumeDiffers, name),
         NodeError::HostsConnected { name, .. } => volume(ErrorCode::VolumeInUse, name),
+        NodeError::NotQuiesced => (ErrorCode::NotQuiesced, None),
+        NodeError::Quiescing { name } => volume(ErrorCode::NotQuiesced, name),
         NodeError::NobodySaysWho { name } => volume(ErrorCode::CoreSilent, name),
         NodeError::NoJob { id } => (ErrorCode::JobNotFound, Some(Subject::new("job", id))),
         NodeError::Zero { device, .. } => {

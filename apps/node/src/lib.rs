@@ -20,15 +20,17 @@ mod records;
 pub mod runtime;
 mod runtime_face;
 mod serve;
+mod ticket;
 
 pub use catalog::{Catalog, CatalogError};
 pub use error::{HostCount, NodeError};
 pub use exports::{IQN_PREFIX, NQN_PREFIX, subsystem_nqn, target_iqn};
 pub use initiator_name::{InitiatorName, ParseInitiatorNameError};
 pub use runtime_face::{
-    Asked, AskedBy, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus,
-    DirectAccess, DirectCredential, DirectGrant, DirectVolume, DoorSocket, HostAccess,
+    Asked, AskedBy, Asker, Connected, ConnectedClient, ConnectedHost, ConnectedInitiator,
+    CoreStatus, DirectAccess, DirectCredential, DirectGrant, DirectVolume, DoorSocket, HostAccess,
     InitiatorAccess, IscsiAccess, IscsiTarget, IscsiUnit, Namespace, OpenDoor, Published, Runtime,
     RuntimeConfig, RuntimeStatus, StartError,
 };
 pub use serve::{Running, serve};
+pub use ticket::Ticket;

@@ -1,10 +1,12 @@
 //! A running node, as the control socket sees it: what it is asked for, it does in this order:
-//! decide on a copy, make fresh blocks zero, record durably, show the cores, answer.
+//! decide on a copy, make fresh blocks zero, record durably, show the cores; then, with other changes
+//! going on, wait until the older requests of the volume have ended, and answer.
 
 mod access;
 mod change;
 mod chap;
 mod expiry;
+mod quiesce;
 mod service;
 mod status;
 
@@ -26,22 +28,26 @@ use crate::exports::{direct_access, published, subsystem_nqn, target_iqn, volume
 use crate::health::Health;
 use crate::prepare::{Prepared, keep_grants_on, zero};
 use crate::records::Records;
-use crate::{Connected, ConnectedInitiator, DirectAccess, Runtime};
+use crate::{Asker, Connected, ConnectedInitiator, DirectAccess, Runtime};
 
 pub(crate) use change::Changes;
 pub(crate) use expiry::ExpiryWatch;
+use quiesce::{Quiescing, shrunk};
 
 /// A running node.
 pub(crate) struct Node {
     catalog: Catalog,
     devices: Vec<Arc<Device>>,
-    /// Held by whoever changes something, until it is done: one change at a time.
+    /// Orders the decisions: held until every core goes by a change, and never while requests end.
     changing: Mutex<()>,
     /// Never held while anything is waited for: a device that hangs must not hide how the node is.
     served: Mutex<Served>,
     /// Something of what is served was changed, or the node ends.
     changed: Condvar,
     runtime: Arc<dyn Runtime>,
+    /// Tells the thread that makes changes what has happened.
+    asker: Asker,
+    quiescing: Quiescing,
     addresses: Addresses,
     started: Instant,
     health: Health,
@@ -62,13 +68,27 @@ impl Node {
         prepared: Prepared,
         direct: Arc<DirectAccess>,
         runtime: Arc<dyn Runtime>,
+        asker: Asker,
         addresses: Addresses,
         health: Health,
     ) -> Self {
         let Prepared { catalog, devices, recorded } = prepared;
         let served = Mutex::new(Served { recorded, direct, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
-        Self { catalog, devices, changing, served, changed, runtime, addresses, started, health }
+        let quiescing = Quiescing::default();
+        Self {
+            catalog,
+            devices,
+            changing,
+            served,
+            changed,
+            runtime,
+            asker,
+            quiescing,
+            addresses,
+            started,
+            health,
+        }
     }
 
     /// Records the health: of a node that runs, or that has drained.
@@ -94,6 +114,11 @@ impl Node {
     fn resize(&self, name: &str, bytes: u64, shrink: bool) -> Result<VolumeInfo, NodeError> {
         let name: Name = name.parse().map_err(ValueError::from)?;
         self.change(|space| {
+            if let Some(volume) = space.volume(&name)
+                && self.quiescing.is_shrinking(volume.id)
+            {
+                return Err(NodeError::Quiescing { name: name.clone() });
+            }
             let before = space.volume(&name).map_or(ByteLen(0), Volume::len);
             let volume = space.resize(&name, ByteLen(bytes), shrink)?.clone();
             if volume.len() > before {
@@ -134,19 +159,26 @@ impl Node {
         &self,
         change: impl FnOnce(&mut Space) -> Result<Volume, NodeError>,
     ) -> Result<VolumeInfo, NodeError> {
-        let _one = self.one_change();
+        let one = self.one_change();
         let mut fresh = self.copy();
         let volume = change(&mut fresh.space)?;
         keep_grants_on(&mut fresh);
         self.record(&mut fresh)?;
+        let before = self.served().recorded.space.clone();
+        let shrunk = shrunk(&before, &fresh.space, &volume);
+        fresh.space.withhold(shrunk.as_ref().map_or(&[][..], |shrunk| &shrunk.freed));
         let direct = Arc::new(direct_access(&fresh, now()));
-        self.runtime.publish(published(&fresh, &self.devices, Arc::clone(&direct)));
+        let ticket = self.runtime.publish(published(&fresh, &self.devices, Arc::clone(&direct)));
         let info = volume_info(&volume, &fresh.space);
-        let raised = change::raised_by(&self.served().recorded.space, &fresh.space);
+        let raised = change::raised_by(&before, &fresh.space);
         self.show(fresh, direct);
         if !raised.is_empty() {
             self.runtime.raise(raised);
         }
+        let freed = shrunk.map(|shrunk| self.give_back_after(shrunk, &ticket));
+        drop(one);
+        self.wait_for(&ticket)?;
+        freed.into_iter().for_each(|number| self.give_back(number));
         Ok(info)
     }
 

@@ -8,7 +8,7 @@ use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 use nearflash_access::{ChapAccount, Rights, Secret};
 use nearflash_engine::{CoreId, Owner};
@@ -20,8 +20,8 @@ use nearflash_space::{Epoch, Name, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
 use uuid::Uuid;
 
-use crate::InitiatorName;
 use crate::config::{Admits, Protocol};
+use crate::{InitiatorName, Ticket};
 
 /// What the cores are started with.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct RuntimeConfig {
     pub initiators: InitiatorAccess,
     /// Where sessions' changes of what all sessions of a volume share go: each is answered with
     /// [`Runtime::answer`].
-    pub changes: Sender<Asked>,
+    pub changes: Asker,
     /// Identifies the node to hosts, as the serial number and in the discovery log.
     pub node: Uuid,
     /// How the node has lived, and where its cores count what they do with volumes.
@@ -182,6 +182,40 @@ pub enum Asked {
     },
 }
 
+/// What happens to the thread that makes changes.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A core asks.
+    Asked(Asked),
+    /// The ticket of the change of that number is over.
+    Over(u64),
+    /// The space of that number is written by no older request any more.
+    Freed(u64),
+    /// The node ends.
+    End,
+}
+
+/// Asks the control side. Each core has at most
+/// [`nearflash_shard::CHANGES_PER_VOLUME_MAX`] changes of a volume unanswered, which bounds the queue.
+#[derive(Clone, Debug)]
+pub struct Asker(Sender<Event>);
+
+impl Asker {
+    pub(crate) fn new() -> (Self, Receiver<Event>) {
+        let (sender, receiver) = channel();
+        (Self(sender), receiver)
+    }
+
+    /// Asks. Nobody hears it when the node has ended.
+    pub fn ask(&self, asked: Asked) {
+        self.tell(Event::Asked(asked));
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        let _ = self.0.send(event);
+    }
+}
+
 /// Which session asked, and what it knows its change by.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AskedBy {
@@ -189,6 +223,8 @@ pub struct AskedBy {
     pub core: CoreId,
     /// The session.
     pub owner: Owner,
+    /// The volume of the change.
+    pub volume: VolumeId,
     /// The change.
     pub tag: Tag,
 }
@@ -269,15 +305,20 @@ pub struct Namespace {
 }
 
 /// The running cores.
+///
+/// Each call that shows the cores something returns as soon as every core goes by it: a device that
+/// hangs does not hold it up. The ticket is over when the requests have ended that the older state had
+/// allowed, on the volumes that the change is about.
 pub trait Runtime: Send + Sync {
-    /// Replaces what is served, and tells connected hosts what changed. Returns when every core
-    /// serves the new and *every request that was laid out by an older table has ended*: only then
-    /// may space that the new table no longer names be given to another volume.
-    fn publish(&self, published: Published);
+    /// Replaces what is served, and tells connected hosts what changed. Before the ticket is over,
+    /// space that the new table no longer names must not be given to another volume.
+    fn publish(&self, published: Published) -> Ticket;
 
-    /// Replaces what each core needs of the volumes, and nothing that hosts see. Returns when every
-    /// core goes by the new and *every request that an older one allowed has ended*.
-    fn publish_volumes(&self, volumes: Arc<VolumeTable>);
+    /// Replaces what each core needs of the volumes, and nothing that hosts see.
+    fn publish_volumes(&self, volumes: Arc<VolumeTable>) -> Ticket;
+
+    /// The ticket is over when every request on these volumes has ended that came before.
+    fn quiesce(&self, volumes: &[VolumeId]) -> Ticket;
 
     /// Tells sessions what happened. Returns when every core has told its own.
     fn raise(&self, raised: Vec<Raised>);
@@ -285,14 +326,13 @@ pub trait Runtime: Send + Sync {
     /// Answers a change that a session asked for.
     fn answer(&self, by: AskedBy, result: ChangeResult);
 
-    /// Replaces what direct clients may do. Returns when every core goes by the new and *every
-    /// request that an older one allowed has ended*: what was revoked has no effect any more.
-    fn publish_direct(&self, direct: Arc<DirectAccess>);
+    /// Replaces what direct clients may do. What was revoked has no effect any more when the ticket is
+    /// over.
+    fn publish_direct(&self, direct: Arc<DirectAccess>) -> Ticket;
 
-    /// Replaces what iSCSI initiators reach and prove themselves with. Returns when logins and
-    /// sessions go by the new, and every session that came in by what is no more has ended, its
-    /// requests included.
-    fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>);
+    /// Replaces what iSCSI initiators reach and prove themselves with. The ticket is over when the
+    /// sessions that the new accounts do not admit have ended, and their requests.
+    fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) -> Ticket;
 
     /// How things are now. A core that does not answer soon is named in its place.
     fn status(&self) -> RuntimeStatus;

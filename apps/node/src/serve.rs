@@ -4,7 +4,6 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 
 use nearflash_api::socket::socket_path;
 use nearflash_api::{Document, Ready};
@@ -20,7 +19,7 @@ use crate::exports::{direct_access, published};
 use crate::health::Health;
 use crate::node::{Changes, ExpiryWatch, Node, now};
 use crate::prepare::prepare;
-use crate::{Catalog, NodeError, Runtime, RuntimeConfig, StartError, runtime};
+use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, runtime};
 
 /// A node that serves.
 pub struct Running {
@@ -51,7 +50,7 @@ impl Running {
         let prepared = prepare(catalog, &config.devices, &config.volumes)?;
         let direct = Arc::new(direct_access(&prepared.recorded, now()));
         let Doors { open, local_socket, addresses } = doors;
-        let (changes, asked) = channel();
+        let (asker, events) = Asker::new();
         let health = Health::open(&config.data_dir, config.cores.len(), &prepared.recorded.space);
         let runtime = start(RuntimeConfig {
             cores: config.cores.clone(),
@@ -61,18 +60,19 @@ impl Running {
             doors: open,
             hosts: config.hosts.clone(),
             initiators: config.initiators.clone(),
-            changes,
+            changes: asker.clone(),
             node: prepared.catalog.node(),
             life: health.life(),
         })?;
-        let node = Node::new(prepared, direct, Arc::clone(&runtime), addresses.clone(), health);
+        let face = Arc::clone(&runtime);
+        let node = Node::new(prepared, direct, face, asker, addresses.clone(), health);
         let node = Arc::new(node);
         let given_up = |_: &NodeError| {
             // No host has had the time to ask for anything.
             let _ = runtime.drain_and_join();
         };
         let (control, expiry) = start_control(&config.data_dir, &node).inspect_err(given_up)?;
-        let changes = Changes::start(Arc::clone(&node), asked)
+        let changes = Changes::start(Arc::clone(&node), events)
             .map_err(|source| NodeError::System { action: "start a thread", source })
             .inspect_err(given_up)?;
         let data_dir = absolute(&config.data_dir);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use nearflash_device::{DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId};
 use nearflash_layout::{BlockIo, IoId, Layout};
 use nearflash_request::{
-    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Usage,
+    BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Usage, VolumeId,
 };
 use nearflash_space::{VolumeEntry, VolumeTable};
 use nearflash_units::{Blocks, ByteLen};
@@ -23,6 +23,7 @@ use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox
 use crate::job::{Job, Work};
 use crate::pool::Pool;
 use crate::traffic::traffic_of;
+use crate::waits::{Age, Older, Waits, volumes_of};
 
 /// Who asked: the driver's number for a connection. Comes back with every answer.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -80,8 +81,7 @@ pub struct Engine {
     core: CoreId,
     pub(crate) volumes: Arc<VolumeTable>,
     pub(crate) layout: Layout,
-    /// Counts what decides on requests: tables of volumes, and whatever else the driver says.
-    generation: u64,
+    waits: Waits,
     counters: Counters,
     usage: Arc<Usage>,
     pub(crate) jobs: Slab<Job>,
@@ -117,7 +117,7 @@ impl Engine {
             units: Units::new(&config.volumes, &config.devices),
             devices: config.devices,
             volumes: config.volumes,
-            generation: 0,
+            waits: Waits::default(),
             counters: Counters::default(),
             usage: config.usage,
             jobs: Slab::new(),
@@ -134,28 +134,49 @@ impl Engine {
         }
     }
 
-    /// Replaces the volumes. Requests under way go on as they were laid out.
-    pub fn set_volumes(&mut self, volumes: Arc<VolumeTable>) {
+    /// Replaces the volumes. Requests under way go on as they were laid out. Returns the volumes whose
+    /// entries differ from before.
+    pub fn set_volumes(&mut self, volumes: Arc<VolumeTable>) -> Box<[VolumeId]> {
+        let changed = volumes.changed_since(&self.volumes);
         self.layout.set_volumes(volumes.clone());
         self.units = Units::new(&volumes, &self.devices);
         self.volumes = volumes;
-        self.begin_generation();
+        changed
     }
 
-    /// Something changed that decides on requests: those from now on are told from those before.
-    pub fn begin_generation(&mut self) {
-        self.generation += 1;
+    /// Waits until the older requests on these volumes have ended; [`Self::poll_over`] then gives the
+    /// number. `in_front` is the number of such requests that have not been submitted yet.
+    pub fn await_older(
+        &mut self,
+        number: u64,
+        older: Older,
+        volumes: Box<[VolumeId]>,
+        in_front: usize,
+    ) {
+        let is_meant = |(_, job): &(usize, &Job)| {
+            let (volume, source) = job.volumes();
+            volumes.contains(&volume) || source.is_some_and(|source| volumes.contains(&source))
+        };
+        let left = in_front + self.jobs.iter().filter(is_meant).count();
+        self.waits.begin(number, older, volumes, left);
     }
 
-    /// Counts the changes so far.
+    /// The number of a wait that is over.
+    #[inline]
+    pub fn poll_over(&mut self) -> Option<u64> {
+        self.waits.poll_over()
+    }
+
+    /// How many waits have begun: when a request came, as [`Self::submit_as_of`] wants to know it.
     #[inline]
     pub fn generation(&self) -> u64 {
-        self.generation
+        self.waits.generation()
     }
 
-    /// Whether no request in flight is from before the last change.
-    pub fn is_on_one_generation(&self) -> bool {
-        self.jobs.iter().all(|(_, job)| job.generation == self.generation)
+    /// A request that came in that generation ends without having been submitted.
+    pub fn give_up(&mut self, request: &Request, came: u64) {
+        let begun = self.waits.generation();
+        self.waits.ended(volumes_of(request), Age { came, begun });
     }
 
     /// What was answered so far.
@@ -177,23 +198,24 @@ impl Engine {
     /// [`Self::poll_answer`], perhaps at once.
     #[inline]
     pub fn submit(&mut self, owner: Owner, nexus: Nexus, request: Request, pool: &mut Pool) {
-        self.submit_as_of(owner, nexus, request, self.generation, pool);
+        self.submit_as_of(owner, nexus, request, self.generation(), pool);
     }
 
-    /// The same for a request that was decided on in an earlier generation, and counts as one of it.
+    /// The same for a request that came in an earlier generation and has waited since.
     #[inline]
     pub fn submit_as_of(
         &mut self,
         owner: Owner,
         nexus: Nexus,
         request: Request,
-        generation: u64,
+        came: u64,
         pool: &mut Pool,
     ) {
+        let age = Age { came, begun: self.waits.generation() };
         let entry = self.volumes.get(request.volume);
         let need = self.need_on(entry, &request);
         let refusal = self.refusal(entry, nexus, &request);
-        let job = self.jobs.insert(Job::new(owner, request, generation, need, pool));
+        let job = self.jobs.insert(Job::new(owner, request, age, need, pool));
         match refusal {
             Some(outcome) => self.end(job, outcome, pool),
             None => self.begin(job, pool),
@@ -337,6 +359,7 @@ impl Engine {
     pub(crate) fn end(&mut self, index: usize, outcome: Outcome, pool: &mut Pool) {
         let job = self.jobs.remove(index);
         assert!(!self.layout.is_busy(io_of(index)), "nothing is answered before its IO has ended");
+        self.waits.ended(job.volumes(), job.age);
         self.count(&job, outcome);
         let mut returned = job.charge;
         let mut payload = match (&job.work, job.buffer) {

@@ -9,6 +9,7 @@ use crate::engine::Owner;
 use crate::fence::Fenced;
 use crate::need::Need;
 use crate::pool::Pool;
+use crate::waits::Age;
 
 /// What a job is doing now. Each stage ends when its IO does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -127,8 +128,7 @@ pub(crate) struct Job {
     pub(crate) owner: Owner,
     pub(crate) tag: Tag,
     pub(crate) volume: VolumeId,
-    /// The engine's when it was decided on.
-    pub(crate) generation: u64,
+    pub(crate) age: Age,
     pub(crate) range: BlockRange,
     pub(crate) work: Work,
     pub(crate) stage: Stage,
@@ -154,13 +154,7 @@ pub(crate) struct Job {
 impl Job {
     /// A request that has not begun. `need` is what it is charged beside what it brings along.
     #[inline]
-    pub(crate) fn new(
-        owner: Owner,
-        request: Request,
-        generation: u64,
-        need: Need,
-        pool: &Pool,
-    ) -> Self {
+    pub(crate) fn new(owner: Owner, request: Request, age: Age, need: Need, pool: &Pool) -> Self {
         let (work, buffer, compare) = work_of(request.operation);
         let len = |buffer: Option<BufferId>| buffer.map_or(0, |buffer| pool.len_of(buffer).0);
         let brought = len(buffer) + len(compare);
@@ -168,7 +162,7 @@ impl Job {
             owner,
             tag: request.tag,
             volume: request.volume,
-            generation,
+            age,
             range: request.range,
             work,
             stage: Stage::Waiting,
@@ -180,6 +174,15 @@ impl Job {
             fenced: false,
             needs_scratch: matches!(need, Need::Scratch(_)),
             parts: None,
+        }
+    }
+
+    /// Its volume, and the source of a copy.
+    #[inline]
+    pub(crate) fn volumes(&self) -> (VolumeId, Option<VolumeId>) {
+        match self.work {
+            Work::Copy { source, .. } => (self.volume, Some(source)),
+            _ => (self.volume, None),
         }
     }
 

@@ -18,9 +18,11 @@ mod steps;
 #[cfg(test)]
 mod tests;
 mod traffic;
+mod waits;
 
 pub use arena::Arena;
 pub use engine::{Answer, Counters, Engine, EngineConfig, Owner};
 pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
 pub use need::Need;
 pub use pool::{Foreign, PAGE_LEN, Pool};
+pub use waits::{Older, volumes_of};

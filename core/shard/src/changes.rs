@@ -1,12 +1,14 @@
 //! What is no I/O and all sessions of a volume share (registrations, reservations, modes): every
 //! session asks for it here, whatever its door, and is answered here.
 //!
-//! The control side makes one change at a time. It answers the core that asked once every core goes
-//! by the change, and tells every core whom else it concerns before.
+//! The control side answers the core that asked when every core goes by the change and the older
+//! requests of the volume have ended, and tells every core whom else it concerns before. Changes of one
+//! volume are made one after the other. A device that hangs can hold them up, so that each core asks for
+//! a bounded number of them.
 
 use nearflash_engine::Owner;
 use nearflash_nvme::CommandId;
-use nearflash_request::{Change, ChangeResult, Raised, Tag};
+use nearflash_request::{Change, ChangeResult, Raised, Refusal, Tag, VolumeId};
 
 use crate::connection::{Phase, Role};
 use crate::connections::Key;
@@ -14,6 +16,10 @@ use crate::notice::Notice;
 use crate::session::Session;
 use crate::shard::Shard;
 use crate::world::World;
+
+/// Changes of one volume that a core asks for at a time; a session that asks for one more is told that
+/// the volume is busy.
+pub const CHANGES_PER_VOLUME_MAX: usize = 64;
 
 impl Shard {
     /// A session asks the control side for a change.
@@ -25,6 +31,11 @@ impl Shard {
         world: &mut W,
     ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
+        let asked = self.changes_asked.entry(change.volume).or_default();
+        if *asked >= CHANGES_PER_VOLUME_MAX {
+            return self.hand_back(key, tag, &ChangeResult::Refused(Refusal::Busy), world);
+        }
+        *asked += 1;
         connection.changes += 1;
         let (core, owner) = (self.config.engine.core, key.to_owner());
         world.notice(Notice::Change { core, owner, tag, change });
@@ -34,17 +45,30 @@ impl Shard {
     pub(crate) fn changed<W: World>(
         &mut self,
         owner: Owner,
-        tag: Tag,
+        (volume, tag): (VolumeId, Tag),
         result: &ChangeResult,
         world: &mut W,
     ) {
+        let asked = self.changes_asked.get_mut(&volume).expect("an answer follows a question");
+        *asked -= 1;
+        if *asked == 0 {
+            self.changes_asked.remove(&volume);
+        }
         let key = Key::from_owner(owner);
         // Its connection may be gone.
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.changes -= 1;
-        if connection.phase == Phase::Dead {
-            return;
+        if connection.phase != Phase::Dead {
+            self.hand_back(key, tag, result, world);
+            self.take_demands(key, world);
+            self.stir(key, world);
+            self.mark_dirty(key);
         }
+    }
+
+    /// Tells a session how its change ended.
+    fn hand_back<W: World>(&mut self, key: Key, tag: Tag, result: &ChangeResult, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
         match (connection.role, &mut connection.session) {
             // It was a controller that asked for it, for its host.
             (Role::Admin(controller), _) => {
@@ -57,9 +81,6 @@ impl Shard {
             (_, Session::Iscsi(session)) => session.handle_change(tag, result),
             (_, Session::Direct(_)) => unreachable!("direct clients ask for no changes"),
         }
-        self.take_demands(key, world);
-        self.stir(key, world);
-        self.mark_dirty(key);
     }
 
     /// Something happened that sessions are to be told of.

@@ -10,7 +10,10 @@ use nearflash_request::{BufferId, Nexus, Operation, Request};
 use nearflash_session::{Receiving, ServingEnd};
 use nearflash_units::{ByteLen, Nanos};
 
+use crate::account::Account;
 use crate::door::Peer;
+use crate::leftover::{Leftover, Leftovers};
+use crate::progress::Progress;
 use crate::session::Session;
 use crate::world::{RingId, SocketId};
 
@@ -88,14 +91,12 @@ pub struct Connection {
     pub(crate) ring: Option<RingId>,
     pub(crate) phase: Phase,
     /// Received, but behind something that has to wait (for a buffer, for answers to be sent).
-    pub(crate) leftover: Vec<u8>,
+    pub(crate) leftover: Leftover,
     /// Requests that wait until the connection holds less of the pool: those that read, and those
     /// that take scratch. The two do not wait for one another: what takes scratch may hold the very
     /// buffers that reads wait for.
     pub(crate) deferred: VecDeque<Deferred>,
     pub(crate) deferred_scratch: VecDeque<Deferred>,
-    /// Requests in the engine that take scratch.
-    pub(crate) scratches: usize,
     /// Who asks, as reservations know it; nobody before the login.
     pub(crate) nexus: Nexus,
     /// Requests in the engine.
@@ -106,14 +107,12 @@ pub struct Connection {
     pub(crate) changes: usize,
     /// Nothing is sent before: a login that failed is not told at once that it did.
     pub(crate) quiet_until: Option<Nanos>,
-    /// Pool bytes held: payload received, answers not yet sent.
-    pub(crate) held: ByteLen,
+    /// What it holds of the pool.
+    pub(crate) account: Account,
     /// When bytes last came.
     pub(crate) received_at: Nanos,
-    /// When anything last moved, either way.
-    pub(crate) moved_at: Nanos,
-    /// Since when the shard's sweeps have found it waiting for its peer.
-    pub(crate) waits_since: Option<Nanos>,
+    /// What moves between it and its peer.
+    pub(crate) progress: Progress,
     /// Turns in a row in which nothing could be sent.
     pub(crate) blocked_turns: u16,
     /// Which of the shard's lists it is in.
@@ -125,7 +124,7 @@ pub struct Connection {
 pub(crate) struct Deferred {
     pub(crate) request: Request,
     /// The engine's generation when the session handed it out.
-    pub(crate) generation: u64,
+    pub(crate) came: u64,
 }
 
 /// The lists of its shard that a connection is in, so that it is in each once.
@@ -161,18 +160,16 @@ impl Connection {
             lineage: None,
             ring: None,
             phase: Phase::Open,
-            leftover: Vec::new(),
+            leftover: Leftover::default(),
             deferred: VecDeque::new(),
             deferred_scratch: VecDeque::new(),
-            scratches: 0,
             nexus: Nexus::NONE,
             requests: 0,
             changes: 0,
             quiet_until: None,
-            held: ByteLen(0),
+            account: Account::default(),
             received_at: now,
-            moved_at: now,
-            waits_since: None,
+            progress: Progress::new(now),
             blocked_turns: 0,
             listed: Listed::default(),
         }
@@ -197,7 +194,8 @@ impl Connection {
     /// stands in the stream in front of that data has found a buffer, too. Whoever holds nothing may
     /// have all the rest.
     pub(crate) fn may_hold(&self, more: ByteLen, pool: &Pool) -> bool {
-        let is_its_share = self.held.0 == 0 || self.held.0 + more.0 <= pool.free_len().0 / 2;
+        let held = self.account.held().0;
+        let is_its_share = held == 0 || held + more.0 <= pool.free_len().0 / 2;
         is_its_share && (pool.would_leave(Pool::FRONT_LEN, more) || pool.is_whole())
     }
 
@@ -208,7 +206,7 @@ impl Connection {
     /// such request done without the peer.
     #[inline]
     pub(crate) fn may_take(&self, need: Need, pool: &Pool) -> bool {
-        let is_only_scratch = matches!(need, Need::Scratch(_)) && self.scratches == 0;
+        let is_only_scratch = matches!(need, Need::Scratch(_)) && self.account.has_no_scratch();
         need.is_empty() || is_only_scratch || self.may_hold(need.len(), pool)
     }
 
@@ -231,6 +229,24 @@ impl Connection {
         self.deferred.iter().chain(&self.deferred_scratch)
     }
 
+    /// Takes out the requests of a direct client that wait so and are no longer allowed.
+    pub(crate) fn take_disallowed(&mut self) -> Vec<Deferred> {
+        let Some(session) = self.session.direct_mut() else { return Vec::new() };
+        let mut disallowed =
+            |deferred: &mut Deferred| !session.is_still_allowed(deferred.request.tag);
+        let mut taken = Vec::new();
+        for queue in [&mut self.deferred, &mut self.deferred_scratch] {
+            let mut index = 0;
+            while let Some(deferred) = queue.get_mut(index) {
+                match disallowed(deferred) {
+                    true => taken.extend(queue.remove(index)),
+                    false => index += 1,
+                }
+            }
+        }
+        taken
+    }
+
     /// Whether what the peer sends is taken, and does not wait for buffers or for answers to leave.
     pub(crate) fn takes_input(&self) -> bool {
         self.leftover.is_empty() && self.session.receiving() != Receiving::Paused
@@ -244,46 +260,44 @@ impl Connection {
         self.session.output_len() > 0 || waits_for_data
     }
 
-    /// Whether it has waited on the peer for longer than `patience`, and nothing has moved. To be
-    /// asked now and then: waiting counts from the first time that it is seen.
+    /// Whether it has waited on the peer for longer than `patience`, and less has moved than may be
+    /// expected. To be asked now and then: waiting counts from the first time that it is seen.
     pub(crate) fn is_stalled(&mut self, now: Nanos, patience: Nanos) -> bool {
         if !self.waits_for_peer() {
-            self.waits_since = None;
+            self.progress.rests();
             return false;
         }
-        let since = *self.waits_since.get_or_insert(now);
-        now.since(since.max(self.moved_at)) > patience
+        self.progress.is_stalled(now, patience, self.account.held())
     }
 
     /// Nothing more is received. Buffers of what was still coming are given back at once: what is to be
     /// answered before the end may wait for them.
-    pub(crate) fn stop_receiving(&mut self, pool: &mut Pool) {
+    pub(crate) fn stop_receiving(&mut self, leftovers: &mut Leftovers, pool: &mut Pool) {
         if self.phase != Phase::Open {
             return;
         }
         self.phase = Phase::Closing;
-        self.leftover = Vec::new();
-        let mut returned = 0;
+        leftovers.forget(std::mem::take(&mut self.leftover));
+        let account = &mut self.account;
         self.session.release_incoming(&mut |buffer| {
-            returned += pool.len_of(buffer).0;
+            account.give_back(pool.len_of(buffer));
             pool.give_back(buffer);
         });
-        self.held.0 = self.held.0.saturating_sub(returned);
     }
 
     /// Gives back every buffer that the connection itself holds.
-    pub(crate) fn release(&mut self, pool: &mut Pool) {
+    pub(crate) fn release(&mut self, leftovers: &mut Leftovers, pool: &mut Pool) {
         self.session.release_all(&mut |buffer| pool.give_back(buffer));
         for deferred in self.deferred.drain(..).chain(self.deferred_scratch.drain(..)) {
             payloads(&deferred.request).for_each(|buffer| pool.give_back(buffer));
         }
-        self.leftover = Vec::new();
-        self.held = ByteLen(0);
+        leftovers.forget(std::mem::take(&mut self.leftover));
+        self.account.clear();
     }
 }
 
 /// The buffers that a request brings along.
-fn payloads(request: &Request) -> impl Iterator<Item = BufferId> {
+pub(crate) fn payloads(request: &Request) -> impl Iterator<Item = BufferId> {
     let (first, second) = match request.operation {
         Operation::Write { payload, .. }
         | Operation::WriteBytes { payload, .. }

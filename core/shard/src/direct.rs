@@ -1,8 +1,8 @@
 //! Direct clients: where their connections live, what they may reach, and who they are.
 //!
-//! Revocation: the control side sends [`crate::Message::Direct`] to every core, and each answers
-//! once all that its sessions handed out before is over, be it in the engine or waiting for memory
-//! in front of it. What they hand out afterwards is decided by the new exports.
+//! Revocation: the control side sends [`crate::Message::Direct`] to every core. Requests that wait in
+//! front of the engine are checked again, by the new exports. Each core answers when the requests have
+//! ended that the engine had begun on the volumes whose rights are others now.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,9 +10,11 @@ use std::sync::Arc;
 use nearflash_direct::serving::{Exports, SessionConfig, TargetSession};
 use nearflash_direct::wire::NONCE_LEN;
 use nearflash_engine::CoreId;
+use nearflash_request::{Completion, Outcome, Payload, VolumeId};
+use nearflash_session::ServingEnd;
 use nearflash_units::Nanos;
 
-use crate::connection::{Client, Role};
+use crate::connection::{Client, Role, payloads};
 use crate::connections::Key;
 use crate::door::Door;
 use crate::notice::{ConnectedClient, Notice};
@@ -75,15 +77,36 @@ impl Clients {
 
 impl Shard {
     /// What clients may reach from now on.
-    pub(crate) fn set_direct_exports(&mut self, exports: Arc<Exports>) {
+    /// Returns the volumes on which somebody has other rights than before.
+    pub(crate) fn set_direct_exports<W: World>(
+        &mut self,
+        exports: Arc<Exports>,
+        world: &mut W,
+    ) -> Box<[VolumeId]> {
         for key in self.connections.keys(|connection| connection.role == Role::Direct) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             connection.session.set_exports(&exports);
+            self.check_deferred(key, world);
             // It may have something to say about it, or be over.
             self.mark_dirty(key);
         }
+        let changed = exports.changed_since(&self.clients.config.exports);
         self.clients.config.exports = exports;
-        self.engine.begin_generation();
+        changed
+    }
+
+    /// Ends the requests of a client that wait in front of the engine and are no longer allowed.
+    fn check_deferred<W: World>(&mut self, key: Key, world: &mut W) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        for deferred in connection.take_disallowed() {
+            self.engine.give_up(&deferred.request, deferred.came);
+            for buffer in payloads(&deferred.request) {
+                connection.account.give_back(world.pool().len_of(buffer));
+                world.pool().give_back(buffer);
+            }
+            let (tag, outcome, payload) = (deferred.request.tag, Outcome::Aborted, Payload::None);
+            connection.session.handle_completion(Completion { tag, outcome, payload }, &[]);
+        }
     }
 
     /// Says that a client is in, once it is.
@@ -99,15 +122,6 @@ impl Shard {
         let key: Option<Box<str>> = session.key().map(Into::into);
         connection.client = Some(Client { key: key.clone() });
         world.notice(Notice::ClientConnected { peer: connection.peer, key });
-    }
-
-    /// Whether every request that a session handed out before the present generation is over.
-    pub(crate) fn is_on_one_generation(&self) -> bool {
-        let generation = self.engine.generation();
-        self.engine.is_on_one_generation()
-            && self.connections.iter().all(|(_, connection)| {
-                connection.all_deferred().all(|deferred| deferred.generation == generation)
-            })
     }
 
     /// How many clients there are, and the first of them.

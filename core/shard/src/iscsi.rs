@@ -6,9 +6,9 @@
 //! that. So the answer waits until the old connections are silent, as with hosts of NVMe/TCP
 //! (`associations.rs`). All connections of a session live on one core.
 //!
-//! Accounts: the control side sends [`crate::Message::Iscsi`], and the first core answers once every
-//! session is over that came in by an account that is no more, or without one when there was none.
-//! Sessions whose target is gone are asked to log out, and nobody waits for that.
+//! Accounts: the control side sends [`crate::Message::Iscsi`], and the first core answers when every
+//! session has ended that the new accounts do not admit. Sessions whose target is gone are asked to
+//! log out, and nobody waits for that.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -64,15 +64,22 @@ pub(crate) struct Initiators {
     /// Logins that take the place of what is not yet silent. Their sessions' login time bounds the
     /// wait.
     held_back: Vec<(Key, Box<LoginDemand>)>,
-    /// Sessions that are to be over before the exports count as taken.
-    ending: HashSet<u16>,
+    /// Changes of the accounts, each with the sessions that must end first.
+    ending: Vec<Ending>,
+}
+
+/// A change of the accounts that waits for sessions to end.
+#[derive(Debug)]
+struct Ending {
+    number: u64,
+    sessions: HashSet<u16>,
 }
 
 impl Initiators {
     pub(crate) fn new(config: IscsiConfig, core_count: u16) -> Self {
         let IscsiConfig { sessions_max, window, .. } = config;
         let portal = Portal::new(PortalConfig { sessions_max, core_count, window });
-        let (peers, held_back, ending) = (HashMap::new(), Vec::new(), HashSet::new());
+        let (peers, held_back, ending) = (HashMap::new(), Vec::new(), Vec::new());
         Self { config, portal, peers, held_back, ending }
     }
 
@@ -97,9 +104,10 @@ impl Initiators {
         &self.config.exports
     }
 
-    /// Whether no session is left that must be over.
-    pub(crate) fn has_ended_all(&self) -> bool {
-        self.ending.is_empty()
+    /// The number of a change that waits for no session any more.
+    pub(crate) fn poll_ended(&mut self) -> Option<u64> {
+        let ended = self.ending.iter().position(|ending| ending.sessions.is_empty())?;
+        Some(self.ending.swap_remove(ended).number)
     }
 
     /// The sessions of the node.
@@ -180,7 +188,9 @@ impl Shard {
     pub(crate) fn initiator_gone<W: World>(&mut self, tsih: u16, cid: u16, world: &mut W) {
         if let Some(ended) = self.initiators.portal.connection_gone(tsih, cid) {
             self.initiators.peers.remove(&tsih);
-            self.initiators.ending.remove(&tsih);
+            self.initiators.ending.iter_mut().for_each(|ending| {
+                ending.sessions.remove(&tsih);
+            });
             let (nexus, identity) = (ended.session.nexus(), ended.session.identity().clone());
             world.notice(Notice::SessionOver { nexus, identity });
         }
@@ -191,7 +201,12 @@ impl Shard {
 
     /// What initiators may reach from now on. On the first core, sessions end whose account is none
     /// any more, and those without one as soon as there is one.
-    pub(crate) fn set_iscsi_exports<W: World>(&mut self, exports: Arc<Exports>, world: &mut W) {
+    pub(crate) fn set_iscsi_exports<W: World>(
+        &mut self,
+        number: u64,
+        exports: Arc<Exports>,
+        world: &mut W,
+    ) {
         for key in self.connections.keys(|connection| connection.session.iscsi().is_some()) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             if let Some(session) = connection.session.iscsi_mut() {
@@ -205,7 +220,12 @@ impl Shard {
         let is_gone = |target: &str| exports.target(target).is_none();
         portal.end(|session| session.target.as_deref().is_some_and(is_gone));
         let places = portal.end(|session| !exports.trusts(session.account.as_deref()));
-        self.initiators.ending.extend(places.iter().map(|place| place.tsih));
+        // What an earlier change has ended, that one waits for.
+        let ending = self.initiators.ending.iter().flat_map(|ending| &ending.sessions);
+        let ending: HashSet<u16> = ending.copied().collect();
+        let sessions = places.iter().map(|place| place.tsih);
+        let sessions = sessions.filter(|tsih| !ending.contains(tsih)).collect();
+        self.initiators.ending.push(Ending { number, sessions });
         self.end_connections(&places, world);
     }
 

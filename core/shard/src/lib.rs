@@ -7,6 +7,7 @@
 //!
 //! Knows nothing of system calls, files or configuration.
 
+mod account;
 mod associations;
 mod changes;
 mod connection;
@@ -15,10 +16,12 @@ mod controllers;
 mod direct;
 mod door;
 mod iscsi;
+mod leftover;
 mod lifecycle;
 mod lineages;
 mod message;
 mod notice;
+mod progress;
 mod receive;
 mod rings;
 mod send;
@@ -26,12 +29,15 @@ mod session;
 mod shard;
 mod world;
 
+pub use changes::CHANGES_PER_VOLUME_MAX;
 pub use connection::Connection;
 pub use direct::DirectConfig;
 pub use door::{Door, Peer};
 pub use iscsi::IscsiConfig;
+pub use leftover::LEFTOVER_MAX;
 pub use message::{ClientPlace, Message};
 pub use notice::{ConnectedClient, ConnectedHost, ConnectedInitiator, Notice, ShardStatus};
+pub use progress::PROGRESS_MIN;
 pub use session::PeerError;
 pub use shard::{CONNECTIONS_MAX, Shard, ShardConfig};
 pub use world::{

@@ -57,10 +57,12 @@ impl Shard {
     pub(crate) fn adopt<W: World>(&mut self, mut connection: Box<Connection>, world: &mut W) {
         let (socket, peer) = (connection.socket, connection.peer);
         world.attach(socket);
-        // Hosts are as many as the first core has let in.
-        if connection.role == Role::Direct && self.connections.len() >= CONNECTIONS_MAX {
+        self.leftovers.adopt(&connection.leftover);
+        if self.connections.len() >= CONNECTIONS_MAX {
             world.notice(Notice::TooManyConnections { peer });
-            return world.close(socket);
+            // Its host is told as of any other connection that is gone.
+            let key = self.insert(connection);
+            return self.kill(key, world);
         }
         // What is handed out here is decided, and counted, by this core's.
         connection.session.set_exports(&self.clients.config.exports);
@@ -70,19 +72,25 @@ impl Shard {
         let leftover = std::mem::take(&mut connection.leftover);
         let key = self.take_in(connection, world);
         if self.draining {
+            self.leftovers.forget(leftover);
             return self.begin_closing(key, world);
         }
         // Its session may have ended meanwhile.
         self.stir_siblings(key, world);
-        self.feed(key, &leftover, world);
+        self.feed_leftover(key, leftover, world);
     }
 
     fn take_in<W: World>(&mut self, connection: Box<Connection>, world: &mut W) -> Key {
+        let key = self.insert(connection);
+        self.mark_dirty(key);
+        self.warm(key, world);
+        key
+    }
+
+    fn insert(&mut self, connection: Box<Connection>) -> Key {
         let socket = connection.socket;
         let key = self.connections.insert(connection);
         self.set_key(socket, Some(key));
-        self.mark_dirty(key);
-        self.warm(key, world);
         key
     }
 
@@ -91,6 +99,7 @@ impl Shard {
         let Some(mut connection) = self.connections.remove(key) else { return };
         self.set_key(connection.socket, None);
         connection.listed = Default::default();
+        self.leftovers.leave(&connection.leftover);
         world.detach(connection.socket);
         world.post(core, Message::Adopt(connection));
     }
@@ -98,7 +107,7 @@ impl Shard {
     /// Nothing more is received; what is answered is still sent.
     pub(crate) fn begin_closing<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.stop_receiving(world.pool());
+        connection.stop_receiving(&mut self.leftovers, world.pool());
         self.mark_dirty(key);
     }
 
@@ -107,7 +116,7 @@ impl Shard {
     pub(crate) fn close_if_done<W: World>(&mut self, key: Key, world: &mut W) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         if connection.session.is_closing() {
-            connection.stop_receiving(world.pool());
+            connection.stop_receiving(&mut self.leftovers, world.pool());
         }
         if connection.phase == Phase::Closing
             && connection.requests + connection.changes == 0
@@ -135,7 +144,10 @@ impl Shard {
         }
         connection.phase = Phase::Dead;
         self.ended += 1;
-        connection.release(world.pool());
+        for deferred in connection.all_deferred() {
+            self.engine.give_up(&deferred.request, deferred.came);
+        }
+        connection.release(&mut self.leftovers, world.pool());
         let socket = connection.socket;
         world.close(socket);
         self.set_key(socket, None);

@@ -9,7 +9,7 @@ use nearflash_engine::{CoreId, FenceMessage, Owner};
 use nearflash_iscsi::serving as iscsi;
 use nearflash_nvme::serving::NamespaceConfig;
 use nearflash_nvme::{ControllerId, NamespaceTable, QueueId};
-use nearflash_request::{ChangeResult, Raised, Tag};
+use nearflash_request::{ChangeResult, Raised, Tag, VolumeId};
 use nearflash_space::VolumeTable;
 
 use crate::connection::Connection;
@@ -37,14 +37,16 @@ pub enum Message {
     /// To the first core: a queue's connection is gone, and so is every request it had.
     QueueClosed(ControllerId, QueueId),
     /// From the control plane, to every core: the volumes from now on. Answered by
-    /// [`crate::Notice::VolumesTaken`] with the same number.
+    /// [`crate::Notice::Shown`] at once, and by [`crate::Notice::Quiesced`] when no request is left that
+    /// began by another entry of its volume.
     Volumes(u64, Arc<VolumeTable>),
     /// From the control plane, to the first core, once every core has the volumes: what hosts see
     /// from now on. Answered by [`crate::Notice::NamespacesTaken`] with the same number.
     Exports(u64, Vec<NamespaceConfig>),
     /// From the control plane, to every core, once every core has the volumes: what direct clients
-    /// may reach from now on. Answered by [`crate::Notice::DirectTaken`] with the same number, once
-    /// nothing is under way that was allowed by what was there before.
+    /// may reach from now on. Answered by [`crate::Notice::Shown`] at once, and by
+    /// [`crate::Notice::Quiesced`] when no request is left that began on a volume whose rights are others
+    /// now.
     Direct(u64, Arc<serving::Exports>),
     /// To the first core: a direct client's connection claims a lineage. Answered by
     /// [`Self::Claimed`] when nothing of earlier ones is under way.
@@ -68,14 +70,19 @@ pub enum Message {
         cid: u16,
     },
     /// From the control plane, to every core, once every core has the volumes: what initiators may
-    /// reach from now on. Answered by [`crate::Notice::IscsiTaken`] with the same number; by the
-    /// first core once every session is over whose account is none any more.
+    /// reach from now on. Answered by [`crate::Notice::Shown`] at once, and by
+    /// [`crate::Notice::Quiesced`]: by the first core when the sessions have ended that the new accounts
+    /// do not admit.
     Iscsi(u64, Arc<iscsi::Exports>),
+    /// From the control plane, to every core: requests on these volumes that came before are to end.
+    /// Answered by [`crate::Notice::Quiesced`] when they have.
+    Quiesce(u64, Arc<[VolumeId]>),
     /// From the control plane, to every core: sessions are to be told. Answered by
     /// [`crate::Notice::Raised`] with the same number.
     Raise(u64, Arc<[Raised]>),
-    /// From the control plane: a change that a session of this core asked for has ended so.
-    Changed(Owner, Tag, ChangeResult),
+    /// From the control plane: a change of that volume that a session of this core asked for has ended
+    /// so.
+    Changed(Owner, (VolumeId, Tag), ChangeResult),
     /// From the control plane, to every core: say how you are, by [`crate::Notice::Status`].
     ReportStatus(u64),
     /// From the control plane, to every core: take nothing new and answer what you have; then say

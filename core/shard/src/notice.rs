@@ -135,17 +135,16 @@ pub enum Notice {
         /// What it asks for.
         change: Box<Change>,
     },
-    /// Answers [`crate::Message::Iscsi`].
-    IscsiTaken(CoreId, u64),
     /// Answers [`crate::Message::Raise`].
     Raised(CoreId, u64),
-    /// Answers [`crate::Message::Volumes`].
-    VolumesTaken(CoreId, u64),
+    /// Answers [`crate::Message::Volumes`], [`crate::Message::Direct`] and [`crate::Message::Iscsi`]:
+    /// the core goes by them.
+    Shown(CoreId, u64),
+    /// Answers the same, and [`crate::Message::Quiesce`]: nothing is under way any more that the older
+    /// state allowed, on the volumes that the change is about.
+    Quiesced(CoreId, u64),
     /// Answers [`crate::Message::Exports`].
     NamespacesTaken(u64),
-    /// Answers [`crate::Message::Direct`]: nothing is under way any more that what was there before
-    /// allowed.
-    DirectTaken(CoreId, u64),
     /// Answers [`crate::Message::ReportStatus`].
     Status(CoreId, u64, Box<ShardStatus>),
     /// The shard was told to drain and has nothing left.

@@ -12,6 +12,7 @@ use nearflash_units::Nanos;
 
 use crate::connection::{Connection, Deferred, Phase};
 use crate::connections::Key;
+use crate::leftover::Leftover;
 use crate::notice::Notice;
 use crate::session::{PeerError, Session};
 use crate::shard::Shard;
@@ -95,11 +96,12 @@ impl Shard {
             (Phase::Open, _) => None,
         };
         assert!(!self.staging.is_empty(), "nothing is received while received bytes are fed");
-        match world.receive(connection.socket, place, &mut self.staging) {
+        let len_max = self.leftovers.receive_len(self.staging.len());
+        match world.receive(connection.socket, place, &mut self.staging[..len_max]) {
             Received::Bytes(len) => {
                 self.totals.received += u64::try_from(len).unwrap_or_default();
                 connection.received_at = world.now();
-                connection.moved_at = connection.received_at;
+                connection.progress.note(world.now(), len);
                 self.received(key, place, len, world);
                 Some(true)
             }
@@ -148,34 +150,55 @@ impl Shard {
         }
         // The staging area leaves its place while its bytes are borrowed from it.
         let staging = std::mem::take(&mut self.staging);
-        self.feed(key, &staging[..len - placed], world);
+        let bytes = &staging[..len - placed];
+        let left = self.feed(key, bytes, world);
+        if left > 0
+            && let Some(connection) = self.connections.get_mut(key)
+            && connection.phase == Phase::Open
+        {
+            connection.leftover = self.leftovers.keep(&bytes[bytes.len() - left..]);
+            self.pause(key);
+        }
         self.staging = staging;
     }
 
-    /// Hands bytes to a session, and what it makes of them to the engine.
+    /// Hands bytes to a session, and what it makes of them to the engine. Returns how many have to wait.
     #[inline]
-    pub(crate) fn feed<W: World>(&mut self, key: Key, bytes: &[u8], world: &mut W) {
+    fn feed<W: World>(&mut self, key: Key, bytes: &[u8], world: &mut W) -> usize {
         let mut rest = bytes;
         let fed = loop {
-            let Some(connection) = self.connections.get_mut(key) else { return };
+            let Some(connection) = self.connections.get_mut(key) else { return 0 };
             let fed = feed_session(connection, &mut rest, world);
             self.take_demands(key, world);
             match fed {
                 Ok(Fed::All) => break Ok(()),
                 Ok(Fed::Paused) if self.unpause(key, world) => {}
-                Ok(Fed::Paused) => {
-                    self.keep_leftover(key, rest);
-                    break Ok(());
-                }
+                Ok(Fed::Paused) => break Ok(()),
                 Err(error) => break Err(error),
             }
         };
         self.announce(key, world);
+        let left = if fed.is_ok() { rest.len() } else { 0 };
         if let Err(error) = fed {
             self.peer_error(key, error, world);
         }
         self.stir(key, world);
         self.mark_dirty(key);
+        left
+    }
+
+    /// The same with bytes that have waited.
+    pub(crate) fn feed_leftover<W: World>(&mut self, key: Key, leftover: Leftover, world: &mut W) {
+        let left = self.feed(key, leftover.as_slice(), world);
+        match self.connections.get_mut(key) {
+            Some(connection) if connection.phase == Phase::Open => {
+                connection.leftover = self.leftovers.keep_last(leftover, left);
+                if left > 0 {
+                    self.pause(key);
+                }
+            }
+            _ => self.leftovers.forget(leftover),
+        }
     }
 
     /// Whether a paused session can go on now: it was given the buffer it waited for, or no
@@ -185,14 +208,6 @@ impl Shard {
         connection.phase == Phase::Open
             && (provide_buffers(connection, world.pool())
                 || connection.session.receiving() != Receiving::Paused)
-    }
-
-    fn keep_leftover(&mut self, key: Key, rest: &[u8]) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        if connection.phase == Phase::Open {
-            connection.leftover = rest.to_vec();
-            self.pause(key);
-        }
     }
 
     pub(crate) fn pause(&mut self, key: Key) {
@@ -216,14 +231,14 @@ impl Shard {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             let was_stopped = !connection.takes_input();
             let leftover = std::mem::take(&mut connection.leftover);
-            self.feed(key, &leftover, world);
+            self.feed_leftover(key, leftover, world);
             let Some(connection) = self.connections.get_mut(key) else { continue };
             let goes_on = connection.session.receiving() != Receiving::Paused;
             // A socket that went on all the while, beside rings that waited.
             let is_watched = connection.ring.is_some() && !was_stopped && goes_on;
             if was_stopped && goes_on {
                 // Until now it was we who waited; from here on it may be the peer.
-                connection.moved_at = world.now();
+                connection.progress.begins(world.now());
             }
             if !connection.defers_nothing() || connection.session.wants_buffer().is_some() {
                 self.pause(key);
@@ -278,39 +293,26 @@ impl Shard {
     /// Hands a request to the engine, unless the connection holds too much of the pool already.
     #[inline]
     pub(crate) fn submit<W: World>(&mut self, key: Key, request: Request, world: &mut W) {
-        let generation = self.engine.generation();
-        self.submit_as_of(key, request, generation, world);
-    }
-
-    /// The same for a request that the session handed out in an earlier generation, perhaps.
-    #[inline]
-    fn submit_as_of<W: World>(
-        &mut self,
-        key: Key,
-        request: Request,
-        generation: u64,
-        world: &mut W,
-    ) {
+        let came = self.engine.generation();
         let Some(connection) = self.connections.get_mut(key) else { return };
         let need = self.engine.need(&request);
         let is_next = need.is_empty() || connection.deferred_like(need).is_empty();
         if !is_next || !connection.may_take(need, world.pool()) {
-            connection.deferred_like(need).push_back(Deferred { request, generation });
+            connection.deferred_like(need).push_back(Deferred { request, came });
             return self.pause(key);
         }
-        self.hand_on(key, Deferred { request, generation }, need, world);
+        self.hand_on(key, Deferred { request, came }, need, world);
     }
 
     /// Hands a request to the engine that may have what it needs.
     #[inline]
     fn hand_on<W: World>(&mut self, key: Key, deferred: Deferred, need: Need, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let Deferred { request, generation } = deferred;
-        connection.held.0 += need.len().0;
+        let Deferred { request, came } = deferred;
+        connection.account.charge_request(need);
         connection.requests += 1;
-        connection.scratches += usize::from(matches!(need, Need::Scratch(_)));
         let nexus = connection.nexus;
-        self.engine.submit_as_of(key.to_owner(), nexus, request, generation, world.pool());
+        self.engine.submit_as_of(key.to_owner(), nexus, request, came, world.pool());
     }
 
     /// Hands on what waited until the connection holds less, as far as it does.
@@ -398,7 +400,7 @@ fn provide_buffers(connection: &mut Connection, pool: &mut Pool) -> bool {
             }
             break;
         };
-        connection.held.0 += charge.0;
+        connection.account.charge(charge);
         connection.session.provide_buffer(buffer);
         given = true;
     }

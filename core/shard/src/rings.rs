@@ -71,7 +71,7 @@ impl Shard {
         let moved = !entries.is_empty();
         self.rings.entries = entries;
         if moved || handled.is_err() {
-            connection.moved_at = world.now();
+            connection.progress.begins(world.now());
             self.take_demands(key, world);
             self.mark_dirty(key);
         }
@@ -166,14 +166,12 @@ fn drain_outputs<W: World>(
             RingOutput::Copy { buffer, offset, place } => {
                 let from = Place { buffer, offset, len: memory_len(place.len) };
                 world.copy_to_ring(ring, from, place.offset);
-                let returned = world.pool().len_of(buffer);
-                connection.held.0 = connection.held.0.saturating_sub(returned.0);
+                connection.account.give_back(world.pool().len_of(buffer));
                 world.pool().give_back(buffer);
             }
             // The engine's buffers, of requests that failed, may be the pool's, too.
             RingOutput::Release(buffer) => {
-                let returned = world.pool().len_of(buffer);
-                connection.held.0 = connection.held.0.saturating_sub(returned.0);
+                connection.account.give_back(world.pool().len_of(buffer));
                 world.pool().give_back(buffer);
             }
             RingOutput::Zeroes(place) => {
@@ -182,7 +180,7 @@ fn drain_outputs<W: World>(
         }
     }
     if moved {
-        connection.moved_at = world.now();
+        connection.progress.begins(world.now());
     }
     moved
 }

@@ -21,14 +21,13 @@ impl Shard {
         let connection = self.connections.get_mut(key);
         let connection = connection.expect("a connection stays until its requests are answered");
         connection.requests -= 1;
-        connection.scratches -= usize::from(answer.had_scratch);
-        connection.held.0 = connection.held.0.saturating_sub(answer.returned.0);
         if connection.phase == Phase::Dead {
             if let Payload::Buffer(buffer) = answer.completion.payload {
                 world.pool().give_back(buffer);
             }
             return self.bury_if_quiet(key, world);
         }
+        connection.account.give_back_request(answer.returned, answer.had_scratch);
         let bytes = match answer.completion.payload {
             Payload::Buffer(buffer) if connection.session.wants_payload_bytes() => {
                 world.pool().bytes(buffer)
@@ -108,7 +107,7 @@ impl Shard {
             }
             Sent::Bytes(len) => {
                 connection.blocked_turns = 0;
-                connection.moved_at = world.now();
+                connection.progress.note(world.now(), len);
                 advance(connection, len, world.pool());
                 self.totals.sent += u64::try_from(len).unwrap_or_default();
                 let more = connection.session.output_len() > 0;
@@ -144,10 +143,9 @@ impl Shard {
 
 #[inline]
 fn advance(connection: &mut Connection, sent: usize, pool: &mut Pool) {
-    let mut returned = 0;
+    let account = &mut connection.account;
     connection.session.advance_output(sent, &mut |buffer| {
-        returned += pool.len_of(buffer).0;
+        account.give_back(pool.len_of(buffer));
         pool.give_back(buffer);
     });
-    connection.held.0 = connection.held.0.saturating_sub(returned);
 }

@@ -4,16 +4,20 @@
 //! and sends all that is ready: one receive and one send per busy connection, whatever the number
 //! of requests in them.
 
-use nearflash_engine::{Engine, EngineConfig, FenceMessage, Pool};
+use std::collections::HashMap;
+
+use nearflash_engine::{Engine, EngineConfig, FenceMessage, Older, Pool, volumes_of};
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
+use nearflash_request::VolumeId;
 use nearflash_units::{ByteLen, Nanos};
 
-use crate::connection::Phase;
+use crate::connection::{Deferred, Phase};
 use crate::connections::{Connections, Key};
 use crate::controllers::Controllers;
 use crate::direct::{Clients, DirectConfig};
 use crate::iscsi::{Initiators, IscsiConfig};
+use crate::leftover::Leftovers;
 use crate::lineages::Lineages;
 use crate::message::Message;
 use crate::notice::{ConnectedHost, Notice, ShardStatus};
@@ -60,15 +64,16 @@ pub struct Shard {
     pub(crate) lineages: Lineages,
     pub(crate) rings: Rings,
     pub(crate) staging: Box<[u8]>,
+    pub(crate) leftovers: Leftovers,
     pub(crate) hot: Vec<Key>,
     pub(crate) dirty: Vec<Key>,
     pub(crate) paused: Vec<Key>,
+    /// Changes that the control side has not answered, by volume.
+    pub(crate) changes_asked: HashMap<VolumeId, usize>,
     pub(crate) draining: bool,
     /// The end of draining was noticed.
     drained: bool,
     stopped: bool,
-    /// What was taken over, to be confirmed when no request from before is left.
-    unconfirmed: Vec<Taken>,
     pub(crate) totals: Totals,
     events: Vec<Event>,
     moved_before: usize,
@@ -83,14 +88,6 @@ pub(crate) struct Limits {
     pub(crate) engine: EngineConfig,
     pub(crate) session: SessionConfig,
     pub(crate) stall_timeout: Nanos,
-}
-
-/// What the control side waits for.
-#[derive(Clone, Copy, Debug)]
-enum Taken {
-    Volumes(u64),
-    Direct(u64),
-    Iscsi(u64),
 }
 
 /// Counted since the start.
@@ -115,13 +112,14 @@ impl Shard {
             connections: Connections::default(),
             by_socket: Vec::new(),
             staging: vec![0; STAGING_LEN].into_boxed_slice(),
+            leftovers: Leftovers::default(),
             hot: Vec::new(),
             dirty: Vec::new(),
             paused: Vec::new(),
+            changes_asked: HashMap::new(),
             draining: false,
             drained: false,
             stopped: false,
-            unconfirmed: Vec::new(),
             totals: Totals::default(),
             events: Vec::new(),
             moved_before: 0,
@@ -213,12 +211,14 @@ impl Shard {
                 self.queue_closed(controller, queue, world);
             }
             Message::Volumes(number, volumes) => {
-                self.engine.set_volumes(volumes);
-                self.unconfirmed.push(Taken::Volumes(number));
+                let changed = self.engine.set_volumes(volumes);
+                self.engine.await_older(number, Older::Begun, changed, 0);
+                self.shown(number, world);
             }
             Message::Direct(number, exports) => {
-                self.set_direct_exports(exports);
-                self.unconfirmed.push(Taken::Direct(number));
+                let changed = self.set_direct_exports(exports, world);
+                self.engine.await_older(number, Older::Begun, changed, 0);
+                self.shown(number, world);
             }
             Message::Exports(number, namespaces) => {
                 self.set_exports(namespaces, world);
@@ -231,14 +231,15 @@ impl Shard {
             Message::EndConnection(place) => self.end_connection(place, world),
             Message::InitiatorGone { tsih, cid } => self.initiator_gone(tsih, cid, world),
             Message::Iscsi(number, exports) => {
-                self.set_iscsi_exports(exports, world);
-                self.unconfirmed.push(Taken::Iscsi(number));
+                self.set_iscsi_exports(number, exports, world);
+                self.shown(number, world);
             }
+            Message::Quiesce(number, volumes) => self.quiesce(number, &volumes),
             Message::Raise(number, raised) => {
                 self.raise(&raised, world);
                 world.notice(Notice::Raised(self.config.engine.core, number));
             }
-            Message::Changed(owner, tag, result) => self.changed(owner, tag, &result, world),
+            Message::Changed(owner, asked, result) => self.changed(owner, asked, &result, world),
             Message::ReportStatus(number) => {
                 let status = Box::new(self.status(world));
                 world.notice(Notice::Status(self.config.engine.core, number, status));
@@ -278,20 +279,27 @@ impl Shard {
         }
     }
 
+    fn shown<W: World>(&self, number: u64, world: &mut W) {
+        world.notice(Notice::Shown(self.config.engine.core, number));
+    }
+
+    /// Waits for the requests on these volumes that came before, those in front of the engine included.
+    fn quiesce(&mut self, number: u64, volumes: &[VolumeId]) {
+        let is_meant = |deferred: &&Deferred| {
+            let (volume, source) = volumes_of(&deferred.request);
+            volumes.contains(&volume) || source.is_some_and(|source| volumes.contains(&source))
+        };
+        let connections = self.connections.iter();
+        let in_front = connections.flat_map(|(_, connection)| connection.all_deferred());
+        let in_front = in_front.filter(is_meant).count();
+        self.engine.await_older(number, Older::Came, volumes.into(), in_front);
+    }
+
     /// Tells the control plane what has become true.
     fn confirm<W: World>(&mut self, world: &mut W) {
         let core = self.config.engine.core;
-        if !self.unconfirmed.is_empty()
-            && self.initiators.has_ended_all()
-            && self.is_on_one_generation()
-        {
-            for taken in self.unconfirmed.drain(..) {
-                world.notice(match taken {
-                    Taken::Volumes(number) => Notice::VolumesTaken(core, number),
-                    Taken::Direct(number) => Notice::DirectTaken(core, number),
-                    Taken::Iscsi(number) => Notice::IscsiTaken(core, number),
-                });
-            }
+        while let Some(number) = self.engine.poll_over().or_else(|| self.initiators.poll_ended()) {
+            world.notice(Notice::Quiesced(core, number));
         }
         if !self.drained && self.is_drained() {
             self.drained = true;

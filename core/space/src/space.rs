@@ -297,6 +297,24 @@ impl Space {
         Ok(volume)
     }
 
+    /// Takes extents out of use that no volume has any more, for older requests may still write there.
+    ///
+    /// # Panics
+    /// When they are not free.
+    pub fn withhold(&mut self, extents: &[Extent]) {
+        for extent in extents {
+            let free = &mut self.device_mut(extent.device).free;
+            free.reserve(*extent).expect("a volume gave it back just now");
+        }
+    }
+
+    /// Gives back what was withheld.
+    pub fn give_back(&mut self, extents: &[Extent]) {
+        for extent in extents {
+            self.device_mut(extent.device).free.release(*extent);
+        }
+    }
+
     /// What every core needs of the volumes.
     ///
     /// # Panics

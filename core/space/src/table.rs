@@ -76,6 +76,13 @@ impl VolumeTable {
         self.entries.get(index(id))?.as_ref()
     }
 
+    /// The volumes whose entry is another than in an older table, or is not there any more.
+    pub fn changed_since(&self, older: &Self) -> Box<[VolumeId]> {
+        let differs =
+            |(id, entry): (VolumeId, &VolumeEntry)| (self.get(id) != Some(entry)).then_some(id);
+        older.iter().filter_map(differs).collect()
+    }
+
     /// Every volume, by number.
     pub fn iter(&self) -> impl Iterator<Item = (VolumeId, &VolumeEntry)> {
         (0u32..).zip(&self.entries).filter_map(|(id, entry)| Some((VolumeId(id), entry.as_ref()?)))

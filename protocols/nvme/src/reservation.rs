@@ -188,6 +188,7 @@ pub fn status_of(result: &ChangeResult) -> Status {
         ChangeResult::Refused(refusal) => match refusal {
             Refusal::InvalidKey | Refusal::WrongType => Status::INVALID_FIELD.dnr(),
             Refusal::VolumeGone => Status::INVALID_NAMESPACE.dnr(),
+            Refusal::Busy => Status::TRANSIENT_TRANSPORT_ERROR,
             Refusal::Unsupported => Status::INVALID_OPCODE.dnr(),
             Refusal::TooManyRegistrations | Refusal::NotRecorded => Status::INTERNAL_ERROR,
         },

@@ -279,6 +279,9 @@ pub enum Refusal {
     /// It should have been recorded, and could not be: it did not happen.
     #[error("the change could not be recorded")]
     NotRecorded,
+    /// As many changes of the volume are unanswered as may be: the same may succeed later. (SCSI: BUSY)
+    #[error("as many changes of the volume wait as may")]
+    Busy,
     /// The node does not do this.
     #[error("no such change here")]
     Unsupported,

@@ -43,7 +43,7 @@ impl ChangeTask {
             ChangeResult::Done => Ok(Vec::new()),
             ChangeResult::Report(report) => Ok(reserve_in::format(self.reply, report)),
             ChangeResult::Conflict => Err(Failure::Conflict),
-            ChangeResult::Refused(refusal) => Err(Failure::Check(of_refusal(*refusal))),
+            ChangeResult::Refused(refusal) => Err(of_refusal(*refusal)),
         }
     }
 }
@@ -78,8 +78,9 @@ fn of_miscompare(task: &RequestTask, payload: Payload) -> Sense {
     Sense::MISCOMPARE.with_information(lba)
 }
 
-const fn of_refusal(refusal: Refusal) -> Sense {
-    match refusal {
+const fn of_refusal(refusal: Refusal) -> Failure {
+    Failure::Check(match refusal {
+        Refusal::Busy => return Failure::Busy,
         // SERVICE ACTION RESERVATION KEY of PERSISTENT RESERVE OUT.
         Refusal::InvalidKey => Sense::parameter_field(8, 7),
         Refusal::WrongType => Sense::INVALID_RELEASE,
@@ -87,5 +88,5 @@ const fn of_refusal(refusal: Refusal) -> Sense {
         Refusal::VolumeGone => Sense::NO_SUCH_UNIT,
         Refusal::NotRecorded => INTERNAL_FAILURE,
         Refusal::Unsupported => Sense::INVALID_OPCODE,
-    }
+    })
 }

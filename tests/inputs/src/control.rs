@@ -28,7 +28,7 @@ pub(crate) struct Control {
     reservations: [Reservations; VOLUME_COUNT],
     waiting: VecDeque<Wanted>,
     /// Who is answered when the shard has confirmed the newest number.
-    shown: Option<(Owner, Tag, ChangeResult)>,
+    shown: Option<(Owner, (VolumeId, Tag), ChangeResult)>,
     number: u64,
 }
 
@@ -54,8 +54,8 @@ impl Control {
 
     /// The shard goes by the volumes of that number.
     pub(crate) fn confirmed(&mut self, number: u64, events: &mut Vec<Event>) {
-        if let Some((owner, tag, result)) = self.shown.take_if(|_| number == self.number) {
-            events.push(Event::Message(Message::Changed(owner, tag, result)));
+        if let Some((owner, asked, result)) = self.shown.take_if(|_| number == self.number) {
+            events.push(Event::Message(Message::Changed(owner, asked, result)));
             self.go_on(events);
         }
     }
@@ -68,14 +68,15 @@ impl Control {
         let index = usize::try_from(change.volume.0).expect("few volumes");
         let (result, raised) = self.reservations[index].apply(&change);
         self.number += 1;
-        let show = Message::Volumes(self.number, self.table());
         let tell = Message::Raise(self.number, raised.into());
         // Sessions give up commands because of a reset; what of these is with a device is waited for.
         let order = match change.kind {
-            ChangeKind::Reset(_) | ChangeKind::EndTasks(_) => [tell, show],
-            _ => [show, tell],
+            ChangeKind::Reset(_) | ChangeKind::EndTasks(_) => {
+                [tell, Message::Quiesce(self.number, [change.volume].into())]
+            }
+            _ => [Message::Volumes(self.number, self.table()), tell],
         };
         events.extend(order.map(Event::Message));
-        self.shown = Some((owner, tag, result));
+        self.shown = Some((owner, (change.volume, tag), result));
     }
 }

@@ -261,7 +261,7 @@ impl World for Outside {
             Notice::Change { owner, tag, change, .. } => {
                 self.control.want(Wanted { owner, tag, change }, &mut self.events);
             }
-            Notice::VolumesTaken(_, number) => {
+            Notice::Quiesced(_, number) => {
                 self.control.confirmed(number, &mut self.events);
             }
             _ => {}

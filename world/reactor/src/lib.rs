@@ -18,6 +18,7 @@ mod rings;
 mod sockets;
 mod spin;
 mod token;
+mod unsent;
 
 pub use listeners::{Listener, ListeningSocket};
 pub use mailbox::Sender;

@@ -3,15 +3,15 @@
 
 mod world;
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Instant;
-use std::{io, mem};
 
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
 use nearflash_device::DeviceResult;
-use nearflash_engine::{CoreId, Pool};
+use nearflash_engine::Pool;
 use nearflash_media::{Device, Kind};
 use nearflash_shard::{Event, Message, Notice, RingId, Shard, SocketId, World};
 use nearflash_units::{ByteLen, Nanos};
@@ -24,6 +24,7 @@ use crate::rings::{BellWatch, Buffers, Rings};
 use crate::sockets::{self, Prepared, SendParts};
 use crate::spin::Spinner;
 use crate::token::{GENERATION_MASK, Token};
+use crate::unsent::Unsent;
 
 /// Entries that one turn may submit; more are submitted in two calls.
 const SUBMISSIONS_MAX: u32 = 256;
@@ -98,8 +99,7 @@ pub struct Reactor {
     mailbox: Mailbox<Message>,
     /// Every core's mailbox, by its number; empty until [`Reactor::connect`].
     peers: Vec<Sender<Message>>,
-    /// Messages that found their mailbox full.
-    unsent: Vec<(CoreId, Message)>,
+    unsent: Unsent<Message>,
     parts: SendParts,
     notices: NoticeSink,
     /// So many queued entries are not kept for the end of the turn.
@@ -141,7 +141,7 @@ impl Reactor {
             watches: Vec::new(),
             mailbox: Mailbox::new()?,
             peers: Vec::new(),
-            unsent: Vec::new(),
+            unsent: Unsent::default(),
             parts: SendParts::default(),
             notices: config.notices,
             submission_len: FIRST_SUBMISSION_LEN,
@@ -356,12 +356,6 @@ impl Reactor {
         }
         let watch = &mut self.watches[index(socket.0)];
         watch.generation = watch.generation.wrapping_add(1);
-    }
-
-    fn retry_unsent(&mut self) {
-        for (core, message) in mem::take(&mut self.unsent) {
-            self.post(core, message);
-        }
     }
 }
 

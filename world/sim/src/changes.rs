@@ -1,14 +1,16 @@
-//! The control side's part in what sessions share: one change at a time, as in production. It is
-//! decided and recorded, shown to every core when it restricts somebody, told to the sessions that it
-//! concerns, waited for when what was under way before is to be over, and then answered.
+//! The control side's part in what sessions share, as in production: a change is decided and recorded,
+//! shown to every core when it restricts somebody, told to the sessions that it concerns, and answered
+//! when the older requests of its volumes have ended. Changes of one volume are made one after the
+//! other, those of others meanwhile.
 //!
 //! Checked with each answer that says so: nothing that was under way on the volume's devices before is
-//! so any more. And once cores go by a change, nothing is of whoever has lost its right to write.
+//! so any more. And once the older requests have ended, nothing is of whoever has lost its right to
+//! write.
 
 use std::collections::VecDeque;
 
 use nearflash_engine::{CoreId, Owner};
-use nearflash_request::{Change, ChangeKind, ChangeResult, Raised, ResetScope, Tag};
+use nearflash_request::{Change, ChangeKind, ChangeResult, Raised, ResetScope, Tag, VolumeId};
 use nearflash_shard::Message;
 
 use crate::judge::{Checks, EndingId};
@@ -25,28 +27,28 @@ pub(crate) struct Wanted {
     pub change: Box<Change>,
 }
 
-/// Something that every core has to confirm.
+/// Something that every core has to confirm before the next step.
 #[derive(Debug)]
 enum Step {
     /// What restricts whom.
     Show,
     /// What sessions hear of it.
     Tell(Vec<Raised>),
+    /// What came before is to end.
+    Quiesce,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Awaited {
-    Shown(u64),
-    Told(u64),
-}
-
-/// The one that is made.
+/// One that is made.
 #[derive(Debug)]
 struct UnderWay {
     wanted: Wanted,
     result: ChangeResult,
+    volumes: Vec<VolumeId>,
     steps: VecDeque<Step>,
-    awaited: Option<Awaited>,
+    /// Has to be confirmed before the next step.
+    awaited: Option<u64>,
+    /// Have to have quiesced before the answer.
+    quiescing: Vec<u64>,
     /// What was under way on devices when it began, on the volumes that it is about, if that is to be
     /// over when it is answered.
     older: Vec<(usize, u64)>,
@@ -58,7 +60,7 @@ struct UnderWay {
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     waiting: VecDeque<Wanted>,
-    under_way: Option<UnderWay>,
+    under_way: Vec<UnderWay>,
 }
 
 impl Changes {
@@ -70,46 +72,65 @@ impl Changes {
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }
+
+    /// How many wait to be answered.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len() + self.under_way.len()
+    }
 }
 
 impl Sim {
     /// Goes on with changes, as far as that goes without waiting for cores.
     pub(crate) fn go_on_with_changes(&mut self) {
-        loop {
-            let Some(mut under_way) = self.changes.under_way.take() else {
-                let Some(wanted) = self.changes.waiting.pop_front() else { return };
+        for mut under_way in std::mem::take(&mut self.changes.under_way) {
+            if self.is_over(&mut under_way) {
+                self.answer(under_way);
+            } else {
+                self.changes.under_way.push(under_way);
+            }
+        }
+        let busy = self.changes.under_way.iter().flat_map(|it| it.volumes.iter().copied());
+        let mut busy: Vec<VolumeId> = busy.collect();
+        for wanted in std::mem::take(&mut self.changes.waiting) {
+            let volumes = self.node.volumes_of(&wanted.change);
+            if volumes.iter().any(|volume| busy.contains(volume)) {
+                self.changes.waiting.push_back(wanted);
+            } else {
                 self.begin_change(wanted);
-                continue;
-            };
-            if under_way.awaited.is_some_and(|awaited| !self.is_confirmed(awaited)) {
-                self.changes.under_way = Some(under_way);
-                return;
             }
-            if let Some(Awaited::Shown(_)) = under_way.awaited.take() {
-                self.goes_by(under_way.wanted.change.volume.0);
-            }
-            match under_way.steps.pop_front() {
-                None => self.answer(under_way),
-                Some(step) => {
-                    under_way.awaited = Some(self.take_step(step));
-                    self.changes.under_way = Some(under_way);
-                }
-            }
+            busy.extend(volumes);
         }
     }
 
-    fn is_confirmed(&self, awaited: Awaited) -> bool {
-        let cores = match awaited {
-            Awaited::Shown(number) => self.confirmed.volumes(number),
-            Awaited::Told(number) => self.confirmed.told(number),
-        };
-        cores == self.node.core_count()
-    }
-
-    fn take_step(&mut self, step: Step) -> Awaited {
-        match step {
-            Step::Show => Awaited::Shown(self.node.tell_volumes(&mut self.outside)),
-            Step::Tell(raised) => Awaited::Told(self.node.raise(&raised.into(), &mut self.outside)),
+    /// Takes the steps of a change, as far as cores have confirmed. Whether it can be answered.
+    fn is_over(&mut self, under_way: &mut UnderWay) -> bool {
+        let cores = self.node.core_count();
+        loop {
+            let confirmed = |number| {
+                self.confirmed.shown(number) == cores || self.confirmed.told(number) == cores
+            };
+            if under_way.awaited.is_some_and(|number| !confirmed(number)) {
+                return false;
+            }
+            under_way.awaited = None;
+            let outside = &mut self.outside;
+            match under_way.steps.pop_front() {
+                Some(Step::Show) => {
+                    let number = self.node.tell_volumes(outside);
+                    under_way.awaited = Some(number);
+                    under_way.quiescing.push(number);
+                }
+                Some(Step::Tell(raised)) => {
+                    under_way.awaited = Some(self.node.raise(&raised.into(), outside));
+                }
+                Some(Step::Quiesce) => {
+                    under_way.quiescing.push(self.node.quiesce(&under_way.volumes, outside));
+                }
+                None => {
+                    let quiesced = |number: &u64| self.confirmed.quiesced(*number) == cores;
+                    return under_way.quiescing.iter().all(quiesced);
+                }
+            }
         }
     }
 
@@ -138,11 +159,17 @@ impl Sim {
             restricts.then_some(Step::Show),
             (!raised.is_empty()).then_some(Step::Tell(raised)),
             // Sessions give up commands first; what of these is with a device is then waited for.
-            waits.then_some(Step::Show),
+            waits.then_some(Step::Quiesce),
         ];
         let steps = steps.into_iter().flatten().collect();
-        self.changes.under_way =
-            Some(UnderWay { wanted, result, steps, awaited: None, older, ending });
+        let (awaited, quiescing) = (None, Vec::new());
+        let mut under_way =
+            UnderWay { wanted, result, volumes, steps, awaited, quiescing, older, ending };
+        if self.is_over(&mut under_way) {
+            self.answer(under_way);
+        } else {
+            self.changes.under_way.push(under_way);
+        }
     }
 
     /// Operations of a volume that are under way on devices.
@@ -181,8 +208,9 @@ impl Sim {
         let left = older.iter().find(|it| is_under_way(it));
         assert!(left.is_none(), "{:?} is answered, and {left:?} is under way", wanted.change);
         self.goes_by(wanted.change.volume.0);
-        let Wanted { core, owner, tag, .. } = wanted;
-        self.outside.post(None, core, Message::Changed(owner, tag, result));
+        let Wanted { core, owner, tag, change } = wanted;
+        let volume = change.volume;
+        self.outside.post(None, core, Message::Changed(owner, (volume, tag), result));
     }
 
     /// The power is gone: nobody waits any more, and what was not recorded is as if it never was.

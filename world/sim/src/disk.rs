@@ -53,6 +53,8 @@ pub(crate) struct Disk {
     operations: BTreeMap<u64, DiskOperation>,
     /// Where blocks begin that cannot be read.
     unreadable: BTreeSet<usize>,
+    /// Operations that are not answered for now.
+    hung: Vec<u64>,
     /// Counts submissions and completions.
     count: u64,
     /// Steps of counters that have taken effect, and what each replaced.
@@ -69,6 +71,7 @@ impl Disk {
             sectors,
             operations: BTreeMap::new(),
             unreadable: BTreeSet::new(),
+            hung: Vec::new(),
             count: 0,
             replaced: Vec::new(),
         }
@@ -107,7 +110,7 @@ impl Disk {
 
     /// Whether the next operation ends while it is submitted.
     pub(crate) fn is_at_once(&mut self) -> bool {
-        self.dice.permille(self.faults.at_once_permille)
+        self.dice.permille(self.faults.at_once_permille) && self.faults.hung.is_none()
     }
 
     /// Takes an operation. `bytes` is what it writes.
@@ -125,7 +128,8 @@ impl Disk {
         if dice.permille(faults.slow_permille) {
             span = span.plus(Nanos(dice.between(0, faults.slow.0)));
         }
-        let is_split = dice.permille(faults.split_permille);
+        let is_hung = faults.hung.is_some_and(|(start, end)| touches(&request, &(start..end)));
+        let is_split = dice.permille(faults.split_permille) && !is_hung;
         let part_at = is_split.then(|| now.plus(Nanos(dice.between(0, span.0))));
         let start = ByteLen(request.offset.0).to_usize();
         let is_unreadable = faults.latent_permille > 0
@@ -144,7 +148,22 @@ impl Disk {
         };
         let number = self.count;
         self.operations.insert(number, operation);
-        Moments { operation: number, part_at, done_at: now.plus(span) }
+        if is_hung {
+            self.hung.push(number);
+        }
+        let done_at = if is_hung { Nanos::NEVER } else { now.plus(span) };
+        Moments { operation: number, part_at, done_at }
+    }
+
+    /// Whether an operation is not answered for now.
+    pub(crate) fn hangs(&self) -> bool {
+        !self.hung.is_empty()
+    }
+
+    /// The device answers again. Returns what it did not answer.
+    pub(crate) fn recover(&mut self) -> Vec<u64> {
+        self.faults.hung = None;
+        std::mem::take(&mut self.hung)
     }
 
     /// The control side zeroes a range durably, which nothing else uses.
@@ -287,6 +306,7 @@ impl Disk {
             self.take_effect(number, |bit| chosen & bit != 0);
         }
         self.operations.clear();
+        self.hung.clear();
         self.sectors.lose_power(&mut self.dice);
     }
 }

@@ -47,6 +47,9 @@ pub struct DiskFaults {
     pub gone_permille: u32,
     /// A block that is written cannot be read from then on, until it is written again.
     pub latent_permille: u32,
+    /// Operations on these bytes, from the first to the one behind the last, are not answered before the
+    /// world is calm.
+    pub hung: Option<(u64, u64)>,
     /// What no host is told of, and the node does not promise to find.
     pub betrayal: Betrayal,
 }
@@ -134,6 +137,7 @@ impl Faults {
                 gone_permille: 0,
                 latent_permille: 0,
                 betrayal: Betrayal::default(),
+                hung: None,
             },
             core: CoreFaults {
                 turn: micros((1, 5)),
@@ -171,6 +175,7 @@ impl Faults {
             gone_permille: error_permille(dice) / 5,
             latent_permille: 0,
             betrayal: Betrayal::default(),
+            hung: None,
         };
         let core = CoreFaults {
             turn: (MICRO, Nanos::from_micros(dice.pick(&[2, 20, 100]))),
@@ -196,6 +201,7 @@ impl Faults {
         self.disk.gone_permille = 0;
         self.disk.latent_permille = 0;
         self.disk.betrayal = Betrayal::default();
+        self.disk.hung = None;
         self
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct Line<'a, S> {
     pub(crate) leftover: &'a mut Vec<u8>,
     /// Of one that does not keep the protocol.
     pub(crate) crook: Option<&'a mut Crook>,
+    /// The most that it takes at a time, and then nothing more for now.
+    pub(crate) take_max: Option<usize>,
 }
 
 impl<S: Spoken> Line<'_, S> {
@@ -99,7 +101,8 @@ impl<S: Spoken> Line<'_, S> {
         }
         loop {
             let now = outside.now;
-            let mut bytes = vec![0; outside.network.unread_by_host(self.link).clamp(1, 16 * 1024)];
+            let len_max = self.take_max.unwrap_or(16 * 1024);
+            let mut bytes = vec![0; outside.network.unread_by_host(self.link).clamp(1, len_max)];
             let received = outside.network.receive(now, self.link, Side::Host, &mut bytes);
             outside.settle_network();
             match received {
@@ -107,6 +110,9 @@ impl<S: Spoken> Line<'_, S> {
                     if let Err(trouble) = self.feed(&bytes[..len]) {
                         self.judge(&trouble, outside);
                         return Fate::Lost;
+                    }
+                    if self.take_max.is_some() {
+                        return Fate::Lives;
                     }
                 }
                 Received::Nothing => return Fate::Lives,

@@ -181,6 +181,11 @@ impl Node {
         self.volumes.iter().flat_map(SimVolume::parts).collect()
     }
 
+    /// Where on a device a volume lies, as one range.
+    pub(crate) fn bytes_of(&self, volume: u32, disk: usize) -> Option<(u64, u64)> {
+        self.volumes.iter().find(|known| known.id == volume)?.bytes_on(disk)
+    }
+
     /// Whether a place on a device is a volume's.
     pub(crate) fn is_of(&self, volume: u32, disk: usize, offset: ByteOffset) -> bool {
         self.place_of(disk, offset).is_some_and(|(of, _)| of == volume)
@@ -279,12 +284,23 @@ impl Node {
         number
     }
 
-    /// Tells the first core what hosts see.
-    pub(crate) fn export(&self, outside: &mut Outside) {
-        let message = Message::Exports(self.changes, self.namespaces());
-        outside.post(None, CoreId::FIRST, message);
+    /// Tells the first core what hosts see, and all what initiators see. Returns the number with which
+    /// cores confirm.
+    pub(crate) fn export(&mut self, outside: &mut Outside) -> u64 {
+        self.changes += 1;
         let (number, exports) = (self.changes, self.iscsi_exports());
+        outside.post(None, CoreId::FIRST, Message::Exports(number, self.namespaces()));
         self.tell_all(outside, || Message::Iscsi(number, Arc::clone(&exports)));
+        number
+    }
+
+    /// Tells every core that requests on these volumes which came before are to end. Returns the number
+    /// with which cores confirm.
+    pub(crate) fn quiesce(&mut self, volumes: &[VolumeId], outside: &mut Outside) -> u64 {
+        self.changes += 1;
+        let (number, volumes) = (self.changes, Arc::<[VolumeId]>::from(volumes));
+        self.tell_all(outside, || Message::Quiesce(number, Arc::clone(&volumes)));
+        number
     }
 
     /// Sends every core a message.

@@ -180,7 +180,9 @@ impl World for SimWorld<'_> {
         if let Some(at) = moments.part_at {
             self.outside.agenda.push(at, Happening::DiskPart(index, number));
         }
-        self.outside.agenda.push(moments.done_at, Happening::DiskDone(index, number));
+        if moments.done_at != Nanos::NEVER {
+            self.outside.agenda.push(moments.done_at, Happening::DiskDone(index, number));
+        }
         Submitted::Queued
     }
 

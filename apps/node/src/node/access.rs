@@ -102,13 +102,15 @@ impl Node {
         &self,
         change: impl FnOnce(&mut Grants, &Space) -> Result<T, NodeError>,
     ) -> Result<T, NodeError> {
-        let _one = self.one_change();
+        let one = self.one_change();
         let mut fresh = self.copy();
         let changed = change(&mut fresh.grants, &fresh.space)?;
         self.record(&mut fresh)?;
         let direct = Arc::new(direct_access(&fresh, now()));
-        self.runtime.publish_direct(Arc::clone(&direct));
+        let ticket = self.runtime.publish_direct(Arc::clone(&direct));
         self.show(fresh, direct);
+        drop(one);
+        self.wait_for(&ticket)?;
         Ok(changed)
     }
 }

@@ -55,12 +55,15 @@ impl Node {
         &self,
         change: impl FnOnce(&mut Accounts) -> Result<T, NodeError>,
     ) -> Result<T, NodeError> {
-        let _one = self.one_change();
+        let one = self.one_change();
         let mut fresh = self.copy();
         let changed = change(&mut fresh.accounts)?;
         self.record(&mut fresh)?;
-        self.runtime.publish_iscsi(Arc::new(iscsi_access(&fresh, &self.devices)));
+        let access = Arc::new(iscsi_access(&fresh, &self.devices));
+        let ticket = self.runtime.publish_iscsi(access);
         self.served().recorded = fresh;
+        drop(one);
+        self.wait_for(&ticket)?;
         Ok(changed)
     }
 }

@@ -28,8 +28,8 @@ impl ExpiryWatch {
         Ok(Self { node, thread })
     }
 
-    /// Ends the thread. What it is telling the cores, it tells to the end; but cores that wait for
-    /// a device that hangs are not waited for without end.
+    /// Ends the thread. What it is telling the cores, it tells to the end; but a core that hangs is
+    /// not waited for without end.
     pub(crate) fn stop(self) {
         self.node.served().is_ending = true;
         self.node.changed.notify_all();
@@ -75,7 +75,8 @@ impl Node {
             Arc::new(direct)
         };
         tracing::info!("a credential or a grant has expired");
-        self.runtime.publish_direct(Arc::clone(&direct));
+        // Nobody is told when what expired has no effect any more, so that nobody waits for it.
+        let _ = self.runtime.publish_direct(Arc::clone(&direct));
         self.served().direct = direct;
     }
 }

@@ -13,7 +13,7 @@ use nearflash_media::{Device, Kind};
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_reactor::{Listener, NoticeSink, Reactor, ReactorConfig, Sender};
-use nearflash_request::{ChangeResult, Raised, Usage};
+use nearflash_request::{ChangeResult, Raised, Usage, VolumeId};
 use nearflash_shard::{
     DirectConfig, Door, IscsiConfig, Message, Notice, Shard, ShardConfig, World,
 };
@@ -25,10 +25,11 @@ use super::exports;
 use super::faults::Faults;
 use super::log::log;
 use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
+use crate::Ticket;
 use crate::config::{Admits, Protocol};
 use crate::runtime_face::{
-    Asked, AskedBy, Connected, DirectAccess, DoorSocket, InitiatorAccess, IscsiAccess, OpenDoor,
-    Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
+    Asked, AskedBy, Asker, Connected, DirectAccess, DoorSocket, InitiatorAccess, IscsiAccess,
+    OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
 };
 
 /// How long a host may neither take answers nor send the data it promised.
@@ -57,7 +58,7 @@ struct Common {
     direct: DirectConfig,
     iscsi: IscsiConfig,
     replies: Arc<Replies>,
-    changes: Channel<Asked>,
+    changes: Asker,
     usage: Arc<Usage>,
 }
 
@@ -203,18 +204,16 @@ fn notice_sink(common: &Common) -> NoticeSink {
     let (replies, changes) = (Arc::clone(&common.replies), common.changes.clone());
     let mut faults = Faults::new(&common.devices);
     Box::new(move |notice| match log(notice, &mut faults) {
-        Some(
-            Notice::VolumesTaken(core, number)
-            | Notice::DirectTaken(core, number)
-            | Notice::IscsiTaken(core, number)
-            | Notice::Raised(core, number),
-        ) => replies.give(number, core, Reply::Done),
-        // Who takes them ends after the cores have.
+        Some(Notice::Shown(core, number) | Notice::Raised(core, number)) => {
+            replies.give(number, core, Reply::Done)
+        }
+        Some(Notice::Quiesced(_, number)) => replies.give_quiesced(number),
         Some(Notice::Change { core, owner, tag, change }) => {
-            let _ = changes.send(Asked::Change { by: AskedBy { core, owner, tag }, change });
+            let by = AskedBy { core, owner, volume: change.volume, tag };
+            changes.ask(Asked::Change { by, change });
         }
         Some(Notice::SessionOver { nexus, identity }) => {
-            let _ = changes.send(Asked::SessionOver { nexus, identity });
+            changes.ask(Asked::SessionOver { nexus, identity });
         }
         Some(Notice::NamespacesTaken(number)) => replies.give(number, CoreId::FIRST, Reply::Done),
         Some(Notice::Status(core, number, status)) => {
@@ -251,6 +250,15 @@ impl Cores {
         let asked = senders.iter().filter(ask).count();
         self.replies.wait(number, asked, STATUS_PATIENCE)
     }
+
+    /// Shows every core something, and returns when all go by it.
+    fn show_all(&self, shown: impl Fn(u64) -> Message) -> Ticket {
+        let number = self.replies.ask();
+        let ticket = self.replies.ticket(number, self.senders.len());
+        self.tell_all(|| shown(number));
+        self.replies.wait(number, self.senders.len(), PATIENCE);
+        ticket
+    }
 }
 
 /// A core's mailbox is emptied in each of its turns: full is a matter of microseconds.
@@ -263,35 +271,33 @@ fn tell(sender: &Sender<Message>, message: Message) {
 }
 
 impl Runtime for Cores {
-    fn publish(&self, published: Published) {
+    fn publish(&self, published: Published) -> Ticket {
         // Every core has the volumes before any host hears of them.
-        self.publish_volumes(Arc::clone(&published.volumes));
-        self.publish_direct(Arc::clone(&published.direct));
-        self.publish_iscsi(Arc::clone(&published.iscsi));
+        let volumes = self.publish_volumes(Arc::clone(&published.volumes));
+        let direct = self.publish_direct(Arc::clone(&published.direct));
+        let iscsi = self.publish_iscsi(Arc::clone(&published.iscsi));
         let number = self.replies.ask();
         tell(&self.senders[0], Message::Exports(number, exports::namespaces(&published)));
         self.replies.wait(number, 1, PATIENCE);
+        Ticket::all([volumes, direct, iscsi])
     }
 
-    fn publish_direct(&self, direct: Arc<DirectAccess>) {
+    fn publish_direct(&self, direct: Arc<DirectAccess>) -> Ticket {
         let exports = Arc::new(exports::direct(&direct));
-        let number = self.replies.ask();
-        self.tell_all(|| Message::Direct(number, Arc::clone(&exports)));
-        // There is no end to this wait, either: a write that hangs in a device may still be done,
-        // and until it has ended nobody may say that what allowed it is revoked.
-        self.replies.wait_for_all(number, self.senders.len(), || {
-            warn!("a change of grants waits for requests that a device does not answer");
-        });
+        self.show_all(|number| Message::Direct(number, Arc::clone(&exports)))
     }
 
-    fn publish_volumes(&self, volumes: Arc<VolumeTable>) {
-        // There is no end to the wait: a request of the older table that hangs in a device may still
-        // write, and until it has ended nobody else may have its blocks.
+    fn publish_volumes(&self, volumes: Arc<VolumeTable>) -> Ticket {
+        self.show_all(|number| Message::Volumes(number, Arc::clone(&volumes)))
+    }
+
+    fn quiesce(&self, volumes: &[VolumeId]) -> Ticket {
+        let volumes: Arc<[VolumeId]> = volumes.into();
         let number = self.replies.ask();
-        self.tell_all(|| Message::Volumes(number, Arc::clone(&volumes)));
-        self.replies.wait_for_all(number, self.senders.len(), || {
-            warn!("a change of volumes waits for requests that a device does not answer");
-        });
+        let ticket = self.replies.ticket(number, self.senders.len());
+        self.tell_all(|| Message::Quiesce(number, Arc::clone(&volumes)));
+        self.replies.forget(number);
+        ticket
     }
 
     fn raise(&self, raised: Vec<Raised>) {
@@ -300,17 +306,14 @@ impl Runtime for Cores {
     }
 
     fn answer(&self, by: AskedBy, result: ChangeResult) {
-        let AskedBy { core, owner, tag } = by;
-        tell(&self.senders[usize::from(core.0)], Message::Changed(owner, tag, result));
+        let AskedBy { core, owner, volume, tag } = by;
+        let answer = Message::Changed(owner, (volume, tag), result);
+        tell(&self.senders[usize::from(core.0)], answer);
     }
 
-    fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) {
+    fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) -> Ticket {
         let exports = Arc::new(exports::iscsi(&iscsi, &self.portals, &self.initiators));
-        let number = self.replies.ask();
-        self.tell_all(|| Message::Iscsi(number, Arc::clone(&exports)));
-        self.replies.wait_for_all(number, self.senders.len(), || {
-            warn!("a change for initiators waits for requests that a device does not answer");
-        });
+        self.show_all(|number| Message::Iscsi(number, Arc::clone(&exports)))
     }
 
     fn status(&self) -> RuntimeStatus {

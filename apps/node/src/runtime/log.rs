@@ -66,9 +66,8 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
             }
             return Some(Notice::SessionOver { nexus, identity });
         }
-        for_control @ (Notice::VolumesTaken(..)
-        | Notice::IscsiTaken(..)
-        | Notice::DirectTaken(..)
+        for_control @ (Notice::Shown(..)
+        | Notice::Quiesced(..)
         | Notice::NamespacesTaken(_)
         | Notice::Change { .. }
         | Notice::Raised(..)

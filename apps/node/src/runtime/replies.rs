@@ -7,6 +7,8 @@ use std::time::Duration;
 use nearflash_engine::CoreId;
 use nearflash_shard::ShardStatus;
 
+use crate::Ticket;
+
 /// How long the control side waits for its cores. A core turns many thousand times a second; one
 /// that is silent for this long waits for a device that hangs.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,6 +30,8 @@ struct State {
     next_number: u64,
     /// By the number of the question.
     given: HashMap<u64, Vec<(CoreId, Reply)>>,
+    /// Tickets that are not over, by the number of their question.
+    tickets: HashMap<u64, Ticket>,
     drained: Vec<CoreId>,
     /// The cores have ended, with nothing left under way: they answer nothing any more.
     ended: bool,
@@ -55,6 +59,31 @@ impl Replies {
         let number = state.next_number;
         state.given.insert(number, Vec::new());
         number
+    }
+
+    /// Nobody waits for the answers to a question, only for its ticket.
+    pub(super) fn forget(&self, number: u64) {
+        self.lock().given.remove(&number);
+    }
+
+    /// A ticket for the question of that number, over when `count` cores have quiesced.
+    pub(super) fn ticket(&self, number: u64, count: usize) -> Ticket {
+        let mut state = self.lock();
+        if state.ended {
+            return Ticket::over();
+        }
+        let ticket = Ticket::waiting(count);
+        state.tickets.insert(number, ticket.clone());
+        ticket
+    }
+
+    /// Nothing is under way on a core any more that a ticket waits for.
+    pub(super) fn give_quiesced(&self, number: u64) {
+        let Some(ticket) = self.lock().tickets.get(&number).cloned() else { return };
+        ticket.settle();
+        if ticket.is_over() {
+            self.lock().tickets.remove(&number);
+        }
     }
 
     /// A core's answer to a question.
@@ -87,26 +116,14 @@ impl Replies {
         given
     }
 
-    /// Waits until `count` cores have answered or all have ended, however long that takes; `complain`
-    /// is called each time that the patience is over.
-    pub(super) fn wait_for_all(&self, number: u64, count: usize, complain: impl Fn()) {
-        loop {
-            let waiting = |state: &mut State| state.is_awaited(number, count);
-            let waited = self.changed.wait_timeout_while(self.lock(), PATIENCE, waiting);
-            let (mut state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-            if !timeout.timed_out() {
-                state.given.remove(&number);
-                return;
-            }
-            drop(state);
-            complain();
-        }
-    }
-
     /// The cores are drained and have ended: nobody waits for an answer of theirs.
     pub(super) fn end(&self) {
-        self.lock().ended = true;
+        let mut state = self.lock();
+        state.ended = true;
+        let tickets = std::mem::take(&mut state.tickets);
+        drop(state);
         self.changed.notify_all();
+        tickets.into_values().for_each(|ticket| ticket.end());
     }
 
     /// Waits until `count` cores are drained, or the patience is over. Whether they are.
@@ -154,16 +171,28 @@ mod tests {
     }
 
     #[test]
+    fn a_ticket_is_over_when_every_core_has_quiesced_and_then_forgotten() {
+        let replies = Replies::default();
+        let number = replies.ask();
+        let ticket = replies.ticket(number, 2);
+        replies.give_quiesced(number);
+        assert!(!ticket.is_over());
+        replies.give_quiesced(number);
+        assert!(ticket.is_over() && replies.lock().tickets.is_empty());
+    }
+
+    #[test]
     fn cores_that_have_ended_are_not_waited_for() {
         let replies = Arc::new(Replies::default());
         let number = replies.ask();
         let waits = Arc::clone(&replies);
-        let asker = std::thread::spawn(move || waits.wait_for_all(number, 2, || ()));
+        let ticket = replies.ticket(number, 2);
+        let asker = std::thread::spawn(move || waits.wait(number, 2, PATIENCE).len());
         replies.give(number, CoreId(0), Reply::Done);
+        replies.give_quiesced(number);
         replies.end();
-        asker.join().unwrap();
-        let late = replies.ask();
-        replies.wait_for_all(late, 2, || ());
+        assert_eq!(asker.join().unwrap(), 1);
+        assert!(ticket.is_over() && replies.ticket(replies.ask(), 2).is_over());
         assert!(replies.wait(replies.ask(), 2, PATIENCE).is_empty());
     }
 

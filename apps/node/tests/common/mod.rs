@@ -9,9 +9,9 @@ use nearflash_media::Device;
 use nearflash_node::config::Config;
 use nearflash_node::{
     AskedBy, Connected, ConnectedHost, DirectAccess, DirectCredential, IscsiAccess, NodeError,
-    Published, Running, Runtime, RuntimeConfig, RuntimeStatus,
+    Published, Running, Runtime, RuntimeConfig, RuntimeStatus, Ticket,
 };
-use nearflash_request::{ChangeResult, Raised};
+use nearflash_request::{ChangeResult, Raised, VolumeId};
 use nearflash_space::VolumeTable;
 
 /// Cores that remember.
@@ -31,22 +31,31 @@ pub(crate) struct Recorder {
 }
 
 impl Runtime for Recorder {
-    fn publish(&self, published: Published) {
-        self.publish_direct(Arc::clone(&published.direct));
-        self.publish_iscsi(Arc::clone(&published.iscsi));
+    fn publish(&self, published: Published) -> Ticket {
+        let direct = self.publish_direct(Arc::clone(&published.direct));
+        let iscsi = self.publish_iscsi(Arc::clone(&published.iscsi));
         self.published.lock().unwrap().push(published);
+        Ticket::all([direct, iscsi])
     }
 
-    fn publish_direct(&self, direct: Arc<DirectAccess>) {
+    fn publish_direct(&self, direct: Arc<DirectAccess>) -> Ticket {
         self.direct.lock().unwrap().push(direct);
         self.direct_changed.notify_all();
+        Ticket::over()
     }
 
-    fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) {
+    fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) -> Ticket {
         self.iscsi.lock().unwrap().push(iscsi);
+        Ticket::over()
     }
 
-    fn publish_volumes(&self, _volumes: Arc<VolumeTable>) {}
+    fn publish_volumes(&self, _volumes: Arc<VolumeTable>) -> Ticket {
+        Ticket::over()
+    }
+
+    fn quiesce(&self, _volumes: &[VolumeId]) -> Ticket {
+        Ticket::over()
+    }
 
     fn raise(&self, _raised: Vec<Raised>) {}
 
@@ -76,7 +85,7 @@ impl Recorder {
         let given = Arc::clone(&cores);
         let started = Running::start(config, move |runtime: RuntimeConfig| {
             *given.devices.lock().unwrap() = runtime.devices;
-            given.publish(runtime.published);
+            let _ = given.publish(runtime.published);
             Ok(given)
         });
         started.map(|running| (running, cores))

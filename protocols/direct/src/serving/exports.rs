@@ -61,6 +61,28 @@ impl Exports {
         self.credentials.is_empty()
     }
 
+    /// The volumes on which somebody has other rights than by older exports, or sees another layout.
+    pub fn changed_since(&self, older: &Self) -> Box<[VolumeId]> {
+        let changed = older.volumes.iter().filter(|(name, export)| {
+            let mut credentials = older.credentials.iter();
+            let is_same = self.is_open() == older.is_open()
+                && self.volume(name) == Some(*export)
+                && credentials.all(|(key, old)| self.keeps(key, old, export.volume));
+            !is_same
+        });
+        changed.map(|(_, export)| export.volume).collect()
+    }
+
+    /// Whether a credential gives the same on a volume as it did.
+    fn keeps(&self, key: &str, old: &CredentialExport, volume: VolumeId) -> bool {
+        let access = |credential: &CredentialExport| match credential.expired {
+            true => None,
+            false => credential.access.get(&volume).cloned(),
+        };
+        let new = self.credentials.get(key).filter(|new| new.secret == old.secret);
+        new.and_then(|new| access(new)) == access(old)
+    }
+
     pub(super) fn volume(&self, name: &str) -> Option<&Export> {
         self.volumes.get(name)
     }

@@ -3,12 +3,13 @@
 //! What is wrong with a request is its answer's status; what is wrong with its tag ends the
 //! connection, because nobody could say which request an answer is for.
 
+use nearflash_request::Tag;
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
 
 use super::TargetSession;
 use super::data::Sink;
-use super::demands::Ready;
+use super::demands::{Ready, parts_of};
 use super::handles::{Wanted, Wants};
 use super::slots::{Kind, Slot};
 use crate::error::PeerError;
@@ -157,6 +158,18 @@ impl TargetSession {
         for segment in 0..segments {
             self.ready.push_back(Ready::new(tag, segment, None));
         }
+    }
+
+    /// Whether a request that was handed out, and has not begun, is still allowed. One that is not is to
+    /// be completed as aborted, and is answered with the reason.
+    #[cold]
+    pub fn is_still_allowed(&mut self, tag: Tag) -> bool {
+        let (number, _) = parts_of(tag);
+        let checked = self.check_again(number);
+        if let Err((status, value)) = checked {
+            self.slots[number].fail(status, value);
+        }
+        checked.is_ok()
     }
 
     /// The exports have changed since a request was allowed: is it still? The epoch is none of the

@@ -50,7 +50,7 @@ impl World for Reactor {
             events.push(Event::Device(id, result));
         }
         if !self.unsent.is_empty() {
-            self.retry_unsent();
+            self.unsent.retry(&self.peers);
         }
         if !self.resting.is_empty() {
             self.end_rests();
@@ -63,6 +63,9 @@ impl World for Reactor {
 
     #[inline]
     fn receive(&mut self, socket: SocketId, place: Option<Place>, staging: &mut [u8]) -> Received {
+        if self.unsent.is_full() {
+            return Received::Nothing;
+        }
         sockets::receive(socket, place, staging, &mut self.pool)
     }
 
@@ -129,12 +132,7 @@ impl World for Reactor {
     }
 
     fn post(&mut self, core: CoreId, message: Message) {
-        // Order between two cores is kept: nothing overtakes what still waits.
-        if self.unsent.iter().any(|(waiting, _)| *waiting == core) {
-            self.unsent.push((core, message));
-        } else if let Err(message) = self.peers[usize::from(core.0)].send(message) {
-            self.unsent.push((core, message));
-        }
+        self.unsent.send(core, message, &self.peers);
     }
 
     fn attach_ring(&mut self, socket: SocketId, spec: RingSpec) -> Result<RingId, RingRefused> {
@@ -149,6 +147,9 @@ impl World for Reactor {
         ring: RingId,
         entries: &mut Vec<RingEntry>,
     ) -> Result<(), RingBroken> {
+        if self.unsent.is_full() {
+            return Ok(());
+        }
         self.rings.take(ring, entries)
     }
 

@@ -45,7 +45,7 @@ impl Sim {
     pub(crate) fn export_direct(&mut self) {
         let number = self.node.export_direct(&mut self.outside);
         let cores = self.node.core_count();
-        let confirmed = self.run_until(PATIENCE, |sim| sim.confirmed.direct(number) == cores);
+        let confirmed = self.run_until(PATIENCE, |sim| sim.confirmed.quiesced(number) == cores);
         assert!(confirmed, "every core takes what direct clients may reach");
     }
 

@@ -125,7 +125,7 @@ impl Connection {
 
     fn line(&mut self) -> Line<'_, ClientSession> {
         let Self { link, session, memory, leftover, crook, .. } = self;
-        Line { link: *link, session, memory, leftover, crook: crook.as_mut() }
+        Line { link: *link, session, memory, leftover, crook: crook.as_mut(), take_max: None }
     }
 
     /// Takes what there is in the completion ring.

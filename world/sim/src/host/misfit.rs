@@ -177,7 +177,8 @@ impl Crooked {
 
     fn pump(&mut self, outside: &mut Outside) -> Fate {
         let Self { link, session, memory, leftover, crook } = self;
-        let mut line = Line { link: *link, session, memory, leftover, crook: Some(crook) };
+        let mut line =
+            Line { link: *link, session, memory, leftover, crook: Some(crook), take_max: None };
         let fate = line.pump(false, outside);
         while self.session.poll_completion().is_some() {}
         fate

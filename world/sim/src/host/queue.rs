@@ -28,6 +28,8 @@ pub(crate) struct Queue {
     pub(crate) steps: BTreeMap<StepId, StepState>,
     /// It receives nothing until then.
     pub(crate) deaf_until: Nanos,
+    /// It takes so many bytes, and then nothing for so long.
+    pub(crate) trickle: Option<(usize, Nanos)>,
     /// Received, and not taken by the session yet.
     leftover: Vec<u8>,
 }
@@ -45,6 +47,7 @@ impl Queue {
             pending: BTreeMap::new(),
             steps: BTreeMap::new(),
             deaf_until: Nanos(0),
+            trickle: None,
             leftover: Vec::new(),
         }
     }
@@ -53,8 +56,13 @@ impl Queue {
     pub(crate) fn pump(&mut self, outside: &mut Outside) -> Fate {
         let Self { link, session, memory, leftover, .. } = self;
         let is_deaf = outside.now < self.deaf_until;
-        let mut line = Line { link: *link, session, memory, leftover, crook: None };
-        line.pump(is_deaf, outside)
+        let take_max = self.trickle.map(|(len, _)| len);
+        let mut line = Line { link: *link, session, memory, leftover, crook: None, take_max };
+        let fate = line.pump(is_deaf, outside);
+        if let Some((_, pause)) = self.trickle.filter(|_| !is_deaf) {
+            self.deaf_until = outside.now.plus(pause);
+        }
+        fate
     }
 
     /// Whether so many commands more can be submitted.

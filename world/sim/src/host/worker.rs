@@ -355,6 +355,7 @@ impl Worker {
             } else {
                 self.workload.begin(queue, &mut self.dice, checks, outside);
             }
+            queue.trickle = self.plan.trickle;
             if self.dice.permille(self.plan.deaf_permille) {
                 queue.deaf_until = outside.now.plus(self.plan.deaf);
             }

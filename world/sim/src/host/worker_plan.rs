@@ -33,6 +33,9 @@ pub struct WorkerPlan {
     pub deaf_permille: u32,
     /// How long that is.
     pub deaf: Nanos,
+    /// As soon as it has submitted a command to a queue, it takes so many bytes of it at a time, and then
+    /// nothing for so long.
+    pub trickle: Option<(usize, Nanos)>,
     /// In one look, it registers, reserves, preempts or lets go.
     pub rival_permille: u32,
     /// What it does beside that.
@@ -55,6 +58,7 @@ impl WorkerPlan {
             leave_permille: 0,
             deaf_permille: 0,
             deaf: Nanos(0),
+            trickle: None,
             rival_permille: 0,
             mix: Mix { tails: 0, ..Mix::USUAL },
         }
@@ -75,6 +79,7 @@ impl WorkerPlan {
             leave_permille: dice.pick(&[0, 0, 1, 5]),
             deaf_permille: dice.pick(&[0, 0, 5, 20]),
             deaf: Nanos::from_millis(dice.pick(&[5, 200, 2_000])),
+            trickle: None,
             rival_permille: dice.pick(&[0, 0, 20, 100]),
             mix: Mix::draw(dice),
         }

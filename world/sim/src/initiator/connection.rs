@@ -62,7 +62,7 @@ impl Connection {
     /// Takes all that has arrived, and sends all that there is room for.
     pub(crate) fn pump(&mut self, outside: &mut Outside) -> Fate {
         let Self { link, session, memory, leftover, .. } = self;
-        let mut line = Line { link: *link, session, memory, leftover, crook: None };
+        let mut line = Line { link: *link, session, memory, leftover, crook: None, take_max: None };
         line.pump(false, outside)
     }
 

@@ -112,6 +112,13 @@ impl SimVolume {
         self.extents.iter().map(part).collect()
     }
 
+    /// Its first extent on a device.
+    pub(super) fn bytes_on(&self, disk: usize) -> Option<(u64, u64)> {
+        let is_there = |extent: &&Extent| usize::try_from(extent.device.0) == Ok(disk);
+        let extent = self.extents.iter().find(is_there)?;
+        Some((extent.start.0, extent.start.0 + extent.len.0))
+    }
+
     /// Where in it a place on a device is, if that is its.
     pub(super) fn place_of(&self, disk: usize, offset: ByteOffset) -> Option<ByteOffset> {
         let mut before = 0;

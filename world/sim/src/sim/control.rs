@@ -28,13 +28,13 @@ impl Sim {
         let number = self.node.resize(0, blocks, &mut self.outside);
         let cores = self.node.core_count();
         assert!(
-            self.run_until(PATIENCE, |sim| sim.confirmed.volumes(number) == cores),
+            self.run_until(PATIENCE, |sim| sim.confirmed.quiesced(number) == cores),
             "every core takes the volumes"
         );
-        self.node.export(&mut self.outside);
+        let number = self.node.export(&mut self.outside);
         let exported = self.run_until(PATIENCE, |sim| {
             let confirmed = &sim.confirmed;
-            confirmed.namespaces_since(number) && confirmed.initiators_since(number) == cores
+            confirmed.namespaces_since(number) && confirmed.quiesced(number) == cores
         });
         assert!(exported, "hosts see the new size");
         self.export_direct();

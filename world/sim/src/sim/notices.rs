@@ -16,9 +16,8 @@ use crate::sim::Sim;
 /// What cores have confirmed: the number of what they were told, and which core.
 #[derive(Debug, Default)]
 pub(crate) struct Confirmed {
-    volumes: BTreeSet<(u64, CoreId)>,
-    direct: BTreeSet<(u64, CoreId)>,
-    initiators: BTreeSet<(u64, CoreId)>,
+    shown: BTreeSet<(u64, CoreId)>,
+    quiesced: BTreeSet<(u64, CoreId)>,
     told: BTreeSet<(u64, CoreId)>,
     namespaces: u64,
     drained: BTreeSet<CoreId>,
@@ -27,14 +26,11 @@ pub(crate) struct Confirmed {
 impl Confirmed {
     fn take(&mut self, notice: &Notice) {
         match *notice {
-            Notice::VolumesTaken(core, number) => {
-                self.volumes.insert((number, core));
+            Notice::Shown(core, number) => {
+                self.shown.insert((number, core));
             }
-            Notice::DirectTaken(core, number) => {
-                self.direct.insert((number, core));
-            }
-            Notice::IscsiTaken(core, number) => {
-                self.initiators.insert((number, core));
+            Notice::Quiesced(core, number) => {
+                self.quiesced.insert((number, core));
             }
             Notice::Raised(core, number) => {
                 self.told.insert((number, core));
@@ -44,24 +40,19 @@ impl Confirmed {
         }
     }
 
-    /// How many cores go by the volumes of that number.
-    pub(crate) fn volumes(&self, number: u64) -> usize {
-        cores(&self.volumes, |taken| taken == number)
+    /// How many cores go by what they were shown with that number.
+    pub(crate) fn shown(&self, number: u64) -> usize {
+        cores(&self.shown, number)
     }
 
-    /// How many go by what direct clients may reach.
-    pub(crate) fn direct(&self, number: u64) -> usize {
-        cores(&self.direct, |taken| taken == number)
+    /// On how many cores the older requests have ended.
+    pub(crate) fn quiesced(&self, number: u64) -> usize {
+        cores(&self.quiesced, number)
     }
 
     /// How many have told their sessions what that says.
     pub(crate) fn told(&self, number: u64) -> usize {
-        cores(&self.told, |taken| taken == number)
-    }
-
-    /// How many show initiators that, or something newer.
-    pub(super) fn initiators_since(&self, number: u64) -> usize {
-        cores(&self.initiators, |taken| taken >= number)
+        cores(&self.told, number)
     }
 
     /// Whether hosts are shown that, or something newer.
@@ -80,9 +71,8 @@ impl Confirmed {
     }
 }
 
-fn cores(confirmed: &BTreeSet<(u64, CoreId)>, is_meant: impl Fn(u64) -> bool) -> usize {
-    let meant = confirmed.iter().filter(|(number, _)| is_meant(*number));
-    meant.map(|(_, core)| core).collect::<BTreeSet<_>>().len()
+fn cores(confirmed: &BTreeSet<(u64, CoreId)>, number: u64) -> usize {
+    confirmed.range((number, CoreId::FIRST)..=(number, CoreId(u16::MAX))).count()
 }
 
 impl Sim {

@@ -3,7 +3,9 @@
 use nearflash_shard::IscsiConfig;
 use nearflash_units::Nanos;
 
+use crate::disk::Disk;
 use crate::history::Block;
+use crate::outside::Happening;
 use crate::sim::{PATIENCE, Sim};
 use crate::stamp::Value;
 
@@ -36,13 +38,35 @@ impl Sim {
         assert!(is_done, "not done at {now:?}: {left:?}, {clients:?}, {initiators:?}");
     }
 
-    /// From now on nothing is lost and nothing fails.
+    /// From now on nothing is lost and nothing fails, and what hung is answered.
     pub fn calm(&mut self) {
         let calmed = self.plan.faults.calmed();
         self.outside.network.faults = calmed.network;
-        for disk in &mut self.outside.disks {
+        let now = self.outside.now;
+        for (index, disk) in self.outside.disks.iter_mut().enumerate() {
+            for number in disk.recover() {
+                self.outside.agenda.push(now, Happening::DiskDone(index, number));
+            }
             disk.faults = calmed.disk;
         }
+    }
+
+    /// From now on a volume's operations are not answered, until the world is calm.
+    pub fn hang(&mut self, volume: u32) {
+        self.outside.note("hang", &[u64::from(volume)]);
+        for (index, disk) in self.outside.disks.iter_mut().enumerate() {
+            disk.faults.hung = self.node.bytes_of(volume, index);
+        }
+    }
+
+    /// Whether a device does not answer some operation.
+    pub fn hangs(&self) -> bool {
+        self.outside.disks.iter().any(Disk::hangs)
+    }
+
+    /// How many changes of reservations and modes are not answered.
+    pub fn changes_left(&self) -> usize {
+        self.changes.len()
     }
 
     /// Everybody stops doing anything new; what is under way ends.

@@ -1,0 +1,252 @@
+//! What a device that does not answer holds up: changes of its own volumes, and nothing else. With
+//! cores that go by everything at once, and say when older requests have ended as the test wants it.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use nearflash_api::client::{ControlError, ask};
+use nearflash_api::{Call, CredentialCreate, VolumeCreate, VolumeRemove, VolumeResize};
+use nearflash_engine::{CoreId, Owner};
+use nearflash_node::config::{Config, ServeArgs};
+use nearflash_node::{
+    Asked, AskedBy, Asker, Connected, DirectAccess, IscsiAccess, Published, Running, Runtime,
+    RuntimeConfig, RuntimeStatus, Ticket,
+};
+use nearflash_request::{
+    Change, ChangeKind, ChangeResult, Identity, Nexus, Raised, ResetScope, Tag, VolumeId,
+};
+use nearflash_space::VolumeTable;
+
+/// Cores on which a volume hangs: a ticket that is about it is over when the test says so.
+struct Hanging {
+    hung: Mutex<Option<VolumeId>>,
+    tickets: Mutex<Vec<Ticket>>,
+    tables: Mutex<Vec<Arc<VolumeTable>>>,
+    /// Says that a ticket waits.
+    waits: Sender<()>,
+    answers: Sender<Tag>,
+    asker: Mutex<Option<Asker>>,
+}
+
+impl Hanging {
+    fn ticket(&self, volumes: &[VolumeId]) -> Ticket {
+        if !self.hung.lock().unwrap().is_some_and(|hung| volumes.contains(&hung)) {
+            return Ticket::over();
+        }
+        let ticket = Ticket::waiting(1);
+        self.tickets.lock().unwrap().push(ticket.clone());
+        self.waits.send(()).unwrap();
+        ticket
+    }
+
+    fn hang(&self, volume: u32) {
+        *self.hung.lock().unwrap() = Some(VolumeId(volume));
+    }
+
+    /// The device answers.
+    fn recover(&self) {
+        *self.hung.lock().unwrap() = None;
+        let tickets = std::mem::take(&mut *self.tickets.lock().unwrap());
+        tickets.iter().for_each(Ticket::settle);
+    }
+
+    fn reset(&self, volume: u32, tag: u32) {
+        let volume = VolumeId(volume);
+        let by = AskedBy { core: CoreId(0), owner: Owner(1), volume, tag: Tag(tag) };
+        let identity = Identity::Nvme { host_id: [1; 16], controller: Identity::NO_CONTROLLER };
+        let kind = ChangeKind::Reset(ResetScope::LogicalUnit);
+        let change = Box::new(Change { volume, nexus: Nexus(1), identity, kind });
+        let asker = self.asker.lock().unwrap().clone().unwrap();
+        asker.ask(Asked::Change { by, change });
+    }
+}
+
+impl Runtime for Hanging {
+    fn publish(&self, published: Published) -> Ticket {
+        let mut tables = self.tables.lock().unwrap();
+        let changed = tables.last().map(|before| published.volumes.changed_since(before));
+        tables.push(published.volumes);
+        drop(tables);
+        self.ticket(&changed.unwrap_or_default())
+    }
+
+    fn publish_volumes(&self, _volumes: Arc<VolumeTable>) -> Ticket {
+        Ticket::over()
+    }
+
+    fn quiesce(&self, volumes: &[VolumeId]) -> Ticket {
+        self.ticket(volumes)
+    }
+
+    fn raise(&self, _raised: Vec<Raised>) {}
+
+    fn answer(&self, by: AskedBy, _result: ChangeResult) {
+        self.answers.send(by.tag).unwrap();
+    }
+
+    fn publish_direct(&self, _direct: Arc<DirectAccess>) -> Ticket {
+        Ticket::over()
+    }
+
+    fn publish_iscsi(&self, _iscsi: Arc<IscsiAccess>) -> Ticket {
+        Ticket::over()
+    }
+
+    fn status(&self) -> RuntimeStatus {
+        RuntimeStatus::default()
+    }
+
+    fn connected(&self) -> Option<Connected> {
+        Some(Connected::default())
+    }
+
+    fn drain_and_join(&self) -> bool {
+        self.recover();
+        true
+    }
+}
+
+/// A running node with the volumes `a` (0) and `b` (1), which fill their device.
+struct Bench {
+    folder: tempfile::TempDir,
+    running: Running,
+    cores: Arc<Hanging>,
+    waits: Receiver<()>,
+    answers: Receiver<Tag>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config::resolve(ServeArgs {
+            devices: vec![format!("flash=file:{}/flash.img,size=6MiB", folder.path().display())],
+            volumes: vec!["a=2MiB@flash".to_owned(), "b=2MiB@flash".to_owned()],
+            nvme_tcp: vec!["127.0.0.1:0".to_owned()],
+            data_dir: Some(folder.path().join("data")),
+            ..ServeArgs::default()
+        });
+        let ((waits, waiting), (answers, answered)) = (channel(), channel());
+        let cores = Arc::new(Hanging {
+            hung: Mutex::default(),
+            tickets: Mutex::default(),
+            tables: Mutex::default(),
+            waits,
+            answers,
+            asker: Mutex::default(),
+        });
+        let given = Arc::clone(&cores);
+        let running = Running::start(&config.unwrap(), move |runtime: RuntimeConfig| {
+            let _ = given.publish(runtime.published);
+            *given.asker.lock().unwrap() = Some(runtime.changes);
+            Ok(given)
+        });
+        Self { folder, running: running.unwrap(), cores, waits: waiting, answers: answered }
+    }
+
+    fn ask<C: Call>(&self, call: C) -> Result<C::Answer, ControlError> {
+        ask(&self.folder.path().join("data"), call)
+    }
+
+    fn ask_meanwhile<C: Call + Send + 'static>(&self, call: C) -> JoinHandle<bool> {
+        let data_dir = self.folder.path().join("data");
+        std::thread::spawn(move || ask(&data_dir, call).is_ok())
+    }
+
+    fn stop(self) {
+        self.running.stop().unwrap();
+    }
+}
+
+fn create(name: &str, bytes: u64) -> VolumeCreate {
+    VolumeCreate {
+        name: name.to_owned(),
+        bytes,
+        device: "flash".to_owned(),
+        block_size: None,
+        subsystem: None,
+        provisioning: None,
+    }
+}
+
+fn resize(name: &str, bytes: u64) -> VolumeResize {
+    VolumeResize { name: name.to_owned(), bytes, shrink: true }
+}
+
+fn remove(name: &str) -> VolumeRemove {
+    VolumeRemove { name: name.to_owned(), force: true }
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_change_of_one_volume_does_not_wait_for_requests_of_another() {
+    let bench = Bench::new();
+    bench.cores.hang(0);
+    bench.cores.reset(0, 10);
+    bench.waits.recv().unwrap();
+    bench.cores.reset(1, 20);
+    assert_eq!(bench.answers.recv().unwrap(), Tag(20));
+    bench.ask(resize("b", MIB)).unwrap();
+    bench.ask(CredentialCreate { id: "app".to_owned(), expires_at: None }).unwrap();
+    assert!(bench.answers.try_recv().is_err());
+    bench.cores.recover();
+    assert_eq!(bench.answers.recv().unwrap(), Tag(10));
+    bench.stop();
+}
+
+#[test]
+fn changes_of_one_volume_are_answered_in_the_order_of_asking() {
+    let bench = Bench::new();
+    bench.cores.hang(0);
+    for tag in 1..4 {
+        bench.cores.reset(0, tag);
+    }
+    bench.waits.recv().unwrap();
+    bench.cores.reset(1, 9);
+    assert_eq!(bench.answers.recv().unwrap(), Tag(9));
+    bench.cores.recover();
+    for tag in 1..4 {
+        assert_eq!(bench.answers.recv().unwrap(), Tag(tag));
+    }
+    bench.stop();
+}
+
+#[test]
+fn space_that_older_requests_may_write_is_given_to_nobody() {
+    let bench = Bench::new();
+    bench.cores.hang(0);
+    let removed = bench.ask_meanwhile(remove("a"));
+    bench.waits.recv().unwrap();
+    // One granule is the label's, and one is free.
+    let full = bench.ask(create("c", 2 * MIB)).unwrap_err().to_string();
+    assert!(full.contains("device 'flash' is full"), "{full}");
+    bench.cores.recover();
+    assert!(removed.join().unwrap());
+    bench.ask(create("c", 2 * MIB)).unwrap();
+    bench.stop();
+}
+
+#[test]
+fn a_volume_that_became_shorter_does_not_grow_before_older_requests_have_ended() {
+    let bench = Bench::new();
+    bench.cores.hang(0);
+    let shrunk = bench.ask_meanwhile(resize("a", 2 * MIB - 4096));
+    bench.waits.recv().unwrap();
+    let refused = bench.ask(resize("a", 2 * MIB)).unwrap_err().to_string();
+    assert!(refused.starts_with("volume 'a': requests from before"), "{refused}");
+    bench.cores.recover();
+    assert!(shrunk.join().unwrap());
+    bench.ask(resize("a", 2 * MIB)).unwrap();
+    bench.stop();
+}
+
+#[test]
+fn a_node_whose_volume_hangs_ends() {
+    let bench = Bench::new();
+    bench.cores.hang(0);
+    bench.cores.reset(0, 1);
+    bench.waits.recv().unwrap();
+    bench.stop();
+}

@@ -1,0 +1,163 @@
+//! Waiting until the requests that are older than a change have ended, volume by volume.
+//!
+//! A change concerns some volumes. Requests on other volumes are not waited for: a device that hangs
+//! holds up changes of its own volumes alone.
+//!
+//! Invariant: each request that a wait has counted is reported once, when it ends or is given up.
+
+use std::collections::VecDeque;
+
+use nearflash_request::{Operation, Request, VolumeId};
+
+/// Which requests a wait counts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Older {
+    /// Requests that the engine has begun. A request that still waits in front of the engine is checked
+    /// against the new state when it begins.
+    Begun,
+    /// Every request that a session has handed out, in front of the engine too.
+    Came,
+}
+
+/// The generations of the waits when a request was handed out, and when the engine began it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Age {
+    pub(crate) came: u64,
+    pub(crate) begun: u64,
+}
+
+#[derive(Debug)]
+struct Wait {
+    number: u64,
+    generation: u64,
+    older: Older,
+    /// In ascending order.
+    volumes: Box<[VolumeId]>,
+    left: usize,
+}
+
+/// The waits of one engine.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    /// How many waits have begun.
+    generation: u64,
+    waits: Vec<Wait>,
+    over: VecDeque<u64>,
+}
+
+impl Waits {
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Begins a wait for `left` requests.
+    pub(crate) fn begin(
+        &mut self,
+        number: u64,
+        older: Older,
+        volumes: Box<[VolumeId]>,
+        left: usize,
+    ) {
+        self.generation += 1;
+        if left == 0 {
+            return self.over.push_back(number);
+        }
+        let mut volumes = volumes;
+        volumes.sort_unstable();
+        self.waits.push(Wait { number, generation: self.generation, older, volumes, left });
+    }
+
+    /// A request on these volumes has ended.
+    #[inline]
+    pub(crate) fn ended(&mut self, volumes: (VolumeId, Option<VolumeId>), age: Age) {
+        if age.came < self.generation && !self.waits.is_empty() {
+            self.count_off(volumes, age);
+        }
+    }
+
+    #[cold]
+    fn count_off(&mut self, (volume, source): (VolumeId, Option<VolumeId>), age: Age) {
+        let over = &mut self.over;
+        self.waits.retain_mut(|wait| {
+            let since = match wait.older {
+                Older::Begun => age.begun,
+                Older::Came => age.came,
+            };
+            let concerns = |volume| wait.volumes.binary_search(&volume).is_ok();
+            if since < wait.generation && (concerns(volume) || source.is_some_and(concerns)) {
+                wait.left -= 1;
+            }
+            if wait.left == 0 {
+                over.push_back(wait.number);
+            }
+            wait.left > 0
+        });
+    }
+
+    /// The number of a wait that is over.
+    #[inline]
+    pub(crate) fn poll_over(&mut self) -> Option<u64> {
+        self.over.pop_front()
+    }
+}
+
+/// The volumes that a request is about: its own, and the source of a copy.
+pub fn volumes_of(request: &Request) -> (VolumeId, Option<VolumeId>) {
+    match request.operation {
+        Operation::Copy { source, .. } => (request.volume, Some(source)),
+        _ => (request.volume, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: VolumeId = VolumeId(1);
+    const B: VolumeId = VolumeId(2);
+
+    fn begun(generation: u64) -> Age {
+        Age { came: generation, begun: generation }
+    }
+
+    #[test]
+    fn requests_on_other_volumes_and_newer_ones_are_not_counted() {
+        let mut waits = Waits::default();
+        waits.begin(7, Older::Begun, [A].into(), 1);
+        waits.ended((B, None), begun(0));
+        waits.ended((A, None), begun(1));
+        assert_eq!(waits.poll_over(), None);
+        waits.ended((A, None), begun(0));
+        assert_eq!(waits.poll_over(), Some(7));
+        assert_eq!(waits.poll_over(), None);
+    }
+
+    #[test]
+    fn a_copy_is_about_its_source_too_and_counts_once() {
+        let mut waits = Waits::default();
+        waits.begin(7, Older::Begun, [B, A].into(), 2);
+        waits.ended((B, Some(A)), begun(0));
+        assert_eq!(waits.poll_over(), None);
+        waits.ended((A, None), begun(0));
+        assert_eq!(waits.poll_over(), Some(7));
+    }
+
+    #[test]
+    fn a_request_that_began_after_it_came_is_counted_by_what_came_alone() {
+        let mut waits = Waits::default();
+        waits.begin(1, Older::Begun, [A].into(), 1);
+        waits.begin(2, Older::Came, [A].into(), 2);
+        waits.ended((A, None), Age { came: 0, begun: 2 });
+        assert_eq!(waits.poll_over(), None);
+        waits.ended((A, None), begun(0));
+        assert_eq!((waits.poll_over(), waits.poll_over()), (Some(1), Some(2)));
+    }
+
+    #[test]
+    fn a_wait_for_nothing_is_over_at_once() {
+        let mut waits = Waits::default();
+        waits.begin(3, Older::Came, [A].into(), 0);
+        assert_eq!(waits.poll_over(), Some(3));
+    }
+}

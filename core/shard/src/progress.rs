@@ -1,0 +1,119 @@
+//! Whether a peer that something waits for makes progress.
+//!
+//! A peer that moves nothing for the stall timeout is given up. So is one that holds buffers of the
+//! pool and moves next to nothing: others wait for those buffers.
+
+use nearflash_units::{ByteLen, Nanos};
+
+/// The least that a peer moves in each second, averaged over the stall timeout, while it holds as much of
+/// the pool.
+pub const PROGRESS_MIN: ByteLen = ByteLen(64 * 1024);
+
+/// What moves between a connection and its peer.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    /// When anything last moved, either way.
+    moved_at: Nanos,
+    /// Bytes, since the start.
+    moved: u64,
+    /// The present stretch of waiting, at most as long as the stall timeout.
+    waits: Option<Waits>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waits {
+    since: Nanos,
+    /// What had moved before.
+    moved: u64,
+    /// What of the pool it held then.
+    held: ByteLen,
+}
+
+impl Progress {
+    pub(crate) fn new(now: Nanos) -> Self {
+        Self { moved_at: now, moved: 0, waits: None }
+    }
+
+    /// Bytes came or went.
+    #[inline]
+    pub(crate) fn note(&mut self, now: Nanos, len: usize) {
+        self.moved_at = now;
+        self.moved += ByteLen::from_usize(len).0;
+    }
+
+    /// Until now the peer waited for us.
+    pub(crate) fn begins(&mut self, now: Nanos) {
+        self.note(now, 0);
+        self.waits = None;
+    }
+
+    /// Nothing waits for the peer.
+    pub(crate) fn rests(&mut self) {
+        self.waits = None;
+    }
+
+    /// Something waits for the peer, which holds so much of the pool: whether it does for too long.
+    pub(crate) fn is_stalled(&mut self, now: Nanos, patience: Nanos, held: ByteLen) -> bool {
+        let fresh = Waits { since: now, moved: self.moved, held };
+        let waits = *self.waits.get_or_insert(fresh);
+        if now.since(waits.since.max(self.moved_at)) > patience {
+            return true;
+        }
+        if now.since(waits.since) <= patience {
+            return false;
+        }
+        self.waits = Some(fresh);
+        let seconds = patience.0 / Nanos::from_secs(1).0;
+        // All that it held at first has moved, or enough has.
+        let least = waits.held.0.min(PROGRESS_MIN.0.saturating_mul(seconds));
+        self.moved - waits.moved < least && held.0 > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Nanos = Nanos::from_secs(30);
+    const HELD: ByteLen = ByteLen(8 << 20);
+
+    /// Whether a peer that moves `len` bytes every second is given up within two minutes.
+    fn is_given_up(len: usize, held: ByteLen) -> bool {
+        let mut progress = Progress::new(Nanos(0));
+        (1..120).map(Nanos::from_secs).any(|now| {
+            if len > 0 {
+                progress.note(now, len);
+            }
+            progress.is_stalled(now, PATIENCE, held)
+        })
+    }
+
+    #[test]
+    fn a_peer_that_moves_nothing_is_given_up() {
+        assert!(is_given_up(0, HELD) && is_given_up(0, ByteLen(0)));
+    }
+
+    #[test]
+    fn a_peer_that_moves_next_to_nothing_of_what_it_holds_is_given_up() {
+        assert!(is_given_up(1, HELD) && is_given_up(60_000, HELD));
+        assert!(!is_given_up(70_000, HELD));
+    }
+
+    #[test]
+    fn a_slow_peer_that_holds_little_is_waited_for() {
+        assert!(!is_given_up(1, ByteLen(0)));
+        assert!(!is_given_up(200, ByteLen(4096)));
+    }
+
+    #[test]
+    fn a_peer_that_something_waits_for_now_and_then_is_not_given_up() {
+        let mut progress = Progress::new(Nanos(0));
+        for now in (1..120).map(Nanos::from_secs) {
+            progress.note(now, 1);
+            assert!(!progress.is_stalled(now, PATIENCE, HELD));
+            if now.0.is_multiple_of(Nanos::from_secs(20).0) {
+                progress.rests();
+            }
+        }
+    }
+}

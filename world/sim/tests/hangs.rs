@@ -1,0 +1,67 @@
+//! What one volume's device, or one peer, holds up by not answering: nothing of other volumes.
+
+use nearflash_sim::{Plan, Sim, WorkerPlan};
+use nearflash_units::{ByteLen, KIB, MIB, Nanos};
+
+const SECOND: Nanos = Nanos::from_secs(1);
+
+/// The other volume that hosts read and write; sizes change on the first.
+const SECOND_VOLUME: u32 = 1;
+
+#[test]
+fn a_device_that_never_answers_holds_up_no_change_of_another_volume() {
+    for seed in 0..4 {
+        let workers = vec![WorkerPlan::plain(2_000); 3];
+        let mut sim = Sim::new(Plan { workers, ..Plan::calm(seed) });
+        sim.run_for(Nanos::from_millis(20));
+        sim.hang(SECOND_VOLUME);
+        assert!(sim.run_until(SECOND, Sim::hangs), "seed {seed}: nothing is asked of it");
+        let before = sim.now();
+        sim.resize();
+        assert!(sim.now().since(before) < SECOND, "seed {seed}: a change waits for another volume");
+        assert!(sim.hangs(), "seed {seed}: it was answered before its time");
+        sim.calm();
+        sim.finish_work();
+        sim.rest();
+        sim.drain();
+        sim.check_disks();
+    }
+}
+
+/// Hosts that read much more than they take.
+fn with_slow_readers(seed: u64, slow: WorkerPlan) -> Sim {
+    let slow =
+        WorkerPlan { entries: 129, think: (Nanos(100), Nanos::from_micros(20)), ..slow.reading() };
+    let mut plan = Plan { workers: vec![slow; 2], ..Plan::calm(seed) };
+    plan.node.pool_len = ByteLen(2 * MIB);
+    plan.command_len_max = ByteLen(16 * KIB);
+    plan.faults.network.buffer_len = 8_192;
+    Sim::new(plan)
+}
+
+#[test]
+fn requests_that_wait_for_a_host_to_read_hold_up_no_change() {
+    for seed in 0..4 {
+        let deaf = Nanos::from_secs(3_600);
+        let deaf = WorkerPlan { deaf_permille: 1_000, deaf, ..WorkerPlan::plain(4_000) };
+        let mut sim = with_slow_readers(seed, deaf);
+        sim.run_for(Nanos::from_millis(500));
+        let before = sim.now();
+        sim.resize();
+        assert!(sim.now().since(before) < SECOND, "seed {seed}: a change waits for a host");
+        sim.drain();
+        sim.check_disks();
+    }
+}
+
+#[test]
+fn a_host_that_takes_next_to_nothing_is_given_up() {
+    for seed in 0..4 {
+        let trickle = Some((1_024, Nanos::from_secs(2)));
+        let mut sim = with_slow_readers(seed, WorkerPlan { trickle, ..WorkerPlan::plain(4_000) });
+        let given_up = |sim: &Sim| (0..2).all(|host| sim.is_given_up(host));
+        assert!(sim.run_until(Nanos::from_secs(30), given_up), "seed {seed}: it holds on for ever");
+        sim.drain();
+        sim.check_disks();
+    }
+}
