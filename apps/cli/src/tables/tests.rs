@@ -163,10 +163,10 @@ fn reservations_are_shown_by_registrant() {
         },
     ]);
     insta::assert_snapshot!(shown, @r#"
-        VOLUME  RESERVATION           LASTS     KEY                 HOLDS  REGISTRANT
-        data    write-exclusive       permanent 0x000000000000abcd  yes    iqn.2026-11.test:a,i,0x400001370000
-        data    write-exclusive       permanent 0x000000000000abcd  no     b
-        logs    exclusive-by-session  this run  -                   no     -
+        VOLUME  RESERVATION           LASTS      KEY                 HOLDS  REGISTRANT
+        data    write-exclusive       permanent  0x000000000000abcd  yes    iqn.2026-11.test:a,i,0x400001370000
+        data    write-exclusive       permanent  0x000000000000abcd  no     b
+        logs    exclusive-by-session  this run   -                   no     -
         "#);
     assert_eq!(reservations(&[]), "nothing is reserved, and nobody has registered\n");
 }
