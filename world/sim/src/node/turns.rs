@@ -15,6 +15,8 @@ pub(super) struct Core {
     pub(super) id: CoreId,
     shard: Shard,
     pub(super) pool: Pool,
+    /// What of the pool was free at the start, when the engine had taken its reserves.
+    free_at_first: ByteLen,
     awake: bool,
     worked_at: Nanos,
     /// The turn that it waits for.
@@ -23,7 +25,8 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(id: CoreId, shard: Shard, pool: Pool) -> Self {
-        Self { id, shard, pool, awake: true, worked_at: Nanos(0), ticket: 0 }
+        let free_at_first = pool.free_len();
+        Self { id, shard, pool, free_at_first, awake: true, worked_at: Nanos(0), ticket: 0 }
     }
 
     /// It begins to turn.
@@ -44,10 +47,9 @@ impl Core {
         }
     }
 
-    /// Whether every buffer is back, but for the engine's reserve.
+    /// Whether every buffer is back, but for the engine's reserves.
     pub(super) fn pool_is_whole(&self) -> bool {
-        self.pool.free_len().0 + Pool::LEN_MAX.0 == self.pool.len().0
-            && self.pool.foreign_count() == 0
+        self.pool.free_len() == self.free_at_first && self.pool.foreign_count() == 0
     }
 
     fn schedule(&mut self, at: Nanos, outside: &mut Outside) {
