@@ -167,7 +167,7 @@ fn inspect(
     };
     // Cut short below one MiB it may still have a label, which tells what it was.
     let head = read(ByteOffset(0), ByteLen(file.len.0.min(LABEL_AREA_LEN.0)))?;
-    let copies = LABEL_OFFSETS.map(|offset| decode_at(&head, ByteLen(offset.0).to_usize()));
+    let copies = copies_in(&head);
     let [first, second] = copies.clone();
     match Label::choose(first, second) {
         Ok(label) if label.node == claim.node => {
@@ -201,6 +201,10 @@ fn stale_copies(
     // A device without volumes may be called anew, and then every copy is stale.
     let counting = counting.into_iter().filter(|_| label.name != *name);
     others.into_iter().chain(counting).map(|(offset, _)| *offset).collect()
+}
+
+fn copies_in(head: &[u8]) -> [Result<Label, LabelError>; 2] {
+    LABEL_OFFSETS.map(|offset| decode_at(head, ByteLen(offset.0).to_usize()))
 }
 
 fn decode_at(head: &[u8], offset: usize) -> Result<Label, LabelError> {
@@ -332,36 +336,64 @@ fn take_file(
     fresh: Label,
     stale_copies: &[ByteOffset],
 ) -> io::Result<(Label, bool)> {
-    if own.is_none() {
-        erase_ends(file)?;
-    }
+    let label = write_label(file, own, fresh, stale_copies)?;
     let deallocates = if file.is_block {
         block_discards(&file.fd)
     } else {
         // The label's own area is the one place where trying costs nobody anything.
         file.zero(ByteOffset(LABEL_AREA_LEN.0 - 65_536), ByteLen(65_536))?
     };
+    Ok((label, deallocates))
+}
+
+/// Where a label is written. Only what is synced outlives a power cut for certain.
+trait LabelMedium {
+    fn write(&self, offset: ByteOffset, from: &[u8]) -> io::Result<()>;
+    fn sync(&self) -> io::Result<()>;
+}
+
+impl LabelMedium for OpenFile {
+    fn write(&self, offset: ByteOffset, from: &[u8]) -> io::Result<()> {
+        self.write(offset, from)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync()
+    }
+}
+
+/// Writes the stale copies, one after the other, so that one is whole at any moment. The label that
+/// they say.
+fn write_label(
+    medium: &impl LabelMedium,
+    own: Option<Label>,
+    fresh: Label,
+    stale_copies: &[ByteOffset],
+) -> io::Result<Label> {
     let label = match own {
         Some(own) if own.name != fresh.name => {
             Label { generation: own.generation + 1, name: fresh.name, ..own }
         }
         Some(own) => own,
-        None => fresh,
+        None => {
+            erase_ends(medium, fresh.device_len)?;
+            fresh
+        }
     };
     for offset in stale_copies {
-        file.write(*offset, &label.encode())?;
-        file.sync()?;
+        medium.write(*offset, &label.encode())?;
+        medium.sync()?;
     }
-    Ok((label, deallocates))
+    Ok(label)
 }
 
 /// Zeroes where signatures stand, durably, so that no tool finds an old one beside our label.
-fn erase_ends(file: &OpenFile) -> io::Result<()> {
+fn erase_ends(medium: &impl LabelMedium, len: ByteLen) -> io::Result<()> {
     let zeroes = vec![0; GRANULE.to_usize()];
-    file.write(ByteOffset(0), &zeroes)?;
-    let tail_start = ByteOffset((file.len.0 - GRANULE.0) / 65_536 * 65_536);
-    file.write(tail_start, &vec![0; ByteLen(file.len.0 - tail_start.0).to_usize()])?;
-    file.sync()
+    medium.write(ByteOffset(0), &zeroes)?;
+    let tail_start = ByteOffset((len.0 - GRANULE.0) / 65_536 * 65_536);
+    medium.write(tail_start, &vec![0; ByteLen(len.0 - tail_start.0).to_usize()])?;
+    medium.sync()
 }
 
 fn labelled(file: OpenFile, label: Label, deallocates: bool) -> Device {

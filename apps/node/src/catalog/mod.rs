@@ -67,14 +67,36 @@ impl Catalog {
         lock::make_private_dir(data_dir).map_err(refused)?;
         let lock = Lock::take(data_dir)?;
         let path = data_dir.join("catalog.redb");
+        if !path.exists() {
+            Self::make(data_dir, &path, fresh, upgrades)?;
+        }
         let database = Database::create(&path).map_err(|e| CatalogError::database(&path, e))?;
-        // A fresh file holds no secret yet.
-        lock::make_private_file(&path).map_err(refused)?;
-        // Devices are labelled next. With a power cut, the identity in the labels must not outlive
-        // the catalog's file.
-        lock::sync_dir(data_dir).map_err(refused)?;
         let catalog = Self::over(database, path, fresh, upgrades)?;
         Ok(Self { lock: Some(lock), ..catalog })
+    }
+
+    /// Makes a catalog under another name first, since a power cut can leave a part of it, which no
+    /// database opens. Its name is durable before any device is labelled: the identity in a label must
+    /// not outlive the catalog.
+    fn make(
+        data_dir: &Path,
+        path: &Path,
+        fresh: Uuid,
+        upgrades: &[Upgrade],
+    ) -> Result<(), CatalogError> {
+        let refused = |source| CatalogError::DataDir { path: data_dir.to_owned(), source };
+        let part = data_dir.join("catalog.redb.part");
+        match std::fs::remove_file(&part) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(refused(error));
+            }
+            _ => {}
+        }
+        let database = Database::create(&part).map_err(|e| CatalogError::database(&part, e))?;
+        lock::make_private_file(&part).map_err(refused)?;
+        drop(Self::over(database, part.clone(), fresh, upgrades)?);
+        std::fs::rename(&part, path).map_err(refused)?;
+        lock::sync_dir(data_dir).map_err(refused)
     }
 
     /// The same over an open database.

@@ -1,3 +1,5 @@
+mod power_cuts;
+
 use std::os::unix::fs::PermissionsExt;
 
 use nearflash_access::{
@@ -138,6 +140,21 @@ fn a_data_directory_in_use_is_refused_with_the_other_process() {
             std::process::id()
         )
     );
+}
+
+/// As a power cut leaves it in the very first start.
+#[test]
+fn a_part_of_a_first_catalog_is_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("catalog.redb.part"), [0; 5000]).unwrap();
+    let catalog = Catalog::open(folder.path(), FRESH).unwrap();
+    assert_eq!(catalog.node(), FRESH);
+    let left = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut left: Vec<_> = left.collect();
+    left.sort();
+    assert_eq!(left, ["catalog.redb", "lock"]);
+    let mode = std::fs::metadata(folder.path().join("catalog.redb")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 }
 
 #[test]

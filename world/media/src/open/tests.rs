@@ -1,3 +1,5 @@
+mod power_cuts;
+
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;

@@ -1,0 +1,187 @@
+//! The catalog after a power cut at any moment: every write that was synced is there, and of the
+//! others any subset.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use redb::{Database, StorageBackend};
+
+use super::*;
+
+/// What was done to a file.
+#[derive(Clone, Debug)]
+enum Operation {
+    Write(usize, Vec<u8>),
+    SetLen(usize),
+    Sync,
+}
+
+/// A file that remembers what was done to it.
+#[derive(Clone, Debug, Default)]
+struct Recorder(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    bytes: Vec<u8>,
+    operations: Vec<Operation>,
+}
+
+impl Operation {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Write(offset, data) => {
+                let end = offset + data.len();
+                bytes.resize(bytes.len().max(end), 0);
+                bytes[*offset..end].copy_from_slice(data);
+            }
+            Self::SetLen(len) => bytes.resize(*len, 0),
+            Self::Sync => {}
+        }
+    }
+}
+
+impl Recorder {
+    fn holding(bytes: Vec<u8>) -> Self {
+        Self(Arc::new(Mutex::new(State { bytes, operations: Vec::new() })))
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.0.lock().unwrap().bytes.clone()
+    }
+
+    /// All since this was last asked.
+    fn take_operations(&self) -> Vec<Operation> {
+        std::mem::take(&mut self.0.lock().unwrap().operations)
+    }
+
+    fn operate(&self, operation: Operation) -> io::Result<()> {
+        let mut state = self.0.lock().unwrap();
+        operation.apply(&mut state.bytes);
+        state.operations.push(operation);
+        Ok(())
+    }
+
+    fn catalog(&self) -> Result<Catalog, CatalogError> {
+        let database = Database::builder().create_with_backend(self.clone());
+        let path = PathBuf::from("catalog.redb");
+        let database = database.map_err(|error| CatalogError::database(&path, error))?;
+        Catalog::over(database, path, FRESH, &UPGRADES)
+    }
+}
+
+impl StorageBackend for Recorder {
+    fn len(&self) -> io::Result<u64> {
+        Ok(u64::try_from(self.0.lock().unwrap().bytes.len()).unwrap())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let start = usize::try_from(offset).unwrap();
+        let state = self.0.lock().unwrap();
+        let found = state.bytes.get(start..start + out.len());
+        out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.operate(Operation::SetLen(usize::try_from(len).unwrap()))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.operate(Operation::Sync)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.operate(Operation::Write(usize::try_from(offset).unwrap(), data.to_vec()))
+    }
+}
+
+/// Which of so many writes are there: all subsets of a few, and of many some.
+fn subsets(count: usize, seed: usize) -> Vec<Vec<bool>> {
+    const ALL_MAX: usize = 4;
+    if count <= ALL_MAX {
+        let subset = |bits: usize| (0..count).map(|bit| bits >> bit & 1 == 1).collect();
+        return (0..1 << count).map(subset).collect();
+    }
+    let mut chosen = vec![vec![false; count], vec![true; count]];
+    let mut state = u64::try_from(seed).unwrap() + 1;
+    for _ in 0..8 {
+        let draw = |_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            state >> 63 == 1
+        };
+        chosen.push((0..count).map(draw).collect());
+    }
+    chosen
+}
+
+/// What may be left of the file, for each moment in the order of time.
+fn images(before: &[u8], operations: &[Operation], mut check: impl FnMut(usize, Vec<u8>)) {
+    let mut durable = before.to_vec();
+    let mut pending: Vec<&Operation> = Vec::new();
+    for moment in 0..=operations.len() {
+        for subset in subsets(pending.len(), moment) {
+            let mut image = durable.clone();
+            let kept = pending.iter().zip(subset).filter(|(_, is_kept)| *is_kept);
+            kept.for_each(|(operation, _)| operation.apply(&mut image));
+            check(moment, image);
+        }
+        match operations.get(moment) {
+            Some(Operation::Sync) => {
+                pending.iter().for_each(|operation| operation.apply(&mut durable));
+                pending.clear();
+            }
+            Some(operation) => pending.push(operation),
+            None => {}
+        }
+    }
+}
+
+#[test]
+fn a_change_is_there_or_not_whenever_the_power_is_cut() {
+    let ram = device("r=ram:16MiB");
+    let mut space = space(&ram);
+    space.create(&request("data=3MiB@r"), Uuid::from_u128(0x15)).unwrap();
+    let old = records(&space, &grants(&space));
+    let file = Recorder::default();
+    let catalog = file.catalog().unwrap();
+    commit(&catalog, &old, &[&ram]);
+    let old = Records { generation: 1, ..old };
+    space.resize(&name("data"), ByteLen(5 << 20), false).unwrap();
+    space.create(&request("logs=3MiB@r"), Uuid::from_u128(0x16)).unwrap();
+    let mut new = Records { generation: 2, ..records(&space, &old.grants) };
+    new.grants.revoke(GrantNumber(1)).unwrap();
+    file.take_operations();
+    let before = file.bytes();
+    assert_eq!(catalog.commit(&Transaction::between(&old, &new)).unwrap(), 2);
+    let operations = file.take_operations();
+    let syncs = operations.iter().filter(|it| matches!(it, Operation::Sync)).count();
+    assert!(syncs > 0, "a change is durable: {operations:?}");
+    let (mut was_old, mut was_new) = (0, 0);
+    images(&before, &operations, |moment, image| {
+        let catalog = Recorder::holding(image).catalog().unwrap();
+        let found = catalog.read().unwrap().records(self::space(&ram)).unwrap();
+        assert!(found == old || found == new, "after {moment} operations: {found:?}");
+        was_old += usize::from(found == old);
+        was_new += usize::from(found == new);
+        // It was answered by then.
+        assert!(moment < operations.len() || found == new);
+    });
+    assert!(was_old > 0 && was_new > 0, "{was_old} old, {was_new} new");
+}
+
+#[test]
+fn an_upgrade_is_made_whenever_the_power_was_cut_during_it() {
+    let (r, s) = (device_of("r=ram:16MiB", 7), device_of("s=ram:8MiB", 8));
+    let expected = recorded_in_schema_1(&[&r, &s]);
+    let before = include_bytes!("../../../fixtures/catalog-schema-1.redb").to_vec();
+    let file = Recorder::holding(before.clone());
+    file.catalog().unwrap();
+    images(&before, &file.take_operations(), |moment, image| {
+        let catalog = Recorder::holding(image).catalog().unwrap();
+        let found = catalog.read().unwrap().records(space_on(&[&r, &s])).unwrap();
+        assert_eq!(found.generation, 2, "after {moment} operations");
+        assert!(Transaction::between(&found, &expected).is_empty(), "after {moment} operations");
+    });
+}

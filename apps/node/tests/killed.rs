@@ -1,0 +1,110 @@
+//! A node that was killed: the next start waits until its locks are free, which they are when its last
+//! operations on its devices are over.
+#![allow(clippy::unwrap_used)] // a failed test says where
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use nearflash_node::config::{Config, ServeArgs};
+use nearflash_node::{NodeError, Running, runtime};
+use rustix::fs::{FlockOperation, flock};
+
+/// Names the folder of the node that is to be killed.
+const FOLDER: &str = "NEARFLASH_KILLED_FOLDER";
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn start(folder: &Path) -> Result<Running, NodeError> {
+    let args = ServeArgs {
+        devices: vec![format!("flash=file:{}/flash.img,size=8MiB", folder.display())],
+        volumes: vec!["data=1MiB@flash".to_owned()],
+        nvme_tcp: vec!["127.0.0.1:0".to_owned()],
+        data_dir: Some(folder.join("data")),
+        ..ServeArgs::default()
+    };
+    Running::start(&Config::resolve(args)?, |given| Ok(Arc::new(runtime::start(given)?)))
+}
+
+/// Run by [`a_start_after_a_kill_waits_for_what_the_dead_node_holds`], in a process of its own.
+#[test]
+#[ignore = "it ends when it is killed"]
+fn a_node_that_is_to_be_killed() {
+    let folder = std::env::var_os(FOLDER).unwrap();
+    let _running = start(Path::new(&folder)).unwrap();
+    println!("\nready");
+    io::stdout().flush().unwrap();
+    // Until the end of the process that started this one, at the latest.
+    io::stdin().lines().count();
+}
+
+/// Lines of the log, one by one.
+#[derive(Clone)]
+struct Lines(Sender<String>);
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        // Nobody reads any more once the test is over.
+        let _ = self.0.send(String::from_utf8_lossy(line).into_owned());
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn wait_for(lines: &Receiver<String>, text: &str) {
+    while !lines.recv_timeout(PATIENCE).unwrap().contains(text) {}
+}
+
+/// Locks a file as a process does that has not quite ended.
+fn hold(path: &Path) -> File {
+    let file = File::open(path).unwrap();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    file
+}
+
+#[test]
+fn a_start_after_a_kill_waits_for_what_the_dead_node_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut node = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_node_that_is_to_be_killed", "--ignored", "--nocapture"])
+        .env(FOLDER, folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdout = BufReader::new(node.stdout.take().unwrap());
+    assert!(stdout.lines().any(|line| line.unwrap() == "ready"));
+    node.kill().unwrap();
+    node.wait().unwrap();
+    let (lock, device) =
+        (hold(&folder.path().join("data/lock")), hold(&folder.path().join("flash.img")));
+    let (sender, lines) = channel();
+    let path = folder.path().to_owned();
+    let next = std::thread::spawn(move || {
+        let writer = move || Lines(sender.clone());
+        let log = tracing_subscriber::fmt().with_ansi(false).with_writer(writer).finish();
+        tracing::subscriber::with_default(log, || start(&path))
+    });
+    let pid = node.id();
+    wait_for(&lines, &format!("waiting until process {pid}, which has ended, gives up its lock"));
+    drop(lock);
+    wait_for(
+        &lines,
+        &format!(
+            "device 'flash': waiting until the last operations of process {pid}, which has ended"
+        ),
+    );
+    drop(device);
+    let running = next.join().unwrap().unwrap();
+    let owner = || std::fs::read_to_string(folder.path().join("data/lock")).unwrap();
+    assert!(owner().starts_with(&format!("{} ", std::process::id())));
+    running.stop().unwrap();
+    assert_eq!(owner(), "");
+}
