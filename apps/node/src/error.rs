@@ -195,6 +195,15 @@ pub enum NodeError {
         /// Which.
         name: Name,
     },
+    /// A bound is reached.
+    #[error("64 jobs are not over, which are the most: wait for one, or cancel it")]
+    TooManyJobs,
+    /// The job needs no end any more.
+    #[error("job {id} is over: there is nothing left to cancel")]
+    JobOver {
+        /// Its number.
+        id: u64,
+    },
     /// There is no such job.
     #[error("no job {id}: 'nearflash job list' lists those that run, and the last that ended")]
     NoJob {

@@ -33,6 +33,8 @@ fn coded(error: &NodeError) -> Coded {
         NodeError::NotQuiesced => (ErrorCode::NotQuiesced, None),
         NodeError::Quiescing { name } => volume(ErrorCode::NotQuiesced, name),
         NodeError::NobodySaysWho { name } => volume(ErrorCode::CoreSilent, name),
+        NodeError::TooManyJobs => (ErrorCode::LimitReached, None),
+        NodeError::JobOver { id } => (ErrorCode::JobOver, Some(Subject::new("job", id))),
         NodeError::NoJob { id } => (ErrorCode::JobNotFound, Some(Subject::new("job", id))),
         NodeError::Zero { device, .. } => {
             (ErrorCode::DeviceFailed, Some(Subject::new("device", device)))

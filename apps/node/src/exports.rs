@@ -172,10 +172,10 @@ pub(crate) fn volume_info(volume: &Volume, space: &Space) -> VolumeInfo {
         nqn: subsystem_nqn(&volume.subsystem).to_string(),
         nsid: volume.nsid,
         uuid: volume.uuid,
-        bytes: volume.len().0,
+        bytes: if volume.is_empty() { volume.planned_len() } else { volume.len() }.0,
         block_size: volume.block_size.bytes(),
         device: device_names(volume, space),
         provisioning: volume.provisioning.to_string(),
-        job: None,
+        job: volume.preparing.map(|preparing| preparing.job),
     }
 }

@@ -6,6 +6,7 @@ mod access;
 mod change;
 mod chap;
 mod expiry;
+mod jobs;
 mod quiesce;
 mod service;
 mod status;
@@ -14,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use nearflash_access::UnixTime;
-use nearflash_api::VolumeInfo;
+use nearflash_api::{ApiError, OneVolume, VolumeInfo};
 use nearflash_media::Device;
 use nearflash_space::{Name, Space, Volume, VolumeRequest};
 use nearflash_units::ByteLen;
@@ -26,12 +27,13 @@ use crate::doors::Addresses;
 use crate::error::{HostCount, NodeError};
 use crate::exports::{direct_access, published, subsystem_nqn, target_iqn, volume_info};
 use crate::health::Health;
-use crate::prepare::{Prepared, keep_grants_on, zero};
+use crate::prepare::{Prepared, keep_grants_on};
 use crate::records::Records;
 use crate::{Asker, Connected, ConnectedInitiator, DirectAccess, Runtime};
 
 pub(crate) use change::Changes;
 pub(crate) use expiry::ExpiryWatch;
+pub(crate) use jobs::Workers;
 use quiesce::{Quiescing, shrunk};
 
 /// A running node.
@@ -42,6 +44,7 @@ pub(crate) struct Node {
     changing: Mutex<()>,
     /// Never held while anything is waited for: a device that hangs must not hide how the node is.
     served: Mutex<Served>,
+    jobs: jobs::Jobs,
     /// Something of what is served was changed, or the node ends.
     changed: Condvar,
     runtime: Arc<dyn Runtime>,
@@ -75,13 +78,14 @@ impl Node {
         let Prepared { catalog, devices, recorded } = prepared;
         let served = Mutex::new(Served { recorded, direct, is_ending: false });
         let (changing, changed, started) = (Mutex::default(), Condvar::new(), Instant::now());
-        let quiescing = Quiescing::default();
+        let (jobs, quiescing) = (jobs::Jobs::default(), Quiescing::default());
         Self {
             catalog,
             devices,
             changing,
             served,
             changed,
+            jobs,
             runtime,
             asker,
             quiescing,
@@ -103,29 +107,31 @@ impl Node {
         space.volumes().map(|volume| volume_info(volume, space)).collect()
     }
 
-    fn create(&self, request: &VolumeRequest) -> Result<VolumeInfo, NodeError> {
-        self.change(|space| {
-            let volume = space.create(request, Uuid::new_v4())?.clone();
-            zero(&self.devices, &volume.extents, volume.provisioning)?;
-            Ok(volume)
-        })
+    fn create(&self, request: &VolumeRequest) -> Result<OneVolume, ApiError> {
+        self.prepare_blocks(|space, job| Ok(space.reserve(request, Uuid::new_v4(), job)?.clone()))
     }
 
-    fn resize(&self, name: &str, bytes: u64, shrink: bool) -> Result<VolumeInfo, NodeError> {
-        let name: Name = name.parse().map_err(ValueError::from)?;
-        self.change(|space| {
-            if let Some(volume) = space.volume(&name)
-                && self.quiescing.is_shrinking(volume.id)
-            {
-                return Err(NodeError::Quiescing { name: name.clone() });
+    fn resize(&self, name: &str, bytes: u64, shrink: bool) -> Result<OneVolume, ApiError> {
+        let name: Name = name.parse().map_err(|error| NodeError::from(ValueError::from(error)))?;
+        let len = ByteLen(bytes);
+        let check = |space: &Space| match space.volume(&name) {
+            Some(volume) if self.quiescing.is_shrinking(volume.id) => {
+                Err(NodeError::Quiescing { name: name.clone() })
             }
-            let before = space.volume(&name).map_or(ByteLen(0), Volume::len);
-            let volume = space.resize(&name, ByteLen(bytes), shrink)?.clone();
-            if volume.len() > before {
-                zero(&self.devices, &volume.extents_behind(before), volume.provisioning)?;
-            }
-            Ok(volume)
-        })
+            _ => Ok(()),
+        };
+        let found = self.served().recorded.space.volume(&name).map(Volume::len);
+        if found.is_some_and(|found| len > found) {
+            return self.prepare_blocks(|space, job| {
+                check(space)?;
+                Ok(space.reserve_growth(&name, len, job)?.clone())
+            });
+        }
+        let volume = self.change(|space| {
+            check(space)?;
+            Ok(space.resize(&name, len, shrink)?.clone())
+        })?;
+        Ok(OneVolume { volume, job: None })
     }
 
     fn remove(&self, name: &str, force: bool) -> Result<VolumeInfo, NodeError> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use nearflash_device::DeviceId;
 use nearflash_media::{Candidate, Claim, Device, DeviceSpec, Storage, open_after};
 use nearflash_space::{Extent, Provisioning, Space, Volume, VolumeRequest, empty_device};
+use nearflash_units::ByteLen;
 use uuid::Uuid;
 
 use crate::NodeError;
@@ -38,7 +39,7 @@ pub(crate) fn prepare(
             Some(volume) => check_same(volume, &recorded.space, request)?,
             None => {
                 let volume = recorded.space.create(request, Uuid::new_v4())?;
-                zero(&devices, &volume.extents, volume.provisioning)?;
+                zero(&devices, &volume.extents, volume.provisioning, &mut |_| true)?;
             }
         }
     }
@@ -97,7 +98,7 @@ fn check_same(volume: &Volume, space: &Space, asked: &VolumeRequest) -> Result<(
         let (recorded, asked) = (volume.provisioning, asked.provisioning);
         return Err(NodeError::VolumeProvisioning { name, recorded, asked });
     }
-    let (recorded, asked) = (volume.len(), asked.len);
+    let (recorded, asked) = (volume.planned_len(), asked.len);
     if recorded < asked {
         return Err(NodeError::VolumeSize { name, recorded, asked });
     }
@@ -110,13 +111,15 @@ fn check_same(volume: &Volume, space: &Space, asked: &VolumeRequest) -> Result<(
     Ok(())
 }
 
-/// Makes extents read as zeroes before a volume gets them, so that it never shows what another
-/// left behind. A thick one's storage is taken now.
+/// Makes extents read as zeroes before hosts see them, so that a volume never shows what another
+/// left behind. A thick one's storage is taken now. `goes_on` hears of progress, and ends it by
+/// returning `false`. Whether all is zeroed.
 pub(crate) fn zero(
     devices: &[Arc<Device>],
     extents: &[Extent],
     provisioning: Provisioning,
-) -> Result<(), NodeError> {
+    goes_on: &mut dyn FnMut(ByteLen) -> bool,
+) -> Result<bool, NodeError> {
     let storage = match provisioning {
         Provisioning::Thick => Storage::Kept,
         Provisioning::Thin => Storage::Released,
@@ -124,10 +127,13 @@ pub(crate) fn zero(
     for extent in extents {
         let index = usize::try_from(extent.device.0).expect("usize is at least 32 bits wide");
         let device = &devices[index];
-        let zeroed = device.zero(extent.start, extent.len, storage, &mut |_| true);
-        zeroed.map_err(|source| NodeError::Zero { device: device.name().clone(), source })?;
+        let zeroed = device.zero(extent.start, extent.len, storage, goes_on);
+        let failed = |source| NodeError::Zero { device: device.name().clone(), source };
+        if !zeroed.map_err(failed)? {
+            return Ok(false);
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Forgets grants on volumes that are no more: one that is made later under the name of one of

@@ -17,7 +17,7 @@ use crate::control::ControlServer;
 use crate::doors::{Addresses, Doors, SocketFile, absolute};
 use crate::exports::{direct_access, published};
 use crate::health::Health;
-use crate::node::{Changes, ExpiryWatch, Node, now};
+use crate::node::{Changes, ExpiryWatch, Node, Workers, now};
 use crate::prepare::prepare;
 use crate::{Asker, Catalog, NodeError, Runtime, RuntimeConfig, StartError, runtime};
 
@@ -30,6 +30,7 @@ pub struct Running {
     control: ControlServer,
     expiry: ExpiryWatch,
     changes: Changes,
+    workers: Workers,
     /// The socket of direct clients of this machine, for as long as it is there.
     local_socket: Option<SocketFile>,
 }
@@ -75,9 +76,22 @@ impl Running {
         let changes = Changes::start(Arc::clone(&node), events)
             .map_err(|source| NodeError::System { action: "start a thread", source })
             .inspect_err(given_up)?;
+        let workers = Workers::start(Arc::clone(&node))
+            .map_err(|source| NodeError::System { action: "start a thread", source })
+            .inspect_err(given_up)?;
         let data_dir = absolute(&config.data_dir);
         node.save_health(true);
-        Ok(Self { data_dir, addresses, node, runtime, control, expiry, changes, local_socket })
+        Ok(Self {
+            data_dir,
+            addresses,
+            node,
+            runtime,
+            control,
+            expiry,
+            changes,
+            workers,
+            local_socket,
+        })
     }
 
     /// What is announced.
@@ -99,6 +113,8 @@ impl Running {
     /// # Errors
     /// When not all of it could be finished and flushed.
     pub fn stop(self) -> Result<(), NodeError> {
+        // Requests that wait for a job are answered then.
+        let are_idle = self.workers.stop();
         self.control.stop();
         self.expiry.stop();
         // Before the drain: another node may take the name as soon as nobody listens here.
@@ -108,7 +124,9 @@ impl Running {
         }
         self.changes.join();
         self.node.save_health(false);
-        self.node.release();
+        if are_idle {
+            self.node.release();
+        }
         Ok(())
     }
 }

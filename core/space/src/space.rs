@@ -220,7 +220,10 @@ impl Space {
         let volume = changeable(&mut self.volumes, name)?;
         let unit = unit_of(&self.devices, volume);
         let blocks = whole_blocks(name, len, (volume.block_size, unit))?;
-        assert!(blocks > volume.blocks, "the volume grows");
+        if blocks <= volume.blocks {
+            let (from, to) = (volume.len(), len);
+            return Err(VolumeError::WouldShrink { name: name.clone(), from, to });
+        }
         take(&mut self.devices, volume, len)?;
         volume.preparing = Some(Preparation { blocks, job });
         Ok(volume)

@@ -435,10 +435,10 @@ fn recorded_in_schema_1(devices: &[&Device]) -> Records {
     let mut create = |text: &str, uuid| {
         space.create(&request(text), Uuid::from_u128(uuid)).unwrap();
     };
-    create("data=3MiB@r", 0x15);
-    create("gone=1MiB@r", 0x16);
+    create("data=3MiB@r,block-size=4096", 0x15);
+    create("gone=1MiB@r,block-size=4096", 0x16);
     create("logs=2MiB@r,block-size=512,subsystem=data,provisioning=thick", 0x17);
-    create("Boot=1MiB@s,subsystem=boot", 0x18);
+    create("Boot=1MiB@s,subsystem=boot,block-size=4096", 0x18);
     space.remove(&name("gone")).unwrap();
     space.resize(&name("data"), ByteLen(5 << 20), false).unwrap();
     let iscsi = Identity::Iscsi {
@@ -558,7 +558,7 @@ fn a_volume_that_is_being_prepared_is_found_again_and_its_job_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let ram = device("r=ram:16MiB");
     let mut space = space(&ram);
-    space.create(&request("data=3MiB@r"), Uuid::from_u128(0x15)).unwrap();
+    space.create(&request("data=3MiB@r,block-size=4096"), Uuid::from_u128(0x15)).unwrap();
     space.reserve_growth(&name("data"), ByteLen(5 << 20), 1).unwrap();
     space.reserve(&request("logs=1MiB@r"), Uuid::from_u128(0x16), 2).unwrap();
     let recorded = Records { last_job: 2, ..records(&space, &Grants::default()) };

@@ -1,13 +1,15 @@
 //! The calls of the control interface: each is answered here, by what the node does. The table of
 //! calls in `nearflash_api` does not compile with a node that leaves one unanswered.
 
+use std::time::Duration;
+
 use nearflash_api::{
     Accounts, ApiError, ChapAdd, ChapList, ChapRemove, CredentialCreate, CredentialList,
     CredentialRemove, Credentials, DeviceClear, ErrorCode, GrantAdd, GrantList, GrantRevoke,
     Grants, JobCancel, JobList, JobShow, JobWait, Jobs, NewCredential, OneAccount, OneCredential,
     OneDevice, OneGrant, OneJob, OneReservation, OneVolume, ReservationClear, ReservationList,
-    Reservations, Serve, Status, StatusShow, Subject, VolumeCreate, VolumeInfo, VolumeList,
-    VolumeRemove, VolumeResize, Volumes,
+    Reservations, Serve, Status, StatusShow, Subject, VolumeCreate, VolumeList, VolumeRemove,
+    VolumeResize, Volumes,
 };
 use nearflash_space::{Name, VolumeRequest};
 use nearflash_units::{BlockSize, ByteLen};
@@ -24,8 +26,7 @@ impl Serve<StatusShow> for Node {
 
 impl Serve<VolumeCreate> for Node {
     fn serve(&self, call: VolumeCreate) -> Result<OneVolume, ApiError> {
-        let volume = self.create(&volume_request(call)?)?;
-        Ok(changed("volume created", volume))
+        Ok(changed("volume created", self.create(&volume_request(call)?)?))
     }
 }
 
@@ -37,15 +38,14 @@ impl Serve<VolumeList> for Node {
 
 impl Serve<VolumeResize> for Node {
     fn serve(&self, call: VolumeResize) -> Result<OneVolume, ApiError> {
-        let volume = self.resize(&call.name, call.bytes, call.shrink)?;
-        Ok(changed("volume resized", volume))
+        Ok(changed("volume resized", self.resize(&call.name, call.bytes, call.shrink)?))
     }
 }
 
 impl Serve<VolumeRemove> for Node {
     fn serve(&self, call: VolumeRemove) -> Result<OneVolume, ApiError> {
         let volume = self.remove(&call.name, call.force)?;
-        Ok(changed("volume removed", volume))
+        Ok(changed("volume removed", OneVolume { volume, job: None }))
     }
 }
 
@@ -131,25 +131,25 @@ impl Serve<DeviceClear> for Node {
 
 impl Serve<JobList> for Node {
     fn serve(&self, _: JobList) -> Result<Jobs, ApiError> {
-        Ok(Jobs { jobs: Vec::new() })
+        Ok(Jobs { jobs: self.job_list() })
     }
 }
 
 impl Serve<JobShow> for Node {
     fn serve(&self, call: JobShow) -> Result<OneJob, ApiError> {
-        Err(NodeError::NoJob { id: call.id }.into())
+        Ok(OneJob { job: self.job_show(call.id)? })
     }
 }
 
 impl Serve<JobCancel> for Node {
     fn serve(&self, call: JobCancel) -> Result<OneJob, ApiError> {
-        Err(NodeError::NoJob { id: call.id }.into())
+        Ok(OneJob { job: self.job_cancel(call.id)? })
     }
 }
 
 impl Serve<JobWait> for Node {
     fn serve(&self, call: JobWait) -> Result<OneJob, ApiError> {
-        Err(NodeError::NoJob { id: call.id }.into())
+        Ok(OneJob { job: self.job_wait(call.id, Duration::from_secs(call.seconds))? })
     }
 }
 
@@ -171,7 +171,12 @@ fn volume_block_size(bytes: Option<u32>) -> Result<Option<BlockSize>, ValueError
     bytes.map(|bytes| crate::config::parse_block_size(&bytes.to_string())).transpose()
 }
 
-fn changed(change: &str, volume: VolumeInfo) -> OneVolume {
-    tracing::info!(volume = volume.name, bytes = volume.bytes, "{change}");
-    OneVolume { volume, job: None }
+/// Logs a change, unless a job goes on with it.
+fn changed(change: &str, done: OneVolume) -> OneVolume {
+    let OneVolume { volume, job } = &done;
+    match job {
+        None => tracing::info!(volume = volume.name, bytes = volume.bytes, "{change}"),
+        Some(job) => tracing::info!(volume = volume.name, "job {} prepares it", job.id),
+    }
+    done
 }

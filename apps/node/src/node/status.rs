@@ -30,7 +30,7 @@ impl Node {
             clients: runtime.clients.into_iter().map(client_info).collect(),
             initiators: runtime.initiators.into_iter().map(initiator_info).collect(),
             volume_io: Vec::new(),
-            jobs: Vec::new(),
+            jobs: self.job_list().into_iter().filter(|job| !job.state.is_over()).collect(),
         }
     }
 

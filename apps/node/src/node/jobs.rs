@@ -1,0 +1,373 @@
+//! Jobs: blocks read as zeroes before hosts see them, and zeroing takes as long as the device does. The
+//! space is reserved and recorded first; when it is zeroed, one more change shows it. No other change
+//! waits in between, and a job that a restart interrupts begins anew.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nearflash_access::UnixTime;
+use nearflash_api::{ApiError, JobInfo, JobState, OneVolume};
+use nearflash_space::{Name, Space, Volume, VolumeError};
+use nearflash_units::ByteLen;
+
+use super::{Node, now};
+use crate::NodeError;
+use crate::exports::volume_info;
+use crate::prepare::{keep_grants_on, zero};
+
+/// Most jobs that are not over.
+pub(super) const JOBS_MAX: usize = 64;
+
+/// Most jobs that are done at a time.
+const WORKERS: usize = 4;
+
+/// Most jobs that are over and still listed.
+const ENDED_JOBS_MAX: usize = 64;
+
+/// How long the answer to a change waits for its job: the zeroing of a device that can do that by
+/// itself is over by then.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Longest wait for a job that one request may ask for.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// How long the node's end waits for what a worker has begun with a device.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A job.
+#[derive(Debug)]
+pub(super) struct Job {
+    id: u64,
+    kind: &'static str,
+    volume: Name,
+    total: ByteLen,
+    started: UnixTime,
+    done: AtomicU64,
+    is_cancelled: AtomicBool,
+}
+
+impl Job {
+    /// The job that prepares a volume.
+    fn of(volume: &Volume, id: u64) -> Self {
+        let behind = volume.extents_behind(volume.len());
+        Self {
+            id,
+            kind: if volume.is_empty() { "volume-create" } else { "volume-resize" },
+            volume: volume.name.clone(),
+            total: ByteLen(behind.iter().map(|extent| extent.len.0).sum()),
+            started: now(),
+            done: AtomicU64::new(0),
+            is_cancelled: AtomicBool::new(false),
+        }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Relaxed)
+    }
+}
+
+/// All jobs that are not over, and some that are.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By number.
+    entries: Vec<Entry>,
+    is_ending: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    job: Arc<Job>,
+    state: JobState,
+    ended: Option<UnixTime>,
+    error: Option<ApiError>,
+}
+
+impl Entry {
+    fn info(&self) -> JobInfo {
+        let job = &self.job;
+        JobInfo {
+            id: job.id,
+            kind: job.kind.to_owned(),
+            volume: job.volume.to_string(),
+            state: self.state,
+            done_bytes: job.done.load(Ordering::Relaxed),
+            total_bytes: job.total.0,
+            started_at: job.started.0,
+            ended_at: self.ended.map(|at| at.0),
+            error: self.error.clone(),
+        }
+    }
+}
+
+impl State {
+    fn entry(&mut self, id: u64) -> Option<&mut Entry> {
+        self.entries.iter_mut().find(|entry| entry.job.id == id)
+    }
+
+    fn info(&self, id: u64) -> Option<JobInfo> {
+        self.entries.iter().find(|entry| entry.job.id == id).map(Entry::info)
+    }
+}
+
+impl Jobs {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_room(&self) -> bool {
+        let state = self.lock();
+        state.entries.iter().filter(|entry| !entry.state.is_over()).count() < JOBS_MAX
+    }
+
+    fn add(&self, job: Job) {
+        let mut state = self.lock();
+        let over = state.entries.iter().filter(|entry| entry.state.is_over()).count();
+        if over >= ENDED_JOBS_MAX
+            && let Some(oldest) = state.entries.iter().position(|entry| entry.state.is_over())
+        {
+            state.entries.remove(oldest);
+        }
+        let (job, state_of_it) = (Arc::new(job), JobState::Waiting);
+        state.entries.push(Entry { job, state: state_of_it, ended: None, error: None });
+        self.changed.notify_all();
+    }
+
+    /// The next that is waiting, as soon as there is one. `None` when the node ends.
+    fn next(&self) -> Option<Arc<Job>> {
+        let nothing = |state: &mut State| {
+            !state.is_ending && !state.entries.iter().any(|it| it.state == JobState::Waiting)
+        };
+        let state = self.changed.wait_while(self.lock(), nothing);
+        let mut state = state.unwrap_or_else(PoisonError::into_inner);
+        if state.is_ending {
+            return None;
+        }
+        let entry = state.entries.iter_mut().find(|it| it.state == JobState::Waiting)?;
+        entry.state = JobState::Running;
+        Some(Arc::clone(&entry.job))
+    }
+
+    /// It is over.
+    fn end(&self, id: u64, how: JobState, error: Option<ApiError>) {
+        if let Some(entry) = self.lock().entry(id) {
+            entry.state = how;
+            entry.ended = Some(now());
+            entry.error = error;
+        }
+        self.changed.notify_all();
+    }
+
+    fn is_ending(&self) -> bool {
+        self.lock().is_ending
+    }
+
+    /// What a job is when it is over, or after that time.
+    fn wait(&self, id: u64, patience: Duration) -> Option<JobInfo> {
+        let is_going_on = |state: &mut State| {
+            !state.is_ending && state.info(id).is_some_and(|info| !info.state.is_over())
+        };
+        let waited = self.changed.wait_timeout_while(self.lock(), patience, is_going_on);
+        waited.unwrap_or_else(PoisonError::into_inner).0.info(id)
+    }
+}
+
+/// The threads that do jobs.
+pub(crate) struct Workers {
+    node: Arc<Node>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Goes on with what an earlier run has left.
+    pub(crate) fn start(node: Arc<Node>) -> io::Result<Self> {
+        node.resume_jobs();
+        let mut it = Self { node, threads: Vec::new() };
+        for number in 0..WORKERS {
+            let node = Arc::clone(&it.node);
+            let work = move || {
+                while let Some(job) = node.jobs.next() {
+                    node.run_job(&job);
+                }
+            };
+            match Builder::new().name(format!("job-{number}")).spawn(work) {
+                Ok(thread) => it.threads.push(thread),
+                Err(error) => {
+                    it.stop();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(it)
+    }
+
+    /// Ends the threads. What they have not done stays recorded for the next run. Whether no thread
+    /// has anything left with a device.
+    pub(crate) fn stop(self) -> bool {
+        self.node.jobs.lock().is_ending = true;
+        self.node.jobs.changed.notify_all();
+        let deadline = Instant::now() + STOP_PATIENCE;
+        while self.threads.iter().any(|thread| !thread.is_finished()) {
+            if Instant::now() > deadline {
+                tracing::warn!("a job is left behind: a device does not answer");
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread that does jobs had panicked");
+            }
+        }
+        true
+    }
+}
+
+impl Node {
+    /// Reserves the space of blocks, and leaves to a job what hosts must not see them before. Answers
+    /// when that is over, or soon.
+    pub(super) fn prepare_blocks(
+        &self,
+        reserve: impl FnOnce(&mut Space, u64) -> Result<Volume, NodeError>,
+    ) -> Result<OneVolume, ApiError> {
+        let (id, name) = self.reserve(reserve)?;
+        let job = self.jobs.wait(id, ANSWER_PATIENCE);
+        let job = job.filter(|job| job.state != JobState::Done);
+        if let Some(error) = job.as_ref().and_then(|job| job.error.clone()) {
+            return Err(error);
+        }
+        let space = &self.served().recorded.space;
+        let gone = || NodeError::from(VolumeError::NotFound { name: name.clone() });
+        let volume = volume_info(space.volume(&name).ok_or_else(gone)?, space);
+        Ok(OneVolume { volume, job })
+    }
+
+    fn reserve(
+        &self,
+        reserve: impl FnOnce(&mut Space, u64) -> Result<Volume, NodeError>,
+    ) -> Result<(u64, Name), NodeError> {
+        let _one = self.one_change();
+        if !self.jobs.has_room() {
+            return Err(NodeError::TooManyJobs);
+        }
+        let mut fresh = self.copy();
+        fresh.last_job += 1;
+        let id = fresh.last_job;
+        let volume = reserve(&mut fresh.space, id)?;
+        self.record(&mut fresh)?;
+        self.served().recorded = fresh;
+        self.jobs.add(Job::of(&volume, id));
+        Ok((id, volume.name))
+    }
+
+    fn resume_jobs(&self) {
+        let jobs: Vec<Job> = {
+            let space = &self.served().recorded.space;
+            let job = |volume: &Volume| Some(Job::of(volume, volume.preparing?.job));
+            space.volumes().filter_map(job).collect()
+        };
+        for job in jobs {
+            tracing::info!(volume = job.volume.as_str(), "job {} begins anew", job.id);
+            self.jobs.add(job);
+        }
+    }
+
+    fn run_job(&self, job: &Job) {
+        let volume = {
+            let space = &self.served().recorded.space;
+            space.volumes().find(|it| it.preparing.is_some_and(|it| it.job == job.id)).cloned()
+        };
+        let Some(volume) = volume else {
+            return self.jobs.end(job.id, JobState::Cancelled, None);
+        };
+        let mut goes_on = |len: ByteLen| {
+            job.done.fetch_add(len.0, Ordering::Relaxed);
+            !job.is_cancelled() && !self.jobs.is_ending()
+        };
+        let behind = volume.extents_behind(volume.len());
+        match zero(&self.devices, &behind, volume.provisioning, &mut goes_on) {
+            Ok(true) => self.finish_job(job),
+            Ok(false) if job.is_cancelled() => self.undo_job(job, None),
+            // The node ends; the next run begins anew.
+            Ok(false) => {}
+            Err(error) => self.undo_job(job, Some(error)),
+        }
+    }
+
+    fn finish_job(&self, job: &Job) {
+        let id = job.id;
+        let finish = |space: &mut Space| space.finish(id).cloned().ok_or(NodeError::NoJob { id });
+        match self.change(finish) {
+            Ok(volume) => {
+                tracing::info!(volume = volume.name, bytes = volume.bytes, "volume prepared");
+                self.jobs.end(id, JobState::Done, None);
+            }
+            // It is made; requests from before it only take long, and they know nothing of the blocks.
+            Err(NodeError::NotQuiesced) => self.jobs.end(id, JobState::Done, None),
+            Err(error) => self.undo_job(job, Some(error)),
+        }
+    }
+
+    /// The volume is as it was before, or gone if it is new.
+    fn undo_job(&self, job: &Job, error: Option<NodeError>) {
+        let _one = self.one_change();
+        let mut fresh = self.copy();
+        if fresh.space.cancel(job.id).is_some() {
+            keep_grants_on(&mut fresh);
+            match self.record(&mut fresh) {
+                Ok(()) => self.served().recorded = fresh,
+                // It is still recorded, and the next run begins it anew.
+                Err(error) => tracing::error!("job {} cannot be undone: {error}", job.id),
+            }
+        }
+        if let Some(error) = &error {
+            tracing::error!(volume = job.volume.as_str(), "job {} failed: {error}", job.id);
+        }
+        let how = if error.is_some() { JobState::Failed } else { JobState::Cancelled };
+        self.jobs.end(job.id, how, error.map(ApiError::from));
+    }
+
+    pub(super) fn job_list(&self) -> Vec<JobInfo> {
+        self.jobs.lock().entries.iter().map(Entry::info).collect()
+    }
+
+    pub(super) fn job_show(&self, id: u64) -> Result<JobInfo, NodeError> {
+        self.jobs.lock().info(id).ok_or(NodeError::NoJob { id })
+    }
+
+    /// Waits until it is over, for a bounded time.
+    pub(super) fn job_wait(&self, id: u64, patience: Duration) -> Result<JobInfo, NodeError> {
+        self.jobs.wait(id, patience.min(WAIT_MAX)).ok_or(NodeError::NoJob { id })
+    }
+
+    /// Ends a job: at once if none has begun it, else with the step that is under way, for which this
+    /// waits a little.
+    pub(super) fn job_cancel(&self, id: u64) -> Result<JobInfo, NodeError> {
+        let waiting = {
+            let mut state = self.jobs.lock();
+            let entry = state.entry(id).ok_or(NodeError::NoJob { id })?;
+            if entry.state.is_over() {
+                return Err(NodeError::JobOver { id });
+            }
+            entry.job.is_cancelled.store(true, Ordering::Relaxed);
+            let is_waiting = entry.state == JobState::Waiting;
+            if is_waiting {
+                entry.state = JobState::Running;
+            }
+            is_waiting.then(|| Arc::clone(&entry.job))
+        };
+        if let Some(job) = waiting {
+            self.undo_job(&job, None);
+        }
+        self.job_wait(id, ANSWER_PATIENCE)
+    }
+}
