@@ -257,7 +257,7 @@ fn a_volume_is_made_listed_grown_and_removed_while_the_node_runs() {
     assert!(shown.volumes.get(shown.namespaces[0].volume).is_some());
     let grown = volume(ask(&data_dir, resize("data", 6 * MIB, false)));
     assert_eq!((grown.uuid, grown.bytes), (made.uuid, 6 * MIB));
-    assert_eq!(cores.last().namespaces[0].blocks.0, 6 * 256);
+    assert_eq!(cores.last().namespaces[0].blocks.0, 6 * 2048);
     let list = ask(&data_dir, VolumeList {}).unwrap();
     assert_eq!(list.volumes, std::slice::from_ref(&grown));
     let status = status(&data_dir);
