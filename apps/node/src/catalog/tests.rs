@@ -83,8 +83,10 @@ fn text(
     table.get(key).unwrap().unwrap().value().to_owned()
 }
 
+/// Records, and the fixture of schema 1, were written of blocks of 4096 bytes.
 fn request(text: &str) -> VolumeRequest {
-    crate::config::parse_volume(text).unwrap()
+    let asked = crate::config::parse_volume(text).unwrap();
+    VolumeRequest { block_size: asked.block_size.or(Some(BlockSize::B4096)), ..asked }
 }
 
 #[test]
