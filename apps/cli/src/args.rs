@@ -139,6 +139,7 @@ pub(crate) struct Cli {
 }
 
 #[derive(Debug, clap::Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "there is one, on the main thread's stack")]
 pub(crate) enum Subcommand {
     /// Run a node: serve volumes to hosts, initiators and direct clients
     #[command(after_help = SERVE_EXAMPLES)]

@@ -17,7 +17,7 @@ use nearflash_nvme::serving::Life;
 use nearflash_nvme::{HostName, NamespaceId, Nqn};
 use nearflash_request::{Change, ChangeResult, Identity, Modes, Nexus, Raised, Tag, VolumeId};
 use nearflash_space::{Epoch, Name, VolumeTable};
-use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
+use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Nanos};
 use uuid::Uuid;
 
 use crate::config::{Admits, Protocol};
@@ -30,6 +30,8 @@ pub struct RuntimeConfig {
     pub cores: Vec<usize>,
     /// Each core's buffer pool.
     pub pool_len: ByteLen,
+    /// How long a connection may take to log in, if not as long as each door's default.
+    pub login_timeout: Option<Nanos>,
     /// The devices; a `DeviceId` is the place in this list.
     pub devices: Vec<Arc<Device>>,
     /// What is served first.

@@ -56,6 +56,7 @@ impl Running {
         let runtime = start(RuntimeConfig {
             cores: config.cores.clone(),
             pool_len: config.pool_len,
+            login_timeout: config.login_timeout,
             devices: prepared.devices.clone(),
             published: published(&prepared.recorded, &prepared.devices, Arc::clone(&direct)),
             doors: open,

@@ -66,6 +66,10 @@ pub struct ServeArgs {
     /// Memory for data in flight on each core [default: 32MiB]
     #[arg(long, value_name = "SIZE")]
     pub pool: Option<String>,
+    /// How long a host, initiator or client may take from its connection until it is logged in
+    /// [default: 10s, 15s for iSCSI]
+    #[arg(long, value_name = "TIME")]
+    pub login_timeout: Option<String>,
     /// Level of the log on stderr: error, warn, info, debug or trace [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
@@ -92,6 +96,7 @@ pub(super) struct FileArgs {
     pub(super) cores: Option<CoreList>,
     pub(super) data_dir: Option<PathBuf>,
     pub(super) pool: Option<String>,
+    pub(super) login_timeout: Option<String>,
     pub(super) log: Option<String>,
 }
 

@@ -13,7 +13,7 @@ use nearflash_api::socket::NoDataDir;
 use nearflash_media::ParseDeviceSpecError;
 use nearflash_nvme::NqnError;
 use nearflash_space::{Name, ParseNameError, ParseProvisioningError};
-use nearflash_units::{OneLine, ParseSizeError};
+use nearflash_units::{OneLine, ParseDurationError, ParseSizeError};
 
 /// Where a value was written.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -190,6 +190,12 @@ pub enum ValueError {
     /// A pool too small or too large.
     #[error("'{0}' is not a pool: it has 4MiB to 64GiB")]
     Pool(Box<str>),
+    /// A time that is written wrongly.
+    #[error(transparent)]
+    Duration(#[from] ParseDurationError),
+    /// A time to log in that is too short or too long.
+    #[error("'{0}' is not a login time-out: it is 1s to 5m")]
+    LoginTimeout(Box<str>),
     /// No log level.
     #[error("'{0}' is not a log level: write error, warn, info, debug or trace")]
     Log(Box<str>),

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use nearflash_api::socket::default_data_dir;
 use nearflash_media::DeviceSpec;
 use nearflash_space::{Name, VolumeRequest};
-use nearflash_units::{ByteLen, parse_size};
+use nearflash_units::{ByteLen, Nanos, parse_duration, parse_size};
 use tracing::level_filters::LevelFilter;
 
 use crate::{HostAccess, InitiatorAccess};
@@ -32,6 +32,9 @@ pub use volume_spec::{parse_block_size, parse_volume};
 
 /// A core's pool unless told otherwise: 256 transfers of 128 KiB.
 const POOL_DEFAULT: ByteLen = ByteLen(32 << 20);
+
+const LOGIN_TIMEOUT_MIN: Nanos = Nanos::from_secs(1);
+const LOGIN_TIMEOUT_MAX: Nanos = Nanos::from_secs(300);
 
 const POOL_MIN: ByteLen = ByteLen(4 << 20);
 const POOL_MAX: ByteLen = ByteLen(64 << 30);
@@ -59,6 +62,9 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Each core's pool.
     pub pool_len: ByteLen,
+    /// How long a connection may take to log in, by whichever door; each door's own default if not
+    /// set.
+    pub login_timeout: Option<Nanos>,
     /// What is logged.
     pub log: LevelFilter,
 }
@@ -119,6 +125,8 @@ impl Config {
         let advertise = (file.advertise, args.advertise);
         let data_dir = args.data_dir.or(file.data_dir);
         let pool_len = merge.one("pool", (file.pool, args.pool), parse_pool)?;
+        let login_timeout = (file.login_timeout, args.login_timeout);
+        let login_timeout = merge.one("login-timeout", login_timeout, parse_login_timeout)?;
         let log = merge.one("log", (file.log, args.log), parse_log)?;
         Ok(Self {
             devices: values(devices),
@@ -131,6 +139,7 @@ impl Config {
             cores: merge.cores(file.cores, args.cores)?,
             data_dir: data_dir.map_or_else(default_data_dir, Ok).map_err(ConfigError::NoDataDir)?,
             pool_len: pool_len.unwrap_or(POOL_DEFAULT),
+            login_timeout,
             log: log.unwrap_or(LevelFilter::INFO),
         })
     }
@@ -175,6 +184,12 @@ fn parse_pool(text: &str) -> Result<ByteLen, ValueError> {
     let len = parse_size(text)?;
     let fits = (POOL_MIN..=POOL_MAX).contains(&len);
     fits.then_some(len).ok_or_else(|| ValueError::Pool(text.into()))
+}
+
+fn parse_login_timeout(text: &str) -> Result<Nanos, ValueError> {
+    let timeout = parse_duration(text)?;
+    let fits = (LOGIN_TIMEOUT_MIN..=LOGIN_TIMEOUT_MAX).contains(&timeout);
+    fits.then_some(timeout).ok_or_else(|| ValueError::LoginTimeout(text.into()))
 }
 
 fn parse_log(text: &str) -> Result<LevelFilter, ValueError> {

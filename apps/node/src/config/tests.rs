@@ -83,7 +83,8 @@ fn an_unknown_key_is_refused_by_file_line_and_name() {
     assert_eq!(
         message,
         "FILE, line 2: unknown key `volumes`, expected one of `device`, `volume`, `nvme-tcp`, \
-         `advertise`, `direct`, `direct-local`, `iscsi`, `host`, `cores`, `data-dir`, `pool`, `log`"
+         `advertise`, `direct`, `direct-local`, `iscsi`, `host`, `cores`, `data-dir`, `pool`, \
+         `login-timeout`, `log`"
     );
 }
 
@@ -112,6 +113,10 @@ fn an_unparsable_size_is_refused_where_it_stands() {
     assert_eq!(
         refused(&["--device", "r=ram:1G", "--pool", "1"]),
         "--pool: '1' is not a pool: it has 4MiB to 64GiB"
+    );
+    assert_eq!(
+        refused(&["--device", "r=ram:1G", "--login-timeout", "10ms"]),
+        "--login-timeout: '10ms' is not a login time-out: it is 1s to 5m"
     );
 }
 

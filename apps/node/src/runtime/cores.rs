@@ -53,6 +53,7 @@ struct Common {
     epoch: Instant,
     core_count: u16,
     pool_len: ByteLen,
+    session: SessionConfig,
     devices: Vec<Arc<Device>>,
     volumes: Arc<VolumeTable>,
     direct: DirectConfig,
@@ -82,16 +83,24 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     let mut target = Some(exports::target(&config));
     let portals = exports::portals(&config.doors);
     let (iscsi, initiators) = (&config.published.iscsi, config.initiators);
-    let iscsi = exports::iscsi_config(iscsi, &portals, &initiators);
+    let mut iscsi = exports::iscsi_config(iscsi, &portals, &initiators);
+    let mut direct = exports::direct_config(&config.published.direct, &config.devices);
+    let mut session = SessionConfig::default();
+    if let Some(timeout) = config.login_timeout {
+        iscsi.session.login_timeout = timeout;
+        direct.session.handshake_timeout = timeout;
+        session.handshake_timeout = timeout;
+    }
     let mut listeners: Vec<Listener> = config.doors.into_iter().map(listener).collect();
     let replies = Arc::new(Replies::default());
     let common = Arc::new(Common {
         epoch: Instant::now(),
         core_count: u16::try_from(config.cores.len()).unwrap_or(u16::MAX),
         pool_len: config.pool_len,
+        session,
         devices: config.devices.clone(),
         volumes: Arc::clone(&config.published.volumes),
-        direct: exports::direct_config(&config.published.direct, &config.devices),
+        direct,
         iscsi,
         replies: Arc::clone(&replies),
         changes: config.changes,
@@ -192,7 +201,7 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
             volumes: Arc::clone(&common.volumes),
             usage: Arc::clone(&common.usage),
         },
-        session: SessionConfig::default(),
+        session: common.session,
         target,
         direct: common.direct.clone(),
         iscsi: common.iscsi.clone(),
