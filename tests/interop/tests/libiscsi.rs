@@ -25,6 +25,10 @@ const SKIPPED: &[&str] = &[
     "WriteSame16.UnmapUnaligned",
 ];
 
+/// The tests that are wrong about units whose physical blocks have several logical ones, which those
+/// with blocks of 512 bytes claim. `docs/iscsi.md` says why.
+const WRONG: &[&str] = &["GetLBAStatus.UnmapSingle"];
+
 /// How long the volumes are.
 const VOLUME_LEN: u64 = 1 << 30;
 
@@ -48,7 +52,10 @@ fn conforms(name: &str, block_size: u32, is_thick: bool) {
         (of(Verdict::Passed).count(), of(Verdict::Skipped).count(), of(Verdict::Failed).count());
     println!("{name}: {passed} passed, {skipped} skipped, {failed} failed");
     let unexpected: Vec<_> = of(Verdict::Skipped).filter(|finding| !may_skip(finding)).collect();
-    let wrong: Vec<_> = of(Verdict::Failed).chain(unexpected).map(ToString::to_string).collect();
+    let is_meant =
+        |finding: &&Finding| block_size == 4096 || !WRONG.contains(&finding.name.as_str());
+    let failures = of(Verdict::Failed).filter(is_meant);
+    let wrong: Vec<_> = failures.chain(unexpected).map(ToString::to_string).collect();
     assert!(
         wrong.is_empty(),
         "{}:\n{}",
@@ -96,9 +103,9 @@ fn thick_volume_with_blocks_of_4096_bytes_conforms() {
 }
 
 #[test]
-fn document_names_every_test_that_is_skipped() {
+fn document_names_every_test_that_is_skipped_or_wrong() {
     let named: BTreeSet<_> = DOCUMENT.split('`').collect();
-    for start in SKIPPED {
+    for start in SKIPPED.iter().chain(WRONG) {
         assert!(named.contains(start), "docs/iscsi.md does not name `{start}`");
     }
 }

@@ -231,7 +231,8 @@ fn a_host_without_a_name_or_an_identifier_is_served_and_called_unnamed() {
     let admin = Admin::join_unnamed(&node, "data");
     for queue in [1, 2] {
         let mut io = admin.io(queue, 8);
-        let write = numbered(Command::write(NSID, Lba(0), 0, 4096), queue);
+        let write = Command::write(NSID, Lba(0), 0, 4096).with_capsule_data(4096);
+        let write = numbered(write, queue);
         assert_eq!(io.run_with(&write, &[7; 4096]), Status::SUCCESS);
     }
     assert_eq!(node.command(&["status"])["hosts"][0]["host"], "unnamed");
