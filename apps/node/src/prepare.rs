@@ -39,7 +39,12 @@ pub(crate) fn prepare(
             Some(volume) => check_same(volume, &recorded.space, request)?,
             None => {
                 let volume = recorded.space.create(request, Uuid::new_v4())?;
-                zero(&devices, &volume.extents, volume.provisioning, &mut |_| true)?;
+                // A device that always reads as zeroes has nothing to erase, and may be slow at it.
+                let is_written =
+                    |extent: &&Extent| !device_of(&devices, extent).properties().reads_as_zeroes;
+                let extents: Vec<Extent> =
+                    volume.extents.iter().filter(is_written).copied().collect();
+                zero(&devices, &extents, volume.provisioning, &mut |_| true)?;
             }
         }
     }
@@ -125,8 +130,7 @@ pub(crate) fn zero(
         Provisioning::Thin => Storage::Released,
     };
     for extent in extents {
-        let index = usize::try_from(extent.device.0).expect("usize is at least 32 bits wide");
-        let device = &devices[index];
+        let device = device_of(devices, extent);
         let zeroed = device.zero(extent.start, extent.len, storage, goes_on);
         let failed = |source| NodeError::Zero { device: device.name().clone(), source };
         if !zeroed.map_err(failed)? {
@@ -134,6 +138,10 @@ pub(crate) fn zero(
         }
     }
     Ok(true)
+}
+
+fn device_of<'devices>(devices: &'devices [Arc<Device>], extent: &Extent) -> &'devices Device {
+    &devices[usize::try_from(extent.device.0).expect("usize is at least 32 bits wide")]
 }
 
 /// Forgets grants on volumes that are no more: one that is made later under the name of one of

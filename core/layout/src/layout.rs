@@ -127,7 +127,7 @@ impl Layout {
         let flight = self.flights.get_mut(index(id.io)).expect("an operation of an IO");
         let DeviceRequest { operation, len, device, .. } = flight.end(id);
         let result = match operation.makes_durable() {
-            true => judged(&self.health[index(device.0)], result),
+            true => judged(&self.health[index(device.0)], operation, result),
             false => result,
         };
         flight.end_one(IoResult::of(operation, len, result));
@@ -194,7 +194,7 @@ impl Layout {
     fn end_flush(&mut self, device: DeviceId, id: OperationId, result: DeviceResult) {
         let (answered, next) = self.flushes[index(device.0)].end(id);
         self.ready.extend(next);
-        let result = judged(&self.health[index(device.0)], result);
+        let result = judged(&self.health[index(device.0)], DeviceOperation::Flush, result);
         let result = IoResult::of(DeviceOperation::Flush, ByteLen(0), result);
         for io in answered {
             let flight = &mut self.flights[index(io.0)];
@@ -211,12 +211,14 @@ fn is_suspect(health: &[Arc<Health>], entry: &VolumeEntry) -> bool {
     entry.map.devices().any(|device| health[index(device.0)].is_suspect())
 }
 
-/// How a flush or a durable write has ended: one that succeeds while the device is suspect may have
-/// done so because another took the error.
-fn judged(health: &Health, result: DeviceResult) -> DeviceResult {
-    match result {
+/// How a flush or a durable write has ended. A failure makes the device suspect, and a success on a
+/// suspect device counts as a failure: another core may have taken the error.
+fn judged(health: &Health, operation: DeviceOperation, result: DeviceResult) -> DeviceResult {
+    match (result, operation) {
         // The device has not tried.
-        DeviceResult::Unsupported => return result,
+        (DeviceResult::Unsupported, _) => return result,
+        // A full device has refused this write, and lost nothing that it accepted before.
+        (DeviceResult::NoSpace, DeviceOperation::Write { .. }) => return result,
         _ if result.is_done() => {}
         _ => health.note_failure(),
     }

@@ -205,12 +205,15 @@ fn a_device_that_failed_a_flush_is_believed_on_no_core_until_it_is_cleared() {
 }
 
 #[test]
-fn a_write_that_promises_nothing_and_a_device_that_cannot_flush_leave_it_believed() {
+fn a_write_that_promises_nothing_a_full_device_and_one_that_cannot_flush_leave_it_believed() {
     let health = healthy();
     let mut layout = layout_over(1, &health);
-    for (kind, result) in
-        [(WRITE, DeviceResult::MediumError), (IoKind::Flush, DeviceResult::Unsupported)]
-    {
+    const DURABLE: IoKind = IoKind::Write { buffer: BUFFER, durable: true };
+    for (kind, result) in [
+        (WRITE, DeviceResult::MediumError),
+        (IoKind::Flush, DeviceResult::Unsupported),
+        (DURABLE, DeviceResult::NoSpace),
+    ] {
         layout.submit(io(0, range(0, 1), kind));
         let asked = submitted(&mut layout)[0].id;
         assert_ne!(end(&mut layout, asked, result), [(IoId(0), IoResult::Done)]);
