@@ -26,8 +26,8 @@ const SCHEMA: u64 = 1;
 pub struct RunKey {
     /// The version of nearflash.
     pub version: String,
-    /// Which build of that version, as [`machine::program`](crate::machine::program) says it; `None`
-    /// in what was written before builds were told apart.
+    /// Which build of that version, a hash of its program; `None` in what was
+    /// written before builds were told apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// Processor, cores, memory and kernel.

@@ -3,7 +3,7 @@
 //! A core keeps a bounded number of them. Past that it receives little at a time, so that a connection
 //! whose next bytes would free buffers still goes on.
 
-/// Bytes that a core keeps so, after which it receives [`RECEIVE_LEN_MIN`] at a time.
+/// Bytes that a core keeps so, after which it receives `RECEIVE_LEN_MIN` at a time.
 pub const LEFTOVER_MAX: usize = 64 << 20;
 
 /// What is received at a time at least.

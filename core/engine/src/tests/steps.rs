@@ -253,7 +253,7 @@ fn any_step() -> impl Strategy<Value = (Step, u64, u64, u8)> {
         Just(Step::CompareSame),
         Just(Step::Zero),
     ];
-    let count = prop_oneof![3 => 0u64..9, 1 => 0u64..SEAM + 9];
+    let count = prop_oneof![3 => 0u64..9, 1 => 0u64..=SEAM];
     (step, SEAM - 9..SEAM, count, prop_oneof![Just(0), Just(1), Just(6)])
 }
 

@@ -51,7 +51,7 @@ impl SessionConfig {
 /// What a session wants done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Demand {
-    /// By the engine; answered with [`super::TargetSession::handle_completion`].
+    /// By the engine; answered with [`nearflash_session::ServingEnd::handle_completion`].
     Request(Request),
     /// Earlier connections of the lineage are to be ended; answered with
     /// [`super::TargetSession::handle_claimed`], when nothing of theirs is under way any more.

@@ -64,7 +64,7 @@ impl SessionConfig {
 pub enum Demand {
     /// By the first core's [`super::Portal`]; answered with [`super::TargetSession::handle_login`].
     Login(Box<LoginDemand>),
-    /// By the engine; answered with [`super::TargetSession::handle_completion`].
+    /// By the engine; answered with [`nearflash_session::ServingEnd::handle_completion`].
     Request(Request),
     /// By the control side; answered with [`super::TargetSession::handle_change`].
     Change(Tag, Box<Change>),

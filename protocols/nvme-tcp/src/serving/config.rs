@@ -74,7 +74,7 @@ pub struct Asker {
 /// What a session wants done.
 #[derive(Clone, Debug)]
 pub enum Demand {
-    /// By the engine; answered with [`super::TargetSession::handle_completion`].
+    /// By the engine; answered with [`nearflash_session::ServingEnd::handle_completion`].
     Request(Request),
     /// By the control side; answered with [`super::TargetSession::handle_change`].
     Change(Tag, Box<Change>),
