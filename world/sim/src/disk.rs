@@ -2,8 +2,8 @@
 //!
 //! An operation takes effect block by block, at one moment or at two, between its submission and
 //! its end. A block of the device is never torn while the power is on. One that fails may have
-//! taken effect in any of its blocks. With a flush or a durable write that fails, any part of what was
-//! volatile is lost, and the next flush succeeds.
+//! taken effect in any of its blocks. When a flush or a durable write fails for another reason than
+//! lack of space, any part of the volatile data is lost, and the next flush succeeds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -211,7 +211,9 @@ impl Disk {
         self.count += 1;
         let operation = self.operations.remove(&number).expect("an operation ends once");
         let is_done = operation.result == DeviceResult::Done;
-        if !is_done && operation.request.operation.makes_durable() {
+        // A full device has refused a write, and lost nothing that it had acknowledged.
+        let is_refused = operation.result == DeviceResult::NoSpace;
+        if !is_done && !is_refused && operation.request.operation.makes_durable() {
             self.sectors.forget_some(&mut self.dice);
         }
         match operation.request.operation {

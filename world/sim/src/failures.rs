@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use nearflash_device::{DeviceOperation, DeviceRequest};
+use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult};
 use nearflash_units::ByteLen;
 
 use crate::history::Block;
@@ -77,10 +77,15 @@ impl Failures {
     }
 
     /// A device has failed an operation.
-    pub(crate) fn note(&mut self, disk: usize, request: &DeviceRequest, at: Tick) {
+    pub(crate) fn note(
+        &mut self,
+        disk: usize,
+        request: &DeviceRequest,
+        result: DeviceResult,
+        at: Tick,
+    ) {
         let is_flush = request.operation == DeviceOperation::Flush;
-        let loses =
-            is_flush || matches!(request.operation, DeviceOperation::Write { durable: true, .. });
+        let loses = request.operation.makes_durable() && result != DeviceResult::NoSpace;
         let failed = request.offset.0..request.offset.0 + request.len.0;
         for part in self.parts.iter().filter(|part| part.disk == disk) {
             let meant = if is_flush { &part.bytes } else { &failed };
@@ -122,7 +127,7 @@ mod tests {
             offset: ByteOffset(4608),
             len: ByteLen(512),
         };
-        failures.note(0, &request, Tick(5));
+        failures.note(0, &request, DeviceResult::MediumError, Tick(5));
         failures
     }
 

@@ -201,7 +201,7 @@ impl Outside {
             self.witness.ended(&operation.bytes, self.block_len, tick);
         }
         if !operation.result.is_done() {
-            self.failures.note(disk, &operation.request, tick);
+            self.failures.note(disk, &operation.request, operation.result, tick);
         }
         let what = if operation.result.is_done() { "disk" } else { "device failed" };
         self.note(what, &[u64::from(operation.request.id.io), operation.request.offset.0]);
