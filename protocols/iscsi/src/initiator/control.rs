@@ -23,6 +23,7 @@ const PING_TAG: u32 = 0xFFF0;
 const TEXT_TAG: u32 = 0xFFF1;
 const LOGOUT_TAG: u32 = 0xFFF2;
 const MANAGE_TAG: u32 = 0xFFF3;
+const FENCE_TAG: u32 = 0xFFF4;
 
 /// A task management function that is under way: what it is about.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +81,10 @@ impl InitiatorSession {
             return Ok(());
         }
         self.take_stat_sn(opcode, header.stat_sn)?;
+        if tag == self.tag_base | FENCE_TAG && self.errands.fenced > 0 {
+            self.pass_fence();
+            return Ok(());
+        }
         if tag != self.tag_base | PING_TAG || !std::mem::take(&mut self.errands.is_pinging) {
             return Err(PeerError::UnknownTask { opcode, tag });
         }
@@ -140,11 +145,30 @@ impl InitiatorSession {
     }
 
     /// A function of another connection of the session has ended like this: what it ended here gets no
-    /// response any more. What was answered here before has come: RFC 7143, 4.2.2.3.3.
+    /// response any more. What was sent here before may still come: the target has waited for that, RFC
+    /// 7143, 4.2.2.3.3, unless it has lost this connection. So a ping goes there first, whose answer
+    /// comes behind all that.
     pub fn conclude(&mut self, managing: &Managing, result: TaskResult) {
-        if managing.function != TaskFunction::ABORT_TASK {
-            self.end_managed(*managing, result);
+        if managing.function != TaskFunction::ABORT_TASK && self.is_ready() {
+            self.errands.concluded.push((*managing, result));
+            self.push_fence();
         }
+    }
+
+    fn push_fence(&mut self) {
+        if self.errands.fenced == 0 && !self.errands.concluded.is_empty() {
+            self.errands.fenced = self.errands.concluded.len();
+            let ping = NopOut::new(LunField::default(), self.tag_base | FENCE_TAG, NO_TAG);
+            self.push_nop_out(ping);
+        }
+    }
+
+    /// All has come that was sent before the fence.
+    fn pass_fence(&mut self) {
+        let fenced = std::mem::take(&mut self.errands.fenced);
+        let passed: Vec<_> = self.errands.concluded.drain(..fenced).collect();
+        passed.into_iter().for_each(|(managing, result)| self.end_managed(managing, result));
+        self.push_fence();
     }
 
     fn on_task_response(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {

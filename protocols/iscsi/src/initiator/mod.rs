@@ -51,7 +51,7 @@ use crate::error::PeerError;
 use crate::framer::{Framer, Rules};
 use crate::login::{Established, InitiatorLogin, LOGIN_DATA_LEN_MAX};
 use crate::params::{ConnectionParams, SessionParams};
-use crate::pdu::{HEADER_LEN, LunField, Serial};
+use crate::pdu::{HEADER_LEN, LunField, Serial, TaskResult};
 use crate::text::Gathering;
 use data_out::PendingPart;
 
@@ -120,6 +120,10 @@ impl Default for Task {
 struct Errands {
     is_pinging: bool,
     managing: Option<control::Managing>,
+    /// Functions of other connections that have ended.
+    concluded: Vec<(control::Managing, TaskResult)>,
+    /// How many of them wait for the answer to a ping.
+    fenced: usize,
     text: Option<Gathering>,
     events: VecDeque<Event>,
 }
@@ -184,6 +188,8 @@ impl InitiatorSession {
             errands: Errands {
                 is_pinging: false,
                 managing: None,
+                concluded: Vec::new(),
+                fenced: 0,
                 text: None,
                 events: VecDeque::new(),
             },

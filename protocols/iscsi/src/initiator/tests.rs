@@ -103,6 +103,15 @@ impl Peer {
         Ok(())
     }
 
+    /// Answers the ping that the initiator has sent.
+    fn pass_fence(&mut self) {
+        let (header, _) = self.requests().pop().unwrap();
+        let ping = NopOut::read_from_bytes(&header).unwrap();
+        let serials = self.serials(true);
+        let answer = NopIn::new(ping.lun, ping.itt.get(), NO_TAG, serials);
+        self.answer(answer.as_bytes(), &[]).unwrap();
+    }
+
     fn respond(&mut self, id: TaskId, status: Status) -> Result<(), PeerError> {
         let serials = self.serials(true);
         let header = ScsiResponse::new(TAG_BASE | u32::from(id.0), status.0, serials);
@@ -419,10 +428,35 @@ fn a_function_of_another_connection_ends_what_it_is_about_here_too() {
     asks.read(512);
     let of_many = asks.initiator.manage(TaskFunction::CLEAR_TASK_SET, 2, None).unwrap();
     other.initiator.conclude(&of_many, TaskResult::REJECTED);
+    other.pass_fence();
     assert_eq!(other.initiator.poll_completion(), None);
     other.initiator.conclude(&of_many, TaskResult::COMPLETE);
+    other.pass_fence();
     let done = other.initiator.poll_completion().unwrap();
     assert_eq!((done.id, done.ending), (meant, Ending::Aborted));
+}
+
+#[test]
+fn what_a_function_of_another_connection_ended_has_its_tag_until_all_has_come_that_was_sent() {
+    let [mut asks, mut other] = [peer(), peer()];
+    let (meant, buffer) = other.read(1024);
+    other.requests();
+    asks.read(512);
+    let function = asks.initiator.manage(TaskFunction::TARGET_COLD_RESET, 0, None).unwrap();
+    other.give(meant, (0, 0, 512), 0).unwrap();
+    for _ in 0..2 {
+        other.initiator.conclude(&function, TaskResult::COMPLETE);
+    }
+    // The target has lost this connection, and its last data is still on the way.
+    other.give(meant, (1, 512, 512), 0).unwrap();
+    assert_eq!(other.initiator.poll_completion(), None);
+    assert_eq!(other.initiator.tasks_in_flight(), 1);
+    other.pass_fence();
+    let done = other.initiator.poll_completion().unwrap();
+    assert_eq!((done.id, done.ending, done.moved), (meant, Ending::Aborted, 1024));
+    other.memory.bytes(buffer);
+    other.pass_fence();
+    assert_eq!(other.requests(), [], "nothing is left to be waited for");
 }
 
 #[test]
