@@ -76,11 +76,20 @@ pub enum DeviceOperation {
 }
 
 impl DeviceOperation {
-    /// Whether it ends only when bytes are on stable media: a device that fails it may have lost
-    /// what was acknowledged before.
+    /// Whether it ends only when bytes are on stable media.
     #[inline]
     pub fn makes_durable(self) -> bool {
         matches!(self, Self::Flush | Self::Write { durable: true, .. })
+    }
+
+    /// Whether a device that ends it so may have lost what was acknowledged before: not if it has not
+    /// tried, nor if it is full and has refused this write alone.
+    pub fn loses(self, result: DeviceResult) -> bool {
+        match result {
+            DeviceResult::Unsupported => false,
+            DeviceResult::NoSpace => self == Self::Flush,
+            _ => self.makes_durable() && !result.is_done(),
+        }
     }
 }
 

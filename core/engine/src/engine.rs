@@ -232,6 +232,12 @@ impl Engine {
         }
     }
 
+    /// Whether something ends by what other cores see end; [`Self::resume`] then has to look.
+    #[inline]
+    pub fn awaits_others(&self) -> bool {
+        self.layout.awaits_others()
+    }
+
     /// Takes a message about a fence.
     pub fn handle_fence(&mut self, message: FenceMessage, pool: &mut Pool) {
         match message {
@@ -264,6 +270,12 @@ impl Engine {
     pub fn resume(&mut self, pool: &mut Pool) {
         if !self.edgeless.is_empty() {
             self.resume_edgeless(pool);
+        }
+        if self.awaits_others() {
+            self.layout.prove();
+            while let Some((io, result)) = self.layout.poll_ended() {
+                self.end_io(index_of(io), result, pool);
+            }
         }
         if self.starved.is_empty() {
             return;

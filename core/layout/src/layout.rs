@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use nearflash_device::{
     DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId,
+    Promise, Success,
 };
 use nearflash_request::{BlockRange, Outcome, VolumeId};
 use nearflash_space::{Map, Provisioning, VolumeEntry, VolumeTable};
@@ -34,6 +35,10 @@ pub struct Layout {
     ready: VecDeque<OperationId>,
     /// IOs that ended together with another one.
     ended: VecDeque<(IoId, IoResult)>,
+    /// Flushes and durable writes under way.
+    promises: Vec<(OperationId, Promise)>,
+    /// Those that have succeeded, as their devices say, and are not believed yet.
+    unproven: Vec<(OperationId, DeviceId, Success)>,
 }
 
 impl Layout {
@@ -53,6 +58,8 @@ impl Layout {
             flights: Vec::new(),
             ready: VecDeque::new(),
             ended: VecDeque::new(),
+            promises: Vec::new(),
+            unproven: Vec::new(),
         }
     }
 
@@ -120,16 +127,85 @@ impl Layout {
         id: OperationId,
         result: DeviceResult,
     ) -> Option<(IoId, IoResult)> {
+        if self.promises.is_empty() && self.unproven.is_empty() {
+            return self.end(id, result);
+        }
+        let Some((device, operation)) = self.promised(id) else { return self.end(id, result) };
+        let known = self.weigh(id, device, operation, result);
+        let ended = known.and_then(|result| self.end(id, result));
+        self.prove();
+        ended.or_else(|| self.poll_ended())
+    }
+
+    /// The device and the operation of that name, if it promises durability.
+    fn promised(&self, id: OperationId) -> Option<(DeviceId, DeviceOperation)> {
+        if let Some(device) = Flushes::device_of(id) {
+            return Some((device, DeviceOperation::Flush));
+        }
+        let DeviceRequest { device, operation, .. } = *self.flights.get(index(id.io))?.peek(id)?;
+        operation.makes_durable().then_some((device, operation))
+    }
+
+    /// What is to be believed of a flush or a durable write that has ended; `None` while that is not
+    /// known.
+    fn weigh(
+        &mut self,
+        id: OperationId,
+        device: DeviceId,
+        operation: DeviceOperation,
+        result: DeviceResult,
+    ) -> Option<DeviceResult> {
+        let place = self.promises.iter().position(|(promised, _)| *promised == id);
+        let place = place.unwrap_or_else(|| panic!("{id:?} ends once, after it was submitted"));
+        let (_, promise) = self.promises.swap_remove(place);
+        let health = &self.health[index(device.0)];
+        if operation.loses(result) {
+            health.fail(promise);
+            return Some(result);
+        }
+        let success = health.end(promise);
+        if !result.is_done() {
+            return Some(result);
+        }
+        // Without a cache nothing is lost that was acknowledged.
+        let is_volatile = self.devices[index(device.0)].volatile_cache;
+        let known = if is_volatile { health.judge(success) } else { Some(!health.is_suspect()) };
+        if known.is_none() {
+            self.unproven.push((id, device, success));
+        }
+        known.map(believed)
+    }
+
+    /// Whether IOs wait until it is known what became of operations of other cores.
+    #[inline]
+    pub fn awaits_others(&self) -> bool {
+        !self.unproven.is_empty()
+    }
+
+    /// Ends what waits no longer. [`Self::poll_ended`] gives the IOs that have ended with that.
+    pub fn prove(&mut self) {
+        let mut place = 0;
+        while let Some(&(id, device, success)) = self.unproven.get(place) {
+            match self.health[index(device.0)].judge(success) {
+                None => place += 1,
+                Some(is_true) => {
+                    self.unproven.swap_remove(place);
+                    let ended = self.end(id, believed(is_true));
+                    self.ended.extend(ended);
+                }
+            }
+        }
+    }
+
+    /// An operation has ended, and this is what is believed of it.
+    #[inline]
+    fn end(&mut self, id: OperationId, result: DeviceResult) -> Option<(IoId, IoResult)> {
         if let Some(device) = Flushes::device_of(id) {
             self.end_flush(device, id, result);
             return self.poll_ended();
         }
         let flight = self.flights.get_mut(index(id.io)).expect("an operation of an IO");
-        let DeviceRequest { operation, len, device, .. } = flight.end(id);
-        let result = match operation.makes_durable() {
-            true => judged(&self.health[index(device.0)], operation, result),
-            false => result,
-        };
+        let DeviceRequest { operation, len, .. } = flight.end(id);
         flight.end_one(IoResult::of(operation, len, result));
         if flight.is_busy() {
             return None;
@@ -151,10 +227,14 @@ impl Layout {
     #[inline]
     pub fn poll_device(&mut self) -> Option<DeviceRequest> {
         let id = self.ready.pop_front()?;
-        Some(match Flushes::device_of(id) {
+        let request = match Flushes::device_of(id) {
             None => self.flights[index(id.io)].submit(id),
             Some(device) => self.flushes[index(device.0)].submit(id),
-        })
+        };
+        if request.operation.makes_durable() {
+            self.promises.push((id, self.health[index(request.device.0)].begin()));
+        }
+        Some(request)
     }
 
     /// The device operation that is submitted next, if it is on blocks.
@@ -194,7 +274,6 @@ impl Layout {
     fn end_flush(&mut self, device: DeviceId, id: OperationId, result: DeviceResult) {
         let (answered, next) = self.flushes[index(device.0)].end(id);
         self.ready.extend(next);
-        let result = judged(&self.health[index(device.0)], DeviceOperation::Flush, result);
         let result = IoResult::of(DeviceOperation::Flush, ByteLen(0), result);
         for io in answered {
             let flight = &mut self.flights[index(io.0)];
@@ -211,18 +290,9 @@ fn is_suspect(health: &[Arc<Health>], entry: &VolumeEntry) -> bool {
     entry.map.devices().any(|device| health[index(device.0)].is_suspect())
 }
 
-/// How a flush or a durable write has ended. A failure makes the device suspect, and a success on a
-/// suspect device counts as a failure: another core may have taken the error.
-fn judged(health: &Health, operation: DeviceOperation, result: DeviceResult) -> DeviceResult {
-    match (result, operation) {
-        // The device has not tried.
-        (DeviceResult::Unsupported, _) => return result,
-        // A full device has refused this write, and lost nothing that it accepted before.
-        (DeviceResult::NoSpace, DeviceOperation::Write { .. }) => return result,
-        _ if result.is_done() => {}
-        _ => health.note_failure(),
-    }
-    if result.is_done() && health.is_suspect() { DeviceResult::MediumError } else { result }
+/// A success that is not believed counts as a failure.
+fn believed(is_true: bool) -> DeviceResult {
+    if is_true { DeviceResult::Done } else { DeviceResult::MediumError }
 }
 
 /// Asks for the first piece of the range; a run is said to end with it, whatever follows.

@@ -205,6 +205,48 @@ fn a_device_that_failed_a_flush_is_believed_on_no_core_until_it_is_cleared() {
 }
 
 #[test]
+fn a_success_waits_for_what_another_core_has_under_way_and_fails_with_it() {
+    const DURABLE: IoKind = IoKind::Write { buffer: BUFFER, durable: true };
+    let (all, fault) = (range(0, GRANULE_BLOCKS), IoResult::Failed(Outcome::WriteFault));
+    for kind in [IoKind::Flush, DURABLE] {
+        for (result, expected) in
+            [(DeviceResult::Done, IoResult::Done), (DeviceResult::MediumError, fault)]
+        {
+            let health = healthy();
+            let (mut one, mut other) = (layout_over(1, &health), layout_over(1, &health));
+            one.submit(io(0, all, IoKind::Flush));
+            other.submit(io(0, all, kind));
+            let (first, second) = (submitted(&mut one)[0].id, submitted(&mut other)[0].id);
+            // The device may have failed the first flush, and its core not know yet.
+            assert_eq!(end(&mut other, second, DeviceResult::Done), []);
+            other.prove();
+            assert!(other.poll_ended().is_none() && other.awaits_others());
+            end(&mut one, first, result);
+            // Whether or not somebody believes the device again meanwhile.
+            health[0].clear();
+            other.prove();
+            assert_eq!(other.poll_ended(), Some((IoId(0), expected)));
+            assert!(!other.awaits_others() && !other.is_busy(IoId(0)));
+        }
+    }
+}
+
+#[test]
+fn successes_of_one_core_wait_for_its_own_operations_too_and_end_with_the_last() {
+    const DURABLE: IoKind = IoKind::Write { buffer: BUFFER, durable: true };
+    let mut layout = layout(1);
+    for id in 0..3 {
+        assert_eq!(layout.submit(io(id, range(0, 1), DURABLE)), None);
+    }
+    let asked = submitted(&mut layout);
+    assert_eq!(end(&mut layout, asked[1].id, DeviceResult::Done), []);
+    assert_eq!(end(&mut layout, asked[0].id, DeviceResult::Done), []);
+    let mut ended = end(&mut layout, asked[2].id, DeviceResult::Done);
+    ended.sort_by_key(|(io, _)| *io);
+    assert_eq!(ended, [0, 1, 2].map(|id| (IoId(id), IoResult::Done)));
+}
+
+#[test]
 fn a_write_that_promises_nothing_a_full_device_and_one_that_cannot_flush_leave_it_believed() {
     let health = healthy();
     let mut layout = layout_over(1, &health);

@@ -31,6 +31,9 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 /// Bytes taken from one connection in one turn.
 pub(crate) const STAGING_LEN: usize = 256 * 1024;
 
+/// How often a core without work looks whether others have seen operations end that it waits for.
+const LOOK_PERIOD: Nanos = Nanos::from_micros(100);
+
 /// How often connections are looked at for what takes seconds.
 const SWEEP_PERIOD: Nanos = Nanos::from_secs(1);
 
@@ -80,6 +83,7 @@ pub struct Shard {
     /// Connections that were ended since the last turn's end.
     pub(crate) ended: usize,
     swept_at: Nanos,
+    turned_at: Nanos,
 }
 
 /// What stays as configured.
@@ -125,6 +129,7 @@ impl Shard {
             moved_before: 0,
             ended: 0,
             swept_at: Nanos(0),
+            turned_at: Nanos(0),
         }
     }
 
@@ -171,7 +176,8 @@ impl Shard {
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let sweep = (self.connections.len() > 0).then(|| self.swept_at.plus(SWEEP_PERIOD));
         let target = self.controllers.as_ref().and_then(Controllers::poll_timeout);
-        sweep.into_iter().chain(target).min()
+        let look = self.engine.awaits_others().then(|| self.turned_at.plus(LOOK_PERIOD));
+        sweep.into_iter().chain(target).chain(look).min()
     }
 
     /// Whether it was told to stop.
@@ -322,6 +328,7 @@ impl Shard {
 
     fn watch_the_clock<W: World>(&mut self, world: &mut W) {
         let now = world.now();
+        self.turned_at = now;
         if self.controllers.as_ref().and_then(Controllers::poll_timeout).is_some_and(|at| at <= now)
         {
             self.controllers_timeout(world);

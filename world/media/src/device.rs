@@ -106,12 +106,29 @@ impl Device {
                 return Ok(false);
             }
         }
-        if let Kind::Uring(device) = &self.kind {
-            // The kernel reports a failed write-back once, whosever it was.
-            let synced = rustix::fs::fdatasync(&device.fd);
-            synced.inspect_err(|_| self.health.note_failure())?;
+        match &self.kind {
+            Kind::Uring(device) => self.sync(&device.fd, goes_on),
+            Kind::Ram(_) | Kind::Null(_) => Ok(true),
         }
-        Ok(true)
+    }
+
+    /// Makes durable what was zeroed, and waits until that is to be believed: the system reports a
+    /// failed write-back once, whosever it was. Whether that was wanted to the end.
+    fn sync(&self, fd: &OwnedFd, goes_on: &mut dyn FnMut(ByteLen) -> bool) -> io::Result<bool> {
+        let promise = self.health.begin();
+        if let Err(errno) = rustix::fs::fdatasync(fd) {
+            self.health.fail(promise);
+            return Err(errno.into());
+        }
+        let success = self.health.end(promise);
+        loop {
+            match self.health.judge(success) {
+                Some(true) => return Ok(true),
+                Some(false) => return Err(io::Error::other("it is suspect: clear it first")),
+                None if !goes_on(ByteLen(0)) => return Ok(false),
+                None => std::thread::sleep(WAIT_STEP),
+            }
+        }
     }
 
     /// Gives up the lock of a file that nothing uses any more. The lock belongs to the open file, of

@@ -125,12 +125,19 @@ impl Devices {
         }
     }
 
-    /// What is said of the operation in that slot if it fails with `errno`.
-    pub(crate) fn fault(&self, slot: u32, errno: i32) -> Notice {
+    /// What is said of the operation in that slot if it ends with `errno`, as that result.
+    pub(crate) fn fault(
+        &self,
+        slot: u32,
+        errno: i32,
+    ) -> impl FnOnce(DeviceResult) -> Notice + use<> {
         let InFlight { request, done, .. } = &self.in_flight[index(slot)];
-        let offset = ByteOffset(request.offset.0 + done);
-        let loses = request.operation.makes_durable();
-        Notice::DeviceFailed { device: request.device, offset, errno, loses }
+        let DeviceRequest { device, operation, offset, .. } = *request;
+        let offset = ByteOffset(offset.0 + done);
+        move |result| {
+            let loses = operation.loses(result);
+            Notice::DeviceFailed { device, offset, errno, loses }
+        }
     }
 
     /// The next delayed operation that has ended by `now`.

@@ -259,10 +259,10 @@ impl Reactor {
                 let fault = (result <= 0).then(|| devices.fault(slot, result.saturating_neg()));
                 let ended = devices
                     .complete((slot, generation), result, buffers, |entry| push(ring, &entry));
-                if let Some(fault) = fault
-                    && ended.is_some_and(|(_, result)| is_fault(result))
+                if let (Some(fault), Some((_, result))) = (fault, ended)
+                    && is_fault(result)
                 {
-                    notices(fault);
+                    notices(fault(result));
                 }
                 events.extend(ended.map(|(id, result)| Event::Device(id, result)));
             }

@@ -211,9 +211,7 @@ impl Disk {
         self.count += 1;
         let operation = self.operations.remove(&number).expect("an operation ends once");
         let is_done = operation.result == DeviceResult::Done;
-        // A full device has refused a write, and lost nothing that it had acknowledged.
-        let is_refused = operation.result == DeviceResult::NoSpace;
-        if !is_done && !is_refused && operation.request.operation.makes_durable() {
+        if operation.request.operation.loses(operation.result) {
             self.sectors.forget_some(&mut self.dice);
         }
         match operation.request.operation {

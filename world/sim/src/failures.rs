@@ -85,7 +85,7 @@ impl Failures {
         at: Tick,
     ) {
         let is_flush = request.operation == DeviceOperation::Flush;
-        let loses = request.operation.makes_durable() && result != DeviceResult::NoSpace;
+        let loses = request.operation.loses(result);
         let failed = request.offset.0..request.offset.0 + request.len.0;
         for part in self.parts.iter().filter(|part| part.disk == disk) {
             let meant = if is_flush { &part.bytes } else { &failed };
