@@ -195,6 +195,24 @@ impl Node {
         Ok(())
     }
 
+    /// Records which devices are suspect, so that a restart clears none.
+    fn record_health(&self) -> Result<(), NodeError> {
+        let _one = self.one_change();
+        let change = self.catalog.read()?.health_of(self.devices.iter().map(Arc::as_ref));
+        let generation = self.catalog.commit(&change)?;
+        self.served().recorded.generation = generation;
+        Ok(())
+    }
+
+    /// The same, where nobody waits for it.
+    pub(crate) fn record_suspects(&self) {
+        if let Err(error) = self.record_health() {
+            tracing::error!(
+                "a restart may clear a suspect device, for it cannot be recorded: {error}"
+            );
+        }
+    }
+
     /// Gives up the locks of the devices and says so. Nothing is under way any more.
     pub(crate) fn release(&self) {
         self.devices.iter().for_each(|device| device.release());

@@ -67,7 +67,11 @@ fn open_devices(
     let candidates: Vec<Candidate> = specs.iter().map(open).collect::<Result<_, _>>()?;
     let take = |candidate: Candidate| {
         let uuid = contents.unlabelled_uuid(candidate.name()).unwrap_or_else(Uuid::new_v4);
-        candidate.take(uuid).map(Arc::new).map_err(NodeError::from)
+        let device = candidate.take(uuid)?;
+        if contents.is_suspect(device.uuid()) {
+            device.health().note_failure();
+        }
+        Ok(Arc::new(device))
     };
     candidates.into_iter().map(take).collect()
 }

@@ -193,6 +193,8 @@ pub(crate) enum Event {
     Over(u64),
     /// The space of that number is written by no older request any more.
     Freed(u64),
+    /// A device is suspect.
+    Suspect,
     /// The node ends.
     End,
 }

@@ -124,6 +124,7 @@ impl Running {
             return Err(NodeError::NotDrained);
         }
         self.changes.join();
+        self.node.record_suspects();
         self.node.save_health(false);
         if are_idle {
             self.node.release();

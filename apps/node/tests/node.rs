@@ -439,6 +439,28 @@ fn a_refusal_has_a_code_and_names_its_subject() {
 }
 
 #[test]
+fn a_device_stays_suspect_over_restarts_until_it_is_cleared() {
+    let bench = Bench::new();
+    let flash = bench.flash(",size=64MiB");
+    let is_suspect = || status(&bench.data_dir()).devices[0].suspect;
+    let (running, cores) = bench.start(&[&flash], &["data=2MiB@flash"]).unwrap();
+    cores.devices.lock().unwrap()[0].health().note_failure();
+    running.stop().unwrap();
+    drop(cores);
+    let (running, cores) = bench.start(&[&flash], &[]).unwrap();
+    assert!(is_suspect());
+    let refused = ask(&bench.data_dir(), DeviceClear { name: "other".to_owned() });
+    assert!(refused.is_err() && is_suspect());
+    let clear = DeviceClear { name: "flash".to_owned() };
+    assert!(!ask(&bench.data_dir(), clear).unwrap().device.suspect);
+    running.stop().unwrap();
+    drop(cores);
+    let (running, _cores) = bench.start(&[&flash], &[]).unwrap();
+    assert!(!is_suspect());
+    running.stop().unwrap();
+}
+
+#[test]
 fn a_suspect_device_is_shown_until_it_is_cleared_and_only_a_known_one_can_be() {
     let bench = Bench::new();
     let (running, cores) = bench.start(&["flash=ram:64MiB"], &[]).unwrap();

@@ -62,6 +62,21 @@ impl Contents {
         self.devices.get(name).filter(|device| !device.labelled).map(|device| device.uuid)
     }
 
+    /// Whether that device failed to make something durable, in this run or an earlier one, and nobody
+    /// has cleared that.
+    pub(crate) fn is_suspect(&self, uuid: Uuid) -> bool {
+        self.devices.values().any(|device| device.uuid == uuid && device.suspect)
+    }
+
+    /// The change that records how these devices are, and nothing else.
+    pub(crate) fn health_of<'a>(
+        &self,
+        devices: impl IntoIterator<Item = &'a Device>,
+    ) -> Transaction {
+        let change = Transaction { expected: self.generation, ..Transaction::default() };
+        self.given(change, devices)
+    }
+
     /// Every device that volumes lie on must be among those given, and no shorter than it was.
     pub(crate) fn check_given(&self, given: &[DeviceSpec]) -> Result<(), CatalogError> {
         for volume in self.volumes.values() {

@@ -21,6 +21,9 @@ pub(super) struct DeviceRecord {
     pub(super) bytes: u64,
     /// Its label says who it is; RAM and the null device have none.
     pub(super) labelled: bool,
+    /// It failed to make something durable, and nobody has cleared that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) suspect: bool,
 }
 
 /// A volume, found by its UUID.
@@ -75,7 +78,8 @@ enum ProvisioningRecord {
 impl DeviceRecord {
     pub(super) fn of(device: &Device) -> Self {
         let labelled = matches!(device.kind(), Kind::Uring(_));
-        Self { uuid: device.uuid(), bytes: device.properties().len.0, labelled }
+        let (bytes, suspect) = (device.properties().len.0, device.health().is_suspect());
+        Self { uuid: device.uuid(), bytes, labelled, suspect }
     }
 
     pub(super) fn known(&self, name: &Name) -> KnownDevice {

@@ -76,6 +76,7 @@ impl Desk {
                 Event::Asked(asked) => self.waiting.push_back(asked),
                 Event::Over(number) => self.end(number),
                 Event::Freed(number) => self.node.give_back(number),
+                Event::Suspect => self.node.record_suspects(),
                 Event::End => return,
             }
             self.begin_all();

@@ -17,6 +17,7 @@ use super::{Node, now};
 use crate::NodeError;
 use crate::exports::volume_info;
 use crate::prepare::{keep_grants_on, zero};
+use crate::runtime_face::Event;
 
 /// Most jobs that are not over.
 pub(super) const JOBS_MAX: usize = 64;
@@ -330,6 +331,8 @@ impl Node {
             }
         }
         if let Some(error) = &error {
+            // It may have made its device suspect.
+            self.asker.tell(Event::Suspect);
             tracing::error!(volume = job.volume.as_str(), "job {} failed: {error}", job.id);
         }
         let how = if error.is_some() { JobState::Failed } else { JobState::Cancelled };

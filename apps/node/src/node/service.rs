@@ -121,7 +121,7 @@ impl Serve<ReservationClear> for Node {
 
 impl Serve<DeviceClear> for Node {
     fn serve(&self, DeviceClear { name }: DeviceClear) -> Result<OneDevice, ApiError> {
-        let device = self.clear_device(&name).ok_or_else(|| ApiError {
+        let device = self.clear_device(&name)?.ok_or_else(|| ApiError {
             subject: Some(Subject::new("device", &name)),
             ..ApiError::new(ErrorCode::DeviceNotFound, format!("there is no device '{name}'"))
         })?;

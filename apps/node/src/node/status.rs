@@ -1,12 +1,15 @@
 //! How the node is, as documents say it.
 
+use std::sync::Arc;
+
 use nearflash_api::{
     COMMIT, ClientInfo, CoreInfo, DeviceInfo, HostInfo, InitiatorInfo, Status, VERSION,
 };
-use nearflash_media::Kind;
+use nearflash_media::{Device, Kind};
 
 use super::Node;
 use crate::config::Protocol;
+use crate::error::NodeError;
 use crate::{ConnectedClient, ConnectedHost, ConnectedInitiator, CoreStatus};
 
 impl Node {
@@ -34,13 +37,16 @@ impl Node {
         }
     }
 
-    /// Believes a device again.
-    pub(super) fn clear_device(&self, name: &str) -> Option<DeviceInfo> {
-        let device = self.devices.iter().find(|device| device.name().as_str() == name)?;
+    /// Believes a device again. `None` if there is none of that name.
+    pub(super) fn clear_device(&self, name: &str) -> Result<Option<DeviceInfo>, NodeError> {
+        let is_meant = |device: &&Arc<Device>| device.name().as_str() == name;
+        let Some(device) = self.devices.iter().find(is_meant) else { return Ok(None) };
         if device.health().clear() {
+            // What is not recorded would come back with the next start.
+            self.record_health().inspect_err(|_| device.health().note_failure())?;
             tracing::warn!(device = name, "device cleared: it is believed again");
         }
-        self.device_infos().into_iter().find(|device| device.name == name)
+        Ok(self.device_infos().into_iter().find(|device| device.name == name))
     }
 
     fn device_infos(&self) -> Vec<DeviceInfo> {

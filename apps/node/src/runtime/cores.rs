@@ -28,8 +28,8 @@ use super::replies::{PATIENCE, Replies, Reply, STATUS_PATIENCE};
 use crate::Ticket;
 use crate::config::{Admits, Protocol};
 use crate::runtime_face::{
-    Asked, AskedBy, Asker, Connected, DirectAccess, DoorSocket, InitiatorAccess, IscsiAccess,
-    OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
+    Asked, AskedBy, Asker, Connected, DirectAccess, DoorSocket, Event, InitiatorAccess,
+    IscsiAccess, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
 };
 
 /// How long a host may neither take answers nor send the data it promised.
@@ -211,8 +211,14 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
 
 fn notice_sink(common: &Common) -> NoticeSink {
     let (replies, changes) = (Arc::clone(&common.replies), common.changes.clone());
-    let mut faults = Faults::new(&common.devices);
+    let (mut faults, devices) = (Faults::new(&common.devices), common.devices.clone());
     Box::new(move |notice| match log(notice, &mut faults) {
+        Some(Notice::DeviceFailed { device, .. }) => {
+            let health = devices[usize::try_from(device.0).expect("few devices")].health();
+            // Each core asks for what it has under way at most: then it sees that the device is suspect.
+            health.note_failure();
+            changes.tell(Event::Suspect);
+        }
         Some(Notice::Shown(core, number) | Notice::Raised(core, number)) => {
             replies.give(number, core, Reply::Done)
         }

@@ -17,6 +17,7 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
             }
             if loses {
                 error!("{}", faults.loss(device));
+                return Some(Notice::DeviceFailed { device, offset, errno, loses });
             }
         }
         Notice::AcceptFailed { reason } => {
