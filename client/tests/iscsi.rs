@@ -327,7 +327,7 @@ fn a_refused_login_names_the_remedy() {
         (LoginStatus::SERVICE_UNAVAILABLE, "(0301h)", true),
     ];
     for (status, remedy, is_transient) in cases {
-        let login_status = Some((status.class, status.detail));
+        let login_status = Some((status.class(), status.detail()));
         let target = FakeTarget::start(&[Script { login_status, ..Script::default() }]);
         let initiator = "iqn.test:me".to_owned();
         let error = refusal(&Options { initiator, ..options(&target) });

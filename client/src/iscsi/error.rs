@@ -161,7 +161,7 @@ impl InitiatorError {
             | Self::Silent { .. }
             | Self::Socket(_) => true,
             // The target's fault, as it says itself.
-            Self::Refused { status, .. } => status.class == TARGET_FAULT_CLASS,
+            Self::Refused { status, .. } => status.class() == TARGET_FAULT_CLASS,
             Self::Resolve { .. }
             | Self::Impostor { .. }
             | Self::NoDigests { .. }

@@ -9,14 +9,14 @@
 
 pub mod check;
 pub mod client;
-#[cfg(test)]
-mod document;
 mod error;
 mod proof;
 mod secret;
 pub mod segments;
 pub mod serving;
 mod stream;
+#[cfg(test)]
+mod tests;
 pub mod wire;
 
 pub use error::PeerError;

@@ -5,7 +5,7 @@
 //!
 //! Invariant: no length of a PDU is believed before it is checked against its type and the limit.
 
-use nearflash_session::{Digests, HeadRules, HeadShape, Layout, length};
+use nearflash_session::{Digests, HeadRules, HeadShape, Layout, length, offset};
 use zerocopy::FromBytes;
 
 use crate::error::PeerError;
@@ -65,12 +65,12 @@ impl HeadRules for Rules {
             return Err(refused(pdu, 0));
         };
         if common.header_len != header_len {
-            return Err(refused(pdu, CommonHeader::HEADER_LEN_OFFSET));
+            return Err(refused(pdu, offset!(CommonHeader, header_len)));
         }
         let header_len = usize::from(header_len);
         let digests = if pdu.carries_digests() { self.digests } else { Digests::NONE };
         if common.flags.has(PduFlags::HEADER_DIGEST) != digests.header {
-            return Err(refused(pdu, CommonHeader::FLAGS_OFFSET));
+            return Err(refused(pdu, offset!(CommonHeader, flags)));
         }
         let head_len = header_len + digests.header_len();
         let body = self.layout(common, head_len)?;
@@ -89,7 +89,7 @@ impl Rules {
     fn layout(&self, common: &CommonHeader, head_len: usize) -> Result<Layout, PeerError> {
         let pdu = common.pdu_type;
         let Some(behind_head) = length(common.pdu_len.get()).checked_sub(head_len) else {
-            return Err(refused(pdu, CommonHeader::PDU_LEN_OFFSET));
+            return Err(refused(pdu, offset!(CommonHeader, pdu_len)));
         };
         match pdu {
             PduType::CAPSULE_CMD if behind_head == 0 => Ok(Layout::default()),
@@ -101,7 +101,7 @@ impl Rules {
                 Ok(Layout { data: wire_len(behind_head), ..Layout::default() })
             }
             _ if behind_head == 0 => Ok(Layout::default()),
-            _ => Err(refused(pdu, CommonHeader::PDU_LEN_OFFSET)),
+            _ => Err(refused(pdu, offset!(CommonHeader, pdu_len))),
         }
     }
 
@@ -111,20 +111,20 @@ impl Rules {
         let pdu = common.pdu_type;
         let digests = self.digests;
         if common.flags.has(PduFlags::DATA_DIGEST) != digests.data {
-            return Err(refused(pdu, CommonHeader::FLAGS_OFFSET));
+            return Err(refused(pdu, offset!(CommonHeader, flags)));
         }
         let head_len = common.header_len + if digests.header { 4 } else { 0 };
         let data_offset = usize::from(common.data_offset);
         let Some(before) = common.data_offset.checked_sub(head_len) else {
-            return Err(refused(pdu, CommonHeader::DATA_OFFSET_OFFSET));
+            return Err(refused(pdu, offset!(CommonHeader, data_offset)));
         };
         if !self.alignment.divides(data_offset) {
-            return Err(refused(pdu, CommonHeader::DATA_OFFSET_OFFSET));
+            return Err(refused(pdu, offset!(CommonHeader, data_offset)));
         }
         let pdu_len = length(common.pdu_len.get());
         let data = pdu_len.saturating_sub(data_offset + digests.data_len());
         if data == 0 {
-            return Err(refused(pdu, CommonHeader::PDU_LEN_OFFSET));
+            return Err(refused(pdu, offset!(CommonHeader, pdu_len)));
         }
         if data > data_max {
             return Err(too_much_data(pdu));
@@ -159,7 +159,7 @@ fn wire_len(len: usize) -> u32 {
 #[cold]
 fn too_much_data(pdu: PduType) -> PeerError {
     match pdu {
-        PduType::CAPSULE_CMD => refused(pdu, CommonHeader::PDU_LEN_OFFSET),
+        PduType::CAPSULE_CMD => refused(pdu, offset!(CommonHeader, pdu_len)),
         _ => PeerError::LimitExceeded { pdu },
     }
 }

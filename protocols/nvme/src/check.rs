@@ -14,7 +14,6 @@ use crate::io::{IoCommand, decode, dsm_ranges};
 use crate::property::{Configuration, offset};
 use crate::serving::{
     Action, Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, Target, TargetConfig,
-    admin_transfer,
 };
 use crate::{
     AdminOpcode, Command, CommandId, ControllerId, NamespaceEntry, NamespaceId, NamespaceTable,
@@ -83,8 +82,12 @@ pub fn check_admin_never_panics(bytes: &[u8]) {
     for (piece, number) in bytes.chunks_exact(Command::LEN).zip(0_u16..) {
         let command = Command::read_from_bytes(piece).expect("the piece is a command long");
         let command = command.with_command_id(CommandId(number));
-        let Ok(transfer) = admin_transfer(&command) else { continue };
-        let from_host = bytes.iter().copied().cycle().take(transfer.len().to_usize());
+        let len = match command.sgl.locate_from_host(0..=4096, 0) {
+            _ if !command.opcode_moves_from_host() => 0,
+            Ok((_, len)) => usize::try_from(len).expect("it is at most 4096"),
+            Err(_) => continue,
+        };
+        let from_host = bytes.iter().copied().cycle().take(len);
         let data: Vec<u8> = from_host.collect();
         waiting.insert(command.command_id());
         target.admin(Nanos(u64::from(number)), controller, &command, &data);

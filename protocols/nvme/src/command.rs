@@ -4,57 +4,45 @@
 //! commands are read in [`crate::serving`], I/O commands in [`crate::io`], Fabrics commands in
 //! [`crate::fabrics`].
 
+use nearflash_session::wire;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{CommandId, NamespaceId, SglDescriptor};
 
-/// Submission queue entry, SQE. NVMe Base 2.0, 3.3.3.1.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(C)]
-pub struct Command {
-    /// OPC: one of [`crate::AdminOpcode`], [`crate::IoOpcode`] or [`crate::FABRICS_OPCODE`].
-    pub opcode: u8,
-    /// FUSE (bits 1:0) and PSDT (bits 7:6).
-    pub flags: u8,
-    /// CID.
-    pub cid: U16,
-    /// NSID; in a Fabrics command its first byte is the command type.
-    pub nsid: U32,
-    /// Command dword 2.
-    pub cdw2: U32,
-    /// Command dword 3.
-    pub cdw3: U32,
-    /// MPTR: metadata pointer.
-    pub metadata: U64,
-    /// DPTR: on fabrics always one SGL descriptor, SGL1.
-    pub sgl: SglDescriptor,
-    /// Command dword 10.
-    pub cdw10: U32,
-    /// Command dword 11.
-    pub cdw11: U32,
-    /// Command dword 12.
-    pub cdw12: U32,
-    /// Command dword 13.
-    pub cdw13: U32,
-    /// Command dword 14.
-    pub cdw14: U32,
-    /// Command dword 15.
-    pub cdw15: U32,
+wire! {
+    /// Submission queue entry, SQE. NVMe Base 2.0, 3.3.3.1.
+    #[derive(Default)]
+    pub struct Command: [u8; Command::LEN] {
+        /// OPC: one of [`crate::AdminOpcode`], [`crate::IoOpcode`] or [`crate::FABRICS_OPCODE`].
+        pub opcode: u8,
+        /// FUSE (bits 1:0) and PSDT (bits 7:6).
+        pub flags: u8,
+        /// CID.
+        pub cid: U16,
+        /// NSID; in a Fabrics command its first byte is the command type.
+        pub nsid: U32,
+        /// Command dword 2.
+        pub cdw2: U32,
+        /// Command dword 3.
+        pub cdw3: U32,
+        /// MPTR: metadata pointer.
+        pub metadata: U64,
+        /// DPTR: on fabrics always one SGL descriptor, SGL1.
+        pub sgl: SglDescriptor,
+        /// Command dword 10.
+        pub cdw10: U32,
+        /// Command dword 11.
+        pub cdw11: U32,
+        /// Command dword 12.
+        pub cdw12: U32,
+        /// Command dword 13.
+        pub cdw13: U32,
+        /// Command dword 14.
+        pub cdw14: U32,
+        /// Command dword 15.
+        pub cdw15: U32,
+    }
 }
-const _: () = assert!(size_of::<Command>() == Command::LEN);
 
 /// A command's part in a fused operation. NVMe Base 2.0, 3.3.3.1 (FUSE).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

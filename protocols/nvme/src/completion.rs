@@ -1,40 +1,28 @@
 //! The 16-byte completion queue entry. NVMe Base 2.0, 3.3.3.2.
 
+use nearflash_session::wire;
 use zerocopy::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{CommandId, QueueId, Status};
 
-/// Completion queue entry, CQE. NVMe Base 2.0, 3.3.3.2; over fabrics the phase bit is 0.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(C)]
-pub struct CompletionEntry {
-    /// Dword 0: the command's result.
-    pub dw0: U32,
-    /// Dword 1: the result's high half, for Property Get alone.
-    pub dw1: U32,
-    /// SQHD: how far the controller has consumed the submission queue.
-    pub sq_head: U16,
-    /// SQID; reserved over fabrics.
-    pub sq_id: U16,
-    /// CID.
-    pub cid: U16,
-    /// Status in bits 15:1, phase in bit 0.
-    pub status: U16,
+wire! {
+    /// Completion queue entry, CQE. NVMe Base 2.0, 3.3.3.2; over fabrics the phase bit is 0.
+    #[derive(Default)]
+    pub struct CompletionEntry: [u8; CompletionEntry::LEN] {
+        /// Dword 0: the command's result.
+        pub dw0: U32,
+        /// Dword 1: the result's high half, for Property Get alone.
+        pub dw1: U32,
+        /// SQHD: how far the controller has consumed the submission queue.
+        pub sq_head: U16,
+        /// SQID; reserved over fabrics.
+        pub sq_id: U16,
+        /// CID.
+        pub cid: U16,
+        /// Status in bits 15:1, phase in bit 0.
+        pub status: U16,
+    }
 }
-const _: () = assert!(size_of::<CompletionEntry>() == CompletionEntry::LEN);
 
 impl CompletionEntry {
     /// Bytes of a completion queue entry.
@@ -81,7 +69,7 @@ impl CompletionEntry {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use zerocopy::IntoBytes;
+    use zerocopy::{FromBytes, IntoBytes};
 
     use super::*;
 

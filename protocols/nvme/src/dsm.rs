@@ -1,34 +1,22 @@
 //! Dataset Management ranges. NVM Command Set 1.0, 3.2.3.
 
 use nearflash_request::BlockRange;
+use nearflash_session::wire;
 use nearflash_units::{Blocks, Lba};
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// One range of a Dataset Management command. NVM Command Set 1.0, 3.2.3.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(C)]
-pub struct DsmRange {
-    /// Hints on future access; of no meaning for a deallocation.
-    pub attributes: U32,
-    /// Length in logical blocks, not 0's based.
-    pub blocks: U32,
-    /// First logical block.
-    pub start: U64,
+wire! {
+    /// One range of a Dataset Management command. NVM Command Set 1.0, 3.2.3.
+    #[derive(Default)]
+    pub struct DsmRange: [u8; DsmRange::LEN] {
+        /// Hints on future access; of no meaning for a deallocation.
+        pub attributes: U32,
+        /// Length in logical blocks, not 0's based.
+        pub blocks: U32,
+        /// First logical block.
+        pub start: U64,
+    }
 }
-const _: () = assert!(size_of::<DsmRange>() == DsmRange::LEN);
 
 impl DsmRange {
     /// Bytes of a range.

@@ -4,35 +4,32 @@
 //! [`FABRICS_OPCODE`] and whose byte 4 is its type; here are views of its other bytes, and the
 //! constructors that hosts use.
 
+use nearflash_session::wire;
 use uuid::Uuid;
 use zerocopy::little_endian::U16;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{
     Command, ControllerId, FABRICS_OPCODE, FabricsType, NamespaceId, Nqn, NqnField, QueueId,
     SglDescriptor,
 };
 
-/// What a host says of itself when it connects. NVMe Base 2.0, 6.3.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct ConnectData {
-    /// HOSTID: the same for all queues of a host.
-    pub host_id: [u8; 16],
-    /// CNTLID: [`ControllerId::DYNAMIC`] on an admin queue, the controller's number on others.
-    pub controller_id: U16,
-    /// Reserved.
-    pub reserved: [u8; 238],
-    /// SUBNQN: which subsystem.
-    pub subsystem: NqnField,
-    /// HOSTNQN: which host.
-    pub host: NqnField,
-    /// Reserved.
-    pub reserved2: [u8; 256],
+wire! {
+    /// What a host says of itself when it connects. NVMe Base 2.0, 6.3.
+    pub struct ConnectData: [u8; ConnectData::LEN] {
+        /// HOSTID: the same for all queues of a host.
+        pub host_id: [u8; 16],
+        /// CNTLID: [`ControllerId::DYNAMIC`] on an admin queue, the controller's number on others.
+        pub controller_id: U16,
+        /// Reserved.
+        pub reserved: [u8; 238],
+        /// SUBNQN: which subsystem.
+        pub subsystem: NqnField,
+        /// HOSTNQN: which host.
+        pub host: NqnField,
+        /// Reserved.
+        pub reserved2: [u8; 256],
+    }
 }
-const _: () = assert!(size_of::<ConnectData>() == ConnectData::LEN);
 
 impl ConnectData {
     /// Bytes of it, always in the capsule.
@@ -82,16 +79,10 @@ pub struct Connect {
 impl Connect {
     /// CATTR bit 2: the host wants no SQ flow control; SQHD is not used.
     pub const DISABLE_SQ_FLOW_CONTROL: u8 = 1 << 2;
-    /// Where RECFMT stands in the command.
-    pub const RECORD_FORMAT_OFFSET: u16 = 40;
     /// Where QID stands in the command.
     pub const QUEUE_OFFSET: u16 = 42;
     /// Where SQSIZE stands in the command.
     pub const QUEUE_ENTRIES_OFFSET: u16 = 44;
-    /// Where CATTR stands in the command.
-    pub const ATTRIBUTES_OFFSET: u16 = 46;
-    /// Where KATO stands in the command.
-    pub const KEEP_ALIVE_OFFSET: u16 = 48;
 
     /// Entries of the queue, 1's based.
     pub fn queue_entries(&self) -> u32 {
@@ -132,10 +123,6 @@ impl PropertyAccess {
     pub const SIZE_4: u8 = 0;
     /// ATTRIB of an 8-byte property.
     pub const SIZE_8: u8 = 1;
-    /// Where ATTRIB stands in the command.
-    pub const SIZE_OFFSET: u16 = 40;
-    /// Where OFST stands in the command.
-    pub const OFFSET_OFFSET: u16 = 44;
 
     fn to_command(self, fabrics_type: FabricsType) -> Command {
         let mut command = Command {

@@ -10,7 +10,6 @@ pub struct FeatureId(pub u8);
 impl FeatureId {
     pub const ARBITRATION: Self = Self(0x01);
     pub const POWER_MANAGEMENT: Self = Self(0x02);
-    pub const LBA_RANGE_TYPE: Self = Self(0x03);
     pub const TEMPERATURE_THRESHOLD: Self = Self(0x04);
     pub const ERROR_RECOVERY: Self = Self(0x05);
     pub const VOLATILE_WRITE_CACHE: Self = Self(0x06);
@@ -26,7 +25,6 @@ impl FeatureId {
     pub const HOST_IDENTIFIER: Self = Self(0x81);
     pub const RESERVATION_NOTIFICATION: Self = Self(0x82);
     pub const RESERVATION_PERSISTENCE: Self = Self(0x83);
-    pub const NAMESPACE_WRITE_PROTECTION: Self = Self(0x84);
 }
 
 /// Which of a feature's values is asked for. NVMe Base 2.0, 5.15 (SEL).

@@ -25,8 +25,6 @@ pub struct ControllerId(pub u16);
 impl ControllerId {
     /// In Connect: the subsystem is to choose one. NVMe Base 2.0, 6.3.
     pub const DYNAMIC: Self = Self(0xFFFF);
-    /// In Connect: the subsystem is to choose one and no state need be kept (static model).
-    pub const ANY_STATIC: Self = Self(0xFFFE);
     /// The largest number that names a controller. NVMe Base 2.0, 5.17.2.1 (CNTLID).
     pub const MAX: Self = Self(0xFFEF);
 }

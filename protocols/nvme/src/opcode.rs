@@ -10,11 +10,9 @@ pub struct AdminOpcode(pub u8);
 
 #[allow(missing_docs, reason = "the names are the specification's")]
 impl AdminOpcode {
-    pub const DELETE_IO_SQ: Self = Self(0x00);
     pub const CREATE_IO_SQ: Self = Self(0x01);
     pub const GET_LOG_PAGE: Self = Self(0x02);
     pub const DELETE_IO_CQ: Self = Self(0x04);
-    pub const CREATE_IO_CQ: Self = Self(0x05);
     pub const IDENTIFY: Self = Self(0x06);
     pub const ABORT: Self = Self(0x08);
     pub const SET_FEATURES: Self = Self(0x09);
@@ -23,8 +21,6 @@ impl AdminOpcode {
     pub const NAMESPACE_MANAGEMENT: Self = Self(0x0D);
     pub const FIRMWARE_COMMIT: Self = Self(0x10);
     pub const FIRMWARE_DOWNLOAD: Self = Self(0x11);
-    pub const DEVICE_SELF_TEST: Self = Self(0x14);
-    pub const NAMESPACE_ATTACHMENT: Self = Self(0x15);
     pub const KEEP_ALIVE: Self = Self(0x18);
     pub const FORMAT_NVM: Self = Self(0x80);
     pub const SECURITY_SEND: Self = Self(0x81);
@@ -41,7 +37,6 @@ impl IoOpcode {
     pub const FLUSH: Self = Self(0x00);
     pub const WRITE: Self = Self(0x01);
     pub const READ: Self = Self(0x02);
-    pub const WRITE_UNCORRECTABLE: Self = Self(0x04);
     pub const COMPARE: Self = Self(0x05);
     pub const WRITE_ZEROES: Self = Self(0x08);
     pub const DATASET_MANAGEMENT: Self = Self(0x09);
@@ -50,7 +45,6 @@ impl IoOpcode {
     pub const RESERVATION_REPORT: Self = Self(0x0E);
     pub const RESERVATION_ACQUIRE: Self = Self(0x11);
     pub const RESERVATION_RELEASE: Self = Self(0x15);
-    pub const COPY: Self = Self(0x19);
 }
 
 /// Fabrics command type, FCTYPE. NVMe Base 2.0, 6.
@@ -63,6 +57,5 @@ impl FabricsType {
     pub const CONNECT: Self = Self(0x01);
     pub const PROPERTY_GET: Self = Self(0x04);
     pub const AUTHENTICATION_SEND: Self = Self(0x05);
-    pub const AUTHENTICATION_RECEIVE: Self = Self(0x06);
     pub const DISCONNECT: Self = Self(0x08);
 }

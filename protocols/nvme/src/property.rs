@@ -56,11 +56,6 @@ impl Capabilities {
     pub fn has_nvm_command_set(self) -> bool {
         self.0 >> 37 & 1 == 1
     }
-
-    /// CSS bit 6: CC.CSS 110b is allowed, Identify tells the command sets.
-    pub fn has_several_command_sets(self) -> bool {
-        self.0 >> 43 & 1 == 1
-    }
 }
 
 /// VS, and VER in Identify Controller. NVMe Base 2.0, 3.1.3.2.

@@ -7,8 +7,9 @@
 use nearflash_request::{
     ChangeKind, ChangeResult, Expected, Identity, Refusal, Registrant, Report, ReservationType,
 };
+use nearflash_session::wire;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::{Command, IoOpcode, NamespaceId, Status};
 
@@ -195,48 +196,40 @@ pub fn status_of(result: &ChangeResult) -> Status {
     }
 }
 
-/// Reservation Status, extended data structure, without the hosts that follow it. NVMe Base 2.0, 7
-/// (Reservation Report).
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct ReservationStatus {
-    /// GEN: counts changes of registrations.
-    pub generation: U32,
-    /// RTYPE; 0 when nothing is reserved.
-    pub reservation: u8,
-    /// REGCTL: how many [`RegisteredHost`]s follow.
-    pub registered: U16,
-    /// Reserved.
-    pub reserved7: [u8; 2],
-    /// PTPLS: whether it all survives a loss of power.
-    pub persists: u8,
-    /// Reserved.
-    pub reserved10: [u8; 54],
-}
-const _: () = assert!(size_of::<ReservationStatus>() == 64);
+wire! {
+    /// Reservation Status, extended data structure, without the hosts that follow it. NVMe Base 2.0, 7
+    /// (Reservation Report).
+    pub struct ReservationStatus: [u8; 64] {
+        /// GEN: counts changes of registrations.
+        pub generation: U32,
+        /// RTYPE; 0 when nothing is reserved.
+        pub reservation: u8,
+        /// REGCTL: how many [`RegisteredHost`]s follow.
+        pub registered: U16,
+        /// Reserved.
+        pub reserved7: [u8; 2],
+        /// PTPLS: whether it all survives a loss of power.
+        pub persists: u8,
+        /// Reserved.
+        pub reserved10: [u8; 54],
+    }
 
-/// Registered Controller, extended data structure. NVMe Base 2.0, 7 (Reservation Report).
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct RegisteredHost {
-    /// CNTLID; FFFFh in the dynamic controller model, where a host can come back with another.
-    pub controller: U16,
-    /// RCSTS: bit 0, it holds the reservation.
-    pub status: u8,
-    /// Reserved.
-    pub reserved3: [u8; 5],
-    /// RKEY.
-    pub key: U64,
-    /// HOSTID.
-    pub host_id: [u8; 16],
-    /// Reserved.
-    pub reserved32: [u8; 32],
+    /// Registered Controller, extended data structure. NVMe Base 2.0, 7 (Reservation Report).
+    pub struct RegisteredHost: [u8; 64] {
+        /// CNTLID; FFFFh in the dynamic controller model, where a host can come back with another.
+        pub controller: U16,
+        /// RCSTS: bit 0, it holds the reservation.
+        pub status: u8,
+        /// Reserved.
+        pub reserved3: [u8; 5],
+        /// RKEY.
+        pub key: U64,
+        /// HOSTID.
+        pub host_id: [u8; 16],
+        /// Reserved.
+        pub reserved32: [u8; 32],
+    }
 }
-const _: () = assert!(size_of::<RegisteredHost>() == 64);
 
 impl RegisteredHost {
     /// RCSTS bit 0: it holds the reservation.

@@ -5,38 +5,26 @@
 
 use std::ops::RangeInclusive;
 
+use nearflash_session::wire;
 use nearflash_units::ByteLen;
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Status;
 
-/// SGL descriptor. NVMe Base 2.0, 4.1.2.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(C)]
-pub struct SglDescriptor {
-    /// Address, or offset into the capsule, by subtype.
-    pub address: U64,
-    /// Length in bytes.
-    pub length: U32,
-    /// Reserved.
-    pub reserved: [u8; 3],
-    /// Type in the high four bits, subtype in the low ones.
-    pub identifier: u8,
+wire! {
+    /// SGL descriptor. NVMe Base 2.0, 4.1.2.
+    #[derive(Default)]
+    pub struct SglDescriptor: [u8; 16] {
+        /// Address, or offset into the capsule, by subtype.
+        pub address: U64,
+        /// Length in bytes.
+        pub length: U32,
+        /// Reserved.
+        pub reserved: [u8; 3],
+        /// Type in the high four bits, subtype in the low ones.
+        pub identifier: u8,
+    }
 }
-const _: () = assert!(size_of::<SglDescriptor>() == 16);
 
 /// Where the data of a command from the host is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -68,79 +68,62 @@ const VALID: u8 = 1 << 7;
 /// The sense key specific bytes are valid (SKSV).
 const SPECIFIC_VALID: u8 = 1 << 7;
 
+/// The constants: their names, keys and codes, and their names in SPC-4 or what else they are.
+macro_rules! senses {
+    ($($name:ident = $key:ident, $code:literal, $words:literal;)*) => {
+        impl Sense {
+            $(#[doc = $words] pub const $name: Self = Self::new(SenseKey::$key, $code);)*
+        }
+    };
+}
+senses! {
+    NONE = NO_SENSE, 0x0000, "Nothing to report.";
+    INVALID_OPCODE = ILLEGAL_REQUEST, 0x2000, "INVALID COMMAND OPERATION CODE.";
+    INVALID_FIELD_IN_CDB = ILLEGAL_REQUEST, 0x2400, "INVALID FIELD IN CDB, with no word on which.";
+    NO_SUCH_UNIT = ILLEGAL_REQUEST, 0x2500, "LOGICAL UNIT NOT SUPPORTED.";
+    INVALID_FIELD_IN_PARAMETERS = ILLEGAL_REQUEST, 0x2600,
+        "INVALID FIELD IN PARAMETER LIST, with no word on which.";
+    PARAMETER_LIST_LENGTH = ILLEGAL_REQUEST, 0x1A00, "PARAMETER LIST LENGTH ERROR.";
+    LBA_OUT_OF_RANGE = ILLEGAL_REQUEST, 0x2100, "LOGICAL BLOCK ADDRESS OUT OF RANGE.";
+    INVALID_INFORMATION_UNIT = ILLEGAL_REQUEST, 0x0E03,
+        "INVALID FIELD IN COMMAND INFORMATION UNIT: other data came than the CDB asks for.";
+    INVALID_RELEASE = ILLEGAL_REQUEST, 0x2604, "INVALID RELEASE OF PERSISTENT RESERVATION.";
+    NO_ROOM_TO_REGISTER = ILLEGAL_REQUEST, 0x5504, "INSUFFICIENT REGISTRATION RESOURCES.";
+    SAVING_NOT_SUPPORTED = ILLEGAL_REQUEST, 0x3900, "SAVING PARAMETERS NOT SUPPORTED.";
+    WRITE_PROTECTED = DATA_PROTECT, 0x2700, "WRITE PROTECTED.";
+    SOFTWARE_WRITE_PROTECTED = DATA_PROTECT, 0x2702,
+        "SOFTWARE WRITE PROTECTED: by the control mode page.";
+    SPACE_EXHAUSTED = DATA_PROTECT, 0x2707, "SPACE ALLOCATION FAILED WRITE PROTECT.";
+    MISCOMPARE = MISCOMPARE, 0x1D00, "MISCOMPARE DURING VERIFY OPERATION.";
+    UNRECOVERED_READ = MEDIUM_ERROR, 0x1100, "UNRECOVERED READ ERROR.";
+    WRITE_ERROR = MEDIUM_ERROR, 0x0C00, "WRITE ERROR.";
+    OPERATION_IN_PROGRESS = ILLEGAL_REQUEST, 0x0016,
+        "OPERATION IN PROGRESS: a copy of that name is under way.";
+    INSUFFICIENT_RESOURCES = ILLEGAL_REQUEST, 0x5503, "INSUFFICIENT RESOURCES.";
+    TOO_MANY_TARGET_DESCRIPTORS = ILLEGAL_REQUEST, 0x2606, "TOO MANY TARGET DESCRIPTORS.";
+    UNSUPPORTED_TARGET_DESCRIPTOR = ILLEGAL_REQUEST, 0x2607,
+        "UNSUPPORTED TARGET DESCRIPTOR TYPE CODE.";
+    TOO_MANY_SEGMENT_DESCRIPTORS = ILLEGAL_REQUEST, 0x2608, "TOO MANY SEGMENT DESCRIPTORS.";
+    UNSUPPORTED_SEGMENT_DESCRIPTOR = ILLEGAL_REQUEST, 0x2609,
+        "UNSUPPORTED SEGMENT DESCRIPTOR TYPE CODE.";
+    INLINE_DATA_TOO_LONG = ILLEGAL_REQUEST, 0x260B, "INLINE DATA LENGTH EXCEEDED.";
+    COPY_ABORTED = COPY_ABORTED, 0x0000,
+        "A copy stopped, with no word on why: what it names is not all there.";
+    COPY_DEVICE_FAILURE = COPY_ABORTED, 0x0D01, "THIRD PARTY DEVICE FAILURE.";
+    COPY_TARGET_NOT_REACHABLE = COPY_ABORTED, 0x0D02, "COPY TARGET DEVICE NOT REACHABLE.";
+    INCORRECT_COPY_TARGET_TYPE = COPY_ABORTED, 0x0D03, "INCORRECT COPY TARGET DEVICE TYPE.";
+    INEXACT_SEGMENT = COPY_ABORTED, 0x260A, "UNEXPECTED INEXACT SEGMENT.";
+    NOT_READY = NOT_READY, 0x0400, "LOGICAL UNIT NOT READY, CAUSE NOT REPORTABLE.";
+    DATA_DIGEST = ABORTED_COMMAND, 0x4705,
+        "PROTOCOL SERVICE CRC ERROR: data arrived damaged (a wrong data digest).";
+    UNEXPECTED_DATA = ABORTED_COMMAND, 0x0C0C, "UNEXPECTED UNSOLICITED DATA.";
+}
+
 impl Sense {
     /// A key and a code, and nothing more.
     pub const fn new(key: SenseKey, code: u16) -> Self {
         Self { key, code: SenseCode(code), information: None, field: None }
     }
-
-    /// Nothing to report.
-    pub const NONE: Self = Self::new(SenseKey::NO_SENSE, 0x0000);
-    /// INVALID COMMAND OPERATION CODE.
-    pub const INVALID_OPCODE: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2000);
-    /// INVALID FIELD IN CDB, with no word on which.
-    pub const INVALID_FIELD_IN_CDB: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2400);
-    /// LOGICAL UNIT NOT SUPPORTED.
-    pub const NO_SUCH_UNIT: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2500);
-    /// INVALID FIELD IN PARAMETER LIST, with no word on which.
-    pub const INVALID_FIELD_IN_PARAMETERS: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2600);
-    /// PARAMETER LIST LENGTH ERROR.
-    pub const PARAMETER_LIST_LENGTH: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x1A00);
-    /// LOGICAL BLOCK ADDRESS OUT OF RANGE.
-    pub const LBA_OUT_OF_RANGE: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2100);
-    /// INVALID FIELD IN COMMAND INFORMATION UNIT: the transport brings another amount of data than
-    /// the CDB asks for.
-    pub const INVALID_INFORMATION_UNIT: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x0E03);
-    /// INVALID RELEASE OF PERSISTENT RESERVATION.
-    pub const INVALID_RELEASE: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2604);
-    /// INSUFFICIENT REGISTRATION RESOURCES.
-    pub const NO_ROOM_TO_REGISTER: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x5504);
-    /// SAVING PARAMETERS NOT SUPPORTED.
-    pub const SAVING_NOT_SUPPORTED: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x3900);
-    /// WRITE PROTECTED.
-    pub const WRITE_PROTECTED: Self = Self::new(SenseKey::DATA_PROTECT, 0x2700);
-    /// SOFTWARE WRITE PROTECTED: by the control mode page.
-    pub const SOFTWARE_WRITE_PROTECTED: Self = Self::new(SenseKey::DATA_PROTECT, 0x2702);
-    /// SPACE ALLOCATION FAILED WRITE PROTECT.
-    pub const SPACE_EXHAUSTED: Self = Self::new(SenseKey::DATA_PROTECT, 0x2707);
-    /// MISCOMPARE DURING VERIFY OPERATION.
-    pub const MISCOMPARE: Self = Self::new(SenseKey::MISCOMPARE, 0x1D00);
-    /// UNRECOVERED READ ERROR.
-    pub const UNRECOVERED_READ: Self = Self::new(SenseKey::MEDIUM_ERROR, 0x1100);
-    /// WRITE ERROR.
-    pub const WRITE_ERROR: Self = Self::new(SenseKey::MEDIUM_ERROR, 0x0C00);
-    /// OPERATION IN PROGRESS: a copy of that name is under way.
-    pub const OPERATION_IN_PROGRESS: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x0016);
-    /// INSUFFICIENT RESOURCES.
-    pub const INSUFFICIENT_RESOURCES: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x5503);
-    /// TOO MANY TARGET DESCRIPTORS.
-    pub const TOO_MANY_TARGET_DESCRIPTORS: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2606);
-    /// UNSUPPORTED TARGET DESCRIPTOR TYPE CODE.
-    pub const UNSUPPORTED_TARGET_DESCRIPTOR: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2607);
-    /// TOO MANY SEGMENT DESCRIPTORS.
-    pub const TOO_MANY_SEGMENT_DESCRIPTORS: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2608);
-    /// UNSUPPORTED SEGMENT DESCRIPTOR TYPE CODE.
-    pub const UNSUPPORTED_SEGMENT_DESCRIPTOR: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x2609);
-    /// INLINE DATA LENGTH EXCEEDED.
-    pub const INLINE_DATA_TOO_LONG: Self = Self::new(SenseKey::ILLEGAL_REQUEST, 0x260B);
-    /// A copy stopped, with no word on why: what it names is not all there.
-    pub const COPY_ABORTED: Self = Self::new(SenseKey::COPY_ABORTED, 0x0000);
-    /// THIRD PARTY DEVICE FAILURE.
-    pub const COPY_DEVICE_FAILURE: Self = Self::new(SenseKey::COPY_ABORTED, 0x0D01);
-    /// COPY TARGET DEVICE NOT REACHABLE.
-    pub const COPY_TARGET_NOT_REACHABLE: Self = Self::new(SenseKey::COPY_ABORTED, 0x0D02);
-    /// INCORRECT COPY TARGET DEVICE TYPE.
-    pub const INCORRECT_COPY_TARGET_TYPE: Self = Self::new(SenseKey::COPY_ABORTED, 0x0D03);
-    /// UNEXPECTED INEXACT SEGMENT.
-    pub const INEXACT_SEGMENT: Self = Self::new(SenseKey::COPY_ABORTED, 0x260A);
-    /// LOGICAL UNIT NOT READY, CAUSE NOT REPORTABLE.
-    pub const NOT_READY: Self = Self::new(SenseKey::NOT_READY, 0x0400);
-    /// PROTOCOL SERVICE CRC ERROR: data arrived damaged (a wrong data digest).
-    pub const DATA_DIGEST: Self = Self::new(SenseKey::ABORTED_COMMAND, 0x4705);
-    /// UNEXPECTED UNSOLICITED DATA.
-    pub const UNEXPECTED_DATA: Self = Self::new(SenseKey::ABORTED_COMMAND, 0x0C0C);
-    /// NOT ENOUGH UNSOLICITED DATA.
-    pub const NOT_ENOUGH_DATA: Self = Self::new(SenseKey::ABORTED_COMMAND, 0x0C0D);
 
     /// INVALID FIELD IN CDB: the field that begins at `byte`, its highest bit `bit`.
     pub const fn cdb_field(byte: u16, bit: u8) -> Self {

@@ -19,6 +19,7 @@ mod posted;
 mod receiving;
 mod serving;
 mod slots;
+mod wire;
 
 pub use buffers::BufferQueue;
 pub use digest::Digests;
@@ -30,6 +31,7 @@ pub use posted::{Data, Posted, PostedCommand};
 pub use receiving::{PayloadPart, Receiving};
 pub use serving::ServingEnd;
 pub use slots::SlotTable;
+pub use wire::offset_of_wire;
 
 /// A length of the wire as one of memory.
 #[inline]

@@ -3,7 +3,7 @@
 use nearflash_nvme::CompletionEntry;
 use nearflash_nvme_tcp::Digests;
 use nearflash_nvme_tcp::pdu::{
-    CapsuleResp, CommonHeader, DataPdu, FatalStatus, IcResp, PduType, R2t, TermReq,
+    CapsuleResp, CommonHeader, DataPdu, FatalStatus, IcResp, PduType, TermReq,
 };
 use zerocopy::FromBytes;
 
@@ -15,7 +15,7 @@ pub enum Pdu {
     /// A response capsule.
     Response(CompletionEntry),
     /// Leave to send data.
-    R2t(R2t),
+    R2t(DataPdu),
     /// Data of a command; with `success` also its completion.
     Data {
         /// CCCID.

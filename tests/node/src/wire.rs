@@ -11,7 +11,7 @@ use nearflash_nvme::{
 use nearflash_nvme_tcp::Digests;
 use nearflash_nvme_tcp::pdu::{
     CapsuleCmd, CommonHeader, DataAlignment, DataIds, DataPdu, FatalStatus, IcReq, PduFlags,
-    PduType, R2t,
+    PduType,
 };
 use uuid::Uuid;
 use zerocopy::{FromBytes, IntoBytes};
@@ -235,7 +235,7 @@ impl Wire {
     ///
     /// # Panics
     /// When it is not.
-    pub fn r2t(&mut self) -> R2t {
+    pub fn r2t(&mut self) -> DataPdu {
         match self.receive() {
             Pdu::R2t(r2t) => r2t,
             other => panic!("an R2T, not {other:?}"),

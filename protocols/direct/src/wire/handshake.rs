@@ -1,7 +1,7 @@
 //! Payload of the session's own messages: HELLO, OPEN, ATTACH. PROVE's is a bare proof.
 
+use nearflash_session::wire;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::NONCE_LEN;
 use crate::Digests;
@@ -9,22 +9,10 @@ use crate::Digests;
 /// The version of the protocol that is written here.
 pub const VERSION: u16 = 1;
 
-/// What may be agreed on, as bits.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct Features(pub U32);
+wire! {
+    /// What may be agreed on, as bits.
+    pub struct Features(pub U32);
+}
 
 impl Features {
     /// CRC-32C in every header after the HELLO's answer.
@@ -52,76 +40,56 @@ impl Features {
     }
 }
 
-/// HELLO: what the client is and wants. The key's name follows, up to
-/// [`super::NAME_LEN_MAX`] bytes; none for an anonymous client.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct HelloRequest {
-    /// [`HelloRequest::MAGIC`].
-    pub magic: [u8; 8],
-    /// The lowest version that the client speaks.
-    pub version_min: U16,
-    /// The highest.
-    pub version_max: U16,
-    /// What the client wants.
-    pub features: Features,
-    /// Drawn at random for this connection.
-    pub nonce: [u8; NONCE_LEN],
+wire! {
+    /// HELLO: what the client is and wants. The key's name follows, up to
+    /// [`super::NAME_LEN_MAX`] bytes; none for an anonymous client.
+    pub struct HelloRequest: [u8; 32] {
+        /// [`HelloRequest::MAGIC`].
+        pub magic: [u8; 8],
+        /// The lowest version that the client speaks.
+        pub version_min: U16,
+        /// The highest.
+        pub version_max: U16,
+        /// What the client wants.
+        pub features: Features,
+        /// Drawn at random for this connection.
+        pub nonce: [u8; NONCE_LEN],
+    }
 }
-const _: () = assert!(size_of::<HelloRequest>() == 32);
 
 impl HelloRequest {
     /// The first payload bytes of every connection.
     pub const MAGIC: [u8; 8] = *b"NFDIRECT";
 }
 
-/// The answer to HELLO: what the node agrees to, and its limits.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct HelloAnswer {
-    /// The version spoken from here on.
-    pub version: U16,
-    /// 1 when PROVE must be next; 0 when the client is in.
-    pub proof_wanted: u8,
-    /// 0.
-    pub reserved0: u8,
-    /// What is agreed: part of what the client wanted.
-    pub features: Features,
-    /// The most bytes that a request may read or write.
-    pub len_max: U32,
-    /// [`super::SEGMENT_LEN_MAX`].
-    pub segment_len_max: U32,
-    /// Tags are below this; never more requests are in flight.
-    pub credits_max: U32,
-    /// How many volumes can be open at a time.
-    pub handles_max: U32,
-    /// 0.
-    pub reserved1: U64,
-    /// Drawn at random for this connection.
-    pub nonce: [u8; NONCE_LEN],
-}
-const _: () = assert!(size_of::<HelloAnswer>() == 48);
+wire! {
+    /// The answer to HELLO: what the node agrees to, and its limits.
+    pub struct HelloAnswer: [u8; 48] {
+        /// The version spoken from here on.
+        pub version: U16,
+        /// 1 when PROVE must be next; 0 when the client is in.
+        pub proof_wanted: u8,
+        /// 0.
+        pub reserved0: u8,
+        /// What is agreed: part of what the client wanted.
+        pub features: Features,
+        /// The most bytes that a request may read or write.
+        pub len_max: U32,
+        /// [`super::SEGMENT_LEN_MAX`].
+        pub segment_len_max: U32,
+        /// Tags are below this; never more requests are in flight.
+        pub credits_max: U32,
+        /// How many volumes can be open at a time.
+        pub handles_max: U32,
+        /// 0.
+        pub reserved1: U64,
+        /// Drawn at random for this connection.
+        pub nonce: [u8; NONCE_LEN],
+    }
 
-/// What a client may do with a volume, somewhere in it at least: the hull of its grants.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct Rights(pub u8);
+    /// What a client may do with a volume, somewhere in it at least: the hull of its grants.
+    pub struct Rights(pub u8);
+}
 
 impl Rights {
     /// Nothing.
@@ -146,38 +114,30 @@ impl Rights {
     }
 }
 
-/// The answer to OPEN. The handle is `value` of the header.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct OpenAnswer {
-    /// The volume's length in bytes.
-    pub bytes: U64,
-    /// What is read and written as one.
-    pub block_size: U32,
-    /// To be put into every request for this volume.
-    pub epoch: U32,
-    /// Tells a volume from another that has its name later.
-    pub uuid: [u8; 16],
-    /// What the client may do with it.
-    pub rights: Rights,
-    /// 0.
-    pub reserved: [u8; 7],
-}
-const _: () = assert!(size_of::<OpenAnswer>() == 40);
+wire! {
+    /// The answer to OPEN. The handle is `value` of the header.
+    pub struct OpenAnswer: [u8; 40] {
+        /// The volume's length in bytes.
+        pub bytes: U64,
+        /// What is read and written as one.
+        pub block_size: U32,
+        /// To be put into every request for this volume.
+        pub epoch: U32,
+        /// Tells a volume from another that has its name later.
+        pub uuid: [u8; 16],
+        /// What the client may do with it.
+        pub rights: Rights,
+        /// 0.
+        pub reserved: [u8; 7],
+    }
 
-/// ATTACH: the rings that the client wants.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct AttachRequest {
-    /// Of the submission ring: a power of two, at most the session's credits.
-    pub entries: U32,
-    /// 0.
-    pub reserved: U32,
-    /// Of the data area, in bytes.
-    pub data_len: U64,
+    /// ATTACH: the rings that the client wants.
+    pub struct AttachRequest: [u8; 16] {
+        /// Of the submission ring: a power of two, at most the session's credits.
+        pub entries: U32,
+        /// 0.
+        pub reserved: U32,
+        /// Of the data area, in bytes.
+        pub data_len: U64,
+    }
 }
-const _: () = assert!(size_of::<AttachRequest>() == 16);

@@ -6,8 +6,8 @@ mod handshake;
 mod opcode;
 mod status;
 
+use nearflash_session::wire;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub use handshake::{
     AttachRequest, Features, HelloAnswer, HelloRequest, OpenAnswer, Rights, VERSION,
@@ -52,42 +52,30 @@ pub const NEW_HANDLE: u16 = 0xFFFF;
 /// The tag of a GOODBYE that is about no request.
 pub const NO_TAG: u32 = 0xFFFF_FFFF;
 
-/// A request's header.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(C)]
-pub struct RequestHeader {
-    /// What is asked.
-    pub opcode: u8,
-    /// [`RequestHeader::DURABLE`]; the others are 0.
-    pub flags: u8,
-    /// The volume's handle, as OPEN gave it.
-    pub volume: U16,
-    /// Comes back with the answer. Below the session's credits for requests on volumes.
-    pub tag: U32,
-    /// Where in the volume, in bytes.
-    pub offset: U64,
-    /// How many bytes.
-    pub len: U32,
-    /// The volume's epoch, as OPEN gave it.
-    pub epoch: U32,
-    /// In a ring: where in the data area the payload is or goes. In a stream: 0.
-    pub place: U32,
-    /// CRC-32C of the 28 bytes before, if header digests were agreed; otherwise 0.
-    pub digest: U32,
+wire! {
+    /// A request's header.
+    #[derive(Default)]
+    pub struct RequestHeader: [u8; HEADER_LEN] {
+        /// What is asked.
+        pub opcode: u8,
+        /// [`RequestHeader::DURABLE`]; the others are 0.
+        pub flags: u8,
+        /// The volume's handle, as OPEN gave it.
+        pub volume: U16,
+        /// Comes back with the answer. Below the session's credits for requests on volumes.
+        pub tag: U32,
+        /// Where in the volume, in bytes.
+        pub offset: U64,
+        /// How many bytes.
+        pub len: U32,
+        /// The volume's epoch, as OPEN gave it.
+        pub epoch: U32,
+        /// In a ring: where in the data area the payload is or goes. In a stream: 0.
+        pub place: U32,
+        /// CRC-32C of the 28 bytes before, if header digests were agreed; otherwise 0.
+        pub digest: U32,
+    }
 }
-const _: () = assert!(size_of::<RequestHeader>() == HEADER_LEN);
 
 impl RequestHeader {
     /// On stable media before the answer.
@@ -114,43 +102,31 @@ impl RequestHeader {
     }
 }
 
-/// An answer's header.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(C)]
-pub struct AnswerHeader {
-    /// What was asked, and [`Opcode::ANSWER`].
-    pub opcode: u8,
-    /// [`AnswerHeader::MORE`]; the others are 0.
-    pub flags: u8,
-    /// How it ended. See [`Status`].
-    pub status: U16,
-    /// The request's.
-    pub tag: U32,
-    /// READ: where in what was asked for this payload belongs. COMPARE_AND_SWAP, FETCH_ADD: the
-    /// word that was there. STALE_EPOCH: the volume's epoch. Otherwise 0.
-    pub value: U64,
-    /// How many bytes of payload follow.
-    pub len: U32,
-    /// How many requests the client may have in flight from now on.
-    pub credits: U32,
-    /// 0.
-    pub reserved: U32,
-    /// As in [`RequestHeader::digest`].
-    pub digest: U32,
+wire! {
+    /// An answer's header.
+    #[derive(Default)]
+    pub struct AnswerHeader: [u8; HEADER_LEN] {
+        /// What was asked, and [`Opcode::ANSWER`].
+        pub opcode: u8,
+        /// [`AnswerHeader::MORE`]; the others are 0.
+        pub flags: u8,
+        /// How it ended. See [`Status`].
+        pub status: U16,
+        /// The request's.
+        pub tag: U32,
+        /// READ: where in what was asked for this payload belongs. COMPARE_AND_SWAP, FETCH_ADD: the
+        /// word that was there. STALE_EPOCH: the volume's epoch. Otherwise 0.
+        pub value: U64,
+        /// How many bytes of payload follow.
+        pub len: U32,
+        /// How many requests the client may have in flight from now on.
+        pub credits: U32,
+        /// 0.
+        pub reserved: U32,
+        /// As in [`RequestHeader::digest`].
+        pub digest: U32,
+    }
 }
-const _: () = assert!(size_of::<AnswerHeader>() == HEADER_LEN);
 
 impl AnswerHeader {
     /// Another part of this answer follows, perhaps after other answers.

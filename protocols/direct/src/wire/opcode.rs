@@ -2,76 +2,51 @@
 
 use std::fmt;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use nearflash_session::codes;
 
 /// What a header asks for. Open: an unknown value decodes, and is refused in one place.
 ///
 /// Bit 6 says that `len` bytes of payload follow a request, so that one which is not known can be
 /// passed over; bit 7 makes it an answer.
-#[derive(
-    Clone, Copy, Eq, FromBytes, Hash, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(transparent)]
+#[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct Opcode(pub u8);
+
+codes! { Opcode {
+    /// Bytes of a volume to the client.
+    READ = 0x01;
+    /// Bytes of a volume from the client.
+    WRITE = 0x42;
+    /// Everything answered before is on stable media before the answer.
+    FLUSH = 0x03;
+    /// The contents of a range are no longer needed.
+    DISCARD = 0x04;
+    /// A word becomes another if it is as expected.
+    COMPARE_AND_SWAP = 0x45;
+    /// A word becomes the sum of itself and another.
+    FETCH_ADD = 0x46;
+    /// The client says who it is and what it wants.
+    HELLO = 0x50;
+    /// The client proves that it knows its secret.
+    PROVE = 0x51;
+    /// A volume's name becomes a handle.
+    OPEN = 0x52;
+    /// A handle is of no more use.
+    CLOSE = 0x13;
+    /// Nothing: is anybody there?
+    PING = 0x14;
+    /// Rings in shared memory, from here on. Unix socket only.
+    ATTACH = 0x55;
+    /// Earlier connections of the client are over, before the answer.
+    CLAIM = 0x57;
+    /// The connection ends, and why.
+    GOODBYE = 0x16;
+} }
 
 impl Opcode {
     /// Bit 6 of a request: payload follows it.
     pub const PAYLOAD: u8 = 0x40;
     /// Bit 7: an answer.
     pub const ANSWER: u8 = 0x80;
-
-    /// Bytes of a volume to the client.
-    pub const READ: Self = Self(0x01);
-    /// Bytes of a volume from the client.
-    pub const WRITE: Self = Self(0x42);
-    /// Everything answered before is on stable media before the answer.
-    pub const FLUSH: Self = Self(0x03);
-    /// The contents of a range are no longer needed.
-    pub const DISCARD: Self = Self(0x04);
-    /// A word becomes another if it is as expected.
-    pub const COMPARE_AND_SWAP: Self = Self(0x45);
-    /// A word becomes the sum of itself and another.
-    pub const FETCH_ADD: Self = Self(0x46);
-
-    /// The client says who it is and what it wants.
-    pub const HELLO: Self = Self(0x50);
-    /// The client proves that it knows its secret.
-    pub const PROVE: Self = Self(0x51);
-    /// A volume's name becomes a handle.
-    pub const OPEN: Self = Self(0x52);
-    /// A handle is of no more use.
-    pub const CLOSE: Self = Self(0x13);
-    /// Nothing: is anybody there?
-    pub const PING: Self = Self(0x14);
-    /// Rings in shared memory, from here on. Unix socket only.
-    pub const ATTACH: Self = Self(0x55);
-    /// Earlier connections of the client are over, before the answer.
-    pub const CLAIM: Self = Self(0x57);
-    /// The connection ends, and why.
-    pub const GOODBYE: Self = Self(0x16);
-
-    /// Every opcode with its name.
-    const NAMES: [(Self, &'static str); 14] = [
-        (Self::READ, "READ"),
-        (Self::WRITE, "WRITE"),
-        (Self::FLUSH, "FLUSH"),
-        (Self::DISCARD, "DISCARD"),
-        (Self::COMPARE_AND_SWAP, "COMPARE_AND_SWAP"),
-        (Self::FETCH_ADD, "FETCH_ADD"),
-        (Self::HELLO, "HELLO"),
-        (Self::PROVE, "PROVE"),
-        (Self::OPEN, "OPEN"),
-        (Self::CLOSE, "CLOSE"),
-        (Self::PING, "PING"),
-        (Self::ATTACH, "ATTACH"),
-        (Self::CLAIM, "CLAIM"),
-        (Self::GOODBYE, "GOODBYE"),
-    ];
-
-    /// Every opcode of a request.
-    pub fn all() -> impl Iterator<Item = Self> {
-        Self::NAMES.iter().map(|(opcode, _)| *opcode)
-    }
 
     /// Whether payload follows a request of this opcode.
     #[inline]
@@ -95,8 +70,7 @@ impl Opcode {
     /// Its name in the protocol's document, of requests and answers alike.
     pub fn name(self) -> &'static str {
         let asked = self.asked().unwrap_or(self);
-        let found = Self::NAMES.iter().find(|(opcode, _)| *opcode == asked);
-        found.map_or("unknown", |(_, name)| name)
+        asked.known().map_or("unknown", |(name, _)| name)
     }
 }
 
@@ -116,7 +90,7 @@ mod tests {
         let mut all: Vec<u8> = Opcode::all().map(|opcode| opcode.0).collect();
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), Opcode::NAMES.len());
+        assert_eq!(all.len(), Opcode::KNOWN.len());
         assert!(all.iter().all(|opcode| opcode & Opcode::ANSWER == 0));
     }
 

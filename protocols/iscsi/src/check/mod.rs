@@ -6,6 +6,7 @@
 pub(crate) mod initiator;
 pub(crate) mod login;
 mod pair;
+mod pdus;
 mod streams;
 pub(crate) mod target;
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use nearflash_request::BufferId;
+use nearflash_session::codes;
 
 use super::discovery::DiscoveredTarget;
 use super::sense::Sense;
@@ -62,39 +63,27 @@ pub enum TaskData {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Status(pub u8);
 
-impl Status {
-    /// Done.
-    pub const GOOD: Self = Self(0x00);
+codes! { Status {
+    GOOD = 0x00, "GOOD";
     /// The sense data says what is wrong.
-    pub const CHECK_CONDITION: Self = Self(0x02);
+    CHECK_CONDITION = 0x02, "CHECK CONDITION";
     /// Of a prefetch that fits the cache.
-    pub const CONDITION_MET: Self = Self(0x04);
+    CONDITION_MET = 0x04, "CONDITION MET";
     /// Later.
-    pub const BUSY: Self = Self(0x08);
+    BUSY = 0x08, "BUSY";
     /// Another initiator's reservation forbids it.
-    pub const RESERVATION_CONFLICT: Self = Self(0x18);
+    RESERVATION_CONFLICT = 0x18, "RESERVATION CONFLICT";
     /// More commands than the logical unit takes.
-    pub const TASK_SET_FULL: Self = Self(0x28);
+    TASK_SET_FULL = 0x28, "TASK SET FULL";
     /// Not with an auto contingent allegiance.
-    pub const ACA_ACTIVE: Self = Self(0x30);
+    ACA_ACTIVE = 0x30, "ACA ACTIVE";
     /// Another initiator ended it.
-    pub const TASK_ABORTED: Self = Self(0x40);
-
-    const NAMES: &[(Self, &'static str)] = &[
-        (Self::GOOD, "GOOD"),
-        (Self::CHECK_CONDITION, "CHECK CONDITION"),
-        (Self::CONDITION_MET, "CONDITION MET"),
-        (Self::BUSY, "BUSY"),
-        (Self::RESERVATION_CONFLICT, "RESERVATION CONFLICT"),
-        (Self::TASK_SET_FULL, "TASK SET FULL"),
-        (Self::ACA_ACTIVE, "ACA ACTIVE"),
-        (Self::TASK_ABORTED, "TASK ABORTED"),
-    ];
-}
+    TASK_ABORTED = 0x40, "TASK ABORTED";
+} }
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Self::NAMES.iter().find(|(status, _)| status == self) {
+        match self.known() {
             Some((_, name)) => f.write_str(name),
             None => write!(f, "SCSI status {:#04x}", self.0),
         }

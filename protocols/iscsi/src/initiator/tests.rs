@@ -243,7 +243,7 @@ fn a_write_brings_its_first_burst_along_and_sends_the_rest_when_asked() {
         outs.iter().map(|out| (out.data_sn.get(), out.offset.get(), out.is_final())).collect();
     assert_eq!(places.first(), Some(&(0, 8192, false)));
     assert_eq!(places.last(), Some(&(6, 57_344, true)));
-    assert!(outs.iter().all(|out| out.is_unsolicited() && out.data_len.get() == 8192));
+    assert!(outs.iter().all(|out| out.ttt.get() == NO_TAG && out.data_len.get() == 8192));
     peer.ask(id, (0, 65_536, 10_000)).unwrap();
     let asked = peer.requests();
     let last = DataOut::read_from_bytes(&asked[1].0).unwrap();
@@ -607,7 +607,7 @@ fn outcome_of(peer: &mut Peer, opcode: Opcode, id: u32) -> String {
 fn every_state_has_an_answer_to_every_pdu() {
     let mut table = String::new();
     for state in ["LoggingIn", "Ready", "LoggingOut", "Closing"] {
-        for (opcode, name) in Opcode::ALL {
+        for (opcode, name) in Opcode::all().map(|opcode| (opcode, opcode.name())) {
             let commands = [(0, "a read"), (1, "a write"), (0xFFF2, "the logout")];
             let outcomes = commands.map(|(id, _)| outcome_of(&mut session_in(state), opcode, id));
             if outcomes[1..].iter().all(|outcome| *outcome == outcomes[0]) {

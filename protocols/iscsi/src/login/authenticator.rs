@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::LoginStatus;
+use super::keys::Keys;
 use crate::chap::{Account, Algorithm, Challenge, Response, Secret, decode, encode};
 use crate::text::Outgoing;
 
@@ -47,42 +48,6 @@ enum State {
     Challenged(Algorithm),
     /// Whoever it is may log in.
     Over,
-}
-
-/// The keys of authentication in one text.
-#[derive(Debug, Default)]
-pub(super) struct Keys<'a> {
-    method: Option<&'a str>,
-    algorithms: Option<&'a str>,
-    name: Option<&'a str>,
-    response: Option<&'a str>,
-    identifier: Option<&'a str>,
-    challenge: Option<&'a str>,
-}
-
-impl<'a> Keys<'a> {
-    /// Takes a pair if it is one of these; whether it was.
-    pub(super) fn take(&mut self, key: &str, value: &'a str) -> Result<bool, LoginStatus> {
-        let place = match key {
-            "AuthMethod" => &mut self.method,
-            "CHAP_A" => &mut self.algorithms,
-            "CHAP_N" => &mut self.name,
-            "CHAP_R" => &mut self.response,
-            "CHAP_I" => &mut self.identifier,
-            "CHAP_C" => &mut self.challenge,
-            _ => return Ok(false),
-        };
-        match place.replace(value) {
-            None => Ok(true),
-            Some(_) => Err(LoginStatus::INITIATOR_ERROR),
-        }
-    }
-
-    pub(super) const fn is_empty(&self) -> bool {
-        let is_chapless = self.algorithms.is_none() && self.name.is_none();
-        let is_responseless = self.response.is_none() && self.identifier.is_none();
-        self.method.is_none() && is_chapless && is_responseless && self.challenge.is_none()
-    }
 }
 
 /// The target's side of one login's authentication.
@@ -160,7 +125,7 @@ impl Authenticator {
     }
 
     fn send_challenge(&mut self, keys: &Keys<'_>, out: &mut Outgoing) -> Result<(), LoginStatus> {
-        let Some(list) = keys.algorithms else {
+        let Some(list) = keys.algorithm else {
             // With the method alone, the algorithms come in the next request.
             return if keys.is_method_only() { Ok(()) } else { Err(FAILURE) };
         };
@@ -219,14 +184,6 @@ impl Authenticator {
         out.push("CHAP_N", &credential.user);
         out.push("CHAP_R", &encode(response.bytes()));
         Ok(())
-    }
-}
-
-impl Keys<'_> {
-    const fn is_method_only(&self) -> bool {
-        let is_chapless = self.algorithms.is_none() && self.name.is_none();
-        let is_responseless = self.response.is_none() && self.identifier.is_none();
-        is_chapless && is_responseless && self.challenge.is_none()
     }
 }
 

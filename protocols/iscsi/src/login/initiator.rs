@@ -6,7 +6,8 @@ use nearflash_session::Output;
 use zerocopy::IntoBytes;
 
 use super::demand::SessionKind;
-use super::prover::{Keys, Prover};
+use super::keys::Keys;
+use super::prover::Prover;
 use super::{LOGIN_DATA_LEN_MAX, LoginStatus, TURNS_MAX};
 use crate::Digests;
 use crate::chap::{Account, Challenge};
@@ -182,7 +183,8 @@ impl InitiatorLogin {
             let (key, value) = pair?;
             let is_declared =
                 matches!(key, "TargetPortalGroupTag" | "TargetAlias" | "TargetAddress");
-            if !is_declared && !keys.take(key, value) {
+            // The last of two counts.
+            if !is_declared && keys.take(key, value).is_none() {
                 self.negotiation.handle(key, value, &mut self.outgoing)?;
             }
         }

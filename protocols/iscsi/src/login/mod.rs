@@ -11,6 +11,7 @@
 mod authenticator;
 mod demand;
 mod initiator;
+mod keys;
 mod names;
 mod prover;
 mod status;

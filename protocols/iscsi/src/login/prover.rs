@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::LoginStatus;
+use super::keys::Keys;
 use crate::chap::{Account, Algorithm, Challenge, Response, decode, encode};
 use crate::error::PeerError;
 use crate::text::Outgoing;
@@ -18,34 +19,6 @@ enum State {
     AwaitingProof(Algorithm),
     /// Nothing is left to do.
     Over,
-}
-
-/// The keys of authentication in one text.
-#[derive(Debug, Default)]
-pub(super) struct Keys<'a> {
-    method: Option<&'a str>,
-    algorithm: Option<&'a str>,
-    identifier: Option<&'a str>,
-    challenge: Option<&'a str>,
-    name: Option<&'a str>,
-    response: Option<&'a str>,
-}
-
-impl<'a> Keys<'a> {
-    /// Takes a pair if it is one of these; whether it was. The last of two counts.
-    pub(super) fn take(&mut self, key: &str, value: &'a str) -> bool {
-        let place = match key {
-            "AuthMethod" => &mut self.method,
-            "CHAP_A" => &mut self.algorithm,
-            "CHAP_I" => &mut self.identifier,
-            "CHAP_C" => &mut self.challenge,
-            "CHAP_N" => &mut self.name,
-            "CHAP_R" => &mut self.response,
-            _ => return false,
-        };
-        *place = Some(value);
-        true
-    }
 }
 
 /// The initiator's side of one login's authentication.

@@ -4,8 +4,9 @@ use nearflash_session::Output;
 use zerocopy::IntoBytes;
 use zerocopy::big_endian::U16;
 
-use super::authenticator::{Access, Authenticator, Keys};
+use super::authenticator::{Access, Authenticator};
 use super::demand::{Granted, LoginDemand};
+use super::keys::Keys;
 use super::names::Names;
 use super::{LOGIN_DATA_LEN_MAX, LoginStatus, TURNS_MAX};
 use crate::Digests;
@@ -144,7 +145,7 @@ impl TargetLogin {
             response.isid = identity.isid;
             response.tsih = U16::new(identity.tsih);
         }
-        (response.status_class, response.status_detail) = (status.class, status.detail);
+        (response.status_class, response.status_detail) = (status.class(), status.detail());
         push_small(output, Digests::NONE, response.as_bytes(), &[]);
         self.stat_sn = self.stat_sn.next();
     }
@@ -209,8 +210,13 @@ impl TargetLogin {
                 if !is_first && key != "InitiatorAlias" {
                     return Err(LoginStatus::INITIATOR_ERROR);
                 }
-            } else if !keys.take(key, value)? {
-                others.push((key, value));
+                continue;
+            }
+            match keys.take(key, value) {
+                None => others.push((key, value)),
+                Some(None) => {}
+                // RFC 7143, 6.2: no key twice.
+                Some(Some(_)) => return Err(LoginStatus::INITIATOR_ERROR),
             }
         }
         let is_security = self.stage == Stage::Security;

@@ -1,6 +1,6 @@
 //! The keys whose value both ends agree on, as a table: RFC 7143, 13.
 
-use super::{LEN_MAX, LEN_MIN, SessionParams};
+use super::{LEN_MAX, LEN_MIN};
 
 /// How the two values of a key become one. RFC 7143, 6.2.2.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -25,93 +25,75 @@ pub(super) struct Key {
     pub(super) set: fn(&mut SessionParams, u32),
 }
 
-/// Every negotiated key of a session.
-pub(super) const KEYS: [Key; 12] = [
-    Key {
-        name: "MaxConnections",
-        rule: Rule::Lower(1, 65_535),
-        is_normal_only: true,
-        get: |params| params.max_connections,
-        set: |params, value| params.max_connections = value,
-    },
-    Key {
-        name: "InitialR2T",
-        rule: Rule::Or,
-        is_normal_only: true,
-        get: |params| params.initial_r2t.into(),
-        set: |params, value| params.initial_r2t = value != 0,
-    },
-    Key {
-        name: "ImmediateData",
-        rule: Rule::And,
-        is_normal_only: true,
-        get: |params| params.immediate_data.into(),
-        set: |params, value| params.immediate_data = value != 0,
-    },
-    Key {
-        name: "MaxBurstLength",
-        rule: Rule::Lower(LEN_MIN, LEN_MAX),
-        is_normal_only: true,
-        get: |params| params.max_burst_len,
-        set: |params, value| params.max_burst_len = value,
-    },
-    Key {
-        name: "FirstBurstLength",
-        rule: Rule::Lower(LEN_MIN, LEN_MAX),
-        is_normal_only: true,
-        get: |params| params.first_burst_len,
-        set: |params, value| params.first_burst_len = value,
-    },
-    Key {
-        name: "DefaultTime2Wait",
-        rule: Rule::Higher(0, 3600),
-        is_normal_only: false,
-        get: |params| params.time_to_wait,
-        set: |params, value| params.time_to_wait = value,
-    },
-    Key {
-        name: "DefaultTime2Retain",
-        rule: Rule::Lower(0, 3600),
-        is_normal_only: false,
-        get: |params| params.time_to_retain,
-        set: |params, value| params.time_to_retain = value,
-    },
-    Key {
-        name: "MaxOutstandingR2T",
-        rule: Rule::Lower(1, 65_535),
-        is_normal_only: true,
-        get: |params| params.max_outstanding_r2t,
-        set: |params, value| params.max_outstanding_r2t = value,
-    },
-    Key {
-        name: "DataPDUInOrder",
-        rule: Rule::Or,
-        is_normal_only: true,
-        get: |params| params.data_pdu_in_order.into(),
-        set: |params, value| params.data_pdu_in_order = value != 0,
-    },
-    Key {
-        name: "DataSequenceInOrder",
-        rule: Rule::Or,
-        is_normal_only: true,
-        get: |params| params.data_sequence_in_order.into(),
-        set: |params, value| params.data_sequence_in_order = value != 0,
-    },
-    Key {
-        name: "ErrorRecoveryLevel",
-        rule: Rule::Lower(0, 2),
-        is_normal_only: false,
-        get: |params| params.error_recovery_level,
-        set: |params, value| params.error_recovery_level = value,
-    },
-    Key {
-        name: "iSCSIProtocolLevel",
-        rule: Rule::Lower(0, 31),
-        is_normal_only: true,
-        get: |params| params.protocol_level,
-        set: |params, value| params.protocol_level = value,
-    },
-];
+/// A value as a number: Yes is 1 and No is 0.
+trait Value {
+    fn of(number: u32) -> Self;
+}
+impl Value for u32 {
+    fn of(number: u32) -> Self {
+        number
+    }
+}
+impl Value for bool {
+    fn of(number: u32) -> Self {
+        number != 0
+    }
+}
+
+/// `field: type = default, "Key", rule, whether it means nothing in a discovery session;`.
+macro_rules! session_keys {
+    ($(
+        $(#[$doc:meta])*
+        $field:ident: $type:ty = $default:expr, $key:literal, $rule:expr, $is_normal_only:expr;
+    )*) => {
+        /// Parameters that all connections of a session share. What an end offers, and what comes out.
+        #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+        pub struct SessionParams {
+            $(#[doc = concat!($key, ".")] $(#[$doc])* pub $field: $type,)*
+        }
+
+        impl Default for SessionParams {
+            /// What holds when nothing is said. RFC 7143, 13.
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+
+        /// Every negotiated key of a session.
+        pub(super) const KEYS: &[Key] = &[$(Key {
+            name: $key,
+            rule: $rule,
+            is_normal_only: $is_normal_only,
+            get: |params| params.$field.into(),
+            set: |params, value| params.$field = Value::of(value),
+        },)*];
+    };
+}
+
+session_keys! {
+    /// The lower of both. 1 to 65535.
+    max_connections: u32 = 1, "MaxConnections", Rule::Lower(1, 65_535), true;
+    /// No unsolicited Data-Out; if either end wants it so.
+    initial_r2t: bool = true, "InitialR2T", Rule::Or, true;
+    /// Data in the command's PDU; if both ends do.
+    immediate_data: bool = true, "ImmediateData", Rule::And, true;
+    /// The most data that one R2T asks for, and in one sequence of Data-In.
+    max_burst_len: u32 = 262_144, "MaxBurstLength", Rule::Lower(LEN_MIN, LEN_MAX), true;
+    /// The most unsolicited data of a command, immediate data among it.
+    first_burst_len: u32 = 65_536, "FirstBurstLength", Rule::Lower(LEN_MIN, LEN_MAX), true;
+    /// In seconds: the higher of both. 0 to 3600.
+    time_to_wait: u32 = 2, "DefaultTime2Wait", Rule::Higher(0, 3600), false;
+    /// In seconds: the lower of both. 0 to 3600.
+    time_to_retain: u32 = 20, "DefaultTime2Retain", Rule::Lower(0, 3600), false;
+    /// R2Ts of a task at a time. 1 to 65535.
+    max_outstanding_r2t: u32 = 1, "MaxOutstandingR2T", Rule::Lower(1, 65_535), true;
+    data_pdu_in_order: bool = true, "DataPDUInOrder", Rule::Or, true;
+    data_sequence_in_order: bool = true, "DataSequenceInOrder", Rule::Or, true;
+    /// The lower of both, and 0 here.
+    error_recovery_level: u32 = 0, "ErrorRecoveryLevel", Rule::Lower(0, 2), false;
+    /// RFC 7144: the lower of both.
+    protocol_level: u32 = 1, "iSCSIProtocolLevel", Rule::Lower(0, 31), true;
+}
 
 impl Rule {
     /// A value as the text says it; `None` when it is none, or out of range.

@@ -8,6 +8,7 @@ mod negotiation;
 #[cfg(test)]
 mod tests;
 
+pub use keys::SessionParams;
 pub use negotiation::{Negotiation, ParamError, answer_in_full_feature_phase};
 
 use crate::Digests;
@@ -18,55 +19,6 @@ pub const LEN_MIN: u32 = 512;
 pub const LEN_MAX: u32 = (1 << 24) - 1;
 /// MaxRecvDataSegmentLength of an end that declares none.
 pub const RECEIVE_LEN_DEFAULT: u32 = 8192;
-
-/// Parameters that all connections of a session share. What an end offers, and what comes out.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct SessionParams {
-    /// MaxConnections: the lower of both. 1 to 65535.
-    pub max_connections: u32,
-    /// InitialR2T: no unsolicited Data-Out; if either end wants it so.
-    pub initial_r2t: bool,
-    /// ImmediateData: data in the command's PDU; if both ends do.
-    pub immediate_data: bool,
-    /// MaxBurstLength: the most data that one R2T asks for, and in one sequence of Data-In.
-    pub max_burst_len: u32,
-    /// FirstBurstLength: the most unsolicited data of a command, immediate data among it.
-    pub first_burst_len: u32,
-    /// DefaultTime2Wait, in seconds: the higher of both. 0 to 3600.
-    pub time_to_wait: u32,
-    /// DefaultTime2Retain, in seconds: the lower of both. 0 to 3600.
-    pub time_to_retain: u32,
-    /// MaxOutstandingR2T: R2Ts of a task at a time. 1 to 65535.
-    pub max_outstanding_r2t: u32,
-    /// DataPDUInOrder.
-    pub data_pdu_in_order: bool,
-    /// DataSequenceInOrder.
-    pub data_sequence_in_order: bool,
-    /// ErrorRecoveryLevel: the lower of both, and 0 here.
-    pub error_recovery_level: u32,
-    /// iSCSIProtocolLevel (RFC 7144): the lower of both.
-    pub protocol_level: u32,
-}
-
-impl Default for SessionParams {
-    /// What holds when nothing is said. RFC 7143, 13.
-    fn default() -> Self {
-        Self {
-            max_connections: 1,
-            initial_r2t: true,
-            immediate_data: true,
-            max_burst_len: 262_144,
-            first_burst_len: 65_536,
-            time_to_wait: 2,
-            time_to_retain: 20,
-            max_outstanding_r2t: 1,
-            data_pdu_in_order: true,
-            data_sequence_in_order: true,
-            error_recovery_level: 0,
-            protocol_level: 1,
-        }
-    }
-}
 
 /// Parameters of one connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,85 +1,54 @@
 //! The fields that PDUs are made of. Open: an unknown value decodes, and is refused in one place.
 
+use nearflash_session::{codes, wire};
 use zerocopy::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What a PDU is, without the bit for immediate delivery. RFC 7143, 11.2.1.2.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+/// What a PDU is, without the bit for immediate delivery: from the initiator below 20h, from the
+/// target from there on. RFC 7143, 11.2.1.2.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Opcode(pub u8);
 
+codes! { Opcode {
+    /// A ping, or the answer to one.
+    NOP_OUT = 0x00, "NOP-Out";
+    SCSI_COMMAND = 0x01, "SCSI Command";
+    TASK_REQUEST = 0x02, "Task Management Function Request";
+    LOGIN_REQUEST = 0x03, "Login Request";
+    TEXT_REQUEST = 0x04, "Text Request";
+    /// Data of a write.
+    DATA_OUT = 0x05, "SCSI Data-Out";
+    LOGOUT_REQUEST = 0x06, "Logout Request";
+    /// What was lost is asked for again. Not at error recovery level 0.
+    SNACK_REQUEST = 0x10, "SNACK Request";
+    /// A ping, or the answer to one.
+    NOP_IN = 0x20, "NOP-In";
+    /// How a command ended.
+    SCSI_RESPONSE = 0x21, "SCSI Response";
+    TASK_RESPONSE = 0x22, "Task Management Function Response";
+    LOGIN_RESPONSE = 0x23, "Login Response";
+    TEXT_RESPONSE = 0x24, "Text Response";
+    /// Data of a read, perhaps with how it ended.
+    DATA_IN = 0x25, "SCSI Data-In";
+    LOGOUT_RESPONSE = 0x26, "Logout Response";
+    /// Leave to send data.
+    R2T = 0x31, "R2T";
+    /// Unasked.
+    ASYNC = 0x32, "Asynchronous Message";
+    /// A PDU is not taken.
+    REJECT = 0x3F, "Reject";
+} }
+
 impl Opcode {
-    /// From the initiator: a ping, or the answer to one.
-    pub const NOP_OUT: Self = Self(0x00);
-    /// From the initiator: a SCSI command.
-    pub const SCSI_COMMAND: Self = Self(0x01);
-    /// From the initiator: a task management function.
-    pub const TASK_REQUEST: Self = Self(0x02);
-    /// From the initiator.
-    pub const LOGIN_REQUEST: Self = Self(0x03);
-    /// From the initiator.
-    pub const TEXT_REQUEST: Self = Self(0x04);
-    /// From the initiator: data of a write.
-    pub const DATA_OUT: Self = Self(0x05);
-    /// From the initiator.
-    pub const LOGOUT_REQUEST: Self = Self(0x06);
-    /// From the initiator: what was lost is asked for again. Not at error recovery level 0.
-    pub const SNACK_REQUEST: Self = Self(0x10);
-    /// From the target: a ping, or the answer to one.
-    pub const NOP_IN: Self = Self(0x20);
-    /// From the target: how a command ended.
-    pub const SCSI_RESPONSE: Self = Self(0x21);
-    /// From the target: how a task management function ended.
-    pub const TASK_RESPONSE: Self = Self(0x22);
-    /// From the target.
-    pub const LOGIN_RESPONSE: Self = Self(0x23);
-    /// From the target.
-    pub const TEXT_RESPONSE: Self = Self(0x24);
-    /// From the target: data of a read, perhaps with how it ended.
-    pub const DATA_IN: Self = Self(0x25);
-    /// From the target.
-    pub const LOGOUT_RESPONSE: Self = Self(0x26);
-    /// From the target: leave to send data.
-    pub const R2T: Self = Self(0x31);
-    /// From the target, unasked.
-    pub const ASYNC: Self = Self(0x32);
-    /// From the target: a PDU is not taken.
-    pub const REJECT: Self = Self(0x3F);
-
-    /// Those that RFC 7143 defines, with their names.
-    pub const ALL: [(Self, &'static str); 18] = [
-        (Self::NOP_OUT, "NOP-Out"),
-        (Self::SCSI_COMMAND, "SCSI Command"),
-        (Self::TASK_REQUEST, "Task Management Function Request"),
-        (Self::LOGIN_REQUEST, "Login Request"),
-        (Self::TEXT_REQUEST, "Text Request"),
-        (Self::DATA_OUT, "SCSI Data-Out"),
-        (Self::LOGOUT_REQUEST, "Logout Request"),
-        (Self::SNACK_REQUEST, "SNACK Request"),
-        (Self::NOP_IN, "NOP-In"),
-        (Self::SCSI_RESPONSE, "SCSI Response"),
-        (Self::TASK_RESPONSE, "Task Management Function Response"),
-        (Self::LOGIN_RESPONSE, "Login Response"),
-        (Self::TEXT_RESPONSE, "Text Response"),
-        (Self::DATA_IN, "SCSI Data-In"),
-        (Self::LOGOUT_RESPONSE, "Logout Response"),
-        (Self::R2T, "R2T"),
-        (Self::ASYNC, "Asynchronous Message"),
-        (Self::REJECT, "Reject"),
-    ];
-
     /// Its name, for messages.
     pub fn name(self) -> &'static str {
-        let known = Self::ALL.iter().find(|(opcode, _)| *opcode == self);
-        known.map_or("unknown PDU", |(_, name)| name)
+        self.known().map_or("unknown PDU", |(_, name)| name)
     }
 }
 
-/// The first byte of a PDU.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(transparent)]
-pub struct OpcodeByte(pub u8);
+wire! {
+    /// The first byte of a PDU.
+    pub struct OpcodeByte(pub u8);
+}
 
 impl OpcodeByte {
     const IMMEDIATE: u8 = 0x40;
@@ -107,22 +76,10 @@ impl OpcodeByte {
     }
 }
 
-/// DataSegmentLength: three bytes.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct DataSegmentLen([u8; 3]);
+wire! {
+    /// DataSegmentLength: three bytes.
+    pub struct DataSegmentLen([u8; 3]);
+}
 
 impl DataSegmentLen {
     /// The most that can be said.
@@ -147,22 +104,10 @@ impl DataSegmentLen {
     }
 }
 
-/// LUN, as SAM says it: eight bytes. RFC 7143, 11.2.1.7.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct LunField(pub [u8; 8]);
+wire! {
+    /// LUN, as SAM says it: eight bytes. RFC 7143, 11.2.1.7.
+    pub struct LunField(pub [u8; 8]);
+}
 
 impl LunField {
     /// The most that fits the flat space method.
@@ -264,12 +209,10 @@ impl Stage {
     }
 }
 
-/// The flags of a login PDU: T, C, CSG, NSG. RFC 7143, 11.12 and 11.13.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(transparent)]
-pub struct LoginFlags(pub u8);
+wire! {
+    /// The flags of a login PDU: T, C, CSG, NSG. RFC 7143, 11.12 and 11.13.
+    pub struct LoginFlags(pub u8);
+}
 
 impl LoginFlags {
     const TRANSIT: u8 = 0x80;

@@ -1,39 +1,25 @@
 //! The PDUs that an initiator sends.
 
+use zerocopy::FromZeros;
 use zerocopy::big_endian::{U16, U32};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::codes::{LogoutReason, TaskFunction};
 use super::fields::{DataSegmentLen, LoginFlags, LunField, Opcode, OpcodeByte};
-use super::{FINAL, HEADER_LEN, NO_TAG};
+use super::{FINAL, HEADER_LEN};
 
-/// SCSI Command. RFC 7143, 11.3.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct ScsiCommand {
-    /// What it is.
-    pub opcode: OpcodeByte,
-    /// F, R, W and ATTR.
-    pub flags: u8,
-    reserved0: [u8; 2],
-    /// TotalAHSLength, in words of four bytes.
-    pub ahs_words: u8,
-    /// DataSegmentLength.
-    pub data_len: DataSegmentLen,
-    /// LUN.
-    pub lun: LunField,
-    /// Initiator task tag.
-    pub itt: U32,
-    /// Expected data transfer length.
-    pub transfer_len: U32,
-    /// CmdSN.
-    pub cmd_sn: U32,
-    /// ExpStatSN: the next status that the initiator expects.
-    pub exp_stat_sn: U32,
-    /// Command descriptor block, shorter ones padded.
-    pub cdb: [u8; 16],
+header! {
+    /// SCSI Command. RFC 7143, 11.3.
+    pub struct ScsiCommand {
+        /// F, R, W and ATTR.
+        pub flags: u8;
+        reserved0: [u8; 2]; lengths; lun; itt;
+        /// Expected data transfer length.
+        pub transfer_len: U32;
+        cmd_sn; exp_stat_sn;
+        /// Command descriptor block, shorter ones padded.
+        pub cdb: [u8; 16];
+    }
 }
-const _: () = assert!(size_of::<ScsiCommand>() == HEADER_LEN);
 
 impl ScsiCommand {
     /// R: the initiator expects data.
@@ -69,44 +55,24 @@ impl ScsiCommand {
     pub const fn is_write(&self) -> bool {
         self.flags & Self::WRITE != 0
     }
+}
 
-    /// ATTR: 0 untagged, 1 simple, 2 ordered, 3 head of queue, 4 ACA.
-    #[inline]
-    pub const fn attribute(&self) -> u8 {
-        self.flags & 7
+header! {
+    /// Task Management Function Request. RFC 7143, 11.5.
+    pub struct TaskRequest {
+        /// Bit 7, and the function.
+        pub flags: u8;
+        reserved0: [u8; 2]; lengths; lun; itt;
+        /// Referenced task tag.
+        pub referenced_itt: U32;
+        cmd_sn; exp_stat_sn;
+        /// RefCmdSN: the referenced task's CmdSN.
+        pub ref_cmd_sn: U32;
+        /// ExpDataSN, for a reassignment.
+        pub exp_data_sn: U32;
+        reserved1: [u8; 8];
     }
 }
-
-/// Task Management Function Request. RFC 7143, 11.5.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct TaskRequest {
-    /// What it is.
-    pub opcode: OpcodeByte,
-    /// Bit 7, and the function.
-    pub flags: u8,
-    reserved0: [u8; 2],
-    /// TotalAHSLength, in words of four bytes.
-    pub ahs_words: u8,
-    /// DataSegmentLength.
-    pub data_len: DataSegmentLen,
-    /// LUN.
-    pub lun: LunField,
-    /// Initiator task tag.
-    pub itt: U32,
-    /// Referenced task tag.
-    pub referenced_itt: U32,
-    /// CmdSN.
-    pub cmd_sn: U32,
-    /// ExpStatSN: the next status that the initiator expects.
-    pub exp_stat_sn: U32,
-    /// RefCmdSN: the referenced task's CmdSN.
-    pub ref_cmd_sn: U32,
-    /// ExpDataSN, for a reassignment.
-    pub exp_data_sn: U32,
-    reserved1: [u8; 8],
-}
-const _: () = assert!(size_of::<TaskRequest>() == HEADER_LEN);
 
 impl TaskRequest {
     /// A function, for immediate delivery.
@@ -127,39 +93,23 @@ impl TaskRequest {
     }
 }
 
-/// SCSI Data-Out. RFC 7143, 11.7.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct DataOut {
-    /// What it is.
-    pub opcode: OpcodeByte,
-    /// F: the last of its sequence.
-    pub flags: u8,
-    reserved0: [u8; 2],
-    /// TotalAHSLength, in words of four bytes.
-    pub ahs_words: u8,
-    /// DataSegmentLength.
-    pub data_len: DataSegmentLen,
-    /// LUN.
-    pub lun: LunField,
-    /// Initiator task tag.
-    pub itt: U32,
-    /// Target transfer tag.
-    pub ttt: U32,
-    reserved1: [u8; 4],
-    /// ExpStatSN: the next status that the initiator expects.
-    pub exp_stat_sn: U32,
-    reserved2: [u8; 4],
-    /// DataSN: its number in its sequence.
-    pub data_sn: U32,
-    /// Buffer offset of its data.
-    pub offset: U32,
-    reserved3: [u8; 4],
+header! {
+    /// SCSI Data-Out. RFC 7143, 11.7.
+    pub struct DataOut {
+        /// F: the last of its sequence.
+        pub flags: u8;
+        reserved0: [u8; 2]; lengths; lun; itt; ttt; reserved1: [u8; 4]; exp_stat_sn;
+        reserved2: [u8; 4];
+        /// DataSN: its number in its sequence.
+        pub data_sn: U32;
+        /// Buffer offset of its data.
+        pub offset: U32;
+        reserved3: [u8; 4];
+    }
 }
-const _: () = assert!(size_of::<DataOut>() == HEADER_LEN);
 
 impl DataOut {
-    /// Data of a command: unsolicited with [`NO_TAG`], otherwise for an R2T.
+    /// Data of a command: unsolicited with [`super::NO_TAG`], otherwise for an R2T.
     #[inline]
     pub fn new(lun: LunField, itt: u32, ttt: u32) -> Self {
         Self {
@@ -176,43 +126,19 @@ impl DataOut {
     pub const fn is_final(&self) -> bool {
         self.flags & FINAL != 0
     }
+}
 
-    /// Whether no R2T asked for it.
-    #[inline]
-    pub const fn is_unsolicited(&self) -> bool {
-        self.ttt.get() == NO_TAG
+header! {
+    /// Text Request. RFC 7143, 11.10.
+    pub struct TextRequest {
+        /// F and C.
+        pub flags: u8;
+        reserved0: [u8; 2]; lengths; lun; itt; ttt; cmd_sn; exp_stat_sn; reserved1: [u8; 16];
     }
 }
 
-/// Text Request. RFC 7143, 11.10.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct TextRequest {
-    /// What it is.
-    pub opcode: OpcodeByte,
-    /// F and C.
-    pub flags: u8,
-    reserved0: [u8; 2],
-    /// TotalAHSLength, in words of four bytes.
-    pub ahs_words: u8,
-    /// DataSegmentLength.
-    pub data_len: DataSegmentLen,
-    /// LUN.
-    pub lun: LunField,
-    /// Initiator task tag.
-    pub itt: U32,
-    /// Target transfer tag.
-    pub ttt: U32,
-    /// CmdSN.
-    pub cmd_sn: U32,
-    /// ExpStatSN: the next status that the initiator expects.
-    pub exp_stat_sn: U32,
-    reserved1: [u8; 16],
-}
-const _: () = assert!(size_of::<TextRequest>() == HEADER_LEN);
-
 impl TextRequest {
-    /// Text, for immediate delivery, that begins an exchange ([`NO_TAG`]) or continues one.
+    /// Text, for immediate delivery, that begins an exchange ([`super::NO_TAG`]) or continues one.
     pub fn new(flags: u8, itt: u32, ttt: u32) -> Self {
         Self {
             opcode: OpcodeByte::immediate(Opcode::TEXT_REQUEST),
@@ -224,38 +150,26 @@ impl TextRequest {
     }
 }
 
-/// Login Request. RFC 7143, 11.12.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct LoginRequest {
-    /// What it is.
-    pub opcode: OpcodeByte,
-    /// T, C, CSG and NSG.
-    pub flags: LoginFlags,
-    /// The highest version that the initiator speaks.
-    pub version_max: u8,
-    /// The lowest.
-    pub version_min: u8,
-    /// TotalAHSLength, in words of four bytes.
-    pub ahs_words: u8,
-    /// DataSegmentLength.
-    pub data_len: DataSegmentLen,
-    /// ISID: the initiator's part of the session's identifier.
-    pub isid: [u8; 6],
-    /// TSIH: the target's part; 0 for a new session.
-    pub tsih: U16,
-    /// Initiator task tag.
-    pub itt: U32,
-    /// CID: the connection's number in its session.
-    pub cid: U16,
-    reserved0: [u8; 2],
-    /// CmdSN.
-    pub cmd_sn: U32,
-    /// ExpStatSN: the next status that the initiator expects.
-    pub exp_stat_sn: U32,
-    reserved1: [u8; 16],
+header! {
+    /// Login Request. RFC 7143, 11.12.
+    pub struct LoginRequest {
+        /// T, C, CSG and NSG.
+        pub flags: LoginFlags;
+        /// The highest version that the initiator speaks.
+        pub version_max: u8;
+        /// The lowest.
+        pub version_min: u8;
+        lengths;
+        /// ISID: the initiator's part of the session's identifier.
+        pub isid: [u8; 6];
+        /// TSIH: the target's part; 0 for a new session.
+        pub tsih: U16;
+        itt;
+        /// CID: the connection's number in its session.
+        pub cid: U16;
+        reserved0: [u8; 2]; cmd_sn; exp_stat_sn; reserved1: [u8; 16];
+    }
 }
-const _: () = assert!(size_of::<LoginRequest>() == HEADER_LEN);
 
 impl LoginRequest {
     /// A login request of version 0.
@@ -271,32 +185,17 @@ impl LoginRequest {
     }
 }
 
-/// Logout Request. RFC 7143, 11.14.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct LogoutRequest {
-    /// What it is.
-    pub opcode: OpcodeByte,
-    /// Bit 7, and the reason.
-    pub flags: u8,
-    reserved0: [u8; 2],
-    /// TotalAHSLength, in words of four bytes.
-    pub ahs_words: u8,
-    /// DataSegmentLength.
-    pub data_len: DataSegmentLen,
-    reserved1: [u8; 8],
-    /// Initiator task tag.
-    pub itt: U32,
-    /// CID of the connection that is closed.
-    pub cid: U16,
-    reserved2: [u8; 2],
-    /// CmdSN.
-    pub cmd_sn: U32,
-    /// ExpStatSN: the next status that the initiator expects.
-    pub exp_stat_sn: U32,
-    reserved3: [u8; 16],
+header! {
+    /// Logout Request. RFC 7143, 11.14.
+    pub struct LogoutRequest {
+        /// Bit 7, and the reason.
+        pub flags: u8;
+        reserved0: [u8; 2]; lengths; reserved1: [u8; 8]; itt;
+        /// CID of the connection that is closed.
+        pub cid: U16;
+        reserved2: [u8; 2]; cmd_sn; exp_stat_sn; reserved3: [u8; 16];
+    }
 }
-const _: () = assert!(size_of::<LogoutRequest>() == HEADER_LEN);
 
 impl LogoutRequest {
     /// A request, for immediate delivery.
@@ -316,35 +215,17 @@ impl LogoutRequest {
     }
 }
 
-/// NOP-Out. RFC 7143, 11.18.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct NopOut {
-    /// What it is.
-    pub opcode: OpcodeByte,
-    /// Bit 7.
-    pub flags: u8,
-    reserved0: [u8; 2],
-    /// TotalAHSLength, in words of four bytes.
-    pub ahs_words: u8,
-    /// DataSegmentLength.
-    pub data_len: DataSegmentLen,
-    /// LUN.
-    pub lun: LunField,
-    /// Initiator task tag.
-    pub itt: U32,
-    /// Target transfer tag.
-    pub ttt: U32,
-    /// CmdSN.
-    pub cmd_sn: U32,
-    /// ExpStatSN: the next status that the initiator expects.
-    pub exp_stat_sn: U32,
-    reserved1: [u8; 16],
+header! {
+    /// NOP-Out. RFC 7143, 11.18.
+    pub struct NopOut {
+        /// Bit 7.
+        pub flags: u8;
+        reserved0: [u8; 2]; lengths; lun; itt; ttt; cmd_sn; exp_stat_sn; reserved1: [u8; 16];
+    }
 }
-const _: () = assert!(size_of::<NopOut>() == HEADER_LEN);
 
 impl NopOut {
-    /// A ping, for immediate delivery ([`NO_TAG`] as TTT), or the answer to one ([`NO_TAG`] as ITT).
+    /// A ping, for immediate delivery ([`super::NO_TAG`] as TTT), or the answer to one (as ITT).
     pub fn new(lun: LunField, itt: u32, ttt: u32) -> Self {
         Self {
             opcode: OpcodeByte::immediate(Opcode::NOP_OUT),
@@ -357,32 +238,16 @@ impl NopOut {
     }
 }
 
-/// SNACK Request. RFC 7143, 11.16. Refused at error recovery level 0.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct SnackRequest {
-    /// What it is.
-    pub opcode: OpcodeByte,
-    /// Bit 7, and the type.
-    pub flags: u8,
-    reserved0: [u8; 2],
-    /// TotalAHSLength, in words of four bytes.
-    pub ahs_words: u8,
-    /// DataSegmentLength.
-    pub data_len: DataSegmentLen,
-    /// LUN.
-    pub lun: LunField,
-    /// Initiator task tag.
-    pub itt: U32,
-    /// Target transfer tag.
-    pub ttt: U32,
-    reserved1: [u8; 4],
-    /// ExpStatSN: the next status that the initiator expects.
-    pub exp_stat_sn: U32,
-    reserved2: [u8; 8],
-    /// BegRun: the first that is asked for.
-    pub run_begin: U32,
-    /// RunLength: how many; 0 for all.
-    pub run_len: U32,
+header! {
+    /// SNACK Request. RFC 7143, 11.16. Refused at error recovery level 0.
+    pub struct SnackRequest {
+        /// Bit 7, and the type.
+        pub flags: u8;
+        reserved0: [u8; 2]; lengths; lun; itt; ttt; reserved1: [u8; 4]; exp_stat_sn;
+        reserved2: [u8; 8];
+        /// BegRun: the first that is asked for.
+        pub run_begin: U32;
+        /// RunLength: how many; 0 for all.
+        pub run_len: U32;
+    }
 }
-const _: () = assert!(size_of::<SnackRequest>() == HEADER_LEN);

@@ -4,6 +4,8 @@
 //! headers, a header digest, data, its padding to 4 bytes and a data digest may follow. Knows
 //! nothing of sessions or of what a command says.
 
+#[macro_use]
+mod header;
 mod codes;
 mod fields;
 mod initiator;
@@ -11,7 +13,6 @@ mod target;
 mod words;
 
 use zerocopy::big_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub use codes::{AsyncEvent, LogoutReason, LogoutResult, RejectReason, TaskFunction, TaskResult};
 pub use fields::{DataSegmentLen, LoginFlags, LunField, Opcode, OpcodeByte, Serial, Stage};
@@ -36,28 +37,18 @@ pub const FINAL: u8 = 0x80;
 /// The C bit of login and text PDUs: the text continues in the next one.
 pub const CONTINUE: u8 = 0x40;
 
-/// What all basic headers have in common. RFC 7143, 11.2.1.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct BasicHeader {
-    /// What it is, and whether it is for immediate delivery.
-    pub opcode: OpcodeByte,
-    /// Depends on the opcode.
-    pub flags: u8,
-    /// Depends on the opcode.
-    pub specific: [u8; 2],
-    /// TotalAHSLength, in words of four bytes.
-    pub ahs_words: u8,
-    /// DataSegmentLength, without padding and digest.
-    pub data_len: DataSegmentLen,
-    /// LUN, or depends on the opcode.
-    pub lun: LunField,
-    /// Initiator task tag.
-    pub itt: U32,
-    /// Depends on the opcode.
-    pub rest: [u8; 28],
+header! {
+    /// What all basic headers have in common. RFC 7143, 11.2.1.
+    pub struct BasicHeader {
+        /// Depends on the opcode.
+        pub flags: u8;
+        /// Depends on the opcode.
+        pub specific: [u8; 2];
+        lengths; lun; itt;
+        /// Depends on the opcode.
+        pub rest: [u8; 28];
+    }
 }
-const _: () = assert!(size_of::<BasicHeader>() == HEADER_LEN);
 
 impl BasicHeader {
     /// The length of the additional headers, in bytes.
@@ -75,6 +66,8 @@ pub const fn padding_len(data_len: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::FromBytes;
+
     use super::*;
 
     #[test]

@@ -2,7 +2,7 @@
 //! place in the output. A header that is put together in memory byte by byte must wait there before
 //! it can be copied as a whole, which is most of what an answer costs.
 
-use super::{DataIn, DataOut, DataSegmentLen, LunField, R2t, ScsiCommand, ScsiResponse};
+use super::{DataOut, DataSegmentLen, LunField, ScsiCommand};
 
 /// Two big-endian fields that follow one another.
 #[inline]
@@ -53,51 +53,6 @@ impl DataOut {
     }
 }
 
-impl DataIn {
-    /// The same bytes.
-    #[inline]
-    pub fn to_words(&self) -> [u64; 6] {
-        [
-            start([self.opcode.0, self.flags, 0, self.status], self.data_len),
-            lun(self.lun),
-            word(self.itt.get(), self.ttt.get()),
-            word(self.stat_sn.get(), self.exp_cmd_sn.get()),
-            word(self.max_cmd_sn.get(), self.data_sn.get()),
-            word(self.offset.get(), self.residual.get()),
-        ]
-    }
-}
-
-impl ScsiResponse {
-    /// The same bytes.
-    #[inline]
-    pub fn to_words(&self) -> [u64; 6] {
-        [
-            start([self.opcode.0, self.flags, self.response, self.status], self.data_len),
-            0,
-            word(self.itt.get(), self.snack_tag.get()),
-            word(self.stat_sn.get(), self.exp_cmd_sn.get()),
-            word(self.max_cmd_sn.get(), self.exp_data_sn.get()),
-            word(self.bidirectional_residual.get(), self.residual.get()),
-        ]
-    }
-}
-
-impl R2t {
-    /// The same bytes.
-    #[inline]
-    pub fn to_words(&self) -> [u64; 6] {
-        [
-            start([self.opcode.0, self.flags, 0, 0], self.data_len),
-            lun(self.lun),
-            word(self.itt.get(), self.ttt.get()),
-            word(self.stat_sn.get(), self.exp_cmd_sn.get()),
-            word(self.max_cmd_sn.get(), self.r2t_sn.get()),
-            word(self.offset.get(), self.desired_len.get()),
-        ]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,11 +78,5 @@ mod tests {
         assert_eq!(joined(ScsiCommand::read_from_bytes(&command).unwrap().to_words()), command);
         let data_out = bytes(&[(2, 4), (24, 28), (32, 36), (44, 48)]);
         assert_eq!(joined(DataOut::read_from_bytes(&data_out).unwrap().to_words()), data_out);
-        let data_in = bytes(&[(2, 3)]);
-        assert_eq!(joined(DataIn::read_from_bytes(&data_in).unwrap().to_words()), data_in);
-        let response = bytes(&[(8, 16)]);
-        assert_eq!(joined(ScsiResponse::read_from_bytes(&response).unwrap().to_words()), response);
-        let r2t = bytes(&[(2, 4)]);
-        assert_eq!(joined(R2t::read_from_bytes(&r2t).unwrap().to_words()), r2t);
     }
 }

@@ -11,17 +11,12 @@ use super::data::R2tOf;
 use super::slots::{Kind, Stage};
 use super::{State, TargetSession};
 use crate::length;
-use crate::pdu::{FINAL, HEADER_LEN, LunField, NO_TAG, Opcode, RejectReason, padding_len};
+use crate::pdu::{
+    DataIn, FINAL, HEADER_LEN, LunField, NO_TAG, Opcode, RejectReason, ScsiResponse, padding_len,
+};
 
 /// The longest padding.
 const PADDING: [u8; 3] = [0; 3];
-
-/// O of a Data-In or Response: the command had more to move than was expected.
-const OVERFLOW: u8 = 1 << 2;
-/// U: less.
-const UNDERFLOW: u8 = 1 << 1;
-/// S of a Data-In: the status is in it.
-const HAS_STATUS: u8 = 1 << 0;
 
 /// Where data to the initiator is.
 #[derive(Clone, Copy, Debug)]
@@ -45,9 +40,9 @@ impl Residual {
         if expected == wanted {
             Self { flag: 0, count: 0 }
         } else if expected < wanted {
-            Self { flag: OVERFLOW, count: wanted - expected }
+            Self { flag: ScsiResponse::OVERFLOW, count: wanted - expected }
         } else {
-            Self { flag: UNDERFLOW, count: expected - wanted }
+            Self { flag: ScsiResponse::UNDERFLOW, count: expected - wanted }
         }
     }
 }
@@ -246,7 +241,7 @@ impl TargetSession {
         let mut status = (flags, 0);
         if is_last {
             stat_sn = self.next_stat_sn();
-            status = (flags | residual.flag | HAS_STATUS, residual.count);
+            status = (flags | residual.flag | DataIn::STATUS, residual.count);
         }
         let (flags, residual_count) = status;
         let words = [
@@ -464,8 +459,11 @@ mod tests {
     #[test]
     fn a_residual_is_what_is_missing_or_too_much() {
         assert_eq!(Residual::of(512, 512), Residual { flag: 0, count: 0 });
-        assert_eq!(Residual::of(200, 512), Residual { flag: OVERFLOW, count: 312 });
-        assert_eq!(Residual::of(10_000, 512), Residual { flag: UNDERFLOW, count: 9488 });
+        assert_eq!(Residual::of(200, 512), Residual { flag: ScsiResponse::OVERFLOW, count: 312 });
+        assert_eq!(
+            Residual::of(10_000, 512),
+            Residual { flag: ScsiResponse::UNDERFLOW, count: 9488 }
+        );
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::numbers::Turn;
 use super::slots::{Begin, Buffers, IMMEDIATE_MAX, Kind, Stage};
 use super::{Sink, TargetSession};
 use crate::error::PeerError;
-use crate::pdu::{FINAL, Opcode, RejectReason, ScsiCommand, Serial};
+use crate::pdu::{Opcode, RejectReason, ScsiCommand, Serial};
 
 /// READ and WRITE by ten bytes and by sixteen.
 const READ_10: u8 = 0x28;
@@ -23,10 +23,6 @@ const WRITE_16: u8 = 0x8A;
 /// DPO means nothing here; FUA something for writes.
 const DISABLE_PAGE_OUT: u8 = 1 << 4;
 const FORCE_UNIT_ACCESS: u8 = 1 << 3;
-
-/// R and W of a command.
-const READS: u8 = 1 << 6;
-const WRITES: u8 = 1 << 5;
 
 /// A read or write of the common form.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +91,7 @@ impl TargetSession {
         if self.tasks.slots.is_full() {
             return Err(PeerError::WindowOverrun { window: self.shared.window() });
         }
-        if command.data_len.get() == 0 && command.flags & FINAL != 0 {
+        if command.data_len.get() == 0 && command.is_final() {
             self.hold_command(command);
             return Ok(());
         }
@@ -110,7 +106,7 @@ impl TargetSession {
         if self.tasks.slots.is_full() {
             return Err(PeerError::WindowOverrun { window: self.shared.window() });
         }
-        let is_bare = command.flags & (FINAL | WRITES) == FINAL && command.data_len.get() == 0;
+        let is_bare = command.is_final() && !command.is_write() && command.data_len.get() == 0;
         if is_bare && let Some(plain) = self.plain_read(command) {
             let index = self.tasks.slots.take(begin_of(command, plain.len));
             let Plain { volume, range, .. } = plain;
@@ -126,7 +122,7 @@ impl TargetSession {
     #[inline]
     fn plain_read(&self, command: &ScsiCommand) -> Option<Plain> {
         match command.cdb[0] {
-            READ_10 | READ_16 if command.flags & READS != 0 => self.plain(command),
+            READ_10 | READ_16 if command.is_read() => self.plain(command),
             _ => None,
         }
     }
@@ -165,7 +161,7 @@ impl TargetSession {
     /// A write of the common form, with nothing in its way.
     #[inline]
     fn plain_write(&self, command: &ScsiCommand) -> Option<Planned> {
-        if !matches!(command.cdb[0], WRITE_10 | WRITE_16) || command.flags & READS != 0 {
+        if !matches!(command.cdb[0], WRITE_10 | WRITE_16) || command.is_read() {
             return None;
         }
         let unit = self.units.get(command.lun.number()?)?;
@@ -186,7 +182,7 @@ impl TargetSession {
             None => self.plan(command),
         };
         let mut begin = begin_of(command, planned.wanted);
-        if planned.gives() && command.flags & READS == 0 {
+        if planned.gives() && !command.is_read() {
             // What it gives, the initiator has no room for at all.
             begin.expected = 0;
         }
@@ -236,7 +232,7 @@ impl TargetSession {
     #[inline]
     fn begin_data(&mut self, index: u16, command: &ScsiCommand) -> Result<(), PeerError> {
         let data_len = command.data_len.get();
-        let is_final = command.flags & FINAL != 0;
+        let is_final = command.is_final();
         let opcode = Opcode::SCSI_COMMAND;
         let slot = &mut self.tasks.slots[index];
         if data_len == 0 && is_final {
@@ -244,7 +240,7 @@ impl TargetSession {
             return Ok(());
         }
         let params = self.shared.params();
-        let out_len = if command.flags & WRITES != 0 { command.transfer_len.get() } else { 0 };
+        let out_len = if command.is_write() { command.transfer_len.get() } else { 0 };
         let burst_end = out_len.min(params.first_burst_len);
         let is_agreed =
             (data_len == 0 || params.immediate_data) && (is_final || !params.initial_r2t);
@@ -288,7 +284,7 @@ fn begin_of(command: &ScsiCommand, wanted: u32) -> Begin {
 
 /// How much data the initiator means to send.
 fn brought_by(command: &ScsiCommand) -> u32 {
-    if command.flags & WRITES != 0 { command.transfer_len.get() } else { 0 }
+    if command.is_write() { command.transfer_len.get() } else { 0 }
 }
 
 /// `command` is `None` when its data has come already.
@@ -327,7 +323,7 @@ fn planned(
 /// A command is done as far as its data comes; the residual count tells the rest.
 fn request(task: RequestTask, volume: VolumeId, command: Option<&ScsiCommand>) -> Planned {
     let wanted = len32(task.data_out.0).max(len32(task.data_in.0));
-    let is_flagged_as_read = command.is_some_and(|command| command.flags & READS != 0);
+    let is_flagged_as_read = command.is_some_and(|command| command.is_read());
     if is_flagged_as_read && task.data_out.0 > 0 {
         return refused(Sense::INVALID_INFORMATION_UNIT.into(), wanted);
     }
@@ -375,7 +371,7 @@ fn refused(failure: Failure, wanted: u32) -> Planned {
 
 /// Parameters are taken only if all of them come, and no command moves data both ways.
 fn checked(planned: Planned, command: &ScsiCommand) -> Planned {
-    let is_bidirectional = command.flags & READS != 0 && command.flags & WRITES != 0;
+    let is_bidirectional = command.is_read() && command.is_write();
     let are_missing = planned.takes > brought_by(command);
     if planned.failed.is_none() && (are_missing || is_bidirectional) {
         return refused(Sense::INVALID_INFORMATION_UNIT.into(), planned.wanted);

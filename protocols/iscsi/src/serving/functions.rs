@@ -62,7 +62,7 @@ pub(super) struct Function {
 impl TargetSession {
     /// Task Management Function Request.
     pub(super) fn on_function(&mut self, request: &TaskRequest) {
-        match TaskFunction(request.flags & 0x7F) {
+        match request.function() {
             TaskFunction::ABORT_TASK => self.abort_task(request),
             TaskFunction::ABORT_TASK_SET
             | TaskFunction::CLEAR_TASK_SET
@@ -107,7 +107,7 @@ impl TargetSession {
         if request.opcode.is_immediate() && self.comes_before_its_turn(number) {
             return self.hold_function(number, request);
         }
-        let function = TaskFunction(request.flags & 0x7F);
+        let function = request.function();
         let is_of_unit =
             !matches!(function, TaskFunction::TARGET_WARM_RESET | TaskFunction::TARGET_COLD_RESET);
         let (scope, unit) = if is_of_unit {

@@ -17,7 +17,7 @@ use crate::pdu::{
 impl TargetSession {
     /// Logout Request.
     pub(super) fn on_logout(&mut self, request: &LogoutRequest) {
-        let reason = LogoutReason(request.flags & 0x7F);
+        let reason = request.reason();
         let (itt, cid) = (request.itt.get(), request.cid.get());
         let is_immediate = request.opcode.is_immediate();
         let result = match reason {

@@ -6,7 +6,7 @@ use zerocopy::FromBytes;
 
 use crate::digest::{DIGEST_LEN, Digests, digest};
 use crate::pdu::{
-    CapsuleCmd, CapsuleResp, CommonHeader, DataPdu, IcResp, PduFlags, PduType, R2t, TermReq,
+    CapsuleCmd, CapsuleResp, CommonHeader, DataPdu, IcResp, PduFlags, PduType, TermReq,
 };
 
 /// One line for each PDU that an end sends. Digests are checked.
@@ -53,7 +53,7 @@ fn describe_pdu(common: &CommonHeader, pdu: &[u8], digests: Digests) -> String {
             write!(line, " cid={cid} sqhd={head} {}", pdu.entry.status()).unwrap();
         }
         PduType::R2T => {
-            let (pdu, _) = R2t::ref_from_prefix(pdu).unwrap();
+            let (pdu, _) = DataPdu::ref_from_prefix(pdu).unwrap();
             let (cid, tag) = (pdu.command_id, pdu.transfer_tag);
             let (offset, len) = (pdu.data_offset, pdu.data_len);
             write!(line, " cid={cid} ttag={tag} offset={offset} len={len}").unwrap();

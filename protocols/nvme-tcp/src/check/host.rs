@@ -13,7 +13,7 @@ use crate::error::PeerError;
 use crate::host::{HostCompletion, HostConfig, HostData, HostSession};
 use crate::pdu::{
     CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, FatalStatus, IcResp, PduFlags,
-    PduType, R2t, TermReq,
+    PduType, TermReq,
 };
 use nearflash_session::Receiving;
 use nearflash_session::check::Memory;
@@ -205,7 +205,7 @@ impl Bench {
 
     fn ask_for_data(&mut self, cid: CommandId, (offset, len): (u32, u32), mutation: [u8; 2]) {
         let ids = DataIds { command_id: cid.0, transfer_tag: 7 };
-        let mut pdu = R2t::new(ids, offset, len);
+        let mut pdu = DataPdu::r2t(ids, offset, len);
         pdu.common = laid_out(pdu.common, 0, self.digests);
         self.feed_pdu(pdu.as_bytes(), &[], mutation);
         self.count(cid, len);

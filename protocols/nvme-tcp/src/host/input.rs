@@ -8,8 +8,8 @@ use crate::digest::Digests;
 use crate::error::PeerError;
 use crate::framer::header_at_fault;
 use crate::length;
-use crate::pdu::{CapsuleResp, CommonHeader, DataPdu, IcResp, PduFlags, PduType, R2t, TermReq};
-use nearflash_session::{Data, Head, PostedCommand, Receiving};
+use crate::pdu::{CapsuleResp, CommonHeader, DataPdu, IcResp, PduFlags, PduType, TermReq};
+use nearflash_session::{Data, Head, PostedCommand, Receiving, offset};
 
 /// The least that MAXH2CDATA may be. NVMe/TCP 1.1, 3.6.2.3.
 const H2C_DATA_LEN_MIN: u32 = 4096;
@@ -127,19 +127,19 @@ impl HostSession {
         let pdu = PduType::IC_RESP;
         let refused = |offset| PeerError::HeaderField { pdu, offset };
         if response.format_version.get() != 0 {
-            let offset = IcResp::FORMAT_VERSION_OFFSET;
+            let offset = offset!(IcResp, format_version);
             return Err(PeerError::UnsupportedParameter { pdu, offset });
         }
         if !response.controller_alignment.is_valid() {
-            return Err(refused(IcResp::CONTROLLER_ALIGNMENT_OFFSET));
+            return Err(refused(offset!(IcResp, controller_alignment)));
         }
         let digests = Digests::from(response.digests);
         if digests.and(self.config.digests) != digests {
-            return Err(refused(IcResp::DIGESTS_OFFSET));
+            return Err(refused(offset!(IcResp, digests)));
         }
         let h2c_data_len_max = response.max_h2c_data.get();
         if h2c_data_len_max < H2C_DATA_LEN_MIN {
-            return Err(refused(IcResp::MAX_H2C_DATA_OFFSET));
+            return Err(refused(offset!(IcResp, max_h2c_data)));
         }
         self.h2c_data_len_max = h2c_data_len_max;
         self.controller_alignment = response.controller_alignment;
@@ -151,7 +151,7 @@ impl HostSession {
 
     fn on_connect_response(&mut self, head: &[u8]) -> Result<(), PeerError> {
         let entry = response(head);
-        self.find(PduType::CAPSULE_RESP, ENTRY_CID_OFFSET, entry.cid.get())?;
+        self.find(PduType::CAPSULE_RESP, ENTRY_CID, entry.cid.get())?;
         self.posted.give_back(entry.cid.get());
         self.connected = Some(entry);
         self.state = if entry.status().is_success() { State::Ready } else { State::Closing };
@@ -161,7 +161,7 @@ impl HostSession {
     #[inline]
     fn on_response(&mut self, head: &[u8]) -> Result<(), PeerError> {
         let entry = response(head);
-        let command = self.find(PduType::CAPSULE_RESP, ENTRY_CID_OFFSET, entry.cid.get())?;
+        let command = self.find(PduType::CAPSULE_RESP, ENTRY_CID, entry.cid.get())?;
         // A read that succeeds has all its data; anything else that came short is as it should be.
         let came_short = came_short(command) && entry.status().is_success();
         self.posted[entry.cid.get()].damaged |= came_short;
@@ -176,20 +176,20 @@ impl HostSession {
         let pdu = PduType::C2H_DATA;
         let refused = |offset| PeerError::HeaderField { pdu, offset };
         let cid = data.command_id.get();
-        let command = self.find(pdu, DataPdu::COMMAND_ID_OFFSET, cid)?;
+        let command = self.find(pdu, offset!(DataPdu, command_id), cid)?;
         if !command.data.is_incoming() {
-            return Err(refused(DataPdu::COMMAND_ID_OFFSET));
+            return Err(refused(offset!(DataPdu, command_id)));
         }
         let (offset, len) = (data.data_offset.get(), data.data_len.get());
         if length(len) != self.framer.body.data_left() {
-            return Err(refused(DataPdu::DATA_LEN_OFFSET));
+            return Err(refused(offset!(DataPdu, data_len)));
         }
         if offset != command.moved || len > command.len - command.moved {
             return Err(PeerError::DataOutOfRange { offset, len, expected: command.moved });
         }
         let completes = data.common.flags.has(PduFlags::SUCCESS);
         if completes && !data.common.flags.has(PduFlags::LAST) {
-            return Err(refused(CommonHeader::FLAGS_OFFSET));
+            return Err(refused(offset!(CommonHeader, flags)));
         }
         self.sink = Some(Sink { cid, completes });
         Ok(())
@@ -197,17 +197,17 @@ impl HostSession {
 
     /// NVMe/TCP 1.1, 3.6.2.10. Data is asked for in order, so no byte is asked for twice.
     fn on_r2t(&mut self, head: &[u8]) -> Result<(), PeerError> {
-        let (r2t, _) = R2t::ref_from_prefix(head).expect("the framer checked the length");
+        let (r2t, _) = DataPdu::ref_from_prefix(head).expect("the framer checked the length");
         let pdu = PduType::R2T;
         let refused = |offset| PeerError::HeaderField { pdu, offset };
         let cid = r2t.command_id.get();
-        let command = self.find(pdu, R2t::COMMAND_ID_OFFSET, cid)?;
+        let command = self.find(pdu, offset!(DataPdu, command_id), cid)?;
         if !command.data.is_outgoing() {
-            return Err(refused(R2t::COMMAND_ID_OFFSET));
+            return Err(refused(offset!(DataPdu, command_id)));
         }
         let (offset, len) = (r2t.data_offset.get(), r2t.data_len.get());
         if len == 0 {
-            return Err(refused(R2t::DATA_LEN_OFFSET));
+            return Err(refused(offset!(DataPdu, data_len)));
         }
         if offset != command.moved || len > command.len - command.moved {
             return Err(PeerError::DataOutOfRange { offset, len, expected: command.moved });
@@ -282,7 +282,7 @@ impl HostSession {
 }
 
 /// Where CID stands in a response capsule.
-const ENTRY_CID_OFFSET: u32 = 8 + 12;
+const ENTRY_CID: u32 = 8 + 12;
 
 #[inline]
 fn response(head: &[u8]) -> CompletionEntry {

@@ -14,7 +14,7 @@ use crate::digest::{Digests, digest};
 use crate::error::PeerError;
 use crate::pdu::{
     CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, FatalStatus, IcResp, PduFlags,
-    PduType, R2t, TermReq,
+    PduType, TermReq,
 };
 use nearflash_session::Chunk;
 use nearflash_session::Receiving;
@@ -150,7 +150,7 @@ fn data(cid: u16, offset: u32, data: &[u8], flags: PduFlags, digests: Digests) -
 
 fn r2t(cid: u16, tag: u16, offset: u32, len: u32) -> Vec<u8> {
     let ids = DataIds { command_id: cid, transfer_tag: tag };
-    R2t::new(ids, offset, len).as_bytes().to_vec()
+    DataPdu::r2t(ids, offset, len).as_bytes().to_vec()
 }
 
 fn submit_read(host: &mut HostSession, len: u32) -> u16 {
@@ -481,7 +481,7 @@ fn a_controller_that_gives_up_is_answered_with_nothing() {
 fn every_state_has_an_answer_to_every_pdu() {
     let mut table = String::new();
     for state in ["AwaitingIcResp", "Connecting", "Ready", "Closing"] {
-        for pdu_type in PduType::ALL {
+        for pdu_type in PduType::all() {
             let mut host = session_in(state);
             let error = try_feed(&mut host, &mut &sample(pdu_type)[..]).err();
             let mut outcome: Vec<String> =

@@ -7,52 +7,39 @@
 mod words;
 
 use nearflash_nvme::{Command, CompletionEntry};
+use nearflash_session::{codes, wire};
 use zerocopy::little_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::digest::{DIGEST_LEN, Digests};
 
-/// What a PDU is. Open: an unknown value decodes, and is refused in one place.
-/// NVMe/TCP 1.1, 3.6.2.1.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Hash, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(transparent)]
-pub struct PduType(pub u8);
+wire! {
+    /// What a PDU is. Open: an unknown value decodes, and is refused in one place.
+    /// NVMe/TCP 1.1, 3.6.2.1.
+    pub struct PduType(pub u8);
+}
+
+codes! { PduType {
+    /// Initialize connection request, from the host.
+    IC_REQ = 0x00, "ICReq";
+    /// Initialize connection response, from the controller.
+    IC_RESP = 0x01, "ICResp";
+    /// The host gives up the connection.
+    H2C_TERM_REQ = 0x02, "H2CTermReq";
+    /// The controller gives up the connection.
+    C2H_TERM_REQ = 0x03, "C2HTermReq";
+    /// A command, perhaps with its data.
+    CAPSULE_CMD = 0x04, "CapsuleCmd";
+    /// A completion queue entry.
+    CAPSULE_RESP = 0x05, "CapsuleResp";
+    /// Data from the host that an R2T asked for.
+    H2C_DATA = 0x06, "H2CData";
+    /// Data to the host.
+    C2H_DATA = 0x07, "C2HData";
+    /// Leave to send data.
+    R2T = 0x09, "R2T";
+} }
 
 impl PduType {
-    /// Initialize connection request, from the host.
-    pub const IC_REQ: Self = Self(0x00);
-    /// Initialize connection response, from the controller.
-    pub const IC_RESP: Self = Self(0x01);
-    /// The host gives up the connection.
-    pub const H2C_TERM_REQ: Self = Self(0x02);
-    /// The controller gives up the connection.
-    pub const C2H_TERM_REQ: Self = Self(0x03);
-    /// A command, perhaps with its data.
-    pub const CAPSULE_CMD: Self = Self(0x04);
-    /// A completion queue entry.
-    pub const CAPSULE_RESP: Self = Self(0x05);
-    /// Data from the host that an R2T asked for.
-    pub const H2C_DATA: Self = Self(0x06);
-    /// Data to the host.
-    pub const C2H_DATA: Self = Self(0x07);
-    /// Leave to send data.
-    pub const R2T: Self = Self(0x09);
-
-    /// The types that this revision defines, in order.
-    pub const ALL: [Self; 9] = [
-        Self::IC_REQ,
-        Self::IC_RESP,
-        Self::H2C_TERM_REQ,
-        Self::C2H_TERM_REQ,
-        Self::CAPSULE_CMD,
-        Self::CAPSULE_RESP,
-        Self::H2C_DATA,
-        Self::C2H_DATA,
-        Self::R2T,
-    ];
-
     /// HLEN that a PDU of this type must have; `None` for an unknown type.
     pub const fn header_len(self) -> Option<usize> {
         match self {
@@ -75,38 +62,15 @@ impl PduType {
     }
 
     /// Its short name, for messages.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::IC_REQ => "ICReq",
-            Self::IC_RESP => "ICResp",
-            Self::H2C_TERM_REQ => "H2CTermReq",
-            Self::C2H_TERM_REQ => "C2HTermReq",
-            Self::CAPSULE_CMD => "CapsuleCmd",
-            Self::CAPSULE_RESP => "CapsuleResp",
-            Self::H2C_DATA => "H2CData",
-            Self::C2H_DATA => "C2HData",
-            Self::R2T => "R2T",
-            _ => "unknown",
-        }
+    pub fn name(self) -> &'static str {
+        self.known().map_or("unknown", |(_, name)| name)
     }
 }
 
-/// The FLAGS field. Which bits mean something depends on the type.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct PduFlags(pub u8);
+wire! {
+    /// The FLAGS field. Which bits mean something depends on the type.
+    pub struct PduFlags(pub u8);
+}
 
 impl PduFlags {
     /// HDGSTF: a header digest follows the header.
@@ -130,35 +94,23 @@ impl PduFlags {
     }
 }
 
-/// PDU common header, CH. NVMe/TCP 1.1, 3.6.2.1.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct CommonHeader {
-    /// What it is.
-    pub pdu_type: PduType,
-    /// Depends on the type.
-    pub flags: PduFlags,
-    /// HLEN: this header and the type's own, without the digest.
-    pub header_len: u8,
-    /// PDO: from the start of the PDU to its data.
-    pub data_offset: u8,
-    /// PLEN: all of the PDU, digests and padding too.
-    pub pdu_len: U32,
+wire! {
+    /// PDU common header, CH. NVMe/TCP 1.1, 3.6.2.1.
+    pub struct CommonHeader: [u8; 8] {
+        /// What it is.
+        pub pdu_type: PduType,
+        /// Depends on the type.
+        pub flags: PduFlags,
+        /// HLEN: this header and the type's own, without the digest.
+        pub header_len: u8,
+        /// PDO: from the start of the PDU to its data.
+        pub data_offset: u8,
+        /// PLEN: all of the PDU, digests and padding too.
+        pub pdu_len: U32,
+    }
 }
-const _: () = assert!(size_of::<CommonHeader>() == 8);
 
 impl CommonHeader {
-    /// Byte offset of FLAGS, as FEI says it.
-    pub const FLAGS_OFFSET: u32 = 1;
-    /// Byte offset of HLEN.
-    pub const HEADER_LEN_OFFSET: u32 = 2;
-    /// Byte offset of PDO.
-    pub const DATA_OFFSET_OFFSET: u32 = 3;
-    /// Byte offset of PLEN.
-    pub const PDU_LEN_OFFSET: u32 = 4;
-
     /// The header of a PDU without data or digests.
     pub const fn bare(pdu_type: PduType, header_len: u8) -> Self {
         Self {
@@ -171,22 +123,10 @@ impl CommonHeader {
     }
 }
 
-/// The DGST field of ICReq and ICResp: which digests.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct DigestBits(pub u8);
+wire! {
+    /// The DGST field of ICReq and ICResp: which digests.
+    pub struct DigestBits(pub u8);
+}
 
 impl DigestBits {
     /// HDGST_ENABLE.
@@ -210,22 +150,10 @@ impl From<Digests> for DigestBits {
     }
 }
 
-/// A data alignment as ICReq and ICResp say it (HPDA, CPDA): 0's based, in dwords, at most 31.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(transparent)]
-pub struct DataAlignment(pub u8);
+wire! {
+    /// A data alignment as ICReq and ICResp say it (HPDA, CPDA): 0's based, in dwords, at most 31.
+    pub struct DataAlignment(pub u8);
+}
 
 impl DataAlignment {
     /// The largest that the field may hold: 128 bytes.
@@ -260,30 +188,24 @@ impl DataAlignment {
     }
 }
 
-/// ICReq. NVMe/TCP 1.1, 3.6.2.2.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct IcReq {
-    /// HLEN and PLEN are 128.
-    pub common: CommonHeader,
-    /// PFV: 0 is the only one defined.
-    pub format_version: U16,
-    /// HPDA: how the host wants C2HData's data aligned.
-    pub host_alignment: DataAlignment,
-    /// Which digests the host wants.
-    pub digests: DigestBits,
-    /// MAXR2T, 0's based: R2Ts outstanding per command.
-    pub max_r2t: U32,
-    reserved: [u8; 112],
+wire! {
+    /// ICReq. NVMe/TCP 1.1, 3.6.2.2.
+    pub struct IcReq: [u8; 128] {
+        /// HLEN and PLEN are 128.
+        pub common: CommonHeader,
+        /// PFV: 0 is the only one defined.
+        pub format_version: U16,
+        /// HPDA: how the host wants C2HData's data aligned.
+        pub host_alignment: DataAlignment,
+        /// Which digests the host wants.
+        pub digests: DigestBits,
+        /// MAXR2T, 0's based: R2Ts outstanding per command.
+        pub max_r2t: U32,
+        reserved: [u8; 112],
+    }
 }
-const _: () = assert!(size_of::<IcReq>() == 128);
 
 impl IcReq {
-    /// Byte offset of PFV.
-    pub const FORMAT_VERSION_OFFSET: u32 = 8;
-    /// Byte offset of HPDA.
-    pub const HOST_ALIGNMENT_OFFSET: u32 = 10;
-
     /// What a host opens a connection with.
     pub fn new(host_alignment: DataAlignment, digests: DigestBits, max_r2t: u32) -> Self {
         Self {
@@ -297,34 +219,24 @@ impl IcReq {
     }
 }
 
-/// ICResp. NVMe/TCP 1.1, 3.6.2.3.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct IcResp {
-    /// HLEN and PLEN are 128.
-    pub common: CommonHeader,
-    /// PFV: 0 is the only one defined.
-    pub format_version: U16,
-    /// CPDA: how the controller wants the data of capsules and H2CData aligned.
-    pub controller_alignment: DataAlignment,
-    /// Which digests are used from here on.
-    pub digests: DigestBits,
-    /// MAXH2CDATA: the most data in one H2CData, a multiple of 4 and at least 4096.
-    pub max_h2c_data: U32,
-    reserved: [u8; 112],
+wire! {
+    /// ICResp. NVMe/TCP 1.1, 3.6.2.3.
+    pub struct IcResp: [u8; 128] {
+        /// HLEN and PLEN are 128.
+        pub common: CommonHeader,
+        /// PFV: 0 is the only one defined.
+        pub format_version: U16,
+        /// CPDA: how the controller wants the data of capsules and H2CData aligned.
+        pub controller_alignment: DataAlignment,
+        /// Which digests are used from here on.
+        pub digests: DigestBits,
+        /// MAXH2CDATA: the most data in one H2CData, a multiple of 4 and at least 4096.
+        pub max_h2c_data: U32,
+        reserved: [u8; 112],
+    }
 }
-const _: () = assert!(size_of::<IcResp>() == 128);
 
 impl IcResp {
-    /// Byte offset of PFV.
-    pub const FORMAT_VERSION_OFFSET: u32 = 8;
-    /// Byte offset of CPDA.
-    pub const CONTROLLER_ALIGNMENT_OFFSET: u32 = 10;
-    /// Byte offset of DGST.
-    pub const DIGESTS_OFFSET: u32 = 11;
-    /// Byte offset of MAXH2CDATA.
-    pub const MAX_H2C_DATA_OFFSET: u32 = 12;
-
     /// What a controller answers an [`IcReq`] with.
     pub fn new(
         controller_alignment: DataAlignment,
@@ -342,12 +254,10 @@ impl IcResp {
     }
 }
 
-/// FES: why a connection is given up. Open. NVMe/TCP 1.1, 3.6.2.4 and 3.6.2.5.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(transparent)]
-pub struct FatalStatus(pub U16);
+wire! {
+    /// FES: why a connection is given up. Open. NVMe/TCP 1.1, 3.6.2.4 and 3.6.2.5.
+    pub struct FatalStatus(pub U16);
+}
 
 impl FatalStatus {
     /// A header field is invalid; FEI is its byte offset.
@@ -364,20 +274,19 @@ impl FatalStatus {
     pub const UNSUPPORTED_PARAMETER: Self = Self(U16::from_bytes([6, 0]));
 }
 
-/// H2CTermReq and C2HTermReq. NVMe/TCP 1.1, 3.6.2.4 and 3.6.2.5. The header of the PDU at fault
-/// follows as data.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct TermReq {
-    /// HLEN is 24, PLEN 24 to 152.
-    pub common: CommonHeader,
-    /// FES.
-    pub status: FatalStatus,
-    /// FEI, not aligned on the wire.
-    pub information: U32,
-    reserved: [u8; 10],
+wire! {
+    /// H2CTermReq and C2HTermReq. NVMe/TCP 1.1, 3.6.2.4 and 3.6.2.5. The header of the PDU at fault
+    /// follows as data.
+    pub struct TermReq: [u8; 24] {
+        /// HLEN is 24, PLEN 24 to 152.
+        pub common: CommonHeader,
+        /// FES.
+        pub status: FatalStatus,
+        /// FEI, not aligned on the wire.
+        pub information: U32,
+        reserved: [u8; 10],
+    }
 }
-const _: () = assert!(size_of::<TermReq>() == 24);
 
 impl TermReq {
     /// The most data after the header.
@@ -391,56 +300,40 @@ impl TermReq {
     }
 }
 
-/// CapsuleCmd. NVMe/TCP 1.1, 3.6.2.6.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct CapsuleCmd {
-    /// HLEN is 72.
-    pub common: CommonHeader,
-    /// CCSQE: the command.
-    pub command: Command,
-}
-const _: () = assert!(size_of::<CapsuleCmd>() == 72);
+wire! {
+    /// CapsuleCmd. NVMe/TCP 1.1, 3.6.2.6.
+    pub struct CapsuleCmd: [u8; 72] {
+        /// HLEN is 72.
+        pub common: CommonHeader,
+        /// CCSQE: the command.
+        pub command: Command,
+    }
 
-/// CapsuleResp. NVMe/TCP 1.1, 3.6.2.7.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct CapsuleResp {
-    /// HLEN is 24.
-    pub common: CommonHeader,
-    /// RCCQE: the completion queue entry.
-    pub entry: CompletionEntry,
-}
-const _: () = assert!(size_of::<CapsuleResp>() == 24);
+    /// CapsuleResp. NVMe/TCP 1.1, 3.6.2.7.
+    pub struct CapsuleResp: [u8; 24] {
+        /// HLEN is 24.
+        pub common: CommonHeader,
+        /// RCCQE: the completion queue entry.
+        pub entry: CompletionEntry,
+    }
 
-/// H2CData and C2HData. NVMe/TCP 1.1, 3.6.2.8 and 3.6.2.9.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct DataPdu {
-    /// HLEN is 24.
-    pub common: CommonHeader,
-    /// CCCID: the command's identifier.
-    pub command_id: U16,
-    /// TTAG of the R2T that asked for the data; reserved in C2HData.
-    pub transfer_tag: U16,
-    /// DATAO: from the start of the command's data.
-    pub data_offset: U32,
-    /// DATAL: how much is in this PDU.
-    pub data_len: U32,
-    reserved: [u8; 4],
+    /// H2CData, C2HData and R2T. NVMe/TCP 1.1, 3.6.2.8 to 3.6.2.10.
+    pub struct DataPdu: [u8; 24] {
+        /// HLEN is 24.
+        pub common: CommonHeader,
+        /// CCCID: the command's identifier.
+        pub command_id: U16,
+        /// TTAG, of the R2T and the data that it asks for; reserved in C2HData.
+        pub transfer_tag: U16,
+        /// DATAO or R2TO: from the start of the command's data.
+        pub data_offset: U32,
+        /// DATAL or R2TL: how much is in this PDU, or asked for.
+        pub data_len: U32,
+        reserved: [u8; 4],
+    }
 }
-const _: () = assert!(size_of::<DataPdu>() == 24);
 
 impl DataPdu {
-    /// Byte offset of CCCID.
-    pub const COMMAND_ID_OFFSET: u32 = 8;
-    /// Byte offset of TTAG.
-    pub const TRANSFER_TAG_OFFSET: u32 = 10;
-    /// Byte offset of DATAO.
-    pub const DATA_OFFSET_OFFSET: u32 = 12;
-    /// Byte offset of DATAL.
-    pub const DATA_LEN_OFFSET: u32 = 16;
-
     /// The header of `data_len` bytes of data at `data_offset` in the command's.
     #[inline]
     pub fn new(common: CommonHeader, ids: DataIds, data_offset: u32, data_len: u32) -> Self {
@@ -453,6 +346,11 @@ impl DataPdu {
             reserved: [0; 4],
         }
     }
+
+    /// An R2T: leave to send `data_len` bytes from `data_offset` on.
+    pub fn r2t(ids: DataIds, data_offset: u32, data_len: u32) -> Self {
+        Self::new(CommonHeader::bare(PduType::R2T, 24), ids, data_offset, data_len)
+    }
 }
 
 /// Which command, and which R2T of it, data belongs to.
@@ -464,50 +362,13 @@ pub struct DataIds {
     pub transfer_tag: u16,
 }
 
-/// R2T. NVMe/TCP 1.1, 3.6.2.10.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
-#[repr(C)]
-pub struct R2t {
-    /// HLEN is 24.
-    pub common: CommonHeader,
-    /// CCCID: the command's identifier.
-    pub command_id: U16,
-    /// TTAG: what the data must carry.
-    pub transfer_tag: U16,
-    /// R2TO: from the start of the command's data.
-    pub data_offset: U32,
-    /// R2TL: how much.
-    pub data_len: U32,
-    reserved: [u8; 4],
-}
-const _: () = assert!(size_of::<R2t>() == 24);
-
-impl R2t {
-    /// Byte offset of CCCID.
-    pub const COMMAND_ID_OFFSET: u32 = 8;
-    /// Byte offset of R2TO.
-    pub const DATA_OFFSET_OFFSET: u32 = 12;
-    /// Byte offset of R2TL.
-    pub const DATA_LEN_OFFSET: u32 = 16;
-
-    /// Leave to send `data_len` bytes from `data_offset` on.
-    pub fn new(ids: DataIds, data_offset: u32, data_len: u32) -> Self {
-        Self {
-            common: CommonHeader::bare(PduType::R2T, 24),
-            command_id: U16::new(ids.command_id),
-            transfer_tag: U16::new(ids.transfer_tag),
-            data_offset: U32::new(data_offset),
-            data_len: U32::new(data_len),
-            reserved: [0; 4],
-        }
-    }
-}
-
 /// Longest header of any type, with its digest.
 pub const HEAD_LEN_MAX: usize = 128 + DIGEST_LEN;
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::IntoBytes;
+
     use super::*;
 
     #[test]
@@ -551,7 +412,7 @@ mod tests {
             (PduType::CAPSULE_RESP, size_of::<CapsuleResp>()),
             (PduType::H2C_DATA, size_of::<DataPdu>()),
             (PduType::C2H_DATA, size_of::<DataPdu>()),
-            (PduType::R2T, size_of::<R2t>()),
+            (PduType::R2T, size_of::<DataPdu>()),
         ];
         for (pdu_type, size) in sizes {
             assert_eq!(pdu_type.header_len(), Some(size), "{}", pdu_type.name());

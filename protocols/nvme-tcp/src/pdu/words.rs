@@ -2,7 +2,7 @@
 //! registers to their place. A header that is put together in memory byte by byte must wait there
 //! before it can be copied as a whole, which is most of what an answer costs.
 
-use super::{CapsuleCmd, CapsuleResp, CommonHeader, DataPdu, R2t};
+use super::{CapsuleCmd, CapsuleResp, CommonHeader, DataPdu};
 
 impl CommonHeader {
     #[inline]
@@ -73,20 +73,6 @@ impl DataPdu {
     }
 }
 
-impl R2t {
-    /// The same bytes.
-    #[inline]
-    pub(crate) fn to_words(self) -> [u64; 3] {
-        let ids = u32::from(self.transfer_tag.get()) << 16 | u32::from(self.command_id.get());
-        let reserved = u32::from_le_bytes(self.reserved);
-        [
-            self.common.to_word(),
-            word(ids, self.data_offset.get()),
-            word(self.data_len.get(), reserved),
-        ]
-    }
-}
-
 #[inline]
 fn word(low: u32, high: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
@@ -108,7 +94,5 @@ mod tests {
         assert_eq!(response, bytes[..24]);
         let data: Vec<u8> = joined(&DataPdu::read_from_bytes(&bytes[..24]).unwrap().to_words());
         assert_eq!(data, bytes[..24]);
-        let r2t: Vec<u8> = joined(&R2t::read_from_bytes(&bytes[..24]).unwrap().to_words());
-        assert_eq!(r2t, bytes[..24]);
     }
 }

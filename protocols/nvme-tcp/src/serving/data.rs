@@ -4,12 +4,13 @@
 //! it, so never more than one is outstanding and MAXR2T is kept whatever it is.
 
 use nearflash_nvme::Status;
+use nearflash_session::offset;
 
 use super::slots::{Part, Stage};
 use super::{Sink, TargetSession};
 use crate::error::PeerError;
 use crate::length;
-use crate::pdu::{DataIds, DataPdu, PduFlags, PduType, R2t};
+use crate::pdu::{CommonHeader, DataIds, DataPdu, PduFlags, PduType};
 
 impl TargetSession {
     /// The command at the head of the stream, when its data waits for a buffer.
@@ -26,7 +27,7 @@ impl TargetSession {
         let slot = &mut self.slots[index];
         slot.stage = Stage::ReceivingRequested;
         let ids = DataIds { command_id: slot.cid.0, transfer_tag: index };
-        let mut pdu = R2t::new(ids, 0, slot.len);
+        let mut pdu = DataPdu::r2t(ids, 0, slot.len);
         self.answering.finish_header(&mut pdu.common);
         self.output.push_header(pdu.to_words(), self.framer.rules.digests);
     }
@@ -40,20 +41,20 @@ impl TargetSession {
             .slots
             .get(usize::from(index))
             .filter(|slot| slot.stage == Stage::ReceivingRequested)
-            .ok_or(refused(DataPdu::TRANSFER_TAG_OFFSET))?;
+            .ok_or(refused(offset!(DataPdu, transfer_tag)))?;
         if slot.cid.0 != data.command_id.get() {
-            return Err(refused(DataPdu::COMMAND_ID_OFFSET));
+            return Err(refused(offset!(DataPdu, command_id)));
         }
         let (offset, len) = (data.data_offset.get(), data.data_len.get());
         if length(len) != self.framer.body.data_left() {
-            return Err(refused(DataPdu::DATA_LEN_OFFSET));
+            return Err(refused(offset!(DataPdu, data_len)));
         }
         let left = slot.len - slot.received;
         if offset != slot.received || len > left {
             return Err(PeerError::DataOutOfRange { offset, len, expected: slot.received });
         }
         if data.common.flags.has(PduFlags::LAST) != (len == left) {
-            return Err(refused(crate::pdu::CommonHeader::FLAGS_OFFSET));
+            return Err(refused(offset!(CommonHeader, flags)));
         }
         self.sink = Sink::Slot(index);
         Ok(())

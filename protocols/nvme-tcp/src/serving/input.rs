@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use nearflash_nvme::NamespaceTable;
+use nearflash_session::offset;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::answers::Answering;
@@ -59,11 +60,11 @@ impl TargetSession {
         let (request, _) = IcReq::ref_from_prefix(head).expect("the framer checked the length");
         let pdu = PduType::IC_REQ;
         if request.format_version.get() != 0 {
-            let offset = IcReq::FORMAT_VERSION_OFFSET;
+            let offset = offset!(IcReq, format_version);
             return Err(PeerError::UnsupportedParameter { pdu, offset });
         }
         if !request.host_alignment.is_valid() {
-            return Err(PeerError::HeaderField { pdu, offset: IcReq::HOST_ALIGNMENT_OFFSET });
+            return Err(PeerError::HeaderField { pdu, offset: offset!(IcReq, host_alignment) });
         }
         let digests = Digests::from(request.digests).and(self.config.digests);
         let response =

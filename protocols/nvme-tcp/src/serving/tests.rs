@@ -92,7 +92,7 @@ fn in_capsule(command: Command) -> Command {
 fn every_state_has_an_answer_to_every_pdu() {
     let mut table = String::new();
     for stage in Stage::ALL {
-        for pdu_type in PduType::ALL {
+        for pdu_type in PduType::all() {
             let mut bench = bench(stage);
             bench.feed(&sample(pdu_type));
             bench.provide_buffers();

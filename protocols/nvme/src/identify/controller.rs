@@ -1,196 +1,177 @@
 //! Identify Controller. NVMe Base 2.0, 5.17.2.1, with its Fabrics fields.
 
+use nearflash_session::wire;
+use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32, U64, U128};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Ascii, ControllerId, NqnField};
 
-/// CNTRLTYPE. NVMe Base 2.0, 5.17.2.1.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Hash, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(transparent)]
-pub struct ControllerType(pub u8);
+wire! {
+    /// CNTRLTYPE. NVMe Base 2.0, 5.17.2.1.
+    pub struct ControllerType(pub u8);
+}
 
 impl ControllerType {
     /// Does I/O.
     pub const IO: Self = Self(1);
     /// Tells where subsystems are.
     pub const DISCOVERY: Self = Self(2);
-    /// Administers.
-    pub const ADMINISTRATIVE: Self = Self(3);
 }
 
-/// A power state descriptor. NVMe Base 2.0, 5.17.2.1.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(C)]
-pub struct PowerState {
-    /// MP, in centiwatts.
-    pub power_max: U16,
-    /// Latencies, ranks and the rest.
-    pub rest: [u8; 30],
-}
+wire! {
+    /// A power state descriptor. NVMe Base 2.0, 5.17.2.1.
+    #[derive(Default)]
+    pub struct PowerState: [u8; 32] {
+        /// MP, in centiwatts.
+        pub power_max: U16,
+        /// Latencies, ranks and the rest.
+        pub rest: [u8; 30],
+    }
 
-/// Identify Controller data structure, CNS 01h. NVMe Base 2.0, 5.17.2.1.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct IdentifyController {
-    /// VID.
-    pub pci_vendor: U16,
-    /// SSVID.
-    pub pci_subsystem_vendor: U16,
-    /// SN: serial number.
-    pub serial: Ascii<20>,
-    /// MN: model number.
-    pub model: Ascii<40>,
-    /// FR: firmware revision.
-    pub firmware: Ascii<8>,
-    /// RAB.
-    pub arbitration_burst: u8,
-    /// IEEE: the vendor's OUI.
-    pub oui: [u8; 3],
-    /// CMIC: sharing and asymmetry between controllers.
-    pub multi_path: u8,
-    /// MDTS: exponent of two, in units of 4 KiB; 0 is no limit.
-    pub transfer_shift_max: u8,
-    /// CNTLID.
-    pub controller_id: U16,
-    /// VER.
-    pub version: U32,
-    /// RTD3R, in microseconds.
-    pub resume_latency: U32,
-    /// RTD3E, in microseconds: how long a shutdown may take.
-    pub shutdown_latency: U32,
-    /// OAES: which notices it can send, see [`crate::Notices`].
-    pub notices: U32,
-    /// CTRATT.
-    pub attributes: U32,
-    /// RRLS.
-    pub read_recovery_levels: U16,
-    /// Reserved.
-    pub reserved102: [u8; 9],
-    /// CNTRLTYPE.
-    pub controller_type: ControllerType,
-    /// FGUID.
-    pub fru_guid: [u8; 16],
-    /// CRDT1 to CRDT3, in 100 ms: how long a host is to wait before it retries.
-    pub retry_delays: [U16; 3],
-    /// Reserved; with NVMSR, VWCI and MEC at the end.
-    pub reserved134: [u8; 122],
-    /// OACS: optional admin commands.
-    pub admin_commands: U16,
-    /// ACL, 0's based: Abort commands at once.
-    pub abort_limit: u8,
-    /// AERL, 0's based: Asynchronous Event Requests at once.
-    pub async_event_limit: u8,
-    /// FRMW.
-    pub firmware_updates: u8,
-    /// LPA.
-    pub log_page_attributes: u8,
-    /// ELPE, 0's based: entries of the error log.
-    pub error_log_entries: u8,
-    /// NPSS, 0's based: power states.
-    pub power_states: u8,
-    /// AVSCC.
-    pub vendor_commands: u8,
-    /// APSTA.
-    pub autonomous_power: u8,
-    /// WCTEMP, in kelvins.
-    pub warning_temperature: U16,
-    /// CCTEMP, in kelvins.
-    pub critical_temperature: U16,
-    /// MTFA to DSTO.
-    pub reserved270: [u8; 49],
-    /// FWUG.
-    pub firmware_granularity: u8,
-    /// KAS, in 100 ms: granularity of the keep-alive timer; 0 when there is none.
-    pub keep_alive_granularity: U16,
-    /// HCTMA to ENDGIDMAX.
-    pub reserved322: [u8; 20],
-    /// ANATT, in seconds: how long an ANA transition may take.
-    pub ana_transition_time: u8,
-    /// ANACAP: which ANA states are reported.
-    pub ana_capabilities: u8,
-    /// ANAGRPMAX: largest group number.
-    pub ana_group_max: U32,
-    /// NANAGRPID: number of groups.
-    pub ana_groups: U32,
-    /// PELS to reserved.
-    pub reserved352: [u8; 160],
-    /// SQES: required (bits 3:0) and largest (7:4) command size, exponents of two.
-    pub command_len_shifts: u8,
-    /// CQES: the same of completions.
-    pub completion_len_shifts: u8,
-    /// MAXCMD: commands in flight that the controller handles.
-    pub commands_max: U16,
-    /// NN: the largest namespace number.
-    pub namespaces: U32,
-    /// ONCS: optional NVM commands.
-    pub nvm_commands: U16,
-    /// FUSES: fused operations.
-    pub fused_operations: U16,
-    /// FNA.
-    pub format_attributes: u8,
-    /// VWC: volatile write cache.
-    pub volatile_cache: u8,
-    /// AWUN, 0's based: blocks written atomically.
-    pub atomic_blocks: U16,
-    /// AWUPF, 0's based: the same across power loss.
-    pub atomic_blocks_power_fail: U16,
-    /// ICSVSCC.
-    pub io_vendor_commands: u8,
-    /// NWPC.
-    pub write_protection: u8,
-    /// ACWU, 0's based: blocks that a fused compare and write handles.
-    pub atomic_compare_blocks: U16,
-    /// OCFS.
-    pub copy_formats: U16,
-    /// SGLS.
-    pub sgl_support: U32,
-    /// MNAN: how many namespaces there can be.
-    pub namespaces_max: U32,
-    /// MAXDNA to reserved.
-    pub reserved544: [u8; 224],
-    /// SUBNQN.
-    pub subsystem: NqnField,
-    /// Reserved.
-    pub reserved1024: [u8; 768],
-    /// IOCCSZ, in 16 bytes: size of an I/O command capsule.
-    pub io_command_capsule_len: U32,
-    /// IORCSZ, in 16 bytes: size of an I/O response capsule.
-    pub io_response_capsule_len: U32,
-    /// ICDOFF, in 16 bytes: where in-capsule data begins after the command.
-    pub in_capsule_data_offset: U16,
-    /// FCATT: bit 0 is set by the static controller model.
-    pub fabrics_attributes: u8,
-    /// MSDBD: SGL descriptors in a capsule.
-    pub sgl_descriptors_max: u8,
-    /// OFCS: optional Fabrics commands.
-    pub fabrics_commands: U16,
-    /// DCTYPE.
-    pub discovery_controller_type: u8,
-    /// Reserved.
-    pub reserved1807: [u8; 241],
-    /// PSD0 to PSD31.
-    pub power_state_descriptors: [PowerState; 32],
-    /// The vendor's.
-    pub vendor: [u8; 1024],
+    /// Identify Controller data structure, CNS 01h. NVMe Base 2.0, 5.17.2.1.
+    pub struct IdentifyController: [u8; super::IDENTIFY_LEN] {
+        /// VID.
+        pub pci_vendor: U16,
+        /// SSVID.
+        pub pci_subsystem_vendor: U16,
+        /// SN: serial number.
+        pub serial: Ascii<20>,
+        /// MN: model number.
+        pub model: Ascii<40>,
+        /// FR: firmware revision.
+        pub firmware: Ascii<8>,
+        /// RAB.
+        pub arbitration_burst: u8,
+        /// IEEE: the vendor's OUI.
+        pub oui: [u8; 3],
+        /// CMIC: sharing and asymmetry between controllers.
+        pub multi_path: u8,
+        /// MDTS: exponent of two, in units of 4 KiB; 0 is no limit.
+        pub transfer_shift_max: u8,
+        /// CNTLID.
+        pub controller_id: U16,
+        /// VER.
+        pub version: U32,
+        /// RTD3R, in microseconds.
+        pub resume_latency: U32,
+        /// RTD3E, in microseconds: how long a shutdown may take.
+        pub shutdown_latency: U32,
+        /// OAES: which notices it can send, see [`crate::Notices`].
+        pub notices: U32,
+        /// CTRATT.
+        pub attributes: U32,
+        /// RRLS.
+        pub read_recovery_levels: U16,
+        /// Reserved.
+        pub reserved102: [u8; 9],
+        /// CNTRLTYPE.
+        pub controller_type: ControllerType,
+        /// FGUID.
+        pub fru_guid: [u8; 16],
+        /// CRDT1 to CRDT3, in 100 ms: how long a host is to wait before it retries.
+        pub retry_delays: [U16; 3],
+        /// Reserved; with NVMSR, VWCI and MEC at the end.
+        pub reserved134: [u8; 122],
+        /// OACS: optional admin commands.
+        pub admin_commands: U16,
+        /// ACL, 0's based: Abort commands at once.
+        pub abort_limit: u8,
+        /// AERL, 0's based: Asynchronous Event Requests at once.
+        pub async_event_limit: u8,
+        /// FRMW.
+        pub firmware_updates: u8,
+        /// LPA.
+        pub log_page_attributes: u8,
+        /// ELPE, 0's based: entries of the error log.
+        pub error_log_entries: u8,
+        /// NPSS, 0's based: power states.
+        pub power_states: u8,
+        /// AVSCC.
+        pub vendor_commands: u8,
+        /// APSTA.
+        pub autonomous_power: u8,
+        /// WCTEMP, in kelvins.
+        pub warning_temperature: U16,
+        /// CCTEMP, in kelvins.
+        pub critical_temperature: U16,
+        /// MTFA to DSTO.
+        pub reserved270: [u8; 49],
+        /// FWUG.
+        pub firmware_granularity: u8,
+        /// KAS, in 100 ms: granularity of the keep-alive timer; 0 when there is none.
+        pub keep_alive_granularity: U16,
+        /// HCTMA to ENDGIDMAX.
+        pub reserved322: [u8; 20],
+        /// ANATT, in seconds: how long an ANA transition may take.
+        pub ana_transition_time: u8,
+        /// ANACAP: which ANA states are reported.
+        pub ana_capabilities: u8,
+        /// ANAGRPMAX: largest group number.
+        pub ana_group_max: U32,
+        /// NANAGRPID: number of groups.
+        pub ana_groups: U32,
+        /// PELS to reserved.
+        pub reserved352: [u8; 160],
+        /// SQES: required (bits 3:0) and largest (7:4) command size, exponents of two.
+        pub command_len_shifts: u8,
+        /// CQES: the same of completions.
+        pub completion_len_shifts: u8,
+        /// MAXCMD: commands in flight that the controller handles.
+        pub commands_max: U16,
+        /// NN: the largest namespace number.
+        pub namespaces: U32,
+        /// ONCS: optional NVM commands.
+        pub nvm_commands: U16,
+        /// FUSES: fused operations.
+        pub fused_operations: U16,
+        /// FNA.
+        pub format_attributes: u8,
+        /// VWC: volatile write cache.
+        pub volatile_cache: u8,
+        /// AWUN, 0's based: blocks written atomically.
+        pub atomic_blocks: U16,
+        /// AWUPF, 0's based: the same across power loss.
+        pub atomic_blocks_power_fail: U16,
+        /// ICSVSCC.
+        pub io_vendor_commands: u8,
+        /// NWPC.
+        pub write_protection: u8,
+        /// ACWU, 0's based: blocks that a fused compare and write handles.
+        pub atomic_compare_blocks: U16,
+        /// OCFS.
+        pub copy_formats: U16,
+        /// SGLS.
+        pub sgl_support: U32,
+        /// MNAN: how many namespaces there can be.
+        pub namespaces_max: U32,
+        /// MAXDNA to reserved.
+        pub reserved544: [u8; 224],
+        /// SUBNQN.
+        pub subsystem: NqnField,
+        /// Reserved.
+        pub reserved1024: [u8; 768],
+        /// IOCCSZ, in 16 bytes: size of an I/O command capsule.
+        pub io_command_capsule_len: U32,
+        /// IORCSZ, in 16 bytes: size of an I/O response capsule.
+        pub io_response_capsule_len: U32,
+        /// ICDOFF, in 16 bytes: where in-capsule data begins after the command.
+        pub in_capsule_data_offset: U16,
+        /// FCATT: bit 0 is set by the static controller model.
+        pub fabrics_attributes: u8,
+        /// MSDBD: SGL descriptors in a capsule.
+        pub sgl_descriptors_max: u8,
+        /// OFCS: optional Fabrics commands.
+        pub fabrics_commands: U16,
+        /// DCTYPE.
+        pub discovery_controller_type: u8,
+        /// Reserved.
+        pub reserved1807: [u8; 241],
+        /// PSD0 to PSD31.
+        pub power_state_descriptors: [PowerState; 32],
+        /// The vendor's.
+        pub vendor: [u8; 1024],
+    }
 }
-const _: () = assert!(size_of::<IdentifyController>() == super::IDENTIFY_LEN);
 const _: () = {
     use std::mem::offset_of;
     assert!(offset_of!(IdentifyController, controller_type) == 111);
@@ -211,8 +192,6 @@ impl IdentifyController {
     pub const ANA_REPORTING: u8 = 1 << 3;
     /// CTRATT bit 0: 128-bit host identifiers.
     pub const HOST_ID_128: u32 = 1;
-    /// CTRATT bit 6: any command restarts the keep-alive timer.
-    pub const TRAFFIC_KEEPS_ALIVE: u32 = 1 << 6;
     /// LPA bit 0: the health page of a namespace.
     pub const NAMESPACE_HEALTH: u8 = 1;
     /// LPA bit 1: the commands supported and effects page.
@@ -274,29 +253,26 @@ impl IdentifyController {
     }
 }
 
-/// I/O command set specific Identify Controller of the NVM command set, CNS 06h. NVM Command Set
-/// 1.0, 4.1.5.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct NvmController {
-    /// VSL: exponent of two in 4 KiB; the most a Verify can cover.
-    pub verify_shift_max: u8,
-    /// WZSL: exponent of two in 4 KiB; the most a Write Zeroes can cover, 0 for no limit.
-    pub write_zeroes_shift_max: u8,
-    /// WUSL.
-    pub write_uncorrectable_shift_max: u8,
-    /// DMRL: ranges of a Dataset Management, 0 for no limit.
-    pub dsm_ranges_max: u8,
-    /// DMRSL: blocks of a range, 0 for no limit.
-    pub dsm_range_blocks_max: U32,
-    /// DMSL: blocks of all ranges, 0 for no limit.
-    pub dsm_blocks_max: U64,
-    /// Reserved.
-    pub reserved: [U128; 255],
+wire! {
+    /// I/O command set specific Identify Controller of the NVM command set, CNS 06h. NVM Command Set
+    /// 1.0, 4.1.5.
+    pub struct NvmController: [u8; super::IDENTIFY_LEN] {
+        /// VSL: exponent of two in 4 KiB; the most a Verify can cover.
+        pub verify_shift_max: u8,
+        /// WZSL: exponent of two in 4 KiB; the most a Write Zeroes can cover, 0 for no limit.
+        pub write_zeroes_shift_max: u8,
+        /// WUSL.
+        pub write_uncorrectable_shift_max: u8,
+        /// DMRL: ranges of a Dataset Management, 0 for no limit.
+        pub dsm_ranges_max: u8,
+        /// DMRSL: blocks of a range, 0 for no limit.
+        pub dsm_range_blocks_max: U32,
+        /// DMSL: blocks of all ranges, 0 for no limit.
+        pub dsm_blocks_max: U64,
+        /// Reserved.
+        pub reserved: [U128; 255],
+    }
 }
-const _: () = assert!(size_of::<NvmController>() == super::IDENTIFY_LEN);
 
 impl NvmController {
     /// No limits.

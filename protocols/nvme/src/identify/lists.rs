@@ -1,18 +1,17 @@
 //! Lists that Identify returns: namespaces, their descriptors, command set combinations.
 
+use nearflash_session::wire;
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::IDENTIFY_LEN;
 use crate::NamespaceId;
 
-/// NIDT. NVMe Base 2.0, 5.17.2.3.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Hash, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(transparent)]
-pub struct DescriptorType(pub u8);
+wire! {
+    /// NIDT. NVMe Base 2.0, 5.17.2.3.
+    pub struct DescriptorType(pub u8);
+}
 
 #[allow(missing_docs, reason = "the names are the specification's")]
 impl DescriptorType {
@@ -22,17 +21,14 @@ impl DescriptorType {
     pub const COMMAND_SET: Self = Self(4);
 }
 
-/// What a namespace identification descriptor begins with.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-struct DescriptorHeader {
-    descriptor_type: DescriptorType,
-    len: u8,
-    reserved: U16,
+wire! {
+    /// What a namespace identification descriptor begins with.
+    struct DescriptorHeader: [u8; 4] {
+        descriptor_type: DescriptorType,
+        len: u8,
+        reserved: U16,
+    }
 }
-const _: () = assert!(size_of::<DescriptorHeader>() == 4);
 
 /// A namespace identification descriptor. NVMe Base 2.0, 5.17.2.3 (CNS 03h).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

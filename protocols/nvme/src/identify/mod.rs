@@ -42,14 +42,6 @@ impl Cns {
     pub const COMMAND_SET_ACTIVE_NAMESPACES: Self = Self(0x07);
     /// [`IndependentNamespace`].
     pub const INDEPENDENT_NAMESPACE: Self = Self(0x08);
-    /// Numbers of allocated namespaces.
-    pub const ALLOCATED_NAMESPACES: Self = Self(0x10);
-    /// [`IdentifyNamespace`] of an allocated namespace.
-    pub const ALLOCATED_NAMESPACE: Self = Self(0x11);
-    /// Controllers that a namespace is attached to.
-    pub const ATTACHED_CONTROLLERS: Self = Self(0x12);
-    /// Controllers of the subsystem.
-    pub const CONTROLLERS: Self = Self(0x13);
     /// Combinations of I/O command sets.
     pub const COMMAND_SETS: Self = Self(0x1C);
 }

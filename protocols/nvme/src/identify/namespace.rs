@@ -1,31 +1,21 @@
 //! Identify Namespace. NVM Command Set 1.0, 4.1.5.1; NVMe Base 2.0, 5.17.2.8.
 
+use nearflash_session::wire;
 use nearflash_units::{BlockSize, Blocks};
+use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32, U64, U128};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// One LBA format. NVM Command Set 1.0, 4.1.5.1.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(C)]
-pub struct LbaFormat {
-    /// MS: metadata bytes of a block.
-    pub metadata_len: U16,
-    /// LBADS: exponent of two of a block's bytes.
-    pub data_shift: u8,
-    /// RP: relative performance.
-    pub performance: u8,
+wire! {
+    /// One LBA format. NVM Command Set 1.0, 4.1.5.1.
+    #[derive(Default)]
+    pub struct LbaFormat: [u8; 4] {
+        /// MS: metadata bytes of a block.
+        pub metadata_len: U16,
+        /// LBADS: exponent of two of a block's bytes.
+        pub data_shift: u8,
+        /// RP: relative performance.
+        pub performance: u8,
+    }
 }
 
 /// NSFEAT. NVM Command Set 1.0, 4.1.5.1.
@@ -41,87 +31,84 @@ impl NamespaceFeatures {
     pub const OPTIMAL_SIZES: u8 = 1 << 4;
 }
 
-/// Identify Namespace data structure of the NVM command set, CNS 00h. NVM Command Set 1.0,
-/// 4.1.5.1.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct IdentifyNamespace {
-    /// NSZE, in logical blocks.
-    pub blocks: U64,
-    /// NCAP, in logical blocks.
-    pub capacity: U64,
-    /// NUSE, in logical blocks.
-    pub used: U64,
-    /// NSFEAT, see [`NamespaceFeatures`].
-    pub features: u8,
-    /// NLBAF, 0's based.
-    pub formats: u8,
-    /// FLBAS: the format in use.
-    pub format: u8,
-    /// MC.
-    pub metadata_capabilities: u8,
-    /// DPC.
-    pub protection_capabilities: u8,
-    /// DPS.
-    pub protection: u8,
-    /// NMIC: bit 0, several controllers can have it.
-    pub multi_path: u8,
-    /// RESCAP.
-    pub reservations: u8,
-    /// FPI.
-    pub format_progress: u8,
-    /// DLFEAT: what deallocated blocks read as (bits 2:0), Write Zeroes can deallocate (bit 3).
-    pub deallocate_features: u8,
-    /// NAWUN, 0's based.
-    pub atomic_blocks: U16,
-    /// NAWUPF, 0's based.
-    pub atomic_blocks_power_fail: U16,
-    /// NACWU, 0's based.
-    pub atomic_compare_blocks: U16,
-    /// NABSN.
-    pub boundary_blocks: U16,
-    /// NABO.
-    pub boundary_offset: U16,
-    /// NABSPF.
-    pub boundary_blocks_power_fail: U16,
-    /// NOIOB.
-    pub optimal_io_boundary: U16,
-    /// NVMCAP, in bytes.
-    pub nvm_capacity: U128,
-    /// NPWG, 0's based blocks.
-    pub write_granularity: U16,
-    /// NPWA, 0's based blocks.
-    pub write_alignment: U16,
-    /// NPDG, 0's based blocks.
-    pub deallocate_granularity: U16,
-    /// NPDA, 0's based blocks.
-    pub deallocate_alignment: U16,
-    /// NOWS, 0's based blocks.
-    pub write_size: U16,
-    /// MSSRL to reserved.
-    pub reserved74: [u8; 18],
-    /// ANAGRPID.
-    pub ana_group: U32,
-    /// Reserved.
-    pub reserved96: [u8; 3],
-    /// NSATTR: bit 0, write protected.
-    pub attributes: u8,
-    /// NVMSETID.
-    pub nvm_set: U16,
-    /// ENDGID.
-    pub endurance_group: U16,
-    /// NGUID, big endian; zero for none.
-    pub nguid: [u8; 16],
-    /// EUI64, big endian; zero for none.
-    pub eui64: [u8; 8],
-    /// LBAF0 to LBAF63.
-    pub lba_formats: [LbaFormat; 64],
-    /// The vendor's.
-    pub vendor: [u8; 3712],
+wire! {
+    /// Identify Namespace data structure of the NVM command set, CNS 00h. NVM Command Set 1.0,
+    /// 4.1.5.1.
+    pub struct IdentifyNamespace: [u8; super::IDENTIFY_LEN] {
+        /// NSZE, in logical blocks.
+        pub blocks: U64,
+        /// NCAP, in logical blocks.
+        pub capacity: U64,
+        /// NUSE, in logical blocks.
+        pub used: U64,
+        /// NSFEAT, see [`NamespaceFeatures`].
+        pub features: u8,
+        /// NLBAF, 0's based.
+        pub formats: u8,
+        /// FLBAS: the format in use.
+        pub format: u8,
+        /// MC.
+        pub metadata_capabilities: u8,
+        /// DPC.
+        pub protection_capabilities: u8,
+        /// DPS.
+        pub protection: u8,
+        /// NMIC: bit 0, several controllers can have it.
+        pub multi_path: u8,
+        /// RESCAP.
+        pub reservations: u8,
+        /// FPI.
+        pub format_progress: u8,
+        /// DLFEAT: what deallocated blocks read as (bits 2:0), Write Zeroes can deallocate (bit 3).
+        pub deallocate_features: u8,
+        /// NAWUN, 0's based.
+        pub atomic_blocks: U16,
+        /// NAWUPF, 0's based.
+        pub atomic_blocks_power_fail: U16,
+        /// NACWU, 0's based.
+        pub atomic_compare_blocks: U16,
+        /// NABSN.
+        pub boundary_blocks: U16,
+        /// NABO.
+        pub boundary_offset: U16,
+        /// NABSPF.
+        pub boundary_blocks_power_fail: U16,
+        /// NOIOB.
+        pub optimal_io_boundary: U16,
+        /// NVMCAP, in bytes.
+        pub nvm_capacity: U128,
+        /// NPWG, 0's based blocks.
+        pub write_granularity: U16,
+        /// NPWA, 0's based blocks.
+        pub write_alignment: U16,
+        /// NPDG, 0's based blocks.
+        pub deallocate_granularity: U16,
+        /// NPDA, 0's based blocks.
+        pub deallocate_alignment: U16,
+        /// NOWS, 0's based blocks.
+        pub write_size: U16,
+        /// MSSRL to reserved.
+        pub reserved74: [u8; 18],
+        /// ANAGRPID.
+        pub ana_group: U32,
+        /// Reserved.
+        pub reserved96: [u8; 3],
+        /// NSATTR: bit 0, write protected.
+        pub attributes: u8,
+        /// NVMSETID.
+        pub nvm_set: U16,
+        /// ENDGID.
+        pub endurance_group: U16,
+        /// NGUID, big endian; zero for none.
+        pub nguid: [u8; 16],
+        /// EUI64, big endian; zero for none.
+        pub eui64: [u8; 8],
+        /// LBAF0 to LBAF63.
+        pub lba_formats: [LbaFormat; 64],
+        /// The vendor's.
+        pub vendor: [u8; 3712],
+    }
 }
-const _: () = assert!(size_of::<IdentifyNamespace>() == super::IDENTIFY_LEN);
 const _: () = {
     use std::mem::offset_of;
     assert!(offset_of!(IdentifyNamespace, multi_path) == 30);
@@ -167,36 +154,33 @@ impl IdentifyNamespace {
     }
 }
 
-/// I/O command set independent Identify Namespace, CNS 08h. NVMe Base 2.0, 5.17.2.8.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct IndependentNamespace {
-    /// NSFEAT: bit 3 UIDREUSE; others than in [`NamespaceFeatures`].
-    pub features: u8,
-    /// NMIC.
-    pub multi_path: u8,
-    /// RESCAP.
-    pub reservations: u8,
-    /// FPI.
-    pub format_progress: u8,
-    /// ANAGRPID.
-    pub ana_group: U32,
-    /// NSATTR.
-    pub attributes: u8,
-    /// Reserved.
-    pub reserved9: u8,
-    /// NVMSETID.
-    pub nvm_set: U16,
-    /// ENDGID.
-    pub endurance_group: U16,
-    /// NSTAT: bit 0, ready.
-    pub status: u8,
-    /// Reserved.
-    pub reserved15: [u8; 4081],
+wire! {
+    /// I/O command set independent Identify Namespace, CNS 08h. NVMe Base 2.0, 5.17.2.8.
+    pub struct IndependentNamespace: [u8; super::IDENTIFY_LEN] {
+        /// NSFEAT: bit 3 UIDREUSE; others than in [`NamespaceFeatures`].
+        pub features: u8,
+        /// NMIC.
+        pub multi_path: u8,
+        /// RESCAP.
+        pub reservations: u8,
+        /// FPI.
+        pub format_progress: u8,
+        /// ANAGRPID.
+        pub ana_group: U32,
+        /// NSATTR.
+        pub attributes: u8,
+        /// Reserved.
+        pub reserved9: u8,
+        /// NVMSETID.
+        pub nvm_set: U16,
+        /// ENDGID.
+        pub endurance_group: U16,
+        /// NSTAT: bit 0, ready.
+        pub status: u8,
+        /// Reserved.
+        pub reserved15: [u8; 4081],
+    }
 }
-const _: () = assert!(size_of::<IndependentNamespace>() == super::IDENTIFY_LEN);
 
 impl IndependentNamespace {
     /// NSFEAT bit 5: no volatile write cache, whatever the controller says. NVMe Base 2.1.
@@ -210,25 +194,22 @@ impl IndependentNamespace {
     }
 }
 
-/// I/O command set specific Identify Namespace of the NVM command set, CNS 05h. NVM Command Set
-/// 1.0, 4.1.5.2. Without protection information all of it is zero.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct NvmNamespace {
-    /// LBSTM: logical block storage tag mask.
-    pub storage_tag_mask: U64,
-    /// PIC.
-    pub protection_capabilities: u8,
-    /// Reserved.
-    pub reserved9: [u8; 3],
-    /// ELBAF0 to ELBAF63.
-    pub formats: [U32; 64],
-    /// Reserved.
-    pub reserved268: [u8; 3828],
+wire! {
+    /// I/O command set specific Identify Namespace of the NVM command set, CNS 05h. NVM Command Set
+    /// 1.0, 4.1.5.2. Without protection information all of it is zero.
+    pub struct NvmNamespace: [u8; super::IDENTIFY_LEN] {
+        /// LBSTM: logical block storage tag mask.
+        pub storage_tag_mask: U64,
+        /// PIC.
+        pub protection_capabilities: u8,
+        /// Reserved.
+        pub reserved9: [u8; 3],
+        /// ELBAF0 to ELBAF63.
+        pub formats: [U32; 64],
+        /// Reserved.
+        pub reserved268: [u8; 3828],
+    }
 }
-const _: () = assert!(size_of::<NvmNamespace>() == super::IDENTIFY_LEN);
 
 impl NvmNamespace {
     /// All zero.

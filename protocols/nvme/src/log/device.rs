@@ -1,106 +1,90 @@
 //! The pages that every controller has: errors, health, firmware. NVMe Base 2.0, 5.16.1.2 to
 //! 5.16.1.4.
 
+use nearflash_session::wire;
+use zerocopy::FromZeros;
 use zerocopy::little_endian::{U16, U32, U64, U128};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::Ascii;
 
-/// One failed command. NVMe Base 2.0, 5.16.1.2.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Eq,
-    FromBytes,
-    Immutable,
-    IntoBytes,
-    KnownLayout,
-    PartialEq,
-    Unaligned,
-)]
-#[repr(C)]
-pub struct ErrorEntry {
-    /// Counts errors over the controller's life, from 1; 0 marks an unused entry.
-    pub count: U64,
-    /// SQID.
-    pub queue_id: U16,
-    /// CID.
-    pub command_id: U16,
-    /// Status with phase, as in the completion.
-    pub status: U16,
-    /// Byte (bits 7:0) and bit (bits 10:8) of the command that is wrong; FFFFh for none.
-    pub parameter_location: U16,
-    /// First logical block that failed.
-    pub lba: U64,
-    /// NSID.
-    pub nsid: U32,
-    /// Whether a vendor's page has more; 0.
-    pub vendor_page: u8,
-    /// TRTYPE.
-    pub transport: u8,
-    /// Reserved.
-    pub reserved: [u8; 2],
-    /// Specific to the command.
-    pub command_specific: U64,
-    /// Specific to the transport.
-    pub transport_specific: U16,
-    /// Reserved.
-    pub reserved2: [u8; 22],
-}
-const _: () = assert!(size_of::<ErrorEntry>() == 64);
+wire! {
+    /// One failed command. NVMe Base 2.0, 5.16.1.2.
+    #[derive(Default)]
+    pub struct ErrorEntry: [u8; 64] {
+        /// Counts errors over the controller's life, from 1; 0 marks an unused entry.
+        pub count: U64,
+        /// SQID.
+        pub queue_id: U16,
+        /// CID.
+        pub command_id: U16,
+        /// Status with phase, as in the completion.
+        pub status: U16,
+        /// Byte (bits 7:0) and bit (bits 10:8) of the command that is wrong; FFFFh for none.
+        pub parameter_location: U16,
+        /// First logical block that failed.
+        pub lba: U64,
+        /// NSID.
+        pub nsid: U32,
+        /// Whether a vendor's page has more; 0.
+        pub vendor_page: u8,
+        /// TRTYPE.
+        pub transport: u8,
+        /// Reserved.
+        pub reserved: [u8; 2],
+        /// Specific to the command.
+        pub command_specific: U64,
+        /// Specific to the transport.
+        pub transport_specific: U16,
+        /// Reserved.
+        pub reserved2: [u8; 22],
+    }
 
-/// SMART / health information. NVMe Base 2.0, 5.16.1.3.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct HealthInformation {
-    /// Warnings by bit; 0 is good.
-    pub critical_warning: u8,
-    /// In kelvins.
-    pub temperature: U16,
-    /// In per cent.
-    pub available_spare: u8,
-    /// In per cent.
-    pub spare_threshold: u8,
-    /// In per cent, may exceed 100.
-    pub used: u8,
-    /// Of endurance groups, by bit.
-    pub endurance_group_warning: u8,
-    /// Reserved.
-    pub reserved: [u8; 25],
-    /// In thousands of 512 bytes, rounded up.
-    pub data_units_read: U128,
-    /// In thousands of 512 bytes, rounded up.
-    pub data_units_written: U128,
-    /// Read and Compare commands completed.
-    pub host_reads: U128,
-    /// Write commands completed.
-    pub host_writes: U128,
-    /// In minutes.
-    pub busy_minutes: U128,
-    /// Power cycles.
-    pub power_cycles: U128,
-    /// Power on hours.
-    pub power_on_hours: U128,
-    /// Power lost without a shutdown.
-    pub unsafe_shutdowns: U128,
-    /// Unrecovered errors of the medium.
-    pub media_errors: U128,
-    /// Entries of the error log over the controller's life.
-    pub error_entries: U128,
-    /// In minutes.
-    pub warning_temperature_minutes: U32,
-    /// In minutes.
-    pub critical_temperature_minutes: U32,
-    /// In kelvins; 0 is none.
-    pub sensors: [U16; 8],
-    /// Thermal management counters, then reserved.
-    pub rest: [u8; 296],
+    /// SMART / health information. NVMe Base 2.0, 5.16.1.3.
+    pub struct HealthInformation: [u8; 512] {
+        /// Warnings by bit; 0 is good.
+        pub critical_warning: u8,
+        /// In kelvins.
+        pub temperature: U16,
+        /// In per cent.
+        pub available_spare: u8,
+        /// In per cent.
+        pub spare_threshold: u8,
+        /// In per cent, may exceed 100.
+        pub used: u8,
+        /// Of endurance groups, by bit.
+        pub endurance_group_warning: u8,
+        /// Reserved.
+        pub reserved: [u8; 25],
+        /// In thousands of 512 bytes, rounded up.
+        pub data_units_read: U128,
+        /// In thousands of 512 bytes, rounded up.
+        pub data_units_written: U128,
+        /// Read and Compare commands completed.
+        pub host_reads: U128,
+        /// Write commands completed.
+        pub host_writes: U128,
+        /// In minutes.
+        pub busy_minutes: U128,
+        /// Power cycles.
+        pub power_cycles: U128,
+        /// Power on hours.
+        pub power_on_hours: U128,
+        /// Power lost without a shutdown.
+        pub unsafe_shutdowns: U128,
+        /// Unrecovered errors of the medium.
+        pub media_errors: U128,
+        /// Entries of the error log over the controller's life.
+        pub error_entries: U128,
+        /// In minutes.
+        pub warning_temperature_minutes: U32,
+        /// In minutes.
+        pub critical_temperature_minutes: U32,
+        /// In kelvins; 0 is none.
+        pub sensors: [U16; 8],
+        /// Thermal management counters, then reserved.
+        pub rest: [u8; 296],
+    }
 }
-const _: () = assert!(size_of::<HealthInformation>() == 512);
 
 impl HealthInformation {
     /// Of a controller that wears out nothing: all spare there is, no thermometer.
@@ -115,22 +99,19 @@ impl Default for HealthInformation {
     }
 }
 
-/// Firmware slots. NVMe Base 2.0, 5.16.1.4.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct FirmwareSlots {
-    /// AFI: the active slot in bits 2:0.
-    pub active: u8,
-    /// Reserved.
-    pub reserved: [u8; 7],
-    /// FRS1 to FRS7; empty slots are zero.
-    pub revisions: [Ascii<8>; 7],
-    /// Reserved.
-    pub reserved2: [u8; 448],
+wire! {
+    /// Firmware slots. NVMe Base 2.0, 5.16.1.4.
+    pub struct FirmwareSlots: [u8; 512] {
+        /// AFI: the active slot in bits 2:0.
+        pub active: u8,
+        /// Reserved.
+        pub reserved: [u8; 7],
+        /// FRS1 to FRS7; empty slots are zero.
+        pub revisions: [Ascii<8>; 7],
+        /// Reserved.
+        pub reserved2: [u8; 448],
+    }
 }
-const _: () = assert!(size_of::<FirmwareSlots>() == 512);
 
 impl FirmwareSlots {
     /// One revision in slot 1, active.

@@ -1,31 +1,25 @@
 //! The discovery log: which subsystems a host can reach, and where. NVMe Base 2.0, 5.16.1.23.
 
+use nearflash_session::wire;
 use zerocopy::little_endian::{U16, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Ascii, NqnField};
 
-/// TRTYPE. NVMe Base 2.0, 5.16.1.23.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Hash, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(transparent)]
-pub struct TransportType(pub u8);
+wire! {
+    /// TRTYPE. NVMe Base 2.0, 5.16.1.23.
+    pub struct TransportType(pub u8);
+}
 
 #[allow(missing_docs, reason = "the names are the specification's")]
 impl TransportType {
     pub const RDMA: Self = Self(1);
-    pub const FIBRE_CHANNEL: Self = Self(2);
     pub const TCP: Self = Self(3);
-    pub const LOOPBACK: Self = Self(254);
 }
 
-/// ADRFAM. NVMe Base 2.0, 5.16.1.23.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Hash, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(transparent)]
-pub struct AddressFamily(pub u8);
+wire! {
+    /// ADRFAM. NVMe Base 2.0, 5.16.1.23.
+    pub struct AddressFamily(pub u8);
+}
 
 #[allow(missing_docs, reason = "the names are the specification's")]
 impl AddressFamily {
@@ -33,38 +27,29 @@ impl AddressFamily {
     pub const IPV6: Self = Self(2);
 }
 
-/// SUBTYPE. NVMe Base 2.0, 5.16.1.23.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Hash, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(transparent)]
-pub struct SubsystemType(pub u8);
+wire! {
+    /// SUBTYPE. NVMe Base 2.0, 5.16.1.23.
+    pub struct SubsystemType(pub u8);
+}
 
 impl SubsystemType {
-    /// Another discovery subsystem.
-    pub const REFERRAL: Self = Self(1);
     /// A subsystem with namespaces.
     pub const NVM: Self = Self(2);
-    /// The discovery subsystem that is being read.
-    pub const CURRENT_DISCOVERY: Self = Self(3);
 }
 
-/// What the discovery log begins with. NVMe Base 2.0, 5.16.1.23.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct DiscoveryHeader {
-    /// GENCTR: grows when the log changes; a reader that sees it differ begins anew.
-    pub generation: U64,
-    /// NUMREC: entries that follow.
-    pub entries: U64,
-    /// RECFMT: 0.
-    pub record_format: U16,
-    /// Reserved.
-    pub reserved: [u8; 1006],
+wire! {
+    /// What the discovery log begins with. NVMe Base 2.0, 5.16.1.23.
+    pub struct DiscoveryHeader: [u8; 1024] {
+        /// GENCTR: grows when the log changes; a reader that sees it differ begins anew.
+        pub generation: U64,
+        /// NUMREC: entries that follow.
+        pub entries: U64,
+        /// RECFMT: 0.
+        pub record_format: U16,
+        /// Reserved.
+        pub reserved: [u8; 1006],
+    }
 }
-const _: () = assert!(size_of::<DiscoveryHeader>() == 1024);
 
 impl DiscoveryHeader {
     /// Of a log with so many entries.
@@ -78,48 +63,41 @@ impl DiscoveryHeader {
     }
 }
 
-/// One place where one subsystem can be reached. NVMe Base 2.0, 5.16.1.23.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct DiscoveryEntry {
-    /// TRTYPE.
-    pub transport: TransportType,
-    /// ADRFAM.
-    pub family: AddressFamily,
-    /// SUBTYPE.
-    pub subsystem_type: SubsystemType,
-    /// TREQ: secure channel not specified (00b), SQ flow control may be disabled (bit 2).
-    pub requirements: u8,
-    /// PORTID: which listener of the subsystem.
-    pub port_id: U16,
-    /// CNTLID: FFFFh, controllers are made on demand.
-    pub controller_id: U16,
-    /// ASQSZ: the most entries that an admin queue can have.
-    pub admin_queue_entries_max: U16,
-    /// EFLAGS.
-    pub flags: U16,
-    /// Reserved.
-    pub reserved: [u8; 20],
-    /// TRSVCID: the TCP port, in decimal.
-    pub service: Ascii<32>,
-    /// Reserved.
-    pub reserved2: [u8; 192],
-    /// SUBNQN.
-    pub subsystem: NqnField,
-    /// TRADDR: the IP address.
-    pub address: Ascii<256>,
-    /// TSAS: for TCP, byte 0 is the kind of security, 0 for none.
-    pub transport_specific: [u8; 256],
+wire! {
+    /// One place where one subsystem can be reached. NVMe Base 2.0, 5.16.1.23.
+    pub struct DiscoveryEntry: [u8; 1024] {
+        /// TRTYPE.
+        pub transport: TransportType,
+        /// ADRFAM.
+        pub family: AddressFamily,
+        /// SUBTYPE.
+        pub subsystem_type: SubsystemType,
+        /// TREQ: secure channel not specified (00b), SQ flow control may be disabled (bit 2).
+        pub requirements: u8,
+        /// PORTID: which listener of the subsystem.
+        pub port_id: U16,
+        /// CNTLID: FFFFh, controllers are made on demand.
+        pub controller_id: U16,
+        /// ASQSZ: the most entries that an admin queue can have.
+        pub admin_queue_entries_max: U16,
+        /// EFLAGS.
+        pub flags: U16,
+        /// Reserved.
+        pub reserved: [u8; 20],
+        /// TRSVCID: the TCP port, in decimal.
+        pub service: Ascii<32>,
+        /// Reserved.
+        pub reserved2: [u8; 192],
+        /// SUBNQN.
+        pub subsystem: NqnField,
+        /// TRADDR: the IP address.
+        pub address: Ascii<256>,
+        /// TSAS: for TCP, byte 0 is the kind of security, 0 for none.
+        pub transport_specific: [u8; 256],
+    }
 }
-const _: () = assert!(size_of::<DiscoveryEntry>() == 1024);
 
 impl DiscoveryEntry {
     /// TREQ: SQ flow control may be disabled.
     pub const SQ_FLOW_CONTROL_OPTIONAL: u8 = 1 << 2;
-    /// EFLAGS: a host may keep its connection to this discovery controller.
-    pub const EXPLICIT_PERSISTENT: u16 = 1 << 1;
-    /// EFLAGS: all discovery entries with this NQN on this node return the same log.
-    pub const SAME_LOG: u16 = 1;
 }

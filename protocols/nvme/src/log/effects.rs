@@ -1,22 +1,19 @@
 //! Commands supported and their effects. NVMe Base 2.0, 5.16.1.6.
 
+use nearflash_session::wire;
 use zerocopy::little_endian::U32;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// For each opcode what it does besides answering. NVMe Base 2.0, 5.16.1.6.
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct CommandEffects {
-    /// Of admin commands, by opcode.
-    pub admin: [U32; 256],
-    /// Of I/O commands, by opcode.
-    pub io: [U32; 256],
-    /// Reserved.
-    pub reserved: [u8; 2048],
+wire! {
+    /// For each opcode what it does besides answering. NVMe Base 2.0, 5.16.1.6.
+    pub struct CommandEffects: [u8; 4096] {
+        /// Of admin commands, by opcode.
+        pub admin: [U32; 256],
+        /// Of I/O commands, by opcode.
+        pub io: [U32; 256],
+        /// Reserved.
+        pub reserved: [u8; 2048],
+    }
 }
-const _: () = assert!(size_of::<CommandEffects>() == 4096);
 
 impl CommandEffects {
     /// CSUPP: the command is supported.

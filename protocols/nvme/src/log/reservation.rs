@@ -1,7 +1,8 @@
 //! Reservation notifications. NVMe Base 2.0, 5.16.1 (LID 80h) and 8.19.
 
+use nearflash_session::wire;
+use zerocopy::FromZeros;
 use zerocopy::little_endian::{U32, U64};
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::NamespaceId;
 
@@ -33,26 +34,23 @@ impl ReservationNotice {
     }
 }
 
-/// Reservation Notification page. NVMe Base 2.0, 5.16.1 (LID 80h).
-#[derive(
-    Clone, Copy, Debug, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned,
-)]
-#[repr(C)]
-pub struct ReservationNotification {
-    /// Counts notifications, from 1 and never 0: a gap tells the host what it missed.
-    pub count: U64,
-    /// What it says, see [`ReservationNotice`]; 0 when there is none.
-    pub notice: u8,
-    /// How many more there are, up to 255.
-    pub available: u8,
-    /// Reserved.
-    pub reserved10: [u8; 2],
-    /// NSID.
-    pub namespace: U32,
-    /// Reserved.
-    pub reserved16: [u8; 48],
+wire! {
+    /// Reservation Notification page. NVMe Base 2.0, 5.16.1 (LID 80h).
+    pub struct ReservationNotification: [u8; 64] {
+        /// Counts notifications, from 1 and never 0: a gap tells the host what it missed.
+        pub count: U64,
+        /// What it says, see [`ReservationNotice`]; 0 when there is none.
+        pub notice: u8,
+        /// How many more there are, up to 255.
+        pub available: u8,
+        /// Reserved.
+        pub reserved10: [u8; 2],
+        /// NSID.
+        pub namespace: U32,
+        /// Reserved.
+        pub reserved16: [u8; 48],
+    }
 }
-const _: () = assert!(size_of::<ReservationNotification>() == 64);
 
 impl ReservationNotification {
     /// The page that says nothing.
@@ -73,6 +71,8 @@ impl ReservationNotification {
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::IntoBytes;
+
     use super::*;
 
     #[test]

@@ -11,7 +11,6 @@ use super::config::TargetConfig;
 use super::controller::{Controller, ControllerKind};
 use super::subsystem::{Namespaces, Subsystem};
 use super::{Action, features, identify, logs, properties};
-use crate::io::Transfer;
 use crate::{AdminOpcode, Command, CommandId, CompletionEntry, FabricsType, Nqn, QueueId, Status};
 
 /// AERL + 1: Asynchronous Event Requests that may wait.
@@ -97,25 +96,6 @@ fn find_handler(command: &Command, kind: ControllerKind) -> Result<Handler, Stat
     };
     found.ok_or(Status::INVALID_OPCODE.dnr())
 }
-
-/// What data an admin or Fabrics command brings from the host, for whoever has to fetch it before
-/// [`Target::admin`](super::Target::admin) is called; data to the host the answer brings itself.
-///
-/// # Errors
-/// When no command brings as much.
-pub fn admin_transfer(command: &Command) -> Result<Transfer, Status> {
-    let len = command.sgl.length.get();
-    if !command.opcode_moves_from_host() || len == 0 {
-        return Ok(Transfer::None);
-    }
-    if len > ADMIN_DATA_LEN_MAX {
-        return Err(Status::SGL_LENGTH_INVALID.dnr());
-    }
-    Ok(Transfer::FromHost(nearflash_units::ByteLen(u64::from(len))))
-}
-
-/// The most bytes that an admin command brings from the host.
-pub const ADMIN_DATA_LEN_MAX: u32 = 4096;
 
 impl Answer {
     /// Data without a result.

@@ -33,7 +33,6 @@ use std::sync::Arc;
 use nearflash_request::Change;
 use nearflash_units::Nanos;
 
-pub use admin::{ADMIN_DATA_LEN_MAX, admin_transfer};
 pub use config::{
     Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, PublishError, TargetConfig,
 };
@@ -217,7 +216,7 @@ impl Target {
         }
     }
 
-    /// A command of an admin queue, with the data it brought ([`admin_transfer`] tells how much
+    /// A command of an admin queue, with the data it brought (its descriptor tells how much
     /// that is). Of a controller that has just ended it is passed over: its connection is about to
     /// end.
     pub fn admin(&mut self, now: Nanos, controller: ControllerId, command: &Command, data: &[u8]) {

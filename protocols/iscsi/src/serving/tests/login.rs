@@ -17,7 +17,7 @@ fn response(bench: &mut Bench) -> LoginStatus {
     let pdu = said_once(bench);
     assert_eq!(pdu.opcode(), Opcode::LOGIN_RESPONSE);
     let response: &LoginResponse = pdu.of();
-    LoginStatus { class: response.status_class, detail: response.status_detail }
+    LoginStatus::new(response.status_class, response.status_detail)
 }
 
 #[test]

@@ -151,16 +151,3 @@ fn a_discovery_controller_has_the_features_of_one() {
     let queues = get(FeatureId::NUMBER_OF_QUEUES);
     assert_eq!(status_of(&mut target, controller, queues), Status::INVALID_FIELD.dnr());
 }
-
-#[test]
-fn only_what_a_command_can_bring_is_fetched_for_it() {
-    let set = Command::set_features(FeatureId::TIMESTAMP, 0);
-    assert_eq!(admin_transfer(&set), Ok(crate::io::Transfer::None));
-    let with_data = set.with_transport_data(8);
-    let eight = nearflash_units::ByteLen(8);
-    assert_eq!(admin_transfer(&with_data), Ok(crate::io::Transfer::FromHost(eight)));
-    let huge = set.with_transport_data(u32::MAX);
-    assert_eq!(admin_transfer(&huge), Err(Status::SGL_LENGTH_INVALID.dnr()));
-    let to_host = Command::get_features(FeatureId::TIMESTAMP, 8);
-    assert_eq!(admin_transfer(&to_host), Ok(crate::io::Transfer::None));
-}

@@ -1,0 +1,80 @@
+//! How the headers of PDUs are written down.
+
+/// A header: the fields that have the same name and place in most PDUs by their names alone
+/// (`lengths` are those of the additional headers and the data, `serials` those that a target tells),
+/// its own as in a structure. The opcode comes first.
+macro_rules! header {
+    (@ [$(#[$($meta:tt)*])* $name:ident] [$($fields:tt)*]) => {
+        nearflash_session::wire! {
+            $(#[$($meta)*])*
+            pub struct $name: [u8; HEADER_LEN] {
+                /// What it is, and whether it is for immediate delivery.
+                pub opcode: OpcodeByte,
+                $($fields)*
+            }
+        }
+    };
+    (@ $head:tt [$($done:tt)*] lengths; $($rest:tt)*) => {
+        header! { @ $head [
+            $($done)*
+            /// TotalAHSLength, in words of four bytes.
+            pub ahs_words: u8,
+            /// DataSegmentLength, without padding and digest.
+            pub data_len: DataSegmentLen,
+        ] $($rest)* }
+    };
+    (@ $head:tt $done:tt lun; $($rest:tt)*) => {
+        header! { @ $head $done
+            /// LUN.
+            pub lun: LunField;
+            $($rest)*
+        }
+    };
+    (@ $head:tt $done:tt itt; $($rest:tt)*) => {
+        header! { @ $head $done
+            /// Initiator task tag.
+            pub itt: U32;
+            $($rest)*
+        }
+    };
+    (@ $head:tt $done:tt ttt; $($rest:tt)*) => {
+        header! { @ $head $done
+            /// Target transfer tag.
+            pub ttt: U32;
+            $($rest)*
+        }
+    };
+    (@ $head:tt $done:tt cmd_sn; $($rest:tt)*) => {
+        header! { @ $head $done
+            /// CmdSN.
+            pub cmd_sn: U32;
+            $($rest)*
+        }
+    };
+    (@ $head:tt $done:tt exp_stat_sn; $($rest:tt)*) => {
+        header! { @ $head $done
+            /// ExpStatSN: the next status that the initiator expects.
+            pub exp_stat_sn: U32;
+            $($rest)*
+        }
+    };
+    (@ $head:tt $done:tt serials; $($rest:tt)*) => {
+        header! { @ $head $done
+            /// StatSN.
+            pub stat_sn: U32;
+            /// ExpCmdSN: the next command that the target expects.
+            pub exp_cmd_sn: U32;
+            /// MaxCmdSN: the last command that the target takes now.
+            pub max_cmd_sn: U32;
+            $($rest)*
+        }
+    };
+    (@ $head:tt [$($done:tt)*]
+        $(#[$($doc:tt)*])* $vis:vis $field:ident : $type:ty; $($rest:tt)*
+    ) => {
+        header! { @ $head [$($done)* $(#[$($doc)*])* $vis $field: $type,] $($rest)* }
+    };
+    ($(#[$($meta:tt)*])* pub struct $name:ident { $($fields:tt)* }) => {
+        header! { @ [$(#[$($meta)*])* $name] [] $($fields)* }
+    };
+}

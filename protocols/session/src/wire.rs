@@ -1,0 +1,81 @@
+//! Structures of a wire, and the numbers in their fields, without what all of them would repeat.
+
+/// Structures as they stand on a wire: any bytes of their length are one.
+///
+/// `pub struct Name: [u8; LEN] { … }` is a structure of `LEN` bytes, `pub struct Name(pub u8);` a
+/// field. The crate that uses it depends on zerocopy.
+#[macro_export]
+macro_rules! wire {
+    () => {};
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident : [u8; $len:expr] { $($fields:tt)* }
+        $($rest:tt)*
+    ) => {
+        $(#[$meta])*
+        #[derive(
+            Clone, Copy, Debug, Eq, PartialEq,
+            ::zerocopy::FromBytes, ::zerocopy::Immutable, ::zerocopy::IntoBytes,
+            ::zerocopy::KnownLayout, ::zerocopy::Unaligned,
+        )]
+        #[repr(C)]
+        $vis struct $name { $($fields)* }
+        const _: () = assert!(size_of::<$name>() == $len);
+        $crate::wire! { $($rest)* }
+    };
+    ($(#[$meta:meta])* $vis:vis struct $name:ident($field:vis $raw:ty); $($rest:tt)*) => {
+        $(#[$meta])*
+        #[derive(
+            Clone, Copy, Debug, Default, Eq, Hash, PartialEq,
+            ::zerocopy::FromBytes, ::zerocopy::Immutable, ::zerocopy::IntoBytes,
+            ::zerocopy::KnownLayout, ::zerocopy::Unaligned,
+        )]
+        #[repr(transparent)]
+        $vis struct $name($field $raw);
+        $crate::wire! { $($rest)* }
+    };
+}
+
+/// The numbers that a field is known to hold, as constants of its type: `NAME = 1, "its words";`. The
+/// field is open: any other number decodes, and is refused in one place. Where a constant has no
+/// comment, its words are it.
+#[macro_export]
+macro_rules! codes {
+    ($type:ident {
+        $($(#[$meta:meta])* $name:ident = $value:expr $(, $words:literal)?;)*
+    }) => {
+        impl $type {
+            $($(#[doc = concat!($words, ".")])? $(#[$meta])* pub const $name: Self = Self($value);)*
+
+            const KNOWN: &[(Self, &'static str, &'static str)] =
+                &[$((Self($value), stringify!($name), concat!($($words)?)),)*];
+
+            /// Those that are known.
+            pub fn all() -> impl Iterator<Item = Self> {
+                Self::KNOWN.iter().map(|row| row.0)
+            }
+
+            /// Its name here and its words, if it is known.
+            pub fn known(self) -> Option<(&'static str, &'static str)> {
+                let row = Self::KNOWN.iter().find(|row| row.0 == self);
+                row.map(|(_, name, words)| (*name, *words))
+            }
+        }
+    };
+}
+
+/// Where a field stands in a structure, in bytes: for an answer that says which one is at fault.
+#[macro_export]
+macro_rules! offset {
+    ($type:ty, $field:ident) => {
+        const { $crate::offset_of_wire(std::mem::offset_of!($type, $field)) }
+    };
+}
+
+/// Of [`offset!`].
+#[doc(hidden)]
+#[allow(clippy::cast_possible_truncation, reason = "it is checked")]
+pub const fn offset_of_wire(offset: usize) -> u32 {
+    assert!(offset < 4096, "no structure of a wire is longer");
+    offset as u32
+}
