@@ -39,8 +39,3 @@ impl Extent {
             && other.start.0 < self.start.0.saturating_add(self.len.0)
     }
 }
-
-/// So many bytes in whole granules, rounded up; `None` past the address space.
-pub fn round_up_to_granule(len: ByteLen) -> Option<ByteLen> {
-    len.0.checked_next_multiple_of(GRANULE.0).map(ByteLen)
-}

@@ -79,11 +79,6 @@ impl FreeSpace {
         ByteLen(self.runs.values().sum())
     }
 
-    /// The longest free run: what the next volume can have in one extent.
-    pub fn largest_run(&self) -> ByteLen {
-        ByteLen(self.runs.values().copied().max().unwrap_or(0))
-    }
-
     /// Takes an extent that is known to belong to a volume, as when a catalog is read.
     ///
     /// # Errors

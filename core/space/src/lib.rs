@@ -13,7 +13,7 @@ mod space;
 mod table;
 mod volume;
 
-pub use extent::{Extent, GRANULE, round_up_to_granule};
+pub use extent::{Extent, GRANULE};
 pub use free::{FreeSpace, SpaceError, append_extents, truncate_extents};
 pub use label::{LABEL_AREA_LEN, LABEL_LEN, LABEL_OFFSETS, Label, LabelError};
 pub use map::{EXTENTS_PER_VOLUME_MAX, Epoch, Map, MapError, Piece, Pieces};

@@ -1,4 +1,4 @@
-//! Queues PDUs with small data of the session's own, for both ends.
+//! Queues PDUs with small data of the session's own, and what stands behind any data, for both ends.
 
 use nearflash_session::Output;
 use nearflash_session::digest::{append, digest};
@@ -6,21 +6,40 @@ use nearflash_session::digest::{append, digest};
 use crate::Digests;
 use crate::pdu::padding_len;
 
-const PADDING: [u8; 4] = [0; 4];
+/// The longest padding.
+const PADDING: [u8; 3] = [0; 3];
 
 /// Queues a PDU: its header, whose lengths are set, and data that fits them.
 pub(crate) fn push_small(output: &mut Output, digests: Digests, header: &[u8], data: &[u8]) {
     output.push_bytes(header);
     if digests.header {
-        output.push_bytes(&digest(header).to_le_bytes());
+        output.push_digest(digest(header));
     }
-    if data.is_empty() {
-        return;
+    push_data(output, digests, data);
+}
+
+/// Queues data behind its header, if there is any.
+#[inline]
+pub(crate) fn push_data(output: &mut Output, digests: Digests, data: &[u8]) {
+    if !data.is_empty() {
+        output.push_bytes(data);
+        push_tail(output, digests, data.len(), || digest(data));
     }
-    let padding = &PADDING[..padding_len(data.len())];
-    output.push_bytes(data);
-    output.push_bytes(padding);
+}
+
+/// Queues what stands behind so much data: its padding, and the digest over both.
+#[inline]
+pub(crate) fn push_tail(
+    output: &mut Output,
+    digests: Digests,
+    data_len: usize,
+    data_digest: impl FnOnce() -> u32,
+) {
+    let padding = &PADDING[..padding_len(data_len)];
+    if !padding.is_empty() {
+        output.push_bytes(padding);
+    }
     if digests.data {
-        output.push_bytes(&append(digest(data), padding).to_le_bytes());
+        output.push_digest(append(data_digest(), padding));
     }
 }

@@ -3,7 +3,7 @@
 use nearflash_session::wire;
 use zerocopy::little_endian::{U16, U32};
 
-use crate::{CommandId, QueueId, Status};
+use crate::{CommandId, Status};
 
 wire! {
     /// Completion queue entry, CQE. NVMe Base 2.0, 3.3.3.2; over fabrics the phase bit is 0.
@@ -46,11 +46,6 @@ impl CompletionEntry {
     /// The status without the phase bit.
     pub fn status(&self) -> Status {
         Status(self.status.get() >> 1)
-    }
-
-    /// SQID.
-    pub fn queue_id(&self) -> QueueId {
-        QueueId(self.sq_id.get())
     }
 
     /// Dwords 0 and 1 as one number: what Property Get returns.

@@ -3,8 +3,8 @@
 use nearflash_request::Access;
 use nearflash_units::ByteLen;
 
-use crate::call::{Asked, Call};
-use crate::commands::{Act, Command, find};
+use crate::call::{Act, Asked, Call, Command};
+use crate::commands::{GROUPS, find, has_service_actions};
 use crate::task::{Action, NO_BLOCKS, Reply, RequestTask};
 use crate::{Cdb, LogicalUnit, Sense, Task, sense_of_attention};
 
@@ -30,7 +30,8 @@ pub fn interpret(asked: &Asked<'_>) -> Result<Task, Sense> {
         _ => return Err(unknown(asked.cdb)),
     };
     check_control(asked.cdb)?;
-    let call = Call { cdb: asked.cdb, unit, units: asked.units, copies: asked.copies };
+    let call =
+        Call { cdb: asked.cdb, unit, units: asked.units, copies: asked.copies, table: &GROUPS };
     Ok(admitted(command, &call, act(&call)?))
 }
 
@@ -42,7 +43,8 @@ pub fn parameters(asked: &Asked<'_>, bytes: &[u8]) -> Result<Task, Sense> {
     let unit = asked.unit.ok_or(Sense::NO_SUCH_UNIT)?;
     let command = find(asked.cdb).ok_or(Sense::INVALID_OPCODE)?;
     let take = command.parameters.ok_or(Sense::INVALID_OPCODE)?;
-    let call = Call { cdb: asked.cdb, unit, units: asked.units, copies: asked.copies };
+    let call =
+        Call { cdb: asked.cdb, unit, units: asked.units, copies: asked.copies, table: &GROUPS };
     Ok(admitted(command, &call, take(&call, bytes)?))
 }
 
@@ -67,11 +69,7 @@ fn admission(access: Access, unit: &LogicalUnit, reply: Reply) -> RequestTask {
 
 /// An operation code that is there with other service actions is a wrong field, not a wrong code.
 fn unknown(cdb: &Cdb) -> Sense {
-    if crate::commands::has_service_actions(cdb.opcode()) {
-        Sense::cdb_field(1, 4)
-    } else {
-        Sense::INVALID_OPCODE
-    }
+    if has_service_actions(cdb.opcode()) { Sense::cdb_field(1, 4) } else { Sense::INVALID_OPCODE }
 }
 
 /// NACA of the CONTROL byte asks for auto contingent allegiance, which INQUIRY denies (NORMACA).

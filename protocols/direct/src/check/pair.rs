@@ -20,7 +20,7 @@ use crate::serving::{
     Access, CredentialExport, Demand, Export, Exports, RingOutput, ServingEnd, SessionConfig,
     TargetSession,
 };
-use crate::wire::{HEADER_LEN, Rights, Status};
+use crate::wire::{HEADER_LEN, Rights, Status, WORD_LEN};
 use nearflash_session::check::{Choices, Memory};
 
 /// A little over two segments, so that requests may be in one, two or three.
@@ -310,7 +310,7 @@ impl Pair {
             !used.iter().any(|place| (*start..end).contains(place))
         });
         let start = parts.next().expect("as many parts as entries");
-        let len = operation.place_len();
+        let len = place_len(operation);
         let room = u32::try_from(part).expect("a small area") - len;
         // Often where a device can reach it.
         let place = match self.choices.below(3) {
@@ -543,4 +543,14 @@ fn wire(bytes: &Range<usize>) -> (u64, u32, Status) {
     let len = u32::try_from(bytes.len()).expect("a small volume");
     let fits = bytes.end <= VOLUME_LEN;
     (offset, len, if fits { Status::OK } else { Status::OUT_OF_RANGE })
+}
+
+/// How many bytes of the data area of rings an operation needs.
+fn place_len(operation: &ClientOperation) -> u32 {
+    match *operation {
+        ClientOperation::Read { len, .. } | ClientOperation::Write { len, .. } => len,
+        ClientOperation::CompareAndSwap { .. } => 2 * WORD_LEN,
+        ClientOperation::FetchAdd { .. } => WORD_LEN,
+        ClientOperation::Flush | ClientOperation::Discard { .. } => 0,
+    }
 }

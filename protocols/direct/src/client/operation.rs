@@ -86,16 +86,6 @@ impl ClientOperation {
         (operands, len)
     }
 
-    /// How many bytes of the data area of rings it needs.
-    pub fn place_len(&self) -> u32 {
-        match *self {
-            Self::Read { len, .. } | Self::Write { len, .. } => len,
-            Self::CompareAndSwap { .. } => 2 * WORD_LEN,
-            Self::FetchAdd { .. } => WORD_LEN,
-            Self::Flush | Self::Discard { .. } => 0,
-        }
-    }
-
     #[inline]
     pub(super) fn fields(&self) -> Fields {
         let flags = |durable| if durable { RequestHeader::DURABLE } else { 0 };

@@ -3,6 +3,7 @@
 //! Each panics when its property does not hold. Knows what a driver knows of a session, and no
 //! more: these are also the shortest examples of one.
 
+mod asking;
 pub(crate) mod initiator;
 pub(crate) mod login;
 mod pair;

@@ -3,16 +3,15 @@
 //! Spec: RFC 7143, 11.7 and 11.8.
 
 use nearflash_request::BufferId;
-use nearflash_session::digest::{append, digest};
+use nearflash_session::digest::digest;
 use nearflash_session::{Data, PayloadPart};
 use zerocopy::big_endian::U32;
 
 use super::InitiatorSession;
 use super::config::TaskId;
 use crate::length;
-use crate::pdu::{DataOut, DataSegmentLen, FINAL, padding_len};
-
-const PADDING: [u8; 4] = [0; 4];
+use crate::pdu::{DataOut, DataSegmentLen, FINAL};
+use crate::small::push_tail;
 
 /// Where a command's data is.
 #[derive(Clone, Copy, Debug)]
@@ -120,14 +119,9 @@ impl InitiatorSession {
                 self.output.push_bytes(&bytes[length(offset)..][..length(len)]);
             }
         }
-        let padding = &PADDING[..padding_len(length(len))];
-        if !padding.is_empty() {
-            self.output.push_bytes(padding);
-        }
-        if self.connection.digests.data {
-            let data = &payload[length(offset)..][..length(len)];
-            self.output.push_digest(append(digest(data), padding));
-        }
+        push_tail(&mut self.output, self.connection.digests, length(len), || {
+            digest(&payload[length(offset)..][..length(len)])
+        });
     }
 
     /// Which bytes are to be digested before they can be sent, oldest first. Only with data
@@ -148,9 +142,7 @@ impl InitiatorSession {
         assert_eq!(bytes.len(), length(part.len), "exactly the bytes that were named");
         self.push_part_header(id, part);
         self.output.push_buffer(buffer, part.offset, part.len);
-        let padding = &PADDING[..padding_len(bytes.len())];
-        self.output.push_bytes(padding);
-        self.output.push_digest(append(digest(bytes), padding));
+        push_tail(&mut self.output, self.connection.digests, bytes.len(), || digest(bytes));
         let is_pending = self.parts.iter().any(|pending| pending.id == id);
         if !is_pending {
             self.posted[id.0].sent_until = self.output.end_position();

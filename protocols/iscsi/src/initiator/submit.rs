@@ -2,7 +2,6 @@
 //!
 //! Spec: RFC 7143, 4.2.5.2 (immediate and unsolicited data) and 11.3.
 
-use nearflash_request::BufferId;
 use nearflash_session::Data;
 use zerocopy::big_endian::U32;
 
@@ -146,72 +145,5 @@ impl InitiatorSession {
     pub(super) const fn tag(&self, id: TaskId) -> u32 {
         // Widening: `From` is not usable in a const function.
         self.tag_base | id.0 as u32
-    }
-
-    /// Reads `len` bytes, which are `blocks`, into a buffer.
-    ///
-    /// # Errors
-    /// As [`Self::submit`].
-    #[inline]
-    pub fn read(
-        &mut self,
-        lun: u16,
-        (lba, blocks): (u64, u32),
-        buffer: BufferId,
-        len: u32,
-    ) -> Result<TaskId, SubmitError> {
-        let cdb = super::cdb::read(lba, blocks);
-        self.submit(lun, &cdb, TaskData::ToInitiator { buffer, len }, &[])
-    }
-
-    /// Writes `len` bytes, which are `blocks`, from a buffer. `payload` as in [`Self::submit`].
-    ///
-    /// # Errors
-    /// As [`Self::submit`].
-    #[inline]
-    pub fn write(
-        &mut self,
-        lun: u16,
-        (lba, blocks): (u64, u32),
-        (buffer, len): (BufferId, u32),
-        payload: &[u8],
-    ) -> Result<TaskId, SubmitError> {
-        let cdb = super::cdb::write(0, lba, blocks);
-        self.submit(lun, &cdb, TaskData::FromInitiator { buffer, len }, payload)
-    }
-
-    /// Everything written before is on stable media afterwards.
-    ///
-    /// # Errors
-    /// As [`Self::submit`].
-    pub fn flush(&mut self, lun: u16) -> Result<TaskId, SubmitError> {
-        self.submit(lun, &super::cdb::synchronize_cache(), TaskData::None, &[])
-    }
-
-    /// Blocks that are no longer needed, as ranges of LBA and number.
-    ///
-    /// # Errors
-    /// As [`Self::submit`].
-    ///
-    /// # Panics
-    /// With more than [`super::cdb::UNMAP_RANGES_MAX`] ranges.
-    pub fn unmap(&mut self, lun: u16, ranges: &[(u64, u32)]) -> Result<TaskId, SubmitError> {
-        let (cdb, parameters) = super::cdb::unmap(ranges);
-        self.submit(lun, &cdb, TaskData::SmallFromInitiator(parameters), &[])
-    }
-
-    /// If `blocks` hold what the buffer's first half does, they become what its second half holds.
-    ///
-    /// # Errors
-    /// As [`Self::submit`].
-    pub fn compare_and_write(
-        &mut self,
-        lun: u16,
-        (lba, blocks): (u64, u8),
-        (buffer, len): (BufferId, u32),
-        payload: &[u8],
-    ) -> Result<TaskId, SubmitError> {
-        let cdb = super::cdb::compare_and_write(0, lba, blocks);
-        self.submit(lun, &cdb, TaskData::FromInitiator { buffer, len }, payload)
     }
 }

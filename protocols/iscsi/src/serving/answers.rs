@@ -11,12 +11,8 @@ use super::data::R2tOf;
 use super::slots::{Kind, Stage};
 use super::{State, TargetSession};
 use crate::length;
-use crate::pdu::{
-    DataIn, FINAL, HEADER_LEN, LunField, NO_TAG, Opcode, RejectReason, ScsiResponse, padding_len,
-};
-
-/// The longest padding.
-const PADDING: [u8; 3] = [0; 3];
+use crate::pdu::{DataIn, FINAL, HEADER_LEN, LunField, NO_TAG, Opcode, RejectReason, ScsiResponse};
+use crate::small::{push_data, push_tail};
 
 /// Where data to the initiator is.
 #[derive(Clone, Copy, Debug)]
@@ -87,8 +83,7 @@ impl TargetSession {
     /// The same for everything that is not the common case.
     #[cold]
     pub(super) fn answer_request(&mut self, index: u16, done: Completion, payload: &[u8]) {
-        let kind =
-            std::mem::replace(&mut self.tasks.slots[index].kind, Kind::Ready { data: Vec::new() });
+        let kind = std::mem::take(&mut self.tasks.slots[index].kind);
         let task = match kind {
             Kind::Series(series) => return self.answer_piece(index, series, done, payload),
             Kind::Request { task, .. } => task,
@@ -141,8 +136,7 @@ impl TargetSession {
         let index = index_of(tag);
         let slot = self.tasks.slots.get(usize::from(index)).expect("a change is answered once");
         assert!(slot.stage == Stage::Submitted, "a change is answered once");
-        let kind =
-            std::mem::replace(&mut self.tasks.slots[index].kind, Kind::Ready { data: Vec::new() });
+        let kind = std::mem::take(&mut self.tasks.slots[index].kind);
         match kind {
             Kind::Change { task, .. } => match task.answer(result) {
                 Ok(data) => self.answer_data(index, &data),
@@ -162,7 +156,7 @@ impl TargetSession {
         if let Some(failure) = slot.failed {
             return self.fail(index, failure);
         }
-        let kind = std::mem::replace(&mut slot.kind, Kind::Ready { data: Vec::new() });
+        let kind = std::mem::take(&mut slot.kind);
         let Kind::Ready { data } = kind else { panic!("only what is ready is answered at once") };
         self.answer_data(index, &data);
     }
@@ -265,19 +259,13 @@ impl TargetSession {
             DataSource::Zeroes => self.link.output.push_zeroes(len),
             DataSource::Bytes(bytes) => self.link.output.push_bytes(&bytes[start..end]),
         }
-        let padding = &PADDING[..padding_len(length(len))];
-        if !padding.is_empty() {
-            self.link.output.push_bytes(padding);
-        }
-        if self.link.params.digests.data {
-            let data_digest = match source {
-                DataSource::Buffer(_, bytes) | DataSource::Bytes(bytes) => {
-                    digest::digest(&bytes[start..end])
-                }
-                DataSource::Zeroes => digest::digest_of_zeroes(length(len)),
-            };
-            self.link.output.push_digest(digest::append(data_digest, padding));
-        }
+        let digests = self.link.params.digests;
+        push_tail(&mut self.link.output, digests, length(len), || match source {
+            DataSource::Buffer(_, bytes) | DataSource::Bytes(bytes) => {
+                digest::digest(&bytes[start..end])
+            }
+            DataSource::Zeroes => digest::digest_of_zeroes(length(len)),
+        });
     }
 
     /// GOOD, without data.
@@ -355,16 +343,7 @@ impl TargetSession {
             word(second, third),
         ];
         self.link.output.push_header(words, self.link.params.digests);
-        if data.is_empty() {
-            return;
-        }
-        let padding = &PADDING[..padding_len(data.len())];
-        self.link.output.push_bytes(data);
-        self.link.output.push_bytes(padding);
-        if self.link.params.digests.data {
-            let data_digest = digest::append(digest::digest(data), padding);
-            self.link.output.push_bytes(&data_digest.to_le_bytes());
-        }
+        push_data(&mut self.link.output, self.link.params.digests, data);
     }
 
     /// R2T: no status, but the number of the next one.

@@ -18,6 +18,10 @@ use crate::pdu::Serial;
 /// The tag of the one portal group that a node is.
 pub const PORTAL_GROUP: u16 = 1;
 
+fn identity(initiator: &str, isid: [u8; 6]) -> Identity {
+    Identity::Iscsi { initiator: initiator.into(), isid, portal_group: PORTAL_GROUP }
+}
+
 /// A session: what its connections have in common.
 #[derive(Debug)]
 pub struct SessionShared {
@@ -50,18 +54,11 @@ impl SessionShared {
         Self {
             tsih,
             nexus,
-            identity: Identity::Iscsi {
-                initiator: initiator.into(),
-                isid: demand.isid,
-                portal_group: PORTAL_GROUP,
-            },
+            identity: identity(initiator, demand.isid),
             params: demand.session,
-            attentions: Attentions::new(),
-            copies: CopyRecords::default(),
             numbers: Numbers::new(demand.cmd_sn, window),
             is_multiple: demand.session.max_connections > 1,
-            is_over: AtomicBool::new(false),
-            is_forgotten: AtomicBool::new(false),
+            ..Self::none()
         }
     }
 
@@ -70,11 +67,7 @@ impl SessionShared {
         Self {
             tsih: 0,
             nexus: Nexus::NONE,
-            identity: Identity::Iscsi {
-                initiator: Box::default(),
-                isid: [0; 6],
-                portal_group: PORTAL_GROUP,
-            },
+            identity: identity("", [0; 6]),
             params: SessionParams::default(),
             attentions: Attentions::new(),
             copies: CopyRecords::default(),

@@ -17,7 +17,7 @@ use crate::pdu::Serial;
 pub(super) const IMMEDIATE_MAX: u32 = 16;
 
 /// How far a command is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Stage {
     /// Its unsolicited data is coming: in the command's PDU, or behind it.
     Unsolicited,
@@ -28,6 +28,7 @@ pub(super) enum Stage {
     /// Its data is coming: an R2T was sent.
     Solicited,
     /// It is to be handed out, or was.
+    #[default]
     Submitted,
 }
 
@@ -50,6 +51,12 @@ pub(super) enum Kind {
     Function(FunctionTask),
     /// Answered without anyone's help, once its data is over.
     Ready { data: Vec<u8> },
+}
+
+impl Default for Kind {
+    fn default() -> Self {
+        Self::Ready { data: Vec::new() }
+    }
 }
 
 /// What the initiator hears of a command that ends between two pieces.
@@ -150,7 +157,7 @@ impl Buffers {
 }
 
 /// One command.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) itt: u32,
     pub(super) stage: Stage,
@@ -186,29 +193,6 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    const fn free() -> Self {
-        Self {
-            itt: 0,
-            stage: Stage::Submitted,
-            is_immediate: false,
-            is_due: true,
-            lun: None,
-            number: Serial(0),
-            expected: 0,
-            wanted: 0,
-            takes: 0,
-            received: 0,
-            base: 0,
-            cut_short: None,
-            burst_end: 0,
-            data_sn: 0,
-            r2t_sn: 0,
-            buffers: Buffers::wanted(0, 0),
-            failed: None,
-            kind: Kind::Ready { data: Vec::new() },
-        }
-    }
-
     /// Whether its data is still coming, or asked for. Nothing of it was handed out.
     pub(super) const fn is_collecting(&self) -> bool {
         matches!(
@@ -271,7 +255,7 @@ impl Slots {
     /// For a connection of a session with that window; none before the login.
     pub(super) fn new(count: u32) -> Self {
         let count = u16::try_from(count).expect("a window is below 65,536 commands");
-        Self { table: SlotTable::new(count, Slot::free) }
+        Self { table: SlotTable::new(count, Slot::default) }
     }
 
     /// Puts a command into a free slot. Its stage, kind and buffers are for the caller to set.
@@ -310,7 +294,7 @@ impl Slots {
             slot.data_sn = 0;
             slot.r2t_sn = 0;
             slot.buffers = Buffers::default();
-            slot.kind = Kind::Ready { data: Vec::new() };
+            slot.kind = Kind::default();
         }
         slot.failed = None;
     }

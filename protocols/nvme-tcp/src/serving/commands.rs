@@ -49,53 +49,43 @@ impl TargetSession {
 
     /// A command that is no part of a fused operation, and no Read of the common form.
     pub(super) fn on_single_command(&mut self, command: &Command) {
+        if let Err(status) = self.take_single(command) {
+            self.refuse(command.command_id(), status);
+        }
+    }
+
+    fn take_single(&mut self, command: &Command) -> Result<(), Status> {
         let cid = command.command_id();
-        let asked = match self.read_command(command) {
-            Ok(asked) => asked,
-            Err(status) => return self.refuse(cid, status),
-        };
         let in_capsule = self.framer.body.data_left();
-        match asked {
+        match self.read_command(command)? {
             Asked::Read { volume, range, len } => {
-                match command.sgl.check_to_host(u64::from(len), in_capsule) {
-                    Ok(()) => {
-                        let index = self.slots.take_read(cid, volume, range, len);
-                        self.hand_out(index);
-                    }
-                    Err(status) => self.refuse(cid, status),
-                }
+                command.sgl.check_to_host(u64::from(len), in_capsule)?;
+                let index = self.slots.take_read(cid, volume, range, len);
+                self.hand_out(index);
             }
-            Asked::Plain { volume, range, operation } => match self.check_no_data() {
-                Ok(()) => {
-                    let stage = Stage::Submitted { pending: 1 };
-                    let kind = Kind::Plain { volume, range, operation };
-                    let index = self.slots.take(cid, kind, 0, stage);
-                    self.hand_out(index);
-                }
-                Err(status) => self.refuse(cid, status),
-            },
-            Asked::FlushAll => match self.check_no_data() {
-                Ok(()) => self.flush_all(cid),
-                Err(status) => self.refuse(cid, status),
-            },
+            Asked::Plain { volume, range, operation } => {
+                self.check_no_data()?;
+                let kind = Kind::Plain { volume, range, operation };
+                let index = self.slots.take(cid, kind, 0, Stage::Submitted { pending: 1 });
+                self.hand_out(index);
+            }
+            Asked::FlushAll => {
+                self.check_no_data()?;
+                self.flush_all(cid);
+            }
             Asked::ReservationReport { volume, len } => {
-                match command.sgl.check_to_host(u64::from(len), in_capsule) {
-                    Ok(()) => {
-                        let stage = Stage::Submitted { pending: 1 };
-                        let index = self.slots.take(cid, Kind::Taken, len, stage);
-                        self.hand_out_change(index, volume, ChangeKind::Report);
-                    }
-                    Err(status) => self.refuse(cid, status),
-                }
+                command.sgl.check_to_host(u64::from(len), in_capsule)?;
+                let stage = Stage::Submitted { pending: 1 };
+                let index = self.slots.take(cid, Kind::Taken, len, stage);
+                self.hand_out_change(index, volume, ChangeKind::Report);
             }
             Asked::Disconnect => self.disconnect(cid),
-            asked => match self.prepare(command, asked) {
-                Ok(prepared) => {
-                    self.begin(prepared);
-                }
-                Err(status) => self.refuse(cid, status),
-            },
+            asked => {
+                let prepared = self.prepare(command, asked)?;
+                self.begin(prepared);
+            }
         }
+        Ok(())
     }
 
     /// What a command asks, if it may be asked here at all.
@@ -209,21 +199,26 @@ impl TargetSession {
         if !command.is_fabrics() || command.fabrics_type() != FabricsType::CONNECT {
             return self.on_early_command(command);
         }
-        if !command.uses_sgl() {
-            self.refuse(cid, Status::INVALID_FIELD.dnr());
-            return Ok(());
-        }
-        let len = ConnectData::LEN.try_into().expect("1024");
-        match self.locate(command, len..=len) {
-            Ok((placement, len)) => {
-                let demand = AdminDemand { command: *command, data: Vec::new() };
-                let kind = Kind::Connect(Box::new(demand));
+        let prepared = self.prepare_connect(command);
+        match prepared {
+            Ok(prepared) => {
                 self.state = State::Connecting;
-                self.begin(Prepared { cid, kind, len, placement });
+                self.begin(prepared);
             }
             Err(status) => self.refuse(cid, status),
         }
         Ok(())
+    }
+
+    fn prepare_connect(&self, command: &Command) -> Result<Prepared, Status> {
+        if !command.uses_sgl() {
+            return Err(Status::INVALID_FIELD.dnr());
+        }
+        let len = ConnectData::LEN.try_into().expect("1024");
+        let (placement, len) = self.locate(command, len..=len)?;
+        let demand = AdminDemand { command: *command, data: Vec::new() };
+        let kind = Kind::Connect(Box::new(demand));
+        Ok(Prepared { cid: command.command_id(), kind, len, placement })
     }
 
     /// A command while the connection is no queue yet.

@@ -2,7 +2,7 @@
 
 use nearflash_session::wire;
 use zerocopy::FromZeros;
-use zerocopy::little_endian::{U16, U32, U64, U128};
+use zerocopy::little_endian::{U16, U32};
 
 use crate::{Ascii, ControllerId, NqnField};
 
@@ -30,20 +30,16 @@ wire! {
 
     /// Identify Controller data structure, CNS 01h. NVMe Base 2.0, 5.17.2.1.
     pub struct IdentifyController: [u8; super::IDENTIFY_LEN] {
-        /// VID.
-        pub pci_vendor: U16,
-        /// SSVID.
-        pub pci_subsystem_vendor: U16,
+        /// VID to SSVID.
+        pub reserved0: [u8; 4],
         /// SN: serial number.
         pub serial: Ascii<20>,
         /// MN: model number.
         pub model: Ascii<40>,
         /// FR: firmware revision.
         pub firmware: Ascii<8>,
-        /// RAB.
-        pub arbitration_burst: u8,
-        /// IEEE: the vendor's OUI.
-        pub oui: [u8; 3],
+        /// RAB to IEEE.
+        pub reserved72: [u8; 4],
         /// CMIC: sharing and asymmetry between controllers.
         pub multi_path: u8,
         /// MDTS: exponent of two, in units of 4 KiB; 0 is no limit.
@@ -52,26 +48,18 @@ wire! {
         pub controller_id: U16,
         /// VER.
         pub version: U32,
-        /// RTD3R, in microseconds.
-        pub resume_latency: U32,
-        /// RTD3E, in microseconds: how long a shutdown may take.
-        pub shutdown_latency: U32,
+        /// RTD3R to RTD3E.
+        pub reserved84: [u8; 8],
         /// OAES: which notices it can send, see [`crate::Notices`].
         pub notices: U32,
         /// CTRATT.
         pub attributes: U32,
-        /// RRLS.
-        pub read_recovery_levels: U16,
-        /// Reserved.
-        pub reserved102: [u8; 9],
+        /// RRLS and what follows it.
+        pub reserved100: [u8; 11],
         /// CNTRLTYPE.
         pub controller_type: ControllerType,
-        /// FGUID.
-        pub fru_guid: [u8; 16],
-        /// CRDT1 to CRDT3, in 100 ms: how long a host is to wait before it retries.
-        pub retry_delays: [U16; 3],
-        /// Reserved; with NVMSR, VWCI and MEC at the end.
-        pub reserved134: [u8; 122],
+        /// FGUID and what follows it.
+        pub reserved112: [u8; 144],
         /// OACS: optional admin commands.
         pub admin_commands: U16,
         /// ACL, 0's based: Abort commands at once.
@@ -84,20 +72,8 @@ wire! {
         pub log_page_attributes: u8,
         /// ELPE, 0's based: entries of the error log.
         pub error_log_entries: u8,
-        /// NPSS, 0's based: power states.
-        pub power_states: u8,
-        /// AVSCC.
-        pub vendor_commands: u8,
-        /// APSTA.
-        pub autonomous_power: u8,
-        /// WCTEMP, in kelvins.
-        pub warning_temperature: U16,
-        /// CCTEMP, in kelvins.
-        pub critical_temperature: U16,
-        /// MTFA to DSTO.
-        pub reserved270: [u8; 49],
-        /// FWUG.
-        pub firmware_granularity: u8,
+        /// NPSS to FWUG.
+        pub reserved263: [u8; 57],
         /// KAS, in 100 ms: granularity of the keep-alive timer; 0 when there is none.
         pub keep_alive_granularity: U16,
         /// HCTMA to ENDGIDMAX.
@@ -132,10 +108,8 @@ wire! {
         pub atomic_blocks: U16,
         /// AWUPF, 0's based: the same across power loss.
         pub atomic_blocks_power_fail: U16,
-        /// ICSVSCC.
-        pub io_vendor_commands: u8,
-        /// NWPC.
-        pub write_protection: u8,
+        /// ICSVSCC to NWPC.
+        pub reserved530: [u8; 2],
         /// ACWU, 0's based: blocks that a fused compare and write handles.
         pub atomic_compare_blocks: U16,
         /// OCFS.
@@ -162,10 +136,8 @@ wire! {
         pub sgl_descriptors_max: u8,
         /// OFCS: optional Fabrics commands.
         pub fabrics_commands: U16,
-        /// DCTYPE.
-        pub discovery_controller_type: u8,
-        /// Reserved.
-        pub reserved1807: [u8; 241],
+        /// DCTYPE and what follows it.
+        pub reserved1806: [u8; 242],
         /// PSD0 to PSD31.
         pub power_state_descriptors: [PowerState; 32],
         /// The vendor's.
@@ -261,16 +233,8 @@ wire! {
         pub verify_shift_max: u8,
         /// WZSL: exponent of two in 4 KiB; the most a Write Zeroes can cover, 0 for no limit.
         pub write_zeroes_shift_max: u8,
-        /// WUSL.
-        pub write_uncorrectable_shift_max: u8,
-        /// DMRL: ranges of a Dataset Management, 0 for no limit.
-        pub dsm_ranges_max: u8,
-        /// DMRSL: blocks of a range, 0 for no limit.
-        pub dsm_range_blocks_max: U32,
-        /// DMSL: blocks of all ranges, 0 for no limit.
-        pub dsm_blocks_max: U64,
-        /// Reserved.
-        pub reserved: [U128; 255],
+        /// WUSL and what follows it.
+        pub reserved2: [u8; 4094],
     }
 }
 

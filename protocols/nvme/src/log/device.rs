@@ -75,14 +75,8 @@ wire! {
         pub media_errors: U128,
         /// Entries of the error log over the controller's life.
         pub error_entries: U128,
-        /// In minutes.
-        pub warning_temperature_minutes: U32,
-        /// In minutes.
-        pub critical_temperature_minutes: U32,
-        /// In kelvins; 0 is none.
-        pub sensors: [U16; 8],
-        /// Thermal management counters, then reserved.
-        pub rest: [u8; 296],
+        /// Times at too high temperatures, sensors, thermal management counters.
+        pub reserved192: [u8; 320],
     }
 }
 

@@ -8,11 +8,12 @@ use nearflash_units::{ByteLen, Nanos};
 
 use super::Target;
 use super::config::HostAccess;
-use super::controller::{Controller, ControllerKind};
+use super::controller::Controller;
 use super::errors::ErrorLog;
 use super::events::Events;
-use super::features::{Features, keep_alive_from_ms};
-use super::reservations::{Notifications, nexus_of};
+use super::features::keep_alive_from_ms;
+use super::reservations::nexus_of;
+use super::state::{ControllerKind, Features, Notifications};
 use crate::address::TransportAddress;
 use crate::fabrics::{Connect, ConnectData, InvalidParameter};
 use crate::property::{Configuration, ControllerStatus};

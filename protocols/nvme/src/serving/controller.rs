@@ -7,20 +7,10 @@ use nearflash_units::Nanos;
 
 use super::errors::ErrorLog;
 use super::events::Events;
-use super::features::Features;
-use super::reservations::{Changing, Notifications};
+use super::state::{Changing, ControllerKind, Features, Notifications};
 use crate::address::TransportAddress;
 use crate::property::{Configuration, ControllerStatus};
 use crate::{CommandId, ControllerId, HostName, NamespaceId, Nqn, QueueId};
-
-/// What kind of controller a host connected to.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum ControllerKind {
-    /// Has namespaces.
-    Io,
-    /// Tells where subsystems are.
-    Discovery,
-}
 
 /// How many connections there are of one queue.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

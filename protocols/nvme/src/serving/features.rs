@@ -5,62 +5,16 @@
 use nearflash_units::Nanos;
 
 use super::admin::{Admin, Answer, Reply};
-use super::config::Limits;
-use super::controller::ControllerKind;
-use super::reservations::{self, NotificationMasks};
+use super::reservations;
+use super::state::{ControllerKind, Features, HOST_BEHAVIOR_USED, supported_notices};
 use crate::feature::{FeatureId, GetFeatures, QueueCount, Select, SetFeatures};
 use crate::{NamespaceId, Notices, Status};
 
 /// KAS is one: the keep-alive time is rounded up to this.
 pub(super) const KEEP_ALIVE_GRANULARITY_MS: u32 = 100;
 
-/// What a host has set.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Features {
-    arbitration: u32,
-    /// Over and under threshold, in kelvins.
-    temperature: [u16; 2],
-    error_recovery: u32,
-    write_atomicity: u32,
-    /// Asynchronous Event Configuration.
-    pub(super) notices: Notices,
-    /// I/O queue pairs that the host may have.
-    pub(super) queues: u16,
-    /// Milliseconds since 1970 as the host set them, and when.
-    timestamp: Option<(u64, Nanos)>,
-    /// Host Behavior Support: the bytes that mean something.
-    host_behavior: [u8; HOST_BEHAVIOR_USED],
-    pub(super) notification_masks: NotificationMasks,
-}
-
 const HOST_BEHAVIOR_LEN: usize = 512;
-const HOST_BEHAVIOR_USED: usize = 3;
 const TIMESTAMP_LEN: usize = 8;
-
-impl Features {
-    /// As a controller begins: with all the notices that it knows.
-    pub(super) fn new(kind: ControllerKind, limits: &Limits) -> Self {
-        Self {
-            arbitration: 0,
-            temperature: [0xFFFF, 0],
-            error_recovery: 0,
-            write_atomicity: 0,
-            notices: supported_notices(kind),
-            queues: limits.io_queues_max,
-            timestamp: None,
-            host_behavior: [0; HOST_BEHAVIOR_USED],
-            notification_masks: NotificationMasks::default(),
-        }
-    }
-}
-
-/// OAES: what there is to tell about.
-pub(super) fn supported_notices(kind: ControllerKind) -> Notices {
-    match kind {
-        ControllerKind::Io => Notices(Notices::NAMESPACE | Notices::ANA),
-        ControllerKind::Discovery => Notices(Notices::DISCOVERY),
-    }
-}
 
 type Get = fn(&Admin<'_>, &Features) -> Result<Answer, Status>;
 type Set = fn(&mut Admin<'_>, u32) -> Result<u32, Status>;

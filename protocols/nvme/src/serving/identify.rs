@@ -8,9 +8,8 @@ use zerocopy::little_endian::U16;
 
 use super::admin::{Admin, Answer, EVENT_REQUESTS_MAX};
 use super::config::{Deallocation, NamespaceConfig};
-use super::controller::ControllerKind;
 use super::errors::ERROR_LOG_MAX;
-use super::features::supported_notices;
+use super::state::{ControllerKind, supported_notices};
 use crate::identify::{
     COMMAND_SET_NVM, Cns, ControllerType, IDENTIFY_LEN, Identify, IdentifyController,
     IdentifyNamespace, IndependentNamespace, LbaFormat, NamespaceDescriptor, NamespaceFeatures,

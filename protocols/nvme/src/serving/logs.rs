@@ -8,9 +8,9 @@ use nearflash_units::ByteLen;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U128};
 
-use super::admin::{Admin, Answer, supported_opcodes};
-use super::controller::ControllerKind;
+use super::admin::{Admin, Answer};
 use super::identify::ANA_GROUP;
+use super::state::ControllerKind;
 use super::{discovery, features, reservations};
 use crate::identify::COMMAND_SET_NVM;
 use crate::log::{
@@ -156,7 +156,7 @@ fn command_effects(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>,
     ];
     let writes = [IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::DATASET_MANAGEMENT];
     let mut effects = CommandEffects::NONE;
-    for opcode in supported_opcodes(admin.controller.kind) {
+    for opcode in (admin.opcodes)(admin.controller.kind) {
         effects.admin[usize::from(opcode.0)] = CommandEffects::SUPPORTED.into();
     }
     if asked.command_set != COMMAND_SET_NVM {

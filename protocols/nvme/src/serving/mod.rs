@@ -11,6 +11,7 @@
 //! host can make grow is bounded by [`Limits`].
 
 mod admin;
+mod commands;
 mod config;
 mod connect;
 mod controller;
@@ -22,6 +23,7 @@ mod identify;
 mod logs;
 mod properties;
 mod reservations;
+mod state;
 mod status;
 mod subsystem;
 #[cfg(test)]
@@ -37,7 +39,7 @@ pub use config::{
     Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, PublishError, TargetConfig,
 };
 pub use connect::{Connected, QueueKind, Refusal};
-pub use controller::ControllerKind;
+pub use state::ControllerKind;
 pub use status::{HostStatus, SubsystemStatus, TargetStatus};
 
 use crate::{
@@ -232,8 +234,9 @@ impl Target {
             actions: &mut self.actions,
             command,
             data,
+            opcodes: commands::supported_opcodes,
         };
-        let (status, answer) = match admin::dispatch(&mut admin) {
+        let (status, answer) = match commands::dispatch(&mut admin) {
             Ok(Reply::Now(answer)) => (Status::SUCCESS, Some(answer)),
             Ok(Reply::Later) => (Status::SUCCESS, None),
             Err(status) => {

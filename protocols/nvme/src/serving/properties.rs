@@ -3,10 +3,9 @@
 use std::collections::VecDeque;
 
 use super::admin::{Admin, Answer};
-use super::controller::{Controller, ControllerKind};
+use super::controller::Controller;
 use super::events::Events;
-use super::features::Features;
-use super::reservations::Notifications;
+use super::state::{ControllerKind, Features, Notifications};
 use super::{Action, DisconnectReason};
 use crate::fabrics::PropertyAccess;
 use crate::property::{Capabilities, Configuration, ControllerStatus, Version, offset};

@@ -3,7 +3,7 @@
 //!
 //! Spec: NVMe Base 2.0, 8.19, 5.16.1 (LID 80h) and 5.27.1 (FIDs 82h and 83h).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use nearflash_request::{
     Attention, Change, ChangeKind, ChangeResult, Identity, Nexus, Raised, VolumeId,
@@ -12,18 +12,14 @@ use nearflash_session::nexus;
 use zerocopy::IntoBytes;
 
 use super::admin::{Admin, Answer, Reply};
-use super::controller::{Controller, ControllerKind};
+use super::controller::Controller;
+use super::state::{Changing, ControllerKind, NotificationMasks};
 use super::{Action, Target, tell_events};
 use crate::log::{ReservationNotice, ReservationNotification};
 use crate::reservation::status_of;
 use crate::{
-    AsyncEvent, Command, CommandId, CompletionEntry, ControllerId, NamespaceId, Nqn, QueueId,
-    Status,
+    AsyncEvent, CommandId, CompletionEntry, ControllerId, NamespaceId, Nqn, QueueId, Status,
 };
-
-/// Notifications that wait for a host; the oldest goes when there is one more, and the count shows
-/// the host that it missed some.
-const NOTIFICATIONS_MAX: usize = 64;
 
 /// REGPRE, RESREL and RESPRE: the bits of the Reservation Notification Mask.
 const MASK_BITS: u32 = 0b1110;
@@ -38,36 +34,6 @@ pub(super) fn nexus_of(host_id: &[u8; 16], subsystem: &Nqn) -> Nexus {
         return Nexus::NONE;
     }
     nexus("nvme", &[host_id, subsystem.as_str().as_bytes()])
-}
-
-/// What a controller has to tell its host of reservations.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Notifications {
-    /// Oldest first.
-    waiting: VecDeque<ReservationNotification>,
-    count: u64,
-}
-
-impl Notifications {
-    /// It happened.
-    fn push(&mut self, namespace: NamespaceId, notice: ReservationNotice) {
-        if self.waiting.len() >= NOTIFICATIONS_MAX {
-            self.waiting.pop_front();
-        }
-        // 0 is of the page that says nothing.
-        self.count = self.count.checked_add(1).unwrap_or(1);
-        self.waiting.push_back(ReservationNotification::new(self.count, notice, namespace));
-    }
-}
-
-/// What the host does not want to hear of, by namespace: a bit for each kind of notification.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct NotificationMasks(BTreeMap<NamespaceId, u32>);
-
-impl NotificationMasks {
-    fn of(&self, namespace: NamespaceId) -> u32 {
-        self.0.get(&namespace).copied().unwrap_or(0)
-    }
 }
 
 /// Reservation Notification page. NVMe Base 2.0, 5.16.1 (LID 80h): the oldest, which is gone with
@@ -121,15 +87,6 @@ pub(super) fn set_mask(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status>
 fn volume_of(admin: &Admin<'_>, namespace: NamespaceId) -> Result<VolumeId, Status> {
     let config = admin.namespaces().get(&namespace);
     config.map(|config| config.volume).ok_or(Status::INVALID_NAMESPACE.dnr())
-}
-
-/// A command that waits for the control side.
-#[derive(Clone, Debug)]
-pub(super) struct Changing {
-    command: Command,
-    kind: ChangeKind,
-    /// Volumes that the same is still to be asked of.
-    rest: VecDeque<VolumeId>,
 }
 
 /// Reservation Persistence of one namespace. NVMe Base 2.0, 5.27.1 (FID 83h).

@@ -4,7 +4,8 @@ use nearflash_units::Nanos;
 use uuid::Uuid;
 
 use super::Target;
-use super::controller::{Controller, ControllerKind};
+use super::controller::Controller;
+use super::state::ControllerKind;
 use crate::{ControllerId, HostName, NamespaceId, Nqn, QueueId};
 
 /// All subsystems and hosts of a node.

@@ -18,6 +18,33 @@ pub(super) enum Form {
     Sixteen,
 }
 
+/// A command that names a run of blocks: how, its operation code, the bits of byte 1 that it looks
+/// at, its handler.
+macro_rules! of_blocks {
+    ($form:ident, $opcode:literal, $flags:literal, $handler:ident) => {
+        Command::of_unit(usage_of_blocks!($form, $opcode, $flags), |call| {
+            $handler(call, Form::$form)
+        })
+    };
+}
+
+/// The CDB usage data of such a command.
+#[rustfmt::skip]
+macro_rules! usage_of_blocks {
+    (Ten, $opcode:literal, $flags:literal) => {
+        &[$opcode, $flags, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0x04]
+    };
+    (Twelve, $opcode:literal, $flags:literal) => {
+        &[$opcode, $flags, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0x04]
+    };
+    (Sixteen, $opcode:literal, $flags:literal) => {
+        &[
+            $opcode, $flags, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+            0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0x04,
+        ]
+    };
+}
+
 impl Form {
     /// The blocks. Six-byte commands know no count of zero: they mean 256 by it.
     pub(super) fn range(self, cdb: &Cdb) -> BlockRange {

@@ -10,8 +10,7 @@ use nearflash_units::{Blocks, ByteLen, Lba};
 use super::blocks::check_writable;
 use super::data_in::{answer, len_u8, len_u16, len_u32};
 use super::names::is_named;
-use super::{Command, nothing};
-use crate::call::Call;
+use crate::call::{Call, Command};
 use crate::copy::{CopyEnd, CopyId, CopyProgress, CopySegment, CopyTask};
 use crate::limits::{
     BUFFER_LEN_MAX, COPIES_MAX, COPY_DESCRIPTORS_LEN_MAX, COPY_ENDS_MAX, COPY_SEGMENT_LEN_MAX,
@@ -59,7 +58,7 @@ const DESCRIPTORS: [u8; 2] = [BLOCK_TO_BLOCK, IDENTIFICATION];
 fn extended_copy(call: &Call<'_>) -> Result<Task, Sense> {
     let len = ByteLen(u64::from(call.cdb.double(10)));
     match len.to_usize() {
-        0 => Ok(nothing(Access::Manage, call.unit)),
+        0 => Ok(call.nothing(Access::Manage)),
         HEADER_LEN.. if len.to_usize() <= HEADER_LEN + COPY_DESCRIPTORS_LEN_MAX => {
             Ok(Task::Parameters(len))
         }
@@ -86,7 +85,7 @@ fn parameters(call: &Call<'_>, bytes: &[u8]) -> Result<Task, Sense> {
     let ends = ends_of(call, ends)?;
     let segments = segments_of(&ends, segments)?;
     if segments.iter().all(|segment| segment.len.0 == 0) {
-        return Ok(nothing(Access::Manage, call.unit));
+        return Ok(call.nothing(Access::Manage));
     }
     id.map_or(Ok(()), |id| call.copies.begin(id))?;
     Ok(Task::Copy(CopyTask { id, segments: segments.into() }))

@@ -4,9 +4,8 @@
 
 use nearflash_request::Access;
 
-use super::Command;
 use super::data_in::answer;
-use crate::call::Call;
+use crate::call::{Call, Command};
 use crate::{Sense, Task};
 
 pub(super) const COMMANDS: &[Command] = &[

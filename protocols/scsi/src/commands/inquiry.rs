@@ -2,11 +2,10 @@
 //!
 //! Spec: SPC-4, 6.6.
 
-use super::Command;
 use super::data_in::{answer, ascii};
 use super::names::{DISK, VENDOR};
 use super::vpd;
-use crate::call::Asked;
+use crate::call::{Asked, Command};
 use crate::{Sense, Task};
 
 pub(super) const COMMANDS: &[Command] =

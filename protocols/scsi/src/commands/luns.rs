@@ -2,9 +2,8 @@
 //!
 //! Spec: SPC-4, 6.33 and 6.39.
 
-use super::Command;
 use super::data_in::{answer, len_u32};
-use crate::call::{Asked, units_are_told};
+use crate::call::{Asked, Command, units_are_told};
 use crate::{Sense, Task, lun, sense_of_attention};
 
 pub(super) const COMMANDS: &[Command] = &[

@@ -1,6 +1,7 @@
 //! The commands: one table of small handlers, each with the map of the bits of its CDB that it looks
 //! at. REPORT SUPPORTED OPERATION CODES tells what stands here.
 
+#[macro_use]
 mod blocks;
 mod copy;
 mod data_in;
@@ -20,120 +21,11 @@ mod verify;
 mod vpd;
 mod write_same;
 
-use nearflash_request::Access;
-
-use crate::call::{Asked, Call};
-use crate::task::{Action, NO_BLOCKS, RequestTask};
-use crate::{Cdb, LogicalUnit, Sense, Task};
-
-/// One command.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Command {
-    /// CDB usage data: the operation code, the service action in its place, and a 1 for every other
-    /// bit that is looked at. As long as the CDB.
-    pub(crate) usage: &'static [u8],
-    /// Whether the operation code means several commands, told apart by their service action.
-    pub(crate) has_service_action: bool,
-    /// What it is turned into.
-    pub(crate) act: Act,
-    /// The same when its parameters have come.
-    pub(crate) parameters: Option<Take>,
-    /// What reservations have to let pass for it, if no engine request or change says it.
-    pub(crate) admit: Option<Access>,
-    /// How long it should take at most, in seconds; zero for what is done at once.
-    pub(crate) timeout_secs: u32,
-    /// Which units have it.
-    pub(crate) only: Only,
-}
-
-/// Which units have a command.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Only {
-    /// All.
-    All,
-    /// Those that blocks can be unmapped of.
-    Unmapping,
-}
-
-/// A handler.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Act {
-    /// Also answers where there is no unit, and with an attention pending.
-    Always(fn(&Asked<'_>) -> Result<Task, Sense>),
-    /// Of one unit.
-    OfUnit(fn(&Call<'_>) -> Result<Task, Sense>),
-}
-
-/// A handler of parameters.
-pub(crate) type Take = fn(&Call<'_>, &[u8]) -> Result<Task, Sense>;
-
-impl Command {
-    const fn always(usage: &'static [u8], act: fn(&Asked<'_>) -> Result<Task, Sense>) -> Self {
-        Self {
-            usage,
-            has_service_action: false,
-            act: Act::Always(act),
-            parameters: None,
-            admit: None,
-            timeout_secs: 0,
-            only: Only::All,
-        }
-    }
-
-    const fn of_unit(usage: &'static [u8], act: fn(&Call<'_>) -> Result<Task, Sense>) -> Self {
-        Self {
-            usage,
-            has_service_action: false,
-            act: Act::OfUnit(act),
-            parameters: None,
-            admit: None,
-            timeout_secs: 0,
-            only: Only::All,
-        }
-    }
-
-    const fn with_service_action(self) -> Self {
-        Self { has_service_action: true, ..self }
-    }
-
-    const fn with_parameters(self, parameters: Take) -> Self {
-        Self { parameters: Some(parameters), ..self }
-    }
-
-    const fn admitted_for(self, access: Access) -> Self {
-        Self { admit: Some(access), ..self }
-    }
-
-    const fn within_secs(self, timeout_secs: u32) -> Self {
-        Self { timeout_secs, ..self }
-    }
-
-    const fn only(self, only: Only) -> Self {
-        Self { only, ..self }
-    }
-
-    /// Whether a unit has it.
-    pub(crate) const fn is_of(&self, unit: &LogicalUnit) -> bool {
-        unit.unmaps() || matches!(self.only, Only::All)
-    }
-
-    /// OPERATION CODE.
-    pub(crate) const fn opcode(&self) -> u8 {
-        self.usage[0]
-    }
-
-    /// SERVICE ACTION.
-    pub(crate) const fn service_action(&self) -> Option<u8> {
-        if self.has_service_action { Some(self.usage[1] & 0x1F) } else { None }
-    }
-}
+use crate::Cdb;
+use crate::call::Command;
 
 /// All commands, in the order of their codes within each group.
-pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
-    GROUPS.iter().flat_map(|group| group.iter())
-}
-
-const GROUPS: [&[Command]; 13] = [
+pub(crate) const GROUPS: [&[Command]; 13] = [
     read_write::COMMANDS,
     verify::COMMANDS,
     write_same::COMMANDS,
@@ -186,14 +78,4 @@ pub(crate) fn find(cdb: &Cdb) -> Option<&'static Command> {
 /// Whether an operation code means several commands.
 pub(crate) fn has_service_actions(opcode: u8) -> bool {
     of_opcode(opcode).any(|command| command.has_service_action)
-}
-
-/// Everything written before is durable.
-fn flush(unit: &LogicalUnit) -> RequestTask {
-    RequestTask::new(Action::Flush, NO_BLOCKS, unit.block_size)
-}
-
-/// What asks for no blocks at all succeeds, if a reservation lets it.
-fn nothing(access: Access, unit: &LogicalUnit) -> Task {
-    Task::Request(RequestTask::new(Action::Admit(access), NO_BLOCKS, unit.block_size))
 }

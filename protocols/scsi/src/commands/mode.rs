@@ -6,9 +6,8 @@
 use nearflash_request::{Access, ChangeKind, Modes};
 use nearflash_units::ByteLen;
 
-use super::Command;
 use super::data_in::{answer, len_u8, len_u16};
-use crate::call::Call;
+use crate::call::{Call, Command};
 use crate::task::{ChangeTask, ReportReply};
 use crate::{LogicalUnit, Sense, Task, limits};
 

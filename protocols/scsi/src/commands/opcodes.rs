@@ -4,9 +4,8 @@
 //! Spec: SPC-4, 6.35 to 6.37.
 
 use super::data_in::{answer, len_u16, len_u32};
-use super::{Command, all, has_service_actions};
-use crate::call::Call;
-use crate::{LogicalUnit, Sense, Task};
+use crate::call::{Call, Command};
+use crate::{Sense, Task};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command::of_unit(&[0xA3, 0xEA, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0x04], port_groups)
@@ -23,9 +22,13 @@ pub(super) const COMMANDS: &[Command] = &[
     .with_service_action(),
 ];
 
+fn all(call: &Call<'_>) -> impl Iterator<Item = &'static Command> {
+    call.table.iter().flat_map(|group| group.iter())
+}
+
 /// The commands that a unit has.
-fn supported(unit: &LogicalUnit) -> impl Iterator<Item = &'static Command> {
-    all().filter(|command| command.is_of(unit))
+fn supported(call: &Call<'_>) -> impl Iterator<Item = &'static Command> {
+    all(call).filter(|command| command.is_of(call.unit))
 }
 
 fn operation_codes(call: &Call<'_>) -> Result<Task, Sense> {
@@ -36,25 +39,27 @@ fn operation_codes(call: &Call<'_>) -> Result<Task, Sense> {
         let action = command.service_action().map_or(0, u16::from);
         command.opcode() == opcode && action == service_action
     };
+    let mut of_opcode = all(call).filter(|command| command.opcode() == opcode);
+    let has_actions = of_opcode.any(|command| command.has_service_action);
     let data = match cdb.byte(2) & 0x7 {
-        0b000 => list(call.unit, timeouts),
-        0b001 if has_service_actions(opcode) => return Err(Sense::cdb_field(2, 2)),
-        0b001 => one(supported(call.unit).find(|command| command.opcode() == opcode), timeouts),
-        0b010 if !has_service_actions(opcode) => return Err(Sense::cdb_field(2, 2)),
-        0b010 | 0b011 => one(supported(call.unit).find(named), timeouts),
+        0b000 => list(call, timeouts),
+        0b001 if has_actions => return Err(Sense::cdb_field(2, 2)),
+        0b001 => one(supported(call).find(|command| command.opcode() == opcode), timeouts),
+        0b010 if !has_actions => return Err(Sense::cdb_field(2, 2)),
+        0b010 | 0b011 => one(supported(call).find(named), timeouts),
         _ => return Err(Sense::cdb_field(2, 2)),
     };
     Ok(answer(data, cdb.double(6)))
 }
 
 /// All commands, each with its code, its service action and its length.
-fn list(unit: &LogicalUnit, timeouts: bool) -> Vec<u8> {
+fn list(call: &Call<'_>, timeouts: bool) -> Vec<u8> {
     /// SERVACTV: the service action is one.
     const HAS_ACTION: u8 = 1 << 0;
     /// CTDP: a timeouts descriptor follows.
     const HAS_TIMEOUTS: u8 = 1 << 1;
     let mut body = Vec::new();
-    for command in supported(unit) {
+    for command in supported(call) {
         let action = command.service_action();
         let flags = (u8::from(action.is_some()) * HAS_ACTION) | (u8::from(timeouts) * HAS_TIMEOUTS);
         body.extend([command.opcode(), 0, 0, action.unwrap_or(0), 0, flags]);

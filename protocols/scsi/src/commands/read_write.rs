@@ -7,8 +7,7 @@ use nearflash_request::Access;
 use nearflash_units::{Blocks, ByteLen};
 
 use super::blocks::{Form, check_protect, check_range, check_writable, len_at_most, transferred};
-use super::{Command, nothing};
-use crate::call::Call;
+use crate::call::{Call, Command};
 use crate::task::{Action, RequestTask};
 use crate::{Sense, Task, limits};
 
@@ -17,70 +16,21 @@ const SECS: u32 = 30;
 pub(super) const COMMANDS: &[Command] = &[
     Command::of_unit(&[0x08, 0x1F, 0xFF, 0xFF, 0xFF, 0x04], read_6).within_secs(SECS),
     Command::of_unit(&[0x0A, 0x1F, 0xFF, 0xFF, 0xFF, 0x04], write_6).within_secs(SECS),
-    Command::of_unit(&[0x28, 0xF8, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0x04], |call| {
-        read(call, Form::Ten)
-    })
-    .within_secs(SECS),
-    Command::of_unit(&[0x2A, 0xF8, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0x04], |call| {
-        write(call, Form::Ten)
-    })
-    .within_secs(SECS),
-    Command::of_unit(&[0x2E, 0xF6, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0x04], |call| {
-        write_and_verify(call, Form::Ten)
-    })
-    .within_secs(SECS),
-    Command::of_unit(
-        &[
-            0x88, 0xF8, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0,
-            0x04,
-        ],
-        |call| read(call, Form::Sixteen),
-    )
-    .within_secs(SECS),
+    of_blocks!(Ten, 0x28, 0xF8, read).within_secs(SECS),
+    of_blocks!(Ten, 0x2A, 0xF8, write).within_secs(SECS),
+    of_blocks!(Ten, 0x2E, 0xF6, write_and_verify).within_secs(SECS),
+    of_blocks!(Sixteen, 0x88, 0xF8, read).within_secs(SECS),
     Command::of_unit(
         &[0x89, 0xF8, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0xFF, 0, 0x04],
         compare_and_write,
     )
     .within_secs(SECS),
-    Command::of_unit(
-        &[
-            0x8A, 0xF8, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0,
-            0x04,
-        ],
-        |call| write(call, Form::Sixteen),
-    )
-    .within_secs(SECS),
-    Command::of_unit(
-        &[
-            0x8B, 0xF8, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0,
-            0x04,
-        ],
-        or_write,
-    )
-    .within_secs(SECS),
-    Command::of_unit(
-        &[
-            0x8E, 0xF6, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0,
-            0x04,
-        ],
-        |call| write_and_verify(call, Form::Sixteen),
-    )
-    .within_secs(SECS),
-    Command::of_unit(
-        &[0xA8, 0xF8, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0x04],
-        |call| read(call, Form::Twelve),
-    )
-    .within_secs(SECS),
-    Command::of_unit(
-        &[0xAA, 0xF8, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0x04],
-        |call| write(call, Form::Twelve),
-    )
-    .within_secs(SECS),
-    Command::of_unit(
-        &[0xAE, 0xF6, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0x04],
-        |call| write_and_verify(call, Form::Twelve),
-    )
-    .within_secs(SECS),
+    of_blocks!(Sixteen, 0x8A, 0xF8, write).within_secs(SECS),
+    of_blocks!(Sixteen, 0x8B, 0xF8, or_write).within_secs(SECS),
+    of_blocks!(Sixteen, 0x8E, 0xF6, write_and_verify).within_secs(SECS),
+    of_blocks!(Twelve, 0xA8, 0xF8, read).within_secs(SECS),
+    of_blocks!(Twelve, 0xAA, 0xF8, write).within_secs(SECS),
+    of_blocks!(Twelve, 0xAE, 0xF6, write_and_verify).within_secs(SECS),
 ];
 
 /// FUA, in all but the six-byte commands.
@@ -100,7 +50,7 @@ fn read(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
 fn read_checked(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     let (range, data_in) = transferred(call, form)?;
     if range.count.0 == 0 {
-        return Ok(nothing(Access::Read, call.unit));
+        return Ok(call.nothing(Access::Read));
     }
     let task = RequestTask::new(Action::Read, range, call.unit.block_size);
     Ok(Task::Request(RequestTask { data_in, ..task }))
@@ -116,10 +66,10 @@ fn write(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     write_checked(call, form, Action::Write { force_unit_access })
 }
 
-fn or_write(call: &Call<'_>) -> Result<Task, Sense> {
+fn or_write(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     check_protect(call.cdb)?;
     let force_unit_access = force_unit_access(call);
-    write_checked(call, Form::Sixteen, Action::OrWrite { force_unit_access })
+    write_checked(call, form, Action::OrWrite { force_unit_access })
 }
 
 /// BYTCHK of 0 asks whether the medium can be read again, of 1 also whether it is the same.
@@ -137,7 +87,7 @@ fn write_checked(call: &Call<'_>, form: Form, action: Action) -> Result<Task, Se
     check_writable(call.unit)?;
     let (range, data_out) = transferred(call, form)?;
     if range.count.0 == 0 {
-        return Ok(nothing(Access::Write, call.unit));
+        return Ok(call.nothing(Access::Write));
     }
     let task = RequestTask::new(action, range, call.unit.block_size);
     Ok(Task::Request(RequestTask { data_out, ..task }))

@@ -4,41 +4,28 @@
 
 use nearflash_request::{ChangeKind, Identity, Registrant, Report, ReservationType};
 
-use super::Command;
 use super::data_in::{cut, len_u32};
-use crate::call::Call;
+use crate::call::{Call, Command};
 use crate::task::{ChangeTask, ReportReply};
 use crate::{Sense, Task, transport_id};
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::of_unit(&[0x5E, 0x00, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], read_keys)
-        .with_service_action()
-        .within_secs(10),
-    Command::of_unit(&[0x5E, 0x01, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], read_reservation)
-        .with_service_action()
-        .within_secs(10),
-    Command::of_unit(&[0x5E, 0x02, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], report_capabilities)
-        .with_service_action()
-        .within_secs(10),
-    Command::of_unit(&[0x5E, 0x03, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], read_full_status)
-        .with_service_action()
-        .within_secs(10),
+    reserve_in(&[0x5E, 0x00, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], |call| {
+        report(call, ReportReply::Keys)
+    }),
+    reserve_in(&[0x5E, 0x01, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], |call| {
+        report(call, ReportReply::Reservation)
+    }),
+    reserve_in(&[0x5E, 0x02, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], |call| {
+        report(call, ReportReply::Capabilities)
+    }),
+    reserve_in(&[0x5E, 0x03, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0x04], |call| {
+        report(call, ReportReply::FullStatus)
+    }),
 ];
 
-fn read_keys(call: &Call<'_>) -> Result<Task, Sense> {
-    report(call, ReportReply::Keys)
-}
-
-fn read_reservation(call: &Call<'_>) -> Result<Task, Sense> {
-    report(call, ReportReply::Reservation)
-}
-
-fn report_capabilities(call: &Call<'_>) -> Result<Task, Sense> {
-    report(call, ReportReply::Capabilities)
-}
-
-fn read_full_status(call: &Call<'_>) -> Result<Task, Sense> {
-    report(call, ReportReply::FullStatus)
+const fn reserve_in(usage: &'static [u8], act: fn(&Call<'_>) -> Result<Task, Sense>) -> Command {
+    Command::of_unit(usage, act).with_service_action().within_secs(10)
 }
 
 fn report(call: &Call<'_>, reply: fn(u16) -> ReportReply) -> Result<Task, Sense> {
@@ -72,11 +59,6 @@ fn keys(report: &Report) -> Vec<u8> {
     with_header(report, &keys.collect::<Vec<_>>())
 }
 
-/// SCOPE (of the logical unit: 0) and TYPE.
-fn scope_and_type(reservation: ReservationType) -> u8 {
-    reservation.to_scsi()
-}
-
 fn reservation(report: &Report) -> Vec<u8> {
     let Some(reservation) = report.reservation else { return with_header(report, &[]) };
     let holder = report.registrants.iter().find(|registrant| registrant.holds);
@@ -85,7 +67,8 @@ fn reservation(report: &Report) -> Vec<u8> {
         _ => 0,
     };
     let mut body = key.to_be_bytes().to_vec();
-    body.extend([0, 0, 0, 0, 0, scope_and_type(reservation), 0, 0]);
+    // SCOPE (of the logical unit: 0) and TYPE.
+    body.extend([0, 0, 0, 0, 0, reservation.to_scsi(), 0, 0]);
     with_header(report, &body)
 }
 
@@ -122,7 +105,7 @@ fn describe(body: &mut Vec<u8>, registrant: &Registrant, reservation: Option<Res
     let name = transport_id::of(&registrant.identity);
     body.extend(registrant.key.to_be_bytes());
     body.extend([0; 4]);
-    body.extend([u8::from(held.is_some()), held.map_or(0, scope_and_type)]); // R_HOLDER
+    body.extend([u8::from(held.is_some()), held.map_or(0, ReservationType::to_scsi)]); // R_HOLDER
     body.extend([0; 4]);
     body.extend(port.to_be_bytes());
     body.extend(len_u32(name.len()));

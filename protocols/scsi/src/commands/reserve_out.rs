@@ -7,8 +7,7 @@
 use nearflash_request::{ChangeKind, Expected, ReservationType};
 use nearflash_units::ByteLen;
 
-use super::Command;
-use crate::call::Call;
+use crate::call::{Call, Command, Take};
 use crate::task::{ChangeTask, ReportReply};
 use crate::{Cdb, Sense, Task, limits};
 
@@ -33,7 +32,7 @@ pub(super) const COMMANDS: &[Command] = &[
     reserve_out(usage!(0x06, 0), register_anyway),
 ];
 
-const fn reserve_out(usage: &'static [u8], take: super::Take) -> Command {
+const fn reserve_out(usage: &'static [u8], take: Take) -> Command {
     Command::of_unit(usage, parameter_list)
         .with_service_action()
         .with_parameters(take)

@@ -5,10 +5,9 @@
 use nearflash_request::Access;
 use nearflash_units::Lba;
 
-use super::Command;
 use super::data_in::{answer, cut};
 use super::lba_status::run_from;
-use crate::call::Call;
+use crate::call::{Call, Command};
 use crate::task::{Action, Reply, RequestTask};
 use crate::{Sense, Task};
 
@@ -45,7 +44,7 @@ fn good(_: &Call<'_>) -> Result<Task, Sense> {
 /// reservation, to allow it anybody's. SPC-4, 5.13.1.
 fn prevent_allow(call: &Call<'_>) -> Result<Task, Sense> {
     let prevents = call.cdb.byte(4) & 0b11 != 0;
-    Ok(super::nothing(if prevents { Access::Manage } else { Access::Look }, call.unit))
+    Ok(call.nothing(if prevents { Access::Manage } else { Access::Look }))
 }
 
 fn read_capacity_10(call: &Call<'_>) -> Result<Task, Sense> {
@@ -106,11 +105,11 @@ fn start_stop(call: &Call<'_>) -> Result<Task, Sense> {
     let no_flush = cdb.bit(4, 2);
     match power_condition {
         0 if load_eject => Err(Sense::cdb_field(4, 1)),
-        0 if start => Ok(super::nothing(Access::Look, call.unit)),
-        0 if no_flush || call.unit.is_read_only() => Ok(super::nothing(Access::Manage, call.unit)),
-        0 => Ok(Task::Request(super::flush(call.unit))),
+        0 if start => Ok(call.nothing(Access::Look)),
+        0 if no_flush || call.unit.is_read_only() => Ok(call.nothing(Access::Manage)),
+        0 => Ok(call.flush()),
         // ACTIVE, IDLE, STANDBY, LU_CONTROL, FORCE IDLE 0, FORCE STANDBY 0
-        0x1..=0x3 | 0x7 | 0xA | 0xB => Ok(super::nothing(Access::Manage, call.unit)),
+        0x1..=0x3 | 0x7 | 0xA | 0xB => Ok(call.nothing(Access::Manage)),
         _ => Err(Sense::cdb_field(4, 7)),
     }
 }

@@ -6,8 +6,7 @@ use nearflash_request::{Access, BlockRange};
 use nearflash_units::{Blocks, ByteLen, Lba};
 
 use super::blocks::{check_range, check_writable};
-use super::{Command, Only, nothing};
-use crate::call::Call;
+use crate::call::{Call, Command, Only};
 use crate::task::{Action, NO_BLOCKS, RequestTask};
 use crate::{Provisioning, Sense, Task, limits};
 
@@ -30,7 +29,7 @@ fn unmap(call: &Call<'_>) -> Result<Task, Sense> {
     check_writable(call.unit)?;
     let len = ByteLen(u64::from(call.cdb.word(7)));
     match len {
-        ByteLen(0) => Ok(nothing(Access::Write, call.unit)),
+        ByteLen(0) => Ok(call.nothing(Access::Write)),
         _ if len.to_usize() < HEADER_LEN => Err(Sense::PARAMETER_LIST_LENGTH),
         // More descriptors than VPD page B0h allows.
         _ if len > limits::PARAMETERS_LEN_MAX => Err(Sense::INVALID_FIELD_IN_PARAMETERS),
@@ -57,7 +56,7 @@ fn descriptors(call: &Call<'_>, bytes: &[u8]) -> Result<Task, Sense> {
         }
     }
     if ranges.is_empty() {
-        return Ok(nothing(Access::Write, call.unit));
+        return Ok(call.nothing(Access::Write));
     }
     let action = Action::Deallocate(ranges.into());
     Ok(Task::Request(RequestTask::new(action, NO_BLOCKS, call.unit.block_size)))

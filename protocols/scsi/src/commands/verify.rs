@@ -6,55 +6,20 @@ use nearflash_request::Access;
 use nearflash_units::ByteLen;
 
 use super::blocks::{Form, check_protect, check_range, to_the_end, transferred};
-use super::{Command, flush, nothing};
-use crate::call::Call;
+use crate::call::{Call, Command};
 use crate::task::{Action, RequestTask};
 use crate::{Sense, Task};
 
 const SECS: u32 = 60;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::of_unit(&[0x2F, 0xF6, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0x04], |call| {
-        verify(call, Form::Ten)
-    })
-    .within_secs(SECS),
-    Command::of_unit(&[0x34, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0x04], |call| {
-        prefetch(call, Form::Ten)
-    })
-    .admitted_for(Access::Read),
-    Command::of_unit(&[0x35, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0x04], |call| {
-        synchronize(call, Form::Ten)
-    })
-    .within_secs(SECS),
-    Command::of_unit(
-        &[
-            0x8F, 0xF6, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0,
-            0x04,
-        ],
-        |call| verify(call, Form::Sixteen),
-    )
-    .within_secs(SECS),
-    Command::of_unit(
-        &[
-            0x90, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0,
-            0x04,
-        ],
-        |call| prefetch(call, Form::Sixteen),
-    )
-    .admitted_for(Access::Read),
-    Command::of_unit(
-        &[
-            0x91, 0x02, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0,
-            0x04,
-        ],
-        |call| synchronize(call, Form::Sixteen),
-    )
-    .within_secs(SECS),
-    Command::of_unit(
-        &[0xAF, 0xF6, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0x04],
-        |call| verify(call, Form::Twelve),
-    )
-    .within_secs(SECS),
+    of_blocks!(Ten, 0x2F, 0xF6, verify).within_secs(SECS),
+    of_blocks!(Ten, 0x34, 0x02, prefetch).admitted_for(Access::Read),
+    of_blocks!(Ten, 0x35, 0x02, synchronize).within_secs(SECS),
+    of_blocks!(Sixteen, 0x8F, 0xF6, verify).within_secs(SECS),
+    of_blocks!(Sixteen, 0x90, 0x02, prefetch).admitted_for(Access::Read),
+    of_blocks!(Sixteen, 0x91, 0x02, synchronize).within_secs(SECS),
+    of_blocks!(Twelve, 0xAF, 0xF6, verify).within_secs(SECS),
 ];
 
 /// BYTCHK: 0 reads the medium, 1 compares it with as many blocks of the initiator's, 3 each of its
@@ -71,7 +36,7 @@ fn verify(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     };
     check_range(call.unit, range)?;
     if range.count.0 == 0 {
-        return Ok(nothing(Access::Read, call.unit));
+        return Ok(call.nothing(Access::Read));
     }
     let is_one_block = matches!(action, Action::CompareSame);
     let exact = is_one_block.then_some(Sense::INVALID_INFORMATION_UNIT);
@@ -91,5 +56,5 @@ fn prefetch(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
 fn synchronize(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     let range = form.range(call.cdb);
     check_range(call.unit, to_the_end(call.unit, range))?;
-    Ok(Task::Request(flush(call.unit)))
+    Ok(call.flush())
 }

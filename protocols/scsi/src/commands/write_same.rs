@@ -8,26 +8,15 @@ use nearflash_request::Access;
 use nearflash_units::ByteLen;
 
 use super::blocks::{Form, check_protect, check_range, check_writable, to_the_end};
-use super::{Command, nothing};
-use crate::call::Call;
+use crate::call::{Call, Command};
 use crate::task::{Action, RequestTask};
 use crate::{Provisioning, Sense, Task, limits};
 
 const SECS: u32 = 60;
 
 pub(super) const COMMANDS: &[Command] = &[
-    Command::of_unit(&[0x41, 0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0xFF, 0xFF, 0x04], |call| {
-        write_same(call, Form::Ten)
-    })
-    .within_secs(SECS),
-    Command::of_unit(
-        &[
-            0x93, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0,
-            0x04,
-        ],
-        |call| write_same(call, Form::Sixteen),
-    )
-    .within_secs(SECS),
+    of_blocks!(Ten, 0x41, 0xFE, write_same).within_secs(SECS),
+    of_blocks!(Sixteen, 0x93, 0xFF, write_same).within_secs(SECS),
 ];
 
 fn write_same(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
@@ -41,7 +30,7 @@ fn write_same(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
         return Err(Sense::cdb_field(form.count_at(), 7));
     }
     if range.count.0 == 0 {
-        return Ok(nothing(Access::Write, call.unit));
+        return Ok(call.nothing(Access::Write));
     }
     let block_size = call.unit.block_size;
     if without_data(call, form) {
