@@ -118,6 +118,7 @@ struct Register {
 struct Flush {
     volume: u32,
     sent: Tick,
+    ended: Tick,
 }
 
 /// All blocks.
@@ -125,6 +126,8 @@ struct Flush {
 pub(crate) struct History {
     registers: BTreeMap<Block, Register>,
     flushes: Vec<Flush>,
+    /// Flushes that were sent while an earlier one was under way, which may have been given its answer.
+    overlapping: u64,
     reads: u64,
 }
 
@@ -223,8 +226,15 @@ impl History {
     }
 
     /// A flush that was sent at `sent` has succeeded.
-    pub(crate) fn flushed(&mut self, volume: u32, sent: Tick) {
-        self.flushes.push(Flush { volume, sent });
+    pub(crate) fn flushed(&mut self, volume: u32, (sent, ended): (Tick, Tick)) {
+        let overlaps = |earlier: &Flush| earlier.sent < sent && sent < earlier.ended;
+        self.overlapping += u64::from(self.flushes.iter().any(overlaps));
+        self.flushes.push(Flush { volume, sent, ended });
+    }
+
+    /// How many flushes have succeeded that were sent while another was under way.
+    pub(crate) fn overlapping_flushes(&self) -> u64 {
+        self.overlapping
     }
 
     /// A read, or a comparison that held, has returned `value`.
@@ -481,14 +491,14 @@ mod tests {
     #[should_panic(expected = "durable is lost")]
     fn a_flushed_write_survives_the_loss_of_power() {
         let mut history = one_write();
-        history.flushed(BLOCK.volume, Tick(21));
+        history.flushed(BLOCK.volume, (Tick(21), Tick(22)));
         history.power_lost(BLOCK, &[0; 512], true, &Witness::default());
     }
 
     #[test]
     fn a_write_that_was_not_flushed_may_be_lost() {
         let mut history = one_write();
-        history.flushed(BLOCK.volume, Tick(19));
+        history.flushed(BLOCK.volume, (Tick(19), Tick(22)));
         history.power_lost(BLOCK, &[0; 512], true, &Witness::default());
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use nearflash_units::Nanos;
 
+use crate::Dice;
 use crate::plan::Plan;
 use crate::sim::{PATIENCE, Sim};
 
@@ -72,6 +73,9 @@ impl Report {
     }
 }
 
+/// How long it is waited for a moment at which the loss of power is a risk.
+const RISK_SPAN: Nanos = Nanos::from_millis(200);
+
 /// Says which seed failed.
 struct Seed(u64);
 
@@ -122,6 +126,7 @@ impl Sim {
                 self.revoke();
             } else if power_losses > 0 && (resizes == 0 || self.draw_coin()) {
                 power_losses -= 1;
+                self.await_risk(power_losses);
                 self.lose_power();
             } else if resizes > 0 {
                 resizes -= 1;
@@ -130,6 +135,18 @@ impl Sim {
                 revocations -= 1;
                 self.revoke();
             }
+        }
+    }
+
+    /// Most often the power goes right after a flush is answered that came while another was under way:
+    /// what it promises is then on the disks, or lost. By dice of its own.
+    fn await_risk(&mut self, power_losses: u32) {
+        let mut dice = Dice::new(self.plan.seed ^ u64::from(power_losses) ^ 0xF1C5);
+        if dice.permille(750) {
+            let before = self.checks.history.overlapping_flushes();
+            let is_risky = |sim: &Self| sim.checks.history.overlapping_flushes() > before;
+            let at_risk = self.run_until(RISK_SPAN, |sim| is_risky(sim) || sim.is_work_done());
+            self.outside.note(if at_risk { "power lost at risk" } else { "no risk came up" }, &[]);
         }
     }
 

@@ -103,7 +103,8 @@ impl Io {
             }
             What::Advice(writes) => end_all(&writes, ending(answer, false), now, checks, outside),
             What::Flush(volumes) if is_success => {
-                volumes.iter().for_each(|volume| checks.history.flushed(*volume, self.sent));
+                let span = (self.sent, now);
+                volumes.iter().for_each(|volume| checks.history.flushed(*volume, span));
             }
             What::Compare(value) if is_success => {
                 checks.history.read(self.first, value, (self.sent, now), &outside.witness);
