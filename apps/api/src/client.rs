@@ -10,8 +10,9 @@ use zeroize::Zeroizing;
 use crate::socket::{ANSWER_LEN_MAX, ShortPath, socket_path};
 use crate::{ApiError, Call, Document, Reply, Request, SCHEMA};
 
-/// How long an answer may take. A change waits for requests that a device may answer late.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// How long an answer may take. A change waits for cores and for older requests, half a minute for
+/// each at most, perhaps behind others; what takes longer is a job.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Why a node did not do what it was asked.
 #[derive(Debug, thiserror::Error)]

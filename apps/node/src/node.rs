@@ -136,28 +136,15 @@ impl Node {
 
     fn remove(&self, name: &str, force: bool) -> Result<VolumeInfo, NodeError> {
         let name: Name = name.parse().map_err(ValueError::from)?;
+        // Asked before the change begins, for other changes need not wait for a core that hangs.
+        let connected = if force { None } else { self.runtime.connected() };
         self.change(|space| {
             let volume = space.remove(&name)?;
             if !force {
-                self.check_unused(&volume)?;
+                check_unused(&volume, connected)?;
             }
             Ok(volume)
         })
-    }
-
-    /// Whether nobody is connected to a volume's subsystem, now.
-    fn check_unused(&self, volume: &Volume) -> Result<(), NodeError> {
-        let name = volume.name.clone();
-        let Some(Connected { hosts, initiators }) = self.runtime.connected() else {
-            return Err(NodeError::NobodySaysWho { name });
-        };
-        let (nqn, iqn) = (subsystem_nqn(&volume.subsystem), target_iqn(&volume.subsystem));
-        let hosts = hosts.iter().filter(|host| host.subsystem == nqn).count();
-        let is_meant = |session: &&ConnectedInitiator| session.target.as_ref() == Some(&iqn);
-        match hosts + initiators.iter().filter(is_meant).count() {
-            0 => Ok(()),
-            connected => Err(NodeError::HostsConnected { name, hosts: HostCount(connected) }),
-        }
     }
 
     /// Makes a change on a copy; when it can be made, records it and shows it to the cores.
@@ -239,6 +226,21 @@ impl Node {
     /// A change that panicked was made on a copy, so what is here is whole all the same.
     fn served(&self) -> MutexGuard<'_, Served> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether nobody is connected to a volume's subsystem.
+fn check_unused(volume: &Volume, connected: Option<Connected>) -> Result<(), NodeError> {
+    let name = volume.name.clone();
+    let Some(Connected { hosts, initiators }) = connected else {
+        return Err(NodeError::NobodySaysWho { name });
+    };
+    let (nqn, iqn) = (subsystem_nqn(&volume.subsystem), target_iqn(&volume.subsystem));
+    let hosts = hosts.iter().filter(|host| host.subsystem == nqn).count();
+    let is_meant = |session: &&ConnectedInitiator| session.target.as_ref() == Some(&iqn);
+    match hosts + initiators.iter().filter(is_meant).count() {
+        0 => Ok(()),
+        connected => Err(NodeError::HostsConnected { name, hosts: HostCount(connected) }),
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender as Channel, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use std::{io, mem, thread};
 
 use nearflash_device::DeviceProperties;
@@ -31,6 +31,9 @@ use crate::runtime_face::{
     Asked, AskedBy, Asker, Connected, DirectAccess, DoorSocket, Event, InitiatorAccess,
     IscsiAccess, OpenDoor, Published, Runtime, RuntimeConfig, RuntimeStatus, StartError,
 };
+
+/// How long a full mailbox is left alone.
+const FULL_PAUSE: Duration = Duration::from_micros(100);
 
 /// How long a host may neither take answers nor send the data it promised.
 const STALL_TIMEOUT: Nanos = Nanos::from_secs(30);
@@ -276,12 +279,19 @@ impl Cores {
     }
 }
 
-/// A core's mailbox is emptied in each of its turns: full is a matter of microseconds.
+/// A core's mailbox is emptied in each of its turns: full is a matter of microseconds. Nothing is left
+/// out, for a core that went by an older state would let in whom it no longer may; so one that hangs is
+/// waited for, and named.
 fn tell(sender: &Sender<Message>, message: Message) {
     let mut message = message;
+    let mut complains_at = Instant::now() + PATIENCE;
     while let Err(unsent) = sender.send(message) {
         message = unsent;
-        thread::yield_now();
+        thread::sleep(FULL_PAUSE);
+        if Instant::now() >= complains_at {
+            error!("a core takes no messages, and a change waits for it: a device may hang");
+            complains_at += PATIENCE;
+        }
     }
 }
 
@@ -375,6 +385,7 @@ fn flush(device: &Device) -> bool {
     if let Kind::Uring(file) = device.kind()
         && let Err(error) = rustix::fs::fdatasync(file.fd())
     {
+        device.health().note_failure();
         error!("cannot flush device {}: {error}", device.name());
         return false;
     }
