@@ -230,8 +230,8 @@ mod tests {
         };
         let refused = make(257, &[extent(0, 1, 1)]);
         assert!(matches!(refused, MapError::TooShort { .. }));
-        let crooked = Extent { start: ByteOffset(512), ..extent(0, 0, 1) };
-        assert_eq!(make(1, &[crooked]), MapError::ExtentNotWhole { index: 0 });
+        let misaligned = Extent { start: ByteOffset(512), ..extent(0, 0, 1) };
+        assert_eq!(make(1, &[misaligned]), MapError::ExtentNotWhole { index: 0 });
         assert_eq!(make(1, &[extent(0, 1, 0)]), MapError::ExtentNotWhole { index: 0 });
         assert_eq!(make(u64::MAX, &[]), MapError::TooLarge);
         let many = vec![extent(0, 1, 1); EXTENTS_PER_VOLUME_MAX + 1];

@@ -50,12 +50,6 @@ impl TransportAddress {
     pub fn is_unspecified(&self) -> bool {
         self.socket.ip().is_unspecified()
     }
-
-    /// The address that a discovery entry holds; `None` when it is not of TCP or not an IP address.
-    pub fn from_discovery(transport: TransportType, address: &str, service: &str) -> Option<Self> {
-        let socket = SocketAddr::new(address.parse().ok()?, service.parse().ok()?);
-        (transport == TransportType::TCP).then(|| Self::tcp(socket))
-    }
 }
 
 impl fmt::Display for TransportAddress {

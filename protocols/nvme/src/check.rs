@@ -8,16 +8,19 @@ use nearflash_units::{BlockSize, Blocks, ByteLen, MIB, Nanos};
 use uuid::Uuid;
 use zerocopy::FromBytes;
 
-use crate::fabrics::{Connect, ConnectData};
+use crate::fabrics::{Connect, ConnectData, InvalidParameter};
+use crate::feature::FeatureId;
 use crate::identify::{parse_descriptors, parse_namespace_list};
 use crate::io::{IoCommand, decode, dsm_ranges};
-use crate::property::{Configuration, offset};
+use crate::log::{LogId, TransportType};
+use crate::property::{Capabilities, Configuration, offset};
+use crate::reservation::EXTENDED;
 use crate::serving::{
     Action, Deallocation, HostAccess, Life, Limits, NamespaceConfig, Port, Target, TargetConfig,
 };
 use crate::{
-    AdminOpcode, Command, CommandId, ControllerId, NamespaceEntry, NamespaceId, NamespaceTable,
-    Nqn, NqnField, Sgl, TransportAddress,
+    AdminOpcode, AsyncEvent, Command, CommandId, ControllerId, IoOpcode, NamespaceEntry,
+    NamespaceId, NamespaceTable, Nqn, NqnField, Sgl, SglDescriptor, TransportAddress,
 };
 
 /// Whatever 64-byte pieces `bytes` hold: decoding one never panics, and what is understood moves no
@@ -163,6 +166,61 @@ fn local() -> TransportAddress {
 
 fn name(text: &str) -> Nqn {
     Nqn::new(text).expect("a name is given")
+}
+
+/// What only tests and properties read back or build.
+impl AsyncEvent {
+    /// Back from dword 0.
+    pub fn from_result(dw0: u32) -> Self {
+        let [event_type, information, log, _] = dw0.to_le_bytes();
+        Self { event_type: event_type & 0b111, information, log: LogId(log) }
+    }
+}
+
+impl InvalidParameter {
+    /// Back from dword 0.
+    pub fn from_result(dw0: u32) -> Self {
+        let [low, high, attribute, _] = dw0.to_le_bytes();
+        let offset = u16::from_le_bytes([low, high]);
+        if attribute & 1 == 0 { Self::Command(offset) } else { Self::Data(offset) }
+    }
+}
+
+impl Command {
+    /// Get Features of the current value; with `data_len` bytes of data by the transport.
+    pub fn get_features(feature: FeatureId, data_len: u32) -> Self {
+        Self {
+            sgl: SglDescriptor::transport(data_len),
+            cdw10: u32::from(feature.0).into(),
+            ..Self::new(AdminOpcode::GET_FEATURES.0, NamespaceId::NONE)
+        }
+    }
+
+    /// Reservation Report of `len` bytes, which must be a multiple of 4 and not 0, in the extended
+    /// data structure.
+    pub fn reservation_report(nsid: NamespaceId, len: u32) -> Self {
+        Self {
+            cdw10: (len / 4).saturating_sub(1).into(),
+            cdw11: EXTENDED.into(),
+            ..Self::new(IoOpcode::RESERVATION_REPORT.0, nsid)
+        }
+        .with_transport_data(len)
+    }
+}
+
+impl TransportAddress {
+    /// The address that a discovery entry holds; `None` when it is not of TCP or not an IP address.
+    pub fn from_discovery(transport: TransportType, address: &str, service: &str) -> Option<Self> {
+        let socket = SocketAddr::new(address.parse().ok()?, service.parse().ok()?);
+        (transport == TransportType::TCP).then(|| Self::tcp(socket))
+    }
+}
+
+impl Capabilities {
+    /// CSS bit 0: the NVM command set.
+    pub fn has_nvm_command_set(self) -> bool {
+        self.0 >> 37 & 1 == 1
+    }
 }
 
 #[cfg(test)]

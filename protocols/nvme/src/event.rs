@@ -45,12 +45,6 @@ impl AsyncEvent {
     pub fn to_result(self) -> u32 {
         u32::from_le_bytes([self.event_type & 0b111, self.information, self.log.0, 0])
     }
-
-    /// Back from dword 0.
-    pub fn from_result(dw0: u32) -> Self {
-        let [event_type, information, log, _] = dw0.to_le_bytes();
-        Self { event_type: event_type & 0b111, information, log: LogId(log) }
-    }
 }
 
 /// Which notices are meant: OAES says what a controller can tell, the Asynchronous Event

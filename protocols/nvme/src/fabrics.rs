@@ -20,14 +20,12 @@ wire! {
         pub host_id: [u8; 16],
         /// CNTLID: [`ControllerId::DYNAMIC`] on an admin queue, the controller's number on others.
         pub controller_id: U16,
-        /// Reserved.
-        pub reserved: [u8; 238],
+        pub(crate) reserved: [u8; 238],
         /// SUBNQN: which subsystem.
         pub subsystem: NqnField,
         /// HOSTNQN: which host.
         pub host: NqnField,
-        /// Reserved.
-        pub reserved2: [u8; 256],
+        pub(crate) reserved2: [u8; 256],
     }
 }
 
@@ -208,13 +206,6 @@ impl InvalidParameter {
             Self::Command(offset) => u32::from(offset),
             Self::Data(offset) => 1 << 16 | u32::from(offset),
         }
-    }
-
-    /// Back from dword 0.
-    pub fn from_result(dw0: u32) -> Self {
-        let [low, high, attribute, _] = dw0.to_le_bytes();
-        let offset = u16::from_le_bytes([low, high]);
-        if attribute & 1 == 0 { Self::Command(offset) } else { Self::Data(offset) }
     }
 }
 

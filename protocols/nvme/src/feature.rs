@@ -1,6 +1,6 @@
 //! Features: what a host can ask a controller and set. NVMe Base 2.0, 5.27.
 
-use crate::{AdminOpcode, Command, NamespaceId, SglDescriptor};
+use crate::{AdminOpcode, Command, NamespaceId};
 
 /// Feature identifier, FID. NVMe Base 2.0, 5.27.1.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -86,15 +86,6 @@ impl SetFeatures {
 }
 
 impl Command {
-    /// Get Features of the current value; with `data_len` bytes of data by the transport.
-    pub fn get_features(feature: FeatureId, data_len: u32) -> Self {
-        Self {
-            sgl: SglDescriptor::transport(data_len),
-            cdw10: u32::from(feature.0).into(),
-            ..Self::new(AdminOpcode::GET_FEATURES.0, NamespaceId::NONE)
-        }
-    }
-
     /// Set Features of a feature whose value is dword 11.
     pub fn set_features(feature: FeatureId, value: u32) -> Self {
         Self {

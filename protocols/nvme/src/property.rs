@@ -51,11 +51,6 @@ impl Capabilities {
     pub fn timeout_500ms(self) -> u8 {
         (self.0 >> 24).to_le_bytes()[0]
     }
-
-    /// CSS bit 0: the NVM command set.
-    pub fn has_nvm_command_set(self) -> bool {
-        self.0 >> 37 & 1 == 1
-    }
 }
 
 /// VS, and VER in Identify Controller. NVMe Base 2.0, 3.1.3.2.

@@ -206,12 +206,10 @@ wire! {
         pub reservation: u8,
         /// REGCTL: how many [`RegisteredHost`]s follow.
         pub registered: U16,
-        /// Reserved.
-        pub reserved7: [u8; 2],
+        pub(crate) reserved7: [u8; 2],
         /// PTPLS: whether it all survives a loss of power.
         pub persists: u8,
-        /// Reserved.
-        pub reserved10: [u8; 54],
+        pub(crate) reserved10: [u8; 54],
     }
 
     /// Registered Controller, extended data structure. NVMe Base 2.0, 7 (Reservation Report).
@@ -220,14 +218,12 @@ wire! {
         pub controller: U16,
         /// RCSTS: bit 0, it holds the reservation.
         pub status: u8,
-        /// Reserved.
-        pub reserved3: [u8; 5],
+        pub(crate) reserved3: [u8; 5],
         /// RKEY.
         pub key: U64,
         /// HOSTID.
         pub host_id: [u8; 16],
-        /// Reserved.
-        pub reserved32: [u8; 32],
+        pub(crate) reserved32: [u8; 32],
     }
 }
 
@@ -275,17 +271,6 @@ impl Command {
     /// the capsule.
     pub fn reservation(opcode: IoOpcode, nsid: NamespaceId, cdw10: u32, len: u32) -> Self {
         Self { cdw10: cdw10.into(), ..Self::new(opcode.0, nsid) }.with_capsule_data(len)
-    }
-
-    /// Reservation Report of `len` bytes, which must be a multiple of 4 and not 0, in the extended
-    /// data structure.
-    pub fn reservation_report(nsid: NamespaceId, len: u32) -> Self {
-        Self {
-            cdw10: (len / 4).saturating_sub(1).into(),
-            cdw11: EXTENDED.into(),
-            ..Self::new(IoOpcode::RESERVATION_REPORT.0, nsid)
-        }
-        .with_transport_data(len)
     }
 }
 

@@ -6,6 +6,9 @@
 //! a [`BufferQueue`] of those that wait for memory, and an [`Outbox`]; an asking end has
 //! [`Posted`] commands. A protocol adds its PDUs and what they mean.
 //!
+//! [`wire!`] declares the structures of a PDU, [`codes!`] the numbers that their fields are known to
+//! hold, [`offset!`] says where a field stands.
+//!
 //! Knows nothing of any protocol's bytes, of sockets, or of memory.
 
 mod buffers;

@@ -381,7 +381,9 @@ fn connect_data(
     subsystem: &Nqn,
     host: NqnField,
 ) -> ConnectData {
-    ConnectData { host, ..ConnectData::new(id, controller, subsystem, subsystem) }
+    let mut data = ConnectData::new(id, controller, subsystem, subsystem);
+    data.host = host;
+    data
 }
 
 /// Commands are told apart by their number.

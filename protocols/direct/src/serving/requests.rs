@@ -32,10 +32,8 @@ impl TargetSession {
     /// READ, by either way.
     #[inline]
     pub(super) fn take_read(&mut self, header: &RequestHeader) {
-        match self.admit(header, Kind::Read) {
-            Ok(segments) => self.hand_out(header.tag.get(), segments),
-            Err((status, value)) => self.refuse(header, status, value),
-        }
+        let admitted = self.admit(header, Kind::Read);
+        self.hand_out_admitted(header, admitted);
     }
 
     /// WRITE, by the stream: its payload follows, whether it may be done or not.
@@ -69,10 +67,8 @@ impl TargetSession {
     /// FLUSH and DISCARD, by either way.
     pub(super) fn take_plain(&mut self, header: &RequestHeader) {
         let kind = if header.opcode == Opcode::FLUSH.0 { Kind::Flush } else { Kind::Discard };
-        match self.admit(header, kind) {
-            Ok(segments) => self.hand_out(header.tag.get(), segments),
-            Err((status, value)) => self.refuse(header, status, value),
-        }
+        let admitted = self.admit(header, kind);
+        self.hand_out_admitted(header, admitted);
     }
 
     /// COMPARE_AND_SWAP and FETCH_ADD, by the stream, with their operands.
@@ -88,14 +84,11 @@ impl TargetSession {
 
     /// COMPARE_AND_SWAP and FETCH_ADD, by either way.
     pub(super) fn take_atomic(&mut self, header: &RequestHeader, operands: &[u8]) {
-        let checked = match atomic_kind(Opcode(header.opcode), operands) {
+        let admitted = match atomic_kind(Opcode(header.opcode), operands) {
             Some(kind) => self.admit(header, kind),
             None => Err((Status::INVALID_FIELD, u64::from(RequestHeader::LEN_OFFSET))),
         };
-        match checked {
-            Ok(segments) => self.hand_out(header.tag.get(), segments),
-            Err((status, value)) => self.refuse(header, status, value),
-        }
+        self.hand_out_admitted(header, admitted);
     }
 
     /// Once rings are attached, requests on volumes come by them alone.
@@ -152,11 +145,15 @@ impl TargetSession {
         Ok(segments)
     }
 
-    /// A request without payload from the client is to be handed out.
+    /// A request without payload from the client is to be handed out, if it may be done.
     #[inline]
-    fn hand_out(&mut self, tag: u32, segments: u32) {
-        for segment in 0..segments {
-            self.ready.push_back(Ready::new(tag, segment, None));
+    fn hand_out_admitted(&mut self, header: &RequestHeader, admitted: Result<u32, Refusal>) {
+        match admitted {
+            Ok(segments) => {
+                let tag = header.tag.get();
+                self.ready.extend((0..segments).map(|segment| Ready::new(tag, segment, None)));
+            }
+            Err((status, value)) => self.refuse(header, status, value),
         }
     }
 

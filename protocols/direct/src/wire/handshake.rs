@@ -69,8 +69,7 @@ wire! {
         pub version: U16,
         /// 1 when PROVE must be next; 0 when the client is in.
         pub proof_wanted: u8,
-        /// 0.
-        pub reserved0: u8,
+        pub(crate) reserved0: u8,
         /// What is agreed: part of what the client wanted.
         pub features: Features,
         /// The most bytes that a request may read or write.
@@ -81,8 +80,7 @@ wire! {
         pub credits_max: U32,
         /// How many volumes can be open at a time.
         pub handles_max: U32,
-        /// 0.
-        pub reserved1: U64,
+        pub(crate) reserved1: U64,
         /// Drawn at random for this connection.
         pub nonce: [u8; NONCE_LEN],
     }
@@ -127,16 +125,14 @@ wire! {
         pub uuid: [u8; 16],
         /// What the client may do with it.
         pub rights: Rights,
-        /// 0.
-        pub reserved: [u8; 7],
+        pub(crate) reserved: [u8; 7],
     }
 
     /// ATTACH: the rings that the client wants.
     pub struct AttachRequest: [u8; 16] {
         /// Of the submission ring: a power of two, at most the session's credits.
         pub entries: U32,
-        /// 0.
-        pub reserved: U32,
+        pub(crate) reserved: U32,
         /// Of the data area, in bytes.
         pub data_len: U64,
     }

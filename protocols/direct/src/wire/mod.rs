@@ -121,8 +121,7 @@ wire! {
         pub len: U32,
         /// How many requests the client may have in flight from now on.
         pub credits: U32,
-        /// 0.
-        pub reserved: U32,
+        pub(crate) reserved: U32,
         /// As in [`RequestHeader::digest`].
         pub digest: U32,
     }

@@ -24,39 +24,19 @@ macro_rules! header {
         ] $($rest)* }
     };
     (@ $head:tt $done:tt lun; $($rest:tt)*) => {
-        header! { @ $head $done
-            /// LUN.
-            pub lun: LunField;
-            $($rest)*
-        }
+        header! { @ $head $done #[doc = "LUN."] pub lun: LunField; $($rest)* }
     };
     (@ $head:tt $done:tt itt; $($rest:tt)*) => {
-        header! { @ $head $done
-            /// Initiator task tag.
-            pub itt: U32;
-            $($rest)*
-        }
+        header! { @ $head $done #[doc = "Initiator task tag."] pub itt: U32; $($rest)* }
     };
     (@ $head:tt $done:tt ttt; $($rest:tt)*) => {
-        header! { @ $head $done
-            /// Target transfer tag.
-            pub ttt: U32;
-            $($rest)*
-        }
+        header! { @ $head $done #[doc = "Target transfer tag."] pub ttt: U32; $($rest)* }
     };
     (@ $head:tt $done:tt cmd_sn; $($rest:tt)*) => {
-        header! { @ $head $done
-            /// CmdSN.
-            pub cmd_sn: U32;
-            $($rest)*
-        }
+        header! { @ $head $done #[doc = "CmdSN."] pub cmd_sn: U32; $($rest)* }
     };
     (@ $head:tt $done:tt exp_stat_sn; $($rest:tt)*) => {
-        header! { @ $head $done
-            /// ExpStatSN: the next status that the initiator expects.
-            pub exp_stat_sn: U32;
-            $($rest)*
-        }
+        header! { @ $head $done #[doc = "ExpStatSN: the next status."] pub exp_stat_sn: U32; $($rest)* }
     };
     (@ $head:tt $done:tt serials; $($rest:tt)*) => {
         header! { @ $head $done

@@ -122,8 +122,7 @@ wire! {
         pub reserved544: [u8; 224],
         /// SUBNQN.
         pub subsystem: NqnField,
-        /// Reserved.
-        pub reserved1024: [u8; 768],
+        pub(crate) reserved1024: [u8; 768],
         /// IOCCSZ, in 16 bytes: size of an I/O command capsule.
         pub io_command_capsule_len: U32,
         /// IORCSZ, in 16 bytes: size of an I/O response capsule.

@@ -91,8 +91,7 @@ wire! {
         pub reserved74: [u8; 18],
         /// ANAGRPID.
         pub ana_group: U32,
-        /// Reserved.
-        pub reserved96: [u8; 3],
+        pub(crate) reserved96: [u8; 3],
         /// NSATTR: bit 0, write protected.
         pub attributes: u8,
         /// NVMSETID.
@@ -169,16 +168,14 @@ wire! {
         pub ana_group: U32,
         /// NSATTR.
         pub attributes: u8,
-        /// Reserved.
-        pub reserved9: u8,
+        pub(crate) reserved9: u8,
         /// NVMSETID.
         pub nvm_set: U16,
         /// ENDGID.
         pub endurance_group: U16,
         /// NSTAT: bit 0, ready.
         pub status: u8,
-        /// Reserved.
-        pub reserved15: [u8; 4081],
+        pub(crate) reserved15: [u8; 4081],
     }
 }
 
@@ -202,12 +199,10 @@ wire! {
         pub storage_tag_mask: U64,
         /// PIC.
         pub protection_capabilities: u8,
-        /// Reserved.
-        pub reserved9: [u8; 3],
+        pub(crate) reserved9: [u8; 3],
         /// ELBAF0 to ELBAF63.
         pub formats: [U32; 64],
-        /// Reserved.
-        pub reserved268: [u8; 3828],
+        pub(crate) reserved268: [u8; 3828],
     }
 }
 

@@ -11,8 +11,7 @@ wire! {
         pub changes: U64,
         /// How many group descriptors follow.
         pub groups: U16,
-        /// Reserved.
-        pub reserved: [u8; 6],
+        pub(crate) reserved: [u8; 6],
     }
 
     /// State of the paths to a group, over this controller. NVMe Base 2.0, 5.16.1.13.
@@ -36,7 +35,6 @@ wire! {
         pub changes: U64,
         /// Bits 3:0.
         pub state: AnaState,
-        /// Reserved.
-        pub reserved: [u8; 15],
+        pub(crate) reserved: [u8; 15],
     }
 }

@@ -29,14 +29,12 @@ wire! {
         pub vendor_page: u8,
         /// TRTYPE.
         pub transport: u8,
-        /// Reserved.
-        pub reserved: [u8; 2],
+        pub(crate) reserved: [u8; 2],
         /// Specific to the command.
         pub command_specific: U64,
         /// Specific to the transport.
         pub transport_specific: U16,
-        /// Reserved.
-        pub reserved2: [u8; 22],
+        pub(crate) reserved2: [u8; 22],
     }
 
     /// SMART / health information. NVMe Base 2.0, 5.16.1.3.
@@ -53,8 +51,7 @@ wire! {
         pub used: u8,
         /// Of endurance groups, by bit.
         pub endurance_group_warning: u8,
-        /// Reserved.
-        pub reserved: [u8; 25],
+        pub(crate) reserved: [u8; 25],
         /// In thousands of 512 bytes, rounded up.
         pub data_units_read: U128,
         /// In thousands of 512 bytes, rounded up.
@@ -98,12 +95,10 @@ wire! {
     pub struct FirmwareSlots: [u8; 512] {
         /// AFI: the active slot in bits 2:0.
         pub active: u8,
-        /// Reserved.
-        pub reserved: [u8; 7],
+        pub(crate) reserved: [u8; 7],
         /// FRS1 to FRS7; empty slots are zero.
         pub revisions: [Ascii<8>; 7],
-        /// Reserved.
-        pub reserved2: [u8; 448],
+        pub(crate) reserved2: [u8; 448],
     }
 }
 

@@ -46,8 +46,7 @@ wire! {
         pub entries: U64,
         /// RECFMT: 0.
         pub record_format: U16,
-        /// Reserved.
-        pub reserved: [u8; 1006],
+        pub(crate) reserved: [u8; 1006],
     }
 }
 
@@ -82,12 +81,10 @@ wire! {
         pub admin_queue_entries_max: U16,
         /// EFLAGS.
         pub flags: U16,
-        /// Reserved.
-        pub reserved: [u8; 20],
+        pub(crate) reserved: [u8; 20],
         /// TRSVCID: the TCP port, in decimal.
         pub service: Ascii<32>,
-        /// Reserved.
-        pub reserved2: [u8; 192],
+        pub(crate) reserved2: [u8; 192],
         /// SUBNQN.
         pub subsystem: NqnField,
         /// TRADDR: the IP address.

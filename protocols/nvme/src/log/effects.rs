@@ -10,8 +10,7 @@ wire! {
         pub admin: [U32; 256],
         /// Of I/O commands, by opcode.
         pub io: [U32; 256],
-        /// Reserved.
-        pub reserved: [u8; 2048],
+        pub(crate) reserved: [u8; 2048],
     }
 }
 

@@ -43,12 +43,10 @@ wire! {
         pub notice: u8,
         /// How many more there are, up to 255.
         pub available: u8,
-        /// Reserved.
-        pub reserved10: [u8; 2],
+        pub(crate) reserved10: [u8; 2],
         /// NSID.
         pub namespace: U32,
-        /// Reserved.
-        pub reserved16: [u8; 48],
+        pub(crate) reserved16: [u8; 48],
     }
 }
 
