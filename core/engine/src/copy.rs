@@ -36,22 +36,8 @@ impl Engine {
         (!is_as_long || !is_there).then_some(Outcome::OutOfRange)
     }
 
-    pub(crate) fn begin_copy(&mut self, index: usize, pool: &mut Pool) {
-        if !self.start_with_buffer(index, pool) {
-            self.starved.push_back(index);
-        }
-    }
-
-    /// Starts to read the source; `false` when there is no buffer.
-    pub(crate) fn try_copy(&mut self, index: usize, pool: &mut Pool) -> bool {
-        // It may have waited for a buffer, and a hold may have come meanwhile.
-        if self.is_held_back(index) {
-            self.held_back.push_back(index);
-            return true;
-        }
-        if !self.take_scratch(index, pool) {
-            return false;
-        }
+    /// Starts to read the source.
+    pub(crate) fn start_copy(&mut self, index: usize, pool: &mut Pool) {
         let job = &self.jobs[index];
         let (buffer, Work::Copy { source, from }) = (job.scratch, &job.work) else {
             unreachable!("only copies are read so")
@@ -59,7 +45,6 @@ impl Engine {
         let (volume, range) = (*source, *from);
         let io = BlockIo { volume, range, ..self.io(index, IoKind::Read { buffer }) };
         self.start(index, Stage::Reading, io, pool);
-        true
     }
 
     /// The source is read: writes it.

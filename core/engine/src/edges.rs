@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use nearflash_device::DeviceProperties;
 use nearflash_layout::{BlockIo, IoKind, IoResult};
-use nearflash_request::{BlockRange, BufferId, VolumeId};
+use nearflash_request::{BlockRange, BufferId, Operation, Outcome, Request, VolumeId};
 use nearflash_space::VolumeTable;
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
 
@@ -186,8 +186,9 @@ impl Engine {
     }
 
     fn start_parts(&mut self, index: usize, io: BlockIo, pool: &mut Pool) {
-        let Some(edges) = self.take_edges(pool) else {
-            return self.edgeless.push_back((index, io));
+        let Some(edges) = self.jobs[index].edges else {
+            // The volume lay elsewhere when the request was admitted.
+            return self.end(index, Outcome::VolumeGone, pool);
         };
         let rest = io.more.iter().copied().collect();
         let (range, phase) = (io.range, Phase::ReadingEdges);
@@ -197,25 +198,40 @@ impl Engine {
         self.begin_phase(index, pool);
     }
 
-    /// Tries again what waited for a buffer for its edges.
-    pub(crate) fn resume_edgeless(&mut self, pool: &mut Pool) {
-        for (index, io) in std::mem::take(&mut self.edgeless) {
-            self.start_parts(index, io, pool);
+    /// Whether some IO of a request may be over a part of a block of a device.
+    #[inline]
+    pub(crate) fn may_have_edges(&self, request: &Request) -> bool {
+        if self.edges_len.is_none() {
+            return false;
+        }
+        let shift = self.units.of(request.volume);
+        let is_cut = |range: &BlockRange, shift: u8| !is_aligned(range, shift);
+        match &request.operation {
+            Operation::Flush | Operation::Allocation | Operation::Admit(_) => false,
+            // What of its first and last blocks stays is read by itself.
+            Operation::WriteBytes { .. } => shift > 0,
+            Operation::Deallocate { ranges, zeroes } => {
+                *zeroes && ranges.iter().any(|range| is_cut(range, shift))
+            }
+            Operation::Copy { source, from } => {
+                is_cut(&request.range, shift) || is_cut(from, self.units.of(*source))
+            }
+            _ => is_cut(&request.range, shift),
         }
     }
 
-    fn take_edges(&mut self, pool: &mut Pool) -> Option<BufferId> {
+    pub(crate) fn take_edges(&mut self, pool: &mut Pool) -> Option<BufferId> {
         let len = self.edges_len.expect("only devices with large blocks leave edges");
         let leaves_enough = pool.would_leave(Pool::FRONT_LEN, len);
         let taken = if leaves_enough { pool.take(len) } else { None };
         taken.or_else(|| self.edges_reserve.take())
     }
 
-    pub(crate) fn give_back_edges(&mut self, parts: &Parts, pool: &mut Pool) {
+    pub(crate) fn give_back_edges(&mut self, edges: BufferId, pool: &mut Pool) {
         if self.edges_reserve.is_none() {
-            self.edges_reserve = Some(parts.edges);
+            self.edges_reserve = Some(edges);
         } else {
-            pool.give_back(parts.edges);
+            pool.give_back(edges);
         }
     }
 
@@ -271,8 +287,7 @@ impl Engine {
     }
 
     fn end_parts(&mut self, index: usize, pool: &mut Pool) {
-        let parts = self.jobs[index].parts.take().expect("an IO that is done in parts");
-        self.give_back_edges(&parts, pool);
+        self.jobs[index].parts = None;
         self.end_io(index, IoResult::Done, pool);
     }
 
@@ -316,9 +331,14 @@ fn is_whole(io: &BlockIo, shift: u8) -> bool {
     if matches!(io.kind, IoKind::Flush | IoKind::Allocation) {
         return true;
     }
-    let mask = (1_u64 << shift) - 1;
     let mut ranges = std::iter::once(&io.range).chain(&io.more);
-    ranges.all(|range| (range.start.0 | range.count.0) & mask == 0)
+    ranges.all(|range| is_aligned(range, shift))
+}
+
+#[inline]
+fn is_aligned(range: &BlockRange, shift: u8) -> bool {
+    let mask = (1_u64 << shift) - 1;
+    (range.start.0 | range.count.0) & mask == 0
 }
 
 /// From the first block of any of the ranges to the last.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nearflash_device::{DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId};
-use nearflash_layout::{BlockIo, IoId, Layout};
+use nearflash_layout::{IoId, Layout};
 use nearflash_request::{
     BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Usage, VolumeId,
 };
@@ -17,6 +17,8 @@ use nearflash_space::{VolumeEntry, VolumeTable};
 use nearflash_units::{Blocks, ByteLen};
 use slab::Slab;
 
+use crate::accounts::Accounts;
+use crate::admission::{Admission, Asker, Taken, Verdict, Waiting};
 use crate::change::Part;
 use crate::edges::{Units, edges_len};
 use crate::fence::{Arbiter, CoreId, FenceId, FenceMessage, Fenced, Holds, Outbox};
@@ -73,6 +75,8 @@ pub struct EngineConfig {
     pub volumes: Arc<VolumeTable>,
     /// Where it counts what it does with each volume.
     pub usage: Arc<Usage>,
+    /// How many requests of this core each device has at a time: [`crate::DEVICE_DEPTH`].
+    pub device_depth: u32,
 }
 
 /// One core's engine.
@@ -85,11 +89,8 @@ pub struct Engine {
     counters: Counters,
     usage: Arc<Usage>,
     pub(crate) jobs: Slab<Job>,
-    /// Jobs that wait for a pool buffer, oldest first.
-    pub(crate) starved: VecDeque<usize>,
-    /// Jobs that wait for a hold to be lifted, oldest first.
-    pub(crate) held_back: VecDeque<usize>,
-    holds: Holds,
+    pub(crate) admission: Admission,
+    pub(crate) holds: Holds,
     arbiter: Option<Arbiter>,
     answers: VecDeque<Answer>,
     pub(crate) fence_messages: Outbox,
@@ -102,8 +103,6 @@ pub struct Engine {
     pub(crate) edges_len: Option<ByteLen>,
     /// The same as the reserve, for edges.
     pub(crate) edges_reserve: Option<BufferId>,
-    /// Jobs that wait for a buffer for edges, with what they do then.
-    pub(crate) edgeless: VecDeque<(usize, BlockIo)>,
 }
 
 impl Engine {
@@ -111,6 +110,9 @@ impl Engine {
     pub fn new(config: EngineConfig, pool: &mut Pool) -> Self {
         let is_arbiter = config.core == CoreId::FIRST;
         let edges_len = edges_len(&config.devices);
+        let reserve = pool.take(Pool::LEN_MAX);
+        let edges_reserve = edges_len.and_then(|len| pool.take(len));
+        let admission = Admission::new(config.device_depth, config.devices.len(), pool);
         Self {
             core: config.core,
             layout: Layout::new(config.devices.clone(), config.health, config.volumes.clone()),
@@ -121,16 +123,14 @@ impl Engine {
             counters: Counters::default(),
             usage: config.usage,
             jobs: Slab::new(),
-            starved: VecDeque::new(),
-            held_back: VecDeque::new(),
+            admission,
             holds: Holds::default(),
             arbiter: is_arbiter.then(|| Arbiter::new(config.core_count)),
             answers: VecDeque::new(),
             fence_messages: VecDeque::new(),
-            reserve: pool.take(Pool::LEN_MAX),
+            reserve,
             edges_len,
-            edges_reserve: edges_len.and_then(|len| pool.take(len)),
-            edgeless: VecDeque::new(),
+            edges_reserve,
         }
     }
 
@@ -141,23 +141,20 @@ impl Engine {
         self.layout.set_volumes(volumes.clone());
         self.units = Units::new(&volumes, &self.devices);
         self.volumes = volumes;
+        self.admission.note_change();
         changed
     }
 
     /// Waits until the older requests on these volumes have ended; [`Self::poll_over`] then gives the
-    /// number. `in_front` is the number of such requests that have not been submitted yet.
-    pub fn await_older(
-        &mut self,
-        number: u64,
-        older: Older,
-        volumes: Box<[VolumeId]>,
-        in_front: usize,
-    ) {
-        let is_meant = |(_, job): &(usize, &Job)| {
-            let (volume, source) = job.volumes();
+    /// number.
+    pub fn await_older(&mut self, number: u64, older: Older, volumes: Box<[VolumeId]>) {
+        let is_meant = |(volume, source): (VolumeId, Option<VolumeId>)| {
             volumes.contains(&volume) || source.is_some_and(|source| volumes.contains(&source))
         };
-        let left = in_front + self.jobs.iter().filter(is_meant).count();
+        let mut left = self.jobs.iter().filter(|(_, job)| is_meant(job.volumes())).count();
+        if older == Older::Came {
+            left += self.admission.count(|request| is_meant(volumes_of(request)));
+        }
         self.waits.begin(number, older, volumes, left);
     }
 
@@ -165,18 +162,6 @@ impl Engine {
     #[inline]
     pub fn poll_over(&mut self) -> Option<u64> {
         self.waits.poll_over()
-    }
-
-    /// How many waits have begun: when a request came, as [`Self::submit_as_of`] wants to know it.
-    #[inline]
-    pub fn generation(&self) -> u64 {
-        self.waits.generation()
-    }
-
-    /// A request that came in that generation ends without having been submitted.
-    pub fn give_up(&mut self, request: &Request, came: u64) {
-        let begun = self.waits.generation();
-        self.waits.ended(volumes_of(request), Age { came, begun });
     }
 
     /// What was answered so far.
@@ -189,37 +174,47 @@ impl Engine {
         &self.volumes
     }
 
-    /// How many requests are in flight.
+    /// How many requests are in flight, those included that wait to begin.
     pub fn jobs_len(&self) -> usize {
-        self.jobs.len()
+        self.jobs.len() + self.admission.len()
     }
 
-    /// Takes a request of whoever asks for `nexus`, as reservations know it. Its answer comes from
-    /// [`Self::poll_answer`], perhaps at once.
+    /// What connections hold of the pool.
     #[inline]
-    pub fn submit(&mut self, owner: Owner, nexus: Nexus, request: Request, pool: &mut Pool) {
-        self.submit_as_of(owner, nexus, request, self.generation(), pool);
+    pub fn accounts(&mut self) -> &mut Accounts {
+        &mut self.admission.accounts
     }
 
-    /// The same for a request that came in an earlier generation and has waited since.
+    /// Takes a request. Its answer comes from [`Self::poll_answer`], perhaps at once.
     #[inline]
-    pub fn submit_as_of(
-        &mut self,
-        owner: Owner,
-        nexus: Nexus,
-        request: Request,
-        came: u64,
-        pool: &mut Pool,
-    ) {
-        let age = Age { came, begun: self.waits.generation() };
-        let entry = self.volumes.get(request.volume);
-        let need = self.need_on(entry, &request);
-        let refusal = self.refusal(entry, nexus, &request);
-        let job = self.jobs.insert(Job::new(owner, request, age, need, pool));
-        match refusal {
-            Some(outcome) => self.end(job, outcome, pool),
-            None => self.begin(job, pool),
+    pub fn submit(&mut self, asker: Asker, request: Request, pool: &mut Pool) {
+        let came = self.waits.generation();
+        let waiting = Waiting { asker, request, came };
+        if !self.admission.is_idle() {
+            return self.enqueue(waiting);
         }
+        match self.judge(&waiting, false, pool) {
+            Verdict::Begins(taken) => self.begin_admitted(waiting, taken, pool),
+            Verdict::Ends(outcome) => self.end_unbegun(waiting, outcome, pool),
+            Verdict::Waits | Verdict::NoRoom(_) => self.enqueue(waiting),
+        }
+    }
+
+    /// A request that was admitted begins, with what was taken of the pool for it.
+    #[inline]
+    pub(crate) fn begin_admitted(&mut self, waiting: Waiting, taken: Taken, pool: &mut Pool) {
+        let Waiting { asker, request, came } = waiting;
+        let age = Age { came, begun: self.waits.generation() };
+        let job = self.jobs.insert(Job::new(asker.owner, request, age, taken, pool));
+        self.begin(job, pool);
+    }
+
+    /// A request is answered without having begun.
+    pub(crate) fn end_unbegun(&mut self, waiting: Waiting, outcome: Outcome, pool: &mut Pool) {
+        let Waiting { asker, request, came } = waiting;
+        let age = Age { came, begun: self.waits.generation() };
+        let job = self.jobs.insert(Job::new(asker.owner, request, age, Taken::NOTHING, pool));
+        self.end(job, outcome, pool);
     }
 
     /// Takes the result of a device operation.
@@ -253,54 +248,28 @@ impl Engine {
                 self.answer_holds();
             }
             FenceMessage::Granted(fence) => {
-                self.begin_granted(index_of(IoId(fence.job)), pool);
+                self.start_work(index_of(IoId(fence.job)), pool);
             }
             FenceMessage::Lift(fence) => {
                 self.holds.lift(fence);
-                self.retry_held_back(pool);
+                self.admission.note_change();
+                self.resume(pool);
             }
         }
     }
 
-    /// Tries again what waited for pool buffers. Call it after buffers came back.
-    ///
-    /// Reads keep their order; what compares or changes may pass them, because it can use the
-    /// reserve.
+    /// Ends what waits for other cores' operations, as far as those have ended, and begins what waited and
+    /// can begin now. Call it after requests ended and buffers came back.
     #[inline]
     pub fn resume(&mut self, pool: &mut Pool) {
-        if !self.edgeless.is_empty() {
-            self.resume_edgeless(pool);
-        }
         if self.awaits_others() {
             self.layout.prove();
             while let Some((io, result)) = self.layout.poll_ended() {
                 self.end_io(index_of(io), result, pool);
             }
         }
-        if self.starved.is_empty() {
-            return;
-        }
-        let mut reads_wait = false;
-        for job in std::mem::take(&mut self.starved) {
-            let is_read = self.jobs[job].work == Work::Read;
-            if (is_read && reads_wait) || !self.start_with_buffer(job, pool) {
-                reads_wait |= is_read;
-                self.starved.push_back(job);
-            }
-        }
-    }
-
-    /// Ends, as aborted, the owner's requests that have not begun. Those under way end by
-    /// themselves.
-    pub fn cancel_waiting(&mut self, owner: Owner, pool: &mut Pool) {
-        let jobs = &self.jobs;
-        let is_owners = |job: &usize| jobs[*job].owner == owner;
-        let ended: Vec<usize> =
-            self.starved.iter().chain(&self.held_back).copied().filter(is_owners).collect();
-        self.starved.retain(|job| !ended.contains(job));
-        self.held_back.retain(|job| !ended.contains(job));
-        for job in ended {
-            self.end(job, Outcome::Aborted, pool);
+        if !self.admission.is_idle() {
+            self.admit(pool);
         }
     }
 
@@ -329,7 +298,7 @@ impl Engine {
     }
 
     /// Why a request cannot even begin.
-    fn refusal(
+    pub(crate) fn refusal(
         &self,
         entry: Option<&VolumeEntry>,
         nexus: Nexus,
@@ -372,6 +341,7 @@ impl Engine {
         let job = self.jobs.remove(index);
         assert!(!self.layout.is_busy(io_of(index)), "nothing is answered before its IO has ended");
         self.waits.ended(job.volumes(), job.age);
+        self.admission.note_end(job.device);
         self.count(&job, outcome);
         let mut returned = job.charge;
         let mut payload = match (&job.work, job.buffer) {
@@ -402,8 +372,8 @@ impl Engine {
         if let Some(scratch) = job.scratch {
             self.give_back_scratch(scratch, pool);
         }
-        if let Some(parts) = job.parts {
-            self.give_back_edges(&parts, pool);
+        if let Some(edges) = job.edges {
+            self.give_back_edges(edges, pool);
         }
         let completion = Completion { tag: job.tag, outcome, payload };
         let had_scratch = job.needs_scratch;
@@ -462,18 +432,6 @@ impl Engine {
         }
     }
 
-    pub(crate) fn is_held_back(&self, index: usize) -> bool {
-        if self.holds.is_empty() {
-            return false;
-        }
-        let (job, fence) = (&self.jobs[index], self.fence_of(index));
-        let stopped = |range| self.holds.stops(fence, &Fenced { volume: job.volume, range });
-        match &job.work {
-            Work::Deallocate { ranges, .. } => ranges.iter().any(|r| stopped(*r)),
-            _ => stopped(job.range),
-        }
-    }
-
     fn answer_holds(&mut self) {
         let (jobs, core) = (&self.jobs, self.core);
         let busy = |fence: &FenceId, fenced: &Fenced| {
@@ -481,16 +439,6 @@ impl Engine {
                 .any(|(index, job)| *fence != fence_id(core, index) && job.is_writing_in(fenced))
         };
         self.holds.answer_quiet(busy, &mut self.fence_messages);
-    }
-
-    fn retry_held_back(&mut self, pool: &mut Pool) {
-        for index in std::mem::take(&mut self.held_back) {
-            if self.is_held_back(index) {
-                self.held_back.push_back(index);
-            } else {
-                self.write(index, pool);
-            }
-        }
     }
 
     fn arbitrate(&mut self, act: impl FnOnce(&mut Arbiter, &mut Outbox)) {

@@ -184,9 +184,9 @@ impl Holds {
         self.holds.retain(|h| h.fence != fence);
     }
 
-    /// Whether a write there has to wait; the fence's own job does not.
-    pub(crate) fn stops(&self, job: FenceId, fenced: &Fenced) -> bool {
-        self.holds.iter().any(|h| h.fence != job && h.fenced.overlaps(fenced))
+    /// Whether a write there has to wait.
+    pub(crate) fn stops(&self, fenced: &Fenced) -> bool {
+        self.holds.iter().any(|hold| hold.fenced.overlaps(fenced))
     }
 
     /// Answers every hold whose range no write under way touches any more.

@@ -1,8 +1,10 @@
 //! One request in flight: what it waits for and what it holds.
 
+use nearflash_device::DeviceId;
 use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag, VolumeId};
 use nearflash_units::ByteLen;
 
+use crate::admission::Taken;
 use crate::change::{Change, Part};
 use crate::edges::Parts;
 use crate::engine::Owner;
@@ -14,7 +16,7 @@ use crate::waits::Age;
 /// What a job is doing now. Each stage ends when its IO does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stage {
-    /// Not started: waits for a buffer, for a hold to be lifted, or for its fence.
+    /// Not started: waits for its fence.
     Waiting,
     /// Reads into `buffer`.
     Reading,
@@ -147,15 +149,20 @@ pub(crate) struct Job {
     pub(crate) fenced: bool,
     /// What it takes beside what it brought along is scratch.
     pub(crate) needs_scratch: bool,
+    /// What edges are read into, if it may have any.
+    pub(crate) edges: Option<BufferId>,
     /// How far its IO is, if that is done in parts.
     pub(crate) parts: Option<Box<Parts>>,
+    /// The device whose depth it counts for.
+    pub(crate) device: Option<DeviceId>,
 }
 
 impl Job {
-    /// A request that has not begun. `need` is what it is charged beside what it brings along.
+    /// A request that has not begun, with what was taken for it beside what it brings along.
     #[inline]
-    pub(crate) fn new(owner: Owner, request: Request, age: Age, need: Need, pool: &Pool) -> Self {
+    pub(crate) fn new(owner: Owner, request: Request, age: Age, taken: Taken, pool: &Pool) -> Self {
         let (work, buffer, compare) = work_of(request.operation);
+        let Taken { need, buffer: read, scratch, edges, device } = taken;
         let len = |buffer: Option<BufferId>| buffer.map_or(0, |buffer| pool.len_of(buffer).0);
         let brought = len(buffer) + len(compare);
         Self {
@@ -166,14 +173,16 @@ impl Job {
             range: request.range,
             work,
             stage: Stage::Waiting,
-            buffer,
+            buffer: buffer.or(read),
             compare,
-            scratch: None,
+            scratch,
             found: 0,
             charge: ByteLen(brought + need.len().0),
             fenced: false,
             needs_scratch: matches!(need, Need::Scratch(_)),
+            edges,
             parts: None,
+            device,
         }
     }
 

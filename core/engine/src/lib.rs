@@ -4,6 +4,8 @@
 //! Knows nothing of protocols (it takes [`nearflash_request::Request`]), of sockets, of files, or
 //! of time.
 
+mod accounts;
+mod admission;
 mod arena;
 mod change;
 mod copy;
@@ -18,11 +20,13 @@ mod steps;
 #[cfg(test)]
 mod tests;
 mod traffic;
+mod turns;
 mod waits;
 
+pub use accounts::{AccountId, Accounts};
+pub use admission::{Asker, DEVICE_DEPTH};
 pub use arena::Arena;
 pub use engine::{Answer, Counters, Engine, EngineConfig, Owner};
 pub use fence::{CoreId, FenceId, FenceMessage, Fenced};
-pub use need::Need;
 pub use pool::{Foreign, PAGE_LEN, Pool};
-pub use waits::{Older, volumes_of};
+pub use waits::Older;

@@ -1,8 +1,7 @@
 //! What requests take of the pool, beside the buffers that they bring along.
 //!
-//! Who drives an engine charges that to whoever asks before it hands the request on. What compares or
-//! changes is always done in the end, however little is left: the engine keeps one largest buffer back
-//! for it, its reserve.
+//! It is charged to whoever asks when the request is admitted. What compares or changes is always done in
+//! the end, however little is left: the engine keeps one largest buffer back for it, its reserve.
 
 use nearflash_request::{BufferId, Operation, Request};
 use nearflash_space::VolumeEntry;
@@ -13,7 +12,7 @@ use crate::pool::Pool;
 
 /// What the engine takes of the pool for a request, in bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Need {
+pub(crate) enum Need {
     /// A buffer that is handed over with the answer.
     Read(ByteLen),
     /// A buffer for the engine alone, as long as the request lasts. When the pool has none, the
@@ -22,11 +21,11 @@ pub enum Need {
 }
 
 impl Need {
-    const NOTHING: Self = Self::Read(ByteLen(0));
+    pub(crate) const NOTHING: Self = Self::Read(ByteLen(0));
 
     /// How much.
     #[inline]
-    pub const fn len(self) -> ByteLen {
+    pub(crate) const fn len(self) -> ByteLen {
         match self {
             Self::Read(len) | Self::Scratch(len) => len,
         }
@@ -34,21 +33,15 @@ impl Need {
 
     /// Whether it needs nothing.
     #[inline]
-    pub const fn is_empty(self) -> bool {
+    pub(crate) const fn is_empty(self) -> bool {
         self.len().0 == 0
     }
 }
 
 impl Engine {
-    /// What a request will take of the pool, beside the buffers that it brings along.
+    /// What a request takes of the pool, beside the buffers that it brings along.
     #[inline]
-    pub fn need(&self, request: &Request) -> Need {
-        self.need_on(self.volumes.get(request.volume), request)
-    }
-
-    /// The same, of a request whose volume is known.
-    #[inline]
-    pub(crate) fn need_on(&self, entry: Option<&VolumeEntry>, request: &Request) -> Need {
+    pub(crate) fn need(&self, entry: Option<&VolumeEntry>, request: &Request) -> Need {
         match request.operation {
             Operation::Read => Need::Read(self.read_buffer_len(entry, request)),
             Operation::ReadInto { .. }
@@ -99,6 +92,12 @@ fn scratch_len(entry: Option<&VolumeEntry>, request: &Request) -> ByteLen {
         // The first block and the last, at most.
         Operation::WriteBytes { .. } => ByteLen(2 * block.0),
         Operation::CompareAndSwap { .. } | Operation::FetchAdd { .. } => block,
+        // Compares in one go, however little.
+        Operation::Compare { .. }
+        | Operation::CompareAndWrite { .. }
+        | Operation::WriteAndVerify { .. } => {
+            entry.block_size.len(request.range.count).unwrap_or_default().max(block)
+        }
         _ => entry.block_size.len(request.range.count).unwrap_or_default(),
     };
     if len.0 == 0 { len } else { Pool::charge(len.min(Pool::LEN_MAX)) }

@@ -5,11 +5,16 @@
 //! Buffers given back last are taken first, so that a busy core's working set stays in its cache,
 //! and pages never taken never become resident.
 //!
+//! What comes back piece by piece is taken piece by piece, and a long run would never be free again. So one
+//! run at a time can be *gathered*: what comes back of it is kept until all of it is there.
+//!
 //! Beside its own memory the pool numbers *foreign* buffers: memory that a client shares with the
 //! node and that devices read and write directly. Whoever lends one gets a [`BufferId`] like any
 //! other; only the world knows what memory it is, and no byte of it is looked at here.
 //!
 //! Invariant: every page belongs to exactly one free or taken run; a buffer is given back once.
+
+use std::ops::Range;
 
 use nearflash_request::BufferId;
 use nearflash_units::ByteLen;
@@ -57,7 +62,13 @@ pub struct Pool {
     arena: Box<dyn Arena>,
     pages: Box<[Page]>,
     free: [Vec<u32>; ORDERS],
+    /// Free runs of the pages in `gathering`.
+    gathered: [Vec<u32>; ORDERS],
+    /// Empty when nothing is gathered.
+    gathering: Range<usize>,
     free_pages: usize,
+    /// How many buffers came back.
+    returns: u64,
     foreign: Slab<Foreign>,
 }
 
@@ -100,12 +111,18 @@ impl Pool {
             arena,
             pages: vec![Page::Inner; page_count].into_boxed_slice(),
             free: Default::default(),
+            gathered: Default::default(),
+            gathering: 0..0,
             free_pages: page_count,
+            returns: 0,
             foreign: Slab::new(),
         };
         // Every list is as long as it can get, so that giving back never allocates.
         for (order, list) in pool.free.iter_mut().enumerate() {
             list.reserve_exact(page_count >> order);
+        }
+        for (order, list) in pool.gathered.iter_mut().enumerate() {
+            list.reserve_exact(run_pages >> order);
         }
         for run in (0..runs).rev() {
             pool.push_free(run * run_pages, ORDER_MAX);
@@ -117,15 +134,92 @@ impl Pool {
     /// is free (wait for a buffer to come back) or `len` is zero or over [`Self::LEN_MAX`].
     pub fn take(&mut self, len: ByteLen) -> Option<BufferId> {
         let wanted = order_for(len)?;
-        let mut order = (wanted..=ORDER_MAX).find(|o| !self.free[usize::from(*o)].is_empty())?;
-        let page = self.pop_free(order);
-        while order > wanted {
-            order -= 1;
+        let (order, page) = pop_from(&mut self.free, wanted)?;
+        Some(self.cut(page, order, wanted))
+    }
+
+    /// The same for what stands first in a stream: of what is gathered, too, if nothing else is free.
+    pub fn take_front(&mut self, len: ByteLen) -> Option<BufferId> {
+        let taken = self.take(len);
+        if taken.is_some() || self.gathering.is_empty() {
+            return taken;
+        }
+        let wanted = order_for(len)?;
+        let (order, page) = pop_from(&mut self.gathered, wanted)?;
+        Some(self.cut(page, order, wanted))
+    }
+
+    /// Takes the first pages of a run that is in no list any more.
+    #[inline]
+    fn cut(&mut self, page: usize, order: u8, wanted: u8) -> BufferId {
+        for order in (wanted..order).rev() {
             self.push_free(page + (1 << order), order);
         }
         self.pages[page] = Page::Taken { order: wanted };
         self.free_pages -= 1 << wanted;
-        Some(buffer_id(page, wanted))
+        buffer_id(page, wanted)
+    }
+
+    /// Keeps what comes back of one run of `len` bytes, that of which most is free: see
+    /// [`Self::take_gathered`]. Goes on with the same run once some of it is there. Runs as long as
+    /// [`Self::FRONT_LEN`] are always left, and not gathered.
+    pub fn gather(&mut self, len: ByteLen) {
+        if self.gathered.iter().any(|list| !list.is_empty()) {
+            return;
+        }
+        let Some(order) = order_for(len).filter(|_| len > Self::FRONT_LEN) else { return };
+        if self.free[usize::from(order) + 1..].iter().any(|list| !list.is_empty()) {
+            return;
+        }
+        let run_at = |start: usize| start..start + (1 << order);
+        let starts = (0..self.pages.len()).step_by(1 << order);
+        let free_in = |start: &usize| -> usize {
+            self.free_runs(run_at(*start)).map(|(_, order)| 1 << order).sum()
+        };
+        let Some(start) = starts.max_by_key(free_in) else { return };
+        let runs: Vec<(usize, u8)> = self.free_runs(run_at(start)).collect();
+        runs.iter().for_each(|(page, _)| self.remove_free(*page));
+        self.gathering = run_at(start);
+        runs.into_iter().for_each(|(page, order)| self.push_free(page, order));
+    }
+
+    /// The run that is gathered, once all of it is there.
+    pub fn take_gathered(&mut self) -> Option<BufferId> {
+        let order = u8::try_from(self.gathering.len().checked_ilog2()?).ok()?;
+        let page = index(self.gathered[usize::from(order)].pop()?);
+        self.gathering = 0..0;
+        Some(self.cut(page, order, order))
+    }
+
+    /// What was gathered is everybody's again.
+    pub fn end_gathering(&mut self) {
+        let runs: Vec<(usize, u8)> = self.free_runs(self.gathering.clone()).collect();
+        runs.iter().for_each(|(page, _)| self.remove_free(*page));
+        self.gathering = 0..0;
+        runs.into_iter().for_each(|(page, order)| self.free_run(page, order));
+    }
+
+    /// The free runs that begin and end within these pages.
+    fn free_runs(&self, pages: Range<usize>) -> impl Iterator<Item = (usize, u8)> + '_ {
+        let len = pages.len();
+        let states = &self.pages[pages.clone()];
+        pages.zip(states).filter_map(move |(page, state)| match state {
+            Page::Free { order, .. } if 1 << order <= len => Some((page, *order)),
+            _ => None,
+        })
+    }
+
+    /// How many buffers came back since the start.
+    #[inline]
+    pub(crate) fn returns(&self) -> u64 {
+        self.returns
+    }
+
+    /// Whether a buffer of `len` bytes is free.
+    pub(crate) fn has_free(&self, len: ByteLen) -> bool {
+        order_for(len).is_some_and(|wanted| {
+            self.free[usize::from(wanted)..].iter().any(|list| !list.is_empty())
+        })
     }
 
     /// Whether a run of `rest` bytes would still be free if a buffer of `len` bytes were taken now;
@@ -142,35 +236,44 @@ impl Pool {
         is_left_over || runs > usize::from(taken_from >= kept)
     }
 
-    /// Whether none of it is taken.
-    pub fn is_whole(&self) -> bool {
-        self.free_pages == self.pages.len()
-    }
-
     /// Gives a buffer back.
     ///
     /// # Panics
     /// When it is not taken: our own fault, and the next taker would share it.
     pub fn give_back(&mut self, buffer: BufferId) {
-        let (mut page, mut order) = split(buffer);
+        let (page, order) = split(buffer);
+        self.returns += 1;
         if order == FOREIGN {
             self.foreign.try_remove(page).expect("a foreign buffer is given back once");
             return;
         }
         assert_eq!(self.pages[page], Page::Taken { order }, "buffer {buffer:?} is given back once");
         self.free_pages += 1 << order;
+        self.free_run(page, order);
+    }
+
+    /// Puts a free run into its list, together with those that it makes a longer one with.
+    #[inline]
+    fn free_run(&mut self, page: usize, order: u8) {
+        let (mut page, mut order) = (page, order);
         while order < ORDER_MAX {
             let buddy = page ^ (1 << order);
-            let Page::Free { order: buddy_order, position } = self.pages[buddy] else { break };
-            if buddy_order != order {
+            let is_free =
+                matches!(self.pages[buddy], Page::Free { order: other, .. } if other == order);
+            if !is_free || self.is_gathering(buddy) != self.is_gathering(page) {
                 break;
             }
-            self.remove_free(order, position);
+            self.remove_free(buddy);
             self.pages[page.max(buddy)] = Page::Inner;
             page = page.min(buddy);
             order += 1;
         }
         self.push_free(page, order);
+    }
+
+    #[inline]
+    fn is_gathering(&self, page: usize) -> bool {
+        self.gathering.contains(&page)
     }
 
     /// Numbers memory of a client as a buffer, until it is given back. None of the pool is taken.
@@ -243,7 +346,7 @@ impl Pool {
     /// # Panics
     /// When it is a client's memory, or not taken: our own fault.
     #[inline]
-    pub fn place(&self, buffer: BufferId) -> std::ops::Range<usize> {
+    pub fn place(&self, buffer: BufferId) -> Range<usize> {
         let (page, order) = split(buffer);
         assert_ne!(order, FOREIGN, "no processor looks at a client's memory");
         assert_eq!(self.pages[page], Page::Taken { order }, "{buffer:?} is taken");
@@ -252,25 +355,35 @@ impl Pool {
     }
 
     fn push_free(&mut self, page: usize, order: u8) {
-        let list = &mut self.free[usize::from(order)];
+        let list = self.list(page, order);
         let position = u32::try_from(list.len()).expect("fewer runs than pages");
-        self.pages[page] = Page::Free { order, position };
         list.push(u32::try_from(page).expect("page indices fit 28 bits"));
+        self.pages[page] = Page::Free { order, position };
     }
 
-    fn pop_free(&mut self, order: u8) -> usize {
-        let page = self.free[usize::from(order)].pop().expect("the caller saw a free run");
-        index(page)
-    }
-
-    /// Takes a run out of the middle of its list: the last one moves into its place.
-    fn remove_free(&mut self, order: u8, position: u32) {
-        let list = &mut self.free[usize::from(order)];
+    /// Takes a free run out of the middle of its list: the last one moves into its place.
+    fn remove_free(&mut self, page: usize) {
+        let Page::Free { order, position } = self.pages[page] else { unreachable!("it is free") };
+        let list = self.list(page, order);
         list.swap_remove(index(position));
         if let Some(&moved) = list.get(index(position)) {
             self.pages[index(moved)] = Page::Free { order, position };
         }
     }
+
+    /// The list that a free run of that order is in.
+    #[inline]
+    fn list(&mut self, page: usize, order: u8) -> &mut Vec<u32> {
+        let lists = if self.is_gathering(page) { &mut self.gathered } else { &mut self.free };
+        &mut lists[usize::from(order)]
+    }
+}
+
+/// Takes a run of at least that order out of its list: the shortest there is.
+#[inline]
+fn pop_from(lists: &mut [Vec<u32>; ORDERS], wanted: u8) -> Option<(u8, usize)> {
+    let order = (wanted..=ORDER_MAX).find(|order| !lists[usize::from(*order)].is_empty())?;
+    Some((order, index(lists[usize::from(order)].pop()?)))
 }
 
 fn index(raw: u32) -> usize {
@@ -394,7 +507,61 @@ mod tests {
                 }
             }
             taken.into_iter().for_each(|buffer| pool.give_back(buffer));
-            prop_assert!(pool.is_whole());
+            prop_assert_eq!(pool.free_len(), pool.len());
+        }
+
+        /// A run that is gathered is there once all of it is back, however much is taken and given back
+        /// meanwhile; and what is gathered is lost to nobody.
+        #[test]
+        fn a_gathered_run_comes_while_short_ones_are_taken(
+            steps in prop::collection::vec((0..5_u32, any::<prop::sample::Index>()), 1..200),
+            order in 5..9_u32,
+            front in 0..3_u32,
+        ) {
+            let page = ByteLen::from_usize(PAGE_LEN).0;
+            let mut pool = Pool::new(ByteLen(2 << 20));
+            let mut taken: Vec<BufferId> = Vec::new();
+            while let Some(buffer) = pool.take(ByteLen(page)) {
+                taken.push(buffer);
+            }
+            let run = ByteLen(page << order);
+            pool.gather(run);
+            let mut gathered = None;
+            for (step, (order, which)) in steps.into_iter().enumerate() {
+                taken.extend(pool.take(ByteLen(page << order)));
+                if step.is_multiple_of(16) {
+                    taken.extend(pool.take_front(ByteLen(page << front)));
+                }
+                for _ in 0..3.min(taken.len()) {
+                    pool.give_back(taken.swap_remove(which.index(taken.len())));
+                }
+                gathered = gathered.or_else(|| pool.take_gathered());
+            }
+            for buffer in taken {
+                pool.give_back(buffer);
+            }
+            let gathered = gathered.or_else(|| pool.take_gathered()).expect("all is back");
+            prop_assert_eq!(pool.len_of(gathered), run);
+            pool.give_back(gathered);
+            prop_assert_eq!(pool.free_len(), pool.len());
+            prop_assert!(pool.take(Pool::LEN_MAX).is_some() && pool.take(Pool::LEN_MAX).is_some());
+        }
+
+        /// What is no longer gathered makes long runs again.
+        #[test]
+        fn what_is_not_gathered_any_more_is_everybodys(held in prop::collection::vec(0..256_usize, 0..40)) {
+            let mut pool = Pool::new(ByteLen(1 << 20));
+            let mut pages: Vec<BufferId> = (0..256).filter_map(|_| pool.take(ByteLen(1))).collect();
+            let mut held: Vec<BufferId> = held.iter().map(|at| pages[*at]).collect();
+            held.sort_unstable_by_key(|buffer| buffer.0);
+            held.dedup();
+            pages.retain(|page| !held.contains(page));
+            pages.into_iter().for_each(|page| pool.give_back(page));
+            pool.gather(Pool::LEN_MAX);
+            prop_assert!(pool.take(ByteLen(1)).is_none());
+            pool.end_gathering();
+            held.into_iter().for_each(|page| pool.give_back(page));
+            prop_assert!(pool.take(Pool::LEN_MAX).is_some());
         }
 
         /// Taken buffers never overlap, and once all are back the pool is whole again.

@@ -39,98 +39,66 @@ impl Engine {
             return self.fence_messages.push_back((CoreId::FIRST, acquire));
         }
         match &job.work {
-            Work::Read
-            | Work::Compare
+            Work::Read => self.read(index, pool),
+            Work::Compare
             | Work::CompareSame { .. }
             | Work::Verify { .. }
-            | Work::WriteSame { .. } => {
-                if !self.start_with_buffer(index, pool) {
-                    self.starved.push_back(index);
-                }
-            }
+            | Work::WriteSame { .. }
+            | Work::Copy { .. } => self.start_work(index, pool),
             Work::Flush => self.start_io(index, Stage::Flushing, IoKind::Flush, pool),
             Work::Allocation { .. } => {
                 self.start_io(index, Stage::Asking, IoKind::Allocation, pool)
             }
             Work::Admit => self.end(index, Outcome::Success, pool),
-            Work::Copy { .. } => self.begin_copy(index, pool),
-            _ if self.is_held_back(index) => self.held_back.push_back(index),
             _ => self.write(index, pool),
         }
     }
 
-    /// A job has its range to itself.
-    pub(crate) fn begin_granted(&mut self, index: usize, pool: &mut Pool) {
-        if !self.start_with_buffer(index, pool) {
-            self.starved.push_back(index);
-        }
-    }
-
-    /// Starts a job that needs a pool buffer; `false` when there is none.
-    pub(crate) fn start_with_buffer(&mut self, index: usize, pool: &mut Pool) -> bool {
+    /// Starts a job that has what it needs: its range to itself, if it needs that.
+    pub(crate) fn start_work(&mut self, index: usize, pool: &mut Pool) {
         match self.jobs[index].work {
             Work::Read => self.read(index, pool),
-            Work::WriteBytes { .. } | Work::Atomic { .. } => self.try_change(index, pool),
-            Work::OrWrite { .. } => self.try_or(index, pool),
-            Work::WriteSame { .. } => self.try_write_same(index, pool),
-            Work::Copy { .. } => self.try_copy(index, pool),
-            Work::CompareSame { .. } | Work::Verify { .. } => self.try_steps(index, pool),
-            Work::WriteAndVerify { .. } if self.jobs[index].stage == Stage::Waiting => {
-                self.write(index, pool);
-                true
-            }
-            Work::Write { .. } | Work::WriteZeroes { .. } | Work::Deallocate { .. } => {
-                self.write(index, pool);
-                true
-            }
-            _ => self.try_compare(index, pool),
+            Work::WriteBytes { .. } | Work::Atomic { .. } => self.start_change(index, pool),
+            Work::OrWrite { .. } => self.start_or(index, pool),
+            Work::WriteSame { .. } => self.start_write_same(index, pool),
+            Work::Copy { .. } => self.start_copy(index, pool),
+            Work::CompareSame { .. } | Work::Verify { .. } => self.start_step(index, pool),
+            Work::Write { .. }
+            | Work::WriteAndVerify { .. }
+            | Work::WriteZeroes { .. }
+            | Work::Deallocate { .. } => self.write(index, pool),
+            _ => self.start_compare(index, pool),
         }
     }
 
-    fn read(&mut self, index: usize, pool: &mut Pool) -> bool {
-        let job = &mut self.jobs[index];
-        if job.charge.0 > 0 {
-            let Some(buffer) = pool.take(job.charge) else { return false };
-            job.buffer = Some(buffer);
-        }
-        let kind = IoKind::Read { buffer: job.buffer };
+    #[inline]
+    fn read(&mut self, index: usize, pool: &mut Pool) {
+        let kind = IoKind::Read { buffer: self.jobs[index].buffer };
         self.start_io(index, Stage::Reading, kind, pool);
-        true
     }
 
-    fn try_compare(&mut self, index: usize, pool: &mut Pool) -> bool {
-        let payload = self.jobs[index].compare.expect("a comparison has something to compare");
-        let Some(scratch) = self.scratch(pool.len_of(payload), pool) else { return false };
-        self.jobs[index].scratch = Some(scratch);
+    fn start_compare(&mut self, index: usize, pool: &mut Pool) {
+        let scratch = self.jobs[index].scratch.expect("a comparison has scratch");
         let kind = IoKind::Read { buffer: Some(scratch) };
         self.start_io(index, Stage::Comparing, kind, pool);
-        true
     }
 
     /// Reads the blocks that are changed in part, if there are any.
-    fn try_change(&mut self, index: usize, pool: &mut Pool) -> bool {
+    fn start_change(&mut self, index: usize, pool: &mut Pool) {
         let job = &self.jobs[index];
         let Some(entry) = self.volumes.get(job.volume) else {
-            self.end(index, Outcome::VolumeGone, pool);
-            return true;
+            return self.end(index, Outcome::VolumeGone, pool);
         };
         let kept = match &job.work {
             Work::WriteBytes { part, .. } => part.kept(entry.block_size, job.range),
             _ => Kept { first: Some(job.range), last: None },
         };
         let mut ranges = kept.iter();
-        let Some(range) = ranges.next() else {
-            self.write(index, pool);
-            return true;
-        };
+        let Some(range) = ranges.next() else { return self.write(index, pool) };
         let more: Box<[BlockRange]> = ranges.collect();
-        let blocks = if more.is_empty() { 1 } else { 2 };
-        let len = ByteLen(u64::from(entry.block_size.bytes()) * blocks);
-        let Some(scratch) = self.scratch(len, pool) else { return false };
-        self.jobs[index].scratch = Some(scratch);
+        let scratch = job.scratch.expect("a change has scratch");
         let io = self.io(index, IoKind::Read { buffer: Some(scratch) });
         self.start(index, Stage::Changing, BlockIo { range, more, ..io }, pool);
-        true
     }
 
     /// What was to be changed is read: changes it, and writes it.
@@ -181,13 +149,6 @@ impl Engine {
                 let buffer = job.compare.expect("a write has its payload");
                 IoKind::Write { buffer, durable: true }
             }
-            // Was held back, and has no buffer to write from yet.
-            Work::WriteSame { .. } | Work::Copy { .. } => {
-                if !self.start_with_buffer(index, pool) {
-                    self.starved.push_back(index);
-                }
-                return;
-            }
             Work::WriteZeroes { deallocate, .. } => IoKind::Zero { deallocate: *deallocate },
             Work::Deallocate { ranges, zeroes } => {
                 let kind =
@@ -204,7 +165,9 @@ impl Engine {
             | Work::CompareSame { .. }
             | Work::Verify { .. }
             | Work::Allocation { .. }
-            | Work::Admit => unreachable!("these do not write"),
+            | Work::Admit
+            | Work::WriteSame { .. }
+            | Work::Copy { .. } => unreachable!("these do not write, or in steps of their own"),
         };
         self.start_io(index, Stage::Writing, kind, pool);
     }
@@ -247,11 +210,7 @@ impl Engine {
                 Stage::Comparing | Stage::Writing,
                 Work::WriteSame { .. } | Work::Verify { .. } | Work::CompareSame { .. },
             ) => self.end_step(index, pool),
-            (Stage::Writing, Work::WriteAndVerify { .. }) => {
-                if !self.start_with_buffer(index, pool) {
-                    self.starved.push_back(index);
-                }
-            }
+            (Stage::Writing, Work::WriteAndVerify { .. }) => self.start_compare(index, pool),
             (Stage::Comparing, Work::WriteAndVerify { compare: false }) => {
                 self.end(index, Outcome::Success, pool);
             }

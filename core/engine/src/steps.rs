@@ -11,17 +11,11 @@ use crate::job::{Stage, Work};
 use crate::pool::Pool;
 
 impl Engine {
-    /// Starts to fill the range with one block; `false` when there is no buffer.
-    pub(crate) fn try_write_same(&mut self, index: usize, pool: &mut Pool) -> bool {
-        // It may have waited for a buffer, and a hold may have come meanwhile.
-        if self.is_held_back(index) {
-            self.held_back.push_back(index);
-            return true;
-        }
+    /// Starts to fill the range with one block.
+    pub(crate) fn start_write_same(&mut self, index: usize, pool: &mut Pool) {
         let job = &mut self.jobs[index];
         let Some(entry) = self.volumes.get(job.volume) else {
-            self.end(index, Outcome::VolumeGone, pool);
-            return true;
+            return self.end(index, Outcome::VolumeGone, pool);
         };
         let block_len = ByteLen(entry.block_size.bytes().into()).to_usize();
         let pattern = job.buffer.expect("a write has its payload");
@@ -29,11 +23,7 @@ impl Engine {
             && pool.bytes(pattern)[..block_len].iter().all(|byte| *byte == 0)
         {
             job.work = Work::WriteZeroes { deallocate: false, durable };
-            self.write(index, pool);
-            return true;
-        }
-        if !self.take_scratch(index, pool) {
-            return false;
+            return self.write(index, pool);
         }
         if let Some(scratch) = self.jobs[index].scratch {
             let (filled, pattern) = pool.pair_mut(scratch, pattern);
@@ -42,45 +32,16 @@ impl Engine {
             }
         }
         self.start_step(index, pool);
-        true
     }
 
-    /// Starts to read the range; `false` when there is no buffer.
-    pub(crate) fn try_steps(&mut self, index: usize, pool: &mut Pool) -> bool {
-        if !self.take_scratch(index, pool) {
-            return false;
-        }
-        self.start_step(index, pool);
-        true
-    }
-
-    /// Starts to read what bits are added to; `false` when there is no buffer.
-    pub(crate) fn try_or(&mut self, index: usize, pool: &mut Pool) -> bool {
-        if !self.take_scratch(index, pool) {
-            return false;
-        }
+    /// Starts to read what bits are added to.
+    pub(crate) fn start_or(&mut self, index: usize, pool: &mut Pool) {
         let buffer = self.jobs[index].scratch;
         if buffer.is_none() {
-            self.start_step(index, pool);
-            return true;
+            return self.start_step(index, pool);
         }
         let io = self.io(index, IoKind::Read { buffer });
         self.start(index, Stage::Changing, io, pool);
-        true
-    }
-
-    /// A buffer for the whole range, or the largest there is. None is needed for an empty range.
-    pub(crate) fn take_scratch(&mut self, index: usize, pool: &mut Pool) -> bool {
-        let job = &self.jobs[index];
-        let entry = self.volumes.get(job.volume);
-        let len = entry.and_then(|entry| entry.block_size.len(job.range.count));
-        let len = len.unwrap_or_default().min(Pool::LEN_MAX);
-        if len.0 == 0 {
-            return true;
-        }
-        let scratch = self.scratch(len, pool);
-        self.jobs[index].scratch = scratch;
-        scratch.is_some()
     }
 
     /// What of the range is next; nothing when it is done.
@@ -100,7 +61,7 @@ impl Engine {
         BlockRange { start: Lba(job.range.start.0 + done), count }
     }
 
-    fn start_step(&mut self, index: usize, pool: &mut Pool) {
+    pub(crate) fn start_step(&mut self, index: usize, pool: &mut Pool) {
         let Some(buffer) = self.jobs[index].scratch else {
             // Nothing needs no buffer: an empty range, or what has gone.
             let is_there = self.volumes.get(self.jobs[index].volume).is_some();

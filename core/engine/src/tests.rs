@@ -12,7 +12,10 @@ use nearflash_space::{Epoch, Extent, Map, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba};
 use proptest::prelude::*;
 
-use crate::{Answer, CoreId, Engine, EngineConfig, FenceMessage, Owner, Pool};
+use crate::{
+    AccountId, Answer, Asker, CoreId, DEVICE_DEPTH, Engine, EngineConfig, FenceMessage, Foreign,
+    Owner, Pool,
+};
 
 mod bytes;
 mod edges;
@@ -82,6 +85,7 @@ impl Node {
             health: Arc::new([Arc::default()]),
             volumes: table(),
             usage: Arc::clone(&usage),
+            device_depth: DEVICE_DEPTH,
         };
         let engines = (0..cores).zip(&mut pools).map(|(c, pool)| Engine::new(config(c), pool));
         Self {
@@ -106,12 +110,27 @@ impl Node {
     fn submit(&mut self, core: usize, tag: u32, range: (u64, u64), operation: Operation) {
         let range = BlockRange { start: Lba(range.0), count: Blocks(range.1) };
         let request = Request { tag: Tag(tag), volume: VOLUME, range, operation };
-        self.engines[core].submit(Owner(core as u64), Nexus::NONE, request, &mut self.pools[core]);
+        self.ask(core, Nexus::NONE, request);
+    }
+
+    /// Nobody's share is used up: each request has an account of its own.
+    fn ask(&mut self, core: usize, nexus: Nexus, request: Request) {
+        let account = self.engines[core].accounts().open(None);
+        let asker = Asker { owner: Owner(core as u64), account, nexus };
+        self.engines[core].submit(asker, request, &mut self.pools[core]);
+    }
+
+    fn ask_as(&mut self, account: AccountId, tag: u32, operation: Operation) {
+        let range = BlockRange { start: Lba(0), count: Blocks(8) };
+        let request = Request { tag: Tag(tag), volume: VOLUME, range, operation };
+        let asker = Asker { owner: Owner(0), account, nexus: Nexus::NONE };
+        self.engines[0].submit(asker, request, &mut self.pools[0]);
     }
 
     fn collect(&mut self) {
         for core in 0..self.engines.len() {
             let engine = &mut self.engines[core];
+            engine.resume(&mut self.pools[core]);
             self.in_flight.extend(std::iter::from_fn(|| engine.poll_device()).map(|r| (core, r)));
             self.answers.extend(std::iter::from_fn(|| engine.poll_answer()).map(|a| (core, a)));
             while let Some((to, message)) = engine.poll_fence() {
@@ -278,10 +297,57 @@ fn the_requests_of_a_lost_connection_that_have_not_begun_are_ended() {
     let mut node = Node::new(1, 1);
     let taken = node.payload(0, &vec![0; 1 << 20]);
     node.submit(0, 1, (0, 8), Operation::Read);
-    node.engines[0].cancel_waiting(Owner(0), &mut node.pools[0]);
+    node.engines[0].cancel_waiting(Owner(0), |_| true, &mut node.pools[0]);
     assert_eq!(node.finish().0.outcome, Outcome::Aborted);
     node.pools[0].give_back(taken);
     node.assert_all_returned();
+}
+
+#[test]
+fn a_long_read_ends_while_short_ones_take_what_comes_back() {
+    let mut node = Node::new(1, 1);
+    let long = u32::MAX;
+    (0..400).for_each(|tag| node.submit(0, tag, (0, 8), Operation::Read));
+    node.run();
+    node.submit(0, long, (0, SEAM / 2), Operation::Read);
+    for tag in 400..2_000 {
+        let answered = node.dice.below(node.answers.len());
+        let (_, answer) = node.answers.swap_remove(answered);
+        let Payload::Buffer(buffer) = answer.completion.payload else { panic!("a read failed") };
+        node.pools[0].give_back(buffer);
+        if answer.completion.tag == Tag(long) {
+            return;
+        }
+        node.submit(0, tag, (0, 8), Operation::Read);
+        node.run();
+    }
+    panic!("it never had room");
+}
+
+#[test]
+fn a_device_has_no_more_requests_than_its_depth_and_volumes_and_hosts_take_turns() {
+    let mut node = Node::new(1, 1);
+    let flood = DEVICE_DEPTH + 1_000;
+    let payload = |node: &mut Node| node.pools[0].lend(Foreign { region: 0, offset: 0, len: 4096 });
+    let flooding = node.engines[0].accounts().open(Some("who floods"));
+    for tag in 0..flood {
+        let operation = Operation::ReadInto { buffer: payload(&mut node) };
+        node.ask_as(flooding, tag, operation);
+    }
+    node.collect();
+    assert_eq!(node.in_flight.len(), usize::try_from(DEVICE_DEPTH).unwrap());
+    let account = node.engines[0].accounts().open(Some("who asks for little"));
+    let operation = Operation::ReadInto { buffer: payload(&mut node) };
+    node.ask_as(account, flood, operation);
+    let mut ended = 0;
+    while !node.answers.iter().any(|(_, answer)| answer.completion.tag == Tag(flood)) {
+        let (_, request) = node.in_flight.remove(0);
+        node.engines[0].handle_device(request.id, DeviceResult::Done, &mut node.pools[0]);
+        node.collect();
+        ended += 1;
+    }
+    // What the device had, and a quantum.
+    assert!(ended <= DEVICE_DEPTH + 18, "{ended}");
 }
 
 /// A write of a block that says who it is and, in a compare-and-write, what it replaces.

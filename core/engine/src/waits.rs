@@ -103,7 +103,7 @@ impl Waits {
 }
 
 /// The volumes that a request is about: its own, and the source of a copy.
-pub fn volumes_of(request: &Request) -> (VolumeId, Option<VolumeId>) {
+pub(crate) fn volumes_of(request: &Request) -> (VolumeId, Option<VolumeId>) {
     match request.operation {
         Operation::Copy { source, .. } => (request.volume, Some(source)),
         _ => (request.volume, None),

@@ -106,16 +106,19 @@ impl Shard {
                 let is_io = connected.kind == TargetKind::Io;
                 connection.nexus = connected.nexus;
                 session.handle_connected(completion, Some(granted(connected)));
+                let host = demand.data.host.host();
+                let host = host.expect("a Connect with an invalid name is refused");
+                let name = host.to_string().into();
                 if is_io {
                     connection.role = Role::Io(controller, queue);
+                    self.belongs_to(key, name);
                     self.place(key, controller, queue, world);
                 } else {
                     connection.role = Role::Admin(controller);
                     let peer = connection.peer;
                     controllers.admins.insert(controller, key);
-                    let host = demand.data.host.host();
-                    let host = host.expect("a Connect with an invalid name is refused");
                     controllers.names.insert(controller, host.clone());
+                    self.belongs_to(key, name);
                     world.notice(Notice::ControllerConnected { controller, peer, host });
                 }
             }

@@ -10,11 +10,10 @@ use std::sync::Arc;
 use nearflash_direct::serving::{Exports, SessionConfig, TargetSession};
 use nearflash_direct::wire::NONCE_LEN;
 use nearflash_engine::CoreId;
-use nearflash_request::{Completion, Outcome, Payload, VolumeId};
-use nearflash_session::ServingEnd;
+use nearflash_request::VolumeId;
 use nearflash_units::Nanos;
 
-use crate::connection::{Client, Role, payloads};
+use crate::connection::{Client, Role};
 use crate::connections::Key;
 use crate::door::Door;
 use crate::notice::{ConnectedClient, Notice};
@@ -86,7 +85,7 @@ impl Shard {
         for key in self.connections.keys(|connection| connection.role == Role::Direct) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             connection.session.set_exports(&exports);
-            self.check_deferred(key, world);
+            self.cancel_disallowed(key, world);
             // It may have something to say about it, or be over.
             self.mark_dirty(key);
         }
@@ -95,18 +94,12 @@ impl Shard {
         changed
     }
 
-    /// Ends the requests of a client that wait in front of the engine and are no longer allowed.
-    fn check_deferred<W: World>(&mut self, key: Key, world: &mut W) {
+    /// Ends the requests of a client that have not begun and are no longer allowed.
+    fn cancel_disallowed<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        for deferred in connection.take_disallowed() {
-            self.engine.give_up(&deferred.request, deferred.came);
-            for buffer in payloads(&deferred.request) {
-                connection.account.give_back(world.pool().len_of(buffer));
-                world.pool().give_back(buffer);
-            }
-            let (tag, outcome, payload) = (deferred.request.tag, Outcome::Aborted, Payload::None);
-            connection.session.handle_completion(Completion { tag, outcome, payload }, &[]);
-        }
+        let Some(session) = connection.session.direct_mut() else { return };
+        let is_meant = |tag| !session.is_still_allowed(tag);
+        self.engine.cancel_waiting(key.to_owner(), is_meant, world.pool());
     }
 
     /// Says that a client is in, once it is.
@@ -119,9 +112,12 @@ impl Shard {
         let Some(session) = connection.session.direct().filter(|session| session.is_ready()) else {
             return;
         };
-        let key: Option<Box<str>> = session.key().map(Into::into);
-        connection.client = Some(Client { key: key.clone() });
-        world.notice(Notice::ClientConnected { peer: connection.peer, key });
+        let name: Option<Box<str>> = session.key().map(Into::into);
+        connection.client = Some(Client { key: name.clone() });
+        world.notice(Notice::ClientConnected { peer: connection.peer, key: name.clone() });
+        if let Some(name) = name {
+            self.belongs_to(key, name);
+        }
     }
 
     /// How many clients there are, and the first of them.

@@ -148,6 +148,7 @@ impl Shard {
                     self.initiators.peers.entry(tsih).or_insert(address);
                 }
                 world.notice(logged_in(&demand, connection));
+                self.belongs_to(key, demand.initiator.as_str().into());
                 self.mark_dirty(key);
                 if core != self.config.engine.core {
                     self.hand_over(key, core, world);

@@ -7,7 +7,6 @@
 //!
 //! Knows nothing of system calls, files or configuration.
 
-mod account;
 mod associations;
 mod changes;
 mod connection;

@@ -87,8 +87,9 @@ impl Shard {
         key
     }
 
-    fn insert(&mut self, connection: Box<Connection>) -> Key {
+    fn insert(&mut self, mut connection: Box<Connection>) -> Key {
         let socket = connection.socket;
+        connection.account = Some(self.engine.accounts().open(connection.host.as_deref()));
         let key = self.connections.insert(connection);
         self.set_key(socket, Some(key));
         key
@@ -98,6 +99,7 @@ impl Shard {
     pub(crate) fn hand_over<W: World>(&mut self, key: Key, core: CoreId, world: &mut W) {
         let Some(mut connection) = self.connections.remove(key) else { return };
         self.set_key(connection.socket, None);
+        self.engine.accounts().close(connection.account());
         connection.listed = Default::default();
         self.leftovers.leave(&connection.leftover);
         world.detach(connection.socket);
@@ -107,7 +109,7 @@ impl Shard {
     /// Nothing more is received; what is answered is still sent.
     pub(crate) fn begin_closing<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        connection.stop_receiving(&mut self.leftovers, world.pool());
+        connection.stop_receiving(&mut self.leftovers, self.engine.accounts(), world.pool());
         self.mark_dirty(key);
     }
 
@@ -116,12 +118,9 @@ impl Shard {
     pub(crate) fn close_if_done<W: World>(&mut self, key: Key, world: &mut W) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         if connection.session.is_closing() {
-            connection.stop_receiving(&mut self.leftovers, world.pool());
+            connection.stop_receiving(&mut self.leftovers, self.engine.accounts(), world.pool());
         }
-        if connection.phase == Phase::Closing
-            && connection.requests + connection.changes == 0
-            && connection.defers_nothing()
-        {
+        if connection.phase == Phase::Closing && connection.requests + connection.changes == 0 {
             if !connection.session.is_closing() {
                 connection.session.shut_down();
                 if connection.session.output_len() > 0 {
@@ -144,15 +143,12 @@ impl Shard {
         }
         connection.phase = Phase::Dead;
         self.ended += 1;
-        for deferred in connection.all_deferred() {
-            self.engine.give_up(&deferred.request, deferred.came);
-        }
-        connection.release(&mut self.leftovers, world.pool());
+        connection.release(&mut self.leftovers, self.engine.accounts(), world.pool());
         let socket = connection.socket;
         world.close(socket);
         self.set_key(socket, None);
         self.stir(key, world);
-        self.engine.cancel_waiting(key.to_owner(), world.pool());
+        self.engine.cancel_waiting(key.to_owner(), |_| true, world.pool());
         self.bury_if_quiet(key, world);
     }
 
@@ -170,6 +166,7 @@ impl Shard {
         if let Some(ring) = connection.ring {
             world.detach_ring(ring);
         }
+        self.engine.accounts().close(connection.account());
         self.connections.remove(key);
         let place = ClientPlace { core: self.config.engine.core, owner: key.to_owner() };
         let gone = match (role, lineage) {

@@ -1,16 +1,14 @@
 //! Bytes in: from sockets through sessions to the engine.
 
-use std::collections::VecDeque;
-
 use nearflash_direct::serving as direct;
-use nearflash_engine::{Need, Pool};
+use nearflash_engine::{Accounts, Asker, Pool};
 use nearflash_iscsi::serving as iscsi;
 use nearflash_nvme_tcp::serving as nvme_tcp;
 use nearflash_request::Request;
 use nearflash_session::{Receiving, ServingEnd};
 use nearflash_units::Nanos;
 
-use crate::connection::{Connection, Deferred, Phase};
+use crate::connection::{Connection, Phase};
 use crate::connections::Key;
 use crate::leftover::Leftover;
 use crate::notice::Notice;
@@ -168,7 +166,7 @@ impl Shard {
         let mut rest = bytes;
         let fed = loop {
             let Some(connection) = self.connections.get_mut(key) else { return 0 };
-            let fed = feed_session(connection, &mut rest, world);
+            let fed = feed_session(connection, &mut rest, self.engine.accounts(), world);
             self.take_demands(key, world);
             match fed {
                 Ok(Fed::All) => break Ok(()),
@@ -206,7 +204,7 @@ impl Shard {
     fn unpause<W: World>(&mut self, key: Key, world: &mut W) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         connection.phase == Phase::Open
-            && (provide_buffers(connection, world.pool())
+            && (provide_buffers(connection, self.engine.accounts(), world.pool())
                 || connection.session.receiving() != Receiving::Paused)
     }
 
@@ -223,7 +221,6 @@ impl Shard {
         for key in std::mem::take(&mut self.paused) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             connection.listed.paused = false;
-            self.submit_deferred(key, world);
             if !self.unpause(key, world) {
                 self.pause(key);
                 continue;
@@ -240,7 +237,7 @@ impl Shard {
                 // Until now it was we who waited; from here on it may be the peer.
                 connection.progress.begins(world.now());
             }
-            if !connection.defers_nothing() || connection.session.wants_buffer().is_some() {
+            if connection.session.wants_buffer().is_some() {
                 self.pause(key);
             }
             if is_watched {
@@ -258,7 +255,7 @@ impl Shard {
     #[inline]
     pub(crate) fn take_demands<W: World>(&mut self, key: Key, world: &mut W) {
         while let Some(connection) = self.connections.get_mut(key) {
-            provide_buffers(connection, world.pool());
+            provide_buffers(connection, self.engine.accounts(), world.pool());
             match &mut connection.session {
                 Session::NvmeTcp(session) => match session.poll_demand() {
                     Some(nvme_tcp::Demand::Request(request)) => self.submit(key, request, world),
@@ -290,53 +287,20 @@ impl Shard {
         }
     }
 
-    /// Hands a request to the engine, unless the connection holds too much of the pool already.
+    /// Hands a request to the engine.
     #[inline]
     pub(crate) fn submit<W: World>(&mut self, key: Key, request: Request, world: &mut W) {
-        let came = self.engine.generation();
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let need = self.engine.need(&request);
-        let is_next = need.is_empty() || connection.deferred_like(need).is_empty();
-        if !is_next || !connection.may_take(need, world.pool()) {
-            connection.deferred_like(need).push_back(Deferred { request, came });
-            return self.pause(key);
-        }
-        self.hand_on(key, Deferred { request, came }, need, world);
-    }
-
-    /// Hands a request to the engine that may have what it needs.
-    #[inline]
-    fn hand_on<W: World>(&mut self, key: Key, deferred: Deferred, need: Need, world: &mut W) {
-        let Some(connection) = self.connections.get_mut(key) else { return };
-        let Deferred { request, came } = deferred;
-        connection.account.charge_request(need);
         connection.requests += 1;
-        let nexus = connection.nexus;
-        self.engine.submit_as_of(key.to_owner(), nexus, request, came, world.pool());
+        let (owner, account, nexus) = (key.to_owner(), connection.account(), connection.nexus);
+        self.engine.submit(Asker { owner, account, nexus }, request, world.pool());
     }
 
-    /// Hands on what waited until the connection holds less, as far as it does.
-    fn submit_deferred<W: World>(&mut self, key: Key, world: &mut W) {
-        while self.submit_first(key, |connection| &mut connection.deferred, world) {}
-        while self.submit_first(key, |connection| &mut connection.deferred_scratch, world) {}
-    }
-
-    /// Hands on the first of those that wait in a queue. Whether it could.
-    fn submit_first<W: World>(
-        &mut self,
-        key: Key,
-        queue: impl Fn(&mut Connection) -> &mut VecDeque<Deferred>,
-        world: &mut W,
-    ) -> bool {
-        let Some(connection) = self.connections.get_mut(key) else { return false };
-        let Some(first) = queue(connection).pop_front() else { return false };
-        let need = self.engine.need(&first.request);
-        if connection.may_take(need, world.pool()) {
-            self.hand_on(key, first, need, world);
-            return true;
-        }
-        queue(connection).push_front(first);
-        false
+    /// It has turned out whose connection it is.
+    pub(crate) fn belongs_to(&mut self, key: Key, host: Box<str>) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        self.engine.accounts().join(connection.account(), &host);
+        connection.host = Some(host);
     }
 
     pub(crate) fn peer_error<W: World>(&mut self, key: Key, error: PeerError, world: &mut W) {
@@ -356,6 +320,7 @@ impl Shard {
 fn feed_session<W: World>(
     connection: &mut Connection,
     rest: &mut &[u8],
+    accounts: &mut Accounts,
     world: &mut W,
 ) -> Result<Fed, PeerError> {
     while !rest.is_empty() {
@@ -372,7 +337,7 @@ fn feed_session<W: World>(
                 *rest = behind;
             }
             // In-capsule data usually finds a buffer at once: no need to go round by the demands.
-            Receiving::Paused if provide_buffers(connection, world.pool()) => {}
+            Receiving::Paused if provide_buffers(connection, accounts, world.pool()) => {}
             Receiving::Paused => return Ok(Fed::Paused),
         }
     }
@@ -382,7 +347,7 @@ fn feed_session<W: World>(
 /// Gives the session the buffers it wants, as far as the connection may hold them. Whether any was
 /// given.
 #[inline]
-fn provide_buffers(connection: &mut Connection, pool: &mut Pool) -> bool {
+fn provide_buffers(connection: &mut Connection, accounts: &mut Accounts, pool: &mut Pool) -> bool {
     let mut given = false;
     // One that is received from no more has no use for any.
     while connection.phase == Phase::Open
@@ -390,17 +355,19 @@ fn provide_buffers(connection: &mut Connection, pool: &mut Pool) -> bool {
     {
         let charge = Pool::charge(len);
         // What it holds may be for data behind what its stream waits for: that is given first.
-        if !connection.session.stands_still() && !connection.may_hold(charge, pool) {
+        let is_first = connection.session.stands_still();
+        if !is_first && !connection.may_hold(charge, accounts, pool) {
             break;
         }
-        let Some(buffer) = pool.take(len) else {
+        let buffer = if is_first { pool.take_front(len) } else { pool.take(len) };
+        let Some(buffer) = buffer else {
             if connection.session.give_way() {
                 given = true;
                 continue;
             }
             break;
         };
-        connection.account.charge(charge);
+        accounts.charge(connection.account(), charge);
         connection.session.provide_buffer(buffer);
         given = true;
     }

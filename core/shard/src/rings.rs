@@ -7,7 +7,7 @@
 
 use nearflash_direct::serving::{AttachDemand, CopyInDemand, Demand, LendDemand, RingOutput};
 use nearflash_direct::{PeerError, Status};
-use nearflash_engine::Foreign;
+use nearflash_engine::{Accounts, Foreign};
 use nearflash_units::ByteLen;
 
 use crate::connection::{Connection, Phase};
@@ -136,7 +136,7 @@ impl Shard {
         let Some(ring) = connection.ring else { return false };
         let mut entries = std::mem::take(&mut self.rings.entries);
         entries.clear();
-        let moved = drain_outputs(connection, ring, &mut entries, world);
+        let moved = drain_outputs(connection, ring, &mut entries, self.engine.accounts(), world);
         let put = if entries.is_empty() { Ok(()) } else { world.put_entries(ring, &entries) };
         self.rings.entries = entries;
         if put.is_err()
@@ -155,8 +155,10 @@ fn drain_outputs<W: World>(
     connection: &mut Connection,
     ring: RingId,
     entries: &mut Vec<RingEntry>,
+    accounts: &mut Accounts,
     world: &mut W,
 ) -> bool {
+    let account = connection.account();
     let Some(session) = connection.session.direct_mut() else { return false };
     let mut moved = false;
     while let Some(output) = session.poll_ring() {
@@ -166,12 +168,12 @@ fn drain_outputs<W: World>(
             RingOutput::Copy { buffer, offset, place } => {
                 let from = Place { buffer, offset, len: memory_len(place.len) };
                 world.copy_to_ring(ring, from, place.offset);
-                connection.account.give_back(world.pool().len_of(buffer));
+                accounts.give_back(account, world.pool().len_of(buffer));
                 world.pool().give_back(buffer);
             }
             // The engine's buffers, of requests that failed, may be the pool's, too.
             RingOutput::Release(buffer) => {
-                connection.account.give_back(world.pool().len_of(buffer));
+                accounts.give_back(account, world.pool().len_of(buffer));
                 world.pool().give_back(buffer);
             }
             RingOutput::Zeroes(place) => {

@@ -1,6 +1,6 @@
 //! Answers out: from the engine through sessions to sockets.
 
-use nearflash_engine::{Answer, Pool};
+use nearflash_engine::{Accounts, Answer, Pool};
 use nearflash_request::Payload;
 
 use crate::connection::{Connection, Phase};
@@ -27,7 +27,8 @@ impl Shard {
             }
             return self.bury_if_quiet(key, world);
         }
-        connection.account.give_back_request(answer.returned, answer.had_scratch);
+        let (returned, had_scratch) = (answer.returned, answer.had_scratch);
+        self.engine.accounts().give_back_request(connection.account(), returned, had_scratch);
         let bytes = match answer.completion.payload {
             Payload::Buffer(buffer) if connection.session.wants_payload_bytes() => {
                 world.pool().bytes(buffer)
@@ -108,7 +109,7 @@ impl Shard {
             Sent::Bytes(len) => {
                 connection.blocked_turns = 0;
                 connection.progress.note(world.now(), len);
-                advance(connection, len, world.pool());
+                advance(connection, len, self.engine.accounts(), world.pool());
                 self.totals.sent += u64::try_from(len).unwrap_or_default();
                 let more = connection.session.output_len() > 0;
                 (true, more || self.close_if_done(key, world))
@@ -142,10 +143,10 @@ impl Shard {
 }
 
 #[inline]
-fn advance(connection: &mut Connection, sent: usize, pool: &mut Pool) {
-    let account = &mut connection.account;
+fn advance(connection: &mut Connection, sent: usize, accounts: &mut Accounts, pool: &mut Pool) {
+    let account = connection.account();
     connection.session.advance_output(sent, &mut |buffer| {
-        account.give_back(pool.len_of(buffer));
+        accounts.give_back(account, pool.len_of(buffer));
         pool.give_back(buffer);
     });
 }

@@ -6,13 +6,13 @@
 
 use std::collections::HashMap;
 
-use nearflash_engine::{Engine, EngineConfig, FenceMessage, Older, Pool, volumes_of};
+use nearflash_engine::{Engine, EngineConfig, FenceMessage, Older, Pool};
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
 use nearflash_request::VolumeId;
 use nearflash_units::{ByteLen, Nanos};
 
-use crate::connection::{Deferred, Phase};
+use crate::connection::Phase;
 use crate::connections::{Connections, Key};
 use crate::controllers::Controllers;
 use crate::direct::{Clients, DirectConfig};
@@ -218,12 +218,12 @@ impl Shard {
             }
             Message::Volumes(number, volumes) => {
                 let changed = self.engine.set_volumes(volumes);
-                self.engine.await_older(number, Older::Begun, changed, 0);
+                self.engine.await_older(number, Older::Begun, changed);
                 self.shown(number, world);
             }
             Message::Direct(number, exports) => {
                 let changed = self.set_direct_exports(exports, world);
-                self.engine.await_older(number, Older::Begun, changed, 0);
+                self.engine.await_older(number, Older::Begun, changed);
                 self.shown(number, world);
             }
             Message::Exports(number, namespaces) => {
@@ -240,7 +240,9 @@ impl Shard {
                 self.set_iscsi_exports(number, exports, world);
                 self.shown(number, world);
             }
-            Message::Quiesce(number, volumes) => self.quiesce(number, &volumes),
+            Message::Quiesce(number, volumes) => {
+                self.engine.await_older(number, Older::Came, volumes[..].into());
+            }
             Message::Raise(number, raised) => {
                 self.raise(&raised, world);
                 world.notice(Notice::Raised(self.config.engine.core, number));
@@ -287,18 +289,6 @@ impl Shard {
 
     fn shown<W: World>(&self, number: u64, world: &mut W) {
         world.notice(Notice::Shown(self.config.engine.core, number));
-    }
-
-    /// Waits for the requests on these volumes that came before, those in front of the engine included.
-    fn quiesce(&mut self, number: u64, volumes: &[VolumeId]) {
-        let is_meant = |deferred: &&Deferred| {
-            let (volume, source) = volumes_of(&deferred.request);
-            volumes.contains(&volume) || source.is_some_and(|source| volumes.contains(&source))
-        };
-        let connections = self.connections.iter();
-        let in_front = connections.flat_map(|(_, connection)| connection.all_deferred());
-        let in_front = in_front.filter(is_meant).count();
-        self.engine.await_older(number, Older::Came, volumes.into(), in_front);
     }
 
     /// Tells the control plane what has become true.
@@ -354,7 +344,7 @@ impl Shard {
                     if let Err(error) = connection.session.handle_timeout(now) {
                         world.notice(Notice::PeerError { peer: connection.peer, error });
                     }
-                    let is_stalled = connection.is_stalled(now, stall);
+                    let is_stalled = connection.is_stalled(now, stall, self.engine.accounts());
                     let is_over = connection.session.is_closing();
                     let asks = connection.session.output_len() > 0;
                     if is_stalled {

@@ -51,6 +51,8 @@ pub struct NodeConfig {
     /// How long a host may neither take answers nor send the data it promised, and how long an initiator
     /// may say nothing before it is asked, and then once more.
     pub stall_timeout: Nanos,
+    /// Requests of one core that a device has at a time.
+    pub device_depth: u32,
 }
 
 /// What a change came to.
@@ -127,6 +129,7 @@ impl Node {
             health: Arc::clone(&self.health),
             volumes: self.table(),
             usage: Arc::new(Usage::new(self.config.cores)),
+            device_depth: self.config.device_depth,
         };
         let target = (id == CoreId::FIRST).then(|| self.target());
         let (session, stall_timeout) = (self.config.session, self.config.stall_timeout);

@@ -1,5 +1,6 @@
 //! What a run is made of: all of it a function of the seed, or written down by a scenario.
 
+use nearflash_engine::DEVICE_DEPTH;
 use nearflash_nvme_tcp::Digests;
 use nearflash_nvme_tcp::pdu::DataAlignment;
 use nearflash_nvme_tcp::serving::SessionConfig;
@@ -61,6 +62,7 @@ impl Plan {
                 keys: true,
                 credits: 16,
                 stall_timeout: Nanos::from_secs(5),
+                device_depth: DEVICE_DEPTH,
             },
             workers: Vec::new(),
             initiators: Vec::new(),
@@ -95,6 +97,7 @@ impl Plan {
             keys: false,
             credits: 16,
             stall_timeout: Nanos::from_secs(dice.between(3, 6)),
+            device_depth: Dice::new(seed ^ 0xDE97).pick(&[1, 2, 4, 16, DEVICE_DEPTH]),
         };
         let mut workers: Vec<_> = (0..dice.between(1, 4)).map(|_| WorkerPlan::draw(dice)).collect();
         let misfit_count = dice.between(0, 2);

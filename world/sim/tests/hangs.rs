@@ -28,6 +28,30 @@ fn a_device_that_never_answers_holds_up_no_change_of_another_volume() {
     }
 }
 
+#[test]
+fn a_host_that_asks_for_little_is_served_beside_one_that_floods() {
+    for seed in 0..2 {
+        let flood = WorkerPlan {
+            io_queues: 4,
+            entries: 129,
+            think: (Nanos(100), Nanos::from_micros(1)),
+            ..WorkerPlan::plain(20_000)
+        };
+        let little = WorkerPlan { io_queues: 1, entries: 3, ..WorkerPlan::plain(100) };
+        let mut plan = Plan { workers: vec![flood, little], ..Plan::calm(seed) };
+        plan.node.cores = 1;
+        plan.node.device_depth = 4;
+        let mut sim = Sim::new(plan);
+        let is_served = sim.run_until(Nanos::from_secs(600), |sim| sim.is_done(1));
+        // In the order of coming, each of its commands would wait for all that the flood has in flight.
+        assert!(is_served && !sim.is_done(0), "seed {seed}: it waited for the flood to end");
+        sim.finish_work();
+        sim.rest();
+        sim.drain();
+        sim.check_disks();
+    }
+}
+
 /// Hosts that read much more than they take.
 fn with_slow_readers(seed: u64, slow: WorkerPlan) -> Sim {
     let slow =

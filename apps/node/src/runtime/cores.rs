@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use std::{io, mem, thread};
 
 use nearflash_device::DeviceProperties;
-use nearflash_engine::{CoreId, EngineConfig};
+use nearflash_engine::{CoreId, DEVICE_DEPTH, EngineConfig};
 use nearflash_media::{Device, Kind};
 use nearflash_nvme::serving::Target;
 use nearflash_nvme_tcp::serving::SessionConfig;
@@ -203,6 +203,7 @@ fn shard_config(core: CoreId, target: Option<Target>, common: &Common) -> ShardC
             health: common.devices.iter().map(|device| Arc::clone(device.health())).collect(),
             volumes: Arc::clone(&common.volumes),
             usage: Arc::clone(&common.usage),
+            device_depth: DEVICE_DEPTH,
         },
         session: common.session,
         target,

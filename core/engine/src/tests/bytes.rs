@@ -3,11 +3,15 @@
 //! are not kept apart lose one of the two.
 
 use super::*;
-use crate::Foreign;
 
 impl Node {
     /// Writes bytes of the volume, as a session would ask for it.
     fn submit_bytes(&mut self, core: usize, tag: u32, at: usize, bytes: &[u8]) {
+        let (range, operation) = self.write_bytes(core, at, bytes);
+        self.submit(core, tag, range, operation);
+    }
+
+    fn write_bytes(&mut self, core: usize, at: usize, bytes: &[u8]) -> ((u64, u64), Operation) {
         let (first, skip) = (at / BLOCK, at % BLOCK);
         let count = (skip + bytes.len()).div_ceil(BLOCK);
         // What a buffer holds beside the new bytes is whatever was last in it.
@@ -19,7 +23,7 @@ impl Node {
             len: u32::try_from(bytes.len()).unwrap(),
             force_unit_access: false,
         };
-        self.submit(core, tag, (first as u64, count as u64), operation);
+        ((first as u64, count as u64), operation)
     }
 
     /// The volume's bytes: its second extent lies before its first.
@@ -120,10 +124,11 @@ fn a_block_that_cannot_be_read_is_not_written_and_its_fence_is_lifted() {
 #[test]
 fn changes_go_on_when_the_pool_is_full_of_what_waits_to_be_written() {
     let mut node = Node::new(1, 1);
-    for tag in 0..256 {
-        node.submit_bytes(0, tag, usize::try_from(tag).unwrap() * 100 + 1, &[1; 50]);
-    }
+    let writes: Vec<_> = (0..256).map(|at| node.write_bytes(0, at * 100 + 1, &[1; 50])).collect();
     assert_eq!(node.pools[0].free_len(), ByteLen(0));
+    for (tag, (range, operation)) in (0..).zip(writes) {
+        node.submit(0, tag, range, operation);
+    }
     node.run();
     let outcomes = node.outcomes();
     assert_eq!(outcomes.len(), 256);

@@ -166,7 +166,7 @@ fn a_restriction_refuses_before_anything_is_touched_and_buffers_come_back() {
     let mut outcome = |nexus, operation| {
         let range = BlockRange { start: Lba(0), count: Blocks(1) };
         let request = Request { tag: Tag(1), volume: VOLUME, range, operation };
-        node.engines[0].submit(Owner(0), nexus, request, &mut node.pools[0]);
+        node.ask(0, nexus, request);
         node.finish().0.outcome
     };
     assert_eq!(outcome(other, Operation::Read), Outcome::Success);
@@ -181,7 +181,7 @@ fn a_restriction_refuses_before_anything_is_touched_and_buffers_come_back() {
         range: BlockRange { start: Lba(0), count: Blocks(1) },
         operation: Operation::Write { payload, force_unit_access: false },
     };
-    node.engines[0].submit(Owner(0), other, request, &mut node.pools[0]);
+    node.ask(0, other, request);
     assert_eq!(node.finish().0.outcome, Outcome::ReservationConflict);
     node.assert_all_returned();
 }

@@ -1,0 +1,256 @@
+//! What connections, and the hosts that they belong to, hold of their core's pool.
+//!
+//! A share of the pool is a host's, however many connections it has. A connection that holds nothing
+//! always gets what its next command needs, so that none waits for another one that has stopped reading.
+//!
+//! Invariant: what is given back was charged before. A breach would let one host take what others are
+//! owed, so that it ends the process.
+
+use std::collections::BTreeMap;
+
+use nearflash_units::ByteLen;
+use slab::Slab;
+
+use crate::need::Need;
+use crate::pool::Pool;
+
+/// Names the account of a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AccountId(usize);
+
+/// Names a host on its core.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct HostId(usize);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    /// Payload received, answers not yet sent, and what the engine takes for its requests.
+    bytes: u64,
+    /// Requests in the engine that take scratch.
+    scratches: usize,
+}
+
+#[derive(Debug)]
+struct Account {
+    held: Held,
+    host: HostId,
+}
+
+#[derive(Debug)]
+struct Host {
+    held: Held,
+    accounts: usize,
+    /// `None` for one connection of nobody known.
+    name: Option<Box<str>>,
+}
+
+/// The accounts of one core's connections.
+#[derive(Debug, Default)]
+pub struct Accounts {
+    accounts: Slab<Account>,
+    hosts: Slab<Host>,
+    names: BTreeMap<Box<str>, HostId>,
+}
+
+impl Accounts {
+    /// An account of a connection: of the host of that name, or of nobody known.
+    pub fn open(&mut self, name: Option<&str>) -> AccountId {
+        let host = self.enter(name);
+        AccountId(self.accounts.insert(Account { held: Held::default(), host }))
+    }
+
+    /// The connection has turned out to be this host's.
+    pub fn join(&mut self, id: AccountId, name: &str) {
+        let Account { held, host } = self.accounts[id.0];
+        let fresh = self.enter(Some(name));
+        self.leave(host, held);
+        let host = &mut self.hosts[fresh.0].held;
+        host.bytes += held.bytes;
+        host.scratches += held.scratches;
+        self.accounts[id.0].host = fresh;
+    }
+
+    /// All of it is back, but for what the engine has.
+    pub fn clear(&mut self, id: AccountId) {
+        let account = &mut self.accounts[id.0];
+        let held = std::mem::take(&mut account.held);
+        self.hosts[account.host.0].held.take(held);
+    }
+
+    /// The connection is gone from this core.
+    pub fn close(&mut self, id: AccountId) {
+        let Account { held, host } = self.accounts.remove(id.0);
+        self.leave(host, held);
+    }
+
+    /// What the connection holds.
+    #[inline]
+    pub fn held(&self, id: AccountId) -> ByteLen {
+        ByteLen(self.accounts[id.0].held.bytes)
+    }
+
+    /// A buffer is taken.
+    #[inline]
+    pub fn charge(&mut self, id: AccountId, len: ByteLen) {
+        let account = &mut self.accounts[id.0];
+        account.held.bytes += len.0;
+        self.hosts[account.host.0].held.bytes += len.0;
+    }
+
+    /// A buffer is back in the pool.
+    #[inline]
+    pub fn give_back(&mut self, id: AccountId, len: ByteLen) {
+        self.give_back_request(id, len, false);
+    }
+
+    /// A request has left the engine.
+    #[inline]
+    pub fn give_back_request(&mut self, id: AccountId, len: ByteLen, had_scratch: bool) {
+        let back = Held { bytes: len.0, scratches: usize::from(had_scratch) };
+        let account = &mut self.accounts[id.0];
+        account.held.take(back);
+        self.hosts[account.host.0].held.take(back);
+    }
+
+    /// Whether the connection may take `more` of the pool, as far as its share goes.
+    ///
+    /// Each host may hold as much as half of what is free, so that hosts which hold on to their share
+    /// (they stop reading) leave room for one more, always.
+    #[inline]
+    pub fn may_hold(&self, id: AccountId, more: ByteLen, pool: &Pool) -> bool {
+        let Account { held, host } = &self.accounts[id.0];
+        held.bytes == 0 || self.hosts[host.0].held.bytes + more.0 <= pool.free_len().0 / 2
+    }
+
+    /// Whether a request of it may have what it needs, as far as its share goes.
+    ///
+    /// Scratch is had by one request at a time even beyond the share: it may hold the very buffers that
+    /// others wait for, and the engine, which has a reserve for that, gets every such request done
+    /// without the peer.
+    #[inline]
+    pub(crate) fn may_take(&self, id: AccountId, need: Need, pool: &Pool) -> bool {
+        let has_no_scratch = || self.hosts[self.accounts[id.0].host.0].held.scratches == 0;
+        let is_only_scratch = matches!(need, Need::Scratch(_)) && has_no_scratch();
+        is_only_scratch || self.may_hold(id, need.len(), pool)
+    }
+
+    /// A request goes to the engine.
+    #[inline]
+    pub(crate) fn charge_request(&mut self, id: AccountId, need: Need) {
+        self.charge(id, need.len());
+        let account = &mut self.accounts[id.0];
+        let scratches = usize::from(matches!(need, Need::Scratch(_)));
+        account.held.scratches += scratches;
+        self.hosts[account.host.0].held.scratches += scratches;
+    }
+
+    /// The host of a connection.
+    pub(crate) fn host_of(&self, id: AccountId) -> HostId {
+        self.accounts[id.0].host
+    }
+
+    fn enter(&mut self, name: Option<&str>) -> HostId {
+        let known = name.and_then(|name| self.names.get(name)).copied();
+        let id = known.unwrap_or_else(|| {
+            let name: Option<Box<str>> = name.map(Into::into);
+            let host = Host { held: Held::default(), accounts: 0, name: name.clone() };
+            let id = HostId(self.hosts.insert(host));
+            self.names.extend(name.map(|name| (name, id)));
+            id
+        });
+        self.hosts[id.0].accounts += 1;
+        id
+    }
+
+    fn leave(&mut self, id: HostId, held: Held) {
+        let host = &mut self.hosts[id.0];
+        host.held.take(held);
+        host.accounts -= 1;
+        if host.accounts == 0
+            && let Some(name) = self.hosts.remove(id.0).name
+        {
+            self.names.remove(&name);
+        }
+    }
+}
+
+impl Held {
+    #[inline]
+    fn take(&mut self, back: Self) {
+        assert!(back.bytes <= self.bytes, "{} given back, {} held", back.bytes, self.bytes);
+        assert!(back.scratches <= self.scratches, "scratch is given back once");
+        self.bytes -= back.bytes;
+        self.scratches -= back.scratches;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: ByteLen = ByteLen(4096);
+
+    #[test]
+    fn an_account_is_empty_when_all_is_given_back() {
+        let mut accounts = Accounts::default();
+        let id = accounts.open(None);
+        accounts.charge(id, PAGE);
+        accounts.charge_request(id, Need::Scratch(PAGE));
+        assert_eq!(accounts.held(id), ByteLen(8192));
+        accounts.give_back_request(id, PAGE, true);
+        accounts.give_back(id, PAGE);
+        assert_eq!(accounts.held(id), ByteLen(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "given back")]
+    fn what_was_not_charged_is_not_given_back() {
+        let mut accounts = Accounts::default();
+        let id = accounts.open(None);
+        accounts.charge(id, PAGE);
+        accounts.give_back(id, ByteLen(8192));
+    }
+
+    #[test]
+    #[should_panic(expected = "once")]
+    fn scratch_is_not_given_back_twice() {
+        let mut accounts = Accounts::default();
+        let id = accounts.open(None);
+        accounts.give_back_request(id, ByteLen(0), true);
+    }
+
+    /// How much a host gets of a pool by so many connections that each take pages as long as they may.
+    fn taken(connections: usize) -> u64 {
+        let (mut accounts, mut pool) = (Accounts::default(), Pool::new(ByteLen(4 << 20)));
+        let ids: Vec<AccountId> = (0..connections).map(|_| accounts.open(Some("host"))).collect();
+        for id in &ids {
+            while accounts.may_hold(*id, PAGE, &pool) {
+                pool.take(PAGE).expect("a share is less than all");
+                accounts.charge(*id, PAGE);
+            }
+        }
+        ids.iter().map(|id| accounts.held(*id).0).sum()
+    }
+
+    #[test]
+    fn a_host_with_more_connections_has_no_larger_share() {
+        // One page for each connection that holds nothing, beyond the share.
+        assert!(taken(16) <= taken(1) + 15 * PAGE.0);
+    }
+
+    #[test]
+    fn what_a_connection_holds_goes_with_it_to_its_host_and_ends_with_it() {
+        let (mut accounts, pool) = (Accounts::default(), Pool::new(ByteLen(1 << 20)));
+        let (one, other) = (accounts.open(Some("host")), accounts.open(None));
+        accounts.charge(other, ByteLen(512 << 10));
+        accounts.charge(one, PAGE);
+        assert!(accounts.may_hold(one, PAGE, &pool));
+        accounts.join(other, "host");
+        assert!(!accounts.may_hold(one, PAGE, &pool));
+        accounts.clear(other);
+        assert!(accounts.may_hold(one, PAGE, &pool));
+        accounts.close(other);
+        accounts.close(one);
+        assert!(accounts.hosts.is_empty() && accounts.names.is_empty());
+    }
+}

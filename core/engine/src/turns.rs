@@ -1,0 +1,276 @@
+//! Members that take turns, each as much as the others: deficit round robin, of one level or of several.
+//!
+//! Each round gives a member a quantum; it is served while it has some of that left, and what it takes
+//! beyond is taken off its next rounds. So a member that asks for little waits for a quantum and one
+//! item of each other member at most, whatever those ask for.
+//!
+//! Knows nothing of what is queued. Invariants: a queue is served in its order; who cannot be served is
+//! passed over and keeps its place.
+
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a member is given in each round, in bytes.
+pub(crate) const QUANTUM: i64 = 64 << 10;
+
+/// What an item costs at least, in bytes: what it takes to handle one.
+const COST_MIN: u64 = 4 << 10;
+
+/// What an item costs at most: the longest transfer.
+const COST_MAX: u64 = 1 << 20;
+
+/// Something that items wait in.
+pub(crate) trait Waiting: Default {
+    /// What waits.
+    type Item;
+    /// What leads to the queue of an item.
+    type Path;
+
+    /// Puts an item, which moves so many bytes, behind the others of its queue.
+    fn push(&mut self, path: Self::Path, item: Self::Item, bytes: u64);
+
+    /// Offers the first item of each queue, in turn, until one is taken. Returns it with its cost.
+    fn serve(&mut self, takes: &mut impl FnMut(&Self::Item) -> bool) -> Option<(Self::Item, i64)>;
+
+    /// Takes out what is meant, in the order of its queue.
+    fn extract(
+        &mut self,
+        is_meant: &mut impl FnMut(&Self::Item) -> bool,
+        out: &mut Vec<Self::Item>,
+    );
+
+    /// Whether nothing waits in it.
+    fn is_empty(&self) -> bool;
+
+    /// Looks at all that waits.
+    fn each(&self, look: &mut impl FnMut(&Self::Item));
+}
+
+/// Items in the order of their coming.
+#[derive(Debug)]
+pub(crate) struct Queue<T>(VecDeque<(T, i64)>);
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<T> Waiting for Queue<T> {
+    type Item = T;
+    type Path = ();
+
+    fn push(&mut self, (): (), item: T, bytes: u64) {
+        let cost = bytes.clamp(COST_MIN, COST_MAX);
+        self.0.push_back((item, i64::try_from(cost).expect("a cost is below 2 MiB")));
+    }
+
+    fn serve(&mut self, takes: &mut impl FnMut(&T) -> bool) -> Option<(T, i64)> {
+        self.0.front().is_some_and(|(item, _)| takes(item)).then(|| self.0.pop_front())?
+    }
+
+    fn extract(&mut self, is_meant: &mut impl FnMut(&T) -> bool, out: &mut Vec<T>) {
+        for (item, cost) in std::mem::take(&mut self.0) {
+            if is_meant(&item) {
+                out.push(item);
+            } else {
+                self.0.push_back((item, cost));
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn each(&self, look: &mut impl FnMut(&T)) {
+        self.0.iter().for_each(|(item, _)| look(item));
+    }
+}
+
+/// Members, each with what waits in it.
+#[derive(Debug)]
+pub(crate) struct Turns<K, W> {
+    members: BTreeMap<K, Member<W>>,
+    /// Whose turn it is, and who follows.
+    order: VecDeque<K>,
+}
+
+#[derive(Debug)]
+struct Member<W> {
+    /// What it may take before others follow; what it took too much, below zero.
+    credit: i64,
+    waiting: W,
+}
+
+impl<K, W> Default for Turns<K, W> {
+    fn default() -> Self {
+        Self { members: BTreeMap::new(), order: VecDeque::new() }
+    }
+}
+
+impl<K: Copy + Ord, W: Waiting> Waiting for Turns<K, W> {
+    type Item = W::Item;
+    type Path = (K, W::Path);
+
+    fn push(&mut self, (key, path): Self::Path, item: W::Item, bytes: u64) {
+        let order = &mut self.order;
+        let member = self.members.entry(key).or_insert_with(|| {
+            order.push_back(key);
+            Member { credit: QUANTUM, waiting: W::default() }
+        });
+        member.waiting.push(path, item, bytes);
+    }
+
+    fn serve(&mut self, takes: &mut impl FnMut(&W::Item) -> bool) -> Option<(W::Item, i64)> {
+        let mut passed = 0;
+        while passed < self.order.len() {
+            let key = *self.order.front()?;
+            let member = self.members.get_mut(&key).expect("who has a turn is a member");
+            if member.credit <= 0 {
+                // A round goes by without it, and counts as one in which somebody may come up.
+                member.credit += QUANTUM;
+                passed = 0;
+            } else if let Some((item, cost)) = member.waiting.serve(takes) {
+                member.credit -= cost;
+                if member.waiting.is_empty() {
+                    self.members.remove(&key);
+                    self.order.pop_front();
+                }
+                return Some((item, cost));
+            } else {
+                passed += 1;
+            }
+            self.order.rotate_left(1);
+        }
+        None
+    }
+
+    fn extract(&mut self, is_meant: &mut impl FnMut(&W::Item) -> bool, out: &mut Vec<W::Item>) {
+        self.members.values_mut().for_each(|member| member.waiting.extract(is_meant, out));
+        self.members.retain(|_, member| !member.waiting.is_empty());
+        self.order.retain(|key| self.members.contains_key(key));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    fn each(&self, look: &mut impl FnMut(&W::Item)) {
+        self.members.values().for_each(|member| member.waiting.each(look));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Volumes, then hosts, then queues of (queue, number, bytes).
+    type Flows = Turns<u8, Turns<u8, Turns<u8, Queue<Item>>>>;
+    type Item = ([u8; 3], u32, u64);
+
+    fn push(flows: &mut Flows, item: Item) {
+        let [volume, host, queue] = item.0;
+        flows.push((volume, (host, (queue, ()))), item, item.2);
+    }
+
+    fn any_item() -> impl Strategy<Value = ([u8; 3], u64)> {
+        let bytes = prop_oneof![Just(0), Just(4096), Just(65_536), 0..2_u64 << 20];
+        ([0..3_u8, 0..3_u8, 0..2_u8], bytes)
+    }
+
+    proptest! {
+        /// All that is put in comes out once, each queue in its order, whoever is refused meanwhile.
+        #[test]
+        fn nothing_is_lost_and_nobody_overtakes_in_a_queue(
+            items in prop::collection::vec(any_item(), 0..200),
+            refusals in prop::collection::vec((0..3_u8, 0..4_usize), 0..100),
+        ) {
+            let mut flows = Flows::default();
+            for (number, (path, bytes)) in (0..).zip(items.iter().copied()) {
+                push(&mut flows, (path, number, bytes));
+            }
+            let mut refusals = refusals.into_iter();
+            let mut last = BTreeMap::new();
+            let mut served = 0;
+            while served < items.len() {
+                let refused = refusals.next();
+                let mut takes = |item: &Item| {
+                    refused.is_none_or(|(refused, level)| item.0.get(level) != Some(&refused))
+                };
+                if let Some(((path, number, _), _)) = flows.serve(&mut takes) {
+                    prop_assert!(last.insert(path, number).is_none_or(|last| last < number));
+                    served += 1;
+                } else {
+                    prop_assert!(refused.is_some(), "what nobody refuses is served");
+                }
+            }
+            prop_assert!(flows.is_empty() && flows.serve(&mut |_| true).is_none());
+        }
+
+        /// Hosts of one volume that always ask for more get the same, whatever they ask for and by
+        /// however many queues.
+        #[test]
+        fn hosts_that_always_wait_get_the_same(
+            hosts in prop::collection::vec((1..1_u64 << 20, 17..40_u8), 2..6),
+        ) {
+            let mut flows = Flows::default();
+            let mut got = vec![0; hosts.len()];
+            let all: Vec<(u8, u64, u8)> =
+                (0..).zip(&hosts).map(|(host, (bytes, queues))| (host, *bytes, *queues)).collect();
+            for (host, bytes, queues) in &all {
+                (0..*queues).for_each(|queue| push(&mut flows, ([0, *host, queue], 0, *bytes)));
+            }
+            for _ in 0..2_000 {
+                let ((path, number, bytes), cost) = flows.serve(&mut |_| true).unwrap();
+                got[usize::from(path[1])] += cost;
+                push(&mut flows, (path, number + 1, bytes));
+            }
+            let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
+            let bound = QUANTUM + 2 * i64::try_from(COST_MAX).unwrap();
+            prop_assert!(most - least <= bound, "{got:?}");
+        }
+
+        /// A host that asks for little, and on another volume, is served after a quantum and an item
+        /// of each other volume.
+        #[test]
+        fn who_asks_for_little_waits_a_bounded_time(
+            floods in prop::collection::vec((0..1_u64 << 20, 1..40_u32), 1..6),
+            before in 0..50_usize,
+        ) {
+            let mut flows = Flows::default();
+            for (volume, (bytes, count)) in (1..).zip(&floods) {
+                (0..*count).for_each(|number| push(&mut flows, ([volume, 0, 0], number, *bytes)));
+            }
+            for _ in 0..before {
+                flows.serve(&mut |_| true);
+            }
+            push(&mut flows, ([0, 9, 9], 0, 4096));
+            let mut waited = 0;
+            loop {
+                let ((path, ..), cost) = flows.serve(&mut |_| true).unwrap();
+                if path[0] == 0 {
+                    break;
+                }
+                waited += cost;
+            }
+            let each = QUANTUM + i64::try_from(COST_MAX).unwrap();
+            prop_assert!(waited <= each * i64::try_from(floods.len()).unwrap());
+        }
+    }
+
+    #[test]
+    fn what_is_taken_out_is_gone_and_the_rest_keeps_its_order() {
+        let mut flows = Flows::default();
+        for number in 0..6 {
+            let host = u8::from(number % 2 == 1);
+            push(&mut flows, ([0, host, 0], number, 4096));
+        }
+        let mut out = Vec::new();
+        flows.extract(&mut |item| item.1 % 3 == 0, &mut out);
+        out.sort_unstable();
+        assert_eq!(out.iter().map(|item| item.1).collect::<Vec<_>>(), [0, 3]);
+        let rest = std::iter::from_fn(|| flows.serve(&mut |_| true));
+        assert_eq!(rest.map(|(item, _)| item.1).collect::<Vec<_>>(), [2, 4, 1, 5]);
+    }
+}
