@@ -83,6 +83,11 @@ impl Forecast {
         self.expected.len() >= reads_min && self.expected.get(self.current).is_some_and(is_long)
     }
 
+    /// How many reads are in flight of which no data has come.
+    pub(crate) fn len(&self) -> usize {
+        self.expected.len()
+    }
+
     /// It was wrong.
     pub(crate) fn missed(&mut self) {
         self.silent_for = RECEIVES_AFTER_MISS;

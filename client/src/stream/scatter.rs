@@ -6,6 +6,9 @@
 //! first that does not, the bytes are moved to the staging buffer and taken as any others. The
 //! buffers that were written to meanwhile belong to reads of which no data has come, so nothing is
 //! lost there.
+//!
+//! When few reads are in flight, a call takes half of them: the other end works on what this one asks
+//! next while the second half is taken, where otherwise each waits for the other.
 
 use std::io::IoSliceMut;
 
@@ -22,6 +25,9 @@ use super::{Memory, Session};
 /// stays empty costs what a short copy does.
 const AHEAD_MAX: usize = 64;
 const AHEAD_MIN: usize = 4;
+/// With so many reads in flight or fewer, half of them are taken at a time; with more, the calls cost
+/// what they gain (see `docs/performance.md`).
+const HALVED_MAX: usize = 16;
 /// Bytes of one call behind the first payload.
 const AHEAD_LEN_MAX: usize = 1 << 20;
 
@@ -46,10 +52,10 @@ impl Default for Scatter {
 
 impl Scatter {
     /// Takes over the forecast, as much of it as one call may bring.
-    fn plan(&mut self, header_len: usize, forecast: impl Iterator<Item = Place>) {
+    fn plan(&mut self, header_len: usize, most: usize, forecast: impl Iterator<Item = Place>) {
         self.ahead.clear();
         let mut len = 0;
-        for place in forecast.take(self.ahead_max) {
+        for place in forecast.take(self.ahead_max.min(most)) {
             len += header_len + place.len;
             if len > AHEAD_LEN_MAX {
                 break;
@@ -82,16 +88,27 @@ impl Scatter {
 }
 
 impl<S: Session, M: Memory> Connection<S, M> {
-    /// Payload in place and, by forecast, all that follows it: how much came, of how much.
+    /// How many payloads are taken behind the first, when that is a bound.
+    fn half(&self) -> Option<usize> {
+        let in_flight = 1 + self.forecast.len();
+        (in_flight <= HALVED_MAX).then(|| (in_flight / 2).max(AHEAD_MIN) - 1)
+    }
+
+    /// Payload in place and, by forecast, all that follows it or half of that: how much came, of how
+    /// much. Of half, all is said to have come: the rest is for the next turn.
     pub(super) fn receive_scattered(
         &mut self,
         buffer: BufferId,
         offset: usize,
         len: usize,
     ) -> Result<(Option<usize>, usize), LinkError<S::PeerError>> {
-        self.scatter.plan(S::HEADER_LEN, self.forecast.next());
+        let half = self.half();
+        self.scatter.plan(S::HEADER_LEN, half.unwrap_or(AHEAD_MAX), self.forecast.next());
         self.scatter.sort(buffer);
-        let behind = STAGED_BEHIND_PAYLOAD_LEN.min(self.staging.len());
+        // Behind half comes the header of the next answer, and then its payload, in place.
+        let is_half = half.is_some_and(|half| self.scatter.ahead.len() == half);
+        let behind = if is_half { S::HEADER_LEN } else { STAGED_BEHIND_PAYLOAD_LEN };
+        let behind = behind.min(self.staging.len());
         let mut slices = Vec::with_capacity(2 * self.scatter.order.len() + 1);
         slices.push(IoSliceMut::new(&mut []));
         let headers = self.scatter.headers.chunks_exact_mut(S::HEADER_LEN);
@@ -109,7 +126,8 @@ impl<S: Session, M: Memory> Connection<S, M> {
                 Some(ahead) => &mut payload[..self.scatter.ahead[ahead].len],
             });
         }
-        let offered = slices.iter().map(|slice| slice.len()).sum();
+        let offered: usize = slices.iter().map(|slice| slice.len()).sum();
+        let offered = offered + usize::from(is_half);
         let received = taken(readv(&self.socket, &mut slices))?;
         drop((slices, buffers));
         if let Some(received) = received {
