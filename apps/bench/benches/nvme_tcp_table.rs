@@ -12,13 +12,16 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use nearflash_bench::compare::{
-    Arena, ContestResult, Node, NvmeTcpTargets, Stand, nvme_tcp_contests, resources, to_json,
-    to_markdown, turn_line,
+    Arena, ContestResult, Node, NodeSpec, NvmeTcpTargets, Resources, Stand, nvme_tcp_contests,
+    resources, to_json, to_markdown, turn_line,
 };
 use nearflash_bench::subject::{NvmeTcpTarget, Target};
 use nearflash_bench::{BenchArgs, BenchError, measure as bench};
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
+
+/// Words that choose the rows of memory and idle time.
+const RESOURCES: &str = "resident memory, growth per further idle connection, CPU of the idle node";
 
 /// Of each volume and of the local file.
 const RANGE_LEN: ByteLen = ByteLen(256 << 20);
@@ -28,6 +31,10 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
+    let taken = match RESOURCES.contains(&args.filter) {
+        true => Some(measure_resources(args, dir)?),
+        false => None,
+    };
     let node = start(args, dir)?;
     let targets = NvmeTcpTargets {
         null: volume(&node, "null"),
@@ -59,13 +66,28 @@ fn measure(args: &TableArgs, dir: &Path) -> Result<Outcome, BenchError> {
         let mut each = |turn: &_| eprintln!("{}", turn_line(&contest, turn));
         results.push(arena.hold(&contest, &mut each)?);
     }
-    let taken = if args.filter.is_empty() { Some(resources(&node, &stand)?) } else { None };
     let lines = taken.as_ref().map(|taken| taken.to_markdown()).unwrap_or_default();
     Ok(Outcome {
         markdown: to_markdown(&results) + &lines,
         json: to_json(&results, taken.as_ref()),
         is_reached: results.iter().all(ContestResult::is_reached),
     })
+}
+
+/// On a node that has no RAM device: the blocks of one that were written are memory, too.
+fn measure_resources(args: &TableArgs, dir: &Path) -> Result<Resources, BenchError> {
+    let node_args = ["--device", "null=null:64GiB", "--volume", "null=32GiB@null"];
+    let spec = NodeSpec { data_dir: dir.join("lean"), ..args.node(dir, &node_args) };
+    let node = Node::start(&spec)?;
+    let null = volume(&node, "null");
+    let stand = Stand {
+        file: null.clone(),
+        null,
+        local: dir.join("local.img"),
+        range_len: RANGE_LEN,
+        cores: args.cores,
+    };
+    resources(&node, &stand)
 }
 
 fn start(args: &TableArgs, dir: &Path) -> Result<Node, BenchError> {
