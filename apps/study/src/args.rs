@@ -8,99 +8,99 @@ use nearflash_units::{Nanos, parse_duration};
 use crate::plan::Peer;
 use crate::studies::CORE_WATTS;
 
-/// What to do with studies.
+/// The subcommands of `nearflash study`.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum StudyCommand {
-    /// List the studies: their questions, and where the papers ask them
+    /// List the studies, their questions and the papers that they come from
     List,
-    /// Measure, and write a report: figures, tables, and what they say
+    /// Measure, and write a report with figures, tables and conclusions
     Run(Box<RunArgs>),
-    /// Write the report anew from what has been measured so far, and measure nothing
+    /// Rewrite the report from the points measured so far; measures nothing
     Report(ReportArgs),
-    /// Put two runs side by side: what both measured, and what differs beyond their spread
+    /// Compare two runs: show the differences that exceed their spread
     Compare(CompareArgs),
 }
 
-/// One run's results.
+/// Arguments of `nearflash study report`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ReportArgs {
-    /// Folder of the run's results; it may still be under way
+    /// Folder of the run's results; the run may still be in progress
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
-    /// As of 'study run' [default: what the run was given]
+    /// As for 'study run' [default: the value given to the run]
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
-    /// As of 'study run' [default: what the run was given]
+    /// As for 'study run' [default: the value given to the run]
     #[arg(long, value_name = "WATTS", value_parser = watts)]
     pub core_watts: Option<f64>,
-    /// Write a copy for others to read into this folder instead: pages, figures as SVG and tables as
+    /// Write a copy for publication to this folder instead: pages, figures as SVG and tables as
     /// CSV, without results.json and PNG
     #[arg(long, value_name = "OUT")]
     pub publish: Option<PathBuf>,
 }
 
-/// Two runs.
+/// Arguments of `nearflash study compare`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CompareArgs {
-    /// Folder of one run's results
+    /// Folder of the first run's results
     #[arg(value_name = "A")]
     pub first: PathBuf,
-    /// Folder of the other's
+    /// Folder of the second run's results
     #[arg(value_name = "B")]
     pub second: PathBuf,
-    /// For programs
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Write a page as well
+    /// Write an HTML page as well
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
 
-/// What to measure, and where results go.
+/// Arguments of `nearflash study run`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct RunArgs {
     /// Studies, or 'all'
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
-    /// Fewer and shorter points: a first look within minutes
+    /// Fewer and shorter points: a first overview within minutes
     #[arg(long)]
     pub quick: bool,
-    /// Measure each point so often [default: 5, with --quick 2]
+    /// Runs of each point [default: 5, with --quick 2]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeats: Option<u32>,
-    /// Count for this long each time [default: 500ms, with --quick 100ms]
+    /// Time counted in each run [default: 500ms, with --quick 100ms]
     #[arg(long, value_name = "TIME", value_parser = runtime)]
     pub runtime: Option<Nanos>,
-    /// Remote volume to measure as well (repeatable), as 'nearflash bench' names them. Writes to it,
-    /// and so needs --destroy, if the studies do
+    /// Remote volume to measure as well (repeatable), in the form that 'nearflash bench' takes.
+    /// Studies that write to it need --destroy
     #[arg(long = "target", value_name = "URL")]
     pub targets: Vec<Target>,
-    /// File or device to measure instead of scratch files. Refused when it holds something, unless
-    /// --destroy
+    /// File or device to measure instead of scratch files. Refused if it holds data, unless
+    /// --destroy is given
     #[arg(long, value_name = "PATH")]
     pub local: Option<PathBuf>,
-    /// What is on --local and on each --target may be overwritten
+    /// Allow the data on --local and on each --target to be overwritten
     #[arg(long)]
     pub destroy: bool,
     /// Program to measure as well (repeatable) [default: those that are installed]
     #[arg(long = "peer", value_name = "PROGRAM", value_enum)]
     pub peers: Vec<PeerName>,
-    /// Folder for results and scratch files; a run that was interrupted goes on where it was
-    /// [default: nearflash-study-DATE, with --quick nearflash-study-DATE-quick]
+    /// Folder for results and scratch files; an interrupted run resumes from it [default:
+    /// nearflash-study-DATE, with --quick nearflash-study-DATE-quick]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Measure everything again
+    /// Discard earlier results and measure every point again
     #[arg(long)]
     pub fresh: bool,
     /// TOML file of capacities, needs and prices, for the study 'cost'
     #[arg(long, value_name = "FILE")]
     pub costs: Option<PathBuf>,
-    /// Watts of a busy core, for the study 'energy' on machines that do not tell
+    /// Power of a busy core in watts, for the study 'energy' on machines without an energy counter
     #[arg(long, value_name = "WATTS", default_value_t = CORE_WATTS, value_parser = watts)]
     pub core_watts: f64,
 }
 
-/// A peer, as it is named.
+/// The values of `--peer`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 #[value(rename_all = "lower")]
 pub enum PeerName {
@@ -122,7 +122,7 @@ impl From<PeerName> for Peer {
     }
 }
 
-/// Shorter, and nothing ends within it; longer, and nobody waits for it.
+/// The range of `--runtime`. In a shorter run no operation may complete; a longer one is a mistake.
 const RUNTIMES: std::ops::RangeInclusive<Nanos> = Nanos::from_millis(10)..=Nanos::from_secs(3600);
 
 fn runtime(text: &str) -> Result<Nanos, String> {

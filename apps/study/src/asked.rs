@@ -1,7 +1,7 @@
-//! What a run was asked for beside what all of its points have in common: kept with them, so that its
-//! report can be written anew as it was.
+//! The arguments of a run that are not part of its [key](crate::store::RunKey). They are stored
+//! next to the points, so that the report can be rewritten later.
 //!
-//! `asked.json` lies beside the points. Folders of before it was kept have none.
+//! The file is `asked.json`. Folders of older versions do not have it.
 
 use std::fs;
 use std::io;
@@ -14,36 +14,36 @@ use crate::studies::CostModel;
 
 /// The file's name.
 const FILE: &str = "asked.json";
-/// Grows when an older program would misread it.
+/// Incremented when an older program would misread the file.
 const SCHEMA: u64 = 1;
 
-/// What the latest command of a run asked for, and how the run began.
+/// The arguments of a run's latest command, and the start of its first.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 pub(crate) struct Asked {
-    /// When its first command began, for people.
+    /// Start time of the first command, in human-readable form.
     pub(crate) began_at: String,
-    /// Its command lines, a line each, the first first.
+    /// Command lines of the run, one per line, in chronological order.
     pub(crate) command: String,
-    /// Fewer points, and shorter ones.
+    /// Whether `--quick` was given: fewer and shorter points.
     pub(crate) is_quick: bool,
-    /// Peers that were installed and wanted.
+    /// Peers that were requested and installed.
     pub(crate) peers: Vec<Peer>,
-    /// Capacities, needs and prices; the example's without.
+    /// Capacities, needs and prices of `--costs`; `None` for those of the example.
     pub(crate) costs: Option<CostModel>,
-    /// Watts of a busy core.
+    /// Power of a busy core, in watts.
     pub(crate) core_watts: f64,
 }
 
-/// Why the file is of no use, in a few words.
+/// The reason why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AskedError {
-    /// Another version wrote it.
+    /// The file has the schema of another version.
     #[error("it has schema {0}, this version reads {SCHEMA}")]
     Schema(u64),
-    /// It is damaged.
+    /// The file is not valid JSON, or lacks a field.
     #[error("{0}")]
     Malformed(#[from] serde_json::Error),
-    /// A price.
+    /// A capacity, need or price is not valid.
     #[error("{0}")]
     Costs(#[from] crate::studies::CostError),
 }
@@ -60,10 +60,10 @@ struct Document<A> {
 }
 
 impl Asked {
-    /// What a folder says of its run; `None` of one that keeps nothing of it.
+    /// Reads the arguments stored in `out_dir`; `None` if there is no such file.
     ///
     /// # Errors
-    /// When it says something that is not understood.
+    /// When the file cannot be read or parsed.
     pub(crate) fn read(out_dir: &Path) -> Result<Option<Self>, StudyError> {
         let path = out_dir.join(FILE);
         match fs::read_to_string(&path) {
@@ -86,17 +86,17 @@ impl Asked {
         Ok(Self { costs, ..asked })
     }
 
-    /// Keeps it, whole or not at all.
+    /// Writes the file atomically.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// When the file cannot be written.
     pub(crate) fn write(&self, out_dir: &Path) -> Result<(), ReportError> {
         let document = Document { schema: SCHEMA, asked: self };
         let text = serde_json::to_string_pretty(&document).expect("its keys are names");
         files::write(&out_dir.join(FILE), format!("{text}\n").as_bytes())
     }
 
-    /// The same of a run that had begun before, with these command lines.
+    /// Merges these arguments with the start time and command lines of the run that they continue.
     pub(crate) fn gone_on(self, began_at: &str, command: &str) -> Self {
         let mut lines: Vec<&str> = command.lines().collect();
         if !lines.contains(&self.command.as_str()) {

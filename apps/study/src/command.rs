@@ -31,17 +31,18 @@ use crate::studies::{CORE_WATTS, CostModel, Setting, Study, catalogue};
 
 pub use done::Done;
 
-/// The exit code of a run that was interrupted: what shells say of SIGINT.
+/// The exit code of an interrupted run: 128 + SIGINT, as shells report it.
 const INTERRUPTED: u8 = 130;
-/// How often points that cannot stand beside others are measured again.
+/// Extra passes over points of which no run is comparable.
 const EXTRA_PASSES_MAX: u32 = 3;
-/// How long the machine is watched before anything is measured.
+/// How long the machine is observed before the first measurement.
 const LOOK_SPAN: Duration = Duration::from_millis(500);
 
-/// Does what the command line says.
+/// Executes a subcommand.
 ///
 /// # Errors
-/// When nothing could be measured, or results could not be kept: one line with its remedy.
+/// When nothing could be measured, or results could not be stored. The message is one line and
+/// names a remedy.
 pub fn run(command: &StudyCommand) -> Result<ExitCode, StudyError> {
     match command {
         StudyCommand::List => {
@@ -77,8 +78,8 @@ pub fn run(command: &StudyCommand) -> Result<ExitCode, StudyError> {
     }
 }
 
-/// The first signal ends the run after its point, the second at once. Without this a run is ended by
-/// the signal, and what it has is kept all the same.
+/// The first signal ends the run after the current point, the second at once. If a handler cannot
+/// be installed, the signal kills the process; the points stored so far are kept.
 fn end_on_signals(interrupted: &Arc<AtomicBool>) {
     use signal_hook::consts::{SIGINT, SIGTERM};
     use signal_hook::flag::{register, register_conditional_shutdown};
@@ -88,7 +89,7 @@ fn end_on_signals(interrupted: &Arc<AtomicBool>) {
     }
 }
 
-/// Writes to stdout. A reader that has seen enough is no error.
+/// Writes to stdout. A closed pipe is not an error.
 fn print(text: &str) -> Result<(), StudyError> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -118,17 +119,17 @@ fn trimmed(table: &Table) -> String {
     text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// Measures the studies that are named, and writes the report.
+/// Measures the named studies and writes the report.
 ///
 /// # Errors
-/// When nothing could be measured, or results could not be kept.
+/// When nothing could be measured, or results could not be stored.
 pub fn measure(
     args: &RunArgs,
     all: &[&'static dyn Study],
     interrupted: &AtomicBool,
 ) -> Result<Done, StudyError> {
     let studies = chosen(&args.names, all)?;
-    // An error in it is told before anything is measured.
+    // Loaded first, so that an error in the file is reported before anything is measured.
     let costs = args.costs.as_deref().map(CostModel::load).transpose()?;
     let setting = setting(args, costs);
     let timing = timing(args);
@@ -143,12 +144,12 @@ pub fn measure(
     let local_path = local.as_ref().map(|disk| disk.path().to_owned());
     let key = run_key(args, timing, local_path.clone())?;
     let mut store = Store::open(&out_dir, &key, args.fresh)?;
-    // Of the run that this one goes on with.
+    // The description of the run that this command continues.
     let earlier = report::read(&out_dir).ok().filter(|_| !store.is_new).map(|kept| kept.about);
     let asked = asked(args, &setting, &out_dir, (store.is_new, earlier.as_ref()))?;
     let began = Instant::now();
     look_around();
-    // A first look takes what it gets.
+    // A quick run does not repeat points that are not comparable.
     let extra_passes_max = if args.quick { 0 } else { EXTRA_PASSES_MAX };
     let session = Session { points: points.clone(), timing, extra_passes_max, interrupted };
     let stand = || {
@@ -174,7 +175,8 @@ pub fn measure(
     Ok(Done::new(ended, has_failed, &named, &store.results, (out_dir, written)))
 }
 
-/// Keeps beside the points what they are measured for: this command, and those that began it.
+/// Stores this command's arguments next to the points, merged with those of the run that it
+/// continues.
 fn asked(
     args: &RunArgs,
     setting: &Setting,
@@ -189,7 +191,7 @@ fn asked(
         costs: setting.costs.clone(),
         core_watts: setting.core_watts,
     };
-    // One that was killed has written no report.
+    // A run that was killed has written no report; its arguments are in `asked.json`.
     let killed = if is_new || earlier.is_some() { None } else { Asked::read(out_dir)? };
     let asked = match (earlier, killed) {
         (Some(about), _) => now.gone_on(&about.started_at, &about.command),
@@ -200,7 +202,7 @@ fn asked(
     Ok(asked)
 }
 
-/// What is known of a run without having been there.
+/// The description of a run, for its report.
 fn about(asked: &Asked, timing: Timing, setting: &Setting, disk_path: &Path) -> About {
     About {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -214,7 +216,7 @@ fn about(asked: &Asked, timing: Timing, setting: &Setting, disk_path: &Path) -> 
     }
 }
 
-/// One for each study that is named, and for those that an earlier command has measured.
+/// A chapter for each named study, and for each study of which an earlier command measured points.
 fn chapters(
     all: &[&'static dyn Study],
     named: &[&'static dyn Study],
@@ -230,7 +232,7 @@ fn chapters(
     all.iter().filter_map(chapter).collect()
 }
 
-/// The studies of these names, in the order in which they run.
+/// The studies with these names, in the order of `all`.
 fn chosen(
     names: &[String],
     all: &[&'static dyn Study],
@@ -248,7 +250,7 @@ fn chosen(
     Ok(all.iter().filter(is_chosen).copied().collect())
 }
 
-/// How many letters have to be changed to make one word of another.
+/// The Levenshtein distance of two words.
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
@@ -274,7 +276,7 @@ fn setting(args: &RunArgs, costs: Option<CostModel>) -> Setting {
         let programs: &[&str] = match peer {
             Peer::Fio => &["fio"],
             Peer::Tgt => &["tgtd"],
-            // fio asks it.
+            // fio is nbdkit's client.
             Peer::Nbdkit => &["nbdkit", "fio"],
         };
         programs.iter().all(|program| find(program).is_some())
@@ -307,19 +309,19 @@ fn run_key(args: &RunArgs, timing: Timing, local: Option<PathBuf>) -> Result<Run
     })
 }
 
-/// The same for a day, so that the same command goes on.
+/// The same folder all day, so that a repeated command resumes its run.
 fn default_out_dir(is_quick: bool) -> PathBuf {
     let kind = if is_quick { "-quick" } else { "" };
     format!("nearflash-study-{}{kind}", machine::today()).into()
 }
 
-/// Every point of all plans, once.
+/// The points of all plans, without duplicates.
 fn distinct(plans: &[Plan]) -> Vec<&Point> {
     let mut seen = std::collections::BTreeSet::new();
     plans.iter().flat_map(|plan| &plan.points).filter(|point| seen.insert(&point.id)).collect()
 }
 
-/// What a node has to serve.
+/// The media of all node subjects: the node has a volume on each.
 fn media(points: &[&Point]) -> Vec<Medium> {
     let mut distinct = Vec::new();
     for point in points {
@@ -333,7 +335,7 @@ fn media(points: &[&Point]) -> Vec<Medium> {
     distinct
 }
 
-/// How many scratch files there will be: those of a node, and those that are measured without one.
+/// The number of scratch files: those of the node, and those that are measured without one.
 fn scratch_count(points: &[&Point]) -> u32 {
     let is_file = |medium: &&Medium| matches!(medium, Medium::File(_));
     let of_node = media(points).iter().filter(is_file).count();
@@ -349,7 +351,8 @@ fn scratch_count(points: &[&Point]) -> u32 {
     u32::try_from(count).expect("media are numbered by a byte")
 }
 
-/// A target is a volume that somebody serves, and is written to only when the user said that it may be.
+/// Checks that every `--target` is remote and named once, and that `--destroy` is given if any is
+/// written to.
 fn check_targets(targets: &[Target], points: &[&Point], destroy: bool) -> Result<(), StudyError> {
     if let Some(target) = targets.iter().find(|target| !target.is_remote()) {
         return Err(StudyError::TargetNotServed { target: target.url() });
@@ -369,13 +372,13 @@ fn check_targets(targets: &[Target], points: &[&Point], destroy: bool) -> Result
     }
 }
 
-/// Says when others work on this machine: figures would be theirs, too.
+/// Warns when other programs load the machine, since they would distort the figures.
 fn look_around() {
     let others = run::others_share(LOOK_SPAN);
     if others > run::OTHERS_SHARE_MAX {
         eprintln!(
-            "other programs use {:.0} % of a core: points that they disturb are marked, and figures \
-             are better on a quiet machine",
+            "other programs use {:.0} % of a core: points that they disturb are marked; a quiet \
+             machine gives better figures",
             others * 100.0
         );
     }
@@ -417,7 +420,7 @@ fn command_line(args: &RunArgs) -> String {
     words.join(" ")
 }
 
-/// A word as a shell takes it: an `&` of a target's options would end the command.
+/// Quotes a word for a shell. A target's options can contain `&`, which would end the command.
 fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "-_./:=,+@%".contains(letter);
     match word.chars().all(is_plain) {

@@ -1,8 +1,8 @@
-//! Two runs side by side: what changed between them, and what only looks as if it had.
+//! Comparison of two runs: separates changes from noise.
 //!
-//! Points are compared by name. A difference counts when the middle halves of both points' runs lie
-//! apart; that does not make it a difference between what was measured, if the machines differ: all
-//! that differs is said first.
+//! Points are matched by name. A difference counts when the interquartile ranges of both points'
+//! runs do not overlap. If the machines, versions or settings differ, a difference need not come
+//! from the subject: the comparison lists these first.
 
 mod page;
 mod text;
@@ -20,78 +20,79 @@ use crate::result::{Measurement, Outcome, PointEnd, Results, Run};
 pub use page::page;
 pub use text::text;
 
-/// Of the JSON form; grows when a program that reads an older one would misread a newer one.
+/// Version of the JSON form; incremented when a program that reads an older form would misread the
+/// new one.
 pub const SCHEMA: u64 = 1;
 
-/// Two runs side by side.
+/// A comparison of two runs.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Comparison {
     /// See [`SCHEMA`].
     pub schema: u64,
-    /// Names of the two runs, as the user gave them.
+    /// Folders of the two runs, as the user gave them.
     pub names: [String; 2],
-    /// What differs besides the results: machine, versions, settings; a line each.
+    /// Differences other than the results (machine, versions, settings), one line each.
     pub remarks: Vec<String>,
-    /// Points of both, in the order of the first run.
+    /// Points of both runs, in the order of the first.
     pub pairs: Vec<Pair>,
-    /// Points that only the first has measured.
+    /// Points that only the first run measured.
     pub only_first: Vec<PointId>,
-    /// Points that only the second has measured.
+    /// Points that only the second run measured.
     pub only_second: Vec<PointId>,
 }
 
-/// A load of a point that both have.
+/// One load of a point that both runs measured.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Pair {
-    /// The study.
+    /// The study's name.
     pub study: String,
-    /// The point.
+    /// The point's name.
     pub id: PointId,
-    /// Which of its loads, from 0.
+    /// Index of the load within the point, from 0.
     pub load: usize,
-    /// Whether it has others.
+    /// Whether the point has more than one load.
     pub is_one_of_several: bool,
-    /// Whether the first, or the second, has no run that can stand beside others.
+    /// For the first and the second run, whether none of the point's runs is comparable.
     pub is_doubtful: [bool; 2],
     /// Operations per second.
     pub iops: Change,
-    /// Half of the operations were faster, in µs.
+    /// Median latency, in µs.
     pub p50_us: Change,
-    /// 99 % of the operations were faster, in µs.
+    /// 99th percentile of the latency, in µs.
     pub p99_us: Change,
-    /// Processor time of one operation on both sides, in µs.
+    /// Processor time per operation on both sides, in µs.
     pub cpu_us: Change,
 }
 
-/// A figure in both.
+/// A figure in both runs.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Change {
-    /// In the first.
+    /// Quartiles in the first run.
     pub first: Quartiles,
-    /// In the second.
+    /// Quartiles in the second run.
     pub second: Quartiles,
-    /// The second's median over the first's; `None` where that is not a number.
+    /// The second median divided by the first; `None` if that is not a finite number.
     pub ratio: Option<f64>,
-    /// Whether the middle halves of their runs meet: then nothing is known to have changed.
+    /// Whether the interquartile ranges overlap. If so, no change is shown.
     pub spreads_overlap: bool,
 }
 
-/// What a pair comes to.
+/// The result of comparing a pair.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The spreads overlap.
     Same,
-    /// The second does more.
+    /// The second run has a higher rate.
     More,
-    /// The second does less.
+    /// The second run has a lower rate.
     Less,
-    /// One of them cannot stand beside others.
+    /// One of the two points is not comparable.
     Doubtful,
 }
 
 impl Pair {
-    /// What the rate comes to.
+    /// The verdict on the rate.
     pub fn verdict(&self) -> Verdict {
         match self.iops.ratio {
             _ if self.is_doubtful != [false, false] => Verdict::Doubtful,
@@ -102,7 +103,7 @@ impl Pair {
         }
     }
 
-    /// The point's name, and which of its loads.
+    /// The point's name, and the number of the load if the point has several.
     pub fn name(&self) -> String {
         if self.is_one_of_several {
             format!("{}, load {}", self.id.0, self.load + 1)
@@ -113,7 +114,7 @@ impl Pair {
 }
 
 impl Verdict {
-    /// In one word.
+    /// The verdict in one word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Same => "same",
@@ -125,7 +126,7 @@ impl Verdict {
 }
 
 impl Comparison {
-    /// For programs, its last line ended.
+    /// The JSON form, with a final newline.
     pub fn json(&self) -> String {
         let mut text = serde_json::to_string_pretty(self)
             .expect("a comparison has no keys but names, and it is written to memory");
@@ -133,17 +134,17 @@ impl Comparison {
         text
     }
 
-    /// How many pairs came to this.
+    /// The number of pairs with this verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.pairs.iter().filter(|pair| pair.verdict() == verdict).count()
     }
 }
 
-/// Reads the results of two directories and compares them.
+/// Reads the results of two folders and compares them.
 ///
 /// # Errors
 ///
-/// One of them has no results, or results of another schema.
+/// When a folder has no results, or results of another schema.
 pub fn directories(first: &Path, second: &Path) -> Result<Comparison, ReportError> {
     let names = [first, second].map(|path| path.display().to_string());
     Ok(compare(names, &read(first)?, &read(second)?))
@@ -177,7 +178,7 @@ pub fn compare(names: [String; 2], first: &Kept, second: &Kept) -> Comparison {
         remarks.push(format!("cores: {first} in most runs of the first, {second} of the second"));
     }
     if [first, second].into_iter().any(has_single_runs) {
-        remarks.push("points of a single run have no spread: any difference counts".to_owned());
+        remarks.push("points with a single run have no spread: any difference counts".to_owned());
     }
     Comparison { schema: SCHEMA, names, remarks, pairs, only_first, only_second }
 }
@@ -194,14 +195,14 @@ fn by_name(run: &Kept) -> BTreeMap<&PointId, &Measurement> {
     ends.filter_map(|end| Some((&end.id, measurement(end)?))).collect()
 }
 
-/// Where the cores lay in most of a run.
+/// The most frequent place of the cores over the sound runs.
 fn home(points: &BTreeMap<&PointId, &Measurement>) -> Option<Place> {
     let outcome = |measurement: &Measurement| Outcome::Measured(measurement.clone());
     let outcomes = points.iter().map(|(id, measurement)| ((*id).clone(), outcome(measurement)));
     Results::new(outcomes.collect()).home()
 }
 
-/// The loads that both measurements of a point have.
+/// Pairs the loads that both measurements of a point have.
 fn loads(
     study: &str,
     id: &PointId,
@@ -242,13 +243,13 @@ impl Change {
     }
 }
 
-/// Whether a point was measured once only.
+/// Whether any point was run only once.
 fn has_single_runs(run: &Kept) -> bool {
     let mut measured = run.studies.iter().flat_map(|(_, ends)| ends).filter_map(measurement);
     measured.any(|measurement| measurement.tenants.iter().any(|runs| runs.len() == 1))
 }
 
-/// What differs between the runs besides their results.
+/// The differences of the runs other than their results.
 fn remarks(first: &Kept, second: &Kept) -> Vec<String> {
     let (a, b) = (&first.about, &second.about);
     let mut remarks = Vec::new();

@@ -1,16 +1,17 @@
-//! The energy that processors used, where the machine counts it (RAPL, by Linux's powercap).
+//! The energy that the processors use, where the machine counts it: RAPL, through Linux's powercap
+//! interface.
 //!
-//! Only whole packages are read: what lies within them (cores, memory controllers) is in their count.
-//! Reading needs root on most systems; a counter that cannot be read is none.
+//! Only package zones are read, since their counters include cores and memory controllers. Reading
+//! requires root on most systems; counters that cannot be read are ignored.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where Linux shows the counters.
+/// The powercap folder in sysfs.
 const ROOT: &str = "/sys/class/powercap";
-/// Zones are `intel-rapl:0`, `intel-rapl:1`…, on AMD too; their parts have a second colon.
+/// Package zones are `intel-rapl:0`, `intel-rapl:1`…, also on AMD; subzones have a second colon.
 const ZONE_PREFIX: &str = "intel-rapl:";
-/// What a package says that it is. Another zone, `psys`, is the whole machine with its packages.
+/// Prefix of a package zone's `name`. Another top-level zone, `psys`, covers the whole platform.
 const PACKAGE_NAME_PREFIX: &str = "package-";
 
 /// The counters of all packages.
@@ -22,21 +23,21 @@ pub struct EnergyCounter {
 #[derive(Debug)]
 struct Package {
     dir: PathBuf,
-    /// The counter starts at zero again past this, in microjoules.
+    /// `max_energy_range_uj`: the counter wraps to zero past this, in microjoules.
     range: u64,
 }
 
-/// What the counters said at one time, in microjoules.
+/// The values of all counters at one time, in microjoules.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Reading(Vec<u64>);
 
 impl EnergyCounter {
-    /// This machine's, if it has any that can be read.
+    /// Opens this machine's counters; `None` if there are none that can be read.
     pub fn open() -> Option<Self> {
         Self::open_in(Path::new(ROOT))
     }
 
-    /// The same of another folder.
+    /// Opens the counters below `root`.
     fn open_in(root: &Path) -> Option<Self> {
         let entries = fs::read_dir(root).ok()?;
         let mut packages: Vec<_> = entries
@@ -49,7 +50,7 @@ impl EnergyCounter {
         (!counter.packages.is_empty() && counter.read().is_some()).then_some(counter)
     }
 
-    /// What the counters say now.
+    /// Reads the counters.
     pub fn read(&self) -> Option<Reading> {
         self.packages
             .iter()
@@ -58,7 +59,7 @@ impl EnergyCounter {
             .map(Reading)
     }
 
-    /// Joules between two readings, over a counter's end at most once.
+    /// Joules between two readings. Each counter may wrap once.
     #[expect(clippy::cast_precision_loss, reason = "counters end far below 2^53 microjoules")]
     pub fn joules(&self, before: &Reading, after: &Reading) -> f64 {
         let of = |((package, before), after): ((&Package, &u64), &u64)| {
@@ -89,7 +90,7 @@ fn number(dir: &Path, file: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The zones of a machine with two packages, and what they say that they are.
+    /// The zones of a machine with two packages, with their `name` files.
     const ZONES: [(&str, &str); 4] = [
         ("intel-rapl:0", "package-0"),
         ("intel-rapl:1", "package-1"),

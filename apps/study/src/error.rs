@@ -1,4 +1,4 @@
-//! Why a study could not be run.
+//! Errors of studies.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,40 +7,39 @@ use nearflash_units::ByteLen;
 
 use crate::report::ReportError;
 
-/// Why nothing, or not all, was measured. Each is one line with its remedy.
+/// The reason why points were not measured. Each message is one line and names a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    /// No study of that name.
+    /// No study has that name.
     #[error("there is no study '{name}': use all, or some of {}", known.join(", "))]
     Unknown {
-        /// As written.
+        /// The name as given.
         name: String,
-        /// All there are, the likeliest first.
+        /// All studies, the most similar first.
         known: Vec<&'static str>,
     },
-    /// A file or folder of the run.
+    /// A file or folder of the run cannot be accessed.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The failed operation.
         action: &'static str,
-        /// On what.
+        /// Its file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A point was measured and cannot be kept.
+    /// A point was measured and cannot be stored.
     #[error(
-        "cannot write to {}: {source}: make room, and the same command goes on with what has been \
-         measured",
+        "cannot write to {}: {source}: make room, then repeat the command to resume",
         path.display()
     )]
     NotKept {
-        /// The file.
+        /// The points file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// What is kept there cannot stand beside what would be measured now.
+    /// The folder's results are not comparable with those of this run.
     #[error(
         "{} holds results of {what}: name another folder with --out, or start over with --fresh",
         path.display()
@@ -48,10 +47,10 @@ pub enum StudyError {
     OtherRun {
         /// The folder.
         path: PathBuf,
-        /// Of which other run.
+        /// The difference between the runs.
         what: String,
     },
-    /// Somebody measures into it.
+    /// Another run writes to the folder.
     #[error(
         "{} is being written to by another run: wait for its end, or name another folder with --out",
         path.display()
@@ -60,22 +59,22 @@ pub enum StudyError {
         /// The folder.
         path: PathBuf,
     },
-    /// Nothing is kept there.
+    /// The folder holds no results.
     #[error("{} holds no results: name the folder that a run wrote to", path.display())]
     NoRun {
         /// The folder.
         path: PathBuf,
     },
-    /// What is kept there cannot be read.
+    /// The stored points cannot be read.
     #[error(
-        "{} is no list of measured points (line {line}): name another folder with --out, or start \
-         over with --fresh",
+        "{} is not a list of measured points (line {line}): name another folder with --out, or \
+         start over with --fresh",
         path.display()
     )]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// The line, from 1.
         line: usize,
     },
     /// No room for scratch files.
@@ -87,65 +86,65 @@ pub enum StudyError {
     DiskFull {
         /// The folder.
         path: PathBuf,
-        /// How much there is.
+        /// Free bytes.
         free: ByteLen,
-        /// How much there must be.
+        /// Required bytes.
         needed: ByteLen,
     },
-    /// A remote volume would be written to.
+    /// A study writes to a remote volume, and `--destroy` is not given.
     #[error(
-        "--target {target}: these studies write to it; give --destroy if nothing on it is needed"
+        "--target {target}: these studies write to it: give --destroy if its data may be overwritten"
     )]
     TargetWritten {
-        /// Which.
+        /// The target's URL.
         target: String,
     },
-    /// A target is nobody's volume.
+    /// A `--target` is a file or device of this machine.
     #[error(
-        "--target {target}: nobody serves it: name a volume by nvme-tcp://, iscsi:// or direct://, and a \
+        "--target {target}: not a remote volume: name one by nvme-tcp://, iscsi:// or direct://, or a \
          file or device of this machine by --local"
     )]
     TargetNotServed {
-        /// Which.
+        /// The target's URL.
         target: String,
     },
-    /// A target is there already.
-    #[error("--target {target}: named twice, and nothing tells its points apart: name it once")]
+    /// A `--target` is named twice.
+    #[error("--target {target}: named twice, so its points cannot be told apart: name it once")]
     TargetTwice {
-        /// Which.
+        /// The target's URL.
         target: String,
     },
-    /// What a run was asked for cannot be read back.
+    /// The stored arguments of the run cannot be read.
     #[error(
-        "{} is of no use: {source}: remove it, and say --costs and --core-watts again if the run had \
+        "{} cannot be used: {source}: remove it, and repeat --costs and --core-watts if the run had \
          them",
         path.display()
     )]
     Asked {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: crate::asked::AskedError,
     },
-    /// A report would be published among a run's own results.
+    /// `--publish` names a folder that holds the results of a run.
     #[error("--publish {}: holds results of a run: name another folder", path.display())]
     PublishedOverRun {
         /// The folder.
         path: PathBuf,
     },
-    /// `--local` is not ours to write to.
+    /// `--local` cannot be used.
     #[error(transparent)]
     Local(#[from] crate::local::LocalError),
-    /// `--costs` is no file of prices.
+    /// `--costs` does not hold valid prices.
     #[error("--costs: {0}")]
     Costs(#[from] crate::studies::CostError),
-    /// The report.
+    /// The report cannot be written.
     #[error(transparent)]
     Report(#[from] ReportError),
 }
 
 impl StudyError {
-    /// Whether what the user wrote is wrong, and not the world.
+    /// Whether the command line is wrong, as opposed to its environment.
     pub fn is_usage(&self) -> bool {
         matches!(
             self,

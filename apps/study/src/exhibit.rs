@@ -1,40 +1,40 @@
-//! What a study shows: figures, tables and sentences, without form.
+//! The content of a report, independent of its form: figures, tables and sentences.
 
-/// A figure, its table, and what it says.
+/// A figure with its table, conclusions and notes.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Exhibit {
-    /// Names its files: `iops-clients`, `block-size-read-mbs`.
+    /// Stem of its file names: `iops-clients`, `block-size-read-mbs`.
     pub slug: String,
-    /// What is shown.
+    /// The heading.
     pub title: String,
-    /// Where the papers show it: `QuickSAN, figure 5`.
+    /// The corresponding figure in the papers: `QuickSAN, figure 5`.
     pub source: String,
-    /// The picture; some exhibits are only a table.
+    /// The figure; `None` if the exhibit is only a table.
     pub figure: Option<Figure>,
-    /// Every number of the picture, and more.
+    /// Every number of the figure, and more.
     pub table: Table,
-    /// One sentence each, drawn from the data.
+    /// Conclusions drawn from the data, one sentence each.
     pub conclusions: Vec<String>,
-    /// What limits the comparison: hardware that differs, contradictions in the paper.
+    /// Limits of the comparison: hardware that differs, contradictions in the paper.
     pub notes: Vec<String>,
 }
 
 /// Series over two axes.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Figure {
-    /// How it is drawn.
+    /// The form of the figure.
     pub kind: Kind,
-    /// To the right.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Up.
+    /// The vertical axis.
     pub y: Axis,
-    /// Of a heat surface, what the shade measures; `None` for all other figures.
+    /// The quantity shown by the shade of a heat map; `None` for all other figures.
     pub shade: Option<Axis>,
-    /// What is drawn.
+    /// The series.
     pub series: Vec<Series>,
 }
 
-/// How a figure is drawn.
+/// The form of a figure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -42,50 +42,50 @@ pub enum Kind {
     Lines,
     /// Groups of bars, one group per category of the x axis.
     Bars,
-    /// The same, the series stacked on one another.
+    /// Bars whose series are stacked.
     StackedBars,
-    /// A surface: the series are its rows from below upwards, named by their labels; a point's `y` is
-    /// its shade, from below zero through neutral zero to above, where values have both signs.
+    /// A heat map. The series are its rows from bottom to top, named by their labels. A point's `y`
+    /// is its shade. If values have both signs, the scale diverges from a neutral zero.
     Heat,
 }
 
 /// One axis.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Axis {
-    /// What it measures.
+    /// The quantity.
     pub label: String,
-    /// In which unit: `µs`, `MB/s`; empty for a bare number.
+    /// The unit: `µs`, `MB/s`; empty for a pure number.
     pub unit: String,
-    /// How values lie on it.
+    /// The mapping of values to positions.
     pub scale: Scale,
 }
 
-/// How values lie on an axis.
+/// The mapping of values to positions on an axis.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// Evenly.
+    /// Linear.
     Linear,
-    /// By powers of two, as block sizes and depths.
+    /// Logarithmic with base 2, as for block sizes and queue depths.
     Log2,
-    /// By powers of ten.
+    /// Logarithmic with base 10.
     Log10,
-    /// Not at all: value `n` is the `n`-th of these names.
+    /// Categorical: value `n` is the `n`-th name.
     Names(Vec<String>),
 }
 
-/// Points that belong together.
+/// A series of points.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Series {
     /// Its name in the legend.
     pub label: String,
-    /// Where it comes from.
+    /// The origin of the numbers.
     pub origin: Origin,
     /// The points, by ascending `x`.
     pub points: Vec<Mark>,
 }
 
-/// Where numbers come from: drawn differently, in black and white too.
+/// The origin of numbers. Each is drawn differently, also in black and white.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -93,7 +93,7 @@ pub enum Origin {
     Measured,
     /// The wire or the device alone, in this run.
     Limit,
-    /// Printed in a paper, of other hardware.
+    /// Printed in a paper, on other hardware.
     Published,
     /// Calculated.
     Model,
@@ -102,22 +102,22 @@ pub enum Origin {
 /// A point of a series.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Mark {
-    /// To the right.
+    /// The horizontal value.
     pub x: f64,
-    /// Up: the median.
+    /// The vertical value: the median.
     pub y: f64,
-    /// A quarter and three quarters, if it was repeated.
+    /// First and third quartile, if the point has several runs.
     pub spread: Option<[f64; 2]>,
-    /// No run of it can stand beside others.
+    /// None of its runs is comparable.
     pub is_doubtful: bool,
 }
 
-/// Rows under headings.
+/// A table.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Table {
     /// Headings, with units.
     pub columns: Vec<String>,
-    /// Cells, as many in each row as there are headings.
+    /// Rows of as many cells as there are columns.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -125,11 +125,11 @@ pub struct Table {
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
-    /// Words.
+    /// Text.
     Text(String),
-    /// A number, shown with three significant digits; files have all of it.
+    /// A number, shown with three significant digits and stored in full.
     Number(f64),
-    /// A difference in per cent, shown as a sentence would say it; files have the number.
+    /// A difference in per cent: shown in words, stored as a number.
     #[serde(rename = "number")]
     Change(f64),
     /// Nothing was measured.
@@ -137,7 +137,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Whether it stands on the right.
+    /// Whether the cell is right-aligned.
     pub fn is_number(&self) -> bool {
         matches!(self, Self::Number(_) | Self::Change(_))
     }

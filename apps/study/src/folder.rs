@@ -1,4 +1,4 @@
-//! Names in the folder of a run, which both what is measured and what is told of it know.
+//! File names in the folder of a run, shared by the store and the report.
 
-/// Every measured point, a line each.
+/// The measured points, one JSON document per line.
 pub(crate) const POINTS_FILE: &str = "points.jsonl";

@@ -1,14 +1,15 @@
-//! The measurements of the papers on remote flash, one command each, beside the papers' own figures.
+//! The measurements of the papers on remote flash, one command each, compared with the papers' own
+//! figures.
 //!
 //! A [study](studies::Study) asks one question. It plans [points](plan::Point), which are measured
-//! one after another and [kept](result::Outcome) as they come, and makes [exhibits](exhibit::Exhibit)
-//! of what was found: a figure, its table, and a sentence drawn from the data. A report puts the
-//! exhibits of all studies on one page.
+//! one after another; each [outcome](result::Outcome) is stored at once. From the outcomes it makes
+//! [exhibits](exhibit::Exhibit): a figure, its table, and conclusions drawn from the data. A report
+//! puts the exhibits of all studies on one page.
 //!
-//! A [run](run::Session) measures the points that have not been measured, on a [stand](run::Stand):
-//! cores, a disk, and a node of ours.
+//! A [session](run::Session) measures the points that have not been measured yet, on a
+//! [stand](run::Stand): cores, a disk, and a node that this program starts.
 //!
-//! Knows nothing of how operations reach a target or are counted: that is `nearflash-bench`.
+//! Engines and counting are in `nearflash-bench`.
 
 pub mod args;
 mod asked;

@@ -1,8 +1,8 @@
-//! The disk that studies measure: a file or device of the user, or scratch files of our own.
+//! The disk that studies measure: a file or device of the user, or scratch files.
 //!
-//! On a user's disk the node has the first half and what is measured without a node the second: the
-//! node's label is at the start. Nothing is written to a disk that holds something, or that is in
-//! use, without being told to.
+//! On a user's disk the node has the first half, which begins with its label; subjects without a
+//! node have the second half. A disk that is in use is refused, and one that holds data is only
+//! written to with `--destroy`.
 
 use std::fs;
 use std::io;
@@ -17,62 +17,62 @@ use uuid::Uuid;
 use crate::error::StudyError;
 use crate::run::Raw;
 
-/// How many volumes may lie on files or devices: `Medium::File(0)` and on.
+/// The number of volumes on files or devices: `Medium::File(0)` to `Medium::File(3)`.
 pub(crate) const VOLUMES_MAX: u64 = 4;
 /// Bytes of a gibibyte.
 const GIB: u64 = 1024 * MIB;
 /// Length of each volume, and of each range that is measured without a node.
 const VOLUME_LEN: ByteLen = ByteLen(GIB);
-/// The same, for a first look.
+/// The same with `--quick`.
 const VOLUME_LEN_QUICK: ByteLen = ByteLen(256 * MIB);
-/// What a node needs beside its volumes: labels, and whole granules.
+/// Room on a node's device besides its volumes: labels, and rounding to granules.
 const NODE_EXTRA: ByteLen = ByteLen(64 * MIB);
-/// A user's disk holds four volumes of this length twice, and what a node needs.
+/// Minimum volume length on a user's disk, which holds [`VOLUMES_MAX`] volumes in each half.
 const VOLUME_LEN_MIN: ByteLen = ByteLen(16 * MIB);
-/// Left free on the scratch files' disk: results, and others.
+/// Bytes that scratch files leave free on their disk, for results and other programs.
 const FREE_MIN: ByteLen = ByteLen(256 * MIB);
-/// All of ours in a folder of results that is not results. The name is nobody else's: what is left
-/// there of a run that was killed is removed.
+/// Subfolder of the results for everything temporary. The name is reserved: remains of a killed run
+/// are removed.
 const SCRATCH_DIR: &str = "nearflash-study-scratch";
 
-/// Why a user's file or device is not measured.
+/// The reason why a user's file or device is not measured.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
     /// It is in use, or cannot be opened.
     #[error("--local: {0}")]
     Refused(Box<OpenError>),
-    /// It holds something.
+    /// It holds data.
     #[error(
         "--local: {} holds {what}: name another, or give --destroy to erase it",
         path.display()
     )]
     Holds {
-        /// Which.
+        /// The file or device.
         path: PathBuf,
-        /// What.
+        /// The data found.
         what: &'static str,
     },
-    /// Too little to measure.
+    /// It is too short.
     #[error("--local: {} is {len} long: at least {len_min} are needed", path.display())]
     TooSmall {
-        /// Which.
+        /// The file or device.
         path: PathBuf,
-        /// How long it is.
+        /// Its length.
         len: ByteLen,
-        /// How long it must be.
+        /// The minimum length.
         len_min: ByteLen,
     },
-    /// Neither a file nor a device.
+    /// It is neither a file nor a block device.
     #[error("--local: {}: {source}: name a file or a block device", path.display())]
     Absent {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// The disk.
+/// The disk that volumes and ranges lie on.
 #[derive(Debug)]
 pub(crate) struct Disk {
     kind: Kind,
@@ -81,14 +81,14 @@ pub(crate) struct Disk {
 
 #[derive(Debug)]
 enum Kind {
-    /// Files in this folder, which is gone with its value.
+    /// Scratch files in this folder, which is removed on drop.
     Scratch(PathBuf),
     /// A file or device of the user.
     Given { path: PathBuf, is_block: bool, half: ByteLen, wipe: bool },
 }
 
 impl Disk {
-    /// Scratch files in a folder of results. Room for so many volumes and ranges must be there.
+    /// Scratch files in a folder of results. Fails if there is no room for `file_count` of them.
     pub(crate) fn scratch(
         out_dir: &Path,
         is_quick: bool,
@@ -99,7 +99,7 @@ impl Disk {
             let path = dir.clone();
             move |source| StudyError::Io { action, path, source }
         };
-        // Of a run that was killed.
+        // Remains of a killed run.
         if dir.exists() {
             fs::remove_dir_all(&dir).map_err(failed("remove"))?;
         }
@@ -117,10 +117,10 @@ impl Disk {
         Ok(disk)
     }
 
-    /// A file or device of the user's, looked at and not yet written to.
+    /// A file or device of the user. It is inspected, not written to.
     pub(crate) fn given(path: &Path, is_quick: bool, destroy: bool) -> Result<Self, LocalError> {
         let absent = |source| LocalError::Absent { path: path.to_owned(), source };
-        // The same disk, whatever folder a node is started in.
+        // Absolute, since the node runs in another folder.
         let path = path.canonicalize().map_err(absent)?;
         let is_block = path.metadata().map_err(absent)?.file_type().is_block_device();
         let backing = match is_block {
@@ -129,7 +129,7 @@ impl Disk {
         };
         let name = "local".parse().expect("it is a name");
         let spec = DeviceSpec { name, backing, wipe: destroy };
-        // Looks, and writes nothing: what it opened is closed again.
+        // Only inspects: the opened device is dropped again.
         nearflash_media::open(&spec, Claim { node: Uuid::new_v4(), known: &[] })
             .map_err(|error| refusal(&path, error))?;
         let len = length(&path).map_err(absent)?;
@@ -149,7 +149,7 @@ impl Disk {
         self.volume_len
     }
 
-    /// What is measured without a node, for `Medium::File(index)`.
+    /// The range of `Medium::File(index)` that is measured without a node.
     pub(crate) fn raw(&self, index: u8) -> Raw {
         let len = self.volume_len;
         match &self.kind {
@@ -164,7 +164,7 @@ impl Disk {
         }
     }
 
-    /// The device that a node has volume `index` on: its name, and how it is written.
+    /// Name and `--device` argument of the device on which a node has volume `index`.
     pub(crate) fn device(&self, index: u8) -> (String, String) {
         match &self.kind {
             Kind::Scratch(dir) => {
@@ -182,7 +182,7 @@ impl Disk {
         }
     }
 
-    /// Whether a node that serves it lets nobody else write to it.
+    /// Whether a node that serves it excludes all other writers.
     pub(crate) fn is_exclusive(&self) -> bool {
         matches!(self.kind, Kind::Given { is_block: true, .. })
     }
@@ -192,7 +192,7 @@ impl Disk {
         matches!(self.kind, Kind::Scratch(_))
     }
 
-    /// Where it is, for people.
+    /// The folder of the scratch files, or the user's file or device.
     pub(crate) fn path(&self) -> &Path {
         match &self.kind {
             Kind::Scratch(path) | Kind::Given { path, .. } => path,

@@ -1,5 +1,5 @@
-//! What was measured on: told so that figures can be judged by others, without any name of a host
-//! or a user.
+//! The machine that was measured: enough facts to judge the figures, without names of hosts or
+//! users.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::report::Fact;
 
-/// The machine, for people.
+/// The facts about the machine that a report shows.
 pub(crate) fn machine(local: &Path) -> Vec<Fact> {
     let mut facts = vec![
         Fact::new("processor", processor()),
@@ -33,16 +33,16 @@ pub(crate) fn machine(local: &Path) -> Vec<Fact> {
     facts
 }
 
-/// What another run must have in common to stand beside this one.
+/// Identifies the machine: runs are comparable only if this string is the same.
 pub(crate) fn identity() -> String {
     format!("{}, {}, {}, Linux {}", processor(), cores(), memory(), kernel())
 }
 
-/// The program that runs: it measures, and it is the node that is measured.
+/// The running program: it measures, and it is started as the node that is measured.
 pub(crate) const PROGRAM: &str = "/proc/self/exe";
 
-/// Which build runs: the SHA-256 of the program. A version has many builds, and a commit has one for
-/// each state of its work tree.
+/// The build: the SHA-256 of the running program. The version alone does not identify it, and
+/// neither does a commit with a dirty work tree.
 pub(crate) fn program() -> io::Result<String> {
     let mut file = File::open(PROGRAM)?;
     let (mut hash, mut part) = (Sha256::new(), vec![0; 1 << 20]);
@@ -55,7 +55,7 @@ pub(crate) fn program() -> io::Result<String> {
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Versions of everything that takes part.
+/// Versions of all programs that take part.
 pub(crate) fn versions() -> Vec<Fact> {
     let mut facts = vec![Fact::new("nearflash", env!("CARGO_PKG_VERSION"))];
     for (program, flag) in [("fio", "--version"), ("tgtd", "--version"), ("nbdkit", "--version")] {
@@ -65,12 +65,12 @@ pub(crate) fn versions() -> Vec<Fact> {
     facts
 }
 
-/// Today, in UTC: `2026-11-21`.
+/// Today's date in UTC: `2026-11-21`.
 pub(crate) fn today() -> String {
     now()[..10].to_owned()
 }
 
-/// Now, in UTC: `2026-11-21 13:55 UTC`.
+/// The current time in UTC: `2026-11-21 13:55 UTC`.
 pub(crate) fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     moment(since)
@@ -82,8 +82,8 @@ fn moment(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", rest / 3600, rest / 60 % 60)
 }
 
-/// The date of a day, counted from 1970-01-01. Years are counted from March, so that a leap day is
-/// the last of its year.
+/// The date of a day counted from 1970-01-01. Years begin in March, so that a leap day is the last
+/// day of its year.
 fn date(days: u64) -> (u64, u64, u64) {
     let from_march = days + 719_468;
     let (era, day) = (from_march / 146_097, from_march % 146_097);
@@ -106,10 +106,10 @@ fn cores() -> String {
     format!("{there}{USABLE}")
 }
 
-/// Behind the number of cores.
+/// The words behind the number of cores.
 const USABLE: &str = " that may be used";
 
-/// How many cores a machine had, by its [`identity`].
+/// The number of cores in an [`identity`].
 pub(crate) fn core_count(identity: &str) -> Option<usize> {
     let (before, _) = identity.split_once(USABLE)?;
     before.rsplit(' ').next()?.parse().ok()
@@ -142,7 +142,7 @@ fn memory() -> ByteLen {
     let kib = field(&meminfo, "MemTotal").and_then(|text| {
         text.split_whitespace().next().and_then(|digits| digits.parse::<u64>().ok())
     });
-    // To whole MiB: the kernel keeps a little more or less from start to start.
+    // Rounded to MiB: `MemTotal` varies a little from boot to boot.
     ByteLen(kib.unwrap_or(0) / KIB * KIB * KIB)
 }
 
@@ -169,7 +169,7 @@ fn disk(path: &Path) -> Vec<Fact> {
     vec![Fact::new("file system", kind), Fact::new("disk", device(metadata.dev()))]
 }
 
-/// Of the mount of a device, its file system: proc_pid_mountinfo(5).
+/// The file system mounted from a device, by proc_pid_mountinfo(5).
 fn mount_type(mounts: &str, major: u32, minor: u32) -> Option<String> {
     let number = format!("{major}:{minor}");
     let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&number))?;
@@ -180,7 +180,7 @@ fn mount_type(mounts: &str, major: u32, minor: u32) -> Option<String> {
 fn device(number: u64) -> String {
     let (major, minor) = numbers(number);
     let mut dir = Path::new("/sys/dev/block").join(format!("{major}:{minor}"));
-    // A partition has its disk above it.
+    // A partition's parent in sysfs is its disk.
     if dir.join("partition").exists() {
         dir = dir.join("..");
     }
@@ -199,7 +199,7 @@ fn numbers(device: u64) -> (u32, u32) {
     (rustix::fs::major(device), rustix::fs::minor(device))
 }
 
-/// What stands behind `KEY:` in a file of /proc.
+/// The value of `KEY:` in a file of /proc.
 fn field(text: &str, key: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;

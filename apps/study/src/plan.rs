@@ -1,12 +1,13 @@
-//! What a study measures: points, each one subject under one set of loads.
+//! The plan of a study: points, each one subject under one set of loads.
 
 use nearflash_bench::floor::Headers;
 use nearflash_bench::subject::Target;
 use nearflash_bench::workload::Pattern;
 use nearflash_units::{ByteLen, Nanos};
 
-/// Names a point for ever: `quicksan-bandwidth/iscsi/read/4KiB`. An interrupted run finds by it what
-/// it has measured already, so everything that distinguishes points of one study is in it.
+/// The permanent name of a point: `quicksan-bandwidth/iscsi/read/4KiB`. A resumed run finds the
+/// points that are already measured by it, so it contains everything that distinguishes points of
+/// one study.
 #[derive(
     Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, serde::Deserialize, serde::Serialize,
 )]
@@ -18,41 +19,41 @@ pub struct PointId(pub String);
 pub struct Point {
     /// Its name.
     pub id: PointId,
-    /// What is measured.
+    /// The subject.
     pub subject: Subject,
-    /// What is done to it, all at once: one load, or several tenants.
+    /// The loads, which run at the same time: one, or several tenants.
     pub loads: Vec<Load>,
 }
 
-/// What is measured.
+/// The subject of a measurement.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Subject {
-    /// The bare exchange over TCP of this machine, with these headers: the wire's share.
+    /// The bare TCP exchange on this machine with these headers: the wire's share.
     Wire(Headers),
     /// A medium of this machine over io_uring, without a node: the device's share.
     Local(Medium),
-    /// Volumes behind a node of this machine that is started for the run, one volume per medium.
-    /// Clients are given to the volumes in turn.
+    /// Volumes of a node that is started on this machine for the run, one volume per medium.
+    /// Clients are assigned to the volumes in turn.
     Node {
-        /// How clients come in.
+        /// The protocol and transport.
         door: Door,
-        /// What the volumes lie on.
+        /// The media of the volumes.
         media: Vec<Medium>,
-        /// How sessions are set.
+        /// Options of the sessions.
         session: SessionOptions,
     },
-    /// A volume behind another program of this machine, when it is installed.
+    /// A volume served by another program on this machine, if it is installed.
     Peer {
-        /// Which.
+        /// The program.
         peer: Peer,
-        /// What the volume lies on.
+        /// The medium of the volume.
         medium: Medium,
     },
-    /// What the user named with `--target`.
+    /// A volume that the user named with `--target`.
     Url(Target),
 }
 
-/// How clients reach a node.
+/// The protocol and transport by which clients reach a node.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Door {
     /// iSCSI over TCP.
@@ -65,92 +66,93 @@ pub enum Door {
     DirectLocal,
 }
 
-/// Options of sessions, for the doors that have them.
+/// Session options, for the protocols that have them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SessionOptions {
-    /// Connections of an iSCSI session, or queues of an NVMe/TCP host; 0 for one.
+    /// Connections of an iSCSI session, or I/O queues of an NVMe/TCP host; 0 means 1.
     pub connections: u16,
     /// Header digests.
     pub header_digest: bool,
     /// Data digests.
     pub data_digest: bool,
-    /// Cores of the node; 0 for one.
+    /// Cores of the node; 0 means 1.
     pub node_cores: u16,
 }
 
-/// What bytes lie on.
+/// The medium of a volume or range.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Medium {
-    /// Nothing: answered at once, or after a delay.
+    /// Stores nothing: completes at once, or after a delay.
     Null {
-        /// Of a read.
+        /// Delay of a read.
         read_delay: Nanos,
-        /// Of a write.
+        /// Delay of a write.
         write_delay: Nanos,
     },
-    /// Memory of the node: the first, second… device of it.
+    /// Memory of the node; the index selects its device.
     Memory(u8),
-    /// The file or device of `--local`, or a scratch file; the first, second… of them.
+    /// The file or device of `--local`, or a scratch file; the index selects the range.
     File(u8),
 }
 
-/// Another program that serves flash, measured by the same loads.
+/// Another program that serves flash, measured with the same loads.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Peer {
-    /// fio with io_uring on the medium itself.
+    /// fio with io_uring, on the medium itself.
     Fio,
-    /// Debian's `tgt`: iSCSI.
+    /// Debian's `tgt`, over iSCSI.
     Tgt,
     /// nbdkit, over NBD.
     Nbdkit,
 }
 
-/// What clients do.
+/// The load that clients generate.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Load {
     /// Direction and order.
     pub pattern: Pattern,
-    /// Of a mixed pattern, the share of reads, in per cent.
+    /// The share of reads in per cent, for mixed patterns.
     pub read_percent: u8,
     /// Length of one operation.
     pub op_len: ByteLen,
-    /// In flight, for each client.
+    /// Queue depth of each client.
     pub depth: u32,
-    /// Clients at the same time.
+    /// Concurrent clients.
     pub clients: u32,
-    /// Where they work.
+    /// The ranges that clients access.
     pub layout: Layout,
-    /// Operations per second at most, all clients together; latency counts from the intended time.
+    /// Upper limit in operations per second over all clients; latency is then measured from the
+    /// intended start.
     pub rate_iops: Option<u64>,
 }
 
-/// Where clients work.
+/// The ranges that clients access.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Layout {
-    /// All on the same range (fio's shared file).
+    /// All access the same range (fio's shared file).
     #[default]
     Shared,
-    /// Each on a range of its own (IOR's file or range per task).
+    /// Each accesses a range of its own (IOR's file or range per task).
     RangePerClient,
 }
 
-/// What a study measures, in this order.
+/// The points that a study measures, in this order.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// The points.
     pub points: Vec<Point>,
-    /// What belongs to the study and cannot be measured here.
+    /// Parts of the study that cannot be measured here.
     pub unable: Vec<Unable>,
 }
 
-/// A part of a study that cannot run.
+/// A part of a study that cannot be measured here.
 #[derive(Clone, Debug, Default, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Unable {
-    /// Which part.
+    /// The part.
     pub what: String,
-    /// Why not.
+    /// The reason.
     pub why: String,
-    /// What it would need.
+    /// The requirement.
     pub needs: String,
 }

@@ -1,4 +1,4 @@
-//! What was measured: kept point by point, so that an interrupted run goes on where it was.
+//! Results of measurements, stored point by point, so that an interrupted run can resume.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,18 +10,18 @@ use nearflash_units::Nanos;
 
 use crate::plan::PointId;
 
-/// The end of a point.
+/// The outcome of a point.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It was measured.
+    /// The point was measured.
     Measured(Measurement),
-    /// It could not be, and why, in one line.
+    /// The point could not be measured; the reason in one line.
     Failed(String),
 }
 
 impl Outcome {
-    /// What was measured before, and what was now: none of it is thrown away.
+    /// Adds the runs of a later measurement. Runs are never dropped.
     pub fn and(self, more: Self) -> Self {
         match (self, more) {
             (Self::Measured(mut measurement), Self::Measured(more)) => {
@@ -40,9 +40,9 @@ impl Outcome {
 /// The runs of one point.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Measurement {
-    /// One per load, in the point's order; each with as many runs as were repeated.
+    /// The runs of each load, in the order of the point's loads.
     pub tenants: Vec<Vec<Run>>,
-    /// The command line that does the same by hand, if there is one.
+    /// An equivalent command line, if there is one.
     pub command: Option<String>,
 }
 
@@ -51,83 +51,83 @@ pub struct Measurement {
 pub struct Run {
     /// Operations counted.
     pub ops: u64,
-    /// Over this long, in seconds.
+    /// Time counted, in seconds.
     pub seconds: f64,
-    /// Not counted before it, in seconds.
+    /// Warm-up before it, in seconds.
     pub warm_up_seconds: f64,
     /// Operations per second.
     pub iops: f64,
     /// Payload per second, in bytes.
     pub bytes_per_second: f64,
-    /// From the intended start to completion.
+    /// Latency from the intended start to completion.
     pub latency: Latency,
-    /// Processor time of one operation.
+    /// Processor time per operation.
     pub cpu: Cpu,
-    /// What the processors of the machine used in the counted time, in joules, where it counts that;
-    /// all loads of a point together.
+    /// Energy that the machine's processors used in the counted time, in joules, for all loads of
+    /// the point together; `None` without a counter.
     #[serde(default)]
     pub joules: Option<f64>,
-    /// Core to core in nanoseconds, of the first two that may be used, before and after.
+    /// Latency of an exchange between the first two usable cores in nanoseconds, before and after
+    /// the run.
     pub core_to_core: [f64; 2],
-    /// The part of the time that the measuring side worked on its cores, up to 1: less when it slept,
-    /// or waited in the kernel for the device.
+    /// The fraction of the time that the measuring side ran on its cores, up to 1. It is lower if
+    /// the side slept or waited in the kernel for the device.
     pub core_share: f64,
-    /// Whether it can stand beside other runs.
+    /// Whether the run is comparable with others.
     pub comparable: Comparable,
 }
 
 /// Latency in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Latency {
-    /// Mean.
+    /// The mean.
     pub mean: f64,
-    /// Half are below.
+    /// The median.
     pub p50: f64,
-    /// 95 % are below.
+    /// The 95th percentile.
     pub p95: f64,
-    /// 99 % are below.
+    /// The 99th percentile.
     pub p99: f64,
-    /// 99.9 % are below.
+    /// The 99.9th percentile.
     pub p999: f64,
-    /// The longest.
+    /// The maximum.
     pub max: f64,
 }
 
-/// Processor time of one operation, in microseconds; of sides that are in other programs, as the
-/// system counts it.
+/// Processor time per operation, in microseconds. For other programs it is the system's accounting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Cpu {
-    /// The asking side in its own code.
+    /// The client in user mode.
     pub client_user: f64,
-    /// The asking side in the kernel.
+    /// The client in the kernel.
     pub client_system: f64,
-    /// The node, or the peer, in its own code.
+    /// The node or peer in user mode.
     pub node_user: f64,
-    /// The node, or the peer, in the kernel.
+    /// The node or peer in the kernel.
     pub node_system: f64,
 }
 
 impl Cpu {
-    /// Both sides.
+    /// The sum of both sides.
     pub fn total(self) -> f64 {
         self.client_user + self.client_system + self.node_user + self.node_system
     }
 }
 
-/// Whether a run can stand beside others.
+/// Whether a run is comparable with others.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Comparable {
-    /// It can.
+    /// Nothing interfered.
     Sound,
-    /// The cores moved while it ran.
+    /// The cores' place changed during the run.
     Moved,
-    /// Something else ran on its cores.
+    /// Another program ran on its cores.
     Disturbed,
 }
 
 impl Run {
-    /// Where its cores lay.
+    /// How far apart its cores were.
     fn place(&self) -> Place {
         let distance = Duration::try_from_secs_f64(self.core_to_core[1] / 1e9).unwrap_or_default();
         Place::of(Nanos(u64::try_from(distance.as_nanos()).unwrap_or(u64::MAX)))
@@ -144,43 +144,44 @@ impl From<Verdict> for Comparable {
     }
 }
 
-/// A point and what became of it.
+/// A point and its outcome.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct PointEnd {
-    /// Its name.
+    /// The point's name.
     pub id: PointId,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// Everything measured so far, by point.
+/// All outcomes so far, by point.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
-    /// The points' ends.
+    /// The outcomes.
     pub outcomes: BTreeMap<PointId, Outcome>,
-    /// Where the cores lay in most of the sound runs. Figures of another place cannot stand beside
-    /// these: between cores of one complex an exchange is up to twice as fast as beyond.
+    /// The most frequent place of the cores over the sound runs. Runs at other places are not
+    /// comparable with these: an exchange between cores of one complex is up to twice as fast as
+    /// one across complexes.
     home: Option<Place>,
 }
 
 impl Results {
-    /// Everything that was measured.
+    /// Results with the home that they imply.
     pub fn new(outcomes: BTreeMap<PointId, Outcome>) -> Self {
         let home = home(&outcomes);
         Self { outcomes, home }
     }
 
-    /// A part of what was measured, of which all has its cores in most runs there.
+    /// A subset of results, with the home of the whole set.
     pub fn at(home: Option<Place>, outcomes: BTreeMap<PointId, Outcome>) -> Self {
         Self { outcomes, home }
     }
 
-    /// Where the cores lay in most of the sound runs.
+    /// The most frequent place of the cores over the sound runs.
     pub fn home(&self) -> Option<Place> {
         self.home
     }
 
-    /// The end of a point; the latest stands.
+    /// Sets the outcome of a point, replacing an earlier one.
     pub fn insert(&mut self, id: PointId, outcome: Outcome) {
         self.outcomes.insert(id, outcome);
         self.home = home(&self.outcomes);
@@ -190,9 +191,9 @@ impl Results {
         run.comparable == Comparable::Sound && Some(run.place()) == self.home
     }
 
-    /// The spread of one figure over the runs of a point that can stand beside others (over all sound
-    /// ones, or at worst all, when none can); `None` for a point that was not measured. `tenant`
-    /// counts the point's loads from 0.
+    /// Quartiles of one figure over the comparable runs of a point; over its sound runs if none is
+    /// comparable, and over all runs if none is sound. `None` if the point was not measured.
+    /// `tenant` is the index of the load, from 0.
     pub fn spread(
         &self,
         id: &PointId,
@@ -211,8 +212,8 @@ impl Results {
         Quartiles::of(values)
     }
 
-    /// Whether no run of the point can stand beside others: each was disturbed, or had its cores
-    /// elsewhere.
+    /// Whether no run of the point is comparable: each was disturbed, or had its cores at another
+    /// place.
     pub fn is_doubtful(&self, id: &PointId) -> bool {
         let Some(Outcome::Measured(measurement)) = self.outcomes.get(id) else { return false };
         !measurement.tenants.iter().flatten().any(|run| self.is_home(run))
@@ -230,12 +231,12 @@ fn home(outcomes: &BTreeMap<PointId, Outcome>) -> Option<Place> {
         let there = counts.iter_mut().find(|(_, place)| *place == run.place());
         there.expect("all places are counted").0 += 1;
     }
-    // Of equals the nearest, which is first.
+    // On a tie the nearest place wins, which is first.
     let most = counts.into_iter().rev().max_by_key(|(count, _)| *count);
     most.filter(|(count, _)| *count > 0).map(|(_, place)| place)
 }
 
-/// The nearest first.
+/// From nearest to farthest.
 const PLACES: [Place; 3] = [Place::SameCore, Place::Near, Place::Far];
 
 #[cfg(test)]

@@ -1,8 +1,7 @@
-//! Measured points on disk: one line each, written as soon as it is measured, so that a run that
-//! was interrupted goes on where it was.
+//! Measured points on disk: one line each, written at once, so that an interrupted run can resume.
 //!
-//! `points.jsonl` begins with a line that says of which run it is; results of another version, of
-//! another machine or of other settings do not stand beside each other and are refused.
+//! The first line of `points.jsonl` identifies the run. Results of another version, machine or
+//! timing are not comparable and are refused.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -18,25 +17,25 @@ use crate::plan::PointId;
 use crate::result::{Outcome, PointEnd, Results};
 use crate::run::Timing;
 
-/// Grows when an older program would misread a line.
+/// Incremented when an older program would misread a line.
 const SCHEMA: u64 = 1;
 
-/// What points have in common that stand beside each other.
+/// The properties that comparable points share.
 #[derive(Clone, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct RunKey {
     /// The version of nearflash.
     pub version: String,
-    /// Which build of that version, a hash of its program; `None` in what was
-    /// written before builds were told apart.
+    /// The build of that version, as a hash of its program; `None` in folders of versions that did
+    /// not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// Processor, cores, memory and kernel.
     pub machine: String,
-    /// How long and how often.
+    /// Duration and number of runs.
     pub timing: Timing,
-    /// What `--local` names.
+    /// The value of `--local`.
     pub local: Option<PathBuf>,
-    /// What `--target` names.
+    /// The values of `--target`.
     pub targets: Vec<String>,
 }
 
@@ -52,17 +51,17 @@ struct Head {
 pub struct Store {
     path: PathBuf,
     file: File,
-    /// What has been measured.
+    /// The outcomes so far.
     pub results: Results,
-    /// Whether nothing was there before.
+    /// Whether the folder held no points before.
     pub is_new: bool,
 }
 
-/// What a folder keeps: of which run it is, and what has been measured of it. Nothing is changed, and
-/// a run that is under way is not disturbed.
+/// Reads a folder: the key of its run and the outcomes so far. Nothing is locked or changed, so a
+/// run in progress is not disturbed.
 ///
 /// # Errors
-/// When there is nothing, or it cannot be read.
+/// When the folder holds no results, or they cannot be read.
 pub fn read(out_dir: &Path) -> Result<(RunKey, Results), StudyError> {
     let path = out_dir.join(POINTS_FILE);
     let text = match fs::read_to_string(&path) {
@@ -78,10 +77,10 @@ pub fn read(out_dir: &Path) -> Result<(RunKey, Results), StudyError> {
 }
 
 impl Store {
-    /// Opens the folder's points, or begins.
+    /// Opens a folder's points, or creates them.
     ///
     /// # Errors
-    /// When they are of another run, in use, or not readable or writable.
+    /// When they belong to another run, are in use, or cannot be read or written.
     pub fn open(out_dir: &Path, key: &RunKey, fresh: bool) -> Result<Self, StudyError> {
         let path = out_dir.join(POINTS_FILE);
         let failed = |action| {
@@ -96,8 +95,8 @@ impl Store {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(&path).map_err(failed("open"))?;
-        // Two runs at once would write over one another's scratch files. Where the file system has no
-        // locks there is none.
+        // Two concurrent runs would overwrite each other's scratch files. A file system without
+        // locks gives no protection.
         if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
             return Err(StudyError::Busy { path: out_dir.to_owned() });
         }
@@ -106,7 +105,7 @@ impl Store {
         }
         let text = io::read_to_string(&file).map_err(failed("read"))?;
         let Kept { results, whole_len, .. } = kept(&text, out_dir, &path, Some(key))?;
-        // What a write that was cut short has left is not kept.
+        // Drops a line that was not written completely.
         let whole_len = u64::try_from(whole_len).expect("usize is at most 64 bits wide");
         file.set_len(whole_len).map_err(failed("shorten"))?;
         file.seek(io::SeekFrom::End(0)).map_err(failed("read"))?;
@@ -117,10 +116,11 @@ impl Store {
         Ok(store)
     }
 
-    /// Keeps the end of a point, beside what it had: on stable media when this returns.
+    /// Stores the outcome of a point, merged with an earlier one. It is on stable media when this
+    /// returns.
     ///
     /// # Errors
-    /// When it cannot be written, as on a full disk.
+    /// When the line cannot be written, for example on a full disk.
     pub fn keep(&mut self, id: PointId, outcome: Outcome) -> Result<(), StudyError> {
         let outcome = match self.results.outcomes.get(&id) {
             Some(earlier) => earlier.clone().and(outcome),
@@ -132,8 +132,8 @@ impl Store {
         Ok(())
     }
 
-    /// Whether a point need not be measured again. One that failed is: what was in the way may be
-    /// gone.
+    /// Whether a point is measured and can be skipped. A failed point is measured again, since the
+    /// cause may be gone.
     pub fn has(&self, id: &PointId) -> bool {
         matches!(self.results.outcomes.get(id), Some(Outcome::Measured(_)))
     }
@@ -147,14 +147,14 @@ impl Store {
 }
 
 struct Kept {
-    /// `None` of an empty file.
+    /// `None` for an empty file.
     run: Option<RunKey>,
     results: Results,
-    /// Bytes of whole lines.
+    /// Length in bytes of all complete lines.
     whole_len: usize,
 }
 
-/// The whole lines of a text, which are to be of the run `key`, if one is named.
+/// Parses the complete lines of a text. If `key` is given, they must belong to that run.
 fn kept(text: &str, out_dir: &Path, path: &Path, key: Option<&RunKey>) -> Result<Kept, StudyError> {
     let whole_len = text.rfind('\n').map_or(0, |end| end + 1);
     let mut outcomes = BTreeMap::new();
@@ -175,7 +175,7 @@ fn kept(text: &str, out_dir: &Path, path: &Path, key: Option<&RunKey>) -> Result
     Ok(Kept { run, results: Results::new(outcomes), whole_len })
 }
 
-/// What is different of two runs, the first of it.
+/// The first difference between two runs, in words.
 fn difference(head: &Head, key: &RunKey) -> Option<String> {
     let RunKey { version, program, machine, timing, local, targets } = &head.run;
     if head.schema != SCHEMA {
@@ -188,7 +188,7 @@ fn difference(head: &Head, key: &RunKey) -> Option<String> {
         Some(format!("another machine ({machine})"))
     } else if *timing != key.timing {
         Some(format!(
-            "another measure: {} runs of {} ms each, and not {} of {} ms",
+            "another timing: {} runs of {} ms each, not {} of {} ms",
             timing.repeats, timing.counted_ms, key.timing.repeats, key.timing.counted_ms
         ))
     } else if *local != key.local {
@@ -279,7 +279,7 @@ mod tests {
     fn a_point_that_cannot_be_kept_is_told_with_what_to_do() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = Store::open(dir.path(), &key(), false).unwrap();
-        // As a full disk does, a file that is open to read takes nothing.
+        // A file that is open for reading refuses writes, like a full disk.
         store.file = File::open(dir.path().join(POINTS_FILE)).unwrap();
         let message = store.keep(id("a"), measured()).unwrap_err().to_string();
         assert!(message.contains(POINTS_FILE) && message.contains("make room"), "{message}");
@@ -339,7 +339,7 @@ mod tests {
         assert!(!Store::open(dir.path(), &key(), false).unwrap().is_new);
     }
 
-    /// As the first version wrote it.
+    /// The format of the first version.
     const OLD: &str = r#"{"schema":1,"run":{"version":"1.2.3","machine":"a machine","timing":{"repeats":2,"warm_up_ms":50,"counted_ms":100},"local":null,"targets":[]}}
 {"id":"jobs/local-file/jobs=1","outcome":{"measured":{"tenants":[[{"ops":9,"seconds":0.5,"warm_up_seconds":0.05,"iops":18.5,"bytes_per_second":75776.0,"latency":{"mean":1.0,"p50":1.0,"p95":2.0,"p99":3.0,"p999":4.0,"max":5.0},"cpu":{"client_user":1.0,"client_system":1.5,"node_user":0.0,"node_system":0.0},"joules":null,"core_to_core":[30.0,31.0],"core_share":0.99,"comparable":"sound"}]],"command":"nearflash bench"}}}
 {"id":"jobs/direct-file/jobs=1","outcome":{"failed":"gone"}}

@@ -1,4 +1,4 @@
-//! `nearflash study report`: a report anew, from what is kept of a run.
+//! `nearflash study report`: rewrites a report from the stored points.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use crate::result::{Outcome, Results};
 use crate::store::{self, RunKey};
 use crate::studies::{CORE_WATTS, CostModel, Setting, Study};
 
-/// Writes the report, and says how many points it is of.
+/// Writes the report; returns its files and the number of points.
 ///
 /// # Errors
-/// When nothing is kept there, or the report cannot be written.
+/// When the folder holds no results, or the report cannot be written.
 pub(super) fn write(
     args: &ReportArgs,
     all: &[&'static dyn Study],
@@ -45,7 +45,7 @@ pub(super) fn write(
     Ok((written, results.outcomes.len()))
 }
 
-/// A copy for others, where no results of a run lie that it would not be the report of.
+/// Writes a copy for publication. Refuses a folder that holds the results of a run.
 fn publish(document: &Document, out_dir: &Path) -> Result<Written, StudyError> {
     if report::is_run(out_dir) {
         return Err(StudyError::PublishedOverRun { path: out_dir.to_owned() });
@@ -53,7 +53,7 @@ fn publish(document: &Document, out_dir: &Path) -> Result<Written, StudyError> {
     Ok(report::publish(document, out_dir)?)
 }
 
-/// What is known of a run that has not come to its end yet.
+/// The description of a run that has no `results.json` yet.
 fn unfinished(key: &RunKey, setting: &Setting, asked: Option<Asked>) -> About {
     let about = About {
         version: key.version.clone(),
@@ -68,7 +68,8 @@ fn unfinished(key: &RunKey, setting: &Setting, asked: Option<Asked>) -> About {
     }
 }
 
-/// With what the run was asked for, where that is kept. Peers of an earlier command of it count, too.
+/// Replaces guesses by the stored arguments, where there are any. Peers that earlier commands of
+/// the run measured are kept.
 fn asked_for(guessed: Setting, asked: Option<&Asked>) -> Setting {
     let Some(asked) = asked else { return guessed };
     let is_wanted = |peer: &Peer| asked.peers.contains(peer) || guessed.peers.contains(peer);
@@ -82,7 +83,7 @@ fn asked_for(guessed: Setting, asked: Option<&Asked>) -> Setting {
 
 const PEERS: [Peer; 3] = [Peer::Fio, Peer::Tgt, Peer::Nbdkit];
 
-/// What the run was asked for, as far as what it measured tells.
+/// Infers the arguments of a run from its key and its points.
 fn guessed(
     key: &RunKey,
     results: &Results,
@@ -114,7 +115,7 @@ fn guessed(
         points.any(|it| is_of(&it.subject) && results.outcomes.contains_key(&it.id))
     };
     let peers = full.peers.iter().copied().filter(is_there).collect();
-    // A quick run measures some of the points of a full one, and no others.
+    // A quick run measures a subset of the points of a full one.
     let is_quick = is_quick.unwrap_or_else(|| {
         let quick = Setting { is_quick: true, ..full.clone() };
         let plans: Vec<Plan> = all.iter().map(|study| study.plan(&quick)).collect();

@@ -1,4 +1,4 @@
-//! What came of a run, for whoever waits at a terminal.
+//! The summary of a run that is printed at its end.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,14 +11,14 @@ use crate::report::{Chapter, Written};
 use crate::result::Results;
 use crate::run::Ended;
 
-/// More is in the report.
+/// Conclusions printed per study; the report has the rest.
 const SAID_PER_STUDY_MAX: usize = 3;
 
-/// What came of a run.
+/// The summary of a run.
 pub struct Done {
     pub(super) ended: Ended,
-    /// A point of ours, or of the user's target, could not be measured. What a peer cannot do is told,
-    /// and is nobody's failure.
+    /// Whether a point of this program, or of a `--target`, could not be measured. Failures of
+    /// peers are reported, but do not count.
     pub(super) has_failed: bool,
     lines: Vec<Line>,
     conclusions: Vec<String>,
@@ -26,7 +26,7 @@ pub struct Done {
     written: Written,
 }
 
-/// One study in the summary.
+/// The counts of one study.
 struct Line {
     study: String,
     measured: usize,
@@ -51,7 +51,7 @@ impl Line {
     }
 }
 
-/// What each of a chapter's first exhibits says first.
+/// The first conclusion of each of a chapter's first exhibits.
 fn conclusions(chapters: &[&Chapter]) -> Vec<String> {
     let of = |chapter: &&Chapter| {
         let said = chapter.exhibits.iter().filter_map(|exhibit| exhibit.conclusions.first());
@@ -63,7 +63,8 @@ fn conclusions(chapters: &[&Chapter]) -> Vec<String> {
 }
 
 impl Done {
-    /// Of the chapters that were asked for; their report was written to that folder.
+    /// Summarizes the named chapters. `out_dir` and `written` are the folder and files of the
+    /// report.
     pub(super) fn new(
         ended: Ended,
         has_failed: bool,
@@ -81,7 +82,7 @@ impl Done {
         }
     }
 
-    /// 0 when all was measured, 1 when points failed, 130 when it was interrupted.
+    /// 0 if every point was measured, 1 if points failed, 130 if the run was interrupted.
     pub(super) fn exit_code(&self) -> ExitCode {
         match (self.ended.is_interrupted, self.has_failed) {
             (true, _) => INTERRUPTED.into(),
@@ -101,7 +102,7 @@ impl Done {
         }
         if self.ended.is_interrupted {
             text.push_str(&format!(
-                "interrupted: the same command with --out {} goes on\n",
+                "interrupted: repeat the command with --out {} to resume\n",
                 self.out_dir.display()
             ));
         }

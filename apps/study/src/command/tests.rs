@@ -9,7 +9,7 @@ use crate::args::ReportArgs;
 use crate::exhibit::Exhibit;
 use crate::plan::{Layout, Load, PointId};
 
-/// Points that need no node: the wire, the tool itself, and the user's targets.
+/// Points that need no node: the wire, the null engine, and the user's targets.
 struct Small;
 
 fn load(pattern: Pattern) -> Load {
@@ -85,7 +85,7 @@ impl Study for Writing {
     }
 }
 
-/// Says what it was asked for.
+/// Reports the arguments that it was run with.
 struct Asking;
 
 impl Study for Asking {
@@ -106,7 +106,7 @@ impl Study for Asking {
         for point in &mut plan.points {
             point.id.0 = point.id.0.replace("small", "asking");
         }
-        // A full run measures more, of which a report of an unfinished one has to know.
+        // A full run has more points; the report of an unfinished run must tell the two apart.
         if setting.is_quick {
             plan.points.truncate(1);
         }
@@ -122,7 +122,7 @@ impl Study for Asking {
 }
 
 const ALL: [&dyn Study; 3] = [&Small, &Writing, &Asking];
-/// Nobody listens there.
+/// Nothing listens on this port.
 const DEAD: &str = "nvme-tcp://127.0.0.1:1/gone";
 
 fn args(name: &str, out: &std::path::Path) -> RunArgs {
@@ -172,7 +172,7 @@ fn a_target_that_is_gone_fails_its_point_and_the_rest_goes_on() {
     let failed: Vec<_> = points.iter().filter(|end| is_failed(end)).collect();
     assert_eq!(failed.len(), 1);
     assert!(failed[0].id.0.contains("127.0.0.1:1"));
-    // What was measured stays; what failed is tried again.
+    // Measured points are kept; failed points are measured again.
     let again = measure_now(&args).unwrap();
     assert_eq!((again.ended.measured, again.ended.failed), (0, 1));
     assert!(again.has_failed);
@@ -296,11 +296,11 @@ fn a_report_is_written_anew_from_what_was_measured_and_nothing_is_measured() {
         text
     });
     let points = std::fs::read(path("points.jsonl")).unwrap();
-    // Without results.json, which a run that is under way has not written yet.
+    // Without results.json, which a run in progress has not written yet.
     let (_, count) = again::write(&report_args(), &ALL).unwrap();
     assert_eq!(count, 3);
     assert!(!report::read(out.path()).unwrap().studies.is_empty());
-    // With it, everything is as it was.
+    // With results.json, the report is unchanged.
     std::fs::write(path("results.json"), &before[0]).unwrap();
     again::write(&report_args(), &ALL).unwrap();
     for (name, before) in ["report.html", "report.md"].into_iter().zip(&before[1..]) {
@@ -342,7 +342,7 @@ fn a_report_anew_is_of_what_the_run_was_given_unless_told_otherwise() {
         ..args("asking", &out)
     };
     measure_now(&args).unwrap();
-    // Interrupted after its first point.
+    // The state after an interruption behind the first point.
     let points = std::fs::read_to_string(out.join("points.jsonl")).unwrap();
     let two: Vec<&str> = points.split_inclusive('\n').take(2).collect();
     std::fs::write(out.join("points.jsonl"), two.concat()).unwrap();
@@ -359,7 +359,7 @@ fn a_report_anew_is_of_what_the_run_was_given_unless_told_otherwise() {
     assert!(!text.contains("A first look"), "{text}");
     let text = said(&ReportArgs { core_watts: Some(9.0), ..again(&out) });
     assert!(text.contains(r"\[Tgt\], 9 W, own prices."), "{text}");
-    // Of before it was kept, when points were all that told of a run.
+    // The state of older versions, which stored no arguments.
     std::fs::remove_file(out.join("asked.json")).unwrap();
     let text = said(&again(&out));
     assert!(text.contains(r"\[\], 10 W, the example's prices."), "{text}");
@@ -370,7 +370,7 @@ fn a_report_anew_is_of_what_the_run_was_given_unless_told_otherwise() {
 fn a_run_has_all_of_its_command_lines_in_its_report_and_began_with_the_first() {
     let out = tempfile::tempdir().unwrap();
     measure_now(&args("small", out.path())).unwrap();
-    // As one that was killed leaves it: without a report.
+    // The state after a kill: no report.
     std::fs::remove_file(out.path().join("results.json")).unwrap();
     let asked = std::fs::read_to_string(out.path().join("asked.json")).unwrap();
     let began = asked.split('"').skip_while(|word| *word != "began_at").nth(2).unwrap();

@@ -1,4 +1,4 @@
-//! A comparison as a page.
+//! A comparison as an HTML page.
 
 use maud::{Markup, html};
 
@@ -8,7 +8,7 @@ use crate::plan::PointId;
 use crate::plot::number::three_digits;
 use crate::report::frame;
 
-/// The comparison as one file that needs nothing else.
+/// The comparison as one self-contained HTML file.
 pub fn page(comparison: &Comparison) -> String {
     let [first, second] = &comparison.names;
     let body = html! {
@@ -58,7 +58,7 @@ fn only(name: &str, points: &[PointId]) -> Markup {
     }
 }
 
-/// The pairs of each study, in order.
+/// The pairs grouped by study, in order.
 fn studies(comparison: &Comparison) -> Vec<(&str, Vec<&Pair>)> {
     let mut studies: Vec<(&str, Vec<&Pair>)> = Vec::new();
     for pair in &comparison.pairs {
@@ -70,7 +70,7 @@ fn studies(comparison: &Comparison) -> Vec<(&str, Vec<&Pair>)> {
     studies
 }
 
-/// A line for each study.
+/// A table with one row per study.
 fn overview(comparison: &Comparison) -> Markup {
     html! {
         div.scroll {
@@ -98,12 +98,12 @@ fn overview(comparison: &Comparison) -> Markup {
     }
 }
 
-/// Those that came to this.
+/// The pairs with this verdict.
 fn of<'a>(pairs: &[&'a Pair], verdict: Verdict) -> Vec<&'a Pair> {
     pairs.iter().copied().filter(|pair| pair.verdict() == verdict).collect()
 }
 
-/// The median ratio of the rates of those that can be compared.
+/// The median ratio of the rates, over comparable pairs.
 fn middle(pairs: &[&Pair]) -> String {
     let sound = pairs.iter().filter(|pair| pair.verdict() != Verdict::Doubtful);
     let mut ratios: Vec<f64> = sound.filter_map(|pair| pair.iops.ratio).collect();
@@ -116,7 +116,7 @@ fn middle(pairs: &[&Pair]) -> String {
     }
 }
 
-/// What differs of a study is open, the rest folded.
+/// The section of one study: pairs that differ are shown, the rest are folded.
 fn study_section(study: &str, pairs: &[&Pair]) -> Markup {
     let is_news = |pair: &&&Pair| matches!(pair.verdict(), Verdict::More | Verdict::Less);
     let news: Vec<&Pair> = pairs.iter().filter(is_news).copied().collect();

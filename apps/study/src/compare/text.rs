@@ -1,4 +1,4 @@
-//! A comparison for people at a terminal.
+//! A comparison as text for a terminal.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use super::{Change, Comparison, Verdict};
 use crate::plot::number::three_digits;
 
-/// The comparison as text, its last line ended.
+/// The comparison as text, with a final newline.
 pub fn text(comparison: &Comparison) -> String {
     let mut out = String::new();
     let [first, second] = &comparison.names;
@@ -39,7 +39,7 @@ pub fn text(comparison: &Comparison) -> String {
     out
 }
 
-/// How many points came to what, in one sentence.
+/// The number of pairs per verdict, in one sentence.
 pub(super) fn sum(comparison: &Comparison) -> String {
     let [more, less, same, doubtful] =
         [Verdict::More, Verdict::Less, Verdict::Same, Verdict::Doubtful]
@@ -81,12 +81,12 @@ fn microseconds(value: f64) -> String {
     format!("{} µs", three_digits(value))
 }
 
-/// A ratio as people compare: `1.07`.
+/// A ratio with two decimals, `1.07`; `–` if there is none.
 pub(super) fn ratio(change: &Change) -> String {
     change.ratio.map_or_else(|| "–".to_owned(), times)
 }
 
-/// The same of a number.
+/// A number with two decimals, or three significant digits from 100 on.
 pub(super) fn times(ratio: f64) -> String {
     if ratio < 100.0 { format!("{ratio:.2}") } else { three_digits(ratio) }
 }

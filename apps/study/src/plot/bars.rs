@@ -1,4 +1,4 @@
-//! Groups of bars, side by side or on one another.
+//! Bars, grouped or stacked.
 
 use super::canvas::{Anchor, Canvas, text_width};
 use super::frame::Frame;
@@ -8,22 +8,22 @@ use super::ruler::{Ruler, is_drawable};
 use super::style::Look;
 use crate::exhibit::{Axis, Figure, Kind, Mark, Origin, Scale, Series};
 
-/// The part of a band that bars take.
+/// The fraction of a band that bars fill.
 const FILLED: f64 = 0.8;
 
-/// The widest bar: one that stands alone need not fill the picture.
+/// Maximum width of a bar, for figures with few of them.
 const BAR_WIDTH_MAX: f64 = 64.0;
 
-/// Of the values above bars.
+/// Font size of values above bars.
 const VALUE_SIZE: f64 = 10.5;
 
-/// Categories more than this are not told apart any more.
+/// Maximum number of numeric categories.
 const CATEGORIES_MAX: usize = 512;
 
-/// The places of bars on the x axis: its names, or each number that occurs, in order.
+/// The bands of the x axis: its names, or each number that occurs, in ascending order.
 #[derive(Clone, Debug)]
 pub(super) struct Categories {
-    /// Numbers of an axis without names.
+    /// The numbers of an axis without names.
     numbers: Option<Vec<f64>>,
     names: Vec<String>,
 }
@@ -47,7 +47,7 @@ impl Categories {
         Ruler::bands(self.names.clone())
     }
 
-    /// The band's number, as a place on the ruler.
+    /// The position of the band on the ruler.
     pub(super) fn place(&self, x: f64) -> Option<f64> {
         match &self.numbers {
             None => Some(x.round()).filter(|x| is_drawable(*x)),
@@ -59,7 +59,7 @@ impl Categories {
     }
 }
 
-/// What the y axis must reach: ends of bars and whiskers; of stacks, their tops.
+/// The values that the y axis must include: ends of bars and whiskers, or tops of stacks.
 pub(super) fn heights(figure: &Figure, categories: &Categories) -> Vec<f64> {
     let marks = figure.series.iter().flat_map(|series| &series.points);
     if figure.kind != Kind::StackedBars {
@@ -85,22 +85,22 @@ pub(super) fn heights(figure: &Figure, categories: &Categories) -> Vec<f64> {
     all
 }
 
-/// Where bars on a logarithmic axis begin: a power of ten that leaves a length to the shortest.
+/// The foot of bars on a logarithmic axis: a power of ten that leaves the shortest bar visible.
 fn foot(heights: &[f64]) -> Option<f64> {
     let positive = heights.iter().copied().filter(|height| is_drawable(*height) && *height > 0.0);
     let least = positive.fold(f64::INFINITY, f64::min);
     least.is_finite().then(|| 10f64.powf((least / 2.0).log10().floor()))
 }
 
-/// How high stacks are so far: what a paper printed stands beside what is of this run.
+/// The heights of stacks so far. Published stacks stand next to those of this run.
 #[derive(Clone, Debug, Default)]
 struct Stacks {
-    /// Whether it is published, its place, and its ends above and below zero.
+    /// Whether the stack is published, its position, and its ends above and below zero.
     tops: Vec<(bool, f64, [f64; 2])>,
 }
 
 impl Stacks {
-    /// Where a further part begins and ends; what is below zero hangs down.
+    /// Adds a part to a stack; returns its ends. Negative parts extend downwards.
     fn put(&mut self, origin: Origin, place: f64, value: f64) -> Option<[f64; 2]> {
         if !is_drawable(value) {
             return None;
@@ -119,7 +119,7 @@ impl Stacks {
     }
 }
 
-/// Bars side by side.
+/// Draws grouped bars.
 pub(super) fn draw(
     canvas: &mut Canvas,
     frame: &Frame,
@@ -147,7 +147,7 @@ pub(super) fn draw(
             numbers.push((above, three_digits(mark.y), mark.is_doubtful));
         }
     }
-    // Numbers above all bars, or above none.
+    // Values are written above all bars or above none.
     let fits =
         |(_, text, _): &(_, String, _)| text_width(text, VALUE_SIZE) <= slots.bar_width + 4.0;
     let are_written = numbers.iter().all(fits);
@@ -161,7 +161,7 @@ pub(super) fn draw(
     }
 }
 
-/// Bars on one another.
+/// Draws stacked bars.
 pub(super) fn draw_stacks(
     canvas: &mut Canvas,
     frame: &Frame,
@@ -180,7 +180,7 @@ pub(super) fn draw_stacks(
             let Some(place) = categories.place(mark.x) else { continue };
             let Some([from, to]) = stacks.put(series.origin, place, mark.y) else { continue };
             let Some(x) = slots.left(frame, place, slot) else { continue };
-            // The foot of a stack on a logarithmic axis is the axis.
+            // Zero is not on a logarithmic axis: there the foot of a stack is the base.
             let from = frame.y_at(from).unwrap_or(frame.base());
             let Some(to) = frame.y_at(to) else { continue };
             let size = [slots.bar_width, (from - to).abs()];
@@ -192,7 +192,7 @@ pub(super) fn draw_stacks(
     }
 }
 
-/// Where bars stand in their band.
+/// The positions of bars in their band.
 struct Slots {
     bar_width: f64,
     group_width: f64,
@@ -206,7 +206,7 @@ impl Slots {
         Self { bar_width, group_width: bar_width * as_width(per_group) }
     }
 
-    /// The left edge of a bar, the slots counted from 0.
+    /// The left edge of a bar. Slots are counted from 0.
     fn left(&self, frame: &Frame, place: f64, slot: usize) -> Option<f64> {
         let slot = u32::try_from(slot).ok().map(f64::from)?;
         Some(frame.x_at(place)? - self.group_width / 2.0 + slot * self.bar_width)

@@ -1,14 +1,14 @@
-//! SVG as text: the few elements that figures are made of.
+//! SVG as text: the elements that figures consist of.
 
 use std::fmt::Write;
 
-/// Grows by one element at a time.
+/// A document to which elements are appended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Canvas {
     text: String,
 }
 
-/// Where a text stands beside its place.
+/// Horizontal alignment of a text at its position.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Anchor {
     Start,
@@ -22,7 +22,7 @@ impl Canvas {
         self.text
     }
 
-    /// Elements as they are.
+    /// Appends elements verbatim.
     pub(super) fn raw(&mut self, elements: &str) {
         self.text += elements;
         self.text.push('\n');
@@ -39,7 +39,7 @@ impl Canvas {
         self.rect_with(class, at, size, "");
     }
 
-    /// A rectangle with attributes of its own.
+    /// A rectangle with further attributes.
     pub(super) fn rect_with(&mut self, class: &str, at: [f64; 2], size: [f64; 2], more: &str) {
         let [x, y, width, height] =
             [at[0], at[1], size[0].max(0.0), size[1].max(0.0)].map(coordinate);
@@ -76,7 +76,7 @@ impl Canvas {
         ));
     }
 
-    /// Text that ends at its place and comes from below on the left.
+    /// Text that rises from the lower left and ends at its position.
     pub(super) fn slanted(&mut self, class: &str, at: [f64; 2], text: &str) {
         let [x, y] = at.map(coordinate);
         let text = escape(text);
@@ -101,14 +101,14 @@ impl Anchor {
     }
 }
 
-/// A tenth of a pixel is finer than any eye; shorter text keeps reports small and tests readable.
+/// Rounds to a tenth of a pixel, which is invisible and keeps reports small and tests readable.
 pub(super) fn coordinate(value: f64) -> String {
     let text = format!("{value:.1}");
     let short = text.strip_suffix(".0").unwrap_or(&text);
     if short == "-0" { "0".to_owned() } else { short.to_owned() }
 }
 
-/// Text as XML and HTML want it, without characters that XML has no way to write.
+/// Escapes text for XML and HTML, and drops characters that XML does not allow.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -126,8 +126,8 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// About how wide a text is, in pixels, at a size of letters: never less than in the fonts that
-/// figures ask for.
+/// Estimates the width of a text in pixels at a font size. It is never below the width in the fonts
+/// that figures request.
 pub(super) fn text_width(text: &str, size: f64) -> f64 {
     let per_em: f64 = text.chars().map(letter_width).sum();
     per_em * size
@@ -147,7 +147,7 @@ fn letter_width(letter: char) -> f64 {
     }
 }
 
-/// A text that is no wider than this, shortened if need be.
+/// Truncates a text to this width.
 pub(super) fn fitted(text: &str, size: f64, width_max: f64) -> String {
     if text_width(text, size) <= width_max {
         return text.to_owned();
@@ -166,7 +166,7 @@ pub(super) fn fitted(text: &str, size: f64, width_max: f64) -> String {
     out
 }
 
-/// A text as lines no wider than this, broken between words; a longer word is shortened.
+/// Breaks a text between words into lines of this width; longer words are truncated.
 pub(super) fn wrapped(text: &str, size: f64, width_max: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

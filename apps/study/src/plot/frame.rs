@@ -1,25 +1,25 @@
-//! The rectangle in which data lie, and what is written around it.
+//! The data area with its axes and labels.
 
 use super::canvas::{Anchor, Canvas, fitted, text_width, wrapped};
 use super::ruler::{Ruler, Tick};
 use crate::exhibit::Axis;
 
-/// Of the letters beside ticks.
+/// Font size of tick labels.
 const TICK_SIZE: f64 = 11.5;
 
-/// Of the axes' titles.
+/// Font size of axis titles.
 const TITLE_SIZE: f64 = 12.5;
 
-/// Between two lines of one name.
+/// Line height of a label with several lines.
 const LINE_HEIGHT: f64 = 14.0;
 
-/// Between names that stand side by side.
+/// Minimum gap between adjacent labels.
 const NAME_GAP: f64 = 8.0;
 
-/// The longest slanted name, and the longest name of a row.
+/// Maximum width of a slanted label, and of a row's label.
 const NAME_WIDTH_MAX: f64 = 150.0;
 
-/// Data between their axes, in pixels from above on the left.
+/// The data area with its axes, in pixels from the top left.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) left: f64,
@@ -30,19 +30,19 @@ pub(super) struct Frame {
     pub(super) y: Ruler,
 }
 
-/// How names stand below the x axis.
+/// The layout of labels below the x axis.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Names {
-    /// Side by side, every so many of them.
+    /// Horizontal; only every n-th label is shown.
     Straight { every: usize },
-    /// Broken into lines.
+    /// Broken into several lines.
     Lines,
-    /// From below on the left.
+    /// Slanted, rising from the lower left; only every n-th label is shown.
     Slanted { every: usize },
 }
 
 impl Frame {
-    /// Where a point lies; `None` for what has no place on an axis.
+    /// The position of a point; `None` if it cannot be placed on the axes.
     pub(super) fn at(&self, x: f64, y: f64) -> Option<[f64; 2]> {
         Some([self.x_at(x)?, self.y_at(y)?])
     }
@@ -55,7 +55,7 @@ impl Frame {
         self.y.place(value).map(|place| self.top + (1.0 - place) * self.height)
     }
 
-    /// Where lengths begin.
+    /// The y position at which bars begin.
     pub(super) fn base(&self) -> f64 {
         self.top + (1.0 - self.y.origin()) * self.height
     }
@@ -68,13 +68,13 @@ impl Frame {
         self.left + self.width
     }
 
-    /// The room that values beside the y axis take.
+    /// The width of the tick labels of the y axis.
     pub(super) fn margin_for(y: &Ruler) -> f64 {
         let widths = y.ticks.iter().map(|tick| text_width(&tick.label, TICK_SIZE));
         widths.fold(24.0, f64::max).min(NAME_WIDTH_MAX) + 16.0
     }
 
-    /// Lines through the values of the y axis, and of the x axis if it is of numbers.
+    /// Draws grid lines at the ticks of the y axis and, if it is numeric, of the x axis.
     pub(super) fn draw_grid(&self, canvas: &mut Canvas) {
         for tick in &self.y.ticks {
             if let Some(y) = self.y_at(tick.value) {
@@ -88,7 +88,7 @@ impl Frame {
         }
     }
 
-    /// Axes, values and titles; gives the height of all that is below the data.
+    /// Draws axes, labels and titles; returns the height of everything below the data.
     pub(super) fn draw_axes(&self, canvas: &mut Canvas, x: &Axis, y: &Axis) -> f64 {
         let base = self.base();
         canvas.line("nf-axis", [self.left, self.top], [self.left, self.bottom()]);
@@ -132,7 +132,7 @@ impl Frame {
         height
     }
 
-    /// Draws one name and gives its height.
+    /// Draws one label; returns its height.
     fn draw_x_name(&self, canvas: &mut Canvas, names: Names, tick: &Tick, x: f64) -> f64 {
         let top = self.bottom() + 17.0;
         match names {
@@ -149,7 +149,7 @@ impl Frame {
                 y - self.bottom() - LINE_HEIGHT + 4.0
             }
             Names::Slanted { .. } => {
-                // What comes from the left must not leave the picture there.
+                // The slanted label must not extend beyond the picture's left edge.
                 let room = (x - 4.0) / 0.87;
                 let label = fitted(&tick.label, TICK_SIZE, NAME_WIDTH_MAX.min(room));
                 canvas.slanted("nf-tick", [x + 4.0, top - 4.0], &label);
@@ -191,7 +191,7 @@ impl Frame {
         Names::Slanted { every }
     }
 
-    /// Every how many values names do not touch.
+    /// The smallest step at which labels do not overlap.
     fn free_step(&self, widths: &[f64]) -> usize {
         let places: Vec<Option<f64>> =
             self.x.ticks.iter().map(|tick| self.x_at(tick.value)).collect();
@@ -213,7 +213,7 @@ impl Frame {
     }
 }
 
-/// An axis's title with its unit, unless its values have it already.
+/// An axis's title with its unit, unless the labels already have it.
 pub(super) fn title(axis: &Axis) -> String {
     let unit_is_said = matches!(axis.unit.as_str(), "" | "B" | "byte" | "bytes")
         || axis.label.eq_ignore_ascii_case(&axis.unit);

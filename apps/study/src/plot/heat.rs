@@ -1,4 +1,4 @@
-//! A surface of shades: rows of series, columns of places.
+//! Heat maps: series are rows, x values are columns.
 
 use super::bars::Categories;
 use super::canvas::{Anchor, Canvas, text_width};
@@ -7,23 +7,23 @@ use super::number::three_digits;
 use super::ruler::{Fit, Ruler, is_drawable};
 use crate::exhibit::{Axis, Figure, Scale};
 
-/// Of the scale of shades beside the surface, with its values.
+/// Width of the colour scale to the right of the map, with its values.
 pub(super) const SCALE_WIDTH: f64 = 96.0;
 
-/// Steps in which the scale is drawn.
+/// Number of steps of the colour scale.
 const SCALE_STEPS: u32 = 48;
 
-/// Of the values in cells.
+/// Font size of values in cells.
 const VALUE_SIZE: f64 = 10.5;
 
-/// From little to much: lighter to darker, also without colour.
+/// Colours from zero upwards. Their lightness falls, so they are readable without colour.
 const RISING: [[f64; 3]; 4] =
     [[247.0, 250.0, 253.0], [158.0, 202.0, 225.0], [49.0, 130.0, 189.0], [8.0, 48.0, 107.0]];
 
-/// From zero to what is below it; hatched besides, for whoever sees no colours.
+/// Colours from zero downwards. Cells are also hatched, to be readable without colour.
 const FALLING: [[f64; 3]; 3] = [[253.0, 249.0, 245.0], [253.0, 174.0, 107.0], [166.0, 54.0, 3.0]];
 
-/// The shades of a surface.
+/// The colour scale of a map.
 pub(super) struct Shades {
     axis: Axis,
     low: f64,
@@ -31,7 +31,7 @@ pub(super) struct Shades {
 }
 
 impl Shades {
-    /// Those that show every value of a figure.
+    /// The scale that covers every value of a figure.
     pub(super) fn of(figure: &Figure) -> Self {
         let marks = figure.series.iter().flat_map(|series| &series.points);
         let values = marks.map(|mark| mark.y).filter(|value| is_drawable(*value));
@@ -47,7 +47,7 @@ impl Shades {
     /// Red, green and blue of a value.
     fn colour(&self, value: f64) -> [f64; 3] {
         let stops: &[[f64; 3]] = if value < 0.0 { &FALLING } else { &RISING };
-        // One measure for both signs: what is as far from zero is as dark.
+        // Both signs share one scale: equal distance from zero is equally dark.
         let end = self.reach();
         let share = if end == 0.0 { 0.0 } else { (value.abs() / end).clamp(0.0, 1.0) };
         between(stops, share)
@@ -57,11 +57,11 @@ impl Shades {
         self.high.max(-self.low)
     }
 
-    /// A value in its cell: short, as its colour says the rest.
+    /// A value in its cell; short, since the colour adds precision.
     fn show(&self, value: f64) -> String {
         let reach = self.reach();
         if (20.0..1e4).contains(&reach) {
-            // Not "-0".
+            // Adding 0.0 turns -0 into 0.
             let whole = value.round() + 0.0;
             return three_digits(whole);
         }
@@ -69,7 +69,7 @@ impl Shades {
     }
 }
 
-/// The colour at a share of the way over all stops.
+/// Interpolates the colour at a fraction of the whole scale.
 fn between(stops: &[[f64; 3]], share: f64) -> [f64; 3] {
     let legs = u32::try_from(stops.len().saturating_sub(1)).map_or(1.0, f64::from);
     let mut along = share * legs;
@@ -89,12 +89,12 @@ fn fill(colour: [f64; 3]) -> String {
     format!(r#"fill="rgb({red},{green},{blue})""#)
 }
 
-/// Whether letters on it must be white.
+/// Whether text on it must be white.
 fn is_dark([red, green, blue]: [f64; 3]) -> bool {
     0.299 * red + 0.587 * green + 0.114 * blue < 140.0
 }
 
-/// All cells, with their values where they fit in all.
+/// Draws all cells. Values are only written if they fit into every cell.
 pub(super) fn draw(
     canvas: &mut Canvas,
     frame: &Frame,
@@ -136,7 +136,7 @@ pub(super) fn draw(
     draw_scale(canvas, frame, slug, &shades);
 }
 
-/// The scale of shades, right of the surface.
+/// Draws the colour scale to the right of the map.
 fn draw_scale(canvas: &mut Canvas, frame: &Frame, slug: &str, shades: &Shades) {
     let ruler = Ruler::new(&shades.axis, [shades.low, shades.high].into_iter(), Fit::Round);
     let left = frame.left + frame.width + 24.0;
@@ -150,7 +150,7 @@ fn draw_scale(canvas: &mut Canvas, frame: &Frame, slug: &str, shades: &Shades) {
         let to = ruler.place(span[0] + (span[1] - span[0]) * (share + step / 2.0));
         let (Some(from), Some(to)) = (from, to) else { continue };
         let corner = [left, y_at(to)];
-        // A little longer than its step, so that no paper shines through between two.
+        // Slightly longer than a step, so that there are no gaps between steps.
         let size = [14.0, y_at(from) - y_at(to) + 0.3];
         canvas.rect_with("nf-cell", corner, size, &fill(shades.colour(value)));
         if value < 0.0 {
@@ -172,12 +172,12 @@ fn draw_scale(canvas: &mut Canvas, frame: &Frame, slug: &str, shades: &Shades) {
     canvas.text("nf-title", at, Anchor::End, &name);
 }
 
-/// Rows from below upwards, by their names.
+/// The rows from bottom to top, with their names.
 pub(super) fn rows(figure: &Figure) -> Ruler {
     Ruler::bands(figure.series.iter().map(|series| series.label.clone()).collect())
 }
 
-/// The hatch of what is below zero.
+/// The hatch of negative values.
 pub(super) fn hatch_definition(slug: &str) -> String {
     format!(
         r##"<pattern id="{slug}-below" width="6" height="6" patternUnits="userSpaceOnUse"><path d="M-1 1l2 -2M0 6l6 -6M5 7l2 -2" fill="none" stroke="#3b1c06" stroke-opacity=".35" stroke-width=".9"/></pattern>"##

@@ -1,4 +1,4 @@
-//! What the marks mean: below the data or beside them, never on them.
+//! The legend: below the data or to their right, never on them.
 
 use super::canvas::{Anchor, Canvas, fitted, text_width};
 use super::style::Look;
@@ -10,10 +10,10 @@ const SAMPLE_WIDTH: f64 = 28.0;
 const SAMPLE_GAP: f64 = 7.0;
 const COLUMN_GAP: f64 = 22.0;
 
-/// The widest legend beside the data, samples included.
+/// Maximum width of a legend to the right of the data, including samples.
 const SIDE_WIDTH_MAX: f64 = 215.0;
 
-/// The series' names with samples of what stands for them.
+/// The series' names with samples of their marks.
 #[derive(Clone, Debug)]
 pub(super) struct Legend {
     entries: Vec<(Look, String)>,
@@ -33,7 +33,7 @@ enum Place {
 }
 
 impl Legend {
-    /// The legend of these series, in a picture of this width with data of this height.
+    /// The legend of these series, for a picture of this width with data of this height.
     pub(super) fn new(
         kind: Kind,
         series: &[Series],
@@ -52,7 +52,7 @@ impl Legend {
         Self { entries, is_of_bars, place }
     }
 
-    /// The room it takes beside the data.
+    /// The width that it takes to the right of the data.
     pub(super) fn side_width(&self) -> f64 {
         match self.place {
             Place::Below { .. } => 0.0,
@@ -60,8 +60,8 @@ impl Legend {
         }
     }
 
-    /// Draws it beside the data, with its upper left corner here, or else below them; gives the
-    /// height that it takes below.
+    /// Draws it to the right of the data with its upper left corner at `beside`, or below them at
+    /// `below`. Returns the height that it takes below.
     pub(super) fn draw(
         &self,
         canvas: &mut Canvas,
@@ -101,7 +101,8 @@ impl Legend {
     }
 }
 
-/// Where names of these widths go, beside data of this height or into this width below them.
+/// The place for names of these widths: right of the data of this height, or below them within this
+/// width.
 fn place(widths: &[f64], width: f64, height: f64) -> Place {
     let columns_of = |count: usize| {
         let mut columns = vec![0.0_f64; count];
@@ -116,7 +117,7 @@ fn place(widths: &[f64], width: f64, height: f64) -> Place {
     let fits = |count: &usize| total(&columns_of(*count)) <= width + COLUMN_GAP;
     let most = (1..=widths.len()).rev().find(fits).unwrap_or(1);
     let rows = widths.len().div_ceil(most);
-    // Rows as full as each other: four names are two and two rather than three and one.
+    // Balances the rows: four names become two and two rather than three and one.
     let even = widths.len().div_ceil(rows.max(1)).max(1);
     let count = if fits(&even) { even } else { most };
     let widest = widths.iter().copied().fold(0.0, f64::max);
@@ -128,7 +129,7 @@ fn place(widths: &[f64], width: f64, height: f64) -> Place {
     Place::Below { columns }
 }
 
-/// A series's name, which says where its numbers come from if they were not measured.
+/// A series' name; for numbers that were not measured it includes their origin.
 pub(super) fn name(series: &Series) -> String {
     let add = |word: &str| {
         let label = series.label.to_lowercase();

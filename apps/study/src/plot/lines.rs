@@ -1,14 +1,14 @@
-//! Marks joined by lines.
+//! Line charts.
 
 use super::canvas::{Anchor, Canvas};
 use super::frame::Frame;
 use super::style::Look;
 use crate::exhibit::{Mark, Series};
 
-/// Half of the short line at a whisker's end.
+/// Half the length of a whisker's cap.
 const CAP: f64 = 3.0;
 
-/// All series, limits first, so that what was measured lies on top.
+/// Draws all series: limits first, so that measured series are on top.
 pub(super) fn draw(canvas: &mut Canvas, frame: &Frame, series: &[Series], looks: &[Look]) {
     let mut order: Vec<(&Series, Look)> = series.iter().zip(looks.iter().copied()).collect();
     order.sort_by_key(|(_, look)| std::cmp::Reverse(look.layer()));
@@ -34,7 +34,7 @@ pub(super) fn draw(canvas: &mut Canvas, frame: &Frame, series: &[Series], looks:
     }
 }
 
-/// The middle half of the runs, where it is long enough to be seen.
+/// The interquartile range, unless it is too short to be visible.
 pub(super) fn whisker(canvas: &mut Canvas, frame: &Frame, mark: &Mark, x: f64, class: &str) {
     let Some([Some(low), Some(high)]) =
         mark.spread.map(|spread| spread.map(|value| frame.y_at(value)))
@@ -50,7 +50,7 @@ pub(super) fn whisker(canvas: &mut Canvas, frame: &Frame, mark: &Mark, x: f64, c
     canvas.line(&class, [x - CAP, high], [x + CAP, high]);
 }
 
-/// The sign of a point that cannot stand beside others.
+/// The sign of a doubtful point.
 pub(super) fn doubt(canvas: &mut Canvas, at: [f64; 2]) {
     canvas.text("nf-doubt", at, Anchor::Middle, "?");
 }

@@ -1,8 +1,8 @@
-//! Figures as pictures: SVG for pages, and PNG of the same.
+//! Figures as pictures: SVG for pages, and PNG.
 //!
-//! Whatever is in a figure, a picture comes of it: what has no place on an axis is left out, and the
-//! picture says so. Series differ by mark, dash and hatch as well as by colour; numbers of papers are
-//! open and dashed, limits dotted, models dash-dotted; doubtful points are hollow, with a `?`.
+//! Every figure yields a picture. Values that cannot be placed on an axis are omitted, and a note
+//! says so. Series differ by mark, dash and hatch as well as by colour. Published numbers are open
+//! and dashed, limits dotted, models dash-dotted. Doubtful points are hollow, with a `?`.
 
 mod bars;
 mod canvas;
@@ -30,31 +30,31 @@ pub(crate) use style::{dark_rules, light_rules};
 
 use crate::exhibit::{Figure, Kind};
 
-/// Of a picture, in pixels.
+/// Width of a picture, in pixels.
 pub(crate) const WIDTH: f64 = 720.0;
 
-/// Of the data in it.
+/// Height of the data area.
 const DATA_HEIGHT: f64 = 290.0;
 
-/// Above the data: the title of the y axis.
+/// Height above the data, for the title of the y axis.
 const TOP: f64 = 34.0;
 
-/// On the right, where there is no legend.
+/// Margin on the right without a legend.
 const RIGHT: f64 = 22.0;
 
-/// Where a picture will stand.
+/// The context in which a picture is shown.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Setting {
-    /// In a page that has the rules of all pictures.
+    /// In a page that has the style rules of all pictures.
     Page,
-    /// In a file of its own, on light or dark paper.
+    /// In a file of its own, on a light or dark background.
     File,
-    /// On white paper.
+    /// On a white background.
     Paper,
 }
 
-/// The figure as an SVG file. Its slug names its parts, its title tells what it shows to whoever does
-/// not see it.
+/// The figure as an SVG file. The slug is the prefix of its element IDs; the title is its text
+/// alternative.
 pub fn svg(slug: &str, title: &str, figure: &Figure) -> String {
     draw(slug, title, figure, Setting::File)
 }
@@ -88,13 +88,13 @@ pub(crate) fn draw(slug: &str, title: &str, figure: &Figure, setting: Setting) -
     )
 }
 
-/// A slug as the name of an element.
+/// A slug as an element ID.
 fn identifier(slug: &str) -> String {
     let letter = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
     format!("f-{}", slug.chars().map(letter).collect::<String>())
 }
 
-/// A figure with everything that must be known before anything is drawn.
+/// A figure with its layout.
 struct Picture<'a> {
     figure: &'a Figure,
     looks: Vec<style::Look>,
@@ -120,7 +120,7 @@ impl<'a> Picture<'a> {
         Self { figure, looks, categories, legend, frame }
     }
 
-    /// Draws everything and gives the picture's height.
+    /// Draws everything; returns the picture's height.
     fn draw(&self, canvas: &mut Canvas, slug: &str) -> f64 {
         let Self { figure, looks, categories, legend, frame } = self;
         self.define(canvas, slug);
@@ -148,7 +148,7 @@ impl<'a> Picture<'a> {
         bottom + 8.0
     }
 
-    /// Hatches that the figure's bars refer to.
+    /// Defines the hatches that the figure's bars refer to.
     fn define(&self, canvas: &mut Canvas, slug: &str) {
         let mut hatches: Vec<String> = match self.figure.kind {
             Kind::Lines => return,
@@ -164,7 +164,7 @@ impl<'a> Picture<'a> {
         }
     }
 
-    /// What must be known to read it right.
+    /// Notes that are needed to read the figure correctly.
     fn notes(&self) -> Vec<String> {
         let marks = || self.figure.series.iter().flat_map(|series| &series.points);
         let mut notes = Vec::new();

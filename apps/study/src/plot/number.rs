@@ -1,13 +1,13 @@
-//! Numbers as people write them.
+//! Numbers in human-readable form.
 
-/// Between groups of three digits: narrow, and no place to break a line.
+/// U+202F NARROW NO-BREAK SPACE, between groups of three digits.
 const GROUP: char = '\u{202f}';
 
-/// Between a number and its unit or prefix.
+/// U+00A0 NO-BREAK SPACE, between a number and its unit or prefix.
 const GAP: char = '\u{a0}';
 
-/// Three significant digits, for tables: `0.0123`, `1.23`, `12 300`; whole numbers that say no more
-/// than that are not given digits after the point, and powers of two are said in full.
+/// Three significant digits, for tables: `0.0123`, `1.23`, `12 300`. Exact integers have no
+/// decimals, and powers of two are shown in full.
 pub(crate) fn three_digits(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();
@@ -22,26 +22,26 @@ pub(crate) fn three_digits(value: f64) -> String {
     if is_power_of_two(magnitude) && magnitude >= 1.0 {
         return grouped(&format!("{value:.0}"));
     }
-    // By way of its decimal form, so that 9.999 becomes 10.0 and not 10.00.
+    // Rounds in decimal form, so that 9.999 becomes 10.0 and not 10.00.
     let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
     let is_whole = rounded.fract() == 0.0 && rounded == value;
     let decimals = if is_whole { 0 } else { decimals_for(rounded.abs()) };
     grouped(&format!("{rounded:.decimals$}"))
 }
 
-/// What the last byte of a quantity counts.
+/// The scaling of a quantity.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Style {
     /// Bytes, by powers of 1024: `4 KiB`.
     Bytes,
-    /// How many: `10 k`, `1 M`.
+    /// Counts, by powers of 1000: `10 k`, `1 M`.
     Count,
-    /// A quantity whose unit has a prefix already, or wants none: `12 000` µs.
+    /// No prefix, since the unit has one or takes none: `12 000` µs.
     Plain,
 }
 
 impl Style {
-    /// Of an axis that measures in this unit.
+    /// The style of an axis with this unit.
     pub(crate) fn of(unit: &str) -> Self {
         match unit {
             "B" | "byte" | "bytes" => Self::Bytes,
@@ -50,7 +50,7 @@ impl Style {
         }
     }
 
-    /// A value at a tick of an axis.
+    /// The label of a tick.
     pub(crate) fn show(self, value: f64) -> String {
         match self {
             Self::Bytes => bytes(value),
@@ -89,7 +89,7 @@ fn plain(value: f64) -> String {
     if !(1e-4..1e7).contains(&magnitude) {
         return with_minus(&shortest_exponent(value));
     }
-    // Ticks are round; what is beyond six digits is the arithmetic's.
+    // Ticks are round; digits after the sixth decimal are rounding errors.
     let mut text = format!("{value:.6}");
     text.truncate(text.trim_end_matches('0').trim_end_matches('.').len());
     grouped(&text)
@@ -126,7 +126,7 @@ fn is_power_of_two(magnitude: f64) -> bool {
     exponent.fract() == 0.0
 }
 
-/// Digits before the point in groups of three, and a minus as wide as a digit.
+/// Groups digits before the point by three; the minus is as wide as a digit.
 fn grouped(text: &str) -> String {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("\u{2212}", digits),

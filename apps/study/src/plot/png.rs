@@ -1,4 +1,4 @@
-//! The same picture in pixels.
+//! Figures as PNG.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,29 +8,29 @@ use resvg::usvg::{Options, Tree, fontdb};
 use super::{Setting, draw};
 use crate::exhibit::Figure;
 
-/// Pixels of the file for each of the picture: sharp in print and on fine screens.
+/// Resolution: file pixels per SVG pixel.
 const SCALE: f32 = 2.0;
 
-/// Why there is no picture in pixels. Neither has to do with what is in the figure.
+/// The reason why there is no PNG. It does not depend on the figure's data.
 #[derive(Debug, thiserror::Error)]
 pub enum PlotError {
-    /// The picture that was drawn is not one.
+    /// The SVG is not valid.
     #[error("cannot draw the figure: {0}")]
     Svg(#[from] resvg::usvg::Error),
-    /// There is no memory for it.
+    /// There is no memory for the image.
     #[error("cannot draw the figure: no memory for {width} × {height} pixels")]
     Memory {
-        /// Pixels to the right.
+        /// Width in pixels.
         width: u32,
-        /// Pixels down.
+        /// Height in pixels.
         height: u32,
     },
-    /// It cannot be packed.
+    /// The encoder failed.
     #[error("cannot write the figure as PNG: {0}")]
     Encode(String),
 }
 
-/// Letters that are the same on every machine, and on one without any.
+/// An embedded font, so that pictures are the same on every machine.
 static FONTS: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
     let mut fonts = fontdb::Database::new();
     fonts.load_font_data(dejavu::sans_condensed::regular().to_vec());
@@ -43,7 +43,7 @@ static FONTS: LazyLock<Arc<fontdb::Database>> = LazyLock::new(|| {
 ///
 /// # Errors
 ///
-/// No memory.
+/// When the image cannot be rendered, allocated or encoded.
 pub fn png(slug: &str, title: &str, figure: &Figure) -> Result<Vec<u8>, PlotError> {
     let text = draw(slug, title, figure, Setting::Paper);
     let options = Options {

@@ -1,54 +1,54 @@
-//! An axis with its values: where each lies, and which of them are written beside it.
+//! The scale of an axis: positions of values, and ticks.
 
 use super::number::Style;
 use crate::exhibit::{Axis, Scale};
 
-/// Values beyond this, and logarithms of values below its inverse, are not drawn: no measurement is
-/// there, and differences would not be numbers any more.
+/// Limit of the magnitude of values that are drawn; on a logarithmic axis its inverse is the lower
+/// limit. Beyond it, differences could be NaN or infinite.
 const MAGNITUDE_MAX: f64 = 1e30;
 
-/// Ticks of one axis at most, written or not.
+/// Maximum number of ticks per axis.
 const TICKS_MAX: usize = 64;
 
-/// An axis over which values lie.
+/// The scale of an axis.
 #[derive(Clone, Debug)]
 pub(super) struct Ruler {
     measure: Measure,
     low: f64,
     high: f64,
-    /// What is written beside it.
+    /// The ticks, in ascending order.
     pub(super) ticks: Vec<Tick>,
 }
 
-/// How a value becomes a place.
+/// The mapping of values to positions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Measure {
     Even,
     Log,
-    /// One band for each of them.
+    /// That many equal bands.
     Bands(usize),
 }
 
-/// A place with a name.
+/// A labelled value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
-    /// Its value on the axis.
+    /// The value.
     pub(super) value: f64,
-    /// As it is written.
+    /// The label.
     pub(super) label: String,
 }
 
-/// Whether values reach to the axis's ends.
+/// The relation of the values to the ends of the axis.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Fit {
-    /// They may lie anywhere between round ends, and an even axis begins at zero.
+    /// The ends are round, and a linear axis includes zero.
     Round,
-    /// A little is left free on both sides.
+    /// The values fill the axis, except for a small margin.
     Close,
 }
 
 impl Ruler {
-    /// The axis that shows all these values.
+    /// The scale that covers all these values.
     pub(super) fn new(axis: &Axis, values: impl Iterator<Item = f64>, fit: Fit) -> Self {
         let style = Style::of(&axis.unit);
         match &axis.scale {
@@ -59,7 +59,7 @@ impl Ruler {
         }
     }
 
-    /// One band for each name; value `n` is the middle of the `n`-th, counted from 0.
+    /// One band per name. Value `n`, counted from 0, is the middle of the `n`-th band.
     pub(super) fn bands(names: Vec<String>) -> Self {
         let mut at = -1.0;
         let mut tick = |label| {
@@ -74,7 +74,7 @@ impl Ruler {
     fn linear(values: impl Iterator<Item = f64>, fit: Fit, style: Style) -> Self {
         let (mut low, mut high) =
             bounds(values.filter(|value| is_drawable(*value))).unwrap_or((0.0, 1.0));
-        // What is measured is compared by its length, which begins at zero.
+        // Magnitudes are compared by length, which starts at zero.
         let reaches_zero = fit == Fit::Round || low.abs() < high.abs() * 0.4;
         if reaches_zero {
             low = low.min(0.0);
@@ -85,7 +85,7 @@ impl Ruler {
         }
         let step = round_step(high - low, style);
         let (first, mut last) = ((low / step).floor(), (high / step).ceil());
-        // Room for what is written above the highest.
+        // Room for the value written above the highest bar.
         if last - high / step < 0.25 && high > 0.0 {
             last += 1.0;
         }
@@ -129,7 +129,7 @@ impl Ruler {
         Self { measure: Measure::Log, low, high, ticks: values.into_iter().map(tick).collect() }
     }
 
-    /// Where a value lies, from 0 at the low end to 1 at the high one; `None` for what has no place.
+    /// The position of a value, from 0 at the low end to 1 at the high end; `None` if it has none.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         if !is_drawable(value) {
             return None;
@@ -143,7 +143,7 @@ impl Ruler {
         (-1e-6..=1.0 + 1e-6).contains(&place).then(|| place.clamp(0.0, 1.0))
     }
 
-    /// Where lengths begin: at zero, or at the low end where there is none.
+    /// The position at which bars begin: that of zero, or the low end if there is no zero.
     pub(super) fn origin(&self) -> f64 {
         match self.measure {
             Measure::Even => self.place(0.0).unwrap_or(0.0),
@@ -151,7 +151,7 @@ impl Ruler {
         }
     }
 
-    /// How many bands it has, if it is of bands.
+    /// The number of bands; `None` for a numeric axis.
     pub(super) fn band_count(&self) -> Option<usize> {
         match self.measure {
             Measure::Bands(count) => Some(count),
@@ -160,7 +160,7 @@ impl Ruler {
     }
 }
 
-/// Whether a value can lie on any axis.
+/// Whether a value can be drawn on any axis.
 pub(super) fn is_drawable(value: f64) -> bool {
     value.is_finite() && value.abs() <= MAGNITUDE_MAX
 }
@@ -172,7 +172,7 @@ fn bounds(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// A round distance that divides a span into about five.
+/// A round step that divides a span into about five parts.
 fn round_step(span: f64, style: Style) -> f64 {
     let unit = match style {
         Style::Bytes => {
@@ -190,11 +190,11 @@ fn round_step(span: f64, style: Style) -> f64 {
     factor.unwrap_or(10.0) * power * unit
 }
 
-/// Which values of a logarithmic axis are written.
+/// The ticks of a logarithmic axis.
 enum LogSteps {
-    /// Each of these times each power of ten.
+    /// These multiples of each power of ten.
     Decades(&'static [f64]),
-    /// Every so many powers of the base.
+    /// Every `every`-th power of `base`.
     Powers { base: f64, every: f64 },
 }
 
@@ -211,8 +211,8 @@ impl LogSteps {
         Self::Powers { base, every: (powers / powers_max).ceil().max(1.0) }
     }
 
-    /// All from the last at or below the low end to the first at or above the high one; ends as
-    /// their logarithms to ten.
+    /// The ticks from the last one at or below `low` to the first one at or above `high`. Both ends
+    /// are decimal logarithms.
     fn around(&self, low: f64, high: f64) -> Vec<f64> {
         let (per_power, base, every): (&[f64], _, _) = match self {
             Self::Decades(factors) => (factors, 10.0_f64, 1.0),

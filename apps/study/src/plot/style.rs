@@ -1,42 +1,42 @@
-//! How series are told apart: by colour, and as well by mark, dash and hatch, for whoever sees or
-//! prints no colours.
+//! Styles of series. Series differ by colour as well as by mark, dash and hatch, for readers and
+//! prints without colour.
 
 use super::canvas::Canvas;
 use crate::exhibit::{Figure, Origin, Series};
 
-/// Colours on light paper: those of Okabe and Ito that stand on white, which most colour-blind
-/// people tell apart.
+/// Colours on a light background: Okabe and Ito's palette, which is distinguishable with most forms
+/// of colour blindness, with colours that are readable on white.
 const LIGHT: [&str; COLOURS] =
     ["#0072b2", "#c8500a", "#00825d", "#a8447f", "#8a6500", "#3f3f9f", "#4d5761"];
 
-/// The same on dark paper.
+/// The same on a dark background.
 const DARK: [&str; COLOURS] =
     ["#58b4ee", "#ff9a5c", "#3fd0a4", "#ee9fce", "#e8bf4a", "#a7a5ff", "#b6bfc9"];
 
-/// How many colours there are.
+/// The number of colours.
 pub(super) const COLOURS: usize = 7;
 
-/// How many shapes of marks.
+/// The number of mark shapes.
 const SHAPES: usize = 8;
 
-/// How many hatches.
+/// The number of hatches.
 pub(super) const HATCHES: usize = 6;
 
-/// What one series looks like.
+/// The style of one series.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Look {
-    /// Index of its colour.
+    /// Index of the colour.
     pub(super) colour: usize,
-    /// Index of the shape of its marks.
+    /// Index of the shape of marks.
     shape: usize,
-    /// Index of the hatch of its bars.
+    /// Index of the hatch of bars.
     pub(super) hatch: usize,
-    /// Where it comes from.
+    /// The origin of its numbers.
     pub(super) origin: Origin,
 }
 
-/// The looks of all series of a figure. A published series that is named as a measured one is, has
-/// its colour and shape, and differs by being open and dashed.
+/// The styles of all series of a figure. A published series named after a measured one has the same
+/// colour and shape, but is open and dashed.
 pub(super) fn looks(figure: &Figure) -> Vec<Look> {
     let mut next = 0;
     let mut fresh = || {
@@ -65,7 +65,8 @@ pub(super) fn looks(figure: &Figure) -> Vec<Look> {
     indices.into_iter().zip(&figure.series).map(look).collect()
 }
 
-/// The measured series that a published one is to be compared with: the longest name within its own.
+/// The measured series that a published one corresponds to: the longest label contained in the
+/// published one's.
 fn twin_of(published: &Series, figure: &Figure, taken: &[bool]) -> Option<usize> {
     let name = published.label.to_lowercase();
     let candidates = figure.series.iter().enumerate().filter(|(at, series)| {
@@ -78,7 +79,7 @@ fn twin_of(published: &Series, figure: &Figure, taken: &[bool]) -> Option<usize>
 }
 
 impl Look {
-    /// What lies below what: limits lowest, what was measured highest.
+    /// The drawing order: limits at the bottom, measured series on top.
     pub(super) fn layer(self) -> u8 {
         match self.origin {
             Origin::Measured => 0,
@@ -99,7 +100,7 @@ impl Look {
         format!("nf-line nf-s{}{dash}", self.colour)
     }
 
-    /// A mark at a place; hollow, for what was not measured here or is doubtful.
+    /// Draws a mark, hollow if it is published or doubtful.
     pub(super) fn mark(self, canvas: &mut Canvas, at: [f64; 2], is_doubtful: bool) {
         let class = match (self.origin, is_doubtful) {
             (Origin::Limit, false) => return canvas.circle(&self.filled(), at, 1.8),
@@ -118,12 +119,12 @@ impl Look {
         format!("nf-mark nf-f{} nf-s{}", self.colour, self.colour)
     }
 
-    /// A bar, filled as its series is: solid or hatched if measured, open if published.
+    /// Draws a bar: solid or hatched if measured, open if published.
     pub(super) fn bar(self, canvas: &mut Canvas, slug: &str, at: [f64; 2], size: [f64; 2]) {
         self.bar_of(canvas, slug, [at, size], false);
     }
 
-    /// The same at a place and of a size; pale if it is doubtful.
+    /// Draws a bar at this position and of this size, pale if it is doubtful.
     pub(super) fn bar_of(
         self,
         canvas: &mut Canvas,
@@ -161,7 +162,7 @@ impl Look {
         canvas.rect(&format!("nf-edge {stroke}{dash}"), at, size);
     }
 
-    /// The hatch that its bars refer to, if they do.
+    /// The definition of the hatch that its bars refer to, if they do.
     pub(super) fn hatch_definition(self, slug: &str) -> Option<String> {
         let lines = match self.hatch {
             1 => r#"<path d="M-1 1l2 -2M0 6l6 -6M5 7l2 -2"/>"#,
@@ -182,7 +183,7 @@ impl Look {
     }
 }
 
-/// A mark's outline around its place.
+/// The outline of a mark around its position.
 fn outline(shape: usize) -> &'static [[f64; 2]] {
     match shape {
         1 => &[[-3.5, -3.5], [3.5, -3.5], [3.5, 3.5], [-3.5, 3.5]],
@@ -195,7 +196,7 @@ fn outline(shape: usize) -> &'static [[f64; 2]] {
     }
 }
 
-/// The rules of all figures on light paper.
+/// The style rules of all figures on a light background.
 pub(crate) fn light_rules() -> String {
     let mut rules = FORMS.to_owned();
     rules += &paper_rules("#ffffff", "#1f2328", "#57606a", "#e4e7eb", "#8c959f");
@@ -203,14 +204,14 @@ pub(crate) fn light_rules() -> String {
     rules
 }
 
-/// What changes on dark paper.
+/// The rules that differ on a dark background.
 pub(crate) fn dark_rules() -> String {
     let mut rules = paper_rules("#0d1117", "#e6edf3", "#9ea7b3", "#252c35", "#6e7681");
     rules += &colour_rules(&DARK);
     rules
 }
 
-/// Everything that does not depend on the paper.
+/// The rules that do not depend on the background.
 const FORMS: &str = "\
 .nf-figure text{font-family:'Helvetica Neue',Helvetica,Arial,'Liberation Sans','DejaVu Sans Condensed',sans-serif}
 .nf-tick{font-size:11.5px}.nf-title{font-size:12.5px}.nf-legend{font-size:12px}.nf-note{font-size:11px}

@@ -1,4 +1,4 @@
-//! Pictures of small figures, and of absurd ones.
+//! Pictures of small figures and of degenerate ones.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn names(names: &[&str]) -> Scale {
     Scale::Names(names.iter().map(|name| (*name).to_owned()).collect())
 }
 
-/// The elements without the rules of how they look, which are the same in all.
+/// The elements without the style rules, which are the same for all figures.
 fn elements(figure: &Figure) -> String {
     draw("golden", "A title", figure, Setting::Page)
 }
@@ -203,7 +203,8 @@ fn any_figure() -> impl Strategy<Value = Figure> {
         .prop_map(|(kind, x, y, shade, series)| Figure { kind, x, y, shade, series })
 }
 
-/// Whatever is in a figure, its picture is well-formed, lies within its frame and is not endless.
+/// Checks that any figure yields well-formed SVG of bounded size whose elements lie within its
+/// frame.
 fn check_any_figure_is_drawn(figure: &Figure) {
     let picture = svg("any", "any", figure);
     let document = resvg::usvg::roxmltree::Document::parse(&picture).unwrap();

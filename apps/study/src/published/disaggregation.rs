@@ -1,5 +1,5 @@
-//! Trivedi: Networked NVM Storage, a lecture of 2020, with Klimovic's and others' study of flash
-//! behind iSCSI (2016) and FlashNet (2018).
+//! Trivedi: Networked NVM Storage, a lecture of 2020 that draws on Klimovic and others on flash
+//! over iSCSI (2016) and on FlashNet (2018).
 
 use super::{Paper, Stated};
 
@@ -13,11 +13,11 @@ pub const PAPER: Paper = Paper {
                the Linux iSCSI stack",
 };
 
-/// 4 KiB random reads of the flash device alone.
+/// IOPS of 4 KiB random reads on the local flash device.
 pub const LOCAL_IOPS: Stated =
     Stated::new("local flash, 4 KiB random", 250_000.0, "IOPS", "slide on network optimizations");
 
-/// One iSCSI tenant before any tuning.
+/// IOPS of one iSCSI tenant before any tuning.
 pub const BASELINE_IOPS: Stated = Stated::new(
     "one tenant over iSCSI, untuned",
     10_500.0,
@@ -25,14 +25,14 @@ pub const BASELINE_IOPS: Stated = Stated::new(
     "slide on network optimizations",
 );
 
-/// What several threads a session bring: from so many times to so many.
+/// Gain from several threads per session: lower and upper bound of the factor.
 pub const THREADS_GAIN: [f64; 2] = [4.0, 5.0];
 
-/// Eight tenants, tuned: as much as the device has.
+/// IOPS of eight tuned tenants, which equal the device's.
 pub const EIGHT_TENANTS_IOPS: Stated =
     Stated::new("eight tenants over tuned iSCSI", 250_000.0, "IOPS", "slide on threads");
 
-/// What remote flash adds to the 95th percentile of the application.
+/// The increase of the application's 95th percentile due to remote flash.
 pub const P95_ADDED: Stated = Stated::new(
     "95th percentile added by remote flash, RocksDB",
     260.0,
@@ -40,14 +40,14 @@ pub const P95_ADDED: Stated = Stated::new(
     "slide on application-level performance",
 );
 
-/// Application throughput that is lost when tenants share flash behind the network.
+/// Application throughput lost when tenants share remote flash.
 pub const THROUGHPUT_LOSS: Stated =
     Stated::new("queries per second lost", 20.0, "%", "slide on loaded latency");
 
-/// What disaggregation costs on top of flash in the cost model, as a share of one.
+/// Overhead of disaggregation in the cost model, as a fraction of the cost of flash.
 pub const OVERHEAD: f64 = 0.20;
 
-/// FlashNet's gains: 4 KiB IOPS and latency.
+/// FlashNet's IOPS and latency at 4 KiB, and its gains.
 pub const FLASHNET: [Stated; 4] = [
     Stated::new("FlashNet, network I/O of 4 KiB", 1_220_000.0, "IOPS", "FlashNet, abstract"),
     Stated::new("FlashNet, gain in IOPS", 38.6, "%", "FlashNet, abstract"),
@@ -55,11 +55,12 @@ pub const FLASHNET: [Stated; 4] = [
     Stated::new("FlashNet, latency saved", 43.5, "%", "FlashNet, abstract"),
 ];
 
-/// Where processor time goes.
+/// The categories of [`CPU_SHARES`].
 pub const CPU_SHARE_OF: [&str; 7] =
     ["network", "storage", "I/O drivers", "scheduling", "kernel", "application", "other"];
 
-/// With sockets and files, and with FlashNet: per cent, in the order of [`CPU_SHARE_OF`].
+/// Shares of processor time in per cent with sockets and files, and with FlashNet, in the order of
+/// [`CPU_SHARE_OF`].
 pub const CPU_SHARES: [(&str, [f64; 7]); 2] = [
     ("sockets and files", [19.3, 7.3, 6.7, 15.8, 40.1, 4.7, 6.1]),
     ("FlashNet", [20.6, 0.8, 6.4, 8.4, 46.7, 11.7, 5.4]),

@@ -1,7 +1,7 @@
-//! What the papers printed: facts and figures, each with its place.
+//! Facts and figures printed in the papers, each with its place.
 //!
-//! Most of the papers' pictures give no numbers; here is what their tables and their text give. Where
-//! a paper contradicts itself, both numbers stand here, and the study that shows them says so.
+//! Most of the papers' figures have no numbers, so these are from their tables and text. Where a
+//! paper contradicts itself, both numbers are here, and the study that uses them says so.
 
 pub mod disaggregation;
 pub mod networked_flash;
@@ -15,28 +15,28 @@ mod tests;
 /// A paper.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Paper {
-    /// As it is called here.
+    /// Its short name in reports.
     pub name: &'static str,
     /// Its authors.
     pub authors: &'static str,
     /// Its title.
     pub title: &'static str,
-    /// Where and when.
+    /// Venue and year.
     pub published: &'static str,
-    /// The machines it was measured on.
+    /// The machines that it measured.
     pub hardware: &'static str,
 }
 
 /// A number that a paper states.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stated {
-    /// Of what.
+    /// The quantity.
     pub what: &'static str,
-    /// How much.
+    /// The value.
     pub value: f64,
-    /// Of which unit.
+    /// The unit.
     pub unit: &'static str,
-    /// Where in the paper.
+    /// The place in the paper.
     pub place: &'static str,
 }
 
@@ -46,11 +46,11 @@ impl Stated {
     }
 }
 
-/// A pair of numbers, for reads and for writes.
+/// Numbers for reads and for writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReadWrite {
-    /// Of reads.
+    /// For reads.
     pub read: f64,
-    /// Of writes.
+    /// For writes.
     pub write: f64,
 }

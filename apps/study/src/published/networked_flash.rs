@@ -12,22 +12,22 @@ pub const PAPER: Paper = Paper {
                a SATA SSD, a PCIe flash card, an HS4 card as block device and as RDMA device",
 };
 
-/// A device measured alone, table 1: sequential and random.
+/// A local device in table 1. Pairs hold sequential and random order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Device {
-    /// As the paper calls it.
+    /// The paper's name for it.
     pub name: &'static str,
-    /// Latency of 1 KiB reads in microseconds.
+    /// Latency of 1 KiB reads, in microseconds.
     pub read_us: [f64; 2],
-    /// Thousands of 1 KiB reads per second.
+    /// Rate of 1 KiB reads, in thousands per second.
     pub read_kiops: [f64; 2],
-    /// Megabytes per second of 64 KiB reads.
+    /// Throughput of 64 KiB reads, in MB/s.
     pub read_mb_s: [f64; 2],
-    /// Latency of 1 KiB writes in microseconds.
+    /// Latency of 1 KiB writes, in microseconds.
     pub write_us: [f64; 2],
-    /// Thousands of 1 KiB writes per second.
+    /// Rate of 1 KiB writes, in thousands per second.
     pub write_kiops: [f64; 2],
-    /// Megabytes per second of 64 KiB writes.
+    /// Throughput of 64 KiB writes, in MB/s.
     pub write_mb_s: [f64; 2],
 }
 
@@ -71,16 +71,16 @@ pub const DEVICES: [Device; 4] = [
     },
 ];
 
-/// A network measured alone, table 2.
+/// A bare network in table 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Network {
     /// Its name.
     pub name: &'static str,
-    /// Latency of TCP sockets in microseconds.
+    /// Latency of TCP sockets, in microseconds.
     pub tcp_us: f64,
-    /// Thousands of exchanges per second over TCP sockets.
+    /// Rate of exchanges over TCP sockets, in thousands per second.
     pub tcp_kiops: f64,
-    /// The same of RDMA send and receive, where the card has it.
+    /// Latency and rate of RDMA send and receive, if the card supports it.
     pub rdma: Option<(f64, f64)>,
 }
 
@@ -91,18 +91,18 @@ pub const NETWORKS: [Network; 3] = [
     Network { name: "40 GbE", tcp_us: 12.0, tcp_kiops: 620.0, rdma: Some((8.8, 1500.0)) },
 ];
 
-/// A device behind a network, table 3: random 1 KiB reads.
+/// A device behind a network in table 3: random 1 KiB reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Remote {
-    /// Of [`DEVICES`].
+    /// Index into [`DEVICES`].
     pub device: usize,
-    /// Of [`NETWORKS`].
+    /// Index into [`NETWORKS`].
     pub network: usize,
-    /// Measured, in microseconds.
+    /// Measured latency, in microseconds.
     pub measured_us: f64,
-    /// The sum of the device's and the network's, as printed.
+    /// Printed sum of the device's and the network's latency, in microseconds.
     pub predicted_us: f64,
-    /// By how many per cent the first is longer, as printed.
+    /// Printed difference of the measured latency from the sum, in per cent.
     pub difference_percent: f64,
 }
 
@@ -129,27 +129,27 @@ pub const REMOTE: [Remote; 9] = [
     remote((2, 2), 135.0, 130.0, 3.8),
 ];
 
-/// By how much PCIe flash over 10 and 40 Gb/s exceeds the sum at most.
+/// Maximum excess over the sum, for PCIe flash over 10 and 40 Gb/s.
 pub const SUM_EXCESS_MAX: Stated =
     Stated::new("remote latency above device + wire, at most", 8.0, "%", "section 2.1");
 
-/// Peak IOPS that figure 1's text gives.
+/// Peak IOPS, as stated in the text of figure 1.
 pub const PEAK_IOPS: [Stated; 2] = [
     Stated::new("dev-SATA, whatever the network", 64_000.0, "IOPS", "figure 1, text"),
     Stated::new("dev-PCIe and HS4-blk over 1 GbE", 111_000.0, "IOPS", "figure 1, text"),
 ];
 
-/// What the network takes of the peak IOPS of flash, on average, over 10 GbE and 40 GbE.
+/// Mean loss of flash's peak IOPS to the network, over 10 GbE and 40 GbE.
 pub const IOPS_LOSS: [Stated; 2] = [
     Stated::new("IOPS lost over 10 GbE, mean", 23.0, "%", "figure 1, text"),
     Stated::new("IOPS lost over 40 GbE, mean", 20.0, "%", "figure 1, text"),
 ];
 
-/// What the network takes of the peak IOPS at most: a third in the summary, 32 % in the text.
+/// Maximum loss of peak IOPS to the network: a third in the summary, 32 % in the text.
 pub const IOPS_LOSS_MAX: Stated =
     Stated::new("IOPS lost to the network, at most", 32.0, "%", "figure 1, text");
 
-/// Peak bandwidths that figure 2's text gives.
+/// Peak bandwidths, as stated in the text of figure 2.
 pub const PEAK_BANDWIDTH: [Stated; 4] = [
     Stated::new("anything over 1 GbE", 120.0, "MB/s", "figure 2, text"),
     Stated::new("dev-SATA", 245.0, "MB/s", "figure 2, text"),
@@ -157,29 +157,29 @@ pub const PEAK_BANDWIDTH: [Stated; 4] = [
     Stated::new("HS4-blk", 2600.0, "MB/s", "figure 2, text"),
 ];
 
-/// By how much networked bandwidth stays below local, until the network is full.
+/// Maximum loss of bandwidth to the network, as long as the network is not saturated.
 pub const BANDWIDTH_LOSS_MAX: Stated =
     Stated::new("bandwidth lost to the network, at most", 10.0, "%", "figure 2, text");
 
-/// Block I/O of one core, 64 clients, null device.
+/// Block I/O of one core with 64 clients and a null device.
 pub const CORE_IOPS: [Stated; 2] = [
     Stated::new("TCP and null device, one core", 59_000.0, "IOPS", "figure 4a, text"),
     Stated::new("RDMA and null device, one core", 195_000.0, "IOPS", "figure 4a, text"),
 ];
 
-/// Sockets alone, of one core.
+/// Sockets without block I/O, on one core.
 pub const CORE_SOCKET_IOPS: Stated =
     Stated::new("TCP send and receive alone, one core", 170_000.0, "IOPS", "section 2.4");
 
-/// All 32 cores.
+/// Block I/O of all 32 cores with a null device.
 pub const ALL_CORES_IOPS: [Stated; 2] = [
     Stated::new("TCP and null device, 32 cores", 510_000.0, "IOPS", "figure 4a, text"),
     Stated::new("RDMA and null device, 32 cores", 950_000.0, "IOPS", "figure 4a, text"),
 ];
 
-/// What a network door that the network card does brings over sockets, at most.
+/// Maximum gain of a transport that is offloaded to the network card, compared with sockets.
 pub const OFFLOAD_GAIN_MAX: Stated =
     Stated::new("gain of RDMA over sockets, at most", 3.2, "times", "figure 4c, text");
 
-/// Delays that were injected for figure 4b, in microseconds.
+/// The delays injected for figure 4b, in microseconds.
 pub const INJECTED_DELAYS_US: [u64; 3] = [0, 10, 100];

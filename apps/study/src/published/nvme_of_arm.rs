@@ -12,24 +12,24 @@ pub const PAPER: Paper = Paper {
                i7-6700; RoCEv2 at 50 Gb/s",
 };
 
-/// Jobs from which on bandwidth no longer grows.
+/// The number of jobs from which bandwidth no longer grows.
 pub const PLATEAU_JOBS: Stated =
     Stated::new("jobs at which bandwidth reaches its plateau", 4.0, "jobs", "finding 1");
 
-/// What remote flash costs the host's processors more than local flash, 4 KiB writes.
+/// Increase of the host's processor time from local to remote flash, at 4 KiB.
 pub const HOST_CPU_ADDED: Stated =
     Stated::new("processor time of the host added, 4 KiB", 31.5, "%", "finding 2");
 
-/// The kernel's part of that.
+/// The kernel's part of that increase.
 pub const HOST_KERNEL_ADDED: Stated =
     Stated::new("of it in the kernel, 4 KiB", 26.9, "%", "finding 2");
 
-/// Depth of the studies of jobs and of request sizes.
+/// Queue depth in the studies of jobs and of request sizes.
 pub const DEPTH: u32 = 128;
-/// Jobs of the studies of depth and of request sizes.
+/// Jobs in the studies of queue depth and of request sizes.
 pub const JOBS: u32 = 8;
 
-/// The bare network, from the Arm side and from the x86 side.
+/// The bare network, with each side as the server.
 pub const WIRE: [Stated; 4] = [
     Stated::new("network bandwidth, Arm serves", 45.42, "Gb/s", "experimental setup"),
     Stated::new("network bandwidth, x86 serves", 45.40, "Gb/s", "experimental setup"),

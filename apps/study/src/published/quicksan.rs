@@ -16,22 +16,23 @@ const fn pair(read: f64, write: f64) -> ReadWrite {
     ReadWrite { read, write }
 }
 
-/// Where a 4 KiB request spends its time beside the medium, table 1, in microseconds.
+/// The latency of a 4 KiB request outside the medium, table 1, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stack {
     /// Its name.
     pub name: &'static str,
     /// System call and block layer.
     pub system: ReadWrite,
-    /// The shared file system, where it is on the way.
+    /// The shared file system, for stacks that have one.
     pub file_system: Option<ReadWrite>,
-    /// Block transport: software, and the wire.
+    /// Block transport: software and wire.
     pub transport: ReadWrite,
-    /// The sum, as printed.
+    /// The printed sum.
     pub total: ReadWrite,
 }
 
-/// Table 1. Fibre Channel is the paper's own estimate; it shares the upper layers of iSCSI.
+/// Table 1. The numbers for Fibre Channel are the paper's own estimate; its upper layers are those
+/// of iSCSI.
 pub const STACKS: [Stack; 4] = [
     Stack {
         name: "iSCSI",
@@ -68,9 +69,9 @@ pub const STACKS: [Stack; 4] = [
 pub struct Latency {
     /// The stack.
     pub name: &'static str,
-    /// To the storage of the same machine.
+    /// To storage of the same machine.
     pub local: ReadWrite,
-    /// To another's.
+    /// To storage of another machine.
     pub remote: ReadWrite,
 }
 
@@ -81,45 +82,47 @@ pub const LATENCIES: [Latency; 3] = [
     Latency { name: "QuickSAN-D", local: pair(8.3, 9.7), remote: pair(19.5, 20.7) },
 ];
 
-/// The cut in latency from iSCSI to QuickSAN-OS that the text states, of writes, with the numbers of
-/// the read row.
+/// The reduction of latency from iSCSI to QuickSAN-OS. The text states it for writes, but with the
+/// numbers of reads.
 pub const LATENCY_CUT: Stated =
     Stated::new("latency saved, iSCSI to QuickSAN-OS", 92.0, "%", "section 5.2");
 
-/// The gain in bandwidth of small accesses over iSCSI: the paper has three numbers for it.
+/// The gain in bandwidth of small accesses over iSCSI, for which the paper has three different
+/// numbers.
 pub const SMALL_ACCESS_GAIN: [Stated; 3] = [
     Stated::new("bandwidth of small accesses over iSCSI", 163.0, "times", "abstract"),
     Stated::new("bandwidth of 512 B writes over iSCSI", 164.4, "times", "section 5.3"),
     Stated::new("bandwidth of small requests over iSCSI", 167.0, "times", "section 6"),
 ];
 
-/// What figure 5's text says of QuickSAN-D over iSCSI, distributed: 512 B and 256 KiB.
+/// Gain of distributed QuickSAN-D over iSCSI at 512 B, as stated in the text of figure 5.
 pub const GAIN_512: ReadWrite = pair(72.7, 164.4);
-/// The same of 256 KiB.
+/// The same gain at 256 KiB.
 pub const GAIN_256K: ReadWrite = pair(4.6, 4.4);
-/// Of 4 KiB requests over iSCSI, as the introduction has it.
+/// The gain over iSCSI at 4 KiB, as stated in the introduction.
 pub const GAIN_4K: Stated =
     Stated::new("bandwidth of 4 KiB over iSCSI", 14.7, "times", "section 1");
 
-/// The size at which most of figure 5's curves peak.
+/// The request size at which most curves of figure 5 peak.
 pub const PEAK_LEN: u64 = 4096;
 
-/// How many times the energy of QuickSAN-OS and of QuickSAN-D iSCSI takes for a 4 KiB operation: from,
-/// to.
+/// Energy of a 4 KiB operation over iSCSI relative to QuickSAN-OS and to QuickSAN-D: range of the
+/// factor.
 pub const ENERGY_OF_ISCSI: [(&str, [f64; 2]); 2] =
     [("QuickSAN-OS", [6.2, 12.7]), ("QuickSAN-D", [13.2, 27.4])];
 
-/// Energy of writes that direct access saves over the kernel's.
+/// Energy of writes saved by direct access, compared with access through the kernel.
 pub const ENERGY_SAVED_DIRECT: Stated =
     Stated::new("energy of writes, QuickSAN-OS to QuickSAN-D", 76.0, "%", "figure 10");
 
-/// What the paper assumes an SSD and a switch to draw.
+/// The assumed power of an SSD and of a switch.
 pub const ASSUMED_WATTS: [Stated; 2] = [
     Stated::new("an SSD", 24.0, "W", "section 5.7"),
     Stated::new("a switch", 150.0, "W", "section 5.7"),
 ];
 
-/// From two to eight nodes, total bandwidth of mixed reads and writes: the text has both.
+/// Growth of the total bandwidth of mixed reads and writes from two to eight nodes. The text states
+/// both numbers.
 pub const SCALING_TWO_TO_EIGHT: [Stated; 2] = [
     Stated::new("total bandwidth, two to eight nodes", 2.0, "times", "section 5.4, first"),
     Stated::new("total bandwidth, two to eight nodes", 2.5, "times", "section 5.4, second"),

@@ -1,4 +1,4 @@
-//! A table for other programs, as RFC 4180 has it; numbers with all their digits.
+//! A table as CSV (RFC 4180), with all digits of its numbers.
 
 use crate::exhibit::{Cell, Table};
 

@@ -1,4 +1,4 @@
-//! Everything that a report says.
+//! The content of a report.
 
 use std::collections::BTreeSet;
 
@@ -12,39 +12,39 @@ use crate::studies::{Setting, Study};
 /// A run, or the part of it that is done.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Document {
-    /// Where and how it was measured.
+    /// Description of the run.
     pub about: About,
-    /// One per study, in the order in which they ran.
+    /// One chapter per study, in the order in which they ran.
     pub chapters: Vec<Chapter>,
 }
 
-/// Where and how a run was measured.
+/// Description of a run.
 #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct About {
     /// The version of nearflash.
     pub version: String,
-    /// When it began, for people: `2026-03-01 14:05 UTC`.
+    /// Start time in human-readable form: `2026-03-01 14:05 UTC`.
     pub started_at: String,
-    /// How long it took, in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Its command lines, a line each: that which began it, and those that went on with it.
+    /// The command lines that started and continued the run, one per line.
     pub command: String,
-    /// Fewer points and shorter ones: figures of a first look.
+    /// Whether `--quick` was given: fewer and shorter points.
     pub is_quick: bool,
-    /// The machine: processor, cores, memory, kernel, devices; in the order in which they are shown.
+    /// The machine (processor, cores, memory, kernel, devices), in the order of presentation.
     pub machine: Vec<Fact>,
-    /// Versions of everything that took part.
+    /// Versions of all programs that took part.
     pub versions: Vec<Fact>,
-    /// How points were measured: repeats, time counted and not counted, cores.
+    /// Parameters of the measurement: runs per point, warm-up and counted time, cores.
     pub settings: Vec<Fact>,
 }
 
-/// A name and what it stands for.
+/// A name and its value.
 #[derive(Clone, Debug, Eq, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Fact {
-    /// What is told.
+    /// The name.
     pub name: String,
-    /// What it is here.
+    /// The value.
     pub value: String,
 }
 
@@ -58,27 +58,27 @@ impl Fact {
 /// One study.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Chapter {
-    /// Its name, as on the command line.
+    /// Its name on the command line.
     pub study: String,
     /// Its question, in one line.
     pub question: String,
     /// The paper and its figures or tables.
     pub source: String,
-    /// What was found.
+    /// Its results.
     pub exhibits: Vec<Exhibit>,
-    /// What belongs to it and cannot be measured here.
+    /// Its parts that cannot be measured here.
     pub unable: Vec<Unable>,
-    /// The points that ended, well or not, in the order of the plan.
+    /// The points that were measured or failed, in the order of the plan.
     pub points: Vec<PointEnd>,
-    /// The points that were planned and are not measured yet: the run was interrupted.
+    /// The points not measured yet, if the run was interrupted.
     pub pending: Vec<PointId>,
-    /// Where the cores lay in most runs of all chapters.
+    /// The most frequent place of the cores over the sound runs of all chapters.
     #[serde(skip)]
     pub home: Option<Place>,
 }
 
 impl Chapter {
-    /// The chapter of a study with everything that has been measured of its plan.
+    /// The chapter of a study, with the outcomes so far of its plan.
     pub fn new(study: &dyn Study, setting: &Setting, plan: Plan, results: &Results) -> Self {
         let mut points = Vec::new();
         let mut pending = Vec::new();
@@ -104,7 +104,7 @@ impl Chapter {
         }
     }
 
-    /// The points that could not be measured, and why.
+    /// The points that failed, each with the reason.
     pub fn failed(&self) -> impl Iterator<Item = (&PointId, &str)> {
         self.points.iter().filter_map(|end| match &end.outcome {
             Outcome::Failed(why) => Some((&end.id, why.as_str())),

@@ -1,11 +1,11 @@
-//! Files that are whole or not there.
+//! Atomic replacement of files.
 
 use std::fs;
 use std::path::Path;
 
 use super::ReportError;
 
-/// Replaces a file; a reader, or a full disk, never leaves half of one.
+/// Writes a file under a temporary name and renames it, so that readers never see half of it.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     let wrap = |source| ReportError::Write { path: path.to_owned(), source };
     if let Some(parent) = path.parent() {
@@ -15,7 +15,7 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), ReportError> {
     name.push(".new");
     let unfinished = path.with_file_name(name);
     fs::write(&unfinished, bytes).and_then(|()| fs::rename(&unfinished, path)).map_err(|source| {
-        // What is left of it is of no use to anyone; the first failure is the one to tell.
+        // Removes the incomplete file; the write error is the one to report.
         let _ = fs::remove_file(&unfinished);
         wrap(source)
     })

@@ -1,4 +1,4 @@
-//! Results for programs: `results.json`, and reading it back.
+//! Results as JSON: writes and reads `results.json`.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use crate::result::{Outcome, PointEnd};
 
 /// The file's name.
 pub(super) const FILE: &str = "results.json";
-/// Grows when a program that reads an older one would misread a newer one.
+/// Incremented when a program that reads an older file would misread a newer one.
 pub const SCHEMA: u64 = 1;
 
 #[derive(serde::Serialize)]
@@ -21,7 +21,7 @@ struct Encoded<'a> {
     document: &'a Document,
 }
 
-/// The whole document. Numbers that are none (no operation was counted) are `null`.
+/// The whole document. Numbers that are not finite (no operation was counted) become `null`.
 pub(super) fn encode(document: &Document) -> String {
     let mut text = serde_json::to_string(&Encoded { schema: SCHEMA, document })
         .expect("names of a document are strings, and it is written to memory");
@@ -29,11 +29,10 @@ pub(super) fn encode(document: &Document) -> String {
     text
 }
 
-/// A run read back: where it was measured, and its points. Exhibits are made again from points, or
-/// not needed.
+/// A run read from `results.json`: its description and its points, without exhibits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kept {
-    /// Where and how it was measured.
+    /// Description of the run.
     pub about: About,
     /// Each study's name and points.
     pub studies: Vec<(String, Vec<PointEnd>)>,
@@ -63,7 +62,7 @@ struct BodyPoint {
 }
 
 impl From<BodyPoint> for PointEnd {
-    /// A point with a number that is none does not spoil the others.
+    /// A point whose numbers cannot be read becomes a failed one; the others are unaffected.
     fn from(BodyPoint { id, outcome }: BodyPoint) -> Self {
         let outcome = serde_json::from_value(outcome).unwrap_or_else(|error| {
             Outcome::Failed(format!("its numbers cannot be read: {error}"))
@@ -72,11 +71,11 @@ impl From<BodyPoint> for PointEnd {
     }
 }
 
-/// Reads the results of a run from its directory.
+/// Reads the results of a run from its folder.
 ///
 /// # Errors
 ///
-/// No results there, or results of another schema.
+/// When the folder has no results, or results of another schema.
 pub fn read(out_dir: &Path) -> Result<Kept, ReportError> {
     let path = out_dir.join(FILE);
     let text = fs::read_to_string(&path).map_err(|source| unreadable(out_dir, source))?;
@@ -93,7 +92,7 @@ pub fn read(out_dir: &Path) -> Result<Kept, ReportError> {
     Ok(Kept { about: body.about, studies: studies.collect() })
 }
 
-/// Why there are no results, by what else is there.
+/// The reason why `results.json` is missing, judging by the other files in the folder.
 fn unreadable(out_dir: &Path, source: io::Error) -> ReportError {
     let has = |name: &str| out_dir.join(name).is_file();
     let path = out_dir.to_owned();

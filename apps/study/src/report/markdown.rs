@@ -1,4 +1,4 @@
-//! The report as text: read as it is, or by whatever shows Markdown, figures included.
+//! The report as Markdown, readable as plain text; it embeds the figures.
 
 use std::fmt::Write;
 
@@ -140,7 +140,7 @@ fn table(out: &mut String, table: &Table) {
     out.push('\n');
 }
 
-/// Text that means nothing but itself.
+/// Escapes characters that Markdown or HTML would interpret.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -159,7 +159,7 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// Text as it is typed.
+/// An inline code span.
 fn code(text: &str) -> String {
     format!("`{}`", text.replace(['`', '\n', '\r'], " "))
 }

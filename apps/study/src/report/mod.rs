@@ -1,7 +1,7 @@
-//! What a run leaves for its reader: one page, and behind it the figures, tables and raw results.
+//! The report of a run: one page, with the figures, tables and raw results that it links to.
 //!
-//! Everything is made from a [`Document`] alone, so that it can be made again from kept results, and
-//! of any part of a run. Knows nothing of how points are measured.
+//! A report is made from a [`Document`] alone, so it can be made again from stored results, and for
+//! any part of a run. This module does not depend on how points are measured.
 
 mod csv;
 mod document;
@@ -23,90 +23,90 @@ pub use document::{About, Chapter, Document, Fact};
 pub use json::{Kept, SCHEMA, read};
 pub(crate) use page::frame;
 
-/// Why a report could not be written, or read back.
+/// The reason why a report could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// The directory is missing, full, or not ours.
+    /// The folder is missing, full, or not writable.
     #[error("cannot write {}: {source}. Choose another directory with --out", path.display())]
     Write {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// There is no such file, or it is not ours to read.
+    /// The file is missing or not readable.
     #[error("cannot read {}: {source}. Name the directory that --out of a run named", path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A run is under way there, or was ended before it wrote its report.
+    /// A run that is in progress, or that ended before it wrote its report.
     #[error(
         "{path} has no results.json yet: 'nearflash study report {path}' writes it",
         path = .path.display()
     )]
     Unwritten {
-        /// The directory.
+        /// The folder.
         path: PathBuf,
     },
-    /// A copy for others, without its results.
+    /// A published copy, which has no results.
     #[error(
         "{} is a published report, without results.json: name the directory that it was published from, \
          or measure with 'nearflash study run'",
         path.display()
     )]
     Published {
-        /// The directory.
+        /// The folder.
         path: PathBuf,
     },
-    /// It is no report, or a damaged one.
+    /// The file is not a report, or is damaged.
     #[error("{} is not a report of nearflash study: {source}", path.display())]
     Malformed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the decoder says.
+        /// The decoder's error.
         source: serde_json::Error,
     },
-    /// A figure has no picture.
+    /// A figure could not be drawn.
     #[error(transparent)]
     Plot(#[from] PlotError),
-    /// It was written by a version that keeps results otherwise.
+    /// The file has the schema of another version.
     #[error("{} has schema {found}, this version reads {SCHEMA}: compare with the version that wrote it", path.display())]
     Schema {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it says it is.
+        /// Its schema.
         found: u64,
     },
 }
 
-/// What was written.
+/// The files written.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Written {
-    /// The page to open.
+    /// The page.
     pub page: PathBuf,
-    /// The same as text, with links to the figures.
+    /// The same report as Markdown, with links to the figures.
     pub text: PathBuf,
 }
 
-/// The page's name.
+/// Name of the page.
 const PAGE_FILE: &str = "report.html";
-/// The text's.
+/// Name of the Markdown file.
 const TEXT_FILE: &str = "report.md";
 
-/// What lies beside a page, and so what it can lead to.
+/// The files next to a page, to which it can link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Beside {
-    /// Of a run: everything.
+    /// All files of a run.
     Everything,
-    /// Of a copy for others to read: what is large and can be made again is left out.
+    /// A published copy: without large files that can be made again.
     Published,
 }
 
 impl Beside {
-    /// The forms of a figure.
+    /// File extensions of a figure.
     fn pictures(self) -> &'static [&'static str] {
         match self {
             Self::Everything => &["svg", "png"],
@@ -115,29 +115,29 @@ impl Beside {
     }
 }
 
-/// Writes the report into a directory, which is made if need be; what an earlier report left there
-/// under the same names is replaced, each file whole or not at all.
+/// Writes the report to a folder, which is created if necessary. Files of an earlier report are
+/// replaced, each atomically.
 ///
 /// # Errors
 ///
-/// A file that cannot be written.
+/// When a file cannot be written.
 pub fn write(document: &Document, out_dir: &Path) -> Result<Written, ReportError> {
-    // What cannot be made again comes first.
+    // First the file from which all others can be made again.
     files::write(&out_dir.join(json::FILE), json::encode(document).as_bytes())?;
     write_pages(document, out_dir, Beside::Everything)
 }
 
-/// Writes a copy of the report for others to read, small enough to be kept with other documents: its
-/// pages, figures as SVG and tables as CSV, and links to nothing else.
+/// Writes a copy of the report for publication, small enough to be stored with other documents: its
+/// pages, figures as SVG and tables as CSV. It links to no other files.
 ///
 /// # Errors
 ///
-/// A file that cannot be written.
+/// When a file cannot be written.
 pub fn publish(document: &Document, out_dir: &Path) -> Result<Written, ReportError> {
     write_pages(document, out_dir, Beside::Published)
 }
 
-/// Whether a run keeps its results in a directory.
+/// Whether a folder holds the results of a run.
 pub(crate) fn is_run(out_dir: &Path) -> bool {
     [POINTS_FILE, json::FILE].iter().any(|name| out_dir.join(name).exists())
 }
@@ -159,7 +159,7 @@ fn write_pages(
     Ok(written)
 }
 
-/// The table and the figure of an exhibit.
+/// Writes the table and the figure of an exhibit.
 fn write_exhibit(exhibit: &Exhibit, dir: &Path, beside: Beside) -> Result<(), ReportError> {
     let Exhibit { slug, title, figure, table, .. } = exhibit;
     let path = |kind: &str| dir.join(format!("{}.{kind}", file_stem(slug)));
@@ -175,11 +175,12 @@ fn write_exhibit(exhibit: &Exhibit, dir: &Path, beside: Beside) -> Result<(), Re
     Ok(())
 }
 
-/// A longer name of a file would be refused by file systems, once its ending stands behind it.
+/// Maximum length of a stem; with a longer one the file name could exceed the 255 bytes that file
+/// systems allow.
 const STEM_LEN_MAX: usize = 200;
 
-/// A name as the name of a file, a directory or a place of a page. Of long ones, as those of targets can
-/// be, the middle is a number that tells them apart.
+/// Converts a name to the stem of a file or folder, or to an anchor of a page. The middle of a long
+/// name, such as a target's URL, is replaced by a hash.
 fn file_stem(name: &str) -> String {
     let letter = |letter: char| {
         if letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_') { letter } else { '-' }
@@ -192,7 +193,7 @@ fn file_stem(name: &str) -> String {
     let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
     });
-    // It is ASCII throughout.
+    // The stem is ASCII, so every index is a character boundary.
     format!("{}-{hash:016x}-{}", &stem[..STEM_LEN_MAX / 2], &stem[stem.len() - STEM_LEN_MAX / 4..])
 }
 

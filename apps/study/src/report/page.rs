@@ -1,4 +1,4 @@
-//! The page for people: one file that needs nothing else, not even a network.
+//! The report as HTML: one self-contained file that loads nothing from the network.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -10,7 +10,7 @@ use crate::exhibit::Exhibit;
 use crate::plan::Unable;
 use crate::plot::{self, Setting};
 
-/// Tables longer than this are folded.
+/// Longer tables are folded.
 const ROWS_OPEN_MAX: usize = 24;
 
 /// The whole page.
@@ -52,7 +52,7 @@ pub(super) fn render(document: &Document, beside: Beside) -> String {
     frame("Remote flash, measured", &body)
 }
 
-/// A page of our form.
+/// An HTML page with the report's style.
 pub(crate) fn frame(title: &str, body: &Markup) -> String {
     let style = format!(
         "{}{}@media screen and (prefers-color-scheme:dark){{{}}}",
@@ -108,7 +108,7 @@ fn summary(document: &Document) -> Markup {
     }
 }
 
-/// Every part of the page, and every figure.
+/// The table of contents: sections, studies and figures.
 fn contents(document: &Document) -> Markup {
     let has_unable = document
         .chapters
@@ -237,7 +237,7 @@ fn failures(chapter: &Chapter) -> Markup {
         }
         @if !chapter.pending.is_empty() {
             details {
-                summary { "Points that were not run yet; the same command goes on with them" }
+                summary { "Points not measured yet; repeat the command to continue with them" }
                 ul { @for id in &chapter.pending { li { code { (id.0) } } } }
             }
         }

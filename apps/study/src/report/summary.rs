@@ -1,24 +1,24 @@
-//! What a chapter comes to: its sentences, and how many of its points are good for what.
+//! The summary of a chapter: its conclusions, and the number of points per outcome.
 
 use super::{About, Chapter};
 use crate::plan::Unable;
 use crate::result::{Outcome, Results};
 
-/// How a chapter's points ended.
+/// The number of points per outcome.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Counts {
-    /// Measured, and good to stand beside others.
+    /// Measured and comparable.
     pub(super) sound: usize,
-    /// Measured, and not.
+    /// Measured, but not comparable.
     pub(super) doubtful: usize,
-    /// Not measured, for a reason.
+    /// Failed.
     pub(super) failed: usize,
     /// Not measured yet.
     pub(super) pending: usize,
 }
 
 impl Counts {
-    /// Of one chapter.
+    /// Counts the points of one chapter.
     pub(super) fn of(chapter: &Chapter) -> Self {
         let mut counts = Self { pending: chapter.pending.len(), ..Self::default() };
         let results = results(chapter);
@@ -32,7 +32,7 @@ impl Counts {
         counts
     }
 
-    /// Of all chapters.
+    /// Counts the points of all chapters.
     pub(super) fn all(chapters: &[Chapter]) -> Self {
         chapters.iter().map(Self::of).fold(Self::default(), |sum, one| Self {
             sound: sum.sound + one.sound,
@@ -66,7 +66,7 @@ impl Counts {
     }
 }
 
-/// The measured points of a chapter, to take spreads from.
+/// The results of a chapter, with the home of the whole run.
 pub(super) fn results(chapter: &Chapter) -> Results {
     let ends = chapter.points.iter();
     let outcomes = ends.map(|end| (end.id.clone(), end.outcome.clone())).collect();
@@ -76,11 +76,11 @@ pub(super) fn results(chapter: &Chapter) -> Results {
     }
 }
 
-/// Sentences of one study at the head of a report; the others stand with their figures.
+/// Conclusions per study in a report's summary; the others stand with their figures.
 const SENTENCES_MAX: usize = 3;
 
-/// The first sentences of a chapter's exhibits, of as many exhibits as there is room for, and how
-/// many more there are.
+/// The first conclusion of each exhibit, up to [`SENTENCES_MAX`], and the number of all other
+/// conclusions.
 pub(super) fn sentences(chapter: &Chapter) -> (Vec<&str>, usize) {
     let exhibits = || chapter.exhibits.iter();
     let all = exhibits().map(|exhibit| exhibit.conclusions.len()).sum::<usize>();
@@ -90,7 +90,7 @@ pub(super) fn sentences(chapter: &Chapter) -> (Vec<&str>, usize) {
     (found, more)
 }
 
-/// What could not be measured, once for all studies that it belongs to: their names, and what it is.
+/// The parts that could not be measured, each once with the studies that need it.
 pub(super) fn all_unable(chapters: &[Chapter]) -> Vec<(Vec<&str>, &Unable)> {
     let mut all: Vec<(Vec<&str>, &Unable)> = Vec::new();
     for chapter in chapters {
@@ -104,20 +104,20 @@ pub(super) fn all_unable(chapters: &[Chapter]) -> Vec<(Vec<&str>, &Unable)> {
     all
 }
 
-/// Which nearflash measured, and when, as far as it is known.
+/// The version and, if known, start time and duration of a run.
 pub(super) fn run_words(about: &About) -> String {
     let mut words = format!("nearflash {}", about.version);
     if !about.started_at.is_empty() {
         words += &format!(", begun {}", about.started_at);
     }
-    // A run that has not come to its end does not know how long it takes.
+    // Unknown until the run has ended.
     if about.seconds > 0.0 {
         words += &format!(", {}", duration(about.seconds));
     }
     words
 }
 
-/// A time as people say it: `30 min 34 s`.
+/// A duration for people: `30 min 34 s`.
 pub(super) fn duration(seconds: f64) -> String {
     if !(0.0..1e9).contains(&seconds) {
         return "unknown".to_owned();
@@ -133,7 +133,7 @@ pub(super) fn duration(seconds: f64) -> String {
     format!("{hours:.0} h {:.0} min", minutes - hours * 60.0)
 }
 
-/// What words and signs of figures and tables mean, one line each.
+/// The terms and symbols of figures and tables, one line each.
 pub(super) const WORDS: [(&str, &str); 8] = [
     (
         "median and spread",

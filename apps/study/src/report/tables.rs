@@ -12,12 +12,12 @@ use crate::plot::number::three_digits;
 use crate::result::{Outcome, PointEnd, Results, Run};
 use crate::studies::in_times;
 
-/// Names and what they stand for.
+/// A list of names and values.
 pub(crate) fn fact_list(facts: &[Fact]) -> Markup {
     html! { dl.facts { @for Fact { name, value } in facts { dt { (name) } dd { (value) } } } }
 }
 
-/// An exhibit's table; columns of numbers stand on the right.
+/// An exhibit's table; numeric columns are right-aligned.
 pub(super) fn table(table: &Table) -> Markup {
     let is_of_numbers =
         |column: usize| table.rows.iter().any(|row| row.get(column).is_some_and(Cell::is_number));
@@ -47,7 +47,7 @@ pub(super) fn table(table: &Table) -> Markup {
     }
 }
 
-/// A cell as people read it.
+/// A cell in human-readable form.
 pub(super) fn show(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => text.clone(),
@@ -57,7 +57,7 @@ pub(super) fn show(cell: &Cell) -> String {
     }
 }
 
-/// Every point of a chapter that was measured, with its command line.
+/// The points of a chapter with their command lines.
 pub(super) fn points_table(chapter: &Chapter) -> Markup {
     let results = results(chapter);
     html! {

@@ -1,13 +1,13 @@
-//! Where a line of a page may not end: between a sign and its number, and between a number and its unit.
+//! Prevents line breaks between a sign and its number, and between a number and its unit.
 
-/// As wide as a digit, and, unlike a hyphen, no place to end a line.
+/// U+2212 MINUS SIGN: as wide as a digit, and not a break opportunity, unlike a hyphen.
 const MINUS: char = '\u{2212}';
-/// A space that is no such place either.
+/// U+00A0 NO-BREAK SPACE.
 const GAP: char = '\u{a0}';
-/// What stands behind numbers in sentences.
+/// Units that follow numbers in sentences.
 const UNITS: [&str; 9] = ["%", "µs", "µJ", "kIOPS", "MB/s", "KiB", "MiB", "B", "times"];
 
-/// The text with its signs and spaces so that numbers stay whole.
+/// Replaces signs and spaces so that numbers are not broken across lines.
 pub(super) fn unbroken(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut before = ' ';

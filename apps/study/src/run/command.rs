@@ -1,4 +1,4 @@
-//! The command line that does by hand what a point does.
+//! The command line that is equivalent to a point.
 
 use nearflash_bench::floor::Headers;
 use nearflash_bench::subject::Target;
@@ -8,7 +8,8 @@ use super::node::{options, volume};
 use super::ways::Place;
 use crate::plan::{Door, Layout, Load, Point, Subject};
 
-/// Of a point with one load on one volume; a node's is named as if it listened on the usual ports.
+/// For a point with one load on one volume. A node's volume is named as if the node listened on the
+/// default ports.
 pub(super) fn of(point: &Point, places: &[Place]) -> Option<String> {
     let [load] = &point.loads[..] else { return None };
     let target = match &point.subject {

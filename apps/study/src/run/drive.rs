@@ -1,4 +1,4 @@
-//! Drives the loads of a point, all at once.
+//! Runs the loads of a point, all at once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,14 +14,14 @@ use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use super::ways::Way;
 use crate::plan::{Layout, Load};
 
-/// Ranges of clients begin at multiples of this.
+/// Alignment of the clients' ranges.
 const RANGE_ALIGN: u64 = 4096;
-/// A target that answers nothing for so long is taken to be gone. The slowest disk is faster.
+/// A target that completes nothing for so long is considered dead. Even the slowest disk is faster.
 const STALL_MAX: Nanos = Nanos::from_secs(30);
-/// Clients of a load have seeds that follow each other; those of the next one begin so far on.
+/// Distance between the first seeds of two loads. Clients of one load have consecutive seeds.
 const SEEDS_PER_LOAD: u64 = 1 << 16;
 
-/// One load, and the ways that its clients take in turn.
+/// One load, and the ways that its clients use in turn.
 pub(super) struct Lane<'a> {
     pub(super) load: &'a Load,
     pub(super) ways: Vec<Way>,
@@ -29,19 +29,19 @@ pub(super) struct Lane<'a> {
     pub(super) len: ByteLen,
 }
 
-/// Time not counted, time counted, and on which cores.
+/// Timing and placement of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Manner {
     pub(super) ramp: Nanos,
-    /// `None` for once over the range.
+    /// `None` for one pass over the range.
     pub(super) counted: Option<Nanos>,
     pub(super) cores: Vec<CoreId>,
     pub(super) spin: Spin,
-    /// What was written is on stable media at the end.
+    /// Whether written data is flushed to stable media at the end.
     pub(super) end_fsync: bool,
 }
 
-/// What each load did. Clients are dealt out to one thread for each core.
+/// Runs the loads; returns a record per load. The clients are distributed over one thread per core.
 pub(super) fn drive(lanes: &[Lane<'_>], manner: &Manner) -> Result<Vec<Record>, BenchError> {
     let deals: Vec<Deal<'_>> = lanes.iter().map(Deal::new).collect();
     let loads: Vec<(&Deal<'_>, Jobs)> = deals
@@ -89,12 +89,12 @@ fn jobs(lane: &Lane<'_>, index: usize, manner: &Manner) -> Jobs {
     Jobs { job, count: load.clients, layout, total_rate }
 }
 
-/// An even share of a range.
+/// An equal share of a range.
 pub(super) fn range_per_client(len: ByteLen, clients: u32) -> ByteLen {
     ByteLen(len.0 / u64::from(clients.max(1)) / RANGE_ALIGN * RANGE_ALIGN)
 }
 
-/// Gives clients ways in turn.
+/// Assigns ways to clients in turn.
 struct Deal<'a> {
     lane: &'a Lane<'a>,
     next: AtomicUsize,

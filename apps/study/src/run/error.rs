@@ -1,43 +1,43 @@
-//! Why a point was not measured.
+//! Errors of points.
 
 use nearflash_bench::BenchError;
 use nearflash_bench::compare::FioError;
 use nearflash_bench::subject::TargetError;
 
-/// Why a point was not measured.
+/// The reason why a point was not measured.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PointError {
-    /// The measuring.
+    /// The measurement failed.
     #[error(transparent)]
     Bench(#[from] BenchError),
-    /// A place.
+    /// A target's URL is not valid.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// The machine is too small.
-    #[error("needs {needed} cores, and {there} may be used")]
+    /// The machine has too few cores.
+    #[error("needs {needed} cores, but only {there} may be used")]
     Cores { needed: usize, there: usize },
-    /// The wire is one direction.
+    /// The bare exchange has only one direction.
     #[error("the bare exchange is measured with reads or writes, not with a mix")]
     MixedWire,
-    /// Nothing ended.
+    /// No operation completed.
     #[error("no operation ended within {counted_ms} ms")]
     Nothing { counted_ms: u64 },
-    /// There is no such medium without a node.
-    #[error("memory, and what answers after a delay, are a node's: nothing to measure without one")]
+    /// The medium exists only behind a node.
+    #[error("memory and null devices exist only behind a node: nothing to measure without one")]
     NodeOnly,
-    /// fio has one load for all its jobs.
+    /// fio runs one load for all its jobs.
     #[error("fio measures one load at a time")]
     OneLoad,
-    /// fio did not measure.
+    /// fio failed.
     #[error(transparent)]
     Fio(#[from] FioError),
-    /// A peer that is not there.
+    /// A peer is not installed.
     #[error("{peer} is not installed")]
     Absent { peer: &'static str },
-    /// A peer that does not start.
+    /// A peer does not start to listen.
     #[error("{peer} does not listen")]
     NotListening { peer: &'static str },
-    /// A peer cannot serve everything.
+    /// A peer cannot serve the medium.
     #[error("{peer} does not serve {medium}")]
     NotServed { peer: &'static str, medium: &'static str },
 }

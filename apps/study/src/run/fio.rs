@@ -1,5 +1,4 @@
-//! fio as the asking side: on a medium itself, and as a client of NBD. Its options say the same as
-//! a load does.
+//! fio as the client: on a medium itself, or over NBD. Its options express the same load as ours.
 
 use std::path::Path;
 
@@ -13,15 +12,15 @@ use super::ways::Raw;
 use crate::plan::{Layout, Load};
 use crate::result::{Comparable, Cpu, Latency, Run};
 
-/// What fio works on.
+/// The subject of a fio run.
 pub(super) enum On<'a> {
     /// A range of a file or device.
     Raw(&'a Raw),
-    /// An export of so many bytes behind a Unix socket.
+    /// An NBD export of this length behind a Unix socket.
     Nbd(&'a Path, ByteLen),
 }
 
-/// Words for a load.
+/// fio's arguments for a load.
 pub(super) fn words(on: &On<'_>, load: &Load, timing: Timing, cores: &[CoreId]) -> Vec<String> {
     let cores: Vec<String> = cores.iter().map(|core| core.0.to_string()).collect();
     let (mut words, offset, len) = match on {
@@ -57,7 +56,7 @@ pub(super) fn words(on: &On<'_>, load: &Load, timing: Timing, cores: &[CoreId]) 
         "--thread".to_owned(),
         format!("--cpus_allowed={}", cores.join(",")),
         "--group_reporting".to_owned(),
-        // All of the latency, to submit and to complete, as ours is.
+        // Total latency (submission and completion), as ours is.
         "--clat_percentiles=0".to_owned(),
         "--lat_percentiles=1".to_owned(),
         "--percentile_list=50:95:99:99.9".to_owned(),
@@ -72,17 +71,17 @@ pub(super) fn words(on: &On<'_>, load: &Load, timing: Timing, cores: &[CoreId]) 
     words
 }
 
-/// Runs it; what it did, and how many cores it used.
+/// Runs fio; returns its results and the number of cores that it used.
 pub(super) fn run(words: &[String], load: &Load) -> Result<(Run, f64), FioError> {
     of(&run_fio(words)?, load).ok_or(FioError::Json)
 }
 
-/// What it says it did.
+/// Extracts a run, and the number of cores used, from fio's output.
 fn of(job: &FioJob, load: &Load) -> Option<(Run, f64)> {
     let side = job.main_side();
     let (iops, latency) = (job.iops(), &side.lat_ns);
     let percentile = |percent: f64| Some(latency.percentile(percent)? / 1e3);
-    // Shares of a core, in per cent, of each of its jobs.
+    // fio reports shares of a core in per cent, averaged over its jobs.
     let share = |percent: f64| percent / 100.0 * f64::from(load.clients);
     let (user, system) = (share(job.usr_cpu), share(job.sys_cpu));
     let per_op = |share: f64| if iops > 0.0 { share * 1e6 / iops } else { 0.0 };

@@ -1,4 +1,4 @@
-//! One point: its runs, and what each says.
+//! Measures one point: all its runs.
 
 use nearflash_bench::BenchError;
 use nearflash_bench::compare::{CORE_SHARE_MIN, KeptAwake};
@@ -21,17 +21,17 @@ use crate::energy::EnergyCounter;
 use crate::plan::{Load, Medium, Peer, Point, Subject};
 use crate::result::{Comparable, Cpu, Latency, Measurement, Outcome, Run};
 
-/// A run in which nothing ended is made again, so many times as long.
+/// A run in which no operation completed is repeated once, this many times as long.
 const PATIENCE: u64 = 20;
-/// What a peer's session takes at a time: tgt's.
+/// Commands that one session of a peer takes at a time: tgt's limit.
 const SESSION_DEPTH_MAX: u32 = 128;
-/// A node that waited longer than this share of the time for a core was disturbed.
+/// A node that waited for a core for more than this fraction of the time was disturbed.
 const WAITED_SHARE_MAX: f64 = 0.05;
-/// What others may work meanwhile, as a share of one core.
+/// Limit of other programs' processor time during a run, as a fraction of one core.
 pub(crate) const OTHERS_SHARE_MAX: f64 = 0.25;
 
 impl Stand {
-    /// Measures a point as often as it is to be repeated.
+    /// Runs a point as often as the timing says.
     pub fn measure(&mut self, point: &Point) -> Outcome {
         match self.runs(point) {
             Ok(measurement) => Outcome::Measured(measurement),
@@ -54,7 +54,7 @@ impl Stand {
         Ok(Measurement { tenants, command: self.command(point, &reached) })
     }
 
-    /// A slow disk, or a busy one, gets more time; how long is in the run.
+    /// Repeats a run with more time, for a slow or busy disk. The run records how long it took.
     fn run_patiently(&mut self, point: &Point, reached: &Reached) -> Result<Vec<Run>, PointError> {
         let timing = self.spec.timing;
         self.spec.timing.counted_ms = timing.counted_ms * PATIENCE;
@@ -63,7 +63,7 @@ impl Stand {
         runs
     }
 
-    /// What does the same by hand.
+    /// The equivalent command line, for reproduction by hand.
     fn command(&self, point: &Point, reached: &Reached) -> Option<String> {
         let Subject::Peer { peer: peer @ (Peer::Fio | Peer::Nbdkit), medium } = &point.subject
         else {
@@ -74,8 +74,8 @@ impl Stand {
     }
 
     fn run_once(&self, point: &Point, reached: &Reached) -> Result<Vec<Run>, PointError> {
-        // The same two for every point, also of nodes with more cores: where they lie tells where the
-        // machine does, and two others always lie otherwise.
+        // The same two cores for every point, even if the node has more: their place shows where
+        // the machine has put this process, and another pair would always differ.
         let (there, here) = self.ends(1);
         let distance = || match there == here {
             true => Ok(Nanos(0)),
@@ -108,7 +108,7 @@ impl Stand {
         Ok(runs)
     }
 
-    /// The bare exchange, load by load; each client has a connection.
+    /// The bare exchange, one load after another, with one connection per client.
     fn wire(&self, headers: Headers, loads: &[Load]) -> Result<Measured, PointError> {
         let (server, client) = self.ends(1);
         let timing = self.spec.timing;
@@ -133,7 +133,7 @@ impl Stand {
             let run = floor::measure(&spec).map_err(BenchError::from)?;
             let used = run.client_cpu.exact_split();
             let per_op = |time: Nanos| time.0 as f64 / 1e3 / ops_of(run.answers);
-            // Both sides do the same, each on a core of its own that it never leaves.
+            // Both sides do the same work, each pinned to a core of its own.
             let cpu = Cpu {
                 client_user: per_op(used.0),
                 client_system: per_op(used.1),
@@ -155,12 +155,12 @@ impl Stand {
             });
         }
         let seen = watch.stop();
-        // Both sides never wait but for a core that somebody else has.
+        // Both sides spin: they wait only when another program has their core.
         let has_waited = runs.iter().any(|run| run.core_share < CORE_SHARE_MIN);
         Ok(Measured { runs, is_disturbed: has_waited || seen.others > OTHERS_SHARE_MAX })
     }
 
-    /// fio, on the medium or as the client of what serves it.
+    /// fio, on the medium itself or as the client of a peer.
     fn fio(
         &self,
         peer: Peer,
@@ -173,13 +173,13 @@ impl Stand {
         let own: Vec<u32> =
             [Some(std::process::id()), reached.process_id].into_iter().flatten().collect();
         let (there, _) = self.ends(1);
-        // The same company as a node would be.
+        // Keeps the core busy that a node would, so that the conditions are the same.
         let awake = reached.process_id.is_none() && self.cores.len() > 1;
         let _awake = awake.then(|| KeptAwake::start(there));
         let watch = Watch::start(&own);
         let (mut run, used) = fio::run(&words, load)?;
         let mut seen = watch.stop();
-        // It is one of the others there.
+        // fio is counted among the other programs.
         seen.others = (seen.others - used).max(0.0);
         if let Some(served) = seen.own.get(1) {
             let counted = run.seconds / seconds(seen.span).max(f64::MIN_POSITIVE);
@@ -205,7 +205,7 @@ impl Stand {
         Ok(fio::words(&On::Raw(&raw), load, timing, cores))
     }
 
-    /// All loads at once.
+    /// All loads at the same time.
     fn loads(&self, point: &Point, reached: &Reached) -> Result<Measured, PointError> {
         let timing = self.spec.timing;
         let (there, _) = self.ends(reached.node_core_count);
@@ -221,11 +221,11 @@ impl Stand {
             ramp: timing.warm_up(),
             counted: Some(timing.counted()),
             cores: cores.clone(),
-            // A node on the same core could not answer while we spin.
+            // On a shared core the node could not run while the client spins.
             spin: if is_alone { Spin::Always } else { Spin::Never },
             end_fsync: false,
         };
-        // The same company as a node would be.
+        // Keeps the core busy that a node would, so that the conditions are the same.
         let awake = matches!(point.subject, Subject::Local(_)) && is_alone;
         let _awake = awake.then(|| KeptAwake::start(there));
         let own: Vec<u32> =
@@ -247,7 +247,7 @@ impl Stand {
             .zip(&point.loads)
             .map(|(record, load)| {
                 let mut run = run_of(record, load, &records, &seen, share);
-                // Of the whole time, the part that was counted.
+                // The counted fraction of the whole time.
                 run.joules = joules.map(|all| all * counted_share(record, &seen));
                 run
             })
@@ -281,7 +281,8 @@ fn lane<'a>(load: &'a Load, reached: &Reached, is_peer: bool) -> Result<Lane<'a>
     Ok(Lane { load, ways, offset, len })
 }
 
-/// Enough sessions with a peer for the load's depth: those of others take few commands each at a
+/// Opens enough sessions with a peer for the load's depth: each takes at most [`SESSION_DEPTH_MAX`]
+/// commands at a time.
 /// time.
 fn with_room(target: &Target, load: &Load) -> Target {
     match target {
@@ -294,14 +295,15 @@ fn with_room(target: &Target, load: &Load) -> Target {
     }
 }
 
-/// Peers have many threads on their core, which wait for one another: of a node it means somebody else.
+/// A wait for a core only counts for a node: the threads of a peer share one core and wait for each
+/// other.
 fn is_disturbed(seen: &Seen, is_node: bool) -> bool {
     let waited =
         seen.own.get(1).map_or(0.0, |node| node.waited.0 as f64 / seen.span.0.max(1) as f64);
     (is_node && waited > WAITED_SHARE_MAX) || seen.others > OTHERS_SHARE_MAX
 }
 
-/// The part of the time that our threads worked on their cores.
+/// The fraction of the time that the measuring threads ran on their cores.
 fn core_share(records: &[Record], core_count: usize, loads: &[Load]) -> f64 {
     let clients: u32 = loads.iter().map(|load| load.clients).sum();
     let threads = usize::try_from(clients).unwrap_or(usize::MAX).min(core_count).max(1);
@@ -315,7 +317,8 @@ fn run_of(record: &Record, load: &Load, all: &[Record], seen: &Seen, core_share:
     let used = record.cpu.exact_split();
     let node = seen.own.get(1).copied().unwrap_or_default();
     let (node_user, node_system) = node.cpu.exact_split();
-    // The node worked for all loads, and while nothing was counted; each gets its part of that.
+    // The node works for all loads, and also while nothing is counted; each load gets its share of
+    // the counted time.
     let counted = counted_share(record, seen);
     let all_ops: u64 = all.iter().map(Record::ops).sum();
     let per_op = |time: Nanos| time.0 as f64 / 1e3 / ops_of(record.ops());
@@ -342,7 +345,7 @@ fn run_of(record: &Record, load: &Load, all: &[Record], seen: &Seen, core_share:
     }
 }
 
-/// The part of the time in which operations were counted.
+/// The fraction of the time in which operations were counted.
 fn counted_share(record: &Record, seen: &Seen) -> f64 {
     record.elapsed.0 as f64 / seen.span.0.max(1) as f64
 }
@@ -363,7 +366,7 @@ fn count(number: u64) -> f64 {
     number as f64
 }
 
-/// At least one: what did not happen has no share in anything.
+/// At least 1, to divide by.
 fn ops_of(ops: u64) -> f64 {
     count(ops.max(1))
 }

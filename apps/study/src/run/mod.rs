@@ -1,4 +1,4 @@
-//! Measuring: where, how long, how often, and point by point.
+//! Measurement: the stand, the timing, and the session that runs points.
 
 mod command;
 mod drive;

@@ -1,4 +1,4 @@
-//! A node of ours with every door, started for the run: the running program's own binary.
+//! A node with every protocol, started for the run from the running program's own binary.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,29 +12,30 @@ use nearflash_units::{ByteLen, MIB};
 use crate::local::Disk;
 use crate::plan::{Door, Medium, SessionOptions};
 
-/// Length of a volume that stores nothing.
+/// Length of a null volume.
 pub(super) const NULL_LEN: ByteLen = ByteLen(32 * 1024 * MIB);
-/// A device is longer than its volume, for what a node needs of it.
+/// Length of its device, which also holds the node's label.
 const NULL_DEVICE_LEN: ByteLen = ByteLen(33 * 1024 * MIB);
-/// Memory for data in flight, per core: 256 operations of 1 MiB and some.
+/// Buffer memory per core: more than 256 operations of 1 MiB.
 const POOL: &str = "320MiB";
 
-/// A volume in memory is no longer: there are several.
+/// Maximum length of a volume in memory, since there are several.
 const MEMORY_LEN_MAX: ByteLen = ByteLen(256 * MIB);
 
 /// A running node.
 #[derive(Debug)]
 pub(super) struct OwnNode {
     node: Node,
-    /// On how many cores.
+    /// The number of its cores.
     pub(super) core_count: usize,
     socket: PathBuf,
-    /// Volumes that have been written full.
+    /// Names of the volumes that have been filled.
     pub(super) filled: BTreeSet<String>,
 }
 
 impl OwnNode {
-    /// Starts one on these cores, with a volume on each medium. `dir` keeps its catalog and socket.
+    /// Starts a node on these cores, with a volume on each medium. `dir` holds its catalog and
+    /// socket.
     pub(super) fn start(
         dir: &Path,
         disk: &Disk,
@@ -58,18 +59,18 @@ impl OwnNode {
             devices.insert(format!("--device={flag}"));
         }
         args.extend(devices);
-        // The node is this very program, as a process of its own.
+        // The node is this program, run as another process.
         let binary = std::env::current_exe().unwrap_or_else(|_| "nearflash".into());
         let node = Node::start(&NodeSpec { binary, args, data_dir: dir.join("node") })?;
         Ok(Self { node, core_count: cores.len(), socket, filled: BTreeSet::new() })
     }
 
-    /// Its process.
+    /// Its process ID.
     pub(super) fn process_id(&self) -> u32 {
         self.node.process_id()
     }
 
-    /// How a volume is reached.
+    /// The target of a medium's volume.
     pub(super) fn target(
         &self,
         door: Door,
@@ -90,7 +91,7 @@ fn address(scheme: &str, address: Option<&str>) -> String {
     format!("{scheme}://{}", address.unwrap_or_default())
 }
 
-/// What stands behind the question mark.
+/// The query of a target's URL.
 pub(super) fn options(door: Door, session: SessionOptions) -> String {
     let mut options = Vec::new();
     let SessionOptions { connections, header_digest, data_digest, .. } = session;
@@ -98,7 +99,7 @@ pub(super) fn options(door: Door, session: SessionOptions) -> String {
         match door {
             Door::Iscsi => options.push(format!("connections={connections}")),
             Door::NvmeTcp => options.push(format!("queues={connections}")),
-            // A direct client has one.
+            // A direct client has one connection.
             Door::Direct | Door::DirectLocal => {}
         }
     }
@@ -113,7 +114,7 @@ pub(super) fn options(door: Door, session: SessionOptions) -> String {
     if options.is_empty() { String::new() } else { format!("?{}", options.join("&")) }
 }
 
-/// The volume of a medium.
+/// The name of a medium's volume.
 pub(super) fn volume(medium: Medium) -> String {
     match medium {
         Medium::Null { read_delay, write_delay } => {
@@ -124,7 +125,7 @@ pub(super) fn volume(medium: Medium) -> String {
     }
 }
 
-/// How long the volume of a medium is.
+/// The length of a medium's volume.
 pub(super) fn volume_len(medium: Medium, disk: &Disk) -> ByteLen {
     match medium {
         Medium::Null { .. } => NULL_LEN,
@@ -133,7 +134,7 @@ pub(super) fn volume_len(medium: Medium, disk: &Disk) -> ByteLen {
     }
 }
 
-/// The device of a medium: its name, and how it is written.
+/// Name and `--device` argument of a medium's device.
 fn device(medium: Medium, disk: &Disk) -> (String, String) {
     match medium {
         Medium::Null { read_delay, write_delay } => {

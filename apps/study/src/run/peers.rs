@@ -1,4 +1,4 @@
-//! Other people's programs that serve flash, started for the run where they are installed.
+//! Other programs that serve flash, started for the run if they are installed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,7 +15,7 @@ use crate::plan::{Medium, Peer};
 /// How long a program may take until it listens.
 const START_SPAN_MAX: Duration = Duration::from_secs(5);
 
-/// A program that serves a medium; ends with its value.
+/// A program that serves a medium; stopped on drop.
 #[derive(Debug)]
 pub(super) enum Served {
     Tgt(Tgt),
@@ -38,7 +38,7 @@ impl Served {
         }
     }
 
-    /// Its process.
+    /// Its process ID.
     pub(super) fn process_id(&self) -> u32 {
         match self {
             Self::Tgt(tgt) => tgt.process_id(),
@@ -97,7 +97,7 @@ impl Nbdkit {
             }
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A process begins on the core of the thread that starts it.
+        // A process inherits the affinity of the thread that starts it.
         let daemon = std::thread::scope(|scope| {
             let starting = scope.spawn(|| pin(core).is_ok().then(|| command.spawn()));
             starting.join().expect("the starting thread has no panic")

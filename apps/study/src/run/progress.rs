@@ -1,22 +1,22 @@
-//! How far a run is, and how long it takes yet.
+//! The progress of a run, and the time that remains.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar on a terminal; elsewhere a line now and then.
+/// A progress bar on a terminal; elsewhere a line now and then.
 pub(super) struct Progress {
     bar: ProgressBar,
     is_terminal: bool,
     start: Instant,
     total: u64,
     done: u64,
-    /// What a point is expected to take before any has been measured.
+    /// Expected time per point, until the first has been measured.
     expected: Duration,
     said_at: Option<Instant>,
 }
 
-/// Without a terminal, how often it is said how far the run is.
+/// Interval of the lines without a terminal.
 const SAY_SPAN: Duration = Duration::from_secs(30);
 
 impl Progress {
@@ -42,13 +42,13 @@ impl Progress {
         }
     }
 
-    /// It has ended.
+    /// A point has ended.
     pub(super) fn advance(&mut self) {
         self.done += 1;
         self.bar.set_position(self.done);
     }
 
-    /// A line that stays.
+    /// Prints a line above the bar.
     pub(super) fn say(&self, line: &str) {
         self.bar.suspend(|| eprintln!("{line}"));
     }

@@ -1,29 +1,29 @@
-//! Whether the machine is quiet: what others work on it.
+//! The load that other programs put on the machine.
 
 use std::time::{Duration, Instant};
 
 use nearflash_bench::cpu::{self, ProcessTime};
 use nearflash_units::Nanos;
 
-/// The machine and some processes of ours, watched for a while.
+/// Counts processor time of the whole machine and of some processes over a span.
 pub(super) struct Watch {
     start: Instant,
     programs: Nanos,
     own: Vec<(u32, ProcessTime)>,
 }
 
-/// What was seen.
+/// The result of a [`Watch`].
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    /// How long it took.
+    /// Length of the span.
     pub(super) span: Nanos,
-    /// What other programs worked, as a share of one core.
+    /// Processor time of all other programs, as a fraction of one core.
     pub(super) others: f64,
-    /// Each process's own, in the order in which they were named.
+    /// Time of each watched process, in the order given to [`Watch::start`].
     pub(super) own: Vec<ProcessTime>,
 }
 
-/// Processor time of others is counted in ticks, and so is much of ours: less than this is noise.
+/// The system counts processor time in ticks, so a smaller difference is noise.
 const NOISE: Nanos = Nanos::from_millis(40);
 
 impl Watch {
@@ -43,12 +43,12 @@ impl Watch {
     }
 }
 
-/// Of a process; nothing once it is gone.
+/// A process's times; zero once it has ended.
 fn time_of(process_id: u32) -> ProcessTime {
     cpu::of_process(process_id).unwrap_or_default()
 }
 
-/// What other processes work now, as a share of one core, watched for a while.
+/// Processor time that other processes use during `span`, as a fraction of one core.
 pub(crate) fn others_share(span: Duration) -> f64 {
     let watch = Watch::start(&[std::process::id()]);
     std::thread::sleep(span);

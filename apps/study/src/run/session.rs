@@ -1,4 +1,4 @@
-//! Measures the points that are not measured yet, one after another, and keeps each.
+//! Measures the points that have not been measured yet, one after another, and stores each.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,38 +10,40 @@ use crate::plan::{Point, PointId};
 use crate::result::Outcome;
 use crate::store::Store;
 
-/// Starting engines and looking at cores, for each run.
+/// Expected overhead per run in milliseconds: starting engines and probing cores.
 const EXTRA_MS: u64 = 60;
 
-/// Points to be measured.
+/// The points of a run.
 pub struct Session<'a> {
-    /// Every point of all studies, in order; measured ones are left out.
+    /// The points of all studies, in order; those already measured are skipped.
     pub points: Vec<&'a Point>,
-    /// How long and how often.
+    /// Duration and number of runs.
     pub timing: Timing,
-    /// How often points that were disturbed, or had their cores elsewhere, are measured again at most.
+    /// Maximum number of extra passes over points that were disturbed or had their cores at another
+    /// place.
     pub extra_passes_max: u32,
-    /// Set when the run is to end.
+    /// Set when the run shall end.
     pub interrupted: &'a AtomicBool,
 }
 
-/// How it went.
+/// The result of a session.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Ended {
-    /// Points measured now.
+    /// Points measured by this session.
     pub measured: usize,
-    /// Points that could not be.
+    /// Points that could not be measured.
     pub failed: usize,
-    /// It ended before all were.
+    /// Whether it was interrupted before all points were measured.
     pub is_interrupted: bool,
 }
 
 impl Session<'_> {
-    /// Measures; `stand` is made when there is something to measure. Points of which no run can stand
-    /// beside others are measured again at the end: what disturbed them may be over.
+    /// Measures the points. `stand` is only called when there is something to measure. Points of
+    /// which no run is comparable are measured again at the end, since the disturbance may have
+    /// passed.
     ///
     /// # Errors
-    /// When results cannot be kept.
+    /// When results cannot be stored.
     pub fn run(
         &self,
         stand: impl FnOnce() -> Result<Stand, StudyError>,
@@ -59,7 +61,7 @@ impl Session<'_> {
             if ended.is_interrupted || doubtful.is_empty() {
                 break;
             }
-            eprintln!("points that cannot stand beside others, once more: {}", doubtful.len());
+            eprintln!("points that are not comparable, measured again: {}", doubtful.len());
             ended.is_interrupted = self.pass(&doubtful, &mut stand, store)?.is_interrupted;
         }
         Ok(ended)
@@ -87,7 +89,7 @@ impl Session<'_> {
         for point in points {
             progress.show(&point.id.0);
             let outcome = stand.measure(point);
-            // What failed may have failed because of that: it is measured again.
+            // The interruption may have caused a failure, so the outcome is dropped.
             if self.interrupted.load(Ordering::Relaxed) {
                 ended.is_interrupted = true;
                 break;

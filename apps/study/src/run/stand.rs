@@ -1,4 +1,4 @@
-//! Where points are measured: cores, a disk, and a node that is started when it is needed.
+//! The environment of a measurement: cores, a disk, and a node that is started on demand.
 
 use std::path::PathBuf;
 
@@ -23,41 +23,41 @@ use crate::plan::{Door, Layout, Load, Medium, Peer, SessionOptions, Subject};
 
 /// Length of the operations that fill a volume.
 const FILL_OP_LEN: ByteLen = ByteLen(128 * KIB);
-/// In flight while filling.
+/// Queue depth of the operations that fill a volume.
 const FILL_DEPTH: u32 = 8;
 
-/// What a stand is made from.
+/// The parameters of a stand.
 #[derive(Debug)]
 pub struct StandSpec {
-    /// How long and how often points are measured.
+    /// Duration and number of runs.
     pub timing: Timing,
-    /// What volumes and files lie on.
+    /// The disk of volumes and scratch files.
     pub(crate) disk: Disk,
-    /// Everything that a node has to serve in this run.
+    /// Every medium that a node serves in this run.
     pub media: Vec<Medium>,
 }
 
-/// Where points are measured. The node ends with its value.
+/// The environment of a measurement. Its node is stopped on drop.
 #[derive(Debug)]
 pub struct Stand {
     pub(super) spec: StandSpec,
     pub(super) cores: Vec<CoreId>,
-    /// The node's catalog and socket; short, as paths of sockets must be.
+    /// Holds the node's catalog and socket. Its path is short, because `sun_path` is.
     dir: tempfile::TempDir,
     node: Option<OwnNode>,
-    /// A peer that serves a medium.
+    /// The peer that is running, and the medium that it serves.
     pub(super) served: Option<((Peer, Medium), Served)>,
     pub(super) energy: Option<EnergyCounter>,
-    /// Ranges that have been written full.
+    /// Files and devices whose ranges have been filled.
     filled: Vec<PathBuf>,
 }
 
-/// What a point is measured on.
+/// A subject that is ready to be measured.
 pub(super) struct Reached {
     pub(super) places: Vec<Place>,
-    /// Whose processor time is of interest beside ours.
+    /// The process that serves the subject, whose processor time is counted.
     pub(super) process_id: Option<u32>,
-    /// The node's cores; ours are the others.
+    /// The node's cores; the client has the others.
     pub(super) node_core_count: usize,
 }
 
@@ -65,7 +65,7 @@ impl Stand {
     /// A stand on all cores that this process may use.
     ///
     /// # Errors
-    /// When there is no place for temporary files.
+    /// When there is no folder for temporary files.
     pub fn new(spec: StandSpec) -> Result<Self, StudyError> {
         let dir =
             tempfile::Builder::new().prefix("nearflash-study-").tempdir().map_err(|source| {
@@ -76,13 +76,13 @@ impl Stand {
         Ok(Self { spec, cores, dir, node: None, served: None, energy, filled: Vec::new() })
     }
 
-    /// The other side's core and our first one; the same where there is but one.
+    /// The other side's core and the client's first; the same core if there is only one.
     pub(super) fn ends(&self, node_core_count: usize) -> (CoreId, CoreId) {
         let first = self.cores.first().copied().unwrap_or(CoreId(0));
         (first, self.client_cores(node_core_count).first().copied().unwrap_or(first))
     }
 
-    /// Our cores: those that the node has not.
+    /// The client's cores: those that the node does not use.
     pub(super) fn client_cores(&self, node_core_count: usize) -> &[CoreId] {
         match self.cores.len() {
             0 | 1 => &self.cores,
@@ -90,7 +90,7 @@ impl Stand {
         }
     }
 
-    /// Everything that a subject needs is there, and volumes are written full.
+    /// Prepares a subject: starts the node or peer that it needs, and fills its volumes.
     pub(super) fn reach(&mut self, subject: &Subject) -> Result<Reached, PointError> {
         match subject {
             Subject::Wire(_) => {
@@ -108,10 +108,10 @@ impl Stand {
         }
     }
 
-    /// Another program that serves a medium. One at a time: each has a core to itself.
+    /// Starts a peer for a medium. Only one runs at a time, since it has a core to itself.
     fn reach_peer(&mut self, peer: Peer, medium: Medium) -> Result<Reached, PointError> {
         if let Medium::File(_) = medium {
-            // What it serves is there, and full.
+            // Creates and fills the file or range that the peer serves.
             self.reach_local(medium)?;
         }
         if self.served.as_ref().is_none_or(|(key, _)| *key != (peer, medium)) {
@@ -135,7 +135,7 @@ impl Stand {
         Ok(Reached { places, process_id: Some(served.process_id()), node_core_count: 1 })
     }
 
-    /// What fio works on, of a subject that was reached and that fio measures.
+    /// The range of a medium that fio can access without a server.
     pub(super) fn fio_raw(&self, medium: Medium) -> Option<Raw> {
         match medium {
             Medium::File(index) => Some(self.spec.disk.raw(index)),
@@ -194,7 +194,7 @@ impl Stand {
         }
         let is_there = self.node.as_ref().is_some_and(|node| node.core_count == core_count);
         if !is_there {
-            // The one before it has to leave its devices first.
+            // The previous node must release its devices first.
             self.node = None;
             let cores = &self.cores[..core_count];
             let StandSpec { disk, media, .. } = &self.spec;
@@ -214,7 +214,7 @@ impl Stand {
         Ok(Reached { places, process_id, node_core_count: core_count })
     }
 
-    /// Writes a volume full, so that reads have something to read.
+    /// Fills a volume, so that reads return written data.
     fn fill_volume(&mut self, medium: Medium) -> Result<(), PointError> {
         let name = volume(medium);
         let node = self.node.as_ref().expect("it was just started");

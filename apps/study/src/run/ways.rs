@@ -1,4 +1,4 @@
-//! The ways to what is measured: each makes engines for clients.
+//! The ways to a subject: each creates engines for clients.
 
 use std::path::PathBuf;
 
@@ -12,12 +12,12 @@ use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::plan::Load;
 
-/// A range of something that can be read and written.
+/// A range of a target.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) target: Target,
     pub(super) offset: ByteOffset,
-    /// `None` for all there is.
+    /// `None` for the rest of the target.
     pub(super) len: Option<ByteLen>,
 }
 
@@ -29,9 +29,9 @@ pub(crate) struct Raw {
     pub(crate) len: ByteLen,
 }
 
-/// Connected, and able to do what a load asks.
+/// A connected target that can run a load.
 pub(super) enum Way {
-    /// What the measuring itself costs.
+    /// The null engine: the overhead of the measurement itself.
     Null,
     File(FileOptions),
     NvmeTcp(Box<Remote>),
@@ -40,7 +40,8 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// Connects for a load, of which so many clients come this way. With it, how long the target is.
+    /// Connects for a load of which `clients` clients come this way. Also returns the target's
+    /// length.
     pub(super) fn connect(
         target: &Target,
         load: &Load,

@@ -1,5 +1,5 @@
-//! `block-size`: throughput and IOPS by block size, of many operations in flight on one file (as fio),
-//! and of many tasks that each wait, on a range of their own (as IOR).
+//! `block-size`: throughput and IOPS by block size, for deep queues on one file (like fio), and for
+//! many tasks with one operation in flight each, on ranges of their own (like IOR).
 
 use nearflash_bench::workload::Pattern;
 
@@ -20,7 +20,7 @@ pub(super) struct BlockSize;
 
 const NAME: &str = "block-size";
 const KIB: u64 = 1 << 10;
-/// A job of fio has no more in flight than this: 256 blocks of 1 MiB for each of 8 jobs would fill 2 GiB.
+/// Upper limit of a job's bytes in flight: 256 blocks of 1 MiB in each of 8 jobs would fill 2 GiB.
 const JOB_BYTES_MAX: u64 = 16 << 20;
 const LENS: [u64; 9] = [4, 8, 16, 32, 64, 128, 256, 512, 1024];
 const IOR_LENS: [u64; 5] = [4, 16, 64, 256, 1024];
@@ -87,14 +87,14 @@ impl Style {
         Step::new(x, tag, self.load(pattern, len, tasks))
     }
 
-    /// Over the block size.
+    /// The sweep over the block size.
     fn sweep(self, setting: &Setting, pattern: Pattern) -> Sweep {
         let step = |&len: &u64| self.step(pattern, len, self.tasks(), x_of(len));
         let steps = self.lens(setting).iter().map(step).collect();
         Sweep { study: NAME, ways: self.ways(setting), steps }
     }
 
-    /// Who asks.
+    /// The clients, in words.
     fn who(self) -> String {
         match self {
             Self::Fio => format!("{} jobs on one file", paper::FIO_JOBS),
@@ -112,7 +112,7 @@ impl Style {
     }
 }
 
-/// 4 KiB over IOR's tasks.
+/// The sweep over IOR's tasks at 4 KiB.
 fn tasks_sweep(setting: &Setting, pattern: Pattern) -> Sweep {
     let all = paper::IOR_TASKS;
     let counts: &[u32] = if setting.is_quick { &[all[0], paper::IOR_TASKS_BEST] } else { &all };
@@ -142,7 +142,7 @@ impl Study for BlockSize {
         for (_, pattern) in DIRECTIONS {
             points.extend(Style::ALL.iter().flat_map(|it| it.sweep(setting, pattern).points()));
             let mut tasks = tasks_sweep(setting, pattern);
-            // The best number of tasks is of IOR's sweep already.
+            // The sweep over the block size already has the best number of tasks.
             tasks.steps.retain(|step| step.loads[0].clients != paper::IOR_TASKS_BEST);
             points.extend(tasks.points());
         }
@@ -162,7 +162,7 @@ impl Study for BlockSize {
     }
 }
 
-/// Reads and writes of every way in one figure, as the paper has them.
+/// Reads and writes of every way in one figure, as in the paper.
 fn both(measure: Measure, results: &Results, sweep: impl Fn(Pattern) -> Sweep) -> Vec<Series> {
     let of = |(direction, pattern): (&str, Pattern)| {
         let mut series = sweep(pattern).series(results, measure);
@@ -247,12 +247,12 @@ fn shown(
     exhibit(format!("{NAME}-{}-{slug}", style.name()), title, source, figure)
 }
 
-/// What is measured of a way in one direction.
+/// The series of a way in one direction.
 fn find<'a>(series: &'a [Series], way: &str, direction: &str) -> Option<&'a Series> {
     say::labelled(series, &label_of(way, direction))
 }
 
-/// The node's doors in one direction, and the device alone.
+/// The series of the node's protocols in one direction, and that of the device alone.
 fn of_direction<'a>(
     series: &'a [Series],
     ways: &[Way],
@@ -268,12 +268,12 @@ fn way_name(label: &str) -> &str {
     label.rsplit_once(", ").map_or(label, |(way, _)| way)
 }
 
-/// The same of named numbers.
+/// The same for named numbers.
 fn way_names(named: Vec<(&str, f64)>) -> Vec<(&str, f64)> {
     named.into_iter().map(|(label, value)| (way_name(label), value)).collect()
 }
 
-/// What larger blocks bring, alone and through the doors.
+/// The gain from larger blocks, alone and through the protocols.
 fn growth(style: Style, series: &[Series], ways: &[Way], direction: &str) -> Option<String> {
     let (doors, alone) = of_direction(series, ways, direction)?;
     let lineup = Lineup::last(&doors, alone)?;
@@ -290,7 +290,7 @@ fn growth(style: Style, series: &[Series], ways: &[Way], direction: &str) -> Opt
     ))
 }
 
-/// 4 KiB beside the peak, of everything.
+/// The loss at 4 KiB compared with the peak, over all series.
 fn small_blocks(series: &[Series]) -> Option<String> {
     let pairs: Vec<_> = series
         .iter()
@@ -315,7 +315,7 @@ fn len_at(x: f64) -> String {
     found.map_or_else(|| format!("{x} B"), len_text)
 }
 
-/// Writes beside reads in the largest blocks.
+/// Writes compared with reads at the largest common block size.
 fn write_loss(series: &[Series], ways: &[Way]) -> Option<String> {
     let both = |way: &Way| {
         let [reads, writes] = DIRECTIONS.map(|(direction, _)| find(series, &way.label, direction));
@@ -343,7 +343,7 @@ fn write_loss(series: &[Series], ways: &[Way]) -> Option<String> {
     ))
 }
 
-/// 4 KiB, alone and through the doors, beside the paper's card.
+/// The rates at 4 KiB, alone and through the protocols, compared with the paper's card.
 fn small_rates(
     style: Style,
     series: &[Series],
@@ -368,7 +368,7 @@ fn small_rates(
     ))
 }
 
-/// IOR's tasks.
+/// The exhibit of IOR's tasks.
 fn by_tasks(setting: &Setting, results: &Results) -> Exhibit {
     let series = both(KIOPS, results, |pattern| tasks_sweep(setting, pattern));
     let conclusions = task_sentences(&series);
@@ -382,7 +382,7 @@ fn by_tasks(setting: &Setting, results: &Results) -> Exhibit {
     exhibit
 }
 
-/// With how many tasks each curve is highest, and whether the paper's number is as good.
+/// The best number of tasks for each series, and whether the paper's number is as good.
 fn task_sentences(series: &[Series]) -> Vec<String> {
     let best = f64::from(paper::IOR_TASKS_BEST);
     let several = || series.iter().filter(|one| one.points.len() > 1);

@@ -1,5 +1,5 @@
-//! `iops-clients` and `bandwidth-clients`: does flash behind the network serve many clients, each of
-//! which waits for its answer, as fast as it serves them locally?
+//! `iops-clients` and `bandwidth-clients`: does remote flash serve many clients, each with one
+//! operation in flight, as fast as local flash?
 
 use nearflash_bench::workload::Pattern;
 
@@ -17,7 +17,7 @@ use crate::plan::{Door, Load, Medium, Plan};
 use crate::published::{Stated, networked_flash as paper};
 use crate::result::Results;
 
-/// What the bare exchange is called.
+/// Label of the bare exchange.
 const WIRE: &str = "wire";
 
 /// `iops-clients`.
@@ -25,7 +25,7 @@ pub(super) struct IopsClients;
 /// `bandwidth-clients`.
 pub(super) struct BandwidthClients;
 
-/// What differs between both.
+/// The differences between the two studies.
 struct Ask {
     study: &'static str,
     source: &'static str,
@@ -33,7 +33,7 @@ struct Ask {
     op_len: u64,
     measure: Measure,
     published: &'static [Stated],
-    /// Of the published unit, how many make one of ours.
+    /// Published units per unit of ours.
     published_unit: f64,
     loss_max: Stated,
 }
@@ -112,7 +112,8 @@ impl Ask {
         Plan { points: sweeps.iter().flat_map(Sweep::points).collect(), unable }
     }
 
-    /// One figure: a medium, alone and behind doors. In a quick run the device behind one door.
+    /// The sweep of one figure: a medium alone and through every protocol. A quick run of the
+    /// device has one protocol only.
     fn sweep(&self, setting: &Setting, medium: Medium) -> Sweep {
         let mut ways = vec![local(medium)];
         if medium == NULL {
@@ -164,11 +165,13 @@ impl Ask {
         exhibit
     }
 
-    /// How the best door grows; what doors lose; what others do meanwhile.
+    /// The growth of the best protocol, the losses of all protocols, and the results of other
+    /// servers.
     fn conclusions(&self, medium: Medium, ways: &[Way], series: &[Series]) -> Vec<String> {
         let unit = self.measure.unit;
         let doors = series_of(ways, series, Way::is_node);
-        // A null device without a node is the loop of the measuring side: the wire is the limit there.
+        // A null device without a node only measures the client's own loop, so its limit is the
+        // wire.
         let (limit, name) = match medium {
             FILE => (say::labelled(series, &local(FILE).label), "the device alone"),
             _ => (say::labelled(series, WIRE), "the wire alone"),
@@ -202,11 +205,11 @@ impl Ask {
         say::conclude(lead, [lost, others.or_else(published)])
     }
 
-    /// What doors lose, and whether that is within what the paper says.
+    /// The losses, and whether they are within the paper's bound.
     fn lost(&self, medium: Medium, lineup: &Lineup<'_>, name: &str) -> Option<String> {
         let changes = lineup.changes();
         let stated = &self.loss_max;
-        // The paper says nothing of a null device.
+        // The paper has no bound for a null device.
         let claim = match medium {
             FILE => format!(
                 "; that the network takes {} at most, as in the paper ({}), {}",
@@ -228,7 +231,7 @@ impl Ask {
         ))
     }
 
-    /// Our best through a door beside the highest level of the paper.
+    /// Our best result through a protocol, compared with the paper's highest.
     fn beside_published(&self, doors: &[&Series]) -> Option<String> {
         let peaks = doors.iter().filter_map(|door| Some((*door, say::peak(door)?)));
         let (ours, peak) = peaks.max_by(|a, b| a.1.y.total_cmp(&b.1.y))?;
@@ -286,5 +289,5 @@ impl Ask {
     }
 }
 
-/// What is served, as fast as the node answers; and from flash.
+/// The media: a null device, which shows the node's own rate, and flash.
 const MEDIA: [Medium; 2] = [NULL, FILE];

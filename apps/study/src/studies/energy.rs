@@ -1,4 +1,4 @@
-//! `energy`: what an operation of 4 KiB takes through each door.
+//! `energy`: the energy of a 4 KiB operation through each protocol.
 
 use nearflash_bench::workload::Pattern;
 
@@ -16,7 +16,7 @@ use crate::result::Results;
 /// See the module.
 pub(super) struct Energy;
 
-/// Watts of a busy core where nothing else is said: processors of servers are sold at 5 to 15 for each.
+/// Default power of a busy core, in watts: server processors are rated at 5 to 15 W per core.
 pub const CORE_WATTS: f64 = 10.0;
 
 const NAME: &str = "energy";
@@ -27,14 +27,14 @@ const DEPTH: u32 = 16;
 const MIXES: [(&str, Pattern); 3] =
     [("reads", Pattern::RandRead), ("writes", Pattern::RandWrite), ("mixed", Pattern::RandRw)];
 
-/// Microjoules of an operation by the machine's own counter; not a number where it has none.
+/// Energy per operation by the machine's counter, in microjoules; NaN without a counter.
 const COUNTED: Measure = Measure {
     label: "energy of an operation",
     unit: "µJ",
     of: |run| run.joules.map_or(f64::NAN, |joules| joules * 1e6 / x_ops(run.ops)),
 };
 
-/// Processor time, for the model.
+/// Processor time per operation, for the model.
 const CPU_US: Measure =
     Measure { label: "processor time of an operation", unit: "µs", of: |run| run.cpu.total() };
 
@@ -85,7 +85,7 @@ fn step((_, pattern): (&str, Pattern)) -> Step {
     Step::new(0.0, format!("{}/4KiB", pattern.name()), load)
 }
 
-/// Where numbers come from: the machine's counter, or processor time and a stated wattage.
+/// The source of the numbers: the machine's counter, or processor time multiplied by a power.
 struct Meter<'a> {
     setting: &'a Setting,
     results: &'a Results,
@@ -101,14 +101,14 @@ impl Meter<'_> {
         node(DOORS[door], Medium::Memory(0))
     }
 
-    /// Of one door and mix.
+    /// The mark of one protocol and mix.
     fn mark(&self, door: usize, mix: usize, measure: Measure) -> Option<Mark> {
         let id = point_id(NAME, &Self::way(door), &step(MIXES[mix]));
         mark(self.results, &id, 0, measure, index_x(mix))
     }
 
-    /// Whether the machine has counted everything that was measured. What was counted does not stand
-    /// beside what was calculated.
+    /// Whether the machine counted the energy of every measured point. Counted and calculated
+    /// energy are never mixed.
     fn is_counted(&self) -> bool {
         let places =
             || (0..DOORS.len()).flat_map(|door| (0..MIXES.len()).map(move |it| (door, it)));
@@ -119,7 +119,7 @@ impl Meter<'_> {
         measured > 0 && count(COUNTED) == measured
     }
 
-    /// In microjoules: microseconds times watts, unless it was counted.
+    /// Energy in microjoules: as counted, or microseconds times watts.
     fn series(&self, door: usize) -> Series {
         let is_counted = self.is_counted();
         let watts = self.watts();
@@ -183,12 +183,12 @@ fn by_mix(meter: &Meter<'_>) -> Exhibit {
     exhibit
 }
 
-/// Whether energy was counted or calculated.
+/// Whether energy was counted or calculated, in words.
 fn how(series: &[Series]) -> &'static str {
     if series[0].origin == Origin::Model { "By the model" } else { "As counted" }
 }
 
-/// iSCSI beside direct, of all mixes.
+/// iSCSI compared with direct, over all mixes.
 fn mix_sentence(series: &[Series]) -> Option<String> {
     let both = |mix: usize| {
         let of = |door: usize| at(&series[door], index_x(mix)).filter(|mark| mark.y > 0.0);
@@ -207,7 +207,7 @@ fn mix_sentence(series: &[Series]) -> Option<String> {
     ))
 }
 
-/// What a read takes through each door.
+/// The energy of a read through each protocol.
 fn micros_sentence(series: &[Series]) -> Option<String> {
     let all: Vec<_> =
         series.iter().filter_map(|one| Some((one.label.as_str(), at(one, index_x(0))?))).collect();
@@ -219,7 +219,7 @@ fn micros_sentence(series: &[Series]) -> Option<String> {
     ))
 }
 
-/// Shared memory instead of the kernel's sockets, of writes.
+/// Shared memory compared with TCP, for writes.
 fn direct_saving(series: &[Series]) -> Option<String> {
     let of = |door: usize| at(&series[door], index_x(1)).filter(|mark| mark.y > 0.0);
     let (tcp, shared) = (of(2)?, of(3)?);
@@ -235,7 +235,7 @@ fn direct_saving(series: &[Series]) -> Option<String> {
     ))
 }
 
-/// Where processor time goes, of reads.
+/// The distribution of processor time, for reads.
 fn by_part(meter: &Meter<'_>) -> Exhibit {
     let of = |measure: Measure| {
         let points = (0..DOORS.len()).filter_map(|door| {
@@ -257,7 +257,7 @@ fn by_part(meter: &Meter<'_>) -> Exhibit {
     exhibit
 }
 
-/// What a read takes of processors, and the kernel's part of it.
+/// The processor time of a read, and the kernel's part of it.
 fn part_sentences(series: &[Series], doors: &[String]) -> Vec<String> {
     let of = |(door, _): (usize, &String)| {
         let parts: Vec<Mark> =
@@ -278,7 +278,7 @@ fn part_sentences(series: &[Series], doors: &[String]) -> Vec<String> {
     say::conclude(lead, [share])
 }
 
-/// Ratios, as the paper prints them.
+/// Ratios to iSCSI, as in the paper.
 fn beside_iscsi(meter: &Meter<'_>) -> Exhibit {
     let all: Vec<_> = (0..DOORS.len()).map(|door| meter.series(door)).collect();
     let mut names: Vec<_> = all[1..].iter().map(|series| series.label.clone()).collect();
@@ -314,7 +314,7 @@ fn beside_iscsi(meter: &Meter<'_>) -> Exhibit {
     exhibit
 }
 
-/// From the least to the most of the mixes.
+/// The range of a ratio over the mixes.
 fn ratio(series: &[Series], place: usize, name: &str) -> Option<String> {
     let all: Vec<_> = series
         .iter()

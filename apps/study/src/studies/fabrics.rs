@@ -1,5 +1,5 @@
-//! `jobs`, `iodepth` and `request-size-cpu`: what parallelism, depth and length make of remote flash,
-//! and what it costs the processors of both sides.
+//! `jobs`, `iodepth` and `request-size-cpu`: the effect of parallelism, queue depth and length on
+//! remote flash, and its processor time on both sides.
 
 mod request_size;
 
@@ -24,7 +24,7 @@ pub(super) struct Jobs;
 /// `iodepth`.
 pub(super) struct IoDepth;
 
-/// How many cores are busy on both sides.
+/// The number of busy cores on the host's side.
 const CLIENT_CORES: Measure = Measure {
     label: "busy cores of the host",
     unit: "cores",
@@ -36,7 +36,7 @@ const NODE_CORES: Measure = Measure {
     of: |run| (run.cpu.node_user + run.cpu.node_system) * run.iops / 1e6,
 };
 
-/// What all three share: the file or device, alone, behind NVMe/TCP and behind direct.
+/// The sweep of all three studies: the file or device alone, over NVMe/TCP, and over direct.
 fn sweep(setting: &Setting, study: &'static str, steps: Vec<Step>) -> Sweep {
     let mut ways = vec![local(FILE), node(Door::NvmeTcp, FILE), node(Door::Direct, FILE)];
     ways.extend(targets(setting));
@@ -72,7 +72,7 @@ impl View<'_> {
         exhibit
     }
 
-    /// Host and target, one figure.
+    /// Host and target in one figure.
     fn processors(&self, slug: &str, title: &str, measures: [Measure; 2]) -> Exhibit {
         let of_side = |(side, measure): (&str, Measure)| {
             let mut series = self.sweep.series(self.results, measure);
@@ -83,7 +83,7 @@ impl View<'_> {
         };
         let sides = [("host", measures[0]), ("target", measures[1])];
         let mut series: Vec<_> = sides.into_iter().flat_map(of_side).collect();
-        // A medium alone has no other side; of other people's targets it is not known.
+        // A medium alone has no target, and nothing is known of other targets' processors.
         let is_known = |one: &Series| one.points.iter().any(|mark| mark.y > 0.0);
         series.retain(|one| !one.label.ends_with(", target") || is_known(one));
         let mut exhibit = self.exhibit(slug, title, measures[0], Scale::Linear);
@@ -99,17 +99,17 @@ impl View<'_> {
         exhibit
     }
 
-    /// All series of a measure: the device alone, and the others.
+    /// All series of a measure: the device alone and the others.
     fn said(&self, measure: Measure) -> Said {
         let series = self.sweep.series(self.results, measure);
         Said { series, places: self.sweep.steps.iter().map(|step| step.x).collect() }
     }
 }
 
-/// A measure's series, to be put into words.
+/// The series of a measure, for sentences.
 struct Said {
     series: Vec<Series>,
-    /// All places on the axis.
+    /// All positions of the axis.
     places: Vec<f64>,
 }
 
@@ -122,31 +122,32 @@ impl Said {
         self.series.iter().filter(|one| one.origin == Origin::Measured).collect()
     }
 
-    /// What was measured at every place: of others the shape is not known.
+    /// The series with a mark at every position, whose shape is known.
     fn whole(&self) -> Vec<&Series> {
         let is_whole = |one: &&Series| one.points.len() == self.places.len();
         self.series.iter().filter(is_whole).collect()
     }
 
-    /// What was measured at both ends of the axis, and what was found there: of others nobody knows how
-    /// they grow from one to the other.
+    /// The series with marks at both ends of the axis, and these marks, so that their growth is
+    /// known.
     fn ends(&self) -> Vec<(&Series, [&Mark; 2])> {
         let Some(places) = self.reach() else { return Vec::new() };
         let series = self.series.iter();
         series.filter_map(|one| Some((one, [at(one, places[0])?, at(one, places[1])?]))).collect()
     }
 
-    /// At the larger end, remote beside alone.
+    /// The remote ways and the device alone, at the larger end.
     fn last(&self) -> Option<Lineup<'_>> {
         Lineup::last(&self.remote(), self.alone()?)
     }
 
-    /// The same at the smaller end.
+    /// The remote ways and the device alone, at the smaller end.
     fn first(&self) -> Option<Lineup<'_>> {
         Lineup::first(&self.remote(), self.alone()?)
     }
 
-    /// How many times the smaller end the larger is, of everything; with what doubt there is.
+    /// The ratio of the larger end to the smaller for every series, and the suffix for doubtful
+    /// numbers.
     fn growth(&self) -> (Vec<(&str, f64)>, &'static str) {
         let mut ends = self.ends();
         ends.retain(|(_, [first, _])| first.y > 0.0);
@@ -154,14 +155,14 @@ impl Said {
         (times.collect(), say::doubt(ends.iter().flat_map(|(_, both)| *both)))
     }
 
-    /// From where to where the axis reaches.
+    /// The ends of the axis.
     fn reach(&self) -> Option<[f64; 2]> {
         let [first, .., last] = self.places[..] else { return None };
         Some([first, last])
     }
 }
 
-/// By how much remote latency differs from the device alone.
+/// The difference of remote latency from that of the device alone.
 fn beside_alone(lineup: &Lineup<'_>, what: &str, place: &str) -> Option<String> {
     Some(format!(
         "With {place} the {what} differs from that of the device alone ({}) by {}{}.",
@@ -215,7 +216,7 @@ impl Study for Jobs {
     }
 }
 
-/// What polling makes of processor time.
+/// The note on polling.
 const POLLING: &str = "A side that polls is busy whether or not it has work: while it spins, its \
                        processor time of an operation is the time between two of them.";
 
@@ -231,7 +232,7 @@ impl Jobs {
     }
 }
 
-/// Whether latency grows with jobs, and how it stands beside the device alone.
+/// Whether latency grows with jobs, and how it compares with the device alone.
 fn job_latencies(said: &Said) -> Vec<String> {
     let (times, doubt) = said.growth();
     let lead = said.reach().zip(say::range(&times, say::times)).map(|([first, last], range)| {
@@ -247,7 +248,7 @@ fn job_latencies(said: &Said) -> Vec<String> {
     say::conclude(lead, [beside, claim])
 }
 
-/// How many jobs bring nine tenths of the most.
+/// The number of jobs that reach nine tenths of the peak.
 fn plateaus(said: &Said) -> Vec<String> {
     let stated = paper::PLATEAU_JOBS;
     let enough = |one: &Series| {
@@ -278,7 +279,7 @@ fn plateaus(said: &Said) -> Vec<String> {
     say::conclude(lead, [beside, claim])
 }
 
-/// Whether the target works less than the host.
+/// Whether the target uses less processor time than the host.
 fn sides(view: &View<'_>) -> Vec<String> {
     let (hosts, targets) = (view.said(CLIENT_CORES), view.said(NODE_CORES));
     let remote = targets.remote();
@@ -286,7 +287,7 @@ fn sides(view: &View<'_>) -> Vec<String> {
     let both = |target: &Series| {
         let last = *at(target, most?)?;
         let host = *at(labelled(&hosts.series, &target.label)?, last.x)?;
-        // Of other people's targets nothing is known.
+        // The processor time of other targets is not known.
         (last.y > 0.0).then_some([host, last])
     };
     let all: Vec<_> =
@@ -345,7 +346,8 @@ impl Study for IoDepth {
     }
 }
 
-/// Whether remote access has the longer tail at small depths, and the shorter at large ones.
+/// Whether remote access has the longer tail at small queue depths and the shorter one at large
+/// depths.
 fn crossings(said: &Said) -> Option<String> {
     let (first, last) = (said.first()?, said.last()?);
     if first.x >= last.x {

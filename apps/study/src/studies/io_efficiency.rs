@@ -1,4 +1,4 @@
-//! `io-efficiency`: how much one core of a node serves, with storage that costs next to nothing.
+//! `io-efficiency`: the rate that one core of a node serves when storage costs almost nothing.
 
 use nearflash_bench::workload::Pattern;
 
@@ -21,9 +21,9 @@ pub(super) struct IoEfficiency;
 
 const NAME: &str = "io-efficiency";
 const CLIENTS: u32 = 64;
-/// A rate that changes by no more, in per cent, counts as the same.
+/// Rates that differ by at most this, in per cent, count as equal.
 const DELAY_CHANGE_MAX: f64 = 10.0;
-/// As many as the paper's machine has.
+/// The number of cores of the paper's machine.
 const CORES_MAX: u16 = 32;
 
 impl Study for IoEfficiency {
@@ -59,7 +59,8 @@ fn step() -> Step {
     Step::new(1.0, format!("randread/1KiB/clients={CLIENTS}"), load)
 }
 
-/// More cores than one for the node, powers of two, when clients keep one.
+/// The numbers of cores above one to give to the node: powers of two that leave at least one to
+/// clients.
 fn more_cores(setting: &Setting) -> Vec<u16> {
     let fits = |cores: &u16| usize::from(*cores) < setting.core_count;
     let counts = [2, 4, 8, 16, CORES_MAX].into_iter().filter(fits);
@@ -82,7 +83,8 @@ fn unable(setting: &Setting) -> Vec<Unable> {
     unable
 }
 
-/// The null device: alone, behind doors, and the wire. Names of one core are those of all figures.
+/// The null device: alone, through every protocol, and the wire. With one core the names are those
+/// of all figures.
 fn cores_sweep(setting: &Setting, cores: u16) -> Sweep {
     let session = SessionOptions { node_cores: cores, ..SessionOptions::default() };
     if cores > 1 {
@@ -167,7 +169,8 @@ fn by_cores(setting: &Setting, results: &Results) -> Exhibit {
     exhibit
 }
 
-/// One core beside the wire, beside the paper's core, and beside more cores, where there are more.
+/// The rate of one core compared with the wire, with the paper's core, and with several cores if
+/// there are any.
 fn core_sentences(series: &[Series], doors: &[&Series]) -> Vec<String> {
     let ones: Vec<_> = doors.iter().filter_map(|it| Some((*it, at(it, 1.0)?))).collect();
     let rates: Vec<_> = ones.iter().map(|(it, mark)| (it.label.as_str(), mark.y)).collect();
@@ -232,7 +235,7 @@ fn by_delay(setting: &Setting, results: &Results) -> Exhibit {
     exhibit
 }
 
-/// What the longest delay changes, and whether that is as little as in the paper.
+/// The effect of the longest delay, and whether it is as small as in the paper.
 fn delay_sentences(series: &[Series], last: usize, micros: u64) -> Vec<String> {
     let ends: Vec<_> = series
         .iter()
@@ -289,7 +292,7 @@ fn by_medium(setting: &Setting, results: &Results) -> Exhibit {
     exhibit
 }
 
-/// Whether the door or the storage decides.
+/// Whether the protocol or the storage determines the rate.
 fn combinations(series: &[Series], doors: &[String]) -> Vec<String> {
     let kiops = |mark: &Mark| quantity(mark.y, KIOPS.unit);
     let all: Vec<(String, &Mark)> = series
@@ -331,7 +334,7 @@ fn combinations(series: &[Series], doors: &[String]) -> Vec<String> {
     say::conclude(lead, [ends])
 }
 
-/// How many times the least the most is, of several.
+/// The maximum divided by the minimum, for two or more values.
 fn gap<'a>(marks: impl Iterator<Item = &'a Mark>) -> Option<f64> {
     let values: Vec<f64> = marks.map(|mark| mark.y).filter(|y| *y > 0.0).collect();
     let (low, high) =

@@ -1,4 +1,4 @@
-//! `iscsi-tuning`: what connections, cores and digests make of iSCSI.
+//! `iscsi-tuning`: the effect of connections, cores and digests on iSCSI.
 
 use nearflash_bench::workload::Pattern;
 
@@ -21,7 +21,7 @@ const NAME: &str = "iscsi-tuning";
 const SOURCE: &str = "flash disaggregation, network optimizations";
 const DEPTH: u32 = 32;
 
-/// One way to set sessions, and how many there are.
+/// The options and the number of sessions.
 struct Tuning {
     key: String,
     label: String,
@@ -34,7 +34,7 @@ fn tuning(key: &str, label: &str, session: SessionOptions) -> Tuning {
     Tuning { key: key.into(), label: label.into(), session, sessions: 1, is_quick: false }
 }
 
-/// The untuned session first.
+/// All tunings, the untuned session first.
 fn tunings(setting: &Setting) -> Vec<Tuning> {
     let none = SessionOptions::default();
     let quick = |tuning: Tuning| Tuning { is_quick: true, ..tuning };
@@ -98,7 +98,7 @@ impl Size {
     }
 }
 
-/// The limit, and targets of the user's.
+/// The wire, and the user's targets.
 fn beside_ours(setting: &Setting) -> Vec<Way> {
     let wire = wire(Door::Iscsi).map(|way| way.called("wire"));
     wire.into_iter().chain(targets(setting)).collect()
@@ -196,7 +196,7 @@ fn by_tuning(setting: &Setting, results: &Results, size: Size) -> Exhibit {
     exhibit
 }
 
-/// The paper's three steps, behind ours.
+/// The paper's three steps; their names are appended to ours.
 fn published(names: &mut Vec<String>) -> Series {
     let base = paper::BASELINE_IOPS.value / 1e3;
     let [low, high] = paper::THREADS_GAIN.map(|times| base * times);
@@ -212,7 +212,8 @@ fn published(names: &mut Vec<String>) -> Series {
     Series { label: "published".into(), origin: Origin::Published, points: points.into() }
 }
 
-/// What the best setting brings, what digests take, and how far one connection is from the wire.
+/// The gain of the best tuning, the cost of digests, and the distance of one connection from the
+/// wire.
 fn conclusions(
     size: Size,
     tunings: &[Tuning],
@@ -253,7 +254,7 @@ fn conclusions(
     say::conclude(lead, [digests, paper.or(wire)])
 }
 
-/// What digests change.
+/// The effect of digests.
 fn digest_sentence(tuned: &[(&Tuning, Mark)], plain: Mark) -> Option<String> {
     let has_digest = |tuning: &Tuning| tuning.session.header_digest || tuning.session.data_digest;
     let all: Vec<_> = tuned.iter().filter(|(tuning, _)| has_digest(tuning)).collect();
@@ -266,7 +267,7 @@ fn digest_sentence(tuned: &[(&Tuning, Mark)], plain: Mark) -> Option<String> {
     ))
 }
 
-/// The untuned session and what connections bring, beside the paper's.
+/// The untuned session and the gain from connections, compared with the paper's.
 fn beside_paper(tuned: &[(&Tuning, Mark)], plain: Mark, unit: &str) -> String {
     let theirs = paper::BASELINE_IOPS.value / 1e3;
     let several: Vec<_> = tuned.iter().filter(|(it, _)| it.session.connections > 1).collect();

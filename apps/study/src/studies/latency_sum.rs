@@ -1,5 +1,4 @@
-//! `latency-sum`: is the latency of remote flash that of the device and that of the wire, and nothing
-//! else?
+//! `latency-sum`: is the latency of remote flash the sum of the device's and the wire's?
 
 use nearflash_bench::workload::Pattern;
 use nearflash_units::Nanos;
@@ -25,12 +24,13 @@ pub(super) struct LatencySum;
 const NAME: &str = "latency-sum";
 const SOURCE: &str = "networked-flash study, tables 1 to 3";
 
-/// As slow as the paper's PCIe flash at random 1 KiB operations, which every machine can show.
+/// A null device with the latency of the paper's PCIe flash at random 1 KiB operations; available
+/// on every machine.
 const FLASH: Medium =
     Medium::Null { read_delay: Nanos::from_micros(78), write_delay: Nanos::from_micros(25) };
 const MEDIA: [Medium; 2] = [FLASH, FILE];
 
-/// Reads and writes; of each, sequential and random order.
+/// Reads and writes, each in sequential and random order.
 const DIRECTIONS: [(&str, [Pattern; 2]); 2] =
     [("read", [Pattern::Read, Pattern::RandRead]), ("write", [Pattern::Write, Pattern::RandWrite])];
 
@@ -50,7 +50,7 @@ impl Study for LatencySum {
     fn plan(&self, setting: &Setting) -> Plan {
         let wires = wires(setting).points();
         let devices = MEDIA.iter().flat_map(|&medium| {
-            // The delays of the null device are known, and need no measuring.
+            // The delays of the null device are known without a measurement.
             let alone = (medium == FILE).then(|| local(medium));
             let ways = alone.into_iter().chain(ways(setting, medium)).collect();
             let steps = DIRECTIONS.iter().flat_map(|(_, patterns)| steps(setting, *patterns));
@@ -69,7 +69,7 @@ impl Study for LatencySum {
     }
 }
 
-/// Every door, and on the user's device what is beside it.
+/// Every protocol; on the user's device also peers and targets.
 fn ways(setting: &Setting, medium: Medium) -> Vec<Way> {
     let mut ways: Vec<_> = DOORS.iter().map(|&door| node(door, medium)).collect();
     if medium == FILE {
@@ -82,7 +82,7 @@ fn lens(setting: &Setting) -> &'static [u64] {
     if setting.is_quick { &[4096] } else { &[1024, 4096] }
 }
 
-/// Lengths in both orders; in a quick run in random order alone.
+/// All lengths in both orders; in a quick run only in random order.
 fn steps(setting: &Setting, patterns: [Pattern; 2]) -> Vec<Step> {
     let patterns = if setting.is_quick { &patterns[1..] } else { &patterns[..] };
     let step = |len: u64, pattern: Pattern| {
@@ -91,7 +91,7 @@ fn steps(setting: &Setting, patterns: [Pattern; 2]) -> Vec<Step> {
     lens(setting).iter().flat_map(|&len| patterns.iter().map(move |&it| step(len, it))).collect()
 }
 
-/// A wire knows no order.
+/// The wires, which do not depend on the order.
 fn wires(setting: &Setting) -> Sweep {
     let steps = DIRECTIONS.iter().flat_map(|(_, patterns)| {
         lens(setting).iter().map(|&len| wire_step(patterns[0], len)).collect::<Vec<_>>()
@@ -107,7 +107,7 @@ fn wire_step(pattern: Pattern, len: u64) -> Step {
     Step::new(0.0, format!("{}/{}", pattern.name(), len_tag(len)), load(pattern, len))
 }
 
-/// A remote latency beside its parts.
+/// A remote latency with its components.
 struct Row {
     way: String,
     order: &'static str,
@@ -115,9 +115,9 @@ struct Row {
     device: Option<Mark>,
     wire: Option<Mark>,
     measured: Option<Mark>,
-    /// Through a door of our node.
+    /// Whether it is through our node.
     is_ours: bool,
-    /// Shared memory has no wire; of a target of the user nothing but its latency is known.
+    /// Whether the sum is the device's latency alone, for lack of a wire: shared memory and fio.
     is_sum_device_alone: bool,
 }
 
@@ -135,9 +135,10 @@ impl Row {
         [&self.device, &self.wire, &self.measured].into_iter().flatten()
     }
 
-    /// Short: dozens of them stand below a figure.
+    /// A short label, since dozens stand below a figure.
     fn name(&self) -> String {
-        // `direct, shared memory`, `tgt (iSCSI)`, `fio on the medium`: by what tells them apart.
+        // Keeps the distinguishing part of `direct, shared memory`, `tgt (iSCSI)` and `fio on the
+        // medium`.
         let way = self.way.strip_prefix("direct, ").unwrap_or(&self.way);
         let way = way.split(" (").next().unwrap_or(way);
         let way = way.split(" on ").next().unwrap_or(way);
@@ -146,7 +147,7 @@ impl Row {
     }
 }
 
-/// One exhibit's rows.
+/// The rows of one exhibit.
 struct Sums {
     medium: Medium,
     direction: &'static str,
@@ -154,7 +155,7 @@ struct Sums {
     notes: Vec<String>,
 }
 
-/// The wire beside a way, and whether it has none.
+/// The wire of a way, and whether the way has none.
 fn wire_of(way: &Way) -> (Option<Way>, bool) {
     match way.subject {
         Subject::Node { door, .. } => (wire(door), wire(door).is_none()),
@@ -271,13 +272,13 @@ impl Sums {
         Table { columns: headings, rows: self.rows.iter().map(row).collect() }
     }
 
-    /// Rows with a sum to stand beside.
+    /// The accepted rows with their difference from the sum, where that is known.
     fn known(&self, is_so: impl Fn(&Row) -> bool) -> Vec<(&Row, f64)> {
         let rows = self.rows.iter().filter(|row| is_so(row));
         rows.filter_map(|row| Some((row, row.difference()?))).collect()
     }
 
-    /// The longest random operations over each wire, beside the sum.
+    /// The longest random operations over each wire, compared with the sum.
     fn lead(&self) -> Option<String> {
         let is_remote =
             |row: &Row| row.order == "random" && row.is_ours && !row.is_sum_device_alone;
@@ -294,7 +295,7 @@ impl Sums {
         ))
     }
 
-    /// Whether the paper's bound holds, of everything over a wire.
+    /// Whether the paper's bound holds for everything over a wire.
     fn within(&self) -> Option<String> {
         let known = self.known(|row| row.is_ours && !row.is_sum_device_alone);
         let stated = paper::SUM_EXCESS_MAX;
@@ -309,7 +310,8 @@ impl Sums {
         })
     }
 
-    /// How much of the device's gap between random and sequential order is left behind a wire.
+    /// The device's gap between random and sequential order, and the gap that remains behind a
+    /// wire.
     fn gap(&self) -> Option<String> {
         if self.medium == FLASH {
             return None;
@@ -333,7 +335,7 @@ impl Sums {
         ))
     }
 
-    /// Where there is no wire, all that is added is the node's.
+    /// Without a wire, all added latency is the node's.
     fn shared(&self) -> Option<String> {
         let name = door_names(Door::DirectLocal).1;
         let is_shared = |row: &&Row| row.way == name && row.order == "random";
@@ -350,7 +352,7 @@ impl Sums {
     }
 }
 
-/// Table 3 of the paper, with what it says of itself.
+/// Table 3 of the paper, with the paper's own conclusion.
 fn published() -> Exhibit {
     let name = |remote: &paper::Remote| {
         format!("{}, {}", paper::DEVICES[remote.device].name, paper::NETWORKS[remote.network].name)

@@ -30,9 +30,9 @@ pub use cost::{CostError, Model as CostModel};
 pub use energy::CORE_WATTS;
 pub(crate) use say::in_times;
 
-/// One question, asked by measuring.
+/// A question that is answered by measurements.
 pub trait Study: Sync {
-    /// As on the command line.
+    /// The name on the command line.
     fn name(&self) -> &'static str;
 
     /// The question, in one line.
@@ -41,31 +41,32 @@ pub trait Study: Sync {
     /// The paper and its figures or tables.
     fn source(&self) -> &'static str;
 
-    /// What is measured on this machine, with these wishes.
+    /// The points to measure on this machine with these arguments.
     fn plan(&self, setting: &Setting) -> Plan;
 
-    /// What was found. Called with any part of the plan measured, or none.
+    /// The exhibits, for any subset of the plan's points, also an empty one.
     fn exhibits(&self, setting: &Setting, results: &Results) -> Vec<Exhibit>;
 }
 
-/// What the user wants and the machine has.
+/// The arguments of a run and the properties of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Setting {
-    /// Fewer points, so that all studies end within minutes.
+    /// Whether `--quick` is given: fewer points, so that all studies end within minutes.
     pub is_quick: bool,
-    /// Remote volumes of the user, measured beside our own node.
+    /// The user's remote volumes, which are compared with our node.
     pub targets: Vec<Target>,
-    /// A file or device of the user; scratch files otherwise.
+    /// The user's file or device; `None` for scratch files.
     pub local: Option<PathBuf>,
-    /// Peers that are installed and wanted.
+    /// Peers that are requested and installed.
     pub peers: Vec<Peer>,
-    /// Cores that may be used.
+    /// The number of usable cores.
     pub core_count: usize,
-    /// Whether the machine tells the energy that it uses (RAPL).
+    /// Whether the machine has a readable energy counter (RAPL).
     pub has_energy_counter: bool,
-    /// Capacities, needs and prices for the cost model; [`CostModel::example`] without.
+    /// Capacities, needs and prices for the cost model; `None` for [`CostModel::example`].
     pub costs: Option<CostModel>,
-    /// Watts of a busy core, where the machine does not tell; [`CORE_WATTS`] unless above zero.
+    /// Power of a busy core in watts, for machines without a counter; [`CORE_WATTS`] unless
+    /// positive.
     pub core_watts: f64,
 }
 
@@ -89,14 +90,15 @@ pub fn catalogue() -> &'static [&'static dyn Study] {
     ]
 }
 
-/// Of an exhibit in which some nodes have more cores than one.
+/// The note of exhibits in which a node has several cores.
 fn more_cores_note() -> String {
     "Where the node has more cores than one, clients have the fewer: what it gains by its own it may \
      lose by theirs."
         .to_owned()
 }
 
-/// Of an exhibit in which many clients stand beside the bare exchange, on a machine where it matters.
+/// The note of exhibits that compare many clients with the bare exchange, on machines where they
+/// have several cores.
 fn wire_note(setting: &Setting) -> Option<String> {
     (setting.core_count > 2).then(|| {
         "Who asks over the wire is one thread on one core; the clients of a node share more."
@@ -104,7 +106,7 @@ fn wire_note(setting: &Setting) -> Option<String> {
     })
 }
 
-/// How clients and a node of so many cores share the machine.
+/// A note on how clients and a node of `node_cores` cores share the machine.
 fn cores_note(setting: &Setting, node_cores: usize) -> String {
     let rest = setting.core_count.saturating_sub(node_cores);
     let core =

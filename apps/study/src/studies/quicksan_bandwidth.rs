@@ -17,19 +17,20 @@ use crate::result::Results;
 pub(super) struct QuicksanBandwidth;
 
 const NAME: &str = "quicksan-bandwidth";
-/// In flight for each client: enough that no door waits.
+/// Queue depth of each client, enough to keep every protocol busy.
 const DEPTH: u32 = 16;
 const LENS: [u64; 6] = [512, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10];
 const QUICK_LENS: [u64; 3] = [512, 4 << 10, 256 << 10];
 
-/// Where clients and devices are. The distributed form is one more row, once nodes make one space.
+/// An arrangement of clients and devices. A distributed one can be added once several nodes form
+/// one address space.
 struct Arrangement {
     name: &'static str,
     clients: u32,
     media: &'static [Medium],
 }
 
-/// Four devices, in the memory of the node.
+/// Four devices in the memory of the node.
 const MEMORY: [Medium; 4] =
     [Medium::Memory(0), Medium::Memory(1), Medium::Memory(2), Medium::Memory(3)];
 
@@ -40,7 +41,7 @@ const ARRANGEMENTS: [Arrangement; 1] =
 struct Mix {
     name: &'static str,
     pattern: Pattern,
-    /// What the paper has of QuickSAN-D over iSCSI at 512 B and at 256 KiB.
+    /// The paper's gain of QuickSAN-D over iSCSI at 512 B and at 256 KiB.
     gains: Option<[f64; 2]>,
 }
 
@@ -88,7 +89,7 @@ impl Arrangement {
         Step::new(x, tag, load)
     }
 
-    /// Figure 5: all clients, over the length.
+    /// Figure 5: the sweep over the length, with all clients.
     fn lengths(&self, setting: &Setting, mix: Mix) -> Sweep {
         let mut ways = self.ways(setting);
         if mix.pattern != Pattern::RandRw {
@@ -98,7 +99,7 @@ impl Arrangement {
         Sweep { study: NAME, ways, steps: mix.lens(setting).iter().map(step).collect() }
     }
 
-    /// 4 KiB reads of one client and more.
+    /// The sweep over the number of clients, with 4 KiB reads.
     fn clients(&self, setting: &Setting) -> Sweep {
         let counts =
             (1..=self.clients).filter(|&it| !setting.is_quick || it == 1 || it == self.clients);
@@ -108,7 +109,7 @@ impl Arrangement {
 
     fn sweeps(&self, setting: &Setting) -> Vec<Sweep> {
         let mut clients = self.clients(setting);
-        // All clients are of the first sweep already.
+        // The first sweep already has the point with all clients.
         clients.steps.pop();
         let mut sweeps: Vec<_> = MIXES.iter().map(|&mix| self.lengths(setting, mix)).collect();
         sweeps.push(clients);
@@ -221,7 +222,7 @@ impl Arrangement {
     }
 }
 
-/// A door over iSCSI, at the shortest and the longest access that both have.
+/// The gain of a protocol over iSCSI, at the shortest and the longest access that both have.
 fn gain(series: &[Series], mix: Mix, door: Door) -> Option<String> {
     let label = |door: Door| door_names(door).1;
     let (ours, iscsi) = (labelled(series, label(door))?, labelled(series, label(Door::Iscsi))?);
@@ -254,7 +255,7 @@ fn gain(series: &[Series], mix: Mix, door: Door) -> Option<String> {
     ))
 }
 
-/// At which lengths doors move most, and whether the paper's is among them.
+/// The access lengths with the highest bandwidth, and whether the paper's is among them.
 fn peaks(series: &[Series]) -> Option<String> {
     let ours = series.iter().filter(|one| one.origin == Origin::Measured);
     let peaks: Vec<_> = ours
@@ -273,7 +274,7 @@ fn peaks(series: &[Series]) -> Option<String> {
     ))
 }
 
-/// What all clients have over one.
+/// The gain of all clients over one.
 fn grows(series: &[Series], clients: u32) -> Option<String> {
     let both = |one: &Series| Some([*at(one, 1.0)?, *at(one, f64::from(clients))?]);
     let all: Vec<_> = series

@@ -1,5 +1,5 @@
-//! `quicksan-latency`: what a 4 KiB operation takes locally and through each door, and how much of it
-//! is software, neither medium nor wire.
+//! `quicksan-latency`: the latency of a 4 KiB operation locally and through each protocol, and the
+//! part of it that is software, neither medium nor wire.
 
 use nearflash_bench::workload::Pattern;
 
@@ -24,7 +24,7 @@ const NAME: &str = "quicksan-latency";
 const SOURCE: &str = "QuickSAN, tables 1 and 2";
 const MEDIA: [Medium; 2] = [NULL, FILE];
 
-/// Of reads or of writes.
+/// Reads or writes.
 #[derive(Clone, Copy)]
 struct Direction {
     name: &'static str,
@@ -43,7 +43,7 @@ impl Direction {
     }
 }
 
-/// The medium alone first.
+/// All ways, the medium alone first.
 fn ways(setting: &Setting, medium: Medium) -> Vec<Way> {
     let mut ways = vec![local(medium)];
     ways.extend(DOORS.iter().map(|&door| node(door, medium)));
@@ -97,7 +97,7 @@ fn measured(results: &Results, way: &Way, direction: Direction) -> Option<Mark> 
     mark(results, &point_id(NAME, way, &direction.step()), 0, MEAN_US, 0.0)
 }
 
-/// Table 2: every way on the device, reads and writes.
+/// Table 2: reads and writes of every way on the device.
 fn overview(setting: &Setting, results: &Results) -> Exhibit {
     let ways = ways(setting, FILE);
     let series = DIRECTIONS.map(|direction| {
@@ -118,7 +118,7 @@ fn overview(setting: &Setting, results: &Results) -> Exhibit {
     exhibit
 }
 
-/// What a short stack makes of the latency of iSCSI, here and in the paper's own table.
+/// The reduction of latency from iSCSI to direct, here and in the paper's table.
 fn cut(results: &Results, direction: Direction) -> Option<String> {
     let of = |door| measured(results, &node(door, FILE), direction).filter(|mark| mark.y > 0.0);
     let (iscsi, direct) = (of(DOORS[0])?, of(DOORS[2])?);
@@ -136,7 +136,7 @@ fn cut(results: &Results, direction: Direction) -> Option<String> {
     ))
 }
 
-/// Peers and targets of the user's, of reads.
+/// Reads of peers and of the user's targets.
 fn beside_others(setting: &Setting, results: &Results) -> Option<String> {
     let reads = DIRECTIONS[0];
     let ways = ways(setting, FILE);
@@ -153,7 +153,7 @@ fn beside_others(setting: &Setting, results: &Results) -> Option<String> {
     ))
 }
 
-/// Where the paper disagrees with itself.
+/// A contradiction in the paper.
 fn contradictions() -> String {
     let [iscsi, os, _] = paper::LATENCIES;
     let cut = |from: f64, to: f64| percent((1.0 - to / from) * 100.0);
@@ -166,7 +166,7 @@ fn contradictions() -> String {
     )
 }
 
-/// One way's latency, taken apart.
+/// The components of one way's latency.
 struct Part {
     way: String,
     medium: Option<Mark>,
@@ -176,7 +176,8 @@ struct Part {
 }
 
 impl Part {
-    /// What neither medium nor wire explains; below zero when the medium is faster behind the node.
+    /// The part that neither medium nor wire explains. It is negative if the medium is faster
+    /// behind the node.
     fn software(&self) -> Option<f64> {
         let wire = if self.has_wire { self.wire?.y } else { 0.0 };
         Some(self.total?.y - self.medium?.y - wire)
@@ -187,7 +188,7 @@ impl Part {
     }
 }
 
-/// All doors on one medium, one direction.
+/// All protocols on one medium, in one direction.
 struct Split {
     medium: Medium,
     direction: Direction,
@@ -215,7 +216,7 @@ impl Split {
     fn exhibit(&self, setting: &Setting) -> Exhibit {
         let of = |pick: fn(&Part) -> Option<f64>| self.parts.iter().map(pick);
         let software = |part: &Part| part.software().map(|micros| micros.max(0.0));
-        // A part whose sum is not known has no bars: they would be taken for the whole.
+        // Without the sum there are no bars, since a single component would be taken for the whole.
         let medium = |part: &Part| part.software().and(part.medium).map(|mark| mark.y);
         let wire = |part: &Part| part.software().and(part.wire).map(|mark| mark.y);
         let series = vec![

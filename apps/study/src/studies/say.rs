@@ -1,14 +1,14 @@
-//! Sentences about numbers: every one says the numbers it is drawn from, and nothing that they do not.
+//! Sentences about numbers. Each states the numbers that it is drawn from, and claims nothing more.
 //!
-//! An exhibit says one thing first, the answer to its study's question, and two more at most; all
-//! else is in its table. Sentences have no words for better and worse that numbers could belie: they
-//! say differences with their signs, and from where to where.
+//! An exhibit has at most three sentences, of which the first answers its study's question;
+//! everything else is in its table. Sentences do not use words for better and worse, which numbers
+//! could contradict: they state signed differences and ranges.
 
 use crate::exhibit::{Mark, Series};
 
 use super::sweep::at;
 
-/// With three significant digits, as tables show it; large ones in full.
+/// A number with three significant digits as in tables; numbers of three and more digits in full.
 pub(super) fn number(value: f64) -> String {
     let magnitude = value.abs();
     if magnitude >= 99.95 || magnitude == 0.0 {
@@ -21,7 +21,7 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// Three digits that count, the rest zeros, and commas between thousands.
+/// Rounds to three significant digits, with commas between thousands.
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let kept = if digits.len() > 3 { rounded(value.abs(), digits.len()) } else { digits };
@@ -41,12 +41,12 @@ fn rounded(value: f64, digits: usize) -> String {
     format!("{:.0}", (value / unit).round() * unit)
 }
 
-/// With its unit.
+/// A number with its unit.
 pub(super) fn quantity(value: f64, unit: &str) -> String {
     if unit.is_empty() { number(value) } else { format!("{} {unit}", number(value)) }
 }
 
-/// A share or a difference, to a tenth below a hundred.
+/// A percentage, with one decimal below 100.
 pub(super) fn percent(value: f64) -> String {
     let text = if value.abs() < 99.95 { format!("{value:.1}") } else { grouped(value) };
     match text.strip_suffix(".0").unwrap_or(&text) {
@@ -55,7 +55,7 @@ pub(super) fn percent(value: f64) -> String {
     }
 }
 
-/// A difference with its sign: `+12 %`, `-3.2 %`, `0 %`; a large one as `2.5 times as much`.
+/// A signed difference: `+12 %`, `-3.2 %`, `0 %`. A large one becomes `2.5 times as much`.
 pub(super) fn signed(value: f64) -> String {
     if let Some(times) = in_times(value) {
         return format!("{times} as much");
@@ -67,14 +67,14 @@ pub(super) fn signed(value: f64) -> String {
     }
 }
 
-/// Of a difference in per cent, how many times so much it is, where people would say it so: twice as
-/// much is `+100 %`, and more than that is `2.5 times`. Less is never a fraction: it stays `-60 %`.
+/// Shows a difference in per cent as a factor, if it is above 100 %: `2.5 times`. `None` otherwise:
+/// `+100 %` and `-60 %` stay percentages.
 pub(crate) fn in_times(change: f64) -> Option<String> {
     (change.round() > 100.0).then(|| times(1.0 + change / 100.0))
 }
 
-/// How `value` stands beside `reference`, which is called so: `-20 % against the wire alone`, or
-/// `2.5 times the wire alone`.
+/// Compares `value` with `reference`, whose name follows: `-20 % against the wire alone`, or `2.5
+/// times the wire alone`.
 pub(super) fn against(value: f64, reference: f64, name: &str) -> String {
     let change = change(value, reference);
     match in_times(change) {
@@ -83,18 +83,18 @@ pub(super) fn against(value: f64, reference: f64, name: &str) -> String {
     }
 }
 
-/// How much of a whole something is, its name to follow: `65 % of`, or `2.5 times`.
+/// A part of a whole, whose name follows: `65 % of`, or `2.5 times`.
 pub(super) fn part_of(value: f64, whole: f64) -> String {
     let as_share = || format!("{} of", percent(value / whole * 100.0));
     in_times(change(value, whole)).unwrap_or_else(as_share)
 }
 
-/// By how much `value` differs from `reference`, in per cent.
+/// The difference of `value` from `reference`, in per cent.
 pub(super) fn change(value: f64, reference: f64) -> f64 {
     (value / reference - 1.0) * 100.0
 }
 
-/// How many times so much: `2.5 times`, and of what is the same `1.00 times`.
+/// A factor: `2.5 times`; equality is `1.00 times`.
 pub(super) fn times(value: f64) -> String {
     let text = number(value);
     let short = match text.contains('.') {
@@ -104,13 +104,13 @@ pub(super) fn times(value: f64) -> String {
     format!("{} times", if short == "1" { &text } else { short })
 }
 
-/// From the least to the most of what has names: `-3 % (direct) to +12 % (iSCSI)`.
+/// The range of named numbers: `-3 % (direct) to +12 % (iSCSI)`.
 pub(super) fn range(named: &[(&str, f64)], show: impl Fn(f64) -> String) -> Option<String> {
     let known = || named.iter().filter(|(_, value)| value.is_finite());
     let (least, low) = known().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let (most, high) = known().max_by(|a, b| a.1.total_cmp(&b.1))?;
     let (low, high) = (show(*low), show(*high));
-    // A name may have a parenthesis of its own: `tgt (iSCSI)`.
+    // Names can have parentheses themselves: `tgt (iSCSI)`.
     let plain = |name: &str| name.replace(" (", ", ").replace(')', "");
     let (least, most) = (plain(least), plain(most));
     Some(match known().count() {
@@ -120,7 +120,7 @@ pub(super) fn range(named: &[(&str, f64)], show: impl Fn(f64) -> String) -> Opti
     })
 }
 
-/// Of how many a claim of a paper holds: `holds for 2 of 3 ways`.
+/// The number of cases for which a paper's claim holds: `holds for 2 of 3 ways`.
 pub(super) fn holds_for(held: usize, of: usize, what: &str) -> String {
     match (held, of) {
         (0, 1) => "does not hold here".to_owned(),
@@ -131,20 +131,20 @@ pub(super) fn holds_for(held: usize, of: usize, what: &str) -> String {
     }
 }
 
-/// How many of these numbers are so.
+/// The number of values that satisfy the predicate.
 pub(super) fn held(values: &[(&str, f64)], is_so: impl Fn(f64) -> bool) -> usize {
     values.iter().filter(|(_, value)| is_so(*value)).count()
 }
 
-/// What stands behind a sentence that doubtful numbers are in.
+/// The suffix of a sentence that uses doubtful numbers.
 pub(super) fn doubt<'a>(marks: impl IntoIterator<Item = &'a Mark>) -> &'static str {
     if marks.into_iter().any(|mark| mark.is_doubtful) { " (doubtful)" } else { "" }
 }
 
-/// What an exhibit says of which nothing was measured.
+/// The sentence of an exhibit without measured points.
 const NOTHING: &str = "Nothing of this was measured.";
 
-/// Sentences of one exhibit: the one that answers its study's question, and two more at most.
+/// The sentences of an exhibit: the answer to its study's question, and at most two more.
 pub(super) fn conclude<const N: usize>(
     lead: Option<String>,
     details: [Option<String>; N],
@@ -152,12 +152,12 @@ pub(super) fn conclude<const N: usize>(
     const { assert!(N <= 2, "all else is in the table") };
     let said = lead.into_iter().chain(details.into_iter().flatten());
     let mut said: Vec<String> = said.map(capitalized).collect();
-    // Of an axis of which one place was measured, both ends are that place.
+    // If only one position of an axis was measured, it is both ends, and both sentences are equal.
     said.dedup();
     if said.is_empty() { vec![NOTHING.to_owned()] } else { said }
 }
 
-/// A sentence begins with a capital, unless its first word is a name that does not.
+/// Capitalizes a sentence, unless its first word is a name that must not change.
 fn capitalized(sentence: String) -> String {
     let word = sentence.split(' ').next().unwrap_or_default();
     let is_name = word.chars().skip(1).any(|c| c.is_uppercase() || c == ':');
@@ -168,39 +168,39 @@ fn capitalized(sentence: String) -> String {
     }
 }
 
-/// `1 job`, `16 jobs`.
+/// A count with its noun: `1 job`, `16 jobs`.
 pub(super) fn count(value: f64, one: &str) -> String {
     if value == 1.0 { format!("1 {one}") } else { format!("{value} {one}s") }
 }
 
-/// The series of this label.
+/// The series with this label.
 pub(super) fn labelled<'a>(series: &'a [Series], label: &str) -> Option<&'a Series> {
     series.iter().find(|series| series.label == label)
 }
 
-/// The highest point.
+/// The highest mark.
 pub(super) fn peak(series: &Series) -> Option<&Mark> {
     series.points.iter().max_by(|a, b| a.y.total_cmp(&b.y))
 }
 
-/// Ways beside what they are measured against, all at one place of an axis.
+/// Marks of several ways and of their limit, at one position of an axis.
 #[derive(Clone, Debug)]
 pub(super) struct Lineup<'a> {
-    /// The place.
+    /// The position.
     pub(super) x: f64,
-    /// What they stand beside.
+    /// The reference.
     pub(super) limit: &'a Mark,
-    /// The ways that have a point there.
+    /// The ways that have a mark at the position.
     pub(super) ways: Vec<(&'a str, &'a Mark)>,
 }
 
 impl<'a> Lineup<'a> {
-    /// At the last place that the limit has together with any of the ways.
+    /// At the last position that the limit shares with any of the ways.
     pub(super) fn last(ways: &[&'a Series], limit: &'a Series) -> Option<Self> {
         limit.points.iter().rev().find_map(|mark| Self::at(ways, mark))
     }
 
-    /// At the first such place.
+    /// At the first position that the limit shares with any of the ways.
     pub(super) fn first(ways: &[&'a Series], limit: &'a Series) -> Option<Self> {
         limit.points.iter().find_map(|mark| Self::at(ways, mark))
     }
@@ -214,28 +214,28 @@ impl<'a> Lineup<'a> {
         (!ways.is_empty()).then_some(Self { x: limit.x, limit, ways })
     }
 
-    /// By how much each differs from the limit, in per cent.
+    /// The difference of each way from the limit, in per cent.
     pub(super) fn changes(&self) -> Vec<(&'a str, f64)> {
         let of = |(label, mark): &(&'a str, &'a Mark)| (*label, change(mark.y, self.limit.y));
         self.ways.iter().map(of).collect()
     }
 
-    /// Each one's own number.
+    /// The values of the ways.
     pub(super) fn values(&self) -> Vec<(&'a str, f64)> {
         self.ways.iter().map(|(label, mark)| (*label, mark.y)).collect()
     }
 
-    /// The highest.
+    /// The way with the highest value.
     pub(super) fn best(&self) -> Option<(&'a str, &'a Mark)> {
         self.ways.iter().copied().max_by(|a, b| a.1.y.total_cmp(&b.1.y))
     }
 
-    /// The ways' marks, and the limit's.
+    /// The marks of the ways and of the limit.
     pub(super) fn marks(&self) -> impl Iterator<Item = &'a Mark> {
         self.ways.iter().map(|(_, mark)| *mark).chain([self.limit])
     }
 
-    /// What stands behind a sentence about it.
+    /// The suffix of a sentence about these marks.
     pub(super) fn doubt(&self) -> &'static str {
         doubt(self.marks())
     }

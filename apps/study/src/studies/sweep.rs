@@ -1,4 +1,4 @@
-//! Sweeps: the same steps on every way, which become the series of figures.
+//! Sweeps: the same steps for every way, which become the series of figures.
 
 use nearflash_bench::workload::Pattern;
 use nearflash_units::ByteLen;
@@ -8,37 +8,37 @@ use crate::exhibit::{Axis, Cell, Exhibit, Figure, Kind, Mark, Origin, Scale, Ser
 use crate::plan::{Layout, Load, Point, PointId};
 use crate::result::{Outcome, Results, Run};
 
-/// A figure of a run.
+/// A figure of merit of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measure {
-    /// What an axis says.
+    /// The axis label.
     pub(super) label: &'static str,
-    /// In which unit.
+    /// The unit.
     pub(super) unit: &'static str,
-    /// The number.
+    /// Extracts the value.
     pub(super) of: fn(&Run) -> f64,
 }
 
-/// Rates.
+/// Rate.
 pub(super) const KIOPS: Measure =
     Measure { label: "operations per second", unit: "kIOPS", of: |run| run.iops / 1e3 };
-/// Payload.
+/// Throughput of payload.
 pub(super) const MB_S: Measure =
     Measure { label: "throughput", unit: "MB/s", of: |run| run.bytes_per_second / 1e6 };
 /// Mean latency.
 pub(super) const MEAN_US: Measure =
     Measure { label: "mean latency", unit: "µs", of: |run| run.latency.mean };
-/// Tail latencies.
+/// 95th percentile of latency.
 pub(super) const P95_US: Measure =
     Measure { label: "95th percentile of latency", unit: "µs", of: |run| run.latency.p95 };
-/// One in a hundred is longer.
+/// 99th percentile of latency.
 pub(super) const P99_US: Measure =
     Measure { label: "99th percentile of latency", unit: "µs", of: |run| run.latency.p99 };
-/// One in a thousand is longer.
+/// 99.9th percentile of latency.
 pub(super) const P999_US: Measure =
     Measure { label: "99.9th percentile of latency", unit: "µs", of: |run| run.latency.p999 };
 
-/// One outstanding operation of one client.
+/// A load of one client with queue depth 1.
 pub(super) fn load(pattern: Pattern, op_len: u64) -> Load {
     let is_mixed = matches!(pattern, Pattern::Rw | Pattern::RandRw);
     let is_read = matches!(pattern, Pattern::Read | Pattern::RandRead);
@@ -53,7 +53,7 @@ pub(super) fn load(pattern: Pattern, op_len: u64) -> Load {
     }
 }
 
-/// A length in names of points and on axes.
+/// A length on axes and in text.
 pub(super) fn len_text(len: u64) -> String {
     match len {
         len if len >= 1 << 20 && len.is_multiple_of(1 << 20) => format!("{} MiB", len >> 20),
@@ -62,7 +62,7 @@ pub(super) fn len_text(len: u64) -> String {
     }
 }
 
-/// The same in names of points, without a space.
+/// A length in point names, without a space.
 pub(super) fn len_tag(len: u64) -> String {
     len_text(len).replace(' ', "")
 }
@@ -70,16 +70,16 @@ pub(super) fn len_tag(len: u64) -> String {
 /// One step of a sweep.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    /// Its place on the axis.
+    /// Its position on the axis.
     pub(super) x: f64,
-    /// What names it, and all that differs from other points of the same way.
+    /// Its part of the point's name; distinguishes it from all other points of the same way.
     pub(super) tag: String,
-    /// What is done.
+    /// The loads.
     pub(super) loads: Vec<Load>,
 }
 
 impl Step {
-    /// One load.
+    /// A step with one load.
     pub(super) fn new(x: f64, tag: String, load: Load) -> Self {
         Self { x, tag, loads: vec![load] }
     }
@@ -92,12 +92,13 @@ pub(super) struct Sweep {
     pub(super) study: &'static str,
     /// The series.
     pub(super) ways: Vec<Way>,
-    /// Along the axis.
+    /// The positions on the axis.
     pub(super) steps: Vec<Step>,
 }
 
 impl Sweep {
-    /// Way by way, so that each is set up once; without what a way does not take.
+    /// The points way by way, so that each subject is set up once. Steps with operations that a way
+    /// does not take are omitted.
     pub(super) fn points(&self) -> Vec<Point> {
         let of_way = |way: &Way| {
             let is_taken = |step: &&Step| step.loads.iter().all(|load| takes(way, load.op_len.0));
@@ -107,7 +108,7 @@ impl Sweep {
         self.ways.iter().flat_map(of_way).collect()
     }
 
-    /// One series for each way of which anything was measured.
+    /// One series per way, of the points that were measured.
     pub(super) fn series(&self, results: &Results, measure: Measure) -> Vec<Series> {
         let of_way = |way: &Way| {
             let points = self.steps.iter().filter_map(|step| {
@@ -119,18 +120,18 @@ impl Sweep {
     }
 }
 
-/// The name of a way at a step.
+/// The name of a way's point at a step.
 pub(super) fn point_id(study: &str, way: &Way, step: &Step) -> PointId {
     PointId(format!("{study}/{}/{}", way.key, step.tag))
 }
 
-/// A way at a step.
+/// A way's point at a step.
 pub(super) fn point(study: &str, way: &Way, step: &Step) -> Point {
     let id = point_id(study, way, step);
     Point { id, subject: way.subject.clone(), loads: step.loads.clone() }
 }
 
-/// What was measured at a point, if it was.
+/// The mark of a point; `None` if it was not measured.
 pub(super) fn mark(
     results: &Results,
     id: &PointId,
@@ -150,32 +151,33 @@ pub(super) fn mark(
     })
 }
 
-/// An axis of values.
+/// An axis.
 pub(super) fn axis(label: &str, unit: &str, scale: Scale) -> Axis {
     Axis { label: label.to_owned(), unit: unit.to_owned(), scale }
 }
 
-/// Upwards, as a measure says.
+/// The axis of a measure.
 pub(super) fn measure_axis(measure: Measure, scale: Scale) -> Axis {
     axis(measure.label, measure.unit, scale)
 }
 
-/// Lines.
+/// A line chart.
 pub(super) fn lines(x: Axis, y: Axis, series: Vec<Series>) -> Figure {
     Figure { kind: Kind::Lines, x, y, shade: None, series }
 }
 
-/// Groups of bars, one for each name.
+/// A bar chart with one group per name.
 pub(super) fn bars(x: &str, names: Vec<String>, y: Axis, series: Vec<Series>) -> Figure {
     Figure { kind: Kind::Bars, x: axis(x, "", Scale::Names(names)), y, shade: None, series }
 }
 
-/// The same, the series on one another.
+/// A stacked bar chart.
 pub(super) fn stacked(x: &str, names: Vec<String>, y: Axis, series: Vec<Series>) -> Figure {
     Figure { kind: Kind::StackedBars, ..bars(x, names, y, series) }
 }
 
-/// Numbers without runs behind them, at the first, second… place; those that there are.
+/// A series of numbers without runs; the `n`-th value is at the `n`-th name. Missing values are
+/// omitted.
 pub(super) fn plain(
     label: &str,
     origin: Origin,
@@ -188,7 +190,7 @@ pub(super) fn plain(
     Series { label: label.to_owned(), origin, points }
 }
 
-/// A published number as a level over the places of an axis.
+/// A published number as a horizontal line from `xs[0]` to `xs[1]`.
 pub(super) fn level(label: String, value: f64, xs: [f64; 2]) -> Series {
     let mark = |x| Mark { x, y: value, spread: None, is_doubtful: false };
     Series { label, origin: Origin::Published, points: xs.map(mark).to_vec() }
@@ -199,17 +201,17 @@ pub(super) fn heading(label: &str, unit: &str) -> String {
     if unit.is_empty() { label.to_owned() } else { format!("{label} ({unit})") }
 }
 
-/// A number, or that there is none.
+/// A number, or an empty cell.
 pub(super) fn cell(value: Option<f64>) -> Cell {
     value.map_or(Cell::Missing, Cell::Number)
 }
 
-/// Words.
+/// A cell with text.
 pub(super) fn text(words: impl Into<String>) -> Cell {
     Cell::Text(words.into())
 }
 
-/// All numbers of a figure: a row for each place on its x axis.
+/// All numbers of a figure, one row per x value.
 pub(super) fn table_of(figure: &Figure) -> Table {
     let mut xs: Vec<f64> =
         figure.series.iter().flat_map(|series| series.points.iter().map(|mark| mark.x)).collect();
@@ -225,31 +227,31 @@ pub(super) fn table_of(figure: &Figure) -> Table {
     Table { rows: xs.iter().map(row).collect(), columns }
 }
 
-/// A place on an axis in a table.
+/// The cell for a position on the x axis.
 fn place(scale: &Scale, x: f64) -> Cell {
     let Scale::Names(names) = scale else { return Cell::Number(x) };
     let named = names.iter().enumerate().find(|(index, _)| index_x(*index) == x);
     named.map_or(Cell::Missing, |(_, name)| text(name.as_str()))
 }
 
-/// The place of the `n`-th name.
+/// The position of the `n`-th name.
 #[expect(clippy::cast_precision_loss, reason = "an axis has few names")]
 pub(super) fn index_x(index: usize) -> f64 {
     index as f64
 }
 
-/// A length or a count on an axis.
+/// A length or count as a position.
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
 pub(super) fn x_of(value: u64) -> f64 {
     value as f64
 }
 
-/// What a series has at a place.
+/// The mark of a series at a position.
 pub(super) fn at(series: &Series, x: f64) -> Option<&Mark> {
     series.points.iter().find(|mark| mark.x == x)
 }
 
-/// An exhibit of a figure, with the figure's own table and what must be said of its points.
+/// An exhibit with a figure, the figure's table, and notes on doubtful points.
 pub(super) fn exhibit(slug: String, title: String, source: &str, figure: Figure) -> Exhibit {
     let table = table_of(&figure);
     let marks = || figure.series.iter().flat_map(|series| &series.points);

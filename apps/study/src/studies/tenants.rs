@@ -1,4 +1,4 @@
-//! `tenants`: one, two and three tenants on one device behind the network, beside a device of one's own.
+//! `tenants`: one, two and three tenants on one remote device, compared with a device of one's own.
 
 use nearflash_bench::workload::Pattern;
 
@@ -20,11 +20,11 @@ pub(super) struct Tenants;
 const NAME: &str = "tenants";
 const SOURCE: &str = "flash disaggregation, multi-tenancy loaded latency";
 const TENANTS_MAX: usize = 3;
-/// What each tenant asks for when it does not ask for all it can get.
+/// The rate that each tenant requests in the open-loop points.
 const DEMAND_IOPS: u64 = 5000;
-/// In flight at most while it does.
+/// Its maximum queue depth.
 const DEMAND_DEPTH: u32 = 32;
-/// The depth at which tenants are compared.
+/// The queue depth at which tenants are compared.
 const DEPTH: u32 = 16;
 
 impl Study for Tenants {
@@ -90,20 +90,20 @@ fn demand_step(tenants: usize) -> Step {
     Step { x: x_of(DEMAND_IOPS), tag, loads: vec![load; tenants] }
 }
 
-/// What every tenant of a point has.
+/// The marks of a point's tenants.
 fn each(results: &Results, way: &Way, step: &Step, measure: Measure) -> Vec<Mark> {
     let id = point_id(NAME, way, step);
     let of = |tenant: usize| mark(results, &id, tenant, measure, index_x(tenant));
     (0..step.loads.len()).filter_map(of).collect()
 }
 
-/// All tenants' rates together, if all were measured.
+/// The sum of all tenants' rates; `None` unless all were measured.
 fn total(results: &Results, way: &Way, step: &Step) -> Option<f64> {
     let rates = each(results, way, step, KIOPS);
     (rates.len() == step.loads.len()).then(|| rates.iter().map(|mark| mark.y).sum())
 }
 
-/// The worst tenant's.
+/// The mark of the worst tenant.
 fn worst(results: &Results, way: &Way, step: &Step, measure: Measure) -> Option<Mark> {
     each(results, way, step, measure).into_iter().max_by(|a, b| a.y.total_cmp(&b.y))
 }
@@ -112,7 +112,7 @@ fn name_of(tenants: usize) -> String {
     say::count(index_x(tenants), "tenant")
 }
 
-/// The tail over the rate, as depth grows.
+/// Tail latency over the rate, with growing queue depth.
 fn curve(
     setting: &Setting,
     results: &Results,
@@ -151,7 +151,7 @@ fn by_rate(setting: &Setting, results: &Results, way: &Way) -> Exhibit {
     exhibit
 }
 
-/// Tenants that take all they get, beside one that has the device alone.
+/// Closed-loop tenants, compared with one that has the local device.
 fn rate_sentence(results: &Results, way: &Way, tenants: usize) -> Option<String> {
     let step = closed_step(tenants, DEPTH);
     let (alone, alone_step) = (local(FILE), closed_step(1, DEPTH));
@@ -181,7 +181,7 @@ fn rate_sentence(results: &Results, way: &Way, tenants: usize) -> Option<String>
     ))
 }
 
-/// How far apart the rates of all tenants lie.
+/// The ratio of the highest to the lowest rate of the tenants.
 fn fairness(results: &Results, way: &Way) -> Option<String> {
     let rates = each(results, way, &closed_step(TENANTS_MAX, DEPTH), KIOPS);
     let ys = || rates.iter().map(|mark| mark.y);
@@ -225,7 +225,7 @@ fn by_demand(setting: &Setting, results: &Results, way: &Way) -> Exhibit {
     exhibit
 }
 
-/// What is added to the tail of an unloaded device.
+/// The increase of the tail latency over that of the local device.
 fn added(results: &Results, way: &Way, tenants: usize) -> Option<String> {
     let tail = worst(results, way, &demand_step(tenants), P95_US)?;
     let alone = worst(results, &local(FILE), &demand_step(1), P95_US)?;
@@ -246,8 +246,8 @@ fn added(results: &Results, way: &Way, tenants: usize) -> Option<String> {
     ))
 }
 
-/// Tenants that had not what they asked for: latency is that of an overloaded device. Said of the
-/// fewest of whom it is so.
+/// The smallest number of tenants that did not reach the requested rate, so that their latency is
+/// that of an overloaded device.
 fn kept(results: &Results, way: &Way) -> Option<String> {
     let of = |tenants: usize| {
         let rate = total(results, way, &demand_step(tenants))?;
@@ -256,7 +256,7 @@ fn kept(results: &Results, way: &Way) -> Option<String> {
     };
     let (tenants, rate, wanted) = (1..=TENANTS_MAX).find_map(of)?;
     Some(format!(
-        "{} had {} of the {} that they asked for together: from there on latency is that of an \
+        "{} had {} of the {} that they requested together: from there on latency is that of an \
          overloaded device.",
         name_of(tenants),
         quantity(rate, KIOPS.unit),

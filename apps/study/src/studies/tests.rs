@@ -1,4 +1,4 @@
-//! Rules that every study keeps.
+//! Rules that every study follows.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,21 +7,21 @@ use crate::exhibit::{Exhibit, Mark, Origin, Scale};
 use crate::plan::{Peer, Plan, PointId, Subject};
 use crate::result::{Comparable, Cpu, Latency, Measurement, Outcome, Results, Run};
 
-/// Start, end and change of subject of a point, in seconds.
+/// Start, end and change of subject per point, in seconds.
 const POINT_OVERHEAD_SECONDS: f64 = 0.3;
-/// Two repeats of 200 ms with a warm-up of 50 ms.
+/// Two runs of 200 ms with a warm-up of 50 ms, in seconds.
 const QUICK_SECONDS: f64 = 2.0 * 0.25;
-/// What all studies together may take when they are quick.
+/// Maximum duration of all studies with `--quick`, in seconds.
 const QUICK_SECONDS_MAX: f64 = 300.0;
 
-/// Longer ones are not read to their end.
+/// Maximum length of a sentence.
 const SENTENCE_LEN_MAX: usize = 320;
 
 fn setting(is_quick: bool) -> Setting {
     Setting { is_quick, core_count: 2, core_watts: 10.0, ..Setting::default() }
 }
 
-/// With peers, targets and more cores.
+/// A setting with peers, targets and more cores.
 fn rich_setting() -> Setting {
     Setting {
         targets: vec!["direct://[::1]:7400/data".parse().unwrap()],
@@ -35,7 +35,7 @@ fn settings() -> [Setting; 3] {
     [setting(true), setting(false), rich_setting()]
 }
 
-/// A number that depends on the point's name and the salt alone.
+/// A pseudo-random number that depends only on the point's name and the salt.
 fn made_up(id: &PointId, salt: u64) -> f64 {
     let hash = id.0.bytes().fold(salt.wrapping_add(0xCBF2_9CE4), |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
@@ -72,7 +72,7 @@ fn made_up_run(id: &PointId, salt: u64, comparable: Comparable) -> Run {
     }
 }
 
-/// Every point that `keep` wants, with numbers of `salt`.
+/// Results for the points whose index `keep` accepts, with numbers derived from `salt`.
 fn results_of(plans: &[Plan], salt: u64, keep: impl Fn(usize) -> bool) -> Results {
     let points = plans.iter().flat_map(|plan| &plan.points).enumerate();
     let outcomes: BTreeMap<_, _> = points
@@ -91,7 +91,7 @@ fn results_of(plans: &[Plan], salt: u64, keep: impl Fn(usize) -> bool) -> Result
     Results::new(outcomes)
 }
 
-/// Every eleventh point could not be measured.
+/// Replaces every eleventh outcome by a failure.
 fn fail_some(mut results: Results) -> Results {
     for outcome in results.outcomes.values_mut().skip(10).step_by(11) {
         *outcome = Outcome::Failed("the target went away".into());
@@ -103,7 +103,7 @@ fn plans(setting: &Setting) -> Vec<Plan> {
     catalogue().iter().map(|study| study.plan(setting)).collect()
 }
 
-/// What a reader and the plotter rely on.
+/// Checks the invariants that readers and the plotter rely on.
 fn check_shape(study: &dyn Study, exhibit: &Exhibit) {
     let slug = &exhibit.slug;
     assert!(slug.starts_with(study.name()), "{slug} of {}", study.name());
@@ -279,7 +279,7 @@ fn other_numbers_make_other_sentences() {
     }
 }
 
-/// Everything takes 100 µs, and what goes through our node so many times as long.
+/// Every operation takes 100 µs; through the node it takes `times` as long.
 fn scaled(plans: &[Plan], times: f64) -> Results {
     let outcome = |point: &crate::plan::Point| {
         let is_node = matches!(point.subject, Subject::Node { .. });
@@ -309,12 +309,12 @@ fn exhibit_of(slug: &str, setting: &Setting, results: &Results) -> Exhibit {
     exhibits.next().unwrap_or_else(|| panic!("no {slug}"))
 }
 
-/// The sentences of an exhibit, of a run in which our node takes so many times as long as all else.
+/// The conclusions of an exhibit when the node takes `times` as long as everything else.
 fn said_of(slug: &str, times: f64) -> String {
     said_without(slug, times, |_| false)
 }
 
-/// The same, without those points.
+/// The same, without the points that `is_missing` selects.
 fn said_without(slug: &str, times: f64, is_missing: impl Fn(&str) -> bool) -> String {
     let setting = setting(false);
     let mut outcomes = scaled(&plans(&setting), times).outcomes;
@@ -324,7 +324,8 @@ fn said_without(slug: &str, times: f64, is_missing: impl Fn(&str) -> bool) -> St
 
 #[test]
 fn sentences_say_what_is_better_what_is_worse_and_what_is_the_same() {
-    // Of rates: as fast, half and double; of the sum of device and wire, which is 200 µs; of latency.
+    // Rates: equal, half and double. Then the sum of device and wire, which is 200 µs, and
+    // latencies.
     for (slug, words) in [
         ("iops-clients-file", ["0 % (all alike)", "-50 % (all alike)", "+100 % (all alike)"]),
         ("latency-sum-file-read", ["by -50 % (all", "by 0 % (all alike)", "by -75 % (all"]),
@@ -369,7 +370,7 @@ fn what_a_peer_does_not_take_is_no_failed_point_and_is_said() {
     assert!(!plans(&without).iter().flat_map(|plan| &plan.unable).any(refuses));
 }
 
-/// An interrupted run finds by its name what it has measured: none may change.
+/// A resumed run finds its measured points by name, so no name may change.
 #[test]
 fn names_of_points_are_for_ever() {
     let setting = Setting { peers: rich_setting().peers, ..setting(false) };

@@ -1,4 +1,4 @@
-//! The ways to the bytes that studies set beside one another: curves of their figures.
+//! Ways to a medium, which studies compare: the series of their figures.
 
 use nearflash_bench::floor::Headers;
 use nearflash_units::Nanos;
@@ -9,7 +9,7 @@ use super::sweep::len_text;
 use crate::exhibit::{Origin, Series};
 use crate::plan::{Door, Medium, Peer, SessionOptions, Subject, Unable};
 
-/// Every door, the slowest first.
+/// Every protocol, the slowest first.
 pub(super) const DOORS: [Door; 4] = [Door::Iscsi, Door::NvmeTcp, Door::Direct, Door::DirectLocal];
 
 /// The null device without delays.
@@ -18,31 +18,31 @@ pub(super) const NULL: Medium = Medium::Null { read_delay: Nanos(0), write_delay
 /// The user's device or file, or the first scratch file.
 pub(super) const FILE: Medium = Medium::File(0);
 
-/// One way: what is measured, and what it is called.
+/// A subject with its names.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
-    /// In names of points.
+    /// Its part of point names.
     pub(super) key: String,
-    /// In legends.
+    /// Its label in legends.
     pub(super) label: String,
-    /// How it is drawn.
+    /// Its style.
     pub(super) origin: Origin,
-    /// What is measured.
+    /// The subject.
     pub(super) subject: Subject,
 }
 
 impl Way {
-    /// The same under another label.
+    /// The same way with another label.
     pub(super) fn called(self, label: &str) -> Self {
         Self { label: label.to_owned(), ..self }
     }
 
-    /// Whether it leads through a door of our node.
+    /// Whether it leads through our node.
     pub(super) fn is_node(&self) -> bool {
         matches!(self.subject, Subject::Node { .. })
     }
 
-    /// Whether it leads to another program that serves, or to a target of the user's.
+    /// Whether it leads through another server: a peer other than fio, or a target of the user.
     pub(super) fn is_other(&self) -> bool {
         match self.subject {
             Subject::Peer { peer, .. } => peer != Peer::Fio,
@@ -52,7 +52,7 @@ impl Way {
     }
 }
 
-/// The series of those ways that are so.
+/// The series of the ways that `is_so` accepts.
 pub(super) fn series_of<'a>(
     ways: &[Way],
     series: &'a [Series],
@@ -62,7 +62,7 @@ pub(super) fn series_of<'a>(
     wanted.filter_map(|way| labelled(series, &way.label)).collect()
 }
 
-/// How a door is called: in names of points, and in legends.
+/// The name of a protocol in point names, and its label in legends.
 pub(super) fn door_names(door: Door) -> (&'static str, &'static str) {
     match door {
         Door::Iscsi => ("iscsi", "iSCSI"),
@@ -72,7 +72,7 @@ pub(super) fn door_names(door: Door) -> (&'static str, &'static str) {
     }
 }
 
-/// The same of a medium.
+/// The name and the label of a medium.
 pub(super) fn medium_names(medium: Medium) -> (String, String) {
     match medium {
         NULL => ("null".into(), "null device".into()),
@@ -93,7 +93,7 @@ pub(super) fn medium_names(medium: Medium) -> (String, String) {
     }
 }
 
-/// The null device with one delay for reads and for writes.
+/// A null device with the same delay for reads and writes.
 pub(super) const fn delayed(micros: u64) -> Medium {
     let delay = Nanos::from_micros(micros);
     Medium::Null { read_delay: delay, write_delay: delay }
@@ -115,7 +115,7 @@ pub(super) fn node(door: Door, medium: Medium) -> Way {
     node_of(door, vec![medium], SessionOptions::default())
 }
 
-/// Our node with a volume on each medium. How sessions are set is not in its names.
+/// Our node with one volume per medium. The session options are not part of its names.
 pub(super) fn node_of(door: Door, media: Vec<Medium>, session: SessionOptions) -> Way {
     let (key, label) = door_names(door);
     let medium = media.first().map_or_else(String::new, |&medium| medium_names(medium).0);
@@ -128,7 +128,7 @@ pub(super) fn node_of(door: Door, media: Vec<Medium>, session: SessionOptions) -
     }
 }
 
-/// The bare exchange with a door's headers; shared memory has no wire.
+/// The bare exchange with a protocol's headers; `None` for shared memory.
 pub(super) fn wire(door: Door) -> Option<Way> {
     let headers = match door {
         Door::Iscsi => Headers::ISCSI,
@@ -145,7 +145,7 @@ pub(super) fn wire(door: Door) -> Option<Way> {
     })
 }
 
-/// The name of a peer: as a program, and in legends.
+/// The name of a peer's program, and its label in legends.
 fn peer_names(peer: Peer) -> (&'static str, &'static str) {
     match peer {
         Peer::Fio => ("fio", "fio on the medium"),
@@ -154,12 +154,12 @@ fn peer_names(peer: Peer) -> (&'static str, &'static str) {
     }
 }
 
-/// What the user has beside our node: peers on the same medium, and targets of the user's own.
+/// Other servers to compare our node with: peers on the same medium, and the user's targets.
 pub(super) fn others(setting: &Setting, medium: Medium) -> Vec<Way> {
     let medium_key = medium_names(medium).0;
     let peers = setting.peers.iter().map(|&peer| {
         let (key, label) = peer_names(peer);
-        // fio has no network in between: it is another view of the device alone.
+        // fio has no network in between: it measures the device alone.
         let origin = if peer == Peer::Fio { Origin::Limit } else { Origin::Measured };
         Way {
             key: format!("{key}-{medium_key}"),
@@ -171,7 +171,7 @@ pub(super) fn others(setting: &Setting, medium: Medium) -> Vec<Way> {
     peers.chain(targets(setting)).collect()
 }
 
-/// The user's own targets.
+/// The user's targets.
 pub(super) fn targets(setting: &Setting) -> impl Iterator<Item = Way> {
     setting.targets.iter().map(|target| Way {
         key: format!("url={}", target.url()),
@@ -181,8 +181,8 @@ pub(super) fn targets(setting: &Setting) -> impl Iterator<Item = Way> {
     })
 }
 
-/// The longest operation that a peer takes, if it has such a limit: tgt answers a longer one with an
-/// error (its Block Limits page says so to whoever asks).
+/// The longest operation that a peer takes, if it is limited: tgt fails longer commands, as its
+/// Block Limits VPD page announces.
 fn op_len_max(peer: Peer) -> Option<u64> {
     match peer {
         Peer::Tgt => Some(128 << 10),
@@ -198,7 +198,7 @@ pub(super) fn takes(way: &Way, op_len: u64) -> bool {
     }
 }
 
-/// What must be known of nbdkit's numbers, where they are.
+/// A caveat about nbdkit's numbers, if there are any.
 pub(super) fn nbdkit_note(setting: &Setting) -> Option<String> {
     setting.peers.contains(&Peer::Nbdkit).then(|| {
         "nbdkit is asked over a Unix socket, by fio, and reads and writes its file through the page \
@@ -208,7 +208,7 @@ pub(super) fn nbdkit_note(setting: &Setting) -> Option<String> {
     })
 }
 
-/// What of these lengths each wanted peer does not take.
+/// The lengths that a requested peer does not take.
 pub(super) fn too_long(setting: &Setting, lens: &[u64]) -> Vec<Unable> {
     let unable = |&peer: &Peer| {
         let max = op_len_max(peer).filter(|&max| lens.iter().any(|&len| len > max))?;
@@ -222,7 +222,7 @@ pub(super) fn too_long(setting: &Setting, lens: &[u64]) -> Vec<Unable> {
     setting.peers.iter().filter_map(unable).collect()
 }
 
-/// Peers that would stand beside our node, and are not there.
+/// Peers that are not part of this run.
 pub(super) fn absent_peers(setting: &Setting) -> Vec<Unable> {
     [Peer::Fio, Peer::Tgt, Peer::Nbdkit]
         .into_iter()
@@ -235,7 +235,7 @@ pub(super) fn absent_peers(setting: &Setting) -> Vec<Unable> {
             };
             Unable {
                 what: format!("{label} beside nearflash"),
-                why: format!("{missing} is not installed, or was not asked for"),
+                why: format!("{missing} is not installed, or was not requested"),
                 needs: format!("{needs} on this machine, and --peer {name}"),
             }
         })

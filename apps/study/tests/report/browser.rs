@@ -1,4 +1,4 @@
-//! A page in headless Chromium: what it shows, in pixels, and where its figures are.
+//! A page in headless Chromium: its pixels, and the positions of its figures.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::process::Command;
 
 use resvg::tiny_skia::Pixmap;
 
-/// Names under which it is installed.
+/// Program names under which Chromium may be installed.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// Asks the page, in a copy of it that has this script, how it lies there.
+/// A script added to a copy of the page, which reports its layout.
 const QUESTION: &str = r#"<script>
 const figures = [...document.querySelectorAll("figure svg")].map(svg => svg.getBoundingClientRect());
 const shown = figures.filter(box => box.width > 300 && box.height > 150 && box.left >= 0);
@@ -29,7 +29,7 @@ fn browser() -> &'static str {
     found.expect("Chromium is not installed: 'scripts/deps test-all' installs it")
 }
 
-/// Runs it on a page; gives what it writes.
+/// Opens a page in the browser; returns the browser's output.
 fn run(browser: &str, page: &Path, arguments: &[String]) -> String {
     let profile = page.with_file_name("profile");
     let output = Command::new("timeout")
@@ -45,7 +45,7 @@ fn run(browser: &str, page: &Path, arguments: &[String]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A page shows so many figures on screens of these widths, and none of them is empty.
+/// Checks that a page shows this number of figures at each of these widths, and that none is empty.
 pub(crate) fn check(page: &Path, figures: usize, widths: &[u32]) {
     let browser = browser();
     let text = fs::read_to_string(page).expect("the page was written");
@@ -61,7 +61,7 @@ pub(crate) fn check(page: &Path, figures: usize, widths: &[u32]) {
     }
 }
 
-/// The screen is neither blank nor without the colours of series.
+/// Checks that the screen is not blank and has the colours of series.
 pub(crate) fn check_pixels(page: &Path) {
     let browser = browser();
     let picture = page.with_file_name("screen.png");

@@ -1,4 +1,4 @@
-//! The report of a made-up run, as files and in a browser.
+//! The report of a synthetic run, as files and in a browser.
 
 mod browser;
 mod sample;
@@ -13,15 +13,15 @@ use nearflash_study::report::{self, Chapter, Document, ReportError};
 use nearflash_study::result::{Comparable, Outcome, Results};
 use nearflash_study::studies::{Setting, catalogue};
 
-/// A directory of the test's own, which is left for whoever wants to look.
+/// A folder for one test, which is kept for inspection.
 pub(crate) fn out_dir(name: &str) -> PathBuf {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // It may not be there yet.
+    // The folder may not exist yet.
     let _ = fs::remove_dir_all(&dir);
     dir
 }
 
-/// All studies with numbers that grow with what a point asks for.
+/// All studies, with numbers that grow with the requested load.
 fn all_studies() -> Document {
     let setting = Setting { is_quick: true, core_count: 2, core_watts: 10.0, ..Setting::default() };
     let plans: Vec<Plan> = catalogue().iter().map(|study| study.plan(&setting)).collect();
@@ -46,10 +46,10 @@ fn all_studies() -> Document {
     Document { chapters, ..sample::document() }
 }
 
-/// Names of elements that are never closed.
+/// HTML void elements.
 const VOID: [&str; 4] = ["meta", "link", "br", "hr"];
 
-/// Whether every element that begins also ends, in order.
+/// Checks that every element that begins also ends, in order.
 fn check_well_formed(page: &str) {
     let mut open: Vec<&str> = Vec::new();
     let rest = page.strip_prefix("<!DOCTYPE html>").expect("the page says what it is");
@@ -70,7 +70,7 @@ fn check_well_formed(page: &str) {
     assert!(open.is_empty(), "never closed: {open:?}");
 }
 
-/// Whether a page needs nothing but itself; links to files beside it are no need.
+/// Checks that a page loads nothing; links to files next to it are allowed.
 fn check_self_contained(page: &str) {
     for need in
         ["<script", "<link", "<img", "<iframe", "@import", " src=", "href=\"http", "href=\"//"]
@@ -82,13 +82,13 @@ fn check_self_contained(page: &str) {
     }
 }
 
-/// Files that a page links to.
+/// The files that a page links to.
 fn links(page: &str) -> Vec<&str> {
     let ends = page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next());
     ends.filter(|link| !link.starts_with('#')).collect()
 }
 
-/// Whether everything that the page points to within itself is there.
+/// Checks that every link within the page has exactly one target.
 fn check_anchors(page: &str) {
     let anchors: Vec<&str> =
         page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()).collect();
@@ -301,7 +301,7 @@ fn a_report_that_cannot_be_written_says_where() {
     fs::write(out.join("cost"), "a file where a directory is to be").unwrap();
     let error = report::write(&sample::document(), &out).unwrap_err().to_string();
     assert!(error.contains("cost") && error.contains("--out"), "{error}");
-    // The results, which cannot be made again, are there.
+    // The results, from which everything else can be made again, were written first.
     assert!(report::read(&out).is_ok());
 }
 

@@ -1,4 +1,4 @@
-//! A made-up run with every kind of figure and everything that can go wrong in one.
+//! A synthetic run with every kind of figure and every kind of failure.
 
 use nearflash_study::exhibit::{
     Axis, Cell, Exhibit, Figure, Kind, Mark, Origin, Scale, Series, Table,
@@ -7,12 +7,12 @@ use nearflash_study::plan::{PointId, Unable};
 use nearflash_study::report::{About, Chapter, Document, Fact};
 use nearflash_study::result::{Comparable, Cpu, Latency, Measurement, Outcome, PointEnd, Run};
 
-/// A point.
+/// A point with one run.
 pub(crate) fn mark(x: f64, y: f64) -> Mark {
     Mark { x, y, spread: None, is_doubtful: false }
 }
 
-/// A point that was repeated.
+/// A point with several runs.
 pub(crate) fn spread(x: f64, y: f64, part: f64) -> Mark {
     Mark { spread: Some([y * (1.0 - part), y * (1.0 + part)]), ..mark(x, y) }
 }
@@ -73,7 +73,7 @@ pub(crate) fn bandwidth() -> Figure {
     }
 }
 
-/// Lines of few points on an even axis.
+/// Lines with few points on a linear y axis.
 pub(crate) fn tenants() -> Figure {
     let values = |values: &[f64]| {
         (1..).zip(values).map(|(x, y)| spread(f64::from(x), *y, 0.06)).collect::<Vec<_>>()
@@ -94,7 +94,7 @@ pub(crate) fn tenants() -> Figure {
     }
 }
 
-/// Bars in groups, with published ones beside.
+/// Grouped bars, with published ones next to them.
 pub(crate) fn latency() -> Figure {
     let bars = |values: &[f64]| {
         (0..).zip(values).map(|(x, y)| spread(f64::from(x), *y, 0.05)).collect::<Vec<_>>()
@@ -114,7 +114,7 @@ pub(crate) fn latency() -> Figure {
     }
 }
 
-/// Stacks of shares.
+/// Stacked shares.
 pub(crate) fn processor() -> Figure {
     let row = |values: [f64; 5]| {
         (0..).zip(values).map(|(x, y)| mark(f64::from(x), y)).collect::<Vec<_>>()
@@ -134,7 +134,7 @@ pub(crate) fn processor() -> Figure {
     }
 }
 
-/// A surface with values of both signs.
+/// A heat map with values of both signs.
 pub(crate) fn surface() -> Figure {
     let row = |demand: f64| {
         let saving = move |capacity: f64| {
@@ -214,19 +214,19 @@ pub(crate) fn run(iops: f64, p50: f64, comparable: Comparable) -> Run {
     }
 }
 
-/// A point of one load that was measured, run by run.
+/// A measured point with one load, run by run.
 pub(crate) fn measured(id: &str, runs: Vec<Run>) -> PointEnd {
     measured_loads(id, vec![runs])
 }
 
-/// A point of several loads.
+/// A measured point with several loads.
 pub(crate) fn measured_loads(id: &str, tenants: Vec<Vec<Run>>) -> PointEnd {
     let command = Some("nearflash bench --rw randread --bs 4k tcp://127.0.0.1:4420".to_owned());
     let outcome = Outcome::Measured(Measurement { tenants, command });
     PointEnd { id: PointId(id.to_owned()), outcome }
 }
 
-/// A point that was not.
+/// A point that failed.
 pub(crate) fn failed(id: &str, why: &str) -> PointEnd {
     PointEnd { id: PointId(id.to_owned()), outcome: Outcome::Failed(why.to_owned()) }
 }

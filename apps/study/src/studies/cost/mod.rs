@@ -1,4 +1,4 @@
-//! `cost`: when is it cheaper to buy flash and processors apart?
+//! `cost`: when is it cheaper to buy flash and processors separately?
 
 mod model;
 
@@ -22,7 +22,7 @@ pub(super) struct Cost;
 
 const NAME: &str = "cost";
 const SOURCE: &str = "flash disaggregation, when does disaggregation make sense";
-/// In flight, as one busy tenant has.
+/// Queue depth of a busy tenant.
 const DEPTH: u32 = 16;
 const SAVING: &str = "saved by disaggregation";
 
@@ -62,10 +62,10 @@ fn step() -> Step {
     Step::new(0.0, format!("randread/4KiB/depth={DEPTH}"), load)
 }
 
-/// What NVMe/TCP loses of the device's rate.
+/// The rate of NVMe/TCP compared with that of the device.
 #[derive(Clone, Debug)]
 struct Measured {
-    /// As a share of one; what is gained counts as none.
+    /// The loss as a fraction; 0 if there is a gain.
     share: f64,
     alone: Mark,
     remote: Mark,
@@ -79,7 +79,7 @@ fn measured_overhead(results: &Results) -> Option<Measured> {
     Some(Measured { share: (1.0 - remote.y / alone.y).max(0.0), alone, remote })
 }
 
-/// The overhead itself: what was measured for it.
+/// The measured overhead, compared with the paper's.
 fn overhead_exhibit(setting: &Setting, measured: Option<&Measured>) -> Exhibit {
     let theirs = paper::OVERHEAD * 100.0;
     let share = measured.map(|measured| measured.share * 100.0);
@@ -138,7 +138,7 @@ struct Share {
 }
 
 impl Share {
-    /// What stands behind a sentence that is drawn from it.
+    /// The suffix of a sentence that uses it.
     fn doubt(&self) -> &'static str {
         if self.is_doubtful { " (doubtful)" } else { "" }
     }
@@ -151,7 +151,7 @@ struct View {
 }
 
 impl View {
-    /// The stated one, and the measured one when there is one.
+    /// The stated overhead and, if there is one, the measured one.
     fn shares(&self) -> Vec<Share> {
         let stated = self.model.overhead.share;
         let label =
@@ -171,13 +171,13 @@ impl View {
         shares
     }
 
-    /// A sentence with the measured overhead, and one with the stated one.
+    /// One sentence per overhead: the measured first, then the stated.
     fn of_shares(&self, say: impl Fn(&Share) -> String) -> [Option<String>; 2] {
         let shares = self.shares();
         ["measured", "stated"].map(|key| shares.iter().find(|it| it.key == key).map(&say))
     }
 
-    /// What has to be bought now.
+    /// The costs of today's needs.
     fn today(&self) -> Exhibit {
         let model = &self.model;
         let needs = model.needs;
@@ -207,7 +207,7 @@ impl View {
                 percent(share * 100.0)
             ),
             _ => {
-                "Disaggregation never pays for these needs: they want flash and processors in the \
+                "Disaggregation never pays for these needs: they need flash and processors in the \
                   proportion in which servers have them."
                     .to_owned()
             }
@@ -333,7 +333,7 @@ impl View {
     }
 }
 
-/// How much of the surface pays, and where most.
+/// The part of the surface that saves costs, and its extremes.
 fn surface_sentence(share: &Share, series: &[Series]) -> Option<String> {
     let all = || series.iter().flat_map(|row| row.points.iter().map(move |mark| (row, mark)));
     let pays = all().filter(|(_, mark)| mark.y > 0.0).count();

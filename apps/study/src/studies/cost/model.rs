@@ -1,17 +1,17 @@
-//! The cost model of flash disaggregation: what servers cost that hold flash and processors both, and
-//! what they cost when each is bought for itself.
+//! The cost model of flash disaggregation: compares servers that have both flash and processors
+//! with servers that have only one of them.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// A file of prices is no longer than this.
+/// Maximum length of a file of prices, in bytes.
 const FILE_LEN_MAX: u64 = 64 << 10;
-/// A forecast over more years than this is none.
+/// Maximum span of a forecast, in years.
 const YEARS_MAX: u32 = 50;
-/// A surface has no more rows and columns than this.
+/// Maximum number of rows, and of columns, of the surface.
 const FACTORS_MAX: usize = 32;
-/// What is calculated with unless the user has a file; the file that is installed as an example.
+/// The default, which is also installed as an example.
 const EXAMPLE: &str = include_str!("../../../../../packaging/cost.toml");
 
 /// Capacities, needs and prices.
@@ -26,7 +26,7 @@ pub struct Model {
     pub(super) surface: Surface,
 }
 
-/// Of one server, or of the whole application.
+/// Resources of one server, or of the whole application.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Resources {
@@ -35,7 +35,7 @@ pub(super) struct Resources {
     pub(super) qps: f64,
 }
 
-/// Of one server: `f` and `c`.
+/// The prices of one server: `f` and `c`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Prices {
@@ -43,14 +43,14 @@ pub(super) struct Prices {
     pub(super) compute: f64,
 }
 
-/// `δ`, as a share of `f`.
+/// `δ`, as a fraction of `f`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Overhead {
     pub(super) share: f64,
 }
 
-/// Growth each year.
+/// Growth per year.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Forecast {
@@ -67,57 +67,57 @@ pub(super) struct Surface {
     pub(super) factors: Vec<f64>,
 }
 
-/// Why a file of prices is of no use, in one line.
+/// The reason why a file of prices is not valid, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum CostError {
-    /// It was not read.
+    /// The file cannot be read.
     #[error("reading {}: {source}", path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// It is none.
+    /// The file is too long to be a file of prices.
     #[error("{}: longer than {FILE_LEN_MAX} bytes: name a file of prices", path.display())]
     Long {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
-    /// Its text.
+    /// The file is not valid TOML, or has unknown or missing keys.
     #[error("{}, line {line}: {message}", path.display())]
     Toml {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Where.
+        /// The line, from 1.
         line: usize,
-        /// What.
+        /// The parser's error.
         message: String,
     },
-    /// A number.
+    /// A number is out of range.
     #[error("{}: {key} is {value}: write {expected}", path.display())]
     Number {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Of what.
+        /// Its key.
         key: &'static str,
-        /// As it was written.
+        /// Its value.
         value: f64,
-        /// What can stand there.
+        /// The valid values, in words.
         expected: &'static str,
     },
 }
 
 impl Model {
-    /// The file that is installed as an example.
+    /// The model of the installed example.
     pub fn example() -> Self {
         Self::parse(Path::new("cost.toml"), EXAMPLE).expect("a test reads it")
     }
 
-    /// A user's file.
+    /// Loads a user's file.
     ///
     /// # Errors
-    /// When it cannot be read, has keys that do not exist, or lacks some, or numbers that mean nothing.
+    /// When the file cannot be read, has unknown or missing keys, or has numbers out of range.
     pub fn load(path: &Path) -> Result<Self, CostError> {
         let read = |source| CostError::Read { path: path.to_owned(), source };
         if std::fs::metadata(path).map_err(read)?.len() > FILE_LEN_MAX {
@@ -136,10 +136,10 @@ impl Model {
         model.checked(path)
     }
 
-    /// The same, if all of its numbers mean something.
+    /// Returns the model if all its numbers are in range. `path` is for the error.
     ///
     /// # Errors
-    /// The first that does not, of the file that is called so.
+    /// For the first number that is out of range.
     pub fn checked(self, path: &Path) -> Result<Self, CostError> {
         match self.first_fault() {
             None => Ok(self),
@@ -149,7 +149,7 @@ impl Model {
         }
     }
 
-    /// The first number that means nothing: of what, which, and what can stand there.
+    /// The first number that is out of range: its key, its value, and the valid values.
     fn first_fault(&self) -> Option<(&'static str, f64, &'static str)> {
         const ABOVE_ZERO: &str = "a number above zero";
         const NOT_BELOW_ZERO: &str = "zero or more";
@@ -159,7 +159,7 @@ impl Model {
         let Self { server, needs, prices, overhead, forecast, surface } = self;
         let is_positive = |value: f64| value.is_finite() && value > 0.0;
         let is_natural = |value: f64| value.is_finite() && value >= 0.0;
-        // Of more, the needs of the last year have no number.
+        // With a larger growth the needs of the last year could overflow.
         let is_growth = |value: f64| value > -1.0 && value <= 100.0;
         let positive = [
             ("server.capacity-gb", server.capacity_gb),
@@ -204,19 +204,20 @@ impl Model {
             * (self.prices.flash + self.prices.compute)
     }
 
-    /// `C_disagg = max(GB_t/GB_s, IOPS_t/IOPS_s) · (f + δ) + QPS_t/QPS_s · c`, δ being so much of f.
+    /// `C_disagg = max(GB_t/GB_s, IOPS_t/IOPS_s) · (f + δ) + QPS_t/QPS_s · c`, where δ is
+    /// `overhead` · f.
     pub(super) fn disaggregated(&self, needs: Resources, overhead: f64) -> f64 {
         let delta = overhead * self.prices.flash;
         self.storage_servers(needs) * (self.prices.flash + delta)
             + self.compute_servers(needs) * self.prices.compute
     }
 
-    /// The part of `C_direct` that disaggregation saves, in per cent; below zero it costs more.
+    /// The saving of disaggregation in per cent of `C_direct`; negative if it costs more.
     pub(super) fn saving(&self, needs: Resources, overhead: f64) -> f64 {
         (1.0 - self.disaggregated(needs, overhead) / self.direct(needs)) * 100.0
     }
 
-    /// The overhead at which both cost the same, if there is storage to be disaggregated.
+    /// The overhead at which both cost the same; `None` without storage to disaggregate.
     pub(super) fn break_even(&self, needs: Resources) -> Option<f64> {
         let storage = self.storage_servers(needs) * self.prices.flash;
         let compute = self.compute_servers(needs) * self.prices.compute;
@@ -232,7 +233,7 @@ impl Model {
         needs.qps / self.server.qps
     }
 
-    /// Storage and queries multiplied.
+    /// The needs with storage and queries multiplied.
     pub(super) fn scaled(&self, storage: f64, queries: f64) -> Resources {
         Resources {
             capacity_gb: self.needs.capacity_gb * storage,
@@ -241,7 +242,7 @@ impl Model {
         }
     }
 
-    /// After so many years.
+    /// The needs after `years`.
     pub(super) fn after(&self, years: u32) -> Resources {
         let grown = |value: f64, growth: f64| value * (1.0 + growth).powf(f64::from(years));
         Resources {

@@ -1,5 +1,5 @@
-//! `request-size-cpu`: what requests of each size cost the processors of host and target, in their own
-//! code and in the kernel.
+//! `request-size-cpu`: the processor time of host and target for requests of each size, in user
+//! mode and in the kernel.
 
 use nearflash_bench::workload::Pattern;
 
@@ -18,7 +18,7 @@ use crate::result::Results;
 /// `request-size-cpu`.
 pub(in super::super) struct RequestSizeCpu;
 
-/// Processor time on each side: of the asking side and of the node, own code and kernel.
+/// Processor time of the client, user mode and kernel.
 const CLIENT_US: Measure = Measure {
     label: "processor time of the host, an operation",
     unit: "µs",
@@ -92,7 +92,7 @@ impl RequestSizeCpu {
         View { setting, results, sweep, x: "request size", source: self.source() }
     }
 
-    /// Own code and kernel of both sides, of the smallest and the largest request.
+    /// User mode and kernel of both sides, for the smallest and the largest request.
     fn split(&self, view: &View<'_>) -> Exhibit {
         let steps = &view.sweep.steps;
         let ends: Vec<&Step> = steps.iter().take(1).chain(steps.iter().skip(1).last()).collect();
@@ -122,7 +122,7 @@ impl RequestSizeCpu {
     }
 }
 
-/// Both sides, each in its own code and in the kernel.
+/// Both sides, each in user mode and in the kernel.
 const PARTS: [Measure; 4] = [
     Measure { label: "host, own code", unit: "µs", of: |run| run.cpu.client_user },
     Measure { label: "host, kernel", unit: "µs", of: |run| run.cpu.client_system },
@@ -130,13 +130,13 @@ const PARTS: [Measure; 4] = [
     Measure { label: "target, kernel", unit: "µs", of: |run| run.cpu.node_system },
 ];
 
-/// The kernel's part of each side.
+/// The kernel's share on each side.
 fn kernel_shares(series: &[Series], names: &[String]) -> Vec<String> {
     let side = |own: usize, what: &str| {
         let of = |index: usize| {
             let [own, kernel] = [own, own + 1].map(|part| at(&series[part], index_x(index)));
             let (own, kernel) = (own?, kernel?);
-            // What was measured without a node has no target.
+            // A point without a node has no target.
             (own.y + kernel.y > 0.0).then(|| {
                 let share = kernel.y / (own.y + kernel.y) * 100.0;
                 (names[index].as_str(), share, own.is_doubtful || kernel.is_doubtful)
@@ -158,7 +158,7 @@ fn size_at(x: f64) -> String {
         .map_or_else(|| format!("{x} B"), |kib: u64| len_text(kib << 10))
 }
 
-/// What the network adds to the host's processor time.
+/// The processor time that the network adds to the host.
 fn added(view: &View<'_>) -> Vec<String> {
     let host = view.said(CLIENT_US);
     let sentence = |lineup: Lineup<'_>, theirs: String| {
@@ -180,7 +180,7 @@ fn added(view: &View<'_>) -> Vec<String> {
     say::conclude(lead, [last.and_then(|it| sentence(it, String::new()))])
 }
 
-/// Whether the kernel's time of a byte falls as requests grow.
+/// Whether the kernel's time per byte falls as requests grow.
 fn amortized(view: &View<'_>) -> Vec<String> {
     let host = view.said(CLIENT_SYSTEM_US);
     let per_kib = |mark: &Mark| mark.y / (mark.x / 1024.0);
