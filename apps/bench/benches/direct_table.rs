@@ -1,9 +1,9 @@
-//! The table of what the direct protocol must reach: `cargo bench -p nearflash-bench`.
+//! The performance goals of the direct protocol as a table: `cargo bench -p nearflash-bench`.
 //!
-//! Starts the release build of `nearflash` (or what NEARFLASH_BIN names) on one core, measures
-//! from another, and prints Markdown; the JSON, with every round, goes to the file that `--json`
-//! names. But for one latency the figures are ratios of what was measured in the same round, so they
-//! hold on any machine.
+//! Starts the release build of `nearflash` (or the program in NEARFLASH_BIN) on one core, measures
+//! from another, and prints Markdown. The JSON, with every round, goes to the file that `--json`
+//! names. Except for one latency, the figures are ratios within a round, so they hold on any
+//! machine.
 
 mod shared;
 
@@ -22,9 +22,9 @@ use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
 
 const RANGE_LEN: ByteLen = ByteLen(256 << 20);
-/// Grants of the credential that has many.
+/// Number of grants of the credential with many grants.
 const MANY: u64 = 1000;
-/// From grant to grant: pairs of a block that may be read and one that may not.
+/// Distance of the grants: each is one block, followed by at least one block without a grant.
 const GRANT_STRIDE: u64 = 2 * RANGE_LEN.0 / MANY / 8192 * 8192 + 8192;
 
 fn main() -> ExitCode {
@@ -65,7 +65,7 @@ fn start(args: &TableArgs, dir: &Path) -> Result<Node, BenchError> {
         "--device",
         &device,
         "--volume",
-        // Blocks of 512 bytes, which NVMe/TCP needs to read so little.
+        // NVMe/TCP needs blocks of 512 bytes for reads of 512 bytes.
         "null=32GiB@null,block-size=512",
         "--volume",
         "file=512MiB@disk",
@@ -111,7 +111,7 @@ fn secret(dir: &Path, key: &str) -> PathBuf {
     dir.join(format!("{key}.secret"))
 }
 
-/// Makes the credentials: one with one grant, one with many that do not touch.
+/// Creates the credentials: one with a single grant, one with many grants that do not touch.
 fn grant(node: &Node, dir: &Path) -> Result<(), BenchError> {
     for key in ["one", "many"] {
         let file = secret(dir, key);
@@ -126,7 +126,7 @@ fn grant(node: &Node, dir: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Writes the volume and the local file full, so that reads have something to read.
+/// Fills the volume and the local file, so that reads return written data.
 fn fill(contest: &Contest) -> Result<(), BenchError> {
     use nearflash_bench::{BenchArgs, measure};
     #[derive(Parser)]

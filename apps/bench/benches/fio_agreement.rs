@@ -1,9 +1,9 @@
-//! Our generator of loads beside fio's, on one file: `cargo bench -p nearflash-bench --bench
+//! Our load generator compared with fio on one file: `cargo bench -p nearflash-bench --bench
 //! fio_agreement`.
 //!
-//! Prints Markdown; the JSON, with every round, goes to the file that `--json` names. Nothing here is
-//! a limit: disks of virtual machines differ from second to second by more than generators do. Without
-//! fio it says so and does nothing.
+//! Prints Markdown; the JSON, with every round, goes to the file that `--json` names. There are no
+//! limits to reach, since the disks of virtual machines vary more from second to second than the
+//! generators differ. Without fio it prints a message and does nothing.
 
 mod shared;
 

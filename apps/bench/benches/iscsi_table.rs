@@ -1,11 +1,11 @@
-//! The table of what a node must reach over iSCSI: `cargo bench -p nearflash-bench`.
+//! The performance goals of a node over iSCSI as a table: `cargo bench -p nearflash-bench`.
 //!
-//! Starts the release build of `nearflash` (or what NEARFLASH_BIN names) on one core and, where it
-//! is installed, Debian's `tgt` on the same, each idle while the other is measured; measures from
-//! another core, with our own initiator and with libiscsi's `iscsi-perf`. Prints Markdown; the
-//! JSON, with every round, goes to the file that `--json` names. The floor's byte counts are those
-//! of iSCSI: a request is 48 bytes, the answer to a read 48 bytes and its payload, the status among
-//! them. What needs a program that is not installed says so and is skipped.
+//! Starts the release build of `nearflash` (or the program in NEARFLASH_BIN) on one core and, if it
+//! is installed, Debian's `tgt` on the same core; each is idle while the other is measured.
+//! Measures from another core, with our own initiator and with libiscsi's `iscsi-perf`. Prints
+//! Markdown; the JSON, with every round, goes to the file that `--json` names. The floor has
+//! iSCSI's byte counts: a request is 48 bytes, the answer to a read 48 bytes with the status, plus
+//! the payload. Rows that need a program that is not installed are skipped with a message.
 
 mod shared;
 
@@ -22,7 +22,7 @@ use nearflash_bench::{BenchArgs, BenchError, measure as bench};
 use nearflash_units::ByteLen;
 use shared::{Outcome, TableArgs};
 
-/// Of both targets' logical units, all of which is read.
+/// Length of both targets' logical units, which are read in full.
 const RANGE_LEN: ByteLen = ByteLen(256 << 20);
 
 fn main() -> ExitCode {
@@ -66,7 +66,7 @@ fn own_target(node: &Node) -> IscsiTarget {
     }
 }
 
-/// Writes the volume full, as the peer's store is: what was never written would not be read.
+/// Fills the volume, as the peer's store is filled: blocks never written would not be read.
 fn fill(target: &IscsiTarget) -> Result<(), BenchError> {
     #[derive(Parser)]
     struct Command {

@@ -1,9 +1,8 @@
-//! The table of what a node must reach over NVMe/TCP: `cargo bench -p nearflash-bench`.
+//! The performance goals of a node over NVMe/TCP as a table: `cargo bench -p nearflash-bench`.
 //!
-//! Starts the release build of `nearflash` (or what NEARFLASH_BIN names) on one core, measures
-//! from another, and prints Markdown; the JSON, with every round, goes to the file that `--json`
-//! names. The figures are ratios of what was measured in the same round, so they hold on any
-//! machine.
+//! Starts the release build of `nearflash` (or the program in NEARFLASH_BIN) on one core, measures
+//! from another, and prints Markdown. The JSON, with every round, goes to the file that `--json`
+//! names. The figures are ratios within a round, so they hold on any machine.
 
 mod shared;
 
@@ -23,7 +22,7 @@ use shared::{Outcome, TableArgs};
 /// Words that choose the rows of memory and idle time.
 const RESOURCES: &str = "resident memory, growth per further idle connection, CPU of the idle node";
 
-/// Of each volume and of the local file.
+/// Length of each volume and of the local file.
 const RANGE_LEN: ByteLen = ByteLen(256 << 20);
 
 fn main() -> ExitCode {
@@ -116,7 +115,7 @@ fn volume(node: &Node, name: &str) -> NvmeTcpTarget {
     }
 }
 
-/// Writes all of a volume: blocks that were never written are not read.
+/// Fills a volume: blocks that were never written are not read from the device.
 fn fill(target: &NvmeTcpTarget) -> Result<(), BenchError> {
     #[derive(Parser)]
     struct Command {

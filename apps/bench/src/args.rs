@@ -1,4 +1,4 @@
-//! The command line of `nearflash bench`: fio's names and meanings.
+//! The command line of `nearflash bench`, with fio's names and meanings.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -15,25 +15,24 @@ use crate::run::{Jobs, Layout, RunSpec, Threads};
 use crate::subject::Target;
 use crate::workload::{Pattern, Rate, WorkloadSpec};
 
-/// How long a run takes when neither a time nor a size says so.
+/// Duration of a run when neither a time nor a size is given.
 const RUNTIME_DEFAULT: Nanos = Nanos::from_secs(10);
 
 /// Measures a file, a remote volume, the bare wire or the tool itself.
 #[derive(Clone, Debug, clap::Args)]
 pub struct BenchArgs {
-    /// What to measure: file:PATH, null:SIZE,
-    /// nvme-tcp://HOST:PORT/NAME[?ns=1&digest=header,data&queues=N] (NAME a volume's name or an
-    /// NQN),
-    /// iscsi://HOST:PORT/NAME[/LUN] [?sessions=N&connections=N&digest=header,data&user=U&secret-file=PATH
-    /// &mutual-user=U&mutual-secret-file=PATH]
-    /// (NAME a volume's name or an IQN; LUN 0 unless given; a mutual user is what the target has to
-    /// prove in return), direct://HOST:PORT/VOLUME or
-    /// direct+local:PATH.sock/VOLUME [?digest=header,data&key=ID&secret-file=PATH], or
-    /// floor://[?headers=REQUEST,ANSWER] for the bare exchange over loopback TCP, with headers of so
-    /// many bytes
+    /// Subject of the measurement: file:PATH, null:SIZE,
+    /// nvme-tcp://HOST:PORT/NAME[?ns=1&digest=header,data&queues=N] (NAME is a volume's name or an
+    /// NQN), iscsi://HOST:PORT/NAME[/LUN]
+    /// [?sessions=N&connections=N&digest=header,data&user=U&secret-file=PATH
+    /// &mutual-user=U&mutual-secret-file=PATH] (NAME is a volume's name or an IQN; LUN defaults to
+    /// 0; the mutual user is the one by which the target authenticates itself),
+    /// direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME
+    /// [?digest=header,data&key=ID&secret-file=PATH], or floor://[?headers=REQUEST,ANSWER] for the
+    /// bare exchange over loopback TCP, with headers of these lengths in bytes
     pub target: Target,
 
-    /// What is done
+    /// Direction and order of the operations
     #[arg(long, value_enum, default_value = "read")]
     pub rw: Pattern,
     /// Share of reads in a mix, in per cent
@@ -42,58 +41,59 @@ pub struct BenchArgs {
     /// Length of one operation
     #[arg(long, default_value = "4k", value_parser = parse_size)]
     pub bs: ByteLen,
-    /// Operations in flight, for each job
+    /// Operations in flight per job
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub iodepth: u32,
-    /// Take so many completions, and hand over so many operations, at a time: fio's iodepth_batch and
-    /// iodepth_batch_complete_max. With 1, one operation is issued, by itself, for each completion, as
-    /// most hosts do. Default: 8 of a file, where neighbours handed over together may reach the device as
-    /// one request; all there are of a remote volume and of floor://
+    /// Take this many completions, and submit this many operations, at a time: fio's iodepth_batch
+    /// and iodepth_batch_complete_max. With 1, each completion is followed by the submission of one
+    /// operation, as on most hosts. Default: 8 for a file, where adjacent operations submitted
+    /// together may reach the device as one request; no limit for remote volumes and floor://
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub iodepth_batch: Option<u32>,
     /// Equal jobs at the same time, each with a connection of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub numjobs: u32,
-    /// Drive the jobs by so many threads, in turn; a thread for each job unless given. More threads
-    /// that spin than cores measure the scheduler
+    /// Threads that run the jobs in turn; by default one per job. More spinning threads than cores
+    /// measure the scheduler
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
-    /// Length of each job's range, and of the file if it must be created; by default all there is, or
-    /// as much as --offset-increment
+    /// Length of each job's range, and of the file if it must be created; by default the whole
+    /// target, or --offset-increment
     #[arg(long, value_parser = parse_size)]
     pub size: Option<ByteLen>,
-    /// Where the range begins
+    /// Start of the range
     #[arg(long, default_value = "0", value_parser = parse_size)]
     pub offset: ByteLen,
-    /// Where each further job's range begins, from where the one before it does
+    /// Distance between the starts of successive jobs' ranges
     #[arg(long, alias = "offset_increment", default_value = "0", value_parser = parse_size)]
     pub offset_increment: ByteLen,
-    /// Ends after this long, or with the range unless --time-based; without --runtime and --size
-    /// a run takes 10 seconds
+    /// Stop after this time; without --time-based also at the end of the range. Without --runtime
+    /// and --size a run takes 10 seconds
     #[arg(long, value_parser = parse_duration)]
     pub runtime: Option<Nanos>,
-    /// Begin again at the end of the range until --runtime has passed
+    /// Start over at the end of the range until --runtime has passed
     #[arg(long)]
     pub time_based: bool,
-    /// Run this long before counting
+    /// Run for this time before counting
     #[arg(long, default_value = "0", value_parser = parse_duration)]
     pub ramp_time: Nanos,
-    /// Operations per second at most, for each job; latency then counts from the intended time
+    /// Upper limit of operations per second for each job; latency is then measured from the
+    /// intended start
     #[arg(long, default_value_t = 0)]
     pub rate_iops: u64,
-    /// Give every written block a checksum, and check every block read
+    /// Write a checksum into every block, and check every block read
     #[arg(long, value_enum)]
     pub verify: Option<Verify>,
-    /// fdatasync or Flush after the last write
+    /// Make the writes durable at the end, by fdatasync or Flush
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub end_fsync: u8,
-    /// Random offsets may repeat before all had their turn
+    /// Allow random offsets to repeat before all have been used
     #[arg(long)]
     pub norandommap: bool,
-    /// Where everything random comes from
+    /// Seed of all random numbers
     #[arg(long, default_value_t = 0x6E66)]
     pub randseed: u64,
-    /// Past the page cache (1) or through it (0)
+    /// Bypass the page cache (1) or use it (0)
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub direct: u8,
     /// How threads wait for completions
@@ -105,17 +105,17 @@ pub struct BenchArgs {
     /// Also measure the floor, just before and after, and print the ratio
     #[arg(long)]
     pub floor: bool,
-    /// The floor's cores: the answering side's, the asking side's
+    /// The floor's cores: the server's, the client's
     #[arg(long, default_value = "0,1", value_name = "S,C")]
     pub floor_cores: FloorCores,
 
     /// Name of the run in the report
     #[arg(long, default_value = "bench")]
     pub name: String,
-    /// Percentiles to report, with colons in between: 50:99:99.9
+    /// Percentiles to report, separated by colons: 50:99:99.9
     #[arg(long)]
     pub percentile_list: Option<PercentileList>,
-    /// For people, or fio's JSON
+    /// Plain text, or fio's JSON
     #[arg(long, value_enum, default_value = "normal")]
     pub output_format: OutputFormat,
     /// Write the report here instead of to standard output
@@ -123,7 +123,7 @@ pub struct BenchArgs {
     pub output: Option<PathBuf>,
 }
 
-/// How blocks are proved.
+/// The checksum of `--verify`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 #[value(rename_all = "lower")]
 pub enum Verify {
@@ -135,14 +135,14 @@ pub enum Verify {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 #[value(rename_all = "lower")]
 pub enum OutputFormat {
-    /// For people.
+    /// Plain text.
     Normal,
-    /// fio's layout.
+    /// JSON in fio's layout.
     Json,
 }
 
 impl BenchArgs {
-    /// What each job does on a target of this length; `None` for one without a length.
+    /// The job on a target of this length; `None` for one without a length.
     ///
     /// # Errors
     /// When the options contradict each other or the target.
@@ -167,10 +167,10 @@ impl BenchArgs {
         })
     }
 
-    /// What is run on a target of this length; `None` for one without a length.
+    /// The run on a target of this length; `None` for one without a length.
     ///
     /// # Errors
-    /// As [`Self::job`].
+    /// As for [`Self::job`].
     pub fn run_spec(&self, target_len: Option<ByteLen>) -> Result<RunSpec, OptionsError> {
         let layout = match self.offset_increment {
             ByteLen(0) => Layout::Shared,
@@ -186,7 +186,7 @@ impl BenchArgs {
         })
     }
 
-    /// How long, and how threads wait.
+    /// Duration of the run, and how its threads wait.
     pub fn drive(&self) -> DriveSpec {
         let is_timed = self.time_based || self.is_open_ended();
         DriveSpec {
@@ -194,23 +194,23 @@ impl BenchArgs {
             runtime: self.runtime.or(is_timed.then_some(RUNTIME_DEFAULT)),
             spin: self.spin,
             stall_max: None,
-            // An engine for files does so by itself.
+            // The engine for files limits batches itself.
             batch: self.batch().filter(|_| self.target.is_remote()),
         }
     }
 
-    /// What `--iodepth-batch` says.
+    /// The value of `--iodepth-batch`.
     pub(crate) fn batch(&self) -> Option<NonZeroUsize> {
         let batch = self.iodepth_batch?;
         NonZeroUsize::new(usize::try_from(batch).expect("usize is at least 32 bits wide"))
     }
 
-    /// Neither a time nor a size says when to end.
+    /// Whether neither a time nor a size ends the run.
     fn is_open_ended(&self) -> bool {
         self.runtime.is_none() && self.size.is_none()
     }
 
-    /// From the first job's range to the last one's.
+    /// Distance from the start of the first job's range to that of the last.
     pub(crate) fn stride(&self) -> ByteLen {
         ByteLen(self.offset_increment.0.saturating_mul(u64::from(self.numjobs - 1)))
     }
@@ -261,18 +261,18 @@ impl BenchArgs {
     }
 }
 
-/// Cores, in the order in which they are given out.
+/// Cores, in the order in which they are assigned.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CoreList(pub Vec<CoreId>);
 
-/// Why a list was not understood.
+/// The reason why a list is not valid.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ListError {
-    /// Cores.
-    #[error("'{0}' is no list of cores: write 0,2 or 0-3")]
+    /// Not a list of cores.
+    #[error("'{0}' is not a valid list of cores: write 0,2 or 0-3")]
     Cores(String),
-    /// Two cores.
-    #[error("'{0}' is no pair of cores: write the answering side's and the asking side's, as 0,1")]
+    /// Not a pair of cores.
+    #[error("'{0}' is not a valid pair of cores: write the server's and the client's, as 0,1")]
     CorePair(String),
 }
 
@@ -404,7 +404,7 @@ mod tests {
             ("floor:// --verify crc32c", "drop --verify"),
             ("null:1GiB --verify crc32c --bs 256", "larger --bs"),
             ("null:1GiB --floor", "direct://"),
-            ("null:1GiB --iodepth-batch 1", "about a file"),
+            ("null:1GiB --iodepth-batch 1", "applies to a file"),
             ("file:/tmp/x --bs 1000", "--direct 0"),
             ("file:/tmp/x --numjobs 2 --offset-increment 1000", "--direct 0"),
             ("null:1GiB --size 2GiB", "smaller"),

@@ -18,15 +18,16 @@ use crate::run::{self, OpenNull, Opener};
 use crate::subject::Target;
 use crate::workload::Direction;
 
-/// Time not counted, of a floor beside a remote run.
+/// Ramp of a floor that is measured with a remote run.
 const FLOOR_RAMP: Nanos = Nanos::from_millis(100);
-/// Time counted, of a floor beside a remote run.
+/// Counted time of a floor that is measured with a remote run.
 const FLOOR_RUNTIME: Nanos = Nanos::from_secs(1);
 
-/// Runs what the command line says and writes the report.
+/// Runs the measurement of the command line and writes the report.
 ///
 /// # Errors
-/// When nothing could be measured, or an operation failed: each error is one line with its remedy.
+/// When nothing could be measured, or an operation failed. Each error is one line and names a
+/// remedy.
 pub fn run(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     let report = measure(args)?;
     let text = match args.output_format {
@@ -37,7 +38,7 @@ pub fn run(args: &BenchArgs) -> Result<ExitCode, BenchError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures what the command line says.
+/// Runs the measurement of the command line.
 ///
 /// # Errors
 /// When nothing could be measured, or an operation failed.
@@ -56,7 +57,7 @@ pub fn measure(args: &BenchArgs) -> Result<Report, BenchError> {
                 }),
                 batch: args.iodepth_batch.unwrap_or(FILE_BATCH),
             };
-            // Before the file is laid out, which may take long, say what is wrong anyway.
+            // Checks the options before the file is laid out, which can take long.
             args.job(None)?;
             let len = options.prepare()?;
             run_jobs(args, &options, Some(len))?
@@ -103,7 +104,7 @@ fn report(args: &BenchArgs, record: Record, samples: Samples) -> Report {
     }
 }
 
-/// The options that say what was measured.
+/// The options that describe the load.
 fn options(args: &BenchArgs) -> Vec<(&'static str, String)> {
     let mut options = vec![
         ("rw", args.rw.name().to_owned()),
@@ -134,7 +135,8 @@ fn options(args: &BenchArgs) -> Vec<(&'static str, String)> {
 
 fn needs(args: &BenchArgs) -> Result<Needs, BenchError> {
     let depth = args.job(None)?.depth;
-    // Whole blocks divide all jobs' offsets when they divide the bits of both.
+    // A block size, which is a power of two, divides all jobs' offsets if it divides the bitwise
+    // OR.
     let offset = ByteLen(args.offset.0 | args.offset_increment.0);
     Ok(Needs { op_len: args.bs, offset, depth, job_count: args.numjobs })
 }
@@ -154,7 +156,7 @@ fn measure_remote<O: Opener>(
     Ok(Report { floor: Some(comparison), ..report(args, record, samples) })
 }
 
-/// The floor measured just before a run.
+/// The floor that is measured just before a run.
 struct FloorBeside {
     spec: FloorSpec,
     distance: Nanos,
@@ -169,7 +171,7 @@ impl FloorBeside {
         Ok(Self { spec, distance, run })
     }
 
-    /// Measures once more, just after it.
+    /// Measures the floor again, just after the run.
     fn finish(self, args: &BenchArgs, record: &Record) -> Result<FloorComparison, BenchError> {
         let after = floor::measure(&self.spec)?;
         let distance = core_to_core(args.floor_cores.server, args.floor_cores.client)?;
@@ -185,7 +187,7 @@ impl FloorBeside {
     }
 }
 
-/// The floor's direction and lengths for what the command line does.
+/// The floor with the direction and lengths of the command line.
 fn floor_spec(args: &BenchArgs, ramp: Nanos, runtime: Nanos) -> FloorSpec {
     let exchange = match args.rw.single_direction() {
         Some(Direction::Write) => Exchange::write(args.target.headers(), args.bs),

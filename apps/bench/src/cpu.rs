@@ -1,4 +1,4 @@
-//! Processor time: of the calling thread, and of other processes as the system counts it.
+//! Processor time: of the calling thread, and of other processes.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,19 +7,18 @@ use nearflash_units::Nanos;
 
 use crate::recorder::CpuTime;
 
-/// Ticks of /proc per second: 100 on every Linux that programs see.
+/// One tick of /proc: USER_HZ is 100 on every Linux.
 const TICK: Nanos = Nanos::from_millis(10);
-/// utime and stime, counted from the field after the command's closing parenthesis.
+/// Index of utime, followed by stime, after the closing parenthesis of the command.
 const UTIME_FIELD: usize = 11;
-/// Field of the first line of /proc/stat that counts what another machine had.
+/// Index of the steal field in the first line of /proc/stat.
 const STEAL_FIELD: usize = 7;
-/// The kernel's own threads have this in the field of flags of /proc/PID/stat (PF_KTHREAD, in
-/// include/linux/sched.h).
+/// PF_KTHREAD (include/linux/sched.h) in the flags of /proc/PID/stat: a kernel thread.
 const KERNEL_THREAD: u64 = 0x0020_0000;
-/// That field, and utime, stime, cutime and cstime behind it, counted as [`UTIME_FIELD`].
+/// Index of the flags, counted like [`UTIME_FIELD`], which utime, stime, cutime and cstime follow.
 const FLAGS_FIELD: usize = 6;
 
-/// Counts from when it was started; belongs to the thread that started it.
+/// The calling thread's processor time from its start on. It must stay on that thread.
 pub(crate) struct CpuMeter {
     start: CpuTime,
 }
@@ -29,7 +28,7 @@ impl CpuMeter {
         Self { start: thread_cpu_time() }
     }
 
-    /// What the thread used since.
+    /// The processor time since the start.
     pub(crate) fn used(&self) -> CpuTime {
         thread_cpu_time().since(self.start)
     }
@@ -47,30 +46,30 @@ fn thread_cpu_time() -> CpuTime {
 /// Processor time of one thread of a process.
 #[derive(Clone, Debug)]
 pub struct ThreadTime {
-    /// As it calls itself.
+    /// The thread's name.
     pub name: String,
-    /// What it has used since it was started.
+    /// Processor time since its start.
     pub cpu: CpuTime,
 }
 
-/// Processor time of a process, all its threads together.
+/// Processor time of a process, all threads together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessTime {
-    /// What it used.
+    /// Processor time used.
     pub cpu: CpuTime,
-    /// How long its threads were ready to run and not let to.
+    /// How long its threads were runnable without running.
     pub waited: Nanos,
 }
 
 impl ProcessTime {
-    /// What came since an earlier look.
+    /// The difference from an earlier reading.
     pub fn since(self, earlier: Self) -> Self {
         Self { cpu: self.cpu.since(earlier.cpu), waited: self.waited.since(earlier.waited) }
     }
 }
 
-/// What a process has used since it was started: a node, or a peer. The total is exact to a tick of
-/// the scheduler, where the system counts it; user and system are as the system samples them.
+/// Processor time of a process since its start. The total is the scheduler's exact count, if the
+/// kernel has one; user and system time are sampled.
 ///
 /// # Errors
 /// When there is no such process.
@@ -80,13 +79,14 @@ pub fn of_process(pid: u32) -> io::Result<ProcessTime> {
     let exact = tasks(&dir)?.into_iter().filter_map(|task| exact(&task));
     let (used, waited) =
         exact.fold((Nanos(0), Nanos(0)), |sum, one| (sum.0.plus(one.0), sum.1.plus(one.1)));
-    // Threads that have ended are in the process's ticks alone, and so is everything on a kernel
-    // without schedstat.
+    // Only the process's ticks include threads that have ended. Without schedstat they are all
+    // there is.
     let total = used.max(user.plus(system));
     Ok(ProcessTime { cpu: CpuTime { total, user, system }, waited })
 }
 
-/// The same by threads, in the order in which they were started. One that ends meanwhile is left out.
+/// Processor time by threads, in the order in which they were started. Threads that end meanwhile
+/// are omitted.
 ///
 /// # Errors
 /// When there is no such process.
@@ -101,7 +101,7 @@ pub fn of_threads(pid: u32) -> io::Result<Vec<ThreadTime>> {
     Ok(tasks.iter().filter_map(|task| read(task).ok()).collect())
 }
 
-/// The folders of a process's threads, by number.
+/// The folders of a process's threads, ordered by thread ID.
 fn tasks(process: &Path) -> io::Result<Vec<PathBuf>> {
     let mut numbers: Vec<u32> = std::fs::read_dir(process.join("task"))?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -116,7 +116,7 @@ fn sampled(dir: &Path) -> io::Result<(Nanos, Nanos)> {
     parse_stat(&stat).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// Time on a processor, and time waited for one, in nanoseconds. Linux,
+/// Time on a processor, and time waiting for one, in nanoseconds: Linux,
 /// Documentation/scheduler/sched-stats.
 fn exact(task: &Path) -> Option<(Nanos, Nanos)> {
     parse_schedstat(&std::fs::read_to_string(task.join("schedstat")).ok()?)
@@ -127,15 +127,15 @@ fn parse_schedstat(schedstat: &str) -> Option<(Nanos, Nanos)> {
     Some((fields.next()??, fields.next()??))
 }
 
-/// What all programs of the machine have used, with those that have ended, and what other machines
-/// had of its processors; to a tick. The kernel's own threads are left out: what they do, they do for
-/// somebody, and while one of ours reads and writes mostly for it.
+/// Processor time of all programs of the machine, including ended ones, plus stolen time, in whole
+/// ticks. Kernel threads are omitted: they work for programs, and mostly for ours while it does
+/// I/O.
 pub fn of_programs() -> Nanos {
     let is_number = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let times =
         processes.filter(|entry| entry.file_name().to_str().is_some_and(is_number)).filter_map(
-            // One that ends meanwhile is in its parent's time.
+            // The time of a process that ends meanwhile is in its parent's cutime and cstime.
             |process| parse_program(&std::fs::read_to_string(process.path().join("stat")).ok()?),
         );
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -148,8 +148,8 @@ fn parse_stolen(stat: &str) -> Option<Nanos> {
     Some(Nanos(ticks * TICK.0))
 }
 
-/// What a process and its children that have ended used, from a line of /proc/PID/stat; nothing for
-/// a thread of the kernel.
+/// Processor time of a process and its ended children, from a line of /proc/PID/stat; `None` for a
+/// kernel thread.
 fn parse_program(stat: &str) -> Option<Nanos> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(FLAGS_FIELD);
@@ -158,14 +158,14 @@ fn parse_program(stat: &str) -> Option<Nanos> {
         return None;
     }
     let times = fields.skip(UTIME_FIELD - FLAGS_FIELD - 1).take(4);
-    // Times of children are signed, and never negative.
+    // Times of children are signed, but never negative.
     let ticks: u64 = times.map(|field| field.parse().unwrap_or(0)).sum();
     Some(Nanos(ticks * TICK.0))
 }
 
 /// utime and stime of a line of /proc/PID/stat: proc(5).
 pub(crate) fn parse_stat(stat: &str) -> Option<(Nanos, Nanos)> {
-    // The command may contain anything, so count from its last parenthesis.
+    // The command may contain any character, so fields count from its last parenthesis.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(UTIME_FIELD);
     let mut ticks = || fields.next()?.parse::<u64>().ok().map(|n| Nanos(n * TICK.0));

@@ -1,4 +1,4 @@
-//! Why a measurement could not be made.
+//! Errors of measurements.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,76 +9,76 @@ use crate::job::JobFailure;
 use crate::placement::PlacementError;
 use crate::workload::WorkloadError;
 
-/// Why a measurement could not be made. Each names its remedy, on one line.
+/// The reason why a measurement could not be made. Each message is one line and names a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The options contradict each other or the target.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// No such workload.
+    /// The workload is not valid.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// A core is missing.
+    /// A core cannot be used.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// The file.
+    /// The file cannot be measured.
     #[error(transparent)]
     File(#[from] FileError),
-    /// io_uring is not to be had.
+    /// io_uring is not available.
     #[error("{}", ring_refusal(.source))]
     NoRing {
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The floor.
+    /// The floor could not be measured.
     #[error(transparent)]
     Floor(#[from] FloorError),
-    /// The remote target.
+    /// The NVMe/TCP target failed.
     #[error(transparent)]
     Remote(#[from] nearflash::nvme_tcp::HostError),
-    /// The iSCSI target.
+    /// The iSCSI target failed.
     #[error(transparent)]
     Iscsi(#[from] nearflash::iscsi::InitiatorError),
-    /// The CHAP account.
+    /// The CHAP account could not be read.
     #[error(transparent)]
     Account(#[from] nearflash::iscsi::AccountFileError),
-    /// The direct target.
+    /// The direct target failed.
     #[error(transparent)]
     Direct(#[from] nearflash::direct::Error),
-    /// No NQN.
-    #[error("'{name}' is no NQN: {source}")]
+    /// The NQN is not valid.
+    #[error("'{name}' is not a valid NQN: {source}")]
     Nqn {
-        /// As written.
+        /// The name as given.
         name: String,
-        /// Why.
+        /// The reason.
         source: nearflash::nvme_tcp::NqnError,
     },
-    /// The node that was started for a comparison.
+    /// The node that was started for a comparison failed.
     #[error(transparent)]
     Node(#[from] crate::compare::NodeError),
-    /// The peer that was started for a comparison.
+    /// The peer that was started for a comparison failed.
     #[error(transparent)]
     Tgt(#[from] crate::compare::TgtError),
-    /// fio.
+    /// fio failed.
     #[error(transparent)]
     Fio(#[from] crate::compare::FioError),
-    /// The peer's client.
+    /// The peer's client failed.
     #[error(transparent)]
     IscsiPerf(#[from] crate::compare::IscsiPerfError),
     /// A job stopped.
     #[error("job {job}: {source}")]
     Job {
-        /// Which.
+        /// Its index.
         job: usize,
-        /// Why.
+        /// The reason.
         source: JobFailure,
     },
     /// The report could not be written.
     #[error("cannot write the report to {path}: {source}")]
     Output {
-        /// Where to.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -86,94 +86,94 @@ pub enum BenchError {
 /// Options that contradict each other or the target.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum OptionsError {
-    /// The floor is one direction.
+    /// The floor has only one direction.
     #[error("floor:// measures reads or writes, not a mix: give --rw read or --rw write")]
     MixedFloor,
-    /// The floor has no blocks.
+    /// The floor stores no blocks.
     #[error("floor:// stores nothing and cannot verify: drop --verify, or give another target")]
     NothingToVerify,
-    /// A block too small for a verify header.
+    /// The block is too small for a verify header.
     #[error("--verify needs blocks of at least 512 bytes: give a larger --bs")]
     BlockTooSmallToVerify,
-    /// The floor beside something that is not remote.
+    /// `--floor` with a target that is not remote.
     #[error(
-        "--floor measures the wire beside a remote target: give an nvme-tcp://, iscsi:// or \
+        "--floor compares a remote target with the wire: give an nvme-tcp://, iscsi:// or \
          direct:// target"
     )]
     FloorOfLocal,
-    /// Of the null engine.
-    #[error("--iodepth-batch is about a file, a remote volume or floor://: drop it")]
+    /// `--iodepth-batch` with the null engine.
+    #[error("--iodepth-batch applies to a file, a remote volume or floor://: drop it")]
     BatchOfNothing,
-    /// More than the target has.
+    /// The ranges exceed the target.
     #[error(
         "--offset, --offset-increment of all jobs and --size end at {end}, but {target} ends at \
          {len}: give smaller ones"
     )]
     BeyondTarget {
-        /// Where the range ends.
+        /// End of the last range.
         end: nearflash_units::ByteLen,
-        /// Which target.
+        /// The target.
         target: String,
-        /// Where it ends.
+        /// Length of the target.
         len: nearflash_units::ByteLen,
     },
-    /// Not whole blocks of the namespace.
+    /// The operations are not aligned to the volume's block size.
     #[error(
         "--bs {op_len}, --offset and --offset-increment must be multiples of the volume's block \
          size: {block_len}"
     )]
     PartOfBlock {
-        /// One operation.
+        /// Length of one operation.
         op_len: nearflash_units::ByteLen,
-        /// One block.
+        /// The block size.
         block_len: nearflash_units::ByteLen,
     },
-    /// More than one command carries.
+    /// The operations exceed the target's maximum transfer length.
     #[error(
         "--bs {op_len} exceeds the {max} that the target takes in one command: make it smaller"
     )]
     OpTooLong {
-        /// One operation.
+        /// Length of one operation.
         op_len: nearflash_units::ByteLen,
         /// The target's limit.
         max: nearflash_units::ByteLen,
     },
-    /// More than a queue holds.
+    /// The queue depth exceeds that of a queue.
     #[error("--iodepth {depth} exceeds the {max} of one queue: add queues=N to the target")]
     TooDeep {
-        /// Of one queue pair.
+        /// Queue depth per queue pair.
         depth: usize,
         /// The target's limit.
         max: u16,
     },
-    /// More than a queue pair takes.
+    /// The queue depth exceeds that of a connection.
     #[error("--iodepth {depth} exceeds the {max} of one connection: lower it, or add --numjobs")]
     DeeperThanPair {
-        /// Of one job.
+        /// Queue depth per job.
         depth: usize,
         /// The node's limit.
         max: usize,
     },
-    /// More than a session's command window takes.
+    /// The queue depth exceeds a session's command window.
     #[error("--iodepth {depth} exceeds the {max} of one session: add sessions=N to the target")]
     DeeperThanWindow {
-        /// Of one session.
+        /// Queue depth per session.
         depth: usize,
         /// The target's limit.
         max: usize,
     },
-    /// The target grants fewer queues.
+    /// The target grants fewer queues than requested.
     #[error("the target grants {granted} queues of {wanted}: lower queues=N")]
     TooManyQueues {
-        /// By us.
+        /// Queues requested.
         wanted: u16,
-        /// By the target.
+        /// Queues granted.
         granted: u16,
     },
-    /// Digests that the target does not do.
-    #[error("the target does not grant the digests asked for: drop digest= from the target")]
+    /// The target does not support the digests.
+    #[error("the target does not grant the requested digests: drop digest= from the target")]
     NoDigests,
-    /// Direct I/O of a part of a sector.
+    /// Direct I/O that is not aligned to sectors.
     #[error(
         "--bs, --offset and --offset-increment must be multiples of 512 with --direct 1: change \
          them, or --direct 0"

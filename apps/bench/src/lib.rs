@@ -1,10 +1,11 @@
-//! Measures flash: here, behind the network, and the wire between. In fio's words.
+//! Measures flash, in fio's terms: locally, over the network, and the wire itself.
 //!
-//! An [`engine`] brings operations to a target, a [`workload`] says which ones and when, a [`job`]
-//! drives one through the other, a [`recorder`] counts, a [`report`] tells. The [`floor`] is the
-//! bare exchange over TCP that every remote figure stands beside.
+//! An [`engine`] carries out operations on a target, a [`workload`] determines the operations and
+//! their times, a [`job`] runs a workload on an engine, a [`recorder`] counts, and a [`report`]
+//! shows the results. The [`floor`] is the bare exchange over TCP that remote figures are compared
+//! with.
 //!
-//! Knows nothing of the node: it sees what any host sees.
+//! This crate does not depend on the node: it sees only what any host sees.
 
 pub mod args;
 mod command;

@@ -1,9 +1,9 @@
-//! Where threads run: pinning, and how far two cores are from each other.
+//! Placement of threads: pinning, and the distance between two cores.
 //!
-//! A virtual machine's cores sometimes share a core complex and sometimes do not, and they move
-//! while it runs. Every figure of an exchange between two cores depends on that by up to a factor
-//! of two, so a comparison measures the distance before and after, and counts only pairs whose
-//! halves were measured in the same [`Place`].
+//! A virtual machine's cores may or may not share a core complex, and this changes while it runs.
+//! Figures of an exchange between two cores depend on it by up to a factor of two. A comparison
+//! therefore measures the distance before and after, and counts only pairs that were measured in
+//! the same [`Place`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -11,27 +11,27 @@ use std::time::Instant;
 use nearflash_units::Nanos;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Index of a processor core, as the system counts them.
+/// Index of a processor core, as numbered by the system.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct CoreId(pub u16);
 
-/// Why a thread could not be put on a core.
+/// The reason why a thread could not be pinned.
 #[derive(Clone, Copy, Debug, Eq, thiserror::Error, PartialEq)]
 pub enum PlacementError {
-    /// No such core, or the process may not use it.
-    #[error("core {core} cannot be used: {reason}; `nproc` and `taskset -p $$` tell which can")]
+    /// The core does not exist, or the process may not use it.
+    #[error("core {core} cannot be used: {reason}; `nproc` and `taskset -p $$` show which can")]
     CoreRefused {
-        /// Which.
+        /// The core.
         core: u16,
-        /// What the system said.
+        /// The system's error.
         reason: rustix::io::Errno,
     },
 }
 
-/// Keeps the calling thread on one core.
+/// Pins the calling thread to a core.
 ///
 /// # Errors
-/// When the core does not exist or is forbidden.
+/// When the core does not exist or is not allowed.
 pub fn pin(core: CoreId) -> Result<(), PlacementError> {
     let index = usize::from(core.0);
     let refused = |reason| PlacementError::CoreRefused { core: core.0, reason };
@@ -43,30 +43,31 @@ pub fn pin(core: CoreId) -> Result<(), PlacementError> {
     sched_setaffinity(None, &cores).map_err(refused)
 }
 
-/// The cores that this process may use, ascending.
+/// The cores that this process may use, in ascending order.
 pub fn allowed_cores() -> Vec<CoreId> {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap_or_default();
     let indices = 0..u16::try_from(CpuSet::MAX_CPU).unwrap_or(u16::MAX);
     indices.filter(|index| allowed.is_set(usize::from(*index))).map(CoreId).collect()
 }
 
-/// How many round trips one sample of the distance makes.
+/// Round trips per sample of the distance.
 const ROUND_TRIPS: u64 = 2_000;
-/// How many samples are taken; the median counts.
+/// Number of samples; the median counts.
 const SAMPLES: usize = 9;
-/// A core that shares its cache with ours answers within this; one that does not takes 150 ns and
-/// more. Measured on virtual machines of one and of several core complexes.
+/// Upper limit of the distance between two cores with a common cache; without one it is at least
+/// 150 ns. Measured on virtual machines with one and with several core complexes.
 const NEAR_MAX: Nanos = Nanos(100);
-/// Two threads of one core answer within this: 13 ns on a machine where two cores of one complex
-/// take 30. They share what executes, so that one that spins slows the other down.
+/// Upper limit of the distance between two threads of one core: 13 ns on a machine where two cores
+/// of one complex have 30 ns. They share execution units, so a spinning thread slows the other
+/// down.
 const SAME_CORE_MAX: Nanos = Nanos(20);
 
-/// A word alone on its cache lines: neighbours are fetched in pairs.
+/// A word without neighbours on its cache line or the next, since lines are prefetched in pairs.
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// The time that one cache line takes from one core to the other: half a round trip, median of
-/// several samples. About 50 ns within a core complex, 150 ns and more beyond.
+/// The time that a cache line takes from one core to the other: half a round trip, median of
+/// several samples. About 50 ns within a core complex, at least 150 ns across complexes.
 ///
 /// # Errors
 /// When a core cannot be used.
@@ -74,8 +75,8 @@ pub fn core_to_core(here: CoreId, there: CoreId) -> Result<Nanos, PlacementError
     let ball = Line(AtomicU64::new(0));
     let returns = ROUND_TRIPS * u64::try_from(SAMPLES).expect("a small constant");
     std::thread::scope(|scope| {
-        // Each player pins itself and the caller's own place is left alone. A player that cannot
-        // be pinned still plays, or the other would wait for ever.
+        // Each player pins itself, so the caller's affinity is unchanged. A player that cannot be
+        // pinned still plays, since the other would wait forever.
         let back = scope.spawn(|| {
             let pinned = pin(there);
             for round in 0..returns {
@@ -110,7 +111,7 @@ fn await_value(ball: &Line, value: u64) {
     while ball.0.load(Ordering::Acquire) != value {
         std::hint::spin_loop();
         spins += 1;
-        // Both players on one core: without this each would play out its time slice.
+        // If both players are on one core, each would otherwise use up its time slice.
         if spins.is_multiple_of(1 << 14) {
             std::thread::yield_now();
         }
@@ -122,19 +123,19 @@ pub(crate) fn elapsed(start: Instant) -> Nanos {
     Nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// What two cores share, judged by [`core_to_core`].
+/// The distance between two cores, judged by [`core_to_core`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
-    /// They are threads of one core.
+    /// Two threads of one core.
     SameCore,
-    /// Within one core complex: a cache.
+    /// One core complex, with a common cache.
     Near,
-    /// Beyond it.
+    /// Different core complexes.
     Far,
 }
 
 impl Place {
-    /// The place that a distance means.
+    /// The place that a distance indicates.
     pub fn of(distance: Nanos) -> Self {
         match distance {
             distance if distance <= SAME_CORE_MAX => Self::SameCore,

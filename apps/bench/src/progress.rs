@@ -1,4 +1,4 @@
-//! Live progress, on a terminal only: what a run does right now.
+//! Live progress of a run, on a terminal only.
 
 use std::io::IsTerminal;
 
@@ -8,14 +8,14 @@ use nearflash_units::{ByteLen, MIB, Nanos};
 use crate::recorder::per_second;
 use crate::report::{Sample, count};
 
-/// A line that is redrawn, or nothing when nobody watches.
+/// A progress line; hidden unless stderr is a terminal.
 pub(crate) struct Progress {
     bar: ProgressBar,
     op_len: ByteLen,
 }
 
 impl Progress {
-    /// For a run of about `total`; `None` when nobody knows how long it takes.
+    /// For a run of about `total`; `None` if its duration is unknown.
     pub(crate) fn new(total: Option<Nanos>, op_len: ByteLen) -> Self {
         let is_watched = std::io::stderr().is_terminal();
         let target =
@@ -33,7 +33,7 @@ impl Progress {
         Self { bar, op_len }
     }
 
-    /// What happened in the last interval.
+    /// Shows the rate of the last interval.
     pub(crate) fn show(&self, at: Nanos, sample: Sample) {
         let rate = per_second(sample.reads + sample.writes, sample.span);
         let bandwidth = rate * self.op_len.0 as f64 / MIB as f64;

@@ -1,4 +1,4 @@
-//! What one job counts, and how jobs are added up.
+//! The counts of a job, and their sums.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,10 +7,10 @@ use nearflash_units::{ByteLen, Nanos};
 
 use crate::workload::Direction;
 
-/// Latencies above this count as this.
+/// Upper limit of recorded latencies; longer ones count as this.
 const LATENCY_MAX: Nanos = Nanos::from_secs(60);
 
-/// Three significant digits up to [`LATENCY_MAX`], allocated at once: recording never does.
+/// Three significant digits up to [`LATENCY_MAX`]. Allocated at once, so recording never allocates.
 pub(crate) fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_MAX.0, 3).expect("constants are valid bounds")
 }
@@ -18,11 +18,11 @@ pub(crate) fn new_histogram() -> Histogram<u64> {
 /// Completions of one direction.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// Operations.
+    /// Number of operations.
     pub ops: u64,
-    /// Payload.
+    /// Length of the payload.
     pub len: ByteLen,
-    /// From the intended start to the completion, in nanoseconds.
+    /// Latency from the intended start to completion, in nanoseconds.
     pub latency: Histogram<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Stream {
     }
 }
 
-/// What a job, or several, did in the counted time.
+/// The counts of one or several jobs in the counted time.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     /// Reads.
@@ -64,14 +64,14 @@ pub struct Record {
 pub struct CpuTime {
     /// Exact, from the threads' clocks.
     pub total: Nanos,
-    /// In this program, as the system samples it.
+    /// In user mode, as sampled by the system.
     pub user: Nanos,
-    /// In the kernel, as the system samples it.
+    /// In the kernel, as sampled by the system.
     pub system: Nanos,
 }
 
 impl CpuTime {
-    /// What was used since `earlier`.
+    /// The difference from `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             total: self.total.since(earlier.total),
@@ -80,7 +80,7 @@ impl CpuTime {
         }
     }
 
-    /// Both.
+    /// The sum.
     pub fn plus(self, other: Self) -> Self {
         Self {
             total: self.total.plus(other.total),
@@ -89,7 +89,7 @@ impl CpuTime {
         }
     }
 
-    /// `part` of it, when there are `whole` parts; all of it when there are none.
+    /// `part` / `whole` of the time; all of it if `whole` is zero.
     pub fn share(self, part: u64, whole: u64) -> Self {
         let share = |time: Nanos| match whole {
             0 => time,
@@ -101,8 +101,8 @@ impl CpuTime {
         Self { total: share(self.total), user: share(self.user), system: share(self.system) }
     }
 
-    /// The exact total, split as the samples were: they come too seldom to add up to it in a short
-    /// time.
+    /// The exact total, split in the ratio of the samples, which are too rare to be accurate over a
+    /// short time.
     pub fn exact_split(self) -> (Nanos, Nanos) {
         let samples = self.user.plus(self.system);
         match samples.0 {
@@ -116,7 +116,7 @@ impl CpuTime {
 }
 
 impl Record {
-    /// Nothing is counted yet, and nothing is allocated anew.
+    /// Resets all counts without allocating.
     pub fn clear(&mut self) {
         self.read.clear();
         self.write.clear();
@@ -133,7 +133,7 @@ impl Record {
         stream.latency.saturating_record(latency.0);
     }
 
-    /// One direction.
+    /// The counts of one direction.
     pub fn stream(&self, direction: Direction) -> &Stream {
         match direction {
             Direction::Read => &self.read,
@@ -148,7 +148,7 @@ impl Record {
         }
     }
 
-    /// Adds what another job did at the same time.
+    /// Adds the counts of another job that ran at the same time.
     pub fn add(&mut self, other: &Self) {
         self.read.add(&other.read);
         self.write.add(&other.write);
@@ -173,7 +173,7 @@ impl Record {
     }
 }
 
-/// A count over a time, per second.
+/// A rate per second.
 pub(crate) fn per_second(count: u64, elapsed: Nanos) -> f64 {
     if elapsed.0 == 0 {
         return 0.0;
@@ -181,8 +181,8 @@ pub(crate) fn per_second(count: u64, elapsed: Nanos) -> f64 {
     count as f64 * 1e9 / elapsed.0 as f64
 }
 
-/// What a running job shows to whoever watches: written by the job alone, on cache lines of its
-/// own, so that watching costs it nothing.
+/// The public counts of a running job. Only the job writes them, on cache lines of their own, so
+/// that readers do not slow it down.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Gauge {
@@ -191,7 +191,7 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// Shows the job's counts.
+    /// Publishes the job's counts.
     #[inline]
     pub(crate) fn show(&self, record: &Record) {
         self.read_ops.store(record.read.ops, Ordering::Relaxed);

@@ -1,22 +1,22 @@
-//! Medians and quartiles: one definition for every table, report and document.
+//! Medians and quartiles, with one definition for all tables, reports and documents.
 //!
-//! A quantile lies between its two neighbours in proportion, as in R's type 7 and in NumPy's default
-//! (Hyndman and Fan, 1996): the median of an even count is the mean of the middle two, whether more or
-//! less is better.
+//! Quantiles are interpolated linearly between neighbours, as in R's type 7 and NumPy's default
+//! (Hyndman and Fan, 1996): the median of an even count is the mean of the middle two, whether more
+//! or less is better.
 
 /// The lower quartile, the median and the upper quartile of some values.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Quartiles {
-    /// The middle.
+    /// The median.
     pub median: f64,
-    /// A quarter of the values is below.
+    /// The lower quartile.
     pub low: f64,
-    /// A quarter of the values is above.
+    /// The upper quartile.
     pub high: f64,
 }
 
 impl Quartiles {
-    /// Of values in any order; `None` without values.
+    /// Quartiles of values in any order; `None` without values.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_by(f64::total_cmp);
@@ -24,14 +24,14 @@ impl Quartiles {
         Some(Self { low: at(1)?, median: at(2)?, high: at(3)? })
     }
 
-    /// Of values in any order; not numbers without values.
+    /// Quartiles of values in any order; NaN without values.
     pub fn or_nan(values: impl IntoIterator<Item = f64>) -> Self {
         let nan = Self { low: f64::NAN, median: f64::NAN, high: f64::NAN };
         Self::of(values).unwrap_or(nan)
     }
 }
 
-/// The value that so many quarters of the sorted ones are below.
+/// The quantile at `quarters` / 4 of sorted values.
 fn quantile(sorted: &[f64], quarters: usize) -> Option<f64> {
     let position = sorted.len().checked_sub(1)? * quarters;
     let (below, above) = (sorted[position / 4], sorted[position.div_ceil(4)]);
@@ -66,8 +66,8 @@ mod tests {
     }
 
     proptest! {
-        /// Better rates and better times are treated alike: the quartiles of the negated values are
-        /// the negated quartiles.
+        /// Neither direction is favoured: the quartiles of the negated values are the negated
+        /// quartiles.
         #[test]
         fn they_favour_neither_direction(values in prop::collection::vec(-1e6f64..1e6, 1..40)) {
             let [low, median, high] = quartiles(&values);

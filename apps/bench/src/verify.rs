@@ -1,14 +1,15 @@
-//! Blocks that prove where they were written, by whom, and that nothing of them changed.
+//! Verifiable blocks, which show where and by which run they were written, and whether they are
+//! intact.
 //!
-//! Every operation's payload begins with a header: magic, CRC-32C of everything behind itself, its
-//! own offset and the seed of the run. The rest is noise drawn from seed and offset, so that a
-//! block in the wrong place, from another run, half new or bent is each recognized as that.
+//! Every operation's payload begins with a header: magic, CRC-32C of everything behind it, its own
+//! offset, and the seed of the run. The rest is pseudo-random data derived from seed and offset.
+//! This identifies blocks that are misdirected, from another run, torn, or corrupt.
 
 use nearflash_units::ByteOffset;
 
 use crate::workload::{mix, splitmix64};
 
-/// Offset, seed and checks of one block.
+/// Length of magic, CRC, offset and seed.
 pub const HEADER_LEN: usize = 24;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"NFv1");
@@ -16,47 +17,47 @@ const CRC_AT: std::ops::Range<usize> = 4..8;
 const OFFSET_AT: std::ops::Range<usize> = 8..16;
 const SEED_AT: std::ops::Range<usize> = 16..24;
 
-/// What is wrong with a block that was read.
+/// The fault of a block that was read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Mismatch {
     /// No header: never written, or overwritten by something else.
     #[error("offset {}: no verify header, so nothing was written here by --verify", .offset.0)]
     NoHeader {
-        /// Where it was read.
+        /// The offset of the read.
         offset: ByteOffset,
     },
-    /// A block of another place.
+    /// The block belongs to another offset.
     #[error("offset {}: holds the block written to offset {}", .offset.0, .found.0)]
     Misdirected {
-        /// Where it was read.
+        /// The offset of the read.
         offset: ByteOffset,
-        /// Where it belongs.
+        /// The offset in the header.
         found: ByteOffset,
     },
-    /// A block of another run.
+    /// The block belongs to another run.
     #[error(
         "offset {}: written by a run with --randseed {found}: \
          read it with that seed, or write it again", .offset.0
     )]
     OtherSeed {
-        /// Where it was read.
+        /// The offset of the read.
         offset: ByteOffset,
-        /// Of the run that wrote it.
+        /// The seed in the header.
         found: u64,
     },
-    /// Its bytes changed.
+    /// The block is corrupt.
     #[error("offset {}: crc32c is {computed:#010x}, the header says {expected:#010x}", .offset.0)]
     Corrupt {
-        /// Where it was read.
+        /// The offset of the read.
         offset: ByteOffset,
-        /// From the header.
+        /// The checksum in the header.
         expected: u32,
-        /// Of what was read.
+        /// The checksum of the data read.
         computed: u32,
     },
 }
 
-/// Makes a whole payload provable.
+/// Makes a payload verifiable.
 ///
 /// # Panics
 /// When the payload is shorter than [`HEADER_LEN`], which no block is.
@@ -75,10 +76,10 @@ pub fn fill(payload: &mut [u8], offset: ByteOffset, seed: u64) {
     payload[CRC_AT].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Checks what was read.
+/// Verifies a payload.
 ///
 /// # Errors
-/// Names what is wrong with it.
+/// The fault of the block.
 pub fn check(payload: &[u8], offset: ByteOffset, seed: u64) -> Result<(), Mismatch> {
     if payload.len() < HEADER_LEN || payload[..4] != MAGIC.to_le_bytes() {
         return Err(Mismatch::NoHeader { offset });

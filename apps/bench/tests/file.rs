@@ -1,4 +1,4 @@
-//! Whole runs against a real file, from the command line to the report.
+//! Whole runs on a real file, from the command line to the report.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,4 @@
-//! What the tables have in common: their command line, the node that they start, and where they
-//! put things.
+//! The parts that the tables share: the command line, the node, and the folders.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +12,7 @@ use nearflash_units::{Nanos, parse_duration};
 /// The command line of a table.
 #[derive(Parser)]
 pub(crate) struct TableArgs {
-    /// Given by `cargo bench`.
+    /// Passed by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
     /// Rounds of each row
@@ -22,27 +21,27 @@ pub(crate) struct TableArgs {
     /// Counted time of each side of a round
     #[arg(long, default_value = "1s", value_parser = parse_duration)]
     span: Nanos,
-    /// The node's core, ours
+    /// Cores of the node and of the client
     #[arg(long, default_value = "0,1")]
     pub(crate) cores: FloorCores,
-    /// Only rows whose words hold this
+    /// Measure only rows whose description contains this text
     #[arg(default_value = "")]
     pub(crate) filter: String,
-    /// Where the files of devices are made: a disk, not a RAM file system
+    /// Folder for the files of devices, which must not be on a RAM file system
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Where the JSON goes
+    /// File for the JSON
     #[arg(long)]
     json: Option<PathBuf>,
 }
 
 impl TableArgs {
-    /// How long each side of a round takes, and how many rounds there are.
+    /// Duration and number of rounds.
     pub(crate) fn timing(&self) -> Timing {
         Timing { ramp: Nanos(self.span.0 / 10), span: self.span, rounds: self.rounds }
     }
 
-    /// A node on the server's core: the release build, or what NEARFLASH_BIN names.
+    /// A node on the server's core: the release build, or the program in NEARFLASH_BIN.
     #[allow(dead_code, reason = "not every table starts one")]
     pub(crate) fn node(&self, dir: &Path, args: &[&str]) -> NodeSpec {
         let binary = std::env::var_os("NEARFLASH_BIN")
@@ -53,14 +52,14 @@ impl TableArgs {
     }
 }
 
-/// What came of a table.
+/// The result of a table.
 pub(crate) struct Outcome {
     pub(crate) markdown: String,
     pub(crate) json: String,
     pub(crate) is_reached: bool,
 }
 
-/// Measures a table in a folder of its own, and tells what came of it. `name` is the bench's.
+/// Measures a table in a temporary folder and prints the result. `name` is that of the bench.
 pub(crate) fn main(
     name: &str,
     measure: impl FnOnce(&TableArgs, &Path) -> Result<Outcome, BenchError>,
@@ -96,13 +95,13 @@ fn run(
     Ok(outcome.is_reached)
 }
 
-/// Where cargo builds: three folders above this program.
+/// Cargo's target folder, three levels above this program.
 fn target_dir() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     program.ancestors().nth(3).map_or_else(|| "target".into(), Path::to_owned)
 }
 
-/// A folder that is gone with its value.
+/// A folder that is removed on drop.
 struct TempDir(PathBuf);
 
 impl TempDir {

@@ -1,8 +1,8 @@
-//! Our generator of loads beside fio: the same loads on the same file, in turns.
+//! Our load generator compared with fio: the same loads on the same file, in turns.
 //!
-//! A figure of a generator that nobody else confirms is a figure of that generator. Each round runs
-//! both shortly after one another on the same core, every second one in the other order; what is told
-//! is the median of the rounds' ratios and their quartiles.
+//! The figures of a generator are only credible if another one confirms them. Each round runs both
+//! shortly after one another on the same core; every second round reverses the order. The result is
+//! the median of the rounds' ratios, with their quartiles.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -22,10 +22,10 @@ use crate::run::{self, Jobs, RunSpec, Threads};
 use crate::stats::Quartiles;
 use crate::workload::Pattern;
 
-/// A load that both run.
+/// A load that both generators run.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct AgreementLoad {
-    /// In words.
+    /// Its description.
     pub what: &'static str,
     #[serde(skip)]
     pattern: Pattern,
@@ -35,7 +35,7 @@ pub struct AgreementLoad {
     depth: u32,
 }
 
-/// The loads: each pattern once, shallow and deep, small and large.
+/// The loads: each pattern once, with small and large depths and operations.
 pub const AGREEMENT_LOADS: [AgreementLoad; 6] = [
     load("randread 4 KiB, depth 1", Pattern::RandRead, 4, 1),
     load("randread 4 KiB, depth 32", Pattern::RandRead, 4, 32),
@@ -45,14 +45,14 @@ pub const AGREEMENT_LOADS: [AgreementLoad; 6] = [
     load("write 64 KiB, depth 4", Pattern::Write, 64, 4),
 ];
 
-/// Of the mixed load.
+/// Share of reads in the mixed load, in per cent.
 const READ_PERCENT: u8 = 70;
 
 const fn load(what: &'static str, pattern: Pattern, kib: u64, depth: u32) -> AgreementLoad {
     AgreementLoad { what, pattern, op_len: ByteLen(kib << 10), depth }
 }
 
-/// Both of one round.
+/// The results of both generators in one round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AgreementRound {
     /// Our generator.
@@ -61,19 +61,19 @@ pub struct AgreementRound {
     pub fio: LoadFigure,
 }
 
-/// A load's rounds.
+/// The rounds of a load.
 #[derive(Clone, Debug)]
 pub struct Agreement {
-    /// Which load.
+    /// The load.
     pub load: AgreementLoad,
-    /// All of them.
+    /// All rounds.
     pub rounds: Vec<AgreementRound>,
 }
 
-/// Runs a load in turns on `path`, which is made and filled if it is not there.
+/// Runs a load in turns on `path`, which is created and filled if it does not exist.
 ///
 /// # Errors
-/// When either cannot run.
+/// When either generator cannot run.
 pub fn measure_agreement(
     load: AgreementLoad,
     path: &Path,
@@ -86,7 +86,7 @@ pub fn measure_agreement(
         direct: true,
         writes: load.pattern.writes(),
         len_min: Some(range_len),
-        // fio takes and hands over one at a time unless told otherwise.
+        // fio's default batch.
         batch: 1,
     };
     file.prepare()?;
@@ -141,12 +141,12 @@ fn figure_of(record: &Record) -> LoadFigure {
     }
 }
 
-/// What is compared, and how it is read.
+/// The compared figures.
 const SCORES: [fn(&LoadFigure) -> f64; 3] =
     [|figure| figure.iops, |figure| figure.p50_ns, |figure| figure.p99_ns];
 
 impl Agreement {
-    /// Quartiles of ours over fio's: IOPS, p50 and p99.
+    /// Quartiles of the ratio of ours to fio's: IOPS, p50 and p99.
     pub fn ratios(&self) -> [Quartiles; 3] {
         SCORES.map(|score| {
             let ratios = self.rounds.iter().map(|round| score(&round.ours) / score(&round.fio));
@@ -159,7 +159,7 @@ impl Agreement {
     }
 }
 
-/// The table for people.
+/// The results as a Markdown table.
 pub fn agreements_to_markdown(agreements: &[Agreement]) -> String {
     let mut text = String::from(
         "| load | IOPS, ours and fio's | ratio (quartiles) | p50, ours and fio's | ratio (quartiles) \
@@ -224,7 +224,7 @@ impl From<LoadFigure> for FigurePart {
     }
 }
 
-/// The same as JSON, every round included.
+/// The results as JSON, with every round.
 pub fn agreements_to_json(agreements: &[Agreement]) -> String {
     let rows = agreements.iter().map(|agreement| RowPart {
         load: &agreement.load,

@@ -1,8 +1,9 @@
-//! A core kept busy beside a measurement.
+//! A core kept busy during a measurement.
 //!
-//! The remote run has two cores that spin, so the local one beside it gets the same company: cores
-//! share their clock's head-room, and a virtual machine's disk is worked for by the processors that
-//! its cores run on. (Alone, the local loop made a tenth more on the development machine.)
+//! The remote run has two spinning cores, so the local run that it is compared with gets a second
+//! one too: cores share their clock's headroom, and a virtual machine's disk is served by the
+//! processors that its cores run on. (Alone, the local loop was a tenth faster on the development
+//! machine.)
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,7 @@ pub struct KeptAwake {
 }
 
 impl KeptAwake {
-    /// Begins. A core that is not there stays as it is.
+    /// Starts to spin. If the core cannot be used, nothing happens.
     pub fn start(core: CoreId) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
@@ -37,7 +38,7 @@ impl Drop for KeptAwake {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It only spins: there is nothing that it could fail in.
+            // The thread only spins and cannot fail.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Two sides of one load, measured in turns: what is compared, and how.
+//! Contests: a subject and its base under one load, measured in turns.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -25,49 +25,50 @@ use crate::run::Opener;
 use crate::subject::{IscsiTarget, NvmeTcpTarget};
 use crate::workload::{Direction, Op, Pattern};
 
-/// A side.
+/// A side of a contest.
 #[derive(Clone, Debug)]
 pub enum Side {
     /// The bare exchange of the same bytes, with these headers.
     Floor(Headers),
-    /// A volume behind the direct protocol.
+    /// A volume over the direct protocol.
     Direct(Url),
-    /// The same, but only every second operation's place of it: grants with gaps allow that.
+    /// The same, with all offsets doubled: the grants leave gaps between the operations.
     EverySecond(Url),
-    /// A namespace behind NVMe/TCP.
+    /// A namespace over NVMe/TCP.
     NvmeTcp(NvmeTcpTarget),
-    /// A logical unit behind iSCSI, through our own initiator.
+    /// A logical unit over iSCSI, with our own initiator.
     Iscsi(IscsiTarget),
-    /// The same with one read in flight, whatever the other side has.
+    /// The same with one read in flight, whatever the other side's depth is.
     IscsiOneRead(IscsiTarget),
-    /// A logical unit behind iSCSI, through `iscsi-perf`: blocks of 4 KiB.
+    /// A logical unit over iSCSI, with `iscsi-perf` and blocks of 4 KiB.
     IscsiPerf(IscsiTarget),
     /// A file of this machine, over io_uring.
     File(PathBuf),
-    /// The same, and the bare exchange with these headers: their latencies added.
+    /// The sum of the latencies of a file and of the bare exchange with these headers.
     FileAndFloor(PathBuf, Headers),
 }
 
-/// What of two sides is compared.
+/// The compared figure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Score {
-    /// Operations per second, as a part of the other side's: the more the better.
+    /// Operations per second, divided by the base's: more is better.
     Iops,
-    /// Mean latency over the other side's: the less the better.
+    /// Mean latency, divided by the base's: less is better.
     Latency,
-    /// Mean latency in microseconds, by itself: the less the better.
+    /// Mean latency in microseconds: less is better.
     Micros,
-    /// Processor time of an operation, client and node together, over the other side's: the less
-    /// the better.
+    /// Processor time per operation of client and node together, divided by the base's: less is
+    /// better.
     CpuTime,
-    /// Nanoseconds of the node's own code for an operation, by themselves: the less the better.
+    /// The node's user time per operation, in nanoseconds: less is better.
     NodeOwn,
-    /// The same of the side that asks: the client, and the generator of its load.
+    /// The client's user time per operation, including the load generator's, in nanoseconds: less
+    /// is better.
     HostOwn,
 }
 
 impl Score {
-    /// Of one turn.
+    /// The score of one turn.
     pub fn of(self, turn: &Turn) -> f64 {
         let Turn { subject, base, .. } = turn;
         let base = base.unwrap_or(*subject);
@@ -87,14 +88,14 @@ impl Score {
     }
 }
 
-/// Random operations, all alike.
+/// Random operations of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Ops {
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// Length of one.
+    /// Length of one operation.
     pub op_len: ByteLen,
-    /// In flight.
+    /// Queue depth.
     pub depth: u32,
     /// See [`DriveSpec::batch`](crate::job::DriveSpec::batch). The floor has the same loop.
     pub batch: Option<NonZeroUsize>,
@@ -111,41 +112,41 @@ impl Ops {
         Self { direction: Direction::Write, ..Self::reads(op_len, depth) }
     }
 
-    /// One is issued for each that completes, by itself.
+    /// Issues one operation for each completion, separately.
     pub const fn one_by_one(self) -> Self {
         Self { batch: NonZeroUsize::new(1), ..self }
     }
 }
 
-/// What is compared with what.
+/// A comparison of two sides.
 #[derive(Clone, Debug)]
 pub struct Contest {
-    /// In words.
+    /// Its description.
     pub what: &'static str,
-    /// The side that is to be good.
+    /// The side that is judged.
     pub subject: Side,
-    /// The side that it is measured by.
+    /// The side that it is compared with; `None` for an absolute score.
     pub base: Option<Side>,
-    /// What both do.
+    /// The load of both sides.
     pub ops: Ops,
-    /// What is compared.
+    /// The compared figure.
     pub score: Score,
-    /// What it must come to, if it must.
+    /// The limit of the score that must be reached, if there is one.
     pub must: Option<f64>,
-    /// What it shall come to.
+    /// The desired score, if there is one.
     pub aim: Option<f64>,
 }
 
 /// Both sides, measured shortly after one another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Turn {
-    /// The side that is to be good.
+    /// The subject.
     pub subject: Part,
-    /// The other, if there is one.
+    /// The base, if there is one.
     pub base: Option<Part>,
-    /// Core to core before.
+    /// Core-to-core latency before the turn.
     pub before: Nanos,
-    /// Core to core after.
+    /// Core-to-core latency after the turn.
     pub after: Nanos,
 }
 
@@ -161,26 +162,26 @@ impl Measured for Turn {
     }
 }
 
-/// A measured contest.
+/// The result of a contest.
 #[derive(Clone, Debug)]
 pub struct ContestResult {
-    /// Which.
+    /// The contest.
     pub contest: Contest,
-    /// What the turns say.
+    /// The ratio over all turns.
     pub ratio: Ratio,
     /// Every turn.
     pub turns: Vec<Turn>,
 }
 
-/// Where contests are held.
+/// The environment of contests.
 pub struct Arena<'a> {
-    /// The node on whose volumes they are, for its processor time.
+    /// The node that serves the volumes; its processor time is counted.
     pub node: &'a Node,
-    /// Its core, and ours.
+    /// The cores of the node and of the client.
     pub cores: FloorCores,
-    /// How much of a volume or a file is used.
+    /// Length of the range of a volume or file.
     pub range_len: ByteLen,
-    /// How long and how often.
+    /// Duration and number of turns.
     pub timing: Timing,
 }
 
@@ -188,7 +189,7 @@ pub struct Arena<'a> {
 type Measure<'a> = Box<dyn FnMut() -> Result<Part, BenchError> + 'a>;
 
 impl Arena<'_> {
-    /// Measures both sides in turns; `each` is told every turn.
+    /// Measures both sides in turns. `each` is called after every turn.
     ///
     /// # Errors
     /// When a side cannot be measured.
@@ -197,7 +198,8 @@ impl Arena<'_> {
         contest: &Contest,
         each: &mut (dyn FnMut(&Turn) + Send),
     ) -> Result<ContestResult, BenchError> {
-        // On a thread of its own: engines belong to their thread, and ours stays unpinned.
+        // Uses a thread of its own, since engines belong to their thread and the caller must stay
+        // unpinned.
         let turns = std::thread::scope(|scope| {
             let measuring = scope.spawn(|| {
                 pin(self.cores.client)?;
@@ -291,7 +293,7 @@ impl Arena<'_> {
         Box::new(move || self.with_node(|| drive(&mut engine, &self.job(ops), &self.drive(ops))))
     }
 
-    /// Measures, and counts the node's processor time for the counted part of it.
+    /// Runs a measurement, and counts the node's processor time for the counted part of it.
     fn with_node(
         &self,
         measure: impl FnOnce() -> Result<Record, BenchError>,
@@ -346,7 +348,7 @@ fn needs(ops: Ops) -> Needs {
     Needs { op_len: ops.op_len, offset: ByteLen(0), depth: depth(ops), job_count: 1 }
 }
 
-/// What an operation takes that is first the one and then the other.
+/// The sum of two parts: each operation is first the one, then the other.
 fn one_after_the_other(one: Part, other: Part) -> Part {
     let latency_ns = one.figure.latency_ns + other.figure.latency_ns;
     let core_share = one.figure.core_share.min(other.figure.core_share);
@@ -364,7 +366,7 @@ fn part(record: &Record, node: Option<CpuTime>) -> Part {
     Part { figure: Figure::from(record), cpu_ns: total.0 as f64 / ops, own_ns }
 }
 
-/// An engine whose operations are twice as far apart.
+/// An engine that doubles all offsets.
 struct EverySecond<E>(E);
 
 impl<E: Engine> Engine for EverySecond<E> {

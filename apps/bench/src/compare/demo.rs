@@ -1,4 +1,4 @@
-//! The short form for people: what a stranger sees first.
+//! The measurement of `nearflash demo`.
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
@@ -13,7 +13,7 @@ use crate::workload::Direction;
 
 const OP_LEN: ByteLen = ByteLen(4 * KIB);
 
-/// The lines of the demonstration: latencies at depth 1, rates at depth 32.
+/// The rows of the demonstration: latencies at depth 1, rates at depth 32.
 const LOADS: [(Device, Direction, u32); 8] = [
     (Device::File, Direction::Read, 1),
     (Device::File, Direction::Write, 1),
@@ -25,11 +25,11 @@ const LOADS: [(Device, Direction, u32); 8] = [
     (Device::Null, Direction::Write, 32),
 ];
 
-/// Measures 4 KiB random reads and writes of a file and of nothing, locally and through the node,
-/// with progress on a terminal; a table for people, and a line on how far to trust it.
+/// Measures 4 KiB random reads and writes of a file and of the null device, locally and through the
+/// node, with progress on a terminal. Returns a table and a line on its reliability.
 ///
 /// # Errors
-/// When something cannot be measured.
+/// When a side cannot be measured.
 pub fn demo(stand: &Stand, timing: Timing) -> Result<String, BenchError> {
     let progress = progress(timing);
     progress.set_message("writing the file and the volume");
@@ -87,7 +87,7 @@ fn legend(counted: usize, dropped: usize) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The medians of one line.
+/// The medians of one row.
 struct Line {
     is_latency: bool,
     local: Option<f64>,

@@ -9,26 +9,26 @@ use super::contest::{Contest, Ops, Score, Side};
 use crate::floor::Headers;
 use crate::subject::NvmeTcpTarget;
 
-/// What is measured.
+/// The targets of the contests.
 #[derive(Clone, Debug)]
 pub struct DirectTargets {
     /// A volume on the null device, over TCP.
     pub tcp: Url,
-    /// The same, in shared memory.
+    /// The same volume, over shared memory.
     pub local: Url,
-    /// The same, over NVMe/TCP.
+    /// The same volume, over NVMe/TCP.
     pub nvme_tcp: NvmeTcpTarget,
-    /// A volume on a file, in shared memory.
+    /// A volume on a file, over shared memory.
     pub local_file: Url,
-    /// A file of ours on the same disk.
+    /// A local file on the same disk.
     pub file: PathBuf,
-    /// The volume on the null device for a credential with one grant.
+    /// The volume on the null device, with a credential that has one grant.
     pub one_grant: Url,
-    /// The same for one with a thousand.
+    /// The same volume, with a credential that has a thousand grants.
     pub many_grants: Url,
 }
 
-/// Who takes part.
+/// The sides of contests.
 #[derive(Clone, Copy)]
 enum Who {
     Floor,
@@ -41,8 +41,8 @@ enum Who {
     ManyGrants,
 }
 
-/// In words; who, and beside whom; the operations; what is compared; what it must come to and shall come
-/// to.
+/// Description, subject, base, operations, score, and the score that must be reached and that is
+/// desired.
 type Row = (&'static str, Who, Option<Who>, Ops, Score, (Option<f64>, Option<f64>));
 
 const SMALL: ByteLen = ByteLen(4 * KIB);
@@ -147,10 +147,10 @@ const ROWS: [Row; 12] = [
     ),
 ];
 
-/// The contest that needs credentials.
+/// Description of the contest that needs credentials.
 pub const GRANTS: &str = "TCP, 4 KiB reads, depth 128: IOPS with 1,000 grants / with one";
 
-/// Every contest. The last needs credentials, with which nobody is let in without one.
+/// All contests. The last one needs credentials; once there are any, access without one is refused.
 pub fn contests(targets: &DirectTargets) -> Vec<Contest> {
     let contest = |(what, subject, base, ops, score, (must, aim)): Row| Contest {
         what,

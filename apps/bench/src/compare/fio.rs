@@ -1,4 +1,4 @@
-//! fio, where it is installed: the same workload on the same file, through other people's code.
+//! fio, if it is installed: the same load on the same file with independent code.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,14 @@ use super::fio_job::{FioError, FioJob, run_fio};
 use crate::placement::CoreId;
 use crate::workload::Pattern;
 
-/// A workload in fio's words, by its io_uring engine, with registered buffers and files as our own
-/// engine has them.
+/// A load for fio's io_uring engine, with registered buffers and files like our own engine.
 #[derive(Clone, Debug)]
 pub struct FioSpec {
     /// The file or device.
     pub path: PathBuf,
-    /// What is done.
+    /// Direction and order.
     pub pattern: Pattern,
-    /// Of a mixed pattern, the share of reads, in per cent.
+    /// The share of reads in per cent, for mixed patterns.
     pub read_percent: u8,
     /// Length of one operation.
     pub op_len: ByteLen,
@@ -24,34 +23,34 @@ pub struct FioSpec {
     pub depth: u32,
     /// Length of the range.
     pub range_len: ByteLen,
-    /// Time not counted.
+    /// Ramp.
     pub ramp: Nanos,
-    /// Time counted.
+    /// Counted time.
     pub runtime: Nanos,
-    /// Where its job runs.
+    /// The core of its job.
     pub core: CoreId,
 }
 
-/// Rate and latency, as any generator of loads tells them. Latency is of the more frequent direction.
+/// Rate and latency of any load generator. The latency is that of the more frequent direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadFigure {
-    /// Operations per second, of both directions.
+    /// Operations per second, both directions together.
     pub iops: f64,
-    /// Half are below, in nanoseconds.
+    /// Median latency, in nanoseconds.
     pub p50_ns: f64,
-    /// 99 % are below, in nanoseconds.
+    /// 99th percentile of the latency, in nanoseconds.
     pub p99_ns: f64,
 }
 
 /// Runs fio once.
 ///
 /// # Errors
-/// When it cannot be started or fails.
+/// When fio cannot be started or fails.
 pub fn measure_fio(spec: &FioSpec) -> Result<LoadFigure, FioError> {
     figure_of(&run_fio(&words(spec))?).ok_or(FioError::NoRate)
 }
 
-/// fio's command line. Latency is the whole of it: to submit and to complete.
+/// fio's command line. Latency is the total of submission and completion.
 fn words(spec: &FioSpec) -> Vec<String> {
     let micros = |span: Nanos| format!("{}us", span.0 / 1000);
     let settings = [
@@ -79,7 +78,7 @@ fn words(spec: &FioSpec) -> Vec<String> {
     settings.iter().map(|(name, value)| format!("--{name}={value}")).collect()
 }
 
-/// What it did, if anything.
+/// The figures of a job; `None` if no operation completed.
 fn figure_of(job: &FioJob) -> Option<LoadFigure> {
     let latency = &job.main_side().lat_ns;
     (job.iops() > 0.0).then_some(LoadFigure {

@@ -1,4 +1,4 @@
-//! What fio says of a job in its JSON, and running it: the one reader of both.
+//! Runs fio and parses a job of its JSON report.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,36 +9,36 @@ use serde::Deserialize;
 use super::programs::find;
 
 const PROGRAM: &str = "fio";
-/// Said of what needs it where it is not.
+/// The message about rows that need fio, if it is not installed.
 pub const FIO_NOT_INSTALLED: &str = "fio is not installed (Debian: fio)";
 
-/// Why fio says nothing.
+/// Errors of fio.
 #[derive(Debug, thiserror::Error)]
 pub enum FioError {
-    /// It is not there.
+    /// fio is not installed.
     #[error("{FIO_NOT_INSTALLED}")]
     Absent,
-    /// It cannot be started.
+    /// fio cannot be started.
     #[error("cannot start fio: {0}")]
     Start(#[from] io::Error),
-    /// It says why not.
+    /// fio failed with this error.
     #[error("fio: {0}")]
     Refused(String),
-    /// What it wrote is not what is known of it.
-    #[error("fio's JSON is not understood: is it another program of that name?")]
+    /// fio's output has an unknown format.
+    #[error("fio's JSON has an unknown format: is it another program of that name?")]
     Json,
-    /// No operation ended.
-    #[error("fio did nothing in the time it had: give it more with a longer run")]
+    /// No operation completed.
+    #[error("fio completed no operation in the given time: use a longer run")]
     NoRate,
 }
 
-/// Whether it is there.
+/// Whether fio is installed.
 pub fn is_fio_installed() -> bool {
     find(PROGRAM).is_some()
 }
 
-/// A job, or all jobs that it reports as one. Times are as fio has them: processor time in per cent of
-/// a core for each of its processes, durations in milliseconds, latencies in nanoseconds.
+/// A job, or a group of jobs reported as one. Units are fio's: processor time in per cent of a core
+/// for each process, durations in milliseconds, latencies in nanoseconds.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct FioJob {
     /// Reads.
@@ -47,10 +47,10 @@ pub struct FioJob {
     /// Writes.
     #[serde(default)]
     pub write: FioSide,
-    /// In its own code.
+    /// User time.
     #[serde(default)]
     pub usr_cpu: f64,
-    /// In the kernel.
+    /// System time.
     #[serde(default)]
     pub sys_cpu: f64,
 }
@@ -59,13 +59,13 @@ pub struct FioJob {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct FioSide {
-    /// Operations that ended.
+    /// Operations completed.
     pub total_ios: u64,
-    /// Of them, in a second.
+    /// Operations per second.
     pub iops: f64,
-    /// Over this long, in milliseconds.
+    /// Duration in milliseconds.
     pub runtime: f64,
-    /// From submission to completion.
+    /// Latency from submission to completion.
     pub lat_ns: FioLatency,
 }
 
@@ -73,28 +73,28 @@ pub struct FioSide {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct FioLatency {
-    /// Mean.
+    /// The mean.
     pub mean: f64,
-    /// The longest.
+    /// The maximum.
     pub max: f64,
     percentile: BTreeMap<String, f64>,
 }
 
 impl FioLatency {
-    /// What `percent` of the operations stay below, if fio was asked for that percentile.
+    /// A percentile; `None` if it is not in fio's `percentile_list`.
     pub fn percentile(&self, percent: f64) -> Option<f64> {
         self.percentile.get(&format!("{percent:.6}")).copied()
     }
 }
 
 impl FioJob {
-    /// What its JSON says of the first job.
+    /// Parses the first job of fio's JSON output.
     pub fn parse(said: &str) -> Option<Self> {
         #[derive(Deserialize)]
         struct Document {
             jobs: Vec<FioJob>,
         }
-        // It may say something to people first.
+        // fio may print messages before the JSON.
         let document: Document = serde_json::from_str(&said[said.find('{')?..]).ok()?;
         document.jobs.into_iter().next()
     }
@@ -104,29 +104,29 @@ impl FioJob {
         self.read.total_ios.saturating_add(self.write.total_ios)
     }
 
-    /// Rate of both directions.
+    /// Operations per second of both directions.
     pub fn iops(&self) -> f64 {
         self.read.iops + self.write.iops
     }
 
-    /// The direction with more operations, reads of as many. Percentiles of two directions cannot be
-    /// put together.
+    /// The direction with the higher rate; reads if they are equal. Percentiles of two directions
+    /// cannot be combined.
     pub fn main_side(&self) -> &FioSide {
         if self.read.iops >= self.write.iops { &self.read } else { &self.write }
     }
 }
 
-/// Runs fio once, with these words, of which `--output-format=json` is one.
+/// Runs fio once with these arguments, which must include `--output-format=json`.
 ///
 /// # Errors
-/// When it is not there, cannot be started or fails.
+/// When fio is not installed, cannot be started or fails.
 pub fn run_fio(words: &[String]) -> Result<FioJob, FioError> {
     let program = find(PROGRAM).ok_or(FioError::Absent)?;
     let output = Command::new(program).args(words).stdin(Stdio::null()).output()?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let line = said.lines().find(|line| !line.trim().is_empty());
-        return Err(FioError::Refused(line.unwrap_or("it failed and does not say why").to_owned()));
+        return Err(FioError::Refused(line.unwrap_or("it failed without a message").to_owned()));
     }
     FioJob::parse(&String::from_utf8_lossy(&output.stdout)).ok_or(FioError::Json)
 }

@@ -1,5 +1,5 @@
-//! The contests of iSCSI: beside Debian's target with the same client, beside the floor with our
-//! own initiator, and what more connections and sessions of one client are worth.
+//! The contests of iSCSI: compared with Debian's target using the same client, with the floor using
+//! our own initiator, and with several connections and sessions of one client.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::{iscsi_perf, tgt};
 use crate::floor::Headers;
 use crate::subject::IscsiTarget;
 
-/// What is measured.
+/// The targets of the contests.
 #[derive(Clone, Debug)]
 pub struct IscsiTargets {
     /// A volume on a RAM device.
@@ -23,31 +23,31 @@ pub struct IscsiTargets {
 /// A contest that cannot be held here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Skipped {
-    /// Which, in words.
+    /// Its description.
     pub what: &'static str,
-    /// Why.
+    /// The reason.
     pub reason: &'static str,
 }
 
-/// Who takes part.
+/// The sides of contests.
 #[derive(Clone, Copy)]
 enum Who {
     /// The bare exchange.
     Floor,
-    /// The node, through `iscsi-perf`.
+    /// The node, with `iscsi-perf`.
     OwnByPerf,
-    /// The peer, through `iscsi-perf`.
+    /// The peer, with `iscsi-perf`.
     TgtByPerf,
-    /// The node, through our own initiator: so many sessions, of so many connections each.
+    /// The node, with our own initiator: number of sessions, and of connections per session.
     Own(u16, u16),
-    /// One connection with one read in flight, whatever the other side has.
+    /// One connection with one read in flight, whatever the other side's depth is.
     OneRead,
 }
 
-/// In words; who, and beside whom; the reads; what is compared; what it must come to.
+/// Description, subject, base, reads, score, and the score that must be reached.
 type Row = (&'static str, Who, Who, Ops, Score, Option<f64>);
 
-/// One session of one connection.
+/// One session with one connection.
 const ONE: Who = Who::Own(1, 1);
 
 const ROWS: [Row; 13] = [
@@ -126,7 +126,7 @@ const fn reads(depth: u32) -> Ops {
     Ops::reads(ByteLen(4 * KIB), depth)
 }
 
-/// Every contest, or why it cannot be held.
+/// All contests, or the reason why one cannot be held.
 pub fn iscsi_contests(targets: &IscsiTargets) -> Vec<Result<Contest, Skipped>> {
     let has_perf = iscsi_perf::is_installed();
     ROWS.iter().map(|row| targets.contest(*row, has_perf)).collect()
@@ -164,16 +164,15 @@ impl IscsiTargets {
     }
 }
 
-/// The contests that were not held, as lines of the table.
+/// The skipped contests as rows of the table.
 pub fn skipped_to_markdown(skipped: &[Skipped]) -> String {
     let line = |Skipped { what, reason }: &Skipped| format!("| {what} | | | skipped: {reason} |\n");
     skipped.iter().map(line).collect()
 }
 
-/// What both sides of each contest came to by themselves, as Markdown: medians of the turns that
-/// counted.
+/// The absolute figures of both sides of each contest as Markdown: medians of the turns that count.
 pub fn figures_to_markdown(results: &[ContestResult]) -> String {
-    let mut text = "| what | IOPS | mean latency | beside it: IOPS | mean latency |\n\
+    let mut text = "| what | IOPS | mean latency | base: IOPS | mean latency |\n\
                     | --- | --- | --- | --- | --- |\n"
         .to_owned();
     for ContestResult { contest, turns, .. } in results {

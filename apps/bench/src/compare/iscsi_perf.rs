@@ -1,8 +1,8 @@
-//! libiscsi's `iscsi-perf`, as a client that is nobody's here: random reads of 4 KiB.
+//! libiscsi's `iscsi-perf`, an independent client: random reads of 4 KiB.
 //!
-//! It counts in whole seconds and has no ramp; a rate is all that it says, so the mean latency is
-//! what that rate and the depth come to. It sleeps when nothing has come, so its share of a core
-//! says nothing about whether it was disturbed.
+//! It counts in whole seconds, has no ramp and only reports a rate, so the mean latency is derived
+//! from the rate and the depth. It sleeps while it waits, so its share of a core does not show
+//! whether it was disturbed.
 
 use std::io;
 use std::process::{Command, Stdio};
@@ -13,34 +13,34 @@ use super::programs::find;
 use super::round::{Figure, OwnTime, Part};
 use crate::subject::IscsiTarget;
 
-/// Its name.
+/// The program's name.
 const PROGRAM: &str = "iscsi-perf";
-/// Said of what needs it where it is not.
+/// The message about rows that need it, if it is not installed.
 pub(super) const NOT_INSTALLED: &str = "iscsi-perf is not installed (Debian: libiscsi-bin)";
 
-/// Why it says no rate.
+/// Errors of `iscsi-perf`.
 #[derive(Debug, thiserror::Error)]
 pub enum IscsiPerfError {
     /// It cannot be started.
     #[error("cannot start iscsi-perf: {0}; is it installed (Debian: libiscsi-bin)?")]
     Start(#[from] io::Error),
-    /// It failed.
-    #[error("iscsi-perf of {target} says no rate: {said}")]
+    /// It reported no rate.
+    #[error("iscsi-perf of {target} reports no rate: {said}")]
     NoRate {
-        /// Of what.
+        /// The target.
         target: String,
-        /// What it said instead.
+        /// Its output.
         said: String,
     },
 }
 
-/// Whether it is there.
+/// Whether it is installed.
 pub(super) fn is_installed() -> bool {
     find(PROGRAM).is_some()
 }
 
-/// Random reads of one block of 4 KiB, so many in flight, for at least so long. Runs where the
-/// calling thread does.
+/// Runs random reads of one 4 KiB block with this queue depth for at least this time. The program
+/// runs on the calling thread's core.
 pub(super) fn measure(
     target: &IscsiTarget,
     depth: u32,
@@ -64,7 +64,7 @@ pub(super) fn measure(
     Ok(Part { figure, cpu_ns: f64::NAN, own_ns: OwnTime::NONE })
 }
 
-/// What stands behind the last `iops average`.
+/// The last `iops average` in its output.
 fn rate_of(said: &str) -> Option<f64> {
     let (_, rest) = said.rsplit_once("iops average ")?;
     let rate: f64 = rest.split_whitespace().next()?.parse().ok()?;

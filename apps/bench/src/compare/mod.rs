@@ -1,9 +1,9 @@
-//! Remote beside local beside the floor, measured in turns.
+//! Comparisons of remote, local and floor, measured in turns.
 //!
-//! Machines are noisy, and virtual ones move their cores. So figures are never compared across
-//! minutes: every round measures all sides shortly after one another on the same cores, with the
-//! core-to-core time before and after, and a round counts only when it stayed in one place and had
-//! its cores to itself. What is told is the median of the rounds' ratios, and their quartiles.
+//! Machines are noisy, and virtual ones move their cores, so figures are never compared across
+//! minutes. Every round measures all sides shortly after one another on the same cores, with the
+//! core-to-core latency before and after. A round counts only if its cores stayed in one place and
+//! were not used by others. The result is the median of the rounds' ratios, with their quartiles.
 
 mod agreement;
 mod awake;

@@ -1,4 +1,4 @@
-//! A node started for a comparison, and what the system says of its process.
+//! A node started for a comparison, and its resource usage.
 
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,70 +10,70 @@ use nearflash_units::{ByteLen, KIB};
 use crate::cpu::{self, ThreadTime};
 use crate::recorder::CpuTime;
 
-/// A node that was told to end has this long to drain.
+/// How long a node that is asked to stop may take to drain.
 const END_SPAN_MAX: Duration = Duration::from_secs(5);
 
-/// What to start.
+/// The parameters of a node.
 #[derive(Clone, Debug)]
 pub struct NodeSpec {
     /// The `nearflash` program.
     pub binary: PathBuf,
-    /// Everything behind `serve`, but for address and data folder.
+    /// Arguments of `serve`, except for the address and the data folder.
     pub args: Vec<String>,
     /// Its data folder.
     pub data_dir: PathBuf,
 }
 
-/// Why a node is not there.
+/// Errors of a node.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// No program, or it cannot be started.
+    /// The program is missing or cannot be started.
     #[error(
         "cannot start {binary}: {source}; build it with `cargo build --release`, \
          or name it in NEARFLASH_BIN"
     )]
     Start {
-        /// Which.
+        /// The program.
         binary: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It ended, or said something else.
-    #[error("the node did not announce that it is ready, it said '{said}'")]
+    /// The node's first line is not its ready message.
+    #[error("the node did not report that it is ready; its first line is '{said}'")]
     NotReady {
         /// Its first line.
         said: String,
     },
-    /// It does not do what it is told.
+    /// A command to the node failed.
     #[error("nearflash {command}: {said}")]
     Refused {
-        /// What it was told.
+        /// The command.
         command: String,
-        /// What it said.
+        /// Its error message.
         said: String,
     },
-    /// The process is gone.
+    /// The process has ended.
     #[error("the node is gone: {0}")]
     Gone(#[from] io::Error),
 }
 
-/// A running node; ends with its value.
+/// A running node; stopped on drop.
 #[derive(Debug)]
 pub struct Node {
     child: Child,
-    /// Its address for NVMe/TCP hosts.
+    /// Its NVMe/TCP address.
     pub address: String,
-    /// Its first address for direct clients, if it has one.
+    /// Its first address of the direct protocol, if it has one.
     pub direct: Option<String>,
-    /// Its first address for iSCSI initiators, if it has one.
+    /// Its first iSCSI address, if it has one.
     pub iscsi: Option<String>,
     spec: NodeSpec,
-    /// Kept open, or the node could not write there.
+    /// Kept open, since the node's writes to a closed pipe would fail.
     _stdout: BufReader<ChildStdout>,
 }
 
 impl Node {
-    /// Starts a node on a free port and waits until it is ready.
+    /// Starts a node on free ports and waits until it is ready.
     ///
     /// # Errors
     /// When it does not start.
@@ -103,10 +103,10 @@ impl Node {
         }
     }
 
-    /// Tells it something: the words behind `nearflash`.
+    /// Runs a `nearflash` command on the node; `words` are its arguments.
     ///
     /// # Errors
-    /// When the node refuses, with what it says.
+    /// When the command fails, with its error message.
     pub fn tell(&self, words: &[&str]) -> Result<(), NodeError> {
         let NodeSpec { binary, data_dir, .. } = &self.spec;
         let said = Command::new(binary).args(words).arg("--data-dir").arg(data_dir).output()?;
@@ -117,32 +117,32 @@ impl Node {
         Err(NodeError::Refused { command: words.join(" "), said })
     }
 
-    /// Memory that it has in use.
+    /// Resident memory of the node.
     ///
     /// # Errors
-    /// When it is gone.
+    /// When the process has ended.
     pub fn resident_len(&self) -> Result<ByteLen, NodeError> {
         let status = std::fs::read_to_string(self.proc("status"))?;
         resident(&status).ok_or_else(|| NodeError::Gone(io::ErrorKind::InvalidData.into()))
     }
 
-    /// Processor time that it has used, in its own code and in the kernel.
+    /// Processor time of the node, in user mode and in the kernel.
     ///
     /// # Errors
-    /// When it is gone.
+    /// When the process has ended.
     pub fn cpu_time(&self) -> Result<CpuTime, NodeError> {
         Ok(cpu::of_process(self.process_id())?.cpu)
     }
 
-    /// The same by threads: its cores are `core-0` and so on.
+    /// Processor time by threads. The node's cores are named `core-0` and so on.
     ///
     /// # Errors
-    /// When it is gone.
+    /// When the process has ended.
     pub fn thread_times(&self) -> Result<Vec<ThreadTime>, NodeError> {
         Ok(cpu::of_threads(self.process_id())?)
     }
 
-    /// The system's number for it.
+    /// Its process ID.
     pub fn process_id(&self) -> u32 {
         self.child.id()
     }
@@ -170,7 +170,7 @@ impl Drop for Node {
     }
 }
 
-/// The first address of each door.
+/// The first address of each protocol.
 #[derive(Debug, Eq, PartialEq)]
 struct Addresses {
     nvme_tcp: String,
@@ -178,7 +178,7 @@ struct Addresses {
     iscsi: Option<String>,
 }
 
-/// What a ready line says.
+/// Parses a ready line.
 fn addresses_of(line: &str) -> Option<Addresses> {
     let ready: serde_json::Value = serde_json::from_str(line).ok()?;
     if ready["event"] != "ready" {

@@ -1,4 +1,4 @@
-//! The contests of NVMe/TCP: the table of what a node must reach.
+//! The contests of NVMe/TCP, which are a node's performance goals.
 
 use std::path::PathBuf;
 
@@ -8,20 +8,20 @@ use super::contest::{Contest, Ops, Score, Side};
 use crate::floor::Headers;
 use crate::subject::NvmeTcpTarget;
 
-/// What is measured.
+/// The targets of the contests.
 #[derive(Clone, Debug)]
 pub struct NvmeTcpTargets {
-    /// A volume on the null device: the wire and the node alone.
+    /// A volume on the null device: only the wire and the node.
     pub null: NvmeTcpTarget,
-    /// A volume on a RAM device, all of whose blocks were written.
+    /// A volume on a RAM device, filled.
     pub ram: NvmeTcpTarget,
     /// A volume on a file.
     pub file: NvmeTcpTarget,
-    /// A file of ours on the same disk: what the device does without the network.
+    /// A local file on the same disk: the device without the network.
     pub local: PathBuf,
 }
 
-/// Who takes part.
+/// The sides of contests.
 #[derive(Clone, Copy)]
 enum Who {
     Floor,
@@ -32,8 +32,8 @@ enum Who {
     LocalAndFloor,
 }
 
-/// In words; who, and beside whom; the operations; what is compared; what it must come to and shall come
-/// to.
+/// Description, subject, base, operations, score, and the score that must be reached and that is
+/// desired.
 type Row = (&'static str, Who, Option<Who>, Ops, Score, Option<(f64, f64)>);
 
 const SMALL: ByteLen = ByteLen(4 * KIB);
@@ -147,7 +147,7 @@ const ROWS: [Row; 13] = [
     ),
 ];
 
-/// Every contest.
+/// All contests.
 pub fn nvme_tcp_contests(targets: &NvmeTcpTargets) -> Vec<Contest> {
     let contest = |(what, subject, base, ops, score, bounds): Row| Contest {
         what,

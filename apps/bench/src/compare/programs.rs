@@ -1,11 +1,11 @@
-//! Other people's programs, where they are installed.
+//! Finds installed programs.
 
 use std::path::PathBuf;
 
-/// Where daemons are, which the PATH of most users leaves out.
+/// Folders of daemons, which most users' PATH lacks.
 const SYSTEM_DIRS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
 
-/// Where a program is, if it is installed.
+/// The path of a program, if it is installed.
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(SYSTEM_DIRS.map(PathBuf::from));

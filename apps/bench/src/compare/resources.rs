@@ -1,4 +1,4 @@
-//! What a node takes when it has much and when it has nothing to do.
+//! Resource usage of a busy and of an idle node.
 
 use nearflash_units::{ByteLen, Nanos};
 use serde::Serialize;
@@ -10,31 +10,31 @@ use crate::engine::{Needs, NvmeTcpEngine, Remote};
 use crate::run::Opener;
 use crate::workload::Direction;
 
-/// Pairs of connections (admin and I/O) opened beside the first.
+/// Additional pairs of connections (admin and I/O).
 const IDLE_CONTROLLERS: u32 = 100;
-/// How long an idle node is watched.
+/// How long an idle node is observed.
 const IDLE_SPAN: Nanos = Nanos::from_secs(5);
-/// Commands in flight of the busy connection, and entries of the idle ones.
+/// Queue depth of the busy connection, and queue size of the idle ones.
 const DEPTH: u32 = 128;
 const OP_LEN: ByteLen = ByteLen(4096);
 
 /// Memory and processor time of a node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resources {
-    /// Resident, after one connection at depth 128 was busy.
+    /// Resident memory after a load on one connection at depth 128.
     pub busy_len: ByteLen,
-    /// Growth for each further idle connection.
+    /// Growth of resident memory per additional idle connection.
     pub per_connection_len: ByteLen,
-    /// How many those were.
+    /// Number of additional connections.
     pub connections: u32,
-    /// Part of a core, with all of them open and idle.
+    /// Fraction of a core that the node uses with all connections open and idle.
     pub idle_share: f64,
 }
 
-/// Measures them.
+/// Measures a node's resource usage.
 ///
 /// # Errors
-/// When the node is gone or refuses that many connections.
+/// When the process has ended or refuses that many connections.
 pub fn resources(node: &Node, stand: &Stand) -> Result<Resources, BenchError> {
     let load =
         Load { device: Device::Null, direction: Direction::Read, op_len: OP_LEN, depth: DEPTH };
@@ -59,7 +59,7 @@ pub fn resources(node: &Node, stand: &Stand) -> Result<Resources, BenchError> {
 }
 
 impl Resources {
-    /// Lines of a table, as [`to_markdown`](super::to_markdown) makes them.
+    /// Rows of the table that [`to_markdown`](super::to_markdown) creates.
     pub fn to_markdown(&self) -> String {
         let verdict = |reached| if reached { "reached" } else { "missed" };
         let mib = self.busy_len.0 as f64 / 1_048_576.0;
@@ -96,7 +96,7 @@ impl ResourcesPart {
     }
 }
 
-/// An admin and an I/O connection that say nothing.
+/// An idle pair of an admin and an I/O connection.
 fn idle_connections(stand: &Stand) -> Result<(Remote, NvmeTcpEngine), BenchError> {
     let depth = usize::try_from(DEPTH).expect("usize is at least 32 bits wide");
     let needs = Needs { op_len: OP_LEN, offset: ByteLen(0), depth, job_count: 1 };

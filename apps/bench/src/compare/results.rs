@@ -1,4 +1,4 @@
-//! What contests came to, as Markdown and as JSON.
+//! Results of contests as Markdown and as JSON.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use crate::placement::Place;
 use crate::report::SCHEMA;
 
 impl ContestResult {
-    /// Whether the median is what it must be, if it must be anything.
+    /// Whether the median reaches the required score, if there is one.
     pub fn is_reached(&self) -> bool {
         let median = self.ratio.median;
         match (self.contest.must, self.contest.score.is_less_better()) {
@@ -22,9 +22,9 @@ impl ContestResult {
     }
 }
 
-/// What came of one turn, in a line.
+/// The result of one turn, in one line.
 pub fn turn_line(contest: &Contest, turn: &Turn) -> String {
-    let base = turn.base.map_or_else(String::new, |base| format!("; beside it {}", side(base)));
+    let base = turn.base.map_or_else(String::new, |base| format!("; base: {}", side(base)));
     format!("{}: {}{base}", contest.what, side(turn.subject))
 }
 
@@ -34,7 +34,7 @@ fn side(Part { figure, cpu_ns, .. }: Part) -> String {
     format!("{iops:.0}/s {:.2} us{cpu}", latency_ns / 1e3)
 }
 
-/// The results as Markdown.
+/// The results as a Markdown table.
 pub fn to_markdown(results: &[ContestResult]) -> String {
     let mut text = "| what | must | aim | measured | quartiles | rounds | cores | |\n\
                     | --- | --- | --- | --- | --- | --- | --- | --- |\n"
@@ -69,7 +69,7 @@ pub fn to_markdown(results: &[ContestResult]) -> String {
     text
 }
 
-/// The results as JSON, every round included, and what the node took, if that was measured.
+/// The results as JSON, with every round and, if measured, the node's resource usage.
 pub fn to_json(results: &[ContestResult], resources: Option<&Resources>) -> String {
     let rows = results.iter().map(RowPart::of).collect();
     let resources = resources.map(ResourcesPart::of);

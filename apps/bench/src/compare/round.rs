@@ -1,4 +1,4 @@
-//! One round of a comparison, and what many of them say.
+//! One round of a comparison, and the statistics of many.
 
 use nearflash_units::Nanos;
 
@@ -7,17 +7,17 @@ use crate::placement::Place;
 use crate::recorder::Record;
 use crate::stats::Quartiles;
 
-/// A side that got less of its core than this was disturbed.
+/// A side that had its core for less than this fraction of the time was disturbed.
 pub const CORE_SHARE_MIN: f64 = 0.95;
 
-/// What one measurement says.
+/// The result of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
     /// Operations per second.
     pub iops: f64,
-    /// Mean, in nanoseconds.
+    /// Mean latency, in nanoseconds.
     pub latency_ns: f64,
-    /// The part of the time that the measuring side had its core.
+    /// The fraction of the time that the measuring side ran on its core.
     pub core_share: f64,
 }
 
@@ -37,30 +37,29 @@ impl From<&Record> for Figure {
     }
 }
 
-/// What a side came to in one turn.
+/// The result of a side in one turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part {
     /// Rate and latency.
     pub figure: Figure,
-    /// Processor time of an operation, client and node together.
+    /// Processor time per operation of client and node together, in nanoseconds.
     pub cpu_ns: f64,
-    /// The part of it in our own code.
+    /// The user time of our own programs.
     pub own_ns: OwnTime,
 }
 
-/// Processor time of an operation outside the kernel, in nanoseconds: the thread's exact time in the
-/// proportion in which the system samples user and system. What a side that waits spins in its own code is
-/// in it. Not a number where there is no such side.
+/// User time per operation, in nanoseconds: the threads' exact time, split in the ratio of sampled
+/// user and system time. It includes spinning. NaN for a side that is not our own program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OwnTime {
-    /// Of the node.
+    /// The node's.
     pub node: f64,
-    /// Of the side that asks.
+    /// The client's.
     pub host: f64,
 }
 
 impl OwnTime {
-    /// Of programs that are not ours.
+    /// For programs that are not ours.
     pub const NONE: Self = Self { node: f64::NAN, host: f64::NAN };
 }
 
@@ -69,33 +68,33 @@ impl OwnTime {
 pub struct Round {
     /// The bare exchange.
     pub floor: Figure,
-    /// The same device without the network; none beside the null device.
+    /// The same device without the network; `None` for the null device.
     pub local: Option<Figure>,
-    /// Through NVMe/TCP.
+    /// Over NVMe/TCP.
     pub remote: Figure,
-    /// Core to core before.
+    /// Core-to-core latency before the round.
     pub before: Nanos,
-    /// Core to core after.
+    /// Core-to-core latency after the round.
     pub after: Nanos,
 }
 
 /// Whether a round counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// It does.
+    /// It counts.
     Sound,
-    /// The cores moved between its halves.
+    /// The cores' place changed during the round.
     Moved,
-    /// Something else ran on a core.
+    /// Another program ran on a core.
     Disturbed,
 }
 
 /// Sides measured shortly after one another.
 pub trait Measured {
-    /// Whether it counts.
+    /// Whether the measurement counts.
     fn verdict(&self) -> Verdict;
 
-    /// Core to core, before.
+    /// Core-to-core latency before the measurement.
     fn core_to_core(&self) -> Nanos;
 }
 
@@ -110,7 +109,7 @@ impl Measured for Round {
     }
 }
 
-/// Whether sides that were measured between two looks at the cores count.
+/// The verdict on sides that were measured between two core-to-core latencies.
 pub(super) fn verdict_of(
     mut sides: impl Iterator<Item = Figure>,
     before: Nanos,
@@ -126,27 +125,28 @@ pub(super) fn verdict_of(
     }
 }
 
-/// What the rounds of one comparison say together.
+/// Statistics over the rounds of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
-    /// The middle one.
+    /// The median.
     pub median: f64,
-    /// A quarter is below.
+    /// The lower quartile.
     pub low: f64,
-    /// A quarter is above.
+    /// The upper quartile.
     pub high: f64,
-    /// How many rounds counted.
+    /// Number of rounds that count.
     pub counted: usize,
-    /// How many did not.
+    /// Number of rounds that do not count.
     pub dropped: usize,
-    /// No round was sound, so all of them were taken.
+    /// No round was sound, so all rounds count.
     pub is_doubtful: bool,
-    /// The middle one of the core-to-core times of the rounds that counted.
+    /// Median core-to-core latency of the rounds that count.
     pub core_to_core: Nanos,
 }
 
 impl Ratio {
-    /// Of some rounds' scores. When no round is sound, all count, and it says so.
+    /// The statistics of a score. If no round is sound, all rounds count, and the result is
+    /// doubtful.
     pub fn of<M: Measured>(rounds: &[M], score: impl Fn(&M) -> f64) -> Self {
         let is_sound = |round: &&M| round.verdict() == Verdict::Sound;
         let is_doubtful = !rounds.iter().any(|round| is_sound(&round));

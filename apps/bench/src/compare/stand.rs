@@ -1,4 +1,4 @@
-//! Where comparisons are made: a node's volumes, a local file, and the cores of both sides.
+//! The environment of comparisons: a node's volumes, a local file, and the cores of both sides.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -19,22 +19,22 @@ use crate::workload::{Direction, Pattern};
 
 /// Length of the operations that fill a volume.
 const FILL_OP_LEN: ByteLen = ByteLen(128 << 10);
-/// In flight while filling.
+/// Queue depth of the operations that fill a volume.
 const FILL_DEPTH: usize = 8;
 
-/// How long each side of a round takes, and how many rounds there are.
+/// Duration and number of rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Not counted, at the start of each side.
+    /// Ramp of each side.
     pub ramp: Nanos,
-    /// Counted.
+    /// Counted time of each side.
     pub span: Nanos,
-    /// How many.
+    /// Number of rounds.
     pub rounds: u32,
 }
 
 impl Timing {
-    /// How a thread drives a side.
+    /// How a thread runs a side.
     pub(super) fn drive(self) -> DriveSpec {
         DriveSpec {
             ramp: self.ramp,
@@ -45,45 +45,45 @@ impl Timing {
     }
 }
 
-/// Which volume.
+/// The device of a volume.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Device {
-    /// On the null device: the wire and the node alone.
+    /// The null device: only the wire and the node.
     Null,
-    /// On a file.
+    /// A file.
     File,
 }
 
-/// What both sides do.
+/// The load of both sides.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Where.
+    /// The volume.
     pub device: Device,
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
     /// Length of one operation.
     pub op_len: ByteLen,
-    /// Operations in flight.
+    /// Queue depth.
     pub depth: u32,
 }
 
-/// A running node's volumes and what stands beside them.
+/// The volumes of a running node, and a local file to compare them with.
 #[derive(Clone, Debug)]
 pub struct Stand {
     /// The volume on the null device.
     pub null: NvmeTcpTarget,
     /// The volume on a file.
     pub file: NvmeTcpTarget,
-    /// A file of ours on the same disk: what the device does without the network.
+    /// A local file on the same disk: the device without the network.
     pub local: PathBuf,
-    /// How much of volume and file is used.
+    /// Length of the range of volume and file.
     pub range_len: ByteLen,
-    /// The node's core, and ours.
+    /// The cores of the node and of the client.
     pub cores: FloorCores,
 }
 
 impl Stand {
-    /// Writes the local file and the volume full, so that reads have something to read.
+    /// Fills the local file and the volume, so that reads return written data.
     ///
     /// # Errors
     /// When either cannot be written.
@@ -110,7 +110,8 @@ impl Stand {
         Ok(())
     }
 
-    /// Measures a load in turns: local (on a file), floor, remote. `each` is told every round.
+    /// Measures a load in turns: local (for a file), floor, remote. `each` is called after every
+    /// round.
     ///
     /// # Errors
     /// When a side cannot be measured.
@@ -120,7 +121,8 @@ impl Stand {
         timing: Timing,
         each: &mut (dyn FnMut(&Round) + Send),
     ) -> Result<Vec<Round>, BenchError> {
-        // On a thread of its own: engines belong to their thread, and ours stays unpinned.
+        // Uses a thread of its own, since engines belong to their thread and the caller must stay
+        // unpinned.
         std::thread::scope(|scope| {
             let measuring = scope.spawn(|| {
                 pin(self.cores.client)?;

@@ -1,8 +1,7 @@
-//! Debian's `tgt`, started as a peer to compare with: a target with one logical unit on a file of a
-//! RAM file system.
+//! Debian's `tgt` as a peer: a target with one logical unit on a file in a RAM file system.
 //!
-//! It needs no privileges: its control socket and its lock are in a folder of ours. It is told to
-//! use one I/O thread, and both its threads share one core: more threads made it slower there.
+//! It runs unprivileged, with its control socket and lock in a temporary folder. It uses one I/O
+//! thread, and both its threads share one core; more threads made it slower.
 
 use std::io;
 use std::net::TcpListener;
@@ -17,41 +16,41 @@ use crate::BenchError;
 use crate::placement::{CoreId, pin};
 use crate::subject::IscsiTarget;
 
-/// Said of what needs it where it is not.
+/// The message about rows that need it, if it is not installed.
 pub(super) const NOT_INSTALLED: &str = "tgt is not installed (Debian: tgt)";
 /// How long it may take until it listens.
 const START_SPAN_MAX: Duration = Duration::from_secs(5);
-/// Where RAM file systems are.
+/// A folder on a RAM file system.
 const RAM_DIR: &str = "/dev/shm";
 /// The target's name.
 const NAME: &str = "iqn.2026-11.io.nearflash.peer:ram";
-/// LUN 0 is the controller's: nothing is stored there.
+/// LUN 0 is the controller, which stores nothing.
 const LUN: u16 = 1;
-/// The folder has a control socket of its own, so that its number never meets another's.
+/// The control socket is in a private folder, so its number cannot collide.
 const CONTROL_PORT: &str = "1";
 
-/// Why there is no such target.
+/// Errors of `tgt`.
 #[derive(Debug, thiserror::Error)]
 pub enum TgtError {
-    /// Its file, folder or process.
+    /// Its file, folder or process cannot be used.
     #[error("tgt: {what}: {source}")]
     Io {
-        /// What was tried.
+        /// The object of the failed operation.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It does not do what it is told.
+    /// A `tgtadm` command failed.
     #[error("tgtadm {command}: {said}")]
     Refused {
-        /// What it was told.
+        /// The command.
         command: String,
-        /// What it said.
+        /// Its error message.
         said: String,
     },
 }
 
-/// A running target; it and its file are gone with its value.
+/// A running target; it and its file are removed on drop.
 #[derive(Debug)]
 pub struct Tgt {
     daemon: Child,
@@ -60,8 +59,8 @@ pub struct Tgt {
 }
 
 impl Tgt {
-    /// Starts it on a core, with a full logical unit of this length in blocks of 4 KiB; `None`
-    /// where it is not installed.
+    /// Starts it on a core, with a filled logical unit of this length and blocks of 4 KiB. `None`
+    /// if it is not installed.
     ///
     /// # Errors
     /// When it does not start.
@@ -73,7 +72,7 @@ impl Tgt {
         Ok(Some(tgt))
     }
 
-    /// Starts it on a core, with a logical unit on this file, past the page cache; `None` where it
+    /// Starts it on a core, with this file as its logical unit, opened with O_DIRECT. `None` if it
     /// is not installed.
     ///
     /// # Errors
@@ -84,7 +83,7 @@ impl Tgt {
         Ok(Some(tgt))
     }
 
-    /// The daemon, which has no target yet, and the program that tells it.
+    /// The daemon without targets, and the path of `tgtadm`.
     fn spawn(core: CoreId) -> Result<Option<(Self, PathBuf)>, BenchError> {
         let (Some(daemon), Some(admin)) = (find("tgtd"), find("tgtadm")) else { return Ok(None) };
         let dir = Path::new(RAM_DIR).join(format!("nearflash-bench-{}", std::process::id()));
@@ -98,7 +97,7 @@ impl Tgt {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // A process begins on the core of the thread that starts it.
+        // A process inherits the affinity of the thread that starts it.
         let started = std::thread::scope(|scope| {
             let starting = scope.spawn(|| {
                 pin(core)?;
@@ -115,7 +114,7 @@ impl Tgt {
         }
     }
 
-    /// The system's number for it, by which its processor time is told.
+    /// Its process ID, for its processor time.
     pub fn process_id(&self) -> u32 {
         self.daemon.id()
     }
@@ -147,7 +146,7 @@ impl Tgt {
         self.tell(admin, &all)
     }
 
-    /// Makes the target, as soon as the daemon listens to it.
+    /// Creates the target as soon as the daemon accepts commands.
     fn tell_first(&self, admin: &Path) -> Result<(), TgtError> {
         let words = ["--mode", "target", "--op", "new", "--tid", "1", "--targetname", NAME];
         let end = Instant::now() + START_SPAN_MAX;
@@ -178,7 +177,7 @@ impl Tgt {
 
 impl Drop for Tgt {
     fn drop(&mut self) {
-        // It takes no other signal while it has a target; what it stores is not kept.
+        // It ignores SIGTERM while it has a target; its data is temporary.
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
         let _ = std::fs::remove_dir_all(&self.dir);
@@ -193,12 +192,12 @@ fn control_socket(dir: &Path) -> PathBuf {
     dir.join("control")
 }
 
-/// A port that was free just now.
+/// A port that was free a moment ago.
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Every block is there: none is read from a hole.
+/// Writes every block, so that reads never meet a hole.
 fn write_full(path: &Path, len: ByteLen) -> io::Result<()> {
     let mut file = std::fs::File::create(path)?;
     let source = io::Read::take(io::repeat(0x6E), len.0);

@@ -1,13 +1,13 @@
-//! One buffer per slot, aligned as O_DIRECT wants it.
+//! One buffer per slot, aligned for O_DIRECT.
 
 use nearflash_units::ByteLen;
 
 use super::Slot;
 
-/// Alignment of every buffer: the page, which satisfies every device.
+/// Alignment of every buffer: a page, which is enough for every device.
 const ALIGNMENT: usize = 4096;
 
-/// Equal buffers in one piece of memory.
+/// Equal buffers in one allocation.
 pub(super) struct SlotBuffers {
     memory: Vec<u8>,
     start: usize,
@@ -19,7 +19,7 @@ impl SlotBuffers {
     pub(super) fn new(count: usize, len: ByteLen) -> Self {
         let len = len.to_usize();
         let stride = len.next_multiple_of(ALIGNMENT);
-        // Touched now, so that no first use pays for a page fault.
+        // Touches all pages now, so that no operation pays for a page fault.
         let memory = vec![0x5A; count * stride + ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT);
         Self { memory, start, stride, len }

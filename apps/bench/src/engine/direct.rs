@@ -1,4 +1,4 @@
-//! A volume behind the direct protocol, through our own client.
+//! A volume over the direct protocol, through our own client.
 
 use nearflash::direct::{
     Buffer, Client, Completion, Credentials, Error, Options, QueueOptions, QueuePair, Url,
@@ -14,7 +14,7 @@ use crate::error::OptionsError;
 use crate::run::Opener;
 use crate::workload::{Direction, Op};
 
-/// A node that was reached, and the volume to measure; opens [`DirectEngine`]s.
+/// A connection to a node and the volume to measure; opens [`DirectEngine`]s.
 pub struct DirectRemote {
     client: Client,
     volume: String,
@@ -22,10 +22,10 @@ pub struct DirectRemote {
 }
 
 impl DirectRemote {
-    /// Connects, and checks that the target can do what is asked.
+    /// Connects, and checks that the target supports the run.
     ///
     /// # Errors
-    /// When the target cannot be reached, refuses, or has less than is asked.
+    /// When the target cannot be reached, refuses, or does not support the run.
     pub fn connect(url: &Url, needs: Needs) -> Result<Self, BenchError> {
         let volume = url.volume.clone().ok_or(Error::NoVolume)?;
         let client = Client::connect_to(url.clone(), Credentials::NONE, Options::default())?;
@@ -39,7 +39,7 @@ impl DirectRemote {
         ByteLen(self.info.len)
     }
 
-    /// Whether it has no byte at all.
+    /// Whether the volume has no bytes.
     pub fn is_empty(&self) -> bool {
         self.info.len == 0
     }
@@ -82,17 +82,17 @@ fn queue_options(depth: usize, op_len: ByteLen) -> QueueOptions {
     }
 }
 
-/// As many completions are taken at once, if there are; beyond that, half of what is in flight.
+/// A poll takes at most this many completions, or half of the operations in flight if that is more.
 const PART_MIN: usize = 16;
 
 /// The engine: a queue pair and a buffer for each slot.
 pub struct DirectEngine {
     pair: QueuePair,
-    /// By slot; with the queue pair while in flight.
+    /// By slot; `None` while in flight, when the queue pair has the buffer.
     buffers: Vec<Option<Buffer>>,
-    /// By token index: the slot.
+    /// The slot by token index.
     slots: Vec<Slot>,
-    /// Slots whose operations were not taken, and why.
+    /// Slots whose operations could not be posted, and the reasons.
     refused: Vec<(Slot, Error)>,
     completions: Vec<Completion>,
 }
@@ -140,7 +140,7 @@ impl Engine for DirectEngine {
 
     #[inline]
     fn hand_over(&mut self) -> Result<(), EngineError> {
-        // Of a connection that is lost, the next poll tells what became of the operations.
+        // If the connection is lost, the next poll reports the outcome of the operations.
         let _ = self.pair.submit();
         Ok(())
     }

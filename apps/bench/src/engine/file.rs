@@ -1,7 +1,7 @@
-//! A file or block device of this machine, over io_uring and past the page cache.
+//! A file or block device of this machine, over io_uring, bypassing the page cache.
 //!
-//! The denominator of every remote figure over a device, so it is the best loop there is: one
-//! system call a turn, and none while spinning with nothing to say.
+//! Its rate is the denominator of every remote figure on a device, so the loop must be as fast as
+//! possible: one system call per turn, and none while it spins without work.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,60 +17,61 @@ use super::{Done, Engine, EngineError, Slot};
 use crate::engine::aligned::SlotBuffers;
 use crate::workload::Op;
 
-/// Of [`FileOptions::batch`]: what is refilled reaches the device while it still has others. All at
-/// once, a virtio disk did 0.85 of fio's IOPS at depth 32, and 0.99 with eight.
+/// The default of [`FileOptions::batch`]. With small batches, refilled slots reach the device while
+/// it still has work. Without a limit, a virtio disk reached 0.85 of fio's IOPS at depth 32, and
+/// 0.99 with eight.
 pub const FILE_BATCH: u32 = 8;
 
 /// How a file is opened.
 #[derive(Clone, Debug)]
 pub struct FileOptions {
-    /// Which.
+    /// The file or device.
     pub path: PathBuf,
-    /// Past the page cache (O_DIRECT).
+    /// Bypass the page cache (O_DIRECT).
     pub direct: bool,
-    /// For writing too.
+    /// Open for writing as well.
     pub writes: bool,
-    /// A regular file is made at least this long before anything is measured.
+    /// Extend a regular file to at least this length before the measurement.
     pub len_min: Option<ByteLen>,
-    /// Operations handed over with one system call, and completions taken before their slots are
-    /// refilled, at most. The kernel puts neighbours that come together into one request: of
-    /// sequential operations the device sees fewer and larger ones.
+    /// Maximum number of operations per system call, and of completions taken before their slots
+    /// are refilled. The kernel merges adjacent operations of one batch, so in sequential order the
+    /// device sees fewer and larger requests.
     pub batch: u32,
 }
 
-/// Why a file cannot be measured.
+/// The reason why a file cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// Not there, and no size was given to make it.
+    /// The file does not exist, and no size is given to create it.
     #[error("{path} does not exist: give --size to have it created")]
     Absent {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
-    /// The system refused.
+    /// The system refused the operation.
     #[error("{path}: {source}")]
     Open {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// No direct I/O on this file system.
-    #[error("{path} cannot be opened past the page cache: give --direct 0, or a path on a disk")]
+    /// The file system does not support direct I/O.
+    #[error("{path} does not support O_DIRECT: give --direct 0, or a path on a disk")]
     NoDirect {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
-    /// A block device in use.
+    /// The block device is in use.
     #[error("{path} is in use (mounted, or part of an array): writing to it would destroy it")]
     InUse {
-        /// Which.
+        /// The device.
         path: PathBuf,
     },
-    /// Neither file nor block device.
+    /// The path is neither a regular file nor a block device.
     #[error("{path} is neither a regular file nor a block device")]
     NoStorage {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
 }
@@ -79,7 +80,7 @@ impl FileOptions {
     fn open(&self) -> Result<File, FileError> {
         let mut flags = if self.direct { libc::O_DIRECT } else { 0 };
         if self.writes && is_block_device(&self.path) {
-            // Without O_CREAT, the kernel refuses a device that something holds.
+            // O_EXCL without O_CREAT: the kernel refuses a block device that is in use.
             flags |= libc::O_EXCL;
         }
         let opened =
@@ -97,10 +98,10 @@ impl FileOptions {
         }
     }
 
-    /// Makes the file as long as it must be, and says how long it is.
+    /// Extends the file if necessary; returns its length.
     ///
     /// # Errors
-    /// When it cannot be opened or made.
+    /// When the file cannot be opened or extended.
     pub fn prepare(&self) -> Result<ByteLen, FileError> {
         if let Some(len) = self.len_min
             && !is_block_device(&self.path)
@@ -122,15 +123,15 @@ fn is_block_device(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 
-/// Writes what is missing, block by block: an extent that was never written would be read as
-/// zeroes without asking the device, and flatter it. Existing bytes stay.
+/// Appends data up to `len`. Reads of extents that were never written would be answered with zeros
+/// without asking the device, and look too fast. Existing data is kept.
 fn lay_out(path: &Path, len: ByteLen) -> io::Result<()> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
     if !file.metadata()?.is_file() {
         return Ok(());
     }
     let mut chunk = SlotBuffers::new(1, ByteLen(MIB));
-    // Noise rather than zeroes: a device may compress, or notice zeroes.
+    // Random data, since a device may compress data or detect zeros.
     let mut state = len.0;
     for word in chunk.get_mut(0).chunks_mut(8) {
         word.copy_from_slice(&crate::workload::splitmix64(&mut state).to_le_bytes());
@@ -145,7 +146,7 @@ fn lay_out(path: &Path, len: ByteLen) -> io::Result<()> {
         at += ByteLen::from_usize(step).0;
     }
     file.sync_all()?;
-    // Direct reads look for cached pages first; let there be none.
+    // Drops the page cache, which direct reads would have to look up.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
     Ok(())
 }
@@ -189,7 +190,8 @@ impl Engine for FileEngine {
     fn submit(&mut self, slot: Slot, op: Op) {
         self.ring.start(slot, op);
         if self.ring.queued() >= self.batch {
-            // What the kernel does not take stays queued, and the next turn hears why.
+            // Operations that the kernel does not accept stay queued; the next poll reports the
+            // error.
             let _ = self.ring.enter();
         }
     }
@@ -224,7 +226,7 @@ impl Engine for FileEngine {
         self.ring.awake();
     }
 
-    /// Alone it sleeps in the ring, which needs no bell.
+    /// A single engine sleeps in the ring, without an eventfd.
     fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {
         if self.ring.in_flight() == 0 {
             std::thread::sleep(span.to_duration());

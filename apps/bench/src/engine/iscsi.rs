@@ -1,7 +1,8 @@
-//! A logical unit behind iSCSI, through our own initiator.
+//! A logical unit over iSCSI, through our own initiator.
 //!
-//! What the target has no room for, or has something to say before, the initiator sends again; its
-//! latency counts from when it was first submitted. A unit that grows meanwhile is measured as it was.
+//! The initiator repeats commands that the target answers with TASK SET FULL, BUSY or a unit
+//! attention; their latency counts from the first submission. A unit that grows during the run is
+//! measured at its old size.
 
 use std::sync::Arc;
 
@@ -20,14 +21,14 @@ use crate::run::Opener;
 use crate::subject::IscsiTarget;
 use crate::workload::{Direction, Op};
 
-/// The token of a flush: no slot has it.
+/// The token of a flush, which no slot has.
 const FLUSH: Token = Token::MAX;
-/// InitiatorName: what a target that admits initiators by name must admit.
+/// InitiatorName, for targets that admit initiators by name.
 const INITIATOR: &str = "iqn.2026-11.io.nearflash:bench";
-/// Operations in flight of one connection.
+/// Maximum number of operations in flight per connection.
 const DEPTH_MAX: usize = 4095;
 
-/// A target that was reached, and the logical unit to measure; opens [`IscsiEngine`]s.
+/// A reachable target and the logical unit to measure; opens [`IscsiEngine`]s.
 pub struct IscsiRemote {
     options: Options,
     sessions_per_job: usize,
@@ -35,10 +36,10 @@ pub struct IscsiRemote {
 }
 
 impl IscsiRemote {
-    /// Connects, and checks that the target can do what is asked.
+    /// Connects, and checks that the target supports the run.
     ///
     /// # Errors
-    /// When the target cannot be reached, refuses, or has less than is asked.
+    /// When the target cannot be reached, refuses, or does not support the run.
     pub fn connect(target: &IscsiTarget, needs: Needs) -> Result<Self, BenchError> {
         let options = options(target)?;
         let asking = ConnectionOptions { depth: 1, buffer_count: 0, buffer_len: ByteLen(0) };
@@ -57,7 +58,7 @@ impl IscsiRemote {
         self.unit.len()
     }
 
-    /// Whether it has no block at all.
+    /// Whether the unit has no blocks.
     pub fn is_empty(&self) -> bool {
         self.unit.is_empty()
     }
@@ -95,7 +96,7 @@ impl Opener for IscsiRemote {
         let mut sessions = (0..self.sessions_per_job)
             .map(|_| Session::connect(&self.options, room))
             .collect::<Result<Vec<_>, InitiatorError>>()?;
-        // A session is told what happened to the unit before it is read or written.
+        // Clears pending unit attentions before the first read or write.
         for session in &mut sessions {
             session.logical_unit(self.unit.lun)?;
         }
@@ -126,10 +127,10 @@ fn account(target: &IscsiTarget) -> Result<Option<Account>, BenchError> {
     }))
 }
 
-/// The engine: slots dealt out over sessions in turn, and over the connections of each.
+/// The engine: slots are distributed over sessions, and over the connections of each.
 pub struct IscsiEngine {
     sessions: Vec<Session>,
-    /// What they are logged in to, and where.
+    /// Name and address of the target.
     target: Arc<str>,
     unit: LogicalUnit,
     /// By slot.
@@ -185,7 +186,7 @@ impl Engine for IscsiEngine {
             Direction::Write => Io::Write { start, count, buffer, force_unit_access: false },
         };
         let token = ByteLen::from_usize(slot).0;
-        // A session that is gone refuses; the next poll says why.
+        // A lost session refuses the command; the next poll reports the reason.
         let _ = self.sessions[session].submit(token, &self.unit, io);
     }
 
@@ -214,7 +215,7 @@ impl Engine for IscsiEngine {
 
     fn doze(&mut self) -> Result<bool, EngineError> {
         self.hand_over()?;
-        // What the target had no room for is tried again in a moment, whether something comes or not.
+        // Commands to be repeated are due soon, even if nothing arrives.
         Ok(self.sessions.iter().all(|session| session.poll_timeout().is_none()))
     }
 
@@ -225,7 +226,7 @@ impl Engine for IscsiEngine {
 
     fn awake(&mut self) {}
 
-    /// One SYNCHRONIZE CACHE makes durable what was completed on any connection. SBC-3, 5.22.
+    /// One SYNCHRONIZE CACHE covers the commands completed on all connections: SBC-3, 5.22.
     fn flush(&mut self) -> Result<(), EngineError> {
         let session = &mut self.sessions[0];
         session.submit(FLUSH, &self.unit, Io::Flush).map_err(InitiatorError::from)?;

@@ -1,8 +1,8 @@
-//! How operations reach a target: fio's idea of an engine.
+//! Engines, in fio's sense: they carry out operations on a target.
 //!
 //! An engine has as many slots as the queue depth, each with a buffer of one operation's length. It
-//! is told which slot to start with what, hands everything that was told to the target in one
-//! go, and says which slots are done. It never measures and never decides.
+//! queues operations by slot, submits all queued operations at once, and reports the slots that are
+//! done. It takes no measurements and makes no decisions.
 
 mod aligned;
 mod direct;
@@ -26,29 +26,29 @@ pub use nvme_tcp::{Needs, NvmeTcpEngine, Remote};
 
 use crate::workload::Op;
 
-/// A place for one operation in flight: below the engine's depth.
+/// Index of an operation in flight, below the engine's depth.
 pub type Slot = usize;
 
-/// Why an operation, or the whole engine, failed.
+/// The reason why an operation, or the whole engine, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// The system refused something.
+    /// A system call failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The target refused it, or failed at it.
+    /// The controller completed the command with an error.
     #[error("the target answers {0}")]
     Status(nearflash::nvme_tcp::Status),
-    /// The logical unit refused it, or failed at it.
+    /// The logical unit ended the task with an error.
     #[error("{target} answers {status}")]
     Task {
-        /// Its target, and where that is.
+        /// Name and address of the target.
         target: Arc<str>,
-        /// How it ended.
+        /// The SCSI status or the error.
         status: nearflash::iscsi::TaskStatus,
     },
     /// The session was lost.
@@ -57,81 +57,82 @@ pub enum EngineError {
     /// The connection was lost.
     #[error(transparent)]
     Remote(#[from] nearflash::nvme_tcp::HostError),
-    /// The node refused it, failed at it, or is gone.
+    /// The node refused the operation, failed at it, or is gone.
     #[error(transparent)]
     Direct(#[from] nearflash::direct::Error),
-    /// Less was moved than asked, and it was not the end of the file.
+    /// Fewer bytes were transferred than requested, although not at the end of the file.
     #[error("moved {moved} of {asked} bytes")]
     Short {
-        /// By the target.
+        /// Bytes transferred.
         moved: ByteLen,
-        /// By us.
+        /// Bytes requested.
         asked: ByteLen,
     },
 }
 
-/// The end of one operation.
+/// The completion of one operation.
 #[derive(Debug)]
 pub struct Done {
-    /// Which.
+    /// Its slot.
     pub slot: Slot,
-    /// How.
+    /// Its result.
     pub result: Result<(), EngineError>,
 }
 
-/// How operations reach a target.
+/// Carries out operations on a target.
 pub trait Engine {
     /// The buffer of a slot that is not in flight.
     fn buffer(&self, slot: Slot) -> &[u8];
 
-    /// The buffer of a slot that is not in flight, to fill.
+    /// The buffer of a slot that is not in flight, to be filled.
     fn buffer_mut(&mut self, slot: Slot) -> &mut [u8];
 
-    /// Queues one operation; [`Self::poll`] hands it to the target.
+    /// Queues one operation; [`Self::poll`] submits it.
     fn submit(&mut self, slot: Slot, op: Op);
 
-    /// Hands over what is queued, and appends what is done to `done`; never waits.
+    /// Submits the queued operations, and appends the completions to `done`. Never blocks.
     ///
     /// # Errors
-    /// When the engine as a whole cannot go on.
+    /// When the engine as a whole has failed.
     fn poll(&mut self, done: &mut Vec<Done>) -> Result<(), EngineError>;
 
-    /// Hands over what is queued and does not look at what is done, for who polls others first.
+    /// Submits the queued operations without looking for completions, for a thread that polls other
+    /// engines next.
     ///
     /// # Errors
-    /// When the engine as a whole cannot go on.
+    /// When the engine as a whole has failed.
     fn hand_over(&mut self) -> Result<(), EngineError>;
 
-    /// Gets ready to sleep beside others: hands over what is queued, and says whether there is nothing
-    /// to do now. Only then may one sleep, on its [wakers](Self::wakers). [`Self::awake`] follows in
-    /// any case.
+    /// Prepares to sleep together with other engines: submits the queued operations, and returns
+    /// whether there is nothing to do now. Only then may the thread sleep on the
+    /// [wakers](Self::wakers). [`Self::awake`] must follow in any case.
     ///
     /// # Errors
-    /// When the engine as a whole cannot go on.
+    /// When the engine as a whole has failed.
     fn doze(&mut self) -> Result<bool, EngineError>;
 
-    /// Appends what becomes ready when something may be done, while it dozes.
+    /// Appends the descriptors to sleep on while the engine dozes.
     fn wakers<'a>(&'a self, wakers: &mut Vec<PollFd<'a>>);
 
-    /// Sleep is over.
+    /// Ends the sleep.
     fn awake(&mut self);
 
-    /// Sleeps until something may be done, or for `span`. May return early.
+    /// Sleeps until there may be something to do, or for `span`. May return early.
     ///
     /// # Errors
-    /// When the engine as a whole cannot go on.
+    /// When the engine as a whole has failed.
     fn wait(&mut self, span: Nanos) -> Result<(), EngineError> {
         sleep::on_all(&mut [self], span).map_err(|(_, error)| error)
     }
 
-    /// Everything written is on stable media when this returns.
+    /// Makes all completed writes durable before it returns.
     ///
     /// # Errors
-    /// When it is not.
+    /// When the flush fails.
     fn flush(&mut self) -> Result<(), EngineError>;
 }
 
-/// An engine of any kind, so that different ones are driven by one thread.
+/// An engine of any kind, so that one thread can drive different kinds.
 pub type AnyEngine = Box<dyn Engine>;
 
 impl Engine for AnyEngine {

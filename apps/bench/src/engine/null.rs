@@ -1,4 +1,4 @@
-//! The engine that does nothing: what the tool itself costs.
+//! An engine without a target: the overhead of the tool itself.
 
 use nearflash_units::ByteLen;
 use rustix::event::PollFd;
@@ -7,14 +7,14 @@ use super::aligned::SlotBuffers;
 use super::{Done, Engine, EngineError, Slot};
 use crate::workload::Op;
 
-/// Everything is done as soon as it is submitted.
+/// Every operation completes as soon as it is submitted.
 pub struct NullEngine {
     buffers: SlotBuffers,
     queued: Vec<Slot>,
 }
 
 impl NullEngine {
-    /// With so many slots of so many bytes.
+    /// An engine with `depth` slots of `op_len` bytes.
     pub fn new(depth: usize, op_len: ByteLen) -> Self {
         Self { buffers: SlotBuffers::new(depth, op_len), queued: Vec::with_capacity(depth) }
     }

@@ -1,4 +1,4 @@
-//! A namespace behind NVMe/TCP, through our own host.
+//! A namespace over NVMe/TCP, through our own host.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -19,25 +19,25 @@ use crate::run::Opener;
 use crate::subject::NvmeTcpTarget;
 use crate::workload::{Direction, Op};
 
-/// The token of a flush: no slot has it.
+/// The token of a flush, which no slot has.
 const FLUSH: Token = Token::MAX;
 
-/// What a run needs of a remote target.
+/// The requirements of a run on a remote target.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs {
-    /// Of one operation.
+    /// Length of one operation.
     pub op_len: ByteLen,
-    /// What every offset is a sum of multiples of: where ranges begin.
+    /// A length that a block size divides only if it divides the start of every range.
     pub offset: ByteLen,
-    /// Operations in flight of one job.
+    /// Operations in flight per job.
     pub depth: usize,
-    /// How many jobs.
+    /// The number of jobs.
     pub job_count: u32,
 }
 
 /// Connected controllers and the namespace to measure; opens [`NvmeTcpEngine`]s.
 pub struct Remote {
-    /// As many as have queues for all jobs.
+    /// As many as are needed to have queues for all jobs.
     controllers: Vec<Mutex<Controller>>,
     jobs_per_controller: u16,
     namespace: Namespace,
@@ -47,10 +47,10 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Connects, and checks that the target can do what is asked.
+    /// Connects, and checks that the target supports the run.
     ///
     /// # Errors
-    /// When the target cannot be reached, refuses, or has less than is asked.
+    /// When the target cannot be reached, refuses, or does not support the run.
     pub fn connect(target: &NvmeTcpTarget, needs: Needs) -> Result<Self, BenchError> {
         let options = options(target)?;
         let mut first = Controller::connect(&options)?;
@@ -84,7 +84,7 @@ impl Remote {
         self.namespace.len()
     }
 
-    /// Whether it has no block at all.
+    /// Whether the namespace has no blocks.
     pub fn is_empty(&self) -> bool {
         self.namespace.is_empty()
     }
@@ -143,7 +143,7 @@ impl Opener for Remote {
     }
 }
 
-/// One more controller, for jobs for which the first has no queues left.
+/// Connects another controller, for jobs for which the first has no queues left.
 fn another(options: &Options, queues: u16) -> Result<Controller, BenchError> {
     let mut controller = Controller::connect(options)?;
     let granted = controller.request_queue_pairs(queues)?;
@@ -153,7 +153,7 @@ fn another(options: &Options, queues: u16) -> Result<Controller, BenchError> {
     Ok(controller)
 }
 
-/// How many slots a queue pair has at most, when all share them evenly.
+/// Slots per queue pair when they are distributed evenly, rounded up.
 fn slots_per_pair(depth: usize, pairs: u16) -> usize {
     depth.div_ceil(usize::from(pairs))
 }
@@ -169,7 +169,7 @@ fn options(target: &NvmeTcpTarget) -> Result<Options, BenchError> {
     Ok(Options { digests, ..Options::new(address, subsystem, identity) })
 }
 
-/// The engine: slots dealt out over queue pairs in turn.
+/// The engine: slots are distributed over queue pairs in turn.
 pub struct NvmeTcpEngine {
     pairs: Vec<QueuePair>,
     namespace: Namespace,
@@ -218,7 +218,7 @@ impl Engine for NvmeTcpEngine {
             Direction::Write => Io::Write { start, count, buffer, force_unit_access: false },
         };
         let token = ByteLen::from_usize(slot).0;
-        // A queue that is gone refuses; the next poll says why.
+        // A lost queue refuses the command; the next poll reports the reason.
         let _ = self.pairs[pair].submit(token, &self.namespace, io);
     }
 
@@ -257,7 +257,7 @@ impl Engine for NvmeTcpEngine {
 
     fn awake(&mut self) {}
 
-    /// One Flush makes durable what was completed on any queue. NVM Command Set 1.0, 3.2.1.
+    /// One Flush covers the commands completed on all queues: NVM Command Set 1.0, 3.2.1.
     fn flush(&mut self) -> Result<(), EngineError> {
         let pair = &mut self.pairs[0];
         pair.submit(FLUSH, &self.namespace, Io::Flush).map_err(HostError::from)?;

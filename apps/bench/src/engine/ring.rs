@@ -1,9 +1,9 @@
-//! An io_uring that reads and writes one file out of one buffer per slot.
+//! An io_uring that reads and writes one file with one buffer per slot.
 //!
-//! The only module here with `unsafe`: the kernel reads and writes a slot's buffer while the slot
-//! is in flight, which the compiler cannot see.
+//! This is the only module of the crate with `unsafe`: the kernel accesses a slot's buffer while
+//! the slot is in flight, which the compiler cannot see.
 //!
-//! Invariants: a slot in flight cannot be borrowed; the ring outlives nothing that is in flight.
+//! Invariants: a slot in flight cannot be borrowed; the buffers outlive every operation in flight.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -19,7 +19,7 @@ use super::Slot;
 use super::aligned::SlotBuffers;
 use crate::workload::{Direction, Op};
 
-/// The file's place in the ring's file table.
+/// The file's index in the ring's file table.
 const FILE: Fixed = Fixed(0);
 
 /// The ring, its file and its buffers.
@@ -29,9 +29,9 @@ pub(super) struct Ring {
     in_flight: Box<[bool]>,
     in_flight_count: usize,
     registered: bool,
-    /// Costs a little for each completion: not had before it is needed.
+    /// An eventfd. It slows every completion down, so it is only created when needed.
     bell: Option<OwnedFd>,
-    /// Kept open for as long as the ring refers to it.
+    /// Kept open as long as the ring refers to it.
     _file: File,
 }
 
@@ -70,7 +70,7 @@ impl Ring {
         self.buffers.get_mut(slot)
     }
 
-    /// Queues an operation; [`Self::enter`] hands it over.
+    /// Queues an operation; [`Self::enter`] submits it.
     pub(super) fn start(&mut self, slot: Slot, op: Op) {
         assert!(!self.in_flight[slot], "slot {slot} is started once");
         let buffer = self.buffers.get_mut(slot);
@@ -85,13 +85,13 @@ impl Ring {
         self.in_flight_count += 1;
     }
 
-    /// Operations that were started and not handed over.
+    /// Number of operations that are queued and not submitted.
     pub(super) fn queued(&mut self) -> usize {
         self.uring.submission().len()
     }
 
-    /// Hands over what is queued and lets the kernel finish what it has ready: at most one system
-    /// call, and none when there is nothing to say.
+    /// Submits the queued operations and lets the kernel run its pending completion work: at most
+    /// one system call, and none if there is nothing to do.
     pub(super) fn enter(&mut self) -> io::Result<()> {
         let submission = self.uring.submission();
         let needed = !submission.is_empty() || submission.taskrun() || submission.cq_overflow();
@@ -102,7 +102,7 @@ impl Ring {
         unless_interrupted(self.uring.submit())
     }
 
-    /// Sleeps until a completion is there, or for `span`.
+    /// Sleeps until there is a completion, or for `span`.
     pub(super) fn wait(&mut self, span: Nanos) -> io::Result<()> {
         let secs = span.0 / 1_000_000_000;
         let nanos = u32::try_from(span.0 % 1_000_000_000).expect("below a second");
@@ -115,8 +115,8 @@ impl Ring {
         }
     }
 
-    /// Hands over what is queued, and has the bell rung by what is done from now on. Whether nothing is
-    /// done yet; only then may one sleep, on [`Self::bell`].
+    /// Submits the queued operations and arms the eventfd. Returns whether there is no completion
+    /// yet; only then may the thread sleep on [`Self::bell`].
     pub(super) fn doze(&mut self) -> io::Result<bool> {
         if self.bell.is_none() {
             let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -128,20 +128,21 @@ impl Ring {
         Ok(!has_work && self.uring.completion().is_empty())
     }
 
-    /// Becomes readable when something is done; there is one once somebody has wanted to sleep on it.
+    /// The eventfd, which becomes readable with a completion; `None` before the first
+    /// [`Self::doze`].
     pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
         self.bell.as_ref().map(AsFd::as_fd)
     }
 
-    /// The bell is silent.
+    /// Resets the eventfd.
     pub(super) fn awake(&mut self) {
         if let Some(bell) = &self.bell {
-            // It says nothing when it was not rung.
+            // The read fails with EAGAIN if there was no event.
             let _ = rustix::io::read(bell, &mut [0; 8]);
         }
     }
 
-    /// The next completion, if one is there.
+    /// The next completion, if there is one.
     pub(super) fn reap(&mut self) -> Option<Reaped> {
         let entry = self.uring.completion().next()?;
         let slot = usize::try_from(entry.user_data()).expect("we put a slot there");
@@ -160,11 +161,11 @@ impl Ring {
 }
 
 impl Drop for Ring {
-    /// The kernel must be done with the buffers before they are freed.
+    /// Waits until the kernel no longer uses the buffers.
     fn drop(&mut self) {
         while self.in_flight_count > 0 {
             if self.wait(Nanos::from_secs(1)).is_err() {
-                // Leaking is sound where freeing is not.
+                // Leaking the buffers is sound, freeing them is not.
                 std::mem::forget(std::mem::replace(
                     &mut self.buffers,
                     SlotBuffers::new(0, ByteLen(0)),
@@ -176,9 +177,9 @@ impl Drop for Ring {
     }
 }
 
-/// One thread submits and reaps, and completions are finished only when it says so: no interrupt
-/// to a spinning thread, and the flag tells when there is something to finish, so that spinning
-/// costs no system call. Kernels before 6.1 get a plain ring.
+/// A ring for one submitting thread with deferred task work: completions are finished on request,
+/// so a spinning thread is not interrupted, and a flag shows whether there are any, so spinning
+/// needs no system call. Kernels before 6.1 get a plain ring.
 fn build(entries: u32) -> io::Result<IoUring> {
     let modern = IoUring::builder()
         .setup_single_issuer()
@@ -191,8 +192,8 @@ fn build(entries: u32) -> io::Result<IoUring> {
     }
 }
 
-/// Registered buffers are pinned once instead of per operation. Whether they could be: the limit
-/// on locked memory may be too low, and then every operation pins its own.
+/// Registers the buffers, which pins them once instead of per operation. Returns whether it
+/// succeeded: if the limit on locked memory is too low, every operation pins its own buffer.
 fn register(uring: &IoUring, buffers: &SlotBuffers, depth: usize) -> bool {
     let vectors: Vec<libc::iovec> = (0..depth)
         .map(|slot| {
@@ -229,7 +230,7 @@ fn entry(
 fn unless_interrupted(result: io::Result<usize>) -> io::Result<()> {
     match result {
         Ok(_) => Ok(()),
-        // Interrupted, or the completion queue is full: reap, and come again.
+        // Interrupted, or the completion queue is full: the caller reaps and tries again.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => Ok(()),
         Err(error) => Err(error),
     }

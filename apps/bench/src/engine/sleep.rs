@@ -8,11 +8,10 @@ use rustix::io::Errno;
 
 use super::{Engine, EngineError};
 
-/// Sleeps until something may be done by any of the engines, or for `span`. May return early.
+/// Sleeps until any of the engines may have something to do, or for `span`. May return early.
 ///
 /// # Errors
-/// When an engine cannot go on: its place among them, and why. When the system cannot wait, that of
-/// the first.
+/// When an engine fails: its index and the error. When the system call fails, the index is 0.
 pub fn on_all<E: Engine + ?Sized>(
     engines: &mut [&mut E],
     span: Nanos,
@@ -43,7 +42,7 @@ fn on_wakers<E: Engine + ?Sized>(engines: &[&mut E], span: Nanos) -> Result<(), 
     }
 }
 
-/// What wakes who waits for bytes of a descriptor, or for room in it when something is to be sent.
+/// A descriptor to be polled for input and, if there is unsent data, for output.
 pub(super) fn waker(descriptor: BorrowedFd<'_>, has_unsent: bool) -> PollFd<'_> {
     let interest = if has_unsent { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     PollFd::from_borrowed_fd(descriptor, interest)

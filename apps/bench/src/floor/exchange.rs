@@ -1,33 +1,33 @@
-//! How many bytes an exchange moves, and the arithmetic of whole messages in a stream.
+//! The lengths of an exchange, and counting of whole messages in a stream.
 
 use nearflash_units::ByteLen;
 
-/// How long headers are, around a payload.
+/// Lengths of the headers around a payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Headers {
-    /// Of a request.
+    /// Header of a request.
     pub request_len: ByteLen,
-    /// Of an answer.
+    /// Header of an answer.
     pub answer_len: ByteLen,
 }
 
 impl Headers {
-    /// NVMe/TCP: a command capsule is an 8-byte common header and a 64-byte submission queue entry;
-    /// the header of C2HData, and a response capsule, are 24 bytes.
+    /// NVMe/TCP: a command capsule has an 8-byte common header and a 64-byte submission queue
+    /// entry; the C2HData header and a response capsule are 24 bytes each.
     pub const NVME_TCP: Self = Self { request_len: ByteLen(72), answer_len: ByteLen(24) };
     /// Direct: 32 bytes each.
     pub const DIRECT: Self = Self { request_len: ByteLen(32), answer_len: ByteLen(32) };
-    /// iSCSI: a SCSI Command PDU, a Data-In header that carries the status, and a SCSI Response
-    /// are each one basic header segment.
+    /// iSCSI: a SCSI Command PDU, a Data-In header with the status, and a SCSI Response PDU are one
+    /// basic header segment each.
     pub const ISCSI: Self = Self { request_len: ByteLen(48), answer_len: ByteLen(48) };
 }
 
-/// Lengths of one request and its answer.
+/// Lengths of a request and its answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Exchange {
-    /// From the client.
+    /// Length of a request.
     pub request_len: ByteLen,
-    /// From the server.
+    /// Length of an answer.
     pub answer_len: ByteLen,
 }
 
@@ -38,14 +38,14 @@ impl Exchange {
         Self { request_len, answer_len: ByteLen(answer_len.0 + payload.0) }
     }
 
-    /// A write of `payload`, sent with its request.
+    /// A write of `payload`, which is sent with the request.
     pub fn write(headers: Headers, payload: ByteLen) -> Self {
         let Headers { request_len, answer_len } = headers;
         Self { request_len: ByteLen(request_len.0 + payload.0), answer_len }
     }
 }
 
-/// Counts whole messages of one length in a stream of bytes.
+/// Counts messages of one length in a stream of bytes.
 #[derive(Debug)]
 pub(crate) struct MessageCounter {
     message_len: usize,
@@ -57,7 +57,7 @@ impl MessageCounter {
         Self { message_len: message_len.to_usize(), partial: 0 }
     }
 
-    /// How many messages became whole with `received` more bytes.
+    /// The number of messages that `received` more bytes complete.
     #[inline]
     pub(crate) fn take(&mut self, received: usize) -> usize {
         self.partial += received;
@@ -102,7 +102,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the stream is cut, as many messages are counted as fit in it.
+        /// The count does not depend on how the stream is cut.
         #[test]
         fn cutting_the_stream_changes_no_count(
             message_len in 1u64..5000,

@@ -1,17 +1,19 @@
-//! The floor: the bare exchange of requests and answers over loopback TCP, on one connection or, where
-//! many clients ask, on one for each.
+//! The floor: the bare exchange of requests and answers over loopback TCP, on one connection, or on
+//! one per client.
 //!
-//! Both sides spin on non-blocking calls, each one thread pinned to a core; every turn takes all that
-//! has arrived on a connection and sends all that is due in one call. Nothing is parsed, looked up or stored, and yet
-//! every byte is copied into the kernel and out of it as a real exchange must, so no protocol over
-//! this kernel's TCP can do better: a remote figure is worth its ratio to this one.
+//! Both sides spin on non-blocking calls, each in one thread that is pinned to a core. Every turn
+//! takes everything that has arrived on a connection, and sends all answers or requests that are
+//! due in one call. Nothing is parsed, looked up or stored. Still, every byte is copied into the
+//! kernel and out of it as in a real exchange, so no protocol over this kernel's TCP can be faster,
+//! and a remote figure is best judged by its ratio to the floor.
 //!
-//! Byte counts are those of the protocol beside which it stands ([`Headers`]). NVMe/TCP 1.0 (3.6.2):
-//! a read is a 72-byte command capsule, answered by a 24-byte C2HData header and the payload, its
-//! success in a flag; a write is a capsule with the payload in it, answered by a 24-byte response
-//! capsule. Direct: 32 bytes each way beside the payload. iSCSI (RFC 7143, 11): a read is a 48-byte
-//! SCSI Command PDU, answered by a 48-byte Data-In header and the payload, the status in that header;
-//! a write is a command with the payload as immediate data, answered by a 48-byte SCSI Response.
+//! Byte counts are those of the protocol that is compared ([`Headers`]). NVMe/TCP 1.0 (3.6.2): a
+//! read is a 72-byte command capsule, answered by a 24-byte C2HData header and the payload, with
+//! the success in a flag; a write is a capsule that contains the payload, answered by a 24-byte
+//! response capsule. Direct: 32 bytes each way in addition to the payload. iSCSI (RFC 7143, 11): a
+//! read is a 48-byte SCSI Command PDU, answered by a 48-byte Data-In header, which has the status,
+//! and the payload; a write is a command with the payload as immediate data, answered by a 48-byte
+//! SCSI Response PDU.
 
 mod exchange;
 mod run;

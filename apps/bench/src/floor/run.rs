@@ -1,4 +1,4 @@
-//! The two loops, and a run of them.
+//! The loops of both sides, and a run of them.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -20,9 +20,9 @@ use crate::recorder::{CpuTime, new_histogram, per_second};
 /// The cores of both sides.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FloorCores {
-    /// The side that answers.
+    /// The server's core.
     pub server: CoreId,
-    /// The side that asks.
+    /// The client's core.
     pub client: CoreId,
 }
 
@@ -32,18 +32,18 @@ impl Default for FloorCores {
     }
 }
 
-/// What was found to be best by measuring; see [`Tuning::default`].
+/// Parameters of the loops, whose best values depend on the machine; see [`Tuning::default`].
 #[derive(Clone, Debug)]
 pub struct Tuning {
-    /// How many bytes one receive takes at most.
+    /// Maximum length of one receive.
     pub receive_len: usize,
-    /// How many receives one turn makes at most, as long as they fill the buffer.
+    /// Maximum number of receives per turn, as long as they fill the buffer.
     pub receives_max: usize,
-    /// How many bytes one send gives at most.
+    /// Maximum length of one send.
     pub send_len: usize,
-    /// How many bytes that is made of, over and over.
+    /// Length of the buffer that a send repeats.
     pub send_buffer_len: usize,
-    /// SO_RCVBUF and SO_SNDBUF; `None` leaves both to the kernel.
+    /// SO_RCVBUF and SO_SNDBUF; `None` for the kernel's autotuning.
     pub socket_buffer_len: Option<usize>,
     /// TCP_NODELAY.
     pub no_delay: bool,
@@ -52,20 +52,20 @@ pub struct Tuning {
 }
 
 impl Default for Tuning {
-    /// Measured, cores near each other, medians of few runs of about 100 ms each:
+    /// Values found by measurement with near cores; medians of few runs of about 100 ms each:
     ///
     /// - 128 KiB answers at depth 16: 39 k/s with sends of up to 256 KiB, 46 k/s with 1 MiB, 53 k/s
-    ///   with 2 MiB and with 4 MiB: one call for all that is due lets the other side copy at the
-    ///   same time. Made of one small buffer over and over, which stays in the cache, about as much,
-    ///   with 32 KiB as with 128 KiB.
+    ///   with 2 MiB and with 4 MiB. One call for everything that is due lets the other side copy at
+    ///   the same time. Repeating a small buffer, which stays in the cache, makes little
+    ///   difference, with 32 KiB as with 128 KiB.
     /// - Receiving until nothing is left before answering: 2 to 3 % more at 128 KiB.
-    /// - Receives of 64 KiB to 2 MiB: no difference at any length and depth beyond the noise; with
-    ///   32 KiB, 4 KiB answers at depth 32 fall from 1.0 M/s to 0.7 M/s. Cores far from each other:
-    ///   128 KiB answers at 14 k/s with 256 KiB, 17 k/s with 1 MiB.
-    /// - Socket buffers of 256 KiB to 4 MiB are no better than what the kernel sizes itself.
-    /// - TCP_NODELAY makes no difference: a turn's bytes leave in one call.
-    /// - cubic instead of bbr, where bbr is the system's default: 1 to 5 % at 4 KiB, 52 k/s instead
-    ///   of 39 k/s at 128 KiB: pacing is of no use on a loopback. reno is as good as cubic.
+    /// - Receives of 64 KiB to 2 MiB: no difference beyond the noise at any length and depth; with
+    ///   32 KiB, 4 KiB answers at depth 32 fall from 1.0 M/s to 0.7 M/s. With far cores: 128 KiB
+    ///   answers at 14 k/s with 256 KiB, 17 k/s with 1 MiB.
+    /// - Socket buffers of 256 KiB to 4 MiB are no better than the kernel's autotuning.
+    /// - TCP_NODELAY makes no difference: a turn's bytes are sent in one call.
+    /// - cubic instead of bbr, where bbr is the system's default: 1 to 5 % more at 4 KiB, 52 k/s
+    ///   instead of 39 k/s at 128 KiB, since pacing does not help on a loopback. reno equals cubic.
     fn default() -> Self {
         Self {
             receive_len: 1 << 20,
@@ -79,41 +79,41 @@ impl Default for Tuning {
     }
 }
 
-/// What to measure.
+/// The parameters of a floor.
 #[derive(Clone, Debug)]
 pub struct FloorSpec {
     /// Lengths of request and answer.
     pub exchange: Exchange,
-    /// Connections between the two sides, each of which has one thread for all of its.
+    /// Number of connections. Each side has one thread for all of them.
     pub connections: u32,
-    /// Requests in flight on each.
+    /// Requests in flight per connection.
     pub depth: u32,
     /// Time before counting starts.
     pub ramp: Nanos,
     /// Time counted.
     pub runtime: Nanos,
-    /// Where both sides run.
+    /// The cores of both sides.
     pub cores: FloorCores,
-    /// So many answers at most are taken before as many requests are sent, in a call of their own;
-    /// `None` for all that have come. As [`DriveSpec::batch`](crate::job::DriveSpec::batch).
+    /// Maximum number of answers taken before as many requests are sent, in a call of their own;
+    /// `None` for all that have arrived. Like [`DriveSpec::batch`](crate::job::DriveSpec::batch).
     pub batch: Option<NonZeroUsize>,
-    /// How the loops are set.
+    /// Parameters of the loops.
     pub tuning: Tuning,
 }
 
-/// What was measured.
+/// The result of a floor.
 #[derive(Clone, Debug)]
 pub struct FloorRun {
     /// Answers within the counted time.
     pub answers: u64,
     /// The counted time.
     pub elapsed: Nanos,
-    /// From request to whole answer, in nanoseconds.
+    /// Time from request to complete answer, in nanoseconds.
     pub latency: Histogram<u64>,
-    /// Processor time of the asking side within the counted time.
+    /// Processor time of the client's thread within the counted time.
     pub client_cpu: CpuTime,
-    /// The smaller share of its core that a side got: below one, something else ran there, and the
-    /// figure says less about the exchange than about the neighbours.
+    /// The smaller fraction of its core that a side had. Below one, another program ran there, and
+    /// the figure is distorted.
     pub core_share: f64,
 }
 
@@ -124,16 +124,16 @@ impl FloorRun {
     }
 }
 
-/// Why there is no floor.
+/// The reason why there is no floor.
 #[derive(Debug, thiserror::Error)]
 pub enum FloorError {
-    /// A core is missing.
+    /// A core cannot be used.
     #[error(transparent)]
     Placement(#[from] PlacementError),
     /// The loopback connection failed.
     #[error("the floor's loopback connection failed: {0}")]
     Socket(#[from] io::Error),
-    /// The other side closed.
+    /// The other side closed the connection.
     #[error("the floor's other side closed its connection before the run ended")]
     Closed,
 }
@@ -141,7 +141,7 @@ pub enum FloorError {
 /// Measures the floor.
 ///
 /// # Errors
-/// When a core is missing or loopback TCP does not work.
+/// When a core cannot be used or loopback TCP does not work.
 pub fn measure(spec: &FloorSpec) -> Result<FloorRun, FloorError> {
     let pairs = (0..spec.connections.max(1)).map(|_| connected_pair());
     let pairs = pairs.collect::<io::Result<Vec<_>>>()?;
@@ -165,7 +165,7 @@ pub fn measure(spec: &FloorSpec) -> Result<FloorRun, FloorError> {
         });
         let asked = asking.join().expect("the asking side has no panic");
         let answered = answering.join().expect("the answering side has no panic");
-        // The cause stands before its consequence: a server that failed closes on the client.
+        // Reports the cause before its consequence: a failed server closes the client's connection.
         let core_share = answered?;
         let mut run = asked?;
         run.core_share = run.core_share.min(core_share);
@@ -189,20 +189,20 @@ fn apply(tuning: &Tuning, stream: &TcpStream) -> io::Result<()> {
         socket.set_send_buffer_size(len)?;
     }
     if let Some(name) = tuning.congestion {
-        // A kernel without it keeps its default.
+        // A kernel without this algorithm keeps its default.
         let _ = socket.set_tcp_congestion(name.as_bytes());
     }
     Ok(())
 }
 
-/// What all connections of a side have in common.
+/// The state that all connections of a side share.
 struct Side {
     inbox: Vec<u8>,
     receives_max: usize,
-    /// What is sent, over and over: what it says is of no consequence, and a small buffer that stays
-    /// in the cache costs least.
+    /// The bytes that are sent repeatedly. Their values do not matter, and a small buffer stays in
+    /// the cache.
     outgoing: Box<[u8]>,
-    /// How often that fits one send.
+    /// Maximum number of repetitions per send.
     repeats_max: usize,
 }
 
@@ -239,14 +239,14 @@ impl<'a> End<'a> {
         Self { socket, incoming: MessageCounter::new(incoming_len), due: 0 }
     }
 
-    /// Receives what is there: bytes, and messages that became whole.
+    /// Receives the available data; returns the number of bytes and of messages completed.
     #[inline]
     fn receive(&mut self, side: &mut Side) -> Result<(usize, usize), FloorError> {
         let received = receive_all(self.socket, &mut side.inbox, side.receives_max)?;
         Ok((received, self.incoming.take(received)))
     }
 
-    /// One send of all that is due, or of as much as one call takes.
+    /// Sends everything that is due, or as much as one call takes.
     #[inline]
     fn send(&mut self, side: &Side) -> Result<(), FloorError> {
         if self.due == 0 {
@@ -262,7 +262,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// How many bytes a call moved; none when it would have had to wait.
+/// The number of bytes that a call transferred; 0 if it would have blocked.
 #[inline]
 fn moved(result: Result<usize, Errno>) -> Result<usize, FloorError> {
     match result {
@@ -273,7 +273,7 @@ fn moved(result: Result<usize, Errno>) -> Result<usize, FloorError> {
     }
 }
 
-/// Receives once; `Ok(0)` when nothing is there.
+/// Receives once; `Ok(0)` if no data is available.
 #[inline]
 fn receive(socket: &TcpStream, buffer: &mut [u8]) -> Result<usize, FloorError> {
     match recv(socket, &mut *buffer, RecvFlags::DONTWAIT) {
@@ -282,7 +282,7 @@ fn receive(socket: &TcpStream, buffer: &mut [u8]) -> Result<usize, FloorError> {
     }
 }
 
-/// Receives until no more is there, `times_max` times at most.
+/// Receives until no more data is available, at most `times_max` times.
 #[inline]
 fn receive_all(
     socket: &TcpStream,
@@ -300,7 +300,7 @@ fn receive_all(
     Ok(sum)
 }
 
-/// The answering side, until told to stop; the share of its core that it got.
+/// The server's loop, until `stop`. Returns the fraction of its core that it had.
 fn answer(sockets: &[TcpStream], spec: &FloorSpec, stop: &AtomicBool) -> Result<f64, FloorError> {
     let answer_len = spec.exchange.answer_len.to_usize();
     let mut side = Side::new(&spec.tuning);
@@ -317,12 +317,12 @@ fn answer(sockets: &[TcpStream], spec: &FloorSpec, stop: &AtomicBool) -> Result<
     Ok(share(cpu.used().total, elapsed(start)))
 }
 
-/// The part of a time that a processor worked for a thread.
+/// The fraction of a time that a thread ran.
 fn share(cpu: Nanos, elapsed: Nanos) -> f64 {
     if elapsed.0 == 0 { 1.0 } else { cpu.0 as f64 / elapsed.0 as f64 }
 }
 
-/// The asking side: ramp, then the counted run.
+/// The client's loop: ramp, then the counted run.
 fn ask(sockets: &[TcpStream], spec: &FloorSpec, stop: &AtomicBool) -> Result<FloorRun, FloorError> {
     let mut asker = Asker::new(sockets, spec);
     asker.turns(spec.ramp, stop)?;
@@ -346,25 +346,25 @@ struct Asker<'a> {
     tally: Tally,
 }
 
-/// What was answered on all connections.
+/// Counts over all connections.
 struct Tally {
     latency: Histogram<u64>,
     answers: u64,
 }
 
-/// The asking end of a connection.
+/// The client's end of a connection.
 struct Client<'a> {
     end: End<'a>,
     request_len: usize,
-    /// When which number of requests was asked, oldest first: answers come in the same order.
+    /// Time and number of requests sent together, oldest first. Answers arrive in the same order.
     asked: VecDeque<(Instant, usize)>,
-    /// Requests that the depth allows and that were not asked yet.
+    /// Requests that the depth allows to be sent.
     allowed: usize,
     /// See [`FloorSpec`].
     batch: usize,
 }
 
-/// How many idle turns pass between two looks at the clock.
+/// Number of idle turns between two readings of the clock.
 const IDLE_TURNS_PER_CLOCK: u32 = 256;
 
 impl<'a> Asker<'a> {
@@ -376,7 +376,7 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// Turns until `span` has passed; how long it really took.
+    /// Runs turns until `span` has passed; returns the exact time.
     fn turns(&mut self, span: Nanos, stop: &AtomicBool) -> Result<Nanos, FloorError> {
         let start = Instant::now();
         let end = start + span.to_duration();
@@ -413,7 +413,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Takes what has come and asks anew; bytes received, and when answers were among them.
+    /// Takes the available answers and sends new requests. Returns the number of bytes received,
+    /// and the time if there were answers.
     #[inline]
     fn turn(
         &mut self,
@@ -463,7 +464,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Whether the other side is gone: it said so, or the run should have ended long ago.
+/// Whether the other side has ended, or the run is long overdue.
 fn stalled(end: Instant, stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed) || Instant::now() > end + Duration::from_secs(5)
 }
@@ -482,7 +483,7 @@ mod tests {
             Exchange::read(Headers::NVME_TCP, ByteLen(4096)),
             Exchange::write(Headers::DIRECT, ByteLen(4096)),
             Exchange::read(Headers::NVME_TCP, ByteLen(128 << 10)),
-            // More than one send gives at most.
+            // Longer than the maximum send.
             Exchange::read(Headers::NVME_TCP, ByteLen(1 << 20)),
         ];
         for (exchange, connections) in exchanges.into_iter().zip([1_usize, 1, 3, 2]) {

@@ -1,29 +1,29 @@
-//! The best of several loops: which that is depends on the bytes in flight, and on how far the cores are
-//! from each other.
+//! Selects the best of several loops. It depends on the bytes in flight and on the distance between
+//! the cores.
 //!
-//! A side that takes all that is in flight before it sends anything leaves the other without work
-//! meanwhile; one that takes little makes more calls. The best lies between the two: half or a quarter of
-//! what is in flight, or all of it.
+//! A side that takes all bytes in flight before it sends leaves the other side without work; one
+//! that takes few needs more calls. The best loop takes all, half or a quarter of the bytes in
+//! flight.
 
 use nearflash_units::Nanos;
 
 use super::run::{FloorError, FloorSpec, Tuning, measure};
 use crate::stats::Quartiles;
 
-/// How long a candidate is tried, each time.
+/// Counted time of each trial.
 const TRY_SPAN: Nanos = Nanos::from_millis(40);
-/// Not counted before that.
+/// Ramp of each trial.
 const TRY_RAMP: Nanos = Nanos::from_millis(5);
-/// How often each is tried, in turns.
+/// Number of trials per candidate, in turns.
 const TRIES: usize = 5;
-/// What one receive takes at least: below it, calls cost more than anything gains.
+/// Minimum length of a receive: below it, the cost of calls outweighs any gain.
 const RECEIVE_LEN_MIN: usize = 32 << 10;
 
-/// The same floor with the loop that is best for it here and now, of those that are known to be best
-/// somewhere. Takes about a second.
+/// The same floor with the loop that has the highest rate on this machine now, of those that have
+/// been best on some machine. Takes about a second.
 ///
 /// # Errors
-/// As of [`measure`].
+/// As for [`measure`].
 pub fn tuned(spec: &FloorSpec) -> Result<FloorSpec, FloorError> {
     let candidates = candidates(spec);
     if candidates.len() == 1 {
@@ -43,7 +43,7 @@ pub fn tuned(spec: &FloorSpec) -> Result<FloorSpec, FloorError> {
     Ok(FloorSpec { tuning, ..spec.clone() })
 }
 
-/// The default, and loops that take a part of what is in flight at a time.
+/// The default, and loops that take a part of the bytes in flight at a time.
 fn candidates(spec: &FloorSpec) -> Vec<Tuning> {
     let longer = spec.exchange.request_len.max(spec.exchange.answer_len).to_usize();
     let in_flight = longer * usize::try_from(spec.depth).expect("usize is at least 32 bits wide");

@@ -1,4 +1,4 @@
-//! The time that a job lives by.
+//! The clock of a job.
 
 use std::time::Instant;
 
@@ -6,20 +6,21 @@ use nearflash_units::Nanos;
 
 use crate::placement::elapsed;
 
-/// Time since the start of a run. Tests have one of their own, in which nothing is late by chance.
+/// Time since the start of a run. Tests have a simulated clock, so that their timing is
+/// deterministic.
 pub trait Clock {
-    /// Now.
+    /// The current time.
     fn now(&self) -> Nanos;
 }
 
-/// The system's, from a start that all threads of a run have in common.
+/// The system's monotonic clock, with a start that all threads of a run share.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemClock {
     start: Instant,
 }
 
 impl SystemClock {
-    /// From now on.
+    /// Starts a clock at zero.
     pub fn start() -> Self {
         Self { start: Instant::now() }
     }

@@ -1,7 +1,7 @@
-//! The loop of a thread: fill its jobs' free slots, let their engines work, count what is done.
+//! The loop of a thread: fills its jobs' free slots, polls their engines, and counts completions.
 //!
-//! Many clients with one operation each are many jobs on one thread: as many threads as clients
-//! would measure the scheduler.
+//! Many clients with one operation each are many jobs on one thread: with a thread per client, the
+//! scheduler would be measured.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,40 +15,40 @@ use crate::cpu::CpuMeter;
 use crate::engine::{Engine, sleep};
 use crate::recorder::{Gauge, Record};
 
-/// Adaptive spinning gives up after this long without a completion: no device of interest takes
-/// longer, and waking a sleeping thread costs more than 20 microseconds.
+/// Adaptive spinning ends after this time without a completion. Typical devices are faster, and
+/// waking a sleeping thread takes more than 20 microseconds.
 const SPIN_SPAN_MAX: Nanos = Nanos::from_millis(1);
-/// A sleep before an intended time ends this much early, so that waking up does not make it late.
+/// A sleep before an intended start ends this much early, to compensate for the wake-up time.
 const WAKE_EARLY: Nanos = Nanos::from_micros(100);
-/// How many turns without a completion pass between two looks at the clock: a look costs a tenth of
-/// a turn, and completions are seen that much later.
+/// Number of turns without a completion between two readings of the clock. A reading takes a tenth
+/// of a turn; completions are noticed that much later.
 const IDLE_TURNS_PER_CLOCK: u32 = 8;
-/// How many turns pass between two looks at engines with nothing in flight, which may have been told
-/// something all the same.
+/// Number of turns between two polls of engines with nothing in flight, which may have received
+/// other messages.
 const TURNS_PER_LOOK: u32 = 1024;
-/// No sleep is longer, so that a job notices when it is to stop.
+/// Maximum length of a sleep, so that a job notices a request to stop.
 const SLEEP_MAX: Nanos = Nanos::from_millis(100);
 
-/// A job and its place.
+/// A job with its engine and record.
 pub struct Seat<'a, E: ?Sized> {
-    /// How it reaches its target.
+    /// The engine.
     pub engine: &'a mut E,
-    /// What it does.
+    /// The job.
     pub spec: &'a JobSpec,
-    /// Which of the crew's records counts it: jobs of one load have one.
+    /// Index of the record that counts it. Jobs of one load share a record.
     pub tally: usize,
 }
 
-/// A failure, and the place of the seat that it happened to.
+/// A failure and the job that failed.
 #[derive(Debug)]
 pub struct Failed {
-    /// Counted from 0, in the order in which the seats were given.
+    /// Index of the seat, in the order given.
     pub seat: usize,
-    /// What happened.
+    /// The failure.
     pub failure: JobFailure,
 }
 
-/// What jobs of one load count together.
+/// The record that the jobs of one load share.
 struct Tally<'a> {
     record: Record,
     gauge: &'a Gauge,
@@ -58,7 +58,7 @@ struct Tally<'a> {
 pub struct Crew<'a, E: ?Sized> {
     jobs: Vec<Running<'a, E>>,
     tallies: Vec<Tally<'a>>,
-    /// What is done is counted.
+    /// Whether completions are counted.
     counts: bool,
     turns: u32,
     /// See [`DriveSpec`].
@@ -67,19 +67,19 @@ pub struct Crew<'a, E: ?Sized> {
     batch: Option<NonZeroUsize>,
 }
 
-/// What came of a turn.
+/// The result of a turn.
 struct Turn {
-    /// All jobs are over.
+    /// Whether all jobs are over.
     is_over: bool,
-    /// When something was done.
+    /// Time of the latest completion.
     done_at: Option<Nanos>,
 }
 
-/// Runs one job to its end, or until `stop`. With verification, what was written is read back
-/// afterwards, not counted.
+/// Runs one job to its end, or until `stop`. With verification, the blocks written are read back
+/// afterwards, without being counted.
 ///
 /// # Errors
-/// The first operation that failed or did not verify.
+/// The first operation that failed, or whose block failed verification.
 pub fn run<E: Engine + ?Sized>(
     engine: &mut E,
     spec: &JobSpec,
@@ -94,13 +94,13 @@ pub fn run<E: Engine + ?Sized>(
 }
 
 impl<'a, E: Engine + ?Sized> Crew<'a, E> {
-    /// Gets ready to run; there is a record for each gauge, which shows it.
+    /// Prepares to run. There is one record per gauge, which shows its counts.
     ///
     /// # Errors
-    /// When there is no such workload.
+    /// When a workload is not valid.
     ///
     /// # Panics
-    /// When a seat names a tally that has no gauge.
+    /// When a seat's `tally` has no gauge.
     pub fn new(seats: Vec<Seat<'a, E>>, gauges: &'a [Gauge]) -> Result<Self, Failed> {
         let tallies = gauges.iter().map(|gauge| Tally { record: Record::default(), gauge });
         let mut jobs = Vec::with_capacity(seats.len());
@@ -113,11 +113,11 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
         Ok(Self { jobs, tallies, counts: true, turns: 0, stall_max: Nanos::NEVER, batch: None })
     }
 
-    /// Runs all jobs to their ends, or until `stop`; the records, one for each gauge. With
-    /// verification, what was written is read back afterwards, not counted.
+    /// Runs all jobs to their ends, or until `stop`; returns one record per gauge. With
+    /// verification, the blocks written are read back afterwards, without being counted.
     ///
     /// # Errors
-    /// The first operation that failed or did not verify.
+    /// The first operation that failed, or whose block failed verification.
     pub fn run<C: Clock>(
         mut self,
         drive: &DriveSpec,
@@ -134,7 +134,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
         let end = drive.runtime.map_or(Nanos::NEVER, |span| ramp_ended_at.plus(span));
         let ended_at = self.until(end, drive.spin, clock, stop)?;
         self.settle(ramp_ended_at, ended_at, &cpu);
-        // What is still in flight is awaited, and not counted.
+        // Waits for the operations still in flight, without counting them.
         self.counts = false;
         self.jobs.iter_mut().for_each(Running::exhaust);
         self.until(Nanos::NEVER, drive.spin, clock, stop)?;
@@ -145,7 +145,8 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
         Ok(records)
     }
 
-    /// Times and processor time of the counted span. The thread's is dealt out by operations.
+    /// Sets the records' time and processor time of the counted span. The thread's processor time
+    /// is divided in proportion to operations.
     fn settle(&mut self, from: Nanos, until: Nanos, cpu: &CpuMeter) {
         for job in &self.jobs {
             let record = &mut self.tallies[job.tally].record;
@@ -158,7 +159,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
         }
     }
 
-    /// Works until `end`, or until all is done; when it was.
+    /// Runs until `end`, or until all jobs are over; returns the time.
     fn until<C: Clock>(
         &mut self,
         end: Nanos,
@@ -194,7 +195,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
         Ok(now)
     }
 
-    /// Whether a target has not been heard of for too long.
+    /// Fails if a target has not completed anything for too long.
     fn check_stall(&self, idle: Nanos) -> Result<(), Failed> {
         if idle <= self.stall_max {
             return Ok(());
@@ -205,10 +206,10 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
         }
     }
 
-    /// Once round all jobs.
+    /// One round over all jobs.
     #[inline]
     fn turn<C: Clock>(&mut self, now: Nanos, clock: &C) -> Result<Turn, Failed> {
-        // Otherwise what follows goes out with the next turn, and all of it together.
+        // Otherwise the next turn submits the refilled slots, all at once.
         let hands_over = self.jobs.len() > 1 || self.batch.is_some();
         let most = self.batch.map_or(usize::MAX, NonZeroUsize::get);
         let looks_everywhere = self.turns.is_multiple_of(TURNS_PER_LOOK);
@@ -232,7 +233,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
                 let record = self.counts.then_some(&mut tally.record);
                 job.complete(now, most, record).map_err(failed)?;
                 if hands_over {
-                    // Its next turn comes after those of all others: what follows goes out at once.
+                    // The other jobs' turns come first, so the refilled slots are submitted now.
                     job.fill_slots(now);
                     job.engine.hand_over().map_err(|error| failed(error.into()))?;
                 }
@@ -242,7 +243,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
         Ok(turn)
     }
 
-    /// Whether to go on without sleeping after so long without a completion.
+    /// Whether to spin after this time without a completion.
     fn spins(&self, spin: Spin, idle: Nanos) -> bool {
         match spin {
             Spin::Always => true,
@@ -253,7 +254,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
         }
     }
 
-    /// Sleeps until an engine has something, or an operation is due.
+    /// Sleeps until an engine has something to do, or an operation is due.
     fn sleep(&mut self, now: Nanos, end: Nanos) -> Result<(), Failed> {
         let due = self.jobs.iter().filter_map(Running::next_at).min().unwrap_or(Nanos::NEVER);
         let until_due = due.since(now.plus(WAKE_EARLY));
@@ -261,7 +262,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
         if span == Nanos(0) {
             return Ok(());
         }
-        // Whatever they were told while the thread slept, they look at it now.
+        // All engines are polled in the next turn, whatever arrived during the sleep.
         self.turns = 0;
         if let [job] = &mut self.jobs[..] {
             let slept = job.engine.wait(span);
@@ -275,7 +276,7 @@ impl<'a, E: Engine + ?Sized> Crew<'a, E> {
     }
 }
 
-/// What a job owes after its last operation: what it wrote is made durable, and proved.
+/// Completes a job after its last operation: flushes and verifies its writes.
 fn end_job<E: Engine + ?Sized, C: Clock>(
     job: Running<'_, E>,
     clock: &C,

@@ -1,4 +1,4 @@
-//! Jobs: workloads driven through engines by one thread, and what came of them.
+//! Jobs: workloads that a thread runs on engines, and their results.
 
 mod clock;
 mod drive;

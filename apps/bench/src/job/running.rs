@@ -1,4 +1,4 @@
-//! One job under way: its slots, its operations, and what each of them stands for.
+//! A running job with its slots and operations.
 
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 
@@ -9,39 +9,39 @@ use crate::recorder::Record;
 use crate::verify;
 use crate::workload::{Direction, Op, RateSchedule, Workload, WorkloadSpec};
 
-/// What a slot in flight stands for.
+/// An operation in flight.
 #[derive(Clone, Copy)]
 struct Pending {
     op: Op,
-    /// From when latency counts.
+    /// The start of its latency.
     intended_at: Nanos,
-    /// The block was whole before this read started.
+    /// For a read, whether its block was completely written before, so that it can be verified.
     provable: bool,
 }
 
-/// A job under way.
+/// A running job.
 pub(super) struct Running<'a, E: ?Sized> {
     pub(super) engine: &'a mut E,
     pub(super) spec: &'a JobSpec,
-    /// Whose record counts it.
+    /// Index of the record that counts it.
     pub(super) tally: usize,
     ops: Box<dyn Iterator<Item = Op> + 'a>,
     pending: Vec<Pending>,
     free: Vec<Slot>,
     done: Vec<Done>,
     rate: Option<RateSchedule>,
-    /// There are no more operations to start.
+    /// No more operations are started.
     is_exhausted: bool,
-    /// When the last one had ended.
+    /// Time at which the last operation was seen to have ended.
     over_at: Option<Nanos>,
     written: Option<Written>,
-    /// Every read is proved, not only of what this job wrote.
+    /// Verifies every read, not only those of blocks that this job wrote.
     proves_all: bool,
 }
 
 impl<'a, E: Engine + ?Sized> Running<'a, E> {
-    /// A job that begins with the clock, its buffers full of noise if it writes: no device is to
-    /// gain by compressing what is written.
+    /// A job that starts at time zero. If it writes, its buffers have random contents, so that no
+    /// device gains by compression.
     pub(super) fn new(
         engine: &'a mut E,
         spec: &'a JobSpec,
@@ -60,7 +60,7 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
         Ok(job)
     }
 
-    /// The same engine reads back what was written, and proves it.
+    /// A job that reads back and verifies the blocks written, on the same engine.
     pub(super) fn reading_back(engine: &'a mut E, spec: &'a JobSpec, written: &'a Written) -> Self {
         let job = Self::of_ops(engine, spec, 0, Box::new(written.reads()));
         Self { proves_all: true, ..job }
@@ -116,7 +116,7 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
         self.is_exhausted = true;
     }
 
-    /// Whether the last operation has ended. Notes when that was first seen.
+    /// Whether the last operation has ended. Records the time at which that is first seen.
     #[inline]
     pub(super) fn is_over(&mut self, now: Nanos) -> bool {
         let is_over = self.is_exhausted && self.in_flight() == 0;
@@ -126,23 +126,23 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
         is_over
     }
 
-    /// Whether it was never seen to be over.
+    /// Whether the job has not been seen to be over.
     pub(super) fn is_at_work(&self) -> bool {
         self.over_at.is_none()
     }
 
-    /// When the job was over, or `end` if it went on.
+    /// The time at which the job was over, or `end` if it was not.
     pub(super) fn ended_at(&self, end: Nanos) -> Nanos {
         self.over_at.unwrap_or(end).min(end)
     }
 
-    /// When the next operation is meant to start, if there is a slot for it.
+    /// The intended start of the next operation, if there is a slot for it.
     pub(super) fn next_at(&self) -> Option<Nanos> {
         let rate = self.rate.as_ref().filter(|_| !self.free.is_empty() && !self.is_exhausted)?;
         Some(rate.next_at())
     }
 
-    /// Starts what is due and has a slot.
+    /// Starts the operations that are due, as long as there are slots.
     #[inline]
     pub(super) fn fill_slots(&mut self, now: Nanos) {
         if self.is_exhausted {
@@ -183,21 +183,21 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
         self.proves_all || self.written.as_ref().is_some_and(|written| written.contains(offset))
     }
 
-    /// Lets the engine work; whether something is done, for [`Self::complete`] to count.
+    /// Polls the engine; returns whether there are completions for [`Self::complete`].
     #[inline]
     pub(super) fn poll(&mut self) -> Result<bool, JobFailure> {
         self.engine.poll(&mut self.done)?;
         Ok(self.has_done())
     }
 
-    /// Whether something is done that was not counted.
+    /// Whether there are completions that have not been counted.
     #[inline]
     pub(super) fn has_done(&self) -> bool {
         !self.done.is_empty()
     }
 
-    /// Counts up to `most` of what is done, if there is a record to count it in. What came together is
-    /// counted from its end: nothing depends on the order.
+    /// Processes up to `most` completions, counting them if there is a record. Takes them from the
+    /// end of the list, since their order does not matter.
     #[inline]
     pub(super) fn complete(
         &mut self,
@@ -224,7 +224,7 @@ impl<'a, E: Engine + ?Sized> Running<'a, E> {
         Ok(())
     }
 
-    /// What is left when the job is over: its engine, and what is to be read back.
+    /// The engine, the job, and the blocks to be read back.
     pub(super) fn into_rest(self) -> (&'a mut E, &'a JobSpec, Option<Written>) {
         (self.engine, self.spec, self.written)
     }

@@ -1,5 +1,5 @@
-//! Jobs in simulated time, on devices that write down what they are asked and when: what is asked is
-//! exactly what was declared, and what is told of it is what happened.
+//! Jobs in simulated time, on devices that record their operations: jobs request exactly the
+//! declared operations, and report exactly what happened.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::recorder::{Gauge, Record};
 use crate::run::{Jobs, Layout};
 use crate::workload::{Direction, Op, Pattern, Rate, Workload, WorkloadSpec, splitmix64};
 
-/// Time passes only when somebody looks at it, or at a device.
+/// Advances with every reading, and with every poll of a device.
 #[derive(Clone, Default)]
 struct SimClock(Rc<Cell<u64>>);
 
@@ -32,10 +32,10 @@ impl SimClock {
     }
 }
 
-/// How long a look takes, in nanoseconds.
+/// Duration of a reading or a poll, in nanoseconds.
 const LOOK: u64 = 200;
 
-/// How long a device takes for an operation that it is given at a time.
+/// The service time of an operation submitted at `at`.
 type Service = fn(at: u64, random: u64) -> u64;
 
 struct Device {
@@ -43,7 +43,7 @@ struct Device {
     service: Service,
     random: u64,
     buffer: Vec<u8>,
-    /// Slot, and when it is done.
+    /// Slot and completion time.
     in_flight: Vec<(Slot, u64)>,
     in_flight_max: usize,
     asked: Vec<Op>,
@@ -122,7 +122,7 @@ impl Engine for Device {
     }
 }
 
-/// Runs jobs, each on a device of its own, in one thread of simulated time.
+/// Runs jobs in one thread of simulated time, each on a device of its own.
 fn run(specs: &[JobSpec], drive: &DriveSpec, service: Service, seed: u64) -> (Record, Vec<Device>) {
     let (record, devices) = try_run(specs, drive, service, seed);
     (record.unwrap(), devices)
@@ -173,7 +173,7 @@ fn for_a_second() -> DriveSpec {
     timed(Nanos(0), Nanos::from_secs(1))
 }
 
-/// Anything from at once to 20 microseconds, so that completions overtake one another.
+/// Service times from zero to 20 microseconds, so that completions are out of order.
 fn uneven(_: u64, random: u64) -> u64 {
     random % 20_000
 }
@@ -182,13 +182,14 @@ fn steady(_: u64, _: u64) -> u64 {
     50_000
 }
 
-/// As steady, but what is given in a tenth of a second is done only at its end.
+/// A constant service time, except that operations submitted within a certain tenth of a second
+/// complete at its end.
 fn stalling(at: u64, _: u64) -> u64 {
     let stall = 500_000_000..600_000_000;
     if stall.contains(&at) { stall.end - at } else { 50_000 }
 }
 
-/// As steady, until it is gone.
+/// A constant service time, until the device stops completing operations.
 fn leaving(at: u64, _: u64) -> u64 {
     if at < 500_000_000 { 50_000 } else { u64::MAX / 2 }
 }
@@ -203,7 +204,7 @@ const PATTERNS: [Pattern; 6] = [
 ];
 
 prop_compose! {
-    /// Jobs of any pattern, layout, depth and rate, to the ends of their ranges.
+    /// Jobs of any pattern, layout, depth and rate, which run to the ends of their ranges.
     fn any_jobs()(
         pattern in prop::sample::select(&PATTERNS[..]),
         (count, depth) in (1u32..9, 1usize..33),
@@ -238,9 +239,9 @@ prop_compose! {
 }
 
 proptest! {
-    /// Whatever the device does, every job asks exactly for its declared sequence; all blocks of its
-    /// range once, nothing outside it, nothing of another job's own range; never more than its depth
-    /// at a time; and all of it is counted.
+    /// For any device: every job requests exactly its declared sequence, every block of its range
+    /// once, nothing outside it or in another job's own range, and never more than its depth at a
+    /// time; all operations are counted.
     #[test]
     fn what_is_asked_is_what_was_declared(jobs in any_jobs(), seed: u64) {
         let specs: Vec<JobSpec> = (0..jobs.count).map(|index| jobs.job(index)).collect();
@@ -278,10 +279,10 @@ proptest! {
 }
 
 proptest! {
-    // Simulated time is long.
+    // These runs are long, so there are fewer cases.
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// What ends in the ramp is not counted, and what ends in the counted time is.
+    /// Operations that end in the ramp are not counted; those that end in the counted time are.
     #[test]
     fn the_ramp_is_left_out(depth in 1usize..33, ramp_ms in 0u64..50, count in 1usize..5) {
         let (ramp, runtime) = (Nanos::from_millis(ramp_ms), Nanos::from_millis(50));
@@ -290,13 +291,13 @@ proptest! {
         let span = ramp.0 + 1..=ramp.plus(runtime).0;
         let ended = devices.iter().flat_map(|device| &device.done_at);
         let expected = ByteLen::from_usize(ended.filter(|at| span.contains(at)).count()).0;
-        // The turns in which the ramp and the run end are counted whole, or not at all.
+        // The turns at the ends of ramp and run are counted entirely or not at all.
         let slack = ByteLen::from_usize(2 * depth * count).0;
         prop_assert!(record.ops().abs_diff(expected) <= slack, "{} of {expected}", record.ops());
         prop_assert!(record.elapsed.0.abs_diff(runtime.0) < 100_000, "{:?}", record.elapsed);
     }
 
-    /// A rate is kept, by one job or by several together, whatever the depth.
+    /// A rate is kept by one job, or by several together, at any depth.
     #[test]
     fn a_rate_is_kept(per_second in 1000u64..20_000, count in 1u32..9, is_total: bool) {
         let rate = Rate::new(per_second);
@@ -317,8 +318,8 @@ fn p99(record: &Record) -> Nanos {
 
 #[test]
 fn a_stall_shows_in_the_latency_of_all_that_was_meant_to_start_in_it() {
-    // 10,000 a second, of which the stall hits 1,000. Behind it the backlog goes down by one for every
-    // two that are done, so that the n-th of 2,000 is 100 ms - n x 50 us late.
+    // Of 10,000 operations per second, the stall hits 1,000. Then the backlog shrinks by one for
+    // every two completions, so the n-th of 2,000 is 100 ms - n x 50 us late.
     let open = JobSpec { rate: Rate::new(10_000), ..job(Pattern::RandRead, 1) };
     let (record, _) = run(&[open], &for_a_second(), stalling, 1);
     let p99 = p99(&record);
@@ -339,7 +340,7 @@ fn a_target_that_answers_no_more_is_given_up_after_its_time() {
             other => panic!("{other}"),
         }
     }
-    // A pause that is shorter is waited for.
+    // A shorter pause does not end the run.
     let stall_max = Some(Nanos::from_millis(200));
     let drive = DriveSpec { stall_max, ..for_a_second() };
     assert!(try_run(&[job(Pattern::RandRead, 1)], &drive, stalling, 1).0.is_ok());
@@ -357,7 +358,7 @@ fn latency_is_the_devices_and_no_more_than_a_look_beside_it() {
     for count in [1, 16] {
         let specs = vec![job(Pattern::RandRead, 1); count];
         let (record, _) = run(&specs, &for_a_second(), steady, 1);
-        // Two looks at each device, and half a permille of rounding.
+        // Two polls of each device, and half a permille of rounding.
         let most = 50_000 + 2 * LOOK * ByteLen::from_usize(count + 1).0 + 50;
         let mean = record.read.latency.mean();
         assert!((50_000.0..=most as f64).contains(&mean), "{mean} with {count} jobs");

@@ -1,4 +1,4 @@
-//! What a job does, how a thread drives its jobs, and why a job stops.
+//! The specification of a job, of a thread's loop, and the reasons why a job stops.
 
 use std::num::NonZeroUsize;
 
@@ -8,24 +8,23 @@ use crate::engine::EngineError;
 use crate::verify::Mismatch;
 use crate::workload::{Direction, Op, Pattern, Rate, WorkloadError, WorkloadSpec};
 
-/// What a job does.
+/// The specification of a job.
 #[derive(Clone, Debug)]
 pub struct JobSpec {
     /// The operations.
     pub workload: WorkloadSpec,
-    /// Operations in flight.
+    /// Queue depth.
     pub depth: usize,
-    /// When they are meant to start; `None` for as soon as can be.
+    /// The schedule of their intended starts; `None` to start each as soon as there is a slot.
     pub rate: Option<Rate>,
-    /// Payloads are made provable with this seed, and proved.
+    /// Seed with which written blocks are made verifiable, and read blocks are verified.
     pub verify_seed: Option<u64>,
-    /// What was written is on stable media before the job ends.
+    /// Whether writes are made durable before the job ends.
     pub end_fsync: bool,
 }
 
 impl JobSpec {
-    /// As many operations as can be, so many in flight, over and over a range from offset 0 on, in an
-    /// order that is always the same.
+    /// A job without end over a range from offset 0, with a fixed seed.
     pub fn endless(pattern: Pattern, op_len: ByteLen, range_len: ByteLen, depth: u32) -> Self {
         Self {
             workload: WorkloadSpec {
@@ -46,60 +45,60 @@ impl JobSpec {
     }
 }
 
-/// How a thread drives its jobs: alike for all jobs of a run.
+/// How a thread runs its jobs; the same for all jobs of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DriveSpec {
-    /// Time not counted, at the start.
+    /// Time before counting starts.
     pub ramp: Nanos,
-    /// Time counted; `None` until the workloads end.
+    /// Time counted; `None` to run until the workloads end.
     pub runtime: Option<Nanos>,
-    /// How it waits.
+    /// How the thread waits.
     pub spin: Spin,
-    /// When nothing has ended for so long though something is in flight, the target is taken to be
-    /// gone; `None` to wait for ever. Longer than any pause that a rate makes.
+    /// Time without a completion, though something is in flight, after which the target is
+    /// considered dead; `None` for no limit. Must exceed any pause due to a rate.
     pub stall_max: Option<Nanos>,
-    /// So many completions are counted before their slots are filled and handed over at once, whatever
-    /// else has completed; `None` for all that there are. With 1, a host that issues one operation for
-    /// each completion, as most do.
+    /// Number of completions that are counted before their slots are refilled and submitted at
+    /// once, even if there are more; `None` for no limit. With 1, each completion is followed by
+    /// the submission of one operation, as on most hosts.
     pub batch: Option<NonZeroUsize>,
 }
 
 /// How a thread waits for completions.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
 pub enum Spin {
-    /// Spins, and sleeps after a millisecond without a completion.
+    /// Spin; sleep after a millisecond without a completion
     #[default]
     Adaptive,
-    /// Never sleeps.
+    /// Always spin
     Always,
-    /// Sleeps at once.
+    /// Always sleep
     Never,
 }
 
-/// Why a job stopped.
+/// The reason why a job stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum JobFailure {
-    /// There is no such workload.
+    /// The workload is not valid.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// One operation failed.
+    /// An operation failed.
     #[error("{} of {} at offset {}: {source}", verb(.op.direction), .op.len, .op.offset.0)]
     Operation {
-        /// Which.
+        /// The operation.
         op: Op,
-        /// How.
+        /// The reason.
         source: EngineError,
     },
     /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Nothing ends.
-    #[error("nothing has ended for {} s: is the target still there?", .span.0 / 1_000_000_000)]
+    /// No operation completes.
+    #[error("no operation completed for {} s: is the target still there?", .span.0 / 1_000_000_000)]
     Stalled {
-        /// For so long.
+        /// Time since the last completion.
         span: Nanos,
     },
-    /// What was read is not what was written.
+    /// A block read is not the block written.
     #[error("verify: {0}")]
     Verify(#[from] Mismatch),
 }

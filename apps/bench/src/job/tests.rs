@@ -1,4 +1,4 @@
-//! Jobs against an engine that keeps what it is given, and writes down what it was asked.
+//! Jobs on an engine that stores data and records its operations.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +15,7 @@ use crate::workload::{Direction, Op, Pattern, Rate, WorkloadSpec};
 const OP_LEN: usize = 512;
 const BLOCKS: usize = 64;
 
-/// A device in memory that completes what is queued in reverse, one half per turn.
+/// A device in memory that completes the queued operations in reverse, one half per turn.
 struct MemoryEngine {
     blocks: Vec<[u8; OP_LEN]>,
     buffers: Vec<[u8; OP_LEN]>,
@@ -23,12 +23,12 @@ struct MemoryEngine {
     asked: Vec<Op>,
     in_flight_max: usize,
     flushes: usize,
-    /// How many operations each hand-over had.
+    /// Number of operations of each submission.
     handed_over: Vec<usize>,
     new_ops: usize,
-    /// After so many operations, everything fails.
+    /// All operations fail after this many.
     fails_after: usize,
-    /// This block loses a bit when it is read.
+    /// Reads of this block have one bit flipped.
     bent: Option<usize>,
 }
 
@@ -131,7 +131,7 @@ fn spec(pattern: Pattern) -> JobSpec {
     }
 }
 
-/// To the end of the workload, without sleeping.
+/// A run to the end of the workload, without sleeping.
 const TO_THE_END: DriveSpec =
     DriveSpec { ramp: Nanos(0), runtime: None, spin: Spin::Always, stall_max: None, batch: None };
 
@@ -150,7 +150,7 @@ fn with_a_batch_of_one_each_completion_is_followed_by_one_operation_by_itself() 
         assert_eq!(engine.asked.len(), BLOCKS);
         engine.handed_over
     };
-    // The first eight are begun together, and the first hand-over has the ninth with them.
+    // The first eight are queued together, and the first submission has the ninth as well.
     let single = of(1);
     assert_eq!((single[0], single[1..57].iter().max()), (9, Some(&1)), "{single:?}");
     assert!(of(3).iter().skip(1).all(|count| *count <= 3));
@@ -213,7 +213,7 @@ fn a_block_that_was_bent_is_named_by_its_offset() {
 
 #[test]
 fn a_mix_proves_only_what_it_has_written_itself() {
-    // Blocks hold nothing provable at first; reads of those that were not written must pass.
+    // At first, blocks are not verifiable; reads of blocks not written must pass.
     let mut engine = MemoryEngine::new(8);
     let spec = JobSpec { verify_seed: Some(9), ..spec(Pattern::RandRw) };
     let record = go(&mut engine, &spec).unwrap();
@@ -242,8 +242,8 @@ fn a_job_that_is_told_to_stop_finishes_what_is_in_flight() {
 
 #[test]
 fn latency_counts_from_the_intended_time() {
-    // A million a second from the first microsecond on, over a device of no delay: what is late
-    // is late because of us, and still counted.
+    // A million operations per second from the first microsecond on, on a device without delay:
+    // delays are ours, and still counted.
     let mut engine = MemoryEngine::new(1);
     let spec = JobSpec { rate: Rate::new(1_000_000), depth: 1, ..spec(Pattern::Read) };
     let record = go(&mut engine, &spec).unwrap();

@@ -1,4 +1,4 @@
-//! Which blocks of the range a job has written: what a read may be held to.
+//! The blocks of the range that a job has written, whose contents reads can be verified against.
 
 use nearflash_units::{ByteLen, ByteOffset};
 
@@ -27,7 +27,7 @@ impl Written {
         self.words[word] & bit != 0
     }
 
-    /// A read of every written block, ascending.
+    /// Reads of all written blocks, in ascending order.
     pub(super) fn reads(&self) -> impl Iterator<Item = Op> + '_ {
         let ends = (0u64..).zip(&self.words);
         ends.filter(|(_, word)| **word != 0).flat_map(move |(index, word)| {

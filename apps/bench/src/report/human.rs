@@ -1,4 +1,4 @@
-//! The summary for people.
+//! The summary as text.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::{FloorComparison, Report};
 use crate::placement::Place;
 use crate::recorder::{Stream, per_second};
 
-/// The percentiles that a person looks at first.
+/// The percentiles of the summary.
 const PERCENTILES: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
 pub(super) fn text(report: &Report) -> String {
@@ -112,7 +112,7 @@ fn floor(text: &mut String, floor: &FloorComparison) {
     );
 }
 
-/// A rate with the digits that mean something.
+/// A rate in human-readable form, with the significant digits.
 pub(crate) fn count(rate: f64) -> String {
     match rate {
         rate if rate >= 1e6 => format!("{:.3} M", rate / 1e6),
@@ -121,7 +121,7 @@ pub(crate) fn count(rate: f64) -> String {
     }
 }
 
-/// Nanoseconds as people read latencies.
+/// A latency in human-readable form.
 pub(crate) fn micros(nanos: f64) -> String {
     match nanos {
         nanos if nanos >= 1e9 => format!("{:.2} s", nanos / 1e9),

@@ -1,8 +1,8 @@
-//! fio's JSON layout, so that what reads fio's reports reads ours.
+//! fio's JSON layout, so that tools for fio's reports can read ours.
 //!
-//! Latency counts from the intended start of an operation to its completion. Operations are handed
-//! over in batches, so there is no submission latency of one: `slat_ns` is empty, and `clat_ns` and
-//! `lat_ns` are the same.
+//! Latency counts from the intended start of an operation to its completion. Operations are
+//! submitted in batches, so there is no submission latency of a single one: `slat_ns` is empty, and
+//! `clat_ns` equals `lat_ns`.
 
 use hdrhistogram::Histogram;
 use nearflash_units::Nanos;
@@ -33,7 +33,7 @@ struct Document<'a> {
     disk_util: [(); 0],
 }
 
-/// Pairs in their own order.
+/// A map with the pairs in the given order.
 struct Options<'a>(&'a [(&'static str, String)]);
 
 impl Serialize for Options<'_> {
@@ -181,7 +181,8 @@ impl DirectionPart {
         let elapsed = report.record.elapsed;
         let rates = report.samples.iops(direction);
         let bandwidth = per_second(stream.len.0, elapsed);
-        // All operations have one length, so bandwidth is the rate times it, in KiB as fio has it.
+        // All operations have one length, so bandwidth is the rate times that length, in KiB as in
+        // fio.
         let kib = stream.len.0 as f64 / stream.ops.max(1) as f64 / 1024.0;
         Self {
             io_bytes: stream.len.0,
@@ -233,7 +234,7 @@ impl LatencyPart {
     }
 }
 
-/// The share of operations, in per cent, up to each bound.
+/// The percentage of operations per bucket.
 struct Buckets(Vec<(String, f64)>);
 
 impl Serialize for Buckets {
@@ -295,7 +296,7 @@ fn millis(span: Nanos) -> u64 {
     span.0 / 1_000_000
 }
 
-/// The whole part of a number that is never negative nor near 2^64.
+/// Truncates a number that is neither negative nor near 2^64.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! What a run is reported as: a summary for people, or fio's JSON.
+//! The report of a run: a summary as text, or fio's JSON.
 
 mod human;
 mod json;
@@ -14,49 +14,49 @@ pub use samples::{Sample, Samples, Spread};
 use crate::placement::Place;
 use crate::recorder::Record;
 
-/// The version of every JSON document of this crate.
+/// Version of all JSON documents of this crate.
 pub const SCHEMA: u32 = 1;
 
-/// A run and what it was.
+/// A run and its results.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The run's name.
     pub name: String,
     /// The target, as on the command line.
     pub target: String,
-    /// The options, as fio names them.
+    /// The options, with fio's names.
     pub options: Vec<(&'static str, String)>,
-    /// Seconds and milliseconds since 1970.
+    /// Milliseconds since 1970.
     pub timestamp_ms: u64,
-    /// What was counted, all jobs together.
+    /// The counts of all jobs.
     pub record: Record,
-    /// How many jobs.
+    /// Number of jobs.
     pub job_count: u32,
-    /// What it was doing while it ran.
+    /// Counts per interval.
     pub samples: Samples,
-    /// Which percentiles to tell.
+    /// The percentiles to report.
     pub percentiles: PercentileList,
-    /// The floor beside it.
+    /// The floor, if it was measured.
     pub floor: Option<FloorComparison>,
 }
 
-/// A remote figure beside the floor of the same minute.
+/// A remote result compared with the floor, measured within the same minute.
 #[derive(Clone, Debug)]
 pub struct FloorComparison {
     /// Exchanges per second: mean of before and after.
     pub iops: f64,
     /// Mean latency in nanoseconds: mean of before and after.
     pub latency_ns: f64,
-    /// Operations per second over the floor's.
+    /// Operations per second, divided by the floor's.
     pub iops_ratio: f64,
-    /// Mean latency over the floor's.
+    /// Mean latency, divided by the floor's.
     pub latency_ratio: f64,
-    /// Core to core before and after.
+    /// Core-to-core latency before and after.
     pub core_to_core: [Nanos; 2],
 }
 
 impl FloorComparison {
-    /// Whether all was measured in one place: if not, the ratio says nothing.
+    /// Whether the cores stayed in one place. If not, the ratio is meaningless.
     pub fn is_comparable(&self) -> bool {
         let [before, after] = self.core_to_core.map(Place::of);
         before == after
@@ -64,7 +64,7 @@ impl FloorComparison {
 }
 
 impl Report {
-    /// For people.
+    /// The summary as text.
     pub fn to_text(&self) -> String {
         human::text(self)
     }

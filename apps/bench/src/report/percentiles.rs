@@ -1,4 +1,4 @@
-//! Which percentiles are reported.
+//! The list of percentiles to report.
 
 use std::str::FromStr;
 
@@ -6,13 +6,13 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq)]
 pub struct PercentileList(pub Vec<f64>);
 
-/// Why a list was not understood.
+/// The reason why a list is not valid.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("'{0}' is not a list of percentiles: write numbers up to 100 with colons, as 50:99:99.9")]
 pub struct PercentilesError(String);
 
 impl Default for PercentileList {
-    /// fio's.
+    /// fio's default.
     fn default() -> Self {
         Self(vec![
             1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9,

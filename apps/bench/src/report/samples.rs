@@ -1,4 +1,4 @@
-//! What a run did in each interval while it ran.
+//! Counts per interval of a run.
 
 use nearflash_units::Nanos;
 
@@ -8,7 +8,7 @@ use crate::workload::Direction;
 /// Operations of one interval.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sample {
-    /// How long it was.
+    /// Length of the interval.
     pub span: Nanos,
     /// Reads completed in it.
     pub reads: u64,
@@ -20,23 +20,23 @@ pub struct Sample {
 #[derive(Clone, Debug, Default)]
 pub struct Samples(pub Vec<Sample>);
 
-/// Smallest, largest, mean and standard deviation.
+/// Minimum, maximum, mean and standard deviation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Smallest.
+    /// The minimum.
     pub min: f64,
-    /// Largest.
+    /// The maximum.
     pub max: f64,
-    /// Arithmetic mean.
+    /// The arithmetic mean.
     pub mean: f64,
-    /// Of the population.
+    /// The standard deviation of the population.
     pub stddev: f64,
-    /// How many.
+    /// The number of values.
     pub count: usize,
 }
 
 impl Spread {
-    /// Of some values.
+    /// The spread of some values.
     pub fn of(values: &[f64]) -> Self {
         if values.is_empty() {
             return Self::default();

@@ -1,4 +1,4 @@
-//! What is run: equal jobs of a load, where they work, and on how many threads.
+//! The specification of a run: equal jobs of a load, their ranges, and their threads.
 
 use nearflash_units::ByteLen;
 
@@ -6,48 +6,48 @@ use crate::job::{DriveSpec, JobSpec};
 use crate::placement::CoreId;
 use crate::workload::Rate;
 
-/// One load, and how it is run.
+/// One load and how it is run.
 #[derive(Clone, Debug)]
 pub struct RunSpec {
     /// The load.
     pub jobs: Jobs,
-    /// How long, and how threads wait.
+    /// Duration, and how threads wait.
     pub drive: DriveSpec,
-    /// Which threads.
+    /// The threads.
     pub threads: Threads,
 }
 
-/// A load: equal jobs at the same time. A job is a client: it has an engine, and so a connection or
-/// session, of its own.
+/// A load: equal jobs at the same time. A job is a client: it has an engine, and hence a connection
+/// or session, of its own.
 #[derive(Clone, Debug)]
 pub struct Jobs {
-    /// What each does.
+    /// Each of the jobs.
     pub job: JobSpec,
-    /// How many.
+    /// The number of jobs.
     pub count: u32,
-    /// Where they work.
+    /// Their ranges.
     pub layout: Layout,
-    /// The rate that all keep together, instead of each the job's own.
+    /// The rate of all jobs together, which replaces each job's own.
     pub total_rate: Option<Rate>,
 }
 
-/// Where the jobs of a load work.
+/// The ranges of a load's jobs.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Layout {
     /// All on the same range.
     #[default]
     Shared,
-    /// Each so far behind the one before it: fio's `offset_increment`. Ranges that are no longer than
-    /// that are the jobs' own.
+    /// Each range starts this far behind the one before: fio's `offset_increment`. Ranges that are
+    /// not longer than this do not overlap.
     Apart(ByteLen),
 }
 
-/// Who drives the jobs.
+/// The threads that run the jobs.
 #[derive(Clone, Debug, Default)]
 pub struct Threads {
-    /// How many at most, the jobs dealt out to them in turn; a thread for each job unless given.
+    /// Maximum number of threads, which run the jobs in turn; `None` for one per job.
     pub count: Option<u32>,
-    /// Given to the threads in turn; empty to leave them to the system.
+    /// Assigned to the threads in turn; empty to leave the placement to the system.
     pub cores: Vec<CoreId>,
 }
 
@@ -57,16 +57,16 @@ impl Jobs {
         Self { job, count, layout: Layout::Shared, total_rate: None }
     }
 
-    /// One of them, counted from 0. Every job has an order of its own; the first one that of the seed.
+    /// One of the jobs, from 0. Each job has an order of its own; the first has that of the seed.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When `index` is not below [`Self::count`].
     pub fn job(&self, index: u32) -> JobSpec {
         assert!(index < self.count, "there is such a job");
         let mut job = self.job.clone();
         job.workload.seed = job.workload.seed.wrapping_add(index.into());
         if let Layout::Apart(increment) = self.layout {
-            // Past the address space, the workload refuses it.
+            // Beyond the address space, the workload refuses it.
             let offset = increment.0.saturating_mul(index.into());
             job.workload.offset.0 = job.workload.offset.0.saturating_add(offset);
         }
@@ -78,18 +78,18 @@ impl Jobs {
 }
 
 impl Threads {
-    /// One thread, on a core.
+    /// One thread on a core.
     pub fn one(core: CoreId) -> Self {
         Self { count: Some(1), cores: vec![core] }
     }
 
-    /// How many there are for so many jobs: none is idle.
+    /// The number of threads for this many jobs; no thread is idle.
     pub fn count_for(&self, job_count: usize) -> usize {
         let wanted = self.count.and_then(|count| usize::try_from(count).ok());
         wanted.unwrap_or(job_count).clamp(1, job_count.max(1))
     }
 
-    /// A thread's core, if it has one.
+    /// A thread's core, if it is pinned.
     pub(super) fn core(&self, thread: usize) -> Option<CoreId> {
         self.cores.get(thread % self.cores.len().max(1)).copied()
     }

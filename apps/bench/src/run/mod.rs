@@ -1,4 +1,4 @@
-//! A run: jobs on threads, watched until they end; those of one load, or of several at once.
+//! A run: jobs on threads, observed until they end. The jobs may belong to one load or to several.
 
 mod jobs;
 mod openers;
@@ -20,15 +20,15 @@ use crate::placement::{CoreId, elapsed, pin};
 use crate::recorder::{Gauge, Record};
 use crate::report::{Sample, Samples};
 
-/// How often a run is looked at; fio's.
+/// Interval of the samples, as in fio.
 const SAMPLE_SPAN: Duration = Duration::from_millis(500);
-/// How often it is asked whether it has ended.
+/// Interval at which the end of the jobs is checked.
 const POLL_SPAN: Duration = Duration::from_millis(20);
 
-/// Runs the jobs of one load; what they did together, and in each interval.
+/// Runs the jobs of one load; returns their counts, in total and per interval.
 ///
 /// # Errors
-/// The first job's that failed; the others are stopped then.
+/// The failure of the first job that failed. The others are stopped then.
 pub fn run<O: Opener + ?Sized>(
     opener: &O,
     spec: &RunSpec,
@@ -39,13 +39,15 @@ pub fn run<O: Opener + ?Sized>(
     Ok(results.into_iter().next().expect("every load has a result"))
 }
 
-/// Runs several loads at once, over the same time, their jobs dealt out to the threads in turn; what
-/// each did, and in each interval. `watch` is told of all together.
+/// Runs several loads at the same time, with their jobs assigned to the threads in turn. Returns
+/// the counts of each load, in total and per interval. `watch` is called with the sums over all
+/// loads.
 ///
-/// The processor time of a thread is dealt out to its loads by their operations.
+/// The processor time of a thread is divided among its loads in proportion to operations.
 ///
 /// # Errors
-/// The first job's that failed, counted through all loads; the others are stopped then.
+/// The failure of the first job that failed, with an index that counts through all loads. The
+/// others are stopped then.
 pub fn run_together<O: Opener + ?Sized>(
     loads: &[(&O, Jobs)],
     drive: &DriveSpec,
@@ -94,11 +96,11 @@ pub fn run_together<O: Opener + ?Sized>(
     })
 }
 
-/// A job's place in a run.
+/// A job and its indices in a run.
 struct Post<'a, O: ?Sized> {
-    /// Counted through all loads.
+    /// Index of the job, counted through all loads.
     index: usize,
-    /// Its load's place.
+    /// Index of its load.
     load: usize,
     opener: &'a O,
     spec: JobSpec,
@@ -112,7 +114,7 @@ fn posts<'a, O: ?Sized>(loads: &[(&'a O, Jobs)]) -> Vec<Post<'a, O>> {
     posts.map(|(index, (load, opener, spec))| Post { index, load, opener, spec }).collect()
 }
 
-/// What the threads of a run have in common.
+/// The state that the threads of a run share.
 struct Shared<'a> {
     drive: &'a DriveSpec,
     stop: AtomicBool,
@@ -121,7 +123,7 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// A record for every load.
+    /// Runs the jobs of one thread; returns one record per load.
     fn run_thread<O: Opener + ?Sized>(
         &self,
         core: Option<CoreId>,
@@ -131,7 +133,7 @@ impl Shared<'_> {
         let mut engines = match open_all(core, posts) {
             Ok(engines) => engines,
             Err(error) => {
-                // Also those that failed come here, or the others would wait for ever.
+                // A failed thread also reaches the barrier, since the others would wait forever.
                 self.together.wait();
                 return Err(error);
             }
@@ -147,7 +149,7 @@ impl Shared<'_> {
     }
 }
 
-/// Engines belong to the thread that opens them.
+/// Opens the engines on the thread that uses them.
 fn open_all<O: Opener + ?Sized>(
     core: Option<CoreId>,
     posts: &[Post<'_, O>],
@@ -158,8 +160,8 @@ fn open_all<O: Opener + ?Sized>(
     posts.iter().map(|post| post.opener.open(post.spec.depth, post.spec.workload.op_len)).collect()
 }
 
-/// Samples until the jobs are over. The last interval is cut short and not kept: its rate would be
-/// that of the jobs' end.
+/// Takes samples until the jobs are over. The last interval is incomplete and dropped, since its
+/// rate would not be representative.
 fn watch_loads<O: Opener + ?Sized>(
     loads: &[(&O, Jobs)],
     gauges: &[Vec<Gauge>],
@@ -193,7 +195,7 @@ fn watch_loads<O: Opener + ?Sized>(
     Ok(samples)
 }
 
-/// What was done between two looks. After the ramp the counts begin again from nothing.
+/// The difference between two samples. At the end of the ramp the counts restart at zero.
 fn since(span: Nanos, last: (u64, u64), sums: (u64, u64)) -> Sample {
     Sample {
         span,

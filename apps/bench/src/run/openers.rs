@@ -1,22 +1,23 @@
-//! What engines are made from.
+//! Openers create engines.
 
 use nearflash_units::ByteLen;
 
 use crate::BenchError;
 use crate::engine::{AnyEngine, Engine, FileEngine, FileOptions, NullEngine};
 
-/// What the engines are made from, once per job, on the thread that drives it.
+/// Creates the engine of each job, on the thread that runs the job.
 pub trait Opener: Sync {
-    /// What it makes.
+    /// The type of its engines.
     type Engine: Engine;
 
-    /// An engine for the calling thread.
+    /// Opens an engine for the calling thread.
     ///
     /// # Errors
     /// When the target cannot be reached.
     fn open(&self, depth: usize, op_len: ByteLen) -> Result<Self::Engine, BenchError>;
 
-    /// Whatever the target needs while its engines work; called a few times a second.
+    /// Maintenance that the target needs while its engines work, such as keep-alives. Called
+    /// several times per second.
     ///
     /// # Errors
     /// When the target is gone.
@@ -25,15 +26,16 @@ pub trait Opener: Sync {
     }
 }
 
-/// An opener of any kind, so that loads on different kinds of targets run together.
+/// An opener with engines of any kind, so that loads on different kinds of targets can run
+/// together.
 pub trait OpenAny: Sync {
-    /// As [`Opener::open`].
+    /// Like [`Opener::open`].
     ///
     /// # Errors
     /// When the target cannot be reached.
     fn open_any(&self, depth: usize, op_len: ByteLen) -> Result<AnyEngine, BenchError>;
 
-    /// As [`Opener::tend`].
+    /// Like [`Opener::tend`].
     ///
     /// # Errors
     /// When the target is gone.

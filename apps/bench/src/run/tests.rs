@@ -1,4 +1,4 @@
-//! Runs on engines that do nothing: who drives whom, and what is counted for whom.
+//! Runs on null engines: assignment of jobs to threads, and of counts to loads.
 
 use nearflash_units::{ByteLen, ByteOffset};
 
@@ -85,7 +85,7 @@ fn loads_on_different_kinds_of_targets_run_on_one_thread() {
     let file = FileOptions { path, direct: false, writes: true, len_min: Some(len), batch: 1 };
     file.prepare().unwrap();
     let openers: [&dyn OpenAny; 2] = [&OpenNull, &file];
-    // Several engines that sleep at once: no descriptor to wait on, and the rings' bells.
+    // Several engines that sleep at once: some without a descriptor, some with an eventfd.
     for spin in [Spin::Never, Spin::Adaptive, Spin::Always] {
         let loads = openers.map(|opener| (opener, Jobs::new(job(Pattern::RandWrite, 64), 4)));
         let drive = DriveSpec { spin, ..drive() };

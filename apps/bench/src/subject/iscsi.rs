@@ -1,29 +1,30 @@
-//! `iscsi://HOST:PORT/NAME[/LUN]`, and what may stand behind the question mark.
+//! `iscsi://HOST:PORT/NAME[/LUN]` with its query.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use super::{TargetError, parse_authority};
 
-/// Stands before a nearflash volume's name to make its IQN.
+/// Prefix of a nearflash volume's name in its IQN.
 const VOLUME_IQN_PREFIX: &str = "iqn.2026-11.io.nearflash:";
 /// The port that IANA assigned to iSCSI.
 const PORT_DEFAULT: u16 = 3260;
-/// What flat space addressing of a LUN holds. SAM-5, 4.7.7.3.
+/// Maximum LUN with flat space addressing: SAM-5, 4.7.7.3.
 const LUN_MAX: u16 = (1 << 14) - 1;
-/// More sessions or connections than this per job is a typing error.
+/// Maximum number of sessions per job and of connections per session; more are considered a typing
+/// error.
 const COUNT_MAX: u16 = 64;
 
-/// A logical unit behind iSCSI.
+/// A logical unit over iSCSI.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct IscsiTarget {
-    /// Name or address.
+    /// Host name or address.
     pub host: String,
     /// TCP port.
     pub port: u16,
     /// The target's name.
     pub name: String,
-    /// Which logical unit of it.
+    /// The logical unit number.
     pub lun: u16,
     /// HeaderDigest.
     pub header_digest: bool,
@@ -33,22 +34,22 @@ pub struct IscsiTarget {
     pub sessions: u16,
     /// Connections of each session.
     pub connections: u16,
-    /// The CHAP account.
+    /// The CHAP account of the initiator.
     pub account: Option<AccountFile>,
-    /// What the target has to prove in return.
+    /// The CHAP account by which the target authenticates itself.
     pub mutual: Option<AccountFile>,
 }
 
-/// A CHAP user whose secret stands in a file.
+/// A CHAP user with a file that holds the secret.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AccountFile {
     /// CHAP_N.
     pub user: String,
-    /// Where its secret stands.
+    /// The file that holds the secret.
     pub secret_file: PathBuf,
 }
 
-/// An iSCSI name stands for itself, any other for the nearflash volume of that name.
+/// The IQN for a name: an iSCSI name is kept, any other is taken as that of a nearflash volume.
 pub fn iqn_of(name: &str) -> String {
     match ["iqn.", "eui.", "naa."].iter().any(|prefix| name.starts_with(prefix)) {
         true => name.to_owned(),
@@ -56,7 +57,7 @@ pub fn iqn_of(name: &str) -> String {
     }
 }
 
-/// Reads `text`, whose part behind the scheme is `rest`.
+/// Parses `text`, of which `rest` follows the scheme.
 pub(super) fn parse(text: &str, rest: &str) -> Result<IscsiTarget, TargetError> {
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let or = " or a target's IQN";
@@ -103,7 +104,7 @@ fn parse_lun(digits: &str) -> Result<u16, TargetError> {
     lun.ok_or_else(|| TargetError::Lun { text: digits.to_owned() })
 }
 
-/// Both of them, or none. Each has its words and its key.
+/// User and secret file, or neither. Each comes with its description and its key.
 fn account(
     text: &str,
     given: (Option<String>, Option<PathBuf>),
@@ -118,7 +119,7 @@ fn account(
     }
 }
 
-/// What stands behind the question mark.
+/// The query.
 #[derive(Default)]
 struct Options {
     header_digest: bool,
@@ -171,7 +172,7 @@ impl Options {
     }
 }
 
-/// A value that is one.
+/// A value that must not be empty.
 fn said<'a>(
     key: &'static str,
     value: &'a str,
@@ -189,7 +190,7 @@ fn parse_count(key: &'static str, value: &str) -> Result<u16, TargetError> {
     count.ok_or_else(|| TargetError::Value { key, value: value.to_owned(), expected })
 }
 
-/// Without account and digests: what is measured is named, not how one gets there.
+/// Without account and digests, which are not part of the target's identity.
 impl fmt::Display for IscsiTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { host, port, name, lun, .. } = self;

@@ -1,4 +1,4 @@
-//! What is measured, as it is named on the command line.
+//! The subject of a measurement, as named on the command line.
 
 mod iscsi;
 mod url;
@@ -14,42 +14,42 @@ use crate::floor::Headers;
 
 pub use iscsi::{AccountFile, IscsiTarget, iqn_of};
 
-/// Stands before a nearflash volume's name to make its NQN.
+/// Prefix of a nearflash volume's name in its NQN.
 pub const VOLUME_NQN_PREFIX: &str = "nqn.2026-11.io.nearflash:";
-/// The I/O port that IANA assigned to NVMe over Fabrics.
+/// The port that IANA assigned to NVMe over Fabrics.
 const NVME_TCP_PORT: u16 = 4420;
-/// A longer header is a typing error.
+/// Maximum length of a header; a longer one is considered a typing error.
 const HEADER_LEN_MAX: u64 = 4096;
-/// More queue pairs than this per job is a typing error.
+/// Maximum number of queue pairs per job; more are considered a typing error.
 const QUEUES_MAX: u16 = 128;
 
-/// What is measured.
+/// The subject of a measurement.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Target {
     /// A file or block device of this machine, over io_uring.
     File(PathBuf),
-    /// Nothing at all, of this size: what the tool itself costs.
+    /// The null engine with this size: the overhead of the tool itself.
     Null(ByteLen),
-    /// A namespace of another machine.
+    /// A namespace over NVMe/TCP.
     NvmeTcp(NvmeTcpTarget),
-    /// A volume behind the direct protocol, over TCP or on this machine.
+    /// A volume over the direct protocol, by TCP or by shared memory.
     Direct(Url),
-    /// A logical unit behind iSCSI.
+    /// A logical unit over iSCSI.
     Iscsi(IscsiTarget),
     /// The bare exchange over loopback TCP, with headers of these lengths.
     Floor(Headers),
 }
 
-/// A namespace behind NVMe/TCP.
+/// A namespace over NVMe/TCP.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NvmeTcpTarget {
-    /// Name or address.
+    /// Host name or address.
     pub host: String,
     /// TCP port.
     pub port: u16,
     /// The subsystem's NQN.
     pub nqn: String,
-    /// Which namespace of it.
+    /// The namespace ID.
     pub namespace: u32,
     /// HDGST.
     pub header_digest: bool,
@@ -59,94 +59,96 @@ pub struct NvmeTcpTarget {
     pub queues: u16,
 }
 
-/// Why a target was not understood.
+/// The reason why a target is not valid.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TargetError {
-    /// No scheme that is known.
+    /// The scheme is unknown.
     #[error(
-        "'{text}' is no target: write file:PATH, null:SIZE, nvme-tcp://HOST:PORT/NAME, \
+        "'{text}' is not a valid target: write file:PATH, null:SIZE, nvme-tcp://HOST:PORT/NAME, \
          iscsi://HOST:PORT/NAME, direct://HOST:PORT/VOLUME, direct+local:PATH.sock/VOLUME or \
          floor://"
     )]
     Scheme {
-        /// As written.
+        /// The target as given.
         text: String,
     },
-    /// No URL of the direct protocol.
+    /// Not a valid URL of the direct protocol.
     #[error(transparent)]
     Direct(#[from] UrlError),
-    /// The floor's option.
-    #[error("'{text}' is no floor: write floor://, or floor://?headers=REQUEST,ANSWER in bytes")]
+    /// Not a valid floor.
+    #[error("'{text}' is not valid: write floor:// or floor://?headers=REQUEST,ANSWER in bytes")]
     Floor {
-        /// As written.
+        /// The target as given.
         text: String,
     },
-    /// `file:` alone.
+    /// `file:` without a path.
     #[error("'file:' names no file: write file:PATH, as file:/tmp/test.img")]
     NoPath,
-    /// `null:` without a size.
+    /// `null:` without a valid size.
     #[error("null: {0}")]
     Size(#[from] ParseSizeError),
-    /// No host.
+    /// The host is missing.
     #[error(
         "'{text}' names no host: write {scheme}://HOST:PORT/NAME, as {scheme}://[::1]:{port}/data"
     )]
     NoHost {
-        /// As written.
+        /// The target as given.
         text: String,
         /// Its scheme.
         scheme: &'static str,
-        /// The port that is usual with it.
+        /// The scheme's default port.
         port: u16,
     },
-    /// The port is none.
-    #[error("'{text}' is no TCP port: write a number from 1 to 65535, usually {usual}")]
+    /// The port is not a valid number.
+    #[error("'{text}' is not a valid TCP port: write a number from 1 to 65535, usually {usual}")]
     Port {
-        /// As written.
+        /// The port as given.
         text: String,
-        /// The scheme's.
+        /// The scheme's default port.
         usual: u16,
     },
-    /// No subsystem, target or volume.
+    /// The name of the subsystem, target or volume is missing.
     #[error("'{text}' names no volume: append /NAME, a volume's name{or}")]
     NoName {
-        /// As written.
+        /// The target as given.
         text: String,
-        /// What else can stand there.
+        /// An alternative to a volume's name.
         or: &'static str,
     },
-    /// The LUN is none.
-    #[error("'{text}' is no LUN: write a number from 0 to 16383 behind the name, as /data/0")]
+    /// The LUN is not a valid number.
+    #[error(
+        "'{text}' is not a valid LUN: write a number from 0 to 16383 behind the name, as /data/0"
+    )]
     Lun {
-        /// As written.
+        /// The LUN as given.
         text: String,
     },
-    /// A key that does not exist.
-    #[error("'{key}' is no option of a target: use {expected}")]
+    /// The key is unknown.
+    #[error("'{key}' is not a valid option of a target: use {expected}")]
     UnknownKey {
-        /// As written.
+        /// The key as given.
         key: String,
-        /// What there is.
+        /// The valid keys.
         expected: &'static str,
     },
     /// A user without a secret, or a secret without a user.
     #[error("'{text}' names {named} without {missing}: append &{missing}=")]
     HalfAccount {
-        /// As written.
+        /// The target as given.
         text: String,
-        /// What is there.
+        /// The part that is given.
         named: &'static str,
-        /// What is not.
+        /// The part that is missing.
         missing: &'static str,
     },
-    /// A value that its key does not have.
-    #[error("'{value}' is no value of {key}: use {expected}")]
+    /// The value is not valid for its key.
+    #[error("'{value}' is not a valid value of {key}: use {expected}")]
     Value {
-        /// Whose value.
+        /// The key.
         key: &'static str,
-        /// As written.
+        /// The value as given.
         value: String,
-        /// What there is.
+        /// The valid values.
         expected: &'static str,
     },
 }
@@ -172,7 +174,7 @@ impl FromStr for Target {
     }
 }
 
-/// A volume must be named: that is what is measured.
+/// The volume is required, since it is the subject.
 fn parse_direct(text: &str) -> Result<Url, TargetError> {
     let url: Url = text.parse()?;
     match url.volume {
@@ -181,7 +183,7 @@ fn parse_direct(text: &str) -> Result<Url, TargetError> {
     }
 }
 
-/// One length for both headers, or two; NVMe/TCP's by default.
+/// The length of both headers, or of each; by default those of NVMe/TCP.
 fn parse_floor(text: &str, rest: &str) -> Result<Headers, TargetError> {
     let refused = || TargetError::Floor { text: text.to_owned() };
     let query = rest.strip_prefix("//").unwrap_or(rest);
@@ -222,19 +224,19 @@ fn parse_nvme_tcp(text: &str, rest: &str) -> Result<NvmeTcpTarget, TargetError> 
     Ok(target)
 }
 
-/// An NQN stands for itself, any other name for the nearflash volume of that name.
+/// The NQN for a name: an NQN is kept, any other name is taken as that of a nearflash volume.
 pub fn nqn_of(name: &str) -> String {
     if name.starts_with("nqn.") { name.to_owned() } else { format!("{VOLUME_NQN_PREFIX}{name}") }
 }
 
-/// Host and port, of a scheme and its usual port.
+/// Parses host and port; the scheme has a default port.
 fn parse_authority(
     text: &str,
     authority: &str,
     (scheme, usual): (&'static str, u16),
 ) -> Result<(String, u16), TargetError> {
     let no_host = || TargetError::NoHost { text: text.to_owned(), scheme, port: usual };
-    // An IPv6 address stands in brackets, its own colons inside.
+    // An IPv6 address is in brackets, since it contains colons.
     let (host, port) = match authority.strip_prefix('[') {
         Some(inside) => {
             let (host, after) = inside.split_once(']').ok_or_else(no_host)?;
@@ -294,12 +296,12 @@ fn apply_option(target: &mut NvmeTcpTarget, key: &str, value: &str) -> Result<()
 }
 
 impl Target {
-    /// Whether a network is between it and us.
+    /// Whether the target is reached by a remote protocol.
     pub fn is_remote(&self) -> bool {
         matches!(self, Self::NvmeTcp(_) | Self::Direct(_) | Self::Iscsi(_))
     }
 
-    /// The headers around a payload on its way there.
+    /// The headers around a payload on its way to the target.
     pub fn headers(&self) -> Headers {
         match self {
             Self::Direct(_) => Headers::DIRECT,

@@ -1,12 +1,12 @@
-//! A target as it can be typed again, with the options that make it another one.
+//! A target as a URL that can be given again, with its options.
 
 use nearflash::direct::Url;
 
 use super::{IscsiTarget, NvmeTcpTarget, Target};
 
 impl Target {
-    /// The target with its options, those that are as usual left out. Who asks is no part of it: two
-    /// accounts reach the same.
+    /// The target with its options, except for defaults. Accounts are omitted, since they are not
+    /// part of the target's identity.
     pub fn url(&self) -> String {
         let options = match self {
             Self::NvmeTcp(target) => nvme_tcp(target),

@@ -1,17 +1,17 @@
-//! A random order in which every index comes once, without remembering which ones came.
+//! A random order that visits every index once, without memory of those visited.
 
 use super::splitmix64;
 
-/// Rounds of the Feistel network, two by two.
+/// Pairs of rounds of the Feistel network.
 const ROUND_PAIRS: usize = 2;
-/// An odd number without a pattern: 2^64 over the golden ratio.
+/// An odd number without a pattern: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A pseudo-random permutation of `0..count`.
 ///
-/// A Feistel network over as many bits as `count` needs, walked until the result is in range: at
-/// most two steps on average, no memory, any count. A job asks it once for every operation, so a
-/// round is one multiplication.
+/// A Feistel network over as many bits as `count` needs, iterated until the result is in range:
+/// less than two steps on average, no memory, and any count. A job calls it for every operation, so
+/// a round is one multiplication.
 #[derive(Clone, Debug)]
 pub struct Permutation {
     count: u64,
@@ -22,10 +22,10 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// One permutation of `0..count` for each key.
+    /// The permutation of `0..count` for a key.
     ///
     /// # Panics
-    /// When `count` is zero or over 2^62.
+    /// When `count` is zero or above 2^62.
     pub fn new(count: u64, key: u64) -> Self {
         assert!(count > 0 && count <= 1 << 62, "a range has between one and 2^62 blocks");
         let bits = u64::BITS - (count - 1).leading_zeros();
@@ -40,7 +40,7 @@ impl Permutation {
         }
     }
 
-    /// The index that stands at `position`.
+    /// The index at `position`.
     ///
     /// # Panics
     /// When `position` is not below the count.
@@ -56,7 +56,7 @@ impl Permutation {
         index
     }
 
-    /// Either half is changed by what only the other one says: a bijection whatever is said.
+    /// Each half is changed by a function of the other, so this is a bijection for any function.
     #[inline]
     fn shuffle(&self, index: u64) -> u64 {
         let (mut high, mut low) = (index >> self.low_bits, index & self.low_mask);

@@ -1,8 +1,8 @@
-//! When each operation is meant to start.
+//! Intended starts of operations.
 
 use nearflash_units::Nanos;
 
-/// A steady rate: one job's own, or its share of one that several jobs keep in turn.
+/// A steady rate: that of one job, or a job's share of a common one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rate {
     per_second: u64,
@@ -11,13 +11,13 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// So many operations a second; `None` for no rate at all.
+    /// This many operations per second; `None` for zero, which means no rate.
     pub fn new(per_second: u64) -> Option<Self> {
         (per_second > 0).then_some(Self { per_second, sharers: 1, turn: 0 })
     }
 
-    /// The share of one of `sharers` jobs, `turn` from 0 on: each takes every so-manieth operation,
-    /// so that together they are as steady as one.
+    /// The share of one of `sharers` jobs, with `turn` from 0. Each job takes every `sharers`-th
+    /// operation, so that together they are as steady as one.
     ///
     /// # Panics
     /// When `turn` is not below `sharers`.
@@ -27,9 +27,9 @@ impl Rate {
     }
 }
 
-/// When the operations of a [`Rate`] are meant to start. Operation `n` is meant to start `n` intervals
-/// after the first, whatever became of those before it: latency counted from there includes the wait
-/// behind a slow one, which an honest measurement must not omit.
+/// The intended starts of the operations of a [`Rate`]. Operation `n` is to start `n` intervals
+/// after the first, even if earlier ones are late. Latency measured from the intended start
+/// includes the wait behind a slow operation, which must not be omitted.
 #[derive(Clone, Debug)]
 pub struct RateSchedule {
     rate: Rate,
@@ -37,12 +37,12 @@ pub struct RateSchedule {
 }
 
 impl RateSchedule {
-    /// From the first operation on.
+    /// A schedule that begins with the first operation.
     pub fn new(rate: Rate) -> Self {
         Self { rate, next: 0 }
     }
 
-    /// When the next operation is meant to start, from the start of the job.
+    /// The intended start of the next operation, relative to the start of the job.
     pub fn next_at(&self) -> Nanos {
         let Rate { per_second, sharers, turn } = self.rate;
         let index = u128::from(self.next) * u128::from(sharers) + u128::from(turn);
@@ -50,7 +50,7 @@ impl RateSchedule {
         Nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// The next operation has been taken.
+    /// Moves on to the next operation.
     pub fn advance(&mut self) {
         self.next += 1;
     }
@@ -67,8 +67,8 @@ mod tests {
     }
 
     proptest! {
-        /// Intended times never drift: after a second's worth of operations exactly one second has
-        /// passed, and no operation is early.
+        /// Intended starts do not drift: after one second's worth of operations exactly one second
+        /// has passed, and no operation is early.
         #[test]
         fn a_second_holds_exactly_the_rate(per_second in 1u64..3_000_000, seconds in 1u64..1000) {
             let mut schedule = RateSchedule::new(Rate::new(per_second).unwrap());
@@ -79,7 +79,8 @@ mod tests {
             prop_assert!(schedule.next_at() >= before);
         }
 
-        /// Jobs that share a rate have the same intended times together as one that has it alone.
+        /// Jobs that share a rate have together the same intended starts as one job with the whole
+        /// rate.
         #[test]
         fn shares_of_a_rate_are_the_rate(per_second in 1u64..3_000_000, sharers in 1u32..100) {
             let rate = Rate::new(per_second).unwrap();

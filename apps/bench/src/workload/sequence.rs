@@ -4,7 +4,7 @@ use nearflash_units::{ByteLen, ByteOffset};
 
 use super::{Permutation, splitmix64};
 
-/// Which way the payload goes.
+/// The direction of the payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Direction {
     /// From the target.
@@ -16,35 +16,35 @@ pub enum Direction {
 /// One operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Op {
-    /// Which way.
+    /// The direction.
     pub direction: Direction,
-    /// Where.
+    /// The start.
     pub offset: ByteOffset,
-    /// How much.
+    /// The length.
     pub len: ByteLen,
 }
 
-/// What is done, in fio's words.
+/// Direction and order, with fio's names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 #[value(rename_all = "lower")]
 pub enum Pattern {
-    /// Sequential reads.
+    /// Sequential reads
     Read,
-    /// Sequential writes.
+    /// Sequential writes
     Write,
-    /// Random reads.
+    /// Random reads
     RandRead,
-    /// Random writes.
+    /// Random writes
     RandWrite,
-    /// Sequential reads and writes, mixed.
+    /// Sequential reads and writes, mixed
     #[value(alias = "readwrite")]
     Rw,
-    /// Random reads and writes, mixed.
+    /// Random reads and writes, mixed
     RandRw,
 }
 
 impl Pattern {
-    /// As on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -56,12 +56,12 @@ impl Pattern {
         }
     }
 
-    /// In random order.
+    /// Whether the order is random.
     pub fn is_random(self) -> bool {
         matches!(self, Self::RandRead | Self::RandWrite | Self::RandRw)
     }
 
-    /// The only direction, unless both occur.
+    /// The only direction; `None` if both occur.
     pub fn single_direction(self) -> Option<Direction> {
         match self {
             Self::Read | Self::RandRead => Some(Direction::Read),
@@ -76,52 +76,52 @@ impl Pattern {
     }
 }
 
-/// What a [`Workload`] is made from.
+/// The parameters of a [`Workload`].
 #[derive(Clone, Debug)]
 pub struct WorkloadSpec {
-    /// What is done.
+    /// Direction and order.
     pub pattern: Pattern,
-    /// Of a mixed pattern, the share of reads, in per cent.
+    /// The share of reads in per cent, for mixed patterns.
     pub read_percent: u8,
     /// Length of each operation.
     pub op_len: ByteLen,
-    /// Where the range begins.
+    /// Start of the range.
     pub offset: ByteOffset,
-    /// How long the range is; what is left of it after whole operations is not touched.
+    /// Length of the range. A remainder shorter than an operation is not used.
     pub range_len: ByteLen,
-    /// Random order may repeat an offset before all had their turn.
+    /// Whether random order may repeat an offset before all have been used.
     pub repeats: bool,
-    /// After the last offset comes the first again.
+    /// Whether the workload starts over after the last offset.
     pub endless: bool,
-    /// Everything random comes from here.
+    /// The seed of all random numbers.
     pub seed: u64,
 }
 
-/// Why there can be no such workload.
+/// The reason why a workload is not valid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum WorkloadError {
     /// `--bs 0`.
-    #[error("--bs 0 moves nothing: give a block size, as --bs 4k")]
+    #[error("--bs 0 transfers nothing: give a block size, as --bs 4k")]
     EmptyOp,
-    /// The range does not hold one operation.
+    /// The range is shorter than one operation.
     #[error(
         "the range of {range} does not hold one operation of {op}: \
          give a larger --size or a smaller --bs"
     )]
     RangeTooSmall {
-        /// The range.
+        /// Length of the range.
         range: ByteLen,
-        /// One operation.
+        /// Length of one operation.
         op: ByteLen,
     },
-    /// The range ends past the address space.
+    /// The range exceeds the address space.
     #[error(
         "--offset {offset} and the range of {range} exceed 2^63 bytes: give a smaller --offset"
     )]
     OutOfAddresses {
         /// The offset.
         offset: ByteLen,
-        /// The range.
+        /// Length of the range.
         range: ByteLen,
     },
 }
@@ -130,7 +130,7 @@ pub enum WorkloadError {
 #[derive(Clone, Debug)]
 pub struct Workload {
     spec: WorkloadSpec,
-    /// Operations that fit the range.
+    /// Number of operations that fit into the range.
     count: u64,
     order: Permutation,
     taken: u64,
@@ -138,10 +138,10 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// From its description.
+    /// A workload with these parameters.
     ///
     /// # Errors
-    /// When the range holds no operation or no address space holds the range.
+    /// When the range is shorter than one operation or exceeds the address space.
     pub fn new(spec: WorkloadSpec) -> Result<Self, WorkloadError> {
         if spec.op_len.0 == 0 {
             return Err(WorkloadError::EmptyOp);
@@ -160,7 +160,7 @@ impl Workload {
         Ok(Self { spec, count, order, taken: 0, random })
     }
 
-    /// How many operations one pass over the range has.
+    /// Number of operations in one pass over the range.
     pub fn ops_per_pass(&self) -> u64 {
         self.count
     }
@@ -203,12 +203,12 @@ impl Workload {
     }
 
     fn offset_of(&self, index: u64) -> ByteOffset {
-        // Below 2^62: the constructor checked the whole range.
+        // Below 2^62: the constructor has checked the whole range.
         ByteOffset(self.spec.offset.0 + index * self.spec.op_len.0)
     }
 }
 
-/// A random number below `bound`, from a random number.
+/// A random number below `bound`, derived from a random number.
 fn below(bound: u64, random: u64) -> u64 {
     let product = u128::from(bound) * u128::from(random);
     u64::try_from(product >> 64).expect("the product of two 64-bit numbers has 128 bits")
@@ -272,7 +272,8 @@ mod tests {
     }
 
     proptest! {
-        /// Sequential or random without repeats: every block of the range exactly once.
+        /// Sequential order, and random order without repeats, visit every block of the range
+        /// exactly once.
         #[test]
         fn every_block_comes_exactly_once(
             random: bool, seed: u64, count in 1u64..2000, op_shift in 9u32..20, offset in 0u64..100,
@@ -291,7 +292,7 @@ mod tests {
             prop_assert_eq!(indices, (offset..offset + count).collect::<Vec<_>>());
         }
 
-        /// A mix comes out as asked, within five standard deviations.
+        /// The share of reads converges to the requested one, within five standard deviations.
         #[test]
         fn a_mix_converges_to_its_share(read_percent in 0u8..=100, seed: u64, random: bool) {
             let pattern = if random { Pattern::RandRw } else { Pattern::Rw };
@@ -308,7 +309,7 @@ mod tests {
             prop_assert!((reads - expected).abs() <= 5.0 * deviation + 1e-9, "{reads} of {expected}");
         }
 
-        /// With repeats every offset is still a whole operation inside the range.
+        /// With repeats, every operation is still aligned and within the range.
         #[test]
         fn plain_random_stays_in_range(seed: u64, count in 1u64..1000) {
             let spec = WorkloadSpec {
