@@ -1,10 +1,10 @@
-//! Tells the crate which commit it is built from. `NEARFLASH_COMMIT` names it where there is no
-//! repository; without either, only the version is known. The same sources give the same output.
+//! Passes the commit to the crate. `NEARFLASH_COMMIT` names it outside a repository; without
+//! either, only the version is known. The output depends only on the sources.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Hexadecimal digits of a commit that are kept.
+/// Number of hexadecimal digits of a commit that are kept.
 const DIGITS: usize = 12;
 
 fn main() {
@@ -23,8 +23,8 @@ fn main() {
     }
 }
 
-/// The commit of the repository that has these sources. A repository around an unpacked archive of
-/// them is another's, and says nothing about them.
+/// The commit of the repository that contains these sources. If the sources are from an archive
+/// that is unpacked inside another repository, that repository's commit does not apply.
 fn checked_out() -> Option<String> {
     if git(&["rev-parse", "--show-prefix"])? != "apps/api/" {
         return None;
@@ -32,7 +32,7 @@ fn checked_out() -> Option<String> {
     git(&["ls-files", "--error-unmatch", "build.rs"])?;
     for file in ["HEAD", "logs/HEAD"] {
         let path = git(&["rev-parse", "--path-format=absolute", "--git-path", file])?;
-        // Cargo runs this again each time for a path that does not exist.
+        // A path that does not exist would make cargo rerun this script each time.
         if Path::new(&path).exists() {
             println!("cargo::rerun-if-changed={path}");
         }

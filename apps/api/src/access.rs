@@ -7,12 +7,12 @@ use crate::SecretText;
 /// A credential, without its secret.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct CredentialInfo {
-    /// Its key id.
+    /// Its key ID.
     pub id: String,
-    /// When it expires, in seconds since 1970. Absent when it does not.
+    /// Time of expiry, in seconds since 1970. Absent if it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
-    /// It has expired.
+    /// Whether it has expired.
     pub expired: bool,
     /// The number of its grants.
     pub grants: usize,
@@ -21,7 +21,7 @@ pub struct CredentialInfo {
 /// A grant.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct GrantInfo {
-    /// Its number, which is never used again.
+    /// Its number, which is never reused.
     pub number: u64,
     /// The credential that has it.
     pub credential: String,
@@ -34,20 +34,20 @@ pub struct GrantInfo {
     pub end: Option<u64>,
     /// `r` or `rw`.
     pub rights: String,
-    /// When it expires, in seconds since 1970. Absent when it does not.
+    /// Time of expiry, in seconds since 1970. Absent if it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
-    /// It has expired.
+    /// Whether it has expired.
     pub expired: bool,
 }
 
-/// Creates a credential. It may do nothing until it has a grant.
+/// Creates a credential. It has no rights until it has a grant.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialCreate {
-    /// Its key id.
+    /// Its key ID.
     pub id: String,
-    /// When it expires, in seconds since 1970; never when absent.
+    /// Time of expiry, in seconds since 1970; by default it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
 }
@@ -61,7 +61,7 @@ pub struct CredentialList {}
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CredentialRemove {
-    /// Its key id.
+    /// Its key ID.
     pub id: String,
 }
 
@@ -76,12 +76,12 @@ pub struct GrantAdd {
     /// The first byte of the range.
     #[serde(default)]
     pub start: u64,
-    /// The first byte past the range; when absent, the range ends with the volume.
+    /// The first byte past the range; by default the range ends with the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<u64>,
     /// `r` or `rw`.
     pub rights: String,
-    /// When it expires, in seconds since 1970; never when absent.
+    /// Time of expiry, in seconds since 1970; by default it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
 }
@@ -90,7 +90,7 @@ pub struct GrantAdd {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct GrantList {
-    /// Only those of this credential.
+    /// The credential; by default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
 }
@@ -112,7 +112,7 @@ pub struct NewCredential {
     pub secret: SecretText,
 }
 
-/// A credential before its removal.
+/// A credential that was removed.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct OneCredential {
     /// The credential.
@@ -122,11 +122,11 @@ pub struct OneCredential {
 /// All credentials.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Credentials {
-    /// In the order of their key ids.
+    /// In the order of their key IDs.
     pub credentials: Vec<CredentialInfo>,
 }
 
-/// A new grant, or one before its removal.
+/// A grant that was added or revoked.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct OneGrant {
     /// The grant.

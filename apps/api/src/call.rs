@@ -1,4 +1,4 @@
-//! Calls: each with its name, its one answer type, and its place in the table of all.
+//! Calls: each has a name, one answer type, and a row in the table of calls.
 
 use std::fmt;
 
@@ -18,28 +18,28 @@ use crate::status::{Status, StatusShow};
 use crate::volume::{OneVolume, VolumeCreate, VolumeList, VolumeRemove, VolumeResize, Volumes};
 use crate::{ApiError, Document};
 
-/// A question or a change that a node answers.
+/// A query or change that a node executes.
 pub trait Call: Into<Request> {
     /// The answer.
     type Answer: fmt::Debug + Serialize + DeserializeOwned;
 
-    /// The `command` of its document.
+    /// The `command` field of its document.
     const NAME: &'static str;
 }
 
-/// Answers calls of one type.
+/// Executes calls of one type.
 pub trait Serve<C: Call> {
-    /// Does what is asked.
+    /// Executes a call.
     ///
     /// # Errors
-    /// When it is refused or fails.
+    /// When the call is refused or fails.
     fn serve(&self, call: C) -> Result<C::Answer, ApiError>;
 }
 
-/// Any call, as its document holds it.
+/// Any call, as represented in a document.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
-#[allow(missing_docs)] // each variant is the call of its name
+#[allow(missing_docs)] // each variant is the call of the same name
 pub enum Request {
     #[serde(rename = "status")]
     StatusShow(StatusShow),
@@ -65,13 +65,13 @@ pub enum Request {
     JobWait(JobWait),
 }
 
-/// What a request is answered with.
+/// The reply to a request.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply<A> {
-    /// It was done.
+    /// The call succeeded.
     Answer(A),
-    /// It was refused, or failed.
+    /// The call was refused or failed.
     Error(ApiError),
 }
 
@@ -96,14 +96,15 @@ macro_rules! calls {
             /// The names of all calls.
             pub const NAMES: &[&str] = &[$($call::NAME),*];
 
-            /// The name of this one.
+            /// The name of this call.
             pub fn name(&self) -> &'static str {
                 match self {
                     $(Self::$call(_) => $call::NAME,)*
                 }
             }
 
-            /// The answer's line, without its end. It may hold a secret.
+            /// Executes the call; returns the line of the answer without its line terminator. The
+            /// line can contain a secret.
             ///
             /// # Errors
             /// When the server refuses the call.

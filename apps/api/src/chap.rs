@@ -7,20 +7,20 @@ use crate::SecretText;
 /// A CHAP account, without its secrets.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ChapInfo {
-    /// The user name that the initiator gives.
+    /// The initiator's user name.
     pub user: String,
-    /// The user name that the node gives in return. Absent when it does not prove itself.
+    /// The node's user name for mutual CHAP. Absent without mutual CHAP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual_user: Option<String>,
 }
 
-/// How the node proves itself to the initiator.
+/// The node's account for mutual CHAP.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChapMutual {
-    /// The user name that the node gives.
+    /// The node's user name.
     pub user: String,
-    /// Its secret. When absent, the node draws one and answers with it once.
+    /// Its secret. By default the node generates one and returns it once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretText>,
 }
@@ -29,12 +29,12 @@ pub struct ChapMutual {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChapAdd {
-    /// The user name that the initiator gives.
+    /// The initiator's user name.
     pub user: String,
-    /// Its secret. When absent, the node draws one and answers with it once.
+    /// Its secret. By default the node generates one and returns it once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretText>,
-    /// How the node proves itself in return; not at all when absent.
+    /// The node's account for mutual CHAP; by default there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual: Option<ChapMutual>,
 }
@@ -52,15 +52,15 @@ pub struct ChapRemove {
     pub user: String,
 }
 
-/// An account after a change, or before its removal.
+/// An account that was added or removed.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct OneAccount {
     /// The account.
     pub account: ChapInfo,
-    /// The secret that the node drew for the initiator. It is not shown again.
+    /// The secret that the node generated for the initiator. It is not shown again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretText>,
-    /// The secret that the node drew for itself. It is not shown again.
+    /// The secret that the node generated for itself. It is not shown again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutual_secret: Option<SecretText>,
 }

@@ -1,4 +1,4 @@
-//! Asks a running node.
+//! The client of a running node.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,14 +10,14 @@ use zeroize::Zeroizing;
 use crate::socket::{ANSWER_LEN_MAX, ShortPath, socket_path};
 use crate::{ApiError, Call, Document, Reply, Request, SCHEMA};
 
-/// How long an answer may take. A change waits for cores and for older requests, half a minute for
-/// each at most, perhaps behind others; what takes longer is a job.
+/// Timeout of an answer. A change waits for cores and for older requests, at most half a minute for
+/// each, possibly after other changes; longer work is a job.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Why a node did not do what it was asked.
+/// The reason why a call was not executed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody listens.
+    /// No node listens on the socket.
     #[error(
         "no node is running on data directory {}: start one with 'nearflash serve', \
          or name its --data-dir",
@@ -32,24 +32,24 @@ pub enum ControlError {
     Io {
         /// The socket.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         source: io::Error,
     },
-    /// This version does not know the answer.
+    /// The answer has another schema.
     #[error("control socket {}: the answer is not of schema {SCHEMA}: use the nearflash of the node's version", path.display())]
     Answer {
         /// The socket.
         path: PathBuf,
     },
-    /// The node refuses, or failed.
+    /// The node refused the call or failed.
     #[error(transparent)]
     Refused(#[from] ApiError),
 }
 
-/// Asks the node of that data directory.
+/// Sends a call to the node of that data directory.
 ///
 /// # Errors
-/// When there is none, or it refuses.
+/// When no node is running there, or the node refuses the call.
 pub fn ask<C: Call>(data_dir: &Path, call: C) -> Result<C::Answer, ControlError> {
     let path = socket_path(data_dir);
     let stream = connect(data_dir)?;

@@ -10,26 +10,27 @@ pub struct DeviceInfo {
     pub name: String,
     /// `file`, `block`, `ram` or `null`.
     pub kind: String,
-    /// Its identity.
+    /// Its UUID.
     pub uuid: Uuid,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// The bytes that volumes may have.
+    /// The bytes available to volumes, used and free.
     pub data_bytes: u64,
-    /// The bytes of these that no volume has.
+    /// The bytes of these that are free.
     pub free_bytes: u64,
-    /// The smallest unit that it writes whole.
+    /// The smallest unit that it writes atomically, in bytes.
     pub block_size: u32,
-    /// Completed writes may be lost with power until a flush.
+    /// Whether it has a volatile write cache: a power failure loses completed writes that were not
+    /// flushed.
     pub volatile_cache: bool,
-    /// It has failed a flush or a durable write: flushes fail until an operator clears it. Absent
-    /// when false.
+    /// Whether it is suspect, since a flush or durable write has failed: flushes fail until an
+    /// operator clears it. Absent if false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub suspect: bool,
 }
 
-/// Believes a suspect device again: flushes and durable writes go to it as before. Writes that it
-/// had acknowledged and lost stay lost.
+/// Clears the suspect state of a device: flushes and durable writes reach it again. Acknowledged
+/// writes that it has lost stay lost.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceClear {
@@ -37,9 +38,9 @@ pub struct DeviceClear {
     pub name: String,
 }
 
-/// A device.
+/// A device after a change.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct OneDevice {
-    /// As it is now.
+    /// Its current state.
     pub device: DeviceInfo,
 }

@@ -1,14 +1,14 @@
-//! What every document has in common.
+//! The fields that every document shares.
 
 use nearflash_units::OneLine;
 use serde::{Deserialize, Serialize};
 
 use crate::{ApiError, ErrorCode, Request};
 
-/// The schema that every document names.
+/// The schema number of all documents.
 pub const SCHEMA: u32 = 1;
 
-/// A document, with its schema number first.
+/// A document. The schema number is its first field.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Document<T> {
     /// [`SCHEMA`].
@@ -24,7 +24,7 @@ impl<T: Serialize> Document<T> {
         Self { schema: SCHEMA, body }
     }
 
-    /// As one line, without the line's end.
+    /// The document as one line, without the line terminator.
     ///
     /// # Panics
     /// Never: documents are plain data.
@@ -33,12 +33,12 @@ impl<T: Serialize> Document<T> {
     }
 }
 
-/// Reads a request's line.
+/// Parses a request's line.
 ///
 /// # Errors
-/// When it is no request of this schema.
+/// When it is not a request of this schema.
 pub fn parse_request(line: &[u8]) -> Result<Request, ApiError> {
-    // It may quote the line.
+    // The error may quote the line, so it must be escaped.
     let refused = |error| {
         let message = format!("invalid request: {}", OneLine(error));
         ApiError::new(ErrorCode::InvalidRequest, message)

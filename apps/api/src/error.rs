@@ -1,20 +1,20 @@
-//! Errors: a stable code for programs, and a message, a subject and a remedy for people.
+//! Errors: a stable code for programs, with a message, a subject and a remedy for people.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Why a call was not carried out.
+/// The reason why a call was not executed.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ApiError {
     /// The kind of error.
     pub code: ErrorCode,
-    /// What failed and why, in one line that names the thing and the remedy.
+    /// The failure and its cause, in one line that names the resource and the remedy.
     pub message: String,
-    /// The resource that the error is about. Absent when it is about none.
+    /// The affected resource, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
-    /// What can be done about errors of this code.
+    /// The general remedy for errors of this code.
     pub remedy: String,
 }
 
@@ -28,14 +28,14 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// The resource of that kind and name.
+    /// The resource of this kind and name.
     pub fn new(kind: &str, name: impl fmt::Display) -> Self {
         Self { kind: kind.to_owned(), name: name.to_string() }
     }
 }
 
 impl ApiError {
-    /// An error about no resource in particular, with its code's remedy.
+    /// An error without a subject, with its code's remedy.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), subject: None, remedy: code.remedy().to_owned() }
     }
@@ -49,9 +49,9 @@ impl fmt::Display for ApiError {
 
 impl std::error::Error for ApiError {}
 
-/// The kind of an error. Codes are only added.
+/// The kind of an error. Codes are never removed or changed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-#[allow(missing_docs)] // the table says what each means
+#[allow(missing_docs)] // the table explains each
 pub enum ErrorCode {
     InvalidRequest,
     UnknownSchema,
@@ -127,12 +127,12 @@ impl ErrorCode {
         row.expect("a test finds each code in the table")
     }
 
-    /// Its text, which documents hold and which never changes.
+    /// Its stable text in documents.
     pub fn as_str(self) -> &'static str {
         self.row().1
     }
 
-    /// What can be done about it.
+    /// The remedy.
     pub fn remedy(self) -> &'static str {
         self.row().2
     }
@@ -150,7 +150,7 @@ impl Serialize for ErrorCode {
     }
 }
 
-/// A code of a later version is read as [`ErrorCode::Unknown`].
+/// Codes of later versions become [`ErrorCode::Unknown`].
 impl<'de> Deserialize<'de> for ErrorCode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;

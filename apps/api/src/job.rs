@@ -1,10 +1,10 @@
-//! Jobs: changes that take longer than an answer may.
+//! Jobs: changes that take longer than a call may.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ApiError;
 
-/// A job. It survives a restart of the node, and its number is never used again.
+/// A job. It survives a restart of the node, and its number is never reused.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct JobInfo {
     /// Its number.
@@ -13,45 +13,45 @@ pub struct JobInfo {
     pub kind: String,
     /// The volume that it changes.
     pub volume: String,
-    /// Where it stands.
+    /// Its state.
     pub state: JobState,
-    /// The bytes that are done.
+    /// Bytes processed.
     pub done_bytes: u64,
-    /// The bytes to do.
+    /// Bytes in total.
     pub total_bytes: u64,
-    /// When it was started, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub started_at: u64,
-    /// When it ended, in seconds since 1970. Absent while it runs.
+    /// End time, in seconds since 1970. Absent while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<u64>,
-    /// Why it failed. Absent unless it has.
+    /// The reason why it failed. Absent unless it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ApiError>,
 }
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobState {
-    /// It waits for others.
+    /// It waits for other jobs.
     Waiting,
-    /// It is being done.
+    /// It is running.
     Running,
     /// It is complete.
     Done,
-    /// It could not be done; the volume is as it was before.
+    /// It failed; the volume is unchanged.
     Failed,
-    /// An operator has ended it; the volume is as it was before.
+    /// An operator cancelled it; the volume is unchanged.
     Cancelled,
 }
 
 impl JobState {
-    /// Whether nothing more happens.
+    /// Whether the job has ended.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
 
-    /// As documents write it.
+    /// The state's name in documents.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -63,7 +63,7 @@ impl JobState {
     }
 }
 
-/// Lists jobs: those that run, and the last that ended.
+/// Lists the running jobs and the most recent ended ones.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobList {}
@@ -76,7 +76,7 @@ pub struct JobShow {
     pub id: u64,
 }
 
-/// Ends a job and undoes its change.
+/// Cancels a job and undoes its change.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobCancel {
@@ -84,17 +84,17 @@ pub struct JobCancel {
     pub id: u64,
 }
 
-/// Waits until a job is over, or the time is. The answer says which.
+/// Waits until a job has ended or the time is up. The job's state shows which.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobWait {
     /// Its number.
     pub id: u64,
-    /// For at most so many seconds; the node bounds them.
+    /// Maximum time in seconds; the node limits it further.
     pub seconds: u64,
 }
 
-/// A job as it is now.
+/// A job in its current state.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct OneJob {
     /// The job.

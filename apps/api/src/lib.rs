@@ -1,8 +1,8 @@
-//! The control interface of a node: resources, calls, errors, and the documents that carry them.
+//! The control interface of a node: resources, calls, errors, and their documents.
 //!
 //! Each [`Call`] has one answer type, and each refusal is an [`ApiError`] with a stable code. Every
-//! document has a schema number; within a schema, fields are only added. Knows nothing of the
-//! daemon: `client` speaks to its socket, and the daemon depends on this crate.
+//! document has a schema number; within a schema, fields are only added. This crate does not depend
+//! on the daemon: `client` connects to the daemon's socket, and the daemon depends on this crate.
 
 mod access;
 mod call;
@@ -45,10 +45,9 @@ pub use volume::{
 /// The version of the program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit that the program was built from, where the build could tell. Uncommitted changes do
-/// not show in it.
+/// The commit that the program was built from, if the build script could determine it. It does not
+/// show uncommitted changes.
 pub const COMMIT: Option<&str> = option_env!("NEARFLASH_BUILD_COMMIT");
 
-/// The version, and the commit in parentheses where it is known: two builds that may behave
-/// differently have different texts.
+/// The version, with the commit in parentheses if it is known, to distinguish builds.
 pub const BUILD: &str = env!("NEARFLASH_BUILD");

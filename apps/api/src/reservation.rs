@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 pub struct ReservationInfo {
     /// The volume.
     pub volume: String,
-    /// Its reservation type. Absent when it is not reserved. `exclusive-by-session` is the older
-    /// reservation of SCSI, which ends with the session that took it.
+    /// Its reservation type. Absent if it is not reserved. `exclusive-by-session` is SCSI's legacy
+    /// reservation (RESERVE), which ends with the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// It outlives a restart.
+    /// Whether its registrations and reservation persist through a restart of the node (APTPL,
+    /// PTPL).
     pub persists: bool,
     /// All registrants.
     pub registrants: Vec<RegistrantInfo>,
@@ -20,11 +21,11 @@ pub struct ReservationInfo {
 /// A registrant.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct RegistrantInfo {
-    /// An initiator port's name, or a host identifier.
+    /// The initiator port's name, or the host identifier.
     pub who: String,
-    /// Its key, in hexadecimal.
+    /// Its reservation key, in hexadecimal.
     pub key: String,
-    /// It holds the reservation.
+    /// Whether it holds the reservation.
     pub holds: bool,
 }
 
@@ -32,12 +33,12 @@ pub struct RegistrantInfo {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReservationList {
-    /// Only those of this volume.
+    /// The volume; by default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
 }
 
-/// Ends every registration and reservation of a volume.
+/// Removes every registration and the reservation of a volume.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReservationClear {
@@ -48,7 +49,7 @@ pub struct ReservationClear {
 /// The reservation that was cleared.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct OneReservation {
-    /// As it was.
+    /// Its state before.
     pub reservation: ReservationInfo,
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize;
 
-/// A secret as text. Only the document that hands it out shows it; `Debug` never does.
+/// A secret as text. Only its serialized form shows it; `Debug` does not.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct SecretText(pub String);

@@ -1,4 +1,4 @@
-//! The control socket: where it is, and a way to it.
+//! The control socket and its path.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
-/// Longest request, its line's end included.
+/// Maximum length of a request, including its line terminator.
 pub const REQUEST_LEN_MAX: usize = 64 << 10;
 
-/// Longest answer, its line's end included.
+/// Maximum length of an answer, including its line terminator.
 pub const ANSWER_LEN_MAX: u64 = 16 << 20;
 
-/// Longest path that a socket's address holds, without its NUL.
+/// Maximum length of a path in `sun_path`, without its NUL.
 const ADDRESS_LEN_MAX: usize = 107;
 
 /// The control socket of a data directory.
@@ -21,15 +21,15 @@ pub fn socket_path(data_dir: &Path) -> PathBuf {
     data_dir.join("control.sock")
 }
 
-/// The environment does not say where the default data directory is.
+/// The default data directory cannot be derived from the environment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("no default data directory: HOME is not set: add --data-dir DIR")]
 pub struct NoDataDir;
 
-/// The data directory of a node that is not told another.
+/// The default data directory.
 ///
 /// # Errors
-/// When the environment does not say.
+/// When neither `XDG_STATE_HOME` nor `HOME` is set, for a user other than root.
 pub fn default_data_dir() -> Result<PathBuf, NoDataDir> {
     if rustix::process::geteuid().is_root() {
         return Ok("/var/lib/nearflash".into());
@@ -40,17 +40,17 @@ pub fn default_data_dir() -> Result<PathBuf, NoDataDir> {
     state.map(|state| state.join("nearflash")).ok_or(NoDataDir)
 }
 
-/// A path to a socket that fits a socket's address: the path itself, or one through the open folder
-/// where it is too long.
+/// A path of a socket that fits into `sun_path`: the path itself or, if that is too long, one
+/// through the open folder's entry in /proc.
 #[derive(Debug)]
 pub struct ShortPath {
     path: PathBuf,
-    /// Kept open for as long as `path` leads through it.
+    /// Kept open as long as `path` uses it.
     _folder: Option<OwnedFd>,
 }
 
 impl ShortPath {
-    /// A way to that socket.
+    /// A short path of a socket.
     ///
     /// # Errors
     /// When its folder cannot be opened.
@@ -65,7 +65,7 @@ impl ShortPath {
         Ok(Self { path, _folder: Some(folder) })
     }
 
-    /// The path, for as long as this exists.
+    /// The path, which is valid as long as this exists.
     pub fn path(&self) -> &Path {
         &self.path
     }

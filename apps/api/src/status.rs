@@ -8,20 +8,20 @@ use uuid::Uuid;
 
 use crate::{DeviceInfo, JobInfo, VolumeInfo};
 
-/// The node serves. Printed on stdout once hosts can connect.
+/// The node is ready. Printed on stdout once hosts can connect.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Ready {
-    /// `ready`.
+    /// Always `ready`.
     pub event: String,
-    /// The addresses for NVMe/TCP hosts, as bound.
+    /// The addresses bound for NVMe/TCP.
     pub nvme_tcp: Vec<SocketAddr>,
-    /// The addresses for direct clients, as bound.
+    /// The TCP addresses bound for the direct protocol.
     #[serde(default)]
     pub direct: Vec<SocketAddr>,
-    /// The socket for direct clients on this machine.
+    /// The Unix socket of the direct protocol.
     #[serde(default)]
     pub direct_local: Option<PathBuf>,
-    /// The addresses for iSCSI initiators, as bound.
+    /// The addresses bound for iSCSI.
     #[serde(default)]
     pub iscsi: Vec<SocketAddr>,
     /// The control socket.
@@ -42,24 +42,24 @@ pub struct StatusShow {}
 pub struct Status {
     /// The version of the program.
     pub version: String,
-    /// The commit that it was built from, where the build could tell.
+    /// The commit that it was built from, if the build script could determine it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// The installation.
+    /// The UUID of the installation.
     pub node: Uuid,
     /// The process ID.
     pub pid: u32,
-    /// Seconds since it began to serve.
+    /// Seconds since the node became ready.
     pub uptime_seconds: u64,
-    /// The addresses for NVMe/TCP hosts, as bound.
+    /// The addresses bound for NVMe/TCP.
     pub nvme_tcp: Vec<SocketAddr>,
-    /// The addresses for direct clients, as bound.
+    /// The TCP addresses bound for the direct protocol.
     #[serde(default)]
     pub direct: Vec<SocketAddr>,
-    /// The socket for direct clients on this machine.
+    /// The Unix socket of the direct protocol.
     #[serde(default)]
     pub direct_local: Option<PathBuf>,
-    /// The addresses for iSCSI initiators, as bound.
+    /// The addresses bound for iSCSI.
     #[serde(default)]
     pub iscsi: Vec<SocketAddr>,
     /// All devices.
@@ -68,85 +68,85 @@ pub struct Status {
     pub volumes: Vec<VolumeInfo>,
     /// The cores that answered in time.
     pub cores: Vec<CoreInfo>,
-    /// The processors of the cores that did not: their counters, hosts, clients and sessions are
-    /// missing here. Absent when all answered.
+    /// The processors of the cores that did not answer in time, whose counters, hosts, clients and
+    /// sessions are missing. Absent if all answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub silent_cores: Vec<usize>,
     /// All connected hosts.
     pub hosts: Vec<HostInfo>,
-    /// Direct clients: the first thousand of each core.
+    /// Clients of the direct protocol: the first thousand of each core.
     #[serde(default)]
     pub clients: Vec<ClientInfo>,
     /// iSCSI sessions.
     #[serde(default)]
     pub initiators: Vec<InitiatorInfo>,
-    /// Counters of each volume, where the node keeps them.
+    /// Counters of each volume, if the node has them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volume_io: Vec<VolumeIo>,
-    /// Jobs that are not over.
+    /// Jobs that have not ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobInfo>,
 }
 
-/// A core's counters since the start.
+/// Counters of a core since the start of the node.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct CoreInfo {
     /// The processor.
     pub core: usize,
-    /// TCP connections now.
+    /// Current TCP connections.
     pub connections: u64,
-    /// Requests in flight now.
+    /// Current requests in flight.
     pub in_flight: u64,
-    /// Completed reads.
+    /// Reads completed.
     pub reads: u64,
-    /// Completed writes.
+    /// Writes completed.
     pub writes: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Requests that failed.
+    /// Failed requests.
     pub errors: u64,
-    /// Bytes of the buffer pool that are free now.
+    /// Bytes of the buffer pool that are currently free.
     pub pool_free_bytes: u64,
-    /// Direct clients now.
+    /// Current clients of the direct protocol.
     #[serde(default)]
     pub clients: u64,
 }
 
-/// A volume's counters since the start, over all cores.
+/// Counters of a volume since the start of the node, over all cores.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct VolumeIo {
     /// The volume.
     pub volume: String,
-    /// Completed reads.
+    /// Reads completed.
     pub reads: u64,
-    /// Completed writes.
+    /// Writes completed.
     pub writes: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Requests that failed.
+    /// Failed requests.
     pub errors: u64,
-    /// How long reads took. Absent without reads.
+    /// Latency of reads. Absent without reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_latency: Option<Latency>,
-    /// How long writes took. Absent without writes.
+    /// Latency of writes. Absent without writes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_latency: Option<Latency>,
 }
 
-/// Latencies, from a request's receipt to its completion.
+/// Latency from the receipt of a request to its completion.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Latency {
-    /// Half took no longer.
+    /// The median.
     pub p50_ns: u64,
-    /// 99 % took no longer.
+    /// The 99th percentile.
     pub p99_ns: u64,
-    /// 99.9 % took no longer.
+    /// The 99.9th percentile.
     pub p999_ns: u64,
-    /// The longest.
+    /// The maximum.
     pub max_ns: u64,
 }
 
@@ -157,25 +157,25 @@ pub struct HostInfo {
     pub host: String,
     /// The subsystem's NQN.
     pub nqn: String,
-    /// The address that the host connected from.
+    /// The address from which the host connected.
     pub address: SocketAddr,
     /// The number of its I/O queues.
     pub io_queues: u32,
 }
 
-/// A direct client's connection.
+/// A connection of the direct protocol.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ClientInfo {
     /// Its address, or its process on this machine.
     pub from: String,
-    /// Its credential. Absent when it is anonymous.
+    /// Its credential. Absent if it is anonymous.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
-    /// It is admitted.
+    /// Whether it has been admitted.
     pub is_in: bool,
     /// The processor that serves it.
     pub core: usize,
-    /// Its requests in flight now.
+    /// Its current requests in flight.
     pub in_flight: u64,
 }
 
@@ -184,10 +184,10 @@ pub struct ClientInfo {
 pub struct InitiatorInfo {
     /// The initiator's name.
     pub initiator: String,
-    /// The target's name. Absent in a discovery session.
+    /// The target's name. Absent for a discovery session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// Its CHAP account. Absent when it needed none.
+    /// Its CHAP account. Absent if it did not need one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// The address of its first connection.

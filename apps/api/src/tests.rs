@@ -79,7 +79,7 @@ fn status() -> Status {
     }
 }
 
-/// The document, spread out for the reader; and that its line reads back as itself.
+/// Formats a document for the snapshots, and checks that its line can be parsed back.
 fn document<T: Serialize + for<'a> Deserialize<'a> + PartialEq + std::fmt::Debug>(
     body: T,
 ) -> String {

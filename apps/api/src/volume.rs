@@ -12,26 +12,26 @@ pub struct VolumeInfo {
     pub name: String,
     /// The NQN of the subsystem that exports it.
     pub nqn: String,
-    /// Its namespace ID there.
+    /// Its namespace ID in that subsystem.
     pub nsid: u32,
-    /// Its identity.
+    /// Its UUID.
     pub uuid: Uuid,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// The size of its logical blocks.
+    /// The size of its logical blocks in bytes.
     pub block_size: u32,
-    /// The device that it lies on.
+    /// The device that holds it.
     pub device: String,
-    /// `thin` if deallocated blocks are released where the device can do that, otherwise `thick`.
+    /// `thin` if deallocated blocks are released where the device supports that, otherwise `thick`.
     #[serde(default = "thin")]
     pub provisioning: String,
-    /// The job that prepares it. Hosts cannot use what the job has not finished. Absent when
-    /// nothing is left to prepare.
+    /// The job that prepares it. Hosts cannot use the part that is not prepared yet. Absent if the
+    /// volume is completely prepared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<u64>,
 }
 
-/// The provisioning of volumes of nodes that do not name it.
+/// The provisioning of volumes of nodes that do not report it.
 fn thin() -> String {
     "thin".to_owned()
 }
@@ -42,17 +42,17 @@ fn thin() -> String {
 pub struct VolumeCreate {
     /// Its name.
     pub name: String,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// The device to put it on.
+    /// The device that holds it.
     pub device: String,
-    /// The size of its logical blocks; the node's default when absent.
+    /// The size of its logical blocks in bytes; by default the node's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size: Option<u32>,
-    /// The subsystem that exports it; one of its own name when absent.
+    /// The subsystem that exports it; by default one with the volume's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subsystem: Option<String>,
-    /// `thin` or `thick`; `thin` when absent.
+    /// `thin` or `thick`; by default `thin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisioning: Option<String>,
 }
@@ -62,15 +62,15 @@ pub struct VolumeCreate {
 #[serde(deny_unknown_fields)]
 pub struct VolumeList {}
 
-/// Makes a volume longer or shorter.
+/// Grows or shrinks a volume.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeResize {
     /// The volume.
     pub name: String,
-    /// Its new size.
+    /// Its new size in bytes.
     pub bytes: u64,
-    /// It may become shorter and lose the blocks past the new end.
+    /// Whether it may shrink and lose the blocks past the new end.
     #[serde(default)]
     pub shrink: bool,
 }
@@ -81,7 +81,7 @@ pub struct VolumeResize {
 pub struct VolumeRemove {
     /// The volume.
     pub name: String,
-    /// Even while hosts are connected to its subsystem.
+    /// Whether to remove it even while hosts are connected to its subsystem.
     #[serde(default)]
     pub force: bool,
 }
@@ -91,7 +91,7 @@ pub struct VolumeRemove {
 pub struct OneVolume {
     /// The volume.
     pub volume: VolumeInfo,
-    /// The job that the change goes on as. Absent when the change is complete.
+    /// The job that completes the change. Absent if the change is complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobInfo>,
 }
