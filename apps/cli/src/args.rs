@@ -42,7 +42,8 @@ Examples:
   nearflash serve --device flash=file:/srv/flash.img --direct 127.0.0.1:4421 \\
     --direct-local /run/nearflash/direct.sock
 
-Once hosts can connect, one line of JSON on stdout names the addresses. SIGTERM drains and ends.";
+Once hosts can connect, one line of JSON on stdout names the addresses. SIGTERM drains requests
+in flight and stops the node.";
 
 const VOLUME_EXAMPLES: &str = "\
 Examples:
@@ -58,7 +59,7 @@ Examples:
   nearflash credential create guest --expires 30d --secret-file guest.secret
   nearflash credential remove guest
 
-A credential without a grant may do nothing: see 'nearflash grant --help'.";
+A credential without a grant has no rights: see 'nearflash grant --help'.";
 
 const GRANT_EXAMPLES: &str = "\
 Examples:
@@ -159,10 +160,10 @@ pub(crate) enum Subcommand {
     /// List and clear the reservations of volumes
     #[command(subcommand, after_help = RESERVATION_EXAMPLES)]
     Reservation(ReservationSubcommand),
-    /// Believe a device again that has failed a flush
+    /// Return a suspect device to service after a failed flush
     #[command(subcommand, after_help = DEVICE_EXAMPLES)]
     Device(DeviceSubcommand),
-    /// List, wait for and cancel changes that take long
+    /// List, wait for and cancel long-running changes
     #[command(subcommand, after_help = JOB_EXAMPLES)]
     Job(JobSubcommand),
     /// Show the state of a running node: devices, volumes, cores, hosts
@@ -171,13 +172,13 @@ pub(crate) enum Subcommand {
     /// Measure a file, a remote volume, or the network alone
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(Box<BenchArgs>),
-    /// Repeat the measurements of papers on remote flash on this machine
+    /// Repeat published measurements of remote flash on this machine
     #[command(subcommand, after_help = STUDY_EXAMPLES)]
     Study(StudyCommand),
     /// Start a node on a temporary file and compare it with its disk and with the network alone
     #[command(after_help = DEMO_EXAMPLES)]
     Demo(DemoArgs),
-    /// Print the completion script of a shell
+    /// Print a shell's completion script
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {
         /// The shell
@@ -185,7 +186,7 @@ pub(crate) enum Subcommand {
     },
 }
 
-/// The running node to ask, and the form of its answer.
+/// The running node, and the form of its answer.
 #[derive(Debug, clap::Args)]
 pub(crate) struct NodeArgs {
     /// The node's data directory [default: /var/lib/nearflash for root, otherwise
@@ -248,15 +249,15 @@ pub(crate) enum VolumeSubcommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum CredentialSubcommand {
-    /// Create a credential and show its secret once. Once there is a credential, every client needs
-    /// one
+    /// Create a credential and show its secret once. With the first credential, the node starts to
+    /// refuse clients without one
     Create {
-        /// Its key ID, which the client names
+        /// Its key ID, which the client presents
         id: String,
         /// Expire after this time, for example 12h or 30d [default: never]
         #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
         expires: Option<Lifetime>,
-        /// Write the secret to this new file, readable by its owner only, instead of showing it
+        /// Write the secret to this new file, readable only by its owner, instead of showing it
         #[arg(long, value_name = "FILE")]
         secret_file: Option<PathBuf>,
         #[command(flatten)]
@@ -267,7 +268,7 @@ pub(crate) enum CredentialSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Remove a credential and its grants; its clients have lost all rights when this returns
+    /// Remove a credential and its grants; when this returns, its clients have lost all rights
     Remove {
         /// The credential
         id: String,
@@ -304,7 +305,7 @@ pub(crate) enum GrantSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Revoke a grant; it has no effect once this returns
+    /// Revoke a grant; when this returns, it has no effect
     Revoke {
         /// Its number, which 'nearflash grant list' shows
         number: u64,
@@ -315,14 +316,14 @@ pub(crate) enum GrantSubcommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ChapSubcommand {
-    /// Create an account. Without --secret-file the node draws a secret and shows it once
+    /// Create an account. Without --secret-file the node generates a secret and shows it once
     Add {
-        /// The user name that the initiator gives
+        /// The initiator's user name
         user: String,
         /// File with the initiator's secret, of 12 to 64 characters
         #[arg(long, value_name = "FILE")]
         secret_file: Option<PathBuf>,
-        /// The user name that the node gives to initiators that ask it for proof
+        /// The node's user name, for initiators that request mutual CHAP
         #[arg(long, value_name = "USER")]
         mutual_user: Option<String>,
         /// File with the node's own secret
@@ -336,7 +337,7 @@ pub(crate) enum ChapSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Remove an account; its sessions have ended when this returns
+    /// Remove an account; when this returns, its sessions have ended
     Remove {
         /// Its user name
         user: String,
@@ -354,7 +355,7 @@ pub(crate) enum ReservationSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// End every registration and reservation of a volume, and notify their holders
+    /// Remove every registration and the reservation of a volume, and notify the holders
     Clear {
         /// The volume
         volume: String,
@@ -365,8 +366,8 @@ pub(crate) enum ReservationSubcommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum DeviceSubcommand {
-    /// Let flushes and durable writes go to a suspect device again. Check what hosts wrote to it
-    /// first: writes that it lost stay lost
+    /// Clear the suspect state of a device, so that flushes and durable writes reach it again.
+    /// Check the data that hosts wrote to it first: lost writes stay lost
     Clear {
         /// The device
         name: String,
@@ -377,7 +378,7 @@ pub(crate) enum DeviceSubcommand {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum JobSubcommand {
-    /// List the jobs that run, and the last that ended
+    /// List the running jobs and the most recent ended ones
     List {
         #[command(flatten)]
         node: NodeArgs,
@@ -396,7 +397,7 @@ pub(crate) enum JobSubcommand {
         #[command(flatten)]
         node: NodeArgs,
     },
-    /// Wait until a job is over; the exit code is 1 unless it is complete
+    /// Wait until a job has ended; the exit code is 1 unless it is complete
     Wait {
         /// Its number
         id: u64,

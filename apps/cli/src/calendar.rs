@@ -1,26 +1,26 @@
-//! How people write a time that something lasts, and read the moment at which it ends.
+//! Durations on the command line, and times in tables.
 
 use std::time::SystemTime;
 
-/// Seconds of a unit, by its name.
+/// Seconds of each unit.
 const UNITS: [(&str, u64); 5] =
     [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400), ("w", 7 * 86_400)];
 
-/// Longest lifetime: a hundred years. Longer than that is meant as for ever.
+/// Maximum lifetime: a hundred years. For more, omit the option, which means no expiry.
 const SECONDS_MAX: u64 = 100 * 366 * 86_400;
 
-/// How long something lasts, in seconds; at least one.
+/// A lifetime in whole seconds, at least one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Lifetime(u64);
 
-/// Why a text is no lifetime.
+/// The text is not a valid lifetime.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("'{text}' is not a time: write a whole number and s, m, h, d or w, as 12h or 30d")]
 pub(crate) struct ParseLifetimeError {
     text: Box<str>,
 }
 
-/// Reads a lifetime.
+/// Parses a lifetime.
 pub(crate) fn parse_lifetime(text: &str) -> Result<Lifetime, ParseLifetimeError> {
     let refused = || ParseLifetimeError { text: text.into() };
     let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(refused)?;
@@ -32,14 +32,14 @@ pub(crate) fn parse_lifetime(text: &str) -> Result<Lifetime, ParseLifetimeError>
 }
 
 impl Lifetime {
-    /// When it ends if it begins now, in seconds since 1970.
+    /// The end of a lifetime that begins now, in seconds since 1970.
     pub(crate) fn end(self) -> u64 {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         now.map_or(0, |now| now.as_secs()).saturating_add(self.0)
     }
 }
 
-/// A moment as people read it, in UTC: `2026-11-21 13:55Z`. Rounded down to the minute.
+/// A time in UTC, rounded down to the minute: `2026-11-21 13:55Z`.
 pub(crate) fn show_moment(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);
@@ -48,7 +48,7 @@ pub(crate) fn show_moment(seconds: u64) -> String {
 
 /// The date of a day, counted from 1970-01-01.
 fn date(days: u64) -> (u64, u64, u64) {
-    // Four hundred years always have as many days.
+    // The calendar repeats every 400 years, which always have the same number of days.
     const CYCLE: u64 = 146_097;
     let (mut year, mut days) = (1970 + days / CYCLE * 400, days % CYCLE);
     while days >= year_len(year) {

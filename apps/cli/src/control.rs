@@ -1,4 +1,4 @@
-//! The commands that ask a running node: each is one call, and shows its answer.
+//! The commands to a running node: each makes a call and shows its answer.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -59,7 +59,7 @@ pub(crate) fn run_volume(subcommand: VolumeSubcommand) -> Done {
     }
 }
 
-/// Changes a volume, and waits for the job that the change goes on as.
+/// Changes a volume, and waits for the job that completes the change.
 fn change<C: Call<Answer = OneVolume>>(
     node: &NodeArgs,
     call: C,
@@ -98,8 +98,8 @@ pub(crate) fn run_credential(subcommand: CredentialSubcommand) -> Done {
     }
 }
 
-/// Creates a credential whose secret goes to a file. The file comes first: a secret that could not
-/// be written down would be lost.
+/// Creates a credential whose secret is written to a file. The file is created first, since a
+/// secret that cannot be stored would be lost.
 fn create_with_file(node: &NodeArgs, call: CredentialCreate, path: &Path) -> Done {
     let file = SecretFile::create(path)?;
     let made = answer(node, call)?;
@@ -188,7 +188,7 @@ pub(crate) fn run_job(subcommand: JobSubcommand) -> Done {
     }
 }
 
-/// Asks the node, and shows its answer.
+/// Makes a call and shows its answer.
 fn control<C: Call>(node: &NodeArgs, call: C, text: impl FnOnce(&C::Answer) -> String) -> Done {
     print(&show(&answer(node, call)?, node.json, text))?;
     Ok(ExitCode::SUCCESS)

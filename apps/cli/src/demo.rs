@@ -1,4 +1,4 @@
-//! `nearflash demo`: a node on a temporary file, measured beside its disk and the wire.
+//! `nearflash demo`: measures a node on a temporary file, compared with its disk and the wire.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,15 @@ use nearflash_bench::floor::FloorCores;
 use nearflash_bench::subject::{NvmeTcpTarget, Target, TargetError};
 use nearflash_units::{ByteLen, Nanos};
 
-/// How much of the file and of the volume is read and written.
+/// Length of the range of the file and of the volume that is read and written.
 const RANGE_LEN: ByteLen = ByteLen(256 << 20);
 
-/// Each figure is the median of so many rounds.
+/// Number of rounds; each figure is their median.
 const ROUNDS: u32 = 3;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
-    /// The processor of the node, and the one that measures
+    /// The processors of the node and of the client
     #[arg(long, value_name = "NODE,HOST", default_value = "0,1")]
     cores: FloorCores,
     /// Directory for 2 GiB of temporary files, on a disk rather than in memory [default: the current
@@ -25,10 +25,10 @@ pub(crate) struct DemoArgs {
     dir: Option<PathBuf>,
 }
 
-/// Why there was nothing to see.
+/// The reason why the demonstration failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DemoError {
-    #[error("cannot make a temporary folder in {}: {source} (choose another with --dir)", .dir.display())]
+    #[error("cannot create a temporary folder in {}: {source} (choose another with --dir)", .dir.display())]
     Folder { dir: PathBuf, source: std::io::Error },
     #[error(transparent)]
     Node(#[from] NodeError),
@@ -38,7 +38,8 @@ pub(crate) enum DemoError {
     Address(#[from] TargetError),
 }
 
-/// Starts a node, measures it, shows the table and how a host connects, and cleans up.
+/// Starts a node, measures it, and returns the table and a note on how a host connects. Removes all
+/// files.
 pub(crate) fn demo(args: &DemoArgs) -> Result<String, DemoError> {
     let parent = args.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     let folder = tempfile::Builder::new().prefix("nearflash-demo-").tempdir_in(&parent);
@@ -51,7 +52,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<String, DemoError> {
         "--volume=null=512MiB@nothing".to_owned(),
         format!("--cores={}", args.cores.server.0),
     ];
-    // The node is this very program, as a process of its own.
+    // The node is this program, run as another process.
     let binary = std::env::current_exe().unwrap_or_else(|_| "nearflash".into());
     let data_dir = folder.path().join("node");
     let node = Node::start(&NodeSpec { binary, args: node_args.to_vec(), data_dir })?;
@@ -75,10 +76,10 @@ fn volume(node: &Node, name: &str) -> Result<NvmeTcpTarget, DemoError> {
     }
 }
 
-/// The demonstration's own node has ended, and its port with it: what is said here is for the node
-/// that the same lines start.
+/// A note on how to start a permanent node and connect to it, since the node of the demonstration
+/// has ended.
 const HOW_TO_CONNECT: &str = "\
-To serve a file for good:
+To serve a file permanently:
   nearflash serve --device flash=file:flash.img,size=16GiB --volume data=8GiB@flash
-and to mount it by the Linux kernel, as root:
+and to connect the Linux kernel to it, as root:
   nvme connect -t tcp -a 127.0.0.1 -s 4420 -n nqn.2026-11.io.nearflash:data";

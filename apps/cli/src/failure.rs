@@ -1,55 +1,55 @@
-//! What a command fails with: one line, and an exit code.
+//! Failures of commands: one line and an exit code.
 
 use std::process::ExitCode;
 
-/// Why a command did not do what it was told.
+/// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// The node does not start.
     #[error(transparent)]
     Node(#[from] nearflash_node::NodeError),
-    /// The running node gave no answer, or refuses.
+    /// The running node did not answer, or refused.
     #[error(transparent)]
     Control(#[from] nearflash_api::client::ControlError),
-    /// Nothing was measured.
+    /// The measurement failed.
     #[error(transparent)]
     Bench(#[from] nearflash_bench::BenchError),
-    /// No study, or not all of it.
+    /// A study failed, at least in part.
     #[error(transparent)]
     Study(#[from] nearflash_study::StudyError),
-    /// There is nothing to see.
+    /// The demonstration failed.
     #[error(transparent)]
     Demo(#[from] crate::demo::DemoError),
-    /// Nobody says which node.
+    /// The data directory is not known.
     #[error(transparent)]
     DataDir(#[from] nearflash_api::socket::NoDataDir),
-    /// A job did not do what it was started for.
+    /// A job failed.
     #[error("job {id}: {error}")]
     Job {
         /// Its number.
         id: u64,
-        /// Why.
+        /// The reason.
         error: nearflash_api::ApiError,
     },
-    /// An operator has ended a job that was waited for.
+    /// A job was cancelled by an operator during the wait.
     #[error("job {id} is cancelled: its change is undone")]
     JobCancelled {
         /// Its number.
         id: u64,
     },
-    /// The volume to create is not written as one.
+    /// The volume's description is not valid.
     #[error(transparent)]
     Volume(nearflash_node::config::ValueError),
-    /// A secret could not be written down.
+    /// A secret could not be written to a file.
     #[error(transparent)]
     Secret(#[from] crate::secret::SecretFileError),
-    /// The answer could not be shown.
+    /// The answer could not be printed.
     #[error("cannot write to stdout: {0}")]
     Stdout(#[from] std::io::Error),
 }
 
 impl Failure {
-    /// 2 when what the user wrote is wrong, 1 otherwise.
+    /// 2 if the command line is wrong, 1 otherwise.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
             Self::Node(error) => error.exit_code().into(),

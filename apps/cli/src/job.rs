@@ -8,11 +8,11 @@ use nearflash_api::{JobInfo, JobState, JobWait};
 use crate::failure::Failure;
 use crate::tables;
 
-/// How often progress is shown.
+/// Interval of the progress display.
 const SECONDS: u64 = 1;
 
-/// Waits until a job is over, and shows its progress on a terminal. An interrupted wait leaves the
-/// job running.
+/// Waits until a job has ended, and shows its progress on a terminal. Interrupting the wait does
+/// not cancel the job.
 pub(crate) fn wait(
     id: u64,
     ask: impl Fn(JobWait) -> Result<JobInfo, ControlError>,
@@ -26,7 +26,7 @@ pub(crate) fn wait(
                 if is_shown {
                     let (done, total) =
                         (tables::size(job.done_bytes), tables::size(job.total_bytes));
-                    // Progress that cannot be shown changes nothing.
+                    // A failure to show progress is ignored.
                     let _ = write!(stderr, "\r\x1b[Kjob {id}: {done} of {total}");
                 }
             }

@@ -1,7 +1,7 @@
-//! The `nearflash` command: reads the command line, calls the library that does it, and says in
-//! one line what went wrong.
+//! The `nearflash` command: parses the command line, calls the library in charge, and reports
+//! failures in one line.
 //!
-//! Knows nothing of devices, protocols or catalogs.
+//! It does not depend on devices, protocols or catalogs.
 
 mod args;
 mod calendar;
@@ -61,7 +61,7 @@ fn run(subcommand: Subcommand) -> Result<ExitCode, Failure> {
 
 fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     let config = Config::resolve(args).map_err(nearflash_node::NodeError::from)?;
-    // Whoever reads the log may be slow, and stop. Lines are dropped then; no core waits.
+    // A slow or stopped reader of the log must not block a core: lines are dropped instead.
     let (writer, _written_at_the_end) = tracing_appender::non_blocking(std::io::stderr());
     tracing_subscriber::fmt()
         .with_writer(writer)

@@ -1,4 +1,4 @@
-//! How a node's answers are shown: tables for people, the document itself for programs.
+//! The output of answers: tables for people, documents for programs.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::calendar::show_moment;
 use crate::tables;
 
-/// An answer: its document for programs, or its text for people. Ends with a line's end.
+/// The output of an answer, its document for programs or its text for people, with a final newline.
 pub(crate) fn show<A: Serialize>(
     answer: &A,
     json: bool,
@@ -20,7 +20,7 @@ pub(crate) fn show<A: Serialize>(
     if json { Document::new(answer).to_line() + "\n" } else { text(answer) }
 }
 
-/// What was done to a volume.
+/// The result of a change to a volume.
 pub(crate) fn volume(done: &str, volume: &VolumeInfo, job: Option<&JobInfo>) -> String {
     let job = job.filter(|job| !job.state.is_over());
     let waiting = job.map_or(String::new(), |job| {
@@ -29,22 +29,22 @@ pub(crate) fn volume(done: &str, volume: &VolumeInfo, job: Option<&JobInfo>) -> 
     format!("{done} {}\n{waiting}", sentence(volume))
 }
 
-/// A credential that was made.
+/// A new credential.
 pub(crate) fn credential_made(credential: &CredentialInfo) -> String {
     format!("made {}\n", named(credential))
 }
 
-/// A credential that was removed.
+/// A removed credential.
 pub(crate) fn credential_removed(credential: &CredentialInfo) -> String {
     format!("removed credential '{}'{}\n", credential.id, grants_of(credential))
 }
 
-/// What was done to a grant.
+/// The result of a change to a grant.
 pub(crate) fn grant(done: &str, grant: &GrantInfo) -> String {
     format!("{done} {}\n", permission(grant))
 }
 
-/// What was done to a job.
+/// The state of a job.
 pub(crate) fn job(job: &JobInfo) -> String {
     let JobInfo { id, kind, volume, state, done_bytes, total_bytes, error, .. } = job;
     let (done, total) = (tables::size(*done_bytes), tables::size(*total_bytes));
@@ -57,17 +57,17 @@ fn sentence(volume: &VolumeInfo) -> String {
     format!("volume '{name}': {} on device '{device}', namespace {nsid} of {nqn}", ByteLen(*bytes))
 }
 
-/// A credential that was made, with its secret.
+/// A new credential with its secret.
 pub(crate) fn with_secret(credential: &CredentialInfo, secret: &str) -> String {
     format!(
-        "made {}\nsecret: {secret}\nIt is not shown again. Without a grant the credential may do \
-         nothing: 'nearflash grant add {} VOLUME'\n",
+        "made {}\nsecret: {secret}\nIt is not shown again. Without a grant the credential has no \
+         rights: 'nearflash grant add {} VOLUME'\n",
         named(credential),
         credential.id
     )
 }
 
-/// A CHAP account that was made, with the secrets that were drawn for it.
+/// A new CHAP account with the secrets that the node generated.
 pub(crate) fn chap_made(made: &OneAccount) -> String {
     let OneAccount { account, secret, mutual_secret } = made;
     let mutual = account.mutual_user.as_deref();
@@ -84,12 +84,12 @@ pub(crate) fn chap_made(made: &OneAccount) -> String {
     text
 }
 
-/// A CHAP account that was removed.
+/// A removed CHAP account.
 pub(crate) fn chap_removed(removed: &OneAccount) -> String {
     format!("removed CHAP user '{}' and its sessions\n", removed.account.user)
 }
 
-/// Reservations that were cleared.
+/// Cleared reservations.
 pub(crate) fn cleared(reservation: &ReservationInfo) -> String {
     let ReservationInfo { volume, kind, registrants, .. } = reservation;
     let count = registrants.len();
@@ -129,7 +129,7 @@ fn permission(grant: &GrantInfo) -> String {
     format!("grant {number} of '{credential}': {what} {range} of volume '{volume}'{until}")
 }
 
-/// Writes to stdout. A reader that has seen enough is no error.
+/// Writes to stdout. A closed pipe is not an error.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -166,7 +166,7 @@ mod tests {
         insta::assert_snapshot!(with_secret(&credential(0, None), &secret.0), @r#"
             made credential 'app', which does not expire
             secret: 5ec2e7
-            It is not shown again. Without a grant the credential may do nothing: 'nearflash grant add app VOLUME'
+            It is not shown again. Without a grant the credential has no rights: 'nearflash grant add app VOLUME'
             "#);
         let made = credential_made(&credential(0, Some(1_795_269_350)));
         insta::assert_snapshot!(made, @r#"made credential 'app', until 2026-11-21 13:55Z"#);

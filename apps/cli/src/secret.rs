@@ -1,4 +1,4 @@
-//! Files for secrets: new ones, for their owner alone; and those that somebody has written.
+//! Files with secrets: creates them readable only by their owner, and reads existing ones.
 
 use std::fs::{File, OpenOptions, remove_file};
 use std::io::{self, Read, Write};
@@ -7,27 +7,27 @@ use std::path::{Path, PathBuf};
 
 use nearflash_api::SecretText;
 
-/// Why a secret's file could not be made or written.
+/// The reason why a file with a secret could not be created, written or read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SecretFileError {
-    /// Before there was a secret.
+    /// The file could not be created. There was no secret yet.
     #[error("--secret-file {}: {source}: choose another path", .path.display())]
     Create { path: PathBuf, source: io::Error },
-    /// When there was one.
+    /// The secret could not be written.
     #[error(
-        "--secret-file {}: {source}: the secret is lost, remove the credential and make it again",
+        "--secret-file {}: {source}: the secret is lost: remove the credential and create it again",
         .path.display()
     )]
     Write { path: PathBuf, source: io::Error },
-    /// One that was to be there.
+    /// An existing file could not be read.
     #[error("secret file {}: {source}: correct the path or its permissions", .path.display())]
     Read { path: PathBuf, source: io::Error },
 }
 
-/// Longest file that is read for a secret.
+/// Maximum number of bytes read from a file.
 const FILE_LEN_MAX: u64 = 4096;
 
-/// The secret in a file: its first line.
+/// Reads the secret in a file: its first line.
 pub(crate) fn read_secret(path: &Path) -> Result<SecretText, SecretFileError> {
     let refused = |source| SecretFileError::Read { path: path.to_owned(), source };
     let mut text = SecretText(String::new());
@@ -36,7 +36,7 @@ pub(crate) fn read_secret(path: &Path) -> Result<SecretText, SecretFileError> {
     Ok(SecretText(text.0.lines().next().unwrap_or_default().to_owned()))
 }
 
-/// A file that waits for its secret. It goes again when there is none.
+/// A new file for a secret. It is removed on drop unless the secret was written.
 pub(crate) struct SecretFile {
     file: File,
     path: PathBuf,
@@ -44,7 +44,7 @@ pub(crate) struct SecretFile {
 }
 
 impl SecretFile {
-    /// Makes it; one that is there is left alone.
+    /// Creates the file. An existing one is not touched.
     pub(crate) fn create(path: &Path) -> Result<Self, SecretFileError> {
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         let path = path.to_owned();
@@ -54,7 +54,7 @@ impl SecretFile {
         }
     }
 
-    /// Writes the secret to it, durably.
+    /// Writes the secret durably.
     pub(crate) fn keep(mut self, secret: &SecretText) -> Result<(), SecretFileError> {
         let written = writeln!(self.file, "{}", secret.0).and_then(|()| self.file.sync_all());
         self.is_kept = written.is_ok();
@@ -65,7 +65,7 @@ impl SecretFile {
 impl Drop for SecretFile {
     fn drop(&mut self) {
         if !self.is_kept {
-            // Empty, or not whole; whoever sees it there knows what it is.
+            // The file is empty or incomplete.
             let _ = remove_file(&self.path);
         }
     }

@@ -1,5 +1,5 @@
-//! The command as a user runs it: a node is started, asked, and ended; what goes wrong is one line
-//! and an exit code.
+//! The command as a user runs it: starts a node, sends calls to it, and stops it. A failure is one
+//! line and an exit code.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::io::{BufRead, BufReader, Read};
@@ -20,14 +20,14 @@ fn output(arguments: &[&str]) -> Output {
     nearflash(arguments).output().unwrap()
 }
 
-/// What it says on stdout.
+/// The standard output of a command that succeeds.
 fn said(arguments: &[&str]) -> String {
     let output = output(arguments);
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The one line that it fails with, and its exit code.
+/// The one line on standard error and the exit code of a command that fails.
 fn failed(arguments: &[&str]) -> (String, i32) {
     let output = output(arguments);
     let message = String::from_utf8(output.stderr).unwrap();
@@ -36,7 +36,7 @@ fn failed(arguments: &[&str]) -> (String, i32) {
     (message.trim_end().to_owned(), output.status.code().unwrap())
 }
 
-/// A node that is running.
+/// A running node.
 struct Node {
     child: Child,
     ready: Value,
@@ -59,7 +59,7 @@ impl Node {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits until it has ended by itself. Its exit code and its log.
+    /// Waits until the node ends; returns its exit code and its log.
     fn end(mut self) -> (Option<i32>, String) {
         let mut log = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
@@ -69,7 +69,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Of a test that failed; one that has ended is past killing.
+        // After a failed test; has no effect on a process that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

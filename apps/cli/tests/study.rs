@@ -37,7 +37,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nearflash"));
     command.args(["study", "list"]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // Nobody reads.
+    // Closes the reading end.
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""));

@@ -1,4 +1,4 @@
-//! Tables for people.
+//! Tables of resources.
 
 mod status;
 
@@ -81,7 +81,7 @@ pub(crate) fn accounts(accounts: &[ChapInfo]) -> String {
     rendered(&table)
 }
 
-/// Registrations and reservations: a line for each registrant.
+/// Registrations and reservations, one line per registrant.
 pub(crate) fn reservations(reservations: &[ReservationInfo]) -> String {
     let has_none = |info: &ReservationInfo| info.kind.is_none() && info.registrants.is_empty();
     if reservations.iter().all(has_none) {
@@ -128,11 +128,11 @@ pub(crate) fn jobs(jobs: &[JobInfo]) -> String {
     rendered(&table) + &reasons
 }
 
-/// A grant's range, as it is written.
+/// A grant's range in the form of the command line.
 pub(crate) fn range(grant: &GrantInfo) -> String {
     let end = grant.end.map(ByteOffset);
     GrantRange::new(ByteOffset(grant.start), end).map_or_else(
-        // From a node that is of another mind about what a range is.
+        // The node's range is not valid in this version.
         |_| "?".to_owned(),
         |range| range.to_string(),
     )
@@ -146,7 +146,7 @@ fn end(expires_at: Option<u64>, is_expired: bool) -> String {
     }
 }
 
-/// Columns without lines, as wide as they need: so that `awk` reads them too.
+/// A table without lines, with columns as wide as needed, so that `awk` can parse it.
 fn table(header: &[&str], right_aligned: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -171,7 +171,7 @@ fn rendered(table: &Table) -> String {
     text
 }
 
-/// A size for people: exact where a unit divides it, otherwise with one decimal.
+/// A size in human-readable form: exact if a unit divides it, otherwise with one decimal.
 pub(crate) fn size(bytes: u64) -> String {
     let exact = ByteLen(bytes).to_string();
     let digits = exact.find(|c: char| !c.is_ascii_digit()).unwrap_or(exact.len());
@@ -182,7 +182,7 @@ pub(crate) fn size(bytes: u64) -> String {
     match units.iter().find(|(shift, _)| bytes >> shift != 0) {
         None => exact,
         Some((shift, unit)) => {
-            // One decimal, downwards: free space is never shown larger than it is.
+            // Rounded down, so that free space is never overstated.
             let tenths = (u128::from(bytes) * 10) >> shift;
             format!("{}.{}{unit}", tenths / 10, tenths % 10)
         }

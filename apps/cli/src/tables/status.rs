@@ -1,4 +1,4 @@
-//! The state of a node, for people.
+//! The state of a node as text.
 
 use std::fmt::Write;
 
@@ -68,7 +68,7 @@ fn devices(devices: &[DeviceInfo]) -> String {
     rendered(&table) + &suspect.collect::<String>()
 }
 
-/// Counters of volumes; nothing where the node keeps none.
+/// Counters of volumes; empty if the node has none.
 fn io(volumes: &[VolumeIo]) -> String {
     if volumes.is_empty() {
         return String::new();
@@ -106,7 +106,7 @@ fn io(volumes: &[VolumeIo]) -> String {
     rendered(&table)
 }
 
-/// Jobs that are not over; nothing where there are none.
+/// Jobs that have not ended; empty if there are none.
 fn running(jobs: &[JobInfo]) -> String {
     if jobs.is_empty() { String::new() } else { super::jobs(jobs) }
 }
@@ -152,7 +152,7 @@ fn hosts(hosts: &[HostInfo]) -> String {
     rendered(&table)
 }
 
-/// Direct clients; nothing where none can come in.
+/// Clients of the direct protocol; empty if the node does not serve it.
 fn clients(status: &Status) -> String {
     let Status { direct, direct_local, clients, .. } = status;
     if clients.is_empty() {
@@ -184,7 +184,7 @@ fn clients(status: &Status) -> String {
     text
 }
 
-/// iSCSI sessions; nothing where none can come in.
+/// iSCSI sessions; empty if the node does not serve iSCSI.
 fn initiators(status: &Status) -> String {
     if status.initiators.is_empty() {
         let said = if status.iscsi.is_empty() { "" } else { "no iSCSI initiators are logged in\n" };
@@ -214,7 +214,7 @@ fn time(nanos: u64) -> String {
     }
 }
 
-/// A time in its two largest units.
+/// A duration in its two largest units.
 pub(super) fn uptime(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match (days, hours, minutes) {

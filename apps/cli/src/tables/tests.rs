@@ -1,4 +1,4 @@
-//! What the tables look like.
+//! The layout of the tables.
 
 use nearflash_api::{
     ClientInfo, CoreInfo, DeviceInfo, ErrorCode, HostInfo, InitiatorInfo, JobState, Latency,
