@@ -1,5 +1,5 @@
-//! What must hold for any text that a user or a program hands to a node, as functions: tests and
-//! fuzzers both call them. Each panics when its property does not hold.
+//! The properties of every text that a user or a program hands to a node, as functions for tests
+//! and fuzzers. Each panics when its property does not hold.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use nearflash_api::Document;
 use crate::config::{Config, ServeArgs};
 use crate::control;
 
-/// Whatever a configuration file holds: it is understood or refused in one line.
+/// Any configuration file is either valid or refused with a message of one line.
 pub fn check_config_file(text: &str) {
     if let Err(error) = Config::from_text(Path::new("node.toml"), text, ServeArgs::default()) {
         assert_one_line(&error.to_string());
     }
 }
 
-/// Any line on the control socket is refused in one line, or is a request that is written as it was
-/// read.
+/// Any line on the control socket is either refused with a message of one line, or a request that
+/// survives a round trip through its text form.
 pub fn check_control_request(line: &[u8]) {
     match control::parse(line) {
         Ok(request) => {

@@ -1,5 +1,5 @@
-//! Where hosts and direct clients come in: every socket bound and listening, before anything else
-//! of a node is touched.
+//! The listening sockets of a node, for hosts and direct clients. All are bound before the node
+//! touches anything else.
 
 use std::fs::{remove_file, symlink_metadata};
 use std::io;
@@ -17,17 +17,17 @@ use crate::config::{Admits, Advertise, Config, Protocol};
 use crate::control::listen_privately;
 use crate::{DoorSocket, NodeError, OpenDoor};
 
-/// Connections that the system holds for a door until a core takes them.
+/// The backlog of a listening socket: connections that wait for a core to accept them.
 const BACKLOG: i32 = 4096;
 
-/// How long an address may still be in use: a node that was killed gives up the sockets of its
-/// rings a little after it has ended, and must be replaceable at once.
+/// The time for which an address in use is tried again: the sockets in the rings of a killed node
+/// close shortly after it has ended, and a new node must be able to start at once.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The addresses of a node.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Addresses {
-    /// As bound.
+    /// As bound, with the port that the system chose for port 0.
     bound: Vec<(Protocol, SocketAddr)>,
     pub(crate) direct_local: Option<PathBuf>,
 }
@@ -39,20 +39,20 @@ impl Addresses {
     }
 }
 
-/// Every door of a node.
+/// The open doors of a node.
 pub(crate) struct Doors {
     pub(crate) open: Vec<OpenDoor>,
     pub(crate) local_socket: Option<SocketFile>,
     pub(crate) addresses: Addresses,
 }
 
-/// A socket's name in the file system; dropping it takes the name away.
+/// The path of a Unix socket; dropping it removes the file.
 #[derive(Debug)]
 pub(crate) struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // It may be gone already, and then there is nothing to do.
+        // The file may be gone already, which is no error.
         let _ = remove_file(&self.0);
     }
 }
@@ -75,14 +75,14 @@ impl Doors {
         open.extend(listener.map(|listener| OpenDoor {
             protocol: Protocol::Direct,
             socket: DoorSocket::Local(listener),
-            // Its file admits nobody but the node's own user.
+            // The mode of its file admits only the node's own user.
             admits: Admits::Unproven,
         }));
         Ok(Self { open, local_socket, addresses })
     }
 }
 
-/// As others find it, whatever their working directory.
+/// An absolute path, valid in any working directory.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -101,8 +101,8 @@ fn open_tcp(
     })
 }
 
-/// A socket for this machine. One that a dead node left behind is replaced; one that is in use,
-/// and what is no socket, is left alone.
+/// Opens a Unix socket. A socket that a dead node left behind is replaced; a socket in use, or a
+/// file of another kind, is left alone.
 fn open_local(path: &Path) -> Result<(UnixListener, SocketFile), NodeError> {
     let opened = patiently(|| {
         let short = ShortPath::to(path)?;
@@ -129,7 +129,7 @@ fn remove_if_dead(path: &Path) -> io::Result<()> {
         Ok(_) => {}
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // One whose queue is full is in use, and not to be waited for.
+    // A socket whose queue is full is in use, and `connect` must not wait for it.
     socket.set_nonblocking(true)?;
     match socket.connect(&SockAddr::unix(path)?) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => remove_file(path),
@@ -138,7 +138,7 @@ fn remove_if_dead(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Tries again while the address is in use, for a bounded time.
+/// Repeats a bind while the address is in use, for at most [`PATIENCE`].
 fn patiently<T>(listen: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -153,7 +153,7 @@ fn patiently<T>(listen: impl Fn() -> io::Result<T>) -> io::Result<T> {
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    // A node that is restarted must not wait for the last one's connections to be forgotten.
+    // A restarted node must not wait for the connections of the previous one to leave TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -161,7 +161,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// The address that discovery names. An advertised port is one of NVMe/TCP.
+/// The address that discovery reports. An advertised port applies to NVMe/TCP only.
 fn advertised(protocol: Protocol, bound: SocketAddr, advertise: Option<Advertise>) -> SocketAddr {
     let Some(Advertise { ip, port }) = advertise else { return bound };
     let port = port.filter(|_| protocol == Protocol::NvmeTcp);
@@ -200,11 +200,11 @@ mod tests {
     #[test]
     fn a_local_door_is_for_its_owner_alone_and_goes_with_the_node() {
         let folder = tempfile::tempdir().unwrap();
-        // In a folder whose name is too long for an address, too.
+        // A directory whose name is too long for a socket address works, too.
         let long = folder.path().join("x".repeat(120));
         std::fs::create_dir(&long).unwrap();
         for path in [folder.path().join("d.sock"), long.join("d.sock")] {
-            // Left over from a node that was killed.
+            // A socket left over from a node that was killed.
             let short = ShortPath::to(&path).unwrap();
             drop(UnixListener::bind(short.path()).unwrap());
             let (_listener, file) = open_local(&path).unwrap();

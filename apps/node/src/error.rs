@@ -1,4 +1,4 @@
-//! Why a node does not start, or does not do what it is told.
+//! The errors of a node: it does not start, or cannot carry out a request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,8 +12,7 @@ use nearflash_units::{BlockSize, ByteLen};
 use crate::config::{ConfigError, Key};
 use crate::{CatalogError, StartError};
 
-/// Why a node does not start, or does not do what it is told. Every message is one line that names
-/// the thing and the remedy.
+/// An error of a node. Every message is one line that names the thing and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// The configuration is wrong.
@@ -22,37 +21,37 @@ pub enum NodeError {
     /// The catalog cannot be used.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
-    /// A device cannot be taken.
+    /// A device cannot be opened.
     #[error(transparent)]
     Device(#[from] OpenError),
-    /// A change is in force, and older requests go on.
+    /// A change is in force, while requests from before it are still under way.
     #[error(
         "the change is recorded and holds for every new request, but requests from before it are \
          still under way: a device or a host does not answer"
     )]
     NotQuiesced,
-    /// A volume has just become shorter, and older requests may still write behind its new end.
+    /// A volume has become shorter, and requests from before may still write behind its new end.
     #[error(
         "volume '{name}': requests from before its last change are still under way: \
          a device or a host does not answer; try again when it does"
     )]
     Quiescing {
-        /// Which.
+        /// The volume.
         name: Name,
     },
-    /// A volume cannot be made, changed or removed.
+    /// A volume cannot be created, changed or removed.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// The catalog's volumes do not fit their devices.
+    /// The recorded volumes do not fit the devices.
     #[error("the catalog is damaged: {0}: restore it from a backup")]
     Restore(#[from] RestoreError),
-    /// The catalog's credentials and grants do not fit together.
+    /// The recorded credentials and grants do not fit together.
     #[error("the catalog is damaged: {0}: restore it from a backup")]
     RestoreGrants(#[from] RestoreGrantsError),
-    /// A credential or a grant cannot be made or taken away.
+    /// A credential or a grant cannot be created or revoked.
     #[error(transparent)]
     Grant(#[from] GrantError),
-    /// A CHAP user cannot be made or taken away.
+    /// A CHAP user cannot be added or removed.
     #[error(transparent)]
     Account(#[from] AccountError),
     /// The cores cannot be started.
@@ -64,172 +63,172 @@ pub enum NodeError {
          or start without it and use 'nearflash volume resize {name} {asked}'"
     )]
     VolumeSize {
-        /// Which.
+        /// The volume.
         name: Name,
-        /// Its size.
+        /// Its recorded size.
         recorded: ByteLen,
-        /// The size asked for.
+        /// The requested size.
         asked: ByteLen,
     },
-    /// A volume of that name has blocks of another size.
+    /// A volume of that name has another block size.
     #[error(
         "volume '{name}' has blocks of {recorded} bytes, --volume says {asked}: correct that, \
          or remove the volume first"
     )]
     VolumeBlockSize {
-        /// Which.
+        /// The volume.
         name: Name,
-        /// Its own.
+        /// Its recorded block size.
         recorded: BlockSize,
-        /// What was asked for.
+        /// The requested block size.
         asked: BlockSize,
     },
-    /// A volume of that name lies elsewhere.
+    /// A volume of that name is on another device.
     #[error(
         "volume '{name}' lies on device '{recorded}', --volume says '{asked}': correct that, \
          or remove the volume first"
     )]
     VolumeDevice {
-        /// Which.
+        /// The volume.
         name: Name,
-        /// Its own.
+        /// The device that holds it.
         recorded: Box<str>,
-        /// What was asked for.
+        /// The requested device.
         asked: Name,
     },
-    /// A volume of that name is exported elsewhere.
+    /// A volume of that name is in another subsystem.
     #[error(
         "volume '{name}' is in subsystem '{recorded}', --volume says '{asked}': correct that, \
          or remove the volume first"
     )]
     VolumeSubsystem {
-        /// Which.
+        /// The volume.
         name: Name,
-        /// Its own.
+        /// Its recorded subsystem.
         recorded: Name,
-        /// What was asked for.
+        /// The requested subsystem.
         asked: Name,
     },
-    /// A volume of that name is provisioned otherwise.
+    /// A volume of that name has another kind of provisioning.
     #[error(
         "volume '{name}' is {recorded}, --volume says {asked}: correct that, \
          or remove the volume first"
     )]
     VolumeProvisioning {
-        /// Which.
+        /// The volume.
         name: Name,
-        /// Its own.
+        /// Its recorded provisioning.
         recorded: Provisioning,
-        /// What was asked for.
+        /// The requested provisioning.
         asked: Provisioning,
     },
     /// An address cannot be listened on.
     #[error("--{flag} {address}: {source}: {remedy}")]
     Bind {
-        /// Of which flag.
+        /// The flag.
         flag: &'static str,
-        /// Which.
+        /// The address.
         address: Box<str>,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
-        /// What to do about it.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// A door for direct clients would let nobody in, or everybody.
+    /// A door for direct clients that other machines can reach, while there is no credential.
     #[error(
         "{key}: {address} can be reached from other machines, and there is no credential: start \
          without it, make one with 'nearflash credential create ID', and start again; or let in \
          everyone with --host any"
     )]
     NoCredential {
-        /// Of which key.
+        /// The key.
         key: Key,
-        /// Which address.
+        /// The address.
         address: SocketAddr,
     },
-    /// A door for initiators would let nobody in, or everybody.
+    /// A door for initiators that other machines can reach, while there is no CHAP user.
     #[error(
         "{key}: {address} can be reached from other machines, and there is no CHAP user: start \
          without it, make one with 'nearflash chap add USER', and start again; or say which \
          initiators may connect with --host NAME (repeatable), or --host any"
     )]
     NoAccount {
-        /// Of which key.
+        /// The key.
         key: Key,
-        /// Which address.
+        /// The address.
         address: SocketAddr,
     },
-    /// The control socket cannot be made.
+    /// The control socket cannot be created.
     #[error("control socket {}: {source}: choose another --data-dir", path.display())]
     Control {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A device did not take what had to be written before a volume may have its blocks.
+    /// A device could not zero blocks, which must happen before a volume can use them.
     #[error("device '{device}': cannot zero a volume's blocks: {source}")]
     Zero {
-        /// Which.
+        /// The device.
         device: Name,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Hosts use the volume's subsystem.
+    /// Hosts are connected to the volume's subsystem.
     #[error(
         "volume '{name}' is in use: {hosts} connected to its subsystem, \
          disconnect there first or add --force"
     )]
     HostsConnected {
-        /// Which.
+        /// The volume.
         name: Name,
-        /// Who.
+        /// The number of hosts.
         hosts: HostCount,
     },
-    /// The core that knows whether hosts use the volume's subsystem does not say.
+    /// The core that knows which hosts are connected does not answer.
     #[error(
         "volume '{name}' may be in use: the core that knows who is connected does not answer, the \
          log may name a device that hangs; ask again, or add --force"
     )]
     NobodySaysWho {
-        /// Which.
+        /// The volume.
         name: Name,
     },
-    /// A bound is reached.
+    /// The most jobs that can be unfinished exist already.
     #[error("64 jobs are not over, which are the most: wait for one, or cancel it")]
     TooManyJobs,
-    /// The job needs no end any more.
+    /// The job has already ended.
     #[error("job {id} is over: there is nothing left to cancel")]
     JobOver {
         /// Its number.
         id: u64,
     },
-    /// There is no such job.
+    /// No job has this number.
     #[error("no job {id}: 'nearflash job list' lists those that run, and the last that ended")]
     NoJob {
         /// Its number.
         id: u64,
     },
-    /// What a request says is no value of its kind.
+    /// A value of a request is not valid.
     #[error(transparent)]
     Value(#[from] crate::config::ValueError),
-    /// It ended with something left to do.
+    /// The node ended before every request was finished and flushed.
     #[error(
         "ended before all was finished and flushed: what was not answered or not flushed may be \
          lost; the log above names the device"
     )]
     NotDrained,
-    /// Signals cannot be received, or the ready line not be written.
+    /// Signals cannot be received, or the ready line cannot be written.
     #[error("cannot {action}: {source}")]
     System {
-        /// What.
+        /// The action that failed.
         action: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// How many hosts, in words.
+/// A number of hosts, for messages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HostCount(pub usize);
 
@@ -243,7 +242,7 @@ impl std::fmt::Display for HostCount {
 }
 
 impl NodeError {
-    /// What the process ends with: 2 when the configuration is wrong, 1 otherwise.
+    /// The process's exit code: 2 when the configuration is wrong, 1 otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::NoCredential { .. } | Self::NoAccount { .. } => 2,

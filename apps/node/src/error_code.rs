@@ -1,4 +1,5 @@
-//! Errors as the control interface tells them: each with its code and the resource it is about.
+//! The conversion of errors for the control interface: each gets its code and the resource that it
+//! concerns.
 
 use nearflash_access::{AccountError, GrantError};
 use nearflash_api::{ApiError, ErrorCode, Subject};
@@ -6,7 +7,7 @@ use nearflash_space::VolumeError;
 
 use crate::NodeError;
 
-/// A code, and the resource that the error is about.
+/// A code, and the resource that the error concerns.
 type Coded = (ErrorCode, Option<Subject>);
 
 impl From<NodeError> for ApiError {
@@ -16,7 +17,7 @@ impl From<NodeError> for ApiError {
     }
 }
 
-/// Every error has a code: a variant that is added is given one here.
+/// The code of every error. The match is exhaustive, so a new variant needs a code here.
 fn coded(error: &NodeError) -> Coded {
     let volume = |code, name: &_| (code, Some(Subject::new("volume", name)));
     match error {

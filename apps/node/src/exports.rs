@@ -1,4 +1,4 @@
-//! What hosts and direct clients are shown of the space.
+//! The view of the space that hosts, initiators and direct clients get.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,27 +18,27 @@ use crate::{
     Namespace, Published,
 };
 
-/// What every subsystem's NQN begins with; its name follows.
+/// The prefix of every subsystem's NQN; the subsystem's name follows.
 pub const NQN_PREFIX: &str = "nqn.2026-11.io.nearflash:";
 
-/// The NQN of the subsystem of that name.
+/// The NQN of the subsystem with this name.
 ///
 /// # Panics
-/// Never: a name is short, and has no character that an NQN may not have.
+/// Never: a name is short and has only characters that are valid in an NQN.
 pub fn subsystem_nqn(name: &Name) -> Nqn {
     Nqn::new(&format!("{NQN_PREFIX}{name}")).expect("a prefix and a name are an NQN")
 }
 
-/// What every target's name begins with; its subsystem's name follows. RFC 7143, 4.2.7.4.
+/// The prefix of every iSCSI target's name; the subsystem's name follows. RFC 7143, 4.2.7.4.
 pub const IQN_PREFIX: &str = "iqn.2026-11.io.nearflash:";
 
-/// The iSCSI name of the target that is the subsystem of that name, in the form in which such names
-/// are compared: letters are small.
+/// The iSCSI name of the target that exports the subsystem with this name, in lower case, the form
+/// in which such names are compared.
 pub fn target_iqn(name: &Name) -> String {
     format!("{IQN_PREFIX}{}", name.as_str().to_ascii_lowercase())
 }
 
-/// What is served of a space on these devices.
+/// The view of the recorded space on these devices.
 pub(crate) fn published(
     recorded: &Records,
     devices: &[Arc<Device>],
@@ -66,7 +66,7 @@ pub(crate) fn published(
     Published { volumes: Arc::new(space.table()), namespaces, direct, iscsi }
 }
 
-/// What direct clients may do at that moment.
+/// The access of direct clients at the time `now`.
 pub(crate) fn direct_access(recorded: &Records, now: UnixTime) -> DirectAccess {
     let Records { space, grants, .. } = recorded;
     let volumes: HashMap<Uuid, &Volume> = space.served().map(|v| (v.uuid, v)).collect();
@@ -103,11 +103,11 @@ fn direct_volume(volume: &Volume) -> DirectVolume {
     }
 }
 
-/// What iSCSI initiators may do.
+/// The access of iSCSI initiators.
 pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> IscsiAccess {
     let mut targets: BTreeMap<&Name, Vec<IscsiUnit>> = BTreeMap::new();
     for volume in recorded.space.served() {
-        // A logical unit's number begins at 0, a namespace's at 1.
+        // Logical unit numbers begin at 0, namespace identifiers at 1.
         let Ok(lun) = u16::try_from(volume.nsid.saturating_sub(1)) else { continue };
         let expected = expected(volume, devices);
         targets.entry(&volume.subsystem).or_default().push(IscsiUnit {
@@ -134,9 +134,9 @@ pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> Iscsi
     }
 }
 
-/// What hosts may expect of a volume on its devices.
+/// The properties of a volume that its devices determine.
 struct Expected {
-    /// What every one of them writes at once.
+    /// The largest block size among the devices.
     device_block_size: BlockSize,
     volatile_cache: bool,
     deallocates: bool,
@@ -159,13 +159,13 @@ fn expected(volume: &Volume, devices: &[Arc<Device>]) -> Expected {
     }
 }
 
-/// The devices that a volume lies on, with commas between.
+/// The names of the devices that hold a volume, separated by commas.
 pub(crate) fn device_names(volume: &Volume, space: &Space) -> String {
     let names = volume.devices().into_iter().map(|id| space.device(id).name.as_str());
     names.collect::<Vec<_>>().join(",")
 }
 
-/// A volume, as documents show it.
+/// A volume in the form of a document.
 pub(crate) fn volume_info(volume: &Volume, space: &Space) -> VolumeInfo {
     VolumeInfo {
         name: volume.name.to_string(),

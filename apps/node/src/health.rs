@@ -1,9 +1,10 @@
-//! What the health log tells of more than one run: starts, hours, and what was done with each volume.
-//! Kept in a small file of the data directory.
+//! Health data that outlives a run: starts, hours, and the traffic of each volume. It is kept in a
+//! small file of the data directory.
 //!
-//! Nothing depends on it, so it is no part of the catalog: one that is missing or damaged begins anew.
-//! Invariant: the file says `running` from the start to the end of the drain. A start that finds it so
-//! counts an unsafe end; what was done since the file was last written is then lost.
+//! Nothing depends on this file, so it is not a part of the catalog; a missing or damaged file
+//! starts from zero. Invariant: the file has `running` set from the start to the end of the drain.
+//! A start that finds it set counts an unsafe end; the traffic since the last write of the file is
+//! then lost.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -20,12 +21,12 @@ use nearflash_units::Nanos;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// How often the file is written while the node runs.
+/// The period between two writes of the file while the node runs.
 const SAVE_PERIOD: Duration = Duration::from_secs(600);
 
 const FILE: &str = "health.json";
 
-/// What the file holds.
+/// The contents of the file.
 #[derive(Debug, Default, Deserialize, Serialize)]
 struct Record {
     schema: u32,
@@ -45,7 +46,7 @@ struct VolumeRecord {
     media_errors: u64,
 }
 
-/// The health of a node: of earlier runs and of this one.
+/// The health of a node: the sum of earlier runs and this one.
 #[derive(Debug)]
 pub(crate) struct Health {
     path: PathBuf,
@@ -55,7 +56,8 @@ pub(crate) struct Health {
 }
 
 impl Health {
-    /// Of a node that starts on so many cores. Writes nothing yet: it may not come to serve.
+    /// Reads the file for a node that starts on this many cores. It writes nothing yet, since the
+    /// start may still fail.
     pub(crate) fn open(data_dir: &Path, cores: usize, space: &Space) -> Self {
         let path = data_dir.join(FILE);
         let record = read(&path).unwrap_or_else(|error| {
@@ -83,12 +85,12 @@ impl Health {
         self.life.clone()
     }
 
-    /// Whether the file was not written for long.
+    /// Whether [`SAVE_PERIOD`] has passed since the last write.
     pub(crate) fn is_due(&self) -> bool {
         self.saved.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= SAVE_PERIOD
     }
 
-    /// Writes the file: the node is running, or has drained.
+    /// Writes the file: `running` is false once the node has drained.
     pub(crate) fn save(&self, space: &Space, running: bool) {
         let record = |volume: &nearflash_space::Volume| {
             (volume.uuid, VolumeRecord::of(self.life.usage.of(volume.id)))
@@ -132,7 +134,7 @@ fn read(path: &Path) -> io::Result<Record> {
     is_known.then_some(record).ok_or_else(|| io::Error::other("it is of a later version"))
 }
 
-/// Whole or not at all: under another name first.
+/// Replaces the file atomically: a new file is written, synced and renamed.
 fn write(path: &Path, record: &Record) -> io::Result<()> {
     let fresh = path.with_extension("json.new");
     let mut file =

@@ -1,16 +1,16 @@
-//! What an iSCSI initiator calls itself.
+//! The name of an iSCSI initiator.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Longest iSCSI name, in bytes. RFC 7143, 4.2.7.1.
+/// The length of the longest iSCSI name, in bytes. RFC 7143, 4.2.7.1.
 const LEN_MAX: usize = 223;
 
-/// An iSCSI name, in the form in which names are compared: letters are small. RFC 7143, 4.2.7.2.
+/// An iSCSI name in lower case, the form in which names are compared. RFC 7143, 4.2.7.2.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct InitiatorName(Box<str>);
 
-/// Why a text is no initiator's name.
+/// The error of a text that is not an iSCSI name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("an iSCSI name begins with iqn., eui. or naa. and has letters, digits, '.', '-' and ':'")]
 pub struct ParseInitiatorNameError;
@@ -28,7 +28,7 @@ impl FromStr for InitiatorName {
     fn from_str(text: &str) -> Result<Self, ParseInitiatorNameError> {
         let text = text.to_ascii_lowercase();
         let kind = ["iqn.", "eui.", "naa."].iter().find_map(|kind| text.strip_prefix(kind));
-        // The underscore is none of the standard's, but some initiators have it.
+        // The standard does not allow the underscore, but some initiators use it.
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-:_".contains(&byte);
         match kind {
             Some(rest)

@@ -1,8 +1,7 @@
 //! The daemon: configuration, catalog, control socket, and the cores that serve.
 //!
-//! Two sides that know of each other only what [`RuntimeConfig`] and [`Runtime`] say: the control
-//! side (everything here but `runtime`), which may block and allocate, and the cores, which do
-//! neither.
+//! The two sides share only the interface of [`RuntimeConfig`] and [`Runtime`]: the control side
+//! (every module except `runtime`), which may block and allocate, and the cores, which do neither.
 
 mod catalog;
 pub mod check;

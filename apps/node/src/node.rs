@@ -1,6 +1,6 @@
-//! A running node, as the control socket sees it: what it is asked for, it does in this order:
-//! decide on a copy, make fresh blocks zero, record durably, show the cores; then, with other changes
-//! going on, wait until the older requests of the volume have ended, and answer.
+//! A running node, as the control socket drives it. A change has these steps: decide on a copy,
+//! zero new blocks, record durably, publish to the cores; then, while other changes proceed, wait
+//! until the older requests of the volume have ended, and answer.
 
 mod access;
 mod change;
@@ -40,15 +40,16 @@ use quiesce::{Quiescing, shrunk};
 pub(crate) struct Node {
     catalog: Catalog,
     devices: Vec<Arc<Device>>,
-    /// Orders the decisions: held until every core goes by a change, and never while requests end.
+    /// Serializes the decisions: held until every core has adopted a change, and never while older
+    /// requests end.
     changing: Mutex<()>,
-    /// Never held while anything is waited for: a device that hangs must not hide how the node is.
+    /// Never held during a wait: a device that hangs must not block a status request.
     served: Mutex<Served>,
     jobs: jobs::Jobs,
-    /// Something of what is served was changed, or the node ends.
+    /// Signals a change of the served state, or the end of the node.
     changed: Condvar,
     runtime: Arc<dyn Runtime>,
-    /// Tells the thread that makes changes what has happened.
+    /// Sends events to the thread that makes changes.
     asker: Asker,
     quiescing: Quiescing,
     addresses: Addresses,
@@ -56,17 +57,17 @@ pub(crate) struct Node {
     health: Health,
 }
 
-/// What is recorded and served.
+/// The recorded and served state.
 struct Served {
     recorded: Records,
-    /// What the cores were told last.
+    /// The access that was last published to the cores.
     direct: Arc<DirectAccess>,
-    /// The node ends: nothing more needs to be watched.
+    /// The node is stopping: the watch for expiry ends.
     is_ending: bool,
 }
 
 impl Node {
-    /// Of what was prepared, and of cores that were told the same.
+    /// A node from its prepared state, and cores that were started with the same state.
     pub(crate) fn new(
         prepared: Prepared,
         direct: Arc<DirectAccess>,
@@ -95,7 +96,7 @@ impl Node {
         }
     }
 
-    /// Records the health: of a node that runs, or that has drained.
+    /// Writes the health file of a node that runs or has drained.
     pub(crate) fn save_health(&self, is_running: bool) {
         let space = self.served().recorded.space.clone();
         self.health.save(&space, is_running);
@@ -147,7 +148,7 @@ impl Node {
         })
     }
 
-    /// Makes a change on a copy; when it can be made, records it and shows it to the cores.
+    /// Makes a change on a copy; if that succeeds, records it and publishes it to the cores.
     fn change(
         &self,
         change: impl FnOnce(&mut Space) -> Result<Volume, NodeError>,
@@ -175,7 +176,7 @@ impl Node {
         Ok(info)
     }
 
-    /// Makes a change durable. It was decided on a copy of what is served.
+    /// Makes a change durable. It was decided on a copy of the served state.
     fn record(&self, fresh: &mut Records) -> Result<(), NodeError> {
         let change = Transaction::between(&self.served().recorded, fresh);
         fresh.generation = self.catalog.commit(&change)?;
@@ -200,30 +201,30 @@ impl Node {
         }
     }
 
-    /// Gives up the locks of the devices and says so. Nothing is under way any more.
+    /// Releases the locks of the devices and records that. No operation is under way any more.
     pub(crate) fn release(&self) {
         self.devices.iter().for_each(|device| device.release());
         self.catalog.devices_released();
     }
 
-    /// Waits until nobody else changes anything.
+    /// Takes the lock that serializes changes.
     fn one_change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a change is made on.
+    /// The copy that a change is made on.
     fn copy(&self) -> Records {
         self.served().recorded.clone()
     }
 
-    /// A change is done, and the cores go by it.
+    /// Replaces the served state by one that the cores have adopted.
     fn show(&self, recorded: Records, direct: Arc<DirectAccess>) {
         let mut served = self.served();
         *served = Served { recorded, direct, is_ending: served.is_ending };
         self.changed.notify_all();
     }
 
-    /// A change that panicked was made on a copy, so what is here is whole all the same.
+    /// A change is made on a copy, so the state is consistent even if a change has panicked.
     fn served(&self) -> MutexGuard<'_, Served> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -244,7 +245,8 @@ fn check_unused(volume: &Volume, connected: Option<Connected>) -> Result<(), Nod
     }
 }
 
-/// The time, as grants and credentials end by it. Before 1970 nothing has ended.
+/// The time by which grants and credentials expire. A clock before 1970 counts as 1970, when
+/// nothing has expired.
 pub(crate) fn now() -> UnixTime {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     UnixTime(since.map_or(0, |since| since.as_secs()))

@@ -1,5 +1,5 @@
-//! From a configuration to devices, catalog and volumes, all agreeing with one another. Refuses
-//! before anything is written wherever that can be.
+//! Derives devices, catalog and volumes from a configuration, consistent with each other. Errors
+//! are detected before anything is written wherever possible.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::catalog::{Catalog, Contents, Transaction};
 use crate::exports::device_names;
 use crate::records::Records;
 
-/// What a node serves from.
+/// The state that a node serves from.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) catalog: Catalog,
-    /// A `DeviceId` is the place in this list.
+    /// A `DeviceId` is an index into this list.
     pub(crate) devices: Vec<Arc<Device>>,
     pub(crate) recorded: Records,
 }
 
-/// Opens the devices, puts the recorded volumes back, and makes those that are missing.
+/// Opens the devices, restores the recorded volumes, and creates those that are missing.
 pub(crate) fn prepare(
     catalog: Catalog,
     specs: &[DeviceSpec],
@@ -39,7 +39,7 @@ pub(crate) fn prepare(
             Some(volume) => check_same(volume, &recorded.space, request)?,
             None => {
                 let volume = recorded.space.create(request, Uuid::new_v4())?;
-                // A device that always reads as zeroes has nothing to erase, and may be slow at it.
+                // A device that always reads as zeroes needs no zeroing, which could be slow.
                 let is_written =
                     |extent: &&Extent| !device_of(&devices, extent).properties().reads_as_zeroes;
                 let extents: Vec<Extent> =
@@ -55,7 +55,7 @@ pub(crate) fn prepare(
     Ok(Prepared { catalog, devices, recorded })
 }
 
-/// Looks at all devices before it writes to any.
+/// Opens all devices before it writes to any of them.
 fn open_devices(
     catalog: &Catalog,
     contents: &Contents,
@@ -85,7 +85,7 @@ fn space_of(devices: &[Arc<Device>]) -> Space {
     Space::new((0u32..).zip(devices).map(place).collect())
 }
 
-/// A volume that is there must be what is asked for.
+/// Checks that an existing volume matches the configured one.
 fn check_same(volume: &Volume, space: &Space, asked: &VolumeRequest) -> Result<(), NodeError> {
     let name = volume.name.clone();
     let recorded = device_names(volume, space);
@@ -112,7 +112,7 @@ fn check_same(volume: &Volume, space: &Space, asked: &VolumeRequest) -> Result<(
         return Err(NodeError::VolumeSize { name, recorded, asked });
     }
     if recorded > asked {
-        // It has grown since that was written; to make it shorter is never meant by a restart.
+        // The volume has grown since the configuration was written; a restart never shrinks it.
         tracing::warn!(
             "volume '{name}' is {recorded} and stays so, --volume says {asked}: correct that"
         );
@@ -120,9 +120,9 @@ fn check_same(volume: &Volume, space: &Space, asked: &VolumeRequest) -> Result<(
     Ok(())
 }
 
-/// Makes extents read as zeroes before hosts see them, so that a volume never shows what another
-/// left behind. A thick one's storage is taken now. `goes_on` hears of progress, and ends it by
-/// returning `false`. Whether all is zeroed.
+/// Zeroes extents before hosts see them, so that a volume never exposes earlier data. For a thick
+/// volume, this allocates the storage. `goes_on` is called with the progress, and stops the work by
+/// returning `false`. Returns whether every extent is zeroed.
 pub(crate) fn zero(
     devices: &[Arc<Device>],
     extents: &[Extent],
@@ -148,8 +148,8 @@ fn device_of<'devices>(devices: &'devices [Arc<Device>], extent: &Extent) -> &'d
     &devices[usize::try_from(extent.device.0).expect("usize is at least 32 bits wide")]
 }
 
-/// Forgets grants on volumes that are no more: one that is made later under the name of one of
-/// them gets none.
+/// Deletes grants on volumes that no longer exist, so that a later volume of the same name has
+/// none.
 pub(crate) fn keep_grants_on(recorded: &mut Records) {
     let Records { space, grants, .. } = recorded;
     grants.keep_those_on(|uuid| space.volumes().any(|volume| volume.uuid == uuid));

@@ -1,19 +1,19 @@
-//! All that a node records and serves: what a change is made on a copy of.
+//! The state that a node records and serves. A change is made on a copy of it.
 
 use nearflash_access::{Accounts, Grants};
 use nearflash_space::Space;
 
-/// All that the catalog keeps, but for the devices.
+/// The contents of the catalog, except the devices.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Records {
-    /// The catalog's when these were recorded.
+    /// The catalog's generation of this state.
     pub(crate) generation: u64,
-    /// The number of the last job. None is used twice.
+    /// The number of the last job. A number is never reused.
     pub(crate) last_job: u64,
-    /// The volumes, and where they lie.
+    /// The volumes and their extents.
     pub(crate) space: Space,
-    /// Who of the direct clients may do what.
+    /// The access rights of direct clients.
     pub(crate) grants: Grants,
-    /// What iSCSI initiators prove themselves with.
+    /// The CHAP accounts of iSCSI initiators.
     pub(crate) accounts: Accounts,
 }

@@ -1,8 +1,8 @@
-//! The face between the node's control side and the cores that serve: what the cores are started
-//! with, what changes while they run, and what they report.
+//! The interface between the node's control side and the cores that serve: the configuration at the
+//! start, the changes while the cores run, and their reports.
 //!
 //! The control side knows configuration, catalog and control socket; the cores know sessions and
-//! requests. Each knows only this of the other.
+//! requests. Neither depends on more of the other than this interface.
 
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
@@ -23,71 +23,71 @@ use uuid::Uuid;
 use crate::config::{Admits, Protocol};
 use crate::{InitiatorName, Ticket};
 
-/// What the cores are started with.
+/// The configuration that the cores start with.
 #[derive(Debug)]
 pub struct RuntimeConfig {
     /// The processors to run on, one thread pinned to each; at least one.
     pub cores: Vec<usize>,
     /// Each core's buffer pool.
     pub pool_len: ByteLen,
-    /// How long a connection may take to log in, if not as long as each door's default.
+    /// The time that a connection may take to log in; `None` for each door's default.
     pub login_timeout: Option<Nanos>,
-    /// The devices; a `DeviceId` is the place in this list.
+    /// The devices; a `DeviceId` is an index into this list.
     pub devices: Vec<Arc<Device>>,
-    /// What is served first.
+    /// The state that is served first.
     pub published: Published,
-    /// The doors. The first of NVMe/TCP has port 1 of the discovery log.
+    /// The doors. The first door of NVMe/TCP is port 1 of the discovery log.
     pub doors: Vec<OpenDoor>,
     /// The NVMe/TCP hosts that are admitted.
     pub hosts: HostAccess,
     /// The iSCSI initiators that are admitted.
     pub initiators: InitiatorAccess,
-    /// Where sessions' changes of what all sessions of a volume share go: each is answered with
+    /// Takes the sessions' requests for changes of a volume's shared state; each is answered with
     /// [`Runtime::answer`].
     pub changes: Asker,
     /// Identifies the node to hosts, as the serial number and in the discovery log.
     pub node: Uuid,
-    /// How the node has lived, and where its cores count what they do with volumes.
+    /// The node's history for the health log, and the counters of its cores.
     pub life: Life,
 }
 
 /// An open door.
 #[derive(Debug)]
 pub struct OpenDoor {
-    /// What is spoken there.
+    /// The protocol.
     pub protocol: Protocol,
     /// Bound, listening and non-blocking.
     pub socket: DoorSocket,
-    /// Whom it admits.
+    /// The peers that it admits.
     pub admits: Admits,
 }
 
 /// A door's socket.
 #[derive(Debug)]
 pub enum DoorSocket {
-    /// For any machine.
+    /// Reachable over the network.
     Tcp {
         /// The socket.
         listener: TcpListener,
-        /// The address that discovery names: the bound one, or the one that `--advertise` gives. An
-        /// unspecified IP (`0.0.0.0`) stands for the one that the peer connected to.
+        /// The address that discovery reports: the bound one, or the one that `--advertise` gives.
+        /// An unspecified IP (`0.0.0.0`) stands for the address that the peer connected to.
         advertise: SocketAddr,
     },
-    /// For this machine. The file's owner is whom it admits.
+    /// A Unix socket on this machine. Only the owner of its file can connect.
     Local(UnixListener),
 }
 
-/// Which hosts are admitted.
+/// The hosts that are admitted.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HostAccess {
-    /// Every one.
+    /// Every host.
     Any,
-    /// Those of these names.
+    /// The hosts with these NQNs.
     Only(Arc<[Nqn]>),
 }
 
 impl HostAccess {
-    /// Whether a host of that name is let in.
+    /// Whether a host with this NQN is admitted.
     pub fn admits(&self, host: &Nqn) -> bool {
         match self {
             Self::Any => true,
@@ -96,34 +96,34 @@ impl HostAccess {
     }
 }
 
-/// Which initiators are let in.
+/// The initiators that are admitted.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum InitiatorAccess {
-    /// Every one.
+    /// Every initiator.
     Any,
-    /// Those of these names.
+    /// The initiators with these names.
     Only(Arc<[InitiatorName]>),
 }
 
-/// What is served: replaced whole, never changed.
+/// The served state: an immutable value that is replaced as a whole.
 #[derive(Clone, Debug)]
 pub struct Published {
-    /// What each core needs of the volumes.
+    /// The cores' view of the volumes.
     pub volumes: Arc<VolumeTable>,
-    /// What hosts see of them, ordered by subsystem and namespace.
+    /// The hosts' view of the volumes, ordered by subsystem and namespace.
     pub namespaces: Arc<[Namespace]>,
-    /// What direct clients reach of them.
+    /// The direct clients' view of the volumes.
     pub direct: Arc<DirectAccess>,
-    /// What iSCSI initiators reach of them, and what they prove themselves with.
+    /// The iSCSI initiators' view of the volumes, and their accounts.
     pub iscsi: Arc<IscsiAccess>,
 }
 
-/// What iSCSI initiators may do: replaced whole, never changed.
+/// The access of iSCSI initiators: an immutable value that is replaced as a whole.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct IscsiAccess {
     /// Every target, by name.
     pub targets: Vec<IscsiTarget>,
-    /// Every CHAP user. As long as there is none, the anonymous doors ask for no proof.
+    /// Every CHAP user. While there is none, the anonymous doors require no authentication.
     pub accounts: Vec<ChapAccount>,
 }
 
@@ -132,7 +132,7 @@ pub struct IscsiAccess {
 pub struct IscsiTarget {
     /// Its iSCSI name.
     pub name: String,
-    /// What people call it.
+    /// The subsystem's name, which is the `TargetAlias`.
     pub alias: Name,
     /// Its logical units, by number.
     pub units: Vec<IscsiUnit>,
@@ -141,66 +141,67 @@ pub struct IscsiTarget {
 /// A volume as initiators see it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct IscsiUnit {
-    /// Its number, from 0.
+    /// Its logical unit number, from 0.
     pub lun: u16,
     /// The volume behind it.
     pub volume: VolumeId,
-    /// What people call it.
+    /// The volume's name.
     pub name: Name,
-    /// Its identity.
+    /// The volume's UUID.
     pub uuid: Uuid,
     /// The size of its blocks.
     pub block_size: BlockSize,
-    /// How many it has.
+    /// The number of its blocks.
     pub blocks: Blocks,
-    /// Completed writes may be lost with power until a flush.
+    /// Whether completed writes may be lost on a power cut until a flush.
     pub volatile_cache: bool,
-    /// Deallocated blocks are released.
+    /// Whether deallocated blocks release storage.
     pub deallocates: bool,
-    /// It keeps all its storage, whatever is deallocated.
+    /// Whether it keeps all of its storage, even for deallocated blocks.
     pub is_thick: bool,
-    /// What initiators have changed.
+    /// The modes that initiators have changed.
     pub modes: Modes,
-    /// Which of its layouts this is.
+    /// The number of its current layout.
     pub epoch: Epoch,
 }
 
-/// What the cores ask of the control side.
+/// A request of the cores to the control side.
 #[derive(Clone, Debug)]
 pub enum Asked {
-    /// A session asks for a change.
+    /// A session requests a change.
     Change {
-        /// Who is to be answered.
+        /// The session to answer.
         by: AskedBy,
-        /// What is to change.
+        /// The requested change.
         change: Box<Change>,
     },
-    /// A session is over, and every request of it.
+    /// A session and all of its requests have ended.
     SessionOver {
-        /// Who it was.
+        /// The session.
         nexus: Nexus,
-        /// The same in its protocol's names.
+        /// Its identity in its protocol's terms.
         identity: Identity,
     },
 }
 
-/// What happens to the thread that makes changes.
+/// An event for the thread that makes changes.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A core asks.
+    /// A core's request.
     Asked(Asked),
-    /// The ticket of the change of that number is over.
+    /// The ticket of the change with this number is over.
     Over(u64),
-    /// The space of that number is written by no older request any more.
+    /// No older request writes to the freed space with this number any more.
     Freed(u64),
     /// A device is suspect.
     Suspect,
-    /// The node ends.
+    /// The node is stopping.
     End,
 }
 
-/// Asks the control side. Each core has at most
-/// [`nearflash_shard::CHANGES_PER_VOLUME_MAX`] changes of a volume unanswered, which bounds the queue.
+/// Sends requests to the control side. Each core has at most
+/// [`nearflash_shard::CHANGES_PER_VOLUME_MAX`] unanswered changes of a volume, which bounds the
+/// queue.
 #[derive(Clone, Debug)]
 pub struct Asker(Sender<Event>);
 
@@ -210,7 +211,7 @@ impl Asker {
         (Self(sender), receiver)
     }
 
-    /// Asks. Nobody hears it when the node has ended.
+    /// Sends a request. It is dropped if the node has ended.
     pub fn ask(&self, asked: Asked) {
         self.tell(Event::Asked(asked));
     }
@@ -220,7 +221,7 @@ impl Asker {
     }
 }
 
-/// Which session asked, and what it knows its change by.
+/// The session that requested a change, and its tag for the change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AskedBy {
     /// The session's core.
@@ -233,55 +234,55 @@ pub struct AskedBy {
     pub tag: Tag,
 }
 
-/// Who of the direct clients may do what: replaced whole, never changed.
+/// The access of direct clients: an immutable value that is replaced as a whole.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DirectAccess {
     /// Every volume, by name.
     pub volumes: Vec<DirectVolume>,
-    /// Every credential, by key id. As long as there is none, the anonymous doors give all.
+    /// Every credential, by key id. While there is none, the anonymous doors give full access.
     pub credentials: Vec<DirectCredential>,
 }
 
 /// A volume as direct clients see it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DirectVolume {
-    /// What they open.
+    /// The name that clients open.
     pub name: Name,
     /// The volume behind it.
     pub volume: VolumeId,
-    /// Its identity.
+    /// The volume's UUID.
     pub uuid: Uuid,
     /// Its size.
     pub len: ByteLen,
     /// The size of its blocks.
     pub block_size: BlockSize,
-    /// Which of its layouts this is.
+    /// The number of its current layout.
     pub epoch: Epoch,
 }
 
-/// A credential, and what it gives now.
+/// A credential and its current grants.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DirectCredential {
     /// Its key id.
     pub id: Name,
-    /// What the client proves that it knows.
+    /// The secret that the client proves to know.
     pub secret: Secret,
-    /// Nobody is let in by it any more.
+    /// Whether it has expired, so that it admits no client.
     pub is_expired: bool,
-    /// What it gives; none that has expired.
+    /// Its grants that have not expired.
     pub grants: Vec<DirectGrant>,
 }
 
-/// A range of a volume that may be read, and perhaps written.
+/// A readable range of a volume, which may be writable.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DirectGrant {
-    /// Of which volume.
+    /// The volume.
     pub volume: VolumeId,
     /// Its first byte.
     pub start: ByteOffset,
-    /// The first byte behind it.
+    /// The first byte after it.
     pub end: ByteOffset,
-    /// What may be done.
+    /// The permitted operations.
     pub rights: Rights,
 }
 
@@ -290,74 +291,74 @@ pub struct DirectGrant {
 pub struct Namespace {
     /// The subsystem it is in.
     pub subsystem: Nqn,
-    /// Its number there.
+    /// Its namespace identifier.
     pub nsid: NamespaceId,
-    /// Its identity.
+    /// The volume's UUID.
     pub uuid: Uuid,
     /// The volume behind it.
     pub volume: VolumeId,
     /// The size of its blocks.
     pub block_size: BlockSize,
-    /// How many it has.
+    /// The number of its blocks.
     pub blocks: Blocks,
-    /// What its device writes at once.
+    /// The largest block size of its devices.
     pub device_block_size: BlockSize,
-    /// Completed writes may be lost with power until a flush.
+    /// Whether completed writes may be lost on a power cut until a flush.
     pub volatile_cache: bool,
-    /// Deallocated blocks are released.
+    /// Whether deallocated blocks release storage.
     pub deallocates: bool,
 }
 
 /// The running cores.
 ///
-/// Each call that shows the cores something returns as soon as every core goes by it: a device that
-/// hangs does not hold it up. The ticket is over when the requests have ended that the older state had
-/// allowed, on the volumes that the change is about.
+/// Each call that publishes new state returns as soon as every core has adopted it, so a device
+/// that hangs does not delay it. The ticket is over when the requests that the older state allowed
+/// have ended, on the volumes that the change concerns.
 pub trait Runtime: Send + Sync {
-    /// Replaces what is served, and tells connected hosts what changed. Before the ticket is over,
-    /// space that the new table no longer names must not be given to another volume.
+    /// Replaces the served state, and notifies connected hosts of the changes. Before the ticket is
+    /// over, space that the new table no longer maps must not be given to another volume.
     fn publish(&self, published: Published) -> Ticket;
 
-    /// Replaces what each core needs of the volumes, and nothing that hosts see.
+    /// Replaces the cores' view of the volumes, and nothing that hosts see.
     fn publish_volumes(&self, volumes: Arc<VolumeTable>) -> Ticket;
 
-    /// The ticket is over when every request on these volumes has ended that came before.
+    /// The ticket is over when every earlier request on these volumes has ended.
     fn quiesce(&self, volumes: &[VolumeId]) -> Ticket;
 
-    /// Tells sessions what happened. Returns when every core has told its own.
+    /// Reports events to sessions. Returns when every core has told its own sessions.
     fn raise(&self, raised: Vec<Raised>);
 
-    /// Answers a change that a session asked for.
+    /// Answers a change that a session requested.
     fn answer(&self, by: AskedBy, result: ChangeResult);
 
-    /// Replaces what direct clients may do. What was revoked has no effect any more when the ticket is
-    /// over.
+    /// Replaces the access of direct clients. Revoked access has no effect any more when the ticket
+    /// is over.
     fn publish_direct(&self, direct: Arc<DirectAccess>) -> Ticket;
 
-    /// Replaces what iSCSI initiators reach and prove themselves with. The ticket is over when the
-    /// sessions that the new accounts do not admit have ended, and their requests.
+    /// Replaces the targets and accounts of iSCSI initiators. The ticket is over when the sessions
+    /// that the new accounts do not admit have ended, together with their requests.
     fn publish_iscsi(&self, iscsi: Arc<IscsiAccess>) -> Ticket;
 
-    /// How things are now. A core that does not answer soon is named in its place.
+    /// The current status. A core that does not answer in time is listed as silent.
     fn status(&self) -> RuntimeStatus;
 
-    /// Who is connected, as whoever lets everyone in knows at this moment; none when it does not
-    /// answer.
+    /// The hosts and initiators that are connected at this moment; `None` if the core that accepts
+    /// connections does not answer.
     fn connected(&self) -> Option<Connected>;
 
-    /// Stops letting hosts in, finishes what is in flight, flushes, answers, and ends every core.
-    /// Afterwards nothing happens any more; a second call does nothing. Whether all of that
-    /// was done: a device that does not answer is not waited for without end.
+    /// Stops accepting hosts, finishes the requests in flight, flushes, answers, and ends every
+    /// core. A second call does nothing. Returns whether everything was finished and flushed: the
+    /// wait for a device that does not answer is bounded.
     #[must_use]
     fn drain_and_join(&self) -> bool;
 }
 
-/// Why the cores could not be started.
+/// The error of a core that could not be started.
 #[derive(Debug)]
 pub struct StartError(Box<dyn std::error::Error + Send + Sync>);
 
 impl StartError {
-    /// From the cause, whose text names the thing and the remedy in one line.
+    /// An error with this cause, whose text names the thing and the remedy in one line.
     pub fn new(cause: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self(Box::new(cause))
     }
@@ -375,25 +376,25 @@ impl std::error::Error for StartError {
     }
 }
 
-/// How the cores are.
+/// The status of the cores.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RuntimeStatus {
     /// One entry for each core that answered.
     pub cores: Vec<CoreStatus>,
-    /// The processors of those that did not.
+    /// The processors of the cores that did not answer.
     pub silent: Vec<usize>,
-    /// One entry for each controller that a host has.
+    /// One entry for each controller.
     pub hosts: Vec<ConnectedHost>,
-    /// One entry for each direct client; where there are very many, for the first of them.
+    /// One entry for each direct client, up to a limit.
     pub clients: Vec<ConnectedClient>,
     /// One entry for each iSCSI session.
     pub initiators: Vec<ConnectedInitiator>,
 }
 
-/// Who is connected to something.
+/// The connected hosts and initiators.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Connected {
-    /// One entry for each controller that a host has.
+    /// One entry for each controller.
     pub hosts: Vec<ConnectedHost>,
     /// One entry for each iSCSI session.
     pub initiators: Vec<ConnectedInitiator>,
@@ -404,51 +405,51 @@ pub struct Connected {
 pub struct CoreStatus {
     /// The processor.
     pub core: usize,
-    /// TCP connections now.
+    /// The current number of TCP connections.
     pub connections: u64,
-    /// Requests in flight now.
+    /// The current number of requests in flight.
     pub in_flight: u64,
-    /// Reads answered.
+    /// The number of answered reads.
     pub reads: u64,
-    /// Writes answered.
+    /// The number of answered writes.
     pub writes: u64,
-    /// Bytes read.
+    /// The number of bytes read.
     pub read_bytes: u64,
-    /// Bytes written.
+    /// The number of bytes written.
     pub written_bytes: u64,
-    /// Requests answered with an error.
+    /// The number of requests answered with an error.
     pub errors: u64,
-    /// The pool's bytes not taken.
+    /// The free bytes of the buffer pool.
     pub pool_free_bytes: u64,
-    /// Direct clients now.
+    /// The current number of direct clients.
     pub clients: u64,
 }
 
-/// One host's association with a subsystem.
+/// The association of a host with a subsystem.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ConnectedHost {
     /// The host's name.
     pub host: HostName,
-    /// What it is connected to.
+    /// The subsystem's NQN.
     pub subsystem: Nqn,
-    /// Where its admin queue comes from.
+    /// The source address of its admin queue.
     pub address: SocketAddr,
-    /// How many I/O queues it has.
+    /// The number of its I/O queues.
     pub io_queues: u32,
 }
 
 /// One iSCSI session.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ConnectedInitiator {
-    /// What the initiator calls itself.
+    /// The initiator's name.
     pub initiator: String,
-    /// What it is logged in to; none, when it only asks what there is.
+    /// The name of its target; `None` in a discovery session.
     pub target: Option<String>,
-    /// The CHAP user that it came in by.
+    /// The CHAP user that it authenticated as.
     pub user: Option<String>,
-    /// Where its first connection comes from.
+    /// The source address of its first connection.
     pub address: SocketAddr,
-    /// How many it has.
+    /// The number of its connections.
     pub connections: u32,
     /// The processor that serves it.
     pub core: usize,
@@ -459,12 +460,12 @@ pub struct ConnectedInitiator {
 pub struct ConnectedClient {
     /// Its address, or its process on this machine.
     pub from: String,
-    /// The credential that it came in by; none when it is anonymous.
+    /// The credential that it authenticated with; `None` for an anonymous client.
     pub credential: Option<String>,
-    /// It has been let in.
+    /// Whether its handshake is complete.
     pub is_in: bool,
     /// The processor that serves it.
     pub core: usize,
-    /// What it asked for and was not answered yet.
+    /// The number of its unanswered requests.
     pub in_flight: u64,
 }

@@ -1,5 +1,5 @@
-//! The life of a node: everything opened and checked, the cores started, ready announced, and on a
-//! signal everything finished in the reverse order.
+//! The life of a node: it opens and checks everything, starts the cores and announces that it is
+//! ready; on a signal, it ends everything in the reverse order.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -31,20 +31,21 @@ pub struct Running {
     expiry: ExpiryWatch,
     changes: Changes,
     workers: Workers,
-    /// The socket of direct clients of this machine, for as long as it is there.
+    /// The Unix socket for direct clients on this machine; dropping it removes the file.
     local_socket: Option<SocketFile>,
 }
 
 impl Running {
-    /// Opens everything, and starts the cores by `start`.
+    /// Opens everything, and starts the cores with `start`.
     ///
     /// # Errors
-    /// When any of it cannot be, in one line that names it and the remedy.
+    /// When any step fails, in one line that names the thing and the remedy.
     pub fn start(
         config: &Config,
         start: impl FnOnce(RuntimeConfig) -> Result<Arc<dyn Runtime>, StartError>,
     ) -> Result<Self, NodeError> {
-        // The doors first: they are what most often is taken, and nothing has been touched yet.
+        // The doors are first: an address in use is the most frequent failure, and nothing else has
+        // been touched yet.
         let doors = Doors::open(config)?;
         let catalog = Catalog::open(&config.data_dir, Uuid::new_v4())?;
         check_proofs(&config.doors, &catalog)?;
@@ -70,7 +71,7 @@ impl Running {
         let node = Node::new(prepared, direct, face, asker, addresses.clone(), health);
         let node = Arc::new(node);
         let given_up = |_: &NodeError| {
-            // No host has had the time to ask for anything.
+            // The node has only just started, so there is nothing to report.
             let _ = runtime.drain_and_join();
         };
         let (control, expiry) = start_control(&config.data_dir, &node).inspect_err(given_up)?;
@@ -95,7 +96,7 @@ impl Running {
         })
     }
 
-    /// What is announced.
+    /// The announcement of the node on stdout.
     pub fn ready(&self) -> Document<Ready> {
         Document::new(Ready {
             event: "ready".to_owned(),
@@ -109,16 +110,16 @@ impl Running {
         })
     }
 
-    /// Lets nobody in any more, finishes what is in flight, and ends.
+    /// Stops accepting peers, finishes the requests in flight, and ends.
     ///
     /// # Errors
-    /// When not all of it could be finished and flushed.
+    /// When some request could not be finished and flushed.
     pub fn stop(self) -> Result<(), NodeError> {
-        // Requests that wait for a job are answered then.
+        // Requests that wait for a job are answered when the workers stop.
         let are_idle = self.workers.stop();
         self.control.stop();
         self.expiry.stop();
-        // Before the drain: another node may take the name as soon as nobody listens here.
+        // Before the drain: another node may take the path as soon as this one stops listening.
         drop(self.local_socket);
         if !self.runtime.drain_and_join() {
             return Err(NodeError::NotDrained);
@@ -133,17 +134,17 @@ impl Running {
     }
 }
 
-/// Serves until SIGTERM or SIGINT, then drains; says on stdout when hosts can connect. A second
-/// signal ends the process at once.
+/// Serves until SIGTERM or SIGINT, then drains; announces on stdout when hosts can connect. A
+/// second signal ends the process at once.
 ///
 /// # Errors
-/// When it cannot start, in one line that names the thing and the remedy.
+/// When the node cannot start, in one line that names the thing and the remedy.
 pub fn serve(config: &Config) -> Result<(), NodeError> {
     let failed = |action| move |source| NodeError::System { action, source };
-    // Before anything else, so that a signal at any moment finds someone.
+    // The handlers are registered first, so that they catch a signal at any moment.
     let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(failed("receive signals"))?;
-    // A write past the limit of file sizes fails, and its host is told; the signal that comes with
-    // it would end the process.
+    // A write past the limit of the file size fails, and the host gets the error; without this
+    // handler, SIGXFSZ would end the process.
     signal_hook::flag::register(SIGXFSZ, Arc::default()).map_err(failed("receive signals"))?;
     raise_open_files_limit();
     let running = Running::start(config, |given| Ok(Arc::new(runtime::start(given)?)))?;
@@ -162,7 +163,7 @@ pub fn serve(config: &Config) -> Result<(), NodeError> {
     Ok(())
 }
 
-/// What the control side does while the cores serve.
+/// Starts the control side's threads.
 fn start_control(
     data_dir: &Path,
     node: &Arc<Node>,
@@ -178,7 +179,8 @@ fn start_control(
     }
 }
 
-/// A door that admits only who proves who they are opens when there is something to prove it with.
+/// Checks that a door which admits only authenticated peers has a credential or an account to
+/// admit.
 fn check_proofs(doors: &[Door], catalog: &Catalog) -> Result<(), NodeError> {
     for door in doors.iter().filter(|door| door.admits == Admits::Proven) {
         let (key, address) = (door.key.clone(), door.address);
@@ -196,8 +198,7 @@ fn check_proofs(doors: &[Door], catalog: &Catalog) -> Result<(), NodeError> {
     Ok(())
 }
 
-/// Every connection is an open file: as many as the system allows at all, rather than as few as it
-/// gives to those that do not ask.
+/// Raises the limit of open files to its hard limit, since every connection is an open file.
 fn raise_open_files_limit() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -206,7 +207,7 @@ fn raise_open_files_limit() {
     }
 }
 
-/// Draining waits for devices and hosts; whoever cannot wait signals again.
+/// Ends the process on a second signal, since draining can wait for devices and hosts.
 fn end_at_once_on_another(mut signals: Signals) {
     let waiting = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         if signals.forever().next().is_some() {

@@ -1,5 +1,5 @@
-//! A change that every core goes by, while requests that the older state allowed may still be under
-//! way. A ticket is over when they have ended.
+//! Tickets: every core has adopted a change, while requests that the older state allowed may still
+//! be under way. A ticket is over when they have ended.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ type Then = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct State {
-    /// Parts of the wait that are not over.
+    /// The parts of the wait that are not over.
     left: usize,
     then: Vec<Then>,
 }
@@ -32,19 +32,19 @@ impl fmt::Debug for State {
 }
 
 impl Ticket {
-    /// Nothing to wait for.
+    /// A ticket that is already over.
     pub fn over() -> Self {
         Self::default()
     }
 
-    /// Over when [`Self::settle`] has been called `parts` times.
+    /// A ticket that is over when [`Self::settle`] has been called `parts` times.
     pub fn waiting(parts: usize) -> Self {
         let ticket = Self::default();
         ticket.lock().left = parts;
         ticket
     }
 
-    /// Over when all of them are.
+    /// A ticket that is over when all of these are.
     pub fn all(tickets: impl IntoIterator<Item = Self>) -> Self {
         let tickets: Vec<Self> = tickets.into_iter().collect();
         let all = Self::waiting(tickets.len());
@@ -60,13 +60,13 @@ impl Ticket {
         self.lock().left == 0
     }
 
-    /// One part of the wait is over.
+    /// Ends one part of the wait.
     pub fn settle(&self) {
-        // A ticket that was ended is settled late.
+        // A ticket may be settled after [`Self::end`].
         self.settle_by(|left| left.saturating_sub(1));
     }
 
-    /// Nobody will settle the rest: the cores have ended, and so has every request.
+    /// Ends the whole wait: the cores have ended, and so has every request.
     pub fn end(&self) {
         self.settle_by(|_| 0);
     }
@@ -83,7 +83,8 @@ impl Ticket {
         then.into_iter().for_each(|then| then());
     }
 
-    /// Calls `then` when it is over: at once, or from the thread that settles it. It must not block.
+    /// Calls `then` when the ticket is over: at once, or from the thread that settles it. `then`
+    /// must not block.
     pub fn when_over(&self, then: impl FnOnce() + Send + 'static) {
         let mut state = self.lock();
         if state.left > 0 {
@@ -93,7 +94,7 @@ impl Ticket {
         then();
     }
 
-    /// Waits until it is over, for that long at most. Whether it is.
+    /// Waits until the ticket is over, for at most `patience`. Returns whether it is over.
     pub fn wait(&self, patience: Duration) -> bool {
         let waiting = |state: &mut State| state.left > 0;
         let waited = self.0.is_over.wait_timeout_while(self.lock(), patience, waiting);
@@ -102,7 +103,7 @@ impl Ticket {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held.
+        // No code panics while the lock is held.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

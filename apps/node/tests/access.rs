@@ -1,5 +1,5 @@
-//! Credentials and grants of a running node, with cores that only remember what they were told:
-//! what the control socket makes of them, what the cores hear, and what a restart keeps.
+//! Credentials and grants of a running node, with cores that only record their messages: the effect
+//! of the control socket's calls, the messages to the cores, and the state after a restart.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 mod common;
@@ -20,7 +20,7 @@ use nearflash_node::{DirectAccess, NodeError, Running};
 
 const MIB: u64 = 1 << 20;
 
-/// A folder that nodes run in.
+/// A data directory for nodes.
 struct Bench(tempfile::TempDir);
 
 impl Bench {
@@ -70,7 +70,7 @@ impl Bench {
         });
     }
 
-    /// The secret of a fresh credential.
+    /// The secret of a new credential.
     fn credential(&self, id: &str, expires_at: Option<u64>) -> String {
         self.ask(CredentialCreate { id: id.to_owned(), expires_at }).secret.0.clone()
     }

@@ -1,4 +1,4 @@
-//! CHAP users and iSCSI doors of a node, with cores that only remember what they were told.
+//! CHAP users and iSCSI doors of a node, with cores that only record their messages.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 mod common;
@@ -11,7 +11,7 @@ use nearflash_api::{Call, ChapAdd, ChapList, ChapMutual, ChapRemove, SecretText}
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::{NodeError, Running};
 
-/// A folder that nodes run in.
+/// A directory for nodes.
 struct Bench(tempfile::TempDir);
 
 impl Bench {

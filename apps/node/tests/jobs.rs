@@ -1,5 +1,5 @@
-//! Volumes whose blocks take long to zero: hosts see them when that is done, nothing else waits
-//! meanwhile, and what a restart interrupts begins anew.
+//! Volumes whose blocks take long to zero: hosts see them when that is done, other changes proceed
+//! meanwhile, and a job that a restart interrupts starts again.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 mod common;
@@ -18,7 +18,7 @@ use nearflash_node::config::{Config, ServeArgs};
 
 const MIB: u64 = 1 << 20;
 
-/// Zeroes within no time that a test waits for.
+/// A device whose zeroing outlasts every test.
 const SLOW: &str = "slow=null:1GiB,write-delay=1000000s";
 
 struct Bench {
@@ -74,7 +74,7 @@ impl Bench {
         self.wait(id)
     }
 
-    /// Waits until the job is over.
+    /// Waits until the job has ended.
     fn wait(&self, id: u64) -> JobInfo {
         loop {
             let job = ask(&self.data_dir(), JobWait { id, seconds: 60 }).unwrap().job;
@@ -128,7 +128,7 @@ fn a_volume_keeps_its_size_until_what_it_grows_by_is_zeroed() {
     assert_eq!((bench.volumes()[0].bytes, bench.volumes()[0].job), (4 * MIB, None));
     bench.grow("data");
     running.stop().unwrap();
-    // The next run begins anew, on a device that is quick.
+    // The next run starts the job again, on a fast device.
     let (running, cores) = bench.start("slow=null:1GiB");
     let job = bench.jobs()[0].id;
     assert_eq!(bench.wait(job).state, JobState::Done);

@@ -1,5 +1,5 @@
-//! A node that was killed: the next start waits until its locks are free, which they are when its last
-//! operations on its devices are over.
+//! A node that was killed: the next start waits until its locks are free, which happens when its
+//! last device operations have ended.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::fs::File;
@@ -14,7 +14,7 @@ use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::{NodeError, Running, runtime};
 use rustix::fs::{FlockOperation, flock};
 
-/// Names the folder of the node that is to be killed.
+/// The variable that names the directory of the node to be killed.
 const FOLDER: &str = "NEARFLASH_KILLED_FOLDER";
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,17 +38,17 @@ fn a_node_that_is_to_be_killed() {
     let _running = start(Path::new(&folder)).unwrap();
     println!("\nready");
     io::stdout().flush().unwrap();
-    // Until the end of the process that started this one, at the latest.
+    // Until the process that started this one ends, at the latest.
     io::stdin().lines().count();
 }
 
-/// Lines of the log, one by one.
+/// The lines of the log.
 #[derive(Clone)]
 struct Lines(Sender<String>);
 
 impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        // Nobody reads any more once the test is over.
+        // The receiver is gone once the test has ended.
         let _ = self.0.send(String::from_utf8_lossy(line).into_owned());
         Ok(line.len())
     }
@@ -62,7 +62,7 @@ fn wait_for(lines: &Receiver<String>, text: &str) {
     while !lines.recv_timeout(PATIENCE).unwrap().contains(text) {}
 }
 
-/// Locks a file as a process does that has not quite ended.
+/// Locks a file, as a process that has not quite ended does.
 fn hold(path: &Path) -> File {
     let file = File::open(path).unwrap();
     flock(&file, FlockOperation::LockExclusive).unwrap();

@@ -1,5 +1,5 @@
-//! A node's control side, with cores that only remember what they were told: what it refuses to
-//! start on, what it keeps over a restart, and what the control socket does.
+//! A node's control side, with cores that only record their messages: the errors of a start, the
+//! state after a restart, and the calls of the control socket.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 mod common;
@@ -17,7 +17,7 @@ use nearflash_api::{
 use nearflash_node::config::{Config, ServeArgs};
 use nearflash_node::{ConnectedHost, HostAccess, NodeError, Running, subsystem_nqn};
 
-/// A node in a folder of its own.
+/// A node in its own directory.
 struct Bench {
     folder: tempfile::TempDir,
 }
@@ -90,7 +90,7 @@ fn status(data_dir: &Path) -> Status {
     ask(data_dir, StatusShow {}).unwrap()
 }
 
-/// The line that a call is refused with.
+/// The message that a call is refused with.
 fn refused<C: Call>(data_dir: &Path, call: C) -> String {
     ask(data_dir, call).unwrap_err().to_string()
 }
@@ -304,7 +304,7 @@ fn host_of(volume: &str) -> ConnectedHost {
 fn who_uses_a_volume_is_asked_when_it_is_to_be_removed() {
     let bench = Bench::new();
     let (running, cores) = bench.start(&["r=ram:16MiB"], &["data=8MiB@r", "logs=1MiB@r"]).unwrap();
-    // A status that took long has the host that was there, and not the one that came meanwhile.
+    // A status that took long reports the earlier host, not the one that came meanwhile.
     *cores.hosts_before.lock().unwrap() = Some(vec![host_of("logs")]);
     *cores.hosts.lock().unwrap() = vec![host_of("data")];
     let data_dir = bench.data_dir();
@@ -345,7 +345,7 @@ fn a_volume_whose_hosts_are_connected_is_removed_only_by_force() {
     running.stop().unwrap();
 }
 
-/// A read never returns another volume's blocks, also of one that is gone.
+/// A read never returns another volume's data, even if that volume is removed.
 #[test]
 fn a_new_volume_shows_nothing_of_what_lay_there_before() {
     let bench = Bench::new();
@@ -371,7 +371,7 @@ fn a_new_volume_shows_nothing_of_what_lay_there_before() {
     running.stop().unwrap();
 }
 
-/// Neither of another volume nor of its own, from before it was shrunk.
+/// It shows neither another volume's data nor its own from before it was shrunk.
 #[test]
 fn a_volume_that_grows_shows_nothing_of_what_it_held_before_it_shrank() {
     let bench = Bench::new();

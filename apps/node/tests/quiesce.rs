@@ -1,5 +1,6 @@
-//! What a device that does not answer holds up: changes of its own volumes, and nothing else. With
-//! cores that go by everything at once, and say when older requests have ended as the test wants it.
+//! The effect of a device that does not answer: it delays changes of its own volumes, and nothing
+//! else. The cores of these tests adopt every change at once, and the test decides when older
+//! requests have ended.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,12 +20,12 @@ use nearflash_request::{
 };
 use nearflash_space::VolumeTable;
 
-/// Cores on which a volume hangs: a ticket that is about it is over when the test says so.
+/// Cores on which one volume hangs: the test decides when a ticket that concerns it is over.
 struct Hanging {
     hung: Mutex<Option<VolumeId>>,
     tickets: Mutex<Vec<Ticket>>,
     tables: Mutex<Vec<Arc<VolumeTable>>>,
-    /// Says that a ticket waits.
+    /// Signals that a ticket waits.
     waits: Sender<()>,
     answers: Sender<Tag>,
     asker: Mutex<Option<Asker>>,
@@ -45,7 +46,7 @@ impl Hanging {
         *self.hung.lock().unwrap() = Some(VolumeId(volume));
     }
 
-    /// The device answers.
+    /// Lets the device answer.
     fn recover(&self) {
         *self.hung.lock().unwrap() = None;
         let tickets = std::mem::take(&mut *self.tickets.lock().unwrap());
@@ -219,7 +220,7 @@ fn space_that_older_requests_may_write_is_given_to_nobody() {
     bench.cores.hang(0);
     let removed = bench.ask_meanwhile(remove("a"));
     bench.waits.recv().unwrap();
-    // One granule is the label's, and one is free.
+    // One granule holds the label, and one is free.
     let full = bench.ask(create("c", 2 * MIB)).unwrap_err().to_string();
     assert!(full.contains("device 'flash' is full"), "{full}");
     bench.cores.recover();

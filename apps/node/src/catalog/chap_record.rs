@@ -1,11 +1,11 @@
-//! What the catalog writes of a CHAP account. Names and meanings of these fields are for ever; what a
-//! later version adds has a default.
+//! The catalog's record of a CHAP account. The names and meanings of these fields are permanent; a
+//! field that a later version adds has a default.
 
 use nearflash_access::{ChapAccount, ChapUser, Mutual};
 use serde::{Deserialize, Serialize};
 use zeroize::ZeroizeOnDrop;
 
-/// An account. Its secrets are shown by no `Debug`.
+/// An account. Its `Debug` output hides the secrets.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize, ZeroizeOnDrop)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChapRecord {
@@ -32,7 +32,7 @@ impl ChapRecord {
         }
     }
 
-    /// The account; `None` when a field is none that was ever written.
+    /// The account; `None` when a field holds a value that no version writes.
     pub(super) fn account(&self, user: &ChapUser) -> Option<ChapAccount> {
         let mutual = match (&self.mutual_user, &self.mutual_secret) {
             (None, None) => None,

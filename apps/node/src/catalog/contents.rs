@@ -1,4 +1,4 @@
-//! The records of a catalog, as they were read, and what they say.
+//! The records of a catalog as they are read, and their conversion into the node's state.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,13 +20,13 @@ use crate::records::Records;
 /// The records of a catalog.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
-    /// For messages.
+    /// The path of the catalog, for messages.
     pub(super) path: PathBuf,
     pub(super) generation: u64,
     pub(super) devices: BTreeMap<Name, DeviceRecord>,
     pub(super) volumes: BTreeMap<Uuid, VolumeRecord>,
     pub(super) credentials: BTreeMap<Name, CredentialRecord>,
-    /// By number.
+    /// By grant number.
     pub(super) grants: BTreeMap<Name, GrantRecord>,
     pub(super) last_grant: u64,
     pub(super) last_job: u64,
@@ -34,7 +34,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// The index of names must be that of the volumes.
+    /// Checks that the index of names matches the volumes.
     pub(super) fn check_names(&self, names: &BTreeMap<String, String>) -> Result<(), CatalogError> {
         let named = self.volumes.iter().map(|(uuid, record)| (&record.name, uuid.to_string()));
         for (name, uuid) in named {
@@ -49,7 +49,7 @@ impl Contents {
         }
     }
 
-    /// The devices that volumes lie on: [`nearflash_media::open`] must find them again.
+    /// The devices that hold volumes: [`nearflash_media::open`] must find them again.
     pub(crate) fn devices_in_use(&self) -> Vec<KnownDevice> {
         let is_of =
             |uuid| self.volumes.values().any(|volume| volume.devices().any(|it| it == uuid));
@@ -57,7 +57,7 @@ impl Contents {
         in_use.map(|(name, device)| device.known(name)).collect()
     }
 
-    /// The recorded UUID of a device that has no label to say it, if it has been one before.
+    /// The recorded UUID of a device without a label, if the catalog knows the device.
     pub(crate) fn unlabelled_uuid(&self, name: &Name) -> Option<Uuid> {
         self.devices.get(name).filter(|device| !device.labelled).map(|device| device.uuid)
     }
@@ -77,7 +77,7 @@ impl Contents {
         self.given(change, devices)
     }
 
-    /// Every device that volumes lie on must be among those given, and no shorter than it was.
+    /// Checks that every device that holds volumes is given, and is no smaller than it was.
     pub(crate) fn check_given(&self, given: &[DeviceSpec]) -> Result<(), CatalogError> {
         for volume in self.volumes.values() {
             for uuid in volume.devices() {
@@ -95,7 +95,7 @@ impl Contents {
         Ok(())
     }
 
-    /// What is recorded, with the volumes on these devices.
+    /// The recorded state, with the volumes placed on these devices.
     pub(crate) fn records(&self, mut space: Space) -> Result<Records, NodeError> {
         for volume in self.volumes_on(&space)? {
             space.restore(volume)?;
@@ -105,7 +105,7 @@ impl Contents {
         Ok(Records { generation, last_job, space, grants, accounts })
     }
 
-    /// The change that records other devices than these.
+    /// Adds to `change` the differences between the recorded devices and these.
     pub(crate) fn given<'a>(
         &self,
         change: Transaction,
@@ -134,7 +134,7 @@ impl Contents {
         Ok(volumes)
     }
 
-    /// Whether nobody could be let in by one.
+    /// Whether there are no credentials, so that no direct client can authenticate.
     pub(crate) fn has_no_credential(&self) -> bool {
         self.credentials.is_empty()
     }
@@ -162,7 +162,7 @@ impl Contents {
         Ok(Accounts::restore(accounts?))
     }
 
-    /// Whether no initiator could be let in by one.
+    /// Whether there are no CHAP accounts, so that no initiator can authenticate.
     pub(crate) fn has_no_account(&self) -> bool {
         self.accounts.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Why a catalog cannot be used.
+//! The errors of a catalog.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,71 +7,71 @@ use nearflash_space::Name;
 use nearflash_units::ByteLen;
 use uuid::Uuid;
 
-/// Why a catalog cannot be used. Every message is one line that names the thing and the remedy.
+/// An error of the catalog. Every message is one line that names the thing and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogError {
-    /// The folder cannot be made or used.
+    /// The data directory cannot be created or used.
     #[error("data directory {}: {source}: correct it, or choose another with --data-dir", path.display())]
     DataDir {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Another node has it.
+    /// Another node has locked the data directory.
     #[error(
         "data directory {} is in use by another node{}: stop that one, or give this one its own \
          --data-dir",
         path.display(), pid.map_or(String::new(), |pid| format!(" (process {pid})"))
     )]
     Locked {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// Whose, when it says.
+        /// The process that holds the lock, if the lock file names it.
         pid: Option<u32>,
     },
-    /// The lock of a process that has ended is not given up.
+    /// A process that has ended still holds the lock.
     #[error(
         "data directory {}: process {pid} has ended and still holds its lock, since a device has not \
          done its last operations: the kernel's log may name the device; start again later",
         path.display()
     )]
     LockHeld {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// Whose.
+        /// The process that has ended.
         pid: u32,
     },
-    /// The database refuses.
+    /// The database returned an error.
     #[error("catalog {}: {source}", path.display())]
     Database {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The database's error.
         source: Box<redb::Error>,
     },
-    /// It was written by a later version.
+    /// A later version wrote the catalog.
     #[error(
         "catalog {} has schema {found}, which this version does not know: \
          use the nearflash that wrote it, or a later one",
         path.display()
     )]
     Schema {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it says.
+        /// The schema number in the file.
         found: Box<str>,
     },
-    /// It has what this version would not go by, and perhaps lose.
+    /// The catalog has a table that this version does not know, and would ignore or lose.
     #[error(
         "catalog {} has the table '{table}', which this version does not know: \
          use the nearflash that wrote it, or a later one",
         path.display()
     )]
     Table {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Its name.
+        /// The table's name.
         table: Box<str>,
     },
     /// A record cannot be read.
@@ -81,60 +81,60 @@ pub enum CatalogError {
         path.display()
     )]
     Damaged {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which record.
+        /// The key of the record.
         what: Box<str>,
     },
-    /// The catalog is not the one that a change was decided on.
+    /// The catalog's generation is not the one that a change was decided on.
     #[error(
         "catalog {}: its generation is '{found}' where {expected} was expected: another program \
          writes to it; stop that, and start the node again",
         path.display()
     )]
     Overtaken {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// The generation of the records that the change was decided on.
         expected: u64,
         /// The generation in the file.
         found: Box<str>,
     },
-    /// A volume's device is not among those given.
+    /// A volume is on a device that is not configured.
     #[error(
         "volume '{volume}' lies on device '{device}' ({uuid}), which is not among those given: \
          add it with --device"
     )]
     DeviceMissing {
-        /// Which volume.
+        /// The volume's name.
         volume: Box<str>,
-        /// What its device was called.
+        /// The recorded name of the device.
         device: Box<str>,
-        /// Its device.
+        /// The UUID of the device.
         uuid: Uuid,
     },
-    /// A device in memory is given less of it than its volumes were made on.
+    /// A device in memory is configured smaller than it was.
     #[error(
         "device '{device}' is {size}, shorter than the catalog says ({recorded}): \
          give it its former size"
     )]
     Shrunk {
-        /// Which device.
+        /// The device.
         device: Name,
-        /// Its size now.
+        /// The configured size.
         size: ByteLen,
-        /// Its size before.
+        /// The recorded size.
         recorded: ByteLen,
     },
 }
 
 impl CatalogError {
-    /// The database could not be opened.
+    /// An error of the database.
     pub(super) fn database(path: &Path, error: redb::DatabaseError) -> Self {
         Self::Database { path: path.to_owned(), source: Box::new(error.into()) }
     }
 
-    /// The error of an upgrade step, with the file that it is about.
+    /// The error of an upgrade step, with the path of the file.
     pub(super) fn at(self, path: &Path) -> Self {
         let path = path.to_owned();
         match self {

@@ -1,5 +1,5 @@
-//! What the catalog writes of a credential and of a grant. Names and meanings of these fields are
-//! for ever; what a later version adds has a default.
+//! The catalog's records of credentials and of grants. The names and meanings of these fields are
+//! permanent; a field that a later version adds has a default.
 
 use nearflash_access::{Credential, Grant, GrantNumber, GrantRange, Rights, Secret, UnixTime};
 use nearflash_space::Name;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use zeroize::ZeroizeOnDrop;
 
-/// A credential. Its secret is shown by no `Debug`.
+/// A credential. Its `Debug` output hides the secret.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize, ZeroizeOnDrop)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CredentialRecord {
@@ -24,10 +24,10 @@ pub(super) struct CredentialRecord {
 #[serde(deny_unknown_fields)]
 pub(super) struct GrantRecord {
     credential: String,
-    /// The UUID of its volume.
+    /// The UUID of the volume.
     volume: Uuid,
     start: u64,
-    /// The first byte that is not meant; without, the volume's end.
+    /// The first byte after the range; absent when the range reaches the volume's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     end: Option<u64>,
     /// `r` or `rw`.
@@ -50,7 +50,7 @@ impl CredentialRecord {
         Self { secret: credential.secret.to_hex(), expires_at }
     }
 
-    /// The credential; `None` when a field is none that was ever written.
+    /// The credential; `None` when a field holds a value that no version writes.
     pub(super) fn credential(&self, id: &Name) -> Option<Credential> {
         let secret: Secret = self.secret.parse().ok()?;
         Some(Credential { id: id.clone(), secret, expires: self.expires_at.map(UnixTime) })
@@ -69,7 +69,7 @@ impl GrantRecord {
         }
     }
 
-    /// The grant of that number; `None` when a field is none that was ever written.
+    /// The grant with this number; `None` when a field holds a value that no version writes.
     pub(super) fn grant(&self, number: &Name) -> Option<Grant> {
         let rights: Rights = self.rights.parse().ok()?;
         Some(Grant {

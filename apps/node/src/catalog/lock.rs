@@ -1,4 +1,4 @@
-//! One node for each data directory.
+//! The lock that reserves a data directory for one node.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
@@ -11,28 +11,29 @@ use rustix::io::Errno;
 
 use super::CatalogError;
 
-/// How long a start waits for the lock of a process that has ended.
+/// The time for which a start waits for the lock of a process that has ended.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often it is tried.
+/// The interval between two attempts.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The kernel's flag of a process that is ending, in field 9 of `/proc/PID/stat`.
+/// The kernel's flag for a process that is exiting, in field 9 of `/proc/PID/stat`.
 const PF_EXITING: u64 = 4;
 
-/// The lock of a data directory, until dropped or the process ends, however it does. The file says
-/// which process has it, and after a process that was killed, still which that was.
+/// The lock of a data directory. It is released when it is dropped or when the process ends in any
+/// way. The file names the process that holds the lock; after that process was killed, the file
+/// still names it.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
     ended: Option<u32>,
 }
 
-/// A process: its number, and when it was started, since numbers are used again.
+/// A process: its number and its start time, since the system reuses numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Owner {
     pid: u32,
-    /// In clock ticks since the system's start; absent in files of earlier versions.
+    /// In clock ticks since the system's boot; absent in files of earlier versions.
     started: Option<u64>,
 }
 
@@ -72,13 +73,14 @@ impl Lock {
         Ok(Self { file, ended: before.map(|owner| owner.pid) })
     }
 
-    /// The process that had the directory before and was ended rather than stopped: operations of it
-    /// may still be with its devices.
+    /// The previous owner of the directory, if it was killed rather than stopped: its operations
+    /// may still be in flight on the devices.
     pub(super) fn ended(&self) -> Option<u32> {
         self.ended
     }
 
-    /// The devices are given up in order: whoever comes next need not wait for them.
+    /// Empties the lock file once the devices are released in order, so that the next process need
+    /// not wait for them.
     pub(super) fn forget_owner(&self) {
         if let Err(error) = self.file.set_len(0) {
             tracing::warn!("the file of the data directory's lock cannot be emptied: {error}");
@@ -92,7 +94,8 @@ impl Owner {
         Self { pid, started: stat_of(pid).map(|stat| stat.started) }
     }
 
-    /// Whether it runs. A process that is ending does not: it may take as long as its devices.
+    /// Whether the process runs. A process that is exiting does not; its exit may take as long as
+    /// its devices.
     fn is_alive(self) -> bool {
         let same = |stat: &Stat| self.started.is_none_or(|started| started == stat.started);
         stat_of(self.pid).filter(same).is_some_and(|stat| !stat.is_ending)
@@ -115,7 +118,7 @@ impl Owner {
     }
 }
 
-/// What the kernel says of a process.
+/// The fields of `/proc/PID/stat` that the lock reads.
 struct Stat {
     started: u64,
     is_ending: bool,
@@ -123,7 +126,7 @@ struct Stat {
 
 fn stat_of(pid: u32) -> Option<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The program's name, in parentheses, may contain anything. Field 3 follows it.
+    // The program's name, in parentheses, may contain any character. Field 3 follows it.
     let fields: Vec<&str> = text.rsplit_once(") ")?.1.split_ascii_whitespace().collect();
     let flags: u64 = fields.get(6)?.parse().ok()?;
     let is_dead = matches!(*fields.first()?, "Z" | "X");
@@ -133,8 +136,8 @@ fn stat_of(pid: u32) -> Option<Stat> {
     })
 }
 
-/// Makes the folder, for nobody else to look into, and makes its entry durable. One that is there
-/// stays as it is.
+/// Creates the directory with mode 0700 and makes its entry durable. An existing directory keeps
+/// its mode.
 pub(super) fn make_private_dir(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -147,18 +150,18 @@ pub(super) fn make_private_dir(path: &Path) -> io::Result<()> {
         made => made?,
     }
     match sync_dir(parent) {
-        // One may make entries in a folder without the right to open it.
+        // A process may create entries in a directory that it has no right to open.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         synced => synced,
     }
 }
 
-/// Makes the entries of a folder durable.
+/// Makes the entries of a directory durable.
 pub(super) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Lets nobody but its owner read a file.
+/// Sets a file's mode to 0600.
 pub(super) fn make_private_file(path: &Path) -> io::Result<()> {
     std::fs::set_permissions(path, Permissions::from_mode(0o600))
 }

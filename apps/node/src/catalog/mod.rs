@@ -1,18 +1,19 @@
-//! The catalog: what a node must find again after a restart. Its own identity, the devices that it
-//! has volumes on, where each volume lies, and who may use what of them.
+//! The catalog: the state that a node must find again after a restart. It holds the node's
+//! identity, the devices that hold volumes, the extents of each volume, and the access rights to
+//! them.
 //!
-//! One `redb` file in the data directory. A change is a [`Transaction`]: the generation that it was
-//! decided on, and the records that it writes and deletes. It is durable before anybody hears of it.
-//! Records are JSON. Volumes are found by UUID, with an index of their names, and name their devices
-//! by UUID, since a device's place may change. Secrets are among the records, so only the owner may
-//! read the file.
+//! The catalog is one `redb` file in the data directory. A change is a [`Transaction`]: the
+//! generation that it was decided on, and the records that it writes and deletes. A change is
+//! durable before any client hears of it. Records are JSON. A volume's key is its UUID, with an
+//! index of the names, and its record names devices by UUID, since a device's path may change.
+//! Secrets are among the records, so only the owner can read the file.
 //!
-//! The file has a schema number. One written by a later version is refused; an earlier one is
-//! brought up to date when it is opened, by one function for each step. Whatever this version does
-//! not know is refused too, be it a table or a field of a record: to pass over it would be to serve
-//! without a reservation that somebody relies on, and to lose it with the next change. So a version
-//! that adds anything which earlier ones must not overlook has a new schema; and where it does not,
-//! they refuse what they do not know rather than drop it.
+//! The file has a schema number. A file of a later schema is refused; a file of an earlier schema
+//! is upgraded when it is opened, by one function for each step. A table or a field that this
+//! version does not know is refused too: to ignore it would be to serve without, say, a reservation
+//! that a host relies on, and to lose it with the next change. A version that adds anything which
+//! earlier versions must not overlook therefore has a new schema; where it does not, earlier
+//! versions refuse the unknown part rather than drop it.
 
 mod chap_record;
 mod contents;
@@ -47,21 +48,22 @@ pub struct Catalog {
     database: Database,
     path: PathBuf,
     node: Uuid,
-    /// Held until the catalog is dropped. Tests of the database alone have none.
+    /// Held until the catalog is dropped. `None` in tests of the database alone.
     lock: Option<Lock>,
 }
 
 impl Catalog {
-    /// Opens the catalog in that folder, making both when they are absent. `fresh` becomes the
-    /// identity of a node that has none.
+    /// Opens the catalog in that directory, and creates both when they are absent. A new catalog
+    /// takes `fresh` as the node's identity.
     ///
     /// # Errors
-    /// When another node has it, it is of a later version, or the system refuses.
+    /// When another node holds the lock, a later version wrote the catalog, or the system returns
+    /// an error.
     pub fn open(data_dir: &Path, fresh: Uuid) -> Result<Self, CatalogError> {
         Self::open_with(data_dir, fresh, &UPGRADES)
     }
 
-    /// The same of the version that has these steps.
+    /// [`Self::open`] of a version that has these upgrade steps.
     fn open_with(data_dir: &Path, fresh: Uuid, upgrades: &[Upgrade]) -> Result<Self, CatalogError> {
         let refused = |source| CatalogError::DataDir { path: data_dir.to_owned(), source };
         lock::make_private_dir(data_dir).map_err(refused)?;
@@ -75,9 +77,9 @@ impl Catalog {
         Ok(Self { lock: Some(lock), ..catalog })
     }
 
-    /// Makes a catalog under another name first, since a power cut can leave a part of it, which no
-    /// database opens. Its name is durable before any device is labelled: the identity in a label must
-    /// not outlive the catalog.
+    /// Makes a catalog under another name first, since a power cut can leave a partial file, which
+    /// no database opens. The final name is durable before any device is labelled: the identity in
+    /// a label must not outlive the catalog.
     fn make(
         data_dir: &Path,
         path: &Path,
@@ -99,7 +101,7 @@ impl Catalog {
         lock::sync_dir(data_dir).map_err(refused)
     }
 
-    /// The same over an open database.
+    /// A catalog over an open database, without a lock.
     fn over(
         database: Database,
         path: PathBuf,
@@ -111,22 +113,22 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// The installation's identity: what labels on its devices say.
+    /// The identity of the installation, which the labels on its devices carry.
     pub fn node(&self) -> Uuid {
         self.node
     }
 
-    /// The process that had the data directory before and was ended rather than stopped.
+    /// The previous owner of the data directory, if it was killed rather than stopped.
     pub(crate) fn ended(&self) -> Option<u32> {
         self.lock.as_ref().and_then(Lock::ended)
     }
 
-    /// The node's devices are released: the next process need not wait for them.
+    /// Records that the node's devices are released: the next process need not wait for them.
     pub(crate) fn devices_released(&self) {
         self.lock.iter().for_each(Lock::forget_owner);
     }
 
-    /// Makes a new catalog's tables, or brings an old one's up to date, whole or not at all. The
+    /// Creates the tables of a new catalog, or upgrades an old one, in one transaction. Returns the
     /// node's identity.
     fn prepare(&self, fresh: Uuid, upgrades: &[Upgrade]) -> Result<Uuid, CatalogError> {
         let current = upgrades.len() + 1;
@@ -147,7 +149,7 @@ impl Catalog {
             }
         }
         self.check_tables(&transaction)?;
-        // Opening makes those that are not there: the ones that came later, in an older file.
+        // Opening a table creates it if it is absent, as a newer table is in an older file.
         for table in Table::ALL {
             transaction.open_table(table.definition()).map_err(|e| self.failed(e))?;
         }
@@ -172,7 +174,7 @@ impl Catalog {
         }
     }
 
-    /// All that is recorded.
+    /// Every record of the catalog.
     pub(crate) fn read(&self) -> Result<Contents, CatalogError> {
         let transaction = self.database.begin_read().map_err(|e| self.failed(e))?;
         let contents = Contents {
@@ -210,7 +212,7 @@ impl Catalog {
             .collect()
     }
 
-    /// The entries of a table that are not JSON.
+    /// The entries of a table whose values are not JSON.
     fn texts(
         &self,
         transaction: &ReadTransaction,
@@ -226,15 +228,15 @@ impl Catalog {
             .collect()
     }
 
-    /// A fact that is a number; 0 before it was first written.
+    /// The number under `key` in the table `meta`; 0 before the first write.
     fn number(&self, transaction: &ReadTransaction, key: &str) -> Result<u64, CatalogError> {
         let table = transaction.open_table(Table::Meta.definition()).map_err(|e| self.failed(e))?;
         let text = table.get(key).map_err(|e| self.failed(e))?;
         text.map_or(Ok(0), |text| text.value().parse().map_err(|_| self.damaged(key)))
     }
 
-    /// Makes the change durable, as a whole or not at all, and returns the generation of the records
-    /// after it. A change of nothing is not written.
+    /// Makes the change durable, as a whole or not at all, and returns the generation of the
+    /// records after it. An empty change is not written.
     pub(crate) fn commit(&self, change: &Transaction) -> Result<u64, CatalogError> {
         let expected = change.expected;
         if change.is_empty() {

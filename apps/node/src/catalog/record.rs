@@ -19,7 +19,7 @@ use super::reservation_record::ReservationsRecord;
 pub(super) struct DeviceRecord {
     pub(super) uuid: Uuid,
     pub(super) bytes: u64,
-    /// Its label says who it is; RAM and the null device have none.
+    /// Whether a label on the device identifies it; RAM and the null device have none.
     pub(super) labelled: bool,
     /// It failed to make something durable, and nobody has cleared that.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -36,7 +36,7 @@ pub(super) struct VolumeRecord {
     subsystem: String,
     nsid: u32,
     epoch: u64,
-    /// Its extents, in order: those that follow each other on one device are one entry.
+    /// The extents, in order. Consecutive extents on one device share an entry.
     pub(super) extents: Vec<ExtentsRecord>,
     #[serde(default)]
     provisioning: ProvisioningRecord,
@@ -52,21 +52,21 @@ pub(super) struct VolumeRecord {
 pub(super) struct ExtentsRecord {
     /// The UUID of the device.
     pub(super) device: Uuid,
-    /// Start and length in bytes of each.
+    /// The start and the length of each run, in bytes.
     runs: Vec<(u64, u64)>,
 }
 
-/// Blocks of a volume that hosts do not see yet.
+/// The blocks of a volume that are not yet visible to hosts.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct PreparationRecord {
-    /// How many the volume has when they are prepared.
+    /// The volume's number of blocks once they are prepared.
     blocks: u64,
-    /// The number of the job that does it.
+    /// The number of the job that prepares them.
     job: u64,
 }
 
-/// Earlier volumes are thin.
+/// A volume's provisioning. Records without this field are of thin volumes.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum ProvisioningRecord {
@@ -117,12 +117,13 @@ impl VolumeRecord {
         }
     }
 
-    /// The UUIDs of the devices that it lies on.
+    /// The UUIDs of the devices that hold the volume.
     pub(super) fn devices(&self) -> impl Iterator<Item = Uuid> {
         self.extents.iter().map(|extents| extents.device)
     }
 
-    /// The volume; `None` if a field holds what was never written, or a device is not `known`.
+    /// The volume; `None` when a field holds a value that no version writes, or `known` does not
+    /// know a device.
     pub(super) fn volume(
         &self,
         uuid: Uuid,

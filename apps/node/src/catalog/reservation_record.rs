@@ -1,11 +1,11 @@
-//! What the catalog writes of a volume's reservations, if they are to outlive the node's run.
+//! The catalog's record of those reservations of a volume that persist through a power loss.
 
 use nearflash_request::{Identity, Nexus, ReservationType};
 use nearflash_space::{Persistent, Registration, Reservation, Reservations};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Registrations and reservation. Its being there says that they persist, also when there are none.
+/// Registrations and reservation. The record itself says that they persist, even when it is empty.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReservationsRecord {
@@ -33,15 +33,15 @@ enum IdentityRecord {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct ReservationRecord {
-    /// As people write it.
+    /// The reservation type's name in text form.
     kind: String,
-    /// None when every registrant is a holder.
+    /// `None` when every registrant is a holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
 }
 
 impl ReservationsRecord {
-    /// `None` when nothing of it persists.
+    /// `None` when the reservations do not persist.
     pub(super) fn of(reservations: &Reservations) -> Option<Self> {
         let Persistent { registrations, reservation } = reservations.persistent()?;
         let registration = |it: &Registration| RegistrationRecord {
@@ -58,7 +58,7 @@ impl ReservationsRecord {
         })
     }
 
-    /// The reservations; `None` when they are none that were ever written.
+    /// The reservations; `None` when a field holds a value that no version writes.
     pub(super) fn reservations(&self) -> Option<Reservations> {
         let registration = |it: &RegistrationRecord| {
             let nexus = nexus(&it.nexus)?;
@@ -89,7 +89,7 @@ impl IdentityRecord {
                 isid: *isid,
                 portal_group: *portal_group,
             },
-            // A controller ends with the run.
+            // A controller does not outlive the node's run.
             Identity::Nvme { host_id, .. } => Self::Nvme { host_id: Uuid::from_bytes(*host_id) },
         }
     }

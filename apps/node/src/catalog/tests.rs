@@ -27,7 +27,7 @@ const CREDENTIALS: TableDefinition<'static, &str, &str> = Table::Credentials.def
 const GRANTS: TableDefinition<'static, &str, &str> = Table::Grants.definition();
 const CHAP_ACCOUNTS: TableDefinition<'static, &str, &str> = Table::ChapAccounts.definition();
 
-/// The UUID of most volumes here.
+/// The UUID of most volumes in these tests.
 const DATA: &str = "00000000-0000-0000-0000-000000000015";
 
 fn name(text: &str) -> Name {
@@ -64,7 +64,7 @@ fn records(space: &Space, grants: &Grants) -> Records {
     Records { generation: 0, last_job: 0, space, grants, accounts }
 }
 
-/// Records that, whatever was recorded before.
+/// Commits these records in place of the recorded ones.
 fn commit(catalog: &Catalog, new: &Records, devices: &[&Device]) {
     let contents = catalog.read().unwrap();
     let old = contents.records(space_on(devices)).unwrap();
@@ -72,7 +72,7 @@ fn commit(catalog: &Catalog, new: &Records, devices: &[&Device]) {
     assert_eq!(catalog.commit(&change).unwrap(), old.generation + u64::from(!change.is_empty()));
 }
 
-/// A record as it stands in the file.
+/// The JSON text of a record in the file.
 fn text(
     catalog: &Catalog,
     table: TableDefinition<'static, &'static str, &'static str>,
@@ -83,7 +83,7 @@ fn text(
     table.get(key).unwrap().unwrap().value().to_owned()
 }
 
-/// Records, and the fixture of schema 1, were written of blocks of 4096 bytes.
+/// The records in these tests and the fixture of schema 1 have blocks of 4096 bytes.
 fn request(text: &str) -> VolumeRequest {
     let asked = crate::config::parse_volume(text).unwrap();
     VolumeRequest { block_size: asked.block_size.or(Some(BlockSize::B4096)), ..asked }
@@ -144,7 +144,7 @@ fn a_data_directory_in_use_is_refused_with_the_other_process() {
     );
 }
 
-/// As a power cut leaves it in the very first start.
+/// A power cut during the very first start leaves such a file.
 #[test]
 fn a_part_of_a_first_catalog_is_made_anew() {
     let folder = tempfile::tempdir().unwrap();
@@ -180,7 +180,7 @@ fn a_catalog_of_a_later_version_is_refused_and_left_alone() {
     }
 }
 
-/// What a later version writes, and this one would serve without.
+/// A table or a field of a later version that this version would ignore.
 #[test]
 fn a_table_or_a_field_of_a_later_version_is_refused_and_left_alone() {
     const LATER: TableDefinition<'_, &str, &str> = TableDefinition::new("quotas");
@@ -208,7 +208,7 @@ fn a_table_or_a_field_of_a_later_version_is_refused_and_left_alone() {
     }
 }
 
-/// The next schema, as its version will do it: reservations get another form, for one.
+/// An upgrade to the next schema, which could for example store reservations in another form.
 #[test]
 fn the_next_version_takes_over_what_persists_and_this_one_refuses_it_from_then_on() {
     let folder = tempfile::tempdir().unwrap();
@@ -228,7 +228,7 @@ fn the_next_version_takes_over_what_persists_and_this_one_refuses_it_from_then_o
     assert!(before.contains(r#""reservations":{"registrations":[{"#), "{before}");
     drop(catalog);
     let opened = |step: Upgrade| Catalog::open_with(folder.path(), FRESH, &[UPGRADES[0], step]);
-    // One that fails half-way has changed nothing.
+    // A step that fails half-way changes nothing.
     let refused = opened(|transaction| {
         mark(transaction, "half");
         Err(CatalogError::Damaged { path: PathBuf::new(), what: "data".into() })
@@ -249,7 +249,7 @@ fn the_next_version_takes_over_what_persists_and_this_one_refuses_it_from_then_o
     assert!(matches!(&refused, CatalogError::Schema { found, .. } if &**found == "3"));
 }
 
-/// Writes something behind the record of `data`.
+/// Appends a mark to the record of `data`.
 fn mark(transaction: &WriteTransaction, mark: &str) {
     let mut volumes = transaction.open_table(VOLUMES).unwrap();
     let text = format!("{}{mark}", volumes.get(DATA).unwrap().unwrap().value());
@@ -289,7 +289,7 @@ fn a_device_with_volumes_must_be_given_as_long_as_it_was() {
     assert!(contents.check_given(&[spec("r=ram:17MiB")]).is_ok());
 }
 
-/// Records of this schema are read by every later version.
+/// Every later version reads records of this schema.
 #[test]
 fn records_stand_in_the_catalog_as_they_always_did() {
     let folder = tempfile::tempdir().unwrap();
@@ -374,7 +374,7 @@ fn a_damaged_credential_or_grant_is_refused_by_name_and_shows_no_secret() {
     assert!(message.contains("grant 1 is for 'app', which is no credential"), "{message}");
 }
 
-/// Records of this schema are read by every later version.
+/// Every later version reads records of this schema.
 #[test]
 fn records_of_grants_stand_in_the_catalog_as_they_always_did() {
     let folder = tempfile::tempdir().unwrap();
@@ -431,7 +431,7 @@ fn a_damaged_account_is_named() {
     }
 }
 
-/// The file was written by the last version of schema 1, with the records of this function.
+/// The records of the fixture, which the last version of schema 1 wrote.
 fn recorded_in_schema_1(devices: &[&Device]) -> Records {
     let mut space = space_on(devices);
     let mut create = |text: &str, uuid| {
@@ -510,7 +510,7 @@ fn a_change_writes_the_records_that_differ_and_no_others() {
     assert!(Transaction::between(&old, &old).is_empty());
     space.resize(&name("logs"), ByteLen(2 << 20), false).unwrap();
     space.remove(&name("tmp")).unwrap();
-    // The same name, for another volume.
+    // Another volume of the same name.
     space.remove(&name("data")).unwrap();
     space.create(&request("data=3MiB@r"), Uuid::from_u128(0x18)).unwrap();
     let mut new = records(&space, &old.grants);

@@ -1,6 +1,6 @@
 //! A change of the catalog as a value: the generation that it was decided on, the records that it
-//! writes and those that it deletes. Any store that can compare one number and write several keys
-//! in one step can carry it out.
+//! writes and the records that it deletes. Any store that can compare one number and write several
+//! keys in one step can apply it.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -17,10 +17,10 @@ use super::grant_record::{CredentialRecord, GrantRecord};
 use super::record::{DeviceRecord, VolumeRecord};
 use crate::records::Records;
 
-/// Where a record is kept.
+/// The table that keeps a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Table {
-    /// Facts by name: `schema`, `node`, `generation`, `last_grant`, `last_job`.
+    /// Values by name: `schema`, `node`, `generation`, `last_grant`, `last_job`.
     Meta,
     /// [`DeviceRecord`] by name.
     Devices,
@@ -77,7 +77,7 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    /// What turns the old records into the new ones. Only records that differ are written.
+    /// The change from the old records to the new ones. Only records that differ are written.
     pub(crate) fn between(old: &Records, new: &Records) -> Self {
         let mut it = Self { expected: old.generation, ..Self::default() };
         let (old_space, new_space) = (&old.space, &new.space);
@@ -105,7 +105,7 @@ impl Transaction {
         it
     }
 
-    /// Writes the devices that are given now, and deletes those that are not.
+    /// Writes the records of the devices that are given now, and deletes the others.
     pub(super) fn with_devices(
         mut self,
         old: &BTreeMap<Name, DeviceRecord>,
@@ -115,12 +115,13 @@ impl Transaction {
         self
     }
 
-    /// Whether it changes nothing.
+    /// Whether the change is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.puts.is_empty() && self.deletes.is_empty()
     }
 
-    /// A record that changed in a way that the catalog does not keep is not written.
+    /// Adds the differences between two sets of records. A record whose serialized form is the same
+    /// is not written.
     fn differences<K: Display + Ord, T: PartialEq>(
         &mut self,
         table: Table,

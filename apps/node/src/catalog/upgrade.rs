@@ -1,5 +1,5 @@
-//! Steps that bring a catalog of an earlier schema to the next one. A step is part of the transaction
-//! that opens the catalog: all steps take effect, or none.
+//! The steps that upgrade a catalog from an earlier schema to the next one. A step is part of the
+//! transaction that opens the catalog: all steps take effect, or none.
 
 use std::path::PathBuf;
 
@@ -12,13 +12,13 @@ use super::transaction::Table;
 /// The schema that this version writes.
 pub(super) const SCHEMA: usize = 2;
 
-/// Step `n` brings a catalog of schema `n + 1` to the next one. Its errors name no file; the caller
-/// adds that.
+/// Step `n` upgrades a catalog from schema `n + 1` to the next one. Its errors name no file; the
+/// caller adds the name.
 pub(super) type Upgrade = fn(&WriteTransaction) -> Result<(), CatalogError>;
 pub(super) const UPGRADES: [Upgrade; SCHEMA - 1] = [volumes_by_uuid];
 
-/// Schema 1 found a volume by its name, and its record named one device for all extents. Schema 2
-/// finds it by its UUID, has an index of names, and names the device of each extent.
+/// Schema 1 keyed a volume by its name, and its record named one device for all extents. Schema 2
+/// keys a volume by its UUID, has an index of names, and names the device of each extent.
 fn volumes_by_uuid(transaction: &WriteTransaction) -> Result<(), CatalogError> {
     let open = |definition: TableDefinition<'static, &'static str, &'static str>| {
         transaction.open_table(definition).map_err(failed)
@@ -40,8 +40,8 @@ fn volumes_by_uuid(transaction: &WriteTransaction) -> Result<(), CatalogError> {
     Ok(())
 }
 
-/// A volume's UUID and its record in schema 2. Other fields stay: one that is unknown is refused when
-/// the record is read.
+/// A volume's UUID and its record in schema 2. Other fields are unchanged; an unknown field is
+/// refused when the record is read.
 fn with_uuid(name: &str, text: &str) -> Option<(String, String)> {
     let mut record: Map<String, Value> = serde_json::from_str(text).ok()?;
     let uuid = record.remove("uuid")?.as_str()?.to_owned();

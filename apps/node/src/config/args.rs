@@ -1,4 +1,4 @@
-//! What a user writes: flags, and a TOML file of the same names with the same values.
+//! The user's input: flags, and a TOML file with keys of the same names and values.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::ConfigError;
 
-/// Longest configuration file that is read.
+/// The length in bytes of the longest configuration file that is read.
 const FILE_LEN_MAX: u64 = 1 << 20;
 
 const DEVICE_HELP: &str = "\
@@ -18,8 +18,8 @@ const VOLUME_HELP: &str = "\
 Volume to serve (repeatable), created on the first start: \
 NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME][,provisioning=thin|thick]";
 
-/// The flags of `nearflash serve`. Values are kept as written: one place reads them, wherever they
-/// come from.
+/// The flags of `nearflash serve`. Values stay texts here: [`Config`](super::Config) parses them,
+/// whether they come from a flag or the file.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ServeArgs {
     /// TOML file with the names and values of these flags; flags take precedence. Devices and
@@ -75,7 +75,7 @@ pub struct ServeArgs {
     pub log: Option<String>,
 }
 
-/// A configuration file: [`ServeArgs`] without the file's own name.
+/// A configuration file: the fields of [`ServeArgs`] except `config`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct FileArgs {
@@ -100,7 +100,7 @@ pub(super) struct FileArgs {
     pub(super) log: Option<String>,
 }
 
-/// A value, or a list of them: a flag given once or more often.
+/// A value or a list of values, as a flag is given once or several times.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a text or a list of texts")]
 pub(super) enum OneOrMore {
@@ -123,7 +123,7 @@ impl OneOrMore {
     }
 }
 
-/// One processor may be written without quotes.
+/// The processors of the file: a single one may be a TOML integer.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a number or a text such as \"0-3\"")]
 pub(super) enum CoreList {

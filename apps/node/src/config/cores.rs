@@ -2,10 +2,10 @@
 
 use super::ValueError;
 
-/// Largest processor number that is understood; the system's own bound is lower.
+/// The largest processor number that is accepted; the system's own limit is lower.
 const CORE_MAX: usize = 8191;
 
-/// Reads a list of processors, each once, in the order written.
+/// Parses a list of processors without duplicates, and keeps its order.
 pub(super) fn parse_cores(text: &str) -> Result<Vec<usize>, ValueError> {
     let refused = || ValueError::Cores(text.into());
     let number = |text: &str| text.parse().ok().filter(|core| *core <= CORE_MAX);
@@ -34,8 +34,8 @@ pub(super) fn display_cores(cores: &[usize]) -> Box<str> {
     parts.join(",").into()
 }
 
-/// The processors that this process may run on, ascending. Processor 0 when the system does not
-/// say.
+/// The processors that this process may run on, in ascending order; processor 0 if the system
+/// returns no set.
 pub(super) fn allowed_cores() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None).ok();
     let allowed = set

@@ -1,4 +1,4 @@
-//! Doors: where hosts, initiators and direct clients come in.
+//! Doors: the addresses and protocols at which hosts, initiators and direct clients connect.
 
 use std::net::SocketAddr;
 
@@ -9,14 +9,14 @@ use super::Key;
 pub enum Protocol {
     /// NVMe/TCP.
     NvmeTcp,
-    /// nearflash's own.
+    /// The direct protocol of nearflash.
     Direct,
     /// iSCSI.
     Iscsi,
 }
 
 impl Protocol {
-    /// The name of its flag and key.
+    /// The name of the protocol's flag and configuration key.
     pub fn key(self) -> &'static str {
         match self {
             Self::NvmeTcp => "nvme-tcp",
@@ -25,7 +25,7 @@ impl Protocol {
         }
     }
 
-    /// Its port where an address names none.
+    /// The default port of an address without one.
     pub(super) fn port(self) -> u16 {
         match self {
             Self::NvmeTcp => 4420,
@@ -34,37 +34,38 @@ impl Protocol {
         }
     }
 
-    /// Its address where none is given: NVMe/TCP is served on this machine by default.
+    /// The default address, if the protocol has one: NVMe/TCP is served on the loopback address by
+    /// default.
     pub(super) fn default_address(self) -> Option<&'static str> {
         (self == Self::NvmeTcp).then_some("127.0.0.1:4420")
     }
 }
 
-/// Whom a door admits.
+/// The peers that a door admits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Admits {
-    /// Peers without proof of who they are, until there is a credential or an account: only this
-    /// machine reaches the door, or `--host` says who may connect.
+    /// Peers that do not authenticate, as long as there is no credential or account: either only
+    /// this machine reaches the door, or `--host` names the peers.
     Unproven,
-    /// Only peers that prove who they are.
+    /// Only peers that authenticate.
     Proven,
 }
 
-/// A door.
+/// A listening address and its protocol.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Door {
-    /// What is spoken there.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Where it is.
+    /// The address to listen on.
     pub address: SocketAddr,
-    /// Whom it admits.
+    /// The peers that it admits.
     pub admits: Admits,
-    /// Where it was written.
+    /// The flag or key that defines it.
     pub key: Key,
 }
 
 impl Door {
-    /// Whether only this machine reaches it.
+    /// Whether only this machine can reach it.
     pub(super) fn is_loopback(&self) -> bool {
         self.address.ip().to_canonical().is_loopback()
     }

@@ -1,5 +1,5 @@
-//! What is wrong with a configuration. Every message is one line that names where it stands, what
-//! is wrong, and the remedy; nothing has been opened when one is reported.
+//! The errors of a configuration. Every message is one line that names the flag or key, the fault
+//! and the remedy. An error is reported before anything is opened.
 
 use std::fmt;
 use std::io;
@@ -15,19 +15,19 @@ use nearflash_nvme::NqnError;
 use nearflash_space::{Name, ParseNameError, ParseProvisioningError};
 use nearflash_units::{OneLine, ParseDurationError, ParseSizeError};
 
-/// Where a value was written.
+/// The source of a value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Origin {
-    /// On the command line.
+    /// The command line.
     Flag,
-    /// In a file.
+    /// A configuration file.
     File(PathBuf),
 }
 
-/// A key, as the user finds it.
+/// A flag or a key of a file, as messages name it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Key {
-    /// Where it stands.
+    /// Its source.
     pub origin: Origin,
     /// Its name, without dashes.
     pub name: &'static str,
@@ -42,161 +42,161 @@ impl fmt::Display for Key {
     }
 }
 
-/// What is wrong with a configuration.
+/// An error of the configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("--config {}: {source}: correct the path or its permissions", path.display())]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is no TOML, or has a key that there is not.
+    /// The file is not valid TOML, or has an unknown key.
     #[error("{}, line {line}: {message}", path.display())]
     Toml {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// The line of the error, from 1.
         line: usize,
-        /// What the reader said.
+        /// The parser's message.
         message: Box<str>,
     },
-    /// A value is not what the key wants. What is wrong quotes it.
+    /// A value is not valid for its key. The source quotes the value.
     #[error("{key}: {}", OneLine(source))]
     Value {
-        /// Of which key.
+        /// The key.
         key: Key,
-        /// What is wrong with it.
+        /// The error of the value.
         source: ValueError,
     },
-    /// Two devices or volumes of one name.
+    /// Two devices or two volumes have the same name.
     #[error("{key}: '{name}' is named twice: give each its own name")]
     Twice {
-        /// Of which key.
+        /// The key.
         key: Key,
-        /// Which name.
+        /// The name.
         name: Name,
     },
-    /// A volume on a device that is not configured.
+    /// A volume names a device that is not configured.
     #[error("{key}: volume '{volume}' is to lie on '{device}': add --device {device}=…")]
     NoSuchDevice {
-        /// Of which key.
+        /// The key.
         key: Key,
-        /// Which volume.
+        /// The volume.
         volume: Name,
-        /// Which device.
+        /// The device.
         device: Name,
     },
-    /// No device at all.
+    /// No device is configured.
     #[error("no device: add --device NAME=file:PATH,size=SIZE (or block:, ram:, null:)")]
     NoDevice,
-    /// An address that other machines can reach, and nobody said who may.
+    /// Other machines can reach the address, and no setting names the hosts that may connect.
     #[error(
         "{key}: {address} can be reached from other machines: say which hosts may connect with \
          --host NQN (repeatable), or --host any"
     )]
     OpenDoor {
-        /// Of which key.
+        /// The key.
         key: Key,
-        /// Which address.
+        /// The address.
         address: SocketAddr,
     },
-    /// A processor that the process may not use.
+    /// The process may not run on this processor.
     #[error("{key}: processor {core} is not to be had: this process may use {allowed}")]
     NoSuchCore {
-        /// Of which key.
+        /// The key.
         key: Key,
-        /// Which processor.
+        /// The processor.
         core: usize,
-        /// Those it may use, as they are written.
+        /// The processors that the process may run on, as a list.
         allowed: Box<str>,
     },
-    /// Neither flag nor environment says where the data are.
+    /// Neither a flag nor the environment names the data directory.
     #[error(transparent)]
     NoDataDir(NoDataDir),
 }
 
-/// What is wrong with one value.
+/// The error of one value.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ValueError {
-    /// No device.
+    /// Not a device.
     #[error(transparent)]
     Device(#[from] ParseDeviceSpecError),
-    /// No name.
+    /// Not a name.
     #[error(transparent)]
     Name(#[from] ParseNameError),
-    /// No size.
+    /// Not a size.
     #[error(transparent)]
     Size(#[from] ParseSizeError),
-    /// No volume.
+    /// Not a volume.
     #[error(
         "'{0}' is not a volume: write NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME]\
          [,provisioning=thin|thick]"
     )]
     Volume(Box<str>),
-    /// A block size that volumes cannot have.
+    /// Not a block size of a volume.
     #[error("'{0}' is not a block size: volumes have blocks of 512 or 4096 bytes")]
     BlockSize(Box<str>),
-    /// No provisioning.
+    /// Not a kind of provisioning.
     #[error(transparent)]
     Provisioning(#[from] ParseProvisioningError),
-    /// No address.
+    /// Not an address.
     #[error("'{text}' is not an address: write IP:PORT, as 127.0.0.1:{port} or [::1]:{port}")]
     Address {
-        /// What was written.
+        /// The text.
         text: Box<str>,
-        /// The usual port.
+        /// The protocol's default port.
         port: u16,
     },
-    /// No NQN.
+    /// Not an NQN.
     #[error("'{text}' is not a host's NQN: {source}: write nqn.…, or any")]
     Host {
-        /// What was written.
+        /// The text.
         text: Box<str>,
-        /// What is wrong with it.
+        /// The error of the NQN.
         source: NqnError,
     },
-    /// No name of a host, nor of an initiator.
+    /// Neither the name of a host nor that of an initiator.
     #[error(
         "'{text}' is not a host: write an NVMe host's NQN (nqn.…), an iSCSI initiator's name (iqn.…, \
          eui.… or naa.…), or any"
     )]
     Initiator {
-        /// What was written.
+        /// The text.
         text: Box<str>,
     },
-    /// No CHAP user.
+    /// Not a CHAP user.
     #[error(transparent)]
     ChapUser(#[from] ParseChapUserError),
-    /// No CHAP secret.
+    /// Not a CHAP secret.
     #[error(transparent)]
     ChapSecret(#[from] ParseChapSecretError),
-    /// `any` beside names.
+    /// `any` together with names.
     #[error(
         "'any' lets in every host, so naming others means nothing: write the one or the others"
     )]
     AnyAndOthers,
-    /// No range.
+    /// Not a range.
     #[error(transparent)]
     Range(#[from] ParseGrantRangeError),
-    /// No rights.
+    /// Not a set of rights.
     #[error(transparent)]
     Rights(#[from] ParseRightsError),
-    /// No list of processors.
+    /// Not a list of processors.
     #[error("'{0}' is not a list of processors: write 0, 0-3 or 0,2")]
     Cores(Box<str>),
-    /// A pool too small or too large.
+    /// A pool that is too small or too large.
     #[error("'{0}' is not a pool: it has 4MiB to 64GiB")]
     Pool(Box<str>),
-    /// A time that is written wrongly.
+    /// Not a duration.
     #[error(transparent)]
     Duration(#[from] ParseDurationError),
-    /// A time to log in that is too short or too long.
+    /// A login time-out that is too short or too long.
     #[error("'{0}' is not a login time-out: it is 1s to 5m")]
     LoginTimeout(Box<str>),
-    /// No log level.
+    /// Not a log level.
     #[error("'{0}' is not a log level: write error, warn, info, debug or trace")]
     Log(Box<str>),
 }

@@ -1,7 +1,6 @@
-//! Who may connect, as `--host` says it: NVMe/TCP hosts by their NQNs and iSCSI initiators by their
-//! names, or any.
+//! The peers that `--host` admits: NVMe/TCP hosts by NQN, iSCSI initiators by name, or any peer.
 //!
-//! Each kind is for itself: naming an initiator says nothing of NVMe/TCP hosts.
+//! The two kinds are independent: a named initiator does not restrict NVMe/TCP hosts.
 
 use nearflash_nvme::Nqn;
 
@@ -17,7 +16,7 @@ pub(super) enum Host {
     Initiator(InitiatorName),
 }
 
-/// All of them.
+/// All values of `--host`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Hosts(pub(super) Vec<Host>);
 
@@ -36,9 +35,9 @@ pub(super) fn parse_host(text: &str) -> Result<Host, ValueError> {
 }
 
 impl Hosts {
-    /// Opens the doors that need no proof: those that only this machine reaches, and those of a
-    /// protocol whose peers are named. An NVMe/TCP host can prove nothing, so no other door of its
-    /// protocol may be open.
+    /// Opens the doors that need no authentication: those that only this machine reaches, and those
+    /// of a protocol whose peers are named. An NVMe/TCP host cannot authenticate, so any other door
+    /// of that protocol is an error.
     pub(super) fn open(&self, doors: &mut [Door]) -> Result<(), ConfigError> {
         let is_any = self.0.contains(&Host::Any);
         for door in doors {
@@ -56,7 +55,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// Which hosts NVMe/TCP admits.
+    /// The hosts that NVMe/TCP admits.
     pub(super) fn nvme_tcp(&self) -> HostAccess {
         let nqn = |host: &Host| match host {
             Host::NvmeTcp(nqn) => Some(nqn.clone()),
@@ -69,7 +68,7 @@ impl Hosts {
         }
     }
 
-    /// Which initiators iSCSI admits.
+    /// The initiators that iSCSI admits.
     pub(super) fn initiators(&self) -> InitiatorAccess {
         let name = |host: &Host| match host {
             Host::Initiator(name) => Some(name.clone()),

@@ -1,4 +1,4 @@
-//! Merges the file's values with the flags', remembering where each was written.
+//! Merges the values of the file with those of the flags, and keeps the source of each.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use super::door::{Admits, Door, Protocol};
 use super::hosts::{Hosts, parse_host};
 use super::{ConfigError, Key, Origin, ValueError, parse_address};
 
-/// A value, and where it was written.
+/// A value and its source.
 #[derive(Clone, Debug)]
 pub(super) struct Written<T> {
     pub(super) origin: Origin,
     pub(super) value: T,
 }
 
-/// Merges what is written in a file, if there is one, with flags.
+/// Merges the values of a file, if there is one, with those of the flags.
 pub(super) struct Merge<'a> {
     pub(super) file: &'a Path,
 }
@@ -48,7 +48,7 @@ impl Merge<'_> {
         Written { origin: Origin::File(self.file.to_owned()), value }
     }
 
-    /// One value: the flag's, or else the file's.
+    /// A single value: the flag's, otherwise the file's.
     pub(super) fn one<T>(
         &self,
         key: &'static str,
@@ -68,7 +68,7 @@ impl Merge<'_> {
         written.map(|written| written.parse(key, parse)).transpose()
     }
 
-    /// The flags' values when there are any, or else the file's.
+    /// The flags' values if there are any, otherwise the file's.
     fn either(&self, file: Vec<String>, flags: Vec<String>) -> Vec<Written<String>> {
         if flags.is_empty() {
             file.into_iter().map(|value| self.in_file(value)).collect()
@@ -77,7 +77,8 @@ impl Merge<'_> {
         }
     }
 
-    /// The file's and the flags' values, the flag's where both name the same thing.
+    /// The values of both the file and the flags; a flag replaces the file's value of the same
+    /// name.
     pub(super) fn named<T>(
         &self,
         key: &'static str,
@@ -104,7 +105,8 @@ impl Merge<'_> {
         Ok(all)
     }
 
-    /// The doors of a protocol. They admit only who proves who they are, until [`Hosts::open`].
+    /// The doors of a protocol. They admit only peers that authenticate until [`Hosts::open`] says
+    /// otherwise.
     pub(super) fn doors(
         &self,
         protocol: Protocol,
@@ -123,7 +125,7 @@ impl Merge<'_> {
         written.into_iter().map(door).collect()
     }
 
-    /// Who is let in, as it was said.
+    /// The values of `--host`; `any` must stand alone.
     pub(super) fn hosts(
         &self,
         file: Vec<String>,
@@ -147,7 +149,7 @@ impl Merge<'_> {
         let allowed = allowed_cores();
         let file = file.map(CoreList::into_text);
         let Some(written) = self.one_written("cores", (file, flag), parse_cores)? else {
-            // The first one: a node takes no more of a machine than it is given.
+            // By default a node takes one processor, the first.
             return Ok(allowed.into_iter().take(1).collect());
         };
         match written.value.iter().find(|core| !allowed.contains(core)) {

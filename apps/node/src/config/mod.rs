@@ -1,8 +1,8 @@
-//! Configuration: flags and file, read into one checked value before anything is opened.
+//! Configuration: flags and file, merged into one checked value before anything is opened.
 //!
-//! Flags win over the file. Of devices and volumes both are taken, a flag in the place of the
-//! file's entry of the same name; of addresses and hosts, those of the flags alone when any is
-//! given.
+//! Flags take precedence over the file. Devices and volumes come from both, and a flag replaces the
+//! file's entry of the same name. Addresses and hosts come from the flags alone if any flag gives
+//! one.
 
 mod args;
 mod cores;
@@ -30,7 +30,7 @@ pub use door::{Admits, Door, Protocol};
 pub use error::{ConfigError, Key, Origin, ValueError};
 pub use volume_spec::{parse_block_size, parse_volume};
 
-/// A core's pool unless told otherwise: 256 transfers of 128 KiB.
+/// A core's pool by default: 256 transfers of 128 KiB.
 const POOL_DEFAULT: ByteLen = ByteLen(32 << 20);
 
 const LOGIN_TIMEOUT_MIN: Nanos = Nanos::from_secs(1);
@@ -44,13 +44,13 @@ const POOL_MAX: ByteLen = ByteLen(64 << 30);
 pub struct Config {
     /// The devices, by unique names; at least one.
     pub devices: Vec<DeviceSpec>,
-    /// The volumes that there are to be, by unique names, each on one of the devices.
+    /// The configured volumes, by unique names, each on one of the devices.
     pub volumes: Vec<VolumeRequest>,
-    /// The doors; at least one is of NVMe/TCP.
+    /// The doors; at least one is for NVMe/TCP.
     pub doors: Vec<Door>,
     /// The socket for direct clients on this machine.
     pub direct_local: Option<PathBuf>,
-    /// The address that discovery names instead of a door's own.
+    /// The address that discovery reports instead of a door's own.
     pub advertise: Option<Advertise>,
     /// The NVMe/TCP hosts that may connect.
     pub hosts: HostAccess,
@@ -58,18 +58,17 @@ pub struct Config {
     pub initiators: InitiatorAccess,
     /// The processors to serve on; at least one, each once, all allowed.
     pub cores: Vec<usize>,
-    /// Where catalog and control socket are.
+    /// The directory of the catalog and the control socket.
     pub data_dir: PathBuf,
-    /// Each core's pool.
+    /// The size of each core's pool.
     pub pool_len: ByteLen,
-    /// How long a connection may take to log in, by whichever door; each door's own default if not
-    /// set.
+    /// The time that a connection may take to log in at any door; `None` for each door's default.
     pub login_timeout: Option<Nanos>,
-    /// What is logged.
+    /// The level of the log.
     pub log: LevelFilter,
 }
 
-/// An address to tell hosts; without a port, each door's own.
+/// An address to report to hosts; without a port, each door reports its own.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Advertise {
     /// The address.
@@ -79,10 +78,10 @@ pub struct Advertise {
 }
 
 impl Config {
-    /// From flags, and the file that they name, if any.
+    /// Reads flags, and the file that they name, if any.
     ///
     /// # Errors
-    /// The first thing that is wrong, in one line.
+    /// The first error, as one line.
     pub fn resolve(args: ServeArgs) -> Result<Self, ConfigError> {
         let (path, file) = match &args.config {
             Some(path) => (path.clone(), FileArgs::read(path)?),
@@ -91,7 +90,7 @@ impl Config {
         Self::merge(&path, file, args)
     }
 
-    /// As [`Self::resolve`], with the file's text at hand.
+    /// [`Self::resolve`], with the file's text given.
     pub(crate) fn from_text(path: &Path, text: &str, args: ServeArgs) -> Result<Self, ConfigError> {
         Self::merge(path, FileArgs::parse(path, text)?, args)
     }
@@ -149,7 +148,7 @@ fn values<T>(written: Vec<Written<T>>) -> Vec<T> {
     written.into_iter().map(|written| written.value).collect()
 }
 
-/// There is a device, and each volume's is among them.
+/// Checks that there is a device, and that each volume's device is configured.
 fn check_devices(
     devices: &[Written<DeviceSpec>],
     volumes: &[Written<VolumeRequest>],

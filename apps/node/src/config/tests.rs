@@ -24,7 +24,7 @@ fn refused(flags: &[&str]) -> String {
     message
 }
 
-/// With a configuration file of this text; FILE stands for its path in the message.
+/// Resolves a configuration file with this text; `FILE` stands for its path in the message.
 fn with_file(text: &str, flags: &[&str]) -> Result<Config, String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();

@@ -1,14 +1,14 @@
-//! How people write a volume: `NAME=SIZE@DEVICE[,block-size=…][,subsystem=…][,provisioning=…]`.
+//! The text form of a volume: `NAME=SIZE@DEVICE[,block-size=…][,subsystem=…][,provisioning=…]`.
 
 use nearflash_space::{Provisioning, VolumeRequest};
 use nearflash_units::{BlockSize, parse_size};
 
 use super::ValueError;
 
-/// Reads a volume.
+/// Parses a volume.
 ///
 /// # Errors
-/// When the text is none.
+/// When the text is not a volume.
 pub fn parse_volume(text: &str) -> Result<VolumeRequest, ValueError> {
     let form = || ValueError::Volume(text.into());
     let (name, rest) = text.split_once('=').ok_or_else(form)?;
@@ -33,10 +33,10 @@ pub fn parse_volume(text: &str) -> Result<VolumeRequest, ValueError> {
     Ok(request)
 }
 
-/// Reads the size of a volume's blocks.
+/// Parses the block size of a volume.
 ///
 /// # Errors
-/// When it is none that a volume may have.
+/// When the text is not a block size that volumes have.
 pub fn parse_block_size(text: &str) -> Result<BlockSize, ValueError> {
     match parse_size(text).map(|len| len.0) {
         Ok(512) => Ok(BlockSize::B512),

@@ -1,9 +1,9 @@
-//! The control socket: `control.sock` in the data directory, for the node's own user alone. One
-//! request on one line, one answer on one line, and the connection is over.
+//! The control socket: `control.sock` in the data directory, accessible to the node's own user
+//! alone. A connection carries one request on one line and one answer on one line.
 //!
-//! Plain threads that may block: nothing here is on the data path, and nothing here waits for it
-//! except where an answer depends on it. Bounded: connections at a time, a request's length, and
-//! how long a peer may take.
+//! Its threads may block: the data path does not run here, and a request waits for it only where
+//! the answer depends on it. The number of connections, the length of a request and the time for a
+//! peer are bounded.
 
 mod server;
 
@@ -17,10 +17,10 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 pub(crate) use server::{ControlServer, parse};
 
-/// Listens on a Unix socket that nobody but its owner can connect to, not even for a moment.
+/// Listens on a Unix socket that only its owner can connect to, from its creation on.
 pub(crate) fn listen_privately(path: &Path, backlog: i32) -> io::Result<UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // Before it has a name.
+    // The mode is set before the socket has a name.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     socket.bind(&SockAddr::unix(path)?)?;
     socket.listen(backlog)?;

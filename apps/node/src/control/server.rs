@@ -15,20 +15,20 @@ use zeroize::Zeroizing;
 use super::listen_privately;
 use crate::node::Node;
 
-/// Most connections at a time; one more is told so and closed.
+/// The most connections at a time; a further one is refused as busy and closed.
 const CONNECTIONS_MAX: usize = 16;
 
-/// How long a peer may take to say its request, and to take its answer.
+/// The time for a peer to send its request, and to take its answer.
 const PEER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait after a connection could not be accepted, so that a lasting cause (no
-/// descriptors left) does not fill the log.
+/// The pause after a failed `accept`, so that a lasting cause (no descriptors left) does not fill
+/// the log.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// An answer's line, which may hold a secret, or a refusal.
+/// The line of an answer, which may hold a secret, or an error.
 type Done = Result<Zeroizing<String>, ApiError>;
 
-/// Answers requests.
+/// The function that answers requests.
 type Handler = dyn Fn(Request) -> Done + Send + Sync;
 
 /// A listening control socket.
@@ -43,8 +43,8 @@ pub(crate) struct ControlServer {
 }
 
 impl ControlServer {
-    /// Listens in that data directory, whose lock the caller holds: a socket that is there is left
-    /// over from a node that is no more.
+    /// Listens in that data directory, whose lock the caller holds: an existing socket is therefore
+    /// left over from a node that has ended.
     pub(crate) fn start(data_dir: &Path, node: Arc<Node>) -> io::Result<Self> {
         Self::start_with(data_dir, Arc::new(move |request: Request| request.serve_by(&*node)))
     }
@@ -61,11 +61,11 @@ impl ControlServer {
         Ok(Self { path, listener, stopping, open, thread })
     }
 
-    /// Takes no more requests, and waits for those that are being done, for a bounded time: what
-    /// is cut off then is as if never asked, for the catalog changes whole or not at all.
+    /// Stops accepting requests, and waits a bounded time for those in progress. A request that is
+    /// cut off then has no effect or its whole effect, since a change of the catalog is atomic.
     pub(crate) fn stop(self) {
         self.stopping.store(true, Ordering::Release);
-        // Wakes the thread out of `accept`.
+        // The shutdown wakes the thread from `accept`.
         let woken = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         if woken.is_ok() && self.thread.join().is_err() {
             tracing::error!("the control thread had panicked");
@@ -74,7 +74,7 @@ impl ControlServer {
         while self.open.load(Ordering::Acquire) != 0 && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // It may be gone already, and then there is nothing to do.
+        // The file may be gone already, which is no error.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -107,7 +107,7 @@ fn accept(
     }
 }
 
-/// Serves a connection on a thread of its own, as long as there are few.
+/// Serves a connection on its own thread, up to [`CONNECTIONS_MAX`] of them.
 fn serve(
     mut stream: UnixStream,
     open: &Arc<AtomicUsize>,
@@ -117,7 +117,7 @@ fn serve(
     if open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
         open.fetch_sub(1, Ordering::AcqRel);
         let message = "the node has as many control requests as it takes: try again";
-        // A peer that is gone needs no answer.
+        // A peer that has disconnected needs no answer.
         let _ = write_answer(&mut stream, Err(ApiError::new(ErrorCode::Busy, message)));
         return Ok(());
     }
@@ -127,7 +127,7 @@ fn serve(
         if let Err(error) = answer(&mut stream, &*handler) {
             tracing::debug!("control connection: {error}");
         }
-        // In this order: once none is counted, nobody has the node any more.
+        // In this order: once the count is 0, no thread holds the node.
         drop(handler);
         drop(one);
     })?;
@@ -148,9 +148,9 @@ fn answer(stream: &mut UnixStream, handler: &Handler) -> io::Result<()> {
     write_answer(stream, parse(&line).and_then(handler))
 }
 
-/// A request's line, or what came before the peer closed or the bound was reached.
+/// The line of a request, or the bytes that came before the peer closed or the bound was reached.
 fn read_line(stream: &mut UnixStream, deadline: Instant) -> io::Result<Zeroizing<Vec<u8>>> {
-    // It may hold a secret, and is never moved to a larger place.
+    // The line may hold a secret, so the buffer never reallocates.
     let mut line = Zeroizing::new(Vec::with_capacity(REQUEST_LEN_MAX + 4096));
     let mut part = Zeroizing::new([0; 4096]);
     while line.len() < REQUEST_LEN_MAX && !line.contains(&b'\n') {
@@ -169,7 +169,7 @@ fn read_line(stream: &mut UnixStream, deadline: Instant) -> io::Result<Zeroizing
     Ok(line)
 }
 
-/// Reads a request, or says why it is refused.
+/// Parses a request, or returns the error to answer with.
 pub(crate) fn parse(line: &[u8]) -> Result<Request, ApiError> {
     if line.len() >= REQUEST_LEN_MAX {
         let message = format!("a request has at most {REQUEST_LEN_MAX} bytes");
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn the_socket_is_for_its_user_alone_and_goes_with_the_node() {
         let folder = tempfile::tempdir().unwrap();
-        // Left over from a node that was killed.
+        // A socket left over from a node that was killed.
         drop(UnixListener::bind(socket_path(folder.path())).unwrap());
         let server = ControlServer::start_with(folder.path(), echo()).unwrap();
         let mode = std::fs::metadata(socket_path(folder.path())).unwrap().permissions().mode();

@@ -1,5 +1,5 @@
-//! Credentials and grants, as the control socket changes and shows them. A change is effective when
-//! it is answered: every core goes by it, and nothing that it forbids is under way.
+//! Credentials and grants, as the control socket changes and lists them. A change is effective when
+//! it is answered: every core has adopted it, and no request that it forbids is under way.
 
 use std::sync::Arc;
 
@@ -97,7 +97,7 @@ impl Node {
         Ok(grant)
     }
 
-    /// Makes a change on a copy; when it can be made, records it and shows it to the cores.
+    /// Makes a change on a copy; if that succeeds, records it and publishes it to the cores.
     fn change_grants<T>(
         &self,
         change: impl FnOnce(&mut Grants, &Space) -> Result<T, NodeError>,
@@ -115,7 +115,7 @@ impl Node {
     }
 }
 
-/// The range that a request names.
+/// The range of a request.
 pub(super) fn range(start: u64, end: Option<u64>) -> Result<GrantRange, ValueError> {
     Ok(GrantRange::new(ByteOffset(start), end.map(ByteOffset))?)
 }
@@ -130,7 +130,7 @@ fn fresh_secret() -> Result<Secret, NodeError> {
     Ok(Secret::new(*bytes))
 }
 
-/// With what nobody can guess.
+/// Fills the buffer with random bytes from the kernel.
 pub(super) fn fill_random(bytes: &mut [u8]) -> Result<(), NodeError> {
     let mut filled = 0;
     while filled < bytes.len() {
@@ -159,7 +159,7 @@ fn grant_info(grant: &Grant, space: &Space, now: UnixTime) -> GrantInfo {
     GrantInfo {
         number: grant.number.0,
         credential: grant.credential.to_string(),
-        // Grants on volumes that are no more are forgotten with them.
+        // A grant on a volume is deleted with the volume.
         volume: volume.map(|volume| volume.name.to_string()).unwrap_or_default(),
         start: grant.range.start().0,
         end: grant.range.end().map(|end| end.0),

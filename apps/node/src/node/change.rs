@@ -1,9 +1,11 @@
-//! Changes of what all sessions of a volume share: registrations, reservations, modes, resets. Each is
-//! made on a copy, recorded when it is to outlive this run, shown to the cores, told to the sessions
-//! that it concerns, and answered when the older requests of its volumes have ended.
+//! Changes of the state that all sessions of a volume share: registrations, reservations, modes,
+//! resets. Each is made on a copy, recorded if it must outlive this run, published to the cores,
+//! reported to the sessions that it concerns, and answered when the older requests of its volumes
+//! have ended.
 //!
-//! Changes of one volume are made one after the other, in the order of asking: the next begins when the
-//! last is answered. Changes of other volumes go on meanwhile, whatever a device does.
+//! Changes of one volume are made one after the other, in the order of their requests: the next
+//! begins when the previous one is answered. Changes of other volumes proceed meanwhile, even if a
+//! device hangs.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +28,7 @@ use crate::records::Records;
 use crate::runtime_face::Event;
 use crate::{Asked, AskedBy, Asker, Ticket};
 
-/// The thread that makes the changes which sessions ask for.
+/// The thread that makes the changes which sessions request.
 pub(crate) struct Changes {
     asker: Asker,
     thread: JoinHandle<()>,
@@ -39,7 +41,7 @@ impl Changes {
         Ok(Self { asker, thread: Builder::new().name("changes".to_owned()).spawn(make)? })
     }
 
-    /// Ends it. The cores have ended.
+    /// Stops the thread, after the cores have ended.
     pub(crate) fn join(self) {
         self.asker.tell(Event::End);
         if self.thread.join().is_err() {
@@ -48,18 +50,18 @@ impl Changes {
     }
 }
 
-/// A change that every core goes by, and whose older requests have not all ended.
+/// A change that every core has adopted, while older requests are still under way.
 struct UnderWay {
     number: u64,
     volumes: Vec<VolumeId>,
-    /// Who waits for it, and how it ended.
+    /// The session that waits for the change, and the result.
     answer: Option<(AskedBy, ChangeResult)>,
 }
 
-/// All that sessions have asked for.
+/// The changes that sessions have requested.
 struct Desk {
     node: Arc<Node>,
-    /// In the order of asking.
+    /// In the order of the requests.
     waiting: VecDeque<Asked>,
     under_way: Vec<UnderWay>,
     next_number: u64,
@@ -83,7 +85,7 @@ impl Desk {
         }
     }
 
-    /// Begins what waits for no earlier change of its volumes.
+    /// Begins every request that does not wait for an earlier change of its volumes.
     fn begin_all(&mut self) {
         let mut busy: Vec<VolumeId> =
             self.under_way.iter().flat_map(|it| it.volumes.iter().copied()).collect();
@@ -103,8 +105,8 @@ impl Desk {
         }
     }
 
-    /// The volumes that something is about: of a session that is over, those that it holds, and those of
-    /// which its own changes wait in front of it.
+    /// The volumes that a request concerns. For a session that has ended, these are the volumes
+    /// whose reservations it holds and the volumes of its own changes that wait in front.
     fn volumes_of(&self, asked: &Asked, index: usize) -> Vec<VolumeId> {
         let served = self.node.served();
         let space = &served.recorded.space;
@@ -124,7 +126,7 @@ impl Desk {
         }
     }
 
-    /// Makes a change, and answers it when it has nothing to wait for. Whether it has.
+    /// Makes a change, and answers it if no older request is under way. Returns whether that is so.
     fn begin(&mut self, asked: Asked, volumes: Vec<VolumeId>) -> bool {
         let (answer, ticket) = match asked {
             Asked::Change { by, change } => {
@@ -156,7 +158,7 @@ impl Desk {
     }
 }
 
-/// The volumes that a change is about: a reset of a target is one of each of its volumes.
+/// The volumes that a change concerns: a reset of a target concerns each of its volumes.
 fn volumes_of(space: &Space, change: &Change) -> Vec<VolumeId> {
     let meant = space.volumes().find(|volume| volume.id == change.volume);
     match (change.kind, meant) {
@@ -168,14 +170,14 @@ fn volumes_of(space: &Space, change: &Change) -> Vec<VolumeId> {
     }
 }
 
-/// The volumes that a session holds for as long as it is there.
+/// The volumes whose SPC-2 reservation (RESERVE) this session holds.
 fn held_by(space: &Space, nexus: Nexus) -> Vec<VolumeId> {
     let is_held = |volume: &&Volume| volume.reservations.legacy_holder() == Some(nexus);
     space.volumes().filter(is_held).map(|volume| volume.id).collect()
 }
 
 impl Node {
-    /// A session is over: what it held as long as it was there, it holds no more.
+    /// Ends the reservations that do not outlive the session.
     fn session_over(&self, nexus: Nexus, identity: &Identity) -> Ticket {
         let held = held_by(&self.served().recorded.space, nexus);
         Ticket::all(held.into_iter().map(|volume| {
@@ -199,9 +201,9 @@ impl Node {
         }
     }
 
-    /// Records what is to outlive this run, and shows the cores what they go by. Every request on the
-    /// volumes `waits` that came before is to end, also when nothing else has changed. Sessions are told
-    /// before that, since they give up commands because of it.
+    /// Records the state that must outlive this run, and publishes the new state to the cores. The
+    /// ticket covers every earlier request on the volumes `waits`, even if nothing else has
+    /// changed. Sessions are told first, since they abort commands in response.
     fn take_over(
         &self,
         mut fresh: Records,
@@ -209,7 +211,7 @@ impl Node {
         waits: &[VolumeId],
     ) -> Result<Ticket, NodeError> {
         let served = self.served().recorded.clone();
-        // Nothing is written if all of it ends with this run.
+        // The transaction is empty, and not written, if the whole change ends with this run.
         self.record(&mut fresh)?;
         let differs = |what: &dyn Fn(&Volume, &Volume) -> bool| {
             let both = served.space.volumes().zip(fresh.space.volumes());
@@ -250,7 +252,7 @@ impl Node {
         Ok(space.volumes().filter(is_meant).map(reservation_info).collect())
     }
 
-    /// Ends every registration and reservation of a volume, whoever holds them.
+    /// Ends every registration and reservation of a volume, regardless of the holder.
     pub(super) fn reservation_clear(&self, volume: &str) -> Result<ReservationInfo, NodeError> {
         let name: Name = volume.parse().map_err(ValueError::from)?;
         let one = self.one_change();
@@ -266,8 +268,8 @@ impl Node {
     }
 }
 
-/// What sessions are to be told when the volumes of a space have become others: new sizes, and
-/// targets with other units.
+/// The events that sessions must learn of after a change of a space's volumes: new sizes, and
+/// targets with other logical units.
 pub(super) fn raised_by(old: &Space, new: &Space) -> Vec<Raised> {
     let mut raised = Vec::new();
     let tell = |volume: &Volume, attention| Raised {
@@ -306,7 +308,7 @@ fn apply(space: &mut Space, change: &Change) -> (ChangeResult, Vec<Raised>) {
     (result, raised)
 }
 
-/// Whether every older request of the volumes has ended when this is answered.
+/// Whether the answer to this change waits until every older request of the volumes has ended.
 fn must_wait(kind: ChangeKind) -> bool {
     matches!(
         kind,
@@ -332,7 +334,7 @@ fn reservation_info(volume: &Volume) -> ReservationInfo {
     }
 }
 
-/// Who it is, in one word.
+/// The identity of a registrant, as a word without spaces.
 fn identity_text(identity: &Identity) -> String {
     match identity {
         Identity::Iscsi { initiator, isid, .. } => {

@@ -1,5 +1,5 @@
-//! CHAP users, as the control socket changes and shows them. A change is effective when it is
-//! answered: logins go by it, and sessions of a user that is no more have ended.
+//! CHAP users, as the control socket changes and lists them. A change is effective when it is
+//! answered: logins use it, and the sessions of a removed user have ended.
 
 use std::sync::Arc;
 
@@ -11,12 +11,13 @@ use crate::config::ValueError;
 use crate::error::NodeError;
 use crate::exports::iscsi_access;
 
-/// What secrets are drawn from: 64 characters, so that each of a random byte's low six bits is one.
+/// The alphabet of generated secrets: 64 characters, so that the low six bits of a random byte
+/// select one.
 const SECRET_ALPHABET: &[u8; 64] =
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Characters of a secret that is drawn: 144 bits. Some initiators take no more than 16, and those
-/// users bring their own.
+/// The length of a generated secret: 144 bits. Some initiators accept no more than 16 characters;
+/// their users supply their own secret.
 const DRAWN_LEN: usize = 24;
 const _: () = assert!(DRAWN_LEN <= CHAP_SECRET_LEN_MAX);
 
@@ -50,7 +51,7 @@ impl Node {
         Ok(chap_info(&account))
     }
 
-    /// Makes a change on a copy; when it can be made, records it and shows it to the cores.
+    /// Makes a change on a copy; if that succeeds, records it and publishes it to the cores.
     fn change_accounts<T>(
         &self,
         change: impl FnOnce(&mut Accounts) -> Result<T, NodeError>,
@@ -72,7 +73,7 @@ fn parse_user(text: &str) -> Result<ChapUser, ValueError> {
     text.parse().map_err(ValueError::from)
 }
 
-/// The secret, and once more what is to be shown of it when nobody knows it yet.
+/// The given secret, or a generated one together with its text, which the answer must show.
 fn given_or_drawn(
     given: Option<&SecretText>,
 ) -> Result<(ChapSecret, Option<SecretText>), NodeError> {

@@ -1,5 +1,5 @@
-//! Credentials and grants that end by themselves: a thread that waits for the next to end, and
-//! then shows the cores what is left.
+//! The expiry of credentials and grants: a thread waits for the next one to expire, and then
+//! publishes the remaining access to the cores.
 
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant, SystemTime};
 use super::{Node, Served, now};
 use crate::exports::direct_access;
 
-/// Longest wait: the calendar may be set, which no waiting thread is told.
+/// The longest wait: the system's clock may be set, and a waiting thread is not notified of that.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long the node's end waits for the thread's.
+/// The time for which the end of the node waits for the thread.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The thread that watches for what expires, until stopped.
+/// The thread that watches for expiry, until stopped.
 pub(crate) struct ExpiryWatch {
     node: Arc<Node>,
     thread: JoinHandle<()>,
@@ -28,8 +28,8 @@ impl ExpiryWatch {
         Ok(Self { node, thread })
     }
 
-    /// Ends the thread. What it is telling the cores, it tells to the end; but a core that hangs is
-    /// not waited for without end.
+    /// Stops the thread. A publication that is under way is finished, but the wait is bounded,
+    /// since a core may hang.
     pub(crate) fn stop(self) {
         self.node.served().is_ending = true;
         self.node.changed.notify_all();
@@ -58,12 +58,13 @@ impl Node {
                 return;
             }
             let wait = wait_for(&served);
-            // Whether by a change or by the clock: all is looked at anew.
+            // The state is read again, whether a change or the clock ended the wait.
             drop(self.changed.wait_timeout(served, wait).unwrap_or_else(PoisonError::into_inner));
         }
     }
 
-    /// Shows the cores what is left, if anything has ended since they were told.
+    /// Publishes the remaining access to the cores, if anything has expired since the last
+    /// publication.
     fn expire(&self) {
         let _one = self.one_change();
         let direct = {
@@ -75,13 +76,13 @@ impl Node {
             Arc::new(direct)
         };
         tracing::info!("a credential or a grant has expired");
-        // Nobody is told when what expired has no effect any more, so that nobody waits for it.
+        // No request reports an expiry, so the ticket is not awaited.
         let _ = self.runtime.publish_direct(Arc::clone(&direct));
         self.served().direct = direct;
     }
 }
 
-/// Until when nothing ends.
+/// The time until the next expiry, at most [`WAIT_MAX`].
 fn wait_for(served: &Served) -> Duration {
     let next = served.recorded.grants.next_expiry(now());
     let at = next.and_then(|at| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(at.0)));

@@ -1,6 +1,6 @@
-//! Jobs: blocks read as zeroes before hosts see them, and zeroing takes as long as the device does. The
-//! space is reserved and recorded first; when it is zeroed, one more change shows it. No other change
-//! waits in between, and a job that a restart interrupts begins anew.
+//! Jobs: blocks must read as zeroes before hosts see them, and zeroing can take long. The space is
+//! reserved and recorded first; once it is zeroed, a second change publishes it. Other changes
+//! proceed meanwhile, and a job that a restart interrupts starts again.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,23 +19,23 @@ use crate::exports::volume_info;
 use crate::prepare::{keep_grants_on, zero};
 use crate::runtime_face::Event;
 
-/// Most jobs that are not over.
+/// The most jobs that have not ended.
 pub(super) const JOBS_MAX: usize = 64;
 
-/// Most jobs that are done at a time.
+/// The most jobs that run at a time.
 const WORKERS: usize = 4;
 
-/// Most jobs that are over and still listed.
+/// The most ended jobs that are listed.
 const ENDED_JOBS_MAX: usize = 64;
 
-/// How long the answer to a change waits for its job: the zeroing of a device that can do that by
-/// itself is over by then.
+/// The time for which the answer to a change waits for its job: a device that can zero blocks by
+/// itself has finished by then.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Longest wait for a job that one request may ask for.
+/// The longest wait for a job that a request may ask for.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// How long the node's end waits for what a worker has begun with a device.
+/// The time for which the end of the node waits for the device operations of a worker.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A job.
@@ -70,7 +70,7 @@ impl Job {
     }
 }
 
-/// All jobs that are not over, and some that are.
+/// The jobs that have not ended, and the last that have.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     state: Mutex<State>,
@@ -121,7 +121,7 @@ impl State {
 
 impl Jobs {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held.
+        // No code panics while the lock is held.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,7 +143,7 @@ impl Jobs {
         self.changed.notify_all();
     }
 
-    /// The next that is waiting, as soon as there is one. `None` when the node ends.
+    /// Waits for the next job to run. `None` when the node ends.
     fn next(&self) -> Option<Arc<Job>> {
         let nothing = |state: &mut State| {
             !state.is_ending && !state.entries.iter().any(|it| it.state == JobState::Waiting)
@@ -158,7 +158,7 @@ impl Jobs {
         Some(Arc::clone(&entry.job))
     }
 
-    /// It is over.
+    /// Records the end of a job.
     fn end(&self, id: u64, how: JobState, error: Option<ApiError>) {
         if let Some(entry) = self.lock().entry(id) {
             entry.state = how;
@@ -172,7 +172,7 @@ impl Jobs {
         self.lock().is_ending
     }
 
-    /// What a job is when it is over, or after that time.
+    /// The state of a job once it has ended, or after `patience`.
     fn wait(&self, id: u64, patience: Duration) -> Option<JobInfo> {
         let is_going_on = |state: &mut State| {
             !state.is_ending && state.info(id).is_some_and(|info| !info.state.is_over())
@@ -182,14 +182,14 @@ impl Jobs {
     }
 }
 
-/// The threads that do jobs.
+/// The threads that run jobs.
 pub(crate) struct Workers {
     node: Arc<Node>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Workers {
-    /// Goes on with what an earlier run has left.
+    /// Resumes the jobs of an earlier run, and starts the threads.
     pub(crate) fn start(node: Arc<Node>) -> io::Result<Self> {
         node.resume_jobs();
         let mut it = Self { node, threads: Vec::new() };
@@ -211,8 +211,8 @@ impl Workers {
         Ok(it)
     }
 
-    /// Ends the threads. What they have not done stays recorded for the next run. Whether no thread
-    /// has anything left with a device.
+    /// Stops the threads. Unfinished jobs remain recorded for the next run. Returns whether every
+    /// device operation of the threads has ended.
     pub(crate) fn stop(self) -> bool {
         self.node.jobs.lock().is_ending = true;
         self.node.jobs.changed.notify_all();
@@ -234,8 +234,8 @@ impl Workers {
 }
 
 impl Node {
-    /// Reserves the space of blocks, and leaves to a job what hosts must not see them before. Answers
-    /// when that is over, or soon.
+    /// Reserves the space of a volume, and starts the job that prepares it for hosts. Answers when
+    /// the job has ended, or after [`ANSWER_PATIENCE`].
     pub(super) fn prepare_blocks(
         &self,
         reserve: impl FnOnce(&mut Space, u64) -> Result<Volume, NodeError>,
@@ -298,7 +298,7 @@ impl Node {
         match zero(&self.devices, &behind, volume.provisioning, &mut goes_on) {
             Ok(true) => self.finish_job(job),
             Ok(false) if job.is_cancelled() => self.undo_job(job, None),
-            // The node ends; the next run begins anew.
+            // The node ends; the next run starts the job again.
             Ok(false) => {}
             Err(error) => self.undo_job(job, Some(error)),
         }
@@ -312,13 +312,14 @@ impl Node {
                 tracing::info!(volume = volume.name, bytes = volume.bytes, "volume prepared");
                 self.jobs.end(id, JobState::Done, None);
             }
-            // It is made; requests from before it only take long, and they know nothing of the blocks.
+            // The change is made. Older requests take long to end, but they cannot address the new
+            // blocks.
             Err(NodeError::NotQuiesced) => self.jobs.end(id, JobState::Done, None),
             Err(error) => self.undo_job(job, Some(error)),
         }
     }
 
-    /// The volume is as it was before, or gone if it is new.
+    /// Restores the volume to its earlier state, or removes it if it is new.
     fn undo_job(&self, job: &Job, error: Option<NodeError>) {
         let _one = self.one_change();
         let mut fresh = self.copy();
@@ -326,7 +327,7 @@ impl Node {
             keep_grants_on(&mut fresh);
             match self.record(&mut fresh) {
                 Ok(()) => self.served().recorded = fresh,
-                // It is still recorded, and the next run begins it anew.
+                // The job is still recorded, and the next run starts it again.
                 Err(error) => tracing::error!("job {} cannot be undone: {error}", job.id),
             }
         }
@@ -347,13 +348,13 @@ impl Node {
         self.jobs.lock().info(id).ok_or(NodeError::NoJob { id })
     }
 
-    /// Waits until it is over, for a bounded time.
+    /// Waits until the job has ended, for at most [`WAIT_MAX`].
     pub(super) fn job_wait(&self, id: u64, patience: Duration) -> Result<JobInfo, NodeError> {
         self.jobs.wait(id, patience.min(WAIT_MAX)).ok_or(NodeError::NoJob { id })
     }
 
-    /// Ends a job: at once if none has begun it, else with the step that is under way, for which this
-    /// waits a little.
+    /// Cancels a job: at once if it has not begun, otherwise after the current step, for which this
+    /// call waits briefly.
     pub(super) fn job_cancel(&self, id: u64) -> Result<JobInfo, NodeError> {
         let waiting = {
             let mut state = self.jobs.lock();

@@ -1,4 +1,4 @@
-//! Waiting until the requests have ended that are older than a change, while others make changes.
+//! Waits for the end of the requests that are older than a change, while other changes proceed.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,21 +13,21 @@ use crate::Ticket;
 use crate::error::NodeError;
 use crate::runtime_face::Event;
 
-/// How long a change that was asked for by the control socket waits for older requests.
+/// The time for which a change of the control socket waits for older requests.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How many of them wait at a time: fewer than the control socket serves, so that it answers others
-/// whatever devices do. One more is answered at once.
+/// The most changes that wait at a time: fewer than the control socket's connections, so that it
+/// answers other requests while devices hang. A further change does not wait.
 const WAITS_MAX: usize = 12;
 
-/// Blocks that a volume no longer has, and that older requests may still write.
+/// Blocks that a volume has lost, and that older requests may still write.
 #[derive(Debug)]
 pub(super) struct Shrunk {
     volume: VolumeId,
     pub(super) freed: Vec<Extent>,
 }
 
-/// What waits for the end of older requests.
+/// The state of changes that wait for the end of older requests.
 #[derive(Debug, Default)]
 pub(super) struct Quiescing {
     waits: AtomicUsize,
@@ -36,7 +36,7 @@ pub(super) struct Quiescing {
 }
 
 impl Quiescing {
-    /// Whether requests from before a volume became shorter may still write.
+    /// Whether requests from before a volume was shrunk may still write.
     pub(super) fn is_shrinking(&self, volume: VolumeId) -> bool {
         self.shrunk().iter().any(|(_, shrunk)| shrunk.volume == volume)
     }
@@ -46,7 +46,7 @@ impl Quiescing {
     }
 }
 
-/// Whether a volume has become shorter, or is gone, and what of its space is free by that.
+/// The space that a change has freed, if it has shrunk or removed the volume.
 pub(super) fn shrunk(before: &Space, after: &Space, volume: &Volume) -> Option<Shrunk> {
     let before = before.volumes().find(|old| old.id == volume.id)?;
     let after = after.volumes().find(|new| new.id == volume.id);
@@ -57,7 +57,8 @@ pub(super) fn shrunk(before: &Space, after: &Space, volume: &Volume) -> Option<S
 }
 
 impl Node {
-    /// Gives back what a volume has lost, once its ticket is over. Returns the number of that.
+    /// Frees the space that a volume has lost, once the ticket is over. Returns the number of this
+    /// release.
     pub(super) fn give_back_after(&self, shrunk: Shrunk, ticket: &Ticket) -> u64 {
         let number = self.quiescing.next.fetch_add(1, Ordering::Relaxed);
         self.quiescing.shrunk().push((number, shrunk));
@@ -66,7 +67,8 @@ impl Node {
         number
     }
 
-    /// Nothing writes any more to what a volume has lost. It is given back once.
+    /// Frees the space that a volume has lost: no request writes to it any more. A second call does
+    /// nothing.
     pub(super) fn give_back(&self, number: u64) {
         let _one = self.one_change();
         let mut shrunk = self.quiescing.shrunk();
@@ -75,7 +77,7 @@ impl Node {
         self.served().recorded.space.give_back(&freed);
     }
 
-    /// Waits until the requests have ended that are older than a change.
+    /// Waits until the requests that are older than a change have ended, for at most [`PATIENCE`].
     pub(super) fn wait_for(&self, ticket: &Ticket) -> Result<(), NodeError> {
         if ticket.is_over() {
             return Ok(());

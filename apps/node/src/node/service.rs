@@ -1,5 +1,5 @@
-//! The calls of the control interface: each is answered here, by what the node does. The table of
-//! calls in `nearflash_api` does not compile with a node that leaves one unanswered.
+//! The calls of the control interface, each answered by the node. The table of calls in
+//! `nearflash_api` requires an implementation of every call.
 
 use std::time::Duration;
 
@@ -171,7 +171,7 @@ fn volume_block_size(bytes: Option<u32>) -> Result<Option<BlockSize>, ValueError
     bytes.map(|bytes| crate::config::parse_block_size(&bytes.to_string())).transpose()
 }
 
-/// Logs a change, unless a job goes on with it.
+/// Logs a change, or the job that completes it.
 fn changed(change: &str, done: OneVolume) -> OneVolume {
     let OneVolume { volume, job } = &done;
     match job {

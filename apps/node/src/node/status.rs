@@ -1,4 +1,4 @@
-//! How the node is, as documents say it.
+//! The state of the node, in the form of documents.
 
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ impl Node {
         }
     }
 
-    /// Believes a device again. `None` if there is none of that name.
+    /// Clears the suspicion of a device: its flushes and durable writes can succeed again. `None` for an
+    /// unknown name.
     pub(super) fn clear_device(&self, name: &str) -> Result<Option<DeviceInfo>, NodeError> {
         let is_meant = |device: &&Arc<Device>| device.name().as_str() == name;
         let Some(device) = self.devices.iter().find(is_meant) else { return Ok(None) };

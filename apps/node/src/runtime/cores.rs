@@ -1,4 +1,4 @@
-//! Starts the cores, speaks to them, and stops them.
+//! Starts the cores, sends messages to them, and stops them.
 
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender as Channel, channel};
@@ -35,7 +35,7 @@ use crate::runtime_face::{
 /// How long a full mailbox is left alone.
 const FULL_PAUSE: Duration = Duration::from_micros(100);
 
-/// How long a host may neither take answers nor send the data it promised.
+/// The longest time for which a host may accept no answers or send none of the data it announced.
 const STALL_TIMEOUT: Nanos = Nanos::from_secs(30);
 
 /// The running cores.
@@ -45,13 +45,13 @@ pub struct Cores {
     devices: Vec<Arc<Device>>,
     senders: Vec<Sender<Message>>,
     replies: Arc<Replies>,
-    /// Where initiators come in, as discovery names it.
+    /// The addresses for initiators, as discovery reports them.
     portals: Vec<SocketAddr>,
     initiators: InitiatorAccess,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What every core is started with.
+/// The part of a start that all cores share.
 struct Common {
     epoch: Instant,
     core_count: u16,
@@ -66,22 +66,22 @@ struct Common {
     usage: Arc<Usage>,
 }
 
-/// What one core is started with.
+/// The part of a start that is particular to one core.
 struct Start {
     core: CoreId,
     processor: usize,
     listeners: Vec<Listener>,
     target: Option<Target>,
-    /// Where it says that it is up, with its mailbox, or why it is not.
+    /// Reports that the core is up, with its mailbox, or the error.
     up: Channel<Result<(CoreId, Sender<Message>), StartError>>,
-    /// Where it learns of the others' mailboxes.
+    /// Receives the mailboxes of all cores.
     peers: Receiver<Vec<Sender<Message>>>,
 }
 
-/// Starts a core on each processor and returns when all serve.
+/// Starts a core on each processor, and returns when every core serves.
 ///
 /// # Errors
-/// When a core cannot start; none is left running.
+/// When a core cannot start; the other cores are stopped.
 pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     let mut target = Some(exports::target(&config));
     let portals = exports::portals(&config.doors);
@@ -130,14 +130,14 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     drop(up);
     let mut senders = Vec::new();
     for _ in &config.cores {
-        // A core that ended without a word has panicked, which ends the process.
+        // A core that closes the channel without a message has panicked, which ends the process.
         let came = came_up.recv().map_err(StartError::new)?;
         senders.push(came?);
     }
     senders.sort_by_key(|(core, _)| *core);
     let senders: Vec<Sender<Message>> = senders.into_iter().map(|(_, sender)| sender).collect();
     for tell in peers {
-        // A core that is gone by now has said why above.
+        // A core that has ended has reported its error above.
         let _ = tell.send(senders.clone());
     }
     let threads = Mutex::new(threads);
@@ -145,7 +145,7 @@ pub fn start(config: RuntimeConfig) -> Result<Cores, StartError> {
     Ok(Cores { processors, devices, senders, replies, portals, initiators, threads })
 }
 
-/// A listening socket, with what is spoken there.
+/// A listening socket and its protocol.
 fn listener(open: OpenDoor) -> Listener {
     let anonymous = open.admits == Admits::Unproven;
     let local = matches!(open.socket, DoorSocket::Local(_));
@@ -161,7 +161,7 @@ fn listener(open: OpenDoor) -> Listener {
     Listener { door, socket }
 }
 
-/// The life of one core's thread.
+/// The body of one core's thread.
 fn run_core(start: Start, common: &Common) {
     let Start { core, processor, listeners, target, up, peers } = start;
     if let Err(error) = pin(processor) {
@@ -177,7 +177,7 @@ fn run_core(start: Start, common: &Common) {
     let mut reactor = match Reactor::new(config) {
         Ok(reactor) => reactor,
         Err(error) => {
-            // Whoever started the cores waits for the first word of each.
+            // The thread that starts the cores waits for the first message of each.
             let _ = up.send(Err(StartError::new(error)));
             return;
         }
@@ -186,7 +186,7 @@ fn run_core(start: Start, common: &Common) {
         return;
     }
     drop(up);
-    // Nobody to learn from: another core could not start, and the start was given up.
+    // The channel is closed if another core could not start.
     let Ok(senders) = peers.recv() else { return };
     reactor.connect(senders);
     let mut shard = Shard::new(shard_config(core, target, common), reactor.pool());
@@ -254,15 +254,15 @@ impl Cores {
         self.senders.iter().for_each(|sender| tell(sender, message()));
     }
 
-    /// Asks every core and waits for all.
+    /// Sends a question to every core and waits for all answers.
     fn ask_all(&self, question: impl Fn(u64) -> Message) -> Vec<(CoreId, Reply)> {
         let number = self.replies.ask();
         self.tell_all(|| question(number));
         self.replies.wait(number, self.senders.len(), PATIENCE)
     }
 
-    /// Asks cores how they are, and waits for those that answer soon. One whose mailbox is full does
-    /// not turn, and is not asked.
+    /// Asks cores for their status, and waits at most [`STATUS_PATIENCE`]. A core whose mailbox is
+    /// full does not run, and is not asked.
     fn ask_status(&self, senders: &[Sender<Message>]) -> Vec<(CoreId, Reply)> {
         let number = self.replies.ask();
         let ask = |sender: &&Sender<Message>| sender.send(Message::ReportStatus(number)).is_ok();
@@ -270,7 +270,7 @@ impl Cores {
         self.replies.wait(number, asked, STATUS_PATIENCE)
     }
 
-    /// Shows every core something, and returns when all go by it.
+    /// Sends new state to every core, and returns when every core has adopted it.
     fn show_all(&self, shown: impl Fn(u64) -> Message) -> Ticket {
         let number = self.replies.ask();
         let ticket = self.replies.ticket(number, self.senders.len());
@@ -280,9 +280,7 @@ impl Cores {
     }
 }
 
-/// A core's mailbox is emptied in each of its turns: full is a matter of microseconds. Nothing is left
-/// out, for a core that went by an older state would let in whom it no longer may; so one that hangs is
-/// waited for, and named.
+/// Sends a message. A core empties its mailbox in each turn, so a full mailbox lasts microseconds.
 fn tell(sender: &Sender<Message>, message: Message) {
     let mut message = message;
     let mut complains_at = Instant::now() + PATIENCE;
@@ -298,7 +296,7 @@ fn tell(sender: &Sender<Message>, message: Message) {
 
 impl Runtime for Cores {
     fn publish(&self, published: Published) -> Ticket {
-        // Every core has the volumes before any host hears of them.
+        // Every core has the volumes before any host learns of them.
         let volumes = self.publish_volumes(Arc::clone(&published.volumes));
         let direct = self.publish_direct(Arc::clone(&published.direct));
         let iscsi = self.publish_iscsi(Arc::clone(&published.iscsi));
@@ -348,7 +346,7 @@ impl Runtime for Cores {
     }
 
     fn connected(&self) -> Option<Connected> {
-        // The first core lets everyone in. The others may hang, and need not be waited for.
+        // The first core accepts every connection. The others may hang, and are not asked.
         let replies = self.ask_status(&self.senders[..1]);
         if replies.is_empty() {
             return None;
@@ -374,14 +372,14 @@ impl Runtime for Cores {
                 error!("a core ended by a panic");
             }
         }
-        // A session's end may have asked for a change, which would wait for them.
+        // The end of a session may have requested a change, which would wait for the cores.
         self.replies.end();
-        // Every device is tried, whatever becomes of the others.
+        // Every device is flushed, even if another one fails.
         self.devices.iter().filter(|device| !flush(device)).count() == 0
     }
 }
 
-/// What was written and never flushed by a host is flushed at the end.
+/// Flushes a device at the end, for writes that no host has flushed.
 fn flush(device: &Device) -> bool {
     if let Kind::Uring(file) = device.kind()
         && let Err(error) = rustix::fs::fdatasync(file.fd())

@@ -1,4 +1,5 @@
-//! Between the control side's words and the protocols': what is served, to whom, and how it is.
+//! The conversion between the control side's types and those of the protocols: volumes, access and
+//! status.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -31,7 +32,7 @@ use crate::runtime_face::{
     IscsiUnit, Namespace, OpenDoor, Published, RuntimeConfig, RuntimeStatus,
 };
 
-/// The subsystems and controllers of a node that is starting.
+/// The subsystems and controllers of a node that starts.
 pub(super) fn target(config: &RuntimeConfig) -> Target {
     let in_capsule_len_max = SessionConfig::default().in_capsule_len_max;
     let limits = Limits { in_capsule_len_max, ..Limits::default() };
@@ -49,7 +50,7 @@ pub(super) fn target(config: &RuntimeConfig) -> Target {
     target
 }
 
-/// What hosts see of the volumes.
+/// The namespaces that hosts see.
 pub(super) fn namespaces(published: &Published) -> Vec<NamespaceConfig> {
     published.namespaces.iter().map(namespace).collect()
 }
@@ -72,7 +73,7 @@ fn namespace(namespace: &Namespace) -> NamespaceConfig {
     }
 }
 
-/// What direct sessions are made with.
+/// The configuration of direct sessions.
 pub(super) fn direct_config(access: &DirectAccess, devices: &[Arc<Device>]) -> DirectConfig {
     let usual = DirectConfig::default();
     let largest = devices.iter().map(|device| device.properties().block_size).max();
@@ -83,7 +84,7 @@ pub(super) fn direct_config(access: &DirectAccess, devices: &[Arc<Device>]) -> D
     DirectConfig { session, exports: Arc::new(direct(access)) }
 }
 
-/// What direct sessions go by, compiled: each credential's grants are one table for each volume.
+/// The exports of direct sessions: the grants of each credential become one table per volume.
 pub(super) fn direct(access: &DirectAccess) -> Exports {
     let volume = |volume: &DirectVolume| {
         let export = Export {
@@ -106,7 +107,7 @@ pub(super) fn direct(access: &DirectAccess) -> Exports {
     Exports::new(access.volumes.iter().map(volume), access.credentials.iter().map(credential))
 }
 
-/// What sessions of initiators are made with.
+/// The configuration of iSCSI sessions.
 pub(super) fn iscsi_config(
     access: &IscsiAccess,
     portals: &[SocketAddr],
@@ -116,7 +117,7 @@ pub(super) fn iscsi_config(
     IscsiConfig { exports, ..IscsiConfig::default() }
 }
 
-/// What initiators reach and prove themselves with, as sessions go by it.
+/// The targets and accounts of iSCSI sessions.
 pub(super) fn iscsi(
     access: &IscsiAccess,
     portals: &[SocketAddr],
@@ -183,8 +184,8 @@ fn compiled(grants: &[DirectGrant]) -> HashMap<VolumeId, Arc<Access>> {
     ranges.into_iter().map(|(volume, ranges)| (volume, Arc::new(Access::new(ranges)))).collect()
 }
 
-/// Epochs on the wire have 32 bits, and 0 says that there is none. Two of one volume are the same
-/// only after four thousand million changes of its layout.
+/// An epoch on the wire has 32 bits, and 0 stands for none. Two epochs of one volume are equal only
+/// after 4 294 967 295 changes of its layout.
 fn wire_epoch(epoch: Epoch) -> u32 {
     let wrapped = epoch.0.saturating_sub(1) % u64::from(u32::MAX) + 1;
     u32::try_from(wrapped).expect("a remainder is less than its divisor")
@@ -197,7 +198,7 @@ fn host_access(hosts: &HostAccess) -> TargetAccess {
     }
 }
 
-/// The ports of the discovery log, from 1.
+/// The ports of the discovery log, numbered from 1.
 fn ports(doors: &[OpenDoor]) -> Vec<Port> {
     let tcp = |door: &OpenDoor| match &door.socket {
         DoorSocket::Tcp { listener, advertise } if door.protocol == Protocol::NvmeTcp => {
@@ -213,7 +214,7 @@ fn ports(doors: &[OpenDoor]) -> Vec<Port> {
     doors.iter().filter_map(tcp).zip(1..).map(port).collect()
 }
 
-/// The portals that iSCSI discovery names.
+/// The portals that iSCSI discovery reports.
 pub(super) fn portals(doors: &[OpenDoor]) -> Vec<SocketAddr> {
     let portal = |door: &OpenDoor| match door.socket {
         DoorSocket::Tcp { advertise, .. } if door.protocol == Protocol::Iscsi => Some(advertise),
@@ -222,7 +223,8 @@ pub(super) fn portals(doors: &[OpenDoor]) -> Vec<SocketAddr> {
     doors.iter().filter_map(portal).collect()
 }
 
-/// How the cores are, from what each says. The processors of those that say nothing are named.
+/// The status of the cores, from the answer of each; it lists the processors of cores that did not
+/// answer.
 pub(super) fn status(processors: &[usize], replies: Vec<(CoreId, Reply)>) -> RuntimeStatus {
     let has_said = |core: usize| replies.iter().any(|(said, _)| usize::from(said.0) == core);
     let silent = processors.iter().enumerate().filter(|(core, _)| !has_said(*core));

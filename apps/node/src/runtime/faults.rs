@@ -1,5 +1,5 @@
-//! Faults of devices, as log lines: the first at once, and then one in a while that says how many
-//! there were. A medium that dies fails every request.
+//! Faults of devices, as log lines: the first one at once, then one per period with the number of
+//! faults since. A medium that dies fails every request.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,19 +11,19 @@ use nearflash_media::Device;
 use nearflash_space::Name;
 use nearflash_units::ByteOffset;
 
-/// How long nothing more is said of a device.
+/// The period without further lines on a device.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// What one core has said of its devices.
+/// The lines that one core has logged on its devices.
 pub(super) struct Faults {
-    /// A `DeviceId` is the place in this list.
+    /// A `DeviceId` is an index into this list.
     names: Vec<Name>,
     said: HashMap<DeviceId, Said>,
 }
 
 struct Said {
     at: Instant,
-    /// Since then.
+    /// The number of faults since then.
     more: u64,
 }
 
@@ -36,7 +36,7 @@ impl Faults {
         Self { names, said: HashMap::new() }
     }
 
-    /// What to say of a device that failed a flush or a durable write.
+    /// The line for a device that failed a flush or a durable write.
     pub(super) fn loss(&self, device: DeviceId) -> String {
         let name = self.name(device);
         format!(
@@ -45,13 +45,13 @@ impl Faults {
         )
     }
 
-    /// What users call a device.
+    /// The name of a device.
     fn name(&self, device: DeviceId) -> &str {
         let place = usize::try_from(device.0).ok();
         place.and_then(|place| self.names.get(place)).map_or("?", Name::as_str)
     }
 
-    /// What to say of a fault now, if anything.
+    /// The line for a fault, unless the device has had one within [`QUIET`].
     pub(super) fn note(
         &mut self,
         now: Instant,

@@ -1,4 +1,5 @@
-//! Notices of the cores, as log lines: what happened, to whom, and what to do if anything.
+//! Notices of the cores, as log lines: the event, the peer or device, and the remedy if there is
+//! one.
 
 use std::time::Instant;
 
@@ -8,7 +9,7 @@ use tracing::{error, info, warn};
 
 use super::faults::Faults;
 
-/// Logs a notice that is meant for people; hands back one that is meant for the control side.
+/// Logs a notice for the operator; returns a notice for the control side.
 pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
     match notice {
         Notice::DeviceFailed { device, offset, errno, loses } => {

@@ -1,5 +1,5 @@
-//! The cores that serve: one pinned thread each, with its reactor and its shard, and the mailboxes
-//! through which the control side speaks to them.
+//! The serving cores: each has a pinned thread with its reactor and its shard, and a mailbox for
+//! messages of the control side.
 
 mod cores;
 mod exports;

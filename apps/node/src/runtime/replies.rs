@@ -1,4 +1,4 @@
-//! What cores answer to the control side, gathered until all have.
+//! The answers of cores to the control side, collected until every core has answered.
 
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,19 +9,20 @@ use nearflash_shard::ShardStatus;
 
 use crate::Ticket;
 
-/// How long the control side waits for its cores. A core turns many thousand times a second; one
-/// that is silent for this long waits for a device that hangs.
+/// The time for which the control side waits for its cores. A core turns many thousand times a
+/// second; one that does not answer for this long waits for a device that hangs.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a question about the cores' state waits for them. The answer is due when a core hangs, too.
+/// The time for which a status question waits for the cores. The answer is due even if a core
+/// hangs.
 pub(super) const STATUS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// One core's answer.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
-    /// Done as told.
+    /// The core has adopted the message.
     Done,
-    /// How it is.
+    /// The status of the core.
     Status(Box<ShardStatus>),
 }
 
@@ -30,15 +31,15 @@ struct State {
     next_number: u64,
     /// By the number of the question.
     given: HashMap<u64, Vec<(CoreId, Reply)>>,
-    /// Tickets that are not over, by the number of their question.
+    /// The tickets that are not over, by the number of their question.
     tickets: HashMap<u64, Ticket>,
     drained: Vec<CoreId>,
-    /// The cores have ended, with nothing left under way: they answer nothing any more.
+    /// The cores have ended with no request under way, and answer nothing any more.
     ended: bool,
 }
 
 impl State {
-    /// Whether so many answers to a question are still to come.
+    /// Whether fewer than `count` cores have answered a question.
     fn is_awaited(&self, number: u64, count: usize) -> bool {
         !self.ended && self.given.get(&number).is_some_and(|given| given.len() < count)
     }
@@ -52,7 +53,7 @@ pub(super) struct Replies {
 }
 
 impl Replies {
-    /// A number for a question.
+    /// Begins a question, and returns its number.
     pub(super) fn ask(&self) -> u64 {
         let mut state = self.lock();
         state.next_number += 1;
@@ -61,12 +62,12 @@ impl Replies {
         number
     }
 
-    /// Nobody waits for the answers to a question, only for its ticket.
+    /// Discards the answers to a question, of which only the ticket is used.
     pub(super) fn forget(&self, number: u64) {
         self.lock().given.remove(&number);
     }
 
-    /// A ticket for the question of that number, over when `count` cores have quiesced.
+    /// A ticket for the question with this number; it is over when `count` cores have quiesced.
     pub(super) fn ticket(&self, number: u64, count: usize) -> Ticket {
         let mut state = self.lock();
         if state.ended {
@@ -77,7 +78,7 @@ impl Replies {
         ticket
     }
 
-    /// Nothing is under way on a core any more that a ticket waits for.
+    /// Records that a core has ended the requests that a ticket waits for.
     pub(super) fn give_quiesced(&self, number: u64) {
         let Some(ticket) = self.lock().tickets.get(&number).cloned() else { return };
         ticket.settle();
@@ -86,22 +87,22 @@ impl Replies {
         }
     }
 
-    /// A core's answer to a question.
+    /// Records a core's answer to a question.
     pub(super) fn give(&self, number: u64, core: CoreId, reply: Reply) {
-        // Nobody waits any more for an answer that comes after the patience is over.
+        // An answer after the end of the wait is dropped.
         if let Some(given) = self.lock().given.get_mut(&number) {
             given.push((core, reply));
         }
         self.changed.notify_all();
     }
 
-    /// A core has nothing left to do.
+    /// Records that a core has drained.
     pub(super) fn give_drained(&self, core: CoreId) {
         self.lock().drained.push(core);
         self.changed.notify_all();
     }
 
-    /// Waits until `count` cores have answered, or the patience is over. The answers, by core.
+    /// Waits until `count` cores have answered, or for `patience`. Returns the answers, by core.
     pub(super) fn wait(
         &self,
         number: u64,
@@ -116,7 +117,7 @@ impl Replies {
         given
     }
 
-    /// The cores are drained and have ended: nobody waits for an answer of theirs.
+    /// Ends every wait: the cores are drained and have ended, so no answer will come.
     pub(super) fn end(&self) {
         let mut state = self.lock();
         state.ended = true;
@@ -126,7 +127,7 @@ impl Replies {
         tickets.into_values().for_each(|ticket| ticket.end());
     }
 
-    /// Waits until `count` cores are drained, or the patience is over. Whether they are.
+    /// Waits until `count` cores are drained, or for [`PATIENCE`]. Returns whether they are.
     pub(super) fn wait_drained(&self, count: usize) -> bool {
         let waiting = |state: &mut State| state.drained.len() < count;
         let waited = self.changed.wait_timeout_while(self.lock(), PATIENCE, waiting);
@@ -135,7 +136,8 @@ impl Replies {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held, and if it did, the state would still be whole.
+        // No code panics while the lock is held, and if it did, the state would still be
+        // consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Cores that only remember what they were told.
+//! Cores that only record their messages.
 
 #![allow(dead_code)] // no test needs all of it
 
@@ -14,7 +14,7 @@ use nearflash_node::{
 use nearflash_request::{ChangeResult, Raised, VolumeId};
 use nearflash_space::VolumeTable;
 
-/// Cores that remember.
+/// Cores that record their messages.
 #[derive(Default)]
 pub(crate) struct Recorder {
     published: Mutex<Vec<Published>>,
@@ -23,9 +23,9 @@ pub(crate) struct Recorder {
     pub(crate) devices: Mutex<Vec<Arc<Device>>>,
     iscsi: Mutex<Vec<Arc<IscsiAccess>>>,
     pub(crate) hosts: Mutex<Vec<ConnectedHost>>,
-    /// The hosts of a status that took long.
+    /// The hosts of an earlier status, which took long.
     pub(crate) hosts_before: Mutex<Option<Vec<ConnectedHost>>>,
-    /// Nobody says who is connected.
+    /// No core reports who is connected.
     pub(crate) is_silent: Mutex<bool>,
     pub(crate) drained: Mutex<bool>,
 }
@@ -79,7 +79,7 @@ impl Runtime for Recorder {
 }
 
 impl Recorder {
-    /// Starts a node with such cores.
+    /// Starts a node with these cores.
     pub(crate) fn start(config: &Config) -> Result<(Running, Arc<Self>), NodeError> {
         let cores = Arc::new(Self::default());
         let given = Arc::clone(&cores);
@@ -112,7 +112,7 @@ impl Recorder {
         last.credentials.iter().find(|c| c.id.as_str() == id).unwrap().clone()
     }
 
-    /// Waits until what was told last is such.
+    /// Waits until the last published access satisfies the predicate.
     pub(crate) fn wait_direct(&self, is_such: impl Fn(&DirectAccess) -> bool) {
         let told = self.direct.lock().unwrap();
         let waiting = |told: &mut Vec<Arc<DirectAccess>>| !is_such(told.last().unwrap());

@@ -1,5 +1,5 @@
-//! The catalog after a power cut at any moment: every write that was synced is there, and of the
-//! others any subset.
+//! The catalog after a power cut at any moment: every synced write is present, and any subset of
+//! the others.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use redb::{Database, StorageBackend};
 
 use super::*;
 
-/// What was done to a file.
+/// An operation on a file.
 #[derive(Clone, Debug)]
 enum Operation {
     Write(usize, Vec<u8>),
@@ -16,7 +16,7 @@ enum Operation {
     Sync,
 }
 
-/// A file that remembers what was done to it.
+/// A file that records the operations on it.
 #[derive(Clone, Debug, Default)]
 struct Recorder(Arc<Mutex<State>>);
 
@@ -49,7 +49,7 @@ impl Recorder {
         self.0.lock().unwrap().bytes.clone()
     }
 
-    /// All since this was last asked.
+    /// The operations since the last call.
     fn take_operations(&self) -> Vec<Operation> {
         std::mem::take(&mut self.0.lock().unwrap().operations)
     }
@@ -95,7 +95,8 @@ impl StorageBackend for Recorder {
     }
 }
 
-/// Which of so many writes are there: all subsets of a few, and of many some.
+/// Choices of the writes that reach the disk: every subset of a few writes, and some subsets of
+/// many.
 fn subsets(count: usize, seed: usize) -> Vec<Vec<bool>> {
     const ALL_MAX: usize = 4;
     if count <= ALL_MAX {
@@ -116,7 +117,7 @@ fn subsets(count: usize, seed: usize) -> Vec<Vec<bool>> {
     chosen
 }
 
-/// What may be left of the file, for each moment in the order of time.
+/// The file images that a power cut can leave, in order of the moment of the cut.
 fn images(before: &[u8], operations: &[Operation], mut check: impl FnMut(usize, Vec<u8>)) {
     let mut durable = before.to_vec();
     let mut pending: Vec<&Operation> = Vec::new();
@@ -165,7 +166,7 @@ fn a_change_is_there_or_not_whenever_the_power_is_cut() {
         assert!(found == old || found == new, "after {moment} operations: {found:?}");
         was_old += usize::from(found == old);
         was_new += usize::from(found == new);
-        // It was answered by then.
+        // The commit returned before the last moment.
         assert!(moment < operations.len() || found == new);
     });
     assert!(was_old > 0 && was_new > 0, "{was_old} old, {was_new} new");
