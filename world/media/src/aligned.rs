@@ -1,8 +1,8 @@
-//! Memory on a page boundary, as direct I/O wants it.
+//! Memory on a page boundary, as direct I/O requires it.
 
 use std::ops::{Deref, DerefMut};
 
-/// Every block size and memory alignment that a device asks for divides this.
+/// A multiple of every block size and memory alignment that a device requires.
 const ALIGNMENT: usize = 65_536;
 
 /// Zeroed bytes on a boundary of 64 KiB.

@@ -1,8 +1,9 @@
-//! What must hold for whatever a device holds, as a function: tests and fuzzers both call it.
+//! A property of every device's contents, as a function for tests and fuzzers.
 
 use crate::probe::what_it_holds;
 
-/// Whatever a device begins and ends with: it is told what that is, and only zeroes are nothing.
+/// For any first and last bytes of a device, the probe names the contents, and finds nothing only
+/// if they are all zero.
 pub fn check_probe(head: &[u8], tail: &[u8], device_len: u64) {
     let is_zero = head.iter().chain(tail).all(|byte| *byte == 0);
     let found = what_it_holds(head, tail, device_len);

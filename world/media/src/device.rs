@@ -1,4 +1,4 @@
-//! An opened device: what it is called, what it can do, and what the reactor submits to.
+//! An opened device: its name, its properties, and the medium that the reactor submits to.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,13 +14,13 @@ use uuid::Uuid;
 use crate::RamRegion;
 use crate::file::{Storage, file_run, zero_range};
 
-/// The most that is zeroed between two reports of progress.
+/// The length of the range that is zeroed between two reports of progress.
 const ZERO_STEP_LEN: u64 = 256 << 20;
 
-/// How often a device that waits asks whether that is still wanted.
+/// The interval at which a device that waits checks whether to go on.
 const WAIT_STEP: Duration = Duration::from_millis(10);
 
-/// A device that is ours for as long as this lives. Shared by every core.
+/// A device, exclusively locked while this value lives. Every core shares it.
 #[derive(Debug)]
 pub struct Device {
     pub(crate) name: Name,
@@ -32,18 +32,18 @@ pub struct Device {
     pub(crate) kind: Kind,
 }
 
-/// How blocks of the device are reached.
+/// The access to a device's blocks.
 #[derive(Debug)]
 pub enum Kind {
-    /// Through the ring: a file or a block device.
+    /// Through io_uring: a file or a block device.
     Uring(UringDevice),
-    /// In memory, at once.
+    /// In memory, synchronously.
     Ram(RamRegion),
-    /// Nowhere: reads are zeroes, writes are forgotten, and only time passes.
+    /// None: reads return zeroes, writes are discarded, and each takes its delay.
     Null(NullDelays),
 }
 
-/// What the ring needs to know of a file or a block device.
+/// The file behind a device, for io_uring.
 #[derive(Debug)]
 pub struct UringDevice {
     pub(crate) fd: OwnedFd,
@@ -51,17 +51,17 @@ pub struct UringDevice {
     pub(crate) direct: bool,
 }
 
-/// What the null device waits before it answers.
+/// The delays of the null device.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct NullDelays {
-    /// Before a read is answered.
+    /// The delay of a read.
     pub read: Nanos,
-    /// Before a write is answered, and everything else that changes blocks.
+    /// The delay of a write, and of every other operation that changes blocks.
     pub write: Nanos,
 }
 
 impl Device {
-    /// A device without a label: volumes may lie on all of it.
+    /// A device without a label, all of whose granules may hold volumes.
     pub(crate) fn unlabelled(
         name: Name,
         uuid: Uuid,
@@ -73,13 +73,13 @@ impl Device {
         Self { name, uuid, properties, health, data_start, data_len, kind }
     }
 
-    /// Makes a range of whole blocks read as zeroes, durably, before it becomes part of a volume, so
-    /// that no volume shows another's bytes, or its own from before it shrank. Takes as long as the
-    /// device does. `goes_on` hears how many more bytes are zeroed, and ends it by returning `false`.
-    /// Whether all is zeroed.
+    /// Zeroes a range of whole blocks durably, before it becomes part of a volume, so that a volume
+    /// never exposes data of another volume, or its own from before it was shrunk. This takes as
+    /// long as the device does. `goes_on` is called with the number of bytes zeroed since its last
+    /// call, and stops the work by returning `false`. Returns whether the whole range is zeroed.
     ///
     /// # Errors
-    /// When the device cannot be written, or has no room for what is to keep its storage.
+    /// When the device cannot be written, or has no room for storage that must be kept.
     pub fn zero(
         &self,
         offset: ByteOffset,
@@ -89,7 +89,7 @@ impl Device {
     ) -> io::Result<bool> {
         for (offset, len) in steps(offset, len) {
             let is_whole = match &self.kind {
-                // A block device has the storage of all its blocks.
+                // A block device has storage for all of its blocks anyway.
                 Kind::Uring(device) if device.is_block => {
                     zero_range(&device.fd, offset, len, Storage::Released, goes_on)?.is_whole()
                 }
@@ -112,8 +112,8 @@ impl Device {
         }
     }
 
-    /// Makes durable what was zeroed, and waits until that is to be believed: the system reports a
-    /// failed write-back once, whosever it was. Whether that was wanted to the end.
+    /// Makes the zeroes durable, and waits until the success can be believed: the kernel reports a
+    /// failed write-back once, for the writes of any process. False if `goes_on` ended the wait.
     fn sync(&self, fd: &OwnedFd, goes_on: &mut dyn FnMut(ByteLen) -> bool) -> io::Result<bool> {
         let promise = self.health.begin();
         if let Err(errno) = rustix::fs::fdatasync(fd) {
@@ -131,21 +131,21 @@ impl Device {
         }
     }
 
-    /// Gives up the lock of a file that nothing uses any more. The lock belongs to the open file, of
-    /// which a ring that is being torn down keeps a reference for some time after its process has
-    /// ended.
+    /// Releases the lock of a file that is no longer used. The lock belongs to the open file
+    /// description; a ring that is being torn down keeps a reference to it for some time after its
+    /// process has ended.
     pub fn release(&self) {
         if let Kind::Uring(device) = &self.kind
             && !device.is_block
         {
-            // It ends with the last reference in any case.
+            // On failure, the lock ends with the last reference.
             let _ = rustix::fs::flock(&device.fd, rustix::fs::FlockOperation::Unlock);
         }
     }
 
-    /// How the run of blocks is that begins at `offset` and ends with `len` at the latest: with
-    /// storage of its own, or without and read as zeroes. A block device does not know. Asks the
-    /// file system at once, which has that in memory most of the time.
+    /// The allocation of the run of blocks that begins at `offset` and has at most `len` bytes:
+    /// mapped to storage, or unmapped and reading as zeroes. A block device does not support this.
+    /// The call queries the file system synchronously, which usually has the answer in memory.
     pub fn allocation(&self, offset: ByteOffset, len: ByteLen) -> DeviceResult {
         match &self.kind {
             Kind::Uring(device) if device.is_block => DeviceResult::Unsupported,
@@ -163,38 +163,39 @@ impl Device {
         }
     }
 
-    /// What users call it.
+    /// The name that users give the device.
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// What its label calls it; for devices without a label (RAM, null) what the node does.
+    /// The UUID in the label; for a device without a label (RAM, null), the one that the node
+    /// records.
     pub fn uuid(&self) -> Uuid {
         self.uuid
     }
 
-    /// What the engine and the doors need to know of it.
+    /// The properties that the engine and the protocols need.
     pub fn properties(&self) -> DeviceProperties {
         self.properties
     }
 
-    /// Whether it is believed when it says that all is on stable media.
+    /// Whether a report that data is on stable media can be trusted.
     pub fn health(&self) -> &Arc<Health> {
         &self.health
     }
 
-    /// Where volumes may lie: from here, so many bytes, whole granules.
+    /// The range of whole granules that volumes can use.
     pub fn data_area(&self) -> (ByteOffset, ByteLen) {
         (self.data_start, self.data_len)
     }
 
-    /// What to submit to.
+    /// The medium to submit operations to.
     pub fn kind(&self) -> &Kind {
         &self.kind
     }
 }
 
-/// A range in steps, after each of which progress is reported.
+/// Cuts a range into steps, after each of which progress is reported.
 fn steps(offset: ByteOffset, len: ByteLen) -> impl Iterator<Item = (ByteOffset, ByteLen)> {
     (0..len.0.div_ceil(ZERO_STEP_LEN)).map(move |step| {
         let start = step * ZERO_STEP_LEN;
@@ -202,7 +203,7 @@ fn steps(offset: ByteOffset, len: ByteLen) -> impl Iterator<Item = (ByteOffset, 
     })
 }
 
-/// Lets the time pass, as long as that is wanted. Whether it was to the end.
+/// Waits for the delay while `goes_on` returns `true`. Returns whether the whole delay has passed.
 fn wait(delay: Nanos, goes_on: &mut dyn FnMut(ByteLen) -> bool) -> bool {
     let mut left = Duration::from_nanos(delay.0);
     while !left.is_zero() {
@@ -222,12 +223,13 @@ impl UringDevice {
         self.fd.as_fd()
     }
 
-    /// A block device: discarded by `BLKDISCARD` rather than by punching holes.
+    /// Whether it is a block device: `BLKDISCARD` deallocates its blocks, not a punched hole.
     pub fn is_block(&self) -> bool {
         self.is_block
     }
 
-    /// Opened with `O_DIRECT`: offsets, lengths and buffers are multiples of the block size.
+    /// Whether it is opened with `O_DIRECT`: offsets, lengths and buffers are multiples of the
+    /// block size.
     pub fn is_direct(&self) -> bool {
         self.direct
     }

@@ -1,4 +1,4 @@
-//! Why a device is not taken. Every message is one line that names the device and the remedy.
+//! The errors of opening a device. Every message is one line that names the device and the remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,196 +9,196 @@ use uuid::Uuid;
 
 use crate::DeviceSpec;
 
-/// Why a device is not taken: the configuration's fault, or the system's.
+/// A device cannot be taken, because of the configuration or the system.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The system refused a call.
+    /// A system call failed.
     #[error("device '{name}': cannot {action} {}: {source}{}", path.display(), remedy(source))]
     Io {
-        /// Which device.
+        /// The device.
         name: Name,
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// On what.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// No memory for a RAM device.
+    /// The memory of a RAM device cannot be reserved.
     #[error("device '{name}': cannot reserve {size} of memory: {source}")]
     Memory {
-        /// Which device.
+        /// The device.
         name: Name,
-        /// How much.
+        /// Its size.
         size: ByteLen,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file is absent and nobody said how large to make it.
+    /// The file is absent, and the configuration gives no size to create it with.
     #[error(
         "device '{name}': {} does not exist: correct the path, or add size=SIZE to create it",
         path.display()
     )]
     Absent {
-        /// Which device.
+        /// The device.
         name: Name,
         /// The file.
         path: PathBuf,
     },
-    /// The file is absent, but volumes are on it.
+    /// The file is absent, although the catalog has volumes on it.
     #[error(
         "device '{name}': {} does not exist, but the catalog has volumes on it: \
          restore it or correct the path",
         path.display()
     )]
     Lost {
-        /// Which device.
+        /// The device.
         name: Name,
         /// The file.
         path: PathBuf,
     },
-    /// `file:` of what is no file, or `block:` of what is no block device.
+    /// The path of a `file:` device is not a file, or that of a `block:` device not a block device.
     #[error("device '{name}': {} is {is}: {remedy}", path.display())]
     WrongKind {
-        /// Which device.
+        /// The device.
         name: Name,
-        /// What was opened.
+        /// The path.
         path: PathBuf,
-        /// What it is.
+        /// The kind of file that it is.
         is: &'static str,
-        /// What to write instead.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// Somebody else has it.
+    /// Another process uses the device.
     #[error("device '{name}': {} is in use by {by}: {remedy}", path.display())]
     InUse {
-        /// Which device.
+        /// The device.
         name: Name,
-        /// What was opened.
+        /// The path.
         path: PathBuf,
-        /// By whom.
+        /// The user.
         by: &'static str,
-        /// What to do about it.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// Not even one granule behind the label.
+    /// The device has no room for a label and one granule.
     #[error("device '{name}' is {len}, which is too small: at least {len_min} are needed")]
     TooSmall {
-        /// Which device.
+        /// The device.
         name: Name,
         /// Its size.
         len: ByteLen,
         /// The smallest size.
         len_min: ByteLen,
     },
-    /// `size=` differs from the file's.
+    /// `size=` differs from the file's size.
     #[error(
         "device '{name}': {} is {len} long, size={size} is asked for: \
          leave size= out or correct it",
         path.display()
     )]
     SizeDiffers {
-        /// Which device.
+        /// The device.
         name: Name,
         /// The file.
         path: PathBuf,
-        /// How long it is.
+        /// The file's size.
         len: ByteLen,
-        /// What was asked for.
+        /// The configured size.
         size: ByteLen,
     },
-    /// Cut short since it was labelled: blocks of volumes may be gone.
+    /// The device has shrunk since it was labelled: blocks of volumes may be lost.
     #[error(
         "device '{name}': {} is {len} long, shorter than the catalog says ({recorded}): \
          restore the rest before starting",
         path.display()
     )]
     Shorter {
-        /// Which device.
+        /// The device.
         name: Name,
-        /// What was opened.
+        /// The path.
         path: PathBuf,
-        /// How long it is.
+        /// Its size.
         len: ByteLen,
-        /// How long it was.
+        /// The recorded size.
         recorded: ByteLen,
     },
-    /// Grown since it was labelled.
+    /// The device has grown since it was labelled.
     #[error(
         "device '{name}': {} is {len} long, longer than the catalog says ({recorded}): \
          cut it back to {} bytes before starting",
         path.display(), recorded.0
     )]
     Longer {
-        /// Which device.
+        /// The device.
         name: Name,
-        /// What was opened.
+        /// The path.
         path: PathBuf,
-        /// How long it is.
+        /// Its size.
         len: ByteLen,
-        /// How long it was.
+        /// The recorded size.
         recorded: ByteLen,
     },
-    /// It holds something that is not ours.
+    /// The device holds data that nearflash has not written.
     #[error(
         "device '{}' holds {what}: choose another, or write '{spec},wipe' to erase it",
         spec.name
     )]
     Holds {
-        /// The device as asked for.
+        /// The configured device.
         spec: Box<DeviceSpec>,
-        /// What was found.
+        /// The kind of data.
         what: &'static str,
     },
-    /// It is another installation's.
+    /// The device belongs to another installation.
     #[error(
         "device '{}' belongs to another nearflash installation (node {node}, which calls it \
          '{its_name}'): serve it with that one's --data-dir, or write '{spec},wipe' to erase it",
         spec.name
     )]
     Foreign {
-        /// The device as asked for.
+        /// The configured device.
         spec: Box<DeviceSpec>,
-        /// Whose it is.
+        /// The other installation.
         node: Uuid,
-        /// What that one calls it.
+        /// The name that it gives the device.
         its_name: Name,
     },
-    /// Its label is damaged, or of a later version.
+    /// The device's label is damaged, or of a later version.
     #[error("device '{}': {source}: {remedy}", spec.name)]
     Label {
-        /// The device as asked for.
+        /// The configured device.
         spec: Box<DeviceSpec>,
-        /// What is wrong with the label.
+        /// The label's error.
         source: LabelError,
-        /// What to do about it.
+        /// The remedy.
         remedy: &'static str,
     },
-    /// The catalog has volumes on a device of this name, and this is not that device.
+    /// The catalog has volumes on a device of this name, and this is another device.
     #[error(
         "device '{name}': {} is not the device that the catalog has volumes on \
          ({recorded}): correct the path",
         path.display()
     )]
     NotTheOne {
-        /// Which device.
+        /// The device.
         name: Name,
-        /// What was opened.
+        /// The path.
         path: PathBuf,
-        /// What the catalog calls it.
+        /// The UUID of the recorded device.
         recorded: Uuid,
     },
-    /// The catalog knows the device by another name.
+    /// The catalog has this device under another name.
     #[error("device '{name}' is called '{recorded}' in the catalog: write '{recorded}='")]
     Renamed {
-        /// As asked for.
+        /// The configured name.
         name: Name,
-        /// As recorded.
+        /// The recorded name.
         recorded: Name,
     },
 }
 
-/// What can be done about a refused call, where it is not in the system's words.
+/// The remedy of a failed call, where the system's error does not suggest it.
 fn remedy(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::NotFound => {

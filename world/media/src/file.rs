@@ -1,4 +1,4 @@
-//! A file or a block device, opened and locked, and what the system says of it.
+//! A file or a block device, opened and locked, with the properties that the system reports.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,27 +17,27 @@ use rustix::io::{Errno, pread, pwrite};
 use crate::aligned::Aligned;
 use crate::error::OpenError;
 
-/// How long a device may still be in use when it is opened: its file may be closed a little after its
-/// process has ended.
+/// The time for which an open retries while the device is busy: its file may be closed shortly
+/// after its process has ended.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The same after a node was killed: its operations end when the device has done them.
+/// The same time after a node was killed: its operations end when the device completes them.
 const PATIENCE_AFTER_KILL: Duration = Duration::from_secs(60);
 
-/// How often it is tried.
+/// The interval between two attempts.
 const POLL: Duration = Duration::from_millis(20);
 
-/// What a file or block device is opened with.
+/// The parameters of opening a file or a block device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) name: &'a Name,
     pub(crate) path: &'a Path,
     pub(crate) is_block: bool,
-    /// The process that had it before and was ended rather than stopped.
+    /// The previous owner of the data directory, if it was killed rather than stopped.
     pub(crate) ended: Option<u32>,
 }
 
-/// An open file or block device, ours alone.
+/// An open file or block device, exclusively locked.
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     pub(crate) fd: OwnedFd,
@@ -63,14 +63,14 @@ impl Asked<'_> {
         OpenError::InUse { name: self.name.clone(), path: self.path.to_owned(), by, remedy }
     }
 
-    /// Makes a sparse file of that size, durably there.
+    /// Creates a sparse file of this size, and makes it durable.
     pub(crate) fn create(&self, size: ByteLen) -> Result<(), OpenError> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let fd =
             open(self.path, flags, Mode::RUSR | Mode::WUSR).map_err(|e| self.io("create", e))?;
         let sized = ftruncate(&fd, size.0).and_then(|()| fsync(&fd));
         sized.map_err(|errno| {
-            // An empty file would be mistaken for a device next time.
+            // The next start would mistake an empty file for a device.
             let _ = std::fs::remove_file(self.path);
             self.io("give its size to", errno)
         })?;
@@ -80,7 +80,7 @@ impl Asked<'_> {
         synced.map_err(|e| self.io("make durable the folder of", e))
     }
 
-    /// Opens and locks it. `None` when there is none.
+    /// Opens and locks the device. `None` if the file does not exist.
     pub(crate) fn open(&self) -> Result<Option<OpenFile>, OpenError> {
         let (fd, mut direct) = match self.patiently(Errno::BUSY, || self.open_direct()) {
             Ok(opened) => opened,
@@ -116,7 +116,7 @@ impl Asked<'_> {
         Ok(Some(OpenFile { fd, is_block, direct, len, block_size, volatile_cache }))
     }
 
-    /// The descriptor, and whether it is direct.
+    /// Returns the descriptor, and whether it uses direct I/O.
     fn open_direct(&self) -> Result<(OwnedFd, bool), Errno> {
         let mut flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
         if self.is_block {
@@ -144,15 +144,15 @@ impl Asked<'_> {
         );
     }
 
-    /// Clears flags: `NONBLOCK` was only against waiting for a pipe's other end, and would make
-    /// the ring give up where it should wait.
+    /// Clears flags. `NONBLOCK` only keeps the open of a pipe from waiting for the other end; in
+    /// the ring it would fail operations that should wait.
     fn clear_flags(&self, fd: &OwnedFd, flags: OFlags) -> Result<(), OpenError> {
         let set = fcntl_getfl(fd).and_then(|set| fcntl_setfl(fd, set - flags));
         set.map_err(|e| self.io("set up", e))
     }
 
-    /// Against other nodes. A block device was opened exclusively, which is stronger, and its lock
-    /// is taken at times by the system's device manager.
+    /// Locks a file against other nodes. A block device is opened exclusively, which is stronger,
+    /// and the system's device manager takes its lock at times.
     fn lock(&self, fd: &OwnedFd) -> Result<(), OpenError> {
         if self.is_block {
             return Ok(());
@@ -164,8 +164,8 @@ impl Asked<'_> {
         })
     }
 
-    /// Tries again while `busy` is the answer, for a bounded time. The lock is free only when the
-    /// last operation of the process that had it has ended, so that none of them lands later.
+    /// Retries while the error is `busy`, for a bounded time. The lock becomes free only when the
+    /// last operation of its previous owner has ended, so that none of them takes effect later.
     fn patiently<T>(
         &self,
         busy: Errno,
@@ -211,7 +211,7 @@ impl Asked<'_> {
 }
 
 impl OpenFile {
-    /// Bytes from `offset` on; both it and `len` are multiples of 4 KiB, or end at the end.
+    /// Reads from `offset` on. `offset` and `len` are multiples of 4 KiB, except at the file's end.
     pub(crate) fn read(&self, offset: ByteOffset, len: usize) -> io::Result<Aligned> {
         let mut bytes = Aligned::new(len);
         let mut done = 0;
@@ -227,7 +227,8 @@ impl OpenFile {
         Ok(bytes)
     }
 
-    /// Bytes to `offset`; aligned as for [`Self::read`]. Not durable before [`Self::sync`].
+    /// Writes at `offset`, aligned as for [`Self::read`]. The data is not durable before
+    /// [`Self::sync`].
     pub(crate) fn write(&self, offset: ByteOffset, from: &[u8]) -> io::Result<()> {
         let mut bytes = Aligned::new(from.len());
         bytes.copy_from_slice(from);
@@ -243,35 +244,35 @@ impl OpenFile {
         Ok(())
     }
 
-    /// All written before is durable after.
+    /// Makes every earlier write durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
         Ok(fdatasync(&self.fd)?)
     }
 
-    /// Makes a range of whole granules read as zeroes, releasing it where the device can. Whether
-    /// it could.
+    /// Zeroes a range of whole granules, and releases its storage where the device can. Returns
+    /// whether it could.
     pub(crate) fn zero(&self, offset: ByteOffset, len: ByteLen) -> io::Result<bool> {
         Ok(zero_range(&self.fd, offset, len, Storage::Released, &mut |_| true)? == Zeroed::Released)
     }
 }
 
-/// What becomes of the storage of a range that is zeroed.
+/// The storage of a range after it is zeroed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Storage {
-    /// Given back, if the device can.
+    /// Released, if the device supports it.
     Released,
-    /// There, and taken from the file system if it was not.
+    /// Allocated, even if it was not before.
     Kept,
 }
 
-/// How a range was zeroed.
+/// The outcome of zeroing a range.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Zeroed {
-    /// Its storage is given back.
+    /// The storage of the range is released.
     Released,
-    /// It holds zeroes.
+    /// The range is filled with zeroes.
     Written,
-    /// Not all of it was: that was no longer wanted.
+    /// `goes_on` stopped the work before the end of the range.
     InPart,
 }
 
@@ -281,8 +282,8 @@ impl Zeroed {
     }
 }
 
-/// Makes a range read as zeroes, as cheaply as the device allows: released if it may be, else zeroed
-/// by the system, else written.
+/// Zeroes a range in the cheapest way that the device and `storage` allow: a punched hole, a zeroed
+/// range, or written zeroes.
 pub(crate) fn zero_range(
     fd: &OwnedFd,
     offset: ByteOffset,
@@ -321,17 +322,17 @@ pub(crate) fn zero_range(
     Ok(Zeroed::Written)
 }
 
-/// Whether a file has data at `offset`, and for how long it goes on like that within `len`.
+/// Whether a file has data at `offset`, and the length of that run within `len`.
 pub(crate) fn file_run(
     fd: &OwnedFd,
     offset: ByteOffset,
     len: ByteLen,
 ) -> Result<(bool, ByteLen), Errno> {
     let end = offset.0 + len.0;
-    // The file's own position is nobody's: every read and write says where.
+    // Moving the file's position is harmless: every read and write names its offset.
     let data = match seek(fd, SeekFrom::Data(offset.0)) {
         Ok(data) => data,
-        // No data behind it.
+        // There is no data after `offset`.
         Err(Errno::NXIO) => end,
         Err(errno) => return Err(errno),
     };
@@ -342,17 +343,18 @@ pub(crate) fn file_run(
     Ok((true, ByteLen(hole.min(end).max(offset.0) - offset.0)))
 }
 
-/// What direct I/O must be aligned to, in memory and in the file; `None` when the file does none.
+/// The alignment of direct I/O, in memory and in the file; `None` when the file does not support
+/// it.
 fn direct_block_size(fd: &OwnedFd) -> Option<BlockSize> {
     let asked = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
     let told = statx(fd, "", AtFlags::EMPTY_PATH, asked).ok();
     let told = told.filter(|told| told.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
     if let Some(told) = told {
-        // Zero means that the file does no direct I/O, whatever `open` said.
+        // Zero means that the file does not support direct I/O, even if `open` succeeded.
         let align = told.stx_dio_offset_align.max(told.stx_dio_mem_align);
         return (told.stx_dio_offset_align != 0).then(|| BlockSize::from_bytes(align.max(512)))?;
     }
-    // A kernel before 6.1 does not tell, so try.
+    // A kernel before 6.1 does not report the alignment, so it is tried.
     let mut bytes = Aligned::new(4096);
     let tries = [(512, BlockSize::B512), (4096, BlockSize::B4096)];
     tries
@@ -361,7 +363,8 @@ fn direct_block_size(fd: &OwnedFd) -> Option<BlockSize> {
         .map(|(_, size)| size)
 }
 
-/// Whether a block device's completed writes may be lost with power: yes, unless it says no.
+/// Whether a power cut may lose a block device's completed writes: yes, unless it reports
+/// write-through.
 fn block_is_volatile(stat: &Stat) -> bool {
     queue_attribute(stat, "write_cache").is_none_or(|text| text.trim() != "write through")
 }
@@ -372,7 +375,8 @@ pub(crate) fn block_discards(fd: &OwnedFd) -> bool {
     text.and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|bytes| bytes != 0)
 }
 
-/// An attribute of a block device's queue. A partition has its disk's, one folder up.
+/// An attribute of a block device's queue. A partition's queue is that of its disk, one directory
+/// up.
 fn queue_attribute(stat: &Stat, attribute: &str) -> Option<String> {
     let device = format!("/sys/dev/block/{}:{}", major(stat.st_rdev), minor(stat.st_rdev));
     let read = |path: String| std::fs::read_to_string(path).ok();

@@ -1,11 +1,11 @@
-//! Media: the devices that hold blocks. Opens them, finds out what they are, refuses what is not
-//! ours to take, and puts our label on what is.
+//! Media: the devices that hold blocks. This crate opens and probes them, refuses those that hold
+//! foreign data, and writes the label on the others.
 //!
-//! Submitting to a device is the reactor's work: it takes a [`Device`]'s [`Kind`]. Knows nothing
-//! of volumes, of the catalog or of protocols.
+//! The reactor submits operations: it takes a [`Device`]'s [`Kind`]. This crate knows nothing of
+//! volumes, of the catalog or of protocols.
 //!
-//! A device is taken in two steps, so that a start that is refused has written to none of them:
-//! [`open`] looks and refuses, [`Candidate::take`] writes the label.
+//! A device is taken in two steps, so that a start that fails has written to no device: [`open`]
+//! inspects and refuses, [`Candidate::take`] writes the label.
 #![allow(unsafe_code)] // mmap and ioctls; every block says why it is sound
 
 mod aligned;

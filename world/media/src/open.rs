@@ -1,4 +1,4 @@
-//! Taking a device: look, refuse what is not ours to take, put our label on what is.
+//! Taking a device: inspect it, refuse foreign data, write the label.
 
 use std::io;
 use std::path::Path;
@@ -15,30 +15,30 @@ use crate::file::{Asked, OpenFile, block_discards};
 use crate::probe::what_it_holds;
 use crate::{Backing, DeviceSpec, RamRegion};
 
-/// The label, and one granule of data.
+/// The smallest device: the label area and one granule of data.
 const LEN_MIN: ByteLen = ByteLen(2 * GRANULE.0);
 
-/// What the catalog knows of a device that has volumes on it.
+/// The catalog's record of a device that holds volumes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KnownDevice {
-    /// What it is called.
+    /// Its name.
     pub name: Name,
-    /// What its label calls it.
+    /// The UUID in its label.
     pub uuid: Uuid,
-    /// How long it is.
+    /// Its length.
     pub len: ByteLen,
 }
 
-/// Whose devices these are to be.
+/// The installation that opens devices.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim<'a> {
-    /// The installation.
+    /// The identity of the installation.
     pub node: Uuid,
-    /// Every device that it has volumes on.
+    /// Every device that holds its volumes.
     pub known: &'a [KnownDevice],
 }
 
-/// A device that may be taken. Nothing has been written to it yet.
+/// A device that can be taken. Nothing has been written to it yet.
 #[derive(Debug)]
 pub struct Candidate {
     spec: DeviceSpec,
@@ -50,28 +50,28 @@ pub struct Candidate {
 enum Medium {
     File {
         file: OpenFile,
-        /// Our own label, when it has one.
+        /// The label of this installation, if the device has one.
         label: Option<Label>,
-        /// Which copies of it have to be written, in this order.
+        /// The offsets of the label's copies that must be written, in this order.
         stale_copies: Vec<ByteOffset>,
     },
     Ram(RamRegion),
     Null(ByteLen, NullDelays),
 }
 
-/// Opens a device and looks whether it may be taken. Creates a file that is absent, and writes
-/// nothing else.
+/// Opens a device and checks whether it can be taken. It creates an absent file, and writes nothing
+/// else.
 ///
 /// # Errors
-/// When it may not: the message names the device, what is wrong, and the remedy.
+/// When the device cannot be taken: the message names the device, the fault and the remedy.
 pub fn open(spec: &DeviceSpec, claim: Claim<'_>) -> Result<Candidate, OpenError> {
     open_after(spec, claim, None)
 }
 
-/// The same after a node was killed: waits until the operations of that process are over.
+/// [`open`] after a node was killed: waits until the operations of that process, `ended`, are over.
 ///
 /// # Errors
-/// As [`open`], and when they are not over within a minute.
+/// As [`open`], and when those operations are not over within a minute.
 pub fn open_after(
     spec: &DeviceSpec,
     claim: Claim<'_>,
@@ -150,7 +150,7 @@ fn check_fits(name: &Name, len: ByteLen, len_min: ByteLen) -> Result<(), OpenErr
     Ok(())
 }
 
-/// Reads what is there, and says whether it may be taken.
+/// Reads the device's contents, and checks whether it can be taken.
 fn inspect(
     spec: &DeviceSpec,
     asked: &Asked<'_>,
@@ -165,7 +165,7 @@ fn inspect(
             source,
         })
     };
-    // Cut short below one MiB it may still have a label, which tells what it was.
+    // A device that was cut to less than 1 MiB may still have a label, which identifies it.
     let head = read(ByteOffset(0), ByteLen(file.len.0.min(LABEL_AREA_LEN.0)))?;
     let copies = copies_in(&head);
     let [first, second] = copies.clone();
@@ -189,8 +189,8 @@ fn inspect(
     }
 }
 
-/// Which copies do not say what they should, the ones that do not count first: so one is whole at
-/// any moment.
+/// The copies of the label that must be rewritten, the invalid ones first, so that one copy is
+/// valid at any moment.
 fn stale_copies(
     label: &Label,
     name: &Name,
@@ -198,7 +198,7 @@ fn stale_copies(
 ) -> Vec<ByteOffset> {
     let (counting, others): (Vec<_>, Vec<_>) =
         LABEL_OFFSETS.iter().zip(copies).partition(|(_, copy)| copy.as_ref() == Ok(label));
-    // A device without volumes may be called anew, and then every copy is stale.
+    // A device without volumes may be renamed, and then every copy is stale.
     let counting = counting.into_iter().filter(|_| label.name != *name);
     others.into_iter().chain(counting).map(|(offset, _)| *offset).collect()
 }
@@ -212,7 +212,7 @@ fn decode_at(head: &[u8], offset: usize) -> Result<Label, LabelError> {
     bytes.map_or(Err(LabelError::Absent), Label::decode)
 }
 
-/// Our own label must agree with the catalog and with the device's length.
+/// Checks that a label of this installation agrees with the catalog and with the device's length.
 fn check_ours(
     asked: &Asked<'_>,
     len: ByteLen,
@@ -235,7 +235,7 @@ fn check_ours(
     }
 }
 
-/// What does not carry the label of the device that volumes are on is never taken for it.
+/// Refuses a device without the expected label in place of one that holds volumes.
 fn refuse_instead_of_known(asked: &Asked<'_>, claim: Claim<'_>) -> Result<(), OpenError> {
     match claim.known.iter().find(|known| known.name == *asked.name) {
         Some(known) => Err(OpenError::NotTheOne {
@@ -279,13 +279,13 @@ fn refuse_damaged(
 }
 
 impl Candidate {
-    /// What it is called.
+    /// The device's name.
     pub fn name(&self) -> &Name {
         &self.spec.name
     }
 
-    /// Takes the device: erases what was in the way, if that was asked for, and writes the label
-    /// where it has none that is whole. `fresh` becomes the UUID of a device that has none.
+    /// Takes the device: erases its contents if that is configured, and writes the label where
+    /// there is no valid copy. `fresh` becomes the UUID of a device that has none.
     ///
     /// # Errors
     /// When the device cannot be written.
@@ -314,7 +314,7 @@ impl Candidate {
     }
 }
 
-/// The label for a device that has none.
+/// The label of a device that has none.
 fn fresh_label(name: &Name, node: Uuid, device: Uuid, device_len: ByteLen) -> Label {
     let behind_label = device_len.0.saturating_sub(LABEL_AREA_LEN.0);
     Label {
@@ -328,8 +328,8 @@ fn fresh_label(name: &Name, node: Uuid, device: Uuid, device_len: ByteLen) -> La
     }
 }
 
-/// Writes what is stale of the label. Which label that is, and whether the device releases what is
-/// deallocated.
+/// Writes the stale copies of the label. Returns the label, and whether the device releases
+/// deallocated blocks.
 fn take_file(
     file: &OpenFile,
     own: Option<Label>,
@@ -340,13 +340,13 @@ fn take_file(
     let deallocates = if file.is_block {
         block_discards(&file.fd)
     } else {
-        // The label's own area is the one place where trying costs nobody anything.
+        // The label's own area is the one place where this trial destroys no data.
         file.zero(ByteOffset(LABEL_AREA_LEN.0 - 65_536), ByteLen(65_536))?
     };
     Ok((label, deallocates))
 }
 
-/// Where a label is written. Only what is synced outlives a power cut for certain.
+/// The medium of a label. Only synced writes are sure to survive a power cut.
 trait LabelMedium {
     fn write(&self, offset: ByteOffset, from: &[u8]) -> io::Result<()>;
     fn sync(&self) -> io::Result<()>;
@@ -362,8 +362,8 @@ impl LabelMedium for OpenFile {
     }
 }
 
-/// Writes the stale copies, one after the other, so that one is whole at any moment. The label that
-/// they say.
+/// Writes the stale copies one after the other, so that one copy is valid at any moment. Returns
+/// the written label.
 fn write_label(
     medium: &impl LabelMedium,
     own: Option<Label>,
@@ -387,7 +387,8 @@ fn write_label(
     Ok(label)
 }
 
-/// Zeroes where signatures stand, durably, so that no tool finds an old one beside our label.
+/// Zeroes the places of signatures durably, so that no tool finds an old signature next to the
+/// label.
 fn erase_ends(medium: &impl LabelMedium, len: ByteLen) -> io::Result<()> {
     let zeroes = vec![0; GRANULE.to_usize()];
     medium.write(ByteOffset(0), &zeroes)?;
@@ -416,7 +417,7 @@ fn labelled(file: OpenFile, label: Label, deallocates: bool) -> Device {
     }
 }
 
-/// RAM and the null device: nothing to lose with power that a flush could keep.
+/// The properties of RAM and the null device, which have no volatile cache that a flush could save.
 fn in_memory(len: ByteLen, reads_as_zeroes: bool) -> DeviceProperties {
     DeviceProperties {
         len,
@@ -428,7 +429,7 @@ fn in_memory(len: ByteLen, reads_as_zeroes: bool) -> DeviceProperties {
 }
 
 impl DeviceSpec {
-    /// The size of a device in memory, RAM or null, which has no other record of it.
+    /// The configured size of a device in memory (RAM or null), which is recorded nowhere else.
     pub fn memory_size(&self) -> Option<ByteLen> {
         match &self.backing {
             Backing::Ram { size } | Backing::Null { size, .. } => Some(*size),
@@ -436,7 +437,7 @@ impl DeviceSpec {
         }
     }
 
-    /// The file or block device; empty for those that have none.
+    /// The path of the file or block device; empty for other kinds.
     pub fn path(&self) -> &Path {
         match &self.backing {
             Backing::File { path, .. } | Backing::Block { path } => path,

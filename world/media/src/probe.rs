@@ -1,24 +1,24 @@
-//! What a device holds, told from its first MiB and its last. Pure.
+//! Identifies the contents of a device from its first and its last MiB. Pure.
 //!
-//! The rule is simple: what is not zero holds something. The table of signatures only gives it a
-//! name, so that a person can recognise the mistake.
+//! A device that is not all zero holds data. The table of signatures only names the data, so that a
+//! person can recognise the mistake.
 
-/// A well-known run of bytes at a well-known place.
+/// A known magic number at a known place.
 struct Signature {
     what: &'static str,
     place: Place,
     magic: &'static [u8],
 }
 
-/// Where a signature stands.
+/// The place of a signature.
 enum Place {
-    /// So far from the start.
+    /// At this offset from the start.
     Start(usize),
-    /// So far before the end.
+    /// At this distance before the end.
     End(usize),
-    /// Anywhere at a multiple of `step` in this part of the start.
+    /// At any multiple of `step` in this range from the start.
     Within { from: usize, to: usize, step: usize },
-    /// In the last block of this size that is aligned to it and whole.
+    /// In the last whole block of this size that is aligned to it.
     LastAligned(u64),
 }
 
@@ -39,7 +39,8 @@ const SWAP: &str = "swap space";
 
 const ZFS_UBERBLOCKS: Place = Place::Within { from: 128 << 10, to: 256 << 10, step: 1 << 10 };
 
-/// What is specific stands before what it may be found inside of. From the formats' documentation.
+/// The signatures, specific ones before the formats that may contain them. From the formats'
+/// documentation.
 const SIGNATURES: &[Signature] = &[
     at("a LUKS encrypted volume", 0, b"LUKS\xba\xbe"),
     at(XFS, 0, b"XFSB"),
@@ -91,8 +92,8 @@ const SIGNATURES: &[Signature] = &[
     at(MBR, 510, b"\x55\xaa"),
 ];
 
-/// What a device of `device_len` bytes holds, whose first bytes are `head` and last are `tail`;
-/// `None` when all of both is zero.
+/// The contents of a device of `device_len` bytes with these first and last bytes; `None` when both
+/// are all zero.
 pub(crate) fn what_it_holds(head: &[u8], tail: &[u8], device_len: u64) -> Option<&'static str> {
     let found = SIGNATURES.iter().find(|signature| signature.stands(head, tail, device_len));
     let blank = is_zero(head) && is_zero(tail);
@@ -156,7 +157,7 @@ mod tests {
         assert_eq!(probe(&[], &[(1, b"x")]), data);
     }
 
-    /// The bytes that mkfs.xfs, mkswap, pvcreate, mdadm, sgdisk and the others put first.
+    /// The first bytes that mkfs.xfs, mkswap, pvcreate, mdadm, sgdisk and others write.
     #[test]
     fn what_a_device_holds_is_called_by_its_name() {
         assert_eq!(probe(&[(0, b"XFSB\0\0\x10\0")], &[]), Some(XFS));

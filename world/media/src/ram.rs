@@ -1,8 +1,8 @@
 //! A device in memory.
 //!
-//! Invariants: memory never written reads as zeroes and is not resident; a chunk of 4 KiB is read
-//! and written whole, so that no reader on another core sees half a logical block of up to that
-//! size; no Rust reference to the memory ever exists, only copies in and out.
+//! Invariants: memory that was never written reads as zeroes and is not resident; a chunk of 4 KiB
+//! is read and written atomically, so that a reader on another core never sees a torn logical block
+//! of up to that size; no Rust reference to the memory ever exists, only copies in and out.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -12,37 +12,38 @@ use std::{hint, io, ptr, thread};
 use nearflash_units::{ByteLen, ByteOffset};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// What is read and written whole.
+/// The length of a chunk, which is read and written atomically.
 const CHUNK_LEN: usize = 4096;
 
-/// How many locks there are: chunk `n` has lock `n % LOCKS`. Enough that cores seldom meet by
-/// chance, few enough to stay in the cache.
+/// The number of locks: chunk `n` has lock `n % LOCKS`. It is large enough that cores seldom
+/// contend by chance, and small enough for the locks to stay in the cache.
 const LOCKS: usize = 1024;
 
-/// Most chunks held locked at once, by [`RamRegion::zero`]. Divides [`LOCKS`], so that a step that
-/// begins on a multiple of it takes its locks in ascending order, and no two wait in a circle.
+/// The most chunks that [`RamRegion::zero`] locks at once. It divides [`LOCKS`], so that a step
+/// that begins on a multiple of it takes its locks in ascending order, and no two threads can
+/// deadlock.
 const ZERO_STEP_CHUNKS: usize = 256;
 const ZERO_STEP_LEN: usize = ZERO_STEP_CHUNKS * CHUNK_LEN;
 const _: () = assert!(LOCKS.is_multiple_of(ZERO_STEP_CHUNKS));
 
-/// From this length on, zeroing gives pages back to the system rather than writing to them: below,
-/// the system call costs more than the writing.
+/// The length from which zeroing returns pages to the system: for shorter ranges, the system call
+/// costs more than writing zeroes.
 const RELEASE_LEN_MIN: usize = 64 * 1024;
 
-/// What a processor fetches at once, and how much of a chunk [`RamRegion::prefetch`] asks for: more of
-/// it gained nothing.
+/// The length of a cache line, and the number of lines of a chunk that [`RamRegion::prefetch`]
+/// requests: more lines gain nothing.
 #[cfg(target_arch = "x86_64")]
 const LINE_LEN: usize = 64;
 #[cfg(target_arch = "x86_64")]
 const PREFETCHED_LINES: usize = 4;
 
-/// How much is looked at, at most, to say how long a run of zeroes or of something else is.
+/// The most bytes that are scanned for the length of a run.
 const SCAN_LEN_MAX: usize = 1 << 20;
 
-/// How often a lock is tried before the processor is offered to whoever holds it.
+/// The number of attempts to take a lock before the thread yields the processor.
 const SPINS_MAX: u32 = 1000;
 
-/// Memory, reserved whole and resident where it was written.
+/// Memory, reserved as a whole; only written pages are resident.
 #[derive(Debug)]
 pub struct RamRegion {
     start: NonNull<u8>,
@@ -51,14 +52,15 @@ pub struct RamRegion {
     locks: Box<[AtomicBool]>,
 }
 
-// SAFETY: the memory belongs to the region alone, and only `munmap` in `drop`, which has the region
-// to itself, depends on who calls.
+// SAFETY: the memory belongs to the region alone, and any thread may call `munmap` in `drop`, which
+// has exclusive access.
 unsafe impl Send for RamRegion {}
-// SAFETY: every access holds the locks of the chunks it touches, so that no two overlap in time.
+// SAFETY: every access holds the locks of the chunks it touches, so that no two accesses to a chunk
+// overlap in time.
 unsafe impl Sync for RamRegion {}
 
 impl RamRegion {
-    /// So much memory, all zeroes.
+    /// Reserves `len` bytes, all zero.
     ///
     /// # Errors
     /// When the system has no address space for it, or `len` is zero.
@@ -78,19 +80,19 @@ impl RamRegion {
         Ok(Self { start, len, page_len: rustix::param::page_size(), locks })
     }
 
-    /// How long it is.
+    /// The length of the region.
     pub fn len(&self) -> ByteLen {
         ByteLen::from_usize(self.len)
     }
 
-    /// Never: memory of no length cannot be reserved.
+    /// Always `false`: a mapping has at least one byte.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Has the processor fetch the first bytes from `offset` on, while it does something else. It fetches
-    /// the rest by itself once they are read. Copies of 4 KiB from a region larger than the cache take a
-    /// quarter less time (`docs/performance.md`).
+    /// Prefetches the first bytes from `offset` on into the cache; the processor fetches the rest
+    /// by itself once they are read. This saves a quarter of the time of 4 KiB copies from a region
+    /// larger than the cache (`docs/performance.md`).
     #[inline]
     pub fn prefetch(&self, offset: ByteOffset) {
         #[cfg(target_arch = "x86_64")]
@@ -99,7 +101,7 @@ impl RamRegion {
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             for line in 0..PREFETCHED_LINES {
-                // SAFETY: a hint, which reads nothing and faults nowhere, whatever the address.
+                // SAFETY: a prefetch is a hint that never faults, for any address.
                 unsafe {
                     let line = self.start.as_ptr().wrapping_add(start + line * LINE_LEN);
                     _mm_prefetch(line.cast(), _MM_HINT_T0);
@@ -110,32 +112,32 @@ impl RamRegion {
         let _ = offset;
     }
 
-    /// Copies out.
+    /// Copies bytes out of the region.
     ///
     /// # Panics
-    /// When the range is not within the region: who laid out the volumes sees to that.
+    /// When the range is not within the region, which the layout of the volumes rules out.
     pub fn read(&self, offset: ByteOffset, into: &mut [u8]) {
         let len = ByteLen::of(into);
-        // SAFETY: as many bytes as are borrowed alone, outside the region, to which nobody has a
-        // reference.
+        // SAFETY: `into` is exclusively borrowed, and lies outside the region, to which there are
+        // no references.
         unsafe { self.read_to(offset, NonNull::from(into).cast(), len) };
     }
 
-    /// Copies out to memory that others may write to as well, such as a client's.
+    /// Copies bytes out to memory that others may write to concurrently, such as a client's.
     ///
     /// # Panics
     /// When the range is not within the region.
     ///
     /// # Safety
-    /// `len` bytes from `into` on are mapped for writing, lie outside the region, and nobody has a
-    /// reference to them.
+    /// `len` bytes from `into` on are mapped for writing and lie outside the region, and there is
+    /// no reference to them.
     pub unsafe fn read_to(&self, offset: ByteOffset, into: NonNull<u8>, len: ByteLen) {
         let range = self.range(offset, len.to_usize());
         let start = range.start;
         for part in chunks(range) {
             let _lock = self.lock_chunk_of(&part);
-            // SAFETY: `range` checked the part to lie in the mapping, and the caller promised as
-            // much memory, elsewhere; the lock keeps writers of this chunk away.
+            // SAFETY: `range` checked that the part lies in the mapping, and the caller promised as
+            // much memory outside it; the lock excludes writers of this chunk.
             unsafe {
                 let to = into.as_ptr().add(part.start - start);
                 ptr::copy_nonoverlapping(self.at(part.start), to, part.len());
@@ -143,17 +145,17 @@ impl RamRegion {
         }
     }
 
-    /// Copies in.
+    /// Copies bytes into the region.
     ///
     /// # Panics
     /// When the range is not within the region.
     pub fn write(&self, offset: ByteOffset, from: &[u8]) {
-        // SAFETY: as many bytes as are borrowed, outside the region, to which nobody has a
-        // reference; they are only read.
+        // SAFETY: `from` is borrowed, and lies outside the region, to which there are no
+        // references; it is only read.
         unsafe { self.write_from(offset, NonNull::from(from).cast(), ByteLen::of(from)) };
     }
 
-    /// Copies in from memory that others may write to meanwhile, such as a client's.
+    /// Copies bytes in from memory that others may write to concurrently, such as a client's.
     ///
     /// # Panics
     /// When the range is not within the region.
@@ -165,8 +167,8 @@ impl RamRegion {
         let start = range.start;
         for part in chunks(range) {
             let _lock = self.lock_chunk_of(&part);
-            // SAFETY: as in `read_to`, with the directions exchanged; the lock keeps every other
-            // reader and writer of this chunk away.
+            // SAFETY: as in `read_to`, with the directions exchanged; the lock excludes every other
+            // reader and writer of this chunk.
             unsafe {
                 let from = from.as_ptr().add(part.start - start);
                 ptr::copy_nonoverlapping(from, self.at(part.start), part.len());
@@ -174,8 +176,8 @@ impl RamRegion {
         }
     }
 
-    /// Makes a range read as zeroes, and gives whole pages of it back to the system where that is
-    /// cheaper than writing to them.
+    /// Zeroes a range, and returns whole pages of it to the system where that is cheaper than
+    /// writing to them.
     ///
     /// # Panics
     /// When the range is not within the region.
@@ -187,9 +189,9 @@ impl RamRegion {
         }
     }
 
-    /// Whether a range begins with zeroes, and for how long it goes on like that, in whole units of
-    /// `unit_len` bytes: what was released, and what was never written, is not told from zeroes. No
-    /// more than `SCAN_LEN_MAX` is looked at.
+    /// Whether a range begins with zeroes, and the length of that run in whole units of `unit_len`
+    /// bytes. Released memory, memory that was never written, and written zeroes are all the same.
+    /// At most `SCAN_LEN_MAX` bytes are scanned.
     ///
     /// # Panics
     /// When the range is not within the region.
@@ -212,7 +214,7 @@ impl RamRegion {
         (is_zero_run.unwrap_or(true), ByteLen::from_usize(range.len()))
     }
 
-    /// The caller holds the locks of every chunk of the range.
+    /// Zeroes a range. The caller holds the locks of all of its chunks.
     fn zero_locked(&self, range: Range<usize>) {
         let whole_start = range.start.next_multiple_of(self.page_len);
         let whole_end = range.end / self.page_len * self.page_len;
@@ -230,10 +232,12 @@ impl RamRegion {
         }
     }
 
-    /// Whether the system took the pages back: afterwards they read as zeroes.
+    /// Returns pages to the system, after which they read as zeroes. Returns whether that
+    /// succeeded.
     fn release(&self, pages: Range<usize>) -> bool {
-        // SAFETY: whole pages of our own mapping, no reference into which exists; the caller holds
-        // the locks. For private anonymous memory this advice means zeroes on the next touch.
+        // SAFETY: the pages are whole pages of this mapping, to which there are no references; the
+        // caller holds the locks. For private anonymous memory, this advice means zeroes on the
+        // next access.
         unsafe { madvise(self.at(pages.start).cast(), pages.len(), Advice::LinuxDontNeed) }.is_ok()
     }
 
@@ -244,10 +248,10 @@ impl RamRegion {
         range.expect("the range lies within the device: its layout was checked")
     }
 
-    /// `offset` is at most the region's length.
+    /// A pointer to `offset`, which is at most the region's length.
     fn at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset <= self.len);
-        // SAFETY: within the mapping or one past its end, says the caller.
+        // SAFETY: the caller passes an offset within the mapping or one past its end.
         unsafe { self.start.as_ptr().add(offset) }
     }
 
@@ -256,7 +260,8 @@ impl RamRegion {
         self.lock(chunk..chunk + 1)
     }
 
-    /// Locks these chunks in order. They are one, or of one step of [`Self::zero`].
+    /// Locks these chunks in order. They are a single chunk, or those of one step of
+    /// [`Self::zero`].
     fn lock(&self, chunks: Range<usize>) -> ChunkLocks<'_> {
         for chunk in chunks.clone() {
             let lock = self.lock_of(chunk);
@@ -279,8 +284,8 @@ impl RamRegion {
 
 impl Drop for RamRegion {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, whole, and nobody else has the region any more. A failure would
-        // leave it mapped, which harms nothing.
+        // SAFETY: the whole of this value's own mapping, to which there are no other references. A
+        // failure would leave it mapped, which is harmless.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
     }
 }
@@ -377,7 +382,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written, zeroed and read, memory behaves as a plain array.
+        /// For any sequence of writes, zeroing and reads, memory behaves as a plain array.
         #[test]
         fn a_region_equals_an_array(
             steps in prop::collection::vec((0u8..3, 0usize..300_000, 0usize..200_000, any::<u8>()), 1..40)

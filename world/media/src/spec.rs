@@ -1,4 +1,4 @@
-//! How people write a device: `NAME=KIND:WHAT[,option…]`.
+//! The text form of a device: `NAME=KIND:WHAT[,option…]`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,91 +9,91 @@ use nearflash_units::{ByteLen, ParseDurationError, ParseSizeError, parse_duratio
 
 use crate::NullDelays;
 
-/// A device as asked for.
+/// A configured device.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DeviceSpec {
-    /// What it is called.
+    /// Its name.
     pub name: Name,
-    /// What it is.
+    /// Its kind, with the parameters of that kind.
     pub backing: Backing,
-    /// Take it although it holds something that is not ours.
+    /// Whether to take the device even if it holds foreign data.
     pub wipe: bool,
 }
 
-/// What stores a device's blocks.
+/// The storage of a device's blocks.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Backing {
-    /// `file:PATH[,size=SIZE]`: created sparse when absent, which needs the size.
+    /// `file:PATH[,size=SIZE]`: a file; an absent one is created sparse, and needs the size.
     File {
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// How long it is to be.
+        /// The expected size, if given.
         size: Option<ByteLen>,
     },
-    /// `block:/dev/…`.
+    /// `block:/dev/…`: a block device.
     Block {
-        /// Which.
+        /// The path.
         path: PathBuf,
     },
-    /// `ram:SIZE`.
+    /// `ram:SIZE`: memory.
     Ram {
-        /// How long it is.
+        /// The size.
         size: ByteLen,
     },
-    /// `null:SIZE[,read-delay=TIME][,write-delay=TIME]`.
+    /// `null:SIZE[,read-delay=TIME][,write-delay=TIME]`: the null device.
     Null {
-        /// How long it claims to be.
+        /// The reported size.
         size: ByteLen,
-        /// What it waits.
+        /// The delays.
         delays: NullDelays,
     },
 }
 
-/// Why a text is no device.
+/// The error of a text that is not a device.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ParseDeviceSpecError {
-    /// Not of the form at all.
+    /// The text does not have the form of a device.
     #[error(
         "'{text}' is not a device: write NAME=file:PATH,size=SIZE, NAME=block:/dev/…, \
          NAME=ram:SIZE or NAME=null:SIZE"
     )]
     Form {
-        /// What was written.
+        /// The text.
         text: Box<str>,
     },
-    /// The name before `=` is none.
+    /// The part before `=` is not a name.
     #[error("device name {0}")]
     Name(#[from] ParseNameError),
-    /// A size is none.
+    /// A size is not valid.
     #[error("device '{name}': {source}")]
     Size {
         /// The device.
         name: Name,
-        /// What is wrong with it.
+        /// The error of the size.
         source: ParseSizeError,
     },
-    /// A device of no length.
+    /// The size is zero.
     #[error("device '{name}' has no size: write at least 1MiB")]
     Empty {
         /// The device.
         name: Name,
     },
-    /// A delay is none.
+    /// A delay is not valid.
     #[error("device '{name}': {source}")]
     Delay {
         /// The device.
         name: Name,
-        /// What is wrong with it.
+        /// The error of the delay.
         source: ParseDurationError,
     },
-    /// An option that this kind of device does not have.
+    /// This kind of device does not have this option.
     #[error("device '{name}': unknown option '{option}', known are {known}")]
     Option {
         /// The device.
         name: Name,
-        /// What was written.
+        /// The option.
         option: Box<str>,
-        /// What could have been.
+        /// The options of this kind.
         known: &'static str,
     },
 }
@@ -116,7 +116,7 @@ impl FromStr for DeviceSpec {
     }
 }
 
-/// In the form that is read back as the same.
+/// The text form, which parses to the same device.
 impl fmt::Display for DeviceSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}=", self.name)?;

@@ -14,7 +14,7 @@ const FRESH: Uuid = Uuid::from_u128(2);
 const CLAIM: Claim<'static> = Claim { node: NODE, known: &[] };
 const LEN: u64 = 8 << 20;
 
-/// A folder with a device file in it.
+/// A directory with a device file.
 struct Bench {
     _folder: tempfile::TempDir,
     path: PathBuf,
@@ -26,7 +26,7 @@ impl Bench {
         Self { path: folder.path().join("flash.img"), _folder: folder }
     }
 
-    /// With a file of [`LEN`] bytes, zero but for these.
+    /// A bench with a file of [`LEN`] bytes, zero except for these parts.
     fn holding(parts: &[(u64, &[u8])]) -> Self {
         let bench = Self::new();
         bench.put(parts);
@@ -52,7 +52,7 @@ impl Bench {
         open(&self.spec(options), claim)?.take(FRESH)
     }
 
-    /// What refuses it, with the path left out.
+    /// The message of the refusal, with `PATH` for the path.
     fn refused(&self, options: &str, claim: Claim<'_>) -> String {
         let before = fs::read(&self.path).ok();
         let message = self.take(options, claim).unwrap_err().to_string();
@@ -81,7 +81,7 @@ fn an_absent_file_is_made_sparse_labelled_and_found_again() {
     assert_eq!(again.uuid(), FRESH);
 }
 
-/// Zeroes these MiB.
+/// Zeroes this range, in MiB.
 fn zero(device: &Device, range: std::ops::Range<u64>, storage: Storage) {
     let (offset, len) = (ByteOffset(range.start << 20), ByteLen((range.end - range.start) << 20));
     let mut zeroed = 0;
@@ -93,7 +93,7 @@ fn zero(device: &Device, range: std::ops::Range<u64>, storage: Storage) {
     assert_eq!(zeroed, len.0);
 }
 
-/// The null device takes as long over it as over a write.
+/// The null device takes as long to zero as to write.
 #[test]
 fn zeroing_ends_when_it_is_no_longer_wanted() {
     for spec in ["x=ram:1GiB", "x=null:1GiB,write-delay=1000000s"] {
@@ -129,7 +129,7 @@ fn a_file_tells_what_of_it_is_allocated() {
     assert_eq!(run(8, 56), mib(false, 8));
     assert_eq!(run(8, 2), mib(false, 2));
     assert_eq!(run(16, 48), mib(true, 8));
-    // The last MiB has a label, too.
+    // The last MiB of the run has data, too.
     assert_eq!(run(24, 40), mib(false, 39));
     zero(&device, 16..20, Storage::Released);
     assert_eq!(run(8, 56), mib(false, 12));

@@ -1,17 +1,17 @@
-//! A label after a power cut at any moment of its writing: what was synced is there, and of the rest
-//! any subset of its sectors.
+//! The label after a power cut at any moment of its writing: the synced writes are there, and any
+//! subset of the sectors of the others.
 
 use std::cell::RefCell;
 
 use super::*;
 
-/// What a device writes whole.
+/// The unit that a device writes atomically.
 const SECTOR_LEN: usize = 512;
 
 /// A write, or `None` for a sync.
 type Operation = Option<(usize, Vec<u8>)>;
 
-/// A device's first MiB, and what is written to it. The rest of the device is not looked at.
+/// The first MiB of a device and the writes to it. The rest of the device is not checked.
 #[derive(Default)]
 struct Recorder {
     operations: RefCell<Vec<Operation>>,
@@ -30,8 +30,8 @@ impl LabelMedium for Recorder {
     }
 }
 
-/// Every head that may be left: for each moment, all subsets of the sectors of the writes that were not
-/// synced, as far as they change anything.
+/// Every head that a power cut can leave: for each moment, all subsets of the unsynced sectors that
+/// differ.
 fn heads(before: &[u8], operations: &[Operation], mut check: impl FnMut(&[u8])) {
     let mut durable = before.to_vec();
     let mut pending: Vec<(usize, &[u8])> = Vec::new();
@@ -80,7 +80,7 @@ fn head_with(label: &Label) -> Vec<u8> {
     head
 }
 
-/// What a start finds: the label, or why there is none, and which copies it would write.
+/// The label that a start finds, or its error, and the copies that it would write.
 fn found(head: &[u8], name: &Name) -> (Result<Label, LabelError>, Vec<ByteOffset>) {
     let copies = copies_in(head);
     let [first, second] = copies.clone();
@@ -104,7 +104,7 @@ fn a_device_that_gets_another_name_has_one_of_both_whenever_the_power_is_cut() {
         let own = own.unwrap();
         assert!(own == old || own == new, "{own:?}");
         seen[usize::from(own == new)] += 1;
-        // The next start ends what this one began.
+        // The next start completes the rename.
         let again = Recorder::default();
         let written = write_label(&again, Some(own), fresh.clone(), &stale).unwrap();
         assert!(written == new || written.generation == 6, "{written:?}");
