@@ -1,9 +1,9 @@
-//! Whether the owner of a mailbox sleeps, so that only then a sender pays for waking it.
+//! Whether the owner of a mailbox sleeps, so that a sender pays for a wake-up only then.
 //!
-//! The owner says that it sleeps, and looks into its queue once more; a sender queues its message, and looks
-//! whether the owner sleeps. Each of those four steps takes part in the one order of all such steps, so one of
-//! the two sees the other: no message waits for an owner that sleeps. `scripts/loom` goes through every
-//! interleaving.
+//! The owner announces that it sleeps, and then checks its queue once more; a sender queues its
+//! message, and then checks whether the owner sleeps. All four steps are sequentially consistent,
+//! so at least one of the two sees the other: no message waits for an owner that sleeps.
+//! `scripts/loom` checks every interleaving.
 
 #[cfg(all(test, loom))]
 use loom::sync::atomic::{AtomicBool, Ordering};
@@ -18,18 +18,18 @@ impl Asleep {
         Self(AtomicBool::new(false))
     }
 
-    /// The owner is about to sleep, and looks into its queue after this. An exchange and not a store: one
-    /// that comes after a sender's sees the sender's message.
+    /// Announces that the owner is about to sleep; it checks its queue after this. This is an
+    /// exchange and not a store, so that an exchange after a sender's sees the sender's message.
     pub(crate) fn begin(&self) {
         self.0.swap(true, Ordering::SeqCst);
     }
 
-    /// The owner is awake.
+    /// Announces that the owner is awake.
     pub(crate) fn end(&self) {
         self.0.store(false, Ordering::SeqCst);
     }
 
-    /// Whether the owner is to be woken, by who asks. A message was queued before this.
+    /// Whether the caller must wake the owner. The caller has queued a message before this.
     pub(crate) fn take(&self) -> bool {
         self.0.swap(false, Ordering::SeqCst)
     }
@@ -42,12 +42,12 @@ mod tests {
     use loom::sync::{Arc, Condvar, Mutex};
     use loom::thread;
 
-    /// The queue as the owner's last look sees it: the counter that a push advances. Its order is that of
-    /// `ArrayQueue`'s tail.
+    /// The queue as the owner's last check sees it: the counter that a push advances, with the
+    /// memory order of `ArrayQueue`'s tail.
     struct Mailbox {
         queued: AtomicUsize,
         asleep: Asleep,
-        /// As an eventfd, it keeps a wake-up.
+        /// It keeps a wake-up, as an eventfd does.
         wake: Mutex<bool>,
         woken: Condvar,
     }
@@ -61,10 +61,10 @@ mod tests {
             }
         }
 
-        /// Sleeps until messages come; a lost wake-up is a deadlock, which the model finds.
+        /// Sleeps until messages come; a lost wake-up is a deadlock, which the model detects.
         fn receive(&self, count: usize) {
             loop {
-                // All that there is has been taken.
+                // Every queued message has been taken.
                 let taken = self.queued.load(Ordering::SeqCst);
                 if taken >= count {
                     return;

@@ -1,8 +1,8 @@
-//! Device operations: submitted to the ring, to memory, or to the clock, and followed until they
-//! are whole.
+//! Device operations: submitted to the ring, to memory or to a timer, and tracked until they have
+//! completed as a whole.
 //!
-//! What the ring left undone is submitted again (`progress`), so that the engine sees each operation
-//! end once and entirely.
+//! The rest of a partial completion is submitted again (`progress`), so that the engine sees each
+//! operation end once, as a whole.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,12 +27,12 @@ struct Aligned([u8; ZEROES_LEN as usize]);
 
 static ZEROES: Aligned = Aligned([0; ZEROES_LEN as usize]);
 
-/// The node's devices, and what one core has asked of them.
+/// The node's devices, and the operations of one core on them.
 #[derive(Debug)]
 pub(crate) struct Devices {
     devices: Vec<Arc<Device>>,
     in_flight: Slab<InFlight>,
-    /// Operations of the null device, by the moment they end.
+    /// Operations of the null device, by the time of their end.
     delayed: BinaryHeap<Reverse<(Nanos, u32)>>,
 }
 
@@ -41,17 +41,17 @@ impl Devices {
         Self { devices, in_flight: Slab::new(), delayed: BinaryHeap::new() }
     }
 
-    /// Operations that have not ended.
+    /// The number of operations in flight.
     pub(crate) fn in_flight_len(&self) -> usize {
         self.in_flight.len()
     }
 
-    /// When the next delayed operation ends.
+    /// The time at which the next delayed operation ends.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
         self.delayed.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Fetches the first bytes of a device in memory into the cache.
+    /// Prefetches the first bytes of a request to a device in memory.
     #[inline]
     pub(crate) fn prepare(&self, next: &DeviceRequest) {
         if let Kind::Ram(region) = self.devices[index(next.device.0)].kind() {
@@ -59,7 +59,7 @@ impl Devices {
         }
     }
 
-    /// Starts an operation. What goes to the ring is handed to `push`.
+    /// Starts an operation. `push` receives its ring entry, if it has one.
     #[inline]
     pub(crate) fn submit(
         &mut self,
@@ -89,7 +89,7 @@ impl Devices {
                 do_in_memory(region, &request, &buffers);
                 return Submitted::Done(DeviceResult::Done);
             }
-            // The ring has no such operation; the answer is in memory most of the time.
+            // The ring has no such operation; the file system usually has the answer in memory.
             Kind::Uring(_) if request.operation == DeviceOperation::Allocation => {
                 return Submitted::Done(device.allocation(request.offset, request.len));
             }
@@ -101,8 +101,8 @@ impl Devices {
         Submitted::Queued
     }
 
-    /// Takes a result from the ring for the operation in that slot, of that generation. `None` when the
-    /// rest was handed to `push`.
+    /// Takes a result from the ring for the operation with this slot and generation. `None` when
+    /// `push` has received an entry for the rest.
     #[inline]
     pub(crate) fn complete(
         &mut self,
@@ -125,7 +125,7 @@ impl Devices {
         }
     }
 
-    /// What is said of the operation in that slot if it ends with `errno`, as that result.
+    /// The notice for the operation in this slot if it fails with `errno`, given its result.
     pub(crate) fn fault(
         &self,
         slot: u32,
@@ -140,7 +140,7 @@ impl Devices {
         }
     }
 
-    /// The next delayed operation that has ended by `now`.
+    /// Takes the next delayed operation that has ended by `now`.
     pub(crate) fn take_due(&mut self, now: Nanos) -> Option<(OperationId, DeviceResult)> {
         let Reverse((at, slot)) = *self.delayed.peek()?;
         if at > now {
@@ -155,7 +155,7 @@ impl Devices {
         u32::try_from(slot).expect("operations are bounded by the queues' entries")
     }
 
-    /// The ring entry for what is left of an operation.
+    /// The ring entry for the rest of an operation.
     #[inline]
     fn entry(&self, slot: u32, buffers: &Buffers<'_>) -> Entry {
         let operation = &self.in_flight[index(slot)];
@@ -217,7 +217,8 @@ fn do_in_memory(region: &RamRegion, request: &DeviceRequest, buffers: &Buffers<'
         DeviceOperation::Read { buffer, buffer_offset } => {
             let buffer = buffer.expect("only the null device reads without a buffer");
             let memory = place(buffers, buffer, buffer_offset, 0, len.0);
-            // SAFETY: `place` found that many bytes, which nobody refers to during the call.
+            // SAFETY: `place` returned that many bytes, to which there are no references during the
+            // call.
             unsafe { region.read_to(offset, memory, len) };
         }
         DeviceOperation::Write { buffer, buffer_offset, .. } => {
@@ -233,18 +234,18 @@ fn do_in_memory(region: &RamRegion, request: &DeviceRequest, buffers: &Buffers<'
     }
 }
 
-/// The null device reads as zeroes, also where somebody has brought memory for them.
+/// The null device reads as zeroes, also into a buffer that the caller supplies.
 #[inline]
 fn fill_with_zeroes(request: &DeviceRequest, buffers: &Buffers<'_>) {
     let DeviceOperation::Read { buffer: Some(buffer), buffer_offset } = request.operation else {
         return;
     };
     let memory = place(buffers, buffer, buffer_offset, 0, request.len.0);
-    // SAFETY: `place` found that many bytes, which nobody refers to during the call.
+    // SAFETY: `place` returned that many bytes, to which there are no references during the call.
     unsafe { memory.write_bytes(0, request.len.to_usize()) };
 }
 
-/// Where the part of a buffer is that is left to be moved.
+/// The address of the part of a buffer that is left to transfer.
 #[inline]
 fn place(
     buffers: &Buffers<'_>,

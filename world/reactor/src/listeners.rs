@@ -1,4 +1,4 @@
-//! Listening sockets, each with the door it stands in.
+//! Listening sockets, each with its door.
 
 use std::io;
 use std::net::TcpListener;
@@ -7,21 +7,21 @@ use std::os::unix::net::UnixListener;
 
 use nearflash_shard::Door;
 
-/// Where hosts and clients connect.
+/// A socket that hosts or clients connect to.
 #[derive(Debug)]
 pub struct Listener {
-    /// What is spoken there.
+    /// The protocol and the peers that it admits.
     pub door: Door,
-    /// Bound and listening.
+    /// The socket, bound and listening.
     pub socket: ListeningSocket,
 }
 
 /// A listening socket of either kind.
 #[derive(Debug)]
 pub enum ListeningSocket {
-    /// For those who come by the network.
+    /// For peers on the network.
     Tcp(TcpListener),
-    /// For those on the same machine.
+    /// For peers on the same machine.
     Unix(UnixListener),
 }
 

@@ -1,6 +1,7 @@
-//! Messages between cores: a bounded queue each, and an eventfd to wake the owner when it sleeps.
+//! Messages between cores: each core has a bounded queue, and an eventfd that wakes it when it
+//! sleeps.
 //!
-//! The owner says before it sleeps that it will; only then does a sender pay for the wake-up.
+//! The owner announces its sleep; a sender pays for a wake-up only then.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,8 +12,8 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::asleep::Asleep;
 
-/// Messages that may wait for a core. A sender that finds it full keeps its message and tries
-/// again in its next turn.
+/// The capacity of a mailbox. A sender that finds it full keeps its message and tries again in its
+/// next turn.
 const MESSAGES_MAX: usize = 4096;
 
 #[derive(Debug)]
@@ -22,11 +23,11 @@ struct Shared<M> {
     wake: OwnedFd,
 }
 
-/// Where a core takes its messages out.
+/// The receiving end, which the core owns.
 #[derive(Debug)]
 pub(crate) struct Mailbox<M>(Arc<Shared<M>>);
 
-/// Where everybody else puts them in.
+/// The sending end, for every other thread.
 #[derive(Debug)]
 pub struct Sender<M>(Arc<Shared<M>>);
 
@@ -52,12 +53,12 @@ impl<M> Mailbox<M> {
         self.0.queue.pop()
     }
 
-    /// Becomes readable when a message came while the owner slept.
+    /// A descriptor that becomes readable when a message arrives while the owner sleeps.
     pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
         self.0.wake.as_fd()
     }
 
-    /// Says that the owner is about to sleep; `false` when a message is already there.
+    /// Announces that the owner is about to sleep; `false` when a message is already queued.
     pub(crate) fn begin_sleep(&self) -> bool {
         self.0.asleep.begin();
         self.0.queue.is_empty()
@@ -67,22 +68,23 @@ impl<M> Mailbox<M> {
         self.0.asleep.end();
     }
 
-    /// Takes the wake-up back out.
+    /// Clears the wake-up.
     pub(crate) fn clear_wake(&self) {
-        // An empty counter is no error: the wake-up was for an earlier sleep.
+        // An empty counter is not an error: the wake-up was for an earlier sleep.
         let _ = rustix::io::read(&self.0.wake, &mut [0u8; 8]);
     }
 }
 
 impl<M> Sender<M> {
-    /// Sends, or hands the message back when the queue is full.
+    /// Sends a message, or returns it when the queue is full.
     ///
     /// # Errors
-    /// The message, when there is no room.
+    /// The message, when the queue is full.
     pub fn send(&self, message: M) -> Result<(), M> {
         self.0.queue.push(message)?;
         if self.0.asleep.take() {
-            // Fails only when the counter is full of wake-ups, and then one is not missed.
+            // This fails only when the counter is at its maximum, and then a wake-up is pending
+            // anyway.
             let _ = rustix::io::write(&self.0.wake, &1u64.to_le_bytes());
         }
         Ok(())

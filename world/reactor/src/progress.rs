@@ -1,16 +1,16 @@
-//! How far a device operation has come, and what the ring is to be asked next.
+//! The progress of a device operation, and the next step to submit to the ring.
 //!
-//! The ring may do less than was asked (a short read or write), ask for another try, or refuse a way
-//! to zero a range. Invariant: the engine sees each operation end once, and one that ends well has
-//! moved each of its bytes once.
+//! The ring may transfer less than was requested (a short read or write), require a retry, or
+//! refuse a way to zero a range. Invariant: the engine sees each operation end once, and an
+//! operation that succeeds has transferred each of its bytes once.
 
 use nearflash_device::{DeviceOperation, DeviceRequest, DeviceResult};
 use nearflash_units::{ByteLen, ByteOffset};
 
-/// Zeroes are written in parts of this length where a device can do nothing better.
+/// The length of one write of zeroes, for a device that cannot zero a range by itself.
 pub(crate) const ZEROES_LEN: u32 = 128 * 1024;
 
-/// How a range is being zeroed: each way is tried when the one before is refused.
+/// The way in which a range is zeroed: when a way is refused, the next one is tried.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Zeroing {
     /// Blocks stay allocated.
@@ -26,21 +26,22 @@ impl Zeroing {
         if deallocate { Self::PunchHole } else { Self::ZeroRange }
     }
 
-    /// What to try when `self` is refused; a device that cannot release blocks need not.
+    /// The way to try when `self` is refused; releasing storage is optional.
     fn next(self) -> Option<Self> {
         match self {
-            // Not a hole: who wants zeroes without one relies on the storage.
+            // Never a hole instead: a caller that asks for zeroes without deallocation relies on
+            // the storage.
             Self::ZeroRange | Self::PunchHole => Some(Self::Write),
             Self::Write => None,
         }
     }
 }
 
-/// An operation that the ring works on.
+/// An operation that the ring executes.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     pub(crate) request: DeviceRequest,
-    /// How much of it is done.
+    /// The number of bytes done.
     pub(crate) done: u64,
     pub(crate) zeroing: Zeroing,
 }
@@ -54,12 +55,12 @@ impl InFlight {
         Self { request, done: 0, zeroing }
     }
 
-    /// Where the ring goes on.
+    /// The offset of the next submission.
     pub(crate) fn offset(&self) -> ByteOffset {
         ByteOffset(self.request.offset.0 + self.done)
     }
 
-    /// How much the ring is asked for.
+    /// The length of the next submission.
     pub(crate) fn len(&self) -> ByteLen {
         let left = self.request.len.0 - self.done;
         let writes_zeroes = matches!(self.request.operation, DeviceOperation::WriteZeroes { .. })
@@ -67,7 +68,7 @@ impl InFlight {
         ByteLen(if writes_zeroes { left.min(u64::from(ZEROES_LEN)) } else { left })
     }
 
-    /// How the operation ended, or `None` when there is more to do.
+    /// Takes a result of the ring: the operation's result, or `None` when there is more to submit.
     pub(crate) fn progress(&mut self, result: i32) -> Option<DeviceResult> {
         let Ok(moved) = u64::try_from(result) else {
             return self.failure(-result);
@@ -85,13 +86,13 @@ impl InFlight {
         self.done += moved;
         match self.done >= self.request.len.0 {
             true => Some(DeviceResult::Done),
-            // The file ends before the device does: somebody cut it off.
+            // The file ends before the device does: it has been truncated.
             false if moved == 0 => Some(DeviceResult::MediumError),
             false => None,
         }
     }
 
-    /// What an error number means; `None` when the operation is to be submitted again.
+    /// The result of an error number; `None` when the operation must be submitted again.
     fn failure(&mut self, errno: i32) -> Option<DeviceResult> {
         match errno {
             libc::EAGAIN | libc::EINTR => None,
@@ -136,7 +137,7 @@ mod tests {
         ]
     }
 
-    /// An answer of the ring: a part of what was asked in thousandths, or an error.
+    /// A result of the ring: the transferred part in thousandths of the request, or an error.
     fn answers() -> impl Strategy<Value = Result<u64, i32>> {
         prop_oneof![
             4 => (0..=1000_u64).prop_map(Ok),
@@ -159,7 +160,7 @@ mod tests {
         })
     }
 
-    /// The range that a part is about is where the last one ended, and within the operation.
+    /// Checks that a part begins where the last one ended, and lies within the operation.
     fn check_next(operation: &InFlight, end: u64) {
         let (offset, len) = (operation.offset().0, operation.len().0);
         assert_eq!(offset, end, "parts follow one another");

@@ -1,5 +1,5 @@
-//! The reactor of one core: the outside world as a shard sees it, on one ring. This is its loop; the
-//! face that a shard sees is in `world`.
+//! The reactor of one core: the outside world of a shard, on one ring. This module has its loop;
+//! `world` has the interface for the shard.
 
 mod world;
 
@@ -26,63 +26,63 @@ use crate::spin::Spinner;
 use crate::token::{GENERATION_MASK, Token};
 use crate::unsent::Unsent;
 
-/// Entries that one turn may submit; more are submitted in two calls.
+/// The entries of the submission queue; a turn with more needs further calls.
 const SUBMISSIONS_MAX: u32 = 256;
 
-/// The first entries of a turn are handed to the kernel when they are this many, the next when they
-/// are twice as many, and so on: the device begins while the rest is still being prepared. A
-/// virtual disk that answers a batch as a whole gained 3 to 18 % at depth 32; below 4, the calls
-/// cost what they bring.
+/// The number of queued entries at which a turn first submits to the kernel. The next submission of
+/// the turn takes twice as many entries, and so on: the device begins while the rest is still being
+/// prepared. A virtual disk that completes a batch as a whole gained 3 to 18 % at depth 32; below
+/// 4, the calls cost as much as they gain.
 const FIRST_SUBMISSION_LEN: usize = 8;
 
-/// Completions that may wait; beyond, the kernel keeps them aside and is slower.
+/// The entries of the completion queue; beyond that, the kernel buffers them more slowly.
 const COMPLETIONS_MAX: u32 = 4096;
 
-/// Completions taken in one turn, so that no turn is long.
+/// The most completions of one turn, which bounds its duration.
 const COMPLETIONS_PER_TURN_MAX: usize = 512;
 
-/// Messages taken in one turn.
+/// The most messages of one turn.
 const MESSAGES_PER_TURN_MAX: usize = 64;
 
-/// How long a listener rests after the system refused it a connection (no descriptors left).
+/// The pause of a listener after `accept` has failed (no descriptors left).
 const ACCEPT_REST: Nanos = Nanos::from_millis(100);
 
-/// What takes the notices of one core: the application's log.
+/// Takes the notices of one core, for the application's log.
 pub type NoticeSink = Box<dyn FnMut(Notice) + Send>;
 
-/// Why a reactor could not start.
+/// The error of a reactor that could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The kernel, or a policy around it, refuses io_uring.
+    /// The kernel or a security policy forbids io_uring.
     #[error(
         "io_uring is not allowed here ({0}): nearflash needs it to reach its devices. In a \
          container, allow the system calls io_uring_setup, io_uring_enter and io_uring_register \
          in its seccomp profile; on a host, set the sysctl kernel.io_uring_disabled to 0"
     )]
     RingForbidden(io::Error),
-    /// The kernel has no io_uring with what we need of it.
+    /// The kernel's io_uring lacks a required feature.
     #[error("io_uring of this kernel lacks what nearflash needs ({0}): use Linux 6.1 or newer")]
     RingTooOld(io::Error),
-    /// Anything else.
+    /// Any other error.
     #[error("cannot start a core: {0}")]
     Other(#[from] io::Error),
 }
 
-/// What a reactor is made with.
+/// The configuration of a reactor.
 pub struct ReactorConfig {
-    /// The moment from which all cores count time.
+    /// The origin of time, shared by all cores.
     pub epoch: Instant,
-    /// How much pool it has.
+    /// The size of the buffer pool.
     pub pool_len: ByteLen,
-    /// The node's devices, by their number.
+    /// The node's devices; a `DeviceId` is an index into this list.
     pub devices: Vec<Arc<Device>>,
-    /// Where hosts connect. Only the first core has any.
+    /// The sockets that accept connections. Only the first core has any.
     pub listeners: Vec<Listener>,
-    /// Takes what is to be logged.
+    /// Takes the notices to log.
     pub notices: NoticeSink,
 }
 
-/// The outside world of one core.
+/// The reactor of one core.
 pub struct Reactor {
     epoch: Instant,
     now: Nanos,
@@ -93,7 +93,7 @@ pub struct Reactor {
     devices: Devices,
     rings: Rings,
     listeners: Vec<Listener>,
-    /// Listeners that rest, and until when.
+    /// Listeners that pause, and the end of each pause.
     resting: Vec<(usize, Nanos)>,
     watches: Vec<Watch>,
     mailbox: Mailbox<Message>,
@@ -102,11 +102,11 @@ pub struct Reactor {
     unsent: Unsent<Message>,
     parts: SendParts,
     notices: NoticeSink,
-    /// So many queued entries are not kept for the end of the turn.
+    /// The number of queued entries that triggers a submission before the end of the turn.
     submission_len: usize,
 }
 
-/// The watch on one socket.
+/// The poll on one socket.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watch {
     generation: u32,
@@ -117,10 +117,10 @@ struct Watch {
 struct Armed(u32);
 
 impl Reactor {
-    /// A reactor for the calling thread, which must be the one that runs it.
+    /// Creates a reactor for the calling thread, which must be the one that runs it.
     ///
     /// # Errors
-    /// When the ring cannot be made; the message names the remedy.
+    /// When the ring cannot be created; the message names the remedy.
     pub fn new(config: ReactorConfig) -> Result<Self, StartError> {
         let ring = make_ring()?;
         let fds: Vec<RawFd> = config.devices.iter().map(|d| device_fd(d)).collect();
@@ -147,8 +147,8 @@ impl Reactor {
             submission_len: FIRST_SUBMISSION_LEN,
         };
         reactor.tick();
-        // The ring would report a non-blocking listener as having nobody waiting instead of
-        // waiting for somebody.
+        // With a non-blocking listener, the ring would complete the accept with an error instead of
+        // waiting for a connection.
         for listener in &reactor.listeners {
             listener.socket.set_blocking()?;
         }
@@ -159,18 +159,18 @@ impl Reactor {
         Ok(reactor)
     }
 
-    /// Where others leave messages for this core.
+    /// The sender of this core's mailbox.
     pub fn sender(&self) -> Sender<Message> {
         self.mailbox.sender()
     }
 
-    /// Tells the reactor where the cores' mailboxes are, by core.
+    /// Sets the senders of all cores' mailboxes, by core.
     pub fn connect(&mut self, peers: Vec<Sender<Message>>) {
         self.peers = peers;
     }
 
-    /// Turns until the shard is told to stop: works while there is work, spins while more is likely,
-    /// sleeps when not.
+    /// Turns until the shard has stopped: works while there is work, spins while more is likely,
+    /// and sleeps otherwise.
     pub fn run(&mut self, shard: &mut Shard) {
         let mut spinner = Spinner::new(self.now);
         while !shard.is_stopped() {
@@ -201,12 +201,13 @@ impl Reactor {
         let span = deadline.map_or(Nanos::from_secs(60), |at| at.since(self.now));
         let timeout = types::Timespec::from(span.to_duration());
         let args = types::SubmitArgs::new().timespec(&timeout);
-        // A time-out, a signal and a completion all end the wait, and the turn finds out which.
+        // A time-out, a signal and a completion all end the wait, and the next turn finds the
+        // cause.
         let _ = self.ring.submitter().submit_with_args(1, &args);
         self.end_sleep();
     }
 
-    /// Asks everybody to wake this core. `false` when there is something to do already.
+    /// Requests wake-ups from every source. `false` when there is work already.
     fn begin_sleep(&mut self) -> bool {
         self.unsent.is_empty() && self.mailbox.begin_sleep() && self.rings.begin_sleep()
     }
@@ -216,17 +217,17 @@ impl Reactor {
         self.rings.end_sleep();
     }
 
-    /// Hands queued entries to the kernel when they have become many.
+    /// Submits the queued entries to the kernel when there are enough of them.
     #[inline]
     fn submit_early(&mut self) {
         if self.ring.submission().len() >= self.submission_len {
             self.submission_len *= 2;
-            // What could not be handed over now stays queued, for the next turn.
+            // Entries that cannot be submitted now stay queued for the next turn.
             let _ = self.ring.submit();
         }
     }
 
-    /// Hands queued entries to the kernel, and lets it post what has completed.
+    /// Submits the queued entries to the kernel, and lets it post completions.
     #[inline]
     fn enter(&mut self) {
         let (queued, work_waits) = {
@@ -238,7 +239,7 @@ impl Reactor {
         }
         let queued = u32::try_from(queued).unwrap_or(SUBMISSIONS_MAX);
         let flags = 1; // IORING_ENTER_GETEVENTS
-        // SAFETY: no argument is passed, and every queued entry was checked in when it was pushed.
+        // SAFETY: no argument is passed, and every queued entry was valid when it was pushed.
         let _ = unsafe { self.ring.submitter().enter::<libc::sigset_t>(queued, 0, flags, None) };
     }
 
@@ -255,7 +256,7 @@ impl Reactor {
             Token::Device { slot, generation } => {
                 let Self { devices, ring, pool, arena, rings, notices, .. } = self;
                 let buffers = Buffers { pool, arena, rings };
-                // Only what moved nothing can be a fault.
+                // Only a result without progress can be a fault.
                 let fault = (result <= 0).then(|| devices.fault(slot, result.saturating_neg()));
                 let ended = devices
                     .complete((slot, generation), result, buffers, |entry| push(ring, &entry));
@@ -298,7 +299,7 @@ impl Reactor {
             return;
         }
         self.arm_accept(listener);
-        // A host that is gone already has no address, and is forgotten.
+        // A host that has disconnected already has no address, and is dropped.
         let prepared = match self.listeners[listener].socket {
             ListeningSocket::Tcp(_) => sockets::prepare_tcp(result),
             ListeningSocket::Unix(_) => sockets::prepare_unix(result),
@@ -360,8 +361,8 @@ impl Reactor {
 }
 
 impl Drop for Reactor {
-    /// Device operations write to the pool and to memory of clients: neither may go before they have
-    /// ended.
+    /// Waits for the device operations, which write to the pool and to memory of clients: neither
+    /// may be freed before they have ended.
     fn drop(&mut self) {
         let mut events = Vec::new();
         while self.devices.in_flight_len() > 0 {
@@ -370,19 +371,19 @@ impl Drop for Reactor {
             self.take_completions(&mut events);
             while self.devices.take_due(self.now).is_some() {}
         }
-        // The kernel tears a ring down in its own time, and a disk that is still registered then is
-        // in use. Without registered files this fails, and nothing has to be given up.
+        // The kernel tears a ring down asynchronously, and a disk that is still registered is busy
+        // until then. Without registered files this call fails, which is harmless.
         let _ = self.ring.submitter().unregister_files();
     }
 }
 
-/// Queues an entry, making room first if there is none.
+/// Queues an entry; if the queue is full, submits it first.
 #[inline]
 fn push(ring: &mut IoUring, entry: &Entry) {
     loop {
-        // SAFETY: an entry points only to pool buffers and to memory lent by clients, which stay
-        // taken until the operation ends and whose memory is freed after that (by `Reactor::drop`,
-        // by `detach_ring`), or to static memory.
+        // SAFETY: an entry points only to static memory, or to pool buffers and memory lent by
+        // clients. The latter stay taken until the operation ends, and their memory is freed after
+        // that (by `Reactor::drop` or `detach_ring`).
         if unsafe { ring.submission().push(entry) }.is_ok() {
             return;
         }
@@ -391,8 +392,8 @@ fn push(ring: &mut IoUring, entry: &Entry) {
 }
 
 fn make_ring() -> Result<IoUring, StartError> {
-    // One thread submits and waits, and asks for completions when it wants them: no interrupts of
-    // that thread by the kernel, and completions are run in batches.
+    // One thread submits and waits, and asks for completions when it wants them: the kernel does
+    // not interrupt it, and processes completions in batches.
     let built = IoUring::builder()
         .setup_single_issuer()
         .setup_defer_taskrun()
@@ -407,7 +408,7 @@ fn make_ring() -> Result<IoUring, StartError> {
     })
 }
 
-/// A descriptor that the ring can register in the device's place; devices without one have a gap.
+/// The descriptor to register for a device, or -1, which leaves a gap for a device without one.
 fn device_fd(device: &Device) -> RawFd {
     match device.kind() {
         Kind::Uring(file) => file.fd().as_raw_fd(),
@@ -424,8 +425,7 @@ fn index(raw: u32) -> usize {
     usize::try_from(raw).expect("usize is at least 32 bits wide")
 }
 
-/// Whether a device's answer is for whoever runs the node, too: not when it merely cannot do
-/// what was asked.
+/// Whether the operator must learn of a device's result; an unsupported operation is not a fault.
 fn is_fault(result: DeviceResult) -> bool {
     match result {
         DeviceResult::Done

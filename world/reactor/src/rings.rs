@@ -1,7 +1,7 @@
-//! Rings that clients of this machine share with this core, and the memory of their payload.
+//! Rings that clients on this machine share with this core, and the memory of their payload.
 //!
-//! While the core turns, the shard looks at the rings themselves. Before it sleeps, every client is
-//! told to ring its bell when it submits, and the bells are watched through the core's ring.
+//! While the core turns, the shard polls the rings. Before the core sleeps, it asks every client to
+//! ring its bell on a submission, and watches the bells through its io_uring.
 
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr::NonNull;
@@ -18,25 +18,25 @@ use crate::arena::Mapped;
 use crate::sockets;
 use crate::token::{GENERATION_MASK, Token};
 
-/// Rings of one core.
+/// The most rings of one core.
 pub const RINGS_MAX: usize = 256;
 
-/// Data areas of one core, together. Their pages are charged to who touches them first, which a
-/// client can make the node.
+/// The most bytes of all data areas of one core. A page is charged to the process that touches it
+/// first, and a client can make the node that process.
 pub const SHARED_LEN_MAX: ByteLen = ByteLen(4 << 30);
 
-/// Entries taken from one ring in one turn.
+/// The most entries taken from one ring in one turn.
 const ENTRIES_PER_TURN_MAX: u32 = 256;
 
 /// The rings of one core.
 #[derive(Debug, Default)]
 pub(crate) struct Rings {
     rings: Slab<Ring>,
-    /// Their data areas together.
+    /// The total length of their data areas.
     shared_len: ByteLen,
-    /// What clients were not yet sent.
+    /// Descriptors that have not been sent to their clients yet.
     handovers: Vec<(SocketId, Handover)>,
-    /// Tells the watch on a bell from that on an earlier one in the same slot.
+    /// Distinguishes the watch on a bell from an earlier one in the same slot.
     generation: u32,
 }
 
@@ -47,7 +47,7 @@ struct Ring {
     data_len: ByteLen,
 }
 
-/// A bell to be watched.
+/// A bell to watch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BellWatch {
     pub(crate) fd: RawFd,
@@ -55,7 +55,7 @@ pub(crate) struct BellWatch {
 }
 
 impl Rings {
-    /// Makes rings, to be handed over with the next bytes to `socket`.
+    /// Creates rings, to be handed over with the next bytes to `socket`.
     pub(crate) fn attach(
         &mut self,
         socket: SocketId,
@@ -78,7 +78,7 @@ impl Rings {
         Ok(RingId(u32::try_from(slot).expect("rings are at most RINGS_MAX")))
     }
 
-    /// Unmaps rings. Their bell is no longer to be watched under that token.
+    /// Unmaps rings. Returns the token of the watch on their bell, which must end.
     pub(crate) fn detach(&mut self, ring: RingId) -> Token {
         let Ring { generation, data_len, .. } = self.rings.remove(slot(ring));
         self.shared_len.0 -= data_len.0;
@@ -91,14 +91,15 @@ impl Rings {
         BellWatch { fd: end.bell().as_raw_fd(), token }
     }
 
-    /// A watch on a bell is over: whether that bell is to be watched again.
+    /// Takes the end of a watch on a bell. Returns whether to watch that bell again.
     pub(crate) fn rang(&self, ring: RingId, generation: u32) -> bool {
         let rang = self.rings.get(slot(ring)).filter(|ring| ring.generation == generation);
-        // A client that gave up its end has ended, or will not be woken by its own fault.
+        // A client that has closed its end either has ended, or has only itself to blame for lost
+        // wake-ups.
         rang.is_some_and(|ring| ring.end.silence_bell())
     }
 
-    /// Whether every client will ring: `false` when there is something to take already.
+    /// Asks every client to ring its bell. `false` when there is an entry to take already.
     pub(crate) fn begin_sleep(&self) -> bool {
         self.rings.iter().all(|(_, ring)| ring.end.begin_sleep())
     }
@@ -128,13 +129,13 @@ impl Rings {
         &self.rings[slot(ring)].end
     }
 
-    /// Whether descriptors are to go with the next bytes to `socket`.
+    /// Whether descriptors must go with the next bytes to `socket`.
     #[inline]
     pub(crate) fn has_handover(&self, socket: SocketId) -> bool {
         !self.handovers.is_empty() && self.handovers.iter().any(|(to, _)| *to == socket)
     }
 
-    /// Sends the first of the chunks, and the descriptors with it.
+    /// Sends the first of the chunks together with the descriptors.
     pub(crate) fn hand_over<'a>(
         &mut self,
         socket: SocketId,
@@ -143,7 +144,7 @@ impl Rings {
         let Some(at) = self.handovers.iter().position(|(to, _)| *to == socket) else {
             return Sent::Bytes(0);
         };
-        // Rings are answered by a header before anything else is sent.
+        // The answer to a request for rings is a header, before anything else is sent.
         let Some(Chunk::Bytes(bytes)) = chunks.next() else { return Sent::Closed };
         // SAFETY: the shard that sends on a socket owns it, and closes it later.
         let fd = unsafe { BorrowedFd::borrow_raw(sockets::raw_fd(socket)) };
@@ -157,13 +158,13 @@ impl Rings {
         }
     }
 
-    /// The socket is closed.
+    /// Drops the descriptors for a closed socket.
     pub(crate) fn forget(&mut self, socket: SocketId) {
         self.handovers.retain(|(to, _)| *to != socket);
     }
 }
 
-/// Where the bytes of a buffer are: in the pool, or in a client's memory.
+/// The locations of a buffer's bytes: the pool or a client's memory.
 #[derive(Debug)]
 pub(crate) struct Buffers<'a> {
     pub(crate) pool: &'a Pool,
@@ -172,11 +173,11 @@ pub(crate) struct Buffers<'a> {
 }
 
 impl Buffers<'_> {
-    /// Where `len` bytes from `start` on are. A client may write to its own at any time: they are
-    /// for devices and raw copies only.
+    /// A pointer to `len` bytes from `start` on. A client may write to its memory at any time, so
+    /// the pointer is for devices and raw copies only.
     ///
     /// # Panics
-    /// When the buffer has no such bytes: our own fault.
+    /// When the range is not within the buffer, which is a bug of the node.
     #[inline]
     pub(crate) fn memory(&self, buffer: BufferId, start: usize, len: usize) -> NonNull<u8> {
         match self.pool.foreign(buffer) {

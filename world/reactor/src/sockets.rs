@@ -1,9 +1,9 @@
-//! Sockets: received from and sent to directly, watched through the ring when quiet.
+//! Sockets: direct calls send and receive, and the ring watches quiet sockets.
 //!
 //! Measured (4 KiB reads, one connection, both sides spinning, `docs/performance.md`): a plain
-//! non-blocking `recv` and one `sendmsg` a turn are what the floor is made of; the same through
-//! ring entries costs an enter a turn more and is never quicker while the connection is busy. The
-//! ring earns its place where a connection is quiet, and one wait has to cover a thousand.
+//! non-blocking `recv` and one `sendmsg` per turn set the minimum latency; ring entries for both
+//! cost an additional system call per turn, and are never faster on a busy connection. The ring
+//! pays off where connections are quiet, and one wait covers a thousand of them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -14,22 +14,23 @@ use nearflash_engine::Pool;
 use nearflash_session::Chunk;
 use nearflash_shard::{Peer, Place, Received, Sent, SocketId};
 
-/// Parts of one send: the kernel's own bound, UIO_MAXIOV.
+/// The most parts of one send: the kernel's limit, `UIO_MAXIOV`.
 const SEND_PARTS_MAX: usize = 1024;
 
-/// Bytes of one send: more than a socket takes at once, and little enough that a turn stays short.
+/// The most bytes of one send: more than a socket accepts at once, and few enough to keep a turn
+/// short.
 const SEND_LEN_MAX: usize = 2 << 20;
 
-/// A run of zeroes is sent in parts of this length.
+/// The length of one part of a run of zeroes.
 const ZEROES_LEN: usize = 128 * 1024;
 
-/// What the system says of a Unix socket's other end.
+/// The size of `ucred`, the system's description of a Unix socket's peer.
 #[expect(clippy::cast_possible_truncation, reason = "three words")]
 const UCRED_LEN: libc::socklen_t = size_of::<libc::ucred>() as libc::socklen_t;
 
 static ZEROES: [u8; ZEROES_LEN] = [0; ZEROES_LEN];
 
-/// A file descriptor whose every socket was made by `accept` on this node.
+/// The id of a socket that `accept` returned on this node: its descriptor.
 #[expect(clippy::cast_sign_loss, reason = "an open descriptor is not negative")]
 pub(crate) fn socket_id(fd: RawFd) -> SocketId {
     SocketId(fd as u32)
@@ -40,7 +41,7 @@ pub(crate) fn raw_fd(socket: SocketId) -> RawFd {
     socket.0 as RawFd
 }
 
-/// Receives without waiting: into `place` of the pool, then into `staging`.
+/// Receives without waiting, first into `place` of the pool, then into `staging`.
 #[inline]
 pub(crate) fn receive(
     socket: SocketId,
@@ -52,8 +53,8 @@ pub(crate) fn receive(
         libc::iovec { iov_base: staging.as_mut_ptr().cast(), iov_len: staging.len() };
     let result = match place {
         None => {
-            // SAFETY: the kernel writes at most `staging.len()` bytes to the staging area, which is
-            // borrowed for this call.
+            // SAFETY: the kernel writes at most `staging.len()` bytes to `staging`, which is
+            // exclusively borrowed for this call.
             unsafe {
                 libc::recv(raw_fd(socket), staging_part.iov_base, staging.len(), libc::MSG_DONTWAIT)
             }
@@ -66,7 +67,7 @@ pub(crate) fn receive(
             let mut header: libc::msghdr = unsafe { mem::zeroed() };
             header.msg_iov = parts.as_mut_ptr();
             header.msg_iovlen = parts.len();
-            // SAFETY: both parts name memory borrowed for this call, of their exact lengths.
+            // SAFETY: both parts point to memory borrowed for this call, with its exact length.
             unsafe { libc::recvmsg(raw_fd(socket), &raw mut header, libc::MSG_DONTWAIT) }
         }
     };
@@ -78,29 +79,29 @@ pub(crate) fn receive(
     }
 }
 
-/// Pieces up to this length are gathered into one part: to the kernel, a part more costs what
-/// copying a kilobyte does. (512-byte answers at depth 128: see `docs/performance.md`.)
+/// The length up to which pieces are copied into one part: a further part costs the kernel as much
+/// as copying a kilobyte. (512-byte answers at depth 128: see `docs/performance.md`.)
 const GATHERED_PIECE_LEN_MAX: usize = 1024;
 
-/// At the head of a send, pieces are gathered up to here, however long they are: an answer that is
-/// sent alone is one part then, which a call without a message header takes. (Reads of 4 KiB at
+/// The length at the head of a send up to which pieces of any length are copied into one part: a
+/// single answer is then one part, which `send` takes without a message header. (Reads of 4 KiB at
 /// depth 1: see `docs/performance.md`.)
 const GATHERED_HEAD_LEN: usize = 8 * 1024;
 
-/// How much one send gathers; pieces beyond that are parts of their own.
+/// The most bytes that one send copies; further pieces are parts of their own.
 const GATHERED_LEN: usize = 256 * 1024;
 
-/// The parts of one send, kept between sends for their memory.
+/// The parts of one send; the allocations are reused.
 #[derive(Debug)]
 pub(crate) struct SendParts {
     parts: Vec<libc::iovec>,
-    /// Small pieces, one behind the other.
+    /// The copied pieces, one after the other.
     gathered: Box<[u8]>,
     gathered_len: usize,
-    /// Which parts are gathered ones, and where in `gathered` they begin: they get their address
-    /// when nothing more is written there.
+    /// The index of each copied part, and its start in `gathered`: the addresses are set when
+    /// `gathered` is complete.
     runs: Vec<(usize, usize)>,
-    /// The last part is a gathered one.
+    /// Whether the last part is a copied one.
     is_gathering: bool,
 }
 
@@ -117,7 +118,7 @@ impl Default for SendParts {
 }
 
 impl SendParts {
-    /// Sends as many of the chunks as one call takes.
+    /// Sends as many of the chunks as one call accepts.
     #[inline]
     pub(crate) fn send<'a>(
         &mut self,
@@ -141,7 +142,7 @@ impl SendParts {
             }
         }
         let result = self.send_message(socket);
-        // Nothing is kept that points to memory which the caller only lent.
+        // No pointer to borrowed memory outlives the call.
         self.clear();
         result
     }
@@ -165,7 +166,7 @@ impl SendParts {
             .push(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() });
     }
 
-    /// Copies a piece behind those gathered before; `false` when there is no room.
+    /// Copies a piece behind the earlier ones; `false` when there is no room.
     #[inline]
     fn gather(&mut self, bytes: &[u8]) -> bool {
         let start = self.gathered_len;
@@ -207,8 +208,8 @@ impl SendParts {
             let mut header: libc::msghdr = unsafe { mem::zeroed() };
             header.msg_iov = self.parts.as_mut_ptr();
             header.msg_iovlen = self.parts.len();
-            // SAFETY: every part names memory that the caller lent for this call (chunks and pool),
-            // that is static, or that is ours and not written to meanwhile; the kernel only reads
+            // SAFETY: every part points to memory that is borrowed for this call (chunks and pool),
+            // static, or owned by `self` and not written to during the call; the kernel only reads
             // it.
             unsafe { libc::sendmsg(raw_fd(socket), &raw const header, flags) }
         };
@@ -228,17 +229,18 @@ pub(crate) struct Prepared {
     pub(crate) local: SocketAddr,
 }
 
-/// How the system finds out that a peer that says nothing is gone: asked after a minute, and then
-/// four times. NVMe hosts say so themselves; a direct client may be silent for as long as it likes,
-/// and one whose machine died would be kept for ever.
+/// The system's probes of a silent peer: the first after a minute, and then four retries. NVMe
+/// hosts send keep-alives themselves; a direct client may be silent for any time, and without
+/// probes a client whose machine has failed would never be detected.
 const KEEPALIVE: socket2::TcpKeepalive = socket2::TcpKeepalive::new()
     .with_time(Duration::from_secs(60))
     .with_interval(Duration::from_secs(15))
     .with_retries(4);
 
-/// Prepares an accepted descriptor: no Nagle, since answers are gathered already.
+/// Prepares an accepted TCP connection. Nagle's algorithm is off, since the answers of a turn are
+/// sent together anyway.
 pub(crate) fn prepare_tcp(fd: RawFd) -> io::Result<Prepared> {
-    // SAFETY: the descriptor came from an accept that has just completed, and nobody else has it.
+    // SAFETY: the descriptor is the result of a completed accept, and has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let socket = socket2::SockRef::from(&fd);
     socket.set_tcp_nodelay(true)?;
@@ -248,21 +250,21 @@ pub(crate) fn prepare_tcp(fd: RawFd) -> io::Result<Prepared> {
     };
     let (peer, local) = (address(socket.peer_addr())?, address(socket.local_addr())?);
     if peer.ip().to_canonical().is_loopback() {
-        // Congestion control that paces (bbr, the default of some systems) has nothing to pace for
-        // on a loopback, and costs a quarter of the bandwidth there. What the administrator chose
-        // for real networks is left alone. A kernel without cubic keeps its default.
+        // Congestion control that paces (bbr, the default of some systems) has no use on a
+        // loopback, and costs a quarter of the bandwidth there. On real networks the
+        // administrator's choice remains. A kernel without cubic keeps its default.
         let _ = socket.set_tcp_congestion(b"cubic");
     }
     Ok(Prepared { fd, peer: Peer::Address(peer), local })
 }
 
-/// Prepares an accepted descriptor of a Unix socket: who it was that connected.
+/// Prepares an accepted connection of a Unix socket, with the credentials of its peer.
 pub(crate) fn prepare_unix(fd: RawFd) -> io::Result<Prepared> {
-    // SAFETY: the descriptor came from an accept that has just completed, and nobody else has it.
+    // SAFETY: the descriptor is the result of a completed accept, and has no other owner.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut who = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = UCRED_LEN;
-    // SAFETY: the kernel writes at most `len` bytes, the size of what is borrowed for the call.
+    // SAFETY: the kernel writes at most `len` bytes, the size of the exclusively borrowed value.
     let result = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),
@@ -279,23 +281,24 @@ pub(crate) fn prepare_unix(fd: RawFd) -> io::Result<Prepared> {
     Ok(Prepared { fd, peer, local: (Ipv4Addr::UNSPECIFIED, 0).into() })
 }
 
-/// Says that nothing more will be sent.
+/// Closes the sending direction of a connection.
 pub(crate) fn shut_down_output(socket: SocketId) {
-    // SAFETY: takes no memory; a descriptor that is no socket is answered with an error, which
-    // means there is nothing left to shut down.
+    // SAFETY: the call takes no memory; a descriptor that is not a socket returns an error, and
+    // then there is nothing to shut down.
     let _ = unsafe { libc::shutdown(raw_fd(socket), libc::SHUT_WR) };
 }
 
-/// Ends the connection. Watches on it complete.
+/// Closes a connection. Watches on it complete.
 pub(crate) fn close(socket: SocketId) {
     let fd = raw_fd(socket);
-    // SAFETY: takes no memory. It also ends a watch, which holds the socket open inside the ring.
+    // SAFETY: the call takes no memory. It also ends a watch, which holds the socket open inside
+    // the ring.
     let _ = unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
     // SAFETY: the shard that closes a socket owns it and forgets its number.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
 }
 
-/// The descriptor's number, given up to the shard: it comes back by [`close`].
+/// Passes a descriptor to the shard; [`close`] takes it back.
 pub(crate) fn release(fd: OwnedFd) -> SocketId {
     let socket = socket_id(fd.as_raw_fd());
     mem::forget(fd);
@@ -314,8 +317,8 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
 
-    /// Pieces short and long, more of the short ones than are gathered, sent in as many calls as
-    /// the socket takes.
+    /// Short and long pieces, more short ones than one send copies, sent in as many calls as the
+    /// socket requires.
     #[test]
     fn pieces_arrive_in_order_whether_gathered_or_not() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
@@ -356,7 +359,7 @@ mod tests {
         }
     }
 
-    /// All of a turn's answers are one part as long as they are small.
+    /// Small answers of a turn are one part.
     #[test]
     fn small_pieces_are_one_part() {
         let mut parts = SendParts::default();

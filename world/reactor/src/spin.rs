@@ -1,32 +1,32 @@
-//! How long to spin before sleeping.
+//! The time to spin before sleeping.
 //!
-//! Waking a sleeping thread costs 20 to 25 µs a side, several times a whole request; spinning
-//! costs a core. So a core spins while the work it waits for tends to come within
-//! [`SPIN_MAX`], and no longer than that tells: an idle core sleeps at once.
+//! Waking a sleeping thread costs each side 20 to 25 µs, several times the duration of a request;
+//! spinning costs a core. So a core spins while its next work tends to arrive within [`SPIN_MAX`];
+//! an idle core sleeps almost at once.
 //!
-//! Pure: time is given from outside.
+//! Pure: the caller supplies the time.
 
 use nearflash_units::Nanos;
 
-/// Longest spin. A flash device answers within it; what takes longer is worth a wake-up.
+/// The longest spin. A flash device answers within it; a longer wait is worth the cost of a
+/// wake-up.
 const SPIN_MAX: Nanos = Nanos::from_micros(200);
 
-/// Spun even by an idle core: what arrives together is found together.
+/// The spin of an idle core, so that work that arrives together is found together.
 const SPIN_MIN: Nanos = Nanos::from_micros(5);
 
-/// A gap counts as no more than this, so that after a long silence a few busy moments suffice to
-/// spin again.
+/// The upper bound of a gap, so that after a long silence a few busy moments suffice to spin again.
 const GAP_MAX: Nanos = Nanos::from_micros(400);
 
-/// Each gap moves the average by one part in `2^GAP_SHIFT`.
+/// Each gap changes the average by one part in `2^GAP_SHIFT`.
 const GAP_SHIFT: u32 = 2;
 
-/// Decides for one core.
+/// The decision for one core.
 #[derive(Debug)]
 pub(crate) struct Spinner {
-    /// When the last work was done.
+    /// The time of the last work.
     worked_at: Nanos,
-    /// Moving average of the time from the end of work to the next.
+    /// The moving average of the time between two turns with work.
     gap: Nanos,
 }
 
@@ -35,7 +35,7 @@ impl Spinner {
         Self { worked_at: now, gap: GAP_MAX }
     }
 
-    /// There was work in the turn that ended now.
+    /// Records that the turn that ends now had work.
     #[inline]
     pub(crate) fn worked(&mut self, now: Nanos) {
         let gap = now.since(self.worked_at).0.min(GAP_MAX.0);
@@ -43,7 +43,7 @@ impl Spinner {
         self.worked_at = now;
     }
 
-    /// Whether the next work is worth spinning for a moment more.
+    /// Whether to spin on for the next work.
     #[inline]
     pub(crate) fn goes_on(&self, now: Nanos) -> bool {
         let budget = if self.gap <= SPIN_MAX { SPIN_MAX } else { SPIN_MIN };

@@ -1,26 +1,26 @@
-//! What a ring entry is about, packed into the 64 bits that come back with its completion.
+//! The purpose of a ring entry, packed into the 64 bits that its completion returns.
 
-/// The subject of a ring entry.
+/// The purpose of a ring entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Token {
-    /// A device operation, by its slot; `generation` is that of its name, which tells it from an
-    /// earlier operation in the same slot.
+    /// A device operation, by its slot; `generation` distinguishes it from an earlier operation in
+    /// the same slot.
     Device { slot: u32, generation: u16 },
-    /// A watch on a socket; `generation` tells it from an earlier watch on the same number.
+    /// A watch on a socket; `generation` distinguishes it from an earlier watch on the same number.
     Watch { socket: u32, generation: u32 },
-    /// A listener has a connection; by its index.
+    /// An accept on the listener with this index.
     Accept(u32),
     /// Another core sent a message while this one slept.
     Wake,
-    /// The client of a ring rang while this core slept; `generation` as for a watch.
+    /// The bell of a ring; `generation` as for a watch.
     Bell { ring: u32, generation: u32 },
-    /// Nobody waits for it (the removal of a watch).
+    /// An entry whose completion is ignored (the removal of a watch).
     Ignored,
 }
 
 const KIND_SHIFT: u32 = 56;
 const GENERATION_SHIFT: u32 = 32;
-/// Generations are counted modulo 2^24.
+/// Generations are modulo 2^24.
 pub(crate) const GENERATION_MASK: u32 = (1 << (KIND_SHIFT - GENERATION_SHIFT)) - 1;
 
 impl Token {

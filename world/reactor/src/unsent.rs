@@ -1,4 +1,5 @@
-//! Messages that found a mailbox full. Order between two cores is kept: nothing overtakes what waits.
+//! Messages that found a mailbox full. The order between two cores is kept: no message overtakes an
+//! earlier one.
 
 use std::collections::VecDeque;
 
@@ -6,8 +7,8 @@ use nearflash_engine::CoreId;
 
 use crate::mailbox::Sender;
 
-/// Messages of a core that wait for room. With as many, the core receives nothing more from its peers: what
-/// it has received so far makes a bounded number of messages.
+/// The most messages of a core that wait for room. At this number, the core takes no more messages
+/// from its peers: those that it has taken cause a bounded number of further messages.
 pub(crate) const UNSENT_MAX: usize = 4096;
 
 #[derive(Debug)]
@@ -28,13 +29,13 @@ impl<M> Unsent<M> {
         self.len == 0
     }
 
-    /// Whether nothing may be received that would make more.
+    /// Whether the core must stop taking messages, since they could cause more.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.len >= UNSENT_MAX
     }
 
-    /// Sends a message, or keeps it behind those that wait for the same core.
+    /// Sends a message, or queues it behind those that wait for the same core.
     pub(crate) fn send(&mut self, core: CoreId, message: M, peers: &[Sender<M>]) {
         let index = usize::from(core.0);
         let is_first = self.waiting.get(index).is_none_or(VecDeque::is_empty);
@@ -47,7 +48,7 @@ impl<M> Unsent<M> {
         self.len += 1;
     }
 
-    /// Sends what there is room for by now.
+    /// Sends the waiting messages for which there is room now.
     pub(crate) fn retry(&mut self, peers: &[Sender<M>]) {
         for (waiting, peer) in self.waiting.iter_mut().zip(peers) {
             while let Some(message) = waiting.pop_front() {

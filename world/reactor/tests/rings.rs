@@ -1,4 +1,4 @@
-//! Devices read and write the memory of clients, and entries pass.
+//! Devices read and write the memory of clients, and entries pass both ways.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 mod common;
@@ -76,7 +76,8 @@ fn rings_that_are_too_large_too_many_or_broken_are_errors() {
         let spec = RingSpec { entries, data_len: ByteLen(data_len) };
         assert_eq!(reactor.attach_ring(client.socket, spec), Err(RingRefused::Size));
     }
-    // Nobody takes answers: there is room for twice as many as there can be requests.
+    // The client takes no answers: the completion ring has twice as many entries as there can be
+    // requests.
     let put: Vec<_> = (0..17).map(|_| reactor.put_entries(client.ring, &[[0; 32]])).collect();
     assert_eq!(put.iter().position(|put| *put == Err(RingBroken)), Some(16));
     let spec = RingSpec { entries: 1, data_len: ByteLen(4096) };
@@ -91,7 +92,7 @@ fn data_areas_are_bounded_together_and_room_comes_back() {
     let spec = RingSpec { entries: 1, data_len: ByteLen(nearflash_ring::DATA_LEN_MAX) };
     let attach = |reactor: &mut Reactor| reactor.attach_ring(client.socket, spec);
     let made: Vec<_> = (0..99).map_while(|_| attach(&mut reactor).ok()).collect();
-    // The first client has a little of it.
+    // The first client has a small part of it.
     let most = nearflash_reactor::SHARED_LEN_MAX.0 / nearflash_ring::DATA_LEN_MAX - 1;
     assert_eq!(u64::try_from(made.len()), Ok(most));
     assert_eq!(attach(&mut reactor), Err(RingRefused::TooMany));

@@ -1,4 +1,5 @@
-//! What is left when a client is gone: nothing. One test, since it looks at the whole process.
+//! A client that has gone leaves no resources behind. A single test, since it counts those of the
+//! whole process.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 mod common;
@@ -6,7 +7,7 @@ mod common;
 use common::{Client, reactor};
 use nearflash_shard::World;
 
-/// Everything of rings that this process has: mappings, and open files of any kind.
+/// The resources of rings in this process: mappings, and open files of any kind.
 fn held() -> (usize, usize) {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let mapped = maps.lines().filter(|line| line.contains("nearflash-rings")).count();

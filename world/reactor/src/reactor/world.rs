@@ -1,4 +1,4 @@
-//! The face of a reactor that a shard sees.
+//! The reactor's interface for a shard.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -30,7 +30,7 @@ impl World for Reactor {
         let mut nonce = [0; 16];
         let mut filled = 0;
         while filled < nonce.len() {
-            // Fails only when interrupted: this kernel has had the call for longer than io_uring.
+            // This fails only when interrupted: every kernel with io_uring has the call.
             filled += getrandom(&mut nonce[filled..], GetRandomFlags::empty()).unwrap_or_default();
         }
         nonce
@@ -184,8 +184,8 @@ impl World for Reactor {
 
     fn stop_listening(&mut self) {
         for listener in self.listeners.drain(..) {
-            // Ends the accept that waits in the ring; the descriptor is closed by the drop.
-            // SAFETY: takes no memory.
+            // Ends the accept that waits in the ring; the drop closes the descriptor.
+            // SAFETY: the call takes no memory.
             let _ = unsafe { libc::shutdown(listener.socket.as_fd().as_raw_fd(), libc::SHUT_RDWR) };
         }
     }

@@ -1,4 +1,4 @@
-//! A reactor without a shard, and a client with rings at its other end.
+//! A reactor without a shard, and a client with rings at the other end.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::os::fd::{AsFd, IntoRawFd};
