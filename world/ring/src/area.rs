@@ -1,4 +1,4 @@
-//! A client's data area, given out in slices.
+//! A client's data area, allocated in slices.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::geometry::PAGE_LEN;
 use crate::memory::Memory;
 
-/// The data area of one client's end. Slices are given out by this value alone: once it is dropped,
-/// what a node may still write to is never given out again.
+/// The data area of one client's end. Only this value allocates slices: once it is dropped, memory
+/// that a node may still write to is never allocated again.
 #[derive(Debug)]
 pub struct Area {
     shared: Arc<Shared>,
@@ -21,7 +21,7 @@ struct Shared {
     free: Mutex<FreeList>,
 }
 
-/// Runs of free bytes, by offset: neither empty, nor next to one another.
+/// The free runs, by offset; none is empty, and no two touch.
 #[derive(Debug)]
 struct FreeList(Vec<Run>);
 
@@ -31,12 +31,12 @@ struct Run {
     len: usize,
 }
 
-/// A part of the data area that is the holder's alone: page-aligned, and returned to the area when
-/// dropped.
+/// A part of the data area that the holder owns exclusively: page-aligned, and returned to the area
+/// when dropped.
 ///
-/// The node reads and writes slices that were given to [`ClientEnd::push`](crate::ClientEnd::push), from
-/// then until its answer, and no other bytes: that much a client trusts it, as it trusts it with the
-/// data itself. A slice in flight belongs to the end, so nobody holds it.
+/// The node reads and writes slices that were given to [`ClientEnd::push`](crate::ClientEnd::push),
+/// from then until its answer, and no other bytes: the client trusts the node with this, as it does
+/// with the data itself. The end owns a slice in flight, so no other code holds it.
 pub struct Slice {
     shared: Arc<Shared>,
     start: NonNull<u8>,
@@ -44,9 +44,9 @@ pub struct Slice {
     len: usize,
 }
 
-// SAFETY: the bytes are the slice's alone, and the mapping lives as long as `shared`.
+// SAFETY: the slice owns its bytes exclusively, and the mapping lives as long as `shared`.
 unsafe impl Send for Slice {}
-// SAFETY: shared slices are only read.
+// SAFETY: a shared slice is only read.
 unsafe impl Sync for Slice {}
 
 impl Area {
@@ -55,8 +55,8 @@ impl Area {
         Self { shared: Arc::new(Shared { memory, free: Mutex::new(FreeList(vec![whole])) }) }
     }
 
-    /// A slice of `len` bytes; `None` when that many are not free in one piece. Their contents are
-    /// whatever was last there.
+    /// Allocates a slice of `len` bytes; `None` when there is no free run of that length. Its
+    /// contents are unspecified.
     pub fn take(&mut self, len: usize) -> Option<Slice> {
         let wanted = len.max(1).checked_next_multiple_of(PAGE_LEN)?;
         let run = self.shared.free().take(wanted)?;
@@ -68,13 +68,13 @@ impl Area {
 
 impl Shared {
     fn free(&self) -> std::sync::MutexGuard<'_, FreeList> {
-        // A list is never left half changed.
+        // No panic leaves the list half changed.
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl FreeList {
-    /// The first run that is long enough: its front.
+    /// Allocates the front of the first run that is long enough.
     fn take(&mut self, len: usize) -> Option<Run> {
         let at = self.0.iter().position(|run| run.len >= len)?;
         let run = &mut self.0[at];
@@ -96,7 +96,7 @@ impl FreeList {
         }
     }
 
-    /// Makes one run of that at `at` and the next, if they touch.
+    /// Joins the run at `at` and the next one, if they touch.
     fn join(&mut self, at: usize) {
         let Some(&next) = self.0.get(at + 1) else { return };
         if self.0[at].start + self.0[at].len == next.start {
@@ -107,30 +107,30 @@ impl FreeList {
 }
 
 impl Slice {
-    /// Where in the data area it begins.
+    /// The slice's offset in the data area.
     #[inline]
     pub fn offset(&self) -> u32 {
         u32::try_from(self.run.start).expect("a data area is at most DATA_LEN_MAX")
     }
 
-    /// Whether it lies in that memory.
+    /// Whether the slice is in this memory.
     #[inline]
     pub(crate) fn lies_in(&self, memory: &Arc<Memory>) -> bool {
         Arc::ptr_eq(&self.shared.memory, memory)
     }
 
-    /// Whether it is a part of that area.
+    /// Whether the slice is a part of this area.
     #[inline]
     pub fn is_of(&self, area: &Area) -> bool {
         Arc::ptr_eq(&self.shared, &area.shared)
     }
 
-    /// How long it may become.
+    /// The largest length of the slice.
     pub fn capacity(&self) -> usize {
         self.run.len
     }
 
-    /// Makes it so long, within its capacity.
+    /// Sets the slice's length, within its capacity.
     ///
     /// # Panics
     /// When `len` is beyond [`Self::capacity`].
@@ -139,7 +139,8 @@ impl Slice {
         self.len = len;
     }
 
-    /// The node may write to it at any time from now on: it is never given out again.
+    /// Drops the slice without returning its memory: the node may write to it at any time from now
+    /// on.
     pub(crate) fn abandon(mut self) {
         self.run.len = 0;
     }
@@ -158,9 +159,9 @@ impl Deref for Slice {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes from `start` are mapped, initialized (shared memory begins as zeroes)
-        // and this slice's alone in this process. The node touches what is in flight only, and a slice
-        // in flight is held by the end, which does not dereference it.
+        // SAFETY: `len` bytes from `start` are mapped, initialized (shared memory begins as
+        // zeroes), and in this process exclusively owned by this slice. The node accesses only
+        // slices in flight, which the end holds and does not dereference.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -168,12 +169,12 @@ impl Deref for Slice {
 impl DerefMut for Slice {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `deref`, and `self` is borrowed alone.
+        // SAFETY: as for `deref`; `self` is exclusively borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 }
 
-/// Where it is: contents are the application's.
+/// Only the location: the contents are the application's data.
 impl fmt::Debug for Slice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slice").field("run", &self.run).finish_non_exhaustive()
@@ -220,7 +221,7 @@ mod tests {
     }
 
     proptest! {
-        /// Slices never overlap, and once all are dropped the area is one piece again.
+        /// Slices never overlap, and once all are dropped the area is one run again.
         #[test]
         fn slices_never_overlap_and_all_memory_returns(
             steps in prop::collection::vec((any::<bool>(), 1usize..20_000, any::<prop::sample::Index>()), 1..100)

@@ -1,8 +1,8 @@
-//! What wakes the other side when it sleeps: one of a pair of connected sockets.
+//! Wakes the other side when it sleeps: each side has one of a pair of connected sockets.
 //!
-//! Not an eventfd: both sides would have one open file of it, and who clears its `O_NONBLOCK` and
-//! fills its counter makes the other wait in `write`. Each end of a pair is its own file, and every
-//! call here says for itself that it does not wait.
+//! An eventfd would be one open file description for both sides: a side that clears its
+//! `O_NONBLOCK` and fills its counter would make the other wait in `write`. Each socket of a pair
+//! has its own description, and every call here is non-blocking by its own flags.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,17 +17,17 @@ use crate::sleep::Ring;
 #[derive(Debug)]
 pub struct Bell(OwnedFd);
 
-/// What an ended wait was ended by.
+/// The reason for the end of a wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Woken {
-    /// Either descriptor has something.
+    /// One of the descriptors is ready.
     Yes,
-    /// The time is over.
+    /// The time-out has passed.
     TimedOut,
 }
 
 impl Bell {
-    /// Both ends.
+    /// Creates both ends.
     pub(crate) fn pair() -> io::Result<(Self, Self)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (one, other) =
@@ -35,13 +35,13 @@ impl Bell {
         Ok((Self(one), Self(other)))
     }
 
-    /// The end that came from the node.
+    /// The end that the node has sent.
     pub(crate) fn from_node(fd: OwnedFd) -> Self {
         Self(fd)
     }
 
-    /// Takes what rang; bounded, whatever the other side does meanwhile. Whether the other side is
-    /// still there.
+    /// Clears the bell, in bounded time whatever the other side does. Returns whether the other
+    /// side still has its end.
     pub(crate) fn silence(&self) -> bool {
         let mut rung = [0u8; 256];
         match recv(&self.0, &mut rung, RecvFlags::DONTWAIT) {
@@ -50,7 +50,7 @@ impl Bell {
         }
     }
 
-    /// Waits until it rings, or `socket` has something, is closed, or takes something that is due.
+    /// Waits until the bell rings, or `socket` is readable, closed, or, if `is_writing`, writable.
     pub(crate) fn wait(
         &self,
         socket: BorrowedFd<'_>,
@@ -67,14 +67,15 @@ impl Bell {
         }
     }
 
-    /// To give it to the other side.
+    /// The descriptor, to send to the other side.
     pub(crate) fn into_fd(self) -> OwnedFd {
         self.0
     }
 }
 
 impl Ring for Bell {
-    /// When nothing can be sent, the other side has enough to wake it, or is gone.
+    /// When the socket is full, the other side already has a wake-up; when it is closed, that side
+    /// is gone.
     fn ring(&self) {
         let _ = send(&self.0, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }

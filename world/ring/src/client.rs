@@ -16,10 +16,10 @@ use crate::lane::{Broken, Consumer, Entry, Producer};
 use crate::memory::{Memory, OpenError};
 use crate::sleep::{say_sleeping, wake};
 
-/// A longer wait is as good as one without an end.
+/// The longest time-out that is passed to the system, in effect unlimited.
 const TIMEOUT_MAX: Timespec = Timespec { tv_sec: i64::MAX >> 8, tv_nsec: 0 };
 
-/// The client's end. What of it a [`crate::Slice`] needs outlives it.
+/// The client's end. Memory that a [`crate::Slice`] needs outlives it.
 #[derive(Debug)]
 pub struct ClientEnd {
     memory: Arc<Memory>,
@@ -30,10 +30,10 @@ pub struct ClientEnd {
 }
 
 impl ClientEnd {
-    /// The end that a node gave when it was asked for `geometry`, and its data area.
+    /// Maps the rings that a node sent in answer to a request for `geometry`, and their data area.
     ///
     /// # Errors
-    /// When it is not what was asked for, or cannot be mapped.
+    /// When the memory does not have the requested geometry, or cannot be mapped.
     pub fn new(
         memory: &OwnedFd,
         bell: OwnedFd,
@@ -51,42 +51,44 @@ impl ClientEnd {
         Ok((end, area))
     }
 
-    /// Puts a request in, not yet to be seen, with the place of its payload. Whether there was room; if
-    /// there was none, the payload counts as in flight all the same.
+    /// Adds a request, with the location of its payload, which the node does not see before
+    /// [`Self::publish`]. Returns whether there was room; if not, the payload counts as in flight
+    /// all the same.
     ///
     /// # Errors
     /// When the ring is broken.
     ///
     /// # Panics
-    /// When the payload is shorter than the request says, is of another data area, or is missing; or the
-    /// tag is that of another request in flight, or not below the ring's entries.
+    /// When the payload is shorter than the request states, is of another data area, or is missing;
+    /// or when the tag is that of another request in flight, or not below the ring's number of
+    /// entries.
     #[inline]
     pub fn push(&mut self, entry: &Entry, payload: Payload<'_>) -> Result<bool, Broken> {
         let entry = self.flights.depart(entry, payload);
         self.submissions.push(&self.memory, &entry)
     }
 
-    /// The slice of a request whose answer was taken; `None` when there is no such request, or it had
-    /// none.
+    /// Returns the slice of a request whose answer was taken; `None` when there is no such request,
+    /// or it had no slice.
     #[inline]
     pub fn reclaim(&mut self, tag: u32) -> Option<Slice> {
         self.flights.reclaim(tag)
     }
 
-    /// Copies the bytes of a slice in flight, as many as there are, for who does not expect an answer any
-    /// more. Whether there is such a slice.
+    /// Copies the bytes of a slice in flight, up to the length of `into`, for a caller that gives
+    /// up waiting for the answer. Returns whether there is such a slice.
     pub fn copy_out(&self, tag: u32, into: &mut [u8]) -> bool {
         self.flights.copy_out(tag, into)
     }
 
-    /// Shows the node what was put in, and wakes it if it sleeps.
+    /// Publishes the added requests to the node, and wakes it if it sleeps.
     #[inline]
     pub fn publish(&mut self) {
         self.submissions.publish(&self.memory);
         wake(&self.memory, NODE_SLEEPS_AT, &self.bell);
     }
 
-    /// Appends up to `max` answers. How many.
+    /// Appends up to `max` answers. Returns their number.
     ///
     /// # Errors
     /// When the ring is broken.
@@ -98,8 +100,8 @@ impl ClientEnd {
         Ok(count)
     }
 
-    /// Sleeps until there may be answers, or bytes or the end of `socket`, or room in it if
-    /// `is_writing`, `timeout` at most. Whether there may be.
+    /// Sleeps until there may be answers, `socket` is readable, closed, or, if `is_writing`,
+    /// writable, or `timeout` has passed. Returns `false` after the time-out.
     ///
     /// # Errors
     /// When the system cannot wait.
@@ -118,23 +120,23 @@ impl ClientEnd {
         Ok(woken? == Woken::Yes)
     }
 
-    /// Tells the node to ring the bell from now on, for who sleeps by other means than
-    /// [`Self::wait`]: on [`Self::bell`] and on the socket. Whether there is no answer yet; if there
-    /// is, nobody may sleep. [`Self::awake`] follows in any case.
+    /// Asks the node to ring the bell from now on, for a caller that waits by other means than
+    /// [`Self::wait`]: on [`Self::bell`] and on the socket. Returns whether there is no answer yet;
+    /// if there is one, the caller must not sleep. [`Self::awake`] must follow in any case.
     pub fn doze(&mut self) -> bool {
         say_sleeping(&self.memory, CLIENT_SLEEPS_AT);
         matches!(self.completions.available(&self.memory), Ok(0))
     }
 
-    /// Becomes readable when the node rings it.
+    /// A descriptor that becomes readable when the node rings the bell.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
-    /// Nobody sleeps any more, and the bell is silent.
+    /// Ends the sleep, and clears the bell.
     pub fn awake(&mut self) {
         self.memory.word(CLIENT_SLEEPS_AT).store(0, Ordering::Relaxed);
-        // A node that is gone is found out by its socket.
+        // The socket reports a node that has gone.
         self.bell.silence();
     }
 }

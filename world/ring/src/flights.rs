@@ -1,10 +1,11 @@
-//! The payload of requests in flight: slices that nobody holds while the node may touch them.
+//! The payload of requests in flight: slices that no other code holds while the node may access
+//! them.
 //!
-//! A slice moves in here with its request and out with the answer. So no safe code has a reference to
-//! bytes that the node may write to. Of an entry this knows only the fields that say which bytes those are
-//! (`docs/direct-protocol.md`, "Messages").
+//! A slice moves in here with its request and out with the answer. So no safe code has a reference
+//! to bytes that the node may write to. This module reads only those fields of an entry that locate
+//! the bytes (`docs/direct-protocol.md`, "Messages").
 //!
-//! Invariant: a request names no byte of the data area but those of its own payload.
+//! Invariant: a request names only bytes of its own payload.
 
 use std::sync::Arc;
 
@@ -17,19 +18,19 @@ const OPCODE_AT: usize = 0;
 const TAG_AT: usize = 4;
 const LEN_AT: usize = 16;
 const PLACE_AT: usize = 24;
-/// FLUSH and DISCARD: the only requests of which the node touches no payload.
+/// The opcodes FLUSH and DISCARD, the only requests without payload in the data area.
 const WITHOUT_PAYLOAD: [u8; 2] = [0x03, 0x04];
-/// Operands of one atomic operation: two words.
+/// The length of the operands of one atomic operation: two words.
 const WORDS_LEN: u32 = 16;
 
 /// The payload of a request.
 #[derive(Debug)]
 pub enum Payload<'a> {
-    /// None: of FLUSH and DISCARD.
+    /// No payload, for FLUSH and DISCARD.
     None,
     /// The operands of an atomic operation, which are copied.
     Words(&'a [u8]),
-    /// A slice, which belongs to the end until [`reclaimed`](crate::ClientEnd::reclaim).
+    /// A slice, which the end owns until [`reclaimed`](crate::ClientEnd::reclaim).
     Slice(Slice),
 }
 
@@ -38,18 +39,19 @@ pub enum Payload<'a> {
 enum Flight {
     #[default]
     None,
-    /// The node may touch it.
+    /// In flight: the node may access it.
     Away(Slice),
-    /// It was answered.
+    /// Answered.
     Back(Slice),
 }
 
-/// By tag.
+/// The slices of requests in flight, by tag.
 #[derive(Debug)]
 pub(crate) struct Flights {
     memory: Arc<Memory>,
     flights: Box<[Flight]>,
-    /// Operands, by tag. Never dereferenced. `None` in a data area that has no room for them.
+    /// The memory of operands, by tag. It is never dereferenced. `None` in a data area that has no
+    /// room for it.
     words: Option<Slice>,
 }
 
@@ -60,7 +62,7 @@ impl Flights {
         Self { memory: Arc::clone(memory), flights, words }
     }
 
-    /// Takes the payload of a request; the request with its place.
+    /// Takes the payload of a request, and returns the request with its location.
     #[inline]
     pub(crate) fn depart(&mut self, entry: &Entry, payload: Payload<'_>) -> Entry {
         let len = index(field(entry, LEN_AT).into());
@@ -96,12 +98,12 @@ impl Flights {
         words.offset() + tag * WORDS_LEN
     }
 
-    /// The node has answered these.
+    /// Records that the node has answered these requests.
     #[inline]
     pub(crate) fn land(&mut self, answers: &[Entry]) {
         for answer in answers {
             let tag = index(field(answer, TAG_AT).into());
-            // An answer to what was not asked is the session's to refuse.
+            // An answer without a request is an error of the session, which detects it.
             let Some(flight) = self.flights.get_mut(tag) else { continue };
             *flight = match std::mem::take(flight) {
                 Flight::Away(slice) => Flight::Back(slice),
@@ -133,7 +135,7 @@ impl Flights {
     }
 }
 
-/// The node may touch what was not answered at any time from now on.
+/// Abandons the slices of unanswered requests: the node may access them at any time from now on.
 impl Drop for Flights {
     fn drop(&mut self) {
         for flight in &mut self.flights {

@@ -1,22 +1,23 @@
-//! Where everything is in the shared memory.
+//! The layout of the shared memory.
 
 use crate::lane::{ENTRY_LEN, Lane};
 
-/// Entries of a submission ring; its completion ring has twice as many.
+/// The most entries of a submission ring; its completion ring has twice as many.
 pub const ENTRIES_MAX: u32 = 4096;
 
-/// Bytes of a data area.
+/// The most bytes of a data area.
 pub const DATA_LEN_MAX: u64 = 256 << 20;
 
-/// The header, and what everything is aligned to: payload lies as devices want it.
+/// The length of the header, and the alignment of every part: payload has the alignment that
+/// devices require.
 pub(crate) const PAGE_LEN: usize = 4096;
 
-/// Says that this is such memory, and of which layout.
+/// Identifies the memory and its byte order.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"nfdrings");
 pub(crate) const VERSION: u32 = 1;
 
-// What the header page holds, by offset. What one side writes and the other reads stands on lines
-// of its own, two by two because processors fetch pairs.
+// The fields of the header page, by offset. A field that one side writes and the other reads has
+// its own pair of cache lines, since processors fetch pairs.
 pub(crate) const MAGIC_AT: usize = 0;
 pub(crate) const VERSION_AT: usize = 8;
 pub(crate) const ENTRIES_AT: usize = 12;
@@ -29,7 +30,7 @@ const COMPLETION_HEAD_AT: usize = 512;
 pub(crate) const NODE_SLEEPS_AT: usize = 640;
 pub(crate) const CLIENT_SLEEPS_AT: usize = 768;
 
-/// How large rings and data area are: always within the bounds.
+/// The sizes of rings and data area, always within the bounds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Geometry {
     entries: u32,
@@ -37,8 +38,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// `None` when `entries` is no power of two up to [`ENTRIES_MAX`], or `data_len` not 4 KiB to
-    /// [`DATA_LEN_MAX`] in whole 4 KiB.
+    /// `None` when `entries` is not a power of two up to [`ENTRIES_MAX`], or `data_len` not a
+    /// multiple of 4 KiB from 4 KiB to [`DATA_LEN_MAX`].
     pub fn new(entries: u32, data_len: u64) -> Option<Self> {
         let is_sound = entries.is_power_of_two()
             && entries <= ENTRIES_MAX
@@ -48,12 +49,12 @@ impl Geometry {
         is_sound.then_some(Self { entries, data_len })
     }
 
-    /// Of the submission ring.
+    /// The number of entries of the submission ring.
     pub fn entries(self) -> u32 {
         self.entries
     }
 
-    /// Of the data area, in bytes.
+    /// The length of the data area, in bytes.
     pub fn data_len(self) -> usize {
         index(self.data_len)
     }
@@ -76,12 +77,12 @@ impl Geometry {
         }
     }
 
-    /// Where the data area begins.
+    /// The offset of the data area.
     pub(crate) fn data_offset(self) -> usize {
         (PAGE_LEN + 3 * index(self.entries.into()) * ENTRY_LEN).next_multiple_of(PAGE_LEN)
     }
 
-    /// All of it.
+    /// The length of the whole memory.
     pub(crate) fn total_len(self) -> usize {
         self.data_offset() + self.data_len()
     }

@@ -1,25 +1,26 @@
-//! One ring of one direction: who fills it, and who empties it.
+//! One ring for one direction, with a producer and a consumer.
 //!
-//! The one side writes entries and then its tail, the other reads entries and then writes its head.
-//! Each keeps its own index to itself, and of the other's believes only what can be: between what it
-//! was last and what it may be at most.
+//! The producer writes entries and then its tail; the consumer reads entries and then writes its
+//! head. Each side keeps a private copy of its own index, and accepts the other's only in the valid
+//! range: from its last value to the largest that is possible.
 
 use crate::geometry::index;
 use crate::memory::Memory;
 use crate::sync::Ordering;
 
-/// Length of an entry: a header of the direct protocol.
+/// The length of an entry: a header of the direct protocol.
 pub const ENTRY_LEN: usize = 32;
 
-/// What a ring carries.
+/// An entry of a ring.
 pub type Entry = [u8; ENTRY_LEN];
 
-/// The other side wrote an index that cannot be. Nothing in the ring means anything any more.
+/// The other side wrote an impossible index. The ring's contents are meaningless from then on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the ring is broken: the other side wrote an index that cannot be")]
 pub struct Broken;
 
-/// Where a ring lies. Indices run on, modulo 2^32; an entry's place is its index modulo `entries`.
+/// The location of a ring. Indices count modulo 2^32; an entry's slot is its index modulo
+/// `entries`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane {
     pub(crate) tail_at: usize,
@@ -41,12 +42,12 @@ impl Lane {
     }
 }
 
-/// Who fills a ring.
+/// The side that adds entries.
 #[derive(Debug)]
 pub(crate) struct Producer {
     lane: Lane,
     tail: u32,
-    /// The other side's index as last looked at: looked at again only when the ring seems full.
+    /// The last seen index of the other side; it is read again only when the ring seems full.
     head_seen: u32,
 }
 
@@ -55,7 +56,8 @@ impl Producer {
         Self { lane, tail: 0, head_seen: 0 }
     }
 
-    /// Puts an entry in, not yet to be seen. Whether there was room.
+    /// Adds an entry, which the other side does not see before [`Self::publish`]. Returns whether
+    /// there was room.
     #[inline]
     pub(crate) fn push(&mut self, memory: &Memory, entry: &Entry) -> Result<bool, Broken> {
         if self.tail.wrapping_sub(self.head_seen) == self.lane.entries {
@@ -69,15 +71,15 @@ impl Producer {
         Ok(true)
     }
 
-    /// Shows what was put in.
+    /// Publishes the added entries.
     #[inline]
     pub(crate) fn publish(&self, memory: &Memory) {
         memory.word(self.lane.tail_at).store(self.tail.to_le(), Ordering::Release);
     }
 
-    /// The other side's index moves forward, and not past ours.
+    /// Reads the other side's index, which may move forward, but not past this side's.
     fn look(&mut self, memory: &Memory) -> Result<(), Broken> {
-        // What it took is read before what we put in its place is written.
+        // Acquire: the other side's reads of these entries come before this side's writes.
         let head = u32::from_le(memory.word(self.lane.head_at).load(Ordering::Acquire));
         if head.wrapping_sub(self.head_seen) > self.tail.wrapping_sub(self.head_seen) {
             return Err(Broken);
@@ -87,7 +89,7 @@ impl Producer {
     }
 }
 
-/// Who empties a ring.
+/// The side that takes entries.
 #[derive(Debug)]
 pub(crate) struct Consumer {
     lane: Lane,
@@ -99,7 +101,7 @@ impl Consumer {
         Self { lane, head: 0 }
     }
 
-    /// How many entries there are to take.
+    /// The number of entries that can be taken.
     #[inline]
     pub(crate) fn available(&self, memory: &Memory) -> Result<u32, Broken> {
         let tail = u32::from_le(memory.word(self.lane.tail_at).load(Ordering::Acquire));
@@ -107,7 +109,7 @@ impl Consumer {
         if available <= self.lane.entries { Ok(available) } else { Err(Broken) }
     }
 
-    /// Appends up to `max` entries. Each is copied once.
+    /// Appends up to `max` entries, each of which is copied once. Returns their number.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -185,7 +187,7 @@ mod tests {
     }
 
     proptest! {
-        /// However it is filled and emptied, and wherever indices wrap, a ring is a bounded queue.
+        /// For any sequence of steps, and across the wrap of indices, a ring is a bounded queue.
         #[test]
         fn a_ring_equals_a_queue(
             start in prop_oneof![Just(0u32), Just(u32::MAX - 6), any::<u32>()],

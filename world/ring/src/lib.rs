@@ -1,18 +1,19 @@
-//! Memory that a node shares with a client of the same machine: a ring of requests, a ring of
-//! answers, and the area that payload lies in. Both ends.
+//! Memory that a node shares with a client on the same machine: a ring of requests, a ring of
+//! answers, and the data area for payload. The crate has both ends.
 //!
-//! The layout is defined in `docs/direct-protocol.md`. Of entries this knows only which bytes of the data
-//! area they are about.
+//! `docs/direct-protocol.md` defines the layout. This crate interprets only those fields of an
+//! entry that locate its payload in the data area.
 //!
-//! The two ends do not trust each other alike. The node believes nothing that it reads: it keeps its
-//! own indices to itself, copies an entry once and looks at the copy, and touches the data area by
-//! copies alone. Memory that was sealed against shrinking cannot be taken from under it, and what
-//! wakes a client cannot make it wait. A client trusts the node with its data anyway, and reads and
-//! writes the data area in place: [`Slice`]. It trusts the node, and not its own program, to leave a
-//! slice alone that it holds: a request takes its slice along, and only the answer brings it back.
+//! The two ends do not trust each other equally. The node trusts nothing that it reads: it keeps
+//! private copies of its own indices, copies an entry once and examines the copy, and accesses the
+//! data area by copies only. The memory is sealed against shrinking, and the bell that wakes a
+//! client never blocks the node. A client trusts the node with its data anyway, and reads and
+//! writes the data area in place: [`Slice`]. It trusts the node, but not its own program, not to
+//! access a slice that the program holds: a request takes its slice along, and only the answer
+//! returns it.
 //!
-//! Invariant: whatever the other end writes, each end reads and writes only within the memory, and
-//! a ring that cannot be right is an error, [`Broken`].
+//! Invariant: whatever the other end writes, each end accesses only bytes within the memory, and a
+//! ring in an impossible state is an error, [`Broken`].
 #![allow(unsafe_code)] // memory shared between processes; every block says why it is sound
 #![cfg_attr(all(test, loom), allow(dead_code, reason = "the model has only indices and sleep"))]
 
@@ -25,7 +26,7 @@ mod sync;
 #[path = "model.rs"]
 mod memory;
 
-/// All that needs the system, which a model of threads has not.
+/// The modules that use the system, which the model of threads does not have.
 #[cfg(not(all(test, loom)))]
 mod area;
 #[cfg(not(all(test, loom)))]

@@ -1,5 +1,5 @@
-//! Memory of the system: a sealed file, and mappings of it. Under Miri, which has neither, memory of the heap
-//! that one end sees alone.
+//! Memory of the system: a sealed file, and mappings of it. Under Miri, which has neither, memory
+//! of the heap, which only one end sees.
 
 #[cfg(miri)]
 pub(crate) use heap::{map, sealed_file, unmap};
@@ -24,7 +24,7 @@ mod system {
         Ok(fd)
     }
 
-    /// Never to be run as a program; a kernel that does not know that flag is asked without.
+    /// The file cannot be executed; a kernel that does not know that flag gets a call without it.
     fn memfd() -> io::Result<OwnedFd> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         match rustix::fs::memfd_create("nearflash-rings", flags | MemfdFlags::NOEXEC_SEAL) {
@@ -33,19 +33,19 @@ mod system {
         }
     }
 
-    /// Maps the beginning of a file that is at least so long.
+    /// Maps the first `len` bytes of a file that is at least that long.
     pub(crate) fn map(fd: impl AsFd, len: usize, flags: MapFlags) -> io::Result<NonNull<u8>> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice aliases nothing. The file is at
-        // least that long, and is sealed against becoming shorter.
+        // SAFETY: the kernel chooses the address of the new mapping, which aliases nothing. The
+        // file is at least that long, and is sealed against shrinking.
         let start = unsafe { mmap(ptr::null_mut(), len, protection, flags, fd, 0)? };
         NonNull::new(start.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
     /// # Safety
-    /// It is all of a mapping of [`map`], and nobody has a pointer into it any more.
+    /// The range is a whole mapping of [`map`], and there are no pointers into it any more.
     pub(crate) unsafe fn unmap(start: NonNull<u8>, len: usize) {
-        // SAFETY: the caller's. A failure would leave it mapped, which harms nothing.
+        // SAFETY: as promised by the caller. A failure would leave it mapped, which is harmless.
         let _ = unsafe { munmap(start.as_ptr().cast(), len) };
     }
 }
@@ -67,13 +67,13 @@ mod heap {
     }
 
     pub(crate) fn map(_: impl AsFd, len: usize, _: MapFlags) -> io::Result<NonNull<u8>> {
-        // SAFETY: a mapping has a header, and so a length.
+        // SAFETY: a geometry includes a header, so `len` is not zero.
         let start = unsafe { alloc_zeroed(layout(len)) };
         NonNull::new(start).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
     }
 
     /// # Safety
-    /// It is all of a mapping of [`map`], and nobody has a pointer into it any more.
+    /// The range is a whole mapping of [`map`], and there are no pointers into it any more.
     pub(crate) unsafe fn unmap(start: NonNull<u8>, len: usize) {
         // SAFETY: allocated by `map` with this layout.
         unsafe { dealloc(start.as_ptr(), layout(len)) };

@@ -1,7 +1,7 @@
-//! The memory itself: made by the node, sealed, mapped by both.
+//! The shared memory: the node creates and seals it, and both sides map it.
 //!
-//! Invariant: no Rust reference to bytes of it is ever made here, only to atomic words of it, which
-//! the other side may change at any time.
+//! Invariant: no Rust reference to its bytes is ever made here, only to atomic words, which the
+//! other side may change at any time.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,36 +17,36 @@ use crate::geometry::{
 use crate::lane::{ENTRY_LEN, Entry};
 use crate::mapping::{map, sealed_file, unmap};
 
-/// Why memory that a node sent cannot be used.
+/// The error of memory that a node sent.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot map the memory that the node shares: {0}")]
     Io(#[from] io::Error),
-    /// It could be made smaller while it is in use.
+    /// The memory could shrink while it is in use.
     #[error("the memory that the node shares is not sealed against shrinking")]
     NotSealed,
-    /// It is not what was asked for.
+    /// The size or layout is not the requested one.
     #[error("the memory that the node shares is not of the size or layout that was asked for")]
     WrongLayout,
 }
 
-/// Mapped until dropped.
+/// The mapping, until dropped.
 #[derive(Debug)]
 pub(crate) struct Memory {
     start: NonNull<u8>,
     geometry: Geometry,
 }
 
-// SAFETY: the mapping belongs to this value alone; every access is an atomic one or a raw copy, and
-// only `munmap` in `drop`, which has the value to itself, depends on who calls.
+// SAFETY: the mapping belongs to this value alone; every access is atomic or a raw copy, and any
+// thread may call `munmap` in `drop`, which has exclusive access.
 unsafe impl Send for Memory {}
-// SAFETY: as above. Copies that overlap in time tear bytes, which no reference ever shows.
+// SAFETY: as above. Copies that overlap in time may tear bytes, to which there are no references.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// The node's side: new memory, which can neither shrink nor grow, and the descriptor for the
-    /// client.
+    /// The node's side: creates memory that can neither shrink nor grow, with the descriptor for
+    /// the client.
     pub(crate) fn create(geometry: Geometry) -> io::Result<(Self, OwnedFd)> {
         let fd = sealed_file(size(geometry))?;
         let memory = Self::map(&fd, geometry, MapFlags::SHARED)?;
@@ -58,10 +58,10 @@ impl Memory {
         Ok((memory, fd))
     }
 
-    /// The client's side: what the node sent in answer to a wish for `geometry`.
+    /// The client's side: maps the memory that the node sent in answer to a request for `geometry`.
     ///
-    /// Its pages are made here, so that they are charged to the client, and that the node finds them
-    /// when it first touches them.
+    /// The mapping populates the pages, so that they are charged to the client, and present when
+    /// the node first accesses them.
     pub(crate) fn open(fd: &OwnedFd, geometry: Geometry) -> Result<Self, OpenError> {
         let seals = fcntl_get_seals(fd).map_err(io::Error::from)?;
         if !seals.contains(SealFlags::SHRINK) {
@@ -94,8 +94,8 @@ impl Memory {
     #[inline]
     pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.geometry.total_len());
-        // SAFETY: within the mapping and aligned, as was just asserted; it lives as long as `self`,
-        // and everybody here accesses it atomically.
+        // SAFETY: within the mapping and aligned, as asserted above; the mapping lives as long as
+        // `self`, and every access to it here is atomic.
         unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(offset).cast()) }
     }
 
@@ -107,7 +107,7 @@ impl Memory {
         unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast()) }
     }
 
-    /// Copies an entry out, once: what is validated is the copy.
+    /// Copies an entry out, once: the caller validates the copy.
     #[inline]
     pub(crate) fn load_entry(&self, offset: usize) -> Entry {
         let mut entry = [0; ENTRY_LEN];
@@ -124,31 +124,32 @@ impl Memory {
         }
     }
 
-    /// Where that part of the data area begins; `None` when it is not within.
+    /// A pointer to this part of the data area; `None` when it is not within the area.
     #[inline]
     pub(crate) fn data(&self, offset: u64, len: usize) -> Option<NonNull<u8>> {
         let offset = usize::try_from(offset).ok()?;
         if offset.checked_add(len)? > self.geometry.data_len() {
             return None;
         }
-        // SAFETY: within the mapping, as was just checked.
+        // SAFETY: within the mapping, as checked above.
         Some(unsafe { self.start.add(self.geometry.data_offset() + offset) })
     }
 
-    /// As [`Self::data`], for a part that was checked before.
+    /// [`Self::data`] of a part that was checked before.
     #[inline]
     fn checked_data(&self, offset: u64, len: usize) -> NonNull<u8> {
         self.data(offset, len).expect("the range lies within the data area: it was checked")
     }
 
-    /// Copies bytes of the data area out. What the other side writes meanwhile may be torn.
+    /// Copies bytes out of the data area. Bytes that the other side writes concurrently may be
+    /// torn.
     ///
     /// # Panics
-    /// When they are not within it, as with the others: our own fault.
+    /// When they are not within the area, which is a bug of the caller, as in the other methods.
     pub(crate) fn copy_out(&self, offset: u64, into: &mut [u8]) {
         let from = self.checked_data(offset, into.len());
-        // SAFETY: both are that long; `into` is borrowed and so no part of the mapping, into which no
-        // reference is ever made.
+        // SAFETY: both ranges have this length; `into` is borrowed, and so not a part of the
+        // mapping, to which there are never references.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
     }
 
@@ -159,18 +160,18 @@ impl Memory {
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), into.as_ptr(), from.len()) };
     }
 
-    /// Makes bytes of the data area zeroes.
+    /// Zeroes bytes of the data area.
     #[inline]
     pub(crate) fn zero(&self, offset: u64, len: usize) {
         let into = self.checked_data(offset, len);
-        // SAFETY: within the mapping, and no reference into it exists.
+        // SAFETY: within the mapping, to which there are no references.
         unsafe { ptr::write_bytes(into.as_ptr(), 0, len) };
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, whole, and nobody else has it any more.
+        // SAFETY: the whole of this value's own mapping, to which there are no other references.
         unsafe { unmap(self.start, self.geometry.total_len()) };
     }
 }
@@ -183,7 +184,7 @@ fn long(len: usize) -> u64 {
     u64::try_from(len).expect("a length fits 64 bits")
 }
 
-/// Entries are bytes: no order of theirs is meant here.
+/// An entry is a string of bytes: its words have no byte order of their own.
 #[expect(clippy::host_endian_bytes, reason = "bytes in, the same bytes out")]
 fn native_bytes(long: u64) -> [u8; 8] {
     long.to_ne_bytes()

@@ -1,6 +1,6 @@
-//! The shared memory as a model of threads sees it, and what is proved with it: `scripts/loom`.
+//! The shared memory in a model of threads, with the properties that `scripts/loom` proves.
 //!
-//! Words and entries only. The layout of the tests' rings is their own, as small as can be.
+//! It has words and entries only. The tests' rings have their own layout, as small as possible.
 
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -9,7 +9,7 @@ use loom::thread;
 use crate::lane::{Consumer, ENTRY_LEN, Entry, Lane, Producer};
 use crate::sleep::{Ring, say_sleeping, wake};
 
-/// Indices and flags come first, entries behind them.
+/// Indices and flags come first, then the entries.
 const TAIL_AT: usize = 0;
 const HEAD_AT: usize = 4;
 const SLEEPS_AT: usize = 8;
@@ -31,8 +31,8 @@ impl Memory {
         &self.words[offset / 4]
     }
 
-    /// One of the four words of an entry stands for all of it: each is an atomic of its own, with the
-    /// same order.
+    /// One of the four words of an entry stands for all of them: each is an atomic of its own, with
+    /// the same memory order.
     fn long(&self, offset: usize) -> &AtomicU64 {
         &self.longs[(offset - ENTRIES_AT) / 8]
     }
@@ -60,7 +60,7 @@ fn entry(number: u8) -> Entry {
     entry
 }
 
-/// Keeps what rang, as a socket does.
+/// A bell that keeps a ring, as a socket does.
 struct Bell {
     has_rung: Mutex<bool>,
     changed: Condvar,
@@ -90,8 +90,8 @@ impl Ring for Bell {
     }
 }
 
-/// However the two threads are interleaved, entries come out whole, once and in order, also where one
-/// takes the place of another.
+/// In every interleaving of the two threads, entries come out whole, once and in order, even where
+/// one replaces another.
 #[test]
 fn loom_entries_come_out_as_they_went_in() {
     const COUNT: u8 = 3;
@@ -118,8 +118,7 @@ fn loom_entries_come_out_as_they_went_in() {
     });
 }
 
-/// Who sleeps while something is shown is woken: a lost wake-up is a deadlock here, which the model
-/// finds.
+/// A sleeper is woken by a publication: a lost wake-up is a deadlock, which the model detects.
 #[test]
 fn loom_a_sleeper_is_woken_by_what_is_shown() {
     const COUNT: u8 = 2;

@@ -11,7 +11,7 @@ use crate::lane::{Broken, Consumer, Entry, Producer};
 use crate::memory::Memory;
 use crate::sleep::{say_sleeping, wake};
 
-/// The node's end. Unmapped when dropped.
+/// The node's end, unmapped when dropped.
 #[derive(Debug)]
 pub struct NodeEnd {
     memory: Memory,
@@ -20,7 +20,7 @@ pub struct NodeEnd {
     bell: Bell,
 }
 
-/// What goes to the client: nothing of it is kept.
+/// The descriptors for the client; the node keeps neither.
 #[derive(Debug)]
 pub struct Handover {
     /// The memory.
@@ -30,14 +30,14 @@ pub struct Handover {
 }
 
 impl Handover {
-    /// In the order in which a client expects them.
+    /// The descriptors, in the order in which a client expects them.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.memory.as_fd(), self.bell.as_fd()]
     }
 }
 
 impl NodeEnd {
-    /// New rings, and what the client needs of them.
+    /// Creates rings, and the descriptors for the client.
     ///
     /// # Errors
     /// When the system has no memory, address space or descriptors for it.
@@ -53,20 +53,20 @@ impl NodeEnd {
         Ok((end, Handover { memory: fd, bell: theirs.into_fd() }))
     }
 
-    /// Appends up to `max` entries that the client submitted. How many.
+    /// Appends up to `max` entries that the client submitted. Returns their number.
     ///
     /// # Errors
-    /// When the client broke the ring.
+    /// When the client has broken the ring.
     #[inline]
     pub fn take(&mut self, max: u32, entries: &mut Vec<Entry>) -> Result<u32, Broken> {
         self.submissions.take(&self.memory, max, entries)
     }
 
-    /// Shows the client these answers, and wakes it if it sleeps.
+    /// Publishes these answers to the client, and wakes it if it sleeps.
     ///
     /// # Errors
-    /// When the ring is full or broken: a client has no more in flight than its ring has entries,
-    /// and there is room for twice as many answers.
+    /// When the ring is full or broken: a client has at most as many requests in flight as its
+    /// submission ring has entries, and the completion ring has twice as many.
     #[inline]
     pub fn put(&mut self, entries: &[Entry]) -> Result<(), Broken> {
         for entry in entries {
@@ -79,39 +79,39 @@ impl NodeEnd {
         Ok(())
     }
 
-    /// From now on the client rings the bell when it submits. `false` when there is something to
-    /// take already (also when what is there is broken).
+    /// Asks the client to ring the bell on a submission from now on. `false` when there is an entry
+    /// to take already, or the ring is broken.
     pub fn begin_sleep(&self) -> bool {
         say_sleeping(&self.memory, NODE_SLEEPS_AT);
         self.submissions.available(&self.memory) == Ok(0)
     }
 
-    /// No bell is needed any more.
+    /// Ends the request for the bell.
     pub fn end_sleep(&self) {
         self.memory.word(NODE_SLEEPS_AT).store(0, Ordering::Relaxed);
     }
 
-    /// Rings when the client submitted something while this end slept.
+    /// A descriptor that becomes readable when the client submits while this end sleeps.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
-    /// Takes what rang. Whether the client still has its end.
+    /// Clears the bell. Returns whether the client still has its end.
     pub fn silence_bell(&self) -> bool {
         self.bell.silence()
     }
 
-    /// Where a device reads or writes that part of the data area; `None` when it is not within. The
-    /// client may write there at any time: never to be made a reference.
+    /// A pointer to this part of the data area, for a device; `None` when it is not within the
+    /// area. The client may write there at any time, so no reference may be made from it.
     #[inline]
     pub fn data(&self, offset: u64, len: usize) -> Option<NonNull<u8>> {
         self.memory.data(offset, len)
     }
 
-    /// Copies bytes of the data area out: one look at what may change at any time.
+    /// Copies bytes out of the data area: a single read of memory that may change at any time.
     ///
     /// # Panics
-    /// When they are not within it, as with the others: our own fault.
+    /// When they are not within the area, which is a bug of the caller, as in the other methods.
     pub fn copy_out(&self, offset: u64, into: &mut [u8]) {
         self.memory.copy_out(offset, into);
     }
@@ -124,7 +124,7 @@ impl NodeEnd {
         self.memory.copy_in(offset, from);
     }
 
-    /// Makes bytes of the data area zeroes.
+    /// Zeroes bytes of the data area.
     ///
     /// # Panics
     /// As [`Self::copy_out`].

@@ -1,4 +1,4 @@
-//! Descriptors beside bytes on a Unix socket.
+//! Descriptors that accompany bytes on a Unix socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -9,14 +9,14 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// Descriptors that come with one send.
+/// The number of descriptors in one send.
 const DESCRIPTORS_MAX: usize = 2;
 
-/// Sends some of `bytes`, the descriptors with the first of them, without waiting. How many bytes
-/// were sent: never none.
+/// Sends some of `bytes`, with the descriptors attached to the first of them, without waiting.
+/// Returns the number of bytes sent, at least 1.
 ///
 /// # Errors
-/// When there is no room, or nobody at the other end.
+/// When there is no room, or the other end is closed.
 pub fn send_passing(
     socket: BorrowedFd<'_>,
     bytes: &[u8],
@@ -30,11 +30,11 @@ pub fn send_passing(
     Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags)?)
 }
 
-/// Receives without waiting; descriptors that come along are appended. How many bytes came: none
-/// when the other side sends no more.
+/// Receives without waiting, and appends descriptors that accompany the bytes. Returns the number
+/// of bytes, 0 when the other side has ended its sending.
 ///
 /// # Errors
-/// When nothing is there yet, or the connection is broken.
+/// When there is nothing to receive yet, or the connection is broken.
 pub fn receive_passed(
     socket: BorrowedFd<'_>,
     into: &mut [u8],

@@ -1,20 +1,20 @@
-//! How one end sleeps and the other wakes it, without a lost wake-up.
+//! The sleep of one end and its wake-up by the other, without a lost wake-up.
 //!
-//! Who is about to sleep says so and looks at the ring once more; who has shown something looks whether
-//! the other sleeps. A full fence stands between the two steps of each, so that one of them sees the other's
-//! first step.
+//! An end that is about to sleep announces that, and then checks the ring once more; an end that
+//! has published checks whether the other sleeps. Both put a full fence between their two steps, so
+//! that one of them sees the other's first step.
 
 use crate::memory::Memory;
 use crate::sync::{Ordering, fence};
 
-/// What wakes the other side.
+/// Wakes the other side.
 pub(crate) trait Ring {
-    /// Wakes it, or makes its next sleep a short one.
+    /// Wakes the other side, or shortens its next sleep.
     fn ring(&self);
 }
 
-/// Rings the bell if the other side said that it sleeps. It sees what was published before: either when
-/// it looks once more, or because its word is found here.
+/// Rings the bell if the other side has announced its sleep. The other side sees the entries
+/// published before: either in its last check, or because this call finds its announcement.
 #[inline]
 pub(crate) fn wake(memory: &Memory, sleeps_at: usize, bell: &impl Ring) {
     fence(Ordering::SeqCst);
@@ -24,7 +24,7 @@ pub(crate) fn wake(memory: &Memory, sleeps_at: usize, bell: &impl Ring) {
     }
 }
 
-/// Says that this side sleeps, before it looks for the last time.
+/// Announces that this side sleeps, before its last check.
 pub(crate) fn say_sleeping(memory: &Memory, sleeps_at: usize) {
     memory.word(sleeps_at).store(1, Ordering::Relaxed);
     fence(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Fences and orders: the processor's, or those of the model that the tests of `--cfg loom` run in.
+//! Fences and orders: the processor's, or those of loom's model in tests with `--cfg loom`.
 
 #[cfg(all(test, loom))]
 pub(crate) use loom::sync::atomic::{Ordering, fence};

@@ -1,4 +1,4 @@
-//! Both ends at once, as two threads, and a client that writes whatever it likes.
+//! Both ends at once, as two threads, and a client that writes arbitrary bytes.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,10 +12,10 @@ use nearflash_ring::{Broken, ClientEnd, ENTRY_LEN, Entry, Geometry, Handover, No
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, poll};
 
-/// Longer than any test may take: a lost wake-up shows as a failure, not as a test that hangs.
+/// Longer than any test may take: a lost wake-up is then a failure, not a hang.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The opcode, and where these indices are, as docs/direct-protocol.md says.
+/// The opcode and the offsets of these indices, from docs/direct-protocol.md.
 const FLUSH: u8 = 0x03;
 const SUBMISSION_TAIL_AT: u64 = 128;
 const SUBMISSION_HEAD_AT: u64 = 256;
@@ -39,7 +39,7 @@ fn sleep_until_rung(node: &NodeEnd) {
     node.end_sleep();
 }
 
-/// Answers every request with itself, until all have come. `batch` at a time; sleeps when idle.
+/// Answers every request with itself, `batch` at a time, until all have come; sleeps when idle.
 fn serve(mut node: NodeEnd, count: u32, batch: u32) {
     let (mut served, mut entries) = (0, Vec::new());
     while served < count {
@@ -53,7 +53,7 @@ fn serve(mut node: NodeEnd, count: u32, batch: u32) {
     }
 }
 
-/// Posts as many as the ring has entries; every answer must be that to the next request.
+/// Posts up to `depth` requests at a time; every answer must be that to the next request.
 fn ask(mut client: ClientEnd, socket: &UnixStream, count: u32, batch: u32, seed: u8, depth: u32) {
     let (mut posted, mut answered, mut answers) = (0, 0, Vec::new());
     while answered < count {
@@ -76,8 +76,8 @@ fn ask(mut client: ClientEnd, socket: &UnixStream, count: u32, batch: u32, seed:
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever the sizes and batches, every request is answered once, in order and unchanged, and
-    /// nobody sleeps while there is something for it.
+    /// For any sizes and batches, every request is answered once, in order and unchanged, and no
+    /// side sleeps while there is an entry for it.
     #[test]
     fn two_ends_lose_nothing_and_wake_each_other(
         shift in 0u32..8,
@@ -114,7 +114,7 @@ fn a_client_that_takes_no_answers_breaks_its_ring_and_makes_nobody_wait() {
     assert_eq!(put, [vec![Ok(()); 8], vec![Err(Broken)]].concat());
 }
 
-/// Writes random bytes over header and rings, and at times an index that might be.
+/// Writes random bytes over header and rings, and at times a plausible index.
 fn scribble(memory: &OwnedFd, len: u64, over: &AtomicBool) {
     let mut state = 0x9E37_79B9_7F4A_7C15u64;
     let mut next = || {
@@ -129,7 +129,8 @@ fn scribble(memory: &OwnedFd, len: u64, over: &AtomicBool) {
         let place = if word & 1 == 0 { place % 1024 } else { place };
         let word = if word & 2 == 0 { word % 64 } else { word };
         rustix::io::pwrite(memory, &word.to_le_bytes(), place).unwrap();
-        // Now and then something that a client might have submitted, over which the rest goes on.
+        // At times, an index that a client could have written, and that the random bytes then
+        // overwrite.
         if word & 12 == 0 {
             let mut head = [0; 4];
             rustix::io::pread(memory, &mut head, SUBMISSION_HEAD_AT).unwrap();
