@@ -1,8 +1,8 @@
-//! How long to wait before connecting again.
+//! The wait before a reconnect.
 
 use nearflash_units::Nanos;
 
-/// Doubles the wait with every failure, between bounds. Pure: the caller does the waiting.
+/// A wait that doubles with every failure, between bounds. Pure: the caller does the waiting.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     next: Nanos,
@@ -11,26 +11,26 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The first wait, and the longest.
+    /// A wait from `first` to `longest`.
     pub fn new(first: Nanos, longest: Nanos) -> Self {
         Self { next: first, first, longest }
     }
 
-    /// How long to wait now, after one more failure.
+    /// The wait after another failure.
     pub fn next_wait(&mut self) -> Nanos {
         let wait = self.next;
         self.next = wait.plus(wait).min(self.longest);
         wait
     }
 
-    /// It went well: the next failure begins anew.
+    /// Resets the wait after a success.
     pub fn succeeded(&mut self) {
         self.next = self.first;
     }
 }
 
 impl Default for Backoff {
-    /// From 100 ms to 10 s, Linux's reconnect delay.
+    /// From 100 ms to 10 s, the reconnect delay of Linux.
     fn default() -> Self {
         Self::new(Nanos::from_millis(100), Nanos::from_secs(10))
     }

@@ -1,12 +1,12 @@
-//! What applications link to reach flash behind the network.
+//! The client library: applications link it to reach flash over the network.
 //!
-//! [`direct`] is nearflash's own door: bytes by offset, one-sided, under permissions; its names are
-//! also those of the crate. [`nvme_tcp`] is a host for any NVMe/TCP target, [`iscsi`] an initiator
-//! for any iSCSI target, ours or another's. All are polled over real sockets; the protocols
-//! themselves are `nearflash-direct`, `nearflash-nvme-tcp` and `nearflash-iscsi`, here are their
-//! sockets, their memory and their patience.
+//! [`direct`] is nearflash's own protocol: one-sided access to bytes by offset, under permissions;
+//! the crate re-exports its names. [`nvme_tcp`] is a host for any NVMe/TCP target, and [`iscsi`] an
+//! initiator for any iSCSI target, of nearflash or others. All are polled over real sockets. The
+//! crates `nearflash-direct`, `nearflash-nvme-tcp` and `nearflash-iscsi` implement the protocols;
+//! this crate adds sockets, memory and time-outs.
 //!
-//! Knows nothing of nodes, maps or devices.
+//! The crate knows nothing of nodes, layouts or devices.
 
 mod backoff;
 pub mod direct;

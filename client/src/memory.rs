@@ -1,14 +1,15 @@
-//! The memory of a connection's payload: equal, page-aligned buffers in one piece.
+//! The memory of a connection's payload: page-aligned buffers of equal length in one allocation.
 
 use nearflash_request::BufferId;
 use nearflash_units::ByteLen;
 
 use crate::stream;
 
-/// Alignment of every buffer: the page, as devices want it of whoever hands a buffer on to one.
+/// The alignment of every buffer: a page, as devices require it of an application that passes a
+/// buffer on.
 const ALIGNMENT: usize = 4096;
 
-/// The buffers. A buffer's number is its place.
+/// The buffers. A buffer's number is its index.
 pub(crate) struct Memory {
     bytes: Vec<u8>,
     start: usize,
@@ -18,7 +19,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// So many buffers of at least so many bytes. Reserved, not touched.
+    /// Reserves `count` buffers of at least `len` bytes, without touching their pages.
     pub(crate) fn new(count: u32, len: ByteLen) -> Self {
         let stride = len.to_usize().next_multiple_of(ALIGNMENT).max(ALIGNMENT);
         let bytes = vec![0; index(count) * stride + ALIGNMENT];
@@ -37,7 +38,7 @@ impl Memory {
     }
 
     /// # Panics
-    /// When the buffer is not taken: the next taker would share it.
+    /// When the buffer is not taken: it would then be given out twice.
     pub(crate) fn give_back(&mut self, buffer: BufferId) {
         let taken = std::mem::take(&mut self.taken[index(buffer.0)]);
         assert!(taken, "buffer {buffer:?} is given back once");

@@ -1,12 +1,13 @@
-//! From a name to addresses.
+//! The resolution of host names.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// The addresses of a host of that name or in that notation: at least one, the preferred first.
+/// The addresses of a host, given by name or as an IP address: at least one, in order of
+/// preference.
 ///
 /// # Errors
-/// What the resolver says, or that there is none.
+/// The resolver's error, or `NotFound` when the host has no address.
 pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
     match addresses.is_empty() {

@@ -1,4 +1,4 @@
-//! The asynchronous volume over real sockets, against a node that says what it is told to.
+//! The asynchronous volume over real sockets, against a scripted node.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 #[allow(dead_code, reason = "shared with other tests")]
@@ -28,7 +28,7 @@ async fn many_tasks_share_a_volume() {
         [FakeNode::start(&[Script::default()]), FakeNode::start_local("async", Script::default())]
     {
         let volume = open(&node).await;
-        // More than the queue pair has places.
+        // More operations than the queue pair has places.
         let tasks = (0..64u64).map(|task| {
             let volume = volume.clone();
             tokio::spawn(async move {
@@ -54,7 +54,7 @@ async fn a_dropped_future_leaves_its_buffer_with_the_node_and_the_volume_works_o
     let volume = open(&node).await;
     for round in 0..200u64 {
         let write = volume.write(&[7u8; 4096][..], round * 4096);
-        // Posted, and dropped before or after it was answered.
+        // Posted, and dropped before or after the answer.
         let dropped = tokio::time::timeout(Duration::from_micros(round), write).await;
         drop(dropped);
     }
@@ -76,8 +76,8 @@ async fn reads_survive_a_lost_connection_and_writes_are_never_repeated() {
     assert_eq!(volume.fetch_add(4096, 1).await.unwrap(), 1, "it had happened, once");
 }
 
-/// The connections of a node that is down for longer than a lost connection is tried again. The first
-/// is that of `Client::connect`, and the second loses its first request.
+/// The connections of a node that is down for longer than reconnects are tried. The first is that
+/// of `Client::connect`, and the second loses its first request.
 const OUTAGE: [Script; 5] = {
     let up = Script {
         closes_at: None,

@@ -1,4 +1,4 @@
-//! The direct client over real sockets, against a node that says what it is told to.
+//! The direct client over real sockets, against a scripted node.
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::cast_possible_truncation, reason = "small constants")]
 
@@ -29,7 +29,7 @@ fn pair(node: &FakeNode) -> QueuePair {
     client(node).queue_pair(VOLUME, QueueOptions::default()).unwrap()
 }
 
-/// Bytes that say where they are.
+/// Bytes that encode their offset.
 fn pattern(offset: usize, len: usize) -> Vec<u8> {
     (offset..offset + len).map(|at| (at ^ at >> 8 ^ at >> 16) as u8).collect()
 }
@@ -38,7 +38,7 @@ fn fill(node: &FakeNode) {
     node.bytes().copy_from_slice(&pattern(0, VOLUME_LEN));
 }
 
-/// Polls until nothing is in flight.
+/// Polls until no operation is in flight.
 fn finish(pair: &mut QueuePair) -> Vec<Completion> {
     let mut done = Vec::new();
     while pair.in_flight() > 0 {
@@ -183,7 +183,7 @@ fn a_full_queue_refuses_and_takes_again_after_a_completion() {
 
 #[test]
 fn tokens_index_the_same_table_over_every_connection() {
-    // The second connection is that of the queue pair, the third may have more in flight.
+    // The second connection is the queue pair's; the third may have more operations in flight.
     let first = Script { credits: Some(4), closes_at: Some(0), ..Script::default() };
     let node = FakeNode::start(&[Script::default(), first, Script::default()]);
     let mut pair = pair(&node);
@@ -248,7 +248,7 @@ fn another_volume_of_the_same_name_is_not_taken_for_the_first() {
 
 #[test]
 fn a_lost_connection_tells_of_each_operation_whether_it_may_have_happened() {
-    // The first connection is that which Client::connect tries the door with.
+    // The first connection is the test connection of `Client::connect`.
     let closing = Script { closes_at: Some(2), ..Script::default() };
     let node = FakeNode::start(&[Script::default(), closing, Script::default()]);
     let mut pair = pair(&node);
@@ -262,7 +262,7 @@ fn a_lost_connection_tells_of_each_operation_whether_it_may_have_happened() {
     assert_eq!(tokens, posted, "each ends once");
     for (number, Completion { result, buffer, .. }) in done.into_iter().enumerate() {
         match (number, result) {
-            // Answered before the connection was lost, or not.
+            // Each was answered before the connection was lost, or not.
             (0 | 1, Ok(0)) | (0..4, Err(Error::Unknown(_))) => {}
             (4, Err(Error::ConnectionLost(_))) => {}
             (_, result) => panic!("operation {number}: {result:?}"),

@@ -1,5 +1,5 @@
-//! The direct client against a volume that is a vector: whatever is posted together, each read gives
-//! what the vector has, and in the end both are equal.
+//! The direct client against a model, which is a vector: for any operations in flight together,
+//! each read returns the model's bytes, and in the end both are equal.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 #[allow(dead_code, reason = "shared with other tests")]
@@ -12,12 +12,11 @@ use fake_node::{BLOCK_LEN, FakeNode, Script, VOLUME, VOLUME_LEN};
 use nearflash::direct::{Buffer, Client, Completion, Credentials, QueueOptions, QueuePair, Token};
 use proptest::prelude::*;
 
-/// Operations that are in flight together are in zones of their own, so that their order is of no
-/// consequence.
+/// Operations in flight together are in separate zones, so that their order does not matter.
 const ZONES: usize = 24;
 const ZONE_LEN: usize = VOLUME_LEN / ZONES;
 
-/// What is posted, at a place within its zone.
+/// An operation, at an offset within its zone.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Read { at: usize, len: usize },
@@ -49,7 +48,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What the completion must have: a value, and bytes if it was a read.
+/// The expected completion: a value, and the bytes of a read.
 type Expected = (u64, Option<Vec<u8>>);
 
 fn post(pair: &mut QueuePair, model: &mut [u8], zone: usize, op: Op) -> (Token, Expected) {
@@ -70,7 +69,7 @@ fn post(pair: &mut QueuePair, model: &mut [u8], zone: usize, op: Op) -> (Token, 
             (posted.unwrap(), (0, None))
         }
         Op::Discard { at, len } => {
-            // Only whole blocks.
+            // Whole blocks only.
             let first = (start + at).next_multiple_of(BLOCK_LEN);
             let end = (start + at + len) / BLOCK_LEN * BLOCK_LEN;
             if first < end {

@@ -1,4 +1,4 @@
-//! The initiator over real sockets, against a target that says what it is told to.
+//! The initiator over real sockets, against a scripted target.
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::cast_possible_truncation, reason = "small constants")]
 
@@ -32,12 +32,12 @@ fn open(target: &FakeTarget) -> (Session, LogicalUnit) {
     open_with(&options(target))
 }
 
-/// Why a session does not come about.
+/// The error of a session that cannot connect.
 fn refusal(options: &Options) -> InitiatorError {
     Session::connect(options, ROOM).map(|_| ()).unwrap_err()
 }
 
-/// Polls until so many are done.
+/// Polls until `count` operations have completed.
 fn wait_for(session: &mut Session, count: usize) -> Result<Vec<IoCompletion>, InitiatorError> {
     let mut done = Vec::new();
     while done.len() < count {
@@ -63,7 +63,7 @@ fn write(start: u64, count: u64, buffer: Buffer) -> Io {
     Io::Write { start, count, buffer, force_unit_access: false }
 }
 
-/// Reads of several lengths, as many as are in flight, over all connections in turn.
+/// Reads of several lengths, all in flight together, over all connections in turn.
 fn read_much(session: &mut Session, unit: &LogicalUnit) {
     let extents: Vec<(u64, u64)> =
         (0..24).map(|n| (n * 5, [1, 2, 40, 64][n as usize % 4])).collect();
@@ -85,7 +85,7 @@ fn read_much(session: &mut Session, unit: &LogicalUnit) {
     }
 }
 
-/// Writes of one block and of many, and what is there then.
+/// Writes one block and many blocks, and checks the result.
 fn write_much(session: &mut Session, unit: &LogicalUnit, target: &FakeTarget) {
     for (token, (start, count)) in [(0, 1), (4, 64), (70, 2)].into_iter().enumerate() {
         let connection = token % session.connections();
@@ -204,7 +204,7 @@ fn what_the_target_has_no_room_for_is_sent_again_until_it_has() {
         assert_eq!(session.sent_again(), refusals as u64);
         assert_eq!(session.poll_timeout(), None, "nothing waits");
     }
-    // More than are in flight: nothing is left whose end could make room.
+    // More refusals than commands in flight: no command is left whose end could make room.
     let target = FakeTarget::start(&[Script { refusals: 30, ..Script::default() }]);
     fill(&target);
     let (mut session, unit) = open(&target);

@@ -1,4 +1,4 @@
-//! The host over real sockets, against a target that says what it is told to.
+//! The host over real sockets, against a scripted target.
 #![allow(clippy::unwrap_used, reason = "tests")]
 #![allow(clippy::cast_possible_truncation, reason = "small constants")]
 
@@ -27,7 +27,7 @@ fn open(target: &FakeTarget) -> (Controller, Namespace, QueuePair) {
     (controller, namespace, pair)
 }
 
-/// Polls until so many are done.
+/// Polls until `count` commands have completed.
 fn wait_for(pair: &mut QueuePair, count: usize) -> Result<Vec<IoCompletion>, HostError> {
     let mut done = Vec::new();
     while done.len() < count {
@@ -65,7 +65,7 @@ fn reads_land_in_their_buffers_however_they_are_cut_and_ordered() {
         let target = FakeTarget::start(&[Script { data_len_max, swaps, ..Script::default() }]);
         fill(&target);
         let (_controller, namespace, mut pair) = open(&target);
-        // Small ones and large ones, many in flight.
+        // Short and long reads, many in flight.
         let extents: Vec<(u64, u64)> =
             (0..24).map(|n| (n * 5, [1, 2, 40, 64][n as usize % 4])).collect();
         let mut buffers = Vec::new();

@@ -1,11 +1,11 @@
 //! A volume for asynchronous applications, on tokio.
 //!
-//! One task drives the queue pair: it sends what was posted since it last ran, together, and hands
-//! completions to the futures that wait for them. A future that is dropped changes nothing of what
-//! it posted: the buffer stays with the queue pair until the node has answered.
+//! One task drives the queue pair: it sends all operations posted since its last run together, and
+//! passes completions to the futures that wait for them. Dropping a future does not cancel its
+//! operation: the queue pair keeps the buffer until the node has answered.
 //!
-//! A runtime waits for sockets, so on the node's own machine the Unix socket carries the payload
-//! too: shared memory is for those who poll.
+//! A runtime waits for sockets, so even on the node's own machine the Unix socket carries the
+//! payload: shared memory is for callers that poll.
 
 use std::fmt;
 use std::pin::pin;
@@ -26,17 +26,17 @@ use super::queue_pair::QueuePair;
 use super::readiness::Readiness;
 use super::volume::VolumeInfo;
 
-/// Turns of the queue pair before other tasks have theirs.
+/// The most turns of the queue pair before other tasks run.
 const TURNS_MAX: usize = 16;
-/// How often a read is repeated over new connections.
+/// The most repetitions of a read over new connections.
 const REPEATS_MAX: u32 = 8;
 
-/// A volume for asynchronous applications: clones are the same volume, on one connection.
+/// A volume for asynchronous applications; clones share one connection.
 ///
-/// A lost connection is made again, and calls wait for that: for
-/// [`Options::reconnect_max`](super::Options::reconnect_max). When it cannot be made again for so long,
-/// they fail, and each later call tries for as long once more. Reads that were in flight are repeated;
-/// operations that may have changed the volume are not, and end with [`Error::Unknown`]. Needs a tokio
+/// A lost connection is made again, and calls wait for that, for at most
+/// [`Options::reconnect_max`](super::Options::reconnect_max). After that time they fail, and each
+/// later call tries once more for as long. Reads that were in flight are repeated; operations that
+/// may have changed the volume are not, and end with [`Error::Unknown`]. The volume needs a tokio
 /// runtime with I/O and time.
 #[derive(Clone)]
 pub struct AsyncVolume {
@@ -44,7 +44,7 @@ pub struct AsyncVolume {
     _driver: Arc<Driver>,
 }
 
-/// Ends with the last clone.
+/// Stops the task with the last clone of the volume.
 struct Driver(AbortHandle);
 
 impl Drop for Driver {
@@ -56,13 +56,13 @@ impl Drop for Driver {
 struct Shared {
     name: Box<str>,
     state: Mutex<State>,
-    /// Places in the queue pair.
+    /// The places in the queue pair.
     places: Arc<Semaphore>,
-    /// Something was posted.
+    /// An operation was posted.
     posted: Notify,
-    /// The connection was made again, or is given up.
+    /// A reconnect has succeeded or failed.
     settled: Notify,
-    /// A call wants a connection that was given up.
+    /// A call needs the connection after a reconnect has failed.
     wanted: Notify,
 }
 
@@ -71,15 +71,15 @@ struct State {
     /// By token index.
     waiters: Vec<Option<Waiter>>,
     done: Vec<Completion>,
-    /// Attempts to make a lost connection again that failed.
+    /// The number of failed reconnects.
     failures: u64,
-    /// How the last of them failed.
+    /// The error of the last failed reconnect.
     failure: Option<Error>,
-    /// The driver makes no attempt before a call wants one.
+    /// Whether the driver makes no reconnect before a call needs one.
     is_given_up: bool,
 }
 
-/// Who waits for an operation, if anybody still does.
+/// The receiver of an operation's completion, which may have been dropped.
 struct Waiter {
     to: oneshot::Sender<Completion>,
     _place: OwnedSemaphorePermit,
@@ -89,12 +89,13 @@ impl AsyncVolume {
     /// Opens a volume.
     ///
     /// # Errors
-    /// When there is no such volume, or no right to it, or the node cannot be reached.
+    /// When the volume does not exist, the client has no right to it, or the node cannot be
+    /// reached.
     ///
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn open(client: &Client, volume: &str, options: QueueOptions) -> Result<Self, Error> {
-        // Sockets are what a runtime waits for.
+        // A runtime can wait for sockets only.
         let options = QueueOptions { shared_len: 0, ..options };
         let (connector, name) = (client.clone(), volume.to_owned());
         let pair = blocking(move || connector.queue_pair(&name, options)).await?;
@@ -113,41 +114,42 @@ impl AsyncVolume {
         Ok(Self { shared, _driver: Arc::new(Driver(driver.abort_handle())) })
     }
 
-    /// Its name.
+    /// The volume's name.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// Its size in bytes, as of the last answer.
+    /// The volume's size in bytes, as of the last answer.
     #[expect(clippy::len_without_is_empty, reason = "no volume is empty")]
     pub fn len(&self) -> u64 {
         self.info().len
     }
 
-    /// Of a logical block, in bytes.
+    /// The size of a logical block, in bytes.
     pub fn block_size(&self) -> u32 {
         self.info().block_size
     }
 
-    /// All that the node says of it.
+    /// The volume's properties, as the node reports them.
     pub fn info(&self) -> VolumeInfo {
         self.shared.state().pair.info()
     }
 
-    /// Reads `len` bytes at `offset`, both of any alignment; as many as one operation has.
+    /// Reads `len` bytes at `offset`, both of any alignment; `len` is at most that of one
+    /// operation.
     ///
     /// # Errors
-    /// When the range is not all within the volume and our grants, the device fails, or the node
-    /// cannot be reached.
+    /// When the range is not within the volume and the client's grants, the device fails, or the
+    /// node cannot be reached.
     pub async fn read(&self, offset: u64, len: usize) -> Result<Buffer, Error> {
         let buffer = self.shared.state().pair.buffer(len)?;
         Ok(self.read_into(buffer, offset).await?)
     }
 
-    /// Reads a buffer's length at `offset` into it.
+    /// Reads at `offset` into a buffer, as many bytes as its length.
     ///
     /// # Errors
-    /// As [`Self::read`]. The buffer comes back with it.
+    /// As [`Self::read`]. The error returns the buffer.
     pub async fn read_into(&self, mut buffer: Buffer, offset: u64) -> Result<Buffer, PostError> {
         let mut repeats = 0;
         loop {
@@ -168,11 +170,11 @@ impl AsyncVolume {
         }
     }
 
-    /// Writes all of a buffer at `offset`; it comes back. Atomic for each logical block; durable
-    /// after [`Self::flush`].
+    /// Writes a buffer at `offset`, and returns it. The write is atomic for each logical block, and
+    /// durable after [`Self::flush`].
     ///
     /// # Errors
-    /// As [`Self::read`]. The buffer comes back with it.
+    /// As [`Self::read`]. The error returns the buffer.
     pub async fn write(&self, bytes: impl Into<Buffer>, offset: u64) -> Result<Buffer, PostError> {
         let buffer = bytes.into();
         if let Err(error) = self.shared.connected().await {
@@ -181,7 +183,7 @@ impl AsyncVolume {
         self.with_buffer(buffer, |pair, buffer| pair.post_write(buffer, offset)).await
     }
 
-    /// Everything that completed before is on stable media afterwards.
+    /// Makes every operation that has completed before durable on stable media.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -189,7 +191,7 @@ impl AsyncVolume {
         self.without_buffer(QueuePair::post_flush).await.map(|_| ())
     }
 
-    /// The contents of `len` bytes at `offset` are no longer needed.
+    /// Deallocates `len` bytes at `offset`, whose contents are no longer needed.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -197,11 +199,11 @@ impl AsyncVolume {
         self.without_buffer(|pair| pair.post_discard(offset, len)).await.map(|_| ())
     }
 
-    /// Puts `new` in place of the little-endian 8-byte word at `offset` if it is `expected`, and
-    /// returns the word that was there: `expected` if it was put.
+    /// Replaces the little-endian 8-byte word at `offset` by `new` if it equals `expected`, and
+    /// returns the previous word: `expected` if it was replaced.
     ///
     /// # Errors
-    /// As [`Self::read`], and when the offset is no multiple of 8.
+    /// As [`Self::read`], and when the offset is not a multiple of 8.
     pub async fn compare_and_swap(
         &self,
         offset: u64,
@@ -211,11 +213,11 @@ impl AsyncVolume {
         self.without_buffer(|pair| pair.compare_and_swap(offset, expected, new)).await
     }
 
-    /// Adds to the little-endian 8-byte word at `offset`, modulo 2⁶⁴, and returns the word that was
-    /// there.
+    /// Adds to the little-endian 8-byte word at `offset`, modulo 2⁶⁴, and returns the previous
+    /// word.
     ///
     /// # Errors
-    /// As [`Self::read`], and when the offset is no multiple of 8.
+    /// As [`Self::read`], and when the offset is not a multiple of 8.
     pub async fn fetch_add(&self, offset: u64, addend: u64) -> Result<u64, Error> {
         self.without_buffer(|pair| pair.fetch_add(offset, addend)).await
     }
@@ -270,8 +272,8 @@ impl Shared {
         Ok(receiver)
     }
 
-    /// Waits until a connection that was lost is made again, or one attempt to do so has failed. Begins
-    /// that attempt if the last one has failed already.
+    /// Waits until a lost connection is made again, or one reconnect has failed. Starts a reconnect
+    /// if the last one has already failed.
     #[inline]
     async fn connected(&self) -> Result<(), Error> {
         let failures_before = {
@@ -291,8 +293,8 @@ impl Shared {
         }
     }
 
-    /// How the connection stands for a call that began after so many failures; `None` while it is being
-    /// made again.
+    /// The state of the connection for a call that began after `failures_before` failures; `None`
+    /// during a reconnect.
     fn settlement(&self, failures_before: u64) -> Option<Result<(), Error>> {
         let mut state = self.state();
         if !state.pair.is_lost() {
@@ -308,13 +310,13 @@ impl Shared {
     }
 }
 
-/// What the driver does next.
+/// The driver's next step.
 enum Next {
-    /// There may be more at once.
+    /// Turn again: there may be more work.
     Again,
-    /// Nothing moves before the socket does, something is posted, or the time is over.
+    /// Sleep until the socket is ready, an operation is posted, or the time has passed.
     Sleep(Interest, Option<Duration>),
-    /// The connection is gone.
+    /// The connection is lost.
     Lost,
 }
 
@@ -330,7 +332,7 @@ impl State {
         self.is_given_up = true;
     }
 
-    /// A few turns; completions go to who waits for them.
+    /// Makes a few turns, and passes completions to their receivers.
     fn advance(&mut self) -> Next {
         let mut moved = true;
         for _ in 0..TURNS_MAX {
@@ -339,11 +341,12 @@ impl State {
                 break;
             }
         }
-        // With the connection lost: what became of everything. An error says that nothing is left.
+        // If the connection is lost, this takes the completions that report it. An error means that
+        // none are left.
         let _ = self.pair.poll(&mut self.done);
         for done in self.done.drain(..) {
             let waiter = self.waiters[done.token.index()].take().expect("somebody posted it");
-            // One that was dropped does not want it.
+            // A future that was dropped needs no completion.
             let _ = waiter.to.send(done);
         }
         if self.pair.is_lost() {
@@ -378,7 +381,7 @@ async fn drive(shared: Arc<Shared>, mut readiness: Readiness) {
     }
 }
 
-/// Until the connection is lost.
+/// Drives the queue pair until the connection is lost.
 async fn drive_connection(shared: &Shared, readiness: &Readiness) {
     loop {
         match advance(shared, readiness) {
@@ -389,7 +392,7 @@ async fn drive_connection(shared: &Shared, readiness: &Readiness) {
     }
 }
 
-/// Turns until nothing moves, which the socket's readiness then says too.
+/// Turns until there is no progress, and then clears the socket's readiness.
 fn advance(shared: &Shared, readiness: &Readiness) -> Next {
     let turns = || shared.state().advance();
     let sleeps = |next: &Next| matches!(next, Next::Sleep(..));
@@ -402,7 +405,7 @@ fn advance(shared: &Shared, readiness: &Readiness) -> Next {
     }
 }
 
-/// Until the socket is ready, something is posted, or nothing is left of the time.
+/// Sleeps until the socket is ready, an operation is posted, or the time has passed.
 async fn sleep(shared: &Shared, readiness: &Readiness, interest: Interest, left: Option<Duration>) {
     let mut ready = pin!(readiness.ready(interest));
     let mut posted = pin!(shared.posted.notified());
@@ -430,7 +433,7 @@ fn readiness(pair: &QueuePair) -> Result<Readiness, Error> {
     readiness.map_err(|error| Error::ConnectionLost(Lost::System(error.kind())))
 }
 
-/// Does what blocks on a thread for that.
+/// Runs blocking work on a thread of its own.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {

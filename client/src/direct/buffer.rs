@@ -1,29 +1,30 @@
-//! The memory of one operation's payload, owned by whoever may touch it.
+//! The memory of one operation's payload.
 //!
-//! A buffer is either the caller's or, from post to completion, the queue pair's: it moves, so it
-//! cannot be read or written by both.
+//! A buffer belongs to the caller or, from post to completion, to the queue pair: it is moved, so
+//! the two cannot access it at the same time.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use nearflash_ring::{Area, Slice};
 
-/// Alignment of buffers on the heap: the page, as devices want it of whoever hands one on.
+/// The alignment of buffers on the heap: a page, as devices require it of an application that
+/// passes the memory on.
 const ALIGNMENT: usize = 4096;
 
-/// Bytes to read into or to write from. Dereferences to them.
+/// Bytes to read into or to write from. It dereferences to them.
 pub struct Buffer {
     memory: Memory,
     len: usize,
 }
 
-/// Where the bytes are.
+/// The location of the bytes.
 enum Memory {
-    /// In this process alone.
+    /// On this process's heap.
     Heap(Heap),
-    /// Shared with a node of this machine.
+    /// In memory shared with a node on this machine.
     Shared(Slice),
-    /// In flight, with the ring.
+    /// In flight: the ring holds the slice.
     Lent,
 }
 
@@ -33,15 +34,15 @@ struct Heap {
 }
 
 impl Buffer {
-    /// A page-aligned buffer of zeroes on the heap. [`super::QueuePair::buffer`] gives better ones
-    /// where the node can reach them.
+    /// A page-aligned buffer of zeroes on the heap. [`super::QueuePair::buffer`] allocates from
+    /// shared memory, if there is any, which saves a copy.
     pub fn new(len: usize) -> Self {
         let bytes = vec![0; len + ALIGNMENT];
         let start = bytes.as_ptr().align_offset(ALIGNMENT);
         Self { memory: Memory::Heap(Heap { bytes, start }), len }
     }
 
-    /// How long it may become.
+    /// The largest length of the buffer.
     pub fn capacity(&self) -> usize {
         match &self.memory {
             Memory::Heap(heap) => heap.bytes.len() - heap.start,
@@ -50,8 +51,8 @@ impl Buffer {
         }
     }
 
-    /// Makes it so long, within its capacity: what is posted is the whole of it. Bytes that come
-    /// into sight are zeroes, or what was there before.
+    /// Sets the length, within the capacity; an operation uses the whole length. Bytes that become
+    /// visible are zeroes or the previous contents.
     ///
     /// # Panics
     /// When `len` is beyond [`Self::capacity`].
@@ -64,13 +65,13 @@ impl Buffer {
         self.len = len;
     }
 
-    /// Memory that is shared with a node.
+    /// A buffer in memory that is shared with a node.
     pub(super) fn shared(slice: Slice) -> Self {
         let len = slice.len();
         Self { memory: Memory::Shared(slice), len }
     }
 
-    /// Hands its slice of this area over, for an operation; `None` when it is not of the area.
+    /// Lends the buffer's slice to an operation; `None` when it is not a slice of this area.
     #[inline]
     pub(super) fn lend(&mut self, area: &Area) -> Option<Slice> {
         match std::mem::replace(&mut self.memory, Memory::Lent) {
@@ -82,7 +83,7 @@ impl Buffer {
         }
     }
 
-    /// Takes back what was lent, when the operation is over. Another slice returns to its area.
+    /// Takes back the lent slice after the operation. Any other slice returns to its area.
     #[inline]
     pub(super) fn returned(&mut self, slice: Slice) {
         if self.is_lent() {
@@ -90,7 +91,7 @@ impl Buffer {
         }
     }
 
-    /// Whether its slice is with the ring.
+    /// Whether the ring holds the buffer's slice.
     pub(super) fn is_lent(&self) -> bool {
         matches!(self.memory, Memory::Lent)
     }
@@ -132,7 +133,7 @@ impl AsMut<[u8]> for Buffer {
     }
 }
 
-/// Takes the vector's memory as it is.
+/// Takes the vector's memory, without alignment.
 impl From<Vec<u8>> for Buffer {
     fn from(bytes: Vec<u8>) -> Self {
         let len = bytes.len();
@@ -148,7 +149,7 @@ impl From<&[u8]> for Buffer {
     }
 }
 
-/// Its length: contents are the application's.
+/// Shows the length only: the contents are the application's data.
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Buffer").field("len", &self.len).finish_non_exhaustive()

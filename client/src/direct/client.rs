@@ -1,4 +1,4 @@
-//! A node as an application sees it: where it is, and who asks.
+//! A node as an application sees it: its address and the application's credentials.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use super::slots::Slots;
 use super::url::Url;
 use super::volume::Volume;
 
-/// A node that was reached, and that knows who we are. Cheap to clone; volumes and queue pairs have
-/// connections of their own and outlive it.
+/// A node that the application has connected and authenticated to. Cloning is cheap; volumes and
+/// queue pairs have their own connections and outlive the client.
 #[derive(Clone, Debug)]
 pub struct Client {
     shared: Arc<Shared>,
 }
 
-/// What every connection of a client is made with.
+/// The parameters of a client's connections.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) url: Url,
@@ -27,20 +27,20 @@ pub(super) struct Shared {
 }
 
 impl Client {
-    /// Reaches a node, and proves who we are. `url` is `direct://HOST:PORT[/VOLUME]`, or
-    /// `direct+local:PATH.sock[/VOLUME]` for a node of this machine, with the options of [`Url`].
-    /// Credentials given here go before those that the URL names.
+    /// Connects to a node and authenticates. `url` is `direct://HOST:PORT[/VOLUME]`, or
+    /// `direct+local:PATH.sock[/VOLUME]` for a node on this machine, with the options of [`Url`].
+    /// Credentials given here take precedence over those of the URL.
     ///
     /// # Errors
-    /// When the URL is none, nobody listens there, or the node does not let us in.
+    /// When the URL is not valid, no node listens there, or the node refuses the connection.
     pub fn connect(url: &str, credentials: Credentials) -> Result<Self, Error> {
         Self::connect_with(url, credentials, Options::default())
     }
 
-    /// As [`Self::connect`], with another patience.
+    /// [`Self::connect`] with other time-outs.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::connect`].
     pub fn connect_with(
         url: &str,
         credentials: Credentials,
@@ -49,22 +49,22 @@ impl Client {
         Self::connect_to(url.parse()?, credentials, options)
     }
 
-    /// As [`Self::connect_with`], with a URL that was read before.
+    /// [`Self::connect_with`] with a parsed URL.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Self::connect`].
     pub fn connect_to(url: Url, credentials: Credentials, options: Options) -> Result<Self, Error> {
         let credentials = match credentials.id() {
             Some(_) => credentials,
             None => credentials_of(&url)?,
         };
         let shared = Arc::new(Shared { url, credentials, options });
-        // What is wrong with the address or the key is said here, not at the first volume.
+        // This connection reports a wrong address or key here, not at the first volume.
         Link::connect(&shared, LinkIdentity::draw()?, Slots::default(), 0)?.goodbye();
         Ok(Self { shared })
     }
 
-    /// The volume that the URL named.
+    /// The volume that the URL names.
     pub fn volume_name(&self) -> Option<&str> {
         self.shared.url.volume.as_deref()
     }
@@ -72,15 +72,16 @@ impl Client {
     /// Opens a volume for blocking calls from any number of threads.
     ///
     /// # Errors
-    /// When there is no such volume, or no right to it, or the node cannot be reached.
+    /// When the volume does not exist, the client has no right to it, or the node cannot be
+    /// reached.
     pub fn open(&self, volume: &str) -> Result<Volume, Error> {
         Volume::open(self.clone(), volume)
     }
 
-    /// Opens the volume that the URL named.
+    /// Opens the volume that the URL names.
     ///
     /// # Errors
-    /// As [`Self::open`], and when the URL named none.
+    /// As [`Self::open`], and when the URL names no volume.
     pub fn open_named(&self) -> Result<Volume, Error> {
         self.open(self.volume_name().ok_or(Error::NoVolume)?)
     }

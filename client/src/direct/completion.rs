@@ -1,22 +1,22 @@
-//! What an operation is named by, and how it ends.
+//! The name of an operation, and its result.
 
 use super::buffer::Buffer;
 use super::error::Error;
 use super::slots::slot_of;
 
-/// Names an operation from its post to its completion.
+/// The name of an operation from its post to its completion.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Token(pub(super) u64);
 
 impl Token {
-    /// A number below the queue pair's depth that no other operation in flight has: for tables of
-    /// what is in flight.
+    /// A number below the queue pair's depth that no other operation in flight has, for use as a
+    /// table index.
     #[inline]
     pub fn index(self) -> usize {
         usize::try_from(slot_of(self.0).0).expect("usize is at least 32 bits wide")
     }
 
-    /// As one number, never twice the same of one queue pair.
+    /// The token as a number, which is unique in one queue pair.
     pub fn get(self) -> u64 {
         self.0
     }
@@ -25,21 +25,22 @@ impl Token {
 /// The end of an operation.
 #[derive(Debug)]
 pub struct Completion {
-    /// Which.
+    /// The operation.
     pub token: Token,
-    /// How it ended: with the previous word for compare-and-swap and fetch-add, with 0 for all else.
+    /// The result: the previous word for compare-and-swap and fetch-add, 0 for every other
+    /// operation.
     pub result: Result<u64, Error>,
-    /// The operation's buffer. After a read that succeeded it holds what was read.
+    /// The operation's buffer. After a successful read it holds the data.
     pub buffer: Option<Buffer>,
 }
 
-/// An operation that was not taken, and its buffer.
+/// An operation that was not posted, and its buffer.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct PostError {
-    /// Why.
+    /// The error.
     pub error: Error,
-    /// The buffer, which is the caller's again.
+    /// The buffer, returned to the caller.
     pub buffer: Buffer,
 }
 

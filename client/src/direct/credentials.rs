@@ -1,4 +1,4 @@
-//! Who an application is to a node.
+//! The identity of an application towards a node.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use nearflash_direct::Secret;
 use nearflash_direct::wire::{NAME_LEN_MAX, PROOF_LEN};
 
-/// A secret's file is its digits, a line end and no more; what is longer is not read.
+/// The most bytes that are read of a secret's file, which holds its digits and a line end.
 const FILE_LEN_MAX: u64 = 4096;
 
-/// Who an application is to a node: nobody in particular, or the holder of a credential.
+/// The identity of an application towards a node: anonymous, or the holder of a credential.
 #[derive(Clone, Default)]
 pub struct Credentials(Option<Key>);
 
@@ -20,53 +20,53 @@ struct Key {
     secret: Secret,
 }
 
-/// Why a credential cannot be used.
+/// The error of a credential.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// The name is none.
+    /// The key id is not valid.
     #[error("'{id}' is no key's name: those have 1 to {NAME_LEN_MAX} bytes")]
     Name {
-        /// As given.
+        /// The key id.
         id: String,
     },
-    /// Not the digits that were printed.
+    /// The secret is not a string of 64 hexadecimal digits.
     #[error(
         "the secret of '{id}' is not 64 hexadecimal digits, as `nearflash credential create` prints them"
     )]
     Secret {
-        /// Whose.
+        /// The key id.
         id: String,
     },
-    /// The file of the secret.
+    /// The file of the secret cannot be read.
     #[error("cannot read the secret of '{id}' from {path}: {source}")]
     File {
-        /// Whose.
+        /// The key id.
         id: String,
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Arc<std::io::Error>,
     },
-    /// A key's name and no secret.
+    /// The URL has a key id without a secret.
     #[error("the URL names the key '{id}' without its secret: append &secret-file=PATH")]
     NoSecret {
-        /// Whose.
+        /// The key id.
         id: String,
     },
-    /// A secret and no key's name.
+    /// The URL has a secret without a key id.
     #[error("the URL names a secret without its key: append &key=ID")]
     NoKey,
 }
 
 impl Credentials {
-    /// Nobody in particular: where a node has no credentials configured, and lets in who reaches it.
+    /// Anonymous: for a node without credentials, which admits every client that can reach it.
     pub const NONE: Self = Self(None);
 
     /// The holder of the credential `id`, with the secret that `nearflash credential create`
     /// printed: 64 hexadecimal digits.
     ///
     /// # Errors
-    /// When the secret is not of that form.
+    /// When the key id or the secret is not valid.
     pub fn new(id: &str, secret: &str) -> Result<Self, CredentialsError> {
         if id.is_empty() || id.len() > NAME_LEN_MAX {
             return Err(CredentialsError::Name { id: id.to_owned() });
@@ -89,12 +89,12 @@ impl Credentials {
         Self::new(id, &text)
     }
 
-    /// The credential's name.
+    /// The key id.
     pub fn id(&self) -> Option<&str> {
         self.0.as_ref().map(|key| &*key.id)
     }
 
-    /// For the handshake.
+    /// The key id and the secret, for the handshake.
     pub(super) fn key(&self) -> Option<(Box<str>, Secret)> {
         self.0.as_ref().map(|key| (key.id.clone(), key.secret.clone()))
     }
@@ -120,7 +120,7 @@ fn parse_secret(digits: &str) -> Option<Secret> {
     Some(Secret::new(secret))
 }
 
-/// The name alone: a secret is never shown.
+/// Shows the key id only, never the secret.
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Credentials").field(&self.id()).finish()

@@ -1,4 +1,4 @@
-//! Why an operation did not succeed, or a node cannot be reached.
+//! The errors of operations and connections.
 
 use std::io;
 use std::sync::Arc;
@@ -8,126 +8,127 @@ use nearflash_direct::{PeerError, Status};
 use super::credentials::CredentialsError;
 use super::url::UrlError;
 
-/// Why an operation did not succeed, or a node cannot be reached. Each is one line that names the
-/// thing, and its remedy where there is one.
+/// An error of an operation or a connection. Each message is one line that names the thing, and the
+/// remedy if there is one.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The URL is none.
+    /// The URL is not valid.
     #[error(transparent)]
     Url(#[from] UrlError),
     /// The credential cannot be used.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    /// The host's name has no address.
+    /// The host name cannot be resolved.
     #[error("{host} has no address: {source}")]
     Resolve {
-        /// The name.
+        /// The host name.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error.
         source: Arc<io::Error>,
     },
-    /// Nobody answers.
+    /// The connection cannot be established.
     #[error("cannot connect to {place}: {source}; is a node listening there?")]
     Unreachable {
-        /// Where.
+        /// The node's address.
         place: String,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
-    /// The node does not let us in.
+    /// The node refuses the connection.
     #[error("{place} refuses the connection: {source}{}", remedy(.source))]
     Refused {
-        /// Where.
+        /// The node's address.
         place: String,
-        /// Why.
+        /// The reason.
         source: PeerError,
     },
-    /// The node does not do the digests that the URL asks for.
+    /// The node does not support the digests that the URL requires.
     #[error("{place} does not grant the digests asked for: drop digest= from the URL")]
     NoDigests {
-        /// Where.
+        /// The node's address.
         place: String,
     },
-    /// The node does not answer.
+    /// The node does not answer during the connection's setup.
     #[error("{place} gave no answer to {what} within {seconds} s")]
     Silent {
-        /// Where.
+        /// The node's address.
         place: String,
-        /// To what.
+        /// The message without an answer.
         what: &'static str,
-        /// How long we waited.
+        /// The time-out, in seconds.
         seconds: u64,
     },
-    /// The URL names no volume, and one is needed.
+    /// The URL names no volume, which this call needs.
     #[error("the URL names no volume: append /VOLUME")]
     NoVolume,
     /// A volume cannot be opened.
     #[error("cannot open volume '{volume}': {status}")]
     Open {
-        /// Which.
+        /// The volume.
         volume: String,
-        /// Why.
+        /// The node's status.
         status: Status,
     },
-    /// The node could not do it.
+    /// The node reports that the operation failed.
     #[error("{0}")]
     Status(Status),
-    /// The connection ended before this was answered. It changed nothing, and may be repeated.
+    /// The connection ended before the answer. The operation has changed nothing, and may be
+    /// repeated.
     #[error("the connection was lost: {0}")]
     ConnectionLost(Lost),
-    /// The connection ended before this was answered, and it may have changed the volume, or not.
+    /// The connection ended before the answer, and the operation may have changed the volume.
     #[error("whether it took effect is unknown, the connection was lost: {0}")]
     Unknown(Lost),
-    /// As much is in flight as the queue pair takes.
+    /// The queue pair's depth is reached.
     #[error(
         "{depth} operations are in flight, all that the queue pair takes: poll before posting more"
     )]
     QueueFull {
-        /// How many it takes.
+        /// The depth.
         depth: u32,
     },
-    /// Not a length that one operation has.
+    /// The length is not valid for one operation.
     #[error("an operation has 1 to {max} bytes, not {len}: post several")]
     Length {
-        /// Asked for.
+        /// The requested length.
         len: u64,
-        /// The limit.
+        /// The longest operation.
         max: u64,
     },
-    /// The queue pair's memory is used up.
+    /// The queue pair's shared memory is used up.
     #[error(
         "the queue pair has no {len} bytes of memory left: drop buffers, or ask for more in QueueOptions"
     )]
     NoMemory {
-        /// Asked for.
+        /// The requested length.
         len: u64,
     },
 }
 
-/// Why a connection ended.
+/// The cause of a lost connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Lost {
-    /// The node closed it without a word: it ended, or was killed.
+    /// The node closed the connection without a goodbye: it ended, or was killed.
     #[error("the node closed it")]
     Closed,
-    /// The node said nothing for too long.
+    /// The node was silent for too long.
     #[error("the node said nothing for {seconds} s")]
     Silent {
-        /// How long.
+        /// The time-out, in seconds.
         seconds: u64,
     },
-    /// The system ended it.
+    /// The system reported an error.
     #[error("{0}")]
     System(io::ErrorKind),
-    /// The node broke the protocol, or said goodbye.
+    /// The node violated the protocol, or sent a goodbye.
     #[error("{0}")]
     Peer(PeerError),
 }
 
 impl Error {
-    /// Which of [`codes`] it is: the status's number where the node gave one.
+    /// The number of this error's [`Code`](codes): the status number if the node reported a status.
     pub fn code(&self) -> u32 {
         let own = match self {
             Self::Url(_) | Self::NoVolume => Own::InvalidUrl,
@@ -157,7 +158,7 @@ impl Error {
         }
     }
 
-    /// The node's status, where it gave one.
+    /// The status, if the node reported one.
     pub fn status(&self) -> Option<Status> {
         match self {
             Self::Refused { source, .. } => refusal(source),
@@ -166,7 +167,7 @@ impl Error {
         }
     }
 
-    /// Whether connecting again may help: the connection is at fault, not what was asked.
+    /// Whether a new connection may help, since the connection is at fault and not the request.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. }
@@ -181,18 +182,18 @@ impl Error {
     }
 }
 
-/// An error as a number, a word and a sentence: the same in Rust, C and Python.
+/// An error as a number, a name and a sentence, the same in Rust, C and Python.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Code {
-    /// A node's status is its number; the client's own are above all of those.
+    /// The number: that of the node's status, or one above all statuses for the client's own errors.
     pub code: u32,
     /// Its name, in capitals.
     pub name: &'static str,
-    /// What it means.
+    /// Its meaning.
     pub sentence: &'static str,
 }
 
-/// Every code: the node's statuses from OK on, then the client's own.
+/// Every code: the node's statuses from OK on, then the client's own errors.
 pub fn codes() -> impl Iterator<Item = Code> {
     let statuses = Status::all().map(|status| Code {
         code: u32::from(status.0),
@@ -203,7 +204,7 @@ pub fn codes() -> impl Iterator<Item = Code> {
     statuses.chain(own)
 }
 
-/// Errors that no node gives.
+/// The errors of the client itself.
 #[derive(Clone, Copy)]
 enum Own {
     InvalidUrl,
@@ -246,7 +247,7 @@ const OWN: [(Own, &str, &str); 9] = [
     (Own::NoMemory, "NO_MEMORY", "the queue pair's memory is used up"),
 ];
 
-/// The status that a handshake failed with, if that is what ended it.
+/// The status of a failed handshake, if it has one.
 fn refusal(source: &PeerError) -> Option<Status> {
     match source {
         PeerError::Goodbye { status } => Some(*status),
@@ -257,7 +258,7 @@ fn refusal(source: &PeerError) -> Option<Status> {
     }
 }
 
-/// What a refused application can do.
+/// The remedy for a refused connection.
 fn remedy(source: &PeerError) -> &'static str {
     match refusal(source) {
         Some(Status::AUTHENTICATION_FAILED) => {

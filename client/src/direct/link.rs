@@ -1,7 +1,7 @@
-//! What carries a queue pair's operations to its node, and the answers back.
+//! The transport of a queue pair's operations to the node, and of the answers back.
 //!
-//! A link is a connection, TCP or Unix, with the session on it: handshake done, volume open. It
-//! moves whole batches and keeps no account of what they mean.
+//! A link is a TCP or Unix connection with a session: the handshake is done, and a volume is open.
+//! It moves whole batches, and does not interpret them.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -30,17 +30,17 @@ use super::url::Place;
 use crate::resolve::resolve;
 use crate::stream::{self, LinkError, Memory as _};
 
-/// How much is received beside payload that is awaited: what 60 answers of 4 KiB take, and still in
+/// The most bytes received in addition to expected payload: 60 answers of 4 KiB, which still fit
 /// the second-level cache.
 const STAGING_LEN: usize = 256 * 1024;
 
-/// What links of one queue pair have in common, one after the other: nothing of an earlier one is
-/// under way once a later one is there.
+/// The identity that consecutive links of one queue pair share: before a new link is ready, the
+/// operations of the earlier ones have ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkIdentity([u8; IDENTITY_LEN]);
 
 impl LinkIdentity {
-    /// Nobody else's.
+    /// A new identity.
     pub(super) fn draw() -> Result<Self, Error> {
         draw().map(Self)
     }
@@ -49,14 +49,14 @@ impl LinkIdentity {
 /// A connection to a node.
 pub(super) struct Link {
     connection: Connection,
-    /// What requests go by, if the node shares memory with us.
+    /// The rings, if the node shares memory with the client.
     ring: Option<Ring>,
 }
 
 impl Link {
-    /// Connects, proves who we are, and waits until nothing of earlier links of that identity is under
-    /// way. On the node's own machine, asks for rings with a data area of `shared_len` bytes, unless
-    /// that is 0.
+    /// Connects, authenticates, and waits until no operation of an earlier link with this identity
+    /// is under way. On the node's own machine, requests rings with a data area of `shared_len`
+    /// bytes, unless that is 0.
     pub(super) fn connect(
         shared: &Shared,
         identity: LinkIdentity,
@@ -97,7 +97,7 @@ impl Link {
         Ok(link)
     }
 
-    /// Ends what is left of earlier links.
+    /// Ends the operations of earlier links.
     fn claim(&mut self, shared: &Shared, identity: LinkIdentity) -> Result<(), Error> {
         let LinkIdentity(identity) = identity;
         let claim = self.connection.session.claim(identity);
@@ -107,7 +107,7 @@ impl Link {
             _ => None,
         })?;
         match claimed {
-            // A node of an older version cannot do this.
+            // A node of an older version does not support CLAIM.
             Ok(()) | Err(Status::INVALID_OPCODE) => Ok(()),
             Err(status) => Err(Error::Status(status)),
         }
@@ -149,13 +149,13 @@ impl Link {
         }
     }
 
-    /// How many operations the node lets be in flight at most.
+    /// The most operations that may be in flight.
     pub(super) fn credits_max(&self) -> u32 {
         let agreed = self.connection.session.agreed().map_or(0, |agreed| agreed.credits_max);
         self.ring.as_ref().map_or(agreed, |ring| agreed.min(ring.entries_max()))
     }
 
-    /// The longest operation that the node takes.
+    /// The length of the longest operation.
     pub(super) fn len_max(&self) -> u32 {
         self.connection.session.agreed().map_or(0, |agreed| agreed.len_max)
     }
@@ -193,7 +193,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends what is queued: the doorbell.
+    /// Sends what is queued (rings the doorbell).
     #[inline]
     pub(super) fn send(&mut self) -> Result<bool, Lost> {
         if let Some(ring) = &mut self.ring {
@@ -202,7 +202,8 @@ impl Link {
         Ok(self.connection.send()?)
     }
 
-    /// Sends what is queued and takes what has arrived; whether anything moved. Never waits.
+    /// Sends what is queued and takes what has arrived. Returns whether there was progress. Never
+    /// waits.
     #[inline]
     pub(super) fn turn(&mut self) -> Result<bool, Lost> {
         match &mut self.ring {
@@ -211,7 +212,7 @@ impl Link {
         }
     }
 
-    /// The next operation that is over: its slot, and how it ended.
+    /// The next completed operation: its slot and its result.
     #[inline]
     pub(super) fn poll_completion(&mut self) -> Option<(BufferId, ClientCompletion)> {
         let done = self.connection.session.poll_completion()?;
@@ -231,19 +232,19 @@ impl Link {
         self.connection.session.poll_event()
     }
 
-    /// Asks what the volume is by now.
+    /// Requests the current properties of the volume.
     pub(super) fn refresh(&mut self, volume: VolumeHandle) -> Result<(), SubmitError> {
         self.connection.session.refresh(volume).map(|_| ())
     }
 
-    /// Asks whether anybody is there.
+    /// Sends a PING.
     pub(super) fn ping(&mut self) {
-        // A session that is gone is noticed by the next turn.
+        // The next turn reports a session that has ended.
         let _ = self.connection.session.ping();
     }
 
-    /// Sleeps until something has arrived or what is queued can be sent, or until `span` is over;
-    /// whether it was before.
+    /// Sleeps until data has arrived or queued data can be sent, at most for `span`. Returns
+    /// `false` after that time.
     pub(super) fn wait(&mut self, span: Duration) -> Result<bool, Lost> {
         match &mut self.ring {
             Some(ring) => ring.wait(&self.connection, span),
@@ -251,24 +252,24 @@ impl Link {
         }
     }
 
-    /// What was put in is shown, and whoever sleeps on [`Self::bell`] and the socket is woken from now
-    /// on. Whether nothing is there yet.
+    /// Publishes the ring's requests, and requests wake-ups on [`Self::bell`] and the socket from
+    /// now on. Returns whether there is no answer yet.
     pub(super) fn doze(&mut self) -> bool {
         self.ring.as_mut().is_none_or(Ring::doze)
     }
 
-    /// Whether requests go by shared memory.
+    /// Whether requests use shared memory.
     #[inline]
     pub(super) fn has_rings(&self) -> bool {
         self.ring.is_some()
     }
 
-    /// What rings when there are answers, of a link with shared memory.
+    /// The descriptor that signals answers, on a link with shared memory.
     pub(super) fn bell(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.ring.as_ref().map(Ring::bell)
     }
 
-    /// Sleep is over.
+    /// Ends the sleep.
     pub(super) fn awake(&mut self) {
         if let Some(ring) = &mut self.ring {
             ring.awake();
@@ -283,7 +284,7 @@ impl Link {
         self.connection.session.output_len() > 0
     }
 
-    /// A buffer where the node reaches it best; `None` when no so many bytes are free there.
+    /// A buffer in shared memory, if there is any; `None` when that has no `len` bytes left.
     pub(super) fn buffer(&mut self, len: usize) -> Option<Buffer> {
         match &mut self.ring {
             Some(ring) => ring.buffer(len),
@@ -291,8 +292,8 @@ impl Link {
         }
     }
 
-    /// The connection is lost, and everything in flight is over: what it was, in the order of its
-    /// posts. What a node may still write to is out of everybody's reach.
+    /// Ends every operation in flight after the connection is lost. Returns them in the order of
+    /// their posts. Memory that a node may still write to is out of reach from now on.
     pub(super) fn give_up(&mut self) -> Vec<Slot> {
         let mut slots = self.connection.memory.empty_all();
         if let Some(ring) = &mut self.ring {
@@ -303,7 +304,7 @@ impl Link {
         slots
     }
 
-    /// Says goodbye, without waiting for it to be heard.
+    /// Sends a goodbye, without waiting until the node receives it.
     pub(super) fn goodbye(mut self) {
         self.connection.session.goodbye();
         let _ = self.connection.send();
@@ -348,7 +349,7 @@ fn open_local(path: &Path) -> io::Result<OwnedFd> {
     Ok(stream.into())
 }
 
-/// Drawn at random, never used twice.
+/// Random bytes from the kernel.
 fn draw<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     let mut filled = 0;

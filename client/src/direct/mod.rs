@@ -25,8 +25,8 @@
 //! # }
 //! ```
 //!
-//! Invariants: a [`Buffer`] in flight is the queue pair's, so nobody else sees or changes it; what
-//! may have changed a volume is never repeated behind the caller's back.
+//! Invariants: a [`Buffer`] in flight belongs to the queue pair, so the application cannot access
+//! it; an operation that may have changed a volume is never repeated implicitly.
 
 #[cfg(feature = "tokio")]
 mod async_volume;

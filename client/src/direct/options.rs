@@ -1,21 +1,22 @@
-//! How patient a client is, and how large a queue pair.
+//! The time-outs of a client, and the size of a queue pair.
 
 use std::time::Duration;
 
-/// How patient a client is.
+/// The time-outs of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// A node that owes an answer and says nothing for so long is given up: pending operations end
-    /// with an error then.
+    /// The longest silence of a node that owes an answer: after it, pending operations end with an
+    /// error.
     pub silence_max: Duration,
-    /// For how long a lost connection is tried again, with growing waits.
+    /// The time for which a lost connection is tried again, with growing waits.
     pub reconnect_max: Duration,
-    /// A blocking call spins for so long before it sleeps: waking costs more than a whole exchange.
+    /// The time for which a blocking call spins before it sleeps: a wake-up costs more than a whole
+    /// exchange.
     pub spin_max: Duration,
 }
 
 impl Default for Options {
-    /// A node is given up after 10 s of silence, a lost connection after 30 s; 100 µs of spinning.
+    /// 10 s of silence, 30 s of reconnects, 100 µs of spinning.
     fn default() -> Self {
         Self {
             silence_max: Duration::from_secs(10),
@@ -25,13 +26,14 @@ impl Default for Options {
     }
 }
 
-/// How large a queue pair is.
+/// The size of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueOptions {
-    /// Operations in flight. The node may allow fewer; [`super::QueuePair::depth`] says how many.
+    /// The most operations in flight. The node may allow fewer; [`super::QueuePair::depth`] is the
+    /// actual number.
     pub depth: u32,
-    /// Memory that is shared with a node of this machine, for buffers. With 0, or more than 256 MiB,
-    /// none is shared, and the Unix socket carries the payload.
+    /// The length in bytes of the memory for buffers that is shared with a node on this machine.
+    /// With 0, or more than 256 MiB, no memory is shared, and the Unix socket carries the payload.
     pub shared_len: usize,
 }
 

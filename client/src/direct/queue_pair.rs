@@ -1,4 +1,4 @@
-//! A queue pair: operations in, completions out, in any order, by the thread that owns it.
+//! A queue pair: the owning thread posts operations and polls completions, in any order.
 
 mod post;
 mod reconnect;
@@ -22,35 +22,36 @@ use super::silence::Silence;
 use super::slots::{DEPTH_MAX, Slot, Slots};
 use super::volume::VolumeInfo;
 
-/// The queue pair. It may be given to another thread, and belongs to one at a time. A buffer in
-/// flight is the queue pair's; dropping it drops them, and whether writes in flight take effect is
-/// unknown then.
+/// A queue pair. It can be sent to another thread, and one thread uses it at a time. Buffers in
+/// flight belong to the queue pair; when it is dropped, they are dropped, and it is unknown whether
+/// writes in flight take effect.
 ///
-/// When the connection is lost, every operation in flight completes with
-/// [`Error::ConnectionLost`], or [`Error::Unknown`] where it might have changed the volume;
-/// [`Self::reconnect`] makes the queue pair usable again, and returns when none of them is under way
-/// any more: what took no effect until then takes none later.
+/// When the connection is lost, every operation in flight completes with [`Error::ConnectionLost`],
+/// or with [`Error::Unknown`] if it may have changed the volume. [`Self::reconnect`] makes the
+/// queue pair usable again. It returns when none of these operations is under way any more: an
+/// operation that has not taken effect by then never will.
 pub struct QueuePair {
     link: Link,
     shared: Arc<Shared>,
     name: Box<str>,
     identity: LinkIdentity,
-    /// Memory to share with a node of this machine.
+    /// The length of the memory to share with a node on this machine.
     shared_len: usize,
     volume: OpenVolume,
     silence: Silence,
-    /// Set once the connection is gone.
+    /// The cause, once the connection is lost.
     lost: Option<Lost>,
-    /// What was in flight then and was not polled yet.
+    /// Completions of the operations in flight at that time, not polled yet.
     orphans: Vec<Completion>,
-    /// Refused for their epoch, which had no effect: to be submitted again with the current one.
+    /// Operations refused for their epoch, which had no effect; they are submitted again with the
+    /// current epoch.
     stale: Vec<BufferId>,
     is_refreshing: bool,
-    /// The last poll brought more than one completion.
+    /// Whether the last poll returned more than one completion.
     is_in_burst: bool,
-    /// The last poll left completions for the next one, perhaps.
+    /// Whether the last poll may have left completions for the next one.
     has_more: bool,
-    /// Posted since the doorbell was last rung.
+    /// The number of posts since the last doorbell.
     unsent: u32,
 }
 
@@ -72,7 +73,7 @@ impl QueuePair {
         let slots = Slots::new(options.depth.clamp(1, DEPTH_MAX));
         let shared_len = options.shared_len;
         let mut link = Link::connect(&shared, identity, slots, shared_len)?;
-        // Tokens' indices stay below this, also over later connections.
+        // Token indices stay below this depth over later connections, too.
         let depth = link.slots().depth().min(link.credits_max()).max(1);
         *link.slots_mut() = Slots::new(depth);
         let volume = link.open(&shared, name)?;
@@ -101,18 +102,18 @@ impl QueuePair {
         VolumeInfo { len: bytes, block_size, uuid, epoch, is_readable, is_writable }
     }
 
-    /// How many operations may be in flight.
+    /// The most operations that may be in flight.
     pub fn depth(&self) -> u32 {
         self.link.slots().depth().min(self.link.credits_max())
     }
 
-    /// How many are: posted, and their completion not polled.
+    /// The number of operations in flight: posted, and their completion not yet polled.
     pub fn in_flight(&self) -> u32 {
         let orphans = u32::try_from(self.orphans.len()).expect("at most DEPTH_MAX");
         self.link.slots().in_flight() + orphans
     }
 
-    /// Whether the connection was lost, and [`Self::reconnect`] is needed.
+    /// Whether the connection is lost, so that [`Self::reconnect`] is needed.
     pub fn is_lost(&self) -> bool {
         self.lost.is_some()
     }
@@ -122,7 +123,7 @@ impl QueuePair {
         self.link.len_max()
     }
 
-    /// A buffer of `len` bytes where the node reaches it best.
+    /// A buffer of `len` bytes, in memory shared with the node if there is any.
     ///
     /// # Errors
     /// When the memory shared with the node is used up.
@@ -138,13 +139,14 @@ impl QueuePair {
         }
     }
 
-    /// Sends what was posted. Posting does so by itself when nothing else is in flight and the last
-    /// poll brought one completion at most, and so does [`Self::poll`]: many posts between two polls
-    /// are sent together. So are those between polls of completions that came together, up to half of what
-    /// is in flight: one post for each completion costs no call of its own.
+    /// Sends the posted operations. A post sends itself when no other operation is in flight and
+    /// the last poll returned at most one completion; [`Self::poll`] sends, too, so that many posts
+    /// between two polls are sent together. Posts between polls of completions that arrived
+    /// together are also sent together, up to half of the operations in flight: one post for each
+    /// completion needs no system call of its own.
     ///
     /// # Errors
-    /// When the connection is lost; [`Self::poll`] tells what became of the operations.
+    /// When the connection is lost; [`Self::poll`] reports the results of the operations.
     pub fn submit(&mut self) -> Result<(), Error> {
         if self.lost.is_none() {
             self.ring_doorbell();
@@ -152,22 +154,23 @@ impl QueuePair {
         self.lost.map_or(Ok(()), |lost| Err(Error::ConnectionLost(lost)))
     }
 
-    /// Sends what was posted, takes what was answered and appends what is over to `completions`;
-    /// how many those are. Never waits.
+    /// Sends the posted operations, and appends the completed ones to `completions`. Returns their
+    /// number. Never waits.
     ///
     /// # Errors
-    /// When the connection is lost and all that was in flight has completed.
+    /// When the connection is lost and every operation that was in flight has completed.
     #[inline]
     pub fn poll(&mut self, completions: &mut Vec<Completion>) -> Result<usize, Error> {
         self.poll_up_to(completions, usize::MAX)
     }
 
-    /// The same, but for `most` completions at most; those left are for the next poll. For who posts
-    /// again for each completion, and polls half of what is in flight at a time: so the node works on
-    /// one half while this side works on the other, where otherwise each waits for the other's.
+    /// [`Self::poll`] with at most `most` completions; the next poll returns the rest. A caller
+    /// that posts again for each completion can poll half of the operations in flight at a time:
+    /// then the node works on one half while the client works on the other. Otherwise each side
+    /// waits for the other.
     ///
     /// # Errors
-    /// As of [`Self::poll`].
+    /// As [`Self::poll`].
     #[inline]
     pub fn poll_up_to(
         &mut self,
@@ -189,7 +192,7 @@ impl QueuePair {
         }
     }
 
-    /// One turn; whether anything moved. That the connection is lost is noted.
+    /// Makes one turn, and records a lost connection. Returns whether there was progress.
     #[inline]
     pub(super) fn turn(&mut self, completions: &mut Vec<Completion>, most: usize) -> bool {
         if self.has_more && self.hand_over_rest(completions, most) {
@@ -197,7 +200,7 @@ impl QueuePair {
         }
         self.unsent = 0;
         let moved = self.link.turn();
-        // Of a connection that is lost nothing is left for later: how it ended is known now.
+        // After the connection is lost, every received completion is taken now.
         self.take_completions(completions, if moved.is_err() { usize::MAX } else { most });
         match moved {
             Ok(true) => {
@@ -211,9 +214,10 @@ impl QueuePair {
         moved.unwrap_or(true)
     }
 
-    /// Completions that earlier turns have received come first, without a call to the system, so that what
-    /// is posted for each of them leaves in one call too. Not in fewer than two, so that the node has work
-    /// meanwhile. Whether there were any. Shared memory needs no calls to be saved.
+    /// Returns completions that earlier turns have received first, without a system call, so that
+    /// the posts in reply to each of them also leave in one call. Rings the doorbell once half
+    /// of the operations in flight are unsent, so that the node has work meanwhile. Returns whether
+    /// there were any completions. With shared memory there are no system calls to save.
     #[inline]
     fn hand_over_rest(&mut self, completions: &mut Vec<Completion>, most: usize) -> bool {
         if self.link.has_rings() {
@@ -260,12 +264,13 @@ impl QueuePair {
         completions.push(Completion { token: Token(token), result, buffer });
     }
 
-    /// The volume's layout changed, and this had no effect: the new one is asked for.
+    /// Keeps an operation that had no effect since the volume's layout has changed, and requests
+    /// the new properties.
     #[cold]
     fn became_stale(&mut self, slot: BufferId) {
         self.stale.push(slot);
         if !self.is_refreshing {
-            // A session that is gone is noticed by the next turn.
+            // The next turn reports a session that has ended.
             self.is_refreshing = self.link.refresh(self.volume.handle).is_ok();
         }
     }
@@ -286,7 +291,7 @@ impl QueuePair {
         }
     }
 
-    /// Those for which there is no credit now are left for later.
+    /// Submits the stale operations again, up to the available credits.
     #[cold]
     fn submit_stale(&mut self) {
         let handle = self.volume.handle;
@@ -308,7 +313,7 @@ impl QueuePair {
         }
     }
 
-    /// A node that owes an answer and says nothing is asked whether it is there, and then given up.
+    /// Sends a PING to a node that owes an answer and is silent, and later gives up on it.
     #[inline]
     fn look_at_clock(&mut self) {
         if self.silence.is_ping_due() {
@@ -320,7 +325,7 @@ impl QueuePair {
         }
     }
 
-    /// The connection is gone, and everything in flight is over.
+    /// Records the loss of the connection, which ends every operation in flight.
     #[cold]
     fn lose(&mut self, lost: Lost) {
         self.lost = Some(lost);
@@ -335,11 +340,12 @@ impl QueuePair {
         }
     }
 
-    /// Sends what was posted and sleeps until there may be something to poll, `timeout` at most.
-    /// For a caller that has spun for as long as it pays. Whether there may be something.
+    /// Sends the posted operations and sleeps until there may be a completion, for at most
+    /// `timeout`. It is for a caller that has spun as long as that pays. Returns whether there may
+    /// be a completion.
     ///
     /// # Errors
-    /// When the connection is lost and all that was in flight has completed.
+    /// When the connection is lost and every operation that was in flight has completed.
     pub fn wait(&mut self, timeout: Duration) -> Result<bool, Error> {
         if self.lost.is_none() {
             self.ring_doorbell();
@@ -370,40 +376,42 @@ impl QueuePair {
         }
     }
 
-    /// Gets ready for who waits by other means than [`Self::wait`], as on many queue pairs at once:
-    /// sends what was posted, and says whether there is nothing to poll. Only then may one sleep, until
-    /// [`Self::socket`] or [`Self::bell`] is ready. [`Self::awake`] follows in any case.
+    /// Prepares a sleep by other means than [`Self::wait`], such as on many queue pairs at once. It
+    /// sends the posted operations, and returns whether there is nothing to poll. Only then may the
+    /// caller sleep, until [`Self::socket`] or [`Self::bell`] is ready. [`Self::awake`] must follow
+    /// in any case.
     pub fn doze(&mut self) -> bool {
-        // What became of a connection that is lost, the next poll tells.
+        // The next poll reports the results after a lost connection.
         let is_whole = self.submit().is_ok();
         let is_idle = is_whole && !self.has_more && self.orphans.is_empty();
         self.link.doze() && is_idle
     }
 
-    /// Sleep after [`Self::doze`] is over.
+    /// Ends the sleep after [`Self::doze`].
     pub fn awake(&mut self) {
         self.link.awake();
     }
 
-    /// What becomes readable when answers come by shared memory, between [`Self::doze`] and
-    /// [`Self::awake`]; `None` without shared memory.
+    /// A descriptor that becomes readable when answers arrive in shared memory, between
+    /// [`Self::doze`] and [`Self::awake`]; `None` without shared memory.
     pub fn bell(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         self.link.bell()
     }
 
-    /// What becomes readable when there may be something to poll, for whoever waits by other means
-    /// than [`Self::wait`]. With shared memory answers come there, and [`Self::bell`] tells of them.
-    /// Another after a reconnect.
+    /// A descriptor that becomes readable when there may be completions, for a caller that waits by
+    /// other means than [`Self::wait`]. With shared memory, [`Self::bell`] signals them instead. A
+    /// reconnect replaces the descriptor.
     pub fn socket(&self) -> std::os::fd::BorrowedFd<'_> {
         self.link.socket()
     }
 
-    /// Whether something is to be sent that the socket did not take.
+    /// Whether data is waiting to be sent that the socket has not accepted.
     pub fn has_unsent(&self) -> bool {
         self.link.has_unsent()
     }
 
-    /// When to poll at the latest, so that a silent node is noticed; `None` when nothing is in flight.
+    /// The time until the next poll is due, so that a silent node is detected; `None` when no
+    /// operation is in flight.
     pub fn patience_left(&self) -> Option<Duration> {
         (self.link.slots().in_flight() > 0).then(|| self.silence.left())
     }
@@ -413,7 +421,7 @@ fn no_memory(len: usize) -> Error {
     Error::NoMemory { len: u64::try_from(len).expect("usize is at most 64 bits wide") }
 }
 
-/// Its volume and what is in flight: contents are the application's.
+/// Shows the volume and the number of operations: the contents are the application's data.
 impl fmt::Debug for QueuePair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QueuePair")

@@ -1,4 +1,4 @@
-//! When a socket is ready, as a tokio runtime tells it.
+//! The readiness of a socket, as a tokio runtime reports it.
 
 use std::io;
 use std::net::TcpStream as StdTcpStream;
@@ -10,14 +10,14 @@ use rustix::net::sockopt::socket_domain;
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
-/// A socket that is watched, and read and written by others.
+/// A socket that the runtime watches, and the connection reads and writes.
 pub(super) enum Readiness {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 impl Readiness {
-    /// Of a socket that does not block.
+    /// Watches a non-blocking socket.
     pub(super) fn of(socket: OwnedFd) -> io::Result<Self> {
         Ok(match socket_domain(&socket)? {
             AddressFamily::UNIX => Self::Unix(UnixStream::from_std(StdUnixStream::from(socket))?),
@@ -25,17 +25,17 @@ impl Readiness {
         })
     }
 
-    /// Waits until it is ready, or cannot be watched any more.
+    /// Waits until the socket is ready, or cannot be watched any more.
     pub(super) async fn ready(&self, interest: Interest) {
-        // What is wrong with a socket, whoever reads it finds out.
+        // The next read reports an error of the socket.
         let _ = match self {
             Self::Tcp(socket) => socket.ready(interest).await,
             Self::Unix(socket) => socket.ready(interest).await,
         };
     }
 
-    /// If it is ready, tries something, after which it is no longer ready if the result says that
-    /// the socket had no more. What comes meanwhile makes it ready again. `None` if it is not ready.
+    /// If the socket is ready, makes an attempt, and clears the readiness if the result says that
+    /// the socket had no more. New data sets it again. `None` if the socket is not ready.
     pub(super) fn attempt<T>(
         &self,
         interest: Interest,
@@ -47,7 +47,7 @@ impl Readiness {
             true => Err(io::ErrorKind::WouldBlock.into()),
             false => Ok(()),
         };
-        // What it says is in the result.
+        // The error only repeats the result.
         let _ = match self {
             Self::Tcp(socket) => socket.try_io(interest, tried),
             Self::Unix(socket) => socket.try_io(interest, tried),

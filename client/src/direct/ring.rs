@@ -1,11 +1,11 @@
-//! A link's rings: memory that it shares with a node of this machine.
+//! A link's rings: memory that it shares with a node on this machine.
 //!
-//! Requests and answers are entries, payload lies where the node's devices read and write it. A
-//! buffer that is not of that memory is copied through it. The stream stays for what is not about a
-//! request, and for telling that the node is gone: it is looked at now and then.
+//! Requests and answers are entries of the rings, and the node's devices read and write the payload
+//! in the data area. A buffer outside of that memory is copied through it. The stream carries the
+//! other messages, and reports that the node is gone: it is checked at intervals.
 //!
-//! Invariant: no slice is seen by anybody, or given out again, while the node may write to it: in flight it
-//! is with the ring, out of its buffer.
+//! Invariant: no slice is accessible, or allocated again, while the node may write to it: in
+//! flight, the ring holds it, and not its buffer.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -24,25 +24,26 @@ use super::session::Connection;
 use super::slots::{Slot, Slots};
 use crate::stream::Memory as _;
 
-/// Operands of one atomic operation: two words.
+/// The length of the operands of one atomic operation: two words.
 const OPERANDS_LEN: u32 = 16;
-/// What data areas are a multiple of.
+/// The length of a data area is a multiple of this.
 const PAGE_LEN: usize = 4096;
-/// Turns without an answer between two looks at the stream. A look costs as much as ten turns.
+/// The number of turns without an answer between two checks of the stream. A check costs as much as
+/// ten turns.
 const TURNS_PER_LOOK: u32 = 256;
-/// Answers taken in one turn.
+/// The most answers taken in one turn.
 const ANSWERS_PER_TURN_MAX: u32 = 256;
-/// No more is received of the stream at once while rings are being made.
+/// The most bytes received from the stream at a time while rings are being attached.
 const RECEIVE_LEN: usize = 4096;
 
-/// Why an operation was not submitted.
+/// The reason why an operation was not submitted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Refused {
     /// The session's reason.
     Session(SubmitError),
-    /// No so many bytes are free in the shared memory.
+    /// The shared memory has no free run of this length.
     NoMemory {
-        /// How many.
+        /// The length.
         len: usize,
     },
 }
@@ -53,15 +54,15 @@ impl From<SubmitError> for Refused {
     }
 }
 
-/// What became of the wish for rings.
+/// The outcome of a request for rings.
 #[allow(clippy::large_enum_variant, reason = "made once for a connection, and taken apart at once")]
 pub(super) enum Attached {
-    /// Here they are.
+    /// The rings.
     Yes(Ring),
-    /// The node has none to give: the stream serves.
+    /// The node grants no rings: the stream carries the requests.
     No,
-    /// The node gave what cannot be mapped here, and expects requests there: the connection is of no
-    /// use.
+    /// The node sent memory that cannot be mapped, and expects requests there: the connection is
+    /// unusable.
     Unusable,
 }
 
@@ -73,15 +74,15 @@ pub(super) struct Ring {
     /// The tags of operations in flight, by slot.
     tags: Vec<RequestTag>,
     answers: Vec<Entry>,
-    /// Something was put into the ring and not shown.
+    /// Whether the submission ring has entries that are not published.
     is_unseen: bool,
-    /// What ended the ring, to be told by the next turn.
+    /// The error of the ring, which the next turn reports.
     broken: Option<Lost>,
     idle_turns: u32,
 }
 
 impl Ring {
-    /// Asks the node for rings, and makes them.
+    /// Requests rings from the node, and maps them.
     pub(super) fn attach(
         connection: &mut Connection,
         shared_len: usize,
@@ -97,7 +98,7 @@ impl Ring {
             return Ok(Attached::No);
         }
         let mut descriptors = descriptors.into_iter();
-        // A process may have as many descriptors as it may have.
+        // The descriptors are missing when this process has reached its limit of open files.
         let (Some(memory), Some(bell)) = (descriptors.next(), descriptors.next()) else {
             return Ok(Attached::Unusable);
         };
@@ -120,17 +121,17 @@ impl Ring {
         }
     }
 
-    /// How many operations may be in flight.
+    /// The most operations in flight.
     pub(super) fn entries_max(&self) -> u32 {
         self.entries_max
     }
 
-    /// A buffer that the node's devices reach.
+    /// A buffer in the data area.
     pub(super) fn buffer(&mut self, len: usize) -> Option<Buffer> {
         self.area.take(len).map(Buffer::shared)
     }
 
-    /// Puts a slot's operation into the ring.
+    /// Adds a slot's operation to the submission ring.
     #[inline]
     pub(super) fn submit(
         &mut self,
@@ -145,7 +146,7 @@ impl Ring {
             }
             _ => None,
         };
-        // The ring says where the payload is.
+        // The ring adds the location of the payload.
         let (tag, entry) = match connection.session.submit_entry(volume, &operation, 0) {
             Ok(submitted) => submitted,
             Err(error) => {
@@ -165,13 +166,13 @@ impl Ring {
         };
         match self.end.push(&entry, payload) {
             Ok(true) => self.is_unseen = true,
-            // The session never has more in flight than there are entries.
+            // The session never has more requests in flight than the ring has entries.
             Ok(false) | Err(_) => self.broken = Some(Lost::Peer(PeerError::RingBroken)),
         }
         Ok(())
     }
 
-    /// The operation's payload in the data area: that of its buffer, or a copy.
+    /// The operation's payload in the data area: the slice of its buffer, or a copy.
     #[inline]
     fn slice(
         &mut self,
@@ -191,7 +192,7 @@ impl Ring {
         Ok(slice)
     }
 
-    /// Shows the node what was put in.
+    /// Publishes the added requests to the node.
     #[inline]
     pub(super) fn publish(&mut self) {
         if self.is_unseen {
@@ -200,7 +201,8 @@ impl Ring {
         }
     }
 
-    /// Shows what was put in and takes what was answered; whether anything moved. Never waits.
+    /// Publishes the added requests, and takes the answers. Returns whether there was progress.
+    /// Never waits.
     #[inline]
     pub(super) fn turn(&mut self, connection: &mut Connection) -> Result<bool, Lost> {
         self.publish();
@@ -222,8 +224,8 @@ impl Ring {
         Ok(moved)
     }
 
-    /// An operation is over: its buffer has its slice back, and what was read for a buffer elsewhere
-    /// goes there.
+    /// Ends an operation: its buffer takes its slice back, and the data of a read is copied to a
+    /// buffer outside the data area.
     #[inline]
     pub(super) fn completed(&mut self, slots: &mut Slots, slot: BufferId) {
         let Some(slice) = self.end.reclaim(self.tags[index(slot.0)].0) else { return };
@@ -235,8 +237,8 @@ impl Ring {
         buffer.returned(slice);
     }
 
-    /// Sleeps until there may be an answer, or the stream has something, or `span` is over; whether
-    /// it was before.
+    /// Sleeps until there may be an answer, or the stream is ready, at most for `span`. Returns
+    /// `false` after that time.
     pub(super) fn wait(&mut self, connection: &Connection, span: Duration) -> Result<bool, Lost> {
         self.publish();
         let is_writing = connection.session.output_len() > 0;
@@ -246,26 +248,26 @@ impl Ring {
         Ok(woken)
     }
 
-    /// As [`ClientEnd::doze`].
+    /// [`ClientEnd::doze`], after publishing the added requests.
     pub(super) fn doze(&mut self) -> bool {
         self.publish();
         self.end.doze()
     }
 
-    /// What rings when there is an answer.
+    /// The descriptor that signals answers.
     pub(super) fn bell(&self) -> BorrowedFd<'_> {
         self.end.bell()
     }
 
-    /// Sleep is over.
+    /// Ends the sleep.
     pub(super) fn awake(&mut self) {
         self.end.awake();
         self.idle_turns = TURNS_PER_LOOK; // it may have been the stream
     }
 
-    /// The node is gone, or nearly, and what it may still write to stays with the ring. A buffer whose
-    /// slice that is gets other memory: with the same bytes, if the node has only read them, or else with
-    /// zeroes.
+    /// Ends an operation after the connection is lost: the ring keeps its slice, which the node may
+    /// still write to. A buffer that has lent that slice gets other memory: with the same bytes if
+    /// the node only reads them, otherwise with zeroes.
     pub(super) fn abandon(&self, slot: BufferId, lost: &mut Slot) {
         let is_only_read = lost.changes_volume();
         let Some(buffer) = lost.buffer.as_mut().filter(|buffer| buffer.is_lent()) else { return };
@@ -276,7 +278,7 @@ impl Ring {
     }
 }
 
-/// The rings to ask for: `None` when the node offers none, or no such can be.
+/// The geometry to request; `None` when the node offers no rings, or the lengths are out of bounds.
 fn geometry(connection: &Connection, shared_len: usize) -> Option<Geometry> {
     let agreed = connection.session.agreed().filter(|agreed| agreed.rings)?;
     let depth = connection.memory.depth();
@@ -287,7 +289,7 @@ fn geometry(connection: &Connection, shared_len: usize) -> Option<Geometry> {
     Geometry::new(entries, u64::try_from(data_len).ok()?)
 }
 
-/// Receives until the answer is there, and the descriptors that come with it. Whether it is yes.
+/// Receives until the answer is there, with its descriptors. Returns whether rings are granted.
 fn await_attached(
     connection: &mut Connection,
     descriptors: &mut Vec<OwnedFd>,
@@ -299,7 +301,7 @@ fn await_attached(
     loop {
         match receive_passed(connection.socket(), &mut bytes, descriptors) {
             Ok(0) => return Err(Lost::Closed),
-            // Nothing is in flight, so that all that comes is small, and taken at once.
+            // No operation is in flight, so every message is small and is consumed as a whole.
             Ok(len) => {
                 let taken = connection.session.handle_input(&bytes[..len]).map_err(Lost::Peer)?;
                 if taken < len {
@@ -326,7 +328,7 @@ fn await_attached(
 fn wait_for_input(connection: &Connection, span: Duration) {
     let socket = connection.socket();
     let timeout = Timespec::try_from(span).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
-    // Whatever ends the wait, the next receive finds out.
+    // The next receive finds the cause of the end of the wait.
     let _ = poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], Some(&timeout));
 }
 

@@ -1,4 +1,4 @@
-//! The protocol's session as a stream's connection drives it.
+//! The protocol's session, as the connection of a stream drives it.
 
 use nearflash_direct::client::ClientSession;
 use nearflash_direct::wire::HEADER_LEN;
@@ -8,7 +8,7 @@ use nearflash_session::PayloadPart;
 use super::slots::Slots;
 use crate::stream;
 
-/// One connection with the session on it, and the buffers of what is in flight.
+/// One connection with its session and the buffers of operations in flight.
 pub(super) type Connection = stream::Connection<ClientSession, Slots>;
 
 impl stream::Session for ClientSession {

@@ -1,13 +1,13 @@
-//! How long a node that owes an answer has said nothing.
+//! The silence of a node that owes an answer.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A node is asked whether it is there after this part of the patience.
+/// The PING is due after this fraction of the time-out.
 const PING_PART: u32 = 2;
 
-/// Counts the silence of a node, by a clock that costs nothing to look at and ticks every few
+/// Measures the silence of a node with a coarse clock, which is cheap to read and ticks every few
 /// milliseconds.
 #[derive(Debug)]
 pub(super) struct Silence {
@@ -21,13 +21,13 @@ impl Silence {
         Self { max, since: None, pinged: false }
     }
 
-    /// The node said something, or owes nothing.
+    /// Ends the silence: the node has sent data, or owes no answer.
     #[inline]
     pub(super) fn broken(&mut self) {
         self.since = None;
     }
 
-    /// Whether the node is to be asked whether it is there; once in a silence.
+    /// Whether a PING is due; once in a silence.
     #[inline]
     pub(super) fn is_ping_due(&mut self) -> bool {
         let now = now();
@@ -41,14 +41,14 @@ impl Silence {
         }
     }
 
-    /// For how many seconds it has lasted, if that is too long.
+    /// The time-out in seconds, if the silence has lasted that long.
     #[inline]
     pub(super) fn is_over(&self) -> Option<u64> {
         let lasted = now().saturating_sub(self.since?);
         (lasted >= self.max).then_some(self.max.as_secs())
     }
 
-    /// How long until something is due.
+    /// The time until the PING or the end is due.
     pub(super) fn left(&self) -> Duration {
         let due = if self.pinged { self.max } else { self.max / PING_PART };
         self.since.map_or(due, |since| (since + due).saturating_sub(now()))

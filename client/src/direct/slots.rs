@@ -8,9 +8,10 @@ use nearflash_request::BufferId;
 use super::buffer::Buffer;
 use crate::stream;
 
-/// Low bits of a token that hold the slot's number; the post's number stands above them.
+/// The number of low bits of a token that hold the slot's number; the number of the post is above
+/// them.
 pub(super) const SLOT_BITS: u32 = 12;
-/// No queue pair is deeper.
+/// The largest depth of a queue pair.
 pub(super) const DEPTH_MAX: u32 = 1 << SLOT_BITS;
 
 /// One operation.
@@ -26,7 +27,7 @@ impl Slot {
     const IDLE: Self =
         Self { token: 0, operation: ClientOperation::Flush, buffer: None, in_flight: false };
 
-    /// Whether the volume may be another once this was sent.
+    /// Whether the operation may change the volume.
     pub(super) fn changes_volume(&self) -> bool {
         !matches!(self.operation, ClientOperation::Read { .. } | ClientOperation::Flush)
     }
@@ -37,7 +38,7 @@ impl Slot {
 pub(super) struct Slots {
     slots: Box<[Slot]>,
     free: Vec<u32>,
-    /// By request tag: the slot's number.
+    /// The slot's number, by request tag.
     by_tag: Vec<u32>,
     posts: u64,
 }
@@ -52,7 +53,7 @@ impl Slots {
         }
     }
 
-    /// As many empty ones, whose tokens go on where these end.
+    /// The same number of empty slots, whose tokens continue after these.
     pub(super) fn successor(&self) -> Self {
         Self { posts: self.posts, ..Self::new(self.depth()) }
     }
@@ -67,13 +68,13 @@ impl Slots {
         self.depth() - free
     }
 
-    /// The slot that the next operation gets.
+    /// The slot for the next operation; `None` when all are in use.
     #[inline]
     pub(super) fn next(&self) -> Option<BufferId> {
         self.free.last().map(|slot| BufferId(*slot))
     }
 
-    /// Fills the slot that [`Self::next`] named; its token.
+    /// Fills the slot that [`Self::next`] returned. Returns its token.
     #[inline]
     pub(super) fn fill(&mut self, operation: ClientOperation, buffer: Option<Buffer>) -> u64 {
         let number = self.free.pop().expect("next() named a slot");
@@ -88,13 +89,13 @@ impl Slots {
         &self.slots[index(slot.0)]
     }
 
-    /// The buffer of an operation that has payload.
+    /// The buffer of an operation with payload.
     #[inline]
     pub(super) fn buffer_mut(&mut self, slot: BufferId) -> &mut Buffer {
         self.slots[index(slot.0)].buffer.as_mut().expect("payload has a buffer")
     }
 
-    /// The request of a slot has this tag from now on.
+    /// Records the tag of a slot's request.
     #[inline]
     pub(super) fn tagged(&mut self, tag: RequestTag, slot: BufferId) {
         let at = index(tag.0);
@@ -110,7 +111,7 @@ impl Slots {
         BufferId(self.by_tag[index(tag.0)])
     }
 
-    /// The operation is over: what it was, its buffer with it.
+    /// Empties the slot of a completed operation, and returns the operation with its buffer.
     #[inline]
     pub(super) fn empty(&mut self, slot: BufferId) -> Slot {
         let slot_was = std::mem::replace(&mut self.slots[index(slot.0)], Slot::IDLE);
@@ -119,7 +120,7 @@ impl Slots {
         slot_was
     }
 
-    /// Every operation in flight is over: what they were, in the order of their posts.
+    /// Empties the slots of all operations in flight, and returns them in the order of their posts.
     pub(super) fn empty_all(&mut self) -> Vec<Slot> {
         let in_flight = |slot: &&Slot| slot.in_flight;
         let mut tokens: Vec<u64> =
@@ -129,7 +130,7 @@ impl Slots {
     }
 }
 
-/// The slot that a token's operation is in.
+/// The slot of a token's operation.
 #[inline]
 pub(super) fn slot_of(token: u64) -> BufferId {
     let number = token & u64::from(DEPTH_MAX - 1);
@@ -153,7 +154,7 @@ impl stream::Memory for Slots {
     }
 }
 
-/// The buffers of all slots. As `map` over them, which does not pass on `nth`.
+/// The buffers of all slots. Unlike `map`, this iterator forwards `nth`.
 struct Buffers<'a>(std::slice::IterMut<'a, Slot>);
 
 impl<'a> Iterator for Buffers<'a> {

@@ -1,93 +1,94 @@
-//! Where a node's direct door is, as applications write it.
+//! The URL of a node's direct door.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The port of `nearflash serve --direct` unless another is written.
+/// The default port of `nearflash serve --direct`.
 const PORT_DEFAULT: u16 = 4421;
-/// Ends the path of a Unix socket, so that a volume can stand behind it.
+/// The end of a Unix socket's path, which separates it from the volume.
 const SOCKET_SUFFIX: &str = ".sock";
 
-/// `direct://HOST:PORT[/VOLUME]` or `direct+local:PATH.sock[/VOLUME]`, and behind a question mark
-/// `digest=header,data`, `key=ID` and `secret-file=PATH`, with `&` in between.
+/// `direct://HOST:PORT[/VOLUME]` or `direct+local:PATH.sock[/VOLUME]`, optionally followed by a
+/// question mark and the options `digest=header,data`, `key=ID` and `secret-file=PATH`, separated
+/// by `&`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Url {
-    /// Where the node listens.
+    /// The node's address.
     pub place: Place,
     /// The volume, if one is named.
     pub volume: Option<String>,
-    /// A checksum for every header.
+    /// Whether every header has a checksum.
     pub header_digest: bool,
-    /// A checksum for all payload.
+    /// Whether all payload has a checksum.
     pub data_digest: bool,
-    /// The credential's name.
+    /// The key id of the credential.
     pub key: Option<String>,
-    /// Where its secret stands.
+    /// The file of its secret.
     pub secret_file: Option<PathBuf>,
 }
 
-/// Where a node listens.
+/// The address of a node.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Place {
-    /// Over TCP.
+    /// A TCP address.
     Tcp {
-        /// Name or address.
+        /// The host name or IP address.
         host: String,
         /// TCP port.
         port: u16,
     },
-    /// On this machine: a Unix socket, over which shared memory is agreed.
+    /// A Unix socket on this machine, over which shared memory can be set up.
     Local(PathBuf),
 }
 
-/// Why a URL was not understood.
+/// The error of a text that is not a direct URL.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum UrlError {
-    /// Another scheme, or none.
+    /// The scheme is missing or another one.
     #[error(
         "'{text}' is no direct URL: write direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME"
     )]
     Scheme {
-        /// As written.
+        /// The text.
         text: String,
     },
-    /// No host.
+    /// The host is missing.
     #[error("'{text}' names no host: write direct://HOST:PORT/VOLUME, as direct://[::1]:4421/data")]
     NoHost {
-        /// As written.
+        /// The text.
         text: String,
     },
-    /// The port is none.
+    /// The port is not valid.
     #[error("'{text}' is no TCP port: write a number from 1 to 65535, usually 4421")]
     Port {
-        /// As written.
+        /// The text.
         text: String,
     },
-    /// No path that ends as a socket's.
+    /// The path does not end in `.sock`.
     #[error(
         "'{text}' names no socket: write direct+local:PATH.sock/VOLUME, the path ending in .sock"
     )]
     NoSocket {
-        /// As written.
+        /// The text.
         text: String,
     },
-    /// A key that does not exist.
+    /// The option does not exist.
     #[error(
         "'{key}' is no option of a direct URL: use digest=header,data, key=ID or secret-file=PATH"
     )]
     UnknownKey {
-        /// As written.
+        /// The option.
         key: String,
     },
-    /// A value that its key does not have.
+    /// The option does not have this value.
     #[error("'{value}' is no value of {key}: use {expected}")]
     Value {
-        /// Whose value.
+        /// The option.
         key: &'static str,
-        /// As written.
+        /// The value.
         value: String,
-        /// What there is.
+        /// The valid values.
         expected: &'static str,
     },
 }
@@ -151,7 +152,7 @@ impl Url {
 fn parse_tcp<'a>(text: &str, rest: &'a str) -> Result<(Place, &'a str), UrlError> {
     let (authority, volume) = rest.split_once('/').unwrap_or((rest, ""));
     let no_host = || UrlError::NoHost { text: text.to_owned() };
-    // An IPv6 address stands in brackets, its own colons inside.
+    // An IPv6 address is in brackets, since it has colons itself.
     let (host, port) = match authority.strip_prefix('[') {
         Some(inside) => {
             let (host, after) = inside.split_once(']').ok_or_else(no_host)?;
@@ -198,7 +199,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Place and volume; options are left out.
+/// Shows the address and the volume; options are left out.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.volume {

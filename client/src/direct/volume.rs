@@ -8,32 +8,32 @@ use super::error::Error;
 use super::options::QueueOptions;
 use super::worker::{Job, WORKER_DEPTH, Worker};
 
-/// Threads that are served at the same time; more take turns.
+/// The most threads that are served at the same time; more wait their turn.
 const WORKERS_MAX: usize = 16;
 
-/// What a node says of a volume.
+/// The properties of a volume, as the node reports them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct VolumeInfo {
     /// Its size in bytes.
     pub len: u64,
-    /// Of a logical block, in bytes: what is written atomically.
+    /// The size of a logical block, in bytes; a write is atomic for each block.
     pub block_size: u32,
-    /// Its identity, which another volume of the same name has not.
+    /// The UUID, which another volume of the same name does not have.
     pub uuid: [u8; 16],
-    /// Of its map: grows with every change of its layout.
+    /// The number of the layout, which grows with every change.
     pub epoch: u32,
-    /// Some of it may be read.
+    /// Whether some of the volume may be read.
     pub is_readable: bool,
-    /// Some of it may be written.
+    /// Whether some of the volume may be written.
     pub is_writable: bool,
 }
 
-/// A volume for blocking calls. Any number of threads may use one; those that call at the same time
-/// have a connection each, so that they do not wait for one another.
+/// A volume for blocking calls. Any number of threads may share it; concurrent calls have separate
+/// connections, so that they do not wait for each other.
 ///
-/// A lost connection is made again. Reads are repeated then; what may have changed the volume is
-/// not, and ends with [`Error::Unknown`]: it took effect or not, and does not any more once another
-/// call, of any thread, does anything.
+/// A lost connection is made again. Reads are then repeated; an operation that may have changed the
+/// volume is not, and ends with [`Error::Unknown`]. Before any later call of any thread proceeds,
+/// that operation has either taken effect or never will.
 pub struct Volume {
     client: Client,
     name: Box<str>,
@@ -44,10 +44,10 @@ pub struct Volume {
 /// The connections of a volume.
 struct Crew {
     idle: Vec<Worker>,
-    /// Connections that are being made again. Nobody begins anything meanwhile: what the lost ones had
-    /// under way may still take effect.
+    /// The number of connections that are being made again. No call begins meanwhile, since
+    /// operations of the lost connections may still take effect.
     healing: usize,
-    /// Of all there are, how many more there may be.
+    /// The number of connections that may still be added.
     left: usize,
     info: VolumeInfo,
 }
@@ -60,46 +60,46 @@ impl Volume {
         Ok(Self { client, name: name.into(), crew: Mutex::new(crew), returned: Condvar::new() })
     }
 
-    /// Its name.
+    /// The volume's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its size in bytes, as of the last answer.
+    /// The volume's size in bytes, as of the last answer.
     #[expect(clippy::len_without_is_empty, reason = "no volume is empty")]
     pub fn len(&self) -> u64 {
         self.info().len
     }
 
-    /// Of a logical block, in bytes.
+    /// The size of a logical block, in bytes.
     pub fn block_size(&self) -> u32 {
         self.info().block_size
     }
 
-    /// All that the node says of it.
+    /// The volume's properties, as the node reports them.
     pub fn info(&self) -> VolumeInfo {
         self.crew().info
     }
 
-    /// Reads the whole of `bytes` at `offset`, both of any alignment and length.
+    /// Fills `bytes` from `offset`; both are of any alignment and length.
     ///
     /// # Errors
-    /// When the range is not all within the volume and our grants, the device fails, or the node
-    /// cannot be reached.
+    /// When the range is not within the volume and the client's grants, the device fails, or the
+    /// node cannot be reached.
     pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<(), Error> {
         self.with_worker(|worker| worker.read(bytes, offset))
     }
 
-    /// Writes the whole of `bytes` at `offset`. Atomic for each logical block; durable after
-    /// [`Self::flush`].
+    /// Writes all of `bytes` at `offset`. The write is atomic for each logical block, and durable
+    /// after [`Self::flush`].
     ///
     /// # Errors
-    /// As [`Self::read_at`]; a part may have been written then.
+    /// As [`Self::read_at`]; some of the bytes may have been written.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Error> {
         self.with_worker(|worker| worker.write(bytes, offset))
     }
 
-    /// Everything whose call has returned is on stable media when this returns.
+    /// Makes every operation whose call has returned durable on stable media.
     ///
     /// # Errors
     /// As [`Self::read_at`].
@@ -107,8 +107,8 @@ impl Volume {
         self.with_worker(|worker| worker.one(Job::Flush)).map(|_| ())
     }
 
-    /// The contents of `len` bytes at `offset` are no longer needed; whole blocks of them are given
-    /// back to the device. They read as before or as zeroes.
+    /// Deallocates `len` bytes at `offset`, whose contents are no longer needed; the device
+    /// releases whole blocks of them. They read as before or as zeroes.
     ///
     /// # Errors
     /// As [`Self::read_at`].
@@ -116,20 +116,20 @@ impl Volume {
         self.with_worker(|worker| worker.discard(offset, len))
     }
 
-    /// Puts `new` in place of the little-endian 8-byte word at `offset` if it is `expected`, and
-    /// returns the word that was there: `expected` if it was put.
+    /// Replaces the little-endian 8-byte word at `offset` by `new` if it equals `expected`, and
+    /// returns the previous word: `expected` if it was replaced.
     ///
     /// # Errors
-    /// As [`Self::read_at`], and when the offset is no multiple of 8.
+    /// As [`Self::read_at`], and when the offset is not a multiple of 8.
     pub fn compare_and_swap(&self, offset: u64, expected: u64, new: u64) -> Result<u64, Error> {
         self.with_worker(|worker| worker.one(Job::CompareAndSwap { offset, expected, new }))
     }
 
-    /// Adds to the little-endian 8-byte word at `offset`, modulo 2⁶⁴, and returns the word that was
-    /// there.
+    /// Adds to the little-endian 8-byte word at `offset`, modulo 2⁶⁴, and returns the previous
+    /// word.
     ///
     /// # Errors
-    /// As [`Self::read_at`], and when the offset is no multiple of 8.
+    /// As [`Self::read_at`], and when the offset is not a multiple of 8.
     pub fn fetch_add(&self, offset: u64, addend: u64) -> Result<u64, Error> {
         self.with_worker(|worker| worker.one(Job::FetchAdd { offset, addend }))
     }
@@ -148,8 +148,8 @@ impl Volume {
         result
     }
 
-    /// An idle connection, a new one, or the next that is returned; but first, every connection that
-    /// was lost is made again.
+    /// An idle connection, a new one, or the next that is returned, after every lost connection is
+    /// made again.
     fn take_worker(&self) -> Result<Worker, Error> {
         let mut crew = self.crew();
         loop {
@@ -175,7 +175,7 @@ impl Volume {
         })
     }
 
-    /// Makes a lost connection again, or leaves it as it is for the next who calls.
+    /// Makes a lost connection again, or leaves that to the next call.
     fn heal(&self, mut worker: Worker) -> Result<(), Error> {
         let healed = worker.heal();
         let mut crew = self.crew();

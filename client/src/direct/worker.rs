@@ -1,7 +1,7 @@
-//! A queue pair that one blocking call after the other works with.
+//! A queue pair that serves blocking calls, one after the other.
 //!
-//! A call is cut into pieces, several of which are in flight. What is in flight when a call ends
-//! badly is awaited first, so that nothing of it happens afterwards.
+//! A call is cut into pieces, several of which are in flight at a time. A call that fails waits for
+//! its pieces in flight first, so that none of them takes effect afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -11,15 +11,16 @@ use super::error::Error;
 use super::queue_pair::QueuePair;
 use super::volume::VolumeInfo;
 
-/// Pieces in flight.
+/// The most pieces in flight.
 pub(super) const WORKER_DEPTH: u32 = 8;
-/// Of a piece; pieces end at its multiples, where the protocol cuts payload.
+/// The longest piece; pieces end at multiples of it, where the protocol cuts payload.
 const PIECE_LEN: u64 = 1 << 20;
-/// Buffers are kept from call to call, and are at least so long, so that they fit the next.
+/// The shortest buffer: buffers are kept between calls, and this length makes them fit the next
+/// call.
 const BUFFER_LEN_MIN: usize = 16 * 1024;
-/// How often a read is repeated over new connections.
+/// The most repetitions of a read over new connections.
 const REPEATS_MAX: u32 = 8;
-/// Polls without a completion between two looks at the clock.
+/// The number of polls without a completion between two looks at the clock.
 const IDLE_POLLS_PER_CLOCK: u32 = 16;
 
 /// An operation without payload.
@@ -31,21 +32,21 @@ pub(super) enum Job {
     FetchAdd { offset: u64, addend: u64 },
 }
 
-/// Part of a call.
+/// A part of a call.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    /// Where in the call's bytes.
+    /// The start within the call's bytes.
     start: usize,
     len: usize,
 }
 
-/// The queue pair, and what it keeps between calls.
+/// The queue pair, and the state that is kept between calls.
 pub(super) struct Worker {
     pair: QueuePair,
     spin_max: Duration,
     buffers: Vec<Buffer>,
     done: Vec<Completion>,
-    /// What is in flight, by the token's index.
+    /// The pieces in flight, by token index.
     pieces: Vec<Piece>,
 }
 
@@ -60,7 +61,7 @@ impl Worker {
         self.pair.info()
     }
 
-    /// Reads all of `bytes`. What a lost connection did not bring is read again over the next.
+    /// Reads all of `bytes`. Pieces lost with a connection are read again over the next.
     pub(super) fn read(&mut self, bytes: &mut [u8], offset: u64) -> Result<(), Error> {
         let mut pieces = Pieces::new(offset, bytes.len());
         let mut again = Vec::new();
@@ -91,7 +92,7 @@ impl Worker {
         }
     }
 
-    /// Writes all of `bytes`, nothing of it twice.
+    /// Writes all of `bytes`; no piece is written twice.
     pub(super) fn write(&mut self, bytes: &[u8], offset: u64) -> Result<(), Error> {
         self.heal()?;
         let mut outcome = Outcome::default();
@@ -112,7 +113,7 @@ impl Worker {
         self.finish_all(outcome).map(|_| ())
     }
 
-    /// Discards in as many operations as it takes.
+    /// Discards a range in as many operations as necessary.
     pub(super) fn discard(&mut self, offset: u64, len: u64) -> Result<(), Error> {
         let step = u64::from(self.pair.len_max());
         let mut done = 0;
@@ -125,7 +126,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Does one thing; the word that was there, of an atomic operation.
+    /// Executes one operation. Returns the previous word of an atomic operation.
     pub(super) fn one(&mut self, job: Job) -> Result<u64, Error> {
         self.heal()?;
         match job {
@@ -139,17 +140,17 @@ impl Worker {
         self.finish_all(Outcome::default())
     }
 
-    /// Whether its connection was lost, and perhaps has something under way yet.
+    /// Whether the connection is lost, so that operations may still be under way.
     pub(super) fn is_lost(&self) -> bool {
         self.pair.is_lost()
     }
 
-    /// Connects again, if the connection was lost.
+    /// Connects again if the connection is lost.
     pub(super) fn heal(&mut self) -> Result<(), Error> {
         if !self.pair.is_lost() {
             return Ok(());
         }
-        // They may be of memory that was shared over the old connection.
+        // The buffers may be in memory that was shared over the old connection.
         self.buffers.clear();
         self.pair.reconnect()
     }
@@ -181,8 +182,8 @@ impl Worker {
         Ok(buffer)
     }
 
-    /// Waits for some reads, if any are in flight, and puts them where they belong; those that were lost are to be posted
-    /// again.
+    /// Waits for some of the reads in flight, and copies their data to the call's bytes. Lost reads
+    /// are added to `again`.
     fn finish_reads(&mut self, bytes: &mut [u8], again: &mut Vec<Piece>, outcome: &mut Outcome) {
         outcome.note(self.await_some());
         for Completion { token, result, buffer } in self.done.drain(..) {
@@ -216,7 +217,7 @@ impl Worker {
         outcome.error.map_or(Ok(outcome.value), Err)
     }
 
-    /// Spins for as long as it pays, then sleeps.
+    /// Waits for completions: spins up to `spin_max`, then sleeps.
     fn await_some(&mut self) -> Result<(), Error> {
         let mut spinning_since = None;
         let mut idle = 0u32;
@@ -233,17 +234,18 @@ impl Worker {
     }
 }
 
-/// What became of the pieces of a call.
+/// The outcome of a call's pieces.
 #[derive(Default)]
 struct Outcome {
-    /// The gravest that happened.
+    /// The gravest error.
     error: Option<Error>,
     value: u64,
 }
 
 impl Outcome {
-    /// An operation was not taken while so many are in flight. That the node wants fewer at a time
-    /// than it did, or that memory is short, is no failure as long as there are any to wait for.
+    /// Records that a post was refused with `in_flight` operations in flight. A full queue (the
+    /// node may have lowered its credits) or a lack of memory is not an error while there are
+    /// operations to wait for.
     fn not_posted(&mut self, error: Error, in_flight: u32) {
         let may_pass = matches!(error, Error::QueueFull { .. } | Error::NoMemory { .. });
         if in_flight == 0 || !may_pass {
@@ -251,7 +253,8 @@ impl Outcome {
         }
     }
 
-    /// That a write is unknown goes before all else, and that something was lost behind all else.
+    /// Records a result. An unknown outcome is the gravest error, and a lost connection the least
+    /// grave.
     fn note(&mut self, result: Result<(), Error>) {
         let gravity = |error: &Error| match error {
             Error::Unknown(_) => 2,
@@ -266,8 +269,8 @@ impl Outcome {
     }
 }
 
-/// Where in the volume a piece of a call at `offset` is. What is past the address space is past the
-/// volume's end too, and refused by the node.
+/// The offset in the volume of a piece of a call at `offset`. An offset past the address space
+/// saturates: it is past the volume's end, too, and the node refuses it.
 fn place(offset: u64, piece: Piece) -> u64 {
     offset.saturating_add(u64::try_from(piece.start).expect("usize is at most 64 bits wide"))
 }
@@ -304,7 +307,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Pieces follow one another, cover the call, and none crosses a multiple of its length.
+        /// Pieces follow each other, cover the call, and never cross a multiple of [`PIECE_LEN`].
         #[test]
         fn pieces_cover_the_call(offset in 0u64..1 << 40, len in 0usize..10 << 20) {
             let mut next = 0;

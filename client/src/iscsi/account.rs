@@ -1,4 +1,4 @@
-//! A CHAP account whose secrets stand in files.
+//! CHAP accounts with secrets in files.
 
 use std::io;
 use std::io::Read as _;
@@ -7,46 +7,46 @@ use std::sync::Arc;
 
 use nearflash_iscsi::chap::{Account, AccountError, Credential, Secret, SecretLenError};
 
-/// A secret's file is the secret, a line end and no more; what is longer is not read.
+/// The most bytes that are read of a secret's file, which holds the secret and a line end.
 const FILE_LEN_MAX: u64 = 4096;
 
-/// Why an account cannot be used.
+/// The error of an account.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AccountFileError {
-    /// The file of the secret.
+    /// The file of the secret cannot be read.
     #[error("cannot read the secret of '{user}' from {path}: {source}")]
     File {
-        /// Whose.
+        /// The CHAP user.
         user: String,
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: Arc<io::Error>,
     },
-    /// What stands there is none.
+    /// The file's contents are not a secret.
     #[error("{path} holds no secret of '{user}': {source}")]
     Secret {
-        /// Whose.
+        /// The CHAP user.
         user: String,
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error of the secret.
         source: SecretLenError,
     },
-    /// Both ends would prove the same.
+    /// Both ends have the same secret.
     #[error("{path} holds the secret of '{user}' too: a target proves itself with another one")]
     Same {
-        /// The target's.
+        /// The file of the target's secret.
         path: PathBuf,
-        /// Ours.
+        /// The initiator's CHAP user.
         user: String,
-        /// What is wrong.
+        /// The error.
         source: AccountError,
     },
 }
 
-/// The account of `user`, with the secret that a file holds: its first line, as
-/// `nearflash chap add` prints it.
+/// The account of `user`, with the secret in the first line of a file, as `nearflash chap add`
+/// prints it.
 ///
 /// # Errors
 /// When the file cannot be read or does not hold a secret.
@@ -55,11 +55,11 @@ pub fn account_from_file(user: &str, path: &Path) -> Result<Account, AccountFile
     Ok(Account::new(own, None).expect("an account that is not mutual has one secret"))
 }
 
-/// The same of an account by which the target proves itself in return, as `target`, with the secret
-/// of the other file. A target that does not is not logged in to.
+/// An account with mutual CHAP: the target authenticates itself as `target`, with the secret of the
+/// other file. The login fails if the target does not.
 ///
 /// # Errors
-/// When a file cannot be read or does not hold a secret, or both hold the same.
+/// When a file cannot be read or does not hold a secret, or both hold the same secret.
 pub fn mutual_account_from_files(
     (user, path): (&str, &Path),
     (target, target_path): (&str, &Path),

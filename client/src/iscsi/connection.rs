@@ -1,4 +1,4 @@
-//! The initiator's session on a TCP connection, and how it logs in.
+//! The initiator's session on a TCP connection, and its login.
 
 use std::io;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use super::options::Options;
 use crate::memory::Memory;
 use crate::stream;
 
-/// MaxRecvDataSegmentLength: a read of up to so much is answered by one PDU.
+/// MaxRecvDataSegmentLength: one PDU answers a read of up to this length.
 const RECEIVE_LEN_MAX: u32 = 1 << 20;
-/// FirstBurstLength and MaxBurstLength to offer: what the target takes less of, it says.
+/// FirstBurstLength and MaxBurstLength to offer; the target may lower them.
 const BURST_LEN_MAX: u32 = 1 << 20;
 
-/// One TCP connection with the initiator's session on it.
+/// A TCP connection with the initiator's session.
 pub(super) type Connection = stream::Connection<InitiatorSession, Memory>;
 
 impl stream::Session for InitiatorSession {
     type PeerError = PeerError;
-    /// The basic header segment of a Data-In that has the status in it.
+    /// The length of the basic header segment of a Data-In PDU.
     const HEADER_LEN: usize = 48;
 
     #[inline]
@@ -79,7 +79,7 @@ impl stream::Session for InitiatorSession {
     }
 }
 
-/// What the connections of one session have in common.
+/// The parameters that the connections of one session share.
 #[derive(Clone, Debug)]
 pub(super) struct SessionSeat {
     pub(super) isid: [u8; 6],
@@ -88,12 +88,12 @@ pub(super) struct SessionSeat {
 }
 
 impl SessionSeat {
-    /// A session that is not there yet. `isid` tells this initiator's sessions apart.
+    /// A new session. `isid` distinguishes the sessions of this initiator.
     pub(super) fn new(isid: [u8; 6], kind: SessionKind) -> Self {
         Self { isid, kind, window: Arc::new(CommandWindow::new(1)) }
     }
 
-    /// Of whom a refusal is.
+    /// The name of the target in errors of the login.
     fn name(&self, options: &Options) -> String {
         match &self.kind {
             SessionKind::Normal { target } => target.clone(),
@@ -102,7 +102,7 @@ impl SessionSeat {
     }
 }
 
-/// ISID for a session: of the random kind, and drawn. RFC 7143, 11.12.5.
+/// A random ISID for a session, with the type "random". RFC 7143, 11.12.5.
 pub(super) fn draw_isid() -> io::Result<[u8; 6]> {
     const RANDOM: u8 = 0b10 << 6;
     let [a, b, c, d, e] = draw()?;
@@ -177,7 +177,7 @@ fn login_config(
     })
 }
 
-/// Turns until `is_done` says so.
+/// Turns until `is_done` returns `true`.
 pub(super) fn turn_until(
     connection: &mut Connection,
     what: &'static str,

@@ -1,4 +1,4 @@
-//! Which targets there are, and where. RFC 7143, 4.3 and Appendix C.
+//! Discovery of targets and their addresses. RFC 7143, 4.3 and Appendix C.
 
 use nearflash_iscsi::initiator::{DiscoveredTarget, Event};
 use nearflash_iscsi::login::SessionKind;
@@ -9,13 +9,13 @@ use super::error::InitiatorError;
 use super::options::Options;
 use crate::memory::Memory;
 
-/// Text comes in the session's own memory.
+/// The length of the staging buffer: the session holds text itself.
 const STAGING_LEN: usize = 16 * 1024;
 
-/// Asks the target at `options.address` for all targets; `options.target` is of no account.
+/// Discovers the targets at `options.address`; `options.target` is ignored.
 ///
 /// # Errors
-/// When it cannot be reached or refuses.
+/// When the target node cannot be reached, or refuses the login.
 pub fn discover(options: &Options) -> Result<Vec<DiscoveredTarget>, InitiatorError> {
     let options =
         Options { connections: 1, digests: nearflash_iscsi::Digests::NONE, ..options.clone() };

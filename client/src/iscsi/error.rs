@@ -1,4 +1,4 @@
-//! Why a target cannot be reached, or no longer.
+//! The errors of an initiator.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,108 +12,108 @@ use super::options::Options;
 use super::status::TaskStatus;
 use crate::stream::LinkError;
 
-/// Why a target cannot be reached, or no longer. Each names its remedy where there is one.
+/// An error of an initiator. Each message names the remedy if there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum InitiatorError {
-    /// The name has no address.
+    /// The host name cannot be resolved.
     #[error("{host} has no address: {source}")]
     Resolve {
-        /// The name.
+        /// The host name.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error.
         source: io::Error,
     },
-    /// Nobody answers.
+    /// The connection cannot be established.
     #[error("cannot connect to {address}: {source}; is a target listening there?")]
     Unreachable {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The target does not take us.
+    /// The target refuses the login.
     #[error("{target} refuses the login: {status}{}", remedy(*.status, .initiator, *.has_account))]
     Refused {
-        /// Which target.
+        /// The target.
         target: String,
-        /// As whom.
+        /// The initiator's name.
         initiator: String,
-        /// Whether we had an account to prove.
+        /// Whether the login had a CHAP account.
         has_account: bool,
-        /// Why.
+        /// The target's status.
         status: LoginStatus,
     },
-    /// It is not the target that it should be.
+    /// The target has failed to authenticate itself.
     #[error(
         "{target} does not prove that it knows the secret of '{user}': is it the right target, and \
          are the target's user and secret those that the account was made with?"
     )]
     Impostor {
-        /// Which target.
+        /// The target.
         target: String,
-        /// As whom it should have proved itself.
+        /// The user that it had to authenticate as.
         user: String,
     },
-    /// Digests that the target does not do.
+    /// The target does not support the requested digests.
     #[error("{target} does not grant the digests asked for: ask for none")]
     NoDigests {
-        /// Which target.
+        /// The target.
         target: String,
     },
-    /// More connections than the target allows.
+    /// The target allows fewer connections.
     #[error("{target} allows {granted} connections in a session, not {wanted}: ask for fewer")]
     TooManyConnections {
-        /// Which target.
+        /// The target.
         target: String,
-        /// By us.
+        /// The requested number.
         wanted: u16,
-        /// By the target.
+        /// The allowed number.
         granted: u32,
     },
-    /// A question was not answered with what was asked.
+    /// A command of the session itself has failed.
     #[error("the target answers {what} {status}")]
     Task {
-        /// Which.
+        /// The command.
         what: &'static str,
-        /// How.
+        /// The status.
         status: TaskStatus,
     },
-    /// The logical unit is not there, or has no size that we know how to use.
+    /// The logical unit does not exist, or has an unsupported block size.
     #[error("LUN {lun} is not there: {there}")]
     NoUnit {
-        /// Which.
+        /// The LUN.
         lun: u16,
-        /// Which are, in words.
+        /// The existing LUNs, as text.
         there: String,
     },
-    /// The target broke the protocol, or ended the connection.
+    /// The target violated the protocol, or ended the connection.
     #[error(transparent)]
     Peer(#[from] PeerError),
-    /// The connection ended without a word.
+    /// The target closed the connection without a logout.
     #[error("the connection was closed by the target")]
     Closed,
-    /// No answer in time.
+    /// The target did not answer in time.
     #[error("no answer to {what} within {seconds} s")]
     Silent {
-        /// To what.
+        /// The request.
         what: &'static str,
-        /// How long we waited.
+        /// The time-out, in seconds.
         seconds: u64,
     },
     /// The socket failed.
     #[error("the connection failed: {0}")]
     Socket(#[from] io::Error),
-    /// A connection of the session is gone, and with it the session and all that was in flight.
+    /// A connection of the session is lost, and with it the session and all operations in flight.
     #[error(
         "{source}; {in_flight} operations were in flight, and whether they took effect is unknown"
     )]
     Lost {
-        /// Why.
+        /// The cause.
         source: Box<Self>,
-        /// How many.
+        /// The number of operations in flight.
         in_flight: usize,
     },
-    /// An operation was not taken.
+    /// An operation was not accepted.
     #[error(transparent)]
     Submit(#[from] SubmitError),
 }
@@ -129,7 +129,7 @@ impl From<LinkError<PeerError>> for InitiatorError {
 }
 
 impl InitiatorError {
-    /// Of a login.
+    /// The error of a login.
     pub(super) fn of_login(self, options: &Options, target: &str) -> Self {
         match self {
             Self::Peer(PeerError::Login(status)) => Self::Refused {
@@ -143,7 +143,7 @@ impl InitiatorError {
                 let user = wanted.map(|wanted| wanted.user.clone()).unwrap_or_default();
                 Self::Impostor { target: target.to_owned(), user }
             }
-            // What of it was refused shows in how the target answered our one offer.
+            // The initiator makes a single offer, so the target's answer shows the refusal.
             Self::Peer(PeerError::Param(
                 ParamError::BadAnswer { key } | ParamError::DigestRefused { key },
             )) if key.ends_with("Digest") => Self::NoDigests { target: target.to_owned() },
@@ -151,7 +151,7 @@ impl InitiatorError {
         }
     }
 
-    /// Whether connecting again may help: the connection is at fault, not what was asked.
+    /// Whether a new connection may help, since the connection is at fault and not the request.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Lost { source, .. } => source.is_transient(),
@@ -160,7 +160,7 @@ impl InitiatorError {
             | Self::Closed
             | Self::Silent { .. }
             | Self::Socket(_) => true,
-            // The target's fault, as it says itself.
+            // The status class says that the target is at fault.
             Self::Refused { status, .. } => status.class() == TARGET_FAULT_CLASS,
             Self::Resolve { .. }
             | Self::Impostor { .. }
@@ -173,10 +173,10 @@ impl InitiatorError {
     }
 }
 
-/// Status-Class of a target that failed. RFC 7143, 11.13.5.
+/// The status class of a target error. RFC 7143, 11.13.5.
 const TARGET_FAULT_CLASS: u8 = 3;
 
-/// What a refused initiator can do.
+/// The remedy for a refused login.
 fn remedy(status: LoginStatus, initiator: &str, has_account: bool) -> String {
     match status {
         LoginStatus::AUTHENTICATION_FAILURE if has_account => {

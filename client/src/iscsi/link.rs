@@ -1,4 +1,4 @@
-//! A connection of a session, and the operations that are in flight on it.
+//! A connection of a session, and the operations in flight on it.
 
 use nearflash_iscsi::initiator::cdb::{self, Cdb, FORCE_UNIT_ACCESS};
 use nearflash_iscsi::initiator::{SubmitError, TaskData, TaskId};
@@ -15,14 +15,14 @@ use super::unit::LogicalUnit;
 use crate::memory::{Memory, index};
 use crate::stream::{Memory as _, Place};
 
-/// How much is received beside payload that is awaited: what 60 answers of 4 KiB take, and still
-/// in the second-level cache.
+/// The most bytes received in addition to expected payload: 60 answers of 4 KiB, which still fit
+/// the second-level cache.
 const STAGING_LEN: usize = 256 * 1024;
-/// Questions beside operations: they come one after the other.
+/// The most commands of the session itself, which it sends one after the other.
 const QUESTIONS_MAX: u16 = 1;
 
-/// An operation as it is sent, perhaps more than once. Each is copied into its task's place: no
-/// longer than a cache line.
+/// An operation, which may be sent more than once. It is copied into its task's slot, and no longer
+/// than a cache line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Operation {
     token: Token,
@@ -35,23 +35,23 @@ pub(super) struct Operation {
 
 const _: () = assert!(size_of::<Operation>() <= 64);
 
-/// Which buffer, and how much of it.
+/// The direction, the buffer and the length of an operation's data.
 #[derive(Clone, Copy, Debug, Default)]
 enum Payload {
     #[default]
     None,
     Read(BufferId, u32),
     Write(BufferId, u32),
-    /// It is no operation: the session itself asks.
+    /// A command of the session itself.
     Question,
 }
 
-/// A connection and what is in flight on it.
+/// A connection and the operations in flight on it.
 pub(super) struct Link {
     pub(super) connection: Connection,
     /// By task.
     tasks: Box<[Operation]>,
-    /// How many may be in flight, and how many are or wait for it.
+    /// The most operations in flight, and the number that are in flight or wait.
     depth: usize,
     load: usize,
 }
@@ -63,31 +63,31 @@ impl Operation {
         Self { token, cdb, payload, lun: unit.lun, link, trials: Trials::default() }
     }
 
-    /// Which connection it goes over.
+    /// The index of its connection.
     #[inline]
     pub(super) fn link(&self) -> usize {
         usize::from(self.link)
     }
 
-    /// The caller's number.
+    /// The caller's token.
     pub(super) fn token(&self) -> Token {
         self.token
     }
 }
 
 impl Link {
-    /// How many operations it has at most.
+    /// The most operations in flight.
     pub(super) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// The tokens of those that were sent and not answered.
+    /// The tokens of the operations that were sent and not answered.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = Token> {
         let tasks = self.connection.session.in_flight().map(|id| &self.tasks[usize::from(id.0)]);
         tasks.filter(|task| !matches!(task.payload, Payload::Question)).map(|task| task.token)
     }
 
-    /// Asks something that is no operation.
+    /// Sends a command of the session itself.
     pub(super) fn ask(
         &mut self,
         lun: u16,
@@ -100,7 +100,7 @@ impl Link {
         Ok(id)
     }
 
-    /// Takes on one more operation, if there is room for it.
+    /// Reserves room for one more operation.
     #[inline]
     pub(super) fn admit(&mut self) -> Result<(), SubmitError> {
         if self.load == self.depth {
@@ -113,13 +113,14 @@ impl Link {
         Ok(())
     }
 
-    /// One of them is over.
+    /// Releases the room of an ended operation.
     #[inline]
     pub(super) fn leave(&mut self) {
         self.load -= 1;
     }
 
-    /// Whether it was sent: not when the window is closed.
+    /// Sends an operation. Returns whether it was sent; it is not while the command window is
+    /// closed.
     #[inline]
     pub(super) fn try_send(&mut self, operation: &Operation) -> bool {
         let connection = &mut self.connection;
@@ -147,7 +148,8 @@ impl Link {
         true
     }
 
-    /// A task is answered: whose it was. Nobody's, if it is a question that is not waited for any more.
+    /// Records the answer to a task. Returns its token; `None` for a command of the session itself
+    /// that is no longer waited for.
     #[inline]
     pub(super) fn answered(&mut self, id: TaskId) -> Option<Token> {
         let operation = &self.tasks[usize::from(id.0)];
@@ -159,13 +161,13 @@ impl Link {
         Some(operation.token)
     }
 
-    /// The operation that a task was last.
+    /// The last operation of a task.
     pub(super) fn operation(&self, id: TaskId) -> Operation {
         self.tasks[usize::from(id.0)]
     }
 }
 
-/// Logs in with all connections; they, and what they have in common.
+/// Logs in with all connections. Returns them, and their shared parameters.
 pub(super) fn open(
     options: &Options,
     connection_options: ConnectionOptions,
@@ -208,7 +210,7 @@ fn encode(block_size: BlockSize, io: Io) -> (u16, Cdb, Payload) {
     }
 }
 
-/// A count of blocks as a command holds it, and in bytes.
+/// A number of blocks as the command encodes it, and in bytes.
 #[inline]
 fn extent(block_size: BlockSize, count: Blocks) -> (u32, u32) {
     let len = block_size.len(count).and_then(|len| u32::try_from(len.0).ok());

@@ -1,13 +1,12 @@
-//! An initiator for iSCSI over the system's sockets.
+//! An iSCSI initiator over the system's sockets.
 //!
-//! [`Session::connect`] logs in to a target with one connection or several, and
-//! [`Session::logical_unit`] learns what is there; operations then go over the connections of their
-//! buffers. Each session is for the thread that polls it: nothing is shared between sessions, and
-//! nothing runs in the background. [`discover`] asks which targets there are. Spec: RFC 7143, SPC-4,
-//! SBC-3.
+//! [`Session::connect`] logs in to a target with one or more connections, and
+//! [`Session::logical_unit`] reads the geometry of a unit; an operation uses the connection of its
+//! buffer. One thread polls a session: sessions share nothing, and nothing runs in the background.
+//! [`discover`] lists the targets. Spec: RFC 7143, SPC-4, SBC-3.
 //!
-//! Invariants: a buffer in flight is the connection's until its completion; after connecting,
-//! nothing is allocated per operation.
+//! Invariants: a buffer in flight belongs to the connection until its completion; once connected,
+//! operations allocate no memory.
 
 mod account;
 mod connection;

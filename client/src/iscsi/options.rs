@@ -1,4 +1,4 @@
-//! Who connects, to what, and how.
+//! The parameters of a session and its connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,30 +7,31 @@ use nearflash_iscsi::Digests;
 use nearflash_iscsi::chap::Account;
 use nearflash_units::{ByteLen, Nanos};
 
-/// InitiatorName unless another is given.
+/// The default InitiatorName.
 pub const INITIATOR_DEFAULT: &str = "iqn.2026-11.io.nearflash:initiator";
 
-/// What to connect to, and how.
+/// The parameters of a session.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where.
+    /// The target's address.
     pub address: SocketAddr,
     /// InitiatorName.
     pub initiator: String,
     /// TargetName.
     pub target: String,
-    /// How to prove who this is, and perhaps what the target must prove.
+    /// The CHAP account of the initiator, with that of the target for mutual CHAP.
     pub account: Option<Arc<Account>>,
-    /// The digests to insist on.
+    /// The required digests.
     pub digests: Digests,
-    /// Connections of the session.
+    /// The number of connections in the session.
     pub connections: u16,
-    /// How long to wait for the answer to a connection, a login or a question.
+    /// The time to wait for a connection, a login, or the answer to a command of the session
+    /// itself.
     pub timeout: Nanos,
 }
 
 impl Options {
-    /// With one connection, no digests, no account and 10 s of patience.
+    /// One connection, no digests, no account, and a time-out of 10 s.
     pub fn new(address: SocketAddr, target: &str) -> Self {
         Self {
             address,
@@ -44,19 +45,19 @@ impl Options {
     }
 }
 
-/// The room of each connection.
+/// The resources of each connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionOptions {
-    /// Operations in flight.
+    /// The most operations in flight.
     pub depth: u16,
-    /// Buffers for the payload of operations.
+    /// The number of buffers for payload.
     pub buffer_count: u32,
-    /// Of each buffer: the longest operation's payload.
+    /// The length of each buffer, and so the longest operation.
     pub buffer_len: ByteLen,
 }
 
 impl ConnectionOptions {
-    /// With a buffer for each of `depth` operations of `op_len`.
+    /// A buffer for each of `depth` operations of `op_len`.
     pub fn for_ops(depth: u16, op_len: ByteLen) -> Self {
         Self { depth, buffer_count: u32::from(depth), buffer_len: op_len }
     }

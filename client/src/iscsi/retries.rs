@@ -1,42 +1,44 @@
-//! What becomes of a command that the target did not do, and that may be sent again: when, and how
-//! many are in flight at a time from then on.
+//! The retries of commands that the target did not execute: the time to send them again, and the
+//! number of commands in flight from then on.
 //!
-//! Spec: SAM-5, 5.3 (BUSY, TASK SET FULL) and 5.14 (unit attentions). Knows no clock, socket or
-//! command; the session keeps the commands, in order, and asks.
+//! Spec: SAM-5, 5.3 (BUSY, TASK SET FULL) and 5.14 (unit attentions). This module has no clock,
+//! socket or commands; the session keeps the commands, in order, and calls it.
 //!
-//! A unit attention says that something happened before, and the command is sent again; but not to a unit
-//! that may be another volume by now, under the same number: whoever asked has to look first.
+//! A unit attention reports an earlier event, and the command is sent again; but not if the logical
+//! unit may be another volume by now, under the same number: then the caller has to check first.
 //!
-//! A target that has no room has taken what is in flight: the refused command is sent again when one
-//! of those has come back, and no more are in flight from then on until the target has shown that it
-//! takes more. When nothing is in flight, only time can help.
+//! A target without room has accepted the commands in flight. The refused command is sent again
+//! when one of those has returned, and the number in flight is limited from then on until the
+//! target has shown that it accepts more. When no command is in flight, only time can help.
 
 use nearflash_units::Nanos;
 
 use super::status::TaskStatus;
 use crate::backoff::Backoff;
 
-/// A command that the target has had no room for all this time is over with what the target says.
+/// The time for which a command is retried while the target has no room; after it, the command ends
+/// with the target's status.
 pub(super) const NO_ROOM_SPAN_MAX: Nanos = Nanos::from_secs(30);
-/// A unit has so many things to say at most before it does a command.
+/// The most unit attentions that a command receives before it ends with one.
 pub(super) const ATTENTIONS_MAX: u8 = 16;
-/// How long to wait when nothing is in flight: at first, and at most.
+/// The first and the longest wait when no command is in flight.
 const WAIT_FIRST: Nanos = Nanos::from_millis(1);
 const WAIT_LONGEST: Nanos = Nanos::from_millis(100);
-/// After so many rounds of good answers, one command more is in flight.
+/// The number of rounds of GOOD answers after which one more command may be in flight.
 const ROUNDS_PER_STEP: usize = 8;
-/// As many as there are.
+/// No limit but the depth.
 const UNLIMITED: usize = usize::MAX;
 
-/// What a command has met with so far. Kept with every command, so it is short.
+/// The retries of a command so far. Every command has one, so it is small.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trials {
-    /// When the target first had no room for it; never, if it always had.
+    /// The time at which the target first had no room for the command; [`Nanos::NEVER`] before
+    /// that.
     no_room_at: Nanos,
     attentions: u8,
 }
 
-/// Nothing.
+/// No retries yet.
 impl Default for Trials {
     #[inline]
     fn default() -> Self {
@@ -44,16 +46,16 @@ impl Default for Trials {
     }
 }
 
-/// How many commands of a session are in flight, and how many may be.
+/// The number of a session's commands in flight, and its limit.
 #[derive(Debug)]
 pub(super) struct Retries {
     in_flight: usize,
     limit: usize,
-    /// How many there are at most.
+    /// The largest number.
     depth: usize,
-    /// Good answers since the limit last changed.
+    /// The GOOD answers since the last change of the limit.
     answered: usize,
-    /// The limit is 0 until then.
+    /// The end of the wait during which the limit is 0.
     opens_at: Option<Nanos>,
     backoff: Backoff,
     again: u64,
@@ -61,7 +63,7 @@ pub(super) struct Retries {
 }
 
 impl Retries {
-    /// Of a session that has `depth` commands in flight at most.
+    /// For a session that has at most `depth` commands in flight.
     pub(super) fn new(depth: usize) -> Self {
         Self {
             in_flight: 0,
@@ -81,13 +83,13 @@ impl Retries {
         self.in_flight < self.limit
     }
 
-    /// A command is sent.
+    /// Records that a command is sent.
     #[inline]
     pub(super) fn sent(&mut self) {
         self.in_flight += 1;
     }
 
-    /// A command was done as asked.
+    /// Records that a command was executed successfully.
     #[inline]
     pub(super) fn done(&mut self) {
         self.in_flight -= 1;
@@ -96,7 +98,7 @@ impl Retries {
         }
     }
 
-    /// A command was not done. Whether it is to be sent again.
+    /// Records that a command failed. Returns whether to send it again.
     #[cold]
     pub(super) fn is_again(
         &mut self,
@@ -119,41 +121,41 @@ impl Retries {
         is_again
     }
 
-    /// What a unit had to say is remembered as far as it matters later.
+    /// Records a unit attention that matters later: a change of capacity.
     pub(super) fn hear(&mut self, lun: u16, status: TaskStatus) {
         if status.is_capacity_change() && !self.resized.contains(&lun) {
             self.resized.push(lun);
         }
     }
 
-    /// The unit's capacity is about to be asked for.
+    /// Clears a recorded change of capacity, since the capacity is about to be read.
     pub(super) fn forget_resize(&mut self, lun: u16) {
         self.resized.retain(|resized| *resized != lun);
     }
 
-    /// A unit that has another capacity than before.
+    /// Takes the LUN of a unit whose capacity has changed.
     pub(super) fn poll_resized(&mut self) -> Option<u16> {
         self.resized.pop()
     }
 
-    /// How often a command was sent again.
+    /// The number of commands that were sent again.
     pub(super) const fn again(&self) -> u64 {
         self.again
     }
 
-    /// When a command may be sent though nothing comes back before.
+    /// The time at which a command may be sent even if no answer arrives before.
     pub(super) const fn opens_at(&self) -> Option<Nanos> {
         self.opens_at
     }
 
-    /// It is that late: one command may be tried, if that was waited for.
+    /// Ends a wait whose time has come: one command may be tried.
     pub(super) fn handle_timeout(&mut self, now: Nanos) {
         if self.opens_at.take_if(|at| *at <= now).is_some() {
             self.limit = 1;
         }
     }
 
-    /// There was no room for one more than is in flight now.
+    /// Limits the commands in flight to their current number, after a refusal for lack of room.
     fn narrow(&mut self, trials: &mut Trials, now: Nanos) -> bool {
         trials.no_room_at = trials.no_room_at.min(now);
         if now.since(trials.no_room_at) >= NO_ROOM_SPAN_MAX {
@@ -180,7 +182,7 @@ impl Retries {
     }
 }
 
-/// How long to wait for a target that has no room, and nothing in flight whose end could make some.
+/// The waits for a target without room, while no command is in flight whose end could make room.
 pub(super) fn waits() -> Backoff {
     Backoff::new(WAIT_FIRST, WAIT_LONGEST)
 }
@@ -205,7 +207,7 @@ mod tests {
         Nanos::from_millis(millis)
     }
 
-    /// With so many in flight, of 32.
+    /// A state with `count` commands in flight, of 32.
     fn busy(count: usize) -> Retries {
         let mut retries = Retries::new(32);
         for _ in 0..count {
@@ -249,7 +251,7 @@ mod tests {
             retries.sent();
             assert!(!retries.admits(), "one is tried");
         }
-        // Once one is done, the next refusal begins anew.
+        // Once a command is done, the next refusal starts with the first wait again.
         retries.done();
         retries.sent();
         assert!(refuse(&mut retries, &mut Trials::default(), now));

@@ -1,9 +1,9 @@
-//! A session of one connection or several: operations in, completions out, polled by the thread
-//! that owns it.
+//! A session with one or more connections: the owning thread submits operations and polls
+//! completions.
 //!
-//! A buffer belongs to a connection, and an operation goes over its buffer's. What the target has no
-//! room for, or has something to say before, is sent again by the session (`retries`): its completion
-//! comes once, and counts from its submission.
+//! A buffer belongs to a connection, and an operation uses the connection of its buffer. The
+//! session sends an operation again after BUSY, TASK SET FULL or a unit attention (`retries`): it
+//! completes once, and its time counts from its submission.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -25,64 +25,64 @@ use super::status::TaskStatus;
 use super::unit::{self, LogicalUnit};
 use crate::stream::{Memory as _, wait_any};
 
-/// The caller's own number for an operation; comes back with its completion.
+/// The caller's number for an operation, which its completion returns.
 pub type Token = u64;
 
-/// A place for an operation's payload: a connection's, page-aligned.
+/// A page-aligned buffer of a connection for an operation's payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Buffer {
     pub(super) connection: u16,
     pub(super) id: BufferId,
 }
 
-/// What is asked of a logical unit.
+/// An operation on a logical unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Io {
-    /// Blocks into a buffer.
+    /// Reads blocks into a buffer.
     Read {
         /// The first block.
         start: Lba,
-        /// How many.
+        /// The number of blocks.
         count: Blocks,
-        /// Holds at least that many.
+        /// The buffer, with room for all blocks.
         buffer: Buffer,
     },
-    /// Blocks from a buffer.
+    /// Writes blocks from a buffer.
     Write {
         /// The first block.
         start: Lba,
-        /// How many.
+        /// The number of blocks.
         count: Blocks,
-        /// Holds at least that many.
+        /// The buffer, with all blocks.
         buffer: Buffer,
-        /// On stable media before the completion.
+        /// Whether the blocks are on stable media before the completion.
         force_unit_access: bool,
     },
-    /// All that was completed before is on stable media before the completion.
+    /// Makes every operation that has completed before durable on stable media.
     Flush,
 }
 
-/// An operation is over.
+/// The completion of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct IoCompletion {
-    /// The caller's.
+    /// The caller's token.
     pub token: Token,
-    /// How it ended.
+    /// The status.
     pub status: TaskStatus,
 }
 
-/// The session. One thread's; dropping it closes its connections.
+/// A session. One thread uses it at a time; dropping it closes its connections.
 pub struct Session {
     links: Vec<Link>,
-    /// What the command window or the target's want of room keeps back, in order: first what was
-    /// sent before.
+    /// Operations held back by the command window or by the target's lack of room, in order; those
+    /// that were sent before come first.
     waiting: VecDeque<Operation>,
-    /// How many of those were sent before.
+    /// The number of those that were sent before.
     again: usize,
     retries: Retries,
-    /// From when the session counts time.
+    /// The origin of the session's time.
     began: Instant,
-    /// What ended while a question was asked.
+    /// Completions that arrived during a command of the session itself.
     early: Vec<IoCompletion>,
     options: Options,
     connection_options: ConnectionOptions,
@@ -90,7 +90,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Logs in with as many connections as the options say.
+    /// Logs in with the number of connections in the options.
     ///
     /// # Errors
     /// When the target cannot be reached, or refuses a connection.
@@ -113,13 +113,13 @@ impl Session {
         })
     }
 
-    /// Connects again, after a connection was lost, in the old session's place: the target ends
-    /// what is left of that before it answers. Operations that were in flight are lost: their tokens
-    /// are returned, and whether a write among them took effect is unknown until it is written
-    /// again. Buffers keep neither number nor contents.
+    /// Connects again after a connection was lost, and reinstates the session: the target ends the
+    /// old one before it answers. Operations that were in flight are lost: their tokens are
+    /// returned, and it is unknown whether a write among them took effect, until it is written
+    /// again. Buffers keep neither their numbers nor their contents.
     ///
     /// # Errors
-    /// When the target cannot be reached or refuses; the session is as it was.
+    /// When the target cannot be reached or refuses; the session is unchanged.
     pub fn reconnect(&mut self) -> Result<Vec<Token>, InitiatorError> {
         let (links, seat) = open(&self.options, self.connection_options, self.seat.isid)?;
         let lost = self.in_flight();
@@ -129,36 +129,36 @@ impl Session {
         Ok(lost)
     }
 
-    /// The tokens of the operations that are not over.
+    /// The tokens of the operations that have not completed.
     pub fn in_flight(&self) -> Vec<Token> {
         let sent = self.links.iter().flat_map(Link::in_flight);
         sent.chain(self.waiting.iter().map(Operation::token)).collect()
     }
 
-    /// How many connections it has.
+    /// The number of connections.
     pub fn connections(&self) -> usize {
         self.links.len()
     }
 
-    /// How many commands more the target takes now, over all connections. Some begin with few and
-    /// take more once they have answered some, as in [`Self::logical_unit`].
+    /// The number of further commands that the target's command window admits, over all
+    /// connections. Some targets start with a small window and open it after a few answers, for
+    /// example those of [`Self::logical_unit`].
     pub fn window(&self) -> u32 {
         self.seat.window.width()
     }
 
-    /// How often an operation was sent again: the target had no room for it, or something to say
-    /// before.
+    /// The number of operations sent again, after a refusal for lack of room or a unit attention.
     pub fn sent_again(&self) -> u64 {
         self.retries.again()
     }
 
-    /// A logical unit that has another capacity than when it was asked for: time to ask again. What
-    /// it was asked for meanwhile was done all the same, where it could be.
+    /// Takes the LUN of a unit whose capacity has changed since it was read; the caller should read
+    /// it again. Meanwhile, operations were executed where possible.
     pub fn poll_resized(&mut self) -> Option<u16> {
         self.retries.poll_resized()
     }
 
-    /// In how long [`Self::poll`] has something to send though nothing comes from the target.
+    /// The time until [`Self::poll`] has something to send even if the target sends nothing.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         Some(self.retries.opens_at()?.since(self.now()))
     }
@@ -168,15 +168,15 @@ impl Session {
         self.links[0].connection.session.digests()
     }
 
-    /// A page-aligned buffer of at least `len` of a connection, from 0; `None` when that one's
-    /// memory is used up.
+    /// Takes a page-aligned buffer of at least `len` from a connection, numbered from 0; `None`
+    /// when its memory is used up.
     pub fn take_buffer(&mut self, connection: usize, len: ByteLen) -> Option<Buffer> {
         let link = self.links.get_mut(connection)?;
         let id = link.connection.memory.take(len)?;
         Some(Buffer { connection: u16::try_from(connection).expect("connections are few"), id })
     }
 
-    /// Gives a buffer back that is not in flight.
+    /// Returns a buffer that is not in flight.
     pub fn give_back(&mut self, buffer: Buffer) {
         self.links[usize::from(buffer.connection)].connection.memory.give_back(buffer.id);
     }
@@ -186,18 +186,18 @@ impl Session {
         self.links[usize::from(buffer.connection)].connection.memory.bytes(buffer.id)
     }
 
-    /// A buffer's bytes, to fill while it is not in flight.
+    /// A buffer's bytes, for writing while it is not in flight.
     pub fn bytes_mut(&mut self, buffer: Buffer) -> &mut [u8] {
         self.links[usize::from(buffer.connection)].connection.memory.bytes_mut(buffer.id)
     }
 
-    /// Queues an operation; [`Self::poll`] sends it, as soon as the target's window is open.
+    /// Queues an operation; [`Self::poll`] sends it once the command window is open.
     ///
     /// # Errors
-    /// When as many operations are in flight as the connection holds, or it is no longer connected.
+    /// When the connection's depth is reached, or it is closed.
     ///
     /// # Panics
-    /// When the range is longer than its buffer, or than 4 GiB: a mistake of the caller, who knows
+    /// When the range is longer than its buffer, or than 4 GiB: the caller must respect
     /// [`LogicalUnit::transfer_len_max`].
     #[inline]
     pub fn submit(&mut self, token: Token, unit: &LogicalUnit, io: Io) -> Result<(), SubmitError> {
@@ -206,17 +206,17 @@ impl Session {
         if self.waiting.is_empty() && self.try_send(&operation) {
             return Ok(());
         }
-        // Behind those that wait already: nothing overtakes.
+        // It queues behind the waiting ones, so that the order is kept.
         self.waiting.push_back(operation);
         Ok(())
     }
 
-    /// One turn: sends what is queued, takes what has arrived, and appends what is over to
-    /// `completions`. Never waits. Whether anything moved.
+    /// One turn: sends the queued operations, receives answers, and appends the completed
+    /// operations to `completions`. Never waits. Returns whether there was progress.
     ///
     /// # Errors
-    /// When a connection is lost, and with it the session. Completions that came before are there
-    /// all the same; what is left is [`Self::in_flight`].
+    /// When a connection is lost, and with it the session. Earlier completions are appended all the
+    /// same; the other operations are [`Self::in_flight`].
     #[inline]
     pub fn poll(&mut self, completions: &mut Vec<IoCompletion>) -> Result<bool, InitiatorError> {
         self.submit_waiting();
@@ -235,7 +235,7 @@ impl Session {
         }
     }
 
-    /// Sends what is queued and fits the target's window, for who will not poll at once.
+    /// Sends queued operations within the command window, for a caller that will not poll at once.
     ///
     /// # Errors
     /// When a connection is lost, and with it the session.
@@ -249,19 +249,19 @@ impl Session {
         }
     }
 
-    /// What becomes readable when there may be something to poll, for who waits by other means than
-    /// [`Self::wait_any`]; of each connection, and whether it has something to send that its socket
-    /// did not take.
+    /// The sockets, which become readable when there may be completions, for a caller that waits by
+    /// other means than [`Self::wait_any`]. The flag of each says whether it has data to send that
+    /// the socket has not accepted.
     pub fn sockets(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         let connections = self.links.iter().map(|link| &link.connection);
         connections.map(|connection| (connection.socket(), connection.session.output_len() > 0))
     }
 
-    /// Sleeps until something has arrived for one of the sessions, or for `span`. May return early.
-    /// For a caller that has spun for as long as it pays.
+    /// Sleeps until data has arrived for one of the sessions, or for `span`; it may return early.
+    /// It is for a caller that has spun as long as that pays.
     ///
     /// # Errors
-    /// When the system cannot wait.
+    /// When the system call fails.
     pub fn wait_any(sessions: &[Self], span: Nanos) -> Result<(), InitiatorError> {
         let span = sessions.iter().filter_map(Self::poll_timeout).fold(span, Nanos::min);
         let links = sessions.iter().flat_map(|session| &session.links);
@@ -269,10 +269,10 @@ impl Session {
         Ok(())
     }
 
-    /// A logical unit's geometry.
+    /// Reads a logical unit's geometry.
     ///
     /// # Errors
-    /// When there is no such unit, or the session is lost.
+    /// When the unit does not exist, or the session is lost.
     pub fn logical_unit(&mut self, lun: u16) -> Result<LogicalUnit, InitiatorError> {
         let (_, status) = self.ask(lun, cdb::test_unit_ready(), TaskData::None)?;
         if status.is_no_unit() {
@@ -290,13 +290,13 @@ impl Session {
         let Some((blocks, block_size)) = capacity else { return Err(self.no_unit(lun)) };
         let page = cdb::inquiry(Some(unit::BLOCK_LIMITS_PAGE), unit::BLOCK_LIMITS_LEN);
         let data = TaskData::SmallToInitiator { len: u32::from(unit::BLOCK_LIMITS_LEN) };
-        // A unit without such a page says no limit.
+        // A unit without this page reports no limit.
         let (limits, _) = self.ask(lun, page, data)?;
         let transfer_len_max = unit::transfer_len_max(&limits.data, block_size);
         Ok(LogicalUnit { lun, blocks, block_size, transfer_len_max })
     }
 
-    /// The logical units that there are.
+    /// Reads the list of logical units.
     ///
     /// # Errors
     /// When the target refuses, or the session is lost.
@@ -309,10 +309,10 @@ impl Session {
         }
     }
 
-    /// Leaves in good order: what is in flight is given up, and the connections are closed.
+    /// Logs out: the target ends the operations in flight, and the connections are closed.
     ///
     /// # Errors
-    /// When the target is gone already, or does not answer.
+    /// When the connection is already lost, or the target does not answer.
     pub fn log_out(mut self) -> Result<(), InitiatorError> {
         let timeout = self.options.timeout;
         let leading = &mut self.links[0].connection;
@@ -332,8 +332,8 @@ impl Session {
         InitiatorError::NoUnit { lun, there }
     }
 
-    /// Asks over the leading connection and waits for the answer. What the unit has to say first is
-    /// heard, and what it has no room for waits; then the question is asked again.
+    /// Sends a command of the session itself over the leading connection, and waits for the answer.
+    /// After a unit attention, or a wait for lack of room, it sends the command again.
     fn ask(
         &mut self,
         lun: u16,
@@ -378,7 +378,7 @@ impl Session {
         Ok(answer.expect("it was awaited"))
     }
 
-    /// Sends what was kept back, as far as window and target have room by now.
+    /// Sends the operations that were held back, as far as window and target have room by now.
     #[inline]
     fn submit_waiting(&mut self) {
         if self.retries.opens_at().is_some() {
@@ -407,11 +407,12 @@ impl Session {
         while let Some(done) = self.links[link].connection.session.poll_completion() {
             self.end(link, &done, completions);
         }
-        // Nobody here waits for what a target reports unasked; commands are told what matters.
+        // The caller does not wait for asynchronous events; the answers to commands report all that
+        // matters.
         while self.links[link].connection.session.poll_event().is_some() {}
     }
 
-    /// A task is over, and with it its operation, unless that is sent again.
+    /// Ends a task, and with it its operation, unless that is sent again.
     #[inline]
     fn end(&mut self, link: usize, done: &TaskCompletion, completions: &mut Vec<IoCompletion>) {
         let Some(token) = self.links[link].answered(done.id) else { return };
@@ -425,7 +426,8 @@ impl Session {
         completions.push(IoCompletion { token, status });
     }
 
-    /// Whether an operation that was not done waits to be sent again: before what was never sent.
+    /// Queues a failed operation to be sent again, before those that were never sent, if that may
+    /// help. Returns whether it is queued.
     #[cold]
     fn keeps(&mut self, link: usize, id: TaskId, status: TaskStatus) -> bool {
         let (mut operation, now) = (self.links[link].operation(id), self.now());

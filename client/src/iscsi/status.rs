@@ -1,4 +1,4 @@
-//! How an operation ended, in words.
+//! The result of an operation, and its text form.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use nearflash_iscsi::initiator::{Ending, Sense, Status, TaskCompletion};
 
 use super::retries::NO_ROOM_SPAN_MAX;
 
-/// How an operation ended.
+/// The result of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TaskStatus {
-    /// How.
+    /// The ending of the task.
     pub ending: Ending,
-    /// With CHECK CONDITION: why.
+    /// The sense data of CHECK CONDITION.
     pub sense: Option<Sense>,
 }
 
-/// SPC-4, 4.5.6.
+/// The sense keys. SPC-4, 4.5.6.
 const KEYS: &[(u8, &str)] = &[
     (0x0, "no sense"),
     (0x2, "not ready"),
@@ -28,7 +28,7 @@ const KEYS: &[(u8, &str)] = &[
     (0xE, "miscompare"),
 ];
 
-/// Code and qualifier. SPC-4, annex D.
+/// Additional sense code and qualifier. SPC-4, annex D.
 const CODES: &[((u8, u8), &str)] = &[
     ((0x0C, 0x00), "write error"),
     ((0x11, 0x00), "unrecovered read error"),
@@ -47,52 +47,54 @@ const CODES: &[((u8, u8), &str)] = &[
     ((0x3F, 0x0E), "the target's units have changed: ask which there are"),
     ((0x47, 0x05), "data arrived damaged"),
 ];
-/// UNIT ATTENTION.
+/// The sense key UNIT ATTENTION.
 const UNIT_ATTENTION: u8 = 0x6;
-/// CAPACITY DATA HAS CHANGED, code and qualifier.
+/// Code and qualifier of CAPACITY DATA HAS CHANGED.
 const CAPACITY_CHANGED: (u8, u8) = (0x2A, 0x09);
-/// NOT READY TO READY CHANGE, INQUIRY DATA HAS CHANGED, REPORTED LUNS DATA HAS CHANGED.
+/// Codes and qualifiers of NOT READY TO READY CHANGE, INQUIRY DATA HAS CHANGED, and REPORTED LUNS
+/// DATA HAS CHANGED.
 const MAY_BE_ANOTHER: [(u8, u8); 3] = [(0x28, 0x00), (0x3F, 0x03), (0x3F, 0x0E)];
-/// LOGICAL UNIT NOT SUPPORTED.
+/// The code of LOGICAL UNIT NOT SUPPORTED.
 const NO_SUCH_UNIT: u8 = 0x25;
 
 impl TaskStatus {
-    /// Of what is over.
+    /// The result of a completed task.
     #[inline]
     pub(super) fn of(done: &TaskCompletion) -> Self {
         Self { ending: done.ending, sense: done.sense }
     }
 
-    /// Whether it did what was asked.
+    /// Whether the status is GOOD.
     #[inline]
     pub fn is_good(self) -> bool {
         self.ending == Ending::Answered(Status::GOOD)
     }
 
-    /// Whether something happened that had to be said first: asking again may help.
+    /// Whether the sense key is UNIT ATTENTION: the command was not executed, and another attempt
+    /// may help.
     pub fn is_unit_attention(self) -> bool {
         self.sense.is_some_and(|sense| sense.key == UNIT_ATTENTION)
     }
 
-    /// Whether that is that the unit has another capacity than before.
+    /// Whether a unit attention reports a change of capacity.
     pub fn is_capacity_change(self) -> bool {
         let code = self.sense.map(|sense| (sense.asc, sense.ascq));
         self.is_unit_attention() && code == Some(CAPACITY_CHANGED)
     }
 
-    /// Whether that is that the unit may be another by now, or have another medium: what was meant for
-    /// the old one is nothing for it.
+    /// Whether a unit attention reports that the unit may be another one by now, or have another
+    /// medium, so that the command may not be meant for it.
     pub fn may_be_another(self) -> bool {
         let is_of_it = |sense: Sense| MAY_BE_ANOTHER.contains(&(sense.asc, sense.ascq));
         self.is_unit_attention() && self.sense.is_some_and(is_of_it)
     }
 
-    /// Whether the target had no room for it now: asking again may help.
+    /// Whether the target had no room for the command: another attempt may help.
     pub fn is_no_room(self) -> bool {
         matches!(self.ending, Ending::Answered(Status::TASK_SET_FULL | Status::BUSY))
     }
 
-    /// Whether there is no such logical unit.
+    /// Whether the logical unit does not exist.
     pub fn is_no_unit(self) -> bool {
         self.sense.is_some_and(|sense| sense.asc == NO_SUCH_UNIT)
     }

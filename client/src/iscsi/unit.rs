@@ -1,16 +1,16 @@
-//! What an initiator learns of a target's logical units.
+//! The properties of logical units, as an initiator reads them.
 //!
 //! Spec: SPC-4 and SBC-3.
 
 use nearflash_units::{BlockSize, Blocks, ByteLen};
 
-/// VPD page B0h: limits.
+/// The VPD page B0h, Block Limits.
 pub(super) const BLOCK_LIMITS_PAGE: u8 = 0xB0;
-/// Of that page.
+/// The length of that page.
 pub(super) const BLOCK_LIMITS_LEN: u16 = 64;
-/// Of REPORT LUNS: what 1024 units take.
+/// The allocation length of REPORT LUNS, for 1024 units.
 pub(super) const LUNS_LEN: u32 = 8 + 8 * 1024;
-/// In one command where the unit says no limit: what every target takes.
+/// The most data of one command where the unit reports no limit: every target accepts this much.
 const TRANSFER_LEN_DEFAULT: ByteLen = ByteLen(128 << 10);
 
 /// A logical unit and its geometry.
@@ -18,9 +18,9 @@ const TRANSFER_LEN_DEFAULT: ByteLen = ByteLen(128 << 10);
 pub struct LogicalUnit {
     /// LUN.
     pub lun: u16,
-    /// Its size.
+    /// The number of its blocks.
     pub blocks: Blocks,
-    /// Of one block.
+    /// The size of a block.
     pub block_size: BlockSize,
     /// The most data of one command.
     pub transfer_len_max: ByteLen,
@@ -32,13 +32,13 @@ impl LogicalUnit {
         self.block_size.len(self.blocks).unwrap_or(ByteLen(u64::MAX))
     }
 
-    /// Whether it has no block at all.
+    /// Whether it has no blocks.
     pub fn is_empty(&self) -> bool {
         self.blocks == Blocks(0)
     }
 }
 
-/// MAXIMUM TRANSFER LENGTH of the block limits page, or what is taken where it says none.
+/// MAXIMUM TRANSFER LENGTH of the Block Limits page, or the default where the page reports none.
 pub(super) fn transfer_len_max(page: &[u8], block_size: BlockSize) -> ByteLen {
     let said = || {
         if *page.get(1)? != BLOCK_LIMITS_PAGE {
@@ -50,7 +50,7 @@ pub(super) fn transfer_len_max(page: &[u8], block_size: BlockSize) -> ByteLen {
     said().unwrap_or(TRANSFER_LEN_DEFAULT)
 }
 
-/// The numbers of REPORT LUNS; those of a form that has no number here are left out.
+/// The LUNs of REPORT LUNS; those in a format without a number here are left out.
 pub(super) fn parse_luns(data: &[u8]) -> Vec<u16> {
     let Some((len, list)) = data.split_first_chunk::<4>() else { return Vec::new() };
     let len = usize::try_from(u32::from_be_bytes(*len)).unwrap_or(usize::MAX);

@@ -10,12 +10,12 @@ use super::options::Options;
 use crate::memory::Memory;
 use crate::stream;
 
-/// One TCP connection with the host's session on it.
+/// A TCP connection with the host's session.
 pub(super) type Connection = stream::Connection<HostSession, Memory>;
 
 impl stream::Session for HostSession {
     type PeerError = PeerError;
-    /// C2HData's header without digest.
+    /// The length of a C2HData header without digest.
     const HEADER_LEN: usize = 24;
 
     #[inline]
@@ -67,7 +67,7 @@ impl stream::Session for HostSession {
     }
 }
 
-/// Connects the socket; the session's first bytes are sent by the first turn.
+/// Connects the socket; the first turn sends the session's first bytes.
 pub(super) fn open(
     options: &Options,
     config: HostConfig,
@@ -80,7 +80,7 @@ pub(super) fn open(
     Ok(Connection::new(socket, HostSession::new(config), memory, staging_len))
 }
 
-/// Turns until `is_done` says so.
+/// Turns until `is_done` returns `true`.
 pub(super) fn turn_until(
     connection: &mut Connection,
     what: &'static str,

@@ -1,4 +1,4 @@
-//! A controller as its host sees it: the admin queue, and what was learned over it.
+//! A controller as its host sees it: the admin queue, and the properties read over it.
 
 use std::time::Instant;
 
@@ -19,13 +19,15 @@ use super::options::Options;
 use super::queue_pair::{QueueSeat, join};
 use crate::memory::Memory;
 
-/// Admin commands in flight: ours come one after the other, with events and keep-alives beside.
+/// The entries of the admin queue: the host's own commands are sent one after the other, along with
+/// asynchronous events and keep-alives.
 const ADMIN_ENTRIES: u16 = 32;
-/// Log pages and identify structures come in the session's own memory.
+/// The length of the staging buffer: the session holds log pages and identify structures itself.
 const ADMIN_STAGING_LEN: usize = 16 * 1024;
-/// Between two looks at CSTS.RDY.
+/// The interval between two reads of CSTS.RDY.
 const READY_POLL_SPAN: std::time::Duration = std::time::Duration::from_millis(2);
-/// In one command where the controller says no limit: what every target takes.
+/// The most data of one command where the controller reports no limit: every target accepts this
+/// much.
 const TRANSFER_LEN_DEFAULT: ByteLen = ByteLen(128 << 10);
 
 /// A namespace and its geometry.
@@ -33,9 +35,9 @@ const TRANSFER_LEN_DEFAULT: ByteLen = ByteLen(128 << 10);
 pub struct Namespace {
     /// NSID.
     pub id: NamespaceId,
-    /// Its size.
+    /// The number of its blocks.
     pub blocks: Blocks,
-    /// Of one block.
+    /// The size of a block.
     pub block_size: BlockSize,
 }
 
@@ -45,13 +47,13 @@ impl Namespace {
         self.block_size.len(self.blocks).unwrap_or(ByteLen(u64::MAX))
     }
 
-    /// Whether it has no block at all.
+    /// Whether it has no blocks.
     pub fn is_empty(&self) -> bool {
         self.blocks == Blocks(0)
     }
 }
 
-/// What Identify Controller and CAP say, as far as a host needs it.
+/// The properties from Identify Controller and CAP that a host needs.
 #[derive(Clone, Copy, Debug)]
 struct Abilities {
     entries_max: u16,
@@ -60,7 +62,7 @@ struct Abilities {
     volatile_cache: bool,
 }
 
-/// The host's end of one controller. Queue pairs live only as long as it does.
+/// The host's end of a controller. Its queue pairs live only as long as the controller.
 pub struct Controller {
     connection: Connection,
     options: Options,
@@ -70,7 +72,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Joins a subsystem: connects the admin queue, enables the controller and learns what it can.
+    /// Connects the admin queue to a subsystem, enables the controller and reads its properties.
     ///
     /// # Errors
     /// When the target cannot be reached, refuses, or does not become ready.
@@ -94,20 +96,20 @@ impl Controller {
         self.abilities.transfer_len_max
     }
 
-    /// The most commands in flight of one queue pair.
+    /// The most commands in flight on one queue pair.
     pub fn depth_max(&self) -> u16 {
         self.abilities.entries_max - 1
     }
 
-    /// Whether completed writes may be lost with power until a flush.
+    /// Whether a power cut may lose completed writes until a flush.
     pub fn has_volatile_cache(&self) -> bool {
         self.abilities.volatile_cache
     }
 
-    /// Asks for so many I/O queue pairs, before the first is connected; how many there may be.
+    /// Requests `count` I/O queue pairs, before the first is connected. Returns the granted number.
     ///
     /// # Errors
-    /// When the controller refuses or is gone.
+    /// When the controller refuses or the connection is lost.
     pub fn request_queue_pairs(&mut self, count: u16) -> Result<u16, HostError> {
         let value = QueueCount::pairs(count).to_value();
         let command = Command::set_features(FeatureId::NUMBER_OF_QUEUES, value);
@@ -116,19 +118,19 @@ impl Controller {
         Ok(u16::try_from(granted).unwrap_or(u16::MAX).min(count))
     }
 
-    /// The namespaces that can be used.
+    /// Reads the list of active namespaces.
     ///
     /// # Errors
-    /// When the controller refuses or is gone.
+    /// When the controller refuses or the connection is lost.
     pub fn active_namespaces(&mut self) -> Result<Vec<NamespaceId>, HostError> {
         let data = self.identify(Cns::ACTIVE_NAMESPACES, NamespaceId::NONE)?;
         Ok(parse_namespace_list(&data))
     }
 
-    /// A namespace's geometry.
+    /// Reads a namespace's geometry.
     ///
     /// # Errors
-    /// When there is no such namespace, or the controller is gone.
+    /// When the namespace does not exist, or the connection is lost.
     pub fn namespace(&mut self, id: NamespaceId) -> Result<Namespace, HostError> {
         let data = match self.identify(Cns::NAMESPACE, id) {
             Err(HostError::Command { status, .. })
@@ -141,11 +143,11 @@ impl Controller {
         geometry(id, &data).ok_or(HostError::NoNamespace(id))
     }
 
-    /// What keeps the connection alive: to be called a few times per keep-alive time, from whoever
-    /// owns the controller. Sends a Keep Alive when it is due and takes what the controller says.
+    /// Keeps the connection alive; the owner of the controller must call it a few times per
+    /// keep-alive time-out. Sends a Keep Alive when it is due, and handles incoming messages.
     ///
     /// # Errors
-    /// When the controller is gone.
+    /// When the connection is lost.
     pub fn tend(&mut self) -> Result<(), HostError> {
         self.connection.turn()?;
         let span = self.options.keep_alive;
@@ -156,10 +158,10 @@ impl Controller {
         Ok(())
     }
 
-    /// Leaves in good order: the controller shuts down, and the connection is closed.
+    /// Shuts the controller down and closes the connection.
     ///
     /// # Errors
-    /// When the controller is gone already.
+    /// When the connection is already lost.
     pub fn shut_down(mut self) -> Result<(), HostError> {
         let value = Configuration::ENABLE.with_normal_shutdown().0;
         let command = Command::property_set(offset::CONFIGURATION, value);
@@ -167,7 +169,7 @@ impl Controller {
         Ok(())
     }
 
-    /// Sends an admin command and waits for its answer and data.
+    /// Sends an admin command, and waits for its answer and data.
     pub(super) fn admin(
         &mut self,
         what: &'static str,
@@ -183,7 +185,7 @@ impl Controller {
         identify(&mut self.connection, &self.options, cns, nsid)
     }
 
-    /// What an I/O queue of this controller is connected with.
+    /// The parameters of an I/O queue of this controller.
     pub(super) fn seat(&self, queue: QueueId) -> QueueSeat {
         QueueSeat {
             options: self.options.clone(),
@@ -215,7 +217,8 @@ fn open_admin(options: &Options) -> Result<Connection, HostError> {
     Ok(connection)
 }
 
-/// NVMe Base 2.0, 3.5: reads CAP, sets CC.EN and waits for CSTS.RDY as long as CAP.TO says.
+/// Enables the controller: reads CAP, sets CC.EN and waits for CSTS.RDY for at most CAP.TO. NVMe
+/// Base 2.0, 3.5.
 fn enable(connection: &mut Connection, options: &Options) -> Result<Capabilities, HostError> {
     let command = Command::property_get(offset::CAPABILITIES, PropertyAccess::SIZE_8);
     let (entry, _) = admin(connection, options, "Property Get", &command, HostData::None)?;
@@ -253,7 +256,7 @@ fn admin(
     let mut answer = None;
     turn_until(connection, what, options.timeout, |connection| {
         while let Some(done) = connection.session.poll_completion() {
-            // Anything else is the answer to a command that was given up on.
+            // Any other completion belongs to a command that has timed out.
             if done.cid == cid {
                 answer = Some(done);
             }
@@ -290,14 +293,14 @@ fn abilities(capabilities: Capabilities, data: &[u8]) -> Result<Abilities, HostE
     })
 }
 
-/// An answer with less data than its structure has.
+/// The error of an answer that is shorter than its structure.
 pub(super) fn short(what: &'static str) -> HostError {
     HostError::Command { what, status: nearflash_nvme::Status::DATA_TRANSFER_ERROR }
 }
 
 fn geometry(id: NamespaceId, data: &[u8]) -> Option<Namespace> {
     let (identify, _) = IdentifyNamespace::ref_from_prefix(data).ok()?;
-    // FLBAS: bits 3:0, and above 16 formats 6:5 as the bits over them.
+    // FLBAS: bits 3:0 are the low bits of the format's index, and bits 6:5 the bits above them.
     let format = usize::from(identify.format & 0xF | identify.format >> 1 & 0x30);
     let shift = u32::from(identify.lba_formats.get(format)?.data_shift);
     let block_size = BlockSize::from_bytes(1u32.checked_shl(shift)?)?;

@@ -1,4 +1,4 @@
-//! Which subsystems a node offers, and where. NVMe Base 2.0, 5.16.1.23.
+//! Discovery of the subsystems of a node and their addresses. NVMe Base 2.0, 5.16.1.23.
 
 use nearflash_nvme::log::{DiscoveryEntry, DiscoveryHeader, GetLogPage, LogId, SubsystemType};
 use nearflash_nvme::{NamespaceId, Nqn};
@@ -9,27 +9,27 @@ use super::controller::{Controller, short};
 use super::error::HostError;
 use super::options::Options;
 
-/// Entries of one Get Log Page.
+/// The number of entries in one Get Log Page.
 const ENTRIES_PER_PAGE: u64 = 16;
-/// More than this a log does not have: a target that says otherwise is not believed.
+/// The most entries of a log; the rest is ignored.
 const ENTRIES_MAX: u64 = 4096;
-/// The log may change while it is read; it is read anew so often.
+/// The most attempts to read the log, which may change meanwhile.
 const ATTEMPTS_MAX: usize = 8;
 
-/// One place where one subsystem can be reached.
+/// An address of a subsystem.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Discovered {
-    /// Its NQN.
+    /// The subsystem's NQN.
     pub subsystem: String,
     /// TRADDR.
     pub address: String,
     /// TRSVCID.
     pub service: String,
-    /// Whether it has namespaces; otherwise it is a discovery subsystem.
+    /// Whether it has namespaces; if not, it is a discovery subsystem.
     pub is_nvm: bool,
 }
 
-/// Reads the discovery log at `options.address`; `options.subsystem` is of no account.
+/// Reads the discovery log at `options.address`; `options.subsystem` is ignored.
 ///
 /// # Errors
 /// When the target cannot be reached, or has no discovery subsystem.
@@ -44,7 +44,7 @@ pub fn discover(options: &Options) -> Result<Vec<Discovered>, HostError> {
     Err(short("Get Log Page (discovery)"))
 }
 
-/// The whole log; `None` when it changed meanwhile.
+/// The whole log; `None` when it has changed meanwhile.
 fn read_log(controller: &mut Controller) -> Result<Option<Vec<Discovered>>, HostError> {
     let (generation, count) = read_header(controller)?;
     let mut found = Vec::new();

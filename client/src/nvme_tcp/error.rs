@@ -1,4 +1,4 @@
-//! Why a controller cannot be reached, or no longer.
+//! The errors of a host.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,65 +9,65 @@ use nearflash_nvme_tcp::host::SubmitError;
 
 use crate::stream::LinkError;
 
-/// Why a controller cannot be reached, or no longer. Each names its remedy where there is one.
+/// An error of a host. Each message names the remedy if there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// The name has no address.
+    /// The host name cannot be resolved.
     #[error("{host} has no address: {source}")]
     Resolve {
-        /// The name.
+        /// The host name.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error.
         source: io::Error,
     },
-    /// Nobody answers.
+    /// The connection cannot be established.
     #[error("cannot connect to {address}: {source}; is a target listening there?")]
     Unreachable {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The subsystem does not take us.
+    /// The subsystem refuses the connection.
     #[error("{subsystem} refuses the connection: {status}{}", remedy(*.status))]
     Refused {
-        /// Which subsystem.
+        /// The subsystem.
         subsystem: Nqn,
-        /// Why.
+        /// The status of the Connect command.
         status: Status,
     },
     /// An admin command failed.
     #[error("{what} failed: {status}")]
     Command {
-        /// Which.
+        /// The command.
         what: &'static str,
-        /// Why.
+        /// The status.
         status: Status,
     },
-    /// The namespace is not there, or has no size that we know how to use.
+    /// The namespace does not exist, or has an unsupported block size.
     #[error("namespace {} is not there: `nvme list-ns` or `nearflash volume list` tell which are", .0.0)]
     NoNamespace(NamespaceId),
-    /// The controller broke the protocol, or ended the connection.
+    /// The controller violated the protocol, or ended the connection.
     #[error(transparent)]
     Peer(#[from] PeerError),
-    /// The connection ended without a word.
+    /// The controller closed the connection without a termination request.
     #[error("the connection was closed by the target")]
     Closed,
-    /// No answer in time.
+    /// The controller did not answer in time.
     #[error("no answer to {what} within {seconds} s")]
     Silent {
-        /// To what.
+        /// The request.
         what: &'static str,
-        /// How long we waited.
+        /// The time-out, in seconds.
         seconds: u64,
     },
-    /// The controller says that only a reset helps (CSTS.CFS).
+    /// The controller reports a fatal status (CSTS.CFS), so that only a reset helps.
     #[error("the controller has failed and wants a reset")]
     Fatal,
     /// The socket failed.
     #[error("the connection failed: {0}")]
     Socket(#[from] io::Error),
-    /// A command was not taken.
+    /// A command was not accepted.
     #[error(transparent)]
     Submit(#[from] SubmitError),
 }
@@ -83,7 +83,7 @@ impl From<LinkError<PeerError>> for HostError {
 }
 
 impl HostError {
-    /// Whether connecting again may help: the connection is at fault, not what was asked.
+    /// Whether a new connection may help, since the connection is at fault and not the request.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. }
@@ -98,7 +98,7 @@ impl HostError {
     }
 }
 
-/// What a refused host can do.
+/// The remedy for a refused connection.
 fn remedy(status: Status) -> &'static str {
     match status.code() {
         Status::CONNECT_INVALID_HOST => "; admit this host's NQN at the target",

@@ -1,11 +1,11 @@
-//! A host for NVMe/TCP over the system's sockets.
+//! An NVMe/TCP host over the system's sockets.
 //!
-//! [`Controller::connect`] joins a subsystem and learns what it can; [`QueuePair::connect`] makes
-//! queues to it, each for the thread that polls it: nothing is shared between them, and nothing
-//! runs in the background. Spec: NVMe Base 2.0, 6; NVMe/TCP 1.1.
+//! [`Controller::connect`] connects to a subsystem and reads its properties; [`QueuePair::connect`]
+//! creates an I/O queue pair, which one thread polls: queue pairs share nothing, and nothing runs
+//! in the background. Spec: NVMe Base 2.0, 6; NVMe/TCP 1.1.
 //!
-//! Invariants: a buffer in flight is the connection's until its completion; after connecting,
-//! nothing is allocated per command.
+//! Invariants: a buffer in flight belongs to the connection until its completion; once connected,
+//! commands allocate no memory.
 
 mod connection;
 mod controller;

@@ -1,4 +1,4 @@
-//! Who connects, to what, and how.
+//! The parameters of a connection to a subsystem.
 
 use std::net::SocketAddr;
 
@@ -7,43 +7,43 @@ use nearflash_nvme_tcp::Digests;
 use nearflash_units::{ByteLen, Nanos};
 use uuid::Uuid;
 
-/// Who this host is.
+/// The identity of this host.
 #[derive(Clone, Debug)]
 pub struct HostIdentity {
     /// HOSTNQN.
     pub nqn: Nqn,
-    /// HOSTID: the same for all connections of one host.
+    /// HOSTID, the same for all connections of a host.
     pub id: Uuid,
 }
 
 impl HostIdentity {
-    /// A host with this identifier and the NQN that the specification makes of it. NVMe Base 2.0,
-    /// 4.5.
+    /// A host with this identifier, and the UUID-based NQN that the specification derives from it.
+    /// NVMe Base 2.0, 4.5.
     pub fn from_uuid(id: Uuid) -> Self {
         let name = format!("nqn.2014-08.org.nvmexpress:uuid:{}", id.hyphenated());
         Self { nqn: Nqn::new(&name).expect("the form is the specification's own"), id }
     }
 }
 
-/// What to connect to, and how.
+/// The parameters of a connection to a subsystem.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where.
+    /// The target's address.
     pub address: SocketAddr,
     /// SUBNQN.
     pub subsystem: Nqn,
-    /// Who we are.
+    /// This host's identity.
     pub host: HostIdentity,
-    /// The digests to ask for. What the controller does not grant is not used.
+    /// The digests to request; those that the controller does not grant are not used.
     pub digests: Digests,
-    /// KATO: after this long without a word the controller may drop us.
+    /// KATO: the controller may end the association after this time without a command.
     pub keep_alive: Nanos,
-    /// How long to wait for the answer to a connection or an admin command.
+    /// The time to wait for a connection or the answer to an admin command.
     pub timeout: Nanos,
 }
 
 impl Options {
-    /// With no digests, 15 s keep-alive as Linux has it for discovery-less hosts, 10 s of patience.
+    /// No digests, a keep-alive time-out of 15 s, and a time-out of 10 s.
     pub fn new(address: SocketAddr, subsystem: Nqn, host: HostIdentity) -> Self {
         Self {
             address,
@@ -56,19 +56,19 @@ impl Options {
     }
 }
 
-/// One queue pair.
+/// The resources of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueOptions {
-    /// Commands in flight.
+    /// The most commands in flight.
     pub depth: u16,
-    /// Buffers for the payload of commands.
+    /// The number of buffers for payload.
     pub buffer_count: u32,
-    /// Of each buffer: the longest command's payload.
+    /// The length of each buffer, and so the longest command's payload.
     pub buffer_len: ByteLen,
 }
 
 impl QueueOptions {
-    /// With a buffer for each of `depth` commands of `op_len`.
+    /// A buffer for each of `depth` commands of `op_len`.
     pub fn for_ops(depth: u16, op_len: ByteLen) -> Self {
         Self { depth, buffer_count: u32::from(depth), buffer_len: op_len }
     }

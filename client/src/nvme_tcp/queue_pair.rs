@@ -1,4 +1,4 @@
-//! An I/O queue pair: commands in, completions out, polled by the thread that owns it.
+//! An I/O queue pair: the owning thread submits commands and polls completions.
 
 use std::os::fd::BorrowedFd;
 
@@ -15,69 +15,68 @@ use super::options::{Options, QueueOptions};
 use crate::memory::{Memory, index};
 use crate::stream::{Memory as _, Place, wait_any};
 
-/// The caller's own number for a command; comes back with its completion.
+/// The caller's number for a command, which its completion returns.
 pub type Token = u64;
 
-/// How much is received beside payload that is awaited: what 60 answers of 4 KiB take, and still
-/// in the second-level cache.
+/// The most bytes received in addition to expected payload: 60 answers of 4 KiB, which still fit
+/// the second-level cache.
 const STAGING_LEN: usize = 256 * 1024;
 
-/// What is asked of a namespace.
+/// A command for a namespace.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Io {
-    /// Blocks into a buffer.
+    /// Reads blocks into a buffer.
     Read {
         /// The first block.
         start: Lba,
-        /// How many.
+        /// The number of blocks.
         count: Blocks,
-        /// Holds at least that many.
+        /// The buffer, with room for all blocks.
         buffer: BufferId,
     },
-    /// Blocks from a buffer.
+    /// Writes blocks from a buffer.
     Write {
         /// The first block.
         start: Lba,
-        /// How many.
+        /// The number of blocks.
         count: Blocks,
-        /// Holds at least that many.
+        /// The buffer, with all blocks.
         buffer: BufferId,
-        /// On stable media before the completion.
+        /// Whether the blocks are on stable media before the completion.
         force_unit_access: bool,
     },
-    /// Success only if the blocks equal the buffer.
+    /// Compares blocks with a buffer; succeeds only if they are equal.
     Compare {
         /// The first block.
         start: Lba,
-        /// How many.
+        /// The number of blocks.
         count: Blocks,
-        /// Holds at least that many.
+        /// The buffer, with all blocks.
         buffer: BufferId,
     },
-    /// The blocks read as zeroes afterwards.
+    /// Zeroes blocks.
     WriteZeroes {
         /// The first block.
         start: Lba,
-        /// How many.
+        /// The number of blocks.
         count: Blocks,
-        /// The device may release them.
+        /// Whether the device may deallocate the blocks.
         deallocate: bool,
     },
-    /// All that was completed before is on stable media before the completion.
+    /// Makes every command that has completed before durable on stable media.
     Flush,
 }
 
-/// A command is over.
+/// The completion of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct IoCompletion {
-    /// The caller's.
+    /// The caller's token.
     pub token: Token,
-    /// How it ended.
+    /// The status.
     pub status: Status,
 }
 
-/// Everything that a queue pair is connected with: made by [`Controller::queue`], usable on any
-/// thread.
+/// The parameters of a queue pair's connection, usable on any thread.
 #[derive(Clone, Debug)]
 pub(super) struct QueueSeat {
     pub(super) options: Options,
@@ -87,15 +86,15 @@ pub(super) struct QueueSeat {
     pub(super) in_capsule_len_max: u32,
 }
 
-/// What is remembered of a command.
+/// The record of a command in flight.
 #[derive(Clone, Copy, Debug, Default)]
 struct InFlight {
     token: Token,
-    /// Of a read.
+    /// The buffer of a read.
     read_into: Option<BufferId>,
 }
 
-/// The queue pair. One thread's; dropping it closes the connection.
+/// A queue pair. One thread uses it at a time; dropping it closes the connection.
 pub struct QueuePair {
     connection: Connection,
     seat: QueueSeat,
@@ -121,13 +120,13 @@ impl QueuePair {
         Ok(Self { connection, seat, queue_options: options, commands })
     }
 
-    /// Connects again, after the connection was lost, to the same controller or, after that was
-    /// lost too, to its successor. Commands that were in flight are lost: their tokens are returned,
-    /// and whether a write among them took effect is unknown until it is written again. Buffers
-    /// keep neither number nor contents.
+    /// Connects again after the connection was lost, to the same controller or, if that was lost
+    /// too, to its successor. Commands that were in flight are lost: their tokens are returned, and
+    /// it is unknown whether a write among them took effect, until it is written again. Buffers
+    /// keep neither their numbers nor their contents.
     ///
     /// # Errors
-    /// When the target cannot be reached or refuses the queue; the queue pair is as it was.
+    /// When the target cannot be reached or refuses the queue; the queue pair is unchanged.
     pub fn reconnect(&mut self, controller: &Controller) -> Result<Vec<Token>, HostError> {
         let seat = controller.seat(self.seat.queue);
         let connection = open(&seat, self.queue_options)?;
@@ -142,12 +141,13 @@ impl QueuePair {
         ids.map(|cid| self.commands[usize::from(cid.0)].token).collect()
     }
 
-    /// A page-aligned buffer of at least `len`; `None` when the queue pair's memory is used up.
+    /// Takes a page-aligned buffer of at least `len`; `None` when the queue pair's memory is used
+    /// up.
     pub fn take_buffer(&mut self, len: ByteLen) -> Option<BufferId> {
         self.connection.memory.take(len)
     }
 
-    /// Gives a buffer back that is not in flight.
+    /// Returns a buffer that is not in flight.
     pub fn give_back(&mut self, buffer: BufferId) {
         self.connection.memory.give_back(buffer);
     }
@@ -157,7 +157,7 @@ impl QueuePair {
         self.connection.memory.bytes(buffer)
     }
 
-    /// A buffer's bytes, to fill while it is not in flight.
+    /// A buffer's bytes, for writing while it is not in flight.
     pub fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8] {
         self.connection.memory.bytes_mut(buffer)
     }
@@ -165,11 +165,11 @@ impl QueuePair {
     /// Queues a command; [`Self::poll`] sends it.
     ///
     /// # Errors
-    /// When as many commands are in flight as the queue holds, or it is no longer connected.
+    /// When the queue's depth is reached, or it is no longer connected.
     ///
     /// # Panics
-    /// When the range is longer than its buffer, or than 65,536 blocks: a mistake of the caller,
-    /// who knows [`Controller::transfer_len_max`].
+    /// When the range is longer than its buffer, or than 65,536 blocks: the caller must respect
+    /// [`Controller::transfer_len_max`].
     #[inline]
     pub fn submit(
         &mut self,
@@ -199,11 +199,11 @@ impl QueuePair {
         Ok(())
     }
 
-    /// One turn: sends what is queued, takes what has arrived, and appends what is over to
-    /// `completions`. Never waits. Whether anything moved.
+    /// One turn: sends the queued commands, receives answers, and appends the completed commands to
+    /// `completions`. Never waits. Returns whether there was progress.
     ///
     /// # Errors
-    /// When the connection is lost. Completions that came before are there all the same.
+    /// When the connection is lost. Earlier completions are appended all the same.
     #[inline]
     pub fn poll(&mut self, completions: &mut Vec<IoCompletion>) -> Result<bool, HostError> {
         let moved = self.connection.turn().map_err(HostError::from);
@@ -217,7 +217,7 @@ impl QueuePair {
         moved
     }
 
-    /// Sends what is queued, for who will not poll at once.
+    /// Sends the queued commands, for a caller that will not poll at once.
     ///
     /// # Errors
     /// When the connection is lost.
@@ -227,22 +227,22 @@ impl QueuePair {
         Ok(())
     }
 
-    /// What becomes readable when there may be something to poll, for who waits by other means than
-    /// [`Self::wait_any`].
+    /// The socket, which becomes readable when there may be completions, for a caller that waits by
+    /// other means than [`Self::wait_any`].
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.connection.socket()
     }
 
-    /// Whether something is to be sent that the socket did not take.
+    /// Whether data is waiting to be sent that the socket has not accepted.
     pub fn has_unsent(&self) -> bool {
         self.connection.session.output_len() > 0
     }
 
-    /// Sleeps until something has arrived for one of the queue pairs, or for `span`. May return
-    /// early. For a caller that has spun for as long as it pays.
+    /// Sleeps until data has arrived for one of the queue pairs, or for `span`; it may return
+    /// early. It is for a caller that has spun as long as that pays.
     ///
     /// # Errors
-    /// When the system cannot wait.
+    /// When the system call fails.
     pub fn wait_any(pairs: &[Self], span: Nanos) -> Result<(), HostError> {
         wait_any(pairs.iter().map(|pair| &pair.connection), span)?;
         Ok(())
@@ -318,7 +318,7 @@ fn write_zeroes(nsid: NamespaceId, start: Lba, count: Blocks, deallocate: bool) 
     if deallocate { command.with_deallocate() } else { command }
 }
 
-/// A count of blocks as a command holds it, and in bytes.
+/// A number of blocks as the command encodes it, and in bytes.
 #[inline]
 fn extent(namespace: &Namespace, count: Blocks) -> (u16, u32) {
     let len = namespace.block_size.len(count).and_then(|len| u32::try_from(len.0).ok());

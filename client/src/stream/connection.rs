@@ -1,8 +1,8 @@
-//! One connection with a session on it and the memory of its payload.
+//! A connection with a session and the memory of its payload.
 //!
-//! A turn sends all that is queued in one call and takes all that has arrived in a few others.
-//! Payload that is awaited lands where it belongs (how several do at once, see `scatter`), the bytes
-//! behind it in a staging buffer; what of that is payload again is copied once more.
+//! A turn sends all queued data in one call, and receives with a few others. Expected payload is
+//! received directly into its buffer (for several buffers, see `scatter`), and the bytes after it
+//! into a staging buffer; payload among those is copied.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
@@ -21,20 +21,21 @@ use super::forecast::Forecast;
 use super::scatter::Scatter;
 use super::{Memory, Session};
 
-/// Chunks of one send: what the kernel takes (IOV_MAX).
+/// The most chunks of one send: the kernel's limit (IOV_MAX).
 const CHUNKS_PER_SEND_MAX: usize = 1024;
-/// From this much awaited payload on, little is staged behind it: the next payload shall land in
-/// place too, rather than be copied.
+/// The length of expected payload from which little is staged after it, so that the next payload is
+/// also received in place rather than copied.
 const IN_PLACE_LEN_MIN: usize = 32 * 1024;
-/// How much is staged then: a header, and the beginning of what follows.
+/// The length that is staged then: a header, and the beginning of the following bytes.
 pub(super) const STAGED_BEHIND_PAYLOAD_LEN: usize = 4096;
-/// Receives of one turn: the first header, the payload behind it, and what came meanwhile. With 2 as
-/// with 8 the rates were the same, at any depth and length.
+/// The most receives of one turn: the first header, the payload after it, and the bytes that
+/// arrived meanwhile. Measurements with 2 and with 8 gave the same rates, at any depth and length.
 const RECEIVES_PER_TURN_MAX: usize = 3;
-/// With so many reads in flight, only the first header is received by itself, and all payload in
-/// place behind it. With fewer, the call more costs more than the copy less.
+/// The number of reads in flight from which only the first header is received by itself, and all
+/// payload after it in place. With fewer reads, the additional call costs more than the copies it
+/// saves.
 const SCATTERED_READS_MIN: usize = 8;
-/// The connection.
+/// A connection.
 pub(crate) struct Connection<S, M> {
     pub(super) socket: OwnedFd,
     pub(crate) session: S,
@@ -42,12 +43,12 @@ pub(crate) struct Connection<S, M> {
     pub(crate) forecast: Forecast,
     pub(super) scatter: Scatter,
     pub(super) staging: Vec<u8>,
-    /// The bytes of the staging buffer that the session did not take yet.
+    /// The bytes of the staging buffer that the session has not consumed yet.
     pub(super) staged: Range<usize>,
 }
 
 impl<S: Session, M: Memory> Connection<S, M> {
-    /// Over a socket that does not block. The session's first bytes are sent by the first turn.
+    /// A connection over a non-blocking socket. The first turn sends the session's first bytes.
     pub(crate) fn new(socket: OwnedFd, session: S, memory: M, staging_len: usize) -> Self {
         Self {
             socket,
@@ -65,7 +66,7 @@ impl<S: Session, M: Memory> Connection<S, M> {
         self.socket.as_fd()
     }
 
-    /// One turn; whether anything moved. Never waits.
+    /// One turn. Returns whether there was progress. Never waits.
     #[inline]
     pub(crate) fn turn(&mut self) -> Result<bool, LinkError<S::PeerError>> {
         let mut moved = self.send()?;
@@ -79,8 +80,8 @@ impl<S: Session, M: Memory> Connection<S, M> {
         Ok(moved)
     }
 
-    /// Sleeps until the socket has something or takes something that is due, or until `span` is
-    /// over; whether it was before.
+    /// Sleeps until the socket is readable, or writable while there is data to send, at most for
+    /// `span`. Returns `false` after that time.
     pub(crate) fn wait(&self, span: Nanos) -> Result<bool, LinkError<S::PeerError>> {
         wait_any(std::iter::once(self), span)
     }
@@ -93,7 +94,7 @@ impl<S: Session, M: Memory> Connection<S, M> {
         PollFd::new(&self.socket, interest)
     }
 
-    /// Turns until `is_done` says so; `false` when that was not within `timeout`.
+    /// Turns until `is_done` returns `true`; `false` after `timeout`.
     pub(crate) fn turn_until(
         &mut self,
         timeout: Nanos,
@@ -115,7 +116,7 @@ impl<S: Session, M: Memory> Connection<S, M> {
         }
     }
 
-    /// Sends all that is queued, in one call as long as the socket takes it.
+    /// Sends all queued data, in one call if the socket accepts it.
     #[inline]
     pub(crate) fn send(&mut self) -> Result<bool, LinkError<S::PeerError>> {
         while let Some(part) = self.session.wants_payload() {
@@ -131,12 +132,12 @@ impl<S: Session, M: Memory> Connection<S, M> {
         Ok(moved)
     }
 
-    /// One call; `None` when the socket takes nothing now.
+    /// Sends once; `None` when the socket accepts no data now.
     #[inline]
     fn send_once(&mut self) -> Result<Option<usize>, LinkError<S::PeerError>> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let mut chunks = self.session.output();
-        // Commands without payload are one chunk, however many.
+        // Commands without payload form one chunk, regardless of their number.
         let first = chunks.next();
         let (Some(Chunk::Bytes(bytes)), None) = (first, chunks.next()) else {
             return taken(self.send_chunks(flags));
@@ -204,7 +205,8 @@ impl<S: Session, M: Memory> Connection<S, M> {
         !self.session.has_digests() && self.forecast.is_worth(reads_min)
     }
 
-    /// Payload in place and what follows it staged: how much came, of how much.
+    /// Receives payload in place, and the bytes after it into the staging buffer. Returns the
+    /// number of received bytes, and the room that was offered.
     fn receive_payload(
         &mut self,
         buffer: BufferId,
@@ -225,7 +227,7 @@ impl<S: Session, M: Memory> Connection<S, M> {
         Ok((received, len + behind))
     }
 
-    /// Gives the session what is staged.
+    /// Passes the staged bytes to the session.
     #[inline]
     fn consume(&mut self) -> Result<(), LinkError<S::PeerError>> {
         while !self.staged.is_empty() {
@@ -248,13 +250,14 @@ impl<S: Session, M: Memory> Connection<S, M> {
         Ok(())
     }
 
-    /// Nothing more will come, and all was said.
+    /// Whether the session is closing and has sent everything.
     fn is_over(&self) -> bool {
         self.session.is_closing() && self.session.output_len() == 0
     }
 }
 
-/// Sleeps until one of the connections has something to do, or until `span` is over; whether one has.
+/// Sleeps until one of the connections is ready, at most for `span`. Returns `false` after that
+/// time.
 pub(crate) fn wait_any<'a, S: Session + 'a, M: Memory + 'a>(
     connections: impl Iterator<Item = &'a Connection<S, M>>,
     span: Nanos,
@@ -271,10 +274,10 @@ pub(crate) fn wait_any<'a, S: Session + 'a, M: Memory + 'a>(
     }
 }
 
-/// What one receive brought.
+/// The result of one receive.
 struct Received {
     len: usize,
-    /// No more is there for now.
+    /// Whether the socket has no more data for now.
     is_all: bool,
 }
 

@@ -1,21 +1,21 @@
-//! Why a connection does not go on.
+//! The errors of a connection.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// Why a connection does not go on, `P` being what the other end did wrong.
+/// An error of a connection; `P` is the error of the other end.
 #[derive(Debug)]
 pub(crate) enum LinkError<P> {
-    /// The other end closed it.
+    /// The other end closed the connection.
     Closed,
     /// The socket failed.
     Socket(io::Error),
-    /// The other end broke the protocol.
+    /// The other end violated the protocol.
     Peer(P),
 }
 
-/// How many bytes a call moved; `None` when it would have had to wait.
+/// The number of bytes that a call moved; `None` when it would have blocked.
 #[inline]
 pub(super) fn taken<P>(result: Result<usize, Errno>) -> Result<Option<usize>, LinkError<P>> {
     match result {

@@ -1,34 +1,34 @@
-//! Which reads are answered next, as far as can be told: in the order in which they were asked.
+//! A forecast of the reads that are answered next: in the order in which they were sent.
 //!
-//! A controller may answer in any order, and then what was received by forecast is in the wrong
-//! place and must be moved. So a forecast that failed is not repeated for a while.
+//! A controller may answer in any order, and then the data received by a forecast is in the wrong
+//! place and must be moved. So after a failed forecast, none is made for a while.
 
 use std::collections::VecDeque;
 
 use nearflash_request::BufferId;
 
-/// So many receives go without a forecast after one that failed.
+/// The number of receives without a forecast after a failed one.
 const RECEIVES_AFTER_MISS: u32 = 256;
 
-/// Shorter payload is staged and copied: to the kernel, a place more costs what copying a kilobyte
-/// does.
+/// The shortest payload to forecast; shorter payload is staged and copied, since a further buffer
+/// costs the kernel as much as copying a kilobyte.
 const PAYLOAD_LEN_MIN: usize = 2048;
 
-/// Where one read's data belongs.
+/// The buffer and the length of one read's data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Place {
     pub(crate) buffer: BufferId,
     pub(crate) len: usize,
 }
 
-/// The reads in flight of which no data has come, oldest first. Others must not be among them: what
-/// is received by forecast would be written over their data.
+/// The reads in flight whose data has not begun to arrive, oldest first. Other reads must not be
+/// among them, since a receive by forecast would overwrite their data.
 #[derive(Debug, Default)]
 pub(crate) struct Forecast {
     expected: VecDeque<Place>,
-    /// By buffer: whether it is among them. Most that are answered are not, and need no search.
+    /// Whether a read is expected, by buffer. Most answered reads are not, and need no search.
     is_expected: Vec<bool>,
-    /// Where in `expected` the read was whose data is coming.
+    /// The former index in `expected` of the read whose data is arriving.
     current: usize,
     silent_for: u32,
 }
@@ -44,7 +44,7 @@ impl Forecast {
         self.expected.push_back(place);
     }
 
-    /// The first data of a read is coming.
+    /// Records that the data of a read begins to arrive.
     #[inline]
     pub(crate) fn begun(&mut self, buffer: BufferId) {
         if let Some(at) = self.remove(buffer) {
@@ -52,7 +52,7 @@ impl Forecast {
         }
     }
 
-    /// A read is over, whether its data came or not.
+    /// Records that a read has ended, with or without data.
     #[inline]
     pub(crate) fn answered(&mut self, buffer: BufferId) {
         if let Some(at) = self.remove(buffer) {
@@ -60,7 +60,7 @@ impl Forecast {
         }
     }
 
-    /// Where it was.
+    /// Removes a read. Returns its index.
     #[inline]
     fn remove(&mut self, buffer: BufferId) -> Option<usize> {
         let is_expected = self.is_expected.get_mut(index(buffer))?;
@@ -72,7 +72,7 @@ impl Forecast {
         Some(at)
     }
 
-    /// Whether it is worth asking.
+    /// Whether a forecast is worthwhile.
     #[inline]
     pub(crate) fn is_worth(&mut self, reads_min: usize) -> bool {
         if self.silent_for > 0 {
@@ -88,12 +88,12 @@ impl Forecast {
         self.expected.len()
     }
 
-    /// It was wrong.
+    /// Records a failed forecast.
     pub(crate) fn missed(&mut self) {
         self.silent_for = RECEIVES_AFTER_MISS;
     }
 
-    /// What comes after the read whose data is coming.
+    /// The expected reads after the one whose data is arriving.
     #[inline]
     pub(crate) fn next(&self) -> impl Iterator<Item = Place> {
         self.expected.iter().copied().skip(self.current)

@@ -1,7 +1,7 @@
-//! What the client's ends of stream protocols share: a socket with a session on it, whole batches
-//! in each call, and payload received where it belongs.
+//! The shared part of the client's stream protocols: a socket with a session, whole batches in each
+//! call, and payload received in place.
 //!
-//! Knows nothing of any protocol's bytes: the session has them, behind [`Session`].
+//! This module knows no protocol's bytes: those are in the session, behind [`Session`].
 
 mod connection;
 mod error;
@@ -20,25 +20,25 @@ pub(crate) use connection::{Connection, wait_any};
 pub(crate) use error::LinkError;
 pub(crate) use forecast::Place;
 
-/// The asking end of a protocol, as a [`Connection`] drives it. Methods mean what they mean in every
-/// session.
+/// The requesting end of a protocol, as a [`Connection`] drives it. Methods without comment are
+/// those of every session.
 pub(crate) trait Session {
-    /// What the other end did wrong.
+    /// The error of the other end.
     type PeerError;
-    /// How many bytes stand between the payloads of two answers, when no digests do.
+    /// The number of bytes between the payloads of two answers, without digests.
     const HEADER_LEN: usize;
 
     fn receiving(&self) -> Receiving;
     fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, Self::PeerError>;
     fn handle_payload(&mut self, bytes: &[u8]);
-    /// Payload whose digest is due: to be given to [`Self::provide_payload`].
+    /// Payload whose digest is due, for [`Self::provide_payload`].
     fn wants_payload(&self) -> Option<PayloadPart>;
     fn provide_payload(&mut self, bytes: &[u8]);
     fn output(&self) -> impl Iterator<Item = Chunk<'_>>;
     fn output_len(&self) -> usize;
     fn advance_output(&mut self, sent: usize);
     fn is_closing(&self) -> bool;
-    /// Digests stand between headers and payload, and make forecast places wrong.
+    /// Whether there are digests between headers and payload, which rule out forecasts.
     fn has_digests(&self) -> bool;
 }
 
@@ -46,18 +46,18 @@ pub(crate) trait Session {
 pub(crate) trait Memory {
     fn bytes(&self, buffer: BufferId) -> &[u8];
     fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8];
-    /// All buffers at once, each at the place of its number: several can be received into by one
-    /// call. Passing over some costs nothing.
+    /// All buffers, in the order of their numbers, so that one call can receive into several.
+    /// Skipping some costs nothing.
     fn all_mut(&mut self) -> impl Iterator<Item = &mut [u8]>;
 }
 
-/// A TCP socket to `address`, as the data path wants it.
+/// Connects a TCP socket for the data path.
 pub(crate) fn connect_tcp(address: SocketAddr, timeout: Duration) -> io::Result<OwnedFd> {
     let stream = TcpStream::connect_timeout(&address, timeout)?;
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;
     if address.ip().to_canonical().is_loopback() {
-        // As at the other end: pacing costs, and has nothing to pace for on a loopback. A kernel
+        // As on the node's side: pacing has no use on a loopback, and costs bandwidth. A kernel
         // without cubic keeps its default.
         let _ = socket2::SockRef::from(&stream).set_tcp_congestion(b"cubic");
     }

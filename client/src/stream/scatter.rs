@@ -1,14 +1,13 @@
-//! Receiving the data of many reads with one call, each where it belongs.
+//! Receives the data of many reads in place with one call.
 //!
-//! Behind payload that is awaited come, if the forecast holds, a header and the next read's payload,
-//! and so on. So one call is given all those places. Headers are then taken one after the other,
-//! and as long as each says what was forecast, its payload is where it belongs already; from the
-//! first that does not, the bytes are moved to the staging buffer and taken as any others. The
-//! buffers that were written to meanwhile belong to reads of which no data has come, so nothing is
-//! lost there.
+//! If the forecast holds, expected payload is followed by a header and the next read's payload, and
+//! so on. So one call gets all of these buffers. The headers are then processed one after the
+//! other. As long as each matches the forecast, its payload is already in place; from the first
+//! mismatch on, the bytes are moved to the staging buffer and processed as usual. The buffers that
+//! were overwritten belong to reads whose data has not arrived, so no data is lost.
 //!
-//! When few reads are in flight, a call takes half of them: the other end works on what this one asks
-//! next while the second half is taken, where otherwise each waits for the other.
+//! When few reads are in flight, a call receives half of them: the server works on the next requests
+//! while the client receives the second half. Otherwise each end waits for the other.
 
 use std::io::IoSliceMut;
 
@@ -21,25 +20,26 @@ use super::error::{LinkError, taken};
 use super::forecast::Place;
 use super::{Memory, Session};
 
-/// Payloads of one call behind the first. As many as came with the last calls, and some more: a place that
-/// stays empty costs what a short copy does.
+/// The most payloads of one call after the first. The actual number is that of the last calls, plus
+/// some more: an unused buffer costs as much as a short copy.
 const AHEAD_MAX: usize = 64;
 const AHEAD_MIN: usize = 4;
-/// With so many reads in flight or fewer, half of them are taken at a time; with more, the calls cost
-/// what they gain (see `docs/performance.md`).
+/// The most reads in flight of which half are received at a time. With more, the further calls cost
+/// as much as they gain (see `docs/performance.md`).
 const HALVED_MAX: usize = 16;
-/// Bytes of one call behind the first payload.
+/// The most bytes of one call after the first payload.
 const AHEAD_LEN_MAX: usize = 1 << 20;
 
-/// What one call was given behind the first payload.
+/// The buffers of one call after the first payload.
 #[derive(Debug)]
 pub(super) struct Scatter {
-    /// One header behind the other.
+    /// The headers, one after the other.
     headers: Vec<u8>,
     ahead: Vec<Place>,
-    /// How many places the next call is given.
+    /// The number of payloads in the next call.
     ahead_max: usize,
-    /// The first payload's buffer and those ahead, by number: with their places in the call.
+    /// The buffer numbers of the first and the following payloads, with their positions in the
+    /// call.
     order: Vec<(usize, usize)>,
 }
 
@@ -51,7 +51,7 @@ impl Default for Scatter {
 }
 
 impl Scatter {
-    /// Takes over the forecast, as much of it as one call may bring.
+    /// Takes the part of the forecast that one call may receive.
     fn plan(&mut self, header_len: usize, most: usize, forecast: impl Iterator<Item = Place>) {
         self.ahead.clear();
         let mut len = 0;
@@ -65,8 +65,8 @@ impl Scatter {
         self.headers.resize(AHEAD_MAX * header_len, 0);
     }
 
-    /// Puts the buffers in the order of their numbers. A buffer that two reads share is in one place
-    /// only, and nothing is ahead of the second.
+    /// Sorts the buffers by number. A buffer that two reads share has one position only, and the
+    /// forecast ends before the second.
     fn sort(&mut self, first: BufferId) {
         let ahead = self.ahead.iter().map(|place| place.buffer);
         self.order.clear();
@@ -79,7 +79,7 @@ impl Scatter {
         }
     }
 
-    /// Of so many places ahead, so many were reached.
+    /// Adapts the number of payloads to the number that was reached.
     fn learn(&mut self, reached: usize) {
         let is_all = reached == self.ahead.len();
         let wanted = if is_all { reached.max(self.ahead_max) } else { reached };
@@ -88,14 +88,15 @@ impl Scatter {
 }
 
 impl<S: Session, M: Memory> Connection<S, M> {
-    /// How many payloads are taken behind the first, when that is a bound.
+    /// The number of payloads to receive after the first, if few enough reads are in flight.
     fn half(&self) -> Option<usize> {
         let in_flight = 1 + self.forecast.len();
         (in_flight <= HALVED_MAX).then(|| (in_flight / 2).max(AHEAD_MIN) - 1)
     }
 
-    /// Payload in place and, by forecast, all that follows it or half of that: how much came, of how
-    /// much. Of half, all is said to have come: the rest is for the next turn.
+    /// Receives payload in place and, by forecast, all that follows it or half of that. Returns the
+    /// number of received bytes, and the room that was offered: for a half one byte more, so that the
+    /// caller leaves the rest for its next turn.
     pub(super) fn receive_scattered(
         &mut self,
         buffer: BufferId,
@@ -105,7 +106,7 @@ impl<S: Session, M: Memory> Connection<S, M> {
         let half = self.half();
         self.scatter.plan(S::HEADER_LEN, half.unwrap_or(AHEAD_MAX), self.forecast.next());
         self.scatter.sort(buffer);
-        // Behind half comes the header of the next answer, and then its payload, in place.
+        // After a half comes the header of the next answer, and then its payload, in place.
         let is_half = half.is_some_and(|half| self.scatter.ahead.len() == half);
         let behind = if is_half { S::HEADER_LEN } else { STAGED_BEHIND_PAYLOAD_LEN };
         let behind = behind.min(self.staging.len());
@@ -140,7 +141,7 @@ impl<S: Session, M: Memory> Connection<S, M> {
         Ok((received, offered))
     }
 
-    /// Takes what came behind the first payload.
+    /// Processes the bytes after the first payload.
     fn take_ahead(&mut self, len: usize) -> Result<(), LinkError<S::PeerError>> {
         let mut left = len;
         for position in 0..self.scatter.ahead.len() {
@@ -179,8 +180,8 @@ impl<S: Session, M: Memory> Connection<S, M> {
         self.session.receiving() == Receiving::Payload { buffer, offset: 0, len }
     }
 
-    /// Moves the last `left` bytes that came, from byte `used` of the header at `position` on, to
-    /// the staging buffer.
+    /// Moves the last `left` received bytes to the staging buffer, from byte `used` of the header
+    /// at `position` on.
     #[cold]
     fn regather(&mut self, position: usize, used: usize, left: usize) {
         let mut linear = Vec::with_capacity(left + STAGED_BEHIND_PAYLOAD_LEN);

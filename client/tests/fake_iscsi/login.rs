@@ -1,4 +1,4 @@
-//! How the fake target lets initiators in.
+//! The login of the fake target.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +9,7 @@ use nearflash_iscsi::chap::{Algorithm, Response, Secret};
 use super::Connection;
 use super::pdu::{Header, opcode};
 
-/// CHAP_C and CHAP_I of the target.
+/// The target's CHAP_C and CHAP_I.
 const CHALLENGE: [u8; 16] = *b"a challenge 1234";
 const IDENTIFIER: u8 = 9;
 
@@ -55,7 +55,7 @@ impl Connection {
         }
     }
 
-    /// The answer, and whether the initiator may go on to the next stage.
+    /// Returns the answer, and whether the initiator may go on to the next stage.
     fn answer_keys(&self, keys: &Keys) -> Result<(Vec<u8>, bool), (u8, u8)> {
         let mut text = Text::default();
         let Some((user, secret)) = self.script.account else {
@@ -89,7 +89,7 @@ impl Connection {
         Ok((text.0, true))
     }
 
-    /// Agrees to everything, with or without digests and unsolicited data.
+    /// Accepts every offer, with or without digests and unsolicited data.
     fn negotiate(&self, keys: &Keys, text: &mut Text) {
         for (key, value) in keys {
             let yes_or_no = |yes: bool| if yes { "Yes" } else { "No" };
@@ -124,7 +124,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     std::iter::once("0x".to_owned()).chain(digits).collect()
 }
 
-/// Keys to send.
+/// The keys to send.
 #[derive(Default)]
 struct Text(Vec<u8>);
 

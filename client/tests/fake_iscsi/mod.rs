@@ -1,5 +1,5 @@
-//! An iSCSI target of a few lines that says what it is told to: sockets and bytes are real, the
-//! rest is scripted. One thread per connection; blocks are kept in memory.
+//! A minimal scripted iSCSI target: sockets and bytes are real, the rest follows a script. One
+//! thread per connection; blocks are in memory.
 
 mod login;
 mod pdu;
@@ -11,81 +11,82 @@ use std::sync::{Arc, Mutex};
 
 use pdu::{Header, Stream, opcode};
 
-/// Bytes of a logical block.
+/// The size of a logical block.
 pub(crate) const BLOCK_LEN: usize = 4096;
-/// Blocks of the logical unit.
+/// The number of blocks of the logical unit.
 pub(crate) const BLOCKS: usize = 256;
-/// How far MaxCmdSN is ahead.
+/// The distance from ExpCmdSN to MaxCmdSN, plus 1.
 const WINDOW: u32 = 64;
 
-/// How the target behaves.
+/// The behaviour of the target.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script {
-    /// Answer to the first login request: class and detail.
+    /// Answers the first login request with this class and detail.
     pub(crate) login_status: Option<(u8, u8)>,
-    /// Whom alone it lets in: user and secret.
+    /// Admits only this user, with this secret.
     pub(crate) account: Option<(&'static str, &'static str)>,
-    /// Answer nothing at all.
+    /// Never answers.
     pub(crate) is_silent: bool,
-    /// Close the connection instead of answering the read or write of this number, from 0.
+    /// Closes the connection instead of answering the read or write with this number, from 0.
     pub(crate) closes_at: Option<usize>,
-    /// The same for what is neither.
+    /// The same for other commands.
     pub(crate) closes_at_question: Option<usize>,
-    /// Answers to reads come in pairs, the later one first.
+    /// Answers reads in pairs, the later one first.
     pub(crate) swaps: bool,
-    /// Data of a read comes in PDUs of at most this.
+    /// Sends the data of a read in PDUs of at most this length.
     pub(crate) data_len_max: Option<usize>,
-    /// Every write's data is asked for: nothing comes unsolicited.
+    /// Requests every write's data: nothing is unsolicited.
     pub(crate) asks: bool,
-    /// Header and data digests.
+    /// Uses header and data digests.
     pub(crate) digests: bool,
-    /// So many commands are first answered with UNIT ATTENTION.
+    /// Answers this many commands with UNIT ATTENTION first.
     pub(crate) attentions: usize,
-    /// So many reads and writes are first answered with TASK SET FULL.
+    /// Answers this many reads and writes with TASK SET FULL first.
     pub(crate) refusals: usize,
-    /// The read or write of this number, from 0, is told that the unit has another capacity.
+    /// Answers the read or write with this number, from 0, with a unit attention for a change of
+    /// capacity.
     pub(crate) resized_at: Option<usize>,
-    /// What a hostile one sends instead of the answer to the first read.
+    /// Sends this hostile PDU instead of the answer to the first read.
     pub(crate) says: Option<Says>,
 }
 
-/// What a hostile target says.
+/// The PDU of a hostile target.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Says {
-    /// Data for a task that is not there.
+    /// Data for a task that does not exist.
     UnknownTask,
-    /// Data past the end of what was asked for.
+    /// Data past the end of the requested range.
     PastTheEnd,
     /// An opcode that no target sends.
     UnknownOpcode,
     /// A data segment of 16 MiB.
     Endless,
-    /// A request for data of a read.
+    /// An R2T for a read.
     R2tOfRead,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// What is stored.
+    /// The stored blocks.
     pub(crate) blocks: Mutex<Vec<u8>>,
-    /// The CmdSN that comes next.
+    /// The next CmdSN.
     exp_cmd_sn: AtomicU32,
-    /// Connections that came to the full feature phase.
+    /// The number of connections that reached the full feature phase.
     pub(crate) logins: AtomicUsize,
 }
 
 /// A listening target.
 pub(crate) struct FakeTarget {
-    /// Where it listens.
+    /// Its address.
     pub(crate) address: SocketAddr,
-    /// What it has.
+    /// Its state.
     pub(crate) shared: Arc<Shared>,
 }
 
 impl FakeTarget {
-    /// Serves connections until the process ends; the n-th connection by the n-th script, and all
-    /// further ones by the last.
+    /// Serves connections until the process ends: the n-th connection follows the n-th script, and
+    /// all further ones the last.
     pub(crate) fn start(scripts: &[Script]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -108,7 +109,7 @@ struct Connection {
     shared: Arc<Shared>,
     script: Script,
     stat_sn: u32,
-    /// Reads and writes so far, and other commands.
+    /// The number of reads and writes so far, and of other commands.
     commands: usize,
     questions: usize,
     /// The read that the next one overtakes, and its data.
@@ -122,7 +123,7 @@ impl Connection {
         Self { stream, shared, script, stat_sn: 1, commands: 0, questions: 0, held_back: None }
     }
 
-    /// Until the initiator closes, or the script does.
+    /// Serves until the initiator or the script closes the connection.
     fn serve(mut self) {
         if self.log_in().is_ok() {
             self.shared.logins.fetch_add(1, Ordering::SeqCst);
@@ -156,14 +157,14 @@ impl Connection {
         }
     }
 
-    /// A header with everything that all answers have.
+    /// A header with the fields of every answer.
     fn answer(&mut self, opcode: u8, request: &Header) -> Header {
         let answer = self.unnumbered(opcode, request).with_word(24, self.stat_sn);
         self.stat_sn = self.stat_sn.wrapping_add(1);
         answer
     }
 
-    /// One that takes no StatSN.
+    /// An answer that does not advance StatSN.
     fn unnumbered(&self, opcode: u8, request: &Header) -> Header {
         let expected = self.shared.exp_cmd_sn.load(Ordering::SeqCst);
         Header::new(opcode)
@@ -232,7 +233,7 @@ impl Connection {
         }
     }
 
-    /// The rest of a write's data, if it did not come with the command.
+    /// Receives the rest of a write's data, if it did not come with the command.
     fn all_of(&mut self, header: &Header, mut data: Vec<u8>, len: usize) -> io::Result<Vec<u8>> {
         // Unsolicited data follows a command that is not final.
         let mut is_final = header.byte(1) & 0x80 != 0;
@@ -244,7 +245,7 @@ impl Connection {
             }
             let (part, bytes) = self.stream.receive()?;
             if part.opcode() != opcode::DATA_OUT {
-                // Commands that came in between are answered when this one is.
+                // The target does not serve other commands in between.
                 panic!("tests leave one write at a time without its data");
             }
             assert_eq!(part.word(40), u32::try_from(data.len()).unwrap(), "data is in order");
@@ -255,7 +256,7 @@ impl Connection {
         Ok(data)
     }
 
-    /// Not now: for what it has to say first, or for want of room.
+    /// Refuses a command: with a unit attention, or with TASK SET FULL.
     fn refuse(&mut self, request: &Header, is_told: bool) -> io::Result<()> {
         if is_told {
             return self.check_condition(request, 0x06, 0x2A09);
@@ -292,7 +293,7 @@ impl Connection {
         self.stream.send_bytes(&pdus)
     }
 
-    /// Data-In, the last one with the status in it.
+    /// Encodes Data-In PDUs, the last one with the status.
     fn encode_data(&mut self, request: &Header, data: &[u8]) -> Vec<u8> {
         let asked = usize::try_from(request.word(20)).unwrap();
         let residual = u32::try_from(asked.saturating_sub(data.len())).unwrap();
@@ -339,7 +340,7 @@ impl Connection {
     }
 }
 
-/// READ CAPACITY (16).
+/// The data of READ CAPACITY (16).
 fn capacity() -> [u8; 32] {
     let mut data = [0; 32];
     data[..8].copy_from_slice(&(u64::try_from(BLOCKS).unwrap() - 1).to_be_bytes());
@@ -347,7 +348,7 @@ fn capacity() -> [u8; 32] {
     data
 }
 
-/// REPORT LUNS: 0 and 3.
+/// The data of REPORT LUNS: LUNs 0 and 3.
 fn luns() -> [u8; 24] {
     let mut data = [0; 24];
     data[3] = 16;
@@ -355,7 +356,7 @@ fn luns() -> [u8; 24] {
     data
 }
 
-/// INQUIRY, and the block limits page with 1 MiB at most.
+/// The data of INQUIRY, and the Block Limits page with a maximum of 1 MiB.
 fn inquiry(header: &Header) -> Vec<u8> {
     let is_block_limits = header.byte(33) == 1 && header.byte(34) == 0xB0;
     let mut data = vec![0; 64];
@@ -368,7 +369,7 @@ fn inquiry(header: &Header) -> Vec<u8> {
     data
 }
 
-/// Answer to SendTargets=All.
+/// The answer to SendTargets=All.
 fn targets(port: u16) -> Vec<u8> {
     let mut text = Vec::new();
     for name in ["iqn.test:a", "iqn.test:b"] {

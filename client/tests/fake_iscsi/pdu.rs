@@ -1,4 +1,4 @@
-//! PDUs of the fake target: 48 bytes, and what is behind them.
+//! The PDUs of the fake target: 48 bytes, and a data segment.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -66,12 +66,12 @@ impl Header {
     }
 }
 
-/// The stream.
+/// The stream of PDUs.
 pub(super) struct Stream {
     stream: TcpStream,
-    /// Headers and data have digests.
+    /// Whether headers and data have digests.
     pub(super) has_digests: bool,
-    /// The most data that the initiator takes in a PDU.
+    /// The initiator's MaxRecvDataSegmentLength.
     pub(super) data_len_max: usize,
 }
 
@@ -107,7 +107,7 @@ impl Stream {
         Ok(())
     }
 
-    /// With its length, padding and digests.
+    /// Encodes a PDU with its length, padding and digests.
     pub(super) fn encode(&self, header: Header, data: &[u8]) -> Vec<u8> {
         let header = header.with_word(4, u32::try_from(data.len()).unwrap());
         let mut bytes = header.0.to_vec();

@@ -1,5 +1,5 @@
-//! A node of a few lines that says what it is told to: sockets, bytes and the protocol's own session
-//! are real, the rest is scripted. One thread per connection; the volume is kept in memory.
+//! A minimal scripted node: sockets, bytes and the protocol's session are real, the rest follows a
+//! script. One thread per connection; the volume is in memory.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -19,39 +19,39 @@ use nearflash_request::{
 };
 use nearflash_units::{BlockSize, Nanos};
 
-/// Bytes of a logical block.
+/// The size of a logical block.
 pub(crate) const BLOCK_LEN: usize = 4096;
-/// Bytes of the volume.
+/// The length of the volume, in bytes.
 pub(crate) const VOLUME_LEN: usize = 12 << 20;
-/// The one volume's name.
+/// The name of the only volume.
 pub(crate) const VOLUME: &str = "data";
-/// The one key, if there is one.
+/// The only key id, if there is one.
 pub(crate) const KEY: &str = "app";
 /// Its secret, as `nearflash credential create` prints it.
 pub(crate) const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
-/// So often a connection that receives nothing looks at what it is told.
+/// The interval at which an idle connection checks its script.
 const LOOK_SPAN: Duration = Duration::from_millis(2);
 
-/// How the node behaves towards one connection.
+/// The behaviour of the node on one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Script {
-    /// Closes the connection instead of answering the request of this number, from 0, which was
-    /// carried out.
+    /// Executes the request with this number, from 0, and closes the connection instead of
+    /// answering it.
     pub(crate) closes_at: Option<usize>,
-    /// Says nothing any more from the request of this number on.
+    /// Sends nothing from the request with this number on.
     pub(crate) silent_at: Option<usize>,
-    /// Answers what came together in reverse.
+    /// Answers requests that arrived together in reverse order.
     pub(crate) swaps: bool,
     /// The most requests in flight.
     pub(crate) credits: Option<u32>,
-    /// Closes the connection at once, as a node that is being restarted does.
+    /// Closes the connection at once, as a node does while it restarts.
     pub(crate) is_down: bool,
-    /// Says that it shares memory, and sends none.
+    /// Grants shared memory, but sends no descriptors.
     pub(crate) feigns_rings: bool,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct Shared {
     bytes: Mutex<Vec<u8>>,
     epoch: AtomicU32,
@@ -62,7 +62,7 @@ struct Shared {
 
 /// A listening node.
 pub(crate) struct FakeNode {
-    /// Where it listens, with the volume's name.
+    /// Its URL, with the volume's name.
     pub(crate) url: String,
     shared: Arc<Shared>,
     socket: Option<PathBuf>,
@@ -76,18 +76,18 @@ impl Drop for FakeNode {
     }
 }
 
-/// How a connection is reached.
+/// The socket of a connection.
 trait Socket: Read + Write + Send {}
 impl<S: Read + Write + Send> Socket for S {}
 
 impl FakeNode {
-    /// Serves TCP connections until the process ends; the n-th connection by the n-th script, and
-    /// all further ones by the last.
+    /// Serves TCP connections until the process ends: the n-th connection follows the n-th script,
+    /// and all further ones the last.
     pub(crate) fn start(scripts: &[Script]) -> Self {
         Self::start_with(scripts, false)
     }
 
-    /// With a credential, which then everybody needs.
+    /// A node with a credential, which every client then needs.
     pub(crate) fn with_key() -> Self {
         Self::start_with(&[Script::default()], true)
     }
@@ -137,23 +137,23 @@ impl FakeNode {
         Self { url, shared, socket }
     }
 
-    /// What is on the volume.
+    /// The contents of the volume.
     pub(crate) fn bytes(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
         self.shared.bytes.lock().unwrap()
     }
 
-    /// The volume's layout changes.
+    /// Changes the epoch of the volume's layout.
     pub(crate) fn next_epoch(&self) {
         self.shared.epoch.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The volume is removed, and another made of the same name.
+    /// Replaces the volume by another one of the same name.
     pub(crate) fn replace_volume(&self) {
         self.shared.uuid.fetch_add(1, Ordering::Relaxed);
         self.next_epoch();
     }
 
-    /// Flushes so far.
+    /// The number of flushes so far.
     pub(crate) fn flushes(&self) -> u32 {
         self.shared.flushes.load(Ordering::Relaxed)
     }
@@ -166,7 +166,7 @@ fn serve(socket: Box<dyn Socket>, script: Script, shared: &Arc<Shared>) {
             return;
         }
         let mut connection = Connection::new(socket, script, shared);
-        // Until the client closes, or the script does.
+        // Until the client or the script closes the connection.
         while connection.turn().is_ok() {}
     });
 }
@@ -237,7 +237,7 @@ impl Connection {
         }
     }
 
-    /// Gives the session what was received, and the buffers that it wants.
+    /// Passes the received bytes to the session, and the buffers that it requests.
     fn consume(&mut self) {
         loop {
             if let Some(len) = self.session.wants_buffer() {
@@ -248,7 +248,7 @@ impl Connection {
             let used = match self.session.receiving() {
                 Receiving::Paused => return,
                 _ if self.staged.is_empty() => return,
-                // What is wrong with the client is in the session's goodbye.
+                // The session's goodbye reports an error of the client.
                 Receiving::Bytes => self.session.handle_input(&self.staged).unwrap_or(0),
                 Receiving::Payload { buffer, offset, len } => {
                     let len = len.min(self.staged.len());

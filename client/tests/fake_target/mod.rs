@@ -1,5 +1,5 @@
-//! A target of a few lines that says what it is told to: sockets and bytes are real, the rest is
-//! scripted. One thread per connection; blocks are kept in memory.
+//! A minimal scripted NVMe/TCP target: sockets and bytes are real, the rest follows a script. One
+//! thread per connection; blocks are in memory.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -15,25 +15,25 @@ use nearflash_nvme::{
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// Bytes of a logical block.
+/// The size of a logical block.
 pub(crate) const BLOCK_LEN: usize = 4096;
-/// Blocks of the namespace.
+/// The number of blocks of the namespace.
 pub(crate) const BLOCKS: usize = 256;
-/// PDU header and command.
+/// The length of a PDU header and a command.
 const CAPSULE_LEN: usize = 72;
 
-/// How the target behaves.
+/// The behaviour of the target.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Script {
-    /// Answer to Connect.
+    /// Answers Connect with this status.
     pub(crate) connect_status: Option<Status>,
-    /// Answer nothing at all.
+    /// Never answers.
     pub(crate) is_silent: bool,
-    /// Close an I/O connection instead of answering the command of this number, from 0.
+    /// Closes an I/O connection instead of answering the command with this number, from 0.
     pub(crate) closes_at: Option<usize>,
-    /// Answers to reads come in pairs, the later one first.
+    /// Answers reads in pairs, the later one first.
     pub(crate) swaps: bool,
-    /// Data of a read comes in PDUs of at most this.
+    /// Sends the data of a read in PDUs of at most this length.
     pub(crate) data_len_max: Option<usize>,
 }
 
@@ -42,15 +42,15 @@ type Blocks = Arc<Mutex<Vec<u8>>>;
 
 /// A listening target.
 pub(crate) struct FakeTarget {
-    /// Where it listens.
+    /// Its address.
     pub(crate) address: SocketAddr,
-    /// What is on it.
+    /// Its blocks.
     pub(crate) blocks: Blocks,
 }
 
 impl FakeTarget {
-    /// Serves connections until the process ends; the n-th connection by the n-th script, and all
-    /// further ones by the last.
+    /// Serves connections until the process ends: the n-th connection follows the n-th script, and
+    /// all further ones the last.
     pub(crate) fn start(scripts: &[Script]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -85,7 +85,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Until the host closes, or the script does.
+    /// Serves until the host or the script closes the connection.
     fn serve(mut self) {
         if self.handshake().is_ok() {
             while self.next_command().is_ok() {}
@@ -206,7 +206,7 @@ impl Connection {
         self.stream.write_all(&pdu)
     }
 
-    /// C2HData, the last one with the SUCCESS flag.
+    /// Sends C2HData PDUs, the last one with the SUCCESS flag.
     fn send_data(&mut self, command: &Command, data: &[u8]) -> io::Result<()> {
         let step = self.script.data_len_max.unwrap_or(data.len());
         let mut pdus = Vec::new();
@@ -258,7 +258,7 @@ fn identify(command: &Command) -> Option<Vec<u8>> {
     }
 }
 
-/// Twenty subsystems: more than one page.
+/// A log of twenty subsystems, which takes more than one page.
 fn discovery_log() -> Vec<u8> {
     let mut log = DiscoveryHeader::new(3, 20).as_bytes().to_vec();
     for index in 0..20 {

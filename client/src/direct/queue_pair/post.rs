@@ -1,4 +1,4 @@
-//! Posting: an operation gets a slot, and the link its request.
+//! Posting: an operation takes a slot, and the link takes its request.
 
 use nearflash_direct::Status;
 use nearflash_direct::client::{ClientOperation, SubmitError};
@@ -12,17 +12,19 @@ use super::super::slots::Slot;
 use super::{QueuePair, no_memory};
 
 impl QueuePair {
-    /// Reads the buffer's length at `offset`, both in bytes and of any alignment.
+    /// Reads at `offset` as many bytes as the buffer's length; both are in bytes and of any
+    /// alignment.
     ///
     /// # Errors
-    /// When as much is in flight as may be, the buffer is empty or too long, or the connection is
-    /// lost. The buffer comes back with it.
+    /// When the queue pair's depth is reached, the buffer is empty or too long, or the connection
+    /// is lost. The error returns the buffer.
     #[inline]
     pub fn post_read(&mut self, buffer: Buffer, offset: u64) -> Result<Token, PostError> {
         self.post_buffer(buffer, |buffer, len| ClientOperation::Read { buffer, offset, len })
     }
 
-    /// Writes the buffer at `offset`. Atomic for each logical block; durable after a flush.
+    /// Writes the buffer at `offset`. The write is atomic for each logical block, and durable after
+    /// a flush.
     ///
     /// # Errors
     /// As [`Self::post_read`].
@@ -36,7 +38,7 @@ impl QueuePair {
         })
     }
 
-    /// Writes the buffer at `offset`, durably: on stable media before the completion.
+    /// Writes the buffer at `offset`; the data is on stable media before the completion.
     ///
     /// # Errors
     /// As [`Self::post_read`].
@@ -49,29 +51,29 @@ impl QueuePair {
         })
     }
 
-    /// Everything that completed before this was posted is on stable media at its completion.
+    /// Makes every operation that completed before this post durable on stable media.
     ///
     /// # Errors
-    /// When as much is in flight as may be, or the connection is lost.
+    /// When the queue pair's depth is reached, or the connection is lost.
     pub fn post_flush(&mut self) -> Result<Token, Error> {
         self.post(None, |_| ClientOperation::Flush).map_err(|(error, _)| error)
     }
 
-    /// The contents of `len` bytes at `offset` are no longer needed; whole blocks of them are given
-    /// back to the device. They read as before or as zeroes.
+    /// Deallocates `len` bytes at `offset`, whose contents are no longer needed; the device
+    /// releases whole blocks of them. They read as before or as zeroes.
     ///
     /// # Errors
-    /// As [`Self::post_flush`], and when the length is not that of one operation.
+    /// As [`Self::post_flush`], and when the length is not valid for one operation.
     pub fn post_discard(&mut self, offset: u64, len: u32) -> Result<Token, Error> {
         let operation = ClientOperation::Discard { offset, len };
         self.post(None, |_| operation).map_err(|(error, _)| error)
     }
 
-    /// Puts `new` in place of the little-endian 8-byte word at `offset` if it is `expected`;
-    /// completes with the word that was there.
+    /// Replaces the little-endian 8-byte word at `offset` by `new` if it equals `expected`;
+    /// completes with the previous word.
     ///
     /// # Errors
-    /// As [`Self::post_flush`]. An offset that is no multiple of 8 is refused by the node.
+    /// As [`Self::post_flush`]. The node refuses an offset that is not a multiple of 8.
     pub fn compare_and_swap(
         &mut self,
         offset: u64,
@@ -82,8 +84,8 @@ impl QueuePair {
         self.post(None, |_| operation).map_err(|(error, _)| error)
     }
 
-    /// Adds to the little-endian 8-byte word at `offset`, modulo 2⁶⁴; completes with the word that
-    /// was there.
+    /// Adds to the little-endian 8-byte word at `offset`, modulo 2⁶⁴; completes with the previous
+    /// word.
     ///
     /// # Errors
     /// As [`Self::compare_and_swap`].
@@ -107,9 +109,10 @@ impl QueuePair {
             .map_err(|(error, buffer)| PostError { error, buffer: buffer.expect("it comes back") })
     }
 
-    /// The doorbell is rung at once when nothing else is in flight: then somebody waits for this
-    /// alone. Otherwise it is rung for many, by the next poll; and who was just given many
-    /// completions is about to post as many, so that the first of them does not go alone.
+    /// Posts an operation. When no other operation is in flight, the doorbell rings at once, since
+    /// the caller waits for this one. Otherwise the next poll rings it for many: a caller that has
+    /// just received many completions is about to post as many, and the first of them is not sent
+    /// alone.
     #[inline]
     fn post(
         &mut self,

@@ -14,7 +14,7 @@ use super::QueuePair;
 use crate::backoff::Backoff;
 
 impl QueuePair {
-    /// What makes this connection again, on any thread.
+    /// A function that makes this connection again, on any thread.
     #[cfg(feature = "tokio")]
     pub(in super::super) fn reconnector(
         &self,
@@ -32,13 +32,14 @@ impl QueuePair {
         }
     }
 
-    /// Connects again after the connection was lost, trying for
-    /// [`Options::reconnect_max`](crate::direct::Options::reconnect_max) with growing waits. Operations
-    /// that were in flight complete with the next poll, as lost; whichever of them took effect has done
-    /// so when this returns, and is not done after anything that is posted from then on.
+    /// Connects again after the connection was lost, for at most
+    /// [`Options::reconnect_max`](crate::direct::Options::reconnect_max), with growing waits. The
+    /// next poll completes the operations that were in flight, as lost. When this returns, each of
+    /// them has taken effect or never will, so none takes effect after an operation that is posted
+    /// from then on.
     ///
     /// # Errors
-    /// When the node cannot be reached for so long, or refuses.
+    /// When the node cannot be reached in that time, or refuses.
     pub fn reconnect(&mut self) -> Result<(), Error> {
         if self.lost.is_none() {
             self.lose(Lost::Closed);
@@ -57,7 +58,7 @@ impl QueuePair {
     }
 }
 
-/// Tries to connect for so long, with growing waits, unless that cannot help.
+/// Tries to connect for `span`, with growing waits, until an error is not transient.
 fn persist<T>(span: Duration, mut connect: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     let end = Instant::now() + span;
     let mut backoff = Backoff::default();
@@ -74,7 +75,7 @@ fn persist<T>(span: Duration, mut connect: impl FnMut() -> Result<T, Error>) -> 
     }
 }
 
-/// Another volume of the same name does not have what was written to the first.
+/// Checks the UUID: another volume of the same name does not have the data written to the first.
 fn same_volume(name: &str, was: [u8; 16], is: [u8; 16]) -> Result<(), Error> {
     if was == is {
         return Ok(());
