@@ -1,5 +1,5 @@
-//! The control side of a shard that is alone: it makes the changes that sessions ask for, one at a
-//! time, shows the shard what they restrict, and answers when the shard goes by it.
+//! The control side of a single shard: it makes the changes that sessions request, one at a time,
+//! publishes their restrictions to the shard, and answers when the shard has adopted them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use nearflash_shard::{Event, Message};
 use nearflash_space::{Epoch, Extent, GRANULE, Map, Reservations, VolumeEntry, VolumeTable};
 use nearflash_units::{BlockSize, Blocks, ByteOffset};
 
-/// Of each volume. There is one on each device, with its device's number.
+/// The number of blocks of each volume. Every device has one volume, with the device's number.
 pub(crate) const VOLUME_BLOCKS: u64 = 2048;
 const VOLUME_COUNT: usize = 2;
 
@@ -27,13 +27,13 @@ pub(crate) struct Wanted {
 pub(crate) struct Control {
     reservations: [Reservations; VOLUME_COUNT],
     waiting: VecDeque<Wanted>,
-    /// Who is answered when the shard has confirmed the newest number.
+    /// The answer that is due when the shard has confirmed the newest number.
     shown: Option<(Owner, (VolumeId, Tag), ChangeResult)>,
     number: u64,
 }
 
 impl Control {
-    /// The volumes as they are.
+    /// The current volumes.
     pub(crate) fn table(&self) -> Arc<VolumeTable> {
         let entry = |(device, reservations): (u32, &Reservations)| {
             let start = ByteOffset(GRANULE.0);
@@ -46,13 +46,13 @@ impl Control {
         Arc::new(VolumeTable::new((0..).zip(&self.reservations).map(entry)))
     }
 
-    /// A session asks for a change.
+    /// Queues a session's change.
     pub(crate) fn want(&mut self, wanted: Wanted, events: &mut Vec<Event>) {
         self.waiting.push_back(wanted);
         self.go_on(events);
     }
 
-    /// The shard goes by the volumes of that number.
+    /// Records that the shard has adopted the volumes with this number.
     pub(crate) fn confirmed(&mut self, number: u64, events: &mut Vec<Event>) {
         if let Some((owner, asked, result)) = self.shown.take_if(|_| number == self.number) {
             events.push(Event::Message(Message::Changed(owner, asked, result)));
@@ -69,7 +69,8 @@ impl Control {
         let (result, raised) = self.reservations[index].apply(&change);
         self.number += 1;
         let tell = Message::Raise(self.number, raised.into());
-        // Sessions give up commands because of a reset; what of these is with a device is waited for.
+        // Sessions abort commands because of a reset; the device operations of these are waited
+        // for.
         let order = match change.kind {
             ChangeKind::Reset(_) | ChangeKind::EndTasks(_) => {
                 [tell, Message::Quiesce(self.number, [change.volume].into())]

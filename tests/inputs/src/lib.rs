@@ -1,8 +1,9 @@
-//! Everything that arrives from outside, as [`TARGETS`]: each takes any bytes and panics when a
-//! property does not hold. `fuzz` draws the bytes; the test `corpus` replays those in `fuzz/corpus`.
+//! The properties of all outside input, as [`TARGETS`]: each takes any bytes and panics when a
+//! property does not hold. `fuzz` generates the bytes; the test `corpus` replays those in
+//! `fuzz/corpus`.
 //!
-//! The properties of one crate are in that crate's `check` module. The modules here hold the
-//! properties that need several crates.
+//! The properties of a single crate are in its `check` module. The modules here hold the properties
+//! that need several crates.
 
 mod control;
 pub mod on_disk;

@@ -1,4 +1,4 @@
-//! What is read from a device: labels, foreign data, and where the catalog says that volumes lie.
+//! Input from a device: labels, foreign data, and the catalog's extents of volumes.
 
 use nearflash_device::DeviceId;
 use nearflash_media::check::check_probe;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 const DEVICE_LEN: ByteLen = ByteLen(32 * GRANULE.0);
 
-/// Whatever a device holds.
+/// Checks any contents of a device.
 pub fn check_on_disk(input: &[u8]) {
     let Some((selector, bytes)) = input.split_first() else { return };
     match selector % 3 {
@@ -26,8 +26,8 @@ pub fn check_on_disk(input: &[u8]) {
     }
 }
 
-/// A label whose checksum is right, so that its fields are looked at: what is taken is written as
-/// the same.
+/// Checks a label with a valid checksum, so that its fields are examined: an accepted label
+/// survives a round trip.
 fn check_label(fields: &[u8]) {
     let mut bytes = [0; LABEL_LEN];
     for (to, from) in bytes.iter_mut().zip(fields) {
@@ -46,8 +46,8 @@ fn check_label(fields: &[u8]) {
     }
 }
 
-/// Whatever the catalog says of volumes: they are refused, or lie apart from one another and within
-/// the device, and can be used, resized and removed.
+/// Checks any volumes of a catalog: they are refused, or are disjoint and within the device, and
+/// can be used, resized and removed.
 fn check_restore(records: &[u8]) {
     let name = |text: String| text.parse().expect("a letter and a number are a name");
     let area = (ByteOffset(GRANULE.0), ByteLen(DEVICE_LEN.0 - GRANULE.0));
@@ -79,7 +79,7 @@ fn check_restore(records: &[u8]) {
     check_space(space, empty);
 }
 
-/// In granules, and now and then beside them or beyond the address space.
+/// An extent in whole granules, and at times unaligned or beyond the address space.
 fn extent_of(device: DeviceId, extent: &[u8]) -> Extent {
     let place = |byte: u8| match byte {
         0..240 => u64::from(byte) * GRANULE.0,

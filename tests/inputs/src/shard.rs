@@ -1,6 +1,6 @@
-//! Several connections at a shard, most of them hostile, one a witness: it writes and reads
-//! throughout, and must not notice the others. Hosts over NVMe/TCP, initiators over iSCSI and clients
-//! over direct.
+//! Several connections to a shard: most are hostile, and one is a witness, which writes and reads
+//! throughout and must not notice the others. They are hosts over NVMe/TCP, initiators over iSCSI
+//! and clients over the direct protocol.
 
 use std::sync::Arc;
 
@@ -31,21 +31,22 @@ use uuid::Uuid;
 use crate::control::VOLUME_BLOCKS;
 use crate::world::{Outside, SLOW_DEVICE};
 
-/// Small, so that connections fight for it.
+/// The pool is small, so that connections compete for it.
 const POOL_LEN: ByteLen = ByteLen(4 << 20);
 const SOCKETS_MAX: usize = 12;
 const INSTRUCTION_LEN: usize = 10;
-/// No hostile host learns this one: nothing it is sent names it but the discovery log, which
-/// nobody reads here.
+/// The subsystem of the witness, whose NQN no hostile host learns: only the discovery log has it,
+/// which no host reads here.
 const WITNESS: &str = "nqn.2026-11.io.nearflash:witness-5f0c6e1b9d";
 const HOSTILE: &str = "nqn.2026-11.io.nearflash:hostile";
 const NSID: NamespaceId = NamespaceId(1);
 const WITNESS_LEN: u32 = 8192;
-/// Longer than every timeout of a session or a shard.
+/// A span longer than every time-out of a session or a shard.
 const LONG: Nanos = Nanos::from_secs(120);
 
-/// Whatever hosts send, however they read, come and go, and whatever a device does: the shard does
-/// not panic, the witness's reads return what it wrote, and everything is given back.
+/// For any input of hosts, any timing of their reads and connections, and any results of a device:
+/// the shard does not panic, the witness's reads return the data that it wrote, and all resources
+/// are released.
 pub fn check_shard(input: &[u8]) {
     let mut bench = Bench::new();
     bench.admit_witness();
@@ -56,7 +57,7 @@ pub fn check_shard(input: &[u8]) {
     bench.end();
 }
 
-/// A hostile host's connection.
+/// The connection of a hostile host.
 #[derive(Debug)]
 struct Hostile {
     socket: SocketId,
@@ -64,7 +65,7 @@ struct Hostile {
     door: Spoken,
 }
 
-/// What it speaks.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Spoken {
     NvmeTcp,
@@ -73,7 +74,7 @@ enum Spoken {
 }
 
 impl Hostile {
-    /// Almost sound messages of its protocol.
+    /// A stream of almost valid messages of its protocol.
     fn stream_of(&self, instructions: &[u8], commands: u32) -> Vec<u8> {
         let Digests { header, data } = self.digests;
         match self.door {
@@ -81,7 +82,7 @@ impl Hostile {
                 direct::stream_of(u8::from(header) | u8::from(data) << 1, instructions)
             }
             Spoken::Iscsi => iscsi::stream_after(setup(self.digests), commands, instructions),
-            // The stage of an I/O queue; what is sent to others is the same.
+            // The stage of an I/O queue, whose stream fits the other stages, too.
             Spoken::NvmeTcp => {
                 stream_of(4 | u8::from(header) << 3 | u8::from(data) << 4, instructions)
             }
@@ -89,7 +90,7 @@ impl Hostile {
     }
 }
 
-/// A session of several connections, with data that nobody asked for.
+/// A session with several connections and unsolicited data.
 fn setup(digests: Digests) -> iscsi::Setup {
     let keys = "MaxConnections=4&InitialR2T=No&FirstBurstLength=4096&MaxBurstLength=8192&";
     iscsi::Setup { header_digest: digests.header, data_digest: digests.data, keys }
@@ -100,9 +101,9 @@ struct Bench {
     shard: Shard,
     free_before: ByteLen,
     hostiles: Vec<Hostile>,
-    /// How many commands the initiators' session has had.
+    /// The number of commands of the initiators' session.
     commands: u32,
-    /// The hostile hosts' newest controller.
+    /// The newest controller of the hostile hosts.
     controller: Option<ControllerId>,
     witness: Option<Witness>,
 }
@@ -170,7 +171,7 @@ impl Bench {
         }
     }
 
-    /// In steps shorter than the stall timeout: the witness does not stall.
+    /// Waits in steps shorter than the stall timeout, so that the witness does not stall.
     fn wait(&mut self, span: Nanos) {
         let until = self.outside.now.plus(span);
         while self.outside.now < until {
@@ -220,7 +221,7 @@ impl Bench {
         self.outside.sockets.len() < SOCKETS_MAX
     }
 
-    /// A connection on which nothing is said yet.
+    /// Opens a connection that has sent nothing.
     fn open(&mut self, digests: Digests) {
         if self.has_room() {
             let socket = self.outside.open(Door::NvmeTcp);
@@ -228,8 +229,8 @@ impl Bench {
         }
     }
 
-    /// An initiator, mostly one that is in: with a session of its own, or by one more connection of
-    /// the one that there is.
+    /// Opens an initiator's connection, in most cases logged in: to a new session, or as a further
+    /// connection of the existing one.
     fn open_iscsi(&mut self, choice: u8) {
         if !self.has_room() {
             return;
@@ -245,7 +246,7 @@ impl Bench {
         self.hostiles.push(Hostile { socket, digests, door: Spoken::Iscsi });
     }
 
-    /// A direct client, mostly one that is in and has opened its volume.
+    /// Opens a direct client's connection, in most cases authenticated and with its volume open.
     fn open_direct(&mut self, choice: u8) {
         if !self.has_room() {
             return;
@@ -276,7 +277,7 @@ impl Bench {
         }
     }
 
-    /// From here on, the fuzzer speaks for this host.
+    /// Lets the fuzzer control this host from now on.
     fn turn_hostile(&mut self, queue: &Queue) {
         let socket = self.outside.socket(queue.socket);
         socket.keeps_output = false;
@@ -285,7 +286,7 @@ impl Bench {
         self.hostiles.push(Hostile { socket, digests, door: Spoken::NvmeTcp });
     }
 
-    /// A queue that is connected as the specification says; `None` when it is not let in.
+    /// Connects a queue according to the specification; `None` when it is refused.
     fn connect(&mut self, config: HostConfig) -> Option<Queue> {
         if !self.has_room() {
             return None;
@@ -304,9 +305,9 @@ impl Bench {
         None
     }
 
-    /// CC.EN.
+    /// Enables the controller.
     fn enable(&mut self, queue: &mut Queue) {
-        // CC.EN, with the entry sizes that the command set has: NVMe Base 2.0, 3.1.3.5.
+        // CC.EN, with the entry sizes of the command set: NVMe Base 2.0, 3.1.3.5.
         let command = Command::property_set(0x14, 1 | 6 << 16 | 4 << 20);
         let _ = queue.host.submit(&command, HostData::None, &[]);
         for _ in 0..16 {
@@ -325,7 +326,7 @@ impl Bench {
     }
 
     fn end(mut self) {
-        // The hostile ones stay, silent and perhaps unread: timeouts must see to it.
+        // The hostile connections stay open, silent and perhaps unread: time-outs must end them.
         self.turn_until("the witness is served", |bench| {
             bench.witness.as_ref().is_none_or(|witness| witness.rounds >= 2)
         });
@@ -356,20 +357,20 @@ impl Bench {
     }
 }
 
-/// What direct clients reach: the hostile hosts' volume.
+/// The exports for direct clients: the hostile hosts' volume.
 fn exports() -> Exports {
     let export = Export {
         volume: VolumeId(SLOW_DEVICE),
         bytes: VOLUME_BLOCKS << BlockSize::B512.shift(),
         block_size: BlockSize::B512,
-        // As the messages say that the fuzzer sends.
+        // The epoch in the fuzzer's messages.
         epoch: direct::EPOCH,
         uuid: [0; 16],
     };
     Exports::new([(direct::NAME.into(), export)], [])
 }
 
-/// What initiators reach: the same.
+/// The exports for initiators: the same volume.
 fn units() -> IscsiExports {
     let unit = LogicalUnit {
         lun: 0,
@@ -399,7 +400,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Sends all there is and takes all that came.
+    /// Sends all queued output, and takes all input.
     fn exchange(&mut self, outside: &mut Outside) {
         let socket = outside.socket(self.socket);
         while let Some(part) = self.host.wants_payload() {
@@ -435,9 +436,9 @@ impl Queue {
     }
 }
 
-/// A host that writes and reads back, over and over.
+/// A host that repeatedly writes and reads back.
 struct Witness {
-    /// Its controller lives as long as this connection.
+    /// The connection whose end would end the controller.
     _admin: Queue,
     queue: Queue,
     rounds: u32,
@@ -493,7 +494,8 @@ impl Witness {
     }
 }
 
-/// `choice` says with which digests, how long the queue is, and whether writes go in capsules.
+/// A host's configuration; `choice` selects the digests, the queue's length, and whether writes use
+/// in-capsule data.
 fn config(subsystem: &str, choice: u8) -> HostConfig {
     HostConfig {
         digests: Digests { header: choice & 1 != 0, data: choice & 2 != 0 },

@@ -1,11 +1,11 @@
-//! What hosts read of a controller they do not trust: identify structures and log pages.
+//! Input that a host reads from an untrusted controller: identify structures and log pages.
 
 use nearflash_nvme::check::check_parsers_never_panic;
 use nearflash_nvme::identify::{IdentifyController, IdentifyNamespace};
 use nearflash_nvme::log::{DiscoveryEntry, DiscoveryHeader};
 use zerocopy::FromBytes;
 
-/// Whatever a controller answers: what a host asks of the structures is answered.
+/// Checks that the accessors of the structures accept any bytes.
 pub fn check_structures(bytes: &[u8]) {
     check_parsers_never_panic(bytes);
     if let Ok((header, rest)) = DiscoveryHeader::ref_from_prefix(bytes) {
@@ -36,7 +36,7 @@ fn check_discovery_entries(bytes: &[u8]) {
     }
 }
 
-/// Structures are long; inputs need not be.
+/// Pads an input to the length of a structure.
 fn padded(bytes: &[u8]) -> [u8; 4096] {
     let mut padded = [0; 4096];
     let len = bytes.len().min(padded.len());

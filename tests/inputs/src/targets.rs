@@ -1,4 +1,4 @@
-//! How bytes become the arguments of each property.
+//! The conversion of bytes to the arguments of each property.
 
 use nearflash_direct::check as direct;
 use nearflash_iscsi::check as iscsi;
@@ -9,16 +9,16 @@ use nearflash_scsi::check as scsi;
 
 use crate::{on_disk, shard, structures, texts};
 
-/// One property of what arrives from outside.
+/// One property of outside input.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// What its folder in `fuzz/corpus` is called.
+    /// The name of its directory in `fuzz/corpus`.
     pub name: &'static str,
     /// Panics when the property does not hold for these bytes.
     pub check: fn(&[u8]),
 }
 
-/// All of them. Each needs a folder in `fuzz/corpus` and a row in `fuzz/README.md`.
+/// All targets. Each needs a directory in `fuzz/corpus` and a row in `fuzz/README.md`.
 pub const TARGETS: [Target; 23] = [
     Target { name: "nvme_commands", check: nvme::check_decode_never_panics },
     Target { name: "nvme_parsers", check: structures::check_structures },
@@ -45,7 +45,7 @@ pub const TARGETS: [Target; 23] = [
     Target { name: "control", check: node::check_control_request },
 ];
 
-/// The text that the bytes begin with.
+/// The longest valid text at the start of the bytes.
 fn text_of(input: &[u8]) -> &str {
     match std::str::from_utf8(input) {
         Ok(text) => text,
@@ -62,7 +62,7 @@ fn nvme_tcp_segments(input: &[u8]) {
     nvme_tcp::check_target_never_panics(&[&[*selector], &stream[..]].concat());
 }
 
-/// Both ends of NVMe/TCP against one another: twelve bytes are a scenario.
+/// Both ends of NVMe/TCP, connected to each other: twelve bytes are a scenario.
 fn nvme_tcp_pair(input: &[u8]) {
     let Some(([seed @ .., options, capsule, alignment, operations], _)) =
         input.split_first_chunk::<12>()
@@ -79,7 +79,7 @@ fn nvme_tcp_pair(input: &[u8]) {
     });
 }
 
-/// SCSI commands and their parameters: the first byte is a unit's kind.
+/// SCSI commands and their parameters: the first byte selects the kind of unit.
 fn scsi_commands(input: &[u8]) {
     let Some((kind, bytes)) = input.split_first() else { return };
     scsi::check_any_command(*kind, bytes);
@@ -95,7 +95,7 @@ fn iscsi_setup(selector: u8) -> iscsi::Setup {
     iscsi::Setup { header_digest, data_digest, ..iscsi::Setup::default() }
 }
 
-/// Bytes at a target's session: the first selects its stage and digests, the second the cuts.
+/// Input of a target's session: the first byte selects its stage and digests, the second the cuts.
 fn iscsi_target(input: &[u8]) {
     let [selector, part_len, stream @ ..] = input else { return };
     let stage = iscsi::Stage::ALL[usize::from(selector >> 2) % iscsi::Stage::ALL.len()];
@@ -119,7 +119,7 @@ fn iscsi_login(input: &[u8]) {
     iscsi::check_pairs(input);
 }
 
-/// Both ends of iSCSI against one another: eleven bytes are a scenario.
+/// Both ends of iSCSI, connected to each other: eleven bytes are a scenario.
 fn iscsi_pair(input: &[u8]) {
     let Some(([seed @ .., options, receive_len, operations], _)) = input.split_first_chunk::<11>()
     else {
@@ -147,7 +147,7 @@ fn direct_segments(input: &[u8]) {
     direct::check_target_never_panics(&[&[*selector, *first], &stream[..]].concat());
 }
 
-/// Both ends of the direct protocol against one another: ten bytes are a scenario.
+/// Both ends of the direct protocol, connected to each other: ten bytes are a scenario.
 fn direct_pair(input: &[u8]) {
     let Some(([seed @ .., options, operations], _)) = input.split_first_chunk::<10>() else {
         return;

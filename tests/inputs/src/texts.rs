@@ -1,5 +1,5 @@
-//! What people write: sizes, times, names, devices, volumes. What is understood is
-//! written so that it is understood as the same; what is not is refused in one line that says so.
+//! Text input: sizes, times, names, devices, volumes. An accepted text survives a round trip; any
+//! other is refused with a message of one line.
 
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use nearflash_nvme::Nqn;
 use nearflash_space::Name;
 use nearflash_units::{parse_duration, parse_size};
 
-/// Whatever is written: every parser understands or refuses it.
+/// Checks that every parser accepts or refuses any text.
 pub fn check_texts(text: &str) {
     check_round_trip::<Name>(text);
     check_round_trip::<DeviceSpec>(text);
@@ -40,7 +40,7 @@ where
 fn check_refusal<T>(text: &str, read: Result<T, impl Display>) {
     if let Err(error) = read {
         let message = error.to_string();
-        // What was written stands in the message as it was.
+        // The message quotes the text unchanged.
         assert!(text.contains('\n') || !message.contains('\n'), "{message:?} is one line");
     }
 }

@@ -1,5 +1,5 @@
-//! A world for one shard that does at once what it is told: sockets are queues of bytes, devices
-//! are memory, time stands still unless moved.
+//! A world for one shard that executes everything at once: sockets are queues of bytes, devices are
+//! memory, and time advances only by hand.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,24 +15,24 @@ use nearflash_units::{BlockSize, ByteLen, Nanos};
 
 use crate::control::{Control, Wanted};
 
-/// Each device.
+/// The length of each device.
 pub(crate) const DEVICE_LEN: usize = 2 << 20;
-/// The one whose operations end when told, and fail when told. The other never fails.
+/// The device whose operations end and fail on request. The other one never fails.
 pub(crate) const SLOW_DEVICE: u32 = 0;
 
-/// One connection, seen from outside.
+/// A connection, seen from outside.
 #[derive(Debug, Default)]
 pub(crate) struct Socket {
-    /// Sent by the peer, not yet received.
+    /// Bytes that the peer has sent and the shard has not received.
     pub(crate) input: VecDeque<u8>,
-    /// Sent by the shard, for peers that look at it.
+    /// Bytes that the shard has sent, for peers that read them.
     pub(crate) output: Vec<u8>,
     pub(crate) keeps_output: bool,
-    /// How much more the shard can send before the peer has to read.
+    /// The number of bytes that the shard can send before the peer has to read.
     pub(crate) room: usize,
-    /// The peer is gone.
+    /// Whether the peer is gone.
     pub(crate) is_lost: bool,
-    /// The shard has closed it.
+    /// Whether the shard has closed the connection.
     pub(crate) is_closed: bool,
     interest: Option<Interest>,
 }
@@ -56,14 +56,14 @@ impl Socket {
     }
 }
 
-/// All that the shard sees.
+/// The world of the shard.
 #[derive(Debug)]
 pub(crate) struct Outside {
     pub(crate) now: Nanos,
     pub(crate) pool: Pool,
     pub(crate) sockets: Vec<Socket>,
     pub(crate) events: Vec<Event>,
-    /// Operations of the slow device, oldest first.
+    /// The operations of the slow device, oldest first.
     pub(crate) queued: VecDeque<DeviceRequest>,
     pub(crate) status: Option<Box<ShardStatus>>,
     pub(crate) control: Control,
@@ -96,7 +96,7 @@ impl Outside {
         }; 2]
     }
 
-    /// A peer connects.
+    /// Connects a peer.
     pub(crate) fn open(&mut self, door: Door) -> SocketId {
         let socket = SocketId(u32::try_from(self.sockets.len()).expect("few sockets"));
         self.sockets.push(Socket { room: usize::MAX, ..Socket::default() });
@@ -110,7 +110,7 @@ impl Outside {
         &mut self.sockets[usize::try_from(socket.0).expect("few sockets")]
     }
 
-    /// The slow device ends an operation; `choice` says which.
+    /// Ends an operation of the slow device, which `choice` selects.
     pub(crate) fn end_operation(&mut self, choice: usize, result: DeviceResult) {
         if self.queued.is_empty() {
             return;
@@ -139,7 +139,7 @@ impl Outside {
             DeviceOperation::WriteZeroes { .. } | DeviceOperation::Deallocate => {
                 device[start..start + len].fill(0);
             }
-            // All of it is allocated here.
+            // Every block is allocated here.
             DeviceOperation::Read { buffer: None, .. }
             | DeviceOperation::Flush
             | DeviceOperation::Allocation => {}
@@ -271,7 +271,7 @@ impl World for Outside {
 
 fn drain(from: &mut VecDeque<u8>, to: &mut [u8]) -> usize {
     let len = from.len().min(to.len());
-    // Whole slices: byte by byte, this would be most of a run.
+    // Copies whole slices: copies byte by byte would dominate the run time.
     let (first, second) = from.as_slices();
     let first_len = first.len().min(len);
     to[..first_len].copy_from_slice(&first[..first_len]);

@@ -1,4 +1,4 @@
-//! Every input in `fuzz/corpus` holds, without a fuzzer.
+//! Every input in `fuzz/corpus` passes its check, without a fuzzer.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ fn corpus() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus")
 }
 
-/// Gives the target all inputs of its folder; one that fails is named.
+/// Runs the target on all inputs of its directory, and names one that fails.
 fn replay(target: &Target) {
     let mut inputs: Vec<PathBuf> = fs::read_dir(corpus().join(target.name))
         .unwrap()
@@ -29,7 +29,7 @@ fn replay(target: &Target) {
     }
 }
 
-/// One test for each target, so that they run in parallel and fail by name.
+/// One test for each target, so that they run in parallel and failures have names.
 macro_rules! replayed {
     ($($name:ident)*) => {
         const REPLAYED: &[&str] = &[$(stringify!($name)),*];

@@ -1,22 +1,22 @@
-//! libiscsi's conformance suite, `iscsi-test-cu`, and what it found, test by test.
+//! libiscsi's conformance suite, `iscsi-test-cu`, and its results test by test.
 //!
-//! The suite counts a test that it skipped as passed; what it prints tells them apart. Its output is
-//! a line `Suite: NAME`, and for each test `  Test: NAME ...`, whatever the test has to say, and a
-//! verdict at the end of a line.
+//! The suite counts a skipped test as passed; its output distinguishes them. The output is a line
+//! `Suite: NAME`, and for each test `  Test: NAME ...`, the output of the test, and a verdict at
+//! the end of a line.
 
 use std::fmt;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What came of a test.
+/// The result of a test.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// It ran to its end.
+    /// The test ran to its end.
     Passed,
-    /// It did not run, or not to its end, because the unit lacks something.
+    /// The test did not run to its end, because the unit lacks a feature.
     Skipped,
-    /// It found something wrong, or did not end.
+    /// The test found an error, or did not end.
     Failed,
 }
 
@@ -25,23 +25,23 @@ pub enum Verdict {
 pub struct Finding {
     /// `Suite.Test`, as `iscsi-test-cu --test` names it.
     pub name: String,
-    /// What came of it.
+    /// The result.
     pub verdict: Verdict,
-    /// Its own words, line by line.
+    /// The output of the test, line by line.
     pub words: Vec<String>,
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// A test can find the same thing wrong thousands of times.
+        /// The most lines that are shown; a test can report the same error thousands of times.
         const WORDS_SHOWN: usize = 12;
         write!(f, "{}: {:?}", self.name, self.verdict)?;
         self.words.iter().take(WORDS_SHOWN).try_for_each(|word| write!(f, "\n    {word}"))
     }
 }
 
-/// Runs the whole suite, with the tests that destroy what is there, on the unit of `url`, as two
-/// paths to it. What it says is kept in `log`.
+/// Runs the whole suite, including the tests that destroy data, on the unit of `url`, as two paths
+/// to it. The output is kept in `log`.
 ///
 /// # Panics
 ///
@@ -50,7 +50,7 @@ impl fmt::Display for Finding {
 pub fn run_conformance_suite(url: &str, log: &Path) -> Vec<Finding> {
     let output = File::create(log).expect("a test's folder is writable");
     let errors = output.try_clone().expect("a file can have two owners");
-    // Its exit code says nothing; a crash shows as a test without a verdict.
+    // The exit code has no information; a crash shows as a test without a verdict.
     let status = Command::new("timeout")
         .args(["--signal=KILL", "300", "iscsi-test-cu", "--dataloss", "--verbose", "--test=ALL"])
         .args([url, url])
@@ -77,7 +77,7 @@ fn findings_in(output: &str) -> Vec<Finding> {
             suite = name.trim();
         } else if let Some((name, rest)) = test_begins(line) {
             let name = format!("{suite}.{name}");
-            // Until there is a verdict.
+            // The verdict until the test ends.
             findings.push(Finding { name, verdict: Verdict::Failed, words: Vec::new() });
             hear(&mut findings, rest);
         } else {
@@ -91,7 +91,7 @@ fn test_begins(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix("  Test: ")?.split_once(" ...")
 }
 
-/// Takes in a line of the test that runs.
+/// Processes a line of output of the running test.
 fn hear(findings: &mut [Finding], line: &str) {
     let Some(finding) = findings.last_mut() else { return };
     let word = line.trim();

@@ -17,32 +17,32 @@ use std::time::{Duration, Instant};
 
 use crate::place::{Scratch, guest_folder, tail_of};
 
-/// How long the guest may live on when the host side has given it up or is gone.
+/// The time that the guest may outlive its time-out, or the host side.
 const LIFETIME_GRACE: Duration = Duration::from_secs(60);
 
 static ONE_GUEST: Mutex<()> = Mutex::new(());
 
-/// What a guest is to run, and against what.
+/// The script that a guest runs, and its parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Script<'a> {
-    /// Files in `guest/scripts` that run one after the other, after `lib`.
+    /// The files in `guest/scripts` that run one after the other, after `lib`.
     pub parts: &'a [&'a str],
-    /// Shell variables set before.
+    /// The shell variables that are set before.
     pub parameters: &'a [(&'a str, &'a str)],
-    /// When the test has failed, whatever the guest does.
+    /// The time after which the test fails.
     pub timeout: Duration,
 }
 
-/// How a guest ended.
+/// The end of a guest.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Outcome {
     /// The script ended with status 0.
     Passed,
-    /// The script ended with another status, for the reason it gave, if it gave one.
+    /// The script ended with another status, with the reason that it gave, if any.
     Failed(String),
-    /// The guest ended without a word: its kernel panicked, or QEMU did not start.
+    /// The guest ended without a report: its kernel panicked, or QEMU did not start.
     Died,
-    /// The guest was still at work at its timeout.
+    /// The guest was still running at its time-out.
     TimedOut,
 }
 
@@ -53,7 +53,7 @@ enum Report {
     Exit(i32),
 }
 
-/// A running guest. Dropping it ends it.
+/// A running guest, killed when dropped.
 #[derive(Debug)]
 pub struct Guest {
     qemu: Child,
@@ -67,8 +67,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Waits until no other guest runs, then boots one. The first boot on a machine builds the
-    /// guest, which takes about a minute.
+    /// Boots a guest, once no other guest runs. The first boot on a machine builds the guest, which
+    /// takes about a minute.
     #[must_use]
     pub fn boot(scratch: &Scratch, script: &Script<'_>) -> Self {
         let turn = ONE_GUEST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,12 +104,12 @@ impl Guest {
         }
     }
 
-    /// Answers the mark that the guest waits at: it goes on, with `text` as its answer.
+    /// Answers the mark that the guest waits at with `text`; the guest continues.
     pub fn answer(&mut self, text: &str) {
         writeln!(self.to_guest, "{text}").expect("a guest that waits for an answer is alive");
     }
 
-    /// Waits for the guest's end.
+    /// Waits for the end of the guest.
     ///
     /// # Panics
     ///
@@ -122,11 +122,11 @@ impl Guest {
         }
     }
 
-    /// Waits for the guest's end, which must be a good one.
+    /// Waits for the end of the guest, which must be successful.
     ///
     /// # Panics
     ///
-    /// When it is not, with the end of the console.
+    /// When it is not; the message has the end of the console.
     pub fn expect_success(mut self) {
         match self.run_on() {
             Ok(mark) => panic!("the guest set mark '{mark}', and none was expected"),
@@ -135,7 +135,7 @@ impl Guest {
         }
     }
 
-    /// Follows the guest to its next mark, or to its end.
+    /// Processes reports until the guest's next mark, or its end.
     fn run_on(&mut self) -> Result<String, Outcome> {
         loop {
             match self.next_report()? {
@@ -170,7 +170,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // An error here means that it has ended already.
+        // An error means that the process has already ended.
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
     }
@@ -202,7 +202,7 @@ impl Script<'_> {
     }
 }
 
-/// Builds the guest before its clock runs; does nothing when it is built.
+/// Builds the guest's image before its time-out starts; does nothing if the image is built already.
 fn build_image() {
     let status = Command::new(guest_folder().join("build"))
         .stdout(Stdio::null())

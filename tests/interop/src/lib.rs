@@ -1,10 +1,10 @@
 //! Real peers against a real node: the Linux kernel's NVMe/TCP host, in a QEMU guest.
 //!
 //! A test boots a [`Guest`] with a script from `guest/scripts`, starts a [`Node`] on this machine,
-//! and acts on the node at the marks that the script sets. The script judges; the test passes when
-//! the script ends with status 0. See the README beside this crate for the guest itself.
+//! and acts on the node at the marks that the script sets. The script decides: the test passes when
+//! the script ends with status 0. The README of this crate describes the guest.
 //!
-//! Knows nothing of nearflash but its command line and its ready line.
+//! This crate knows only nearflash's command line and ready line.
 
 mod conformance;
 mod guest;
@@ -16,7 +16,7 @@ pub use guest::{Guest, Outcome, Script};
 pub use node::{Account, Node};
 pub use place::Scratch;
 
-/// Whether the guests shall connect to the target of their own kernel instead of to a node.
+/// Whether the guests connect to the target of their own kernel instead of a node.
 #[must_use]
 pub fn is_self_check() -> bool {
     std::env::var_os("NEARFLASH_SELF_CHECK").is_some_and(|value| value == "1")

@@ -1,7 +1,7 @@
 //! A `nearflash serve` process with volumes on a file device.
 //!
-//! It listens on loopback ports of the system's choice and keeps them over restarts, so that a host
-//! finds it again.
+//! The node listens on loopback ports that the system chooses, and keeps them over restarts, so
+//! that a host finds it again.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, BufReader};
@@ -16,26 +16,25 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::place::{Scratch, nearflash, tail_of};
 
-/// How long a node may take to be ready, or to drain and end.
+/// The time for a node to become ready, or to drain and end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The address at which guests reach this machine's loopback.
 const GUEST_SIDE: &str = "10.0.2.2";
 
-/// The volumes that a node has unless a test asks for others.
+/// The default volumes of a node.
 const VOLUMES: &[&str] = &["data=8GiB@flash,block-size=512", "files=1GiB@flash,block-size=4096"];
 
-/// A CHAP account: the name that an initiator gives, its secret, and the node's own pair, with
-/// which it proves itself.
+/// A CHAP account: the initiator's name and secret, and for mutual CHAP the node's own.
 #[derive(Clone, Copy, Debug)]
 pub struct Account<'a> {
     /// The initiator's name and secret.
     pub user: (&'a str, &'a str),
-    /// The node's, when it is to prove itself, too.
+    /// The node's name and secret, for mutual CHAP.
     pub node: Option<(&'a str, &'a str)>,
 }
 
-/// Where a node listens.
+/// The addresses of a node.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Doors {
     nvme_tcp: SocketAddr,
@@ -43,7 +42,7 @@ struct Doors {
     direct: SocketAddr,
 }
 
-/// A running node. Dropping it ends it.
+/// A running node, killed when dropped.
 #[derive(Debug)]
 pub struct Node {
     process: Child,
@@ -74,31 +73,31 @@ impl Node {
         Self { process, doors, volumes, data_dir, device, log }
     }
 
-    /// Its address for NVMe/TCP, as guests see it: host and port.
+    /// The node's NVMe/TCP address for guests: host and port.
     #[must_use]
     pub fn guest_side(&self) -> (&'static str, String) {
         (GUEST_SIDE, self.doors.nvme_tcp.port().to_string())
     }
 
-    /// Its address for iSCSI, as guests see it: host and port.
+    /// The node's iSCSI address for guests: host and port.
     #[must_use]
     pub fn iscsi_guest_side(&self) -> (&'static str, String) {
         (GUEST_SIDE, self.doors.iscsi.port().to_string())
     }
 
-    /// What iSCSI programs of this machine call a volume.
+    /// The URL of a volume for iSCSI programs on this machine.
     #[must_use]
     pub fn iscsi_url(&self, volume: &str) -> String {
         format!("iscsi://{}/iqn.2026-11.io.nearflash:{volume}/0", self.doors.iscsi)
     }
 
-    /// What direct clients call the node.
+    /// The URL of the node for direct clients.
     #[must_use]
     pub fn direct_url(&self) -> String {
         format!("direct://{}", self.doors.direct)
     }
 
-    /// Ends it as a crash does, in the middle of whatever it does, and starts it again.
+    /// Kills the node at any moment of its work, and starts it again.
     pub fn crash_and_restart(&mut self) {
         self.expect_running();
         self.process.kill().expect("a running process can be killed");
@@ -106,17 +105,17 @@ impl Node {
         self.start_again();
     }
 
-    /// Asks it to end, which it must do in order, and starts it again.
+    /// Terminates the node, which must end in order, and starts it again.
     pub fn terminate_and_restart(&mut self) {
         self.terminate();
         self.start_again();
     }
 
-    /// Asks it to end.
+    /// Terminates the node.
     ///
     /// # Panics
     ///
-    /// When it had ended before, does not end, or ends with an error.
+    /// When the node has ended before, does not end, or ends with an error.
     pub fn terminate(&mut self) {
         self.expect_running();
         kill_process(Pid::from_child(&self.process), Signal::TERM).expect("the process is ours");
@@ -133,12 +132,12 @@ impl Node {
         );
     }
 
-    /// Gives a volume another size.
+    /// Resizes a volume.
     pub fn resize(&self, volume: &str, size: &str) {
         self.order(&["volume", "resize", volume, size]);
     }
 
-    /// Lets in only who knows this account's secret, or that of another one.
+    /// Adds an account, so that initiators must authenticate with this or another account.
     pub fn add_account(&self, account: &Account<'_>) {
         let secret = self.secret_file("secret", account.user.1);
         let mut words = vec!["chap", "add", account.user.0, "--secret-file", &secret];
@@ -149,7 +148,7 @@ impl Node {
         self.order(&words);
     }
 
-    /// Forgets an account.
+    /// Removes an account.
     pub fn remove_account(&self, user: &str) {
         self.order(&["chap", "remove", user]);
     }
@@ -160,11 +159,11 @@ impl Node {
         path.to_str().expect("the build folder has a plain name").to_owned()
     }
 
-    /// A command to the node.
+    /// Runs a command on the node.
     ///
     /// # Panics
     ///
-    /// When the node refuses.
+    /// When the node refuses the command.
     fn order(&self, words: &[&str]) {
         let mut command = Command::new(nearflash());
         let status = command.args(words).arg("--data-dir").arg(&self.data_dir).status();
@@ -191,7 +190,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // An error here means that it has ended already.
+        // An error means that the process has already ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
         if thread::panicking() {
@@ -201,7 +200,7 @@ impl Drop for Node {
 }
 
 fn serve(data_dir: &Path, device: &Path, doors: Doors, volumes: &[String], log: &Path) -> Child {
-    // The node ends when this test does, however that ends.
+    // The kernel kills the node when this test ends in any way.
     Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "--"])
         .arg(nearflash())
@@ -235,12 +234,12 @@ fn await_ready(process: &mut Child, log: &Path) -> Doors {
     })
 }
 
-/// The first line of a pipe, which is read to its end, so that the node's later lines have room.
+/// The first line of a pipe. The pipe is read to its end, so that the node can write further lines.
 fn first_line(stdout: ChildStdout) -> Option<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            // Only the first is waited for.
+            // Only the first line has a receiver.
             let _ = sender.send(line);
         }
     });

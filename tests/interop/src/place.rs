@@ -1,16 +1,17 @@
-//! Where things lie: the guest's files, the binary under test, a folder for each test.
+//! The locations of files: the guest's files, the binary under test, and a directory for each test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::{env, fs};
 
-/// The folder with the guest's `boot` and its scripts.
+/// The directory with the guest's `boot` and its scripts.
 pub(crate) fn guest_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("guest")
 }
 
-/// The `nearflash` binary: `NEARFLASH_BIN`, or else the workspace's own, built as the tests are.
+/// The `nearflash` binary: `NEARFLASH_BIN`, or otherwise the workspace's own, built in the profile
+/// of the tests.
 pub(crate) fn nearflash() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| match env::var_os("NEARFLASH_BIN") {
@@ -34,19 +35,19 @@ fn build_nearflash() -> PathBuf {
     profile_folder.join("nearflash")
 }
 
-/// `target/debug` or `target/release`: the test executable lies in its folder `deps`.
+/// `target/debug` or `target/release`: the test executable is in its directory `deps`.
 fn profile_folder() -> PathBuf {
     let executable = env::current_exe().expect("a running test has an executable");
     let folder = executable.parent().and_then(Path::parent);
     folder.expect("a test executable lies in deps").to_owned()
 }
 
-/// A test's own folder, emptied at its start and kept after it: logs, devices, a node's data.
+/// A test's own directory, emptied at its start and kept after it: logs, devices, a node's data.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// The empty folder of the test `name`.
+    /// The empty directory of the test `name`.
     #[must_use]
     pub fn of(name: &str) -> Self {
         let folder = profile_folder().join("interop").join(name);
@@ -57,17 +58,17 @@ impl Scratch {
         Self(folder)
     }
 
-    /// A path in the folder.
+    /// A path in the directory.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
 
-/// Lines of a log that a failed test shows.
+/// The number of lines of a log that a failed test shows.
 const TAIL_LINES: usize = 40;
 
-/// The last lines of a log; nothing when it cannot be read.
+/// The last lines of a log; empty when it cannot be read.
 pub(crate) fn tail_of(log: &Path) -> String {
     let bytes = fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);

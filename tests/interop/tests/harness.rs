@@ -1,4 +1,4 @@
-//! The harness finds what it should: a script that fails, a guest that dies or hangs, lost writes.
+//! The harness detects failures: a script that fails, a guest that dies or hangs, lost writes.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn guest_that_hangs_is_ended_at_its_timeout() {
     assert_eq!(outcome, Outcome::TimedOut);
 }
 
-/// The script that a node must pass, against a target that loses acknowledged writes.
+/// The script that a node must pass, on a target that loses acknowledged writes.
 #[test]
 #[ignore = "it boots a guest: make test-guest"]
 fn target_that_loses_acknowledged_writes_is_found_out() {

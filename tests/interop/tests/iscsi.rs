@@ -1,7 +1,7 @@
-//! The Linux kernel's own iSCSI initiator against a node.
+//! The Linux kernel's iSCSI initiator against a node.
 //!
-//! With `NEARFLASH_SELF_CHECK=1` the guests log in to the target of their own kernel instead, which
-//! shows what the harness finds in a target that is known to be good.
+//! With `NEARFLASH_SELF_CHECK=1`, the guests log in to the target of their own kernel instead,
+//! which shows the harness's findings on a target that is known to be good.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 const SECRET: &str = "secret-of-guest-1";
 const NODE_SECRET: &str = "secret-of-node-1";
 
-/// What is done to the node at a mark of the script.
+/// The action on the node at a mark of the script.
 type Act = fn(&mut Node);
 
 /// Runs a script in a guest against a node; at each mark, in this order, acts on the node.
@@ -98,7 +98,7 @@ fn nothing_acknowledged_is_lost_when_the_node_crashes_or_restarts() {
     );
 }
 
-/// The kernel's own target serves one protocol.
+/// The kernel's own target serves only one protocol.
 #[test]
 #[ignore = "it boots a guest: make test-guest"]
 fn volume_is_the_same_through_iscsi_and_nvme_tcp_at_a_time() {

@@ -7,10 +7,11 @@ use std::path::Path;
 
 use nearflash_interop::{Finding, Node, Scratch, Verdict, is_self_check, run_conformance_suite};
 
-/// Fewer tests that ran to their end mean that the node has forgotten a command.
+/// The fewest tests that run to their end; fewer mean that the node lacks a command.
 const PASSED_MIN: usize = 196;
 
-/// The tests that no volume can run, by the beginning of their names. `docs/iscsi.md` says why.
+/// The tests that no volume can run, by the beginning of their names. `docs/iscsi.md` gives the
+/// reasons.
 const SKIPPED: &[&str] = &[
     "NoMedia.",
     "PreventAllow.",
@@ -25,17 +26,17 @@ const SKIPPED: &[&str] = &[
     "WriteSame16.UnmapUnaligned",
 ];
 
-/// The tests that are wrong about units whose physical blocks have several logical ones, which those
-/// with blocks of 512 bytes claim. `docs/iscsi.md` says why.
+/// The tests that are wrong for units with several logical blocks per physical block, as volumes
+/// with blocks of 512 bytes report them. `docs/iscsi.md` gives the reasons.
 const WRONG: &[&str] = &["GetLBAStatus.UnmapSingle"];
 
-/// How long the volumes are.
+/// The length of the volumes.
 const VOLUME_LEN: u64 = 1 << 30;
 
 /// The document that lists the exceptions.
 const DOCUMENT: &str = include_str!("../../../docs/iscsi.md");
 
-/// Runs the suite on a volume of this kind, and judges.
+/// Runs the suite on a volume of this kind, and checks the results.
 fn conforms(name: &str, block_size: u32, is_thick: bool) {
     if is_self_check() {
         return;
@@ -73,7 +74,7 @@ fn may_skip(finding: &Finding) -> bool {
     SKIPPED.iter().any(|start| finding.name.starts_with(start))
 }
 
-/// How much of its file system a file takes.
+/// The space that a file takes in its file system.
 fn allocated_len(path: &Path) -> u64 {
     fs::metadata(path).expect("the node's device is there").blocks() * 512
 }

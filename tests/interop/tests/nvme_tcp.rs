@@ -1,7 +1,7 @@
-//! The Linux kernel's own NVMe/TCP host against a node.
+//! The Linux kernel's NVMe/TCP host against a node.
 //!
-//! With `NEARFLASH_SELF_CHECK=1` the guests connect to the target of their own kernel instead, which
-//! shows what the harness finds in a target that is known to be good.
+//! With `NEARFLASH_SELF_CHECK=1`, the guests connect to the target of their own kernel instead,
+//! which shows the harness's findings on a target that is known to be good.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use nearflash_interop::{Guest, Node, Scratch, Script, is_self_check};
 
 const TIMEOUT: Duration = Duration::from_secs(240);
 
-/// What is done to the node at a mark of the script.
+/// The action on the node at a mark of the script.
 type Act = fn(&mut Node);
 
 /// Runs a script in a guest against a node; at each mark, in this order, acts on the node.

@@ -1,5 +1,4 @@
-//! QEMU's own iSCSI client against a node: what it writes is what direct clients read, and the
-//! other way round.
+//! QEMU's iSCSI client against a node: direct clients read the data that it writes, and vice versa.
 
 use std::fs;
 use std::process::Command;
@@ -10,7 +9,7 @@ use nearflash_interop::{Account, Node, Scratch, is_self_check};
 const MIB: usize = 1 << 20;
 const MIB_OFFSET: u64 = 1 << 20;
 
-/// Runs a program of qemu-utils; what it said, if it succeeded or if not.
+/// Runs a program of qemu-utils. Returns its output, as `Err` if it failed.
 fn try_qemu(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output();
     let output = output.unwrap_or_else(|error| {
@@ -26,13 +25,13 @@ fn qemu(program: &str, arguments: &[&str]) -> String {
     result.unwrap_or_else(|said| panic!("{program} {arguments:?} failed: {said}"))
 }
 
-/// Runs commands of qemu-io one after the other on a volume, past QEMU's own cache.
+/// Runs commands of qemu-io one after the other on a volume, without QEMU's cache.
 fn qemu_io(url: &str, commands: &[&str]) -> String {
     let mut arguments = vec!["--format=raw", "--cache=none"];
     arguments.extend(commands.iter().flat_map(|command| ["--cmd", command]));
     arguments.push(url);
     let said = qemu("qemu-io", &arguments);
-    // It ends with success all the same.
+    // The exit code is 0 even if a command fails.
     assert!(!said.contains("failed"), "qemu-io {commands:?}: {said}");
     said
 }
@@ -42,7 +41,7 @@ fn open_directly(node: &Node, volume: &str) -> Volume {
     client.open(volume).expect("the volume is there")
 }
 
-/// Bytes of which no two blocks are the same.
+/// Bytes in which no two blocks are the same.
 fn image(len: usize) -> Vec<u8> {
     let words = (0..len / 8).map(|word| word as u64);
     words.flat_map(|word| word.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()).collect()

@@ -1,11 +1,12 @@
-//! Where the binary under test is.
+//! The location of the binary under test.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The `nearflash` binary: `NEARFLASH_BIN`, or else the workspace's own, built as the tests are.
+/// The `nearflash` binary: `NEARFLASH_BIN`, or otherwise the workspace's own, built in the profile
+/// of the tests.
 pub fn nearflash() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| match env::var_os("NEARFLASH_BIN") {
@@ -14,8 +15,9 @@ pub fn nearflash() -> &'static Path {
     })
 }
 
-/// Another package's binary is not built for this one's tests. Cargo does not hold its lock while
-/// tests run, and has little to do when the workspace was just built.
+/// Builds the binary, since cargo does not build another package's binary for this package's tests.
+/// Cargo does not hold its lock while tests run, and has little to do when the workspace was just
+/// built.
 fn build() -> PathBuf {
     let profile_folder = profile_folder();
     let target_folder = profile_folder.parent().expect("a profile's folder has a parent");
@@ -30,7 +32,7 @@ fn build() -> PathBuf {
     profile_folder.join("nearflash")
 }
 
-/// `target/debug` or `target/release`: the test executable lies in its folder `deps`.
+/// `target/debug` or `target/release`: the test executable is in its directory `deps`.
 fn profile_folder() -> PathBuf {
     let executable = env::current_exe().expect("a running test has an executable");
     let folder = executable.parent().and_then(Path::parent);

@@ -1,24 +1,24 @@
-//! The real client of direct, by both of its ways to a node.
+//! The direct client, by both of its transports.
 
 use nearflash::{Client, Credentials, Error};
 use serde_json::Value;
 
 use crate::node::Node;
 
-/// A way in.
+/// A transport of the direct protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Door {
-    /// By TCP.
+    /// TCP.
     Tcp,
-    /// By the Unix socket, and memory shared with the node.
+    /// The Unix socket, with memory shared with the node.
     Local,
 }
 
 impl Door {
-    /// Every way.
+    /// Both transports.
     pub const ALL: [Self; 2] = [Self::Tcp, Self::Local];
 
-    /// The URL of that door.
+    /// The URL of this door.
     pub fn url(self, node: &Node<'_>) -> String {
         match self {
             Self::Tcp => format!("direct://{}", node.direct_address()),
@@ -26,16 +26,16 @@ impl Door {
         }
     }
 
-    /// Whoever comes without a credential.
+    /// Connects a client without a credential.
     ///
     /// # Errors
-    /// When the node does not let it in.
+    /// When the node refuses it.
     pub fn anonymous(self, node: &Node<'_>) -> Result<Client, Error> {
         Client::connect(&self.url(node), Credentials::NONE)
     }
 }
 
-/// A credential that a node made.
+/// A credential that a node has created.
 #[derive(Debug)]
 pub struct Key {
     id: &'static str,
@@ -43,40 +43,40 @@ pub struct Key {
 }
 
 impl Key {
-    /// A fresh one, with these further flags.
+    /// Creates a credential, with these further flags.
     ///
     /// # Panics
-    /// When the node does not make it.
+    /// When the node refuses.
     pub fn create(node: &Node<'_>, id: &'static str, flags: &[&str]) -> Self {
         let made = node.command(&[&["credential", "create", id], flags].concat());
         let secret = made["secret"].as_str().expect("a secret is text").to_owned();
         Self { id, secret }
     }
 
-    /// The same key id, and another secret.
+    /// The same key id with another secret.
     pub fn forged(&self) -> Self {
         Self { id: self.id, secret: "0f".repeat(32) }
     }
 
-    /// Lets it do something; the grant's number.
+    /// Adds a grant. Returns its number.
     ///
     /// # Panics
-    /// When the node does not.
+    /// When the node refuses.
     pub fn grant(&self, node: &Node<'_>, volume: &str, flags: &[&str]) -> u64 {
         let added: Value = node.command(&[&["grant", "add", self.id, volume], flags].concat());
         added["grant"]["number"].as_u64().expect("a grant has a number")
     }
 
-    /// Whoever comes with it.
+    /// Connects a client with this credential.
     ///
     /// # Errors
-    /// When the node does not let it in.
+    /// When the node refuses it.
     pub fn connect(&self, node: &Node<'_>, door: Door) -> Result<Client, Error> {
         Client::connect(&door.url(node), Credentials::new(self.id, &self.secret)?)
     }
 }
 
-/// A newcomer without a credential can open volume `data`, write and read.
+/// Checks that a new client without a credential can open volume `data`, write and read.
 ///
 /// # Panics
 /// When it cannot.

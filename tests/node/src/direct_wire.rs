@@ -1,4 +1,4 @@
-//! A direct client that sends bytes made by hand.
+//! A direct client that sends handmade bytes.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::PATIENCE;
 use crate::node::Node;
 
-/// A request without a payload.
+/// A request without payload.
 pub fn request(opcode: Opcode, tag: u32, offset: u64, len: u32) -> RequestHeader {
     RequestHeader {
         opcode: opcode.0,
@@ -24,7 +24,7 @@ pub fn request(opcode: Opcode, tag: u32, offset: u64, len: u32) -> RequestHeader
     }
 }
 
-/// OPEN of a volume whose name has so many bytes.
+/// OPEN of a volume whose name has this length.
 pub fn open_request(name_len: usize) -> RequestHeader {
     let len = u32::try_from(name_len).expect("names are short");
     RequestHeader { volume: NEW_HANDLE.into(), ..request(Opcode::OPEN, 0, 0, len) }
@@ -35,10 +35,10 @@ pub fn open_request(name_len: usize) -> RequestHeader {
 pub struct DirectWire(TcpStream);
 
 impl DirectWire {
-    /// A connection on which nothing was said.
+    /// Connects, and sends nothing.
     ///
     /// # Panics
-    /// When nobody listens.
+    /// When no node listens.
     pub fn dial(node: &Node<'_>) -> Self {
         let stream = TcpStream::connect(node.direct_address()).expect("the node listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
@@ -46,10 +46,10 @@ impl DirectWire {
         Self(stream)
     }
 
-    /// An anonymous client that has been let in.
+    /// Connects an anonymous client, up to the end of its handshake.
     ///
     /// # Panics
-    /// When it is not.
+    /// When the node refuses it.
     pub fn enter(node: &Node<'_>) -> Self {
         let mut wire = Self::dial(node);
         let hello = HelloRequest {
@@ -69,7 +69,7 @@ impl DirectWire {
         wire
     }
 
-    /// Opens a volume: its handle, and what the node says of it.
+    /// Opens a volume. Returns its handle and properties.
     ///
     /// # Panics
     /// When it cannot be opened.
@@ -85,27 +85,27 @@ impl DirectWire {
     /// Sends bytes.
     ///
     /// # Panics
-    /// When they are not taken.
+    /// When the node does not accept them.
     pub fn send(&mut self, bytes: &[u8]) {
         self.0.write_all(bytes).expect("the node takes bytes");
     }
 
-    /// Sends bytes to a node that may have hung up by now.
+    /// Sends bytes to a node that may have closed the connection.
     pub fn send_in_vain(&mut self, bytes: &[u8]) {
-        // It may be told so, or not yet.
+        // The error of a closed connection may come now or later.
         let _ = self.0.write_all(bytes);
     }
 
-    /// Sends a request, and takes its answer.
+    /// Sends a request, and returns its answer.
     pub fn ask(&mut self, request: RequestHeader) -> (AnswerHeader, Vec<u8>) {
         self.send(request.as_bytes());
         self.answer()
     }
 
-    /// The next answer and its payload.
+    /// Receives the next answer and its payload.
     ///
     /// # Panics
-    /// When none comes.
+    /// When no answer comes.
     pub fn answer(&mut self) -> (AnswerHeader, Vec<u8>) {
         let mut header = [0; size_of::<AnswerHeader>()];
         self.0.read_exact(&mut header).expect("the node answers");
@@ -116,7 +116,7 @@ impl DirectWire {
         (header, payload)
     }
 
-    /// The status that the node says goodbye with; it closes the connection then.
+    /// The status of the node's goodbye, after which it closes the connection.
     ///
     /// # Panics
     /// When it does neither.
@@ -131,7 +131,7 @@ impl DirectWire {
         status
     }
 
-    /// The node closes the connection, without another word.
+    /// Checks that the node closes the connection, and sends nothing more.
     ///
     /// # Panics
     /// When it does not.

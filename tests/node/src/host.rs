@@ -1,4 +1,4 @@
-//! The real client, one command at a time or many.
+//! The NVMe/TCP host of the client crate, with one command at a time or many.
 
 use nearflash::nvme_tcp::{
     Controller, HostIdentity, Io, IoCompletion, Namespace, NamespaceId, Options, QueueId,
@@ -12,35 +12,35 @@ use crate::node::Node;
 use crate::stamp::Stamp;
 use crate::wire::subsystem;
 
-/// Commands in flight of one queue pair.
+/// The most commands in flight on a queue pair.
 const DEPTH: u16 = 32;
-/// The longest command of a test.
+/// The length of the longest command.
 const LEN_MAX: ByteLen = ByteLen(128 << 10);
 
-/// A host with I/O queues to one volume.
+/// A host with I/O queues for one volume.
 pub struct Host {
-    /// Its controller.
+    /// The host's controller.
     pub controller: Controller,
-    /// The volume.
+    /// The volume's namespace.
     pub namespace: Namespace,
-    /// Its I/O queues, from the first.
+    /// The host's I/O queues, from the first.
     pub queues: Vec<QueuePair>,
 }
 
 impl Host {
-    /// Connects to a volume with one I/O queue, as a host of its own.
+    /// Connects to a volume with one I/O queue, as a new host.
     pub fn connect(node: &Node<'_>, volume: &str) -> Self {
         Self::connect_with(node, volume, 1, Digests::NONE)
     }
 
-    /// The same with more queues, and digests.
+    /// [`Self::connect`] with several queues, and digests.
     ///
     /// # Panics
     /// When the node refuses.
     pub fn connect_with(node: &Node<'_>, volume: &str, queues: u16, digests: Digests) -> Self {
         let identity = HostIdentity::from_uuid(Uuid::new_v4());
         let options = Options::new(node.address(), subsystem(volume), identity);
-        // A thread that only does I/O does not tend its controller.
+        // The keep-alive time-out is long, since a test thread does not call `tend`.
         let keep_alive = Nanos::from_secs(120);
         let options = Options { digests, keep_alive, timeout: Nanos::from_secs(30), ..options };
         let mut controller = Controller::connect(&options).expect("the node takes the host");
@@ -55,7 +55,7 @@ impl Host {
         Self { controller, namespace, queues }
     }
 
-    /// Bytes of one block.
+    /// The length of a block, in bytes.
     pub fn block_len(&self) -> usize {
         let len = self.namespace.block_size.bytes();
         usize::try_from(len).expect("blocks are small")
@@ -66,12 +66,12 @@ impl Host {
         self.write_by(0, lba, bytes, false)
     }
 
-    /// The same with force unit access.
+    /// Writes whole blocks with force unit access.
     pub fn write_durably(&mut self, lba: u64, bytes: &[u8]) -> Status {
         self.write_by(0, lba, bytes, true)
     }
 
-    /// Writes a block with its stamp.
+    /// Writes a stamped block.
     pub fn write_stamp(&mut self, stamp: Stamp) -> Status {
         let block = stamp.block(self.block_len());
         self.write(stamp.lba, &block)
@@ -102,7 +102,7 @@ impl Host {
         (status, bytes)
     }
 
-    /// Reads one block's stamp; `None` when it is not whole.
+    /// Reads a block's stamp; `None` when the block has no valid stamp.
     ///
     /// # Panics
     /// When it cannot be read.
@@ -112,12 +112,12 @@ impl Host {
         Stamp::of(&block)
     }
 
-    /// Flushes.
+    /// Sends a flush.
     pub fn flush(&mut self) -> Status {
         self.run(0, Io::Flush)
     }
 
-    /// One command by one queue, alone.
+    /// Executes a single command on one queue.
     ///
     /// # Panics
     /// When the connection is lost.
@@ -136,7 +136,7 @@ impl Host {
         status
     }
 
-    /// It can still write and read.
+    /// Checks that the host can still write and read.
     ///
     /// # Panics
     /// When it cannot.
@@ -154,7 +154,7 @@ impl Host {
     }
 }
 
-/// A newcomer can connect to volume `data`, write and read.
+/// Checks that a new host can connect to volume `data`, write and read.
 ///
 /// # Panics
 /// When it cannot.

@@ -1,5 +1,5 @@
-//! The real initiator's session, one command at a time or several, with any command: blocking, each
-//! connection on a socket of its own.
+//! The initiator session of the protocol crate, with any command, one or several at a time:
+//! blocking, with a socket for each connection.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,42 +19,42 @@ use nearflash_iscsi::{Chunk, PeerError, Receiving};
 use crate::PATIENCE;
 use crate::node::Node;
 
-/// Bytes of a block of the volumes of tests.
+/// The block size of the volumes of tests, in bytes.
 const BLOCK_LEN: u32 = 4096;
-/// Commands that one may have in flight.
+/// The most commands in flight of an initiator.
 const TASKS: u16 = 256;
-/// Connections that a session may have.
+/// The most connections of a session.
 const CONNECTIONS: u32 = 4;
-/// Things that a unit may have to say before it answers.
+/// The most unit attentions before a unit answers.
 const ATTENTIONS_MAX: usize = 8;
 
-/// Who logs in.
+/// The identity of an initiator.
 #[derive(Clone, Debug)]
 pub struct Who {
     /// InitiatorName.
     pub name: String,
-    /// ISID.
+    /// The last byte of the ISID.
     pub isid: u8,
     /// CHAP user and secret.
     pub account: Option<(String, String)>,
-    /// What the node has to prove in return.
+    /// The user and secret of the node, for mutual CHAP.
     pub mutual: Option<(String, String)>,
 }
 
 impl Who {
-    /// An initiator of that last part of a name, without an account.
+    /// An initiator whose name ends with `name`, without an account.
     pub fn named(name: &str) -> Self {
         let name = format!("iqn.2026-11.test:{name}");
         Self { name, isid: 1, account: None, mutual: None }
     }
 
-    /// With a CHAP account.
+    /// The same initiator with a CHAP account.
     #[must_use]
     pub fn with_account(self, user: &str, secret: &str) -> Self {
         Self { account: Some((user.to_owned(), secret.to_owned())), ..self }
     }
 
-    /// And a proof in return.
+    /// The same initiator with mutual CHAP.
     #[must_use]
     pub fn with_mutual(self, user: &str, secret: &str) -> Self {
         Self { mutual: Some((user.to_owned(), secret.to_owned())), ..self }
@@ -80,21 +80,21 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// Logs in to the target of that name.
+    /// Logs in to the target of this volume.
     ///
     /// # Errors
-    /// When the node does not let it in.
+    /// When the node refuses the login.
     pub fn login(node: &Node<'_>, volume: &str, who: &Who) -> Result<Self, PeerError> {
         Self::connect(node, volume, who, (0, 0), &Arc::new(CommandWindow::new(1)))
     }
 
-    /// One more connection of its session, by that number.
+    /// Adds a connection to the session, with this CID.
     ///
     /// # Errors
-    /// When the node does not let it in.
+    /// When the node refuses the login.
     ///
     /// # Panics
-    /// When it is not logged in itself.
+    /// When this connection is not logged in.
     pub fn join(
         &self,
         node: &Node<'_>,
@@ -143,10 +143,10 @@ impl Initiator {
         Ok(initiator)
     }
 
-    /// Why the node does not let it in.
+    /// The status of a login that the node must refuse.
     ///
     /// # Panics
-    /// When it does, or gives no reason.
+    /// When the node accepts it, or gives no status.
     pub fn refused(node: &Node<'_>, volume: &str, who: &Who) -> LoginStatus {
         match Self::login(node, volume, who) {
             Err(PeerError::Login(status)) => status,
@@ -155,7 +155,7 @@ impl Initiator {
         }
     }
 
-    /// One command, whatever its answer.
+    /// Executes one command, with any result.
     ///
     /// # Errors
     /// When the connection is lost.
@@ -170,15 +170,15 @@ impl Initiator {
         }
     }
 
-    /// Begins a command, and sends nothing yet.
+    /// Queues a command, and sends nothing yet.
     ///
     /// # Panics
-    /// When there is no room for it.
+    /// When the queue is full.
     pub fn begin(&mut self, cdb: &Cdb, data: TaskData) -> TaskId {
         self.session.submit(0, cdb, data, &[]).expect("there is room for a command")
     }
 
-    /// Sends what was begun, but no more than `len` bytes of it.
+    /// Sends queued bytes, but no more than `len` of them.
     ///
     /// # Panics
     /// When the connection is lost.
@@ -189,7 +189,7 @@ impl Initiator {
         self.session.advance_output(bytes.len());
     }
 
-    /// The next command that is over.
+    /// The next completion.
     ///
     /// # Errors
     /// When the connection is lost.
@@ -202,7 +202,7 @@ impl Initiator {
         }
     }
 
-    /// One command; what the unit has to say first is heard.
+    /// Executes one command, after the unit's pending unit attentions.
     ///
     /// # Panics
     /// When the connection is lost.
@@ -216,7 +216,7 @@ impl Initiator {
         panic!("the unit has something to say without end")
     }
 
-    /// The code and qualifier of what the unit has to say, if it has.
+    /// The code and qualifier of a pending unit attention, if there is one.
     ///
     /// # Panics
     /// When the connection is lost.
@@ -226,7 +226,7 @@ impl Initiator {
         done.sense.filter(|sense| sense.key == 6).map(|sense| (sense.asc, sense.ascq))
     }
 
-    /// Waits until the target says something unasked; what that is.
+    /// Waits for an asynchronous event of the target.
     ///
     /// # Panics
     /// When the connection is lost.
@@ -242,20 +242,20 @@ impl Initiator {
     /// Begins a task management function, and sends it.
     ///
     /// # Panics
-    /// When another is under way, or the connection is lost.
+    /// When another one is under way, or the connection is lost.
     pub fn begin_function(&mut self, function: TaskFunction) -> Managing {
         let managing = self.session.manage(function, 0, None).expect("none is under way");
         self.send_at_most(usize::MAX);
         managing
     }
 
-    /// Waits until the function that was begun is over; how it ended.
+    /// Waits for the end of the task management function. Returns its result.
     ///
     /// # Panics
     /// When the connection is lost.
     pub fn end_function(&mut self) -> TaskResult {
         loop {
-            // The connection may end behind the answer.
+            // The connection may end directly after the answer.
             let lost = self.turn().err();
             match (self.session.poll_event(), lost) {
                 (Some(Event::Managed(result)), _) => return result,
@@ -265,12 +265,12 @@ impl Initiator {
         }
     }
 
-    /// A function that another connection of the session had begun is over.
+    /// Ends a function that another connection of the session has begun.
     pub fn conclude(&mut self, managing: &Managing, result: TaskResult) {
         self.session.conclude(managing, result);
     }
 
-    /// Takes what comes next, and answers it if it asks for that.
+    /// Processes the next input, and sends the answer that it requires.
     ///
     /// # Errors
     /// When the connection is lost.
@@ -283,7 +283,7 @@ impl Initiator {
     /// Logs out.
     ///
     /// # Panics
-    /// When the target does not answer in good order.
+    /// When the target does not answer properly.
     pub fn log_out(mut self) {
         self.session.logout(LogoutReason::SESSION).expect("the session is ready");
         while !self.session.is_closing() {
@@ -291,10 +291,10 @@ impl Initiator {
         }
     }
 
-    /// Hears all that the unit has to say.
+    /// Clears all pending unit attentions.
     ///
     /// # Panics
-    /// When that has no end.
+    /// When there is no end of them.
     pub fn hear_all(&mut self) {
         assert!(self.command(&cdb::test_unit_ready(), &TaskData::None).is_good());
     }
@@ -302,7 +302,7 @@ impl Initiator {
     /// Reads one block.
     ///
     /// # Panics
-    /// When it cannot.
+    /// When the read fails.
     pub fn read(&mut self, lba: u64) -> Vec<u8> {
         let done = self.command(&cdb::read(lba, 1), &TaskData::SmallToInitiator { len: BLOCK_LEN });
         assert!(done.is_good(), "{done:?}");
@@ -315,14 +315,14 @@ impl Initiator {
         status(&self.command(&cdb::write(0, lba, 1), &data))
     }
 
-    /// Writes one block; sense key, code and qualifier when the unit does not.
+    /// Writes one block; returns sense key, code and qualifier if that fails.
     pub fn write_refused(&mut self, lba: u64, block: &[u8]) -> Option<(u8, u8, u8)> {
         let data = TaskData::SmallFromInitiator(block.to_vec());
         let sense = self.command(&cdb::write(0, lba, 1), &data).sense;
         sense.map(|sense| (sense.key, sense.asc, sense.ascq))
     }
 
-    /// PERSISTENT RESERVE OUT, with its two keys. SPC-4, 6.16.
+    /// Sends PERSISTENT RESERVE OUT, with its two keys. SPC-4, 6.16.
     pub fn reserve_out(
         &mut self,
         action: u8,
@@ -337,10 +337,10 @@ impl Initiator {
         status(&self.command(&cdb, &TaskData::SmallFromInitiator(parameters)))
     }
 
-    /// The keys that PERSISTENT RESERVE IN reads. SPC-4, 6.15.
+    /// The keys that PERSISTENT RESERVE IN returns. SPC-4, 6.15.
     ///
     /// # Panics
-    /// When it does not.
+    /// When the command fails.
     pub fn keys(&mut self) -> Vec<u64> {
         let mut cdb: Cdb = [0; 16];
         (cdb[0], cdb[7]) = (0x5E, 1);
@@ -362,7 +362,7 @@ impl Initiator {
         bytes
     }
 
-    /// Sends what there is, and takes what comes.
+    /// Sends the queued output, and processes the next input.
     fn turn(&mut self) -> Result<(), PeerError> {
         self.send_all();
         self.take_input()
@@ -371,7 +371,8 @@ impl Initiator {
     fn send_all(&mut self) {
         while self.session.output_len() > 0 {
             let bytes = self.unsent();
-            // One that closes has said why, or will say so by its end.
+            // A node that closes the connection has sent the reason, or the next receive reports
+            // the end.
             let _ = self.socket.write_all(&bytes);
             self.session.advance_output(bytes.len());
         }
@@ -393,7 +394,7 @@ impl Initiator {
     }
 }
 
-/// How a command was answered.
+/// The SCSI status of a command.
 fn status(done: &TaskCompletion) -> Status {
     match done.ending {
         Ending::Answered(status) => status,
@@ -401,7 +402,7 @@ fn status(done: &TaskCompletion) -> Status {
     }
 }
 
-/// A newcomer can log in to volume `data`, write and read.
+/// Checks that a new initiator can log in to volume `data`, write and read.
 ///
 /// # Panics
 /// When it cannot.

@@ -1,11 +1,12 @@
-//! A node as its hosts and its users meet it: a `nearflash serve` process, over real sockets.
+//! A node as its hosts and its users see it: a `nearflash serve` process, over real sockets.
 //!
-//! Here is the stand: [`Node`] starts, signals and kills the process; [`Wire`] sends it bytes made
-//! by hand; [`Host`] is the real client, [`Initiator`] that for iSCSI; [`DirectWire`] and [`Door`] are the same for direct; [`refused`] is for starts that must fail. The tests are in
-//! `tests/`, one file for each side that a node has.
+//! The test harness: [`Node`] starts, signals and kills the process; [`Wire`] sends it handmade
+//! bytes; [`Host`] is the NVMe/TCP host of the client crate, and [`Initiator`] the one for iSCSI;
+//! [`DirectWire`] and [`Door`] are the counterparts for the direct protocol; [`refused`] is for
+//! starts that must fail. The tests are in `tests/`, one file for each aspect of a node.
 //!
-//! Knows the node by its command line, its control socket and its port alone. Nothing here waits for
-//! a span of time: [`eventually`] waits until something has become true.
+//! The harness uses only the node's command line, control socket and ports. No test waits for a
+//! fixed time: [`eventually`] waits until a condition holds.
 
 mod binary;
 mod direct;
@@ -33,13 +34,14 @@ pub use refusal::{Refusal, refused};
 pub use stamp::Stamp;
 pub use wire::{Admin, Wire, connect_command, numbered, subsystem};
 
-/// How long anything may take that should take a moment: for machines that are busy otherwise.
+/// The time-out of an operation that should take a moment, long enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The first two processors that a test may use, as `--cores` takes them; one twice is none.
+/// The first two processors that a test may use, in the form of `--cores`; `None` if there is only
+/// one.
 ///
 /// # Panics
-/// When the system does not say which it may use.
+/// When the system does not return the allowed processors.
 pub fn two_cores() -> Option<String> {
     let set = rustix::thread::sched_getaffinity(None).expect("a process knows its processors");
     let allowed: Vec<usize> = (0..1024).filter(|core| set.is_set(*core)).take(2).collect();
@@ -49,10 +51,10 @@ pub fn two_cores() -> Option<String> {
     }
 }
 
-/// Waits until `is_true`.
+/// Waits until `is_true` returns `true`.
 ///
 /// # Panics
-/// When it does not become so.
+/// When it does not within [`PATIENCE`].
 pub fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_true() {

@@ -15,26 +15,26 @@ use tempfile::TempDir;
 use crate::process::Usage;
 use crate::{PATIENCE, eventually, nearflash};
 
-/// Lines of a log that a failed test shows.
+/// The number of lines of a log that a failed test shows.
 const TAIL_LINES: usize = 40;
 
-/// A test's folder: a node's data directory, its devices, its log. Outlives the nodes in it.
+/// A test's directory: a node's data directory, its devices, its log. It outlives the nodes in it.
 #[derive(Debug)]
 pub struct Place(TempDir);
 
 impl Place {
-    /// A new, empty one.
+    /// Creates a new, empty directory.
     #[allow(clippy::new_without_default, reason = "it makes a folder")]
     pub fn new() -> Self {
         Self(TempDir::with_prefix("nearflash-").expect("the system has room for a folder"))
     }
 
-    /// A path in it.
+    /// A path in the directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    /// The same as text, for flags.
+    /// [`Self::path`] as text, for flags.
     pub fn text(&self, name: &str) -> String {
         self.path(name).to_str().expect("temporary folders have plain names").to_owned()
     }
@@ -44,17 +44,17 @@ impl Place {
         self.text("data")
     }
 
-    /// The flag value for the file device `flash` of that size.
+    /// The flag value for the file device `flash` with this size.
     pub fn flash(&self, size: &str) -> String {
         format!("flash=file:{},size={size}", self.text("flash.img"))
     }
 
-    /// The log of all nodes that ran here.
+    /// The log of all nodes that ran in this directory.
     pub fn log(&self) -> String {
         fs::read_to_string(self.path("node.log")).unwrap_or_default()
     }
 
-    /// The message without this folder's name in it.
+    /// The message with `DIR` for this directory's name.
     pub fn anonymous(&self, message: &str) -> String {
         message.replace(&self.0.path().to_string_lossy().into_owned(), "DIR")
     }
@@ -73,10 +73,10 @@ fn in_blocks(arguments: &[&str]) -> Vec<String> {
     all
 }
 
-/// What precedes a volume on the command line of `nearflash volume create`.
+/// The words before a volume on the command line of `nearflash volume create`.
 const NEW_VOLUME: [&str; 2] = ["volume", "create"];
 
-/// A running node. Dropping it kills it.
+/// A running node, killed when dropped.
 #[derive(Debug)]
 pub struct Node<'a> {
     place: &'a Place,
@@ -85,8 +85,8 @@ pub struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// Starts one with these flags, on a port of its own, and waits until it is ready. Volumes have
-    /// blocks of 4096 bytes, which tests count in, if the flags do not say otherwise.
+    /// Starts a node with these flags, on a port of its own, and waits until it is ready. Volumes
+    /// have blocks of 4096 bytes, which the tests assume, unless the flags specify a size.
     ///
     /// # Panics
     /// When it does not start.
@@ -102,7 +102,7 @@ impl<'a> Node<'a> {
         let line = first_line(process.stdout.take().expect("standard output is a pipe"));
         let ready = line.and_then(|line| serde_json::from_str::<Value>(&line).ok());
         let Some(ready) = ready.filter(|ready| ready["event"] == "ready") else {
-            // An error means that it has ended already.
+            // An error means that the process has already ended.
             let _ = process.kill();
             let _ = process.wait();
             panic!("the node does not start: {}", place.log());
@@ -110,74 +110,75 @@ impl<'a> Node<'a> {
         Self { place, process, ready }
     }
 
-    /// With one volume, `data`, of 8 MiB in memory, on one core.
+    /// A node with one volume, `data`, of 8 MiB in memory, on one core.
     pub fn in_memory(place: &'a Place) -> Self {
         Self::start(place, &["--device", "r=ram:16MiB", "--volume", "data=8MiB@r"])
     }
 
-    /// With doors for direct clients as well: on a port of its own, and in the test's folder.
+    /// A node that also has doors for direct clients: on a port of its own, and in the test's
+    /// directory.
     pub fn with_direct(place: &'a Place, flags: &[&str]) -> Self {
         let socket = place.text("direct.sock");
         let doors = ["--direct", "127.0.0.1:0", "--direct-local", &socket];
         Self::start(place, &[&doors[..], flags].concat())
     }
 
-    /// With a door for initiators as well, on a port of its own.
+    /// A node that also has a door for initiators, on a port of its own.
     pub fn with_iscsi(place: &'a Place, flags: &[&str]) -> Self {
         Self::start(place, &[&["--iscsi", "127.0.0.1:0"][..], flags].concat())
     }
 
-    /// Where initiators connect.
+    /// The address for initiators.
     ///
     /// # Panics
-    /// When the ready line names no such address.
+    /// When the ready line has no such address.
     pub fn iscsi_address(&self) -> SocketAddr {
         let address = self.ready["iscsi"][0].as_str().and_then(|text| text.parse().ok());
         address.expect("the ready line names an address for initiators")
     }
 
-    /// What it said when it was ready.
+    /// The ready line.
     pub fn ready(&self) -> &Value {
         &self.ready
     }
 
-    /// Where hosts connect.
+    /// The address for NVMe/TCP hosts.
     ///
     /// # Panics
-    /// When the ready line names no address.
+    /// When the ready line has no address.
     pub fn address(&self) -> SocketAddr {
         let address = self.ready["nvme_tcp"][0].as_str().and_then(|text| text.parse().ok());
         address.expect("the ready line names an address")
     }
 
-    /// Where direct clients connect by the network.
+    /// The address for direct clients on the network.
     ///
     /// # Panics
-    /// When the ready line names no such address.
+    /// When the ready line has no such address.
     pub fn direct_address(&self) -> SocketAddr {
         let address = self.ready["direct"][0].as_str().and_then(|text| text.parse().ok());
         address.expect("the ready line names an address for direct clients")
     }
 
-    /// Where direct clients of this machine connect.
+    /// The socket for direct clients on this machine.
     ///
     /// # Panics
-    /// When the ready line names no socket.
+    /// When the ready line has no socket.
     pub fn direct_socket(&self) -> &str {
         self.ready["direct_local"].as_str().expect("the ready line names a socket")
     }
 
-    /// What it uses now.
+    /// The current resource usage of the process.
     pub fn usage(&self) -> Usage {
         Usage::of(self.process.id())
     }
 
-    /// Its process number.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Runs a `nearflash` command against it; what that printed, as JSON.
+    /// Runs a `nearflash` command against the node. Returns its JSON output.
     ///
     /// # Panics
     /// When the command fails.
@@ -192,14 +193,14 @@ impl<'a> Node<'a> {
         serde_json::from_slice(&output.stdout).expect("--json prints JSON")
     }
 
-    /// The sum of a counter over its cores.
+    /// The sum of a counter over the node's cores.
     pub fn counted(&self, counter: &str) -> u64 {
         let status = self.command(&["status"]);
         let cores = status["cores"].as_array().expect("a status has cores");
         cores.iter().map(|core| core[counter].as_u64().expect("a counter is a number")).sum()
     }
 
-    /// Bounds one of its resources from now on.
+    /// Sets a resource limit of the process.
     ///
     /// # Panics
     /// When the system refuses.
@@ -210,7 +211,8 @@ impl<'a> Node<'a> {
             Rlimit { current: Some(bound), maximum: None },
         );
         let old = old.or_else(|_| {
-            // Who is not root cannot raise the hard limit, and must name it.
+            // A process without root's rights cannot raise the hard limit, and must pass it
+            // unchanged.
             let maximum = rustix::process::getrlimit(resource).maximum;
             let limit = Rlimit { current: Some(bound), maximum };
             prlimit(Some(Pid::from_child(&self.process)), resource, limit)
@@ -218,7 +220,7 @@ impl<'a> Node<'a> {
         old.expect("a child's limits are ours to set");
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     ///
     /// # Panics
     /// When it has ended.
@@ -226,35 +228,35 @@ impl<'a> Node<'a> {
         kill_process(Pid::from_child(&self.process), signal).expect("the process is ours");
     }
 
-    /// Ends it as a crash does, in the middle of whatever it does.
+    /// Kills the node at any moment of its work.
     ///
     /// # Panics
-    /// When it had ended by itself.
+    /// When the node has ended by itself.
     pub fn crash(mut self) {
         assert_eq!(self.ended(), None, "the node ended by itself: {}", self.place.log());
         self.process.kill().expect("a running process can be killed");
         self.process.wait().expect("a killed process is waited for");
     }
 
-    /// Asks it to end, which it must do in order.
+    /// Terminates the node, which must end in order.
     ///
     /// # Panics
-    /// When it does not, or had ended before.
+    /// When it does not, or has ended before.
     pub fn terminate(self) {
         self.signal(Signal::TERM);
         self.await_end();
     }
 
-    /// Waits until it has ended, which it must do in order.
+    /// Waits for the end of the node, which must be in order.
     ///
     /// # Panics
-    /// When it does not.
+    /// When it is not.
     pub fn await_end(self) {
         let place = self.place;
         assert_eq!(self.end(), Some(0), "{}", place.log());
     }
 
-    /// Waits until it has ended. Its exit code; `None` when a signal ended it.
+    /// Waits for the end of the node. Returns its exit code; `None` when a signal ended it.
     ///
     /// # Panics
     /// When it does not end.
@@ -274,7 +276,7 @@ impl<'a> Node<'a> {
 
 impl Drop for Node<'_> {
     fn drop(&mut self) {
-        // An error means that it has ended already.
+        // An error means that the process has already ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
         if thread::panicking() {
@@ -291,12 +293,12 @@ fn append_to(path: &Path) -> File {
     file.expect("a test's folder is writable")
 }
 
-/// The first line of a pipe; `None` when it ends before, or nothing comes.
+/// The first line of a pipe; `None` when the pipe ends before, or no line comes.
 fn first_line(stdout: ChildStdout) -> Option<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            // Only the first is waited for.
+            // Only the first line has a receiver.
             let _ = sender.send(line);
         }
     });

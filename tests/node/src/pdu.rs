@@ -1,4 +1,4 @@
-//! What a node says, PDU by PDU.
+//! The PDUs that a node sends.
 
 use nearflash_nvme::CompletionEntry;
 use nearflash_nvme_tcp::Digests;
@@ -7,16 +7,16 @@ use nearflash_nvme_tcp::pdu::{
 };
 use zerocopy::FromBytes;
 
-/// What came from a node.
+/// A PDU from a node.
 #[derive(Clone, Debug)]
 pub enum Pdu {
     /// ICResp.
     IcResp(Box<IcResp>),
     /// A response capsule.
     Response(CompletionEntry),
-    /// Leave to send data.
+    /// Ready to transfer (R2T).
     R2t(DataPdu),
-    /// Data of a command; with `success` also its completion.
+    /// C2HData; with `success`, also the completion of its command.
     Data {
         /// CCCID.
         cid: u16,
@@ -25,7 +25,7 @@ pub enum Pdu {
         /// The data.
         bytes: Vec<u8>,
     },
-    /// The node gives the connection up.
+    /// A termination request.
     Term {
         /// FES.
         status: FatalStatus,
@@ -39,10 +39,10 @@ pub enum Pdu {
 }
 
 impl Pdu {
-    /// From a whole PDU.
+    /// Parses a whole PDU.
     ///
     /// # Panics
-    /// When it is none, or its digests are wrong.
+    /// When it is not a valid PDU, or its digests are wrong.
     pub(crate) fn read(bytes: &[u8], digests: Digests) -> Self {
         let (common, _) = CommonHeader::read_from_prefix(bytes).expect("a PDU has a header");
         let header_len = usize::from(common.header_len);

@@ -1,21 +1,21 @@
-//! What a process uses, as the kernel counts it.
+//! The resource usage of a process, from the kernel.
 
 use std::fs;
 
-/// Memory and files of a process at one moment.
+/// The memory and files of a process at one moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Usage {
     /// VmRSS.
     pub resident_bytes: u64,
-    /// Open file descriptors.
+    /// The number of open file descriptors.
     pub files: usize,
 }
 
 impl Usage {
-    /// Of the process of that number.
+    /// The usage of the process with this id.
     ///
     /// # Panics
-    /// When there is none.
+    /// When there is no such process.
     pub fn of(pid: u32) -> Self {
         let status = fs::read_to_string(format!("/proc/{pid}/status"));
         let status = status.expect("the process is there");

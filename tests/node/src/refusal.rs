@@ -1,4 +1,4 @@
-//! Starts that must fail.
+//! Commands that must fail.
 
 use std::process::{Command, Stdio};
 use std::thread;
@@ -6,19 +6,19 @@ use std::time::{Duration, Instant};
 
 use crate::{PATIENCE, nearflash};
 
-/// How a command that was refused ended.
+/// The result of a refused command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refusal {
-    /// The one line that it said, without `nearflash: `.
+    /// The single line of its output, without `nearflash: `.
     pub message: String,
     /// Its exit code.
     pub code: i32,
 }
 
-/// Runs `nearflash` with these arguments, which it must refuse in one line.
+/// Runs `nearflash` with these arguments, which it must refuse with a message of one line.
 ///
 /// # Panics
-/// When it does not, or says something else as well.
+/// When it does not, or prints anything else.
 pub fn refused(arguments: &[&str]) -> Refusal {
     let mut process = Command::new(nearflash())
         .args(arguments)
@@ -27,11 +27,11 @@ pub fn refused(arguments: &[&str]) -> Refusal {
         .stderr(Stdio::piped())
         .spawn()
         .expect("nearflash is a program");
-    // What it says fits into its pipes, so that it can end before it is heard.
+    // The output fits into the pipes, so the process can end before they are read.
     let deadline = Instant::now() + PATIENCE;
     while process.try_wait().expect("the process is ours").is_none() {
         if Instant::now() > deadline {
-            // An error means that it has ended just now.
+            // An error means that the process has just ended.
             let _ = process.kill();
         }
         thread::sleep(Duration::from_millis(2));

@@ -1,30 +1,30 @@
-//! Blocks that say what they are: a torn, misplaced or foreign block is known by looking at it.
+//! Self-describing blocks: a torn, misplaced or foreign block is recognized by its contents.
 
-/// What is written to a block: where, and the how-manieth time.
+/// The contents of a block: its address, and the number of the write.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Stamp {
-    /// The block's own address.
+    /// The address of the block.
     pub lba: u64,
-    /// Grows with each write of that block; 0 is never written.
+    /// Grows with each write of the block; 0 is never written.
     pub sequence: u64,
 }
 
 impl Stamp {
-    /// Fills a block, or several in a row.
+    /// Fills one block, or several in a row.
     pub fn fill(self, bytes: &mut [u8]) {
         for (index, word) in (0..).zip(bytes.chunks_exact_mut(8)) {
             word.copy_from_slice(&self.word(index).to_le_bytes());
         }
     }
 
-    /// A block so filled.
+    /// A block filled with the stamp.
     pub fn block(self, len: usize) -> Vec<u8> {
         let mut block = vec![0; len];
         self.fill(&mut block);
         block
     }
 
-    /// The stamp of a block that is whole; `None` for any other, a block of zeroes included.
+    /// The stamp of a valid block; `None` for any other, including a block of zeroes.
     pub fn of(block: &[u8]) -> Option<Self> {
         let word = |index: usize| {
             let bytes = block.get(index * 8..index * 8 + 8)?;

@@ -1,4 +1,4 @@
-//! A TCP connection on which a test says what it likes.
+//! A TCP connection on which a test sends arbitrary PDUs.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -26,7 +26,7 @@ pub fn subsystem(volume: &str) -> Nqn {
     name.parse().expect("a volume's name makes an NQN")
 }
 
-/// A Connect of that queue with so many entries, and no keep-alive.
+/// A Connect command for this queue with this number of entries, and no keep-alive.
 pub fn connect_command(queue: u16, entries: u16) -> Connect {
     let queue = QueueId(queue);
     Connect { queue, queue_entries_zero_based: entries - 1, ..Connect::default() }
@@ -40,10 +40,10 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Connects, and says nothing yet.
+    /// Connects, and sends nothing.
     ///
     /// # Panics
-    /// When nobody listens.
+    /// When no node listens.
     pub fn open(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("the node listens");
         stream.set_nodelay(true).expect("a TCP option");
@@ -52,7 +52,7 @@ impl Wire {
         Self { stream, digests: Digests::NONE }
     }
 
-    /// Connects and agrees on the transport, with these digests.
+    /// Connects and initializes the transport (ICReq and ICResp), with these digests.
     ///
     /// # Panics
     /// When the node does not agree.
@@ -71,7 +71,8 @@ impl Wire {
         &self.stream
     }
 
-    /// Sends bytes as they are. A node may have ended the connection before it has all of them.
+    /// Sends bytes as they are. The node may close the connection before it has received all of
+    /// them.
     pub fn send(&mut self, bytes: &[u8]) {
         match self.stream.write_all(bytes) {
             Ok(()) => {}
@@ -80,7 +81,7 @@ impl Wire {
         }
     }
 
-    /// A command capsule with digests as agreed, ready to be sent or spoiled.
+    /// A command capsule with the negotiated digests, to be sent or corrupted.
     pub fn capsule(&self, command: &Command, data: &[u8]) -> Vec<u8> {
         let mut common = self.common(PduType::CAPSULE_CMD, 72);
         self.lay_out(&mut common, data);
@@ -88,7 +89,7 @@ impl Wire {
         self.with_data(capsule.as_bytes(), data)
     }
 
-    /// An H2CData with digests as agreed, ready to be sent or spoiled.
+    /// An H2CData PDU with the negotiated digests, to be sent or corrupted.
     pub fn data(&self, ids: DataIds, offset: u32, data: &[u8], is_last: bool) -> Vec<u8> {
         let mut common = self.common(PduType::H2C_DATA, 24);
         if is_last {
@@ -132,28 +133,28 @@ impl Wire {
         bytes
     }
 
-    /// Sends a command with data in its capsule.
+    /// Sends a command with in-capsule data.
     pub fn submit(&mut self, command: &Command, data: &[u8]) {
         let capsule = self.capsule(command, data);
         self.send(&capsule);
     }
 
-    /// Sends a command without data either way, and awaits its answer.
+    /// Sends a command without data, and waits for its answer.
     pub fn run(&mut self, command: &Command) -> CompletionEntry {
         self.submit(command, &[]);
         self.response()
     }
 
-    /// Sends a command with data in its capsule, and awaits its status.
+    /// Sends a command with in-capsule data, and waits for its status.
     pub fn run_with(&mut self, command: &Command, data: &[u8]) -> Status {
         self.submit(command, data);
         self.response().status()
     }
 
-    /// Sends a command and, when the node asks for it, its data; awaits its status.
+    /// Sends a command and, after an R2T, its data; waits for its status.
     ///
     /// # Panics
-    /// When something else comes.
+    /// When any other PDU comes.
     pub fn run_asked(&mut self, command: &Command, data: &[u8]) -> Status {
         self.submit(command, &[]);
         match self.receive() {
@@ -168,16 +169,16 @@ impl Wire {
         }
     }
 
-    /// Sends a command, and awaits its status and whatever data comes before.
+    /// Sends a command, and waits for its status and the data before it.
     pub fn read(&mut self, command: &Command) -> (Status, Vec<u8>) {
         self.submit(command, &[]);
         self.answer()
     }
 
-    /// Awaits the end of a command: its status, and its data.
+    /// Waits for the end of a command: its status, and its data.
     ///
     /// # Panics
-    /// When something else comes.
+    /// When any other PDU comes.
     pub fn answer(&mut self) -> (Status, Vec<u8>) {
         let mut all = Vec::new();
         loop {
@@ -194,10 +195,10 @@ impl Wire {
         }
     }
 
-    /// The next PDU. A connection that is reset has ended, too.
+    /// Receives the next PDU. A reset also counts as the end of the connection.
     ///
     /// # Panics
-    /// When nothing comes, or what comes is no PDU.
+    /// When no PDU comes, or an invalid one.
     pub fn receive(&mut self) -> Pdu {
         let mut bytes = vec![0; size_of::<CommonHeader>()];
         if !self.fill(&mut bytes) {
@@ -211,7 +212,7 @@ impl Wire {
         Pdu::read(&bytes, self.digests)
     }
 
-    /// Whether there was so much before the end.
+    /// Fills the buffer; `false` when the connection ends before.
     fn fill(&mut self, bytes: &mut [u8]) -> bool {
         match self.stream.read_exact(bytes) {
             Ok(()) => true,
@@ -220,7 +221,7 @@ impl Wire {
         }
     }
 
-    /// The next PDU, which must be a response.
+    /// Receives the next PDU, which must be a response.
     ///
     /// # Panics
     /// When it is not.
@@ -231,7 +232,7 @@ impl Wire {
         }
     }
 
-    /// The next PDU, which must be an R2T.
+    /// Receives the next PDU, which must be an R2T.
     ///
     /// # Panics
     /// When it is not.
@@ -242,10 +243,10 @@ impl Wire {
         }
     }
 
-    /// The node must give up this connection: FES and FEI. Answers that come before are passed over.
+    /// Receives a termination request: FES and FEI. Answers that come before are skipped.
     ///
     /// # Panics
-    /// When it does not, or goes on after.
+    /// When it does not come, or anything follows.
     pub fn terminated(&mut self) -> (FatalStatus, u32) {
         loop {
             match self.receive() {
@@ -259,7 +260,7 @@ impl Wire {
         }
     }
 
-    /// The node must end this connection without another word.
+    /// Checks that the node closes this connection without sending anything.
     ///
     /// # Panics
     /// When it does not.
@@ -268,7 +269,7 @@ impl Wire {
         assert!(matches!(next, Pdu::Closed), "the end, not {next:?}");
     }
 
-    /// Asks for this connection to be a queue.
+    /// Sends a Connect command, which makes this connection a queue.
     pub fn connect(&mut self, connect: Connect, data: &ConnectData) -> CompletionEntry {
         self.submit(&connect.to_command(), data.as_bytes());
         self.response()
@@ -283,7 +284,7 @@ fn len_u32(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).expect("tests send little")
 }
 
-/// An admin queue whose controller is enabled, and the identity that its I/O queues share.
+/// An admin queue with an enabled controller, and the identity that its I/O queues share.
 #[derive(Debug)]
 pub struct Admin {
     /// The queue's connection.
@@ -296,12 +297,12 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Joins the subsystem of a volume as a host of its own.
+    /// Connects to the subsystem of a volume as a new host.
     pub fn join(node: &Node<'_>, volume: &str) -> Self {
         Self::join_with(node, volume, connect_command(0, 32), Digests::NONE)
     }
 
-    /// The same with a Connect and digests of the caller's choice.
+    /// [`Self::join`] with a Connect command and digests of the caller's choice.
     ///
     /// # Panics
     /// When the node refuses.
@@ -309,14 +310,14 @@ impl Admin {
         Self::join_by(node, subsystem(volume), Uuid::new_v4(), connect, digests)
     }
 
-    /// Joins as a host that gives neither a name nor an identifier.
+    /// Connects as a host that has neither an NQN nor an identifier.
     pub fn join_unnamed(node: &Node<'_>, volume: &str) -> Self {
         let connect = connect_command(0, 32);
         let (subsystem, wire) = (subsystem(volume), Wire::agree(node.address(), Digests::NONE));
         Self::enter(node, wire, connect, subsystem, (Uuid::nil(), NqnField::EMPTY))
     }
 
-    /// The same host again, at this node, or at the one that comes after it.
+    /// Connects the same host again, to this node or to its successor.
     pub fn join_again(&self, node: &Node<'_>) -> Self {
         let connect = connect_command(0, 32);
         Self::join_by(node, self.subsystem.clone(), self.host_id, connect, Digests::NONE)
@@ -353,17 +354,17 @@ impl Admin {
         Self { wire, address, subsystem, host, host_id, controller }
     }
 
-    /// What its queues say of themselves when they connect.
+    /// The Connect data of its queues.
     pub fn connect_data(&self) -> ConnectData {
         connect_data(self.host_id, self.controller, &self.subsystem, self.host)
     }
 
-    /// Connects an I/O queue of so many entries.
+    /// Connects an I/O queue with this number of entries.
     pub fn io(&self, queue: u16, entries: u16) -> Wire {
         self.io_with(queue, entries, Digests::NONE)
     }
 
-    /// The same with digests.
+    /// [`Self::io`] with digests.
     ///
     /// # Panics
     /// When the node refuses.
@@ -386,7 +387,7 @@ fn connect_data(
     data
 }
 
-/// Commands are told apart by their number.
+/// The command with this command identifier.
 pub fn numbered(command: Command, cid: u16) -> Command {
     command.with_command_id(CommandId(cid))
 }

@@ -1,5 +1,5 @@
-//! Bytes that no host should send: each gets the protocol's own error, ends at most its own
-//! connection, and no other notices. NVMe/TCP 1.1, 3.5; NVMe Base 2.0, 3.3.3.2.1.
+//! Invalid bytes from hosts: each causes the protocol's own error, ends at most its own connection,
+//! and no other host notices. NVMe/TCP 1.1, 3.5; NVMe Base 2.0, 3.3.3.2.1.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use nearflash_node_tests::{
@@ -17,11 +17,11 @@ use zerocopy::IntoBytes;
 
 const NSID: NamespaceId = NamespaceId(1);
 const BLOCK: u32 = 4096;
-/// Of the volume `data` of [`Node::in_memory`].
+/// The number of blocks of the volume `data` of [`Node::in_memory`].
 const BLOCKS: u64 = 2048;
 
-/// Something that must not matter to anybody else: a host that was connected before works on, and
-/// another one can connect.
+/// Checks that misbehaviour does not affect others: a connected host continues to work, and another
+/// one can connect.
 fn nobody_else_notices(misbehave: impl FnOnce(&Node<'_>)) {
     let place = Place::new();
     let node = Node::in_memory(&place);
@@ -32,7 +32,7 @@ fn nobody_else_notices(misbehave: impl FnOnce(&Node<'_>)) {
     assert_serves(&node);
 }
 
-/// An I/O queue with room for so many commands, and the admin queue that keeps it.
+/// An I/O queue with room for `entries` - 1 commands, and the admin queue of its controller.
 fn io_queue(node: &Node<'_>, entries: u16) -> (Admin, Wire) {
     let admin = Admin::join(node, "data");
     let io = admin.io(1, entries);
@@ -161,20 +161,20 @@ fn lengths_that_cannot_be_end_the_connection_before_any_memory_is_taken() {
 
 #[test]
 fn data_that_was_not_asked_for_ends_the_connection() {
-    /// What is spoiled, and what is answered.
+    /// The corrupted PDU, and the expected error.
     type Case = (fn(DataIds, &Wire) -> Vec<u8>, (FatalStatus, u32));
     let cases: [Case; 5] = [
-        // No such R2T.
+        // There is no such R2T.
         (
             |ids, io| io.data(DataIds { transfer_tag: 99, ..ids }, 0, &[0; 4096], true),
             (FatalStatus::INVALID_HEADER_FIELD, 10),
         ),
-        // The R2T is another command's.
+        // The R2T belongs to another command.
         (
             |ids, io| io.data(DataIds { command_id: 9, ..ids }, 0, &[0; 4096], true),
             (FatalStatus::INVALID_HEADER_FIELD, 8),
         ),
-        // Past the end of what was asked for.
+        // Past the end of the requested range.
         (|ids, io| io.data(ids, 0, &[0; 8192], true), (FatalStatus::DATA_OUT_OF_RANGE, 0)),
         (|ids, io| io.data(ids, 512, &[0; 4096], true), (FatalStatus::DATA_OUT_OF_RANGE, 0)),
         // More than MAXH2CDATA.
@@ -213,7 +213,7 @@ fn what_comes_before_its_time_is_refused() {
         wire.send(&data);
         assert_eq!(wire.terminated(), (FatalStatus::SEQUENCE, 0), "data before Connect");
 
-        // A command before Connect is answered: the connection may still become a queue.
+        // A command before Connect is answered, since the connection can still become a queue.
         let mut wire = Wire::agree(node.address(), Digests::NONE);
         let early = [
             Command::property_get(offset::CAPABILITIES, PropertyAccess::SIZE_8),
@@ -339,7 +339,7 @@ fn more_commands_than_the_queue_has_entries_end_the_connection() {
     assert_eq!(io.terminated(), (FatalStatus::SEQUENCE, 0));
     eventually("the log says so", || place.log().contains("more than 4 commands in flight"));
 
-    // One number for two commands: the second is refused, the first is done.
+    // Two commands with one identifier: the second is refused, the first is executed.
     let mut io = admin.io(2, 4);
     io.send(&io.capsule(&numbered(read(0, 1), 7), &[]).repeat(2));
     assert_eq!(io.response().status(), Status::COMMAND_ID_CONFLICT.dnr());
@@ -383,7 +383,7 @@ fn a_host_that_gives_up_is_not_argued_with() {
     });
 }
 
-/// Numbers that look like nothing in particular (xorshift64).
+/// Pseudo-random numbers (xorshift64).
 fn noise(seed: u64) -> impl Iterator<Item = u64> {
     std::iter::successors(Some(seed | 1), |x| {
         let x = x ^ x << 13;
@@ -397,7 +397,7 @@ fn noise_ends_its_connection_whatever_it_is() {
     nobody_else_notices(|node| {
         let admin = Admin::join(node, "data");
         for seed in 1..=60 {
-            // Pure noise, noise behind an ICReq, a queue's commands with single bits turned over.
+            // Pure noise, noise after an ICReq, or a queue's commands with flipped bits.
             let mut numbers = noise(seed * 0x9E37_79B9);
             let mut bytes: Vec<u8> = numbers.by_ref().take(64).flat_map(u64::to_le_bytes).collect();
             let mut wire = match seed % 3 {
@@ -417,7 +417,7 @@ fn noise_ends_its_connection_whatever_it_is() {
             };
             wire.send(&bytes);
             wire.stream().shutdown(std::net::Shutdown::Write).unwrap();
-            // Whatever it says, it says it in whole PDUs, and then it is over.
+            // The node sends whole PDUs only, and then closes the connection.
             while !matches!(wire.receive(), Pdu::Closed) {}
         }
     });

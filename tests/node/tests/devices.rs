@@ -1,4 +1,4 @@
-//! Devices that fail, fill up, or become durable.
+//! Devices that fail, fill up, or lose data.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::fs::OpenOptions;
@@ -21,7 +21,7 @@ fn flash_node<'a>(place: &'a Place, flags: &[&str]) -> Node<'a> {
     Node::start(place, &flags)
 }
 
-/// Where on the device a volume's first block lies, found by what is there.
+/// The offset of a volume's first block on the device, found by its contents.
 fn place_of(stamp: Stamp, place: &Place) -> u64 {
     let bytes = std::fs::read(place.path("flash.img")).unwrap();
     let block = stamp.block(4096);
@@ -29,8 +29,8 @@ fn place_of(stamp: Stamp, place: &Place) -> u64 {
     u64::try_from(found.expect("the block is on the device")).unwrap() * 4096
 }
 
-/// A file that may not grow, by the limit of its process: what a full file system or an exhausted
-/// quota is, and needs nobody's permission.
+/// The file may not grow, because of its process's limit. This simulates a full file system or an
+/// exhausted quota, and needs no privileges.
 #[test]
 fn a_full_device_answers_capacity_exceeded_and_serves_what_it_has() {
     let place = Place::new();
@@ -41,7 +41,7 @@ fn a_full_device_answers_capacity_exceeded_and_serves_what_it_has() {
     assert_eq!(host.write_stamp(first), Status::SUCCESS);
     assert_eq!(host.flush(), Status::SUCCESS);
     let start = place_of(first, &place);
-    // Block 16 of volume `data` is the first that finds no room.
+    // Block 16 of volume `data` is the first without room.
     node.limit(Resource::Fsize, start + 16 * 4096);
     let block = Stamp { lba: 16, sequence: 1 }.block(4096);
     let full = Status::CAPACITY_EXCEEDED.dnr();
@@ -67,7 +67,7 @@ fn a_read_that_the_device_cannot_do_is_an_unrecovered_read_error() {
     assert_eq!(host.write_stamp(later), Status::SUCCESS);
     assert_eq!(host.flush(), Status::SUCCESS);
     let cut = place_of(first, &place) + 50 * 4096;
-    // Somebody cuts the file off behind the node's back.
+    // Another process truncates the file.
     let file = OpenOptions::new().write(true).open(place.path("flash.img")).unwrap();
     file.set_len(cut).unwrap();
     assert_eq!(host.read(100, 1).0, Status::UNRECOVERED_READ);
@@ -99,8 +99,8 @@ fn a_read_that_the_device_cannot_do_is_an_unrecovered_read_error() {
     assert_eq!(refused.code, 1);
 }
 
-/// A file in memory that is sealed against writing behind the node's back: nobody's permission is
-/// needed, and no write of the node succeeds any more.
+/// The file is in memory, and sealed against writing while the node has it open. This needs no
+/// privileges, and every write of the node fails.
 #[test]
 fn a_write_that_the_device_cannot_do_is_a_write_fault_by_every_door() {
     let place = Place::new();
@@ -118,7 +118,7 @@ fn a_write_that_the_device_cannot_do_is_a_write_fault_by_every_door() {
     fcntl_add_seals(&medium, SealFlags::WRITE).unwrap();
     let block = [5; 4096];
     for lba in [0, 7] {
-        // SCT 2h, SC 80h, and no Do Not Retry: another path to the medium may do it.
+        // SCT 2h, SC 80h, and no Do Not Retry: another path to the medium may succeed.
         assert_eq!(host.write(lba, &block), Status::WRITE_FAULT);
         assert_eq!(host.write_durably(lba, &block), Status(0x280));
         let refused = initiator.write_refused(lba, &block).unwrap();
@@ -155,7 +155,7 @@ fn writes_with_fua_and_flushes_reach_the_device() {
         file.read_exact_at(&mut block, start + stamp.lba * 4096).unwrap();
         assert_eq!(Stamp::of(&block), Some(stamp));
     }
-    // A flush of all namespaces, as hosts send it that do not know which there are.
+    // A flush of all namespaces, which hosts send that do not know the individual ones.
     let admin = Admin::join(&node, "data");
     let mut io = admin.io(1, 8);
     assert_eq!(io.run(&Command::flush(NamespaceId(u32::MAX))).status(), Status::SUCCESS);

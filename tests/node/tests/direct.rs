@@ -1,5 +1,6 @@
-//! Direct clients that come with the wrong papers, ask for what they may not have, lose their rights
-//! in the middle of it, or die; and a node that dies on them. By TCP, and by shared memory.
+//! Direct clients that have the wrong credentials, request access without a grant, lose their
+//! grants during requests, or die; and a node that dies while they are connected. Over TCP and
+//! shared memory.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::process::{Command, Stdio};
@@ -22,7 +23,7 @@ fn in_memory(place: &Place) -> Node<'_> {
     Node::with_direct(place, &["--device", "r=ram:64MiB", "--volume", "data=8MiB@r"])
 }
 
-/// The same in a file, so that requests take their time.
+/// The same volume in a file, so that requests take some time.
 fn in_a_file<'a>(place: &'a Place, flags: &[&str]) -> Node<'a> {
     let device = place.flash("64MiB");
     let flags = [&["--device", &device, "--volume", "data=8MiB@flash"], flags].concat();
@@ -40,7 +41,7 @@ fn refused_everywhere(volume: &Volume, offset: u64, len: usize) {
     assert_eq!(status(volume.write_at(&bytes, offset)), Status::NOT_GRANTED);
 }
 
-/// Polls until so many operations are over.
+/// Polls until `count` operations have completed.
 fn completed(pair: &mut QueuePair, count: usize) -> Vec<Completion> {
     let mut completions = Vec::new();
     let deadline = Instant::now() + PATIENCE;
@@ -161,8 +162,8 @@ fn what_expires_is_over_for_those_who_are_in_and_those_who_come() {
     node.terminate();
 }
 
-/// Writes blocks with ever higher numbers to `blocks` places for as long as it may; none of those
-/// that it posts once `is_revoked` may succeed.
+/// Writes blocks with increasing numbers until every write is refused; no write that it posts once
+/// `is_revoked` is set may succeed.
 fn write_until_refused(pair: &mut QueuePair, is_revoked: &AtomicBool, written: &AtomicU64) {
     const DEPTH: u64 = 32;
     let mut completions = Vec::new();
@@ -176,7 +177,7 @@ fn write_until_refused(pair: &mut QueuePair, is_revoked: &AtomicBool, written: &
             let mut buffer = pair.buffer(4096).unwrap();
             let lba = sequence % 256;
             buffer.copy_from_slice(&Stamp { lba, sequence }.block(4096));
-            // Looked at before the post: what it says is true of the write.
+            // Read before the post, so that it holds for this write.
             let too_late = is_revoked.load(Ordering::SeqCst);
             let token = pair.post_write(buffer, lba * 4096).unwrap();
             if too_late {
@@ -214,7 +215,7 @@ fn a_grant_that_is_revoked_under_full_load_is_without_effect_when_the_command_re
             let writer = scope.spawn(|| write_until_refused(&mut pair, &is_revoked, &written));
             eventually("writes go through", || written.load(Ordering::Relaxed) > 500);
             node.command(&["grant", "revoke", &grant]);
-            // From here on nothing changes any more, whatever the client had in flight.
+            // Nothing may change from now on, even by writes in flight.
             let (_, before) = host.read(0, 32);
             is_revoked.store(true, Ordering::SeqCst);
             let mut rest = Vec::new();
@@ -283,7 +284,7 @@ fn a_volume_that_grows_is_seen_by_those_who_have_it_open() {
         let end = volume.len();
         assert_eq!(status(volume.write_at(&[1; 2], end - 1)), Status::OUT_OF_RANGE);
         node.command(&["volume", "resize", "data", size]);
-        // The epoch that it has is stale now; it asks for the new one by itself.
+        // The client's epoch is stale now; it requests the new one by itself.
         volume.write_at(&[1; 2], end - 1).unwrap();
         assert_eq!(volume.len(), end + 8 * MIB);
     }
@@ -291,7 +292,7 @@ fn a_volume_that_grows_is_seen_by_those_who_have_it_open() {
     node.terminate();
 }
 
-/// A node whose device takes so long that everything stays in flight.
+/// A node with a device so slow that every operation stays in flight.
 fn slow(place: &Place) -> Node<'_> {
     let device = "n=null:64MiB,read-delay=1000s,write-delay=1000s";
     Node::with_direct(place, &["--device", device, "--volume", "data=8MiB@n"])

@@ -1,5 +1,5 @@
-//! Direct clients that send what no client of ours would: by bytes made by hand. In each case the
-//! node says why and serves others as before.
+//! Direct clients that send handmade bytes, which no regular client sends. In each case the node
+//! reports the error and serves others as before.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use nearflash_direct::wire::{
@@ -18,7 +18,7 @@ fn in_memory(place: &Place) -> Node<'_> {
     Node::with_direct(place, &["--device", "r=ram:64MiB", "--volume", "data=8MiB@r"])
 }
 
-/// Everybody else is served as before, and nothing of the misfit stays.
+/// Checks that others are served as before, and that no resources of the client remain.
 fn assert_undisturbed(node: Node<'_>) {
     assert_serves_direct(&node);
     assert_serves(&node);
@@ -28,7 +28,7 @@ fn assert_undisturbed(node: Node<'_>) {
     node.terminate();
 }
 
-/// A client that has the volume open, and a request on it to begin with.
+/// A client with the volume open, and a read request on it.
 fn opened(node: &Node<'_>) -> (DirectWire, RequestHeader) {
     let mut wire = DirectWire::enter(node);
     let (handle, volume) = wire.open("data");
@@ -37,7 +37,7 @@ fn opened(node: &Node<'_>) -> (DirectWire, RequestHeader) {
     (wire, RequestHeader { volume: handle.into(), epoch: volume.epoch, ..read })
 }
 
-/// The statuses of the answers, in the order that they come in.
+/// The statuses of the answers, in order of arrival.
 fn asked(node: &Node<'_>, requests: impl Fn(RequestHeader) -> Vec<RequestHeader>) -> Vec<Status> {
     let (mut wire, read) = opened(node);
     let ask = |request| wire.ask(request).0.status();
@@ -110,12 +110,12 @@ fn a_stale_epoch_is_refused_with_the_current_one_and_without_effect() {
     assert_undisturbed(node);
 }
 
-/// Whoever breaks the protocol hears why, and its connection is over.
+/// A protocol error is reported to the client and ends its connection.
 #[test]
 fn what_breaks_the_protocol_ends_that_connection_with_the_reason() {
     let place = Place::new();
     let node = in_memory(&place);
-    // Who does not begin as the protocol does is not spoken to at all.
+    // A connection that does not begin with a handshake is closed without an answer.
     let mut wire = DirectWire::dial(&node);
     wire.send(request(Opcode::READ, 0, 0, 4096).as_bytes());
     wire.assert_closed();
@@ -133,7 +133,7 @@ fn what_breaks_the_protocol_ends_that_connection_with_the_reason() {
     wire.send(request(Opcode::HELLO, 0, 0, 32).as_bytes());
     wire.send(hello.as_bytes());
     assert_eq!(wire.goodbye(), Status::VERSION);
-    // After it.
+    // After the handshake.
     let (mut wire, read) = opened(&node);
     wire.send(RequestHeader { tag: CREDITS_MAX.into(), ..read }.as_bytes());
     assert_eq!(wire.goodbye(), Status::CREDITS_EXCEEDED);

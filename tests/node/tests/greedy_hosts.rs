@@ -1,5 +1,5 @@
-//! Hosts that want too much: more than they read, more than they say, more connections than anybody
-//! needs. Nobody else notices, and the node's memory and files stay bounded.
+//! Hosts with excessive demands: they do not read answers, do not send announced data, or open too
+//! many connections. No other host notices, and the node's memory and files stay bounded.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::io::Read;
@@ -20,7 +20,7 @@ use zerocopy::IntoBytes;
 const NSID: NamespaceId = NamespaceId(1);
 const MIB: u64 = 1 << 20;
 
-/// Reads of the most that one command may have.
+/// A read of the largest length of one command.
 fn long_read() -> Command {
     Command::read(NSID, Lba(0), 255, 256 * 4096)
 }
@@ -33,7 +33,7 @@ fn a_host_that_stops_reading_is_throttled_and_others_make_progress() {
     other.assert_works();
     let before = node.usage().resident_bytes;
     let admin = Admin::join(&node, "data");
-    // Four queues ask for 512 MiB and take nothing of it.
+    // Four queues request 512 MiB and read none of it.
     let mut greedy: Vec<Wire> = (1..=4).map(|queue| admin.io(queue, 128)).collect();
     for io in &mut greedy {
         (0..128).for_each(|cid| io.submit(&numbered(long_read(), cid), &[]));
@@ -41,11 +41,11 @@ fn a_host_that_stops_reading_is_throttled_and_others_make_progress() {
     for _ in 0..50 {
         other.assert_works();
         let grown = node.usage().resident_bytes.saturating_sub(before);
-        // The pool is 32 MiB, and now has all of its pages.
+        // The pool has 32 MiB, all of which is resident now.
         assert!(grown < 64 * MIB, "{grown} bytes more for hosts that do not read");
     }
     assert_serves(&node);
-    // One that reads after all gets everything.
+    // A host that resumes reading gets everything.
     let mut answered = 0;
     while answered < 128 {
         match greedy[0].receive() {
@@ -68,7 +68,7 @@ fn a_host_that_does_not_send_the_data_it_promised_leaves_room_for_others() {
     let admin = Admin::join(&node, "data");
     let mut greedy: Vec<Wire> = (1..=4).map(|queue| admin.io(queue, 128)).collect();
     for io in &mut greedy {
-        // Each is promised a buffer of 1 MiB before it is asked for its data.
+        // Each is assigned a buffer of 1 MiB before it is asked for its data.
         let write = Command::write(NSID, Lba(0), 255, 256 * 4096);
         (0..128).for_each(|cid| io.submit(&numbered(write, cid), &[]));
         io.r2t();
@@ -79,7 +79,7 @@ fn a_host_that_does_not_send_the_data_it_promised_leaves_room_for_others() {
     eventually("the pool is whole again", || node.counted("pool_free_bytes") >= 31 * MIB);
 }
 
-/// Two writes: one of 1 MiB, whose data is given when it is asked for, and one that asks for nothing.
+/// Completes two writes: one of 1 MiB, whose data is sent after its R2T, and one without R2T.
 fn give_data_and_await_answers(io: &mut Wire) {
     let mut answered = 0;
     while answered < 2 {
@@ -98,8 +98,8 @@ fn give_data_and_await_answers(io: &mut Wire) {
     }
 }
 
-/// Each connection's buffer waits for data that stands behind a small write, and the small write for
-/// a buffer: as many such connections as there are buffers would wait for one another.
+/// Each connection's buffer waits for data that follows a small write, and the small write waits
+/// for a buffer: as many connections as there are buffers would deadlock.
 #[test]
 fn buffers_that_wait_for_data_leave_one_for_the_small_write_in_front_of_it() {
     let place = Place::new();
@@ -113,7 +113,7 @@ fn buffers_that_wait_for_data_leave_one_for_the_small_write_in_front_of_it() {
     for io in &mut connections {
         io.submit(&long, &[]);
     }
-    // Whoever gets a buffer has one before any small write comes.
+    // The long writes take their buffers before any small write comes.
     eventually("no long write can have a buffer", || node.counted("pool_free_bytes") < 2 * MIB);
     for io in &mut connections {
         io.submit(&small, &[7; 4096]);
@@ -137,20 +137,20 @@ fn a_host_that_says_nothing_is_let_go() {
     halting.send(&request.as_bytes()[..50]);
     let agreed = Wire::agree(node.address(), Digests::NONE);
     let mut promising = Wire::agree(node.address(), Digests::NONE);
-    // A Connect whose data does not come.
+    // A Connect command whose data does not come.
     let connect = promising.capsule(&connect_command(0, 32).to_command(), &[0; 1024]);
     promising.send(&connect[..80]);
     let waiting = Instant::now();
     for mut wire in [silent, halting, agreed, promising] {
         wire.closed();
     }
-    // Less than without the flag.
+    // Less than the default time-out.
     assert!(waiting.elapsed() < Duration::from_secs(10));
     eventually("the log says why", || place.log().contains("no queue was connected in time"));
     assert_serves(&node);
 }
 
-/// A connection that leaves nothing behind on this side, so that ten thousand find room.
+/// A connection that leaves no socket behind on this side, so that ten thousand of them fit.
 fn connect_and_forget(node: &Node<'_>, says: &[u8]) {
     let mut stream = TcpStream::connect(node.address()).unwrap();
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
@@ -166,7 +166,7 @@ fn ten_thousand_connections_in_a_row_leave_nothing_behind() {
     let node = Node::in_memory(&place);
     let request = IcReq::new(Default::default(), Default::default(), 0);
     let mut bystander = Host::connect(&node, "data");
-    // What is taken once is taken: the first hundred do not count.
+    // The first hundred are not counted, since some resources are allocated once.
     for _ in 0..100 {
         connect_and_forget(&node, request.as_bytes());
     }
@@ -183,7 +183,7 @@ fn ten_thousand_connections_in_a_row_leave_nothing_behind() {
     }
     bystander.assert_works();
     eventually("all are gone", calm);
-    // The connection of the last question to the control socket may not be closed yet.
+    // The connection of the last control request may not be closed yet.
     eventually("no file is left open", || node.usage().files <= before.files);
     let after = node.usage();
     let grown = after.resident_bytes.saturating_sub(before.resident_bytes);
@@ -225,7 +225,7 @@ fn hosts_that_vanish_in_the_middle_of_io_leave_nothing_behind() {
             let command = match cid % 4 {
                 0 => Command::read(NSID, lba, 15, 16 * 4096),
                 1 => Command::flush(NSID),
-                // Its data is never sent.
+                // The data of this write is never sent.
                 2 => Command::write(NSID, lba, 15, 16 * 4096),
                 _ => {
                     let write = Command::write(NSID, lba, 0, 4096).with_capsule_data(4096);
@@ -235,7 +235,7 @@ fn hosts_that_vanish_in_the_middle_of_io_leave_nothing_behind() {
             };
             bytes.extend(io.capsule(&numbered(command, cid), &[]));
         }
-        // In the middle of a capsule, too.
+        // The cut is in the middle of a capsule, too.
         bytes.truncate(bytes.len() - usize::from(round) * 41);
         io.send(&bytes);
         if round % 2 == 0 {
@@ -249,7 +249,7 @@ fn hosts_that_vanish_in_the_middle_of_io_leave_nothing_behind() {
     eventually("all are gone", calm);
     eventually("nothing is in flight", || node.counted("in_flight") == 0);
     eventually("the pool is whole again", || node.counted("pool_free_bytes") >= 31 * MIB);
-    // The connection of the last question to the control socket may not be closed yet.
+    // The connection of the last control request may not be closed yet.
     eventually("no file is left open", || node.usage().files <= before.files);
     assert_serves(&node);
 }

@@ -1,6 +1,6 @@
-//! Initiators that want too much, or stop half-way: others make progress, and nothing is left behind.
-//! And what they have of a real node with several connections, with changes at the same time, and
-//! with a medium that does not hold what is written.
+//! Initiators with excessive demands, or that stop half-way: others make progress, and no resources
+//! remain. Also sessions with several connections, concurrent changes, and a medium that does not
+//! keep written data.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::thread;
@@ -11,7 +11,7 @@ use nearflash_node_tests::{Host, Initiator, Node, Place, Who, assert_serves_iscs
 
 const DEVICE: [&str; 4] = ["--device", "r=ram:64MiB", "--volume", "data=32MiB@r"];
 const MIB: usize = 1 << 20;
-/// Blocks of 4 KiB.
+/// The number of 4 KiB blocks in 1 MiB.
 const BLOCKS_PER_MIB: u32 = 256;
 const SECRET: &str = "sixteen-letters!";
 
@@ -54,7 +54,7 @@ fn an_initiator_that_reads_no_answers_is_throttled_and_others_make_progress() {
         let grown = node.usage().resident_bytes.saturating_sub(before);
         assert!(grown < 128 << 20, "{grown} bytes more for initiators that do not read");
     }
-    // One that reads after all gets everything.
+    // An initiator that resumes reading gets everything.
     for _ in 0..64 {
         let done = greedy[0].next_done().unwrap();
         assert!(done.is_good() && done.data.len() == MIB, "{:?}", done.ending);
@@ -92,7 +92,8 @@ fn writes_of_more_than_the_pool_at_once_all_end() {
     let place = Place::new();
     let node = Node::with_iscsi(&place, &DEVICE);
     let mut deep = login(&node, "deep");
-    // Each brings some of its data along, and is asked for the rest, which comes behind the others.
+    // Each write brings some of its data, and is asked for the rest, which follows the other
+    // commands.
     for _ in 0..64 {
         let data = TaskData::SmallFromInitiator(vec![7; MIB]);
         deep.begin(&cdb::write(0, 0, BLOCKS_PER_MIB), data);
@@ -111,7 +112,7 @@ fn writes_of_more_than_the_pool_at_once_all_end() {
     node.terminate();
 }
 
-/// Long fills take a buffer each as long as they last, and need nothing of their initiator.
+/// Each long fill holds a buffer until its end, and needs no further data from its initiator.
 #[test]
 fn an_initiator_with_long_fills_leaves_buffers_for_others() {
     const FILLS: u64 = 64;
@@ -127,7 +128,7 @@ fn an_initiator_with_long_fills_leaves_buffers_for_others() {
     greedy.send_at_most(usize::MAX);
     eventually("they are under way", || node.counted("in_flight") > 0);
     for _ in 0..4 {
-        // As long a buffer as a fill takes.
+        // The write needs as long a buffer as a fill.
         let data = TaskData::SmallFromInitiator(vec![1; MIB]);
         other.begin(&cdb::write(0, 0, BLOCKS_PER_MIB), data);
         assert!(other.next_done().unwrap().is_good());
@@ -157,7 +158,7 @@ fn connections_of_a_session_share_its_commands_and_its_end() {
             let data = TaskData::SmallFromInitiator(vec![place + round; 4096]);
             connection.begin(&cdb::write(0, u64::from(place), 1), data);
         }
-        // The last one's commands come first, ahead of their turn.
+        // The commands of the last connection arrive first, ahead of their CmdSN.
         all.iter_mut().rev().for_each(|connection| connection.send_at_most(usize::MAX));
         for connection in &mut all {
             assert!(connection.next_done().unwrap().is_good());
@@ -168,7 +169,7 @@ fn connections_of_a_session_share_its_commands_and_its_end() {
         }
     }
     assert_eq!(node.command(&["status"])["initiators"].as_array().unwrap().len(), 1);
-    // With one of its connections, the session is lost.
+    // The session ends with any of its connections.
     drop(all.pop());
     for connection in &mut all {
         while connection.try_command(&cdb::test_unit_ready(), TaskData::None).is_ok() {}
@@ -200,7 +201,7 @@ fn changes_of_sessions_and_of_the_operator_wait_for_one_another_and_never_foreve
                     for key in 1..=64 {
                         register(&mut session, round << 16 | number << 8 | key);
                     }
-                    // Until its user is gone, and with it the session.
+                    // Until the user is removed, which ends the session.
                     while session.next_done().is_ok() {}
                 });
             }
@@ -218,7 +219,7 @@ fn changes_of_sessions_and_of_the_operator_wait_for_one_another_and_never_foreve
     node.terminate();
 }
 
-/// WRITE AND VERIFY (10) of one block, with a comparison or without.
+/// WRITE AND VERIFY (10) of one block, with or without BYTCHK.
 fn write_and_verify(compares: bool) -> Cdb {
     let mut cdb: Cdb = [0; 16];
     (cdb[0], cdb[1], cdb[8]) = (0x2E, u8::from(compares) << 1, 1);
@@ -228,7 +229,7 @@ fn write_and_verify(compares: bool) -> Cdb {
 #[test]
 fn write_and_verify_says_so_when_the_medium_does_not_hold_what_was_written() {
     let place = Place::new();
-    // It forgets what is written, and reads as zeroes.
+    // The null device discards writes, and reads as zeroes.
     let flags = ["--device", "n=null:16MiB", "--volume", "data=8MiB@n"];
     let node = Node::with_iscsi(&place, &flags);
     let mut initiator = login(&node, "a");

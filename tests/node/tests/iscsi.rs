@@ -1,6 +1,6 @@
-//! What initiators have of a node by its iSCSI door: who gets in, that all doors lead to the same
-//! volume, that a reservation taken by one binds the others and a restart keeps it, and that bytes
-//! which no initiator should send end their own connection alone. RFC 7143; SPC-4, 5.13.
+//! Initiators at the iSCSI door of a node: logins, one volume through all doors, reservations that
+//! bind others and survive a restart, and invalid bytes, which end their own connection alone. RFC
+//! 7143; SPC-4, 5.13.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use nearflash_node_tests::{
 const DEVICE: [&str; 4] = ["--device", "r=ram:16MiB", "--volume", "data=8MiB@r"];
 const SECRET: &str = "sixteen-letters!";
 
-/// Service actions and a type of PERSISTENT RESERVE OUT.
+/// Service actions and types of PERSISTENT RESERVE OUT.
 const REGISTER: u8 = 0;
 const RESERVE: u8 = 1;
 const CLEAR: u8 = 3;
@@ -86,7 +86,7 @@ fn with_a_chap_user_only_who_knows_the_secret_logs_in() {
     assert_eq!(status["initiators"][0]["initiator"], "iqn.2026-11.test:a");
     eventually("the log says who failed", || place.log().contains("authentication failure"));
     assert!(!place.log().contains(SECRET), "{}", place.log());
-    // Its sessions are over when the command returns.
+    // The user's sessions have ended when the command returns.
     node.command(&["chap", "remove", "app"]);
     assert_eq!(sessions(&node), 0);
     let lost = initiator.try_command(&cdb::test_unit_ready(), TaskData::None);
@@ -164,7 +164,7 @@ fn a_reservation_taken_through_iscsi_binds_every_door() {
     let listed = &listed["reservations"][0];
     assert_eq!(listed["kind"], "write-exclusive");
     assert_eq!(listed["registrants"][0]["key"], "0x000000000000000a");
-    // Another takes it over: the first hears of it.
+    // Another initiator preempts the reservation: the first is notified.
     assert_eq!(b.reserve_out(REGISTER, 0, (0, 0xB), false), Status::GOOD);
     a.hear_all();
     let preempted = b.reserve_out(PREEMPT, EXCLUSIVE_ACCESS, (0xB, 0xA), false);
@@ -172,7 +172,7 @@ fn a_reservation_taken_through_iscsi_binds_every_door() {
     assert_eq!(a.attention(), Some((0x2A, 0x05)), "registrations preempted");
     assert_eq!(a.write(0, &[3; 4096]), Status::RESERVATION_CONFLICT);
     assert!(!host.read(0, 1).0.is_success(), "nobody else reads any more");
-    // The operator ends it.
+    // The operator clears the reservation.
     node.command(&["reservation", "clear", "data"]);
     assert_eq!(a.write(0, &[4; 4096]), Status::GOOD);
     assert!(host.write(0, &[5; 4096]).is_success());
@@ -278,7 +278,7 @@ fn the_first_chap_user_ends_sessions_that_came_in_without_one() {
     node.command(&["chap", "add", "app", "--secret-file", &place.text("secret")]);
     assert_eq!(sessions(&node), 0, "they are over when the command returns");
     assert!(a.try_command(&cdb::test_unit_ready(), TaskData::None).is_err());
-    // A second one is no reason to end those of the first.
+    // A second account does not end the sessions of the first.
     let known = Who::named("a").with_account("app", SECRET);
     let mut a = Initiator::login(&node, "data", &known).unwrap();
     node.command(&["chap", "add", "other"]);
@@ -300,7 +300,7 @@ fn bytes_that_no_initiator_sends_end_their_own_connection_alone() {
     for bytes in [
         b"GET / HTTP/1.1\r\nHost: flash\r\n\r\nand some more that fills a header".to_vec(),
         vec![0xFF; 4096],
-        // A command before any login; a login with more data than a login has; one of no key.
+        // A command before any login; a login with more data than allowed; one with an invalid key.
         login_header(&|header| header[0] = 0x01),
         login_header(&|header| header[5..8].copy_from_slice(&[0xFF; 3])),
         login_header(&|header| header[4] = 0xFF),
@@ -310,7 +310,7 @@ fn bytes_that_no_initiator_sends_end_their_own_connection_alone() {
         stranger.set_read_timeout(Some(PATIENCE)).unwrap();
         stranger.write_all(&bytes).unwrap();
         let mut answer = Vec::new();
-        // A login response at most, and then the end: be it in order or by a reset.
+        // At most a login response, and then the end, in order or by a reset.
         let _ = stranger.read_to_end(&mut answer);
         assert!(answer.len() <= 256, "{answer:?}");
     }
@@ -331,7 +331,7 @@ fn a_node_that_ends_says_so_and_leaves_no_command_half_done() {
     assert!(a.try_command(&cdb::test_unit_ready(), TaskData::None).is_err());
 }
 
-/// The end of its session asks for a change, when there may be no core any more to make it on.
+/// The end of the session requests a change, when there may be no core left to make it.
 #[test]
 fn a_node_ends_although_an_initiator_holds_a_unit_as_long_as_it_is_there() {
     const RESERVE_6: u8 = 0x16;

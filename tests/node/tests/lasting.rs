@@ -1,5 +1,5 @@
-//! What a node keeps: volumes and data over a restart, every acknowledged write over a crash, its
-//! word to hosts when it is asked to end.
+//! State that a node keeps: volumes and data over a restart, every acknowledged write over a crash,
+//! and answers to hosts when it is terminated.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::collections::HashMap;
@@ -34,10 +34,10 @@ fn volumes_and_their_data_are_there_after_a_restart() {
         }
     }
     node.terminate();
-    // The device's size and the volumes are known by now.
+    // The device's size and the volumes are recorded by now.
     let device = format!("flash=file:{}", place.text("flash.img"));
     let node = Node::start(&place, &["--device", &device]);
-    // Name, size, block size, UUID, device, NQN and number: all as before.
+    // Name, size, block size, UUID, device, NQN and number are unchanged.
     assert_eq!(node.command(&["volume", "list"]), listed);
     for (sequence, name) in (1..).zip(names) {
         let mut host = Host::connect(&node, name);
@@ -48,16 +48,16 @@ fn volumes_and_their_data_are_there_after_a_restart() {
     }
 }
 
-/// Blocks that are written over and over; each is in flight at most once.
+/// The number of blocks that are rewritten; each is in flight at most once.
 const BLOCKS: u64 = 256;
 const DEPTH: u64 = 16;
 
-/// What a writer knows of each block.
+/// A writer's knowledge of a block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
-    /// The last that the node said was written.
+    /// The last acknowledged write.
     acknowledged: u64,
-    /// The last that was sent.
+    /// The last sent write.
     sent: u64,
 }
 
@@ -71,7 +71,7 @@ fn write_on(host: &mut Host, known: &mut HashMap<u64, Known>, acknowledged: &Ato
     let mut done = Vec::new();
     loop {
         while let Some(slot) = free.pop() {
-            // Each slot has blocks of its own.
+            // Each slot has its own blocks.
             let lba = (turn * 7 % (BLOCKS / DEPTH)) * DEPTH + slot;
             turn += 1;
             let block = known.entry(lba).or_default();
@@ -112,7 +112,7 @@ fn every_acknowledged_write_is_there_after_a_crash() {
     for round in 1..=5 {
         let node = Node::start(&place, &flags);
         let mut host = Host::connect(&node, "data");
-        // First what the rounds before left.
+        // Checks the result of the earlier rounds first.
         for (lba, block) in &mut known {
             let found = host.read_stamp(*lba).map(|stamp| (stamp.lba, stamp.sequence));
             let Some((found_at, sequence)) = found else {
@@ -122,7 +122,7 @@ fn every_acknowledged_write_is_there_after_a_crash() {
             assert_eq!(found_at, *lba, "round {round}: a block is where another belongs");
             let possible = block.acknowledged..=block.sent;
             assert!(possible.contains(&sequence), "round {round}: {sequence} of {block:?}");
-            // What is there stays there.
+            // The block keeps this write.
             *block = Known { acknowledged: sequence, sent: block.sent };
         }
         let acknowledged = AtomicU64::new(0);
@@ -148,7 +148,7 @@ fn sigterm_answers_what_is_in_flight_and_ends_well() {
     for cid in 0..32 {
         io.submit(&numbered(Command::read(NamespaceId(1), Lba(0), 0, 4096), cid), &[]);
     }
-    // Once an answer to a later command is there, the node has taken the reads too.
+    // Once a later command is answered, the node has accepted the reads, too.
     io.submit(&numbered(Command::flush(NamespaceId(1)), 99), &[]);
     assert_eq!(io.response().cid.get(), 99);
     let address = node.address();

@@ -1,5 +1,5 @@
-//! Several queues, several cores, several hosts: no block is torn, no increment lost, no news
-//! missed.
+//! Several queues, several cores, several hosts: no block is torn, no increment is lost, no event
+//! is missed.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use nearflash::nvme_tcp::{Io, QueuePair, Status};
@@ -14,7 +14,7 @@ use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 
 const NSID: NamespaceId = NamespaceId(1);
 
-/// On two cores, or on one where there is only one.
+/// A node on two cores, if the machine has two.
 fn node_on_two_cores<'a>(place: &'a Place, device: &str) -> Node<'a> {
     let volume = format!("data=8MiB@{}", device.split('=').next().unwrap());
     let cores = two_cores();
@@ -22,7 +22,7 @@ fn node_on_two_cores<'a>(place: &'a Place, device: &str) -> Node<'a> {
     Node::start(place, &[&["--device", device, "--volume", &volume][..], &cores].concat())
 }
 
-/// Writes and reads blocks of its own in turn, eight at a time, and looks at all that it reads.
+/// Writes and reads a connection's own blocks in turn, eight at a time, and checks all data.
 fn write_and_read(pair: &mut QueuePair, namespace: &nearflash::nvme_tcp::Namespace, first: u64) {
     const BLOCKS: u64 = 64;
     const AT_ONCE: u64 = 8;
@@ -95,7 +95,7 @@ fn several_queues_on_two_cores_write_and_read_their_own_blocks() {
     assert_eq!(node.counted("errors"), 0);
 }
 
-/// Sends a fused compare-and-write, and awaits both answers.
+/// Sends a fused compare-and-write, and waits for both answers.
 fn compare_and_write(io: &mut Wire, lba: u64, old: &[u8], new: &[u8]) -> (Status, Status) {
     let compare = Command::compare(NSID, Lba(lba), 0, 4096).with_fused(Fused::First);
     let write = Command::write(NSID, Lba(lba), 0, 4096).with_fused(Fused::Second);
@@ -133,7 +133,7 @@ fn compare_and_write_of_two_hosts_on_two_cores_counts_exactly() {
             }
         }
     };
-    // Controllers with numbers of their own begin at different cores.
+    // The controllers have different identifiers, and so begin at different cores.
     let admins = [Admin::join(&node, "data"), Admin::join(&node, "data")];
     let mut queues = admins.each_ref().map(|admin| admin.io(1, 8));
     std::thread::scope(|scope| {
@@ -166,7 +166,7 @@ fn a_resize_is_told_to_connected_hosts_and_seen_by_their_io() {
     assert_eq!((status, &list[..8]), (Status::SUCCESS, &[1, 0, 0, 0, 0, 0, 0, 0][..]));
     for io in &mut queues {
         let mut status = Status::LBA_OUT_OF_RANGE;
-        // The other core hears of it in a turn of its own.
+        // The other core adopts the change in a later turn.
         eventually("the new blocks are there", || {
             status = io.read(&beyond).0;
             status == Status::SUCCESS
@@ -174,7 +174,7 @@ fn a_resize_is_told_to_connected_hosts_and_seen_by_their_io() {
     }
     assert_eq!(Host::connect(&node, "data").namespace.blocks, Blocks(4096));
 
-    // So is a new volume in the same subsystem.
+    // The same applies to a new volume in this subsystem.
     admin.wire.submit(&numbered(Command::async_event_request(), 10), &[]);
     node.command(&["volume", "create", "more=1MiB@r,subsystem=data"]);
     let event = admin.wire.response();
@@ -199,7 +199,7 @@ fn a_volume_that_is_removed_by_force_ends_its_hosts_and_nobody_else() {
     admin.wire.closed();
     queues.iter_mut().for_each(Wire::closed);
     bystander.assert_works();
-    // Who gets the room sees nothing of what was there.
+    // A volume that reuses the space shows none of the old data.
     node.command(&["volume", "create", "next=8MiB@r"]);
     let mut next = Host::connect(&node, "next");
     assert_eq!(next.read(0, 1), (Status::SUCCESS, vec![0; 4096]));
@@ -214,7 +214,7 @@ fn a_host_that_is_not_heard_of_loses_its_controller() {
     let mut admin = Admin::join_with(&node, "data", connect, Digests::NONE);
     let mut queues = [admin.io(1, 8), admin.io(2, 8)];
     assert!(admin.wire.run(&Command::keep_alive()).status().is_success());
-    // Nothing more is said.
+    // No further keep-alive is sent.
     admin.wire.closed();
     queues.iter_mut().for_each(Wire::closed);
     eventually("the log says so", || place.log().contains("host disconnected: "));

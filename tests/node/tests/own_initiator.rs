@@ -1,4 +1,5 @@
-//! Our own initiator and a node that has little room: what is refused for the moment is done in the end.
+//! The client's initiator and a node with little room: commands that are refused for lack of room
+//! are executed in the end.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::process::Command;
@@ -7,14 +8,14 @@ use nearflash::iscsi::{ConnectionOptions, Io, IoCompletion, LogicalUnit, Options
 use nearflash_node_tests::{Node, Place, nearflash};
 use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 
-/// 4 MiB of the pool are to be had; of one of 5 MiB, the engine keeps one.
+/// A pool of 5 MiB has 4 MiB for commands; the engine keeps one.
 const FLAGS: [&str; 6] = ["--device", "r=ram:96MiB", "--volume", "data=64MiB@r", "--pool", "5MiB"];
 const TARGET: &str = "iqn.2026-11.io.nearflash:data";
 const DEPTH: u16 = 32;
 const OP_LEN: ByteLen = ByteLen(1 << 20);
 const BLOCKS_PER_OP: Blocks = Blocks(256);
 
-/// A session with as many operations in flight as it takes, each over its own place.
+/// A session with as many operations in flight as possible, each on its own blocks.
 struct Worker {
     session: Session,
     unit: LogicalUnit,
@@ -35,7 +36,7 @@ impl Worker {
         Self { session, unit, buffers, done: Vec::new() }
     }
 
-    /// One operation of each place, all at once.
+    /// Executes one operation on each place, all at once.
     fn run(&mut self, io: impl Fn(Lba, nearflash::iscsi::Buffer) -> Io) {
         for (place, buffer) in (0..).zip(&self.buffers) {
             let io = io(Lba(place * BLOCKS_PER_OP.0), *buffer);

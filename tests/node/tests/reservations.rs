@@ -1,5 +1,5 @@
-//! What a host reserves binds every other host, and the clients of the other doors; it is told to
-//! those whom it concerns, and outlives the node where it was to.
+//! Reservations by a host: they bind every other host and the clients of the other doors, are
+//! reported to the hosts that they concern, and outlive the node if they persist.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use nearflash::direct::Status as DirectStatus;
@@ -19,7 +19,7 @@ const PREEMPT_AND_ABORT: u32 = 2;
 const CLEAR: u32 = 1;
 const PERSIST: u32 = 3 << 30;
 
-/// A host with one I/O queue to volume `data`.
+/// A host with one I/O queue for volume `data`.
 struct Host {
     admin: Admin,
     io: Wire,
@@ -57,7 +57,7 @@ impl Host {
         self.keys(IoOpcode::RESERVATION_RELEASE, cdw10, &[key])
     }
 
-    /// Generation, type, how many are registered, whether it persists.
+    /// Generation, type, number of registrants, and whether it persists.
     fn report(&mut self) -> [u32; 4] {
         let (status, data) = self.io.read(&Command::reservation_report(NSID, 4096));
         assert_eq!((status, data.len()), (Status::SUCCESS, 4096));
@@ -80,7 +80,7 @@ impl Host {
         self.io.run(&Command::flush(NSID)).status()
     }
 
-    /// The kind of the oldest notification, and how many are behind it.
+    /// The type of the oldest notification, and the number of further ones.
     fn notification(&mut self) -> [u8; 2] {
         let page = GetLogPage::new(LogId::RESERVATION_NOTIFICATION, 64);
         let (status, data) = self.admin.wire.read(&page.to_command(NamespaceId::NONE));
@@ -103,7 +103,7 @@ fn conflict() -> Status {
     Status::RESERVATION_CONFLICT.dnr()
 }
 
-/// A node with volume `data` in memory, on two cores if there are two.
+/// A node with volume `data` in memory.
 fn node(place: &Place) -> Node<'_> {
     Node::with_direct(place, &["--device", "r=ram:64MiB", "--volume", "data=8MiB@r"])
 }

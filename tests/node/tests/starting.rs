@@ -1,5 +1,6 @@
-//! Starts that are refused: one line that names the thing and the remedy, and an exit code that
-//! tells a wrong configuration (2) from a system that is not ready (1). Nobody else notices.
+//! Starts that are refused, with a message of one line that names the thing and the remedy, and an
+//! exit code that distinguishes a wrong configuration (2) from a system that is not ready (1).
+//! Other nodes are not affected.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::net::TcpListener;
@@ -10,7 +11,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, apply_filter};
 
 const RAM: [&str; 4] = ["--device", "r=ram:16MiB", "--volume", "data=8MiB@r"];
 
-/// A start in this place, on a port of its own, with these flags beside.
+/// A start in this directory, on a port of its own, with these flags.
 fn refused_start(place: &Place, flags: &[&str]) -> Refusal {
     let data_dir = place.data_dir();
     let first = ["serve", "--nvme-tcp", "127.0.0.1:0", "--data-dir", &data_dir];
@@ -142,8 +143,8 @@ fn a_door_that_others_can_reach_is_refused_until_told_who_may_come_in() {
     let _node = Node::start(&place, &[&flags[..], &["--host", "any"]].concat());
 }
 
-/// As containers do by default. The filter binds this thread and what it starts, and needs nobody's
-/// permission.
+/// The default of containers. The filter applies to this thread and its children, and needs no
+/// privileges.
 #[test]
 fn a_system_that_forbids_io_uring_is_named_with_how_to_allow_it() {
     let refused_calls = [libc_numbers::IO_URING_SETUP].map(|number| (number, Vec::new()));
@@ -165,7 +166,7 @@ fn a_system_that_forbids_io_uring_is_named_with_how_to_allow_it() {
     assert_eq!(forbidden.join().unwrap(), refusal(1, expected));
 }
 
-/// What the filter is made of: the same on every architecture.
+/// The numbers in the filter, which are the same on every architecture.
 mod libc_numbers {
     pub(super) const IO_URING_SETUP: i64 = 425;
     pub(super) const EPERM: u32 = 1;

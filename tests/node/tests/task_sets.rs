@@ -1,5 +1,5 @@
-//! Task management on a real node: what is ended of other connections and of other initiators, on
-//! other cores, and that nothing of it lands on the medium later. RFC 7143, 11.5; SAM-5, 7.
+//! Task management on a real node: commands of other connections and other initiators are ended, on
+//! other cores, and none of their data is written later. RFC 7143, 11.5; SAM-5, 7.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use nearflash_iscsi::initiator::cdb;
@@ -11,12 +11,12 @@ use nearflash_node_tests::{
 
 const DEVICE: [&str; 4] = ["--device", "r=ram:64MiB", "--volume", "data=32MiB@r"];
 const BLOCK_LEN: usize = 4096;
-/// Of a write whose data is stopped half-way.
+/// The number of blocks of a write whose data stops half-way.
 const COUNT: u32 = 64;
-/// Bytes of such a write that are sent: its header, and some of the data.
+/// The number of bytes of such a write that are sent: its header, and some of the data.
 const HALF: usize = 48 + 10_000;
 
-/// On two cores, or on one where there is only one. Sessions are dealt out over them in turn.
+/// A node on two cores, if the machine has two. Sessions are distributed over them in turn.
 fn node<'a>(place: &'a Place, flags: &[&str]) -> Node<'a> {
     let cores = two_cores();
     let cores = cores.as_deref().map_or(vec![], |cores| vec!["--cores", cores]);
@@ -29,20 +29,20 @@ fn login(node: &Node<'_>, name: &str) -> Initiator {
     initiator
 }
 
-/// Begins a write that the node cannot finish before more comes.
+/// Begins a write that the node cannot finish without more data.
 fn begin_half_a_write(initiator: &mut Initiator, lba: u64) {
     let data = TaskData::SmallFromInitiator(vec![0xEE; COUNT as usize * BLOCK_LEN]);
     initiator.begin(&cdb::write(0, lba, COUNT), data);
     initiator.send_at_most(HALF);
 }
 
-/// Waits until so many have come so far that the node holds buffers for them.
+/// Waits until the node has allocated buffers for this number of writes.
 fn await_begun(node: &Node<'_>, writes: u64, whole: u64) {
     let len = writes * u64::from(COUNT) * BLOCK_LEN as u64;
     eventually("the node has begun them", || node.counted("pool_free_bytes") + len <= whole);
 }
 
-/// The other half comes after all; and the connection goes on.
+/// Checks that the rest of the data has no effect, and that the connection continues.
 fn assert_nothing_lands(initiator: &mut Initiator, reader: &mut Initiator, lba: u64) {
     initiator.send_at_most(usize::MAX);
     assert_eq!(initiator.write(lba + u64::from(COUNT), &[1; BLOCK_LEN]), Status::GOOD);
@@ -62,7 +62,8 @@ fn an_abort_of_a_task_set_ends_the_commands_of_all_connections_of_the_session() 
         first.hear_all();
         begin_half_a_write(&mut second, 512);
         let managing = first.begin_function(function);
-        // The node asks the second whether it has heard all that was said.
+        // The node asks the second connection for a confirmation that it has received all earlier
+        // answers.
         second.hear().unwrap();
         let result = first.end_function();
         assert_eq!(result, TaskResult::COMPLETE);
@@ -105,7 +106,7 @@ fn what_is_ended_of_another_initiator_says_so_and_never_lands() {
     node.terminate();
 }
 
-/// PERSISTENT RESERVE OUT: its service actions, and a type. SPC-4, 6.16.
+/// Service actions and a type of PERSISTENT RESERVE OUT. SPC-4, 6.16.
 const REGISTER: u8 = 0;
 const PREEMPT_AND_ABORT: u8 = 5;
 const WRITE_EXCLUSIVE: u8 = 1;

@@ -74,7 +74,7 @@ expect_negotiated() {
 
 is_logged_in() { [ "$(cat "/sys/class/iscsi_session/$1/state")" = LOGGED_IN ]; }
 
-# What scripts for any host call.
+# Functions that scripts for any host call.
 connect() { login "$1"; }
 disconnect() { logout "$1"; }
 

@@ -1,4 +1,4 @@
-# What every guest script begins with: the channel to the host, checks, and the NVMe/TCP host.
+# The beginning of every guest script: the channel to the host, checks, and the NVMe/TCP host.
 #
 # Parameters (from the host side): TARGET_ADDRESS, TARGET_PORT.
 # The console shows each command as it runs; the host side keeps it as the run's log.

@@ -56,7 +56,7 @@ local_restart() {
     offer_volumes
 }
 
-# What a target must never do: the second restart loses what was acknowledged since the first.
+# A forbidden behaviour: the second restart loses the writes acknowledged since the first.
 roll_back() {
     local before=$volumes/before
     if [ -e "$before" ]; then

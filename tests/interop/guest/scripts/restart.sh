@@ -1,9 +1,9 @@
-# The target goes away in the middle of writes and comes back: nothing acknowledged is lost.
+# The target restarts in the middle of writes: no acknowledged write is lost.
 #
-# A raw volume is written by fio, which knows every block it wrote; beside it a file system is
-# filled. The kernel's host holds what was in flight, comes back by itself and sends it again.
-# The blocks carry a valid content of an earlier run before, so that a write that was acknowledged
-# and then forgotten shows as that content.
+# fio writes a raw volume and records every block; at the same time, a file system is filled. The
+# kernel's host keeps the commands in flight, reconnects by itself and sends them again. The blocks
+# hold valid data of an earlier run before, so that a write that was acknowledged and then lost
+# shows as that data.
 
 written_sectors() { awk "{ print \$7 }" "/sys/block/${1#/dev/}/stat"; }
 

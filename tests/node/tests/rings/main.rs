@@ -1,5 +1,5 @@
-//! Clients that share memory with the node: what they may do, what they must not, and what is left of
-//! them.
+//! Clients that share memory with the node: regular use, invalid use, and the resources that remain
+//! after their end.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 mod scribbler;
@@ -18,7 +18,7 @@ use scribbler::{Dice, Scribbler};
 
 const BLOCK_LEN: usize = 4096;
 
-/// A node with these devices and volumes, and a socket for direct clients of this machine.
+/// A node with these devices and volumes, and a socket for direct clients on this machine.
 fn start<'a>(place: &'a Place, flags: &[&str]) -> Node<'a> {
     let socket = place.text("direct.sock");
     let flags = [&["--direct-local", &socket], flags].concat();
@@ -39,13 +39,13 @@ fn pair_with(place: &Place, volume: &str, options: &str) -> QueuePair {
     client.queue_pair(volume, QueueOptions::default()).unwrap()
 }
 
-/// How much memory of clients the node has mapped.
+/// The number of mappings of clients' memory in the node.
 fn mapped(node: &Node<'_>) -> usize {
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", node.pid())).unwrap();
     maps.lines().filter(|line| line.contains("nearflash-rings")).count()
 }
 
-/// The next completion.
+/// Waits for the next completion.
 fn completed(pair: &mut QueuePair) -> Completion {
     let mut done = Vec::new();
     while pair.poll(&mut done).unwrap() == 0 {
@@ -69,7 +69,7 @@ fn read(pair: &mut QueuePair, buffer: Buffer, offset: u64) -> Buffer {
     buffer.unwrap()
 }
 
-/// Writes a stamp through shared memory, and reads it back into other shared memory.
+/// Writes a stamp from shared memory, and reads it back into other shared memory.
 fn assert_pair_works(pair: &mut QueuePair, stamp: Stamp) {
     let mut buffer = pair.buffer(BLOCK_LEN).unwrap();
     stamp.fill(&mut buffer);
@@ -90,7 +90,7 @@ fn what_is_written_by_rings_is_read_by_rings_and_by_hosts() {
     for volume in ["data", "other"] {
         let mut pair = pair(&place, volume);
         assert_eq!(mapped(&node), 1, "rings are in use");
-        // Of any length and alignment, in shared memory and in memory that is not.
+        // Any length and alignment, in shared memory and in other memory.
         for (round, (len, offset)) in
             [(1, 4095), (4096, 4096), (5000, 8191), (1 << 20, 0), (5 << 20, 123_457)]
                 .into_iter()
@@ -146,7 +146,7 @@ fn words_are_swapped_and_added_to_by_rings() {
     node.terminate();
 }
 
-/// Whether the thread of the first core is in that state: `S` waits for something, `T` is stopped.
+/// Whether the thread of the first core is in this state: `S` is sleeping, `T` is stopped.
 fn is_core_in(node: &Node<'_>, state: char) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", node.pid())).unwrap();
     tasks.map(|task| task.unwrap().path()).any(|task| {
@@ -233,7 +233,7 @@ fn a_killed_client_leaves_nothing_behind() {
     let device = "n=null:64MiB,read-delay=2ms,write-delay=3ms";
     let volumes = ["--volume", "data=8MiB@n"];
     let node = start(&place, &[&["--device", device], &volumes[..]].concat());
-    // Before anybody came: connections that just ended may linger, and would be counted.
+    // Before any client comes: connections that have just ended may linger, and would be counted.
     let before = node.usage().files;
     for _ in 0..5 {
         let reads = node.counted("reads");

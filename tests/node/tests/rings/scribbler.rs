@@ -1,4 +1,5 @@
-//! A client that attaches rings in good order, and then writes whatever it likes wherever it can.
+//! A client that attaches rings properly, and then writes arbitrary data to all memory that it can
+//! reach.
 
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,18 +17,18 @@ use rustix::io::pwrite;
 use rustix::net::{SendFlags, send};
 use zerocopy::IntoBytes;
 
-/// Of the submission ring.
+/// The number of entries of the submission ring.
 const ENTRIES: u32 = 64;
 const DATA_LEN: u64 = 1 << 20;
 
-// Where things are in the memory, as docs/direct-protocol.md says.
+// The layout of the memory, from docs/direct-protocol.md.
 const SUBMISSION_TAIL_AT: u64 = 128;
 const HEADER_LEN: u64 = 4096;
 const ENTRY_LEN: u64 = 32;
 const RINGS_LEN: u64 = 3 * ENTRIES as u64 * ENTRY_LEN;
 const DATA_AT: u64 = (HEADER_LEN + RINGS_LEN).next_multiple_of(4096);
 
-/// Numbers from a seed.
+/// Pseudo-random numbers from a seed.
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -51,18 +52,18 @@ impl Dice {
     }
 }
 
-/// The client.
+/// The scribbling client.
 pub(crate) struct Scribbler {
     stream: UnixStream,
     session: ClientSession,
-    /// The memory and the client's end of the bell.
+    /// The memory, and the client's end of the bell.
     shared: Vec<OwnedFd>,
     volume: VolumeInfo,
     tail: u32,
 }
 
 impl Scribbler {
-    /// Connects, opens a volume, and attaches rings, as any client does.
+    /// Connects, opens a volume, and attaches rings, as a regular client does.
     pub(crate) fn attach(socket: &Path, volume: &str) -> Self {
         let stream = UnixStream::connect(socket).unwrap();
         let config =
@@ -81,11 +82,11 @@ impl Scribbler {
         Self { stream, session, shared, volume, tail: 0 }
     }
 
-    /// Does so many things, one wilder than the other, or until the node ends the connection.
+    /// Executes this number of random steps, or until the node ends the connection.
     pub(crate) fn live(&mut self, steps: u32, dice: &mut Dice) {
         for _ in 0..steps {
             match dice.below(100) {
-                // For the most part requests, so that there is something going on to be spoiled.
+                // Most steps are requests, so that there is work to disturb.
                 0..50 => self.submit(dice),
                 50..70 => self.write_anywhere(DATA_AT, DATA_LEN, dice),
                 70..80 => self.write_anywhere(HEADER_LEN, RINGS_LEN, dice),
@@ -102,7 +103,7 @@ impl Scribbler {
         }
     }
 
-    /// A request as the protocol has it, with fields that may be right.
+    /// A valid request whose fields may be wrong.
     fn submit(&mut self, dice: &mut Dice) {
         let opcodes = [Opcode::READ, Opcode::WRITE, Opcode::FLUSH, Opcode::DISCARD]
             .into_iter()
@@ -146,7 +147,7 @@ impl Scribbler {
         self.write(from + place, &bytes);
     }
 
-    /// Over an index, a flag, or what the memory says of itself.
+    /// Overwrites an index, a flag, or a field of the header.
     fn write_word(&self, dice: &mut Dice) {
         let place = dice.below(16) * 64;
         let word = if dice.below(2) == 0 { dice.next() } else { dice.below(256) };
@@ -158,7 +159,7 @@ impl Scribbler {
         let _ = send(&self.shared[1], &rung, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
-    /// Whoever shares an open file can make it one that waits.
+    /// Makes the bell a blocking socket, which a process can do to an open file that it shares.
     fn make_bell_block(&self) {
         let flags = rustix::fs::fcntl_getfl(&self.shared[1]).unwrap();
         let flags = flags - rustix::fs::OFlags::NONBLOCK;
@@ -191,7 +192,7 @@ fn low_word(long: u64) -> u32 {
     u32::try_from(long & u64::from(u32::MAX)).unwrap()
 }
 
-/// Sends and receives until there is such an event.
+/// Sends and receives until the wanted event comes.
 fn exchange(
     mut stream: &UnixStream,
     session: &mut ClientSession,
