@@ -1,5 +1,5 @@
-//! Gives the shared library its name for the dynamic linker: before 1.0 every minor version is
-//! another library.
+//! Sets the soname of the shared library: before 1.0, the minor version is a part of it, since the
+//! ABI may change.
 
 fn main() {
     let version =

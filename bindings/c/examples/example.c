@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ends the program with the message of what failed. */
+/* Ends the program with the error's message. */
 static void check(int error, const char *what)
 {
     if (error != NEARFLASH_OK) {

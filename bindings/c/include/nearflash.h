@@ -1,12 +1,13 @@
 /*
  * nearflash: one-sided access to remote flash.
  *
- * Functions that can fail return 0, or one of the NEARFLASH_ codes: those of a node below 65536,
- * the client's own from there on. nearflash_last_error() has the whole message then.
+ * Functions that can fail return 0 on success, and otherwise one of the NEARFLASH_ codes: a node's
+ * status is below 65536, the client's own errors are from there on. nearflash_last_error() then
+ * returns the full message.
  *
- * A volume may be used by any number of threads at a time; a queue pair, its buffers and a client
- * by one at a time. A pointer that a function is given must be valid, and NULL only where it says
- * so. Freeing NULL does nothing.
+ * Any number of threads may use a volume at a time; only one may use a queue pair and its buffers,
+ * or a client. Pointers that are passed to a function must be valid, and may be NULL only where the
+ * comment says so. Freeing NULL does nothing.
  *
  * License: MIT OR Apache-2.0
  */
@@ -21,11 +22,11 @@
 extern "C" {
 #endif
 
-/* The version of this header. Before 1.0 every minor version is another library. */
+/* The version of this header. Before 1.0, minor versions are not compatible with each other. */
 #define NEARFLASH_VERSION_MAJOR 0
 #define NEARFLASH_VERSION_MINOR 1
 
-/* What a node answers. */
+/* The statuses of a node. */
 #define NEARFLASH_OK 0
 #define NEARFLASH_INVALID_OPCODE 1
 #define NEARFLASH_INVALID_FIELD 2
@@ -54,7 +55,7 @@ extern "C" {
 #define NEARFLASH_RESERVED 25
 #define NEARFLASH_WRITE_PROTECTED 26
 
-/* What the client finds by itself. */
+/* The client's own errors. */
 #define NEARFLASH_INVALID_URL 65536
 #define NEARFLASH_INVALID_CREDENTIALS 65537
 #define NEARFLASH_UNREACHABLE 65538
@@ -66,7 +67,7 @@ extern "C" {
 #define NEARFLASH_QUEUE_FULL 65542
 #define NEARFLASH_INVALID_LENGTH 65543
 #define NEARFLASH_NO_MEMORY 65544
-/* This binding's: a pointer is NULL that may not be, a text is not UTF-8, a buffer is in flight. */
+/* This binding's own: a pointer is NULL, a string is not UTF-8, or a buffer is in flight. */
 #define NEARFLASH_INVALID_ARGUMENT 131072
 
 typedef struct nearflash_client nearflash_client;
@@ -74,39 +75,40 @@ typedef struct nearflash_volume nearflash_volume;
 typedef struct nearflash_queue_pair nearflash_queue_pair;
 typedef struct nearflash_buffer nearflash_buffer;
 
-/* A code's name without NEARFLASH_, the same in Rust and Python; "UNKNOWN" for other numbers. */
+/* The name of a code without NEARFLASH_, the same in Rust and Python; otherwise "UNKNOWN". */
 const char *nearflash_error_name(int code);
 
-/* What a code means, in one sentence. */
+/* The meaning of a code, as a sentence. */
 const char *nearflash_error_sentence(int code);
 
-/* The message of the last function of this thread that failed; "" before. Valid until the next. */
+/* The message of this thread's last error; "" before the first. Valid until the next error. */
 const char *nearflash_last_error(void);
 
 /*
- * Reaches the node at `url`: direct://HOST:PORT[/VOLUME] or direct+local:PATH.sock[/VOLUME], and
- * behind it ?digest=header,data&key=ID&secret-file=PATH. `key` and `secret` are what `nearflash
- * credential create` was given and printed, or both NULL.
+ * Connects to the node at `url`: direct://HOST:PORT[/VOLUME] or direct+local:PATH.sock[/VOLUME],
+ * optionally followed by ?digest=header,data&key=ID&secret-file=PATH. `key` is the key id of a
+ * credential, and `secret` its secret as printed by `nearflash credential create`; or both are
+ * NULL.
  */
 int nearflash_connect(const char *url, const char *key, const char *secret,
                       nearflash_client **client);
 
-/* Volumes and queue pairs have connections of their own and outlive their client. */
+/* Volumes and queue pairs have their own connections, and outlive their client. */
 void nearflash_client_free(nearflash_client *client);
 
 /* ------------------------------------------------------------ a volume, for blocking calls */
 
-/* What a node says of a volume. */
+/* The properties of a volume. */
 typedef struct nearflash_volume_info {
     uint64_t len;        /* in bytes */
-    uint32_t block_size; /* what is written atomically, in bytes */
-    uint32_t epoch;      /* grows with every change of its layout */
-    uint8_t uuid[16];    /* which another volume of the same name has not */
-    bool is_readable;    /* some of it may be read */
-    bool is_writable;    /* some of it may be written */
+    uint32_t block_size; /* in bytes; a write is atomic for each block */
+    uint32_t epoch;      /* grows with every change of the layout */
+    uint8_t uuid[16];    /* another volume of the same name has another one */
+    bool is_readable;    /* some of the volume may be read */
+    bool is_writable;    /* some of the volume may be written */
 } nearflash_volume_info;
 
-/* Opens a volume; with NULL the one that the URL named. */
+/* Opens a volume; with NULL, the one that the URL names. */
 int nearflash_volume_open(nearflash_client *client, const char *name, nearflash_volume **volume);
 
 void nearflash_volume_free(nearflash_volume *volume);
@@ -116,85 +118,86 @@ int nearflash_volume_get_info(const nearflash_volume *volume, nearflash_volume_i
 /* Reads `len` bytes at `offset`, both of any alignment. */
 int nearflash_read(const nearflash_volume *volume, void *bytes, size_t len, uint64_t offset);
 
-/* Writes `len` bytes at `offset`. Atomic for each block; durable after nearflash_flush(). */
+/* Writes `len` bytes at `offset`: atomic for each block, durable after nearflash_flush(). */
 int nearflash_write(const nearflash_volume *volume, const void *bytes, size_t len,
                     uint64_t offset);
 
-/* Everything whose call has returned is on stable media when this returns. */
+/* Makes every operation whose call has returned durable on stable media. */
 int nearflash_flush(const nearflash_volume *volume);
 
-/* The contents of `len` bytes at `offset` are no longer needed. */
+/* Deallocates `len` bytes at `offset`, whose contents are no longer needed. */
 int nearflash_discard(const nearflash_volume *volume, uint64_t offset, uint64_t len);
 
 /*
- * Puts `desired` in place of the little-endian 8-byte word at `offset`, a multiple of 8, if it is
- * `expected`. `previous` is the word that was there: `expected` if it was put.
+ * Replaces the little-endian 8-byte word at `offset`, a multiple of 8, by `desired` if it equals
+ * `expected`. `previous` receives the previous word: `expected` if it was replaced.
  */
 int nearflash_compare_and_swap(const nearflash_volume *volume, uint64_t offset, uint64_t expected,
                                uint64_t desired, uint64_t *previous);
 
-/* Adds to the word at `offset`, modulo 2^64. `previous` is the word that was there. */
+/* Adds to the word at `offset`, modulo 2^64. `previous` receives the previous word. */
 int nearflash_fetch_add(const nearflash_volume *volume, uint64_t offset, uint64_t addend,
                         uint64_t *previous);
 
 /* -------------------------------------------- a queue pair, for many operations in flight */
 
-/* How large a queue pair is; 0 for the default. */
+/* The size of a queue pair; 0 selects the default. */
 typedef struct nearflash_queue_options {
-    uint32_t depth;    /* operations in flight: 128; the node may allow fewer */
-    size_t shared_len; /* memory shared with a node of this machine, for buffers: 16 MiB */
+    uint32_t depth;    /* the most operations in flight (128); the node may allow fewer */
+    size_t shared_len; /* memory for buffers, shared with a node on this machine (16 MiB) */
 } nearflash_queue_options;
 
-/* The end of an operation. */
+/* The completion of an operation. */
 typedef struct nearflash_completion {
-    uint64_t token;           /* as the post gave it */
-    uint64_t value;           /* the word that was there, of an atomic operation */
-    nearflash_buffer *buffer; /* the operation's, the caller's again; NULL if it had none */
-    int error;                /* 0 or how it failed */
+    uint64_t token;           /* the token from the post */
+    uint64_t value;           /* the previous word, for an atomic operation */
+    nearflash_buffer *buffer; /* the operation's buffer, returned to the caller, or NULL */
+    int error;                /* 0 or an error code */
 } nearflash_completion;
 
-/* Opens a volume, with NULL the one that the URL named; `options` may be NULL. */
+/* Opens a volume; with NULL, the one that the URL names. `options` may be NULL. */
 int nearflash_queue_pair_open(nearflash_client *client, const char *name,
                               const nearflash_queue_options *options,
                               nearflash_queue_pair **pair);
 
-/* Buffers that are in flight are freed with it; whether writes among them take effect is unknown. */
+/* Also frees buffers in flight; it is unknown whether writes in flight take effect. */
 void nearflash_queue_pair_free(nearflash_queue_pair *pair);
 
 int nearflash_queue_pair_get_info(const nearflash_queue_pair *pair, nearflash_volume_info *info);
 
-/* How many operations may be in flight, and how many are. */
+/* The most operations that may be in flight, and the current number. */
 uint32_t nearflash_queue_pair_depth(const nearflash_queue_pair *pair);
 uint32_t nearflash_queue_pair_in_flight(const nearflash_queue_pair *pair);
 
-/* A buffer of `len` bytes, where the node of the queue pair reaches it best. */
+/* Allocates a buffer of `len` bytes, in memory shared with the node if there is any. */
 int nearflash_buffer_new(nearflash_queue_pair *pair, size_t len, nearflash_buffer **buffer);
 
-/* Not while it is in flight. */
+/* Frees a buffer, which must not be in flight. */
 void nearflash_buffer_free(nearflash_buffer *buffer);
 
-/* Its bytes; NULL while it is in flight. */
+/* The buffer's bytes; NULL while it is in flight. */
 void *nearflash_buffer_bytes(nearflash_buffer *buffer);
 
-/* Its length; 0 while it is in flight. */
+/* The buffer's length; 0 while it is in flight. */
 size_t nearflash_buffer_len(const nearflash_buffer *buffer);
 
-/* Makes it so long, up to what it was made with: what is posted is the whole of it. */
+/* Sets the length, up to the capacity. An operation uses the buffer's whole length. */
 int nearflash_buffer_set_len(nearflash_buffer *buffer, size_t len);
 
 /*
- * Posting gives a buffer to the queue pair until its completion; if it fails, it stays the
- * caller's. An operation that is posted when no other is in flight is sent at once, others together
- * with the next nearflash_submit(), nearflash_poll() or nearflash_wait(). `token` may be NULL.
+ * A post gives the buffer to the queue pair until its completion; if the post fails, the caller
+ * keeps it. An operation that is posted when no other is in flight is sent at once; others are sent
+ * together by the next nearflash_submit(), nearflash_poll() or nearflash_wait(). `token` may be
+ * NULL.
  */
 int nearflash_post_read(nearflash_queue_pair *pair, nearflash_buffer *buffer, uint64_t offset,
                         uint64_t *token);
 int nearflash_post_write(nearflash_queue_pair *pair, nearflash_buffer *buffer, uint64_t offset,
                          uint64_t *token);
-/* On stable media before its completion. */
+/* The data is on stable media before the completion. */
 int nearflash_post_write_durable(nearflash_queue_pair *pair, nearflash_buffer *buffer,
                                  uint64_t offset, uint64_t *token);
-/* What completed before this was posted is on stable media at its completion. */
+/* Makes every operation that completed before this post durable on stable media. */
 int nearflash_post_flush(nearflash_queue_pair *pair, uint64_t *token);
 int nearflash_post_discard(nearflash_queue_pair *pair, uint64_t offset, uint32_t len,
                            uint64_t *token);
@@ -203,19 +206,19 @@ int nearflash_post_compare_and_swap(nearflash_queue_pair *pair, uint64_t offset,
 int nearflash_post_fetch_add(nearflash_queue_pair *pair, uint64_t offset, uint64_t addend,
                              uint64_t *token);
 
-/* Sends what was posted. */
+/* Sends the posted operations. */
 int nearflash_submit(nearflash_queue_pair *pair);
 
 /*
- * Sends what was posted, and puts up to `max` operations that are over into `completions`; `count`
- * says how many. Never waits. Fails when the connection is lost and all that was in flight was
- * told: every operation in flight then had ended with NEARFLASH_CONNECTION_LOST, or with
- * NEARFLASH_OUTCOME_UNKNOWN where it might have changed the volume.
+ * Sends the posted operations, and stores up to `max` completions in `completions` and their number
+ * in `count`. Never waits. Fails when the connection is lost and every operation that was in flight
+ * has been returned, with NEARFLASH_CONNECTION_LOST or, if it may have changed the volume, with
+ * NEARFLASH_OUTCOME_UNKNOWN.
  */
 int nearflash_poll(nearflash_queue_pair *pair, nearflash_completion *completions, size_t max,
                    size_t *count);
 
-/* Sends what was posted and sleeps until there may be something to poll, or `timeout_ns` passed. */
+/* Sends the posted operations, and sleeps until there may be a completion, or `timeout_ns`. */
 int nearflash_wait(nearflash_queue_pair *pair, uint64_t timeout_ns);
 
 /* Connects again after the connection was lost. */

@@ -1,4 +1,4 @@
-//! Buffers of a queue pair.
+//! The buffers of a queue pair.
 
 use std::ffi::{c_int, c_void};
 
@@ -8,7 +8,7 @@ use crate::client::{free, put_handle, shared, unique};
 use crate::error::{Failure, code_of};
 use crate::queue_pair::NearflashQueuePair;
 
-/// A handle of a buffer: empty while the buffer is in flight.
+/// A handle of a buffer; `None` while the buffer is in flight.
 pub struct NearflashBuffer(pub(crate) Option<Buffer>);
 
 /// # Safety
@@ -20,9 +20,9 @@ pub unsafe extern "C" fn nearflash_buffer_new(
     buffer: *mut *mut NearflashBuffer,
 ) -> c_int {
     code_of(|| {
-        // SAFETY: the header asks for a queue pair that nobody else uses now.
+        // SAFETY: the header requires a queue pair that no other thread uses.
         let made = unsafe { unique(pair) }?.pair.buffer(len)?;
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable place.
         unsafe { put_handle(buffer, NearflashBuffer(Some(made))) }
     })
 }
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn nearflash_buffer_new(
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nearflash_buffer_free(buffer: *mut NearflashBuffer) {
-    // SAFETY: the header asks for a handle that is not used any more, or NULL.
+    // SAFETY: the header requires a handle that is no longer used, or NULL.
     unsafe { free(buffer) }
 }
 
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn nearflash_buffer_free(buffer: *mut NearflashBuffer) {
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nearflash_buffer_bytes(buffer: *mut NearflashBuffer) -> *mut c_void {
-    // SAFETY: the header asks for a buffer that nobody else uses now.
+    // SAFETY: the header requires a buffer that no other thread uses.
     match unsafe { unique(buffer) } {
         Ok(NearflashBuffer(Some(buffer))) => buffer.as_mut_ptr().cast(),
         _ => std::ptr::null_mut(),
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn nearflash_buffer_bytes(buffer: *mut NearflashBuffer) ->
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nearflash_buffer_len(buffer: *const NearflashBuffer) -> usize {
-    // SAFETY: the header asks for a buffer.
+    // SAFETY: the header requires a buffer.
     match unsafe { shared(buffer) } {
         Ok(NearflashBuffer(Some(buffer))) => buffer.len(),
         _ => 0,
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn nearflash_buffer_set_len(
     len: usize,
 ) -> c_int {
     code_of(|| {
-        // SAFETY: the header asks for a buffer that nobody else uses now.
+        // SAFETY: the header requires a buffer that no other thread uses.
         let buffer = unsafe { unique(buffer) }?.0.as_mut();
         let buffer = buffer.ok_or(Failure::Argument("the buffer is in flight"))?;
         if len > buffer.capacity() {

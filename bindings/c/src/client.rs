@@ -1,4 +1,4 @@
-//! Reaching a node; and how pointers become references.
+//! Connecting to a node; and the conversion of pointers to references.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -10,7 +10,7 @@ use crate::error::{Failure, code_of};
 pub struct NearflashClient(pub(crate) Client);
 
 impl NearflashClient {
-    /// The volume's name, or that which the URL named.
+    /// The given name of a volume, or otherwise that of the URL.
     pub(crate) fn volume_name<'a>(&'a self, name: Option<&'a str>) -> Result<&'a str, Failure> {
         let named = name.or_else(|| self.0.volume_name());
         Ok(named.ok_or(nearflash::Error::NoVolume)?)
@@ -18,46 +18,46 @@ impl NearflashClient {
 }
 
 /// # Safety
-/// NULL, or a pointer to a text that ends with NUL and outlives the result.
+/// `text` is NULL, or a pointer to a string that ends with NUL and outlives the result.
 pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<Option<&'a str>, Failure> {
     if text.is_null() {
         return Ok(None);
     }
-    // SAFETY: not NULL, and the rest is the caller's promise.
+    // SAFETY: not NULL; the caller promises the rest.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map(Some).map_err(|_| Failure::Argument("a text is not UTF-8"))
 }
 
 /// # Safety
-/// NULL, or a pointer to a value that nobody changes while the result lives.
+/// `pointer` is NULL, or points to a value that does not change while the result lives.
 pub(crate) unsafe fn shared<'a, T>(pointer: *const T) -> Result<&'a T, Failure> {
-    // SAFETY: as_ref looks at NULL, and the rest is the caller's promise.
+    // SAFETY: `as_ref` handles NULL; the caller promises the rest.
     unsafe { pointer.as_ref() }.ok_or(NULL)
 }
 
 /// # Safety
-/// NULL, or a pointer to a value that nobody else uses while the result lives.
+/// `pointer` is NULL, or points to a value that has no other user while the result lives.
 pub(crate) unsafe fn unique<'a, T>(pointer: *mut T) -> Result<&'a mut T, Failure> {
-    // SAFETY: as_mut looks at NULL, and the rest is the caller's promise.
+    // SAFETY: `as_mut` handles NULL; the caller promises the rest.
     unsafe { pointer.as_mut() }.ok_or(NULL)
 }
 
 const NULL: Failure = Failure::Argument("a pointer is NULL that may not be");
 
-/// Puts a result where the caller wants it.
+/// Writes a result to the caller's place.
 ///
 /// # Safety
-/// NULL, or a pointer to memory that may be written; it need not hold a value yet.
+/// `place` is NULL, or points to writable memory, which need not be initialized.
 pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), Failure> {
     if place.is_null() {
         return Err(NULL);
     }
-    // SAFETY: not NULL, and the rest is the caller's promise.
+    // SAFETY: not NULL; the caller promises the rest.
     unsafe { place.write(value) };
     Ok(())
 }
 
-/// Hands a value out as a handle.
+/// Returns a value to the caller as a handle.
 ///
 /// # Safety
 /// As [`put`].
@@ -65,17 +65,17 @@ pub(crate) unsafe fn put_handle<T>(place: *mut *mut T, value: T) -> Result<(), F
     if place.is_null() {
         return Err(NULL);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: as promised by the caller.
     unsafe { put(place, Box::into_raw(Box::new(value))) }
 }
 
-/// Takes a handle back and drops what it stands for.
+/// Takes a handle back and drops its value.
 ///
 /// # Safety
-/// NULL, or a pointer that [`put_handle`] gave out and that was not taken back yet.
+/// `handle` is NULL, or a pointer from [`put_handle`] that has not been taken back yet.
 pub(crate) unsafe fn free<T>(handle: *mut T) {
     if !handle.is_null() {
-        // SAFETY: the pointer is of a box, and nobody else has it.
+        // SAFETY: the pointer is that of a box, to which there is no other reference.
         drop(unsafe { Box::from_raw(handle) });
     }
 }
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn nearflash_connect(
     client: *mut *mut NearflashClient,
 ) -> c_int {
     code_of(|| {
-        // SAFETY: the header asks for texts, or NULL.
+        // SAFETY: the header requires strings, or NULL.
         let (url, key, secret) = unsafe { (text(url)?, text(key)?, text(secret)?) };
         let url = url.ok_or(NULL)?;
         let credentials = match (key, secret) {
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn nearflash_connect(
             _ => return Err(Failure::Argument("a key and its secret come together")),
         };
         let connected = Client::connect(url, credentials)?;
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable place.
         unsafe { put_handle(client, NearflashClient(connected)) }
     })
 }
@@ -110,6 +110,6 @@ pub unsafe extern "C" fn nearflash_connect(
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nearflash_client_free(client: *mut NearflashClient) {
-    // SAFETY: the header asks for a handle that is not used any more, or NULL.
+    // SAFETY: the header requires a handle that is no longer used, or NULL.
     unsafe { free(client) }
 }

@@ -1,4 +1,4 @@
-//! Codes, and the message of the last failure.
+//! The error codes, and the message of the last error.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,14 +7,14 @@ use std::sync::OnceLock;
 
 use nearflash::direct::{Error, codes};
 
-/// This binding's own code.
+/// The code of errors that only this binding has.
 pub const INVALID_ARGUMENT: c_int = 131_072;
 
-/// Why a function fails.
+/// The error of a function.
 #[derive(Debug)]
 pub(crate) enum Failure {
     Client(Error),
-    /// What is wrong with the arguments.
+    /// The fault of the arguments.
     Argument(&'static str),
 }
 
@@ -33,7 +33,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Does what a function is for; its code, and the message put down for this thread.
+/// Runs the body of a function. Returns its code, and records the message for this thread.
 pub(crate) fn code_of(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
     let failure = match work() {
         Ok(()) => return 0,
@@ -47,7 +47,7 @@ pub(crate) fn code_of(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
     code
 }
 
-/// A code as C has it.
+/// An error code as a C integer.
 pub(crate) fn number(code: u32) -> c_int {
     c_int::try_from(code).expect("codes are small")
 }
@@ -59,7 +59,7 @@ fn c_text(text: &str) -> CString {
 fn words(code: c_int) -> Option<&'static Words> {
     static WORDS: OnceLock<HashMap<c_int, Words>> = OnceLock::new();
     let words = WORDS.get_or_init(|| {
-        let own = (INVALID_ARGUMENT, "INVALID_ARGUMENT", "an argument is none that may be given");
+        let own = (INVALID_ARGUMENT, "INVALID_ARGUMENT", "an argument is not valid");
         let all = codes().map(|code| (number(code.code), code.name, code.sentence));
         let words = |(code, name, sentence): (c_int, &str, &str)| {
             (code, Words { name: c_text(name), sentence: c_text(sentence) })
@@ -69,22 +69,22 @@ fn words(code: c_int) -> Option<&'static Words> {
     words.get(&code)
 }
 
-/// A code's name.
+/// The name of a code.
 #[unsafe(no_mangle)]
 pub extern "C" fn nearflash_error_name(code: c_int) -> *const c_char {
     words(code).map_or(c"UNKNOWN", |words| words.name.as_c_str()).as_ptr()
 }
 
-/// A code's sentence.
+/// The sentence of a code.
 #[unsafe(no_mangle)]
 pub extern "C" fn nearflash_error_sentence(code: c_int) -> *const c_char {
     let unknown: &CStr = c"the node gave a status that is not known here";
     words(code).map_or(unknown, |words| words.sentence.as_c_str()).as_ptr()
 }
 
-/// The message of this thread's last failure.
+/// The message of this thread's last error.
 #[unsafe(no_mangle)]
 pub extern "C" fn nearflash_last_error() -> *const c_char {
-    // The text stays where it is until the next failure replaces it.
+    // The pointer is valid until the next error replaces the text.
     LAST.with_borrow(|text| text.as_ptr())
 }

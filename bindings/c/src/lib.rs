@@ -1,9 +1,10 @@
-//! The client for C: what `include/nearflash.h` declares, over the crate `nearflash`.
+//! The client for C: implements `include/nearflash.h` with the crate `nearflash`.
 //!
-//! Here is no behaviour of its own: pointers are checked for NULL and turned into references, errors
-//! into codes. What a pointer must be otherwise is the header's to say and the caller's to keep.
+//! This crate has no behaviour of its own: it checks pointers for NULL and converts them to
+//! references, and converts errors to codes. The header states the other requirements for pointers,
+//! and the caller must meet them.
 //!
-//! Handles are boxes. A buffer's stays where it is while the buffer in it is with the queue pair.
+//! A handle is a box. The box of a buffer stays valid while the buffer belongs to the queue pair.
 
 #![allow(unsafe_code, reason = "pointers of C are what this is about")]
 

@@ -1,4 +1,4 @@
-//! Queue pairs: posting.
+//! The functions that post operations.
 
 use std::ffi::c_int;
 
@@ -10,10 +10,10 @@ use crate::client::{put, unique};
 use crate::error::Failure;
 use crate::queue_pair::{NearflashQueuePair, with};
 
-/// Posts with a buffer, which is the queue pair's then, or the caller's as before.
+/// Posts with a buffer, which the queue pair takes; after an error the caller still has it.
 ///
 /// # Safety
-/// The pointers are those of a function of the header that posts with a buffer.
+/// The pointers meet the requirements of the header's functions that post with a buffer.
 unsafe fn post_buffer(
     pair: *mut NearflashQueuePair,
     handle: *mut NearflashBuffer,
@@ -21,13 +21,13 @@ unsafe fn post_buffer(
     post: impl FnOnce(&mut QueuePair, Buffer) -> Result<Token, PostError>,
 ) -> c_int {
     let work = |pair: &mut NearflashQueuePair| {
-        // SAFETY: the header asks for a buffer that nobody else uses now.
+        // SAFETY: the header requires a buffer that no other thread uses.
         let owned = unsafe { unique(handle) }?;
         let buffer = owned.0.take().ok_or(Failure::Argument("the buffer is in flight"))?;
         match post(&mut pair.pair, buffer) {
             Ok(posted) => {
                 pair.handles[posted.index()] = handle;
-                // SAFETY: the header asks for a place to write to, or NULL.
+                // SAFETY: the header requires a writable place, or NULL.
                 unsafe { put_token(token, posted) }
             }
             Err(PostError { error, buffer }) => {
@@ -36,22 +36,22 @@ unsafe fn post_buffer(
             }
         }
     };
-    // SAFETY: the header asks for a queue pair that nobody else uses now.
+    // SAFETY: the header requires a queue pair that no other thread uses.
     unsafe { with(pair, work) }
 }
 
 /// # Safety
-/// NULL, or a place to write to.
+/// `place` is NULL, or writable.
 unsafe fn put_token(place: *mut u64, token: Token) -> Result<(), Failure> {
     if place.is_null() {
         return Ok(());
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: as promised by the caller.
     unsafe { put(place, token.get()) }
 }
 
 /// # Safety
-/// The pointers are those of a function of the header that posts without a buffer.
+/// The pointers meet the requirements of the header's functions that post without a buffer.
 unsafe fn post(
     pair: *mut NearflashQueuePair,
     token: *mut u64,
@@ -59,10 +59,10 @@ unsafe fn post(
 ) -> c_int {
     let work = |pair: &mut NearflashQueuePair| {
         let posted = post(&mut pair.pair)?;
-        // SAFETY: the header asks for a place to write to, or NULL.
+        // SAFETY: the header requires a writable place, or NULL.
         unsafe { put_token(token, posted) }
     };
-    // SAFETY: the header asks for a queue pair that nobody else uses now.
+    // SAFETY: the header requires a queue pair that no other thread uses.
     unsafe { with(pair, work) }
 }
 
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn nearflash_post_read(
     offset: u64,
     token: *mut u64,
 ) -> c_int {
-    // SAFETY: the header asks for what this asks for.
+    // SAFETY: the header has the same requirements.
     unsafe { post_buffer(pair, buffer, token, |pair, buffer| pair.post_read(buffer, offset)) }
 }
 
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn nearflash_post_write(
     offset: u64,
     token: *mut u64,
 ) -> c_int {
-    // SAFETY: the header asks for what this asks for.
+    // SAFETY: the header has the same requirements.
     unsafe { post_buffer(pair, buffer, token, |pair, buffer| pair.post_write(buffer, offset)) }
 }
 
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn nearflash_post_write_durable(
     token: *mut u64,
 ) -> c_int {
     let durable = |pair: &mut QueuePair, buffer| pair.post_write_durable(buffer, offset);
-    // SAFETY: the header asks for what this asks for.
+    // SAFETY: the header has the same requirements.
     unsafe { post_buffer(pair, buffer, token, durable) }
 }
 
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn nearflash_post_flush(
     pair: *mut NearflashQueuePair,
     token: *mut u64,
 ) -> c_int {
-    // SAFETY: the header asks for what this asks for.
+    // SAFETY: the header has the same requirements.
     unsafe { post(pair, token, QueuePair::post_flush) }
 }
 
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn nearflash_post_discard(
     len: u32,
     token: *mut u64,
 ) -> c_int {
-    // SAFETY: the header asks for what this asks for.
+    // SAFETY: the header has the same requirements.
     unsafe { post(pair, token, |pair| pair.post_discard(offset, len)) }
 }
 
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn nearflash_post_compare_and_swap(
     desired: u64,
     token: *mut u64,
 ) -> c_int {
-    // SAFETY: the header asks for what this asks for.
+    // SAFETY: the header has the same requirements.
     unsafe { post(pair, token, |pair| pair.compare_and_swap(offset, expected, desired)) }
 }
 
@@ -153,6 +153,6 @@ pub unsafe extern "C" fn nearflash_post_fetch_add(
     addend: u64,
     token: *mut u64,
 ) -> c_int {
-    // SAFETY: the header asks for what this asks for.
+    // SAFETY: the header has the same requirements.
     unsafe { post(pair, token, |pair| pair.fetch_add(offset, addend)) }
 }

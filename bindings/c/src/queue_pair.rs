@@ -1,4 +1,4 @@
-//! Queue pairs: opening, polling, waiting.
+//! Queue pairs: open, poll and wait.
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int};
@@ -14,15 +14,15 @@ use crate::volume::NearflashVolumeInfo;
 /// A handle of a queue pair.
 pub struct NearflashQueuePair {
     pub(crate) pair: QueuePair,
-    /// By token index: the handle of the buffer in flight, or NULL. The caller has the pointer too,
-    /// so it is no box here.
+    /// By token index: the handle of the buffer in flight, or NULL. The caller has the pointer,
+    /// too, so it is not a box here.
     pub(crate) handles: Vec<*mut NearflashBuffer>,
-    /// Over, and not told yet.
+    /// Completions that have not been returned yet.
     done: VecDeque<Completion>,
     polled: Vec<Completion>,
 }
 
-/// How large a queue pair is, as the header has it.
+/// The size of a queue pair, with the layout of the header.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct NearflashQueueOptions {
@@ -30,7 +30,7 @@ pub struct NearflashQueueOptions {
     shared_len: usize,
 }
 
-/// The end of an operation, as the header has it.
+/// The completion of an operation, with the layout of the header.
 #[repr(C)]
 pub struct NearflashCompletion {
     token: u64,
@@ -46,11 +46,11 @@ impl NearflashQueuePair {
         Self { pair, handles, done: VecDeque::new(), polled: Vec::new() }
     }
 
-    /// As C is told; the buffer's handle goes back to its owner.
+    /// Converts a completion for C, and returns the buffer to its handle.
     fn tell(&mut self, done: Completion) -> NearflashCompletion {
         let place = &mut self.handles[done.token.index()];
         let buffer = std::mem::replace(place, std::ptr::null_mut());
-        // SAFETY: a handle in flight is not freed by the caller, and only we use it.
+        // SAFETY: the caller does not free a handle in flight, and only this queue pair uses it.
         if let Some(handle) = unsafe { buffer.as_mut() } {
             handle.0 = done.buffer;
         }
@@ -65,7 +65,8 @@ impl NearflashQueuePair {
 impl Drop for NearflashQueuePair {
     fn drop(&mut self) {
         for handle in self.handles.drain(..) {
-            // SAFETY: handles in flight are ours to free, by the header; the others are NULL.
+            // SAFETY: by the header, this queue pair frees the handles in flight; the others are
+            // NULL.
             unsafe { free(handle) };
         }
     }
@@ -81,7 +82,7 @@ pub unsafe extern "C" fn nearflash_queue_pair_open(
     pair: *mut *mut NearflashQueuePair,
 ) -> c_int {
     code_of(|| {
-        // SAFETY: the header asks for a client, for a text or NULL, and for options or NULL.
+        // SAFETY: the header requires a client, a string or NULL, and options or NULL.
         let (client, name, wanted) =
             unsafe { (shared(client.cast_const())?, text(name)?, options.as_ref()) };
         let mut options = QueueOptions::default();
@@ -90,7 +91,7 @@ pub unsafe extern "C" fn nearflash_queue_pair_open(
             options.shared_len = if shared_len == 0 { options.shared_len } else { shared_len };
         }
         let opened = client.0.queue_pair(client.volume_name(name)?, options)?;
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable place.
         unsafe { put_handle(pair, NearflashQueuePair::new(opened)) }
     })
 }
@@ -99,7 +100,7 @@ pub unsafe extern "C" fn nearflash_queue_pair_open(
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nearflash_queue_pair_free(pair: *mut NearflashQueuePair) {
-    // SAFETY: the header asks for a handle that is not used any more, or NULL.
+    // SAFETY: the header requires a handle that is no longer used, or NULL.
     unsafe { free(pair) }
 }
 
@@ -109,7 +110,7 @@ pub(crate) unsafe fn with(
     pair: *mut NearflashQueuePair,
     work: impl FnOnce(&mut NearflashQueuePair) -> Result<(), Failure>,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: as promised by the caller.
     code_of(|| work(unsafe { unique(pair) }?))
 }
 
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn nearflash_queue_pair_get_info(
     pair: *const NearflashQueuePair,
     info: *mut NearflashVolumeInfo,
 ) -> c_int {
-    // SAFETY: the header asks for a queue pair, and for a place to write to.
+    // SAFETY: the header requires a queue pair and a writable place.
     code_of(|| unsafe { put(info, shared(pair)?.pair.info().into()) })
 }
 
@@ -128,7 +129,7 @@ pub unsafe extern "C" fn nearflash_queue_pair_get_info(
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nearflash_queue_pair_depth(pair: *const NearflashQueuePair) -> u32 {
-    // SAFETY: the header asks for a queue pair.
+    // SAFETY: the header requires a queue pair.
     unsafe { shared(pair) }.map_or(0, |pair| pair.pair.depth())
 }
 
@@ -136,7 +137,7 @@ pub unsafe extern "C" fn nearflash_queue_pair_depth(pair: *const NearflashQueueP
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nearflash_queue_pair_in_flight(pair: *const NearflashQueuePair) -> u32 {
-    // SAFETY: the header asks for a queue pair.
+    // SAFETY: the header requires a queue pair.
     unsafe { shared(pair) }.map_or(0, |pair| {
         let untold = u32::try_from(pair.done.len()).expect("at most the depth");
         pair.pair.in_flight() + untold
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn nearflash_queue_pair_in_flight(pair: *const NearflashQu
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nearflash_submit(pair: *mut NearflashQueuePair) -> c_int {
-    // SAFETY: the header asks for a queue pair that nobody else uses now.
+    // SAFETY: the header requires a queue pair that no other thread uses.
     unsafe { with(pair, |pair| Ok(pair.pair.submit()?)) }
 }
 
@@ -164,7 +165,7 @@ pub unsafe extern "C" fn nearflash_poll(
         if completions.is_null() && max > 0 {
             return Err(Failure::Argument("completions are NULL"));
         }
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable place.
         unsafe { put(count, 0) }?;
         let most = max.saturating_sub(pair.done.len());
         let polled = pair.pair.poll_up_to(&mut pair.polled, most);
@@ -176,13 +177,13 @@ pub unsafe extern "C" fn nearflash_poll(
         for at in 0..told {
             let done = pair.done.pop_front().expect("it was counted");
             let told = pair.tell(done);
-            // SAFETY: not NULL, the header asks for `max` places to write to, and `at` is below.
+            // SAFETY: not NULL; the header requires `max` writable places, and `at` is below `max`.
             unsafe { completions.add(at).write(told) };
         }
         // SAFETY: as before.
         unsafe { put(count, told) }
     };
-    // SAFETY: the header asks for a queue pair that nobody else uses now.
+    // SAFETY: the header requires a queue pair that no other thread uses.
     unsafe { with(pair, poll) }
 }
 
@@ -196,7 +197,7 @@ pub unsafe extern "C" fn nearflash_wait(pair: *mut NearflashQueuePair, timeout_n
         }
         Ok(())
     };
-    // SAFETY: the header asks for a queue pair that nobody else uses now.
+    // SAFETY: the header requires a queue pair that no other thread uses.
     unsafe { with(pair, wait) }
 }
 
@@ -204,6 +205,6 @@ pub unsafe extern "C" fn nearflash_wait(pair: *mut NearflashQueuePair, timeout_n
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nearflash_reconnect(pair: *mut NearflashQueuePair) -> c_int {
-    // SAFETY: the header asks for a queue pair that nobody else uses now.
+    // SAFETY: the header requires a queue pair that no other thread uses.
     unsafe { with(pair, |pair| Ok(pair.pair.reconnect()?)) }
 }

@@ -11,7 +11,7 @@ use crate::error::{Failure, code_of};
 /// A handle of a volume.
 pub struct NearflashVolume(Volume);
 
-/// What a node says of a volume, as the header has it.
+/// The properties of a volume, with the layout of the header.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct NearflashVolumeInfo {
@@ -39,10 +39,10 @@ pub unsafe extern "C" fn nearflash_volume_open(
     volume: *mut *mut NearflashVolume,
 ) -> c_int {
     code_of(|| {
-        // SAFETY: the header asks for a client, and for a text or NULL.
+        // SAFETY: the header requires a client, and a string or NULL.
         let (client, name) = unsafe { (shared(client.cast_const())?, text(name)?) };
         let opened = client.0.open(client.volume_name(name)?)?;
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable place.
         unsafe { put_handle(volume, NearflashVolume(opened)) }
     })
 }
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn nearflash_volume_open(
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nearflash_volume_free(volume: *mut NearflashVolume) {
-    // SAFETY: the header asks for a handle that is not used any more, or NULL.
+    // SAFETY: the header requires a handle that is no longer used, or NULL.
     unsafe { free(volume) }
 }
 
@@ -61,7 +61,7 @@ unsafe fn with(
     volume: *const NearflashVolume,
     work: impl FnOnce(&Volume) -> Result<(), Failure>,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: as promised by the caller.
     code_of(|| work(&unsafe { shared(volume) }?.0))
 }
 
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn nearflash_volume_get_info(
     volume: *const NearflashVolume,
     info: *mut NearflashVolumeInfo,
 ) -> c_int {
-    // SAFETY: the header asks for a volume, and for a place to write to.
+    // SAFETY: the header requires a volume and a writable place.
     unsafe { with(volume, |volume| put(info, volume.info().into())) }
 }
 
@@ -89,12 +89,12 @@ pub unsafe extern "C" fn nearflash_read(
         let bytes = match (bytes.is_null(), len) {
             (_, 0) => &mut [][..],
             (true, _) => return Err(Failure::Argument("bytes are NULL")),
-            // SAFETY: not NULL, and the header asks for memory of that length that is the caller's.
+            // SAFETY: not NULL; the header requires memory of that length that only this call uses.
             (false, _) => unsafe { std::slice::from_raw_parts_mut(bytes, len) },
         };
         Ok(volume.read_at(bytes, offset)?)
     };
-    // SAFETY: the header asks for a volume.
+    // SAFETY: the header requires a volume.
     unsafe { with(volume, read) }
 }
 
@@ -111,12 +111,12 @@ pub unsafe extern "C" fn nearflash_write(
         let bytes = match (bytes.is_null(), len) {
             (_, 0) => &[][..],
             (true, _) => return Err(Failure::Argument("bytes are NULL")),
-            // SAFETY: not NULL, and the header asks for memory of that length.
+            // SAFETY: not NULL; the header requires memory of that length.
             (false, _) => unsafe { std::slice::from_raw_parts(bytes, len) },
         };
         Ok(volume.write_at(bytes, offset)?)
     };
-    // SAFETY: the header asks for a volume.
+    // SAFETY: the header requires a volume.
     unsafe { with(volume, write) }
 }
 
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn nearflash_write(
 /// See `nearflash.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nearflash_flush(volume: *const NearflashVolume) -> c_int {
-    // SAFETY: the header asks for a volume.
+    // SAFETY: the header requires a volume.
     unsafe { with(volume, |volume| Ok(volume.flush()?)) }
 }
 
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn nearflash_discard(
     offset: u64,
     len: u64,
 ) -> c_int {
-    // SAFETY: the header asks for a volume.
+    // SAFETY: the header requires a volume.
     unsafe { with(volume, |volume| Ok(volume.discard(offset, len)?)) }
 }
 
@@ -152,10 +152,10 @@ pub unsafe extern "C" fn nearflash_compare_and_swap(
 ) -> c_int {
     let swap = |volume: &Volume| {
         let word = volume.compare_and_swap(offset, expected, desired)?;
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable place.
         unsafe { put(previous, word) }
     };
-    // SAFETY: the header asks for a volume.
+    // SAFETY: the header requires a volume.
     unsafe { with(volume, swap) }
 }
 
@@ -170,9 +170,9 @@ pub unsafe extern "C" fn nearflash_fetch_add(
 ) -> c_int {
     let add = |volume: &Volume| {
         let word = volume.fetch_add(offset, addend)?;
-        // SAFETY: the header asks for a place to write to.
+        // SAFETY: the header requires a writable place.
         unsafe { put(previous, word) }
     };
-    // SAFETY: the header asks for a volume.
+    // SAFETY: the header requires a volume.
     unsafe { with(volume, add) }
 }

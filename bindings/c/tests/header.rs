@@ -1,4 +1,4 @@
-//! The header says what the library does, and C and C++ compilers take it.
+//! The header declares what the library defines, and C and C++ compilers accept it.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeSet;
@@ -30,7 +30,7 @@ fn every_code_is_in_the_header_and_no_other() {
     assert_eq!(defined, all);
 }
 
-/// The names of functions in a text: what stands before a parenthesis.
+/// The names of functions in a text: names that follow `before` and precede a parenthesis.
 fn functions(text: &str, before: &str) -> BTreeSet<String> {
     let starts = text.match_indices("nearflash_").map(|(at, _)| (&text[..at], &text[at..]));
     let calls = starts.filter_map(|(head, rest)| {
@@ -58,7 +58,7 @@ fn every_function_is_declared_and_every_declaration_has_one() {
     assert!(declared.len() > 30);
 }
 
-/// Compiles a file; what the compiler says, if it refuses. `None` without such a compiler.
+/// Compiles a file. Returns the compiler's output if it fails; `None` without such a compiler.
 fn compile(compiler: &str, args: &[&str], file: &Path) -> Option<Result<(), String>> {
     let include = format!("-I{}", root().join("include").display());
     let strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", &include];
@@ -80,7 +80,7 @@ fn c_and_cpp_take_the_header_and_the_example() {
     }
 }
 
-/// The library that was built beside this test.
+/// The static library that was built next to this test.
 fn library() -> PathBuf {
     std::env::current_exe().unwrap().with_file_name("libnearflash_c.a")
 }

@@ -1,4 +1,4 @@
-"""What Python adds to a read of the Rust client.
+"""The time that Python adds to a read of the Rust client.
 
     python benches/readinto.py direct+local:PATH.sock/VOLUME
 
@@ -22,7 +22,7 @@ READS = 200_000
 
 
 def latencies(volume: nearflash.Volume, buffer: bytearray, places: list[int]) -> list[float]:
-    """In microseconds, with what it takes to look at the clock: some 50 ns."""
+    """The time in microseconds, including some 50 ns to read the clock."""
     readinto, now = volume.readinto, time.perf_counter_ns
     taken = []
     for place in places:

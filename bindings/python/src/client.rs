@@ -11,22 +11,23 @@ use crate::error::raised;
 use crate::queue_pair::QueuePair;
 use crate::volume::Volume;
 
-/// A node that was reached, and that knows who we are. It holds no connection: volumes and queue
-/// pairs have their own, and outlive it.
+/// A node that the program has connected and authenticated to. It holds no connection: volumes and
+/// queue pairs have their own, and outlive it.
 #[pyclass(frozen, module = "nearflash")]
 pub(crate) struct Client {
     inner: nearflash::Client,
 }
 
-/// Reaches a node, and proves who we are.
+/// Connects to a node and authenticates.
 ///
-/// `url` is `direct://HOST:PORT[/VOLUME]`, or `direct+local:PATH.sock[/VOLUME]` for a node of this
-/// machine, with `?digest=header,data`, `key=ID` and `secret-file=PATH` behind it. `key` and
-/// `secret`, as `nearflash credential create` printed them, go before those of the URL.
+/// `url` is `direct://HOST:PORT[/VOLUME]`, or `direct+local:PATH.sock[/VOLUME]` for a node on this
+/// machine, optionally followed by `?digest=header,data`, `key=ID` and `secret-file=PATH`. `key`
+/// and `secret`, as printed by `nearflash credential create`, take precedence over those of the
+/// URL.
 ///
-/// In seconds: `silence_max` is how long a node that owes an answer may say nothing before it is
-/// given up (10), `reconnect_max` how long a lost connection is tried again (30), `spin_max` how
-/// long a blocking call spins before it sleeps (0.0001).
+/// The time-outs are in seconds: `silence_max` is the longest silence of a node that owes an answer
+/// (10), `reconnect_max` the time for which a lost connection is tried again (30), and `spin_max`
+/// the time for which a blocking call spins before it sleeps (0.0001).
 #[pyfunction]
 #[pyo3(signature = (url, key=None, secret=None, *, silence_max=None, reconnect_max=None, spin_max=None))]
 #[expect(clippy::too_many_arguments, reason = "most are given by name, in Python")]
@@ -61,23 +62,23 @@ fn credentials(py: Python<'_>, key: Option<&str>, secret: Option<&str>) -> PyRes
     }
 }
 
-/// A span that may be given, in seconds.
+/// An optional duration, in seconds.
 pub(crate) fn seconds(name: &str, given: Option<f64>, default: Duration) -> PyResult<Duration> {
     let Some(seconds) = given else { return Ok(default) };
     Duration::try_from_secs_f64(seconds)
-        .map_err(|_| PyValueError::new_err(format!("{name} is in seconds, and {seconds} is none")))
+        .map_err(|_| PyValueError::new_err(format!("{name}: {seconds} is not a time in seconds")))
 }
 
 #[pymethods]
 impl Client {
-    /// The volume that the URL named, or None.
+    /// The volume that the URL names, or None.
     #[getter]
     fn volume_name(&self) -> Option<&str> {
         self.inner.volume_name()
     }
 
-    /// Opens a volume, or without a name the one that the URL named, for blocking calls from any
-    /// number of threads.
+    /// Opens a volume for blocking calls from any number of threads; without a name, the volume
+    /// that the URL names.
     #[pyo3(signature = (name=None))]
     fn open(&self, py: Python<'_>, name: Option<&str>) -> PyResult<Volume> {
         let opened = py.detach(|| match name {
@@ -87,9 +88,10 @@ impl Client {
         Ok(Volume::new(opened.map_err(|error| raised(py, &error))?))
     }
 
-    /// Opens a volume, or without a name the one that the URL named, for many operations in flight
-    /// from one thread: `depth` of them (128). `shared_length` bytes of memory are shared with a node
-    /// of this machine (16 MiB); with 0 it is spoken to over its socket.
+    /// Opens a volume for many operations in flight from one thread; without a name, the volume
+    /// that the URL names. `depth` is the most operations in flight (128). `shared_length` is the
+    /// memory in bytes that is shared with a node on this machine (16 MiB); with 0, the socket
+    /// carries the payload.
     #[pyo3(signature = (name=None, *, depth=None, shared_length=None))]
     fn queue_pair(
         &self,

@@ -1,11 +1,11 @@
-//! Errors become exceptions of the same names and words: the classes of `nearflash.errors`.
+//! Errors become exceptions with the same names and messages: the classes of `nearflash.errors`.
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 
-/// The classes by name, and the class of those that have none of their own.
+/// The exception classes by error name, and the base class for errors without one.
 struct Classes {
     by_name: Py<PyDict>,
     base: Py<PyType>,
@@ -23,7 +23,7 @@ pub(crate) fn exception<'py>(
     let name = error.name();
     let class = match classes.by_name.bind(py).get_item(name)? {
         Some(class) => class,
-        // Newer than this package.
+        // A later version of the library has this error.
         None => classes.base.bind(py).clone().into_any(),
     };
     let exception = class.call1((error.to_string(),))?;
@@ -47,7 +47,7 @@ impl Classes {
     }
 }
 
-/// Every error: its name and its sentence, in order of its number.
+/// Every error: its name and its sentence, in the order of the codes.
 #[pyfunction]
 #[pyo3(name = "_codes")]
 pub(crate) fn codes() -> Vec<(&'static str, &'static str)> {

@@ -1,8 +1,8 @@
-//! Processes that were forked.
+//! Forked processes.
 //!
-//! A child has its parent's connections: two processes that speak on one connection break it, and so
-//! does a child that closes it. So each connection remembers the process it was made in, by a
-//! number that grows with each fork, which is cheaper to look at than the process's own.
+//! A child has its parent's connections: two processes that use one connection break it, and so
+//! does a child that closes it. So each connection records the process that created it, by the
+//! number of forks, which is cheaper to read than the process id.
 
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,13 +11,12 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Forks between the first process and this one.
+/// The number of forks between the first process and this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 
-/// Something that belongs to the process that made it. In a child it can neither be reached nor
-/// dropped.
+/// A value that belongs to the process that created it. A child can neither access nor drop it.
 pub(crate) struct Owned<T> {
-    /// Always there.
+    /// Always `Some`; `drop` takes it.
     value: Option<T>,
     forks: u64,
 }
@@ -27,7 +26,7 @@ impl<T> Owned<T> {
         Self { value: Some(value), forks: FORKS.load(Ordering::Relaxed) }
     }
 
-    /// It, in its own process.
+    /// The value, in its own process.
     pub(crate) fn get(&self) -> PyResult<&T> {
         self.value.as_ref().filter(|_| self.is_ours()).ok_or_else(forked)
     }
@@ -57,7 +56,7 @@ fn forked() -> PyErr {
     )
 }
 
-/// Counts forks from now on.
+/// Registers a hook that counts forks.
 pub(crate) fn watch(py: Python<'_>) -> PyResult<()> {
     let hooks = PyDict::new(py);
     hooks.set_item("after_in_child", wrap_pyfunction!(was_forked, py)?)?;

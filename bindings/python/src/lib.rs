@@ -1,11 +1,13 @@
-//! The Rust side of the Python package `nearflash`: volumes, queue pairs, their errors.
+//! The Rust part of the Python package `nearflash`: volumes, queue pairs and their errors.
 //!
-//! What is Python by nature (exceptions, asyncio, fsspec) is Python, in `python/nearflash`; here is
-//! what touches the client library. Every call that may wait lets other Python threads run.
+//! Parts that are specific to Python (exceptions, asyncio, fsspec) are written in Python, in
+//! `python/nearflash`; this crate wraps the client library. Every call that may wait lets other
+//! Python threads run.
 //!
-//! Knows nothing of the protocol. Invariants: memory of Python objects is touched only while their
-//! buffer is held, and never after the call, or the operation, that borrowed it is over; what was
-//! opened before a `fork` is neither used nor closed by the child, whose parent still has it.
+//! The crate knows nothing of the protocol. Invariants: memory of Python objects is accessed only
+//! while their buffer is held, and never after the end of the call or operation that borrowed it; a
+//! child neither uses nor closes a connection that was opened before the `fork`, since its parent
+//! still has it.
 
 #![allow(unsafe_code)] // the buffer protocol; every block says why it is sound
 

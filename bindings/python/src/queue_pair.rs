@@ -1,4 +1,4 @@
-//! A queue pair: operations in, completions out, in any order.
+//! A queue pair: the program posts operations and polls completions, in any order.
 
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::time::Duration;
@@ -14,19 +14,20 @@ use crate::error::{exception, raised};
 use crate::forks::Owned;
 use crate::volume::{uuid, word};
 
-/// Buffers are kept from operation to operation, and are at least so long, so that they fit the next.
+/// The shortest buffer: buffers are kept between operations, and this length makes them fit the
+/// next.
 const BUFFER_LEN_MIN: usize = 16 * 1024;
-/// Of those kept: longer ones go back to the system.
+/// The longest buffer that is kept; longer ones are freed.
 const KEPT_LEN_MAX: usize = 1 << 20;
 
 /// A volume for many operations in flight, from one thread at a time.
 ///
-/// Each `post_…` returns a token at once; `poll` returns what is over, as pairs of a token and a
-/// result, in any order. A result is what the call of the same name of a `Volume` returns, or an
-/// `Error`, which is returned and not raised.
+/// Each `post_…` method returns a token at once; `poll` returns the completed operations in any
+/// order, as pairs of a token and a result. The result is that of the `Volume` method of the same
+/// name, or an `Error`, which is returned and not raised.
 ///
-/// When the connection is lost, everything in flight ends with `ConnectionLost`, or with
-/// `OutcomeUnknown` where it may have changed the volume; `reconnect` makes the queue pair usable
+/// When the connection is lost, every operation in flight ends with `ConnectionLost`, or with
+/// `OutcomeUnknown` if it may have changed the volume; `reconnect` makes the queue pair usable
 /// again.
 #[pyclass(module = "nearflash")]
 pub(crate) struct QueuePair {
@@ -34,10 +35,10 @@ pub(crate) struct QueuePair {
     open: Option<Owned<Open>>,
 }
 
-/// The queue pair, and what becomes of its completions.
+/// The queue pair, and the state of its operations.
 struct Open {
     pair: Inner,
-    /// What is in flight, by the token's index.
+    /// The operations in flight, by token index.
     pending: Vec<Option<Pending>>,
     spare: Vec<Buffer>,
     done: Vec<Completion>,
@@ -49,19 +50,19 @@ struct Pending {
     wanted: Wanted,
 }
 
-/// What its result is.
+/// The kind of an operation's result.
 enum Wanted {
-    /// What was read, as `bytes`.
+    /// The data of a read, as `bytes`.
     Bytes,
-    /// What was read, put there.
+    /// The length of a read, whose data goes to this buffer.
     Into(Bytes),
-    /// How much was written.
+    /// The length of a write.
     Len(usize),
-    /// The word that was there.
+    /// The previous word.
     Word,
-    /// That it is over.
+    /// None: only the completion itself.
     End,
-    /// Nobody looks at it.
+    /// Abandoned: the result is dropped.
     Nothing,
 }
 
@@ -102,7 +103,7 @@ impl Open {
         }
     }
 
-    /// An operation's length, before memory is taken for it.
+    /// Checks an operation's length, before memory is allocated for it.
     fn check_len(&self, len: usize) -> Result<(), Error> {
         let max = u64::from(self.pair.len_max());
         match u64::try_from(len).expect("usize is at most 64 bits wide") {
@@ -134,7 +135,7 @@ impl Open {
         })
     }
 
-    /// Notes what is wanted of an operation; its token as Python has it.
+    /// Records the kind of an operation's result. Returns its token for Python.
     fn note(
         &mut self,
         py: Python<'_>,
@@ -149,7 +150,8 @@ impl Open {
         Ok(token.get())
     }
 
-    /// A completion's token and result, and its buffer kept; `None` when nobody looks at it.
+    /// Returns a completion's token and result, and keeps its buffer; `None` for an abandoned
+    /// operation.
     fn conclude<'py>(
         &mut self,
         py: Python<'py>,
@@ -172,7 +174,7 @@ impl Open {
 }
 
 impl Wanted {
-    /// The result of an operation that succeeded.
+    /// The result of a successful operation.
     fn result<'py>(
         self,
         py: Python<'py>,
@@ -207,25 +209,25 @@ impl QueuePair {
         Ok(self.get()?.pair.info().len)
     }
 
-    /// Of a logical block, in bytes: what is written atomically.
+    /// The size of a logical block in bytes; a write is atomic for each block.
     #[getter]
     fn block_size(&self) -> PyResult<u32> {
         Ok(self.get()?.pair.info().block_size)
     }
 
-    /// The volume's identity, which another of the same name has not: a `uuid.UUID`.
+    /// The volume's `uuid.UUID`, which another volume of the same name does not have.
     #[getter]
     fn uuid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         uuid(py, self.get()?.pair.info().uuid)
     }
 
-    /// How many operations may be in flight.
+    /// The most operations that may be in flight.
     #[getter]
     fn depth(&self) -> PyResult<u32> {
         Ok(self.get()?.pair.depth())
     }
 
-    /// How many are: posted, and not polled.
+    /// The number of operations in flight: posted, and not yet polled.
     #[getter]
     fn in_flight(&self) -> PyResult<u32> {
         Ok(self.get()?.pair.in_flight())
@@ -237,7 +239,7 @@ impl QueuePair {
         Ok(self.get()?.pair.len_max())
     }
 
-    /// Whether the connection was lost, and `reconnect` is needed.
+    /// Whether the connection is lost, so that `reconnect` is needed.
     #[getter]
     fn is_lost(&self) -> PyResult<bool> {
         Ok(self.get()?.pair.is_lost())
@@ -250,8 +252,8 @@ impl QueuePair {
         open.note(py, posted, Wanted::Bytes)
     }
 
-    /// Fills `buffer` from `offset` on, when it is polled and not before. The buffer is held until
-    /// then, or until `abandon`.
+    /// Fills `buffer` from `offset` on, when the completion is polled and not before. The buffer is
+    /// held until then, or until `abandon`.
     fn post_readinto(
         &mut self,
         py: Python<'_>,
@@ -264,7 +266,8 @@ impl QueuePair {
         open.note(py, posted, Wanted::Into(place))
     }
 
-    /// Writes a copy of `data` at `offset`; if `durable`, it is over when that is on stable media.
+    /// Writes a copy of `data` at `offset`; with `durable`, it completes when the data is on stable
+    /// media.
     #[pyo3(signature = (offset, data, *, durable=false))]
     fn post_write(
         &mut self,
@@ -279,7 +282,7 @@ impl QueuePair {
         open.note(py, posted, Wanted::Len(data.len()))
     }
 
-    /// Is over when everything that was over before this was posted is on stable media.
+    /// Makes every operation that completed before this post durable on stable media.
     fn post_flush(&mut self, py: Python<'_>) -> PyResult<u64> {
         let open = self.get_mut()?;
         let posted = open.pair.post_flush();
@@ -319,14 +322,15 @@ impl QueuePair {
         open.note(py, posted, Wanted::Word)
     }
 
-    /// Sends what was posted. Posting does so by itself when nothing else is in flight and the last
-    /// poll brought one completion at most, and so does `poll`: many posts between two polls are
-    /// sent together.
+    /// Sends the posted operations. A post sends itself when no other operation is in flight and
+    /// the last poll returned at most one completion; `poll` sends, too, so that many posts between
+    /// two polls are sent together.
     fn submit(&mut self, py: Python<'_>) -> PyResult<()> {
         self.get_mut()?.pair.submit().map_err(|error| raised(py, &error))
     }
 
-    /// Sends what was posted, and returns what is over: pairs of a token and a result. Never waits.
+    /// Sends the posted operations, and returns the completed ones: pairs of a token and a result.
+    /// Never waits.
     fn poll<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let open = self.get_mut()?;
         let mut done = std::mem::take(&mut open.done);
@@ -344,8 +348,9 @@ impl QueuePair {
         }
     }
 
-    /// Sends what was posted, and sleeps until there may be something to poll, or for `timeout`
-    /// seconds; whether there may be. Other threads run, and may not use the queue pair.
+    /// Sends the posted operations, and sleeps until there may be a completion, at most `timeout`
+    /// seconds. Returns whether there may be one. Other threads run meanwhile, but must not use the
+    /// queue pair.
     #[pyo3(signature = (timeout=None))]
     fn wait(&mut self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let timeout = seconds("timeout", timeout, Duration::MAX)?;
@@ -353,42 +358,42 @@ impl QueuePair {
         py.detach(|| open.pair.wait(timeout)).map_err(|error| raised(py, &error))
     }
 
-    /// The descriptor of its socket: readable when there may be something to poll, for event loops.
-    /// Of a queue pair without shared memory; another one after `reconnect`.
+    /// The file descriptor of the socket, for event loops: it is readable when there may be
+    /// completions. It is for a queue pair without shared memory, and `reconnect` replaces it.
     fn fileno(&self) -> PyResult<RawFd> {
         Ok(self.get()?.pair.socket().as_raw_fd())
     }
 
-    /// Whether something is to be sent that the socket did not take: to be polled, too, when it is
-    /// writable.
+    /// Whether data is waiting to be sent that the socket has not accepted: then poll also when the
+    /// socket is writable.
     #[getter]
     fn has_unsent(&self) -> PyResult<bool> {
         Ok(self.get()?.pair.has_unsent())
     }
 
-    /// In how many seconds to poll at the latest, so that a silent node is noticed; None when
-    /// nothing is in flight.
+    /// The time in seconds until the next poll is due, so that a silent node is detected; None when
+    /// no operation is in flight.
     #[getter]
     fn patience_left(&self) -> PyResult<Option<f64>> {
         Ok(self.get()?.pair.patience_left().map(|left| left.as_secs_f64()))
     }
 
-    /// Nobody wants the operation's result any more: it goes on, is not returned by `poll`, and
-    /// touches nothing of Python's. Whether it was in flight.
+    /// Abandons an operation: it continues, but `poll` does not return its result, and it accesses
+    /// no Python memory. Returns whether it was in flight.
     fn abandon(&mut self, token: u64) -> PyResult<bool> {
         let pending = self.get_mut()?.pending.iter_mut().flatten();
         let found = pending.into_iter().find(|pending| pending.token.get() == token);
         Ok(found.map(|pending| pending.wanted = Wanted::Nothing).is_some())
     }
 
-    /// Connects again after the connection was lost, with growing waits. What was in flight ends
-    /// with the next `poll`, as lost.
+    /// Connects again after the connection was lost, with growing waits. The next `poll` completes
+    /// the operations that were in flight, as lost.
     fn reconnect(&mut self, py: Python<'_>) -> PyResult<()> {
         let open = self.get_mut()?;
         py.detach(|| open.pair.reconnect()).map_err(|error| raised(py, &error))
     }
 
-    /// Ends the connection. Whether writes in flight take effect is unknown then.
+    /// Closes the connection. It is unknown whether writes in flight take effect.
     fn close(&mut self, py: Python<'_>) {
         let open = self.open.take();
         py.detach(|| drop(open));

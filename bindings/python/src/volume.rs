@@ -12,11 +12,11 @@ use crate::bytes::Bytes;
 use crate::error::raised;
 use crate::forks::Owned;
 
-/// A volume for blocking calls from any number of threads: those that call at the same time have a
-/// connection each.
+/// A volume for blocking calls from any number of threads: concurrent calls have separate
+/// connections.
 ///
-/// A lost connection is made again. Reads are repeated then; what may have changed the volume is
-/// not, and raises `OutcomeUnknown`. Closing does not flush.
+/// A lost connection is made again. Reads are then repeated; an operation that may have changed the
+/// volume is not, and raises `OutcomeUnknown`. Closing does not flush.
 #[pyclass(frozen, module = "nearflash", weakref)]
 pub(crate) struct Volume {
     name: Box<str>,
@@ -40,7 +40,7 @@ impl Volume {
         Ok(self.inner()?.info())
     }
 
-    /// Does what may wait, while other Python threads run.
+    /// Runs a call that may wait, while other Python threads run.
     fn wait<T: Send>(
         &self,
         py: Python<'_>,
@@ -49,7 +49,8 @@ impl Volume {
         let volume = self.inner()?;
         let result = py.detach(move || {
             let result = call(&volume);
-            // The last one ends connections, if it was closed meanwhile: not with Python waiting.
+            // The last reference closes connections, if the volume was closed meanwhile; Python
+            // does not wait for that.
             drop(volume);
             result
         });
@@ -59,49 +60,49 @@ impl Volume {
 
 #[pymethods]
 impl Volume {
-    /// Its name.
+    /// The volume's name.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its size in bytes, as of the last answer.
+    /// The volume's size in bytes, as of the last answer.
     #[getter]
     fn size(&self) -> PyResult<u64> {
         Ok(self.info()?.len)
     }
 
-    /// Of a logical block, in bytes: what is written atomically.
+    /// The size of a logical block in bytes; a write is atomic for each block.
     #[getter]
     fn block_size(&self) -> PyResult<u32> {
         Ok(self.info()?.block_size)
     }
 
-    /// Its identity, which another volume of the same name has not: a `uuid.UUID`.
+    /// The volume's `uuid.UUID`, which another volume of the same name does not have.
     #[getter]
     fn uuid<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         uuid(py, self.info()?.uuid)
     }
 
-    /// Whether some of it may be read.
+    /// Whether some of the volume may be read.
     #[getter]
     fn is_readable(&self) -> PyResult<bool> {
         Ok(self.info()?.is_readable)
     }
 
-    /// Whether some of it may be written.
+    /// Whether some of the volume may be written.
     #[getter]
     fn is_writable(&self) -> PyResult<bool> {
         Ok(self.info()?.is_writable)
     }
 
-    /// Whether it was closed.
+    /// Whether the volume is closed.
     #[getter]
     fn closed(&self) -> PyResult<bool> {
         Ok(self.open.get()?.lock().unwrap_or_else(PoisonError::into_inner).is_none())
     }
 
-    /// The `length` bytes at `offset`, both of any alignment.
+    /// Reads the `length` bytes at `offset`, both of any alignment.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -112,8 +113,8 @@ impl Volume {
         PyBytes::new_with(py, length, |bytes| self.wait(py, |volume| volume.read_at(bytes, offset)))
     }
 
-    /// Fills `buffer`, any writable object with the buffer protocol, from `offset` on; how many
-    /// bytes those are.
+    /// Fills `buffer`, any writable object with the buffer protocol, from `offset` on. Returns the
+    /// number of bytes.
     fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
         let mut bytes = Bytes::writable(buffer)?;
         let place = bytes.as_mut_slice();
@@ -121,9 +122,9 @@ impl Volume {
         Ok(bytes.len())
     }
 
-    /// Writes `data`, any object with the buffer protocol, at `offset`; how many bytes those are.
-    /// Atomic for each logical block; durable after `flush`. Of a write that raises, a part may have
-    /// been written.
+    /// Writes `data`, any object with the buffer protocol, at `offset`. Returns the number of
+    /// bytes. The write is atomic for each logical block, and durable after `flush`. If it raises,
+    /// some of the bytes may have been written.
     fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<usize> {
         let bytes = Bytes::readable(data)?;
         let place = bytes.as_slice();
@@ -131,19 +132,19 @@ impl Volume {
         Ok(bytes.len())
     }
 
-    /// Returns when everything whose call has returned is on stable media.
+    /// Makes every operation whose call has returned durable on stable media.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         self.wait(py, Inner::flush)
     }
 
-    /// Says that the `length` bytes at `offset` are no longer needed: whole blocks of them are given
-    /// back to the device. They read as before or as zeroes.
+    /// Deallocates the `length` bytes at `offset`, whose contents are no longer needed; the device
+    /// releases whole blocks of them. They read as before or as zeroes.
     fn discard(&self, py: Python<'_>, offset: u64, length: u64) -> PyResult<()> {
         self.wait(py, |volume| volume.discard(offset, length))
     }
 
-    /// Puts `new` in place of the little-endian 8-byte word at `offset`, a multiple of 8, if it is
-    /// `expected`; the word that was there, which is `expected` if `new` was put.
+    /// Replaces the little-endian 8-byte word at `offset`, a multiple of 8, by `new` if it equals
+    /// `expected`. Returns the previous word, which is `expected` if it was replaced.
     fn compare_and_swap(
         &self,
         py: Python<'_>,
@@ -155,14 +156,14 @@ impl Volume {
     }
 
     /// Adds `addend`, which may be negative, to the little-endian 8-byte word at `offset`, a
-    /// multiple of 8, modulo 2**64; the word that was there.
+    /// multiple of 8, modulo 2**64. Returns the previous word.
     fn fetch_add(&self, py: Python<'_>, offset: u64, addend: &Bound<'_, PyAny>) -> PyResult<u64> {
         let addend = word(addend)?;
         self.wait(py, |volume| volume.fetch_add(offset, addend))
     }
 
-    /// Ends its connections, when calls of other threads have returned. What was written and not
-    /// flushed is as durable as the device makes it by itself.
+    /// Closes the connections, when calls of other threads have returned. Data that was written and
+    /// not flushed may not be durable.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let open = self.open.get()?.lock().unwrap_or_else(PoisonError::into_inner).take();
         py.detach(|| drop(open));
@@ -189,9 +190,8 @@ impl Volume {
 }
 
 impl Volume {
-    /// A length is believed no further than the volume: memory for it is taken before the node is
-    /// asked. The volume may have grown since the last answer, so that what is refused here is first
-    /// asked for.
+    /// Checks a range against the volume's size, before memory is allocated for it. The volume may
+    /// have grown since the last answer, so the node decides on a range that seems to end past it.
     fn check_end(&self, py: Python<'_>, offset: u64, length: usize) -> PyResult<()> {
         let len = u64::try_from(length).expect("usize is at most 64 bits wide");
         let is_within = |end: u64| end <= self.inner().map_or(0, |volume| volume.len());
@@ -199,12 +199,12 @@ impl Volume {
         if is_within(end) || end == offset {
             return Ok(());
         }
-        // One byte at the range's end: the node says what is wrong with it, if anything is.
+        // A read of the range's last byte: the node reports the error, if there is one.
         self.wait(py, |volume| volume.read_at(&mut [0], end - 1))
     }
 }
 
-/// A number as a word: from -2**63 to 2**64 - 1, negative ones as their two's complement.
+/// A number as a word: from -2**63 to 2**64 - 1, negative numbers in two's complement.
 pub(crate) fn word(number: &Bound<'_, PyAny>) -> PyResult<u64> {
     if let Ok(word) = number.extract::<u64>() {
         return Ok(word);
@@ -219,7 +219,7 @@ pub(crate) fn word(number: &Bound<'_, PyAny>) -> PyResult<u64> {
     Ok(signed.cast_unsigned())
 }
 
-/// As Python has them.
+/// A UUID as Python's `uuid.UUID`.
 pub(crate) fn uuid(py: Python<'_>, bytes: [u8; 16]) -> PyResult<Bound<'_, PyAny>> {
     let fields = PyDict::new(py);
     fields.set_item("bytes", PyBytes::new(py, &bytes))?;

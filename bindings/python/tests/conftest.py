@@ -1,4 +1,4 @@
-"""A node for the tests: the program that `make build` made, on a RAM device and free ports."""
+"""A node for the tests: the program that `make build` builds, on a RAM device and free ports."""
 
 import contextlib
 import json
@@ -42,16 +42,16 @@ class Node:
         return f"direct+local:{self.socket}/data"
 
     def run(self, *arguments):
-        """A command to the node; what it says, as JSON."""
+        """Runs a command on the node. Returns its output, parsed as JSON."""
         command = [BINARY, *arguments, "--json", "--data-dir", self.folder / "state"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout or "null")
 
     def stop(self):
-        """From now on it does nothing, and is still there."""
+        """Stops the process with SIGSTOP."""
         self.process.send_signal(signal.SIGSTOP)
-        # It is stopped when that is reported, and not before.
+        # The process is stopped only once the system reports it.
         os.waitpid(self.process.pid, os.WUNTRACED)
 
     def end(self, how=signal.SIGTERM):
@@ -62,7 +62,7 @@ class Node:
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts nodes of the test's own, on a file that outlives them."""
+    """Starts nodes for one test, on a file that outlives them."""
     with contextlib.ExitStack() as stack:
 
         def start_node(address="127.0.0.1:0"):
@@ -83,13 +83,13 @@ def node(tmp_path_factory):
 
 @pytest.fixture(params=["tcp", "local"])
 def url(request, node):
-    """Of the volume, by each way to it."""
+    """The URL of the volume, over TCP and over the Unix socket."""
     return node.url if request.param == "tcp" else node.local_url
 
 
 @pytest.fixture
 def volume(url):
-    """The volume, full of zeroes where tests look."""
+    """The volume, with zeroes in the range that the tests use."""
     with nearflash.open(url) as volume:
         volume.write(0, bytes(MIB))
         yield volume

@@ -15,7 +15,7 @@ from nearflash import aio
 
 
 def with_loop(test):
-    """Runs a test in a loop of its own, in which nothing is forgotten."""
+    """Runs a test in its own event loop."""
 
     @functools.wraps(test)
     def run(*arguments, **named):
@@ -89,8 +89,8 @@ async def test_a_cancelled_task_touches_nothing_afterwards(url):
         ends = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(end, asyncio.CancelledError) for end in ends)
         for target in targets:
-            target[:] = b"mine"  # which an object whose buffer is held refuses
-        # Nothing of them is in the way of what comes.
+            target[:] = b"mine"  # raises while its buffer is held
+        # The cancelled reads do not affect later operations.
         assert await volume.read(0, 2) == b"xx"
         assert targets == [b"mine"] * 50
 

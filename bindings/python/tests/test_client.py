@@ -1,4 +1,4 @@
-"""Reaching a node, and being let in."""
+"""Connecting to a node, and authentication."""
 
 import pytest
 from conftest import MIB

@@ -1,4 +1,4 @@
-"""Errors have the same names and words everywhere."""
+"""Errors have the same names and sentences in every language."""
 
 import nearflash
 from nearflash import _nearflash, errors

@@ -1,4 +1,4 @@
-"""Volumes as files, and those who read them so."""
+"""Volumes as files, and libraries that read them."""
 
 import os
 import pickle
@@ -20,7 +20,7 @@ from nearflash.filesystem import Range, VolumeFileSystem
 
 @pytest.fixture(params=["tcp", "local"])
 def place(request, node):
-    """What stands before a volume's name, for each way to it."""
+    """The URL up to the volume's name, over TCP and over the Unix socket."""
     return f"nearflash://{node.address if request.param == 'tcp' else node.socket}"
 
 
@@ -31,7 +31,7 @@ def table():
 
 
 def write(url, data):
-    """Writes a file; its URL with the length that it has."""
+    """Writes a file. Returns its URL with the length."""
     with fsspec.open(url, "wb") as file:
         file.write(data)
     return f"{url}+{len(data)}"
@@ -52,7 +52,7 @@ def test_paths_name_ranges_of_volumes():
     assert Range.parse("/run/a.sock/data/5+6") == ("/run/a.sock", "data", 5, 6)
     assert Range.parse("/run/a.sock/data").url == "direct+local:/run/a.sock/data"
     for path in ["", "host:1", "host:1/", "host:1/data/x", "host:1/data/1+", "host:1/data/1/2"]:
-        with pytest.raises(nearflash.InvalidUrl, match="is no range of a volume"):
+        with pytest.raises(nearflash.InvalidUrl, match="is not a range of a volume"):
             Range.parse(path)
 
 

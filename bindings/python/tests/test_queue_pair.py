@@ -18,7 +18,7 @@ def pair(url):
 
 
 def settle(pair):
-    """What everything in flight has become, by token."""
+    """Waits for all operations in flight. Returns their results, by token."""
     results = {}
     while pair.in_flight > 0:
         pair.wait(1)

@@ -1,4 +1,4 @@
-"""The programs of README.md do as they say."""
+"""The programs of README.md run and print the expected output."""
 
 import pathlib
 import re

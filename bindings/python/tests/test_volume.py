@@ -73,7 +73,7 @@ def test_a_buffer_is_let_go_of_when_the_call_is_over(volume):
     volume.write(0, target)
     with pytest.raises(nearflash.OutOfRange):
         volume.readinto(target, volume.size)
-    target.append(1)  # which an object whose buffer is held refuses
+    target.append(1)  # raises while its buffer is held
 
 
 def test_words_are_swapped_if_they_are_what_is_expected(volume):
@@ -167,7 +167,7 @@ def test_other_threads_run_while_a_call_waits(start):
 
         reader = threading.Thread(target=read)
         reader.start()
-        # That this is reached, with the node stopped, is the proof.
+        # The test passes if this line is reached while the node is stopped.
         os.kill(node.process.pid, signal.SIGKILL)
         reader.join()
         assert isinstance(raised[0], nearflash.Error)

@@ -44,7 +44,7 @@ pub enum Error {
         source: PeerError,
     },
     /// The node does not support the digests that the URL requires.
-    #[error("{place} does not grant the digests asked for: drop digest= from the URL")]
+    #[error("{place} does not grant the requested digests: drop digest= from the URL")]
     NoDigests {
         /// The node's address.
         place: String,
@@ -82,7 +82,7 @@ pub enum Error {
     Unknown(Lost),
     /// The queue pair's depth is reached.
     #[error(
-        "{depth} operations are in flight, all that the queue pair takes: poll before posting more"
+        "{depth} operations are in flight, the most of this queue pair: poll before posting more"
     )]
     QueueFull {
         /// The depth.
@@ -228,10 +228,10 @@ impl Own {
 }
 
 const OWN: [(Own, &str, &str); 9] = [
-    (Own::InvalidUrl, "INVALID_URL", "the URL is none, or names no volume"),
+    (Own::InvalidUrl, "INVALID_URL", "the URL is not valid, or names no volume"),
     (Own::InvalidCredentials, "INVALID_CREDENTIALS", "the key or its secret cannot be used"),
     (Own::Unreachable, "UNREACHABLE", "no node answers there"),
-    (Own::Refused, "REFUSED", "the node does not let us in"),
+    (Own::Refused, "REFUSED", "the node refuses the connection"),
     (
         Own::ConnectionLost,
         "CONNECTION_LOST",

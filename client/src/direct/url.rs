@@ -47,7 +47,7 @@ pub enum Place {
 pub enum UrlError {
     /// The scheme is missing or another one.
     #[error(
-        "'{text}' is no direct URL: write direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME"
+        "'{text}' is not a direct URL: write direct://HOST:PORT/VOLUME or direct+local:PATH.sock/VOLUME"
     )]
     Scheme {
         /// The text.
@@ -60,7 +60,7 @@ pub enum UrlError {
         text: String,
     },
     /// The port is not valid.
-    #[error("'{text}' is no TCP port: write a number from 1 to 65535, usually 4421")]
+    #[error("'{text}' is not a TCP port: write a number from 1 to 65535, usually 4421")]
     Port {
         /// The text.
         text: String,
@@ -75,14 +75,14 @@ pub enum UrlError {
     },
     /// The option does not exist.
     #[error(
-        "'{key}' is no option of a direct URL: use digest=header,data, key=ID or secret-file=PATH"
+        "'{key}' is not an option of a direct URL: use digest=header,data, key=ID or secret-file=PATH"
     )]
     UnknownKey {
         /// The option.
         key: String,
     },
     /// The option does not have this value.
-    #[error("'{value}' is no value of {key}: use {expected}")]
+    #[error("'{value}' is not a value of {key}: use {expected}")]
     Value {
         /// The option.
         key: &'static str,

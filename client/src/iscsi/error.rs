@@ -55,7 +55,7 @@ pub enum InitiatorError {
         user: String,
     },
     /// The target does not support the requested digests.
-    #[error("{target} does not grant the digests asked for: ask for none")]
+    #[error("{target} does not grant the requested digests: request none")]
     NoDigests {
         /// The target.
         target: String,
@@ -185,7 +185,7 @@ fn remedy(status: LoginStatus, initiator: &str, has_account: bool) -> String {
         LoginStatus::AUTHENTICATION_FAILURE => "; give a CHAP account's user and secret".to_owned(),
         LoginStatus::AUTHORIZATION_FAILURE => format!("; admit the initiator {initiator} there"),
         LoginStatus::NOT_FOUND | LoginStatus::TARGET_REMOVED => {
-            "; is there such a target? A discovery tells which there are".to_owned()
+            "; is there such a target? A discovery lists the existing ones".to_owned()
         }
         LoginStatus::TOO_MANY_CONNECTIONS => "; ask for fewer connections".to_owned(),
         LoginStatus::OUT_OF_RESOURCES => "; it has no room for one more".to_owned(),

@@ -62,7 +62,7 @@ pub enum HostError {
         seconds: u64,
     },
     /// The controller reports a fatal status (CSTS.CFS), so that only a reset helps.
-    #[error("the controller has failed and wants a reset")]
+    #[error("the controller has failed and requires a reset")]
     Fatal,
     /// The socket failed.
     #[error("the connection failed: {0}")]
@@ -104,7 +104,7 @@ fn remedy(status: Status) -> &'static str {
         Status::CONNECT_INVALID_HOST => "; admit this host's NQN at the target",
         Status::CONNECT_INVALID_PARAMETERS => "; is there such a subsystem?",
         Status::CONNECT_CONTROLLER_BUSY => "; it has no queue left",
-        Status::AUTHENTICATION_REQUIRED => "; it wants authentication, which this host has not",
+        Status::AUTHENTICATION_REQUIRED => "; it requires authentication, which this host lacks",
         _ => "",
     }
 }

@@ -7,13 +7,13 @@
         volume.flush()
         assert volume.read(0, 5) == b"flash"
 
-`open` gives a `Volume`, for blocking calls from any number of threads. `connect` gives a `Client`,
-which opens volumes by name, and queue pairs for many operations in flight from one thread.
-`nearflash.aio` is the same for asyncio, and `nearflash.filesystem` makes volumes files of fsspec,
-for pandas, pyarrow, Dask and DuckDB.
+`open` returns a `Volume`, for blocking calls from any number of threads. `connect` returns a
+`Client`, which opens volumes by name, and queue pairs for many operations in flight from one
+thread. `nearflash.aio` is the counterpart for asyncio, and `nearflash.filesystem` presents volumes
+as files of fsspec, for pandas, pyarrow, Dask and DuckDB.
 
-Offsets and lengths are in bytes, of any alignment. Every error is a `nearflash.Error`, of a class
-of `nearflash.errors`.
+Offsets and lengths are in bytes, of any alignment. Every error is a `nearflash.Error`, with a class
+in `nearflash.errors`.
 """
 
 from nearflash import errors
@@ -113,7 +113,7 @@ def open(
     reconnect_max: float | None = None,
     spin_max: float | None = None,
 ) -> Volume:
-    """Opens the volume that `url` names; for the rest, see `connect`."""
+    """Opens the volume that `url` names; for the other parameters, see `connect`."""
     client = connect(
         url,
         key,

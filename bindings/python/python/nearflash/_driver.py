@@ -1,11 +1,11 @@
 """Drives a queue pair from an event loop.
 
-Each pass of the loop in which something was posted, or arrived, ends in one turn: what was posted
-is sent together, and what was answered goes to who waits for it. Who finds the queue pair full
-stands in line.
+Each pass of the loop in which an operation was posted, or data arrived, ends with one turn: the
+posted operations are sent together, and results go to the futures that wait for them. A caller that
+finds the queue pair full waits in a line.
 
-Invariant: while a thread makes the connection again the queue pair is the thread's, and nothing
-here touches it.
+Invariant: while a thread makes the connection again, the queue pair belongs to that thread, and
+this module does not access it.
 """
 
 import asyncio
@@ -17,44 +17,44 @@ from nearflash._nearflash import QueuePair
 from nearflash.errors import ConnectionLost, Error, QueueFull
 
 SPIN_MAX = 100e-6
-"""For so many seconds the loop looks again at once, rather than sleep: waking costs more than an
-exchange with a node."""
+"""The time in seconds for which the loop polls again at once rather than sleep: a wake-up costs
+more than an exchange with a node."""
 
 Post = Callable[[QueuePair], int]
 
 
 class Driver:
-    """The queue pair of one volume, and who waits for it."""
+    """The queue pair of one volume, and the callers that wait for it."""
 
     def __init__(self, pair: QueuePair) -> None:
         self.pair = pair
         self.is_closed = False
         self._loop = asyncio.get_running_loop()
-        self._ends: dict[int, asyncio.Future[Any]] = {}  # who waits for what, by token
-        self._line: deque[asyncio.Future[None]] = deque()  # who waits to post
+        self._ends: dict[int, asyncio.Future[Any]] = {}  # results to come, by token
+        self._line: deque[asyncio.Future[None]] = deque()  # callers that wait to post
         self._reconnecting: asyncio.Task[None] | None = None
-        self._idle: asyncio.Future[None] | None = None  # who waits until nothing is in flight
+        self._idle: asyncio.Future[None] | None = None  # set while `close` waits
         self._turn_is_due = False
         self._moved_at = 0.0
         self._clock: asyncio.TimerHandle | None = None
-        self._fd: int | None = None  # watched; None while there is no connection
-        self._is_writing = False  # watched for that too
+        self._fd: int | None = None  # the watched descriptor; None without a connection
+        self._is_writing = False  # whether it is watched for writing, too
         self._watch()
 
     async def operate(self, post: Post) -> Any:
-        """Posts an operation, and waits for its end."""
+        """Posts an operation, and waits for its result."""
         token = await self._post(post)
         end = self._ends[token] = self._loop.create_future()
         try:
             return await end
         except asyncio.CancelledError:
-            # Without a connection nothing is in flight.
+            # Without a connection, no operation is in flight.
             if self._ends.pop(token, None) is not None and self._fd is not None:
                 self.pair.abandon(token)
             raise
 
     async def close(self) -> None:
-        """Takes nothing more, waits for what is in flight, and ends the connection."""
+        """Accepts no more operations, waits for those in flight, and closes the connection."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -88,19 +88,20 @@ class Driver:
             was_called = True
 
     def _try_post(self, post: Post) -> int | None:
-        """The token, or None when the queue pair is full or the connection is lost."""
+        """Posts an operation. Returns its token, or None when the queue pair is full or the
+        connection is lost."""
         try:
             token = post(self.pair)
         except ConnectionLost:
             self._turn()
             return None
         except QueueFull:
-            # With nothing in flight there is nothing to wait for.
+            # With no operation in flight, waiting would not help.
             if self.pair.in_flight == 0:
                 raise
             return None
         except BaseException:
-            # The place is another's.
+            # The next caller gets the place.
             self._call_next()
             raise
         self._moved_at = self._loop.time()
@@ -123,8 +124,8 @@ class Driver:
             raise
 
     def _call_next(self) -> None:
-        """Calls as many out of the line as there are places. Without a connection, all: they find
-        out what becomes of it."""
+        """Wakes as many callers in the line as there are places; without a connection all of them,
+        since they then wait for the reconnect."""
         if self._fd is None:
             self._call(len(self._line))
         else:
@@ -143,7 +144,7 @@ class Driver:
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """Sends what was posted, takes what was answered, and sees to its next call."""
+        """Sends the posted operations, processes the results, and schedules its next call."""
         self._turn_is_due = False
         if self._fd is None:
             return
@@ -152,7 +153,7 @@ class Driver:
             for token, result in done:
                 self._end(token, result)
             if self.pair.is_lost:
-                self.pair.poll()  # which says so, now that all that was in flight is over
+                self.pair.poll()  # raises, now that every operation has ended
         except ConnectionLost:
             self._unwatch()
         else:
@@ -172,8 +173,8 @@ class Driver:
             end.set_result(result)
 
     def _wait(self, has_moved: bool) -> None:
-        """Sees to the next turn: at once, when the socket is ready, or in time to notice that the
-        node is silent."""
+        """Schedules the next turn: at once, when the socket is ready, or in time to detect a silent
+        node."""
         now = self._loop.time()
         if has_moved:
             self._moved_at = now
@@ -210,10 +211,10 @@ class Driver:
             self._fd = None
 
     async def _connected(self) -> None:
-        """Waits until there is a connection again; whoever is first makes it."""
+        """Waits until the connection is made again; the first caller starts that."""
         if self._reconnecting is None:
             self._reconnecting = self._loop.create_task(self._reconnect())
-            # An error that nobody waits for any more is nobody's.
+            # Retrieves an error that no caller waits for any more.
             self._reconnecting.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.shield(self._reconnecting)
 

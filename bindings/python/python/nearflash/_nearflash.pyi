@@ -1,4 +1,4 @@
-"""The Rust side of the package."""
+"""The Rust part of the package."""
 
 from types import TracebackType
 from typing import Self, final
@@ -21,20 +21,21 @@ def connect(
     reconnect_max: float | None = None,
     spin_max: float | None = None,
 ) -> Client:
-    """Reaches a node, and proves who we are.
+    """Connects to a node and authenticates.
 
-    `url` is `direct://HOST:PORT[/VOLUME]`, or `direct+local:PATH.sock[/VOLUME]` for a node of this
-    machine, with `?digest=header,data`, `key=ID` and `secret-file=PATH` behind it. `key` and
-    `secret`, as `nearflash credential create` printed them, go before those of the URL.
+    `url` is `direct://HOST:PORT[/VOLUME]`, or `direct+local:PATH.sock[/VOLUME]` for a node on this
+    machine, optionally followed by `?digest=header,data`, `key=ID` and `secret-file=PATH`. `key`
+    and `secret`, as printed by `nearflash credential create`, take precedence over those of the
+    URL.
 
-    In seconds: `silence_max` is how long a node that owes an answer may say nothing before it is
-    given up (10), `reconnect_max` how long a lost connection is tried again (30), `spin_max` how
-    long a blocking call spins before it sleeps (0.0001).
+    The time-outs are in seconds: `silence_max` is the longest silence of a node that owes an answer
+    (10), `reconnect_max` the time for which a lost connection is tried again (30), and `spin_max`
+    the time for which a blocking call spins before it sleeps (0.0001).
     """
 
 @final
 class Client:
-    """A node that was reached, and that knows who we are."""
+    """A node that the program has connected and authenticated to."""
 
     @property
     def volume_name(self) -> str | None: ...

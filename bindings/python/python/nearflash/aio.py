@@ -8,11 +8,12 @@
             await volume.write(0, b"flash")
             head, tail = await asyncio.gather(volume.read(0, 2), volume.read(2, 3))
 
-What tasks ask for in one pass of the loop is sent together. Cancelling a task is safe at any point:
-what it asked for may still happen at the node, and touches nothing of the program's after that.
+Operations that tasks start in one pass of the loop are sent together. Cancelling a task is safe at
+any point: its operation may still take effect at the node, but accesses no memory of the program
+after that.
 
-A volume belongs to the loop that it was opened in. A lost connection is made again: reads are
-repeated then; what may have changed the volume is not, and raises `OutcomeUnknown`.
+A volume belongs to the loop that it was opened in. A lost connection is made again, and reads are
+then repeated; an operation that may have changed the volume is not, and raises `OutcomeUnknown`.
 """
 
 import asyncio
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
 __all__ = ["Client", "Volume", "connect", "open"]
 
 PIECE_LENGTH = 1 << 20
-"""Longer reads and writes are cut at its multiples."""
+"""The longest piece in bytes; longer reads and writes are cut at multiples of it."""
 PIECES_IN_FLIGHT = 8
-"""Of one read or write."""
+"""The most pieces in flight of one read or write."""
 REPEATS_MAX = 8
-"""How often a read is repeated over new connections."""
+"""The most repetitions of a read over new connections."""
 
 
 async def connect(
@@ -48,7 +49,7 @@ async def connect(
     silence_max: float | None = None,
     reconnect_max: float | None = None,
 ) -> "Client":
-    """Reaches a node, and proves who we are; as `nearflash.connect`."""
+    """Connects to a node and authenticates; see `nearflash.connect`."""
     client = await asyncio.to_thread(
         nearflash.connect,
         url,
@@ -69,26 +70,27 @@ async def open(
     silence_max: float | None = None,
     reconnect_max: float | None = None,
 ) -> "Volume":
-    """Opens the volume that `url` names; for the rest, see `connect` and `Client.open`."""
+    """Opens the volume that `url` names; for the other parameters, see `connect` and
+    `Client.open`."""
     client = await connect(url, key, secret, silence_max=silence_max, reconnect_max=reconnect_max)
     return await client.open(depth=depth)
 
 
 class Client:
-    """A node that was reached, and that knows who we are."""
+    """A node that the program has connected and authenticated to."""
 
     def __init__(self, client: nearflash.Client) -> None:
         self._client = client
 
     @property
     def volume_name(self) -> str | None:
-        """The volume that the URL named, or None."""
+        """The volume that the URL names, or None."""
         return self._client.volume_name
 
     async def open(self, name: str | None = None, *, depth: int | None = None) -> "Volume":
-        """Opens a volume, or without a name the one that the URL named, for `depth` operations in
-        flight; more wait for their turn."""
-        # Without shared memory: the loop waits for the socket alone.
+        """Opens a volume; without a name, the volume that the URL names. At most `depth` operations
+        are in flight; further ones wait."""
+        # Without shared memory, since the loop waits for the socket only.
         pair = await asyncio.to_thread(self._client.queue_pair, name, depth=depth, shared_length=0)
         return Volume(pair)
 
@@ -101,30 +103,30 @@ class Volume:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The volume's name."""
         return self._driver.pair.name
 
     @property
     def size(self) -> int:
-        """Its size in bytes, as of the last answer."""
+        """The volume's size in bytes, as of the last answer."""
         return self._driver.pair.size
 
     @property
     def block_size(self) -> int:
-        """Of a logical block, in bytes: what is written atomically."""
+        """The size of a logical block in bytes; a write is atomic for each block."""
         return self._driver.pair.block_size
 
     @property
     def uuid(self) -> UUID:
-        """Its identity, which another volume of the same name has not."""
+        """The volume's UUID, which another volume of the same name does not have."""
         return self._driver.pair.uuid
 
     async def read(self, offset: int, length: int) -> bytes:
-        """The `length` bytes at `offset`, both of any alignment."""
+        """Reads the `length` bytes at `offset`, both of any alignment."""
         if 0 < length <= PIECE_LENGTH:
             piece: bytes = await self._repeat(lambda pair: pair.post_read(offset, length))
             return piece
-        # Memory is taken only for what there is.
+        # Checks the end of the range before it allocates memory.
         if offset + length > self.size:
             await self.read(offset + length - 1, 1)
         target = bytearray(length)
@@ -132,8 +134,8 @@ class Volume:
         return bytes(target)
 
     async def readinto(self, buffer: "Buffer", offset: int) -> int:
-        """Fills `buffer`, any writable object with the buffer protocol, from `offset` on; how many
-        bytes those are. After a cancellation it is not touched any more."""
+        """Fills `buffer`, any writable object with the buffer protocol, from `offset` on. Returns
+        the number of bytes. The buffer is not accessed after a cancellation."""
 
         def read(place: memoryview, at: int) -> Awaitable[Any]:
             return self._repeat(lambda pair: pair.post_readinto(place, at))
@@ -141,9 +143,9 @@ class Volume:
         return await _in_pieces(buffer, offset, read)
 
     async def write(self, offset: int, data: "Buffer") -> int:
-        """Writes `data`, any object with the buffer protocol, at `offset`; how many bytes those
-        are. Atomic for each logical block; durable after `flush`. Of a write that raises, or is
-        cancelled, a part may have been written."""
+        """Writes `data`, any object with the buffer protocol, at `offset`. Returns the number of
+        bytes. The write is atomic for each logical block, and durable after `flush`. If it raises
+        or is cancelled, some of the bytes may have been written."""
 
         def write(piece: memoryview, at: int) -> Awaitable[Any]:
             return self._driver.operate(lambda pair: pair.post_write(at, piece))
@@ -151,20 +153,20 @@ class Volume:
         return await _in_pieces(data, offset, write)
 
     async def flush(self) -> None:
-        """Returns when everything that was awaited before is on stable media."""
+        """Makes every operation that was awaited before durable on stable media."""
         await self._driver.operate(lambda pair: pair.post_flush())
 
     async def discard(self, offset: int, length: int) -> None:
-        """Says that the `length` bytes at `offset` are no longer needed: whole blocks of them are
-        given back to the device. They read as before or as zeroes."""
+        """Deallocates the `length` bytes at `offset`, whose contents are no longer needed; the
+        device releases whole blocks of them. They read as before or as zeroes."""
         step = self._driver.pair.length_max
         for start in range(offset, offset + length, step):
             part = min(step, offset + length - start)
             await self._driver.operate(functools.partial(_post_discard, start, part))
 
     async def compare_and_swap(self, offset: int, expected: int, new: int) -> int:
-        """Puts `new` in place of the little-endian 8-byte word at `offset`, a multiple of 8, if it
-        is `expected`; the word that was there, which is `expected` if `new` was put."""
+        """Replaces the little-endian 8-byte word at `offset`, a multiple of 8, by `new` if it
+        equals `expected`. Returns the previous word, which is `expected` if it was replaced."""
         word: int = await self._driver.operate(
             lambda pair: pair.post_compare_and_swap(offset, expected, new)
         )
@@ -172,12 +174,12 @@ class Volume:
 
     async def fetch_add(self, offset: int, addend: int) -> int:
         """Adds `addend`, which may be negative, to the little-endian 8-byte word at `offset`, a
-        multiple of 8, modulo 2**64; the word that was there."""
+        multiple of 8, modulo 2**64. Returns the previous word."""
         word: int = await self._driver.operate(lambda pair: pair.post_fetch_add(offset, addend))
         return word
 
     async def close(self) -> None:
-        """Takes nothing more, waits for what is in flight, and ends the connection."""
+        """Accepts no more operations, waits for those in flight, and closes the connection."""
         await self._driver.close()
 
     async def __aenter__(self) -> Self:
@@ -199,7 +201,7 @@ class Volume:
         return f"<nearflash.aio.Volume '{self.name}'>"
 
     async def _repeat(self, post: Post) -> Any:
-        """A read, which changes nothing: again, when the connection was lost."""
+        """Executes a read, and repeats it after a lost connection."""
         for _ in range(REPEATS_MAX):
             try:
                 return await self._driver.operate(post)
@@ -215,8 +217,8 @@ def _post_discard(offset: int, length: int, pair: nearflash.QueuePair) -> int:
 async def _in_pieces(
     buffer: "Buffer", offset: int, operate: Callable[[memoryview, int], Awaitable[Any]]
 ) -> int:
-    """Operates on pieces of a buffer, some at a time; how many bytes those are. When this is over,
-    however it is, so is the use of the buffer."""
+    """Operates on pieces of a buffer, some at a time. Returns the number of bytes. The buffer is
+    not used after the end of this call, even if it raises."""
     with memoryview(buffer) as view:
         if view.nbytes == 0:
             return 0

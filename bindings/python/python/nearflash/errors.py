@@ -1,8 +1,8 @@
-"""Why an operation did not succeed, or a node cannot be reached.
+"""The errors of operations and connections.
 
-Each error has the name that it has in Rust, in C and in docs/direct-protocol.md, in `name`, and
-says in one line what is wrong, with the remedy where there is one. Those that Python has a class
-for are of that class too: `except PermissionError` catches `NotGranted`.
+`name` is the error's name, the same in Rust, in C and in docs/direct-protocol.md. The message is
+one line that states the fault, and the remedy if there is one. An error for which Python has a
+class is of that class, too: `except PermissionError` catches `NotGranted`.
 """
 
 __all__ = [
@@ -46,16 +46,16 @@ __all__ = [
 
 
 class Error(Exception):
-    """Any of these errors; by itself, one that this version has no class for."""
+    """The base class; an instance of it is an error that this version has no class for."""
 
     name: str = "UNKNOWN"
     """The error's name, the same in every language."""
 
     is_transient: bool = False
-    """Whether connecting again may help: the connection is at fault, not what was asked."""
+    """Whether a new connection may help, since the connection is at fault and not the request."""
 
 
-# What the node answers.
+# The node's errors.
 
 
 class InvalidOpcode(Error):
@@ -214,11 +214,11 @@ class WriteProtected(Error, PermissionError):
     name = "WRITE_PROTECTED"
 
 
-# What the client finds.
+# The client's errors.
 
 
 class InvalidUrl(Error, ValueError):
-    """the URL is none, or names no volume"""
+    """the URL is not valid, or names no volume"""
 
     name = "INVALID_URL"
 
@@ -236,7 +236,7 @@ class Unreachable(Error, ConnectionError):
 
 
 class Refused(Error, ConnectionError):
-    """the node does not let us in"""
+    """the node refuses the connection"""
 
     name = "REFUSED"
 

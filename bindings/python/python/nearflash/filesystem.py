@@ -1,14 +1,14 @@
 """Volumes as files of fsspec, so that pandas, pyarrow, Dask and DuckDB read and write them.
 
-A file is a range of a volume, and its name says which:
+A file is a range of a volume, which its name gives:
 
-    nearflash://HOST:PORT/VOLUME                    all of it
-    nearflash://HOST:PORT/VOLUME/OFFSET             from there to its end
-    nearflash://HOST:PORT/VOLUME/OFFSET+LENGTH      so many bytes, and no more
+    nearflash://HOST:PORT/VOLUME                    the whole volume
+    nearflash://HOST:PORT/VOLUME/OFFSET             from this offset to the volume's end
+    nearflash://HOST:PORT/VOLUME/OFFSET+LENGTH      this number of bytes from this offset
 
-and with `/PATH.sock` in place of `HOST:PORT` a node of this machine is reached over shared memory.
-A volume keeps no lengths: what was written is read with the length that it had, which is what
-`tell` says at its end. A file that is closed after writing is on stable media.
+With `/PATH.sock` in place of `HOST:PORT`, a node on this machine is accessed over shared memory. A
+volume stores no file lengths: a reader must give the length of the written data, which `tell`
+returns at its end. Once a written file is closed, its data is on stable media.
 
     with fsspec.open("nearflash://127.0.0.1:4421/data/0", "wb") as file:
         table.to_parquet(file)
@@ -30,7 +30,7 @@ from fsspec.spec import AbstractBufferedFile
 import nearflash
 
 READ_AHEAD = 1 << 20
-"""Bytes that a file reads, and gathers before it writes, at a time."""
+"""The number of bytes that a file reads at a time, and collects before it writes them."""
 
 _PATH = re.compile(
     r"(?P<node>/.+\.sock|[^/]+)/(?P<volume>[^/+]+)"
@@ -46,15 +46,15 @@ class Range(NamedTuple):
     volume: str
     offset: int
     length: int | None
-    """None: to the volume's end."""
+    """None for a range up to the volume's end."""
 
     @classmethod
     def parse(cls, path: str) -> "Range":
-        """Reads a path, as the file system has it: without `nearflash://`."""
+        """Parses a path of the file system, which is without `nearflash://`."""
         found = _PATH.fullmatch(path)
         if not found:
             raise nearflash.InvalidUrl(
-                f"'{path}' is no range of a volume: "
+                f"'{path}' is not a range of a volume: "
                 "write nearflash://HOST:PORT/VOLUME or nearflash://HOST:PORT/VOLUME/OFFSET+LENGTH"
             )
         length = found["length"]
@@ -67,7 +67,7 @@ class Range(NamedTuple):
 
     @property
     def url(self) -> str:
-        """Of its volume."""
+        """The URL of the volume."""
         scheme = "direct+local:" if self.node.startswith("/") else "direct://"
         return f"{scheme}{self.node}/{self.volume}"
 
@@ -87,7 +87,7 @@ class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         self._volumes: dict[tuple[int, str], nearflash.Volume] = {}
 
     def volume(self, path: str) -> nearflash.Volume:
-        """The volume that a path lies on, opened once for all of its files."""
+        """The volume of a path, opened once for all of its files."""
         url = Range.parse(self._strip_protocol(path)).url
         # A forked process does not use its parent's connections.
         place = (os.getpid(), url)
@@ -98,7 +98,7 @@ class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
             return volume
 
     def _place(self, path: str) -> tuple[nearflash.Volume, int, int]:
-        """A path's volume, and where on it the file begins and how long it is."""
+        """A path's volume, and the offset and the length of the file on it."""
         wanted = Range.parse(self._strip_protocol(path))
         volume = self.volume(path)
         left = volume.size - wanted.offset
@@ -108,7 +108,7 @@ class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         return volume, wanted.offset, length
 
     def info(self, path: str, **_options: Any) -> dict[str, Any]:
-        """A file's name, size and place."""
+        """A file's name, size, volume and offset."""
         volume, offset, length = self._place(path)
         return {
             "name": self._strip_protocol(path),
@@ -124,8 +124,8 @@ class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
         return [info if detail else info["name"]]
 
     def modified(self, path: str) -> datetime.datetime:
-        """Now: a volume keeps no times, and may have changed up to this moment. Whoever caches by
-        time asks the node again."""
+        """The current time: a volume stores no times, and may have changed up to now. A cache that
+        compares times therefore reads from the node again."""
         self._place(path)
         return datetime.datetime.now(datetime.UTC)
 
@@ -142,14 +142,14 @@ class VolumeFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has n
     def cat_file(
         self, path: str, start: int | None = None, end: int | None = None, **_options: Any
     ) -> bytes:
-        """A file's bytes from `start` to `end`, which may count from its end."""
+        """Reads a file's bytes from `start` to `end`; negative values count from its end."""
         volume, offset, length = self._place(path)
         first, last, _ = slice(start, end).indices(length)
         return volume.read(offset + first, max(last - first, 0))
 
 
 class VolumeFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no types
-    """A range of a volume, read or written from its beginning on."""
+    """A range of a volume, opened for reading or for writing."""
 
     def __init__(
         self,
@@ -170,13 +170,13 @@ class VolumeFile(AbstractBufferedFile):  # type: ignore[misc] # fsspec has no ty
         return self._volume.read(self._begin + start, max(end - start, 0))
 
     def write(self, data: Any) -> int:
-        """Writes behind what was written before; not past the range's end."""
+        """Appends to the data written so far, up to the range's end."""
         if self.tell() + memoryview(data).nbytes > self._length:
             raise nearflash.OutOfRange(f"'{self.path}' has room for {self._length} bytes")
         return int(super().write(data))
 
     def _initiate_upload(self) -> None:
-        """Nothing goes before the first bytes."""
+        """Does nothing: an upload needs no preparation."""
 
     def _upload_chunk(self, final: bool = False) -> bool:
         data = self.buffer.getbuffer()
