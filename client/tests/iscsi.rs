@@ -367,7 +367,7 @@ fn a_unit_that_is_not_there_is_named_with_those_that_are() {
     let target = FakeTarget::start(&[Script::default()]);
     let (mut session, _) = open(&target);
     let error = session.logical_unit(9).unwrap_err();
-    assert_eq!(error.to_string(), "LUN 9 is not there: there are 0, 3");
+    assert_eq!(error.to_string(), "LUN 9 does not exist: there are 0, 3");
 }
 
 #[test]

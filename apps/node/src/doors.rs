@@ -186,8 +186,8 @@ fn path_remedy(kind: io::ErrorKind) -> &'static str {
         io::ErrorKind::AddrInUse => {
             "another program listens there: stop it, or choose another path"
         }
-        io::ErrorKind::AlreadyExists => "what is there is no socket: choose another path",
-        io::ErrorKind::NotFound => "make its folder, or choose another path",
+        io::ErrorKind::AlreadyExists => "the file there is not a socket: choose another path",
+        io::ErrorKind::NotFound => "create its directory, or choose another path",
         _ => "choose another path",
     }
 }
@@ -233,9 +233,9 @@ mod tests {
         drop(listener);
         let file = folder.path().join("file");
         std::fs::write(&file, "kept").unwrap();
-        assert!(refused(&file).ends_with("what is there is no socket: choose another path"));
+        assert!(refused(&file).ends_with("the file there is not a socket: choose another path"));
         assert_eq!(std::fs::read(&file).unwrap(), b"kept");
         let message = refused(&folder.path().join("none/d.sock"));
-        assert!(message.ends_with("make its folder, or choose another path"), "{message}");
+        assert!(message.ends_with("create its directory, or choose another path"), "{message}");
     }
 }

@@ -195,10 +195,10 @@ pub enum NodeError {
         name: Name,
     },
     /// The most jobs that can be unfinished exist already.
-    #[error("64 jobs are not over, which are the most: wait for one, or cancel it")]
+    #[error("64 jobs are unfinished, which is the limit: wait for one, or cancel it")]
     TooManyJobs,
     /// The job has already ended.
-    #[error("job {id} is over: there is nothing left to cancel")]
+    #[error("job {id} has already ended: there is nothing to cancel")]
     JobOver {
         /// Its number.
         id: u64,
@@ -214,8 +214,8 @@ pub enum NodeError {
     Value(#[from] crate::config::ValueError),
     /// The node ended before every request was finished and flushed.
     #[error(
-        "ended before all was finished and flushed: what was not answered or not flushed may be \
-         lost; the log above names the device"
+        "ended before everything was finished and flushed: writes that were not answered or not \
+         flushed may be lost; the log above names the device"
     )]
     NotDrained,
     /// Signals cannot be received, or the ready line cannot be written.

@@ -62,7 +62,7 @@ impl Health {
         let path = data_dir.join(FILE);
         let record = read(&path).unwrap_or_else(|error| {
             let path = path.display();
-            tracing::warn!("{path}: {error}: the volumes' health logs begin anew");
+            tracing::warn!("{path}: {error}: the volumes' health logs start from zero");
             Record::default()
         });
         let usage = Usage::new(u16::try_from(cores).unwrap_or(u16::MAX));
@@ -106,7 +106,7 @@ impl Health {
         };
         if let Err(error) = write(&self.path, &record) {
             let path = self.path.display();
-            tracing::warn!("{path}: {error}: the volumes' health logs may lose what is in them");
+            tracing::warn!("{path}: {error}: the volumes' health logs may lose their counts");
         }
         *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }

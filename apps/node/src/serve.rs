@@ -211,7 +211,7 @@ fn raise_open_files_limit() {
 fn end_at_once_on_another(mut signals: Signals) {
     let waiting = std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         if signals.forever().next().is_some() {
-            tracing::warn!("ended before all was drained, by a second signal");
+            tracing::warn!("ended by a second signal, before the drain was complete");
             std::process::exit(1);
         }
     });

@@ -106,7 +106,7 @@ fn other_changes_go_on_while_a_device_zeroes_a_volume() {
     assert_eq!(bench.jobs().len(), 2);
     assert_eq!(bench.cancel(job.id).state, JobState::Cancelled);
     let over = ask(&bench.data_dir(), JobCancel { id: job.id }).unwrap_err().to_string();
-    assert_eq!(over, format!("job {} is over: there is nothing left to cancel", job.id));
+    assert_eq!(over, format!("job {} has already ended: there is nothing to cancel", job.id));
     let left: Vec<String> = bench.volumes().into_iter().map(|volume| volume.name).collect();
     assert_eq!(left, ["quick"]);
     running.stop().unwrap();

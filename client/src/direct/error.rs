@@ -114,7 +114,7 @@ pub enum Lost {
     #[error("the node closed it")]
     Closed,
     /// The node was silent for too long.
-    #[error("the node said nothing for {seconds} s")]
+    #[error("the node was silent for {seconds} s")]
     Silent {
         /// The time-out, in seconds.
         seconds: u64,
@@ -242,7 +242,7 @@ const OWN: [(Own, &str, &str); 9] = [
         "OUTCOME_UNKNOWN",
         "the connection was lost before the answer; the volume may have been changed or not",
     ),
-    (Own::QueueFull, "QUEUE_FULL", "as much is in flight as the queue pair takes"),
+    (Own::QueueFull, "QUEUE_FULL", "the queue pair's depth is reached"),
     (Own::InvalidLength, "INVALID_LENGTH", "no operation has this length"),
     (Own::NoMemory, "NO_MEMORY", "the queue pair's memory is used up"),
 ];
@@ -264,7 +264,9 @@ fn remedy(source: &PeerError) -> &'static str {
         Some(Status::AUTHENTICATION_FAILED) => {
             "; give the key and the secret that `nearflash credential create` printed"
         }
-        Some(Status::CREDENTIAL_EXPIRED) => "; make another with `nearflash credential create`",
+        Some(Status::CREDENTIAL_EXPIRED) => {
+            "; create another one with `nearflash credential create`"
+        }
         _ => "",
     }
 }

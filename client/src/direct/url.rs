@@ -136,7 +136,7 @@ impl Url {
                 }
             }
             "key" if value.is_empty() => {
-                return Err(refused("key", "the ID that `nearflash credential create` was given"));
+                return Err(refused("key", "the ID given to `nearflash credential create`"));
             }
             "key" => self.key = Some(value.to_owned()),
             "secret-file" if value.is_empty() => {

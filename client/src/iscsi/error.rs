@@ -79,7 +79,7 @@ pub enum InitiatorError {
         status: TaskStatus,
     },
     /// The logical unit does not exist, or has an unsupported block size.
-    #[error("LUN {lun} is not there: {there}")]
+    #[error("LUN {lun} does not exist: {there}")]
     NoUnit {
         /// The LUN.
         lun: u16,

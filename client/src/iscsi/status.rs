@@ -40,11 +40,11 @@ const CODES: &[((u8, u8), &str)] = &[
     ((0x27, 0x00), "write protected"),
     ((0x27, 0x02), "write protected by software"),
     ((0x27, 0x07), "no space is left"),
-    ((0x28, 0x00), "its medium may be another"),
+    ((0x28, 0x00), "its medium may have changed"),
     ((0x29, 0x00), "it was reset or powered on"),
     ((0x2A, 0x09), "its capacity has changed"),
     ((0x3F, 0x03), "it may be another unit"),
-    ((0x3F, 0x0E), "the target's units have changed: ask which there are"),
+    ((0x3F, 0x0E), "the target's units have changed: list them again"),
     ((0x47, 0x05), "data arrived damaged"),
 ];
 /// The sense key UNIT ATTENTION.
@@ -104,7 +104,7 @@ impl fmt::Display for TaskStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.ending {
             Ending::Answered(Status::RESERVATION_CONFLICT) => {
-                f.write_str("RESERVATION CONFLICT: another initiator's reservation bars it")?;
+                f.write_str("RESERVATION CONFLICT: another initiator's reservation forbids it")?;
             }
             Ending::Answered(status) if self.is_no_room() => write!(
                 f,
@@ -156,7 +156,7 @@ mod tests {
     fn a_unit_that_may_be_another_is_told_apart() {
         let changed = check(0x6, 0x3F, 0x0E);
         assert!(changed.is_unit_attention() && changed.may_be_another());
-        assert!(changed.to_string().ends_with("units have changed: ask which there are"));
+        assert!(changed.to_string().ends_with("units have changed: list them again"));
         assert!(!check(0x6, 0x29, 0).may_be_another() && !check(0x5, 0x3F, 0x0E).may_be_another());
     }
 

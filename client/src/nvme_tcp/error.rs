@@ -45,7 +45,7 @@ pub enum HostError {
         status: Status,
     },
     /// The namespace does not exist, or has an unsupported block size.
-    #[error("namespace {} is not there: `nvme list-ns` or `nearflash volume list` tell which are", .0.0)]
+    #[error("namespace {} does not exist: `nvme list-ns` or `nearflash volume list` lists those that do", .0.0)]
     NoNamespace(NamespaceId),
     /// The controller violated the protocol, or ended the connection.
     #[error(transparent)]

@@ -72,7 +72,7 @@ fn a_read_that_the_device_cannot_do_is_an_unrecovered_read_error() {
     file.set_len(cut).unwrap();
     assert_eq!(host.read(100, 1).0, Status::UNRECOVERED_READ);
     assert_eq!(host.read(49, 2).0, Status::UNRECOVERED_READ, "half of it is there");
-    let said = "device 'flash' failed a request: it ends before it should";
+    let said = "device 'flash' failed a request: it ends too early";
     eventually("the log names the device", || place.log().contains(said));
     assert_eq!(place.log().matches("failed a request").count(), 1, "not for each request");
     assert_eq!(host.read_stamp(0), Some(first), "the rest is served");

@@ -93,8 +93,8 @@ pub enum OpenError {
     },
     /// `size=` differs from the file's size.
     #[error(
-        "device '{name}': {} is {len} long, size={size} is asked for: \
-         leave size= out or correct it",
+        "device '{name}': {} is {len} long, size={size} is configured: \
+         remove size= or correct it",
         path.display()
     )]
     SizeDiffers {
@@ -202,12 +202,12 @@ pub enum OpenError {
 fn remedy(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::NotFound => {
-            ": correct the path, or make its folder; 'lsblk' names all disks"
+            ": correct the path, or create its directory; 'lsblk' lists all disks"
         }
         io::ErrorKind::PermissionDenied => {
-            ": run as root, or let the node's user have it (disks: the group 'disk')"
+            ": run as root, or give the node's user access (disks: the group 'disk')"
         }
-        io::ErrorKind::ReadOnlyFilesystem => ": it can only be read, and a device is written to",
+        io::ErrorKind::ReadOnlyFilesystem => ": it is read-only, and a device must be writable",
         _ => ": 'dmesg' may say more",
     }
 }

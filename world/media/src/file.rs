@@ -72,12 +72,12 @@ impl Asked<'_> {
         sized.map_err(|errno| {
             // The next start would mistake an empty file for a device.
             let _ = std::fs::remove_file(self.path);
-            self.io("give its size to", errno)
+            self.io("set the size of", errno)
         })?;
         let folder = self.path.parent().filter(|p| !p.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let synced = open(folder, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).and_then(fsync);
-        synced.map_err(|e| self.io("make durable the folder of", e))
+        synced.map_err(|e| self.io("sync the directory of", e))
     }
 
     /// Opens and locks the device. `None` if the file does not exist.
@@ -90,10 +90,10 @@ impl Asked<'_> {
                     self.in_use("the system or another program", "unmount or stop it first")
                 );
             }
-            Err(Errno::ISDIR) => return Err(self.wrong_kind("a folder", "name a file in it")),
+            Err(Errno::ISDIR) => return Err(self.wrong_kind("a directory", "name a file in it")),
             Err(errno) => return Err(self.io("open", errno)),
         };
-        let stat = fstat(&fd).map_err(|e| self.io("look at", e))?;
+        let stat = fstat(&fd).map_err(|e| self.io("stat", e))?;
         self.check_kind(&stat)?;
         self.lock(&fd)?;
         let len = seek(&fd, SeekFrom::End(0)).map_err(|e| self.io("measure", e))?;
@@ -130,7 +130,7 @@ impl Asked<'_> {
     }
 
     fn block_size(&self, fd: &OwnedFd) -> Result<BlockSize, OpenError> {
-        let bytes = ioctl_blksszget(fd).map_err(|e| self.io("ask the block size of", e))?;
+        let bytes = ioctl_blksszget(fd).map_err(|e| self.io("read the block size of", e))?;
         let invalid = || self.io("use the block size of", Errno::INVAL);
         BlockSize::from_bytes(bytes).ok_or_else(invalid)
     }

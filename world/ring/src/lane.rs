@@ -16,7 +16,7 @@ pub type Entry = [u8; ENTRY_LEN];
 
 /// The other side wrote an impossible index. The ring's contents are meaningless from then on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the ring is broken: the other side wrote an index that cannot be")]
+#[error("the ring is broken: the other side wrote an invalid index")]
 pub struct Broken;
 
 /// The location of a ring. Indices count modulo 2^32; an entry's slot is its index modulo

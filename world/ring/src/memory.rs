@@ -27,7 +27,7 @@ pub enum OpenError {
     #[error("the memory that the node shares is not sealed against shrinking")]
     NotSealed,
     /// The size or layout is not the requested one.
-    #[error("the memory that the node shares is not of the size or layout that was asked for")]
+    #[error("the memory that the node shares does not have the requested size or layout")]
     WrongLayout,
 }
 

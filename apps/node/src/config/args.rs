@@ -102,7 +102,7 @@ pub(super) struct FileArgs {
 
 /// A value or a list of values, as a flag is given once or several times.
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a text or a list of texts")]
+#[serde(untagged, expecting = "expected a string or a list of strings")]
 pub(super) enum OneOrMore {
     One(String),
     More(Vec<String>),
@@ -125,7 +125,7 @@ impl OneOrMore {
 
 /// The processors of the file: a single one may be a TOML integer.
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a number or a text such as \"0-3\"")]
+#[serde(untagged, expecting = "expected a number or a string such as \"0-3\"")]
 pub(super) enum CoreList {
     Number(u32),
     Text(String),

@@ -80,7 +80,7 @@ pub enum ConfigError {
         name: Name,
     },
     /// A volume names a device that is not configured.
-    #[error("{key}: volume '{volume}' is to lie on '{device}': add --device {device}=…")]
+    #[error("{key}: volume '{volume}' needs device '{device}': add --device {device}=…")]
     NoSuchDevice {
         /// The key.
         key: Key,
@@ -104,7 +104,7 @@ pub enum ConfigError {
         address: SocketAddr,
     },
     /// The process may not run on this processor.
-    #[error("{key}: processor {core} is not to be had: this process may use {allowed}")]
+    #[error("{key}: processor {core} is not available: this process may use {allowed}")]
     NoSuchCore {
         /// The key.
         key: Key,
@@ -174,9 +174,7 @@ pub enum ValueError {
     #[error(transparent)]
     ChapSecret(#[from] ParseChapSecretError),
     /// `any` together with names.
-    #[error(
-        "'any' lets in every host, so naming others means nothing: write the one or the others"
-    )]
+    #[error("'any' admits every host, so other names have no effect: write either")]
     AnyAndOthers,
     /// Not a range.
     #[error(transparent)]
@@ -188,13 +186,13 @@ pub enum ValueError {
     #[error("'{0}' is not a list of processors: write 0, 0-3 or 0,2")]
     Cores(Box<str>),
     /// A pool that is too small or too large.
-    #[error("'{0}' is not a pool: it has 4MiB to 64GiB")]
+    #[error("'{0}' is not a pool size: write 4MiB to 64GiB")]
     Pool(Box<str>),
     /// Not a duration.
     #[error(transparent)]
     Duration(#[from] ParseDurationError),
     /// A login time-out that is too short or too long.
-    #[error("'{0}' is not a login time-out: it is 1s to 5m")]
+    #[error("'{0}' is not a login time-out: write 1s to 5m")]
     LoginTimeout(Box<str>),
     /// Not a log level.
     #[error("'{0}' is not a log level: write error, warn, info, debug or trace")]

@@ -93,7 +93,7 @@ fn a_file_that_is_no_toml_or_not_there_is_refused() {
     let message = with_file("device = \n", &[]).unwrap_err();
     assert!(message.starts_with("FILE, line 1: "), "{message}");
     let message = with_file("\ndevice = 7\n", &[]).unwrap_err();
-    assert_eq!(message, "FILE, line 2: expected a text or a list of texts");
+    assert_eq!(message, "FILE, line 2: expected a string or a list of strings");
     let message = refused(&["--config", "/does/not/exist"]);
     assert!(message.starts_with("--config /does/not/exist: No such file"), "{message}");
 }
@@ -112,11 +112,11 @@ fn an_unparsable_size_is_refused_where_it_stands() {
     );
     assert_eq!(
         refused(&["--device", "r=ram:1G", "--pool", "1"]),
-        "--pool: '1' is not a pool: it has 4MiB to 64GiB"
+        "--pool: '1' is not a pool size: write 4MiB to 64GiB"
     );
     assert_eq!(
         refused(&["--device", "r=ram:1G", "--login-timeout", "10ms"]),
-        "--login-timeout: '10ms' is not a login time-out: it is 1s to 5m"
+        "--login-timeout: '10ms' is not a login time-out: write 1s to 5m"
     );
 }
 
@@ -140,10 +140,10 @@ fn a_node_without_devices_or_a_volume_without_its_device_is_refused() {
     );
     assert_eq!(
         refused(&["--device", "r=ram:1GiB", "--volume", "v=1GiB@s"]),
-        "--volume: volume 'v' is to lie on 's': add --device s=…"
+        "--volume: volume 'v' needs device 's': add --device s=…"
     );
     let message = with_file("device = 'r=ram:1GiB'\nvolume = 'v=1MiB@s'", &[]).unwrap_err();
-    assert!(message.starts_with("FILE: volume: volume 'v' is to lie on 's'"), "{message}");
+    assert!(message.starts_with("FILE: volume: volume 'v' needs device 's'"), "{message}");
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn values_that_are_none_are_refused_with_what_to_write() {
         "--cores: 'zero' is not a list of processors: write 0, 0-3 or 0,2"
     );
     let message = refused(&["--cores", "8000"]);
-    assert!(message.starts_with("--cores: processor 8000 is not to be had"), "{message}");
+    assert!(message.starts_with("--cores: processor 8000 is not available"), "{message}");
     assert_eq!(
         refused(&["--log", "loud"]),
         "--log: 'loud' is not a log level: write error, warn, info, debug or trace"

@@ -68,7 +68,7 @@ impl ControlServer {
         // The shutdown wakes the thread from `accept`.
         let woken = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         if woken.is_ok() && self.thread.join().is_err() {
-            tracing::error!("the control thread had panicked");
+            tracing::error!("the control thread has panicked");
         }
         let deadline = Instant::now() + PEER_TIMEOUT;
         while self.open.load(Ordering::Acquire) != 0 && Instant::now() < deadline {
@@ -116,7 +116,7 @@ fn serve(
     stream.set_write_timeout(Some(PEER_TIMEOUT))?;
     if open.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
         open.fetch_sub(1, Ordering::AcqRel);
-        let message = "the node has as many control requests as it takes: try again";
+        let message = "the node has too many control requests: try again";
         // A peer that has disconnected needs no answer.
         let _ = write_answer(&mut stream, Err(ApiError::new(ErrorCode::Busy, message)));
         return Ok(());
@@ -262,7 +262,7 @@ mod tests {
             .map(|_| UnixStream::connect(socket_path(folder.path())).unwrap())
             .collect();
         let refused = raw(folder.path(), b"{\"schema\":1,\"command\":\"status\"}\n");
-        assert!(refused.contains("as many control requests as it takes"), "{refused}");
+        assert!(refused.contains("too many control requests"), "{refused}");
         drop(silent);
         server.stop();
     }

@@ -137,7 +137,7 @@ pub(super) fn fill_random(bytes: &mut [u8]) -> Result<(), NodeError> {
         let flags = rustix::rand::GetRandomFlags::empty();
         let count = rustix::rand::getrandom(&mut bytes[filled..], flags);
         let failed = |errno: rustix::io::Errno| NodeError::System {
-            action: "draw a secret",
+            action: "generate a secret",
             source: errno.into(),
         };
         filled += count.map_err(failed)?;

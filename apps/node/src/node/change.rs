@@ -45,7 +45,7 @@ impl Changes {
     pub(crate) fn join(self) {
         self.asker.tell(Event::End);
         if self.thread.join().is_err() {
-            tracing::error!("the thread that makes changes had panicked");
+            tracing::error!("the thread that makes changes has panicked");
         }
     }
 }

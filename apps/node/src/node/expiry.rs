@@ -36,12 +36,12 @@ impl ExpiryWatch {
         let deadline = Instant::now() + STOP_PATIENCE;
         while !self.thread.is_finished() {
             if Instant::now() > deadline {
-                return tracing::warn!("what has expired is still being told to the cores");
+                return tracing::warn!("an expiry is still being published to the cores");
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         if self.thread.join().is_err() {
-            tracing::error!("the thread that watches for what expires had panicked");
+            tracing::error!("the thread that watches for expiry has panicked");
         }
     }
 }

@@ -226,7 +226,7 @@ impl Workers {
         }
         for thread in self.threads {
             if thread.join().is_err() {
-                tracing::error!("a thread that does jobs had panicked");
+                tracing::error!("a thread that runs jobs has panicked");
             }
         }
         true

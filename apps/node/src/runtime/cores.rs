@@ -364,12 +364,12 @@ impl Runtime for Cores {
         let drained = self.replies.wait_drained(self.senders.len());
         self.tell_all(|| Message::Stop);
         if !drained {
-            error!("gave up waiting for what is in flight: a device or a host does not answer");
+            error!("gave up waiting for requests in flight: a device or a host does not answer");
             return false;
         }
         for thread in threads {
             if thread.join().is_err() {
-                error!("a core ended by a panic");
+                error!("a core has panicked");
             }
         }
         // The end of a session may have requested a change, which would wait for the cores.

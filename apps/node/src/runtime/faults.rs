@@ -79,7 +79,7 @@ impl Faults {
 
 fn cause(ByteOffset(offset): ByteOffset, errno: i32) -> String {
     match errno {
-        0 => format!("it ends before it should, at byte {offset}: somebody has cut it off"),
+        0 => format!("it ends too early, at byte {offset}: it has been truncated"),
         errno => {
             let error = io::Error::from_raw_os_error(errno);
             format!("{error} at byte {offset}: 'dmesg' may say more")
@@ -107,7 +107,7 @@ mod tests {
             assert_eq!(note(start + QUIET / 2, 0, 5), None);
         }
         let other = note(start, 1, 0).unwrap();
-        let said = "device 'other' failed a request: it ends before it should, at byte 4096";
+        let said = "device 'other' failed a request: it ends too early, at byte 4096";
         assert!(other.starts_with(said), "{other}");
         let later = note(start + QUIET, 0, 5).unwrap();
         assert!(later.ends_with("(7 more since the last line)"), "{later}");

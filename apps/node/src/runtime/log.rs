@@ -27,11 +27,11 @@ pub(super) fn log(notice: Notice, faults: &mut Faults) -> Option<Notice> {
             );
         }
         Notice::TooManyConnections { peer } => {
-            warn!(%peer, "connection refused: this core has as many as it takes");
+            warn!(%peer, "connection refused: this core has too many connections");
         }
         Notice::PeerError { peer, error } => warn!(%peer, "connection closed: {error}"),
         Notice::Stalled { peer } => {
-            warn!(%peer, "connection closed: the host neither takes answers nor sends the data it promised");
+            warn!(%peer, "connection closed: the host neither reads answers nor sends the data it announced");
         }
         Notice::ConnectRefused { peer, status } => {
             warn!(%peer, "connect refused: {status}");

@@ -254,7 +254,7 @@ class OutcomeUnknown(Error, ConnectionError):
 
 
 class QueueFull(Error):
-    """as much is in flight as the queue pair takes"""
+    """the queue pair's depth is reached"""
 
     name = "QUEUE_FULL"
 

@@ -276,7 +276,7 @@ fn a_size_that_is_not_the_files_is_refused() {
     let bench = Bench::holding(&[]);
     assert_eq!(
         bench.refused(",size=16MiB", CLAIM),
-        "device 'flash': PATH is 8MiB long, size=16MiB is asked for: leave size= out or correct it"
+        "device 'flash': PATH is 8MiB long, size=16MiB is configured: remove size= or correct it"
     );
 }
 
@@ -319,12 +319,14 @@ fn what_is_no_device_is_refused_with_what_to_write() {
     let refused = |text: String| open(&text.parse().unwrap(), CLAIM).unwrap_err().to_string();
     let path = folder.path().display();
     let message = refused(format!("x=file:{path},size=8MiB"));
-    assert!(message.ends_with("is a folder: name a file in it"), "{message}");
+    assert!(message.ends_with("is a directory: name a file in it"), "{message}");
     let message = refused("x=file:/dev/null,size=8MiB".to_owned());
     assert!(message.ends_with("is neither file nor block device: name one of these"), "{message}");
     let message = refused(format!("x=block:{path}/absent"));
     assert!(message.contains("cannot open"), "{message}");
-    assert!(message.ends_with(": correct the path, or make its folder; 'lsblk' names all disks"));
+    assert!(
+        message.ends_with(": correct the path, or create its directory; 'lsblk' lists all disks")
+    );
     fs::write(folder.path().join("f"), "").unwrap();
     let message = refused(format!("x=block:{path}/f"));
     assert!(message.ends_with("is a file: write file: before it"), "{message}");
