@@ -136,7 +136,7 @@ pub(crate) fn iscsi_access(recorded: &Records, devices: &[Arc<Device>]) -> Iscsi
 
 /// The properties of a volume that its devices determine.
 struct Expected {
-    /// The largest block size among the devices.
+    /// The smallest block size of the devices, which every one of them writes atomically.
     device_block_size: BlockSize,
     volatile_cache: bool,
     deallocates: bool,

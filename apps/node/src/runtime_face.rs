@@ -301,7 +301,7 @@ pub struct Namespace {
     pub block_size: BlockSize,
     /// The number of its blocks.
     pub blocks: Blocks,
-    /// The largest block size of its devices.
+    /// The smallest block size of its devices, which every one of them writes atomically.
     pub device_block_size: BlockSize,
     /// Whether completed writes may be lost on a power cut until a flush.
     pub volatile_cache: bool,

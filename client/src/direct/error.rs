@@ -128,7 +128,7 @@ pub enum Lost {
 }
 
 impl Error {
-    /// The number of this error's [`Code`](codes): the status number if the node reported a status.
+    /// The number of this error among [`codes`]: the status number if the node reported a status.
     pub fn code(&self) -> u32 {
         let own = match self {
             Self::Url(_) | Self::NoVolume => Own::InvalidUrl,
@@ -185,7 +185,7 @@ impl Error {
 /// An error as a number, a name and a sentence, the same in Rust, C and Python.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Code {
-    /// The number: that of the node's status, or one above all statuses for the client's own errors.
+    /// The number of the node's status; for the client's own errors, a number above all statuses.
     pub code: u32,
     /// Its name, in capitals.
     pub name: &'static str,

@@ -51,7 +51,7 @@ impl Default for Trials {
 pub(super) struct Retries {
     in_flight: usize,
     limit: usize,
-    /// The largest number.
+    /// The most commands of the session in flight.
     depth: usize,
     /// The GOOD answers since the last change of the limit.
     answered: usize,

@@ -54,7 +54,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a node with the volumes `data` and `files` on a new device, and waits until it is ready.
+    /// Starts a node with the volumes `data` and `files` on a new device, and waits until it is
+    /// ready.
     #[must_use]
     pub fn start(scratch: &Scratch) -> Self {
         Self::with_volumes(scratch, VOLUMES)

@@ -32,7 +32,7 @@ fn nobody_else_notices(misbehave: impl FnOnce(&Node<'_>)) {
     assert_serves(&node);
 }
 
-/// An I/O queue with room for `entries` - 1 commands, and the admin queue of its controller.
+/// An I/O queue with this number of entries, and the admin queue of its controller.
 fn io_queue(node: &Node<'_>, entries: u16) -> (Admin, Wire) {
     let admin = Admin::join(node, "data");
     let io = admin.io(1, entries);

@@ -1,4 +1,4 @@
-//! Devices that fail, fill up, or lose data.
+//! Devices that fail or fill up, and the durability of writes.
 #![allow(clippy::unwrap_used)] // a failed test says where
 
 use std::fs::OpenOptions;

@@ -2,8 +2,7 @@
 
 use crate::probe::what_it_holds;
 
-/// For any first and last bytes of a device, the probe names the contents, and finds nothing only
-/// if they are all zero.
+/// The probe finds nothing if and only if the first and last bytes of a device are all zero.
 pub fn check_probe(head: &[u8], tail: &[u8], device_len: u64) {
     let is_zero = head.iter().chain(tail).all(|byte| *byte == 0);
     let found = what_it_holds(head, tail, device_len);

@@ -223,7 +223,7 @@ impl UringDevice {
         self.fd.as_fd()
     }
 
-    /// Whether it is a block device: `BLKDISCARD` deallocates its blocks, not a punched hole.
+    /// Whether it is a block device, whose blocks `BLKDISCARD` deallocates, and not a punched hole.
     pub fn is_block(&self) -> bool {
         self.is_block
     }

@@ -12,7 +12,7 @@ pub const DATA_LEN_MAX: u64 = 256 << 20;
 /// devices require.
 pub(crate) const PAGE_LEN: usize = 4096;
 
-/// Identifies the memory and its byte order.
+/// Identifies the memory as that of rings.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"nfdrings");
 pub(crate) const VERSION: u32 = 1;
 

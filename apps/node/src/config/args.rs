@@ -59,8 +59,8 @@ pub struct ServeArgs {
     /// Processors to serve on, for example 0, 0-3 or 0,2 [default: the first that is allowed]
     #[arg(long, value_name = "LIST")]
     pub cores: Option<String>,
-    /// Directory of the catalog and the control socket [default: /var/lib/nearflash for root, otherwise
-    /// $XDG_STATE_HOME/nearflash]
+    /// Directory of the catalog and the control socket [default: /var/lib/nearflash for root,
+    /// otherwise $XDG_STATE_HOME/nearflash]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// Memory for data in flight on each core [default: 32MiB]

@@ -126,7 +126,8 @@ impl Desk {
         }
     }
 
-    /// Makes a change, and answers it if no older request is under way. Returns whether that is so.
+    /// Makes a change, and answers it if no older request is under way. Returns whether it waits
+    /// for older requests.
     fn begin(&mut self, asked: Asked, volumes: Vec<VolumeId>) -> bool {
         let (answer, ticket) = match asked {
             Asked::Change { by, change } => {

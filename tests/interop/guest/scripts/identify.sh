@@ -77,7 +77,8 @@ log_pages() {
 features() {
     step "features"
     local feature
-    # Arbitration, power, temperature, error recovery, write cache, queues, atomicity, events, keep alive.
+    # Arbitration, power, temperature, error recovery, write cache, queues, atomicity, events, keep
+    # alive.
     for feature in ${FEATURES:-0x1 0x2 0x4 0x5 0x6 0x7 0xa 0xb 0xf}; do
         nvme get-feature "/dev/$controller" --feature-id "$feature" --human-readable ||
             fail "feature $feature"

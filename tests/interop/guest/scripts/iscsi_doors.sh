@@ -26,7 +26,8 @@ same_unit() {
     expect_equal "block size" "$(blockdev --getss "$iscsi_disk")" "$(blockdev --getss "$nvme_disk")"
 }
 
-# Each host writes and verifies its own half while the other does the same; then each reads the other's.
+# Each host writes and verifies its own half while the other does the same; then each reads the
+# other's.
 crosswise() {
     step "both write at a time, each reads what the other wrote"
     local size=$((8 << 20)) writer

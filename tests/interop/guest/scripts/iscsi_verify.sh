@@ -1,4 +1,5 @@
-# fio writes, reads back and compares, over block sizes, depths, digests and ways to send data; ext4.
+# fio writes, reads back and compares, over block sizes, depths, digests and kinds of data transfer;
+# ext4.
 
 # verify_each WHAT: with the options that the record has now.
 verify_each() {

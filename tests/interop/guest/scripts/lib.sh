@@ -123,7 +123,8 @@ reconnects() { dmesg | grep -c 'Successfully reconnected' || true; }
 # Real files of many sizes to copy: the guest's own libraries.
 libraries=/usr/lib/x86_64-linux-gnu
 
-# verify DISK BLOCK_SIZE SIZE [OPTION of fio]...: writes each block once, in random order, and reads all back.
+# verify DISK BLOCK_SIZE SIZE [OPTION of fio]...: writes each block once, in random order, and reads
+# all back.
 verify() {
     local file=$1 block_size=$2 size=$3
     shift 3

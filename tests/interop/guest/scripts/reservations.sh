@@ -1,7 +1,7 @@
 # Two hosts with one volume: who may read and write it is what they reserve.
 #
-# Each host has a controller, and without multipath a disk of its own: the kernel would otherwise take
-# both for paths of one host.
+# Each host has a controller and, without multipath, its own disk: with multipath, the kernel would
+# take both for paths of one host.
 
 read_block() { nvme read "$1" --start-block 8 --block-count 0 --data-size 512 --data /tmp/read; }
 
