@@ -1,4 +1,4 @@
-# Each command of the NVM command set, alone, with what it leaves on the volume.
+# Each command of the NVM command set by itself, and its effect on the volume.
 
 mebibyte=1048576
 
@@ -39,7 +39,7 @@ write_zeroes() {
     expect_equal "what lies before the zeroes" "$(checksum_range "$disk" 0 $((128 * 512)))" "$before"
 }
 
-# The namespace says what a deallocated block reads as; zeroes only if it promises them.
+# The namespace reports the value of deallocated blocks; they read as zeroes only if it says so.
 deallocate() {
     step "deallocate"
     local reads_as
@@ -68,7 +68,7 @@ refused_ranges() {
         nvme admin-passthru "/dev/$controller" --opcode 0x06 --namespace-id $((namespaces + 1)) --data-len 4096 --read
 }
 
-# The protocol's own error for each, and the controller goes on.
+# Each causes the protocol's own error, and the controller continues.
 refusals() {
     step "refusals"
     expect_refused "Invalid Command Opcode" \

@@ -1,4 +1,4 @@
-# Ways for a guest to end badly, which the host side must tell apart.
+# Failures of a guest, which the host side must distinguish.
 
 case $FAULT in
     fail) expect_equal "the answer" 41 42 ;;

@@ -1,4 +1,4 @@
-# File systems on a volume: made, filled, read back and found sound.
+# File systems on a volume: created, filled, read back and checked.
 
 copy_and_compare() {
     local name=$1

@@ -1,4 +1,4 @@
-# Discovery, a controller with several queues and digests, and every page that nvme-cli asks for.
+# Discovery, a controller with several queues and digests, and every page that nvme-cli requests.
 
 dir=/tmp/identify
 mkdir -p "$dir"
@@ -18,7 +18,7 @@ discover() {
     expect_json "$dir/discovery" 'all(.records[]; .trtype == "tcp")'
 }
 
-# The discovery log is true: what it names can be connected to.
+# The discovery log is correct: every subsystem in it accepts a connection.
 connect_all() {
     step "connect all that is discovered"
     nvme connect-all --transport tcp --traddr "$TARGET_ADDRESS" --trsvcid "$TARGET_PORT"
@@ -87,7 +87,7 @@ features() {
     nvme show-regs "/dev/$controller" --human-readable
 }
 
-# The kernel names in its log what it found wrong with a controller.
+# The kernel logs the errors that it finds in a controller.
 no_complaints() {
     step "the kernel's log"
     ! dmesg | grep -E 'nvme' | grep -iE 'error|fail|timeout|invalid|unrecognized|duplicate|bogus|warn' ||

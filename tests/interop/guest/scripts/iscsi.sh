@@ -1,4 +1,4 @@
-# The kernel's iSCSI initiator, for the scripts that come after this part.
+# The kernel's iSCSI initiator, for the scripts that follow this part.
 #
 # Parameters (from the host side): TARGET_ADDRESS, TARGET_PORT.
 
@@ -16,12 +16,12 @@ start_initiator() {
     iscsid --config /etc/iscsi/iscsid.conf --initiatorname /etc/iscsi/initiatorname.iscsi
 }
 
-# discover: the names of the targets that the portal shows, one on a line. Keeps a record of each.
+# discover: prints the names of the portal's targets, one on a line. Keeps a record of each.
 discover() {
     iscsiadm --mode discovery --type sendtargets --portal "$portal" "$@" | awk '{ print $2 }' | LC_ALL=C sort
 }
 
-# set_option VOLUME NAME VALUE: of the record that logins use from then on.
+# set_option VOLUME NAME VALUE: sets an option of the record that later logins use.
 set_option() {
     iscsiadm --mode node --targetname "$(iqn_of "$1")" --portal "$portal" --op update --name "$2" --value "$3"
 }
@@ -67,7 +67,7 @@ logout() {
     iscsiadm --mode node --targetname "$(iqn_of "$1")" --portal "$portal" --logout
 }
 
-# negotiated NAME VALUE: what the newest session has agreed on.
+# negotiated NAME VALUE: checks a negotiated value of the newest session.
 expect_negotiated() {
     expect_equal "$1 of $session" "$(cat "/sys/class/iscsi_session/$session/$1")" "$2"
 }
@@ -78,7 +78,7 @@ is_logged_in() { [ "$(cat "/sys/class/iscsi_session/$1/state")" = LOGGED_IN ]; }
 connect() { login "$1"; }
 disconnect() { logout "$1"; }
 
-# How often a connection was lost, once every session has one again.
+# The number of lost connections, once every session has one again.
 reconnects() {
     local name
     for name in $(sessions); do

@@ -1,4 +1,4 @@
-# CHAP: who has the secret comes in, who has not is refused, and the target proves itself too.
+# CHAP: a login with the secret succeeds, one without it fails, and the target authenticates too.
 #
 # Parameters (from the host side): SECRET, NODE_SECRET.
 
@@ -44,7 +44,7 @@ mutual() {
     expect_no_login "to a target that cannot prove itself"
 }
 
-# iscsiadm takes the secrets for discovery from the configuration alone.
+# iscsiadm reads the secrets for discovery from the configuration only.
 discovery() {
     step "CHAP for discovery"
     if [ "${EXACT:-yes}" = yes ]; then

@@ -1,4 +1,4 @@
-# One volume through two doors at a time: what one host writes is what the other reads.
+# One volume through two doors at a time: each host reads the data that the other writes.
 #
 # Parameters (from the host side): NVME_PORT, where the same node serves NVMe/TCP.
 
@@ -7,7 +7,7 @@ by_iscsi() {
     iscsi_disk=$disk
 }
 
-# `connect` is the name of both hosts' way in: here that of NVMe/TCP is meant.
+# Both hosts have a function `connect`: this is the one of NVMe/TCP.
 by_nvme() {
     controller=$(nvme connect --transport tcp --traddr "$TARGET_ADDRESS" --trsvcid "$NVME_PORT" \
         --nqn "nqn.2026-11.io.nearflash:data" --nr-io-queues 2 --data-digest \
@@ -41,7 +41,7 @@ crosswise() {
     done
 }
 
-# A file system made through one door is sound through the other.
+# A file system that is created through one door is intact through the other.
 file_system() {
     step "ext4 made by iSCSI, mounted by NVMe/TCP"
     mkfs.ext4 -q -F "$iscsi_disk"
@@ -55,7 +55,7 @@ file_system() {
     e2fsck -f -n "$nvme_disk"
 }
 
-# A reservation taken through one door binds the other.
+# A reservation through one door binds hosts at the other.
 reservation() {
     step "a reservation by iSCSI binds NVMe/TCP, and the other way round"
     sg_persist --no-inquiry --out --register --param-sark=0x1111 "$iscsi_disk"

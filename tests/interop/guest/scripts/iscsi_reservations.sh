@@ -1,4 +1,4 @@
-# Two initiators with names of their own, one unit, and who may write to it.
+# Two initiators with different names, one unit, and the right to write to it.
 
 # second_initiator: an interface whose sessions have another initiator's name.
 second_initiator() {
@@ -46,7 +46,7 @@ write_exclusive() {
     ! persist "$second" --out --reserve --param-rk=0x2222 --prout-type=1 || fail "reserved twice"
 }
 
-# The new holder is obeyed from the moment on that the command says so.
+# The new holder's reservation is effective once the command has completed.
 preemption() {
     step "preempt and abort in the middle of the other's writes"
     local writer
@@ -61,7 +61,7 @@ preemption() {
     ! persist "$second" --in --read-keys | grep -q 0x1111 || fail "the preempted key is still there"
 }
 
-# Registered to last: also over a restart of the node.
+# A registration with APTPL persists over a restart of the node.
 persistence() {
     step "a reservation that lasts"
     persist "$second" --out --register-ignore --param-sark=0x2222 --param-aptpl

@@ -1,4 +1,4 @@
-# A session over time: discovered, logged in to, idle, told of a new size, closed and opened again.
+# A session over time: discovery, login, idle time, a new size, logout and another login.
 
 is_size() {
     echo 1 >"/sys/block/${disk#/dev/}/device/rescan"
@@ -19,7 +19,7 @@ discovery() {
     logout files
 }
 
-# The initiator pings an idle target; the target must not give it up.
+# The initiator pings an idle target; the target must not close the session.
 idle() {
     step "idle across pings"
     fill_range "$disk" 0 65536
@@ -30,7 +30,7 @@ idle() {
     ! dmesg | grep 'detected conn error' || fail "a connection broke"
 }
 
-# The initiator is told by a unit attention, which it leaves to the administrator.
+# A unit attention reports the change, and the initiator leaves the reaction to the administrator.
 resize() {
     step "online resize"
     local old

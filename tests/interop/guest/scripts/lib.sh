@@ -19,7 +19,7 @@ finish() {
     tell_host "exit $1"
 }
 
-# Names what follows, in the log and to the host.
+# Names the next step, in the log and to the host.
 step() {
     { set +x; } 2>/dev/null
     printf '\n== %s s: %s\n' "$(cut -d' ' -f1 /proc/uptime)" "$*"
@@ -27,7 +27,7 @@ step() {
     set -x
 }
 
-# Waits until the host has done what NAME stands for; leaves its answer in $answer.
+# Waits until the host has executed the action for NAME; stores its answer in $answer.
 mark() {
     if command -v "local_$1" >/dev/null; then
         "local_$1"
@@ -56,7 +56,7 @@ expect_json() {
     jq -e "$2" "$1" >/dev/null || { cat "$1"; fail "$1: not so: $2"; }
 }
 
-# expect_refused TEXT COMMAND...: the command fails and says TEXT.
+# expect_refused TEXT COMMAND...: the command fails, and its output contains TEXT.
 expect_refused() {
     local text=$1 output
     shift
@@ -82,7 +82,7 @@ wait_for() {
     set -x
 }
 
-# A failed discard or readahead reaches no program; the kernel's log alone tells of it.
+# No program learns of a failed discard or readahead; only the kernel's log reports it.
 expect_no_io_errors() {
     ! dmesg | grep 'I/O error' || fail "the kernel saw I/O errors"
 }
@@ -115,7 +115,7 @@ controller_state() { cat "/sys/class/nvme/$1/state"; }
 
 is_live() { [ "$(controller_state "$1")" = live ]; }
 
-# How often a controller has come back after its connection was lost.
+# The number of reconnects of a controller.
 reconnects() { dmesg | grep -c 'Successfully reconnected' || true; }
 
 # --- Data -----------------------------------------------------------------------------------------

@@ -1,12 +1,12 @@
 # An iSCSI target inside the guest: the kernel's own, in place of a nearflash node.
 #
-# It stands for the node when the harness checks itself, and does in the guest what the host side
-# does at the same marks. Volumes are sparse files in memory behind loop devices.
+# It replaces the node in a self-check of the harness, and executes in the guest the actions of the
+# host side at the marks. Volumes are sparse files in memory behind loop devices.
 
 lio=/sys/kernel/config/target
 volumes=/tmp/volumes
 
-# It lacks some of what a node has, and answers some errors less exactly.
+# It lacks some features of a node, and reports some errors less exactly.
 EXACT=no
 
 group_of() { printf '%s/iscsi/iqn.2026-11.io.nearflash:%s/tpgt_1' "$lio" "$1"; }
@@ -35,15 +35,15 @@ start_target() {
     modprobe target_core_file
     modprobe loop
     mkdir "$volumes"
-    # The second is where it keeps reservations that outlast it.
+    # The second directory is for persistent reservations.
     mkdir -p "$lio/iscsi" /var/target/pr
     create_volume data 1G
     create_volume files 512M 4096
 }
 
-# --- What the host side does at a mark ------------------------------------------------------------
+# --- The actions at a mark ------------------------------------------------------------------------
 
-# The connections break in the middle of whatever they carry, and none is admitted for a while.
+# The connections break in the middle of their traffic, and none is accepted for a while.
 local_restart() {
     local volume
     for volume in data files; do echo 0 >"$(group_of "$volume")/enable"; done

@@ -1,12 +1,12 @@
 # A target inside the guest: the kernel's own, in place of a nearflash node.
 #
-# It stands for the node when the harness checks itself, and does in the guest what the host side
-# does at the same marks. Volumes are sparse files in memory behind loop devices.
+# It replaces the node in a self-check of the harness, and executes in the guest the actions of the
+# host side at the marks. Volumes are sparse files in memory behind loop devices.
 
 nvmet=/sys/kernel/config/nvmet
 volumes=/tmp/volumes
 
-# It lacks some of what a node has, and answers some errors less exactly.
+# It lacks some features of a node, and reports some errors less exactly.
 FEATURES='0x7 0xb 0xf'
 COMPARE=no
 RESERVATIONS=no
@@ -46,9 +46,9 @@ start_target() {
     offer_volumes
 }
 
-# --- What the host side does at a mark ------------------------------------------------------------
+# --- The actions at a mark ------------------------------------------------------------------------
 
-# The connections break in the middle of whatever they carry, and none is admitted for a while.
+# The connections break in the middle of their traffic, and none is accepted for a while.
 local_restart() {
     withdraw_volumes
     sleep 2

@@ -1,4 +1,4 @@
-# Two hosts with one volume: who may read and write it is what they reserve.
+# Two hosts with one volume: their reservations decide on the right to read and write it.
 #
 # Each host has a controller and, without multipath, its own disk: with multipath, the kernel would
 # take both for paths of one host.
@@ -17,7 +17,7 @@ expect_report() {
     expect_json /tmp/report "$2"
 }
 
-# The oldest notification of a host: its type, and how many are behind it.
+# The oldest notification of a host: its type, and the number of further ones.
 notification() {
     nvme get-log "/dev/$1" --log-id 0x80 --log-len 64 --raw-binary |
         od -A n -t u1 -j 8 -N 2 | tr -s ' ' | sed 's/^ //'

@@ -30,7 +30,7 @@ prepare() {
     verify "$disk" 16k 32M --randseed=1
 }
 
-# The size of the run is such that it takes several times as long as the restarts.
+# The run is long enough to take several times as long as the restarts.
 write_across_restarts() {
     step "restart in the middle of writes"
     local start writer filler

@@ -1,8 +1,8 @@
-# A connection over time: idle, told of a new size, reset, closed and opened again.
+# A connection over time: idle time, a new size, resets, disconnect and another connect.
 
 is_size() { [ "$(blockdev --getsize64 "$disk")" -eq "$1" ]; }
 
-# Three keep-alive periods pass with nothing else to say; the target must not give the host up.
+# Three keep-alive periods pass without other commands; the target must not end the association.
 idle() {
     step "idle across keep-alives"
     connect data --nr-io-queues 2 --keep-alive-tmo 2
@@ -14,7 +14,7 @@ idle() {
     expect_equal "reconnects" "$(reconnects)" 0
 }
 
-# The host hears of it by an asynchronous event and rescans without being asked.
+# An asynchronous event notifies the host, which rescans by itself.
 resize() {
     step "online resize"
     local old
