@@ -18,7 +18,7 @@ const VOLUME_HELP: &str = "\
 Volume to serve (repeatable), created on the first start: \
 NAME=SIZE@DEVICE[,block-size=512|4096][,subsystem=NAME][,provisioning=thin|thick]";
 
-/// The flags of `nearflash serve`. Values stay texts here: [`Config`](super::Config) parses them,
+/// The flags of `nearflash serve`. The values are unparsed strings: the configuration parses them,
 /// whether they come from a flag or the file.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ServeArgs {

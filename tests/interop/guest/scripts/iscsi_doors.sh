@@ -7,7 +7,7 @@ by_iscsi() {
     iscsi_disk=$disk
 }
 
-# Both hosts have a function `connect`: this is the one of NVMe/TCP.
+# Connects over NVMe/TCP by nvme-cli itself, since `connect` is a login over iSCSI here.
 by_nvme() {
     controller=$(nvme connect --transport tcp --traddr "$TARGET_ADDRESS" --trsvcid "$NVME_PORT" \
         --nqn "nqn.2026-11.io.nearflash:data" --nr-io-queues 2 --data-digest \
