@@ -54,7 +54,7 @@ test-code: deps-build
 	$(CARGO) build --locked --workspace --lib --bins --tests
 	NEARFLASH_BIN=$(abspath $(CARGO_TARGET_DIR)/debug/nearflash) $(CARGO) test --locked --workspace
 
-# The commands of the README and of docs/operations.md, as written. Its Python is the one that has our package.
+# The commands of the documents, as written. Python is the one that has our package.
 test-docs: build python
 	PATH="$(abspath $(CARGO_TARGET_DIR)/python-env/bin):$$PATH" scripts/test-readme $(BIN)
 
