@@ -86,7 +86,7 @@ install:
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/nearflash
 	sed 's|/usr/local|$(PREFIX)|g' packaging/systemd/nearflash.service \
 	  >$(DESTDIR)$(PREFIX)/lib/systemd/system/nearflash.service
-	install -m 644 docs/operations.md CHANGELOG.md packaging/nearflash.toml packaging/cost.toml $(DESTDIR)$(PREFIX)/share/doc/nearflash/
+	install -m 644 docs/operations.md docs/applications.md docs/iscsi.md CHANGELOG.md packaging/nearflash.toml packaging/cost.toml $(DESTDIR)$(PREFIX)/share/doc/nearflash/
 	test -e $(DESTDIR)$(SYSCONFDIR)/nearflash/nearflash.toml || \
 	  install -D -m 644 packaging/nearflash.toml $(DESTDIR)$(SYSCONFDIR)/nearflash/nearflash.toml
 
