@@ -50,6 +50,8 @@ pub struct Accounts {
     accounts: Slab<Account>,
     hosts: Slab<Host>,
     names: BTreeMap<Box<str>, HostId>,
+    /// How often a connection came to hold less, or another share.
+    returns: u64,
 }
 
 impl Accounts {
@@ -61,6 +63,7 @@ impl Accounts {
 
     /// The connection has turned out to be this host's.
     pub fn join(&mut self, id: AccountId, name: &str) {
+        self.returns += 1;
         let Account { held, host } = self.accounts[id.0];
         let fresh = self.enter(Some(name));
         self.leave(host, held);
@@ -72,6 +75,7 @@ impl Accounts {
 
     /// All of it is back, but for what the engine has.
     pub fn clear(&mut self, id: AccountId) {
+        self.returns += 1;
         let account = &mut self.accounts[id.0];
         let held = std::mem::take(&mut account.held);
         self.hosts[account.host.0].held.take(held);
@@ -79,6 +83,7 @@ impl Accounts {
 
     /// The connection is gone from this core.
     pub fn close(&mut self, id: AccountId) {
+        self.returns += 1;
         let Account { held, host } = self.accounts.remove(id.0);
         self.leave(host, held);
     }
@@ -106,10 +111,18 @@ impl Accounts {
     /// A request has left the engine.
     #[inline]
     pub fn give_back_request(&mut self, id: AccountId, len: ByteLen, had_scratch: bool) {
+        self.returns += 1;
         let back = Held { bytes: len.0, scratches: usize::from(had_scratch) };
         let account = &mut self.accounts[id.0];
         account.held.take(back);
         self.hosts[account.host.0].held.take(back);
+    }
+
+    /// How often something was given back. A request that waited for its host's share may begin when
+    /// this has changed.
+    #[inline]
+    pub(crate) fn returns(&self) -> u64 {
+        self.returns
     }
 
     /// Whether the connection may take `more` of the pool, as far as its share goes.

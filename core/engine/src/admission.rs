@@ -101,7 +101,7 @@ pub(crate) struct Admission {
     depths: Box<[u32]>,
     /// What is free of the pool when nobody holds anything.
     whole: ByteLen,
-    /// What happened that may let something begin, beside buffers that came back.
+    /// Counts events that may let a request begin, other than returns of buffers and of shares.
     changes: u64,
     /// All of that, when it was last looked at.
     seen: u64,
@@ -285,7 +285,7 @@ impl Engine {
     /// Begins what waited and can begin now.
     #[cold]
     pub(crate) fn admit(&mut self, pool: &mut Pool) {
-        let now = self.admission.changes + pool.returns();
+        let now = self.admission.changes + self.admission.accounts.returns() + pool.returns();
         if self.admission.seen != now {
             self.admission.seen = now;
             self.admit_gathering(pool);
