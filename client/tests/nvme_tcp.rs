@@ -193,7 +193,7 @@ fn a_namespace_that_is_not_there_is_named() {
     let target = FakeTarget::start(&[Script::default()]);
     let mut controller = Controller::connect(&options(&target)).unwrap();
     let error = controller.namespace(NamespaceId(9)).unwrap_err();
-    assert!(error.to_string().starts_with("namespace 9 is not there"), "{error}");
+    assert!(error.to_string().starts_with("namespace 9 does not exist"), "{error}");
 }
 
 #[test]

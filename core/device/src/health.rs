@@ -12,6 +12,13 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use nearflash_units::Nanos;
+
+/// How long a success waits for other operations. A core takes the failure of an operation within a
+/// turn, which is far shorter: an operation that takes longer has not failed before the success, it
+/// hangs, and does not hold up what other volumes of its device do.
+pub const DOUBT_MAX: Nanos = Nanos::from_millis(250);
+
 /// What all cores know of one device together.
 #[derive(Debug, Default)]
 pub struct Health {
@@ -71,8 +78,7 @@ impl Health {
         loop {
             let epoch = self.epoch.load(Ordering::SeqCst);
             if epoch.wrapping_sub(success.epoch) >= 2 {
-                let failures = self.failures.load(Ordering::SeqCst);
-                return Some(failures == success.failures && !self.is_suspect());
+                return Some(self.judge_overdue(success));
             }
             let next = epoch.wrapping_add(1);
             if self.of_epoch(next).load(Ordering::SeqCst) > 0 {
@@ -81,6 +87,11 @@ impl Health {
             // Whoever else was faster has done the same.
             let _ = self.epoch.compare_exchange(epoch, next, Ordering::SeqCst, Ordering::SeqCst);
         }
+    }
+
+    /// Whether a success that has waited for [`DOUBT_MAX`] can be believed.
+    pub fn judge_overdue(&self, success: Success) -> bool {
+        self.failures.load(Ordering::SeqCst) == success.failures && !self.is_suspect()
     }
 
     /// What is under way of this epoch, and of none that is two or more away.

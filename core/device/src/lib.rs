@@ -9,4 +9,4 @@ mod health;
 pub use device::{
     DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, OperationId, RUN_UNIT,
 };
-pub use health::{Health, Promise, Success};
+pub use health::{DOUBT_MAX, Health, Promise, Success};

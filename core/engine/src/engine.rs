@@ -14,7 +14,7 @@ use nearflash_request::{
     BlockRange, BufferId, Completion, Nexus, Operation, Outcome, Payload, Request, Usage, VolumeId,
 };
 use nearflash_space::{VolumeEntry, VolumeTable};
-use nearflash_units::{Blocks, ByteLen};
+use nearflash_units::{Blocks, ByteLen, Nanos};
 use slab::Slab;
 
 use crate::accounts::Accounts;
@@ -215,6 +215,12 @@ impl Engine {
         let age = Age { came, begun: self.waits.generation() };
         let job = self.jobs.insert(Job::new(asker.owner, request, age, Taken::NOTHING, pool));
         self.end(job, outcome, pool);
+    }
+
+    /// Sets the time, once in each turn, before results are handed in.
+    #[inline]
+    pub fn set_now(&mut self, now: Nanos) {
+        self.layout.set_now(now);
     }
 
     /// Takes the result of a device operation.

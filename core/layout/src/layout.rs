@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use nearflash_device::{
-    DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId,
-    Promise, Success,
+    DOUBT_MAX, DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health,
+    OperationId, Promise, Success,
 };
 use nearflash_request::{BlockRange, Outcome, VolumeId};
 use nearflash_space::{Map, Provisioning, VolumeEntry, VolumeTable};
-use nearflash_units::{Blocks, ByteLen, Lba};
+use nearflash_units::{Blocks, ByteLen, Lba, Nanos};
 
 use crate::flight::{Flight, Rest, further};
 use crate::flush::Flushes;
@@ -38,7 +38,9 @@ pub struct Layout {
     /// Flushes and durable writes under way.
     promises: Vec<(OperationId, Promise)>,
     /// Those that have succeeded, as their devices say, and are not believed yet.
-    unproven: Vec<(OperationId, DeviceId, Success)>,
+    unproven: Vec<(OperationId, DeviceId, Success, Nanos)>,
+    /// The time of the driver's turn.
+    now: Nanos,
 }
 
 impl Layout {
@@ -60,6 +62,7 @@ impl Layout {
             ended: VecDeque::new(),
             promises: Vec::new(),
             unproven: Vec::new(),
+            now: Nanos(0),
         }
     }
 
@@ -171,9 +174,15 @@ impl Layout {
         let is_volatile = self.devices[index(device.0)].volatile_cache;
         let known = if is_volatile { health.judge(success) } else { Some(!health.is_suspect()) };
         if known.is_none() {
-            self.unproven.push((id, device, success));
+            self.unproven.push((id, device, success, self.now));
         }
         known.map(believed)
+    }
+
+    /// Sets the time, once in each turn of the driver, before results are handed in.
+    #[inline]
+    pub fn set_now(&mut self, now: Nanos) {
+        self.now = now;
     }
 
     /// Whether IOs wait until it is known what became of operations of other cores.
@@ -185,8 +194,11 @@ impl Layout {
     /// Ends what waits no longer. [`Self::poll_ended`] gives the IOs that have ended with that.
     pub fn prove(&mut self) {
         let mut place = 0;
-        while let Some(&(id, device, success)) = self.unproven.get(place) {
-            match self.health[index(device.0)].judge(success) {
+        while let Some(&(id, device, success, since)) = self.unproven.get(place) {
+            let health = &self.health[index(device.0)];
+            let is_overdue = self.now.since(since) >= DOUBT_MAX;
+            let known = health.judge(success);
+            match known.or_else(|| is_overdue.then(|| health.judge_overdue(success))) {
                 None => place += 1,
                 Some(is_true) => {
                     self.unproven.swap_remove(place);

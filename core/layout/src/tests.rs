@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use nearflash_device::{
-    DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health, OperationId,
+    DOUBT_MAX, DeviceId, DeviceOperation, DeviceProperties, DeviceRequest, DeviceResult, Health,
+    OperationId,
 };
 use nearflash_request::{BlockRange, BufferId, Outcome, VolumeId};
 use nearflash_space::{Epoch, Extent, GRANULE, Map, VolumeTable};
-use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba};
+use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset, Lba, Nanos};
 use proptest::prelude::*;
 
 use crate::{BlockIo, IoId, IoKind, IoResult, Layout, OPERATIONS_PER_IO_MAX};
@@ -228,6 +229,30 @@ fn a_success_waits_for_what_another_core_has_under_way_and_fails_with_it() {
             assert_eq!(other.poll_ended(), Some((IoId(0), expected)));
             assert!(!other.awaits_others() && !other.is_busy(IoId(0)));
         }
+    }
+}
+
+#[test]
+fn a_success_does_not_wait_for_an_operation_that_hangs() {
+    for is_suspect in [false, true] {
+        let health = healthy();
+        let (mut one, mut other) = (layout_over(1, &health), layout_over(1, &health));
+        one.submit(io(0, range(0, GRANULE_BLOCKS), IoKind::Flush));
+        other.submit(io(0, range(0, GRANULE_BLOCKS), IoKind::Flush));
+        let (_hangs, second) = (submitted(&mut one)[0].id, submitted(&mut other)[0].id);
+        other.set_now(Nanos(5));
+        assert_eq!(end(&mut other, second, DeviceResult::Done), []);
+        other.set_now(DOUBT_MAX);
+        other.prove();
+        assert_eq!(other.poll_ended(), None);
+        if is_suspect {
+            health[0].note_failure();
+        }
+        other.set_now(Nanos(5).plus(DOUBT_MAX));
+        other.prove();
+        let expected =
+            if is_suspect { IoResult::Failed(Outcome::WriteFault) } else { IoResult::Done };
+        assert_eq!(other.poll_ended(), Some((IoId(0), expected)));
     }
 }
 

@@ -138,6 +138,7 @@ impl Shard {
     pub fn turn<W: World>(&mut self, world: &mut W) -> usize {
         let mut events = std::mem::take(&mut self.events);
         world.poll(&mut events);
+        self.engine.set_now(world.now());
         let mut moved = events.len();
         for event in events.drain(..) {
             self.handle_event(event, world);

@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use nearflash_device::{DeviceProperties, DeviceResult, Health, RUN_UNIT};
+use nearflash_device::{DOUBT_MAX, DeviceProperties, DeviceResult, Health, RUN_UNIT};
 use nearflash_space::{GRANULE, Name};
 use nearflash_units::{ByteLen, ByteOffset, Nanos};
 use rustix::io::Errno;
@@ -120,9 +120,11 @@ impl Device {
             self.health.fail(promise);
             return Err(errno.into());
         }
-        let success = self.health.end(promise);
+        let (success, since) = (self.health.end(promise), Instant::now());
         loop {
-            match self.health.judge(success) {
+            let known = self.health.judge(success);
+            let is_overdue = since.elapsed() >= Duration::from_nanos(DOUBT_MAX.0);
+            match known.or_else(|| is_overdue.then(|| self.health.judge_overdue(success))) {
                 Some(true) => return Ok(true),
                 Some(false) => return Err(io::Error::other("it is suspect: clear it first")),
                 None if !goes_on(ByteLen(0)) => return Ok(false),

@@ -187,7 +187,7 @@ fn values_that_are_none_are_refused_with_what_to_write() {
          (iqn.…, eui.… or naa.…), or any"
     );
     assert!(refused(&["--host", "a\nb"]).contains("--host: 'a\\nb' is not a host"));
-    assert!(refused(&["--host", "any", "--host", "nqn.x"]).contains("the one or the others"));
+    assert!(refused(&["--host", "any", "--host", "nqn.x"]).contains("write either"));
     assert_eq!(
         refused(&["--cores", "zero"]),
         "--cores: 'zero' is not a list of processors: write 0, 0-3 or 0,2"
