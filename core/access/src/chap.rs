@@ -1,7 +1,7 @@
-//! CHAP accounts: what iSCSI initiators prove themselves with, and the rules for changing them.
+//! CHAP accounts, by which iSCSI initiators authenticate, and the rules for changing them.
 //!
-//! A change is made on a copy, recorded durably, and only then shown to the cores, like one of
-//! [`crate::Space`]. What a fresh secret is drawn from comes from outside.
+//! A caller changes a copy, records it durably, and only then publishes it to the cores, as with a
+//! change of [`nearflash_space::Space`]. The caller also supplies the text of a new secret.
 //!
 //! Spec: RFC 7143, 12.1.3 (a secret for each direction, and not the same one).
 
@@ -11,25 +11,25 @@ use std::str::FromStr;
 
 use zeroize::Zeroizing;
 
-/// Most accounts that a node has at a time.
+/// The largest number of accounts of a node.
 pub const ACCOUNTS_MAX: usize = 1024;
 
-/// Longest user name, in bytes: as long as an iSCSI name, which many initiators take for it.
+/// Longest user name, in bytes: that of an iSCSI name, which many initiators use as user name.
 pub const CHAP_USER_LEN_MAX: usize = 223;
 
-/// Shortest secret, in characters: initiators refuse shorter ones, since what goes over the wire
-/// lets whoever listens try secrets at leisure.
+/// Shortest secret, in characters. Initiators refuse shorter ones, because an eavesdropper can test
+/// guesses offline against a recorded challenge and response.
 pub const CHAP_SECRET_LEN_MIN: usize = 12;
 
 /// Longest secret, in characters.
 pub const CHAP_SECRET_LEN_MAX: usize = 64;
 
-/// What an initiator, or this node, calls itself: 1 to 223 of `a-z A-Z 0-9 . _ - : @ +`, so it needs
-/// no quoting in a shell or a configuration file.
+/// A CHAP user name of an initiator or of this node: 1 to 223 of `a-z A-Z 0-9 . _ - : @ +`, the
+/// first a letter or a digit. It needs no quoting in a shell or a configuration file.
 #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ChapUser(Box<str>);
 
-/// Why a text is no user.
+/// Error: a text is not a CHAP user name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "'{text}' is not a CHAP user: use 1 to {CHAP_USER_LEN_MAX} letters, digits, '.', '_', '-', ':', \
@@ -72,12 +72,12 @@ impl fmt::Debug for ChapUser {
     }
 }
 
-/// A secret: 12 to 64 printable ASCII characters without spaces. Never shown by `Debug`, and wiped
-/// when it is dropped.
+/// A CHAP secret: 12 to 64 printable ASCII characters without spaces. `Debug` does not show it, and
+/// dropping it wipes its memory.
 #[derive(Clone, Eq, PartialEq)]
 pub struct ChapSecret(Zeroizing<String>);
 
-/// Why a text is no secret. The text itself is not repeated: it may be nearly one.
+/// Error: a text is not a CHAP secret. It does not repeat the text, which may be a mistyped secret.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "a CHAP secret is {CHAP_SECRET_LEN_MIN} to {CHAP_SECRET_LEN_MAX} printable characters without \
@@ -111,45 +111,45 @@ impl fmt::Debug for ChapSecret {
     }
 }
 
-/// Whom the node claims to be in return, for initiators that want to know.
+/// The node's own user name and secret, for initiators that authenticate the target too.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Mutual {
-    /// What it calls itself.
+    /// The node's user name (CHAP_N).
     pub user: ChapUser,
-    /// What it proves that it knows.
+    /// The secret that the node proves to know.
     pub secret: ChapSecret,
 }
 
-/// Lets an initiator in.
+/// An account that lets an initiator log in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ChapAccount {
-    /// What the initiator calls itself.
+    /// The initiator's user name (CHAP_N).
     pub user: ChapUser,
-    /// What it proves that it knows.
+    /// The secret that the initiator proves to know.
     pub secret: ChapSecret,
-    /// What the node answers with when it is asked who it is.
+    /// The node's answer to an initiator that requests mutual authentication.
     pub mutual: Option<Mutual>,
 }
 
-/// Why an account cannot be made or taken away.
+/// Error: an account cannot be added or removed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AccountError {
-    /// The user is taken.
+    /// An account with this user name exists.
     #[error("CHAP user '{user}' exists already: choose another name, or remove it first")]
     Exists {
-        /// Which.
+        /// The user name.
         user: ChapUser,
     },
-    /// There is no such user.
+    /// No account has this user name.
     #[error("no CHAP user '{user}': 'nearflash chap list' names all")]
     NotFound {
-        /// Which.
+        /// The user name.
         user: ChapUser,
     },
-    /// Whoever knows the one would know the other.
+    /// Both directions have the same secret (RFC 7143, 12.1.3).
     #[error("the two secrets are the same: each direction needs its own")]
     SameSecret,
-    /// There are [`ACCOUNTS_MAX`].
+    /// The node already has [`ACCOUNTS_MAX`] accounts.
     #[error("{ACCOUNTS_MAX} CHAP users are the most: remove one first")]
     TooMany,
 }
@@ -159,7 +159,7 @@ pub enum AccountError {
 pub struct Accounts(BTreeMap<ChapUser, ChapAccount>);
 
 impl Accounts {
-    /// What was recorded.
+    /// Restores recorded accounts.
     pub fn restore(accounts: impl IntoIterator<Item = ChapAccount>) -> Self {
         Self(accounts.into_iter().map(|account| (account.user.clone(), account)).collect())
     }
@@ -169,15 +169,16 @@ impl Accounts {
         self.0.values()
     }
 
-    /// Whether there is none.
+    /// Whether the node has no accounts.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// One more.
+    /// Adds an account.
     ///
     /// # Errors
-    /// When the user is taken, both secrets are the same, or there are too many.
+    /// When the user name exists, both secrets are equal, or the node already has
+    /// [`ACCOUNTS_MAX`] accounts.
     pub fn add(&mut self, account: ChapAccount) -> Result<(), AccountError> {
         let user = account.user.clone();
         if self.0.contains_key(&user) {
@@ -193,10 +194,10 @@ impl Accounts {
         Ok(())
     }
 
-    /// One less.
+    /// Removes an account.
     ///
     /// # Errors
-    /// When there is none of that user.
+    /// When no account has this user name.
     pub fn remove(&mut self, user: &ChapUser) -> Result<ChapAccount, AccountError> {
         self.0.remove(user).ok_or_else(|| AccountError::NotFound { user: user.clone() })
     }

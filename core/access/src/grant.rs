@@ -1,7 +1,7 @@
-//! Who may do what to which range of which volume: what a credential and a grant are, and how
-//! people write their parts. The rules for changing them are in [`crate::Grants`].
+//! Credentials and grants of direct clients: their types, and the text forms of ranges, rights and
+//! secrets. The rules for changing them are in [`crate::Grants`].
 //!
-//! Pure: what the time is, and what a fresh secret is made of, comes from outside.
+//! Pure: the caller supplies the time and the bytes of a new secret.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,36 +11,36 @@ use uuid::Uuid;
 
 use nearflash_space::Name;
 
-/// Bytes of a secret.
+/// The length of a secret in bytes.
 pub const SECRET_LEN: usize = 32;
 
 /// A moment: whole seconds since 1970-01-01 00:00 UTC.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct UnixTime(pub u64);
 
-/// What a client proves that it knows. Never shown by `Debug`.
+/// The key that a client proves to know. `Debug` does not show it.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Secret([u8; SECRET_LEN]);
 
-/// Why a text is no secret. The text itself is not repeated: it may be nearly one.
+/// Error: a text is not a secret. It does not repeat the text, which may be a mistyped secret.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("a secret is 64 hexadecimal digits, as 'nearflash credential create' prints them")]
 pub struct ParseSecretError;
 
 impl Secret {
-    /// Of these bytes.
+    /// Makes a secret of these bytes.
     pub fn new(bytes: [u8; SECRET_LEN]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// The secret's bytes.
     pub fn bytes(&self) -> &[u8; SECRET_LEN] {
         &self.0
     }
 
-    /// As text: 64 hexadecimal digits.
+    /// The secret as 64 hexadecimal digits.
     pub fn to_hex(&self) -> String {
-        // In one allocation, so that no part of it is left behind.
+        // One allocation: growing the string would leave parts of the secret in freed memory.
         let mut text = String::with_capacity(2 * SECRET_LEN);
         for digit in self.0.iter().flat_map(|byte| [byte >> 4, byte & 15]) {
             text.push(char::from_digit(digit.into(), 16).expect("four bits are a digit"));
@@ -71,39 +71,39 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What a client shows to be let in.
+/// A key id and a secret, by which a client authenticates.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Credential {
-    /// Its key id.
+    /// The key id.
     pub id: Name,
-    /// What proves that it is the client's.
+    /// The secret that the client proves to know.
     pub secret: Secret,
-    /// From when on nobody is let in by it; without, it does not end.
+    /// The moment from which the credential is no longer valid; `None`: it does not expire.
     pub expires: Option<UnixTime>,
 }
 
-/// A grant's number; never given twice in an installation's life.
+/// A grant's number. A node never uses a number twice.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct GrantNumber(pub u64);
 
-/// What a credential may do to a range of a volume.
+/// Rights of a credential on a range of a volume.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Grant {
-    /// Which grant it is.
+    /// The grant's number.
     pub number: GrantNumber,
-    /// Whose.
+    /// The key id of the credential that has the rights.
     pub credential: Name,
-    /// On which volume: by its identity, so that another volume of the same name is not meant.
+    /// The volume's UUID. A later volume of the same name is not covered.
     pub volume: Uuid,
-    /// On which bytes of it.
+    /// The bytes of the volume that the grant covers.
     pub range: GrantRange,
-    /// What may be done.
+    /// The operations that the grant allows.
     pub rights: Rights,
-    /// From when on it gives nothing; without, it does not end.
+    /// The moment from which the grant allows nothing; `None`: it does not expire.
     pub expires: Option<UnixTime>,
 }
 
-/// What may be done.
+/// The operations that a grant allows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rights {
     /// Read.
@@ -112,7 +112,7 @@ pub enum Rights {
     ReadWrite,
 }
 
-/// Why a text names no rights.
+/// Error: a text is neither `r` nor `rw`.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("'{text}' are no rights: write r or rw")]
 pub struct ParseRightsError {
@@ -140,44 +140,45 @@ impl fmt::Display for Rights {
     }
 }
 
-/// A range of a volume's bytes; not empty. Written as `START..END`, the end not included;
-/// without a start from the first byte, without an end to the volume's, wherever that is.
+/// A range of a volume's bytes; not empty. Its text form is `START..END`, where `END` is exclusive.
+/// Without `START` the range begins at byte 0; without `END` it reaches to the end of the volume,
+/// also after the volume grows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct GrantRange {
     start: ByteOffset,
     end: Option<ByteOffset>,
 }
 
-/// Why a text is no range.
+/// Error: a text is not a range.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ParseGrantRangeError {
-    /// It has no two dots.
+    /// The text has no `..`.
     #[error("'{text}' is not a range: write START..END, as 0..8GiB or 8GiB..")]
     Form {
-        /// What was written.
+        /// The rejected text.
         text: Box<str>,
     },
-    /// One of its ends is no size.
+    /// The start or the end is not a size.
     #[error(transparent)]
     Size(#[from] ParseSizeError),
-    /// It ends where it begins, or before.
+    /// The end is at or before the start.
     #[error("the range {start}..{end} is empty: its end is the first byte that is not meant")]
     Empty {
-        /// Where it begins.
+        /// The start of the range.
         start: ByteLen,
-        /// Where it ends.
+        /// The end of the range, exclusive.
         end: ByteLen,
     },
 }
 
 impl GrantRange {
-    /// All of a volume, also when it grows.
+    /// The whole volume, also after it grows.
     pub const WHOLE: Self = Self { start: ByteOffset(0), end: None };
 
-    /// From `start` up to `end`, or to the volume's end.
+    /// The range from `start` up to `end`, or to the end of the volume.
     ///
     /// # Errors
-    /// When there is nothing between.
+    /// When the range is empty.
     pub fn new(start: ByteOffset, end: Option<ByteOffset>) -> Result<Self, ParseGrantRangeError> {
         match end {
             Some(end) if end.0 <= start.0 => {
@@ -187,12 +188,12 @@ impl GrantRange {
         }
     }
 
-    /// Its first byte.
+    /// The first byte of the range.
     pub fn start(&self) -> ByteOffset {
         self.start
     }
 
-    /// The first byte behind it; `None` when it goes to the volume's end.
+    /// The first byte after the range; `None` when it reaches to the end of the volume.
     pub fn end(&self) -> Option<ByteOffset> {
         self.end
     }

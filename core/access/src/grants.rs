@@ -1,10 +1,10 @@
 //! All credentials and grants of a node, and the rules for changing them.
 //!
-//! A change is made on a copy, recorded durably, and only then shown to the cores, like one of
-//! [`crate::Space`].
+//! A caller changes a copy, records it durably, and only then publishes it to the cores, as with a
+//! change of [`nearflash_space::Space`].
 //!
-//! Invariants: a grant's credential exists; no number is given twice; there are never more of
-//! either than the bounds here say.
+//! Invariants: a grant's credential exists; no two grants have the same number; there are at most
+//! [`CREDENTIALS_MAX`] credentials and [`GRANTS_MAX`] grants.
 
 use std::collections::BTreeMap;
 
@@ -15,85 +15,85 @@ use nearflash_space::{Name, Volume};
 
 use crate::{Credential, Grant, GrantNumber, GrantRange, Rights, Secret, UnixTime};
 
-/// Most credentials that a node has at a time, expired ones included.
+/// The largest number of credentials of a node, expired ones included.
 pub const CREDENTIALS_MAX: usize = 1024;
 
-/// Most grants that a node has at a time, expired ones included.
+/// The largest number of grants of a node, expired ones included.
 pub const GRANTS_MAX: usize = 16_384;
 
-/// A grant that is asked for.
+/// The parameters of a new grant.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct GrantRequest {
-    /// To whom.
+    /// The key id of the credential.
     pub credential: Name,
-    /// On which bytes.
+    /// The bytes of the volume that the grant covers.
     pub range: GrantRange,
-    /// To do what.
+    /// The operations that the grant allows.
     pub rights: Rights,
-    /// Until when.
+    /// The moment at which the grant expires; `None`: never.
     pub expires: Option<UnixTime>,
 }
 
-/// Why a credential or a grant cannot be made or taken away.
+/// Error: a credential or a grant cannot be created or removed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum GrantError {
     /// The key id is taken.
     #[error("credential '{id}' exists already: choose another name, or remove it first")]
     CredentialExists {
-        /// Which.
+        /// The key id.
         id: Name,
     },
     /// There is no such credential.
     #[error("no credential '{id}': 'nearflash credential list' names all")]
     NoCredential {
-        /// Which.
+        /// The key id.
         id: Name,
     },
     /// There is no such grant.
     #[error("no grant {}: 'nearflash grant list' numbers all", number.0)]
     NoGrant {
-        /// Which.
+        /// The grant's number.
         number: GrantNumber,
     },
-    /// It would have ended before it began.
+    /// The given expiry is not in the future.
     #[error("it would have expired already: give a time that is to come")]
     Past,
-    /// The range goes further than the volume.
+    /// The range extends past the end of the volume.
     #[error(
         "volume '{volume}' has {len}, the range {range} goes further: write {}.. for all to its \
          end, also when it grows", range.start().0
     )]
     BeyondVolume {
-        /// Which volume.
+        /// The volume's name.
         volume: Name,
         /// Its size.
         len: ByteLen,
-        /// The range asked for.
+        /// The requested range.
         range: GrantRange,
     },
-    /// There are [`CREDENTIALS_MAX`].
+    /// The node already has [`CREDENTIALS_MAX`] credentials.
     #[error("1024 credentials are the most: remove one first")]
     TooManyCredentials,
-    /// There are [`GRANTS_MAX`].
+    /// The node already has [`GRANTS_MAX`] grants.
     #[error("16384 grants are the most: revoke one first")]
     TooManyGrants,
 }
 
-/// Why recorded grants do not fit their credentials: the record is damaged.
+/// Error: recorded credentials and grants are inconsistent, because the record is damaged.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RestoreGrantsError {
     /// A grant's credential is not recorded.
     #[error("grant {} is for '{credential}', which is no credential", number.0)]
     NoCredential {
-        /// Which grant.
+        /// The grant's number.
         number: GrantNumber,
-        /// Whose.
+        /// The key id that the grant names.
         credential: Name,
     },
-    /// A number that was not given yet, or twice.
+    /// Two grants have this number, or it is 0 or above the last number given.
     #[error("grant {} has a number that was never given", number.0)]
     Number {
-        /// Which grant.
+        /// The grant's number.
         number: GrantNumber,
     },
 }
@@ -108,10 +108,10 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// What was recorded, the last number given included.
+    /// Restores recorded credentials and grants. `last_number` is the last number given.
     ///
     /// # Errors
-    /// When it does not fit together.
+    /// When a grant names an unknown credential or has an invalid number.
     pub fn restore(
         credentials: Vec<Credential>,
         grants: Vec<Grant>,
@@ -152,10 +152,10 @@ impl Grants {
         self.last_number
     }
 
-    /// Makes a credential. It may do nothing until it is granted something.
+    /// Creates a credential. It has no rights until a grant gives it some.
     ///
     /// # Errors
-    /// When it cannot be. Nothing has changed then.
+    /// When the key id exists, `expires` is past, or there are too many. Then nothing has changed.
     pub fn create(
         &mut self,
         id: &Name,
@@ -174,10 +174,10 @@ impl Grants {
         Ok(self.credentials.entry(id.clone()).or_insert(credential))
     }
 
-    /// Removes a credential and every grant of it.
+    /// Removes a credential and all its grants.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// When no credential has this key id.
     pub fn remove(&mut self, id: &Name) -> Result<Credential, GrantError> {
         let removed = self.credentials.remove(id);
         let removed = removed.ok_or_else(|| GrantError::NoCredential { id: id.clone() })?;
@@ -185,10 +185,10 @@ impl Grants {
         Ok(removed)
     }
 
-    /// Grants something on a volume.
+    /// Adds a grant on `volume`.
     ///
     /// # Errors
-    /// When it cannot be. Nothing has changed then.
+    /// When one of the conditions of [`GrantError`] holds. Then nothing has changed.
     pub fn add(
         &mut self,
         asked: GrantRequest,
@@ -201,7 +201,7 @@ impl Grants {
         }
         check_expiry(expires, now)?;
         let len = volume.len();
-        // Without an end, at least its first byte is there.
+        // A range without an end must have at least its first byte within the volume.
         if range.end().map_or(range.start().0.saturating_add(1), |end| end.0) > len.0 {
             return Err(GrantError::BeyondVolume { volume: volume.name.clone(), len, range });
         }
@@ -214,20 +214,20 @@ impl Grants {
         Ok(self.grants.entry(number).or_insert(grant))
     }
 
-    /// Takes a grant away.
+    /// Removes a grant.
     ///
     /// # Errors
-    /// When there is none of that number.
+    /// When no grant has this number.
     pub fn revoke(&mut self, number: GrantNumber) -> Result<Grant, GrantError> {
         self.grants.remove(&number).ok_or(GrantError::NoGrant { number })
     }
 
-    /// Forgets what was granted on volumes that are no more.
+    /// Removes the grants on volumes for which `is_there` is false.
     pub fn keep_those_on(&mut self, is_there: impl Fn(Uuid) -> bool) {
         self.grants.retain(|_, grant| is_there(grant.volume));
     }
 
-    /// When the next credential or grant ends that has not yet.
+    /// The earliest expiry of a credential or a grant after `now`.
     pub fn next_expiry(&self, now: UnixTime) -> Option<UnixTime> {
         let credentials = self.credentials.values().filter_map(|credential| credential.expires);
         let grants = self.grants.values().filter_map(|grant| grant.expires);
@@ -235,7 +235,7 @@ impl Grants {
     }
 }
 
-/// Whether what ends at `expires` has ended.
+/// Whether `expires` is at or before `now`. `None` never expires.
 pub fn is_expired(expires: Option<UnixTime>, now: UnixTime) -> bool {
     expires.is_some_and(|at| at <= now)
 }

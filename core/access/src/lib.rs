@@ -1,8 +1,8 @@
-//! Who may do what: credentials of direct clients, grants on ranges of volumes, and the CHAP
-//! accounts of iSCSI initiators. Pure.
+//! Access rules: credentials of direct clients, grants on ranges of volumes, and the CHAP accounts
+//! of iSCSI initiators. Pure.
 //!
-//! Knows nothing of protocols, of the catalog that keeps all this, of clocks or of randomness: the
-//! time and the bytes of a new secret come from outside.
+//! This crate does not depend on protocols, on the catalog that stores its data, on clocks or on
+//! random numbers: callers supply the time and the bytes of a new secret.
 
 mod chap;
 mod grant;

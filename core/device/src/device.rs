@@ -3,15 +3,15 @@
 use nearflash_request::BufferId;
 use nearflash_units::{BlockSize, ByteLen, ByteOffset};
 
-/// A device's place in the node's device table, for as long as the node runs. What lasts longer
-/// is the device's UUID.
+/// A device's index in the node's device table, valid for one run of the node. The device's UUID
+/// identifies it across runs.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct DeviceId(pub u32);
 
-/// The name of a device operation in flight; comes back with its [`DeviceResult`].
+/// The id of a device operation in flight; its [`DeviceResult`] comes back with the same id.
 ///
-/// A number is used again as soon as its IO has ended; the generation tells the uses apart, so that
-/// a completion that comes late or twice finds nothing instead of ending another's operation.
+/// An IO's number is reused as soon as the IO has ended. The generation distinguishes the uses, so
+/// that a late or repeated completion matches no operation instead of ending another one.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct OperationId {
     /// The IO that it is part of.
@@ -25,42 +25,42 @@ pub struct OperationId {
 /// One operation on one device. Offsets and lengths are whole blocks of the device.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DeviceRequest {
-    /// Its name.
+    /// The operation's id.
     pub id: OperationId,
-    /// Which device.
+    /// The device.
     pub device: DeviceId,
-    /// What.
+    /// The operation.
     pub operation: DeviceOperation,
-    /// Where, from the start of the device.
+    /// The first byte, from the start of the device.
     pub offset: ByteOffset,
-    /// How much.
+    /// The length of the range.
     pub len: ByteLen,
 }
 
-/// What to do with a range of a device.
+/// An operation on a range of a device.
 ///
-/// With a tag as wide as its fields, a copy goes word by word. With one of a byte, a copy begins at
-/// an odd place, and waits for stores that it overlaps.
+/// `repr(u32)` makes the tag as wide as the fields, so that a copy moves whole words. With a tag of
+/// one byte, a copy starts at an odd address and stalls on overlapping stores.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub enum DeviceOperation {
-    /// Into `buffer`, from `buffer_offset` on.
+    /// Reads into `buffer`, from `buffer_offset` on.
     Read {
-        /// Where the bytes go. `None` for a device that reads as zeroes: only time passes.
+        /// The destination. `None` for a device that reads as zeroes: the read only takes time.
         buffer: Option<BufferId>,
-        /// Where in the buffer.
+        /// The first byte in the buffer.
         buffer_offset: ByteLen,
     },
-    /// From `buffer`, from `buffer_offset` on.
+    /// Writes from `buffer`, from `buffer_offset` on.
     Write {
-        /// Where the bytes are.
+        /// The source.
         buffer: BufferId,
-        /// Where in the buffer.
+        /// The first byte in the buffer.
         buffer_offset: ByteLen,
-        /// On stable media before the answer.
+        /// The bytes are on stable media before the result.
         durable: bool,
     },
-    /// All completed writes are on stable media before the answer. Offset and length are ignored.
+    /// All completed writes are on stable media before the result. Offset and length are ignored.
     Flush,
     /// The range reads as zeroes afterwards; `deallocate` lets the device release the blocks.
     WriteZeroes {
@@ -69,21 +69,21 @@ pub enum DeviceOperation {
     },
     /// The range is no longer needed. It reads as zeroes or unchanged afterwards.
     Deallocate,
-    /// How the run is that begins at the offset and ends with the length at the latest:
+    /// Asks for the allocation state of the run that begins at `offset` and ends within `len`:
     /// [`DeviceResult::Mapped`] or [`DeviceResult::Unmapped`]; [`DeviceResult::Unsupported`] if the
     /// device does not know.
     Allocation,
 }
 
 impl DeviceOperation {
-    /// Whether it ends only when bytes are on stable media.
+    /// Whether a successful result promises that bytes are on stable media.
     #[inline]
     pub fn makes_durable(self) -> bool {
         matches!(self, Self::Flush | Self::Write { durable: true, .. })
     }
 
-    /// Whether a device that ends it so may have lost what was acknowledged before: not if it has not
-    /// tried, nor if it is full and has refused this write alone.
+    /// Whether data acknowledged earlier may be lost after this result. It is not if the device did
+    /// not try the operation, or if it is full and refused only this write.
     pub fn loses(self, result: DeviceResult) -> bool {
         match result {
             DeviceResult::Unsupported => false,
@@ -93,19 +93,19 @@ impl DeviceOperation {
     }
 }
 
-/// What runs are measured in: the smallest block of any device.
+/// The unit of run lengths in bytes: the smallest block size of any device.
 pub const RUN_UNIT: u64 = 512;
 
-/// How a device operation ended. Its tag is a word, as a [`DeviceOperation`]'s.
+/// The result of a device operation. Its tag is a word, as in [`DeviceOperation`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub enum DeviceResult {
-    /// All of it was done.
+    /// The whole operation was done.
     Done,
-    /// What was asked of an allocation: a run of so many units of [`RUN_UNIT`] bytes, the last one
-    /// perhaps begun, with storage of its own. Never zero.
+    /// Allocation: the range begins with this many units of [`RUN_UNIT`] bytes, the last one
+    /// possibly partial, that have storage of their own. Never zero.
     Mapped(u32),
-    /// The same for a run without, which reads as zeroes.
+    /// Allocation: the same for a run without storage, which reads as zeroes.
     Unmapped(u32),
     /// The device is full.
     NoSpace,
@@ -113,33 +113,33 @@ pub enum DeviceResult {
     MediumError,
     /// The device is gone.
     Gone,
-    /// The device cannot do that.
+    /// The device does not support the operation.
     Unsupported,
 }
 
 impl DeviceResult {
-    /// The answer to an allocation: a run of `len` bytes. One that is longer than can be said is
-    /// said to be shorter.
+    /// The result of an allocation query: a run of `len` bytes. A run that does not fit in a `u32`
+    /// of units is reported shorter.
     pub fn run(mapped: bool, len: ByteLen) -> Self {
         let units = len.0.div_ceil(RUN_UNIT).max(1);
         let units = u32::try_from(units).unwrap_or(u32::MAX);
         if mapped { Self::Mapped(units) } else { Self::Unmapped(units) }
     }
 
-    /// Whether the operation was done, and what was asked is known.
+    /// Whether the operation succeeded.
     pub fn is_done(self) -> bool {
         matches!(self, Self::Done | Self::Mapped(_) | Self::Unmapped(_))
     }
 }
 
-/// What the engine and the doors need to know of a device.
+/// The properties of a device that the engine and the protocol front ends use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DeviceProperties {
-    /// Its size, label included.
+    /// The device's size, label included.
     pub len: ByteLen,
-    /// The smallest unit that it writes whole.
+    /// The smallest unit that the device writes atomically.
     pub block_size: BlockSize,
-    /// Completed writes may be lost with power until a flush.
+    /// Completed writes may be lost at a power failure until a flush.
     pub volatile_cache: bool,
     /// Every read is zeroes, so reads need no buffer.
     pub reads_as_zeroes: bool,

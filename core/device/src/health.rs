@@ -1,14 +1,15 @@
-//! Whether a device can still be believed when it says that all is on stable media.
+//! Whether a device's reports that data is on stable media can be trusted.
 //!
-//! A failure to make something durable is reported once: by Linux to one of those who have the file
-//! open, by a block device to the flush that it answers so. It may concern what another core has
-//! acknowledged, and the next flush succeeds. So a failure is kept here, for all cores, until
-//! somebody who knows what it means clears it.
+//! A failure to make data durable is reported once: by Linux to one of the open files, by a block
+//! device to one flush. It may concern writes that another core has acknowledged, and the next
+//! flush succeeds. So all cores share a record of the failure, which stays until an operator clears
+//! it.
 //!
-//! A success is not believed at once either: another operation may have failed before it, and its
-//! core may not know yet. So a success counts when every operation has ended that was under way when
-//! it was reported. Operations belong to epochs. Invariant: what is under way belongs to the current
-//! epoch or to the one before; so what was under way in one epoch has ended two epochs later.
+//! A success is not trusted at once either: another operation may have failed before it, and that
+//! operation's core may not have processed the failure yet. So a success counts once every
+//! operation has ended that was under way when the success was reported. Operations belong to
+//! epochs. Invariant: every operation under way belongs to the current epoch or to the previous
+//! one; so the operations that were under way in one epoch have ended two epochs later.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,27 +20,27 @@ use nearflash_units::Nanos;
 /// hangs, and does not hold up what other volumes of its device do.
 pub const DOUBT_MAX: Nanos = Nanos::from_millis(250);
 
-/// What all cores know of one device together.
+/// The durability record of one device, shared by all cores.
 #[derive(Debug, Default)]
 pub struct Health {
     /// Flushes and durable writes that failed.
     failures: AtomicU32,
-    /// How many of them were cleared.
+    /// The value of `failures` when they were last cleared.
     cleared: AtomicU32,
     epoch: AtomicU32,
-    /// Flushes and durable writes under way, of even epochs and of odd ones.
+    /// Flushes and durable writes under way, of even and of odd epochs.
     under_way: [AtomicU32; 2],
 }
 
 /// A flush or a durable write under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
-    /// How many had failed before it.
+    /// The value of [`Health::failures`] when it began.
     failures: u32,
     is_odd: bool,
 }
 
-/// One that the device says has succeeded.
+/// A flush or a durable write that ended without losing data.
 #[derive(Clone, Copy, Debug)]
 pub struct Success {
     failures: u32,
@@ -47,7 +48,7 @@ pub struct Success {
 }
 
 impl Health {
-    /// A flush or a durable write is about to be submitted.
+    /// Registers a flush or a durable write that is about to be submitted.
     pub fn begin(&self) -> Promise {
         let failures = self.failures.load(Ordering::SeqCst);
         loop {
@@ -60,20 +61,21 @@ impl Health {
         }
     }
 
-    /// It has failed, and what was acknowledged before may be lost.
+    /// Ends it with a failure: data acknowledged earlier may be lost.
     pub fn fail(&self, promise: Promise) {
         self.note_failure();
         self.end(promise);
     }
 
-    /// It has ended, and nothing was lost by it: what the device says of it is to be judged.
+    /// Ends it without loss of data. [`Self::judge`] tells whether its success can be trusted.
     pub fn end(&self, promise: Promise) -> Success {
         let before = self.of_epoch(promise.is_odd.into()).fetch_sub(1, Ordering::SeqCst);
         assert!(before > 0, "an operation ends once");
         Success { failures: promise.failures, epoch: self.epoch.load(Ordering::SeqCst) }
     }
 
-    /// Whether a success is to be believed; `None` while others may have failed before it.
+    /// Whether a success can be trusted; `None` while operations that may have failed before it are
+    /// still under way.
     pub fn judge(&self, success: Success) -> Option<bool> {
         loop {
             let epoch = self.epoch.load(Ordering::SeqCst);
@@ -84,7 +86,7 @@ impl Health {
             if self.of_epoch(next).load(Ordering::SeqCst) > 0 {
                 return None;
             }
-            // Whoever else was faster has done the same.
+            // If the exchange fails, another core has advanced the epoch.
             let _ = self.epoch.compare_exchange(epoch, next, Ordering::SeqCst, Ordering::SeqCst);
         }
     }
@@ -94,23 +96,23 @@ impl Health {
         self.failures.load(Ordering::SeqCst) == success.failures && !self.is_suspect()
     }
 
-    /// What is under way of this epoch, and of none that is two or more away.
+    /// The number of operations under way of this epoch, and of all others of the same parity.
     fn of_epoch(&self, epoch: u32) -> &AtomicU32 {
         &self.under_way[usize::from(epoch % 2 == 1)]
     }
 
-    /// A flush or a durable write has failed: what was acknowledged before may be lost.
+    /// Records that a flush or a durable write failed: data acknowledged earlier may be lost.
     pub fn note_failure(&self) {
         self.failures.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Whether a failure was not cleared: no flush and no durable write is to succeed.
+    /// Whether a failure is not cleared. Until it is, no flush and no durable write may succeed.
     pub fn is_suspect(&self) -> bool {
         self.cleared.load(Ordering::SeqCst) != self.failures.load(Ordering::SeqCst)
     }
 
-    /// Clears the failures so far; one that comes meanwhile stays, and so does what was under way when
-    /// one came. Returns whether there were any.
+    /// Clears the failures so far; a concurrent later failure stays. Operations that were under way
+    /// during a cleared failure still do not succeed. Returns whether there were failures to clear.
     pub fn clear(&self) -> bool {
         let failures = self.failures.load(Ordering::SeqCst);
         self.cleared.swap(failures, Ordering::SeqCst) != failures
@@ -139,7 +141,7 @@ mod tests {
             let (one, other) = (health.begin(), health.begin());
             let success = health.end(one);
             assert_eq!(health.judge(success), None);
-            // What begins later is nothing to it.
+            // Operations that begin later do not matter to it.
             let (_later, last) = (health.begin(), health.begin());
             if fails {
                 health.fail(other);

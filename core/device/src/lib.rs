@@ -1,7 +1,7 @@
-//! The vocabulary of devices: how a device is named, what is asked of it, how it answers, and the
-//! properties that the layers above it depend on. Pure.
+//! The vocabulary of devices: ids, operations, results, and the properties that the layers above
+//! depend on. Pure.
 //!
-//! Knows nothing of volumes, of requests, or of how a device is opened.
+//! This crate has no notion of volumes, of requests, or of how a device is opened.
 
 mod device;
 mod health;

@@ -1,10 +1,11 @@
-//! What connections, and the hosts that they belong to, hold of their core's pool.
+//! The pool bytes that connections and their hosts hold on one core.
 //!
-//! A share of the pool is a host's, however many connections it has. A connection that holds nothing
-//! always gets what its next command needs, so that none waits for another one that has stopped reading.
+//! A share of the pool is a host's, however many connections it has. A connection that holds
+//! nothing always gets what its next command needs, so that no connection waits for another one
+//! that has stopped reading.
 //!
-//! Invariant: what is given back was charged before. A breach would let one host take what others are
-//! owed, so that it ends the process.
+//! Invariant: only charged bytes are given back. A violation would let one host take the share of
+//! others, so it ends the process.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +41,7 @@ struct Account {
 struct Host {
     held: Held,
     accounts: usize,
-    /// `None` for one connection of nobody known.
+    /// `None` for a connection whose host is unknown.
     name: Option<Box<str>>,
 }
 
@@ -55,13 +56,13 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// An account of a connection: of the host of that name, or of nobody known.
+    /// Opens an account for a connection of the named host, or of an unknown one.
     pub fn open(&mut self, name: Option<&str>) -> AccountId {
         let host = self.enter(name);
         AccountId(self.accounts.insert(Account { held: Held::default(), host }))
     }
 
-    /// The connection has turned out to be this host's.
+    /// The host of the connection has become known.
     pub fn join(&mut self, id: AccountId, name: &str) {
         self.returns += 1;
         let Account { held, host } = self.accounts[id.0];
@@ -73,7 +74,7 @@ impl Accounts {
         self.accounts[id.0].host = fresh;
     }
 
-    /// All of it is back, but for what the engine has.
+    /// The connection has given back everything except what the engine holds.
     pub fn clear(&mut self, id: AccountId) {
         self.returns += 1;
         let account = &mut self.accounts[id.0];
@@ -81,14 +82,14 @@ impl Accounts {
         self.hosts[account.host.0].held.take(held);
     }
 
-    /// The connection is gone from this core.
+    /// The connection has left this core.
     pub fn close(&mut self, id: AccountId) {
         self.returns += 1;
         let Account { held, host } = self.accounts.remove(id.0);
         self.leave(host, held);
     }
 
-    /// What the connection holds.
+    /// The pool bytes that the connection holds.
     #[inline]
     pub fn held(&self, id: AccountId) -> ByteLen {
         ByteLen(self.accounts[id.0].held.bytes)
@@ -125,20 +126,20 @@ impl Accounts {
         self.returns
     }
 
-    /// Whether the connection may take `more` of the pool, as far as its share goes.
+    /// Whether the share of the connection's host allows `more` pool bytes.
     ///
-    /// Each host may hold as much as half of what is free, so that hosts which hold on to their share
-    /// (they stop reading) leave room for one more, always.
+    /// Each host may hold as much as half of the free bytes. So hosts that keep their share
+    /// (because they stopped reading) always leave room for one more.
     #[inline]
     pub fn may_hold(&self, id: AccountId, more: ByteLen, pool: &Pool) -> bool {
         let Account { held, host } = &self.accounts[id.0];
         held.bytes == 0 || self.hosts[host.0].held.bytes + more.0 <= pool.free_len().0 / 2
     }
 
-    /// Whether a request of it may have what it needs, as far as its share goes.
+    /// Whether the share of the connection's host allows what a request needs.
     ///
-    /// Scratch is had by one request at a time even beyond the share: it may hold the very buffers that
-    /// others wait for, and the engine, which has a reserve for that, gets every such request done
+    /// One request at a time may take scratch even beyond the share: it may hold the very buffers
+    /// that others wait for. The engine, which has a reserve for this, completes every such request
     /// without the peer.
     #[inline]
     pub(crate) fn may_take(&self, id: AccountId, need: Need, pool: &Pool) -> bool {
@@ -232,7 +233,8 @@ mod tests {
         accounts.give_back_request(id, ByteLen(0), true);
     }
 
-    /// How much a host gets of a pool by so many connections that each take pages as long as they may.
+    /// The pool bytes that a host gets with this many connections, each of which takes pages as
+    /// long as it may.
     fn taken(connections: usize) -> u64 {
         let (mut accounts, mut pool) = (Accounts::default(), Pool::new(ByteLen(4 << 20)));
         let ids: Vec<AccountId> = (0..connections).map(|_| accounts.open(Some("host"))).collect();

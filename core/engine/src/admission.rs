@@ -1,18 +1,19 @@
-//! Where a request waits until the engine can begin it: the one place of a core.
+//! Admission: the only place on a core where a request waits until the engine can begin it.
 //!
-//! A request is admitted when its device has fewer than so many requests of this core, no fence of
-//! another request stops it, and its buffers are free. They are taken there and then: a request that has
-//! begun waits for devices and fences alone. Until then it has not begun: what refuses it is looked at
-//! when it is admitted.
+//! A request is admitted when its device has fewer than the maximum of requests of this core, no
+//! fence of another request stops it, and its buffers are free. The buffers are taken on admission,
+//! so that a request that has begun waits for devices and fences alone. Reservations, ranges and
+//! volumes are checked on admission, not on arrival.
 //!
-//! Volumes take turns, and the hosts of each volume, by the bytes that they move (`turns`). What a
-//! connection asks for keeps its order, in three lanes that do not wait for one another: what needs no
-//! buffer, or changes and compares, may hold the very buffers that reads wait for.
+//! Volumes take turns, and the hosts of each volume, by the bytes that they move (`turns`). The
+//! requests of a connection keep their order within each of three lanes. The lanes do not wait for
+//! one another: a request that needs no buffer, or that changes or compares, may hold the very
+//! buffers that reads wait for.
 //!
 //! A long read whose turn has come and for which the pool has no run gathers one, so that short requests
 //! cannot take every page that comes back.
 //!
-//! Invariant: while nothing waits, a request passes without being put anywhere, and nothing allocates.
+//! Invariant: while nothing waits, a request passes without being queued and without an allocation.
 
 use nearflash_device::DeviceId;
 use nearflash_request::{BufferId, Nexus, Operation, Outcome, Request, Tag, VolumeId};
@@ -25,18 +26,18 @@ use crate::need::Need;
 use crate::pool::Pool;
 use crate::turns::{Queue, Turns, Waiting as _};
 
-/// Requests of one core that a device has at a time. Others wait here, where they take turns, and not in
-/// the queues of the kernel and the device.
+/// The most requests of one core that a device has at a time. Others wait in the admission queues,
+/// which are fair, and not in those of the kernel and the device.
 pub const DEVICE_DEPTH: u32 = 256;
 
-/// Who asks.
+/// The connection that sends a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker {
     /// The driver's number for the connection.
     pub owner: Owner,
-    /// What it holds of the pool.
+    /// The connection's account in the pool.
     pub account: AccountId,
-    /// Who that is, as reservations know it.
+    /// The I_T nexus that reservations know the connection by.
     pub nexus: Nexus,
 }
 
@@ -45,11 +46,11 @@ pub struct Asker {
 pub(crate) struct Waiting {
     pub(crate) asker: Asker,
     pub(crate) request: Request,
-    /// The generation of waits in which it came.
+    /// The generation of waits on its arrival.
     pub(crate) came: u64,
 }
 
-/// What a request was admitted with.
+/// The resources that a request was admitted with.
 #[derive(Debug)]
 pub(crate) struct Taken {
     pub(crate) need: Need,
@@ -64,14 +65,14 @@ impl Taken {
         Self { need: Need::NOTHING, buffer: None, scratch: None, edges: None, device: None };
 }
 
-/// What becomes of a request now.
+/// The decision on a request.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Begins(Taken),
     Ends(Outcome),
-    /// For its device, a fence, or its host's share.
+    /// Waits for its device, a fence, buffers, or its host's share.
     Waits,
-    /// The pool has no run that is as long.
+    /// The pool has no free run of that length.
     NoRoom(ByteLen),
 }
 
@@ -80,7 +81,7 @@ pub(crate) enum Verdict {
 enum Lane {
     /// Needs no buffer.
     Plain,
-    /// Takes a buffer along with its answer.
+    /// Passes a buffer on with its answer.
     Read,
     /// Needs a buffer until it is answered.
     Scratch,
@@ -88,27 +89,27 @@ enum Lane {
 
 type Flows = Turns<VolumeId, Turns<HostId, Turns<(Owner, Lane), Queue<Waiting>>>>;
 
-/// The requests of a core that have not begun, and what decides when they do.
+/// The requests of a core that have not begun, and the limits that decide when they do.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) accounts: Accounts,
     flows: Flows,
-    /// Its turn has come, and the pool gathers a run for it.
+    /// The request whose turn has come and for which the pool gathers a run.
     gathers: Option<Waiting>,
     len: usize,
     depth_max: u32,
     /// Requests that have begun, by device.
     depths: Box<[u32]>,
-    /// What is free of the pool when nobody holds anything.
+    /// The free bytes of the pool when no connection holds any.
     whole: ByteLen,
-    /// Counts events that may let a request begin, other than returns of buffers and of shares.
+    /// Counts the events that may let a request begin, except returns of buffers and of shares.
     changes: u64,
-    /// All of that, when it was last looked at.
+    /// `changes` plus the returns of the pool and of the accounts at the last admission.
     seen: u64,
 }
 
 impl Admission {
-    /// With nothing waiting, and the engine's reserves taken.
+    /// An empty admission. The engine's reserves have already been taken from `pool`.
     pub(crate) fn new(depth_max: u32, devices: usize, pool: &Pool) -> Self {
         Self {
             accounts: Accounts::default(),
@@ -133,7 +134,7 @@ impl Admission {
         self.len == 0
     }
 
-    /// How many of those that wait are meant.
+    /// The number of waiting requests for which `is_meant` holds.
     pub(crate) fn count(&self, is_meant: impl Fn(&Request) -> bool) -> usize {
         let mut count = 0;
         let mut look = |waiting: &Waiting| count += usize::from(is_meant(&waiting.request));
@@ -142,7 +143,7 @@ impl Admission {
         count
     }
 
-    /// Something that waits may begin now.
+    /// A waiting request may be able to begin now.
     #[inline]
     pub(crate) fn note_change(&mut self) {
         self.changes += 1;
@@ -162,8 +163,8 @@ impl Admission {
         device.is_none_or(|device| self.depths[index(device)] < self.depth_max)
     }
 
-    /// A buffer that goes out with an answer. Some is left for what stands first in streams, unless all
-    /// is free.
+    /// A buffer that goes out with an answer. Leaves [`Pool::FRONT_LEN`] for the front of streams,
+    /// unless the whole pool is free.
     #[inline]
     fn room(&self, len: ByteLen, gathers: bool, pool: &mut Pool) -> Option<BufferId> {
         let is_whole = pool.free_len() == self.whole;
@@ -179,7 +180,8 @@ impl Admission {
 }
 
 impl Engine {
-    /// What becomes of a request now. What it begins with is taken. One that `gathers` has had its turn.
+    /// Decides on a request, and takes its resources if it begins. A request that `gathers` has
+    /// already had its turn.
     #[inline]
     pub(crate) fn judge(&mut self, waiting: &Waiting, gathers: bool, pool: &mut Pool) -> Verdict {
         let Waiting { asker, request, .. } = waiting;
@@ -206,7 +208,7 @@ impl Engine {
         Verdict::Begins(taken)
     }
 
-    /// Takes all that a request needs, and charges it; or nothing, and says why.
+    /// Takes and charges all buffers that a request needs, or takes none and returns the reason.
     #[inline]
     fn take(
         &mut self,
@@ -241,7 +243,8 @@ impl Engine {
         None
     }
 
-    /// Whether a fence of another request stops it. What asks for a fence itself is stopped by that.
+    /// Whether a fence of another request stops it. Requests that acquire a fence of their own wait
+    /// for that instead.
     #[inline]
     fn is_stopped(&self, request: &Request) -> bool {
         if self.holds.is_empty() {
@@ -259,7 +262,7 @@ impl Engine {
         }
     }
 
-    /// A request waits for its turn.
+    /// Queues a request until its turn.
     #[cold]
     pub(crate) fn enqueue(&mut self, waiting: Waiting) {
         let Waiting { asker, request, .. } = &waiting;
@@ -282,7 +285,7 @@ impl Engine {
         self.admission.note_change();
     }
 
-    /// Begins what waited and can begin now.
+    /// Begins the waiting requests that can begin now.
     #[cold]
     pub(crate) fn admit(&mut self, pool: &mut Pool) {
         let now = self.admission.changes + self.admission.accounts.returns() + pool.returns();
@@ -309,7 +312,7 @@ impl Engine {
         }
     }
 
-    /// Begins the next one that can. Whether there was any.
+    /// Begins the next request that can begin. Returns whether there was one.
     fn admit_next(&mut self, pool: &mut Pool) -> bool {
         let gathers = self.admission.gathers.as_ref().map(|it| it.asker.owner);
         let mut flows = std::mem::take(&mut self.admission.flows);
@@ -342,7 +345,7 @@ impl Engine {
         true
     }
 
-    /// A request waits no more.
+    /// Removes a request from the waiting ones, and begins or answers it.
     fn leave(&mut self, waiting: Waiting, verdict: Verdict, pool: &mut Pool) {
         self.admission.len -= 1;
         match verdict {
@@ -352,8 +355,8 @@ impl Engine {
         }
     }
 
-    /// Ends, as aborted, the owner's requests that have not begun and are meant. Those under way end by
-    /// themselves.
+    /// Aborts the owner's requests that have not begun and for which `is_meant` holds. Requests
+    /// that have begun complete normally.
     pub fn cancel_waiting(
         &mut self,
         owner: Owner,

@@ -7,9 +7,9 @@ use crate::pool::PAGE_LEN;
 
 /// The memory of a pool, which belongs to the world: devices and the kernel write to parts of it.
 ///
-/// Ranges are in bytes from its start, and each is that of one taken buffer. So no reference ever
-/// reaches into another buffer. Nobody asks for the bytes of a buffer while a device operation on it
-/// is in flight: whoever submits one looks again when it has ended.
+/// Ranges are in bytes from its start, and each is the range of one taken buffer, so that no
+/// reference reaches into another buffer. The bytes of a buffer are not accessed while a device
+/// operation on it is in flight.
 pub trait Arena: fmt::Debug {
     /// The bytes of a buffer.
     fn bytes(&self, range: Range<usize>) -> &[u8];
@@ -19,8 +19,7 @@ pub trait Arena: fmt::Debug {
 
     /// The bytes of two buffers, the first of them to fill.
     ///
-    /// # Panics
-    /// When the two have a byte in common: our own fault.
+    /// # Panics If the two ranges overlap. This is a bug in the caller.
     fn pair_mut(&mut self, filled: Range<usize>, other: Range<usize>) -> (&mut [u8], &[u8]);
 }
 

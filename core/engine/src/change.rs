@@ -4,16 +4,16 @@
 use nearflash_request::BlockRange;
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
 
-/// The bytes of a range that are new; what else its first and last block hold is kept.
+/// The new bytes of a range; the other bytes of its first and last block are kept.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Part {
     /// How far into the range the new bytes begin; less than a block.
     pub(crate) skip: u32,
-    /// How many they are; they end in the last block.
+    /// The number of new bytes; they end in the last block.
     pub(crate) len: u32,
 }
 
-/// What becomes of a word.
+/// The change that an atomic operation makes to a word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Change {
     /// The new word, if it was the expected one.
@@ -58,7 +58,7 @@ impl Part {
         }
     }
 
-    /// Puts what is kept around the new bytes. `payload` is the range's bytes, `found` the kept
+    /// Puts the kept bytes around the new ones. `payload` is the range's bytes, `found` the kept
     /// blocks, one behind the other.
     pub(crate) fn fill(self, block_size: BlockSize, payload: &mut [u8], found: &[u8]) {
         let block = ByteLen(u64::from(block_size.bytes())).to_usize();
@@ -80,7 +80,7 @@ impl Kept {
 }
 
 impl Change {
-    /// What the word becomes; `None` when it stays.
+    /// The new word; `None` if the word is unchanged.
     pub(crate) fn apply(self, word: u64) -> Option<u64> {
         match self {
             Self::Swap { expected, new } => (word == expected).then_some(new),
@@ -89,7 +89,7 @@ impl Change {
     }
 }
 
-/// Where two runs of bytes of one length first differ.
+/// The offset of the first difference between two slices of the same length.
 pub(crate) fn first_difference(a: &[u8], b: &[u8]) -> Option<u64> {
     // Equality is compared by whole words.
     if a == b {

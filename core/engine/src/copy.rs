@@ -1,7 +1,7 @@
 //! Copies: blocks read from one place, of this volume or of another, and written to another place.
 //!
-//! One copy is no longer than a buffer: who copies more asks again. So a copy never keeps a fence
-//! waiting for long, and everything that decides on requests is looked at again for each.
+//! One copy is no longer than a buffer: a longer copy takes several requests. So a copy never keeps
+//! a fence waiting for long, and each request is checked anew.
 //!
 //! Invariant: all of the source is read before any of it is written, so that both may overlap.
 
@@ -13,7 +13,7 @@ use crate::job::{Stage, Work};
 use crate::pool::Pool;
 
 impl Engine {
-    /// Why a copy cannot begin for what it reads.
+    /// The outcome of a copy whose source does not permit it; `None` if it does.
     pub(crate) fn refusal_of_source(
         &self,
         nexus: Nexus,

@@ -1,10 +1,11 @@
-//! Volumes whose blocks are smaller than what their devices write at once.
+//! Volumes whose blocks are smaller than the blocks of their devices.
 //!
-//! A range of such a volume is whole blocks of the device, its *body*, and an *edge* at either end that is a
-//! part of one. Edges are read into a buffer of their own, one range after the other; what is written
-//! is changed there, and written back whole. A deallocation leaves edges as they are.
+//! A range of such a volume is whole blocks of the device, its *body*, and an *edge* at either end
+//! that is a part of one. Edges are read into a buffer of their own, one range after the other. A
+//! write changes them there and writes the whole blocks back. A deallocation leaves edges as they
+//! are.
 //!
-//! Invariant: who writes edges holds a fence over the blocks of the device that they are parts of.
+//! Invariant: a job that writes edges holds a fence over the device blocks that contain them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,7 +21,7 @@ use crate::fence::Fenced;
 use crate::job::{Job, Stage, Work};
 use crate::pool::Pool;
 
-/// How many blocks of a volume one block of its devices has, as an exponent: by number of the volume.
+/// The number of volume blocks in one device block, as a power of two, by volume number.
 #[derive(Debug, Default)]
 pub(crate) struct Units(Box<[u8]>);
 
@@ -56,16 +57,16 @@ struct Edge {
     /// The part, in blocks of the volume from the start of that block.
     skip: u64,
     count: u64,
-    /// Where in the range it is.
+    /// Its offset in the range, in blocks of the volume.
     at: u64,
 }
 
-/// A range, cut.
+/// A range, divided into edges and body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Cut {
     edges: [Option<Edge>; 2],
     body: BlockRange,
-    /// Where in the range the body is.
+    /// The offset of the body in the range, in blocks of the volume.
     body_at: u64,
 }
 
@@ -114,18 +115,19 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct Parts {
     io: BlockIo,
-    /// Ranges behind the one that is being done.
+    /// The ranges that follow the current one.
     rest: VecDeque<BlockRange>,
     range: BlockRange,
     cut: Cut,
     phase: Phase,
-    /// Where in the buffer the range's bytes begin, in blocks.
+    /// The offset of the range's bytes in the buffer, in blocks.
     at: u64,
     edges: BufferId,
 }
 
 impl Engine {
-    /// What a job's fence covers: the blocks of the device that the job changes in part or whole.
+    /// The blocks that a job's fence covers: every device block that the job changes, in part or
+    /// whole.
     pub(crate) fn covers(&self, job: &Job) -> Fenced {
         let shift = self.units.of(job.volume);
         let Fenced { volume, range } = match &job.work {
@@ -187,7 +189,7 @@ impl Engine {
 
     fn start_parts(&mut self, index: usize, io: BlockIo, pool: &mut Pool) {
         let Some(edges) = self.jobs[index].edges else {
-            // The volume lay elsewhere when the request was admitted.
+            // The volume's layout has changed since the request was admitted.
             return self.end(index, Outcome::VolumeGone, pool);
         };
         let rest = io.more.iter().copied().collect();
@@ -208,7 +210,7 @@ impl Engine {
         let is_cut = |range: &BlockRange, shift: u8| !is_aligned(range, shift);
         match &request.operation {
             Operation::Flush | Operation::Allocation | Operation::Admit(_) => false,
-            // What of its first and last blocks stays is read by itself.
+            // The kept parts of its first and last blocks are read separately.
             Operation::WriteBytes { .. } => shift > 0,
             Operation::Deallocate { ranges, zeroes } => {
                 *zeroes && ranges.iter().any(|range| is_cut(range, shift))
@@ -235,7 +237,7 @@ impl Engine {
         }
     }
 
-    /// Asks for what the phase consists of, if it is anything.
+    /// Starts the IO of the phase, if there is any.
     fn begin_phase(&mut self, index: usize, pool: &mut Pool) {
         let parts = self.jobs[index].parts.as_deref().expect("an IO that is done in parts");
         let mut blocks = parts.cut.edges.iter().flatten().map(|edge| edge.block);
@@ -291,7 +293,7 @@ impl Engine {
         self.end_io(index, IoResult::Done, pool);
     }
 
-    /// Edges are read: what was read goes to its buffer, what is to be written comes from it.
+    /// Edges have been read: copies them to the buffer of a read, or from the buffer of a write.
     fn move_edges(&self, parts: &Parts, pool: &mut Pool) {
         let bytes = |blocks: u64| self.len_of_blocks(&parts.io, blocks).to_usize();
         let mut before = 0;
@@ -319,7 +321,7 @@ impl Engine {
         }
     }
 
-    /// Zero once the volume is gone, and nothing of it can be asked for any more.
+    /// Zero once the volume is gone.
     fn len_of_blocks(&self, io: &BlockIo, blocks: u64) -> ByteLen {
         let entry = self.volumes.get(io.volume);
         entry.and_then(|entry| entry.block_size.len(Blocks(blocks))).unwrap_or_default()

@@ -27,16 +27,16 @@ use crate::pool::Pool;
 use crate::traffic::traffic_of;
 use crate::waits::{Age, Older, Waits, volumes_of};
 
-/// Who asked: the driver's number for a connection. Comes back with every answer.
+/// The driver's number for a connection. Every answer carries the owner of its request.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Owner(pub u64);
 
 /// An answer to a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Answer {
-    /// Who asked.
+    /// The connection that sent the request.
     pub owner: Owner,
-    /// How it ended.
+    /// The result of the request.
     pub completion: Completion,
     /// Pool bytes charged to the owner that are free again: all of the request's, unless the
     /// completion hands over a buffer.
@@ -45,37 +45,37 @@ pub struct Answer {
     pub had_scratch: bool,
 }
 
-/// What an engine has answered since its start.
+/// The requests that an engine has answered since its start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counters {
     /// Reads.
     pub reads: u64,
     /// Writes, of payload or of zeroes.
     pub writes: u64,
-    /// Bytes that reads succeeded with.
+    /// Bytes of successful reads.
     pub read_bytes: u64,
-    /// Bytes that writes succeeded with.
+    /// Bytes of successful writes.
     pub written_bytes: u64,
     /// Requests of any kind that did not succeed.
     pub errors: u64,
 }
 
-/// What an engine is made with.
+/// The configuration of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Which core it runs on.
+    /// The core that the engine runs on.
     pub core: CoreId,
-    /// How many cores the node has.
+    /// The number of cores of the node.
     pub core_count: u16,
     /// The node's devices, by [`nearflash_device::DeviceId`].
     pub devices: Arc<[DeviceProperties]>,
-    /// Whether they are believed, by the same number: the same for all cores.
+    /// The health of each device, by the same number. All cores share it.
     pub health: Arc<[Arc<Health>]>,
     /// The node's volumes.
     pub volumes: Arc<VolumeTable>,
-    /// Where it counts what it does with each volume.
+    /// The usage counters of each volume.
     pub usage: Arc<Usage>,
-    /// How many requests of this core each device has at a time: [`crate::DEVICE_DEPTH`].
+    /// The most requests of this core that a device has at a time: [`crate::DEVICE_DEPTH`].
     pub device_depth: u32,
 }
 
@@ -94,14 +94,14 @@ pub struct Engine {
     arbiter: Option<Arbiter>,
     answers: VecDeque<Answer>,
     pub(crate) fence_messages: Outbox,
-    /// Lets one comparison or change at a time go on when the pool is full of payload that waits for
-    /// that, and nothing else would ever come back.
+    /// A scratch buffer kept back from the pool. When payloads of waiting comparisons and changes
+    /// fill the pool, this buffer lets one of them at a time proceed; without it, none could.
     pub(crate) reserve: Option<BufferId>,
     pub(crate) units: Units,
     devices: Arc<[DeviceProperties]>,
-    /// How long a buffer for edges is; `None` if no device of the node leaves any.
+    /// The length of a buffer for edges; `None` if no device of the node needs one.
     pub(crate) edges_len: Option<ByteLen>,
-    /// The same as the reserve, for edges.
+    /// Like `reserve`, for edges.
     pub(crate) edges_reserve: Option<BufferId>,
 }
 
@@ -134,8 +134,8 @@ impl Engine {
         }
     }
 
-    /// Replaces the volumes. Requests under way go on as they were laid out. Returns the volumes whose
-    /// entries differ from before.
+    /// Replaces the volumes. Requests in flight keep the layout that they began with. Returns the
+    /// volumes whose entries differ from before.
     pub fn set_volumes(&mut self, volumes: Arc<VolumeTable>) -> Box<[VolumeId]> {
         let changed = volumes.changed_since(&self.volumes);
         self.layout.set_volumes(volumes.clone());
@@ -145,8 +145,8 @@ impl Engine {
         changed
     }
 
-    /// Waits until the older requests on these volumes have ended; [`Self::poll_over`] then gives the
-    /// number.
+    /// Waits until the older requests on these volumes have ended; [`Self::poll_over`] then returns
+    /// `number`.
     pub fn await_older(&mut self, number: u64, older: Older, volumes: Box<[VolumeId]>) {
         let is_meant = |(volume, source): (VolumeId, Option<VolumeId>)| {
             volumes.contains(&volume) || source.is_some_and(|source| volumes.contains(&source))
@@ -164,22 +164,22 @@ impl Engine {
         self.waits.poll_over()
     }
 
-    /// What was answered so far.
+    /// The requests answered so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// The volumes as of now.
+    /// The current volumes.
     pub fn volumes(&self) -> &VolumeTable {
         &self.volumes
     }
 
-    /// How many requests are in flight, those included that wait to begin.
+    /// The number of requests in flight, including those that wait to begin.
     pub fn jobs_len(&self) -> usize {
         self.jobs.len() + self.admission.len()
     }
 
-    /// What connections hold of the pool.
+    /// The pool bytes that each connection holds.
     #[inline]
     pub fn accounts(&mut self) -> &mut Accounts {
         &mut self.admission.accounts
@@ -200,7 +200,7 @@ impl Engine {
         }
     }
 
-    /// A request that was admitted begins, with what was taken of the pool for it.
+    /// Begins an admitted request with the buffers that were taken for it.
     #[inline]
     pub(crate) fn begin_admitted(&mut self, waiting: Waiting, taken: Taken, pool: &mut Pool) {
         let Waiting { asker, request, came } = waiting;
@@ -209,7 +209,7 @@ impl Engine {
         self.begin(job, pool);
     }
 
-    /// A request is answered without having begun.
+    /// Answers a request that has not begun.
     pub(crate) fn end_unbegun(&mut self, waiting: Waiting, outcome: Outcome, pool: &mut Pool) {
         let Waiting { asker, request, came } = waiting;
         let age = Age { came, begun: self.waits.generation() };
@@ -233,7 +233,8 @@ impl Engine {
         }
     }
 
-    /// Whether something ends by what other cores see end; [`Self::resume`] then has to look.
+    /// Whether an IO waits for operations of other cores. If so, [`Self::resume`] must be called to
+    /// check them.
     #[inline]
     pub fn awaits_others(&self) -> bool {
         self.layout.awaits_others()
@@ -264,8 +265,8 @@ impl Engine {
         }
     }
 
-    /// Ends what waits for other cores' operations, as far as those have ended, and begins what waited and
-    /// can begin now. Call it after requests ended and buffers came back.
+    /// Ends IOs whose awaited operations of other cores have ended, and begins waiting requests
+    /// that can begin now. Call it after requests have ended and buffers have come back.
     #[inline]
     pub fn resume(&mut self, pool: &mut Pool) {
         if self.awaits_others() {
@@ -303,7 +304,7 @@ impl Engine {
         self.fence_messages.pop_front()
     }
 
-    /// Why a request cannot even begin.
+    /// The outcome of a request that cannot begin; `None` if it can.
     pub(crate) fn refusal(
         &self,
         entry: Option<&VolumeEntry>,
@@ -341,7 +342,7 @@ impl Engine {
         (!in_range).then_some(Outcome::OutOfRange)
     }
 
-    /// Answers a job and lets go of all it holds.
+    /// Answers a job and releases everything that it holds.
     #[inline]
     pub(crate) fn end(&mut self, index: usize, outcome: Outcome, pool: &mut Pool) {
         let job = self.jobs.remove(index);
@@ -400,7 +401,7 @@ impl Engine {
         self.usage.count(self.core.0, job.volume, traffic_of(&job.work, outcome, len));
         let counters = &mut self.counters;
         if outcome != Outcome::Success {
-            // A word that another changed first is no error: who wanted to swap it tries again.
+            // An atomic operation that lost a race is not an error: the client tries again.
             let lost_a_race = outcome == Outcome::Miscompare && job.work.is_atomic();
             counters.errors += u64::from(!lost_a_race);
             return;

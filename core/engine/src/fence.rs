@@ -2,12 +2,12 @@
 //!
 //! A compare-and-write, an atomic operation on a word and a write of less than whole blocks must
 //! see no other write between their two halves, yet cores share nothing and plain writes take no
-//! lock. So the rare request asks, and the common one only looks at an empty list: the asking core
-//! sends `Acquire` to the arbiter (one core of the node), which sends `Hold` to every core; each
-//! stops starting writes on the range, waits for those under way, answers `Held`; when all have,
-//! the arbiter sends `Granted`. `Release` lifts it the same way.
+//! lock. So only these rare requests ask for a fence; a plain write only checks an empty list. The
+//! asking core sends `Acquire` to the arbiter (one core of the node), which sends `Hold` to every
+//! core; each stops starting writes on the range, waits for those under way, answers `Held`; when
+//! all have, the arbiter sends `Granted`. `Release` lifts it the same way.
 //!
-//! Knows nothing of how messages travel; a core's messages to itself take the same road.
+//! Knows nothing of how messages travel; a core's messages to itself take the same path.
 //!
 //! Invariants: two active fences never overlap; fences on overlapping ranges are granted in the
 //! order in which they were asked for, so none starves.
@@ -28,13 +28,13 @@ impl CoreId {
 /// Names a fence while it exists: the core that wants it and the job on that core.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FenceId {
-    /// Who wants it.
+    /// The core that wants the fence.
     pub core: CoreId,
     /// That core's job.
     pub job: u32,
 }
 
-/// What a fence covers.
+/// The blocks that a fence covers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Fenced {
     /// The volume.
@@ -53,12 +53,12 @@ impl Fenced {
     }
 }
 
-/// What cores say to each other about fences.
+/// The messages between cores about fences.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FenceMessage {
     /// To the arbiter: wanted.
     Acquire(FenceId, Fenced),
-    /// To every core: start no more writes there, and say when those under way are done.
+    /// To every core: start no more writes there, and answer `Held` when those under way are done.
     Hold(FenceId, Fenced),
     /// To the arbiter: no write of this core is under way there.
     Held(FenceId),
@@ -70,8 +70,8 @@ pub enum FenceMessage {
     Lift(FenceId),
 }
 
-/// Fences that are active at a time: a bound on what every write compares itself with while there
-/// are any. Others wait.
+/// The most fences that are active at a time; others wait. It bounds the comparisons that each
+/// write makes.
 const ACTIVE_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -91,14 +91,15 @@ struct Waiting {
 
 /// The arbiter's side. Lives on [`CoreId::FIRST`].
 ///
-/// Asking and releasing each look at every fence there is once, however many wait for one word.
+/// Acquiring and releasing a fence each visit every existing fence once, no matter how many wait
+/// for one word.
 #[derive(Debug)]
 pub(crate) struct Arbiter {
     core_count: u16,
     active: Vec<Active>,
     /// Oldest first.
     waiting: VecDeque<Waiting>,
-    /// How many of those have no blockers.
+    /// The number of waiting fences that have no blockers.
     ready: usize,
 }
 
@@ -184,7 +185,7 @@ impl Holds {
         self.holds.retain(|h| h.fence != fence);
     }
 
-    /// Whether a write there has to wait.
+    /// Whether a write to these blocks must wait.
     pub(crate) fn stops(&self, fenced: &Fenced) -> bool {
         self.holds.iter().any(|hold| hold.fenced.overlaps(fenced))
     }

@@ -1,4 +1,4 @@
-//! One request in flight: what it waits for and what it holds.
+//! One request in flight: its stage and its buffers.
 
 use nearflash_device::DeviceId;
 use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag, VolumeId};
@@ -13,26 +13,27 @@ use crate::need::Need;
 use crate::pool::Pool;
 use crate::waits::Age;
 
-/// What a job is doing now. Each stage ends when its IO does.
+/// The current stage of a job. Each stage ends with its IO.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stage {
     /// Not started: waits for its fence.
     Waiting,
     /// Reads into `buffer`.
     Reading,
-    /// Reads into the scratch buffer, to compare or only to have read it.
+    /// Reads into the scratch buffer, to compare or only to verify that the blocks can be read.
     Comparing,
-    /// Asks what is allocated.
+    /// Asks the layout for the allocation status.
     Asking,
-    /// Reads into the scratch buffer what is kept or changed.
+    /// Reads the bytes that are kept or changed into the scratch buffer.
     Changing,
     /// Writes, zeroes or deallocates.
     Writing,
-    /// Makes what was written durable, or was asked to flush.
+    /// Flushes, for a Flush request or to make written data durable.
     Flushing,
 }
 
-/// What was asked for, without its buffers. Its tag is a word, so that a copy goes word by word.
+/// The operation of a request, without its buffers. The discriminant is a `u32`, so that a copy
+/// moves whole words.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub(crate) enum Work {
@@ -62,7 +63,7 @@ pub(crate) enum Work {
         source: VolumeId,
         from: BlockRange,
     },
-    /// Its payload is what must be there afterwards.
+    /// The payload is the expected content after the write.
     WriteAndVerify {
         compare: bool,
     },
@@ -70,7 +71,7 @@ pub(crate) enum Work {
     Verify {
         done: u64,
     },
-    /// `mapped` is the answer, once there is one.
+    /// `mapped` becomes the answer once the device has reported it.
     Allocation {
         mapped: bool,
     },
@@ -134,31 +135,32 @@ pub(crate) struct Job {
     pub(crate) range: BlockRange,
     pub(crate) work: Work,
     pub(crate) stage: Stage,
-    /// What is read into or written from.
+    /// The buffer that data is read into or written from.
     pub(crate) buffer: Option<BufferId>,
-    /// What must be there, in a comparison.
+    /// The expected bytes of a comparison.
     pub(crate) compare: Option<BufferId>,
-    /// What is there, in a comparison or a change.
+    /// The bytes found on the device, in a comparison or a change.
     pub(crate) scratch: Option<BufferId>,
-    /// The number that it is answered with: the word of an atomic operation, as it was; where a
-    /// comparison found a difference; how many blocks are allocated alike.
+    /// The number in the answer: the previous word of an atomic operation, the offset of a
+    /// comparison's first difference, or the number of blocks with the same allocation status.
     pub(crate) found: u64,
     /// Pool bytes that the owner was charged for this request.
     pub(crate) charge: ByteLen,
     /// Holds, or has asked for, its fence.
     pub(crate) fenced: bool,
-    /// What it takes beside what it brought along is scratch.
+    /// The buffer taken for it, in addition to those it brought along, is scratch.
     pub(crate) needs_scratch: bool,
-    /// What edges are read into, if it may have any.
+    /// The buffer that edges are read into, if the job may have any.
     pub(crate) edges: Option<BufferId>,
-    /// How far its IO is, if that is done in parts.
+    /// The progress of its IO, if that is done in parts.
     pub(crate) parts: Option<Box<Parts>>,
     /// The device whose depth it counts for.
     pub(crate) device: Option<DeviceId>,
 }
 
 impl Job {
-    /// A request that has not begun, with what was taken for it beside what it brings along.
+    /// A request that has not begun, with the buffers taken for it in addition to those it brings
+    /// along.
     #[inline]
     pub(crate) fn new(owner: Owner, request: Request, age: Age, taken: Taken, pool: &Pool) -> Self {
         let (work, buffer, compare) = work_of(request.operation);
@@ -213,8 +215,8 @@ impl Job {
     }
 }
 
-/// What is to be done for an operation, the buffer that is read into or written from, and the one that
-/// holds what must be there.
+/// The work of an operation, the buffer that data is read into or written from, and the buffer with
+/// the expected bytes.
 #[inline]
 fn work_of(operation: Operation) -> (Work, Option<BufferId>, Option<BufferId>) {
     match operation {

@@ -1,5 +1,5 @@
-//! A request's life: volume, range, layout, devices, answer. Pure: operations on devices go out,
-//! their completions come in.
+//! The path of a request: volume, range, layout, devices, answer. Performs no I/O: emits device
+//! operations and takes their completions.
 //!
 //! Knows nothing of protocols (it takes [`nearflash_request::Request`]), of sockets, of files, or
 //! of time.

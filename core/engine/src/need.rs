@@ -1,7 +1,8 @@
-//! What requests take of the pool, beside the buffers that they bring along.
+//! The pool bytes that requests need in addition to the buffers that they bring along.
 //!
-//! It is charged to whoever asks when the request is admitted. What compares or changes is always done in
-//! the end, however little is left: the engine keeps one largest buffer back for it, its reserve.
+//! They are charged to the connection when its request is admitted. Comparisons and changes always
+//! complete, even when the pool is empty: the engine keeps one largest buffer back for them, its
+//! reserve.
 
 use nearflash_request::{BufferId, Operation, Request};
 use nearflash_space::VolumeEntry;
@@ -10,7 +11,7 @@ use nearflash_units::ByteLen;
 use crate::engine::Engine;
 use crate::pool::Pool;
 
-/// What the engine takes of the pool for a request, in bytes.
+/// The pool bytes that the engine takes for a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Need {
     /// A buffer that is handed over with the answer.
@@ -23,7 +24,7 @@ pub(crate) enum Need {
 impl Need {
     pub(crate) const NOTHING: Self = Self::Read(ByteLen(0));
 
-    /// How much.
+    /// The length in bytes.
     #[inline]
     pub(crate) const fn len(self) -> ByteLen {
         match self {
@@ -39,7 +40,7 @@ impl Need {
 }
 
 impl Engine {
-    /// What a request takes of the pool, beside the buffers that it brings along.
+    /// The pool bytes that a request needs in addition to the buffers that it brings along.
     #[inline]
     pub(crate) fn need(&self, entry: Option<&VolumeEntry>, request: &Request) -> Need {
         match request.operation {
@@ -66,15 +67,15 @@ impl Engine {
         }
     }
 
-    /// A scratch buffer of at least that length: of the pool, or the reserve when the pool would not
-    /// have enough left for what stands first in streams.
+    /// A scratch buffer of at least that length: from the pool, or the reserve if the pool would
+    /// keep less than [`Pool::FRONT_LEN`] for the front of streams.
     pub(crate) fn scratch(&mut self, len: ByteLen, pool: &mut Pool) -> Option<BufferId> {
         let leaves_enough = pool.would_leave(Pool::FRONT_LEN, len);
         let taken = if leaves_enough { pool.take(len) } else { None };
         taken.or_else(|| self.reserve.take())
     }
 
-    /// The reserve is refilled first: it is what keeps comparisons and changes going.
+    /// Refills the reserve first, so that comparisons and changes can always proceed.
     pub(crate) fn give_back_scratch(&mut self, scratch: BufferId, pool: &mut Pool) {
         if self.reserve.is_none() && pool.len_of(scratch) == Pool::LEN_MAX {
             self.reserve = Some(scratch);
@@ -84,7 +85,8 @@ impl Engine {
     }
 }
 
-/// What is read to be compared or changed, or written over and over.
+/// The scratch bytes of a request: blocks read to be compared, changed or copied, or a block
+/// repeated by Write Same.
 fn scratch_len(entry: Option<&VolumeEntry>, request: &Request) -> ByteLen {
     let Some(entry) = entry else { return ByteLen(0) };
     let block = ByteLen(entry.block_size.bytes().into());
@@ -92,7 +94,7 @@ fn scratch_len(entry: Option<&VolumeEntry>, request: &Request) -> ByteLen {
         // The first block and the last, at most.
         Operation::WriteBytes { .. } => ByteLen(2 * block.0),
         Operation::CompareAndSwap { .. } | Operation::FetchAdd { .. } => block,
-        // Compares in one go, however little.
+        // Compares in one step, of at least one block.
         Operation::Compare { .. }
         | Operation::CompareAndWrite { .. }
         | Operation::WriteAndVerify { .. } => {

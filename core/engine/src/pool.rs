@@ -1,16 +1,18 @@
-//! A bounded pool of aligned buffers: a buddy allocator over an arena, whose memory is the world's.
+//! A bounded pool of aligned buffers: a buddy allocator over an arena whose memory the world
+//! provides.
 //!
 //! Pages are 4 KiB; a buffer is a power of two of them, aligned to its own size within the arena,
 //! which begins on a page boundary. Taking and giving back cost a few instructions per halving.
 //! Buffers given back last are taken first, so that a busy core's working set stays in its cache,
 //! and pages never taken never become resident.
 //!
-//! What comes back piece by piece is taken piece by piece, and a long run would never be free again. So one
-//! run at a time can be *gathered*: what comes back of it is kept until all of it is there.
+//! Pages that return in small pieces are taken again in small pieces, so that a long run might
+//! never become free. Therefore one run at a time can be *gathered*: its pages are kept back as
+//! they return, until all of them are free.
 //!
-//! Beside its own memory the pool numbers *foreign* buffers: memory that a client shares with the
-//! node and that devices read and write directly. Whoever lends one gets a [`BufferId`] like any
-//! other; only the world knows what memory it is, and no byte of it is looked at here.
+//! In addition to its own memory, the pool numbers *foreign* buffers: memory that a client shares
+//! with the node and that devices read and write directly. A foreign buffer has a [`BufferId`] like
+//! any other. Only the world can access its memory; the pool reads none of its bytes.
 //!
 //! Invariant: every page belongs to exactly one free or taken run; a buffer is given back once.
 
@@ -32,17 +34,17 @@ const ORDERS: usize = 9;
 /// Low bits of a [`BufferId`] that hold the order; the page index stands above them.
 const ORDER_BITS: u32 = 4;
 
-/// The order that says that a number is a foreign buffer's: no run is that long.
+/// The order that marks the number of a foreign buffer: no run is that long.
 const FOREIGN: u8 = (1 << ORDER_BITS) - 1;
 
 /// Memory that a client shares with the node: a part of a region that the world has mapped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Foreign {
-    /// Which region; the world's number.
+    /// The world's number of the region.
     pub region: u32,
-    /// From where in it.
+    /// The offset in the region, in bytes.
     pub offset: u64,
-    /// How many bytes.
+    /// The length in bytes.
     pub len: u32,
 }
 
@@ -67,19 +69,19 @@ pub struct Pool {
     /// Empty when nothing is gathered.
     gathering: Range<usize>,
     free_pages: usize,
-    /// How many buffers came back.
+    /// The number of buffers that have been given back.
     returns: u64,
     foreign: Slab<Foreign>,
 }
 
 impl Pool {
-    /// Largest length that [`Self::take`] gives out.
+    /// The largest length that [`Self::take`] accepts.
     pub const LEN_MAX: ByteLen = ByteLen(1 << 20);
-    /// So much of the pool is for what stands first in a stream: some commands with their data in the
-    /// capsule, which are done before what they stand in front of.
+    /// The part of the pool that is reserved for commands at the front of a stream: enough for a
+    /// few commands with in-capsule data. The commands behind them wait until these are done.
     pub const FRONT_LEN: ByteLen = ByteLen(64 << 10);
 
-    /// How many bytes of the pool a buffer of `len` bytes takes: its size class.
+    /// The pool bytes that a buffer of `len` bytes takes: its size class.
     #[inline]
     pub fn charge(len: ByteLen) -> ByteLen {
         match order_for(len) {
@@ -88,7 +90,7 @@ impl Pool {
         }
     }
 
-    /// How much memory a pool of at least `len` bytes has: whole largest buffers.
+    /// The memory of a pool of at least `len` bytes: a multiple of the largest buffer.
     pub fn arena_len(len: ByteLen) -> usize {
         let run_len = PAGE_LEN << ORDER_MAX;
         len.to_usize().div_ceil(run_len).max(1) * run_len
@@ -130,15 +132,16 @@ impl Pool {
         pool
     }
 
-    /// A buffer of at least `len` bytes, its contents whatever was last in it; `None` when no run
-    /// is free (wait for a buffer to come back) or `len` is zero or over [`Self::LEN_MAX`].
+    /// A buffer of at least `len` bytes, with unspecified contents; `None` when no run is free
+    /// (wait for a buffer to come back) or `len` is zero or over [`Self::LEN_MAX`].
     pub fn take(&mut self, len: ByteLen) -> Option<BufferId> {
         let wanted = order_for(len)?;
         let (order, page) = pop_from(&mut self.free, wanted)?;
         Some(self.cut(page, order, wanted))
     }
 
-    /// The same for what stands first in a stream: of what is gathered, too, if nothing else is free.
+    /// Like [`Self::take`], for a command at the front of a stream: takes gathered pages too if no
+    /// others are free.
     pub fn take_front(&mut self, len: ByteLen) -> Option<BufferId> {
         let taken = self.take(len);
         if taken.is_some() || self.gathering.is_empty() {
@@ -149,7 +152,7 @@ impl Pool {
         Some(self.cut(page, order, wanted))
     }
 
-    /// Takes the first pages of a run that is in no list any more.
+    /// Takes the first pages of a run that has been removed from its list.
     #[inline]
     fn cut(&mut self, page: usize, order: u8, wanted: u8) -> BufferId {
         for order in (wanted..order).rev() {
@@ -160,9 +163,9 @@ impl Pool {
         buffer_id(page, wanted)
     }
 
-    /// Keeps what comes back of one run of `len` bytes, that of which most is free: see
-    /// [`Self::take_gathered`]. Goes on with the same run once some of it is there. Runs as long as
-    /// [`Self::FRONT_LEN`] are always left, and not gathered.
+    /// Gathers one run of `len` bytes, the one with the most free pages: see
+    /// [`Self::take_gathered`]. Continues with the same run once some of it is free. Always leaves
+    /// runs of [`Self::FRONT_LEN`] that are not gathered.
     pub fn gather(&mut self, len: ByteLen) {
         if self.gathered.iter().any(|list| !list.is_empty()) {
             return;
@@ -183,7 +186,7 @@ impl Pool {
         runs.into_iter().for_each(|(page, order)| self.push_free(page, order));
     }
 
-    /// The run that is gathered, once all of it is there.
+    /// Takes the gathered run, once all of it is free.
     pub fn take_gathered(&mut self) -> Option<BufferId> {
         let order = u8::try_from(self.gathering.len().checked_ilog2()?).ok()?;
         let page = index(self.gathered[usize::from(order)].pop()?);
@@ -191,7 +194,7 @@ impl Pool {
         Some(self.cut(page, order, order))
     }
 
-    /// What was gathered is everybody's again.
+    /// Returns the gathered pages to the free lists.
     pub fn end_gathering(&mut self) {
         let runs: Vec<(usize, u8)> = self.free_runs(self.gathering.clone()).collect();
         runs.iter().for_each(|(page, _)| self.remove_free(*page));
@@ -209,7 +212,7 @@ impl Pool {
         })
     }
 
-    /// How many buffers came back since the start.
+    /// The number of buffers given back since the start.
     #[inline]
     pub(crate) fn returns(&self) -> u64 {
         self.returns
@@ -230,7 +233,7 @@ impl Pool {
         let (Some(wanted), Some(kept)) = (order_for(len), order_for(rest)) else { return false };
         let is_free = |order: &u8| !self.free[usize::from(*order)].is_empty();
         let Some(taken_from) = (wanted..=ORDER_MAX).find(is_free) else { return false };
-        // What a longer run is split into: each shorter order once.
+        // Splitting a longer run leaves one run of each shorter order.
         let is_left_over = taken_from > wanted && taken_from > kept;
         let runs: usize = (kept..=ORDER_MAX).map(|order| self.free[usize::from(order)].len()).sum();
         is_left_over || runs > usize::from(taken_from >= kept)
@@ -238,8 +241,7 @@ impl Pool {
 
     /// Gives a buffer back.
     ///
-    /// # Panics
-    /// When it is not taken: our own fault, and the next taker would share it.
+    /// # Panics If it is not taken. This is a bug in the caller: two owners would share the buffer.
     pub fn give_back(&mut self, buffer: BufferId) {
         let (page, order) = split(buffer);
         self.returns += 1;
@@ -252,7 +254,7 @@ impl Pool {
         self.free_run(page, order);
     }
 
-    /// Puts a free run into its list, together with those that it makes a longer one with.
+    /// Puts a free run into its list, merged with its free buddies.
     #[inline]
     fn free_run(&mut self, page: usize, order: u8) {
         let (mut page, mut order) = (page, order);
@@ -276,12 +278,12 @@ impl Pool {
         self.gathering.contains(&page)
     }
 
-    /// Numbers memory of a client as a buffer, until it is given back. None of the pool is taken.
+    /// Numbers memory of a client as a buffer, until it is given back. Takes no memory of the pool.
     pub fn lend(&mut self, foreign: Foreign) -> BufferId {
         foreign_id(self.foreign.insert(foreign))
     }
 
-    /// What memory the buffer is, if it is a client's.
+    /// The client's memory behind the buffer; `None` for a buffer of the pool.
     #[inline]
     pub fn foreign(&self, buffer: BufferId) -> Option<Foreign> {
         let (index, order) = split(buffer);
@@ -289,62 +291,59 @@ impl Pool {
             .then(|| *self.foreign.get(index).expect("a foreign buffer is used before it is back"))
     }
 
-    /// How much of the pool the buffer takes: nothing, if it is a client's.
+    /// The pool bytes that the buffer takes: zero for a foreign buffer.
     #[inline]
     pub fn len_of(&self, buffer: BufferId) -> ByteLen {
         let (_, order) = split(buffer);
         if order == FOREIGN { ByteLen(0) } else { ByteLen::from_usize(PAGE_LEN << order) }
     }
 
-    /// How many foreign buffers are lent.
+    /// The number of foreign buffers.
     pub fn foreign_count(&self) -> usize {
         self.foreign.len()
     }
 
-    /// The buffer's bytes: all of it, which may be more than was asked for.
+    /// The buffer's bytes: its whole size class, which may be longer than requested.
     ///
-    /// # Panics
-    /// When it is a client's memory, which changes while it is looked at: our own fault.
+    /// # Panics If it is a foreign buffer, whose memory the client may change at any time. This is
+    /// a bug in the caller.
     pub fn bytes(&self, buffer: BufferId) -> &[u8] {
         self.arena.bytes(self.place(buffer))
     }
 
     /// The buffer's bytes, to fill.
     ///
-    /// # Panics
-    /// When it is a client's memory: our own fault.
+    /// # Panics If it is a foreign buffer. This is a bug in the caller.
     pub fn bytes_mut(&mut self, buffer: BufferId) -> &mut [u8] {
         self.arena.bytes_mut(self.place(buffer))
     }
 
     /// The bytes of two buffers, one of them to fill.
     ///
-    /// # Panics
-    /// When they are one buffer or one is a client's memory: our own fault.
+    /// # Panics If both are the same buffer or one is foreign. This is a bug in the caller.
     pub fn pair_mut(&mut self, filled: BufferId, other: BufferId) -> (&mut [u8], &[u8]) {
         let (filled, other) = (self.place(filled), self.place(other));
         self.arena.pair_mut(filled, other)
     }
 
-    /// How many bytes are not taken.
+    /// The number of free bytes.
     pub fn free_len(&self) -> ByteLen {
         ByteLen::from_usize(self.free_pages * PAGE_LEN)
     }
 
-    /// How many bytes the pool has.
+    /// The size of the pool in bytes.
     pub fn len(&self) -> ByteLen {
         ByteLen::from_usize(self.pages.len() * PAGE_LEN)
     }
 
-    /// Never: a pool has at least one largest buffer.
+    /// Always `false`: a pool has at least one largest buffer.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Where in the arena the buffer lies.
+    /// The buffer's range in the arena.
     ///
-    /// # Panics
-    /// When it is a client's memory, or not taken: our own fault.
+    /// # Panics If it is foreign or not taken. This is a bug in the caller.
     #[inline]
     pub fn place(&self, buffer: BufferId) -> Range<usize> {
         let (page, order) = split(buffer);
@@ -371,7 +370,7 @@ impl Pool {
         }
     }
 
-    /// The list that a free run of that order is in.
+    /// The free list for a run of that order.
     #[inline]
     fn list(&mut self, page: usize, order: u8) -> &mut Vec<u32> {
         let lists = if self.is_gathering(page) { &mut self.gathered } else { &mut self.free };
@@ -379,7 +378,7 @@ impl Pool {
     }
 }
 
-/// Takes a run of at least that order out of its list: the shortest there is.
+/// Removes the shortest run of at least that order from its list.
 #[inline]
 fn pop_from(lists: &mut [Vec<u32>; ORDERS], wanted: u8) -> Option<(u8, usize)> {
     let order = (wanted..=ORDER_MAX).find(|order| !lists[usize::from(*order)].is_empty())?;
@@ -486,7 +485,7 @@ mod tests {
     }
 
     proptest! {
-        /// What would be left is what is left.
+        /// `would_leave` predicts what is left after the buffer is taken.
         #[test]
         fn what_a_buffer_would_leave_is_left(
             steps in prop::collection::vec((0..9u32, 0..9u32, any::<prop::sample::Index>()), 1..300)
@@ -510,8 +509,8 @@ mod tests {
             prop_assert_eq!(pool.free_len(), pool.len());
         }
 
-        /// A run that is gathered is there once all of it is back, however much is taken and given back
-        /// meanwhile; and what is gathered is lost to nobody.
+        /// A gathered run becomes free once all its pages are back, no matter what is taken and
+        /// given back in the meantime; no gathered page is lost.
         #[test]
         fn a_gathered_run_comes_while_short_ones_are_taken(
             steps in prop::collection::vec((0..5_u32, any::<prop::sample::Index>()), 1..200),
@@ -547,7 +546,7 @@ mod tests {
             prop_assert!(pool.take(Pool::LEN_MAX).is_some() && pool.take(Pool::LEN_MAX).is_some());
         }
 
-        /// What is no longer gathered makes long runs again.
+        /// Pages that are no longer gathered merge into long runs again.
         #[test]
         fn what_is_not_gathered_any_more_is_everybodys(held in prop::collection::vec(0..256_usize, 0..40)) {
             let mut pool = Pool::new(ByteLen(1 << 20));

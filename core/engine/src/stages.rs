@@ -54,7 +54,7 @@ impl Engine {
         }
     }
 
-    /// Starts a job that has what it needs: its range to itself, if it needs that.
+    /// Starts the work of a job, which holds its fence if it needs one.
     pub(crate) fn start_work(&mut self, index: usize, pool: &mut Pool) {
         match self.jobs[index].work {
             Work::Read => self.read(index, pool),
@@ -101,7 +101,7 @@ impl Engine {
         self.start(index, Stage::Changing, BlockIo { range, more, ..io }, pool);
     }
 
-    /// What was to be changed is read: changes it, and writes it.
+    /// The old bytes have been read: changes them and writes the result.
     fn change(&mut self, index: usize, pool: &mut Pool) {
         let job = &mut self.jobs[index];
         let scratch = job.scratch.expect("what is changed was read");
@@ -201,7 +201,7 @@ impl Engine {
         self.end_stage(index, pool);
     }
 
-    /// A stage has ended without failure: on to the next one, or the answer.
+    /// A stage has succeeded: starts the next one, or answers.
     #[inline]
     fn end_stage(&mut self, index: usize, pool: &mut Pool) {
         let job = &self.jobs[index];
@@ -230,7 +230,7 @@ impl Engine {
         }
     }
 
-    /// Compares what was read with what must be there; notes where they differ.
+    /// Compares the read bytes with the expected ones; records the offset of the first difference.
     fn compare(&mut self, index: usize, pool: &Pool) -> Outcome {
         let job = &mut self.jobs[index];
         let entry = self.volumes.get(job.volume);

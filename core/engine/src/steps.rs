@@ -1,5 +1,5 @@
-//! Requests whose range may be longer than any buffer: they go over it in steps, each over as much
-//! as their one scratch buffer holds. And the one that asks a device for a run of blocks.
+//! Requests whose range may be longer than any buffer: they process it in steps of at most one
+//! scratch buffer. Also the request for the allocation status of a run of blocks.
 
 use nearflash_layout::{BlockIo, IoKind};
 use nearflash_request::{BlockRange, Outcome};
@@ -34,7 +34,7 @@ impl Engine {
         self.start_step(index, pool);
     }
 
-    /// Starts to read what bits are added to.
+    /// Starts to read the blocks that bits are ORed into.
     pub(crate) fn start_or(&mut self, index: usize, pool: &mut Pool) {
         let buffer = self.jobs[index].scratch;
         if buffer.is_none() {
@@ -44,7 +44,7 @@ impl Engine {
         self.start(index, Stage::Changing, io, pool);
     }
 
-    /// What of the range is next; nothing when it is done.
+    /// The next part of the range; empty when the range is done.
     fn step(&self, index: usize, pool: &Pool) -> BlockRange {
         let job = &self.jobs[index];
         let done = match job.work {
@@ -63,7 +63,7 @@ impl Engine {
 
     pub(crate) fn start_step(&mut self, index: usize, pool: &mut Pool) {
         let Some(buffer) = self.jobs[index].scratch else {
-            // Nothing needs no buffer: an empty range, or what has gone.
+            // No scratch: the range is empty, or the volume is gone.
             let is_there = self.volumes.get(self.jobs[index].volume).is_some();
             let outcome = if is_there { Outcome::Success } else { Outcome::VolumeGone };
             return self.end(index, outcome, pool);
@@ -77,7 +77,7 @@ impl Engine {
         self.start(index, stage, io, pool);
     }
 
-    /// A step is done without failure: looks at what it read, and goes on.
+    /// A step has succeeded: checks the bytes that it read, and continues.
     pub(crate) fn end_step(&mut self, index: usize, pool: &mut Pool) {
         let Some(entry) = self.volumes.get(self.jobs[index].volume) else {
             return self.end(index, Outcome::VolumeGone, pool);
@@ -112,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// The answer to what is allocated, in whole blocks: one that is mapped in part is mapped.
+    /// Records the allocation status, in whole blocks: a partly mapped block counts as mapped.
     pub(crate) fn note_run(&mut self, index: usize, mapped: bool, len: ByteLen) {
         let job = &mut self.jobs[index];
         let Some(entry) = self.volumes.get(job.volume) else { return };

@@ -41,13 +41,13 @@ struct Node {
     engines: Vec<Engine>,
     pools: Vec<Pool>,
     device: Vec<u8>,
-    /// Of each sector of the device: it has been written and not been released.
+    /// For each sector of the device: it has been written and not deallocated.
     mapped: Vec<bool>,
     in_flight: Vec<(usize, DeviceRequest)>,
     messages: BTreeMap<(usize, usize), VecDeque<FenceMessage>>,
     answers: Vec<(usize, Answer)>,
     dice: Dice,
-    /// Bytes that the device writes at once: a block of the volume, or several.
+    /// The block size of the device in bytes: one block of the volume, or several.
     unit: usize,
 }
 
@@ -113,7 +113,7 @@ impl Node {
         self.ask(core, Nexus::NONE, request);
     }
 
-    /// Nobody's share is used up: each request has an account of its own.
+    /// Gives each request its own account, so that no share is used up.
     fn ask(&mut self, core: usize, nexus: Nexus, request: Request) {
         let account = self.engines[core].accounts().open(None);
         let asker = Asker { owner: Owner(core as u64), account, nexus };
@@ -139,7 +139,7 @@ impl Node {
         }
     }
 
-    /// One random thing happens. `false` when nothing can.
+    /// Performs one random event. Returns `false` when none is possible.
     fn step(&mut self, check: &mut impl FnMut(&[u8], &[u8])) -> bool {
         self.collect();
         let waiting: Vec<(usize, usize)> =
@@ -279,7 +279,8 @@ fn zeroes_with_force_unit_access_are_flushed_before_the_answer() {
 #[test]
 fn reads_wait_for_buffers_in_order_and_comparisons_use_the_reserve() {
     let mut node = Node::new(1, 1);
-    // The pool has one largest buffer beside the reserve; the comparison's payload takes it.
+    // The pool has one largest buffer in addition to the reserve; the comparison's payload takes
+    // it.
     let payload = node.payload(0, &vec![0; 1 << 20]);
     node.submit(0, 1, (0, SEAM), Operation::Read);
     node.submit(0, 2, (0, SEAM), Operation::Compare { payload });
@@ -346,7 +347,7 @@ fn a_device_has_no_more_requests_than_its_depth_and_volumes_and_hosts_take_turns
         node.collect();
         ended += 1;
     }
-    // What the device had, and a quantum.
+    // The requests that the device had, and a quantum.
     assert!(ended <= DEVICE_DEPTH + 18, "{ended}");
 }
 
@@ -363,7 +364,7 @@ fn id_of(block: &[u8]) -> u32 {
     u32::from_le_bytes(block[..4].try_into().unwrap())
 }
 
-/// No other write comes between the two halves of a compare-and-write, whatever the cores do.
+/// No other write comes between the two halves of a compare-and-write, in any order of events.
 fn check_compare_and_write_is_atomic(seed: u64, requests: u32) {
     let mut node = Node::new(2, seed);
     let mut contents = vec![vec![0u8; BLOCK]];

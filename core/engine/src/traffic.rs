@@ -1,13 +1,12 @@
-//! What a request counts for in the use of its volume, as NVMe's health log has it. NVMe Base 2.0,
-//! 5.16.1.3.
+//! The usage counters of a request on its volume, as in NVMe's health log. NVMe Base 2.0, 5.16.1.3.
 
 use nearflash_request::{Outcome, Traffic};
 use nearflash_units::ByteLen;
 
 use crate::job::Work;
 
-/// What a request over `len` bytes was. Zeroes and deallocations are no data units, and no data of the
-/// host's.
+/// The traffic of a request over `len` bytes. Write Zeroes and deallocations transfer no host data
+/// and count no data units.
 #[inline]
 pub(crate) fn traffic_of(work: &Work, outcome: Outcome, ByteLen(len): ByteLen) -> Traffic {
     let nothing = Traffic::default();

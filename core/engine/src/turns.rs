@@ -1,28 +1,28 @@
-//! Members that take turns, each as much as the others: deficit round robin, of one level or of several.
+//! Fair queueing: deficit round robin over members, on one or several levels.
 //!
-//! Each round gives a member a quantum; it is served while it has some of that left, and what it takes
-//! beyond is taken off its next rounds. So a member that asks for little waits for a quantum and one
-//! item of each other member at most, whatever those ask for.
+//! Each round gives a member a quantum; it is served while it has credit left, and an overdraft is
+//! deducted from its next rounds. So a member that asks for little waits for a quantum and one item
+//! of each other member at most, no matter what they ask for.
 //!
-//! Knows nothing of what is queued. Invariants: a queue is served in its order; who cannot be served is
-//! passed over and keeps its place.
+//! Knows nothing of what is queued. Invariants: a queue is served in its order; a member that
+//! cannot be served is passed over and keeps its place.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// What a member is given in each round, in bytes.
+/// The credit that a member gets in each round, in bytes.
 pub(crate) const QUANTUM: i64 = 64 << 10;
 
-/// What an item costs at least, in bytes: what it takes to handle one.
+/// The least cost of an item, in bytes: the overhead of handling one.
 const COST_MIN: u64 = 4 << 10;
 
-/// What an item costs at most: the longest transfer.
+/// The greatest cost of an item, in bytes: the longest transfer.
 const COST_MAX: u64 = 1 << 20;
 
 /// Something that items wait in.
 pub(crate) trait Waiting: Default {
-    /// What waits.
+    /// The type of a waiting item.
     type Item;
-    /// What leads to the queue of an item.
+    /// The keys that lead to the queue of an item, one per level.
     type Path;
 
     /// Puts an item, which moves so many bytes, behind the others of its queue.
@@ -31,7 +31,7 @@ pub(crate) trait Waiting: Default {
     /// Offers the first item of each queue, in turn, until one is taken. Returns it with its cost.
     fn serve(&mut self, takes: &mut impl FnMut(&Self::Item) -> bool) -> Option<(Self::Item, i64)>;
 
-    /// Takes out what is meant, in the order of its queue.
+    /// Removes the items for which `is_meant` holds, in the order of each queue.
     fn extract(
         &mut self,
         is_meant: &mut impl FnMut(&Self::Item) -> bool,
@@ -41,11 +41,11 @@ pub(crate) trait Waiting: Default {
     /// Whether nothing waits in it.
     fn is_empty(&self) -> bool;
 
-    /// Looks at all that waits.
+    /// Calls `look` for every waiting item.
     fn each(&self, look: &mut impl FnMut(&Self::Item));
 }
 
-/// Items in the order of their coming.
+/// Items in the order of their arrival.
 #[derive(Debug)]
 pub(crate) struct Queue<T>(VecDeque<(T, i64)>);
 
@@ -87,17 +87,17 @@ impl<T> Waiting for Queue<T> {
     }
 }
 
-/// Members, each with what waits in it.
+/// Members, each with its waiting items.
 #[derive(Debug)]
 pub(crate) struct Turns<K, W> {
     members: BTreeMap<K, Member<W>>,
-    /// Whose turn it is, and who follows.
+    /// The members in the order of their turns.
     order: VecDeque<K>,
 }
 
 #[derive(Debug)]
 struct Member<W> {
-    /// What it may take before others follow; what it took too much, below zero.
+    /// The bytes that it may still take in this round; negative after an overdraft.
     credit: i64,
     waiting: W,
 }
@@ -127,7 +127,8 @@ impl<K: Copy + Ord, W: Waiting> Waiting for Turns<K, W> {
             let key = *self.order.front()?;
             let member = self.members.get_mut(&key).expect("who has a turn is a member");
             if member.credit <= 0 {
-                // A round goes by without it, and counts as one in which somebody may come up.
+                // It sits out this round. Its credit has grown, so that it may be served in the
+                // next.
                 member.credit += QUANTUM;
                 passed = 0;
             } else if let Some((item, cost)) = member.waiting.serve(takes) {
@@ -180,7 +181,8 @@ mod tests {
     }
 
     proptest! {
-        /// All that is put in comes out once, each queue in its order, whoever is refused meanwhile.
+        /// Every item is served once, each queue in its order, no matter which members are refused
+        /// in between.
         #[test]
         fn nothing_is_lost_and_nobody_overtakes_in_a_queue(
             items in prop::collection::vec(any_item(), 0..200),
@@ -208,8 +210,8 @@ mod tests {
             prop_assert!(flows.is_empty() && flows.serve(&mut |_| true).is_none());
         }
 
-        /// Hosts of one volume that always ask for more get the same, whatever they ask for and by
-        /// however many queues.
+        /// Hosts of one volume that always have waiting items get equal service, no matter how
+        /// large the items and how many the queues.
         #[test]
         fn hosts_that_always_wait_get_the_same(
             hosts in prop::collection::vec((1..1_u64 << 20, 17..40_u8), 2..6),

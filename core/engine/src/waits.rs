@@ -15,7 +15,8 @@ pub enum Older {
     /// Requests that the engine has begun. A request that still waits in front of the engine is checked
     /// against the new state when it begins.
     Begun,
-    /// Every request that a session has handed out, in front of the engine too.
+    /// Every request that a session has handed out, including those that wait in front of the
+    /// engine.
     Came,
 }
 
@@ -102,7 +103,7 @@ impl Waits {
     }
 }
 
-/// The volumes that a request is about: its own, and the source of a copy.
+/// The volumes of a request: its own, and the source of a copy.
 pub(crate) fn volumes_of(request: &Request) -> (VolumeId, Option<VolumeId>) {
     match request.operation {
         Operation::Copy { source, .. } => (request.volume, Some(source)),

@@ -1,7 +1,7 @@
-//! An IO in flight: its operations, each with a state of its own, and what is not yet laid out.
+//! An IO in flight: its operations, each with its own state, and the ranges not laid out yet.
 //!
-//! Invariant: an operation ends once, after it was submitted, under the name that it was submitted
-//! with. Anything else is our own fault, and would answer another's IO.
+//! Invariant: an operation ends once, after it was submitted, with the id that it was submitted
+//! with. Anything else is a bug in this program, and would complete another IO.
 
 use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, OperationId};
 use nearflash_request::{BlockRange, VolumeId};
@@ -10,14 +10,14 @@ use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::io::{IoId, IoResult};
 
-/// How far an operation has come.
+/// The state of an operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// Laid out; the device has not been asked.
+    /// Laid out, not yet submitted to the device.
     Ready,
-    /// The device has been asked.
+    /// Submitted to the device.
     Submitted,
-    /// The device has answered.
+    /// The device has returned a result.
     Ended,
 }
 
@@ -33,7 +33,7 @@ struct Op {
 pub(crate) struct Rest {
     pub(crate) volume: VolumeId,
     pub(crate) ranges: Vec<BlockRange>,
-    /// What is done with them, from where in the buffer on.
+    /// The operation on the first of these blocks, with its offset in the buffer.
     pub(crate) operation: DeviceOperation,
 }
 
@@ -71,7 +71,7 @@ impl Flight {
     /// An IO begins.
     ///
     /// # Panics
-    /// When the last one of the same number has not ended: our own fault.
+    /// When the previous IO of this number has not ended, which is a bug of the caller.
     #[inline]
     pub(crate) fn begin(&mut self) {
         assert!(!self.is_busy(), "a number has one IO at a time");

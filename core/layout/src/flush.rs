@@ -1,22 +1,22 @@
 //! The flushes of one device: at most one under way and one waiting, however many IOs ask.
 //!
-//! Invariant: a flush answers those IOs alone that asked before it was submitted, since a write may
-//! have ended, and been acknowledged, between the two.
+//! Invariant: a flush completes only the IOs that asked before it was submitted, since a write may
+//! have ended, and been acknowledged, between its submission and a later request.
 
 use nearflash_device::{DeviceId, DeviceOperation, DeviceRequest, OperationId};
 use nearflash_units::{ByteLen, ByteOffset};
 
 use crate::io::IoId;
 
-/// Numbers from here on name flushes of devices: IOs have smaller ones.
+/// Operation numbers from here on identify flushes of devices; those of IOs are smaller.
 const FLUSHES: u32 = 1 << 31;
 
-/// How far the flush has come.
+/// The state of the flush.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum State {
     #[default]
     Idle,
-    /// Asked for; IOs still join.
+    /// Requested but not submitted; further IOs can join.
     Ready,
     Submitted,
 }

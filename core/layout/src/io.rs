@@ -1,4 +1,4 @@
-//! What the engine asks of a layout, and how that ends.
+//! IOs that the engine gives to a layout, and their results.
 
 use nearflash_device::{DeviceOperation, DeviceResult, RUN_UNIT};
 use nearflash_request::{BlockRange, BufferId, Outcome, VolumeId};
@@ -14,32 +14,32 @@ pub struct IoId(pub u32);
 pub struct BlockIo {
     /// The engine's number for it.
     pub id: IoId,
-    /// Which volume.
+    /// The volume.
     pub volume: VolumeId,
-    /// Which blocks. A flush has none.
+    /// The blocks. Empty for a flush.
     pub range: BlockRange,
-    /// Further blocks, which follow those of `range` in the buffer; seldom any.
+    /// Further ranges, whose bytes follow those of `range` in the buffer; usually empty.
     pub more: Box<[BlockRange]>,
-    /// What to do with them.
+    /// The operation on the blocks.
     pub kind: IoKind,
-    /// Where in its buffer their bytes begin.
+    /// The first byte in the buffer.
     pub buffer_offset: ByteLen,
 }
 
-/// What an IO does. Its tag is a word, as a [`DeviceOperation`]'s.
+/// The kind of an IO. Its tag is a word, as in [`DeviceOperation`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub enum IoKind {
     /// Fills `buffer`; `None` for a volume that reads as zeroes.
     Read {
-        /// Where the bytes go.
+        /// The destination.
         buffer: Option<BufferId>,
     },
     /// Writes the bytes of `buffer`.
     Write {
-        /// Where the bytes are.
+        /// The source.
         buffer: BufferId,
-        /// On stable media before the result.
+        /// The bytes are on stable media before the result.
         durable: bool,
     },
     /// The blocks read as zeroes afterwards.
@@ -56,26 +56,26 @@ pub enum IoKind {
     Allocation,
 }
 
-/// How an IO ended.
+/// The result of an IO.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum IoResult {
-    /// All of it was done.
+    /// The whole IO was done.
     Done,
-    /// The answer to [`IoKind::Allocation`]: how many bytes from the start of the range on are
-    /// alike. Never zero; the run may go on behind them.
+    /// The result of [`IoKind::Allocation`]: the length of the run at the start of the range whose
+    /// blocks have the same state. Never zero; the run may continue past this length.
     Run {
-        /// They have storage of their own.
+        /// Whether the run has storage of its own.
         mapped: bool,
-        /// How many.
+        /// The length of the run.
         len: ByteLen,
     },
-    /// One of its operations failed, and this is how the first one to end so did. Any part of the
+    /// At least one operation failed; this is the outcome of the first one to fail. Any part of the
     /// IO may have been done.
     Failed(Outcome),
 }
 
 impl IoResult {
-    /// What the result of one operation says of its IO.
+    /// The effect of one operation's result on the result of its IO.
     #[inline]
     pub(crate) fn of(operation: DeviceOperation, len: ByteLen, result: DeviceResult) -> Self {
         let run = |mapped, units| Self::Run {
@@ -86,9 +86,9 @@ impl IoResult {
             (DeviceResult::Done, _) => Self::Done,
             (DeviceResult::Mapped(units), _) => run(true, units),
             (DeviceResult::Unmapped(units), _) => run(false, units),
-            // A device that cannot take a hint loses nothing.
+            // A discard is a hint: a device that cannot take it loses nothing.
             (DeviceResult::Unsupported, DeviceOperation::Deallocate) => Self::Done,
-            // A device that does not know has all of it.
+            // A device that cannot report allocation counts as fully allocated.
             (DeviceResult::Unsupported, DeviceOperation::Allocation) => {
                 Self::Run { mapped: true, len }
             }

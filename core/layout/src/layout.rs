@@ -15,17 +15,17 @@ use crate::flight::{Flight, Rest, further};
 use crate::flush::Flushes;
 use crate::io::{BlockIo, IoId, IoKind, IoResult};
 
-/// Device operations that one IO has in flight; what it has more of follows when they have ended.
+/// The most device operations that one IO has in flight. The others follow when these have ended.
 pub const OPERATIONS_PER_IO_MAX: u16 = 64;
 
-/// Where the blocks of volumes lie, and the operations on them.
+/// One core's volume maps, and the operations in flight on them.
 #[derive(Debug)]
 pub struct Layout {
     devices: Arc<[DeviceProperties]>,
-    /// By device, as all cores see it.
+    /// By device; shared with the other cores.
     health: Arc<[Arc<Health>]>,
     volumes: Arc<VolumeTable>,
-    /// By number of the volume: all of it reads as zeroes, so that reads take no buffer.
+    /// By volume number: whether the whole volume reads as zeroes, so that reads need no buffer.
     zero_volumes: Box<[bool]>,
     /// By number of the IO.
     flights: Vec<Flight>,
@@ -37,9 +37,9 @@ pub struct Layout {
     ended: VecDeque<(IoId, IoResult)>,
     /// Flushes and durable writes under way.
     promises: Vec<(OperationId, Promise)>,
-    /// Those that have succeeded, as their devices say, and are not believed yet.
+    /// Flushes and durable writes whose success cannot be trusted yet.
     unproven: Vec<(OperationId, DeviceId, Success, Nanos)>,
-    /// The time of the driver's turn.
+    /// The time at the start of the driver's turn.
     now: Nanos,
 }
 
@@ -123,7 +123,7 @@ impl Layout {
     /// [`Self::poll_ended`] gives further ones.
     ///
     /// # Panics
-    /// When no such operation is in flight: our own fault.
+    /// When no such operation is in flight, which is a bug of the caller.
     #[inline]
     pub fn handle_device(
         &mut self,
@@ -149,8 +149,8 @@ impl Layout {
         operation.makes_durable().then_some((device, operation))
     }
 
-    /// What is to be believed of a flush or a durable write that has ended; `None` while that is not
-    /// known.
+    /// The result of a flush or a durable write that has ended, after checking the device's health;
+    /// `None` while that is not known.
     fn weigh(
         &mut self,
         id: OperationId,
@@ -170,7 +170,7 @@ impl Layout {
         if !result.is_done() {
             return Some(result);
         }
-        // Without a cache nothing is lost that was acknowledged.
+        // Without a volatile cache, no acknowledged write can be lost.
         let is_volatile = self.devices[index(device.0)].volatile_cache;
         let known = if is_volatile { health.judge(success) } else { Some(!health.is_suspect()) };
         if known.is_none() {
@@ -185,13 +185,13 @@ impl Layout {
         self.now = now;
     }
 
-    /// Whether IOs wait until it is known what became of operations of other cores.
+    /// Whether IOs wait for operations of other cores to end.
     #[inline]
     pub fn awaits_others(&self) -> bool {
         !self.unproven.is_empty()
     }
 
-    /// Ends what waits no longer. [`Self::poll_ended`] gives the IOs that have ended with that.
+    /// Ends the operations that need not wait any longer. [`Self::poll_ended`] gives their IOs.
     pub fn prove(&mut self) {
         let mut place = 0;
         while let Some(&(id, device, success, since)) = self.unproven.get(place) {
@@ -209,7 +209,7 @@ impl Layout {
         }
     }
 
-    /// An operation has ended, and this is what is believed of it.
+    /// Ends an operation with `result`, which has been checked against the device's health.
     #[inline]
     fn end(&mut self, id: OperationId, result: DeviceResult) -> Option<(IoId, IoResult)> {
         if let Some(device) = Flushes::device_of(id) {
@@ -229,7 +229,7 @@ impl Layout {
         Some((IoId(id.io), end))
     }
 
-    /// The next IO that has ended with the last operation.
+    /// The next IO that ended together with another one.
     #[inline]
     pub fn poll_ended(&mut self) -> Option<(IoId, IoResult)> {
         self.ended.pop_front()
@@ -256,7 +256,7 @@ impl Layout {
         self.flights.get(index(id.io))?.peek(id)
     }
 
-    /// Lays out what an IO has had no operations for. The volume may be gone or shorter by now.
+    /// Lays out the remaining ranges of an IO. The volume may have been removed or shrunk since.
     fn go_on(&mut self, id: IoId, rest: Rest) -> Option<IoResult> {
         let Rest { volume, ranges, operation } = rest;
         let Some(entry) = self.volumes.get(volume) else {
@@ -268,7 +268,7 @@ impl Layout {
         (!flight.is_busy()).then(|| flight.result())
     }
 
-    /// Every device that holds any of the volume is flushed.
+    /// Flushes every device on which the volume has extents.
     fn flush(&mut self, id: IoId, volume: VolumeId) -> Option<IoResult> {
         if self.volumes.get(volume).is_some_and(|entry| is_suspect(&self.health, entry)) {
             return Some(IoResult::Failed(Outcome::WriteFault));
@@ -297,17 +297,17 @@ impl Layout {
     }
 }
 
-/// Whether any of the volume lies on a device that is not believed.
+/// Whether the volume has extents on a device with an uncleared failure.
 fn is_suspect(health: &[Arc<Health>], entry: &VolumeEntry) -> bool {
     entry.map.devices().any(|device| health[index(device.0)].is_suspect())
 }
 
-/// A success that is not believed counts as a failure.
+/// The result of a successful operation: a success that is not trusted counts as a failure.
 fn believed(is_true: bool) -> DeviceResult {
     if is_true { DeviceResult::Done } else { DeviceResult::MediumError }
 }
 
-/// Asks for the first piece of the range; a run is said to end with it, whatever follows.
+/// Queries the first piece of the range only; the reported run ends with that piece at the latest.
 fn ask_allocation(
     flight: &mut Flight,
     ready: &mut VecDeque<OperationId>,
@@ -326,7 +326,7 @@ fn ask_allocation(
     None
 }
 
-/// Lays out as much of the ranges as one IO has operations for, and keeps the rest with it.
+/// Lays out as much of the ranges as [`OPERATIONS_PER_IO_MAX`] allows, and keeps the rest.
 #[inline]
 fn lay_out(
     flight: &mut Flight,
@@ -354,13 +354,13 @@ fn lay_out(
     }
 }
 
-/// What is left of a range behind its first blocks.
+/// The range without its first `done` blocks.
 fn behind(range: BlockRange, done: Blocks) -> BlockRange {
     let start = Lba(range.start.0 + done.0);
     BlockRange { start, count: Blocks(range.count.0 - done.0) }
 }
 
-/// The place of that number, which is made when it is first used.
+/// The flight of an IO number, created at its first use.
 #[inline]
 fn flight_of(flights: &mut Vec<Flight>, io: IoId) -> &mut Flight {
     let index = index(io.0);
@@ -370,7 +370,7 @@ fn flight_of(flights: &mut Vec<Flight>, io: IoId) -> &mut Flight {
     &mut flights[index]
 }
 
-/// Which volumes lie on devices alone that read as zeroes.
+/// For each volume number, whether all its devices read as zeroes.
 fn zero_volumes(volumes: &VolumeTable, devices: &[DeviceProperties]) -> Box<[bool]> {
     let reads_as_zeroes =
         |id: DeviceId| devices.get(index(id.0)).is_some_and(|device| device.reads_as_zeroes);

@@ -1,10 +1,11 @@
-//! Where blocks lie: turns what the engine asks of a volume into operations on devices, follows
-//! each of them until it has ended, and gives the engine one result for each IO. Pure.
+//! The layout layer: translates the engine's IOs on volumes into device operations, tracks each
+//! operation until it has ended, and returns one result for each IO. Pure.
 //!
-//! Every device operation leaves by [`Layout::poll_device`], and every result comes back by
-//! [`Layout::handle_device`], under a name that no other operation has at that time.
+//! [`Layout::poll_device`] gives every device operation, and [`Layout::handle_device`] takes every
+//! result. No two operations in flight have the same id.
 //!
-//! Knows nothing of requests, of who asked, of fences, or of what buffers hold.
+//! This crate sees IOs on blocks; it has no notion of requests, sessions, fences or the contents of
+//! buffers.
 
 mod flight;
 mod flush;

@@ -184,7 +184,7 @@ fn a_device_that_failed_a_flush_is_believed_on_no_core_until_it_is_cleared() {
     ] {
         let health = healthy();
         let (mut one, mut other) = (layout_over(1, &health), layout_over(1, &health));
-        // Both are under way when the one fails: the other's success is worth nothing.
+        // Both are under way when one fails: the other's success cannot be trusted.
         one.submit(io(0, all, how));
         other.submit(io(0, all, IoKind::Flush));
         let (failing, passing) = (submitted(&mut one)[0].id, submitted(&mut other)[0].id);
@@ -223,7 +223,7 @@ fn a_success_waits_for_what_another_core_has_under_way_and_fails_with_it() {
             other.prove();
             assert!(other.poll_ended().is_none() && other.awaits_others());
             end(&mut one, first, result);
-            // Whether or not somebody believes the device again meanwhile.
+            // Also when the failure is cleared meanwhile.
             health[0].clear();
             other.prove();
             assert_eq!(other.poll_ended(), Some((IoId(0), expected)));
@@ -288,7 +288,7 @@ fn a_write_that_promises_nothing_a_full_device_and_one_that_cannot_flush_leave_i
     }
 }
 
-/// What happens next: an IO of that kind, a turn's submissions, or one of the devices' answers.
+/// The next step of the model: a new IO, the submissions of a turn, or a result of a device.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Ask(IoKind, u64),

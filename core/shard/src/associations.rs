@@ -1,22 +1,23 @@
 //! Which hosts still have requests of an ended controller under way.
 //!
-//! A host that lost its connection comes back and writes again what was not answered. A write of
-//! its old connection that is still on its way to the device must not land after that. So the answer
-//! to a Connect that asks for a new controller waits while a queue of an ended one of that host has
-//! not fallen silent: for as long as a device operation takes. (It is not refused as busy: the Linux
-//! host would fail a reset, and come back only after its reconnect delay.)
+//! A host that lost its connection comes back and repeats the writes that were not answered. A
+//! write of its old connection that is still on its way to the device must not land after the
+//! repeated one. So the response to a Connect for a new controller waits while a queue of an ended
+//! controller of that host has requests in flight: for as long as a device operation takes. (It is
+//! not refused as busy: the Linux host would fail a reset, and come back only after its reconnect
+//! delay.)
 
 use std::collections::{HashMap, HashSet};
 
 use nearflash_nvme::fabrics::ConnectData;
 use nearflash_nvme::{ControllerId, HostName, QueueId};
 
-/// A host as far as its connections tell it from others: by its name, or, if it has none, by its identifier.
+/// The identity of a host: its name, or, if it has none, its identifier.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Host(HostName, [u8; 16]);
 
 impl Host {
-    /// The host that connects so; `None` if its name is invalid.
+    /// The host of a Connect; `None` if its name is invalid.
     pub(crate) fn of(data: &ConnectData) -> Option<Self> {
         Some(Self::new(data.host.host().ok()?, data.host_id))
     }
@@ -27,11 +28,11 @@ impl Host {
     }
 }
 
-/// The I/O queues of the node and whose they are.
+/// The I/O queues of the node and their hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Associations {
     queues: HashMap<(ControllerId, QueueId), Host>,
-    /// Controllers that are no more, but have queues that are not yet silent.
+    /// Ended controllers with queues that still have requests in flight.
     ended: HashSet<ControllerId>,
 }
 
@@ -40,13 +41,13 @@ impl Associations {
         self.queues.insert((controller, queue), host);
     }
 
-    /// No request of the queue is under way any more.
+    /// No request of the queue is in flight any more.
     pub(crate) fn queue_silent(&mut self, controller: ControllerId, queue: QueueId) {
         self.queues.remove(&(controller, queue));
         self.forget_if_silent(controller);
     }
 
-    /// The controller is no more.
+    /// The controller has ended.
     pub(crate) fn controller_ended(&mut self, controller: ControllerId) {
         self.ended.insert(controller);
         self.forget_if_silent(controller);

@@ -1,10 +1,10 @@
-//! What is no I/O and all sessions of a volume share (registrations, reservations, modes): every
-//! session asks for it here, whatever its door, and is answered here.
+//! Changes of the state that all sessions of a volume share (registrations, reservations, modes).
+//! Sessions of every protocol send their changes, and get the answers, through this module.
 //!
-//! The control side answers the core that asked when every core goes by the change and the older
-//! requests of the volume have ended, and tells every core whom else it concerns before. Changes of one
-//! volume are made one after the other. A device that hangs can hold them up, so that each core asks for
-//! a bounded number of them.
+//! The control side first tells every core which other sessions the change concerns. It answers the
+//! asking core when every core uses the new state and the older requests of the volume have ended.
+//! Changes of one volume are made one after the other. A device that hangs can hold them up, so
+//! that each core asks for a bounded number of them.
 
 use nearflash_engine::Owner;
 use nearflash_nvme::CommandId;
@@ -83,7 +83,7 @@ impl Shard {
         }
     }
 
-    /// Something happened that sessions are to be told of.
+    /// Reports raised conditions to sessions.
     pub(crate) fn raise<W: World>(&mut self, raised: &[Raised], world: &mut W) {
         self.raise_to_initiators(raised, world);
         let Some(controllers) = &mut self.controllers else { return };

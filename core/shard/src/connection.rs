@@ -1,4 +1,4 @@
-//! One connection of a shard: its socket, its session, and what it holds of the core's bounds.
+//! One connection of a shard: its socket, its session, and its share of the core's bounds.
 
 use std::net::SocketAddr;
 
@@ -15,10 +15,10 @@ use crate::progress::Progress;
 use crate::session::Session;
 use crate::world::{RingId, SocketId};
 
-/// What a connection is, once its Connect is answered.
+/// The role of a connection, known once its handshake is complete.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Role {
-    /// Nothing yet.
+    /// No role yet.
     Handshake,
     /// The admin queue of a controller. Always on the first core.
     Admin(ControllerId),
@@ -52,21 +52,21 @@ impl Role {
     }
 }
 
-/// How far a connection's life has gone.
+/// The phase of a connection's life.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
     /// Receives and answers.
     Open,
-    /// Nothing more is received; what is answered is still sent, then the connection is closed.
+    /// Receives nothing more; sends the remaining answers, then closes.
     Closing,
     /// All is sent, and the peer was told; closed when it closes or the time is over. A socket
-    /// closed at once, with input unread, would take the last words back.
+    /// closed at once, with input unread, would discard the last messages.
     Lingering(Nanos),
     /// The socket is gone. Waits for the device operations of its requests.
     Dead,
 }
 
-/// A direct client that is in.
+/// A connected direct client.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     /// `None` for an anonymous one.
@@ -81,37 +81,37 @@ pub struct Connection {
     pub(crate) local: SocketAddr,
     pub(crate) session: Session,
     pub(crate) role: Role,
-    /// A direct client that is in, as it was announced: the key that it came with.
+    /// The direct client, once its connection was announced.
     pub(crate) client: Option<Client>,
-    /// What a direct client claims for it.
+    /// The lineage that a direct client claims for the connection.
     pub(crate) lineage: Option<Box<Lineage>>,
     /// The rings that it shares with its client.
     pub(crate) ring: Option<RingId>,
     pub(crate) phase: Phase,
-    /// Received, but behind something that has to wait (for a buffer, for answers to be sent).
+    /// Received bytes behind a command that waits for a buffer or for answers to be sent.
     pub(crate) leftover: Leftover,
-    /// Who asks, as reservations know it; nobody before the login.
+    /// The I_T nexus that reservations know the peer by; empty before the login.
     pub(crate) nexus: Nexus,
     /// The host that it belongs to, by its name in its protocol; `None` before that is known, and of an
     /// anonymous client.
     pub(crate) host: Option<Box<str>>,
     /// Requests in the engine, and in front of it.
     pub(crate) requests: usize,
-    /// Changes that the control side has not answered. Nobody waits for them when the connection is
-    /// gone: the control side may be waiting for just that, and makes changes in the order of
+    /// Changes that the control side has not answered. The end of a connection does not wait for
+    /// them: the control side may itself be waiting for that end, and makes changes in the order of
     /// asking anyway.
     pub(crate) changes: usize,
-    /// Nothing is sent before: a login that failed is not told at once that it did.
+    /// Nothing is sent before this time: the answer to a failed login is delayed.
     pub(crate) quiet_until: Option<Nanos>,
-    /// What it holds of the pool: on its core.
+    /// Its account in the pool of its core.
     pub(crate) account: Option<AccountId>,
     /// When bytes last came.
     pub(crate) received_at: Nanos,
-    /// What moves between it and its peer.
+    /// The progress of its peer.
     pub(crate) progress: Progress,
     /// Turns in a row in which nothing could be sent.
     pub(crate) blocked_turns: u16,
-    /// Which of the shard's lists it is in.
+    /// The lists of the shard that it is in.
     pub(crate) listed: Listed,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Listed {
     pub(crate) hot: bool,
     /// Has something to send.
     pub(crate) dirty: bool,
-    /// Waits for buffers or answers before it receives on.
+    /// Waits for buffers or answers before it receives more.
     pub(crate) paused: bool,
 }
 
@@ -162,17 +162,17 @@ impl Connection {
         }
     }
 
-    /// Whether nothing is sent any more, whatever its session still has to say.
+    /// Whether nothing more is sent, even if its session still has output.
     pub(crate) const fn is_mute(&self) -> bool {
         matches!(self.phase, Phase::Dead | Phase::Lingering(_))
     }
 
-    /// Whether room to send is of use to it.
+    /// Whether it has anything to send.
     pub(crate) fn has_to_send(&self) -> bool {
         self.quiet_until.is_none() && !self.is_mute() && self.session.output_len() > 0
     }
 
-    /// Its account. It has one as long as it is its core's.
+    /// Its account. It has one while it belongs to a core.
     #[inline]
     pub(crate) fn account(&self) -> AccountId {
         self.account.expect("a connection of a core has an account")
@@ -186,13 +186,13 @@ impl Connection {
         accounts.may_hold(self.account(), more, pool) && pool.would_leave(Pool::FRONT_LEN, more)
     }
 
-    /// Whether what the peer sends is taken, and does not wait for buffers or for answers to leave.
+    /// Whether input is taken, and does not wait for buffers or for answers to be sent.
     pub(crate) fn takes_input(&self) -> bool {
         self.leftover.is_empty() && self.session.receiving() != Receiving::Paused
     }
 
-    /// Whether something waits on the peer: answers to be taken, or data to be sent. What the peer
-    /// may have sent and we do not take is not its fault.
+    /// Whether something waits on the peer: answers to be taken, or data to be sent. Input that the
+    /// shard does not take does not count against the peer.
     pub(crate) fn waits_for_peer(&self) -> bool {
         let waits_for_data =
             self.phase == Phase::Open && self.takes_input() && self.session.awaits_data();

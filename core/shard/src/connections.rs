@@ -1,5 +1,5 @@
-//! The connections of a shard, by key. A key is never given out twice, so that an answer for a
-//! connection that is gone finds nothing.
+//! The connections of a shard, by key. A key is never reused, so that an answer for a closed
+//! connection finds no connection.
 
 use nearflash_engine::Owner;
 use slab::Slab;

@@ -1,4 +1,4 @@
-//! The first core's part: Connects, admin commands and what controllers want done.
+//! The first core's part: Connects, admin commands and the actions of controllers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use crate::world::World;
 pub(crate) struct Controllers {
     target: Target,
     admins: HashMap<ControllerId, Key>,
-    /// Whose they are.
+    /// The host of each controller.
     names: HashMap<ControllerId, HostName>,
     associations: Associations,
-    /// Connects of hosts whose last controller is not yet silent. Their sessions' handshake time
-    /// bounds the wait.
+    /// Connects of hosts whose last controller still has requests in flight. Their sessions'
+    /// handshake time bounds the wait.
     held_back: Vec<(Key, ConnectDemand)>,
     core_count: u16,
 }
@@ -155,7 +155,7 @@ impl Shard {
         self.act(world);
     }
 
-    /// Does what the controllers want done.
+    /// Performs the actions that the controllers ask for.
     pub(crate) fn act<W: World>(&mut self, world: &mut W) {
         while let Some(action) = self.controllers.as_mut().and_then(|c| c.target.poll_action()) {
             match action {
@@ -196,7 +196,7 @@ impl Shard {
 
     fn respond(&mut self, controller: ControllerId, completion: CompletionEntry, data: &[u8]) {
         let Some(controllers) = &self.controllers else { return };
-        // A controller whose admin connection is gone has nobody to answer.
+        // Without an admin connection there is no host to answer.
         let Some(&key) = controllers.admins.get(&controller) else { return };
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(session) = connection.session.nvme_tcp_mut() else { return };
@@ -219,7 +219,7 @@ impl Shard {
         }
     }
 
-    /// A queue's connection is gone, and every request it had is ended.
+    /// A queue's connection is gone, and all its requests have ended.
     pub(crate) fn queue_closed<W: World>(
         &mut self,
         controller: ControllerId,

@@ -1,8 +1,8 @@
-//! Direct clients: where their connections live, what they may reach, and who they are.
+//! Direct clients: their connections, exports and identities.
 //!
-//! Revocation: the control side sends [`crate::Message::Direct`] to every core. Requests that wait in
-//! front of the engine are checked again, by the new exports. Each core answers when the requests have
-//! ended that the engine had begun on the volumes whose rights are others now.
+//! Revocation: the control side sends [`crate::Message::Direct`] to every core. Requests that wait
+//! in front of the engine are checked again, by the new exports. Each core answers when the
+//! requests have ended that its engine had begun on volumes whose access rights have changed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,12 +24,13 @@ use crate::world::World;
 /// Clients that a core's status lists; others are only counted.
 pub(crate) const CLIENTS_LISTED_MAX: usize = 1024;
 
-/// What direct sessions are made with.
+/// The configuration of direct sessions.
 #[derive(Clone, Debug)]
 pub struct DirectConfig {
-    /// Their limits. The door's properties and the nonce are filled in for each.
+    /// The limits of a session. The properties of the door and the nonce are filled in for each
+    /// session.
     pub session: SessionConfig,
-    /// What clients may reach, from the start.
+    /// The exports at the start.
     pub exports: Arc<Exports>,
 }
 
@@ -44,7 +45,7 @@ impl Default for DirectConfig {
 #[derive(Debug)]
 pub(crate) struct Clients {
     pub(crate) config: DirectConfig,
-    /// On the first core: how many came, to spread them.
+    /// On the first core: the number of accepted clients, to spread them over the cores.
     accepted: u16,
 }
 
@@ -53,7 +54,7 @@ impl Clients {
         Self { config, accepted: 0 }
     }
 
-    /// The session of a client that has just come in.
+    /// Creates the session of a client that has just connected.
     pub(crate) fn session<W: World>(
         &self,
         anonymous: bool,
@@ -75,8 +76,8 @@ impl Clients {
 }
 
 impl Shard {
-    /// What clients may reach from now on.
-    /// Returns the volumes on which somebody has other rights than before.
+    /// Replaces the exports. Returns the volumes on which the access rights of any client have
+    /// changed.
     pub(crate) fn set_direct_exports<W: World>(
         &mut self,
         exports: Arc<Exports>,
@@ -86,7 +87,7 @@ impl Shard {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             connection.session.set_exports(&exports);
             self.cancel_disallowed(key, world);
-            // It may have something to say about it, or be over.
+            // The session may have output now, or have ended.
             self.mark_dirty(key);
         }
         let changed = exports.changed_since(&self.clients.config.exports);
@@ -102,7 +103,7 @@ impl Shard {
         self.engine.cancel_waiting(key.to_owner(), is_meant, world.pool());
     }
 
-    /// Says that a client is in, once it is.
+    /// Reports a client once it is connected.
     #[inline]
     pub(crate) fn announce<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -120,7 +121,7 @@ impl Shard {
         }
     }
 
-    /// How many clients there are, and the first of them.
+    /// The number of connected clients, and the first [`CLIENTS_LISTED_MAX`] of them.
     pub(crate) fn connected_clients(&self) -> (usize, Vec<ConnectedClient>) {
         let clients = || {
             let all = self.connections.iter();
@@ -138,7 +139,7 @@ impl Shard {
     }
 }
 
-/// The session of what came in by a door.
+/// Creates the session of a new connection.
 pub(crate) fn session_of<W: World>(
     shard: &Shard,
     door: Door,

@@ -1,23 +1,23 @@
-//! Where connections come in, and who is at their other end.
+//! The listeners that accept connections, and their peers.
 
 use std::fmt;
 use std::net::SocketAddr;
 
-/// What is spoken at a listener, and who may come in by it.
+/// The protocol of a listener, and its access policy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Door {
     /// NVMe/TCP.
     NvmeTcp,
     /// Direct, over TCP or a Unix socket.
     Direct {
-        /// As long as there is no credential, whoever comes has full access.
+        /// While no credential exists, every client has full access.
         anonymous: bool,
         /// A Unix socket: clients may ask for shared memory.
         local: bool,
     },
     /// iSCSI.
     Iscsi {
-        /// As long as there is no CHAP account, whoever may come in need not prove who it is.
+        /// While no CHAP account exists, initiators log in without authentication.
         anonymous: bool,
     },
 }
@@ -25,11 +25,11 @@ pub enum Door {
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Peer {
-    /// By the network.
+    /// A peer on the network.
     Address(SocketAddr),
-    /// By a Unix socket: what the system says of who connected.
+    /// A peer on a Unix socket: the credentials that the system reports.
     Process {
-        /// The process, as seen from here; 0 when it is in a namespace that we do not see.
+        /// The process ID in our PID namespace; 0 if the process is not visible in it.
         pid: u32,
         /// Its user.
         uid: u32,
@@ -37,7 +37,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Its address, if it came by the network.
+    /// Its network address; `None` for a Unix socket.
     pub fn address(self) -> Option<SocketAddr> {
         match self {
             Self::Address(address) => Some(address),

@@ -1,14 +1,15 @@
 //! Initiators: their sessions' logins, where their connections live, and how they end.
 //!
 //! Spec: RFC 7143, 6.3.5 (reinstatement). A login comes in on the first core, which knows every
-//! session. An initiator that comes back takes its old session's place, and writes again what was
-//! not answered; a write of the old one that is still on its way to the device must not land after
-//! that. So the answer waits until the old connections are silent, as with hosts of NVMe/TCP
-//! (`associations.rs`). All connections of a session live on one core.
+//! session. An initiator that comes back replaces its old session and repeats the writes that were
+//! not answered. A write of the old session that is still on its way to the device must not land
+//! after the repeated one. So the login response waits until no request of the old connections is
+//! in flight, as with hosts of NVMe/TCP (`associations.rs`). All connections of a session live on
+//! one core.
 //!
-//! Accounts: the control side sends [`crate::Message::Iscsi`], and the first core answers when every
-//! session has ended that the new accounts do not admit. Sessions whose target is gone are asked to
-//! log out, and nobody waits for that.
+//! Accounts: the control side sends [`crate::Message::Iscsi`], and the first core answers when
+//! every session has ended that the new accounts do not admit. Sessions whose target is gone are
+//! asked to log out; the answer does not wait for them.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -31,16 +32,17 @@ use crate::session::PeerError;
 use crate::shard::Shard;
 use crate::world::World;
 
-/// What sessions of initiators are made with.
+/// The configuration of initiators' sessions.
 #[derive(Clone, Debug)]
 pub struct IscsiConfig {
-    /// Their limits. The door's properties and the nonce are filled in for each.
+    /// The limits of a session. The properties of the door and the nonce are filled in for each
+    /// session.
     pub session: SessionConfig,
     /// The most sessions of a node at a time.
     pub sessions_max: usize,
     /// The most commands of a session under way.
     pub window: u32,
-    /// What initiators may reach, from the start.
+    /// The exports at the start.
     pub exports: Arc<Exports>,
 }
 
@@ -61,8 +63,8 @@ pub(crate) struct Initiators {
     portal: Portal,
     /// Where the first connection of each session came from, by TSIH.
     peers: HashMap<u16, SocketAddr>,
-    /// Logins that take the place of what is not yet silent. Their sessions' login time bounds the
-    /// wait.
+    /// Logins that replace sessions or connections with requests still in flight. Their sessions'
+    /// login time bounds the wait.
     held_back: Vec<(Key, Box<LoginDemand>)>,
     /// Changes of the accounts, each with the sessions that must end first.
     ending: Vec<Ending>,
@@ -83,7 +85,7 @@ impl Initiators {
         Self { config, portal, peers, held_back, ending }
     }
 
-    /// The session of an initiator that has just come in.
+    /// Creates the session of an initiator that has just connected.
     pub(crate) fn session<W: World>(
         &self,
         anonymous: bool,
@@ -99,12 +101,12 @@ impl Initiators {
         TargetSession::new(config, Arc::clone(&self.config.exports), local, now)
     }
 
-    /// What initiators may reach now.
+    /// The current exports.
     pub(crate) fn exports(&self) -> &Arc<Exports> {
         &self.config.exports
     }
 
-    /// The number of a change that waits for no session any more.
+    /// The number of a change whose sessions have all ended.
     pub(crate) fn poll_ended(&mut self) -> Option<u64> {
         let ended = self.ending.iter().position(|ending| ending.sessions.is_empty())?;
         Some(self.ending.swap_remove(ended).number)
@@ -121,7 +123,7 @@ impl Initiators {
             .collect()
     }
 
-    /// Decides on a login. What it proved may have been taken back while it waited.
+    /// Decides on a login. Its account may have been removed while it waited.
     fn login(&mut self, demand: &LoginDemand) -> Result<Admission, LoginStatus> {
         let exports = &self.config.exports;
         if !exports.trusts(demand.account.as_deref()) {
@@ -132,7 +134,7 @@ impl Initiators {
 }
 
 impl Shard {
-    /// An initiator asks to be let in.
+    /// An initiator asks to log in.
     pub(crate) fn login<W: World>(&mut self, key: Key, demand: Box<LoginDemand>, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let peer = connection.peer;
@@ -177,7 +179,7 @@ impl Shard {
         }
     }
 
-    /// This connection of an initiator is no more: at once, answers not yet sent included.
+    /// Ends a connection of an initiator at once; answers not yet sent are dropped.
     pub(crate) fn end_connection<W: World>(&mut self, place: ConnectionPlace, world: &mut W) {
         let role = Role::Initiator { tsih: place.tsih, cid: place.cid };
         for key in self.connections.keys(|connection| connection.role == role) {
@@ -200,8 +202,8 @@ impl Shard {
         }
     }
 
-    /// What initiators may reach from now on. On the first core, sessions end whose account is none
-    /// any more, and those without one as soon as there is one.
+    /// Replaces the exports. The first core also ends sessions whose account no longer exists, and
+    /// unauthenticated sessions as soon as there is an account.
     pub(crate) fn set_iscsi_exports<W: World>(
         &mut self,
         number: u64,
@@ -221,7 +223,7 @@ impl Shard {
         let is_gone = |target: &str| exports.target(target).is_none();
         portal.end(|session| session.target.as_deref().is_some_and(is_gone));
         let places = portal.end(|session| !exports.trusts(session.account.as_deref()));
-        // What an earlier change has ended, that one waits for.
+        // The sessions that an earlier change ended; that change waits for them.
         let ending = self.initiators.ending.iter().flat_map(|ending| &ending.sessions);
         let ending: HashSet<u16> = ending.copied().collect();
         let sessions = places.iter().map(|place| place.tsih);
@@ -230,7 +232,7 @@ impl Shard {
         self.end_connections(&places, world);
     }
 
-    /// Initiators are to be told what happened.
+    /// Reports raised conditions to initiators.
     pub(crate) fn raise_to_initiators<W: World>(&mut self, raised: &[Raised], world: &mut W) {
         for key in self.connections.keys(|connection| connection.session.iscsi().is_some()) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
@@ -242,9 +244,9 @@ impl Shard {
         }
     }
 
-    /// Other connections of the same session may go on: they live on this core, too. What one of them
-    /// does then may be what the next waits for, or this one: each round begins at least one command,
-    /// and the session's window bounds how many wait.
+    /// Resumes the other connections of the same session, which live on this core too. Progress of
+    /// one may unblock the next, or this one, so that several rounds may be needed: each round
+    /// begins at least one command, and the session's window bounds how many wait.
     #[cold]
     pub(crate) fn stir_siblings<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get(key) else { return };
@@ -263,8 +265,8 @@ impl Shard {
         }
     }
 
-    /// Task management functions of a connection reach the others of its session, and are answered when
-    /// what those said before has arrived.
+    /// Task management functions of a connection reach the others of its session, and are answered
+    /// when the earlier commands of those connections have arrived.
     fn carry_orders<W: World>(&mut self, key: Key, siblings: &[Key], world: &mut W) {
         let others = || siblings.iter().filter(|sibling| **sibling != key);
         while let Some(order) = self.initiator(key).and_then(|session| session.sibling_request()) {
@@ -296,7 +298,8 @@ impl Shard {
         self.connections.get_mut(key)?.session.iscsi_mut()
     }
 
-    /// Takes what waited for other connections of its session. Whether those may go on now.
+    /// Resumes input that waited for other connections of its session. Returns whether those may
+    /// continue now.
     fn resume_initiator<W: World>(&mut self, key: Key, world: &mut W) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         let Some(session) = connection.session.iscsi_mut() else { return false };

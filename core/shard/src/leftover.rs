@@ -1,19 +1,19 @@
-//! Bytes that were received, and wait because what stands in front of them does.
+//! Received bytes that wait because a command in front of them waits.
 //!
 //! A core keeps a bounded number of them. Past that it receives little at a time, so that a connection
 //! whose next bytes would free buffers still goes on.
 
-/// Bytes that a core keeps so, after which it receives `RECEIVE_LEN_MIN` at a time.
+/// The leftover bytes of a core beyond which it receives `RECEIVE_LEN_MIN` bytes at a time.
 pub const LEFTOVER_MAX: usize = 64 << 20;
 
-/// What is received at a time at least.
+/// The least number of bytes received at a time.
 const RECEIVE_LEN_MIN: usize = 4096;
 
-/// A connection's.
+/// The leftover bytes of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Leftover {
     bytes: Vec<u8>,
-    /// How many of them are taken.
+    /// The number of bytes already taken.
     taken: usize,
 }
 
@@ -26,33 +26,33 @@ impl Leftover {
         &self.bytes[self.taken..]
     }
 
-    /// What was fed but for its last `left` bytes is taken.
+    /// Marks all but the last `left` bytes as taken.
     fn keep_last(mut self, left: usize) -> Self {
         self.taken = self.bytes.len() - left;
         self
     }
 }
 
-/// What all connections of a core have left over.
+/// The leftover bytes of all connections of a core.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
     len: usize,
 }
 
 impl Leftovers {
-    /// How much may be received at once.
+    /// The most bytes to receive at once.
     #[inline]
     pub(crate) fn receive_len(&self, staging_len: usize) -> usize {
         LEFTOVER_MAX.saturating_sub(self.len).clamp(RECEIVE_LEN_MIN, staging_len)
     }
 
-    /// Received bytes have to wait.
+    /// Keeps received bytes that must wait.
     pub(crate) fn keep(&mut self, bytes: &[u8]) -> Leftover {
         self.len += bytes.len();
         Leftover { bytes: bytes.to_vec(), taken: 0 }
     }
 
-    /// Bytes that waited were taken, but for the last `left`. They stay where they are.
+    /// Marks all waiting bytes but the last `left` as taken. They stay where they are.
     pub(crate) fn keep_last(&mut self, leftover: Leftover, left: usize) -> Leftover {
         if left == 0 {
             self.forget(leftover);
@@ -61,18 +61,18 @@ impl Leftovers {
         leftover.keep_last(left)
     }
 
-    /// A connection comes from another core, with what it has left over.
+    /// A connection arrives from another core, with its leftover bytes.
     pub(crate) fn adopt(&mut self, leftover: &Leftover) {
         self.len += leftover.bytes.len();
     }
 
-    /// A connection goes to another core, with what it has left over.
+    /// A connection moves to another core, with its leftover bytes.
     pub(crate) fn leave(&mut self, leftover: &Leftover) {
         assert!(leftover.bytes.len() <= self.len, "what is left over is counted once");
         self.len -= leftover.bytes.len();
     }
 
-    /// Nobody takes these any more.
+    /// Discards leftover bytes.
     pub(crate) fn forget(&mut self, leftover: Leftover) {
         self.leave(&leftover);
     }

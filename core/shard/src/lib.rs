@@ -1,4 +1,4 @@
-//! One core's world: its connections, its engine, its buffers, driven turn by turn.
+//! One core of the node: its connections, its engine and its buffers, driven turn by turn.
 //!
 //! A shard is pure: it sees sockets, devices, time and other cores only through [`World`], so the
 //! same code runs under the reactor in production and under the simulator in tests. It is where

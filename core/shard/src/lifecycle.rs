@@ -17,7 +17,7 @@ use crate::world::{SocketId, World};
 use nearflash_engine::CoreId;
 use nearflash_session::ServingEnd;
 
-/// How long a peer that was told why may take to close its end.
+/// The time that a peer has to close its end after our last message.
 const LINGER: Nanos = Nanos::from_secs(1);
 
 impl Shard {
@@ -39,7 +39,7 @@ impl Shard {
         let session = session_of(self, door, local, world);
         let connection = Connection::new(socket, peer, local, session, world.now());
         let connection = Box::new(connection);
-        // A host says which queue it wants before it gets its core, a client need not.
+        // An NVMe host is placed by the queue that its Connect names; a client is placed at once.
         let core = match door {
             Door::NvmeTcp | Door::Iscsi { .. } => CoreId::FIRST,
             Door::Direct { .. } => self.clients.next_core(self.config.engine.core_count),
@@ -60,11 +60,11 @@ impl Shard {
         self.leftovers.adopt(&connection.leftover);
         if self.connections.len() >= CONNECTIONS_MAX {
             world.notice(Notice::TooManyConnections { peer });
-            // Its host is told as of any other connection that is gone.
+            // Its end is reported like that of any other connection.
             let key = self.insert(connection);
             return self.kill(key, world);
         }
-        // What is handed out here is decided, and counted, by this core's.
+        // From here on, this core's exports decide on the session's requests.
         connection.session.set_exports(&self.clients.config.exports);
         if let Some(session) = connection.session.iscsi_mut() {
             session.set_exports(Arc::clone(self.initiators.exports()));
@@ -95,7 +95,7 @@ impl Shard {
         key
     }
 
-    /// Gives a connection to another core, answers and unread input included.
+    /// Gives a connection to another core, including its answers and unread input.
     pub(crate) fn hand_over<W: World>(&mut self, key: Key, core: CoreId, world: &mut W) {
         let Some(mut connection) = self.connections.remove(key) else { return };
         self.set_key(connection.socket, None);
@@ -106,15 +106,15 @@ impl Shard {
         world.post(core, Message::Adopt(connection));
     }
 
-    /// Nothing more is received; what is answered is still sent.
+    /// Stops receiving; the remaining answers are still sent.
     pub(crate) fn begin_closing<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.stop_receiving(&mut self.leftovers, self.engine.accounts(), world.pool());
         self.mark_dirty(key);
     }
 
-    /// Called when all output is sent: a closing connection without requests says goodbye. Whether
-    /// that is more output.
+    /// Called when all output is sent: a closing connection without requests sends its last
+    /// messages. Returns whether that is more output.
     pub(crate) fn close_if_done<W: World>(&mut self, key: Key, world: &mut W) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         if connection.session.is_closing() {
@@ -134,8 +134,8 @@ impl Shard {
         false
     }
 
-    /// Ends a connection now. Its slot stays until its device operations have ended: they still
-    /// use its buffers, and nobody may believe them ended before they are.
+    /// Ends a connection now. Its slot stays until its device operations have ended: they still use
+    /// its buffers, and must not be reported as ended before they are.
     pub(crate) fn kill<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.phase == Phase::Dead {
@@ -152,8 +152,8 @@ impl Shard {
         self.bury_if_quiet(key, world);
     }
 
-    /// Forgets a dead connection once nothing of it is in flight, and says so: only then may its
-    /// host be told that the queue is gone.
+    /// Removes a dead connection once none of its requests is in flight, and reports that: only
+    /// then may its host be told that the queue is gone.
     pub(crate) fn bury_if_quiet<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.phase != Phase::Dead || connection.requests > 0 {
@@ -180,7 +180,7 @@ impl Shard {
         self.tell(CoreId::FIRST, gone, world);
     }
 
-    /// Says something to a core, which may be this one.
+    /// Sends a message to a core, which may be this one.
     pub(crate) fn tell<W: World>(&mut self, core: CoreId, message: Message, world: &mut W) {
         if core == self.config.engine.core {
             self.handle_message(message, world);
@@ -189,7 +189,7 @@ impl Shard {
         }
     }
 
-    /// Lets other connections of the same session go on, if this one did what they wait for.
+    /// Resumes other connections of the same session, if this one may have unblocked them.
     #[inline]
     pub(crate) fn stir<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -198,7 +198,7 @@ impl Shard {
         }
     }
 
-    /// The controller, or one queue of it, is no more.
+    /// Ends the connections of a controller, or of one of its queues.
     pub(crate) fn disconnect<W: World>(
         &mut self,
         controller: ControllerId,
@@ -209,14 +209,14 @@ impl Shard {
             None => connection.role.controller() == Some(controller),
             Some(queue) => connection.role.queue() == Some((controller, queue)),
         };
-        // At once, answers not yet sent included: nobody may wait for them any more, and a host that
-        // comes back waits until these connections are silent.
+        // Answers not yet sent are dropped: no host waits for them any more, and a host that comes
+        // back waits until these connections have no requests in flight.
         for key in self.connections.keys(is_meant) {
             self.kill(key, world);
         }
     }
 
-    /// Takes nothing new; answers what there is, then closes.
+    /// Accepts nothing new, answers the requests in flight, then closes.
     pub(crate) fn drain<W: World>(&mut self, world: &mut W) {
         self.draining = true;
         world.stop_listening();

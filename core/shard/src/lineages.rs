@@ -1,12 +1,13 @@
-//! Direct clients that come back, and which of their connections counts.
+//! Lineages: direct clients that reconnect, and the connection that replaces the earlier ones.
 //!
-//! A client that lost its connection comes back and writes again what was not answered. A write of
-//! its old connection that is still on its way to the device, or that the node has not read yet,
-//! must not land after that. So a client claims a lineage for its connection (CLAIM): connections
-//! that claimed it before are ended, and the claim is answered when nothing of theirs is under way,
-//! as with hosts of NVMe/TCP (`associations.rs`) and initiators (`iscsi.rs`).
+//! A client that lost its connection comes back and repeats the writes that were not answered. A
+//! write of its old connection that is still on its way to the device, or that the node has not
+//! read yet, must not land after the repeated one. So a client claims a lineage for its connection
+//! (CLAIM): connections that claimed it before are ended, and the claim is answered when none of
+//! their requests is in flight, as with hosts of NVMe/TCP (`associations.rs`) and initiators
+//! (`iscsi.rs`).
 //!
-//! Connections of clients live on every core; who claimed what is known to the first core alone.
+//! Connections of clients live on every core; only the first core knows the claims.
 
 use std::collections::HashMap;
 
@@ -20,7 +21,7 @@ use crate::session::Session;
 use crate::shard::Shard;
 use crate::world::World;
 
-/// Who claimed what. Only the first core's has anything in it, a connection's claim at most each.
+/// The claims of all connections, at most one each. Empty except on the first core.
 #[derive(Debug, Default)]
 pub(crate) struct Lineages {
     /// Oldest first; all but the last are ending.
@@ -34,8 +35,8 @@ struct Claim {
 }
 
 impl Lineages {
-    /// A connection claims a lineage. The one that had it, which is to end, if there is any;
-    /// otherwise it is the new one's at once.
+    /// A connection claims a lineage. Returns the connection that had it, which must end; `None` if
+    /// the claim is granted at once.
     fn claim(&mut self, lineage: Lineage, place: ClientPlace) -> Option<ClientPlace> {
         let claims = self.claims.entry(lineage).or_default();
         let last = claims.last().map(|claim| claim.place);
@@ -43,8 +44,8 @@ impl Lineages {
         last
     }
 
-    /// A connection is gone, and every request it had. The one that has waited for it, if its
-    /// claim is to be answered now.
+    /// A connection is gone, and all its requests have ended. Returns the connection that waited
+    /// for it, if its claim can be answered now.
     fn gone(&mut self, lineage: &Lineage, place: ClientPlace) -> Option<ClientPlace> {
         let claims = self.claims.get_mut(lineage)?;
         claims.retain(|claim| claim.place != place);
@@ -71,7 +72,7 @@ impl Shard {
         self.tell(CoreId::FIRST, Message::Claim(Box::new(lineage), place), world);
     }
 
-    /// On the first core: the same.
+    /// On the first core: a client claims its lineage.
     pub(crate) fn client_claims<W: World>(
         &mut self,
         lineage: Lineage,
@@ -96,7 +97,7 @@ impl Shard {
         }
     }
 
-    /// A client has come back by another connection: this one is no more, at once.
+    /// A client has come back by another connection: ends this one at once.
     pub(crate) fn end_client<W: World>(&mut self, owner: Owner, world: &mut W) {
         self.kill(Key::from_owner(owner), world);
     }

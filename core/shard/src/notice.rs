@@ -1,4 +1,5 @@
-//! What a shard lets whoever runs the node know. Typed, so that the world decides how to say it.
+//! Notices: the events that a shard reports to the node's operator and its control plane. They are
+//! typed; the world decides on their wording.
 
 use std::net::SocketAddr;
 
@@ -14,12 +15,12 @@ use nearflash_units::{ByteLen, ByteOffset};
 use crate::door::Peer;
 use crate::session::PeerError;
 
-/// Something worth knowing.
+/// An event that a shard reports, or its answer to a [`crate::Message`].
 #[derive(Clone, Debug)]
 pub enum Notice {
     /// The system refused a connection that a host wants. The listener tries again.
     AcceptFailed {
-        /// The system's words.
+        /// The system's error.
         reason: String,
     },
     /// A new connection was refused because there are [`crate::CONNECTIONS_MAX`] already.
@@ -27,14 +28,14 @@ pub enum Notice {
         /// Who was refused.
         peer: Peer,
     },
-    /// The peer broke the protocol; its connection, and no other, is being closed.
+    /// The peer violated the protocol; only its connection is being closed.
     PeerError {
         /// Who.
         peer: Peer,
-        /// How.
+        /// The protocol error.
         error: PeerError,
     },
-    /// A host neither took answers nor sent the data it promised; its connection is closed.
+    /// A peer neither took answers nor sent the data it owes; its connection is closed.
     Stalled {
         /// Who.
         peer: Peer,
@@ -43,7 +44,7 @@ pub enum Notice {
     ConnectRefused {
         /// Who.
         peer: Peer,
-        /// The status it was given.
+        /// The status in the answer.
         status: Status,
     },
     /// A controller's host is connected.
@@ -62,7 +63,7 @@ pub enum Notice {
         /// The host's name; `None` when the controller is already gone.
         host: Option<HostName>,
     },
-    /// A controller, or queues of it, are being ended.
+    /// A controller, or some of its queues, are being disconnected.
     Disconnecting {
         /// Whose.
         controller: ControllerId,
@@ -71,94 +72,94 @@ pub enum Notice {
         /// Why.
         reason: DisconnectReason,
     },
-    /// A direct client is in.
+    /// A direct client is connected.
     ClientConnected {
         /// From where.
         peer: Peer,
-        /// The key it came with; none of an anonymous one.
+        /// The key that it authenticated with; `None` for an anonymous client.
         key: Option<Box<str>>,
     },
-    /// A direct client that was in is gone, and so is every request it had.
+    /// A direct client is disconnected, and all its requests have ended.
     ClientGone {
-        /// From where it came.
+        /// Its address.
         peer: Peer,
         /// The key it came with.
         key: Option<Box<str>>,
     },
-    /// A device failed an operation. Whoever asked for it is told as well.
+    /// A device failed an operation. The requester gets an error too.
     DeviceFailed {
         /// Which.
         device: DeviceId,
-        /// From where on it what failed is.
+        /// The offset of the failed operation on the device.
         offset: ByteOffset,
-        /// The system's number for why; 0 when the device ended before it should have.
+        /// The system's error number; 0 if the device was shorter than expected.
         errno: i32,
-        /// It was a flush or a durable write: what was acknowledged before may be lost.
+        /// The operation was a flush or a durable write: writes acknowledged before may be lost.
         loses: bool,
     },
     /// An initiator is logged in.
     LoggedIn {
         /// From where.
         peer: Peer,
-        /// What it calls itself.
+        /// The initiator's name.
         initiator: Box<str>,
-        /// To what; none when it only asks what there is.
+        /// The target's name; `None` in a discovery session.
         target: Option<Box<str>>,
-        /// The CHAP user that it proved to be.
+        /// The CHAP user that it authenticated as.
         account: Option<Box<str>>,
     },
-    /// An initiator that had proved itself was not let in.
+    /// The login of an authenticated initiator was refused.
     LoginRefused {
         /// From where.
         peer: Peer,
-        /// What it calls itself.
+        /// The initiator's name.
         initiator: Box<str>,
-        /// What it was answered.
+        /// The status in the answer.
         status: LoginStatus,
     },
-    /// An initiator's session is over, and every request of it.
+    /// An initiator's session and all its requests have ended.
     SessionOver {
-        /// Who it was, as reservations know it.
+        /// The I_T nexus that reservations know it by.
         nexus: Nexus,
-        /// The same in the protocol's names.
+        /// The nexus in the protocol's names.
         identity: Identity,
     },
-    /// A session asks for a change of what all sessions of a volume share. Answered by
+    /// A session asks for a change of the state that all sessions of a volume share. Answered by
     /// [`crate::Message::Changed`].
     Change {
         /// The session's core.
         core: CoreId,
         /// The session.
         owner: Owner,
-        /// What it knows the change by.
+        /// The session's tag for the change.
         tag: Tag,
-        /// What it asks for.
+        /// The requested change.
         change: Box<Change>,
     },
     /// Answers [`crate::Message::Raise`].
     Raised(CoreId, u64),
-    /// Answers [`crate::Message::Volumes`], [`crate::Message::Direct`] and [`crate::Message::Iscsi`]:
-    /// the core goes by them.
+    /// Answers [`crate::Message::Volumes`], [`crate::Message::Direct`] and
+    /// [`crate::Message::Iscsi`]: the core uses the new state.
     Shown(CoreId, u64),
-    /// Answers the same, and [`crate::Message::Quiesce`]: nothing is under way any more that the older
-    /// state allowed, on the volumes that the change is about.
+    /// Answers the same, and [`crate::Message::Quiesce`]: no request that the older state allowed
+    /// is in flight any more on the volumes that the change concerns.
     Quiesced(CoreId, u64),
     /// Answers [`crate::Message::Exports`].
     NamespacesTaken(u64),
     /// Answers [`crate::Message::ReportStatus`].
     Status(CoreId, u64, Box<ShardStatus>),
-    /// The shard was told to drain and has nothing left.
+    /// The shard was told to drain and has no connections or requests left.
     Drained(CoreId),
 }
 
-/// How one core is.
+/// The status of one core.
 #[derive(Clone, Debug, Default)]
 pub struct ShardStatus {
     /// Connections of every kind.
     pub connections: usize,
     /// Requests in flight.
     pub requests_in_flight: usize,
-    /// What was answered since the start.
+    /// The requests answered since the start.
     pub counters: Counters,
     /// Bytes received from hosts since the start, protocol included.
     pub received: ByteLen,
@@ -166,11 +167,11 @@ pub struct ShardStatus {
     pub sent: ByteLen,
     /// The size of the buffer pool.
     pub pool_len: ByteLen,
-    /// How much of it is not taken.
+    /// The free bytes of the buffer pool.
     pub pool_free: ByteLen,
     /// The connected hosts. Only from the first core.
     pub hosts: Vec<ConnectedHost>,
-    /// How many direct clients are connected.
+    /// The number of connected direct clients.
     pub client_count: usize,
     /// The first thousand of them.
     pub clients: Vec<ConnectedClient>,
@@ -181,32 +182,33 @@ pub struct ShardStatus {
 /// An initiator's session.
 #[derive(Clone, Debug)]
 pub struct ConnectedInitiator {
-    /// Where its first connection came from.
+    /// The address of its first connection.
     pub peer: SocketAddr,
-    /// Who it is, and what it has.
+    /// Its identity and its resources.
     pub status: SessionStatus,
 }
 
 /// A host with a controller.
 #[derive(Clone, Debug)]
 pub struct ConnectedHost {
-    /// Where its admin queue comes from.
+    /// The address of its admin queue's connection.
     pub peer: SocketAddr,
-    /// Who it is, and what it has.
+    /// Its identity and its resources.
     pub status: HostStatus,
 }
 
 /// A direct client.
 #[derive(Clone, Debug)]
 pub struct ConnectedClient {
-    /// Where it comes from.
+    /// Its address.
     pub peer: Peer,
-    /// The key it came with; `None` for an anonymous one, and before the handshake is over.
+    /// The key that it authenticated with; `None` for an anonymous client, and before the handshake
+    /// is over.
     pub key: Option<Box<str>>,
     /// The handshake is over.
     pub is_ready: bool,
-    /// It shares memory with the node.
+    /// It has rings in memory shared with the node.
     pub has_rings: bool,
-    /// What it asked for and was not answered yet.
+    /// The requests that have not been answered yet.
     pub requests_in_flight: usize,
 }

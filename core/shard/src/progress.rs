@@ -1,15 +1,15 @@
-//! Whether a peer that something waits for makes progress.
+//! Detects peers that make no progress while something waits for them.
 //!
-//! A peer that moves nothing for the stall timeout is given up. So is one that holds buffers of the
-//! pool and moves next to nothing: others wait for those buffers.
+//! A peer that moves no bytes for the stall timeout is given up. So is one that holds buffers of
+//! the pool and moves fewer bytes than a minimum rate: others wait for those buffers.
 
 use nearflash_units::{ByteLen, Nanos};
 
-/// The least that a peer moves in each second, averaged over the stall timeout, while it holds as much of
-/// the pool.
+/// The minimum number of bytes per second that a peer must move, averaged over the stall timeout,
+/// while it holds as many bytes of the pool.
 pub const PROGRESS_MIN: ByteLen = ByteLen(64 * 1024);
 
-/// What moves between a connection and its peer.
+/// The bytes moved between a connection and its peer.
 #[derive(Debug)]
 pub(crate) struct Progress {
     /// When anything last moved, either way.
@@ -23,9 +23,9 @@ pub(crate) struct Progress {
 #[derive(Clone, Copy, Debug)]
 struct Waits {
     since: Nanos,
-    /// What had moved before.
+    /// The bytes moved before this stretch.
     moved: u64,
-    /// What of the pool it held then.
+    /// The pool bytes held at its start.
     held: ByteLen,
 }
 
@@ -34,14 +34,14 @@ impl Progress {
         Self { moved_at: now, moved: 0, waits: None }
     }
 
-    /// Bytes came or went.
+    /// Bytes were received or sent.
     #[inline]
     pub(crate) fn note(&mut self, now: Nanos, len: usize) {
         self.moved_at = now;
         self.moved += ByteLen::from_usize(len).0;
     }
 
-    /// Until now the peer waited for us.
+    /// The peer waited for us until now.
     pub(crate) fn begins(&mut self, now: Nanos) {
         self.note(now, 0);
         self.waits = None;
@@ -52,7 +52,8 @@ impl Progress {
         self.waits = None;
     }
 
-    /// Something waits for the peer, which holds so much of the pool: whether it does for too long.
+    /// Something waits for the peer, which holds `held` bytes of the pool. Returns whether it has
+    /// waited for too long.
     pub(crate) fn is_stalled(&mut self, now: Nanos, patience: Nanos, held: ByteLen) -> bool {
         let fresh = Waits { since: now, moved: self.moved, held };
         let waits = *self.waits.get_or_insert(fresh);

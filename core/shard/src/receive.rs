@@ -17,18 +17,17 @@ use crate::shard::Shard;
 use crate::world::{Interest, Place, Received, World};
 
 /// Connections that are received from in every turn. An empty receive costs a tenth of a
-/// microsecond; beyond this many, waiting for the ring to say which is ready costs less.
+/// microsecond; beyond this many, waiting for readiness events costs less.
 const HOT_MAX: usize = 16;
 
 /// A connection is received from in every turn until nothing has come for this long: longer than
 /// the longest spin, so that the loop's decision to sleep comes first.
 const HOT_SPAN: Nanos = Nanos::from_micros(400);
 
-/// How long whoever failed to prove who it is waits for the answer, at least: so that secrets are
-/// not tried one after the other.
+/// The least delay of the answer to a failed authentication. It slows down guessing of secrets.
 const PROOF_DELAY: Nanos = Nanos::from_secs(1);
 
-/// What became of bytes handed to a connection.
+/// The result of handing bytes to a connection.
 enum Fed {
     /// All taken.
     All,
@@ -37,7 +36,7 @@ enum Fed {
 }
 
 impl Shard {
-    /// Receives from every hot connection. Returns how many brought something.
+    /// Receives from every hot connection. Returns the number of those that received anything.
     #[inline]
     pub(crate) fn receive_hot<W: World>(&mut self, world: &mut W) -> usize {
         let mut busy = 0;
@@ -56,7 +55,8 @@ impl Shard {
         busy
     }
 
-    /// A connection has something: it is received from in every turn, if there is room among those.
+    /// A connection has input: makes it hot, so that it is received from in every turn, if there is
+    /// room.
     pub(crate) fn warm<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         if connection.listed.hot {
@@ -64,7 +64,7 @@ impl Shard {
         }
         connection.listed.hot = true;
         connection.received_at = world.now();
-        // One with rings says little by its socket.
+        // A connection with rings sends little over its socket.
         if connection.ring.is_none() && self.hot.len() < HOT_MAX {
             self.hot.push(key);
         } else if self.receive(key, world).is_some() {
@@ -80,7 +80,7 @@ impl Shard {
         let place = match (connection.phase, connection.session.receiving()) {
             (Phase::Dead, _) => return None,
             (Phase::Closing | Phase::Lingering(_), _) => return self.discard(key, world),
-            // What was received and not yet taken comes before anything that is received now.
+            // Bytes that were received and not yet taken precede anything received now.
             (Phase::Open, receiving)
                 if receiving == Receiving::Paused || !connection.leftover.is_empty() =>
             {
@@ -115,7 +115,7 @@ impl Shard {
         }
     }
 
-    /// A closing connection is read until its end, so that the peer gets our last words.
+    /// A closing connection is read until its end, so that the peer receives our last messages.
     fn discard<W: World>(&mut self, key: Key, world: &mut W) -> Option<bool> {
         let connection = self.connections.get_mut(key)?;
         match world.receive(connection.socket, None, &mut self.staging) {
@@ -160,7 +160,8 @@ impl Shard {
         self.staging = staging;
     }
 
-    /// Hands bytes to a session, and what it makes of them to the engine. Returns how many have to wait.
+    /// Hands bytes to a session, and the resulting requests to the engine. Returns how many bytes
+    /// must wait.
     #[inline]
     fn feed<W: World>(&mut self, key: Key, bytes: &[u8], world: &mut W) -> usize {
         let mut rest = bytes;
@@ -185,7 +186,7 @@ impl Shard {
         left
     }
 
-    /// The same with bytes that have waited.
+    /// Like `feed`, with bytes that have waited.
     pub(crate) fn feed_leftover<W: World>(&mut self, key: Key, leftover: Leftover, world: &mut W) {
         let left = self.feed(key, leftover.as_slice(), world);
         match self.connections.get_mut(key) {
@@ -216,7 +217,7 @@ impl Shard {
         }
     }
 
-    /// Tries again what waited for buffers or for answers to leave.
+    /// Resumes connections that waited for buffers or for answers to be sent.
     pub(crate) fn resume_paused<W: World>(&mut self, world: &mut W) {
         for key in std::mem::take(&mut self.paused) {
             let Some(connection) = self.connections.get_mut(key) else { continue };
@@ -231,7 +232,7 @@ impl Shard {
             self.feed_leftover(key, leftover, world);
             let Some(connection) = self.connections.get_mut(key) else { continue };
             let goes_on = connection.session.receiving() != Receiving::Paused;
-            // A socket that went on all the while, beside rings that waited.
+            // The socket kept receiving while the rings waited.
             let is_watched = connection.ring.is_some() && !was_stopped && goes_on;
             if was_stopped && goes_on {
                 // Until now it was we who waited; from here on it may be the peer.
@@ -251,7 +252,8 @@ impl Shard {
         }
     }
 
-    /// Hands what the session asks for to whom it concerns.
+    /// Passes a session's demands on to the engine, the controllers or the other parts of the
+    /// shard.
     #[inline]
     pub(crate) fn take_demands<W: World>(&mut self, key: Key, world: &mut W) {
         while let Some(connection) = self.connections.get_mut(key) {
@@ -296,7 +298,7 @@ impl Shard {
         self.engine.submit(Asker { owner, account, nexus }, request, world.pool());
     }
 
-    /// It has turned out whose connection it is.
+    /// The host of a connection has become known.
     pub(crate) fn belongs_to(&mut self, key: Key, host: Box<str>) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         self.engine.accounts().join(connection.account(), &host);
@@ -349,7 +351,7 @@ fn feed_session<W: World>(
 #[inline]
 fn provide_buffers(connection: &mut Connection, accounts: &mut Accounts, pool: &mut Pool) -> bool {
     let mut given = false;
-    // One that is received from no more has no use for any.
+    // A connection that receives no more needs no buffers.
     while connection.phase == Phase::Open
         && let Some(len) = connection.session.wants_buffer()
     {

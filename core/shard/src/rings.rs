@@ -1,9 +1,9 @@
-//! Clients with rings in shared memory: their requests come as entries, their answers leave as
-//! entries, and only the session's own messages go by the socket.
+//! Clients with rings in shared memory: their requests and answers travel as ring entries; only the
+//! session's own messages use the socket.
 //!
-//! Rings are looked at in every turn, which costs a look at one word each; their sockets are only
-//! watched. Payload of whole blocks goes straight between devices and the client's memory: the world
-//! keeps it until the last device operation of the connection has ended.
+//! Rings are polled in every turn, at the cost of reading one word each; their sockets are only
+//! watched. Payload of whole blocks goes straight between devices and the client's memory: the
+//! world keeps it until the last device operation of the connection has ended.
 
 use nearflash_direct::serving::{AttachDemand, CopyInDemand, Demand, LendDemand, RingOutput};
 use nearflash_direct::{PeerError, Status};
@@ -19,12 +19,12 @@ use crate::world::{Place, RingEntry, RingId, RingRefused, RingSpec, World};
 #[derive(Debug, Default)]
 pub(crate) struct Rings {
     keys: Vec<Key>,
-    /// Entries on their way in, and on their way out.
+    /// Scratch space for incoming and outgoing entries.
     entries: Vec<RingEntry>,
 }
 
 impl Shard {
-    /// Takes what clients have submitted. Returns of how many there was something.
+    /// Takes the entries that clients have submitted. Returns the number of clients that had any.
     #[inline]
     pub(crate) fn receive_rings<W: World>(&mut self, world: &mut W) -> usize {
         let mut busy = 0;
@@ -43,7 +43,7 @@ impl Shard {
         busy
     }
 
-    /// Takes entries once. `None` when the connection's rings are not to be looked at any more.
+    /// Takes entries once. Returns `None` if the connection's rings are no longer polled.
     #[inline]
     fn receive_entries<W: World>(&mut self, key: Key, world: &mut W) -> Option<bool> {
         let connection = self.connections.get_mut(key)?;
@@ -81,7 +81,7 @@ impl Shard {
         Some(moved)
     }
 
-    /// What a session asks for that is not simply a request.
+    /// Handles a demand of a direct session.
     pub(crate) fn ring_demand<W: World>(&mut self, key: Key, demand: Demand, world: &mut W) {
         match demand {
             Demand::Request(request) => self.submit(key, request, world),
@@ -122,14 +122,14 @@ impl Shard {
         self.submit(key, request, world);
     }
 
-    /// A session asks for such things only once it has rings.
+    /// The connection's rings. Only a session that has rings makes such demands.
     fn ring_of(&self, key: Key) -> Option<RingId> {
         let connection = self.connections.get(key)?;
         Some(connection.ring.expect("only a session with rings asks for its client's memory"))
     }
 
-    /// Does what there is to do for a client with rings, and puts its answers into the completion
-    /// ring at once. Whether there was anything.
+    /// Performs the outputs of a session with rings and puts its answers into the completion ring
+    /// at once. Returns whether there were any.
     #[inline]
     pub(crate) fn send_by_ring<W: World>(&mut self, key: Key, world: &mut W) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
@@ -149,7 +149,7 @@ impl Shard {
     }
 }
 
-/// Does what the session says, and gathers its entries.
+/// Performs the session's outputs, and collects its entries.
 #[inline]
 fn drain_outputs<W: World>(
     connection: &mut Connection,

@@ -51,7 +51,7 @@ impl Shard {
         }
     }
 
-    /// Sends what is ready. Returns how many connections sent something.
+    /// Sends the pending output. Returns the number of connections that sent anything.
     #[inline]
     pub(crate) fn send_dirty<W: World>(&mut self, world: &mut W) -> usize {
         let mut busy = 0;
@@ -71,7 +71,7 @@ impl Shard {
         busy
     }
 
-    /// Sends once. Whether anything moved, and whether there is more to try in the next turn.
+    /// Sends once. Returns whether anything moved, and whether to try again in the next turn.
     #[inline]
     fn send<W: World>(&mut self, key: Key, world: &mut W) -> (bool, bool) {
         let Some(connection) = self.connections.get_mut(key) else { return (false, false) };
@@ -130,7 +130,7 @@ impl Shard {
             return;
         }
         if connection.session.output_len() == 0 {
-            // It has nothing to wait for: a connection that is over says goodbye before the sleep.
+            // It has nothing to wait for: a finished connection is closed before the sleep.
             if !self.close_if_done(key, world) {
                 return;
             }

@@ -1,7 +1,7 @@
-//! One face over the sessions of all doors.
+//! One interface to the sessions of all protocols.
 //!
-//! Which door it is, is a branch that goes the same way for all of a connection's life. What is
-//! asked for each request of a connection is looked up once for it, not once more behind a pointer.
+//! An enum, not a trait object: the branch on the protocol goes the same way for the whole life of
+//! a connection, and calls on the request path need no second pointer.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use nearflash_request::{BufferId, Completion};
 use nearflash_session::{Outbox, Receiving, ServingEnd};
 use nearflash_units::{ByteLen, Nanos};
 
-/// The peer broke its protocol, or ended the connection by it.
+/// The peer violated its protocol, or ended the connection as the protocol allows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PeerError {
     /// A host, over NVMe/TCP.
@@ -27,14 +27,14 @@ pub enum PeerError {
 }
 
 impl PeerError {
-    /// Whether it did not say in time what it wants.
+    /// Whether the peer did not send what it had to in time.
     pub fn is_silence(self) -> bool {
         self == Self::NvmeTcp(nearflash_nvme_tcp::PeerError::Silent)
             || self == Self::Direct(nearflash_direct::PeerError::Silent)
             || self == Self::Iscsi(nearflash_iscsi::PeerError::Silent)
     }
 
-    /// Whether an initiator did not prove who it is.
+    /// Whether the authentication of an initiator failed.
     pub(crate) fn is_failed_proof(self) -> bool {
         let status = nearflash_iscsi::login::LoginStatus::AUTHENTICATION_FAILURE;
         self == Self::Iscsi(nearflash_iscsi::PeerError::Login(status))
@@ -56,7 +56,7 @@ pub(crate) enum Session {
     Iscsi(iscsi::TargetSession),
 }
 
-/// The same call on whichever session it is.
+/// Calls the same method on the session of any protocol.
 macro_rules! each {
     ($self:expr, $session:ident => $call:expr) => {
         match $self {
@@ -158,7 +158,7 @@ impl ServingEnd for Session {
 }
 
 impl Session {
-    /// The session of a host. Only hosts become what has one.
+    /// The session of an NVMe/TCP host.
     pub(crate) fn nvme_tcp_mut(&mut self) -> Option<&mut nvme_tcp::TargetSession> {
         match self {
             Self::NvmeTcp(session) => Some(session),
@@ -194,13 +194,14 @@ impl Session {
         }
     }
 
-    /// Whether other connections of the same session may go on because of what this one did.
+    /// Whether this connection may have unblocked other connections of the same session.
     #[inline]
     pub(crate) fn stirs(&mut self) -> bool {
         self.iscsi_mut().is_some_and(iscsi::TargetSession::concerns_siblings)
     }
 
-    /// Volumes or grants of direct clients changed. Whether it concerns this session.
+    /// Volumes or grants of direct clients changed. Returns whether the change concerns this
+    /// session.
     pub(crate) fn set_exports(&mut self, exports: &Arc<direct::Exports>) -> bool {
         let session = self.direct_mut();
         let concerned = session.is_some();

@@ -31,13 +31,14 @@ pub const CONNECTIONS_MAX: usize = 16_384;
 /// Bytes taken from one connection in one turn.
 pub(crate) const STAGING_LEN: usize = 256 * 1024;
 
-/// How often a core without work looks whether others have seen operations end that it waits for.
+/// The period in which an idle core checks whether operations of other cores that it waits for have
+/// ended.
 const LOOK_PERIOD: Nanos = Nanos::from_micros(100);
 
-/// How often connections are looked at for what takes seconds.
+/// The period of the checks for timeouts of connections.
 const SWEEP_PERIOD: Nanos = Nanos::from_secs(1);
 
-/// What a shard is made with.
+/// The configuration of a shard.
 #[derive(Debug)]
 pub struct ShardConfig {
     /// The engine's.
@@ -46,11 +47,11 @@ pub struct ShardConfig {
     pub session: SessionConfig,
     /// Subsystems and controllers: on the first core, and only there.
     pub target: Option<Target>,
-    /// What direct sessions are made with.
+    /// The configuration of direct sessions.
     pub direct: DirectConfig,
-    /// What sessions of initiators are made with.
+    /// The configuration of initiators' sessions.
     pub iscsi: IscsiConfig,
-    /// How long a peer may neither take answers nor send the data it promised.
+    /// The time that a peer may neither take answers nor send the data it owes.
     pub stall_timeout: Nanos,
 }
 
@@ -74,7 +75,7 @@ pub struct Shard {
     /// Changes that the control side has not answered, by volume.
     pub(crate) changes_asked: HashMap<VolumeId, usize>,
     pub(crate) draining: bool,
-    /// The end of draining was noticed.
+    /// The end of draining was reported.
     drained: bool,
     stopped: bool,
     pub(crate) totals: Totals,
@@ -86,7 +87,7 @@ pub struct Shard {
     turned_at: Nanos,
 }
 
-/// What stays as configured.
+/// Configuration that does not change.
 #[derive(Debug)]
 pub(crate) struct Limits {
     pub(crate) engine: EngineConfig,
@@ -94,7 +95,7 @@ pub(crate) struct Limits {
     pub(crate) stall_timeout: Nanos,
 }
 
-/// Counted since the start.
+/// Counters since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) received: u64,
@@ -147,7 +148,7 @@ impl Shard {
         moved += self.receive_hot(world);
         moved += self.receive_rings(world);
         self.settle(world);
-        // What was sent at the end of the last turn may have freed buffers, too.
+        // Sending at the end of the last turn may have freed buffers, too.
         if !self.paused.is_empty() && moved + self.moved_before > 0 {
             self.resume_paused(world);
             self.settle(world);
@@ -157,13 +158,13 @@ impl Shard {
         // Connections that just ended leave answers behind.
         self.settle(world);
         self.confirm(world);
-        // What they held is free again: others may have waited for it.
+        // Their buffers are free again: other connections may have waited for them.
         moved += std::mem::take(&mut self.ended);
         self.moved_before = moved;
         moved
     }
 
-    /// Before the world waits: every connection that was looked at in each turn is watched.
+    /// Before the world waits: watches every connection that was polled in each turn.
     pub fn prepare_to_sleep<W: World>(&mut self, world: &mut W) {
         for key in std::mem::take(&mut self.dirty) {
             self.watch_for_room(key, world);
@@ -173,7 +174,7 @@ impl Shard {
         }
     }
 
-    /// When the shard has to turn again, whatever happens.
+    /// The time at which the shard must turn again, even without an event.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         let sweep = (self.connections.len() > 0).then(|| self.swept_at.plus(SWEEP_PERIOD));
         let target = self.controllers.as_ref().and_then(Controllers::poll_timeout);
@@ -292,7 +293,7 @@ impl Shard {
         world.notice(Notice::Shown(self.config.engine.core, number));
     }
 
-    /// Tells the control plane what has become true.
+    /// Sends the control plane the answers that are due.
     fn confirm<W: World>(&mut self, world: &mut W) {
         let core = self.config.engine.core;
         while let Some(number) = self.engine.poll_over().or_else(|| self.initiators.poll_ended()) {
@@ -330,7 +331,7 @@ impl Shard {
         }
     }
 
-    /// Looks at every connection for what takes seconds.
+    /// Checks every connection for timeouts.
     fn sweep<W: World>(&mut self, world: &mut W) {
         let now = world.now();
         let stall = self.config.stall_timeout;
@@ -354,7 +355,7 @@ impl Shard {
                     } else if is_over {
                         self.begin_closing(key, world);
                     } else if asks {
-                        // Whether an initiator is still there, for one.
+                        // For example, a ping that checks whether an initiator is still there.
                         self.mark_dirty(key);
                     }
                 }
@@ -404,7 +405,7 @@ impl Shard {
         self.by_socket[index] = key;
     }
 
-    /// Watches a connection that was looked at in each turn.
+    /// Watches a connection that was polled in each turn.
     pub(crate) fn cool<W: World>(&mut self, key: Key, world: &mut W) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         connection.listed.hot = false;

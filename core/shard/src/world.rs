@@ -1,7 +1,8 @@
-//! The face of the outside: all that a shard can see and do of sockets, devices, time and other
-//! cores. The reactor wears it in production, the simulator in tests.
+//! The interface of a shard to the outside: sockets, devices, time and other cores. The reactor
+//! implements it in production, the simulator in tests.
 //!
-//! Every call returns at once. What takes time is answered by an [`Event`] in a later turn.
+//! Every call returns at once. An operation that takes time is answered by an [`Event`] in a later
+//! turn.
 
 use std::net::SocketAddr;
 
@@ -23,40 +24,40 @@ pub struct SocketId(pub u32);
 /// A part of a pool buffer that received bytes go to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Place {
-    /// Which buffer.
+    /// The buffer.
     pub buffer: BufferId,
-    /// From where in it.
+    /// The offset in the buffer.
     pub offset: usize,
-    /// At most so many bytes.
+    /// The most bytes to receive.
     pub len: usize,
 }
 
-/// Something happened since the last look.
+/// An event since the last poll.
 #[derive(Debug)]
 pub enum Event {
     /// A host connected. Only on the first core.
     Accepted {
         /// The connection.
         socket: SocketId,
-        /// Where it came in.
+        /// The listener's door.
         door: Door,
         /// Who it is.
         peer: Peer,
-        /// The address at which it reached us; unspecified for a Unix socket.
+        /// The local address of the connection; unspecified for a Unix socket.
         local: SocketAddr,
     },
     /// A watched socket can be read or written, or was closed by its peer. The watch is over.
     Ready(SocketId),
     /// A device operation ended.
     Device(OperationId, DeviceResult),
-    /// Another core has something to say.
+    /// A message from another core or the control plane.
     Message(Message),
 }
 
-/// What receiving brought.
+/// The result of a receive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Received {
-    /// So many bytes, first into the place, then into the staging area.
+    /// The number of bytes received, first into the place, then into the staging area.
     Bytes(usize),
     /// Nothing yet.
     Nothing,
@@ -64,16 +65,16 @@ pub enum Received {
     Closed,
 }
 
-/// What sending did.
+/// The result of a send.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sent {
-    /// So many bytes are on their way; zero when there is no room.
+    /// The number of bytes accepted for sending; zero if there is no room.
     Bytes(usize),
     /// The connection is broken.
     Closed,
 }
 
-/// What a socket is watched for.
+/// The events that a socket is watched for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Interest {
     /// Bytes to receive.
@@ -84,7 +85,7 @@ pub enum Interest {
     Output,
 }
 
-/// What became of a submitted device operation.
+/// The result of submitting a device operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Submitted {
     /// It ended at once; no event follows.
@@ -98,36 +99,36 @@ pub enum Submitted {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RingId(pub u32);
 
-/// What a ring carries: a header of the direct protocol.
+/// An entry of a ring: a header of the direct protocol.
 pub type RingEntry = [u8; 32];
 
-/// How large a client wants its rings.
+/// The sizes that a client asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RingSpec {
-    /// Of the submission ring.
+    /// The entries of the submission ring.
     pub entries: u32,
-    /// Of the data area.
+    /// The length of the data area.
     pub data_len: ByteLen,
 }
 
-/// Why there are no rings; the client goes on without.
+/// The reason why a client gets no rings; it continues without them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RingRefused {
     /// The world has no memory to share.
     #[error("memory cannot be shared here")]
     Unsupported,
-    /// Not a size that rings have.
+    /// The requested size is not valid.
     #[error("rings have no such size")]
     Size,
-    /// As many as a core has.
+    /// The core already has the most rings that it supports.
     #[error("this core has as many rings as it takes")]
     TooMany,
-    /// The system refused.
+    /// The system's error.
     #[error("the system refused shared memory: {0}")]
     System(std::io::ErrorKind),
 }
 
-/// A client wrote to its rings what no client writes; its connection is to be closed.
+/// The content of a client's rings is invalid; its connection must be closed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the client broke its rings")]
 pub struct RingBroken;
@@ -137,13 +138,13 @@ pub trait World {
     /// The time, as of the start of this turn.
     fn now(&self) -> Nanos;
 
-    /// Bytes that nobody can guess and that never came before: for one handshake.
+    /// Unpredictable bytes that never repeat: for one handshake.
     fn nonce(&mut self) -> [u8; 16];
 
     /// This core's buffers.
     fn pool(&mut self) -> &mut Pool;
 
-    /// What happened since the last look; a bounded number, the rest next time.
+    /// Appends the events since the last poll: a bounded number, the rest next time.
     fn poll(&mut self, events: &mut Vec<Event>);
 
     /// Receives into `place`, then into `staging`.
@@ -156,20 +157,21 @@ pub trait World {
     /// replaces it.
     fn watch(&mut self, socket: SocketId, interest: Interest);
 
-    /// Says that nothing more will be sent. What was sent still arrives.
+    /// Shuts down the sending side. Bytes already sent still arrive.
     fn shut_down_output(&mut self, socket: SocketId);
 
     /// Ends the connection and forgets the socket.
     fn close(&mut self, socket: SocketId);
 
-    /// Lets another core have the socket: no event for it comes here any more. (The other calls
-    /// [`Self::watch`] when it wants to hear of it.)
+    /// Lets another core have the socket: no event for it comes here any more. (The other core
+    /// calls [`Self::watch`] if it needs events.)
     fn detach(&mut self, socket: SocketId);
 
     /// Takes over a socket that another core detached.
     fn attach(&mut self, socket: SocketId);
 
-    /// An operation that is submitted soon, perhaps: time to fetch what it needs into the cache.
+    /// Announces an operation that may be submitted soon, so that its data can be fetched into the
+    /// cache.
     fn prepare(&mut self, next: &DeviceRequest) {
         let _ = next;
     }
@@ -184,14 +186,13 @@ pub trait World {
     /// the next bytes that are sent. From then on the world wakes for them as for a socket, until
     /// they are detached.
     ///
-    /// # Errors
-    /// When there are none to be had: the client is told so, and its stream goes on.
+    /// # Errors If no rings are available: the client is told so and continues on its stream.
     fn attach_ring(&mut self, socket: SocketId, spec: RingSpec) -> Result<RingId, RingRefused> {
         let _ = (socket, spec);
         Err(RingRefused::Unsupported)
     }
 
-    /// Appends what the client has submitted, a bounded number: the rest next time.
+    /// Appends the entries that the client has submitted: a bounded number, the rest next time.
     ///
     /// # Errors
     /// When the ring is broken.
@@ -213,10 +214,11 @@ pub trait World {
         Err(RingBroken)
     }
 
-    /// Copies bytes out of the data area. They may change at any time; this is one look at them.
+    /// Copies bytes out of the data area. The client may change them at any time; each byte is read
+    /// once.
     ///
-    /// # Panics
-    /// When they are not within the data area, as with every other copy: the session sees to that.
+    /// # Panics If they are not within the data area, as with the other copies: the session ensures
+    /// that they are.
     fn copy_from_ring(&mut self, ring: RingId, offset: u64, into: &mut [u8]) {
         let _ = (ring, offset, into);
     }
@@ -245,6 +247,6 @@ pub trait World {
     /// Takes no more connections.
     fn stop_listening(&mut self);
 
-    /// Something that whoever runs the node may want to know.
+    /// Reports a notice to the control plane.
     fn notice(&mut self, notice: Notice);
 }

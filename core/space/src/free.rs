@@ -1,8 +1,8 @@
-//! The free space of one device's data area, and how extents are taken from it.
+//! The free space of one device's data area, and the allocation of extents from it.
 //!
-//! Best fit: a volume gets the smallest free run that holds it whole, so that large runs last and
-//! one extent stays the common case; only when none does is it cut, largest runs first. Equal
-//! runs are taken from the front, so that the same requests always give the same layout.
+//! Best fit: a volume gets the smallest free run that holds it whole, which keeps large runs free
+//! and one extent per volume the common case. If no run holds it, it is split over the largest
+//! runs. Of runs of equal length the first is taken, so that equal requests give equal layouts.
 //!
 //! Invariants: free runs neither overlap nor touch; every granule of the area is either free or in
 //! exactly one extent.
@@ -14,7 +14,7 @@ use nearflash_units::{ByteLen, ByteOffset};
 use crate::{Extent, GRANULE};
 use nearflash_device::DeviceId;
 
-/// What is free of a device's data area.
+/// The free runs of a device's data area.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct FreeSpace {
     device: DeviceId,
@@ -24,38 +24,38 @@ pub struct FreeSpace {
     runs: BTreeMap<u64, u64>,
 }
 
-/// Why space could not be taken.
+/// Error: space cannot be allocated or reserved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SpaceError {
-    /// The device has not so much left.
+    /// The device has too little free space.
     #[error("{wanted} wanted, {free} free")]
     Full {
-        /// In whole granules.
+        /// The requested length, in whole granules.
         wanted: ByteLen,
-        /// In all free runs together.
+        /// The total length of the free runs.
         free: ByteLen,
     },
-    /// It would be cut into more extents than a volume may have.
+    /// The allocation would need more extents than a volume may have.
     #[error("free space is in too many pieces: the largest {extents_max} hold {held} of {wanted}")]
     Fragmented {
-        /// In whole granules.
+        /// The requested length, in whole granules.
         wanted: ByteLen,
-        /// What the largest runs hold together.
+        /// The total length of the largest `extents_max` runs.
         held: ByteLen,
-        /// How many extents were allowed.
+        /// The number of extents allowed.
         extents_max: usize,
     },
-    /// An extent that is said to be taken is not of whole granules, outside the data area, or
-    /// taken twice: two volumes would share blocks.
+    /// An extent to reserve is not of whole granules, lies outside the data area, or is taken
+    /// already: two volumes would share blocks.
     #[error("extent at {} of {} lies outside the free space", extent.start.0, extent.len)]
     NotFree {
-        /// Which.
+        /// The extent.
         extent: Extent,
     },
 }
 
 impl FreeSpace {
-    /// A data area of which nothing is taken; parts of granules at its ends are left out.
+    /// A data area that is entirely free; partial granules at its ends are left out.
     pub fn new(device: DeviceId, start: ByteOffset, len: ByteLen) -> Self {
         let end = start.0.saturating_add(len.0) / GRANULE.0 * GRANULE.0;
         let whole_start = start.0.checked_next_multiple_of(GRANULE.0).unwrap_or(end);
@@ -64,25 +64,25 @@ impl FreeSpace {
         Self { device, start: ByteOffset(whole_start), len: ByteLen(whole_len), runs }
     }
 
-    /// The whole area's length.
+    /// The length of the data area.
     pub fn len(&self) -> ByteLen {
         self.len
     }
 
-    /// Whether the area has no granule at all.
+    /// Whether the data area has no granules.
     pub fn is_empty(&self) -> bool {
         self.len.0 == 0
     }
 
-    /// How much is free.
+    /// The total length of the free runs.
     pub fn free_len(&self) -> ByteLen {
         ByteLen(self.runs.values().sum())
     }
 
-    /// Takes an extent that is known to belong to a volume, as when a catalog is read.
+    /// Marks an extent as taken that is known to belong to a volume, as when a catalog is read.
     ///
     /// # Errors
-    /// When it is not free: the catalog is damaged, or for another device.
+    /// When the extent is not free: the catalog is damaged, or belongs to another device.
     pub fn reserve(&mut self, extent: Extent) -> Result<(), SpaceError> {
         let refused = SpaceError::NotFree { extent };
         if extent.device != self.device || !extent.is_whole_granules() {
@@ -102,7 +102,7 @@ impl FreeSpace {
     /// `after` is given and the space behind it is free, the first extent continues there.
     ///
     /// # Errors
-    /// When so much is not free, or only in more pieces. Nothing is taken then.
+    /// When too little is free, or only in more than `extents_max` pieces. Then nothing is taken.
     pub fn allocate(
         &mut self,
         len: ByteLen,
@@ -158,7 +158,7 @@ impl FreeSpace {
         }
     }
 
-    /// Gives an extent back.
+    /// Releases an extent.
     ///
     /// # Panics
     /// When part of it is free already, or it lies outside the area: two owners would follow.

@@ -1,4 +1,4 @@
-//! The label of a device: whose it is, what it is called, and where volumes may lie on it.
+//! The label of a device: the installation that it belongs to, its name, and its data area.
 //!
 //! Two equal copies of 4 KiB, at 0 and at 512 KiB, both within the first MiB, which belongs to the
 //! label alone. Not at the device's end, for two reasons: a device that has been grown or cut
@@ -29,54 +29,55 @@ pub const LABEL_AREA_LEN: ByteLen = GRANULE;
 const MAGIC: [u8; 8] = *b"nrflash\x1a";
 const VERSION: u32 = 1;
 
-/// What a label says.
+/// The fields of a label.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Label {
-    /// Grows with every writing.
+    /// Increases with every write of the label.
     pub generation: u64,
-    /// The device's own.
+    /// The device's UUID.
     pub device: Uuid,
-    /// The installation that it belongs to.
+    /// The UUID of the installation that it belongs to.
     pub node: Uuid,
-    /// What that installation calls it.
+    /// The device's name in that installation.
     pub name: Name,
     /// The device's length when the label was written.
     pub device_len: ByteLen,
-    /// Where volumes may lie.
+    /// The start of the data area.
     pub data_start: ByteOffset,
-    /// How much of it.
+    /// The length of the data area.
     pub data_len: ByteLen,
 }
 
-/// Why bytes are no label. Whose fault it is, the medium's or ours, only the other copy can tell.
+/// Error: bytes are not a valid label. Only the other copy can tell whether the medium or this
+/// program is at fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum LabelError {
-    /// No magic: something else stands there, or nothing.
+    /// The magic is missing: the device has other contents, or none.
     #[error("no label")]
     Absent,
     /// Bytes have changed since it was written.
     #[error("label checksum is {found:#010x}, computed {computed:#010x}")]
     Checksum {
-        /// What stands there.
+        /// The checksum in the label.
         found: u32,
-        /// What the bytes give.
+        /// The checksum of the bytes.
         computed: u32,
     },
     /// Written by a later version.
     #[error("label version {version}, this program knows {VERSION}")]
     Version {
-        /// What stands there.
+        /// The version in the label.
         version: u32,
     },
-    /// A field that no version of ours writes, under a valid checksum.
+    /// A field has a value that no version writes, although the checksum is valid.
     #[error("label field is invalid: {field}")]
     Field {
-        /// Which.
+        /// The field's name.
         field: &'static str,
     },
 }
 
-/// One copy as it stands on the device.
+/// One copy in its on-disk form.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
 #[repr(C)]
 struct OnDisk {
@@ -104,7 +105,7 @@ impl OnDisk {
 }
 
 impl Label {
-    /// One copy's bytes.
+    /// The label as the bytes of one copy.
     pub fn encode(&self) -> [u8; LABEL_LEN] {
         let mut raw = OnDisk::new_zeroed();
         raw.magic = MAGIC;
@@ -121,10 +122,10 @@ impl Label {
         zerocopy::transmute!(raw)
     }
 
-    /// What one copy says.
+    /// Decodes one copy.
     ///
     /// # Errors
-    /// When the bytes are no whole and valid copy.
+    /// When the bytes are not a valid copy.
     pub fn decode(bytes: &[u8; LABEL_LEN]) -> Result<Self, LabelError> {
         let raw: OnDisk = zerocopy::transmute!(*bytes);
         if raw.magic != MAGIC {

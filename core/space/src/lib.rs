@@ -1,7 +1,7 @@
-//! The space: devices' data areas, extents, volumes laid out over them, and the maps that turn a
-//! volume's blocks into bytes of devices by arithmetic; and who has reserved what. Pure.
+//! Space management: devices' data areas, extents, volumes laid out over them, the maps that
+//! translate a volume's blocks into bytes of devices, and reservations. Pure.
 //!
-//! Knows nothing of files, of the catalog that keeps all this, of protocols or of time.
+//! This crate does not depend on files, on the catalog that stores its data, or on clocks.
 
 mod extent;
 mod free;

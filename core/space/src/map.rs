@@ -17,7 +17,7 @@ pub const EXTENTS_PER_VOLUME_MAX: usize = 4096;
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Epoch(pub u64);
 
-/// Why extents make no map.
+/// Error: extents do not form a valid map.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum MapError {
     /// More extents than [`EXTENTS_PER_VOLUME_MAX`].
@@ -35,9 +35,9 @@ pub enum MapError {
     /// The extents are shorter than the volume.
     #[error("extents hold {held}, the volume {wanted} bytes")]
     TooShort {
-        /// What the extents hold.
+        /// The total length of the extents.
         held: ByteLen,
-        /// What the volume has.
+        /// The size of the volume.
         wanted: ByteLen,
     },
     /// The volume's size in bytes is beyond the address space.

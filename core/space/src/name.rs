@@ -11,7 +11,7 @@ pub const NAME_LEN_MAX: usize = 63;
 #[derive(Clone, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Name(Box<str>);
 
-/// Why a text is no name.
+/// Error: a text is not a name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "'{text}' is not a name: use 1 to {NAME_LEN_MAX} letters, digits, '.', '_' or '-', \

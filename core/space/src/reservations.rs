@@ -1,10 +1,11 @@
-//! Who has registered with a volume, who has reserved it, and what that refuses to others: one
-//! state for all doors, with the rules of both standards, which agree where they meet.
+//! Registrations and the reservation of a volume, and the accesses that they refuse to other
+//! nexuses. All protocols share one state, under the rules of both standards, which agree where
+//! both apply.
 //!
 //! Spec: SPC-4, 5.13 (persistent reservations) and NVMe Base 2.0, 8.19; the older RESERVE and
-//! RELEASE by SPC-2, 5.5, and what SPC-4 says of the two together. A change is made on a copy,
-//! recorded if it persists, and only then shown to the cores, like one of [`crate::Space`]. What
-//! the cores need of it is a [`Restriction`].
+//! RELEASE by SPC-2, 5.5, and SPC-4 on the two together. A caller changes a copy, records it if it
+//! persists, and only then publishes it to the cores, as with a change of [`crate::Space`]. The
+//! cores check requests against a [`Restriction`] derived from it.
 //!
 //! Invariants: a single holder is registered; a reservation of all registrants has at least one;
 //! no key is zero; nobody is registered while an older reservation is held; the generation grows
@@ -21,54 +22,54 @@ use nearflash_request::{
 
 pub use restriction::Restriction;
 
-/// Most registrations of one volume. A report of all of them fits a transfer.
+/// The largest number of registrations of one volume. A report of all of them fits in a transfer.
 pub const REGISTRATIONS_MAX: usize = 1024;
 
 /// A volume's registrations, reservation and modes.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Reservations {
-    /// Counts what ended well and changed registrations.
+    /// Counts the successful changes of registrations.
     generation: u32,
-    /// Whether registrations and reservation outlive the node's run.
+    /// Whether registrations and the reservation survive a restart of the node.
     persists: bool,
     /// In the order of registration.
     registrations: Vec<Registration>,
     reservation: Option<Reservation>,
-    /// Who holds the older, exclusive reservation.
+    /// The holder of the older, exclusive reservation (SPC-2 RESERVE).
     legacy: Option<Nexus>,
     modes: Modes,
 }
 
-/// Someone registered.
+/// A registration of one nexus.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Registration {
-    /// Who.
+    /// The registrant.
     pub nexus: Nexus,
-    /// The same in its protocol's names.
+    /// The registrant in its protocol's terms.
     pub identity: Identity,
-    /// Never zero.
+    /// The reservation key; never zero.
     pub key: u64,
 }
 
-/// What is reserved.
+/// A persistent reservation of the volume.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Reservation {
-    /// How.
+    /// The reservation's type.
     pub kind: ReservationType,
-    /// By whom; `None` when every registrant is a holder.
+    /// The holder; `None` when every registrant is a holder.
     pub holder: Option<Nexus>,
 }
 
-/// What outlives the node's run: everything that a record of it has to hold.
+/// The state that survives a restart of the node and is recorded.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Persistent {
     /// In the order of registration.
     pub registrations: Vec<Registration>,
-    /// What is reserved.
+    /// The reservation, if one is held.
     pub reservation: Option<Reservation>,
 }
 
-/// Why recorded reservations are none: the record is damaged.
+/// Error: a recorded state breaks an invariant, because the record is damaged.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RestoreReservationsError {
     /// More than [`REGISTRATIONS_MAX`].
@@ -77,7 +78,7 @@ pub enum RestoreReservationsError {
         /// How many.
         count: usize,
     },
-    /// A registration of nobody, or with a key of zero.
+    /// A registration without a nexus, or with a key of zero.
     #[error("registration {index} is of nobody or has no key")]
     Registration {
         /// Which.
@@ -89,19 +90,20 @@ pub enum RestoreReservationsError {
         /// Which.
         index: usize,
     },
-    /// The holder is not registered, or there has to be one and is none, or the other way about.
+    /// The holder is not registered, or its presence does not fit the reservation's type.
     #[error("the reservation's holder is none")]
     Holder,
 }
 
-/// What a change did: how it ended, and what is to be told to whom once every core acts on it.
+/// The result of a change, and the notices to deliver once every core acts on the change.
 pub type Changed = (ChangeResult, Vec<Raised>);
 
 impl Reservations {
-    /// What was recorded. The generation begins anew, as both standards' power on has it.
+    /// Restores a recorded state. The generation starts at 0, as both standards require at power
+    /// on.
     ///
     /// # Errors
-    /// When it breaks an invariant of this module.
+    /// When the record breaks an invariant of this module.
     pub fn restore(recorded: Persistent) -> Result<Self, RestoreReservationsError> {
         let Persistent { registrations, reservation } = recorded;
         let count = registrations.len();
@@ -120,7 +122,7 @@ impl Reservations {
         if restored.has_its_holder() { Ok(restored) } else { Err(RestoreReservationsError::Holder) }
     }
 
-    /// What is to be recorded; `None` when nothing of it outlives the node's run.
+    /// The state to record; `None` when none of it survives a restart of the node.
     pub fn persistent(&self) -> Option<Persistent> {
         self.persists.then(|| Persistent {
             registrations: self.registrations.clone(),
@@ -128,7 +130,7 @@ impl Reservations {
         })
     }
 
-    /// What the cores have to refuse; `None`, the common case, when that is nothing.
+    /// The accesses that the cores must refuse; `None`, the common case, when there are none.
     pub fn restriction(&self) -> Option<Restriction> {
         Restriction::new(
             self.modes.write_protected,
@@ -138,22 +140,22 @@ impl Reservations {
         )
     }
 
-    /// What MODE SELECT has changed.
+    /// The modes that MODE SELECT can change.
     pub fn modes(&self) -> Modes {
         self.modes
     }
 
-    /// Whether there is nothing to report: nobody has registered or reserved.
+    /// Whether there are neither registrations nor a reservation.
     pub fn is_empty(&self) -> bool {
         self.registrations.is_empty() && self.legacy.is_none()
     }
 
-    /// Who holds the older, exclusive reservation.
+    /// The holder of the older, exclusive reservation (SPC-2 RESERVE).
     pub fn legacy_holder(&self) -> Option<Nexus> {
         self.legacy
     }
 
-    /// How it is.
+    /// The state as both protocols report it.
     pub fn report(&self) -> Report {
         let registrant = |registration: &Registration| Registrant {
             nexus: registration.nexus,
@@ -169,7 +171,7 @@ impl Reservations {
         }
     }
 
-    /// Makes a change, or says why not; nothing has changed then.
+    /// Makes a change, or returns why it is refused; then nothing has changed.
     pub fn apply(&mut self, change: &Change) -> Changed {
         let (nexus, volume) = (change.nexus, change.volume);
         let asker = Asker { nexus, volume };
@@ -201,7 +203,7 @@ impl Reservations {
         }
     }
 
-    /// Ends everything that restricts anybody, by the operator's word.
+    /// Ends all registrations and reservations, at the operator's request.
     pub fn clear_all(&mut self, volume: VolumeId) -> Vec<Raised> {
         let told = self.others(Asker { nexus: Nexus::NONE, volume });
         if !told.is_empty() {
@@ -278,7 +280,7 @@ impl Reservations {
         self.generation = self.generation.wrapping_add(1);
     }
 
-    /// Every registrant but the asker, to be told something.
+    /// Every registrant except the asker, as recipients of a notice.
     fn others(&self, asker: Asker) -> Vec<Told> {
         let others = self.registrations.iter().map(|registration| registration.nexus);
         let others = others.filter(|nexus| *nexus != asker.nexus);
@@ -286,7 +288,7 @@ impl Reservations {
     }
 }
 
-/// Who asks for a change, and of which volume.
+/// The nexus that asks for a change, and the volume.
 #[derive(Clone, Copy, Debug)]
 struct Asker {
     nexus: Nexus,
@@ -312,8 +314,8 @@ impl Told {
     }
 }
 
-/// The same, and those whose registrations are gone hear that their tasks are over, whether there is
-/// a reservation or not. (PREEMPT AND ABORT)
+/// The same notices, and for removed registrants one that their tasks are aborted, whether or not a
+/// reservation exists. (PREEMPT AND ABORT)
 fn ending_tasks(mut told: Vec<Raised>) -> Vec<Raised> {
     let of_gone = |raised: &&Raised| raised.attention == Attention::RegistrationsPreempted;
     let ended = |raised: &Raised| Raised { attention: Attention::TasksCleared, ..*raised };

@@ -24,7 +24,7 @@ use crate::{
 };
 use nearflash_device::DeviceId;
 
-/// Most volumes that a node has at a time.
+/// The largest number of volumes of a node.
 pub const VOLUMES_MAX: usize = 4096;
 
 /// Most namespaces of one subsystem: as many as one active namespace list names.
@@ -33,30 +33,30 @@ pub const NAMESPACES_PER_SUBSYSTEM_MAX: u32 = 1024;
 /// A device, as far as volumes on it are concerned.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SpaceDevice {
-    /// What users call it.
+    /// The device's name.
     pub name: Name,
-    /// What its label calls it.
+    /// The UUID in its label.
     pub uuid: Uuid,
-    /// The smallest unit that it writes whole: volumes on it have whole such blocks.
+    /// The smallest unit that it writes atomically. Volumes on it have a multiple of it as size.
     pub block_size: BlockSize,
-    /// What is free of its data area.
+    /// The free runs of its data area.
     pub free: FreeSpace,
 }
 
-/// A volume that is asked for.
+/// The parameters of a new volume.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct VolumeRequest {
-    /// What it is to be called.
+    /// The volume's name.
     pub name: Name,
-    /// How large.
+    /// The volume's size.
     pub len: ByteLen,
-    /// On which device.
+    /// The device's name.
     pub device: Name,
-    /// In blocks of this size; without, of 512 bytes.
+    /// The block size; 512 bytes by default.
     pub block_size: Option<BlockSize>,
-    /// In which subsystem; without, in one of its own name.
+    /// The subsystem; by default one with the volume's name.
     pub subsystem: Option<Name>,
-    /// Whether it gives back what hosts no longer need.
+    /// Whether it releases the storage of blocks that hosts deallocate.
     pub provisioning: Provisioning,
 }
 
@@ -126,7 +126,7 @@ impl Space {
     /// The device of that id.
     ///
     /// # Panics
-    /// When there is none: ids come from here.
+    /// When no device has this id. Ids come from this space.
     pub fn device(&self, id: DeviceId) -> &SpaceDevice {
         &self.devices[index(id)]
     }
@@ -146,10 +146,10 @@ impl Space {
         self.volumes.get(name)
     }
 
-    /// Makes a volume.
+    /// Creates a volume.
     ///
     /// # Errors
-    /// When it cannot be. Nothing has changed then.
+    /// When one of the conditions of [`VolumeError`] holds. Then nothing has changed.
     pub fn create(&mut self, asked: &VolumeRequest, uuid: Uuid) -> Result<&Volume, VolumeError> {
         let name = &asked.name;
         if self.volumes.contains_key(name) {
@@ -192,7 +192,7 @@ impl Space {
     /// Reserves the space of a volume, which hosts see when it is finished.
     ///
     /// # Errors
-    /// When it cannot be. Nothing has changed then.
+    /// When one of the conditions of [`VolumeError`] holds. Then nothing has changed.
     pub fn reserve(
         &mut self,
         asked: &VolumeRequest,
@@ -210,7 +210,7 @@ impl Space {
     /// finished. It grows on the device of its last block.
     ///
     /// # Errors
-    /// When it cannot be. Nothing has changed then.
+    /// When one of the conditions of [`VolumeError`] holds. Then nothing has changed.
     pub fn reserve_growth(
         &mut self,
         name: &Name,
@@ -229,8 +229,8 @@ impl Space {
         Ok(volume)
     }
 
-    /// The blocks of that job are prepared: hosts see them from now on. `None` if there is no such
-    /// job.
+    /// Finishes a job: its blocks are prepared, and hosts see them from now on. `None` if there is
+    /// no such job.
     pub fn finish(&mut self, job: u64) -> Option<&Volume> {
         let volume = self.prepared_by(job)?;
         let Preparation { blocks, .. } = volume.preparing.take()?;
@@ -240,8 +240,8 @@ impl Space {
         Some(volume)
     }
 
-    /// The blocks of that job are not wanted: their space is free again. The volume, as it was before,
-    /// or as it would have been if it is new and is gone now. `None` if there is no such job.
+    /// Cancels a job: the space of its blocks is free again. Returns the volume as it was before
+    /// the job; a new volume is removed. `None` if there is no such job.
     pub fn cancel(&mut self, job: u64) -> Option<Volume> {
         let volume = self.prepared_by(job)?;
         volume.preparing = None;
@@ -262,7 +262,7 @@ impl Space {
     /// Makes a volume longer, or shorter when `shrink` allows it.
     ///
     /// # Errors
-    /// When it cannot be. Nothing has changed then.
+    /// When one of the conditions of [`VolumeError`] holds. Then nothing has changed.
     pub fn resize(
         &mut self,
         name: &Name,
@@ -292,7 +292,7 @@ impl Space {
     /// Removes a volume and gives its space back.
     ///
     /// # Errors
-    /// When there is none of that name, or a job prepares it.
+    /// When no volume has this name, or a job is preparing it.
     pub fn remove(&mut self, name: &Name) -> Result<Volume, VolumeError> {
         let volume = changeable(&mut self.volumes, name)?.clone();
         self.volumes.remove(name);
@@ -300,7 +300,8 @@ impl Space {
         Ok(volume)
     }
 
-    /// Takes extents out of use that no volume has any more, for older requests may still write there.
+    /// Withholds extents that no volume has any more, because older requests may still write to
+    /// them.
     ///
     /// # Panics
     /// When they are not free.
@@ -311,14 +312,14 @@ impl Space {
         }
     }
 
-    /// Gives back what was withheld.
+    /// Releases withheld extents.
     pub fn give_back(&mut self, extents: &[Extent]) {
         for extent in extents {
             self.device_mut(extent.device).free.release(*extent);
         }
     }
 
-    /// What every core needs of the volumes.
+    /// The volume table for the cores.
     ///
     /// # Panics
     /// Never: volumes here are checked when they come in.
@@ -331,9 +332,9 @@ impl Space {
         VolumeTable::new(self.served().map(|volume| (volume.id, entry(volume))))
     }
 
-    /// Makes a change of what all sessions of a volume share. It is to be recorded if what the
-    /// volume's [`Reservations::persistent`] says differs, and shown to the cores if its
-    /// [`Reservations::restriction`] does, or if what was asked before has to be over.
+    /// Changes the state that all sessions of a volume share. The caller records the change if
+    /// [`Reservations::persistent`] differs, and publishes it to the cores if
+    /// [`Reservations::restriction`] differs, or if earlier requests have to end before the answer.
     pub fn apply(&mut self, change: &Change) -> Changed {
         match self.volumes.values_mut().find(|volume| volume.id == change.volume) {
             Some(volume) => volume.reservations.apply(change),
@@ -341,10 +342,10 @@ impl Space {
         }
     }
 
-    /// Ends every registration and reservation of a volume, by the operator's word.
+    /// Ends every registration and reservation of a volume, at the operator's request.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// When no volume has this name.
     pub fn clear_reservations(&mut self, name: &Name) -> Result<Vec<Raised>, VolumeError> {
         let not_found = || VolumeError::NotFound { name: name.clone() };
         let volume = self.volumes.get_mut(name).ok_or_else(not_found)?;
@@ -364,8 +365,8 @@ impl Space {
         &mut self.devices[index(id)]
     }
 
-    /// The number behind the highest in use, so that a host does not find another volume under a
-    /// number that it still remembers; the lowest free one when that is past the bound.
+    /// The number after the highest in use, so that a host does not find another volume under a
+    /// number that it still remembers; the lowest free number when that is past the limit.
     fn next_nsid(&self, name: &Name, subsystem: &Name) -> Result<u32, VolumeError> {
         let volumes = self.volumes.values().filter(|volume| volume.subsystem == *subsystem);
         let taken: std::collections::BTreeSet<u32> = volumes.map(|volume| volume.nsid).collect();
@@ -408,7 +409,7 @@ fn changeable<'a>(
     }
 }
 
-/// Takes what the volume's extents lack, on the device of its last block.
+/// Allocates the missing extents of the volume on the device of its last block.
 fn take(devices: &mut [SpaceDevice], volume: &mut Volume, len: ByteLen) -> Result<(), VolumeError> {
     let last = volume.extents.last().expect("a volume has at least one block");
     let device = &mut devices[index(last.device)];
@@ -426,7 +427,8 @@ fn unit_of(devices: &[SpaceDevice], volume: &Volume) -> BlockSize {
     under.fold(volume.block_size, BlockSize::max)
 }
 
-/// How many blocks that length is. A volume ends where a block of its device ends: a `unit` is both.
+/// The number of blocks of `len` bytes. A volume ends at the end of a block of its device, so `len`
+/// must be a multiple of `unit`, the larger of both block sizes.
 fn whole_blocks(
     name: &Name,
     len: ByteLen,

@@ -1,4 +1,4 @@
-//! The volume table: what a core needs of each volume to answer a request, found by index.
+//! The volume table: the properties of each volume that a core uses for a request, by volume id.
 //!
 //! Invariants: a table never changes, it is replaced whole; a [`VolumeId`] is never given to
 //! another volume while the node runs, so that a late request finds nothing rather than foreign
@@ -15,7 +15,7 @@ use crate::{Epoch, Map, Provisioning, Restriction};
 /// volumes come back only with a restart.
 pub const VOLUME_IDS_MAX: u32 = 65_536;
 
-/// What the engine needs of a volume.
+/// The properties of a volume that the engine uses.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct VolumeEntry {
     /// Where its blocks lie.
@@ -26,9 +26,10 @@ pub struct VolumeEntry {
     pub blocks: Blocks,
     /// Which of its layouts this is; the map's.
     pub epoch: Epoch,
-    /// Whether it gives back what hosts no longer need.
+    /// Whether it releases the storage of blocks that hosts deallocate.
     pub provisioning: Provisioning,
-    /// What reservations and modes refuse; `None`, the common case, when that is nothing.
+    /// The accesses that reservations and modes refuse; `None`, the common case, when there are
+    /// none.
     pub restriction: Option<Arc<Restriction>>,
 }
 
@@ -70,7 +71,7 @@ impl VolumeTable {
         Self { entries: entries.into_boxed_slice() }
     }
 
-    /// The volume of that number; `None` when there is none (any more). One array access.
+    /// The volume with this id; `None` when it does not exist (any more). One array access.
     #[inline]
     pub fn get(&self, id: VolumeId) -> Option<&VolumeEntry> {
         self.entries.get(index(id))?.as_ref()

@@ -1,4 +1,4 @@
-//! A volume: what it is called, how large it is, where it is exported, and where it lies.
+//! A volume: its name, its size, its subsystem and namespace, and its extents.
 
 use nearflash_request::VolumeId;
 use nearflash_units::{BlockSize, Blocks, ByteLen, ByteOffset};
@@ -10,7 +10,7 @@ use crate::{
 };
 use nearflash_device::DeviceId;
 
-/// Whether a volume gives back what hosts no longer need.
+/// Whether a volume releases the storage of blocks that hosts deallocate.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Provisioning {
     /// Deallocated blocks are released where the device can do that.
@@ -21,7 +21,7 @@ pub enum Provisioning {
 }
 
 impl Provisioning {
-    /// As people write it.
+    /// The text form.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Thin => "thin",
@@ -36,7 +36,7 @@ impl std::fmt::Display for Provisioning {
     }
 }
 
-/// Why a text is no provisioning.
+/// Error: a text is not a provisioning.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("'{text}' is not a provisioning: write thin or thick")]
 pub struct ParseProvisioningError {
@@ -67,9 +67,9 @@ pub struct Preparation {
 pub struct Volume {
     /// Its number for as long as the node runs.
     pub id: VolumeId,
-    /// Its identity for ever; hosts see it as the namespace's UUID.
+    /// Its permanent identity; hosts see it as the namespace's UUID.
     pub uuid: Uuid,
-    /// What users call it.
+    /// The volume's name.
     pub name: Name,
     /// The size of its blocks.
     pub block_size: BlockSize,
@@ -85,7 +85,7 @@ pub struct Volume {
     pub epoch: Epoch,
     /// Where it lies, in order; not necessarily on one device.
     pub extents: Vec<Extent>,
-    /// Whether it gives back what hosts no longer need.
+    /// Whether it releases the storage of blocks that hosts deallocate.
     pub provisioning: Provisioning,
     /// Who has registered and reserved, and modes.
     pub reservations: Reservations,

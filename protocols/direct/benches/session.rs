@@ -1,5 +1,5 @@
-//! What the sessions cost beside the kernel's TCP: each end alone, in one thread, no socket and no
-//! payload moved.
+//! The cost of the sessions without the kernel's TCP: each end alone, in one thread, without
+//! sockets and without moving payload.
 //!
 //! `BENCH=1 cargo bench -p nearflash-direct` runs the full size; without it a small one, so that it
 //! cannot rot. The hash is of the bytes exchanged: the same work is done each time.

@@ -1,6 +1,6 @@
-//! What the peer can do wrong that ends its connection, and what it is told.
+//! The errors that end a connection, and the GOODBYE that reports each to the peer.
 //!
-//! Errors of one request are no errors here: they are answered with that request's status.
+//! An error of a single request is not among them: the answer's status reports it.
 
 use crate::wire::{NO_TAG, Opcode, Status};
 
@@ -40,7 +40,7 @@ pub enum PeerError {
     /// Not the time for such a message.
     #[error("{} is out of sequence", .opcode.name())]
     Sequence {
-        /// Which.
+        /// The opcode.
         opcode: Opcode,
     },
     /// A header was damaged.
@@ -60,15 +60,15 @@ pub enum PeerError {
     /// Two requests in flight with one tag.
     #[error("tag {tag} is in flight already")]
     DuplicateTag {
-        /// Which.
+        /// The tag.
         tag: u32,
     },
     /// A tag that is not below the credits.
     #[error("tag {tag} is not below the {credits} credits of the session")]
     CreditsExceeded {
-        /// Which.
+        /// The tag.
         tag: u32,
-        /// How many there are.
+        /// The number of credits.
         credits: u32,
     },
     /// The client gave no key where one is needed, or its proof is wrong.
@@ -77,35 +77,35 @@ pub enum PeerError {
     /// The node's own proof is wrong: it does not know the secret.
     #[error("the node did not prove that it knows the secret of the key")]
     Impostor,
-    /// The client proved itself, with a credential that is no longer good.
+    /// The client proved its identity, but its credential has expired.
     #[error("the credential has expired: create a new one")]
     CredentialExpired,
-    /// An answer to nothing that was asked, or not of the kind that was.
+    /// An answer that matches no request, or not the request's opcode.
     #[error("{}: an answer that fits no request", .opcode.name())]
     Unasked {
-        /// As the answer says.
+        /// The answer's opcode.
         opcode: Opcode,
     },
-    /// What came by the rings cannot be.
+    /// The rings have invalid contents.
     #[error("the rings hold what they cannot hold")]
     RingBroken,
     /// The handshake did not end in time.
     #[error("the handshake was not over in time")]
     Silent,
-    /// This end goes down.
+    /// This end is shutting down.
     #[error("this end is going down")]
     ShuttingDown,
     /// The peer said goodbye.
     #[error("the peer ended the connection: {status}")]
     Goodbye {
-        /// Why.
+        /// The reason.
         status: Status,
     },
 }
 
 impl PeerError {
-    /// What the GOODBYE that tells the peer says: status, tag and value; `None` when it is told
-    /// nothing.
+    /// The status, tag and value of the GOODBYE that reports the error to the peer; `None` when
+    /// none is sent.
     pub(crate) fn goodbye(&self) -> Option<(Status, u32, u64)> {
         let bare = |status| Some((status, NO_TAG, 0));
         match *self {

@@ -16,12 +16,12 @@ pub const CLIENT_LABEL: &[u8] = b"nearflash direct 1 client";
 /// Stands before the transcript in the node's proof.
 pub const NODE_LABEL: &[u8] = b"nearflash direct 1 node";
 
-/// What the client sends in PROVE.
+/// The client's proof, sent in PROVE.
 pub fn client_proof(secret: &Secret, transcript: &[u8]) -> [u8; PROOF_LEN] {
     mac(secret, CLIENT_LABEL, transcript).finalize().into_bytes().into()
 }
 
-/// What the node answers PROVE with.
+/// The node's proof, sent in the answer to PROVE.
 pub fn node_proof(secret: &Secret, transcript: &[u8]) -> [u8; PROOF_LEN] {
     mac(secret, NODE_LABEL, transcript).finalize().into_bytes().into()
 }

@@ -6,8 +6,8 @@ use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::wire::PROOF_LEN;
 
-/// What a client and the node know of a key, and nobody else. Overwritten when dropped, never
-/// printed, compared in a time that does not depend on where two differ.
+/// The secret of a key, shared by a client and the node. It is overwritten when dropped, never
+/// printed, and compared in constant time.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Secret([u8; PROOF_LEN]);
 

@@ -8,15 +8,15 @@ use crate::wire::SEGMENT_LEN_MAX;
 /// A part of a request's range.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Segment {
-    /// Where in the range it begins.
+    /// The offset of its first byte in the range.
     pub start: u32,
-    /// How many bytes.
+    /// Its length in bytes.
     pub len: u32,
 }
 
 const LEN_MAX: u64 = 1 << SEGMENT_LEN_MAX.trailing_zeros();
 
-/// How many segments `len` bytes at `offset` are.
+/// The number of segments of `len` bytes at `offset`.
 #[inline]
 pub fn count(offset: u64, len: u32) -> u32 {
     let into_first = offset % LEN_MAX;

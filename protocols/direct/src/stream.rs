@@ -9,7 +9,7 @@ use nearflash_session::{Digests, HeadRules, HeadShape, Layout};
 use crate::error::PeerError;
 use crate::wire::HEADER_LEN;
 
-/// Where the digest stands in a header.
+/// The offset of the digest in a header.
 pub(crate) const DIGEST_OFFSET: usize = HEADER_LEN - DIGEST_LEN;
 
 /// The incoming stream of one connection.

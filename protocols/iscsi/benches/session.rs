@@ -1,4 +1,5 @@
-//! What the sessions cost beside the kernel's TCP: both ends in one thread, no socket between.
+//! The cost of the sessions without the kernel's TCP: both ends run in one thread, with no socket
+//! between them.
 //!
 //! `BENCH=1 cargo bench -p nearflash-iscsi` runs the full size; without it a small one, so that it
 //! cannot rot. The hash is of the bytes exchanged: the same work is done each time.
@@ -30,7 +31,7 @@ const DEPTH: u16 = 128;
 const BLOCK: u32 = 4096;
 const HEADER_LEN: usize = 48;
 const TARGET: &str = "iqn.2026-11.io.nearflash:bench";
-/// Where headers have what the peer checks.
+/// Offsets of the serial numbers in headers that the peer checks.
 const MAX_CMD_SN_OFFSET: usize = 32;
 const CMD_SN_OFFSET: usize = 24;
 const STAT_SN_OFFSET: usize = 24;
@@ -90,7 +91,7 @@ impl Bench {
         bench
     }
 
-    /// A new session hears of the power that came on, once.
+    /// Consumes the POWER ON unit attention that a new session reports once.
     fn hear_attentions(&mut self) {
         loop {
             let cdb = cdb::test_unit_ready();
@@ -279,7 +280,7 @@ fn initiator_alone(rounds: u32) {
     let mut elapsed = Duration::ZERO;
     for _ in 0..rounds {
         renumber(&mut answers, data_len, STAT_SN_OFFSET, &mut stat_sn);
-        // The window goes on with the commands.
+        // The window advances with the commands.
         for pdu in answers.chunks_exact_mut(HEADER_LEN + data_len) {
             let next = number_at(pdu, MAX_CMD_SN_OFFSET).wrapping_add(u32::from(DEPTH));
             pdu[MAX_CMD_SN_OFFSET..MAX_CMD_SN_OFFSET + 4].copy_from_slice(&next.to_be_bytes());
@@ -309,7 +310,7 @@ fn initiator_alone(rounds: u32) {
     println!("initiator_alone n={commands} hash={sent:016x} initiator={:?}", elapsed / commands);
 }
 
-/// What a send costs without the kernel's part: the stream is copied once.
+/// The user-space cost of a send: the stream is copied once.
 fn append<'a>(stream: &mut Vec<u8>, chunks: impl Iterator<Item = Chunk<'a>>, payload: &[u8]) {
     for chunk in chunks {
         match chunk {

@@ -1,59 +1,59 @@
-//! What the peer can do wrong that ends its connection.
+//! Errors of the peer that end the connection.
 //!
 //! Spec: RFC 7143, 7.1 (error recovery level 0: the connection ends, and with it its tasks). Errors
-//! of one command are no errors here: they are answered with that command's status or a Reject.
+//! of one command are not among them: they are answered with that command's status or a Reject.
 
 use crate::pdu::Opcode;
 
-/// The peer broke the protocol, or ended the connection. The session is closing.
+/// The peer violated the protocol, or ended the connection. The session is closing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PeerError {
-    /// A header field cannot be what it is.
+    /// A header field has a value that is not valid.
     #[error("{}: header field at byte {offset} is invalid", .opcode.name())]
     HeaderField {
-        /// Of what.
+        /// The PDU's opcode.
         opcode: Opcode,
-        /// The field's place in the header.
+        /// The field's offset in the header, in bytes.
         offset: u32,
     },
-    /// Not the time for such a PDU, or not one that this end receives.
+    /// A PDU that is not allowed in this state, or that this end never receives.
     #[error("{} is out of sequence", .opcode.name())]
     Sequence {
-        /// Which.
+        /// The PDU's opcode.
         opcode: Opcode,
     },
     /// A header was damaged.
     #[error("header digest {received:#010x}, computed {computed:#010x}")]
     HeaderDigest {
-        /// As it stood on the wire.
+        /// The digest on the wire.
         received: u32,
-        /// Over the header as received.
+        /// The digest of the header as received.
         computed: u32,
     },
-    /// Data was damaged, where nothing smaller than the connection can be given up for it.
+    /// Data was damaged in a PDU for which no single command can fail.
     #[error("{}: data digest {received:#010x}, computed {computed:#010x}", .opcode.name())]
     DataDigest {
-        /// Of what.
+        /// The PDU's opcode.
         opcode: Opcode,
-        /// As it stood on the wire.
+        /// The digest on the wire.
         received: u32,
-        /// Over the data as received.
+        /// The digest of the data as received.
         computed: u32,
     },
-    /// More data in a PDU than this end declared that it takes.
+    /// More data in a PDU than this end's declared limit.
     #[error("{}: {len} bytes of data where {max} are taken", .opcode.name())]
     TooLong {
-        /// Of what.
+        /// The PDU's opcode.
         opcode: Opcode,
         /// DataSegmentLength, or the length of all additional headers.
         len: u32,
-        /// What is taken.
+        /// The most that this end accepts.
         max: u32,
     },
-    /// Data that does not continue what the command or R2T covers.
+    /// Data that does not continue the sequence of the command or R2T.
     #[error("{}: data of {len} bytes at {offset} where {expected} was next", .opcode.name())]
     DataOutOfRange {
-        /// Of what.
+        /// The PDU's opcode.
         opcode: Opcode,
         /// BufferOffset.
         offset: u32,
@@ -65,28 +65,28 @@ pub enum PeerError {
     /// A serial number that is not the next one.
     #[error("{}: number {received} where {expected} was next", .opcode.name())]
     Serial {
-        /// Of what.
+        /// The PDU's opcode.
         opcode: Opcode,
         /// StatSN, DataSN or R2TSN as received.
         received: u32,
-        /// What was next.
+        /// The number that was expected.
         expected: u32,
     },
     /// More commands than the window allows.
     #[error("more commands than the command window of {window} allows")]
     WindowOverrun {
-        /// How many fit.
+        /// The size of the window, in commands.
         window: u32,
     },
-    /// A PDU that answers no task of this end.
+    /// A PDU whose tag names no task of this end.
     #[error("{}: no task has the tag {tag:#010x}", .opcode.name())]
     UnknownTask {
-        /// Of what.
+        /// The PDU's opcode.
         opcode: Opcode,
         /// ITT or TTT.
         tag: u32,
     },
-    /// Text keys are not what they have to be.
+    /// Text keys that are not valid.
     #[error("text: {0}")]
     Text(#[from] crate::text::TextError),
     /// The two ends cannot agree.
@@ -98,15 +98,15 @@ pub enum PeerError {
     /// The other end did not prove that it knows its secret.
     #[error("the target did not prove that it knows the secret of its CHAP account")]
     Impostor,
-    /// The peer refused something of this end that it cannot do without.
+    /// The peer rejected a PDU that this end cannot continue without.
     #[error("the peer rejects {}: {reason}", .opcode.name())]
     Rejected {
-        /// Of what.
+        /// The PDU's opcode.
         opcode: Opcode,
         /// Why.
         reason: crate::pdu::RejectReason,
     },
-    /// The peer gives the connection or the session up.
+    /// The peer gave up the connection or the session.
     #[error("the peer ended the connection: {0}")]
     Ended(crate::pdu::AsyncEvent),
     /// The login, or an answer to a ping, did not come in time.
@@ -115,7 +115,7 @@ pub enum PeerError {
     /// Another connection of the same session took this one's place.
     #[error("the initiator logged in again in this connection's place")]
     Reinstated,
-    /// This end goes down.
+    /// This end is shutting down.
     #[error("this end is going down")]
     ShuttingDown,
 }

@@ -1,9 +1,10 @@
-//! What iSCSI's heads say of their PDUs, for both ends.
+//! The framing rules of iSCSI PDUs, for both ends.
 //!
-//! Spec: RFC 7143, 11.2. A PDU is its head (basic header, additional headers, header digest), data,
-//! padding and data digest. Knows nothing of commands or of the state of a connection.
+//! Spec: RFC 7143, 11.2. A PDU consists of its head (basic header, additional headers, header
+//! digest), data, padding and data digest. Knows nothing of commands or of the state of a
+//! connection.
 //!
-//! Invariant: no length of a PDU is believed before it is checked against its limit.
+//! Invariant: no length of a PDU is used before it is checked against its limit.
 
 use nearflash_session::digest::DIGEST_LEN;
 use nearflash_session::{Digests, HeadRules, HeadShape, Layout, length};
@@ -17,10 +18,10 @@ const HEAD_LEN_MAX: usize = HEADER_LEN + AHS_LEN_MAX + DIGEST_LEN;
 /// The framer of one connection's incoming stream.
 pub(crate) type Framer = nearflash_session::Framer<Rules, HEAD_LEN_MAX>;
 
-/// What a framer accepts.
+/// The digests and the data length that a framer accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// The digests agreed; none until the full feature phase.
+    /// The negotiated digests; none until the full feature phase.
     pub(crate) digests: Digests,
     /// MaxRecvDataSegmentLength that this end declared.
     pub(crate) data_len_max: u32,
@@ -77,7 +78,8 @@ mod tests {
     use nearflash_session::{Head, digest};
     use proptest::prelude::*;
 
-    /// What came out of a stream: basic headers, data, and how it ended.
+    /// Runs a framer over a stream cut into pieces. Returns basic headers and data, and the error
+    /// that ended it.
     fn run(stream: &[u8], rules: Rules, cuts: &[usize]) -> (Vec<u8>, Option<PeerError>) {
         let mut framer = Framer::new(rules);
         let mut seen = Vec::new();

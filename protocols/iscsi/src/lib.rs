@@ -1,11 +1,11 @@
 //! iSCSI: both ends of a connection.
 //!
 //! Spec: RFC 7143. [`serving::TargetSession`] is the target's end of one connection,
-//! [`initiator::InitiatorSession`] the initiator's; both are machines without sockets, clocks,
-//! randomness or memory for payload: bytes and answers go in, chunks to send and demands come out.
-//! What commands mean is `nearflash-scsi`'s.
+//! [`initiator::InitiatorSession`] the initiator's. Both are state machines without sockets,
+//! clocks, randomness or memory for payload: bytes and answers go in, chunks to send and demands
+//! come out. The crate `nearflash-scsi` interprets the commands.
 //!
-//! Knows nothing of devices, volumes' layout, threads or sockets.
+//! Knows nothing of devices, the layout of volumes, threads or sockets.
 
 pub mod chap;
 pub mod check;

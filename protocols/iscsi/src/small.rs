@@ -1,4 +1,5 @@
-//! Queues PDUs with small data of the session's own, and what stands behind any data, for both ends.
+//! Queues PDUs with small data of the session's own, and the padding and digest after any data, for
+//! both ends.
 
 use nearflash_session::Output;
 use nearflash_session::digest::{append, digest};
@@ -27,7 +28,7 @@ pub(crate) fn push_data(output: &mut Output, digests: Digests, data: &[u8]) {
     }
 }
 
-/// Queues what stands behind so much data: its padding, and the digest over both.
+/// Queues the end of a data segment: its padding, and the digest over both.
 #[inline]
 pub(crate) fn push_tail(
     output: &mut Output,

@@ -1,9 +1,8 @@
 //! Text keys: `key=value` pairs, each ended by a zero byte, over one PDU or several.
 //!
-//! Spec: RFC 7143, 6.1 (format) and 6.2 (C bit). Knows nothing of what a key means.
+//! Spec: RFC 7143, 6.1 (format) and 6.2 (C bit). Knows nothing of the meaning of a key.
 //!
-//! Invariant: text is bounded before it is kept, and each key and value before anything is done
-//! with it.
+//! Invariant: text is bounded before it is stored, and each key and value before it is used.
 
 use crate::length;
 
@@ -11,13 +10,13 @@ use crate::length;
 pub const KEY_LEN_MAX: usize = 63;
 /// The longest value: 1024 bytes of a CHAP challenge in hexadecimal. RFC 7143, 6.1 and 12.1.3.
 pub const VALUE_LEN_MAX: usize = 2 + 2 * 1024;
-/// The most text of one exchange that is gathered from an initiator.
+/// The most text that is collected from an initiator in one exchange.
 pub const TEXT_LEN_MAX: usize = 16 * 1024;
 
-/// What is wrong with text.
+/// Why text is not valid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum TextError {
-    /// More than is gathered.
+    /// The text is longer than the limit.
     #[error("longer than {max} bytes")]
     TooLong {
         /// The limit.
@@ -29,13 +28,13 @@ pub enum TextError {
         /// Where it begins.
         at: usize,
     },
-    /// No `=`, no key before it, or a key of other characters than keys have.
+    /// No `=`, no key before it, or a character that is not allowed in a key.
     #[error("the pair at byte {at} has no valid key")]
     BadKey {
         /// Where it begins.
         at: usize,
     },
-    /// A value that is longer than values are, or no UTF-8.
+    /// A value that is too long, or is not UTF-8.
     #[error("the pair at byte {at} has no valid value")]
     BadValue {
         /// Where it begins.
@@ -43,7 +42,7 @@ pub enum TextError {
     },
 }
 
-/// The pairs of text that is whole, in order. After an error there are no more.
+/// The pairs of a complete text, in order. An error ends the iteration.
 #[derive(Clone, Debug)]
 pub struct Pairs<'a> {
     text: &'a [u8],
@@ -51,7 +50,7 @@ pub struct Pairs<'a> {
 }
 
 impl<'a> Pairs<'a> {
-    /// Of a text.
+    /// The pairs of `text`.
     pub const fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0 }
     }
@@ -87,7 +86,7 @@ impl<'a> Iterator for Pairs<'a> {
                 return Some(Err(TextError::Unended { at }));
             };
             self.at += len + 1;
-            // Some peers fill up with zeroes.
+            // Some peers pad with zeroes.
             if len == 0 {
                 continue;
             }
@@ -100,7 +99,7 @@ impl<'a> Iterator for Pairs<'a> {
     }
 }
 
-/// Text that comes in several PDUs.
+/// Collects text that comes in several PDUs.
 #[derive(Debug)]
 pub struct Gathering {
     text: Vec<u8>,
@@ -108,15 +107,15 @@ pub struct Gathering {
 }
 
 impl Gathering {
-    /// At most so much.
+    /// Collects at most `len_max` bytes.
     pub const fn new(len_max: usize) -> Self {
         Self { text: Vec::new(), len_max }
     }
 
-    /// A PDU's data follows.
+    /// Appends a PDU's data.
     ///
     /// # Errors
-    /// When it is more than is gathered.
+    /// When the text would exceed its limit.
     pub fn push(&mut self, data: &[u8]) -> Result<(), TextError> {
         if data.len() > self.len_max - self.text.len() {
             return Err(TextError::TooLong { max: self.len_max });
@@ -125,23 +124,23 @@ impl Gathering {
         Ok(())
     }
 
-    /// How much there is so far.
+    /// The length collected so far, in bytes.
     pub const fn len(&self) -> usize {
         self.text.len()
     }
 
-    /// Whether there is none.
+    /// Whether nothing was collected.
     pub const fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// All of it; the next text begins.
+    /// Returns the whole text, and begins the next one.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.text)
     }
 }
 
-/// Text that is to be sent, in as many PDUs as the peer's MaxRecvDataSegmentLength makes of it.
+/// Text to be sent, in as many PDUs as the peer's MaxRecvDataSegmentLength requires.
 #[derive(Debug, Default)]
 pub struct Outgoing {
     text: Vec<u8>,
@@ -163,7 +162,7 @@ impl Outgoing {
         self.sent == self.text.len()
     }
 
-    /// How much was not taken yet.
+    /// The bytes not taken yet.
     pub const fn left(&self) -> usize {
         self.text.len() - self.sent
     }
@@ -175,7 +174,7 @@ impl Outgoing {
         (&self.text[start..self.sent], self.sent < self.text.len())
     }
 
-    /// Drops what was taken, all of it: the next text begins.
+    /// Drops the whole text, taken or not, and begins the next one.
     pub fn clear(&mut self) {
         self.text.clear();
         self.sent = 0;

@@ -1,7 +1,8 @@
-//! What the sessions cost beside the kernel's TCP: both ends in one thread, no socket between.
+//! The cost of the sessions apart from the kernel's TCP: both ends in one thread, without a socket.
 //!
-//! `BENCH=1 cargo bench -p nearflash-nvme-tcp` runs the full size; without it a small one, so that
-//! it cannot rot. The hash is of the bytes exchanged: the same work is done each time.
+//! `BENCH=1 cargo bench -p nearflash-nvme-tcp` runs the full size. Without `BENCH` a small size
+//! runs, so that the benchmark stays tested. The hash covers the bytes exchanged and shows that
+//! each run does the same work.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -169,7 +170,7 @@ impl Bench {
     }
 }
 
-/// The target alone, without moving any payload: what it adds to a loop of `recv` and `send`.
+/// The target alone, without moving any payload: its cost on top of a loop of `recv` and `send`.
 fn target_alone(rounds: u32) {
     let mut bench = Bench::new(false, Digests::NONE);
     bench.submit(false);
@@ -181,7 +182,7 @@ fn target_alone(rounds: u32) {
     println!("target_alone n={commands} hash={sent:016x} target={:?}", start.elapsed() / commands);
 }
 
-/// A function of its own, so that a profiler can count its instructions alone.
+/// A function of its own, so that a profiler can count its instructions separately.
 #[inline(never)]
 fn serve(target: &mut TargetSession, stream: &[u8], rounds: u32) -> usize {
     let mut sent = 0;
@@ -200,7 +201,7 @@ fn serve(target: &mut TargetSession, stream: &[u8], rounds: u32) -> usize {
     sent
 }
 
-/// The host alone, its answers ready made, without moving any payload.
+/// The host alone with prepared answers, without moving any payload.
 fn host_alone(rounds: u32) {
     let mut bench = Bench::new(false, Digests::NONE);
     bench.submit(false);
@@ -213,7 +214,7 @@ fn host_alone(rounds: u32) {
     println!("host_alone n={commands} hash={sent:016x} host={:?}", start.elapsed() / commands);
 }
 
-/// As [`serve`].
+/// A function of its own, as [`serve`].
 #[inline(never)]
 fn ask(bench: &mut Bench, answers: &[u8], rounds: u32) -> usize {
     let mut sent = 0;
@@ -235,7 +236,8 @@ fn ask(bench: &mut Bench, answers: &[u8], rounds: u32) -> usize {
         }
         sent += bench.host.output().map(|chunk| black_box(chunk).len()).sum::<usize>();
         bench.host.advance_output(bench.host.output_len());
-        // Slots come back last in, first out: the same answers fit again every second time.
+        // Slots are reused last in, first out, so the same answers are valid for every second
+        // batch.
         bench.submit(false);
     }
     sent
@@ -261,7 +263,7 @@ fn granted() -> Granted {
     }
 }
 
-/// What a send costs without the kernel's part: the stream is copied once.
+/// The cost of a send without the kernel: the stream is copied once.
 fn append<'a>(stream: &mut Vec<u8>, chunks: impl Iterator<Item = Chunk<'a>>, payload: &[u8]) {
     for chunk in chunks {
         match chunk {

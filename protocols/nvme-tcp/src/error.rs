@@ -1,63 +1,63 @@
-//! What the peer can do wrong that ends its connection, and what it is told.
+//! Errors of the peer that end the connection, and the termination requests that report them.
 //!
-//! Spec: NVMe/TCP 1.1, 3.5 (error handling) and the FES tables of 3.6.2.4 and 3.6.2.5. Errors of
-//! one command are no errors here: they are answered with that command's status.
+//! Spec: NVMe/TCP 1.1, 3.5 (error handling) and the FES tables of 3.6.2.4 and 3.6.2.5. An error of
+//! a single command is not one of these: it is the status of the command's completion.
 
 use crate::pdu::{FatalStatus, PduType};
 
-/// The peer broke the protocol, or ended the connection. The session is closing.
+/// The peer violated the protocol or ended the connection. The session is closing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PeerError {
-    /// A header field cannot be what it is. Becomes FES 01h with `offset` as FEI.
+    /// A header field has an invalid value. Sent as FES 01h with `offset` as FEI.
     #[error("{}: header field at byte {offset} is invalid", .pdu.name())]
     HeaderField {
-        /// Of which PDU.
+        /// The PDU's type.
         pdu: PduType,
-        /// The field's place in it.
+        /// The field's offset in the PDU.
         offset: u32,
     },
-    /// Not the time for such a PDU. Becomes FES 02h.
+    /// The PDU is not allowed in this state. Sent as FES 02h.
     #[error("{} is out of sequence", .pdu.name())]
     Sequence {
-        /// Which PDU.
+        /// The PDU's type.
         pdu: PduType,
     },
-    /// Becomes FES 03h with `received` as FEI.
+    /// A wrong header digest. Sent as FES 03h with `received` as FEI.
     #[error("header digest {received:#010x}, computed {computed:#010x}")]
     HeaderDigest {
-        /// As it stood on the wire.
+        /// The digest in the PDU.
         received: u32,
-        /// Over the header as received.
+        /// The digest computed over the received header.
         computed: u32,
     },
-    /// Data that does not continue what the command or R2T covers. Becomes FES 04h.
+    /// Data that does not continue the command's or R2T's data. Sent as FES 04h.
     #[error("data of {len} bytes at {offset} where {expected} was next")]
     DataOutOfRange {
         /// DATAO or R2TO.
         offset: u32,
         /// DATAL or R2TL.
         len: u32,
-        /// The offset that was next.
+        /// The expected offset.
         expected: u32,
     },
-    /// More data in a PDU than MAXH2CDATA, or more R2Ts than MAXR2T. Becomes FES 05h.
+    /// More data in a PDU than MAXH2CDATA, or more R2Ts than MAXR2T. Sent as FES 05h.
     #[error("{} exceeds the limit that was agreed", .pdu.name())]
     LimitExceeded {
-        /// Which PDU.
+        /// The PDU's type.
         pdu: PduType,
     },
-    /// A parameter that this end does not support. Becomes FES 06h with `offset` as FEI.
+    /// A parameter that this end does not support. Sent as FES 06h with `offset` as FEI.
     #[error("{}: the parameter at byte {offset} is not supported", .pdu.name())]
     UnsupportedParameter {
-        /// Of which PDU.
+        /// The PDU's type.
         pdu: PduType,
-        /// The parameter's place in it.
+        /// The parameter's offset in the PDU.
         offset: u32,
     },
-    /// More commands in flight than the submission queue has entries. Becomes FES 02h.
+    /// More commands in flight than the submission queue allows. Sent as FES 02h.
     #[error("more than {entries} commands in flight")]
     QueueOverrun {
-        /// The queue's size.
+        /// The number of entries of the queue.
         entries: u16,
     },
     /// The peer sent a termination request.
@@ -70,13 +70,13 @@ pub enum PeerError {
         /// FEI.
         information: u32,
     },
-    /// The handshake did not end in time. The connection is closed without a word.
+    /// The handshake timed out. The connection is closed without a termination request.
     #[error("no queue was connected in time")]
     Silent,
 }
 
 impl PeerError {
-    /// FES and FEI of the termination request that tells the peer; `None` when it is told nothing.
+    /// FES and FEI of the termination request for the peer; `None` if none is sent.
     pub const fn fatal_status(&self) -> Option<(FatalStatus, u32)> {
         match *self {
             Self::HeaderField { offset, .. } => Some((FatalStatus::INVALID_HEADER_FIELD, offset)),

@@ -1,9 +1,9 @@
-//! What NVMe/TCP's heads say of their PDUs, for both ends.
+//! The framing rules of NVMe/TCP, for both ends.
 //!
-//! Spec: NVMe/TCP 1.1, 3.3.1 (digests), 3.6.2.1 (common header). Knows nothing of commands or of the
-//! state of a connection.
+//! Spec: NVMe/TCP 1.1, 3.3.1 (digests), 3.6.2.1 (common header). The framer is independent of
+//! commands and of the connection's state.
 //!
-//! Invariant: no length of a PDU is believed before it is checked against its type and the limit.
+//! Invariant: a PDU's length is checked against its type and the limit before it is used.
 
 use nearflash_session::{Digests, HeadRules, HeadShape, Layout, length, offset};
 use zerocopy::FromBytes;
@@ -14,27 +14,27 @@ use crate::pdu::{CommonHeader, DataAlignment, HEAD_LEN_MAX, PduFlags, PduType, T
 /// The framer of one connection's incoming stream.
 pub(crate) type Framer = nearflash_session::Framer<Rules, HEAD_LEN_MAX>;
 
-/// What a framer accepts.
+/// The parameters of a framer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// The digests agreed.
+    /// The negotiated digests.
     pub(crate) digests: Digests,
-    /// How data must be aligned.
+    /// The alignment of data in PDUs.
     pub(crate) alignment: DataAlignment,
-    /// The most data in a capsule.
+    /// The maximum length of in-capsule data.
     pub(crate) capsule_data_max: usize,
-    /// The most data in a data PDU.
+    /// The maximum length of data in a data PDU.
     pub(crate) data_max: usize,
     /// The types that this end receives.
     pub(crate) accepted: Accepted,
 }
 
-/// The types that an end receives, each with its header's length: one look says both.
+/// The types that an end receives, each with its header length, so that one lookup returns both.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accepted([u8; 16]);
 
 impl Accepted {
-    /// These and no others.
+    /// Accepts only these types.
     pub(crate) fn only(types: &[PduType]) -> Self {
         let mut lens = [0; 16];
         for pdu_type in types {
@@ -44,7 +44,7 @@ impl Accepted {
         Self(lens)
     }
 
-    /// HLEN of that type; `None` when it is not accepted.
+    /// The HLEN of this type; `None` if it is not accepted.
     #[inline]
     fn header_len(&self, pdu_type: PduType) -> Option<u8> {
         self.0.get(usize::from(pdu_type.0)).copied().filter(|len| *len > 0)
@@ -84,7 +84,7 @@ impl HeadRules for Rules {
 }
 
 impl Rules {
-    /// What follows the head of a PDU.
+    /// The layout of the part after a PDU's head.
     #[inline]
     fn layout(&self, common: &CommonHeader, head_len: usize) -> Result<Layout, PeerError> {
         let pdu = common.pdu_type;
@@ -105,7 +105,7 @@ impl Rules {
         }
     }
 
-    /// What follows the head of a PDU with data: NVMe/TCP 1.1, 3.6.2.1 (PDO, PLEN) and 3.3.1.
+    /// The layout after the head of a PDU with data: NVMe/TCP 1.1, 3.6.2.1 (PDO, PLEN) and 3.3.1.
     #[inline]
     fn data_layout(&self, common: &CommonHeader, data_max: usize) -> Result<Layout, PeerError> {
         let pdu = common.pdu_type;
@@ -133,7 +133,7 @@ impl Rules {
     }
 }
 
-/// The header at fault for a termination request: as much of it as was looked at.
+/// The part of the invalid header that was received, for a termination request.
 pub(crate) fn header_at_fault<'a>(framer: &'a Framer, rest: &'a [u8]) -> &'a [u8] {
     let unfinished = framer.unfinished();
     let head = if unfinished.is_empty() { rest } else { unfinished };
@@ -149,13 +149,13 @@ fn refused(pdu: PduType, offset: u32) -> PeerError {
     PeerError::HeaderField { pdu, offset }
 }
 
-/// Of a part of a PDU, whose own length is 32 bits.
+/// Converts the length of a part of a PDU. PLEN has 32 bits, so it always fits.
 #[inline]
 fn wire_len(len: usize) -> u32 {
     u32::try_from(len).expect("a PDU is below 4 GiB")
 }
 
-/// Data PDUs have an agreed limit; capsules one that a header field breaks.
+/// Data PDUs have a negotiated limit. In a capsule, too much data makes PLEN invalid.
 #[cold]
 fn too_much_data(pdu: PduType) -> PeerError {
     match pdu {

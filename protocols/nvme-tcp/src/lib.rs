@@ -1,11 +1,11 @@
 //! NVMe/TCP: both ends of a connection.
 //!
 //! Spec: NVMe/TCP 1.1. A connection is one queue pair. [`serving::TargetSession`] is the
-//! controller's end, [`host::HostSession`] the host's; both are machines without sockets, clocks or
-//! memory for payload: bytes and answers go in, chunks to send and demands come out. What commands
-//! mean is `nearflash-nvme`'s. TLS is not theirs either: it stands between them and the socket.
+//! controller's end, [`host::HostSession`] the host's. Both are state machines without sockets,
+//! clocks or payload memory: bytes and completions go in, chunks to send and demands come out.
+//! `nearflash-nvme` interprets the commands. TLS is a layer between a session and the socket.
 //!
-//! Knows nothing of devices, volumes' layout, threads or sockets.
+//! The crate has no devices, volume layouts, threads or sockets.
 
 pub mod check;
 mod error;

@@ -1,4 +1,4 @@
-//! Where a subsystem is reached over the wire, and how the discovery log writes it.
+//! The transport address of a subsystem, and its form in the discovery log.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +13,7 @@ pub struct TransportAddress {
 }
 
 impl TransportAddress {
-    /// Over NVMe/TCP. An IPv4 address in IPv6 form is taken as the IPv4 address that it is.
+    /// An NVMe/TCP address. An IPv4-mapped IPv6 address becomes the IPv4 address.
     pub fn tcp(socket: SocketAddr) -> Self {
         Self { socket: SocketAddr::new(socket.ip().to_canonical(), socket.port()) }
     }
@@ -41,12 +41,12 @@ impl TransportAddress {
         Ascii::new(&self.socket.port().to_string())
     }
 
-    /// As a socket's address.
+    /// The socket address.
     pub fn socket(&self) -> SocketAddr {
         self.socket
     }
 
-    /// Whether it stands for every address of a machine, so that nobody can connect to it.
+    /// Whether this is the wildcard address, to which no host can connect.
     pub fn is_unspecified(&self) -> bool {
         self.socket.ip().is_unspecified()
     }

@@ -1,4 +1,4 @@
-//! What must hold for any input, as functions: tests and fuzzers both call them.
+//! Properties that hold for any input, as functions that tests and fuzzers both call.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,8 +23,8 @@ use crate::{
     NamespaceId, NamespaceTable, Nqn, NqnField, Sgl, SglDescriptor, TransportAddress,
 };
 
-/// Whatever 64-byte pieces `bytes` hold: decoding one never panics, and what is understood moves no
-/// more than allowed and asks for it as its descriptor says.
+/// Decodes every 64-byte piece of `bytes`. Decoding never panics, and a decoded command addresses
+/// the table's volume and transfers at most the maximum.
 pub fn check_decode_never_panics(bytes: &[u8]) {
     let transfer_len_max = ByteLen(MIB);
     let entry = NamespaceEntry {
@@ -48,7 +48,7 @@ pub fn check_decode_never_panics(bytes: &[u8]) {
     }
 }
 
-/// Whatever a peer puts into lists and names: reading them never panics.
+/// Parses arbitrary lists and names. No parser panics.
 pub fn check_parsers_never_panic(bytes: &[u8]) {
     let _ = parse_descriptors(bytes);
     assert!(parse_namespace_list(bytes).len() <= bytes.len() / 4);
@@ -59,7 +59,7 @@ pub fn check_parsers_never_panic(bytes: &[u8]) {
     }
 }
 
-/// Whatever a Connect holds: it makes a controller or is refused, and never panics.
+/// Sends an arbitrary Connect. The target creates a controller or refuses it, and never panics.
 pub fn check_connect_never_panics(bytes: &[u8]) {
     let Ok((command, rest)) = Command::read_from_prefix(bytes) else { return };
     let Ok((data, _)) = ConnectData::read_from_prefix(rest) else { return };
@@ -76,8 +76,8 @@ pub fn check_connect_never_panics(bytes: &[u8]) {
     }
 }
 
-/// Whatever commands arrive on an admin queue: none panics, all are answered once unless they
-/// wait for events, and no answer brings more data than the host made room for.
+/// Sends arbitrary commands on an admin queue. None panics. Each gets one completion, except those
+/// that wait for events, and no completion returns more data than the host's buffer holds.
 pub fn check_admin_never_panics(bytes: &[u8]) {
     let mut target = target();
     let controller = enabled_controller(&mut target);
@@ -168,9 +168,9 @@ fn name(text: &str) -> Nqn {
     Nqn::new(text).expect("a name is given")
 }
 
-/// What only tests and properties read back or build.
+/// Constructors and accessors that only tests and properties use.
 impl AsyncEvent {
-    /// Back from dword 0.
+    /// Decodes dword 0.
     pub fn from_result(dw0: u32) -> Self {
         let [event_type, information, log, _] = dw0.to_le_bytes();
         Self { event_type: event_type & 0b111, information, log: LogId(log) }
@@ -178,7 +178,7 @@ impl AsyncEvent {
 }
 
 impl InvalidParameter {
-    /// Back from dword 0.
+    /// Decodes dword 0.
     pub fn from_result(dw0: u32) -> Self {
         let [low, high, attribute, _] = dw0.to_le_bytes();
         let offset = u16::from_le_bytes([low, high]);
@@ -187,7 +187,7 @@ impl InvalidParameter {
 }
 
 impl Command {
-    /// Get Features of the current value; with `data_len` bytes of data by the transport.
+    /// Get Features of the current value, with `data_len` bytes that the transport moves.
     pub fn get_features(feature: FeatureId, data_len: u32) -> Self {
         Self {
             sgl: SglDescriptor::transport(data_len),
@@ -196,8 +196,8 @@ impl Command {
         }
     }
 
-    /// Reservation Report of `len` bytes, which must be a multiple of 4 and not 0, in the extended
-    /// data structure.
+    /// Reservation Report of `len` bytes in the extended data structure. `len` must be a multiple
+    /// of 4 and not 0.
     pub fn reservation_report(nsid: NamespaceId, len: u32) -> Self {
         Self {
             cdw10: (len / 4).saturating_sub(1).into(),
@@ -209,7 +209,8 @@ impl Command {
 }
 
 impl TransportAddress {
-    /// The address that a discovery entry holds; `None` when it is not of TCP or not an IP address.
+    /// The address in a discovery log entry. `None` if the transport is not TCP or the address is
+    /// not an IP address.
     pub fn from_discovery(transport: TransportType, address: &str, service: &str) -> Option<Self> {
         let socket = SocketAddr::new(address.parse().ok()?, service.parse().ok()?);
         (transport == TransportType::TCP).then(|| Self::tcp(socket))
@@ -231,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// A command that is near enough to a real one to be understood now and then.
+    /// A command whose fields have likely values, so that some of the commands are valid.
     fn likely_command() -> impl Strategy<Value = Vec<u8>> {
         let opcodes = prop::sample::select(vec![0x02, 0x06, 0x08, 0x09, 0x0A, 0x0C, 0x18, 0x7F]);
         let first = prop::sample::select(vec![0, 1, 4, 8, 0xFFFF_FFFF_u32]);

@@ -1,7 +1,7 @@
-//! The 64-byte submission queue entry, as all commands share it.
+//! The 64-byte submission queue entry that all commands share.
 //!
-//! Spec: NVMe Base 2.0, 3.3.3.1. Knows which command it is, not what the command asks: admin
-//! commands are read in [`crate::serving`], I/O commands in [`crate::io`], Fabrics commands in
+//! Spec: NVMe Base 2.0, 3.3.3.1. This module reads the common fields only: admin commands are
+//! decoded in [`crate::serving`], I/O commands in [`crate::io`], Fabrics commands in
 //! [`crate::fabrics`].
 
 use nearflash_session::wire;
@@ -27,7 +27,7 @@ wire! {
         pub cdw3: U32,
         /// MPTR: metadata pointer.
         pub metadata: U64,
-        /// DPTR: on fabrics always one SGL descriptor, SGL1.
+        /// DPTR: over fabrics always one SGL descriptor, SGL1.
         pub sgl: SglDescriptor,
         /// Command dword 10.
         pub cdw10: U32,
@@ -47,21 +47,21 @@ wire! {
 /// A command's part in a fused operation. NVMe Base 2.0, 3.3.3.1 (FUSE).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fused {
-    /// A command by itself.
+    /// Not fused.
     Normal,
-    /// The first of two.
+    /// The first command of a fused operation.
     First,
-    /// The second of two.
+    /// The second command of a fused operation.
     Second,
     /// 11b.
     Reserved,
 }
 
 impl Command {
-    /// Bytes of a submission queue entry.
+    /// Length of a submission queue entry in bytes.
     pub const LEN: usize = 64;
 
-    /// A command with the flags of NVMe over Fabrics (PSDT 01b: SGLs) and no data.
+    /// A command without data that has the flags of NVMe over Fabrics (PSDT 01b: SGLs).
     pub fn new(opcode: u8, nsid: NamespaceId) -> Self {
         let sgl = SglDescriptor::transport(0);
         Self { opcode, flags: Self::PSDT_SGL, nsid: nsid.0.into(), sgl, ..Self::default() }
@@ -75,7 +75,7 @@ impl Command {
         CommandId(self.cid.get())
     }
 
-    /// The same command under another CID.
+    /// The same command with another CID.
     #[must_use]
     pub fn with_command_id(self, cid: CommandId) -> Self {
         Self { cid: cid.0.into(), ..self }
@@ -96,7 +96,7 @@ impl Command {
         }
     }
 
-    /// The same command with another FUSE.
+    /// The same command with another FUSE value.
     #[must_use]
     pub fn with_fused(self, fused: Fused) -> Self {
         let bits = match fused {
@@ -108,24 +108,24 @@ impl Command {
         Self { flags: self.flags & !0b11 | bits, ..self }
     }
 
-    /// PSDT. On fabrics both SGL forms (01b and 10b) are used, and nothing else is allowed.
+    /// Whether PSDT is 01b or 10b. These two SGL forms are the only ones that fabrics allow.
     pub fn uses_sgl(&self) -> bool {
         matches!(self.flags >> 6, 0b01 | 0b10)
     }
 
-    /// Whether its direction bits say that data goes from the host to the controller. NVMe Base
-    /// 2.0, 3.3.3.1: opcode bits 1:0.
+    /// Whether the opcode's direction bits say that data goes from the host to the controller. NVMe
+    /// Base 2.0, 3.3.3.1: opcode bits 1:0.
     pub fn opcode_moves_from_host(&self) -> bool {
         let opcode = if self.is_fabrics() { self.fabrics_type().0 } else { self.opcode };
         opcode & 0b11 == 0b01
     }
 
-    /// Dwords 10 and 11 as one number: the starting LBA of I/O commands.
+    /// Dwords 10 and 11 as one number. In I/O commands this is the starting LBA.
     pub fn cdw10_11(&self) -> u64 {
         u64::from(self.cdw11.get()) << 32 | u64::from(self.cdw10.get())
     }
 
-    /// Dwords 12 and 13 as one number: a log page's offset, a property's value.
+    /// Dwords 12 and 13 as one number, such as a log page offset or a property value.
     pub fn cdw12_13(&self) -> u64 {
         u64::from(self.cdw13.get()) << 32 | u64::from(self.cdw12.get())
     }
@@ -141,7 +141,7 @@ impl Command {
     }
 }
 
-/// Low and high dword.
+/// The low and the high dword.
 #[allow(clippy::cast_possible_truncation, reason = "the halves are meant")]
 fn halves(value: u64) -> (U32, U32) {
     ((value as u32).into(), ((value >> 32) as u32).into())

@@ -9,11 +9,11 @@ wire! {
     /// Completion queue entry, CQE. NVMe Base 2.0, 3.3.3.2; over fabrics the phase bit is 0.
     #[derive(Default)]
     pub struct CompletionEntry: [u8; CompletionEntry::LEN] {
-        /// Dword 0: the command's result.
+        /// Dword 0: the command-specific result.
         pub dw0: U32,
-        /// Dword 1: the result's high half, for Property Get alone.
+        /// Dword 1: the high half of the result. Only Property Get uses it.
         pub dw1: U32,
-        /// SQHD: how far the controller has consumed the submission queue.
+        /// SQHD: the submission queue's head pointer.
         pub sq_head: U16,
         /// SQID; reserved over fabrics.
         pub sq_id: U16,
@@ -25,15 +25,15 @@ wire! {
 }
 
 impl CompletionEntry {
-    /// Bytes of a completion queue entry.
+    /// Length of a completion queue entry in bytes.
     pub const LEN: usize = 16;
 
-    /// The answer to `cid` without a result. The queue fills in [`Self::sq_head`].
+    /// The completion of `cid` without a result. The queue fills in [`Self::sq_head`].
     pub fn new(cid: CommandId, status: Status) -> Self {
         Self { cid: cid.0.into(), status: (status.0 << 1).into(), ..Self::default() }
     }
 
-    /// The answer to `cid` with a result in dword 0.
+    /// The completion of `cid` with a result in dword 0.
     pub fn with_result(cid: CommandId, status: Status, dw0: u32) -> Self {
         Self { dw0: dw0.into(), ..Self::new(cid, status) }
     }
@@ -48,12 +48,12 @@ impl CompletionEntry {
         Status(self.status.get() >> 1)
     }
 
-    /// Dwords 0 and 1 as one number: what Property Get returns.
+    /// Dwords 0 and 1 as one number: the value that Property Get returns.
     pub fn result(&self) -> u64 {
         u64::from(self.dw1.get()) << 32 | u64::from(self.dw0.get())
     }
 
-    /// The same answer with a 64-bit result.
+    /// The same completion with a 64-bit result.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, reason = "the halves are meant")]
     pub fn with_result64(self, value: u64) -> Self {

@@ -9,7 +9,7 @@ wire! {
     /// One range of a Dataset Management command. NVM Command Set 1.0, 3.2.3.
     #[derive(Default)]
     pub struct DsmRange: [u8; DsmRange::LEN] {
-        /// Hints on future access; of no meaning for a deallocation.
+        /// Hints on future access. They have no effect on a deallocation.
         pub attributes: U32,
         /// Length in logical blocks, not 0's based.
         pub blocks: U32,
@@ -19,20 +19,20 @@ wire! {
 }
 
 impl DsmRange {
-    /// Bytes of a range.
+    /// Length of a range in bytes.
     pub const LEN: usize = 16;
-    /// The most ranges a command can have: their count is an 8-bit 0's based field.
+    /// The maximum number of ranges in a command: NR is an 8-bit 0's based field.
     pub const COUNT_MAX: usize = 256;
-    /// Command dword 11, bit 2: the ranges are to be deallocated (AD).
+    /// Command dword 11, bit 2 (AD): deallocate the ranges.
     pub const DEALLOCATE: u32 = 1 << 2;
 
-    /// The same range as the engine's. `None` when it has more blocks than 32 bits count.
+    /// Converts the engine's range. `None` if the block count does not fit into 32 bits.
     pub fn from_range(range: BlockRange) -> Option<Self> {
         let blocks = u32::try_from(range.count.0).ok()?;
         Some(Self { attributes: 0.into(), blocks: blocks.into(), start: range.start.0.into() })
     }
 
-    /// As the engine's.
+    /// Converts to the engine's range.
     pub fn to_range(self) -> BlockRange {
         BlockRange { start: Lba(self.start.get()), count: Blocks(u64::from(self.blocks.get())) }
     }

@@ -1,7 +1,8 @@
-//! Asynchronous events: what the controller tells the host unasked.
+//! Asynchronous events, by which the controller notifies the host.
 //!
 //! Spec: NVMe Base 2.0, 5.2. An event is dword 0 of the completion of an Asynchronous Event
-//! Request; which kinds the host wants to hear of it says with a feature.
+//! Request. The host selects the events that it wants with the Asynchronous Event Configuration
+//! feature.
 
 use crate::log::LogId;
 
@@ -12,44 +13,44 @@ pub struct AsyncEvent {
     pub event_type: u8,
     /// Bits 15:8.
     pub information: u8,
-    /// Bits 23:16: reading this page clears the event.
+    /// Bits 23:16: the log page whose reading clears the event.
     pub log: LogId,
 }
 
 impl AsyncEvent {
-    /// Type 2h: a notice.
+    /// Type 2h: notice.
     pub const NOTICE: u8 = 2;
 
-    /// Type 6h: of the I/O command set.
+    /// Type 6h: I/O command set specific.
     pub const IO_COMMAND_SET: u8 = 6;
 
-    /// Namespaces were added, removed or changed. The changed namespace list names them.
+    /// Namespaces were added, removed or changed. The changed namespace list log page names them.
     pub const NAMESPACE_CHANGED: Self =
         Self { event_type: Self::NOTICE, information: 0x00, log: LogId::CHANGED_NAMESPACES };
-    /// Paths to namespaces changed state.
+    /// The ANA state of namespaces changed.
     pub const ANA_CHANGED: Self =
         Self { event_type: Self::NOTICE, information: 0x03, log: LogId::ANA };
     /// The discovery log changed.
     pub const DISCOVERY_CHANGED: Self =
         Self { event_type: Self::NOTICE, information: 0xF0, log: LogId::DISCOVERY };
 
-    /// A reservation, or a registration of the host, was changed by another. The reservation
-    /// notification page tells which.
+    /// Another host changed a reservation or this host's registration. The reservation notification
+    /// log page has the details.
     pub const RESERVATION_CHANGED: Self = Self {
         event_type: Self::IO_COMMAND_SET,
         information: 0x00,
         log: LogId::RESERVATION_NOTIFICATION,
     };
 
-    /// As dword 0.
+    /// Encodes dword 0.
     pub fn to_result(self) -> u32 {
         u32::from_le_bytes([self.event_type & 0b111, self.information, self.log.0, 0])
     }
 }
 
-/// Which notices are meant: OAES says what a controller can tell, the Asynchronous Event
-/// Configuration feature what a host wants to hear, with the same bits. NVMe Base 2.0,
-/// 5.17.2.1 (OAES) and 5.27.1.8.
+/// A set of notices. OAES lists those that a controller can send, and the Asynchronous Event
+/// Configuration feature those that the host wants. Both use the same bits. NVMe Base 2.0, 5.17.2.1
+/// (OAES) and 5.27.1.8.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Notices(pub u32);
 
@@ -61,7 +62,7 @@ impl Notices {
     /// Bit 31: discovery log change notices.
     pub const DISCOVERY: u32 = 1 << 31;
 
-    /// Whether all of `bits` are in.
+    /// Whether all of `bits` are set.
     pub fn has(self, bits: u32) -> bool {
         self.0 & bits == bits
     }

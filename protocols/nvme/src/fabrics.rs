@@ -1,8 +1,8 @@
-//! Fabrics commands: how a host joins a controller and reads its properties.
+//! Fabrics commands: how a host connects to a controller and reads its properties.
 //!
-//! Spec: NVMe Base 2.0, 6. A Fabrics command is a [`Command`] whose opcode is
-//! [`FABRICS_OPCODE`] and whose byte 4 is its type; here are views of its other bytes, and the
-//! constructors that hosts use.
+//! Spec: NVMe Base 2.0, 6. A Fabrics command is a [`Command`] whose opcode is [`FABRICS_OPCODE`]
+//! and whose byte 4 is its type. This module has views of the other bytes and the constructors that
+//! hosts use.
 
 use nearflash_session::wire;
 use uuid::Uuid;
@@ -14,34 +14,35 @@ use crate::{
 };
 
 wire! {
-    /// What a host says of itself when it connects. NVMe Base 2.0, 6.3.
+    /// The data of a Connect command, which identifies the host. NVMe Base 2.0, 6.3.
     pub struct ConnectData: [u8; ConnectData::LEN] {
         /// HOSTID: the same for all queues of a host.
         pub host_id: [u8; 16],
-        /// CNTLID: [`ControllerId::DYNAMIC`] on an admin queue, the controller's number on others.
+        /// CNTLID: [`ControllerId::DYNAMIC`] on an admin queue, the controller's number on an I/O
+        /// queue.
         pub controller_id: U16,
         pub(crate) reserved: [u8; 238],
-        /// SUBNQN: which subsystem.
+        /// SUBNQN: the name of the subsystem.
         pub subsystem: NqnField,
-        /// HOSTNQN: which host.
+        /// HOSTNQN: the name of the host.
         pub host: NqnField,
         pub(crate) reserved2: [u8; 256],
     }
 }
 
 impl ConnectData {
-    /// Bytes of it, always in the capsule.
+    /// Length in bytes. The data is always in the capsule.
     pub const LEN: usize = 1024;
-    /// Where HOSTID stands.
+    /// Offset of HOSTID.
     pub const HOST_ID_OFFSET: u16 = 0;
-    /// Where CNTLID stands.
+    /// Offset of CNTLID.
     pub const CONTROLLER_ID_OFFSET: u16 = 16;
-    /// Where SUBNQN stands.
+    /// Offset of SUBNQN.
     pub const SUBSYSTEM_OFFSET: u16 = 256;
-    /// Where HOSTNQN stands.
+    /// Offset of HOSTNQN.
     pub const HOST_OFFSET: u16 = 512;
 
-    /// For a host that wants to join `controller` of `subsystem`.
+    /// The data with which `host` connects to `controller` of `subsystem`.
     pub fn new(host_id: Uuid, controller: ControllerId, subsystem: &Nqn, host: &Nqn) -> Self {
         Self {
             host_id: host_id.into_bytes(),
@@ -64,30 +65,30 @@ impl ConnectData {
 pub struct Connect {
     /// RECFMT: 0 is the only format.
     pub record_format: u16,
-    /// QID: which queue pair this connection is to be.
+    /// QID: the queue pair that this connection becomes.
     pub queue: QueueId,
-    /// SQSIZE: entries, 0's based as on the wire.
+    /// SQSIZE: the number of entries, 0's based.
     pub queue_entries_zero_based: u16,
     /// CATTR: priority class (bits 1:0), disable SQ flow control (bit 2).
     pub attributes: u8,
-    /// KATO in milliseconds; 0 turns the keep-alive timer off. For the admin queue.
+    /// KATO in milliseconds; 0 disables the keep-alive timer. Only the admin queue uses it.
     pub keep_alive_ms: u32,
 }
 
 impl Connect {
-    /// CATTR bit 2: the host wants no SQ flow control; SQHD is not used.
+    /// CATTR bit 2: the host disables SQ flow control, so SQHD is not used.
     pub const DISABLE_SQ_FLOW_CONTROL: u8 = 1 << 2;
-    /// Where QID stands in the command.
+    /// Offset of QID in the command.
     pub const QUEUE_OFFSET: u16 = 42;
-    /// Where SQSIZE stands in the command.
+    /// Offset of SQSIZE in the command.
     pub const QUEUE_ENTRIES_OFFSET: u16 = 44;
 
-    /// Entries of the queue, 1's based.
+    /// The number of entries of the queue, 1's based.
     pub fn queue_entries(&self) -> u32 {
         u32::from(self.queue_entries_zero_based) + 1
     }
 
-    /// Whether the host wants to go without SQ flow control.
+    /// Whether the host disables SQ flow control.
     pub fn disables_sq_flow_control(&self) -> bool {
         self.attributes & Self::DISABLE_SQ_FLOW_CONTROL != 0
     }
@@ -110,16 +111,16 @@ impl Connect {
 pub struct PropertyAccess {
     /// ATTRIB bits 2:0: 0 is 4 bytes, 1 is 8 bytes, others are reserved.
     pub size: u8,
-    /// OFST: which property.
+    /// OFST: the offset of the property.
     pub offset: u32,
-    /// VALUE, of a Property Set.
+    /// VALUE: only for a Property Set.
     pub value: u64,
 }
 
 impl PropertyAccess {
-    /// ATTRIB of a 4-byte property.
+    /// ATTRIB for a 4-byte property.
     pub const SIZE_4: u8 = 0;
-    /// ATTRIB of an 8-byte property.
+    /// ATTRIB for an 8-byte property.
     pub const SIZE_8: u8 = 1;
 
     fn to_command(self, fabrics_type: FabricsType) -> Command {
@@ -134,7 +135,7 @@ impl PropertyAccess {
 }
 
 impl Command {
-    /// A Fabrics command with nothing in it yet.
+    /// A Fabrics command whose other fields are zero.
     pub fn fabrics(fabrics_type: FabricsType) -> Self {
         Self::new(FABRICS_OPCODE, NamespaceId(u32::from(fabrics_type.0)))
     }
@@ -144,13 +145,14 @@ impl Command {
         PropertyAccess { size, offset, value: 0 }.to_command(FabricsType::PROPERTY_GET)
     }
 
-    /// Property Set of the 4-byte property at `offset`: all that hosts may set are.
+    /// Property Set of the 4-byte property at `offset`. Every property that a host may set has 4
+    /// bytes.
     pub fn property_set(offset: u32, value: u32) -> Self {
         PropertyAccess { size: PropertyAccess::SIZE_4, offset, value: u64::from(value) }
             .to_command(FabricsType::PROPERTY_SET)
     }
 
-    /// Disconnect: this I/O queue is to be deleted. NVMe Base 2.0, 6.4.
+    /// Disconnect, which deletes this I/O queue. NVMe Base 2.0, 6.4.
     pub fn disconnect() -> Self {
         Self::fabrics(FabricsType::DISCONNECT)
     }
@@ -160,12 +162,12 @@ impl Command {
         self.opcode == FABRICS_OPCODE
     }
 
-    /// FCTYPE; of a Fabrics command only.
+    /// FCTYPE. Only valid for a Fabrics command.
     pub fn fabrics_type(&self) -> FabricsType {
         FabricsType(self.nsid.get().to_le_bytes()[0])
     }
 
-    /// The parameters, of a Connect only.
+    /// The parameters of a Connect. Only valid for a Connect.
     pub fn as_connect(&self) -> Connect {
         let [record_low, record_high, queue_low, queue_high] = self.cdw10.get().to_le_bytes();
         let [entries_low, entries_high, attributes, _] = self.cdw11.get().to_le_bytes();
@@ -178,7 +180,7 @@ impl Command {
         }
     }
 
-    /// The parameters, of a Property Get or Property Set only.
+    /// The parameters of a Property Get or Property Set. Only valid for these commands.
     pub fn as_property_access(&self) -> PropertyAccess {
         PropertyAccess {
             size: self.cdw10.get().to_le_bytes()[0] & 0b111,
@@ -188,9 +190,9 @@ impl Command {
     }
 }
 
-/// What a refused Connect points at, in dword 0 of its completion with
-/// [`Status::CONNECT_INVALID_PARAMETERS`](crate::Status::CONNECT_INVALID_PARAMETERS).
-/// NVMe Base 2.0, 6.3.
+/// The invalid parameter of a refused Connect, in dword 0 of the completion with
+/// [`Status::CONNECT_INVALID_PARAMETERS`](crate::Status::CONNECT_INVALID_PARAMETERS). NVMe Base
+/// 2.0, 6.3.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum InvalidParameter {
     /// IATTR 0: the byte at this offset of the command.
@@ -200,7 +202,7 @@ pub enum InvalidParameter {
 }
 
 impl InvalidParameter {
-    /// IPO in bits 15:0, IATTR in bit 16.
+    /// Encodes dword 0: IPO in bits 15:0, IATTR in bit 16.
     pub fn to_result(self) -> u32 {
         match self {
             Self::Command(offset) => u32::from(offset),

@@ -1,4 +1,4 @@
-//! Features: what a host can ask a controller and set. NVMe Base 2.0, 5.27.
+//! Features: controller settings that a host can read and set. NVMe Base 2.0, 5.27.
 
 use crate::{AdminOpcode, Command, NamespaceId};
 
@@ -27,16 +27,16 @@ impl FeatureId {
     pub const RESERVATION_PERSISTENCE: Self = Self(0x83);
 }
 
-/// Which of a feature's values is asked for. NVMe Base 2.0, 5.15 (SEL).
+/// SEL: the value that a Get Features returns. NVMe Base 2.0, 5.15.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Select {
-    /// The value in force.
+    /// The current value.
     Current,
-    /// The value at first.
+    /// The default value.
     Default,
-    /// The value that outlives a reset.
+    /// The saved value, which persists across resets.
     Saved,
-    /// What can be done with the feature: bit 0 saveable, 1 of a namespace, 2 changeable.
+    /// The feature's capabilities: bit 0 saveable, bit 1 namespace specific, bit 2 changeable.
     Capabilities,
     /// Reserved.
     Reserved,
@@ -52,7 +52,7 @@ pub struct GetFeatures {
 }
 
 impl GetFeatures {
-    /// As the command holds them.
+    /// Decodes the command's parameters.
     pub fn from_command(command: &Command) -> Self {
         let [feature, select, _, _] = command.cdw10.get().to_le_bytes();
         let select = match select & 0b111 {
@@ -71,14 +71,14 @@ impl GetFeatures {
 pub struct SetFeatures {
     /// FID.
     pub feature: FeatureId,
-    /// SV: the value is to outlive a reset.
+    /// SV: save the value, so that it persists across resets.
     pub save: bool,
     /// Dword 11: the value.
     pub value: u32,
 }
 
 impl SetFeatures {
-    /// As the command holds them.
+    /// Decodes the command's parameters.
     pub fn from_command(command: &Command) -> Self {
         let [feature, _, _, save] = command.cdw10.get().to_le_bytes();
         Self { feature: FeatureId(feature), save: save & 0x80 != 0, value: command.cdw11.get() }
@@ -86,7 +86,7 @@ impl SetFeatures {
 }
 
 impl Command {
-    /// Set Features of a feature whose value is dword 11.
+    /// Set Features of a feature whose value is in dword 11.
     pub fn set_features(feature: FeatureId, value: u32) -> Self {
         Self {
             cdw10: u32::from(feature.0).into(),
@@ -95,7 +95,7 @@ impl Command {
         }
     }
 
-    /// Asynchronous Event Request: answered when something happens. NVMe Base 2.0, 5.2.
+    /// Asynchronous Event Request, which completes when an event occurs. NVMe Base 2.0, 5.2.
     pub fn async_event_request() -> Self {
         Self::new(AdminOpcode::ASYNC_EVENT_REQUEST.0, NamespaceId::NONE)
     }
@@ -106,34 +106,34 @@ impl Command {
     }
 }
 
-/// I/O queues, as the Number of Queues feature counts them: submission queues in bits 15:0,
-/// completion queues in bits 31:16, both 0's based. NVMe Base 2.0, 5.27.1.5.
+/// The Number of Queues feature: I/O submission queues in bits 15:0, I/O completion queues in bits
+/// 31:16, both 0's based. NVMe Base 2.0, 5.27.1.5.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct QueueCount {
-    /// 0's based.
+    /// NSQR or NSQA, 0's based.
     pub submission_zero_based: u16,
-    /// 0's based.
+    /// NCQR or NCQA, 0's based.
     pub completion_zero_based: u16,
 }
 
 impl QueueCount {
-    /// As many queue pairs; `pairs` must not be 0.
+    /// The value for `pairs` queue pairs. `pairs` must not be 0.
     pub fn pairs(pairs: u16) -> Self {
         let zero_based = pairs.saturating_sub(1);
         Self { submission_zero_based: zero_based, completion_zero_based: zero_based }
     }
 
-    /// How many queue pairs that makes.
+    /// The number of queue pairs: the smaller of the two counts.
     pub fn to_pairs(self) -> u32 {
         u32::from(self.submission_zero_based.min(self.completion_zero_based)) + 1
     }
 
-    /// As a feature's value, and as dword 0 of its completion.
+    /// Encodes the feature's value, which is also dword 0 of its completion.
     pub fn to_value(self) -> u32 {
         u32::from(self.completion_zero_based) << 16 | u32::from(self.submission_zero_based)
     }
 
-    /// Back.
+    /// Decodes the feature's value.
     pub fn from_value(value: u32) -> Self {
         let [low0, low1, high0, high1] = value.to_le_bytes();
         Self {

@@ -1,9 +1,9 @@
-//! What an I/O command asks: from 64 bytes to an operation on a volume.
+//! Decodes I/O commands: from the 64 bytes of a command to an operation on a volume.
 //!
-//! Spec: NVM Command Set 1.0, 3. A command that cannot be meant is refused here with its exact
-//! status; whether the range lies within the volume is the engine's to say. Fields of features that
-//! are not there (protection information, directives, hints) are passed over, as hosts expect of a
-//! namespace without them. Where the data is, is the descriptor's to say ([`SglDescriptor`]).
+//! Spec: NVM Command Set 1.0, 3. An invalid command is refused here with its exact status. The
+//! engine checks whether the range lies within the volume. Fields of unsupported features
+//! (protection information, directives, hints) are ignored, as hosts expect of a namespace without
+//! them. The [`SglDescriptor`] locates the data.
 
 use nearflash_request::{BlockRange, VolumeId};
 use nearflash_units::{Blocks, ByteLen, Lba};
@@ -23,9 +23,9 @@ const DEALLOCATE: u32 = 1 << 25;
 /// A decoded I/O command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum IoCommand {
-    /// Asks something of one volume.
+    /// A command to one volume.
     Volume(VolumeCommand),
-    /// Flush of NSID FFFFFFFFh: one flush for each namespace of the table, and one answer.
+    /// Flush of NSID FFFFFFFFh: one flush for each namespace of the table, and one completion.
     FlushAll,
 }
 
@@ -34,50 +34,50 @@ pub enum IoCommand {
 pub struct VolumeCommand {
     /// The volume behind its namespace.
     pub volume: VolumeId,
-    /// Which blocks; empty for a Flush and a Dataset Management.
+    /// The logical blocks; empty for a Flush and a Dataset Management.
     pub range: BlockRange,
-    /// What is to be done.
+    /// The operation.
     pub operation: IoOperation,
-    /// What data goes with it.
+    /// The direction and length of the data.
     pub transfer: Transfer,
 }
 
-/// What an I/O command does.
+/// The operation of an I/O command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum IoOperation {
     /// Blocks to the host.
     Read,
     /// Blocks from the host.
     Write {
-        /// Durable before the answer.
+        /// FUA: the data is durable before the completion.
         force_unit_access: bool,
     },
-    /// What was answered before is durable before the answer.
+    /// All completed writes are durable before the completion.
     Flush,
-    /// The range reads as zeroes.
+    /// The range reads as zeroes afterwards.
     WriteZeroes {
         /// DEAC: the blocks may be released.
         deallocate: bool,
-        /// Durable before the answer.
+        /// FUA: the zeroes are durable before the completion.
         force_unit_access: bool,
     },
-    /// The data holds ranges, see [`dsm_ranges`].
+    /// The data holds ranges; see [`dsm_ranges`].
     DatasetManagement {
         /// AD: the ranges are no longer needed. Otherwise the command is only a hint.
         deallocate: bool,
     },
-    /// The blocks equal those from the host?
+    /// Compares the blocks with the host's data.
     Compare,
-    /// Registers, reserves or ends one of both; the data holds keys.
+    /// Changes registrations or the reservation. The data holds keys.
     Reservation(ReservationCommand),
-    /// Who is registered and what is reserved goes to the host.
+    /// Returns the registrants and the reservation to the host.
     ReservationReport,
 }
 
-/// A command's data: which way, and exactly how much.
+/// The direction and exact length of a command's data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Transfer {
-    /// None.
+    /// No data.
     None,
     /// From the controller to the host.
     ToHost(ByteLen),
@@ -86,7 +86,7 @@ pub enum Transfer {
 }
 
 impl Transfer {
-    /// How many bytes.
+    /// The length of the data.
     pub const fn len(self) -> ByteLen {
         match self {
             Self::None => ByteLen(0),
@@ -95,19 +95,19 @@ impl Transfer {
     }
 }
 
-/// A Read of the form that all but a few have.
+/// A Read in its usual form: not fused, with a descriptor of exactly its bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PlainRead {
-    /// Which volume.
+    /// The volume.
     pub volume: VolumeId,
-    /// Which blocks.
+    /// The logical blocks.
     pub range: BlockRange,
-    /// How many bytes that is.
+    /// The length of the blocks in bytes.
     pub len: u32,
 }
 
-/// `command`, if it is a Read that is not fused and whose descriptor names exactly its bytes.
-/// [`decode`] judges everything else, and would say the same of this.
+/// Decodes `command` if it is a Read that is not fused and whose descriptor has exactly the length
+/// of its blocks. [`decode`] handles every other command and returns the same result for these.
 #[inline]
 pub fn plain_read(command: &Command, table: &NamespaceTable) -> Option<PlainRead> {
     if command.opcode != IoOpcode::READ.0 || command.flags != Command::PSDT_SGL {
@@ -123,10 +123,10 @@ pub fn plain_read(command: &Command, table: &NamespaceTable) -> Option<PlainRead
     is_usual.then_some(PlainRead { volume: entry.volume, range, len })
 }
 
-/// What `command` asks of the namespaces in `table`.
+/// Decodes `command` against the namespaces in `table`.
 ///
 /// # Errors
-/// The status to answer with.
+/// The status of the completion.
 pub fn decode(command: &Command, table: &NamespaceTable) -> Result<IoCommand, Status> {
     let opcode = IoOpcode(command.opcode);
     let ask: Ask = match opcode {
@@ -161,7 +161,8 @@ pub fn decode(command: &Command, table: &NamespaceTable) -> Result<IoCommand, St
     Ok(IoCommand::Volume(VolumeCommand { volume: entry.volume, range, operation, transfer }))
 }
 
-/// PSDT must name an SGL, and the one fused operation there is consists of a Compare and a Write.
+/// Checks that PSDT names an SGL, and that a fused command belongs to Compare and Write, the only
+/// fused operation.
 fn check_flags(command: &Command, opcode: IoOpcode) -> Result<(), Status> {
     let fused_as_known = match command.fused() {
         Fused::Normal => true,
@@ -175,7 +176,7 @@ fn check_flags(command: &Command, opcode: IoOpcode) -> Result<(), Status> {
 
 type Ask = fn(&Command, &NamespaceEntry) -> Result<Asked, Status>;
 
-/// What a command's handler finds in it.
+/// The parameters that a command's handler decodes.
 struct Asked {
     range: BlockRange,
     operation: IoOperation,
@@ -234,7 +235,7 @@ fn with_keys(command: ReservationCommand) -> Result<Asked, Status> {
     Ok(Asked { range: EMPTY, operation, transfer: Transfer::FromHost(len) })
 }
 
-/// NVMe Base 2.0, 7 (Reservation Report): as many dwords as the host wants.
+/// NVMe Base 2.0, 7 (Reservation Report): NUMD is the number of dwords to return.
 fn reservation_report(command: &Command, _: &NamespaceEntry) -> Result<Asked, Status> {
     if command.cdw11.get() & EXTENDED == 0 {
         return Err(Status::HOST_IDENTIFIER_INCONSISTENT.dnr());
@@ -268,10 +269,11 @@ fn check_writable(entry: &NamespaceEntry) -> Result<(), Status> {
     if entry.write_protected { Err(Status::NAMESPACE_WRITE_PROTECTED.dnr()) } else { Ok(()) }
 }
 
-/// The ranges in a Dataset Management command's data.
+/// Decodes the ranges in a Dataset Management command's data.
 ///
 /// # Errors
-/// Invalid Field when the data is not whole ranges, or more than [`DsmRange::COUNT_MAX`].
+/// Invalid Field if the length is not a multiple of a range, or if there are more than
+/// [`DsmRange::COUNT_MAX`] ranges.
 pub fn dsm_ranges(data: &[u8]) -> Result<Box<[BlockRange]>, Status> {
     let ranges = <[DsmRange]>::ref_from_bytes(data).map_err(|_| Status::INVALID_FIELD.dnr())?;
     if ranges.len() > DsmRange::COUNT_MAX {
@@ -280,34 +282,34 @@ pub fn dsm_ranges(data: &[u8]) -> Result<Box<[BlockRange]>, Status> {
     Ok(ranges.iter().map(|range| range.to_range()).collect())
 }
 
-/// The commands as hosts build them.
+/// Constructors of the commands that hosts send.
 impl Command {
-    /// Read blocks, their count 0's based, into `len` bytes moved by the transport.
+    /// Reads blocks into `len` bytes that the transport moves.
     pub fn read(nsid: NamespaceId, start: Lba, blocks_zero_based: u16, len: u32) -> Self {
         Self::blocks(IoOpcode::READ, nsid, start, blocks_zero_based).with_transport_data(len)
     }
 
-    /// Write as many blocks from `len` bytes moved by the transport.
+    /// Writes blocks from `len` bytes that the transport moves.
     pub fn write(nsid: NamespaceId, start: Lba, blocks_zero_based: u16, len: u32) -> Self {
         Self::blocks(IoOpcode::WRITE, nsid, start, blocks_zero_based).with_transport_data(len)
     }
 
-    /// Compare as many blocks with `len` bytes moved by the transport.
+    /// Compares blocks with `len` bytes that the transport moves.
     pub fn compare(nsid: NamespaceId, start: Lba, blocks_zero_based: u16, len: u32) -> Self {
         Self::blocks(IoOpcode::COMPARE, nsid, start, blocks_zero_based).with_transport_data(len)
     }
 
-    /// Make as many blocks read as zeroes.
+    /// Makes blocks read as zeroes.
     pub fn write_zeroes(nsid: NamespaceId, start: Lba, blocks_zero_based: u16) -> Self {
         Self::blocks(IoOpcode::WRITE_ZEROES, nsid, start, blocks_zero_based)
     }
 
-    /// Flush one namespace, or all.
+    /// Flushes one namespace, or all with [`NamespaceId::ALL`].
     pub fn flush(nsid: NamespaceId) -> Self {
         Self::new(IoOpcode::FLUSH.0, nsid)
     }
 
-    /// Deallocate the ranges in the data, moved by the transport: 16 bytes each.
+    /// Deallocates the ranges in the data, 16 bytes each, which the transport moves.
     pub fn deallocate(nsid: NamespaceId, ranges_zero_based: u8) -> Self {
         let len = (u32::from(ranges_zero_based) + 1) * 16;
         Self {
@@ -324,13 +326,13 @@ impl Command {
         Self { cdw12: (self.cdw12.get() | FUA).into(), ..self }
     }
 
-    /// The same command whose blocks may be released; of a Write Zeroes only.
+    /// The same command with DEAC. Only valid for a Write Zeroes.
     #[must_use]
     pub fn with_deallocate(self) -> Self {
         Self { cdw12: (self.cdw12.get() | DEALLOCATE).into(), ..self }
     }
 
-    /// The same command with `len` bytes of data by the transport's own PDUs.
+    /// The same command with `len` bytes of data in the transport's data PDUs.
     #[must_use]
     pub fn with_transport_data(self, len: u32) -> Self {
         Self { sgl: SglDescriptor::transport(len), ..self }

@@ -1,9 +1,9 @@
-//! NVMe without its transport: the structures that hosts and controllers exchange, what an I/O
-//! command means, and the logic of a node's controllers.
+//! NVMe without its transport: the structures that hosts and controllers exchange, the decoding of
+//! I/O commands, and the logic of a node's controllers.
 //!
-//! Spec: NVMe Base 2.0 (with its Fabrics parts) and NVM Command Set 1.0. Everything here is pure:
-//! commands, data and time go in; completions and data come out. Knows nothing of PDUs, sockets,
-//! buffers or devices; `nearflash-nvme-tcp` carries it, the engine does its I/O.
+//! Spec: NVMe Base 2.0 (with its Fabrics parts) and NVM Command Set 1.0. The crate is sans-IO:
+//! commands, data and time go in; completions and data come out. It has no PDUs, sockets, buffers
+//! or devices: `nearflash-nvme-tcp` is the transport, and the engine does the I/O.
 
 mod address;
 pub mod check;

@@ -1,43 +1,43 @@
-//! The namespaces that a controller's I/O queues see, as an immutable table.
+//! The namespaces that a controller's I/O queues access, as an immutable table.
 //!
-//! Invariant: built once, shared by [`std::sync::Arc`] and swapped whole; looking a namespace up is
-//! one array access.
+//! Invariant: a table is built once, shared by [`std::sync::Arc`] and replaced as a whole. A lookup
+//! is one array access.
 
 use nearflash_request::VolumeId;
 use nearflash_units::{BlockSize, Blocks, ByteLen};
 
 use crate::NamespaceId;
 
-/// The largest namespace number that nearflash gives, NN and MNAN: what a table, an ANA log and a
-/// list of changed namespaces are sized for.
+/// The largest namespace number in nearflash (NN and MNAN). Tables, ANA logs and changed namespace
+/// lists are sized for it.
 pub const NAMESPACE_ID_MAX: u32 = 1024;
 
-/// What an I/O command needs to know of its namespace.
+/// The properties of a namespace that decoding an I/O command needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NamespaceEntry {
-    /// The volume that it exports.
+    /// The volume that the namespace exports.
     pub volume: VolumeId,
-    /// Size of its logical blocks.
+    /// The logical block size.
     pub block_size: BlockSize,
-    /// How many it has.
+    /// The number of logical blocks.
     pub blocks: Blocks,
     /// Writes are refused.
     pub write_protected: bool,
 }
 
-/// The namespaces of a subsystem by number, and what their commands are bound by.
+/// The namespaces of a subsystem by number, and the limits of their commands.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NamespaceTable {
-    /// The place of namespace 1 is 0.
+    /// Indexed by namespace number minus 1.
     entries: Box<[Option<NamespaceEntry>]>,
     transfer_len_max: ByteLen,
 }
 
 impl NamespaceTable {
-    /// A table of these namespaces; no command moves more than `transfer_len_max` bytes (MDTS).
+    /// A table of these namespaces. No command transfers more than `transfer_len_max` bytes (MDTS).
     ///
     /// # Panics
-    /// When a number is not from 1 to [`NAMESPACE_ID_MAX`].
+    /// If a number is not from 1 to [`NAMESPACE_ID_MAX`].
     pub fn new(
         namespaces: impl IntoIterator<Item = (NamespaceId, NamespaceEntry)>,
         transfer_len_max: ByteLen,
@@ -52,18 +52,18 @@ impl NamespaceTable {
         Self { entries: entries.into(), transfer_len_max }
     }
 
-    /// The namespace of that number, if it is active.
+    /// The namespace with this number, if it is active.
     pub fn get(&self, nsid: NamespaceId) -> Option<&NamespaceEntry> {
         self.entries.get(index(nsid)?)?.as_ref()
     }
 
-    /// All active namespaces, in order: what a Flush of all is made of.
+    /// All active namespaces, in order. A Flush of all namespaces uses it.
     pub fn iter(&self) -> impl Iterator<Item = (NamespaceId, &NamespaceEntry)> {
         let numbers = (1..=NAMESPACE_ID_MAX).map(NamespaceId);
         numbers.zip(&self.entries).filter_map(|(nsid, entry)| Some((nsid, entry.as_ref()?)))
     }
 
-    /// The most bytes of one command's data.
+    /// The maximum data length of one command.
     pub fn transfer_len_max(&self) -> ByteLen {
         self.transfer_len_max
     }

@@ -1,13 +1,14 @@
-//! NVMe Qualified Names: what hosts and subsystems are called.
+//! NVMe Qualified Names, which identify hosts and subsystems.
 //!
-//! Spec: NVMe Base 2.0, 4.5. Invariant: an [`Nqn`] fits its 256-byte field with the NUL after it.
+//! Spec: NVMe Base 2.0, 4.5. Invariant: an [`Nqn`] and its terminating NUL fit into a 256-byte
+//! field.
 
 use std::fmt;
 use std::sync::Arc;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The longest name, without the NUL after it. NVMe Base 2.0, 4.5.
+/// The maximum length of a name in bytes, without the terminating NUL. NVMe Base 2.0, 4.5.
 pub const NQN_LEN_MAX: usize = 223;
 
 /// The name of every discovery subsystem. NVMe Base 2.0, 3.1.2.3.
@@ -17,28 +18,29 @@ pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Nqn(Arc<str>);
 
-/// Why a text is no NVMe qualified name.
+/// Why a text is not a valid NVMe qualified name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum NqnError {
-    /// Nothing there.
+    /// The text is empty.
     #[error("the name is empty")]
     Empty,
-    /// Longer than [`NQN_LEN_MAX`], or no NUL within the field.
+    /// Longer than [`NQN_LEN_MAX`], or no NUL in the field.
     #[error("the name is longer than 223 bytes")]
     TooLong,
-    /// All names begin so.
+    /// The text does not begin with `nqn.`.
     #[error("the name does not begin with 'nqn.'")]
     Prefix,
-    /// Not UTF-8, or a control character or white space within.
+    /// Not UTF-8, or contains a control character or white space.
     #[error("the name holds a character that no name may hold")]
     Character,
 }
 
 impl Nqn {
-    /// The name, if it is one.
+    /// Validates a name.
     ///
     /// # Errors
-    /// When it is too long, does not begin with `nqn.`, or holds a control character or white space.
+    /// If it is empty or too long, does not begin with `nqn.`, or contains a control character or
+    /// white space.
     pub fn new(name: &str) -> Result<Self, NqnError> {
         match name {
             "" => Err(NqnError::Empty),
@@ -61,7 +63,7 @@ impl Nqn {
         &*self.0 == DISCOVERY_NQN
     }
 
-    /// As text.
+    /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -81,11 +83,11 @@ impl std::str::FromStr for Nqn {
     }
 }
 
-/// A host as it names itself. Some hosts leave the name out, which the specification does not allow;
-/// they can join where every host can.
+/// The name that a host sends in Connect. Some hosts leave it empty, which the specification does
+/// not allow. Such a host can only connect to subsystems that allow any host.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum HostName {
-    /// By its name.
+    /// A host with a name.
     Named(Nqn),
     /// The field is empty.
     Unnamed,
@@ -100,7 +102,7 @@ impl fmt::Display for HostName {
     }
 }
 
-/// A name as it stands in structures: NUL-terminated in 256 bytes.
+/// A name in a data structure: NUL-terminated in 256 bytes.
 #[derive(Clone, Copy, Eq, FromBytes, Immutable, IntoBytes, KnownLayout, PartialEq, Unaligned)]
 #[repr(C)]
 pub struct NqnField(pub [u8; 256]);
@@ -110,20 +112,20 @@ impl NqnField {
     /// An empty field.
     pub const EMPTY: Self = Self([0; 256]);
 
-    /// The name within.
+    /// The name in the field.
     ///
     /// # Errors
-    /// When what stands before the first NUL is no valid name.
+    /// If the text before the first NUL is not a valid name.
     pub fn get(&self) -> Result<Nqn, NqnError> {
         let len = self.0.iter().position(|byte| *byte == 0).ok_or(NqnError::TooLong)?;
         let name = std::str::from_utf8(&self.0[..len]).map_err(|_| NqnError::Character)?;
         Nqn::new(name)
     }
 
-    /// The host that names itself so.
+    /// The host name in the field.
     ///
     /// # Errors
-    /// When the field is neither empty nor a valid name.
+    /// If the field is neither empty nor a valid name.
     pub fn host(&self) -> Result<HostName, NqnError> {
         match self.get() {
             Ok(name) => Ok(HostName::Named(name)),

@@ -1,7 +1,7 @@
-//! Opcodes of the three command sets, as open enumerations: an unknown one decodes, and is refused
-//! in one place.
+//! Opcodes of the three command sets, as open enumerations: an unknown opcode decodes and is
+//! refused in one place.
 
-/// The opcode of all Fabrics commands; byte 4 tells which. NVMe Base 2.0, 6.
+/// The opcode of all Fabrics commands. Byte 4 of the command is its type. NVMe Base 2.0, 6.
 pub const FABRICS_OPCODE: u8 = 0x7F;
 
 /// Admin command set. NVMe Base 2.0, 5.

@@ -1,18 +1,18 @@
-//! Controller properties: the registers that a fabrics host reads and writes by command.
+//! Controller properties: the registers that a fabrics host accesses by command.
 //!
-//! Spec: NVMe Base 2.0, 3.1.3 (properties) and 6.5, 6.6 (how they are reached).
+//! Spec: NVMe Base 2.0, 3.1.3 (properties) and 6.5, 6.6 (commands that access them).
 
-/// Where each property stands. NVMe Base 2.0, 3.1.3.
+/// The offset of each property. NVMe Base 2.0, 3.1.3.
 pub mod offset {
     /// CAP, 8 bytes.
     pub const CAPABILITIES: u32 = 0x00;
     /// VS.
     pub const VERSION: u32 = 0x08;
-    /// CC, the only one that can be set.
+    /// CC, the only property that a host can set.
     pub const CONFIGURATION: u32 = 0x14;
     /// CSTS.
     pub const STATUS: u32 = 0x1C;
-    /// NSSR, if CAP.NSSRS says so.
+    /// NSSR, present if CAP.NSSRS is set.
     pub const SUBSYSTEM_RESET: u32 = 0x20;
     /// CRTO.
     pub const READY_TIMEOUTS: u32 = 0x68;
@@ -23,9 +23,9 @@ pub mod offset {
 pub struct Capabilities(pub u64);
 
 impl Capabilities {
-    /// What a fabrics controller of the NVM command set says: contiguous queues (CQR), 4 KiB
-    /// pages (MPSMIN and MPSMAX 0), round robin, ready with its media (CRWMS), `queue_entries` at most a queue, ready within
-    /// `timeout_500ms` half seconds (TO).
+    /// The capabilities of a fabrics controller of the NVM command set: contiguous queues (CQR), 4
+    /// KiB pages (MPSMIN and MPSMAX 0), round robin, ready with media (CRWMS), queues of at most
+    /// `queue_entries_zero_based` entries (MQES), ready within `timeout_500ms` half seconds (TO).
     pub fn fabrics(queue_entries_zero_based: u16, timeout_500ms: u8) -> Self {
         let contiguous = 1 << 16;
         let nvm_command_set = 1 << 37;
@@ -41,13 +41,13 @@ impl Capabilities {
         )
     }
 
-    /// MQES, 0's based: the most entries an I/O queue can have.
+    /// MQES, 0's based: the maximum number of entries of an I/O queue.
     #[allow(clippy::cast_possible_truncation, reason = "the field is 16 bits wide")]
     pub fn queue_entries_zero_based(self) -> u16 {
         self.0 as u16
     }
 
-    /// TO, in half seconds: how long a change of CC.EN may take.
+    /// TO, in half seconds: the longest time that a change of CC.EN may take.
     pub fn timeout_500ms(self) -> u8 {
         (self.0 >> 24).to_le_bytes()[0]
     }
@@ -67,8 +67,8 @@ impl Version {
 pub struct Configuration(pub u32);
 
 impl Configuration {
-    /// What hosts write to enable a controller: EN, NVM command set, 4 KiB pages, round robin,
-    /// 64-byte commands, 16-byte completions.
+    /// The value that hosts write to enable a controller: EN, NVM command set, 4 KiB pages, round
+    /// robin, 64-byte commands, 16-byte completions.
     pub const ENABLE: Self = Self(1 | 6 << 16 | 4 << 20);
 
     /// EN.
@@ -81,7 +81,7 @@ impl Configuration {
         self.0 >> 4 & 0b111
     }
 
-    /// MPS, as the exponent of two above 4 KiB.
+    /// MPS: the page size is 4 KiB shifted left by this value.
     pub fn page_shift(self) -> u32 {
         self.0 >> 7 & 0xF
     }
@@ -96,17 +96,17 @@ impl Configuration {
         self.0 >> 14 & 0b11
     }
 
-    /// IOSQES: exponent of two; 6 is all there is.
+    /// IOSQES: exponent of two. Only 6 is valid.
     pub fn io_command_len_shift(self) -> u32 {
         self.0 >> 16 & 0xF
     }
 
-    /// IOCQES: exponent of two; 4 is all there is.
+    /// IOCQES: exponent of two. Only 4 is valid.
     pub fn io_completion_len_shift(self) -> u32 {
         self.0 >> 20 & 0xF
     }
 
-    /// The same with SHN 01b: a normal shutdown.
+    /// The same configuration with SHN 01b: a normal shutdown.
     #[must_use]
     pub fn with_normal_shutdown(self) -> Self {
         Self(self.0 & !(0b11 << 14) | 0b01 << 14)
@@ -118,9 +118,9 @@ impl Configuration {
 pub struct ControllerStatus(pub u32);
 
 impl ControllerStatus {
-    /// RDY: commands other than Fabrics ones are processed.
+    /// RDY: the controller processes commands other than Fabrics commands.
     pub const READY: u32 = 1;
-    /// CFS: only a reset helps.
+    /// CFS: fatal status, which only a reset clears.
     pub const FATAL: u32 = 1 << 1;
     /// SHST 10b: shutdown complete.
     pub const SHUTDOWN_COMPLETE: u32 = 0b10 << 2;
@@ -135,7 +135,7 @@ impl ControllerStatus {
         self.0 & Self::FATAL != 0
     }
 
-    /// SHST is 10b.
+    /// Whether SHST is 10b.
     pub fn is_shutdown_complete(self) -> bool {
         self.0 & (0b11 << 2) == Self::SHUTDOWN_COMPLETE
     }

@@ -1,8 +1,8 @@
-//! Reservation Register, Acquire, Release and Report: what they ask, and what they are answered.
+//! Decodes Reservation Register, Acquire, Release and Report, and encodes their results.
 //!
-//! Spec: NVMe Base 2.0, 7 (the commands) and 8.19 (what they mean). What a reservation is, and who
-//! may what under it, is the space's to say: these become [`ChangeKind`]s. Host identifiers are
-//! always those of 128 bits, as over fabrics there are no others.
+//! Spec: NVMe Base 2.0, 7 (the commands) and 8.19 (their semantics). The space decides on
+//! reservations: the commands become [`ChangeKind`]s. Host identifiers always have 128 bits, as
+//! fabrics allow no others.
 
 use nearflash_request::{
     ChangeKind, ChangeResult, Expected, Identity, Refusal, Registrant, Report, ReservationType,
@@ -13,16 +13,16 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use crate::{Command, IoOpcode, NamespaceId, Status};
 
-/// A reservation command that brings keys along.
+/// A reservation command whose data holds keys.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReservationCommand {
     /// Reservation Register.
     Register {
         /// RREGA.
         action: RegisterAction,
-        /// IEKEY: whatever the current key is.
+        /// IEKEY: the current key is not checked.
         ignore_key: bool,
-        /// CPTPL: whether it is all to survive a loss of power.
+        /// CPTPL: whether registrations and reservation persist through power loss.
         persist: Option<bool>,
     },
     /// Reservation Acquire.
@@ -32,9 +32,9 @@ pub enum ReservationCommand {
         /// RTYPE.
         reservation: ReservationType,
     },
-    /// Reservation Release, with the type that the reservation must be of.
+    /// Reservation Release. The reservation must have this type.
     Release(ReservationType),
-    /// The same, of the reservation and every registration.
+    /// Reservation Release that clears the reservation and every registration.
     Clear,
 }
 
@@ -43,20 +43,20 @@ pub enum ReservationCommand {
 pub enum RegisterAction {
     /// Register.
     Register,
-    /// End the registration.
+    /// Unregister.
     Unregister,
-    /// Give it another key.
+    /// Replace the registration key.
     Replace,
 }
 
 /// RACQA.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AcquireAction {
-    /// Take the reservation.
+    /// Acquire the reservation.
     Acquire,
-    /// End others' registrations, and take the reservation if it is theirs.
+    /// Unregister other hosts, and take over the reservation if one of them holds it.
     Preempt,
-    /// The same, and have what they asked for end.
+    /// Preempt, and abort the other hosts' commands.
     PreemptAndAbort,
 }
 
@@ -66,10 +66,10 @@ const ACTION: u32 = 0b111;
 const IGNORE_KEY: u32 = 1 << 3;
 
 impl ReservationCommand {
-    /// What a Reservation Register says.
+    /// Decodes dword 10 of a Reservation Register.
     ///
     /// # Errors
-    /// Invalid Field, as with the others, when a field is none.
+    /// Invalid Field if a field has a reserved value. The other decoders return the same error.
     pub(crate) fn register(cdw10: u32) -> Result<Self, Status> {
         let action = match cdw10 & ACTION {
             0 => RegisterAction::Register,
@@ -86,7 +86,7 @@ impl ReservationCommand {
         Ok(Self::Register { action, ignore_key: cdw10 & IGNORE_KEY != 0, persist })
     }
 
-    /// What a Reservation Acquire says.
+    /// Decodes dword 10 of a Reservation Acquire.
     pub(crate) fn acquire(cdw10: u32) -> Result<Self, Status> {
         let action = match cdw10 & ACTION {
             0 => AcquireAction::Acquire,
@@ -98,7 +98,7 @@ impl ReservationCommand {
         Ok(Self::Acquire { action, reservation: reservation_type(cdw10)? })
     }
 
-    /// What a Reservation Release says. A Clear has no type.
+    /// Decodes dword 10 of a Reservation Release. A Clear has no type.
     pub(crate) fn release(cdw10: u32) -> Result<Self, Status> {
         check_key_counts(cdw10)?;
         match cdw10 & ACTION {
@@ -108,7 +108,7 @@ impl ReservationCommand {
         }
     }
 
-    /// How many bytes of keys come with it.
+    /// The length of the keys in the command's data, in bytes.
     pub const fn data_len(self) -> usize {
         match self {
             Self::Register { .. } | Self::Acquire { .. } => 2 * KEY_LEN,
@@ -116,10 +116,10 @@ impl ReservationCommand {
         }
     }
 
-    /// What is to change, with the keys that came: CRKEY, and then NRKEY or PRKEY.
+    /// The requested change, with the keys in the data: CRKEY, then NRKEY or PRKEY.
     ///
     /// # Errors
-    /// The status to answer with, when these keys cannot be.
+    /// The status of the completion, if the data is too short or a key is not valid.
     pub fn change(self, data: &[u8]) -> Result<ChangeKind, Status> {
         let (keys, _) = <[U64]>::ref_from_prefix_with_elems(data, self.data_len() / KEY_LEN)
             .map_err(|_| Status::SGL_LENGTH_INVALID.dnr())?;
@@ -146,7 +146,7 @@ impl ReservationCommand {
 
 const KEY_LEN: usize = 8;
 
-/// NVMe Base 2.0, 8.19: only a Register may pass over the current key.
+/// NVMe Base 2.0, 8.19: only a Register may ignore the current key.
 fn check_key_counts(cdw10: u32) -> Result<(), Status> {
     if cdw10 & IGNORE_KEY == 0 { Ok(()) } else { Err(Status::INVALID_FIELD.dnr()) }
 }
@@ -157,8 +157,7 @@ fn reservation_type(cdw10: u32) -> Result<ReservationType, Status> {
     ReservationType::from_nvme(code).ok_or(Status::INVALID_FIELD.dnr())
 }
 
-/// What a registration has to be before, and the key that it has then. A key of zero is none that
-/// a host could have.
+/// The registration that is expected, and the new key. Zero is not a valid key for a registration.
 fn registration(
     action: RegisterAction,
     ignore_key: bool,
@@ -181,7 +180,7 @@ fn registration(
     Ok((expected, new))
 }
 
-/// How a change ended, for the host that asked for it.
+/// The status for the host that requested the change.
 pub fn status_of(result: &ChangeResult) -> Status {
     match result {
         ChangeResult::Done | ChangeResult::Report(_) => Status::SUCCESS,
@@ -197,26 +196,27 @@ pub fn status_of(result: &ChangeResult) -> Status {
 }
 
 wire! {
-    /// Reservation Status, extended data structure, without the hosts that follow it. NVMe Base 2.0, 7
-    /// (Reservation Report).
+    /// Reservation Status, extended data structure, without the registered hosts that follow it.
+    /// NVMe Base 2.0, 7 (Reservation Report).
     pub struct ReservationStatus: [u8; 64] {
-        /// GEN: counts changes of registrations.
+        /// GEN: the number of changes of registrations.
         pub generation: U32,
-        /// RTYPE; 0 when nothing is reserved.
+        /// RTYPE; 0 if there is no reservation.
         pub reservation: u8,
-        /// REGCTL: how many [`RegisteredHost`]s follow.
+        /// REGCTL: the number of [`RegisteredHost`]s that follow.
         pub registered: U16,
         pub(crate) reserved7: [u8; 2],
-        /// PTPLS: whether it all survives a loss of power.
+        /// PTPLS: whether registrations and reservation persist through power loss.
         pub persists: u8,
         pub(crate) reserved10: [u8; 54],
     }
 
     /// Registered Controller, extended data structure. NVMe Base 2.0, 7 (Reservation Report).
     pub struct RegisteredHost: [u8; 64] {
-        /// CNTLID; FFFFh in the dynamic controller model, where a host can come back with another.
+        /// CNTLID; FFFFh in the dynamic controller model, where a host may reconnect with another
+        /// one.
         pub controller: U16,
-        /// RCSTS: bit 0, it holds the reservation.
+        /// RCSTS: bit 0 is set if the host holds the reservation.
         pub status: u8,
         pub(crate) reserved3: [u8; 5],
         /// RKEY.
@@ -228,10 +228,10 @@ wire! {
 }
 
 impl RegisteredHost {
-    /// RCSTS bit 0: it holds the reservation.
+    /// RCSTS bit 0: the host holds the reservation.
     pub const HOLDS: u8 = 1;
 
-    /// Who came by iSCSI has no host identifier: the number that it goes by here stands for it.
+    /// An iSCSI registrant has no host identifier, so its nexus number is used instead.
     fn of(registrant: &Registrant) -> Self {
         let host_id = match registrant.identity {
             Identity::Nvme { host_id, .. } => host_id,
@@ -247,7 +247,7 @@ impl RegisteredHost {
     }
 }
 
-/// The data of a Reservation Report, at most `len_max` bytes of it; what is behind it is zero.
+/// The data of a Reservation Report, truncated to `len_max` bytes.
 pub fn report_data(report: &Report, len_max: usize) -> Vec<u8> {
     let registered = u16::try_from(report.registrants.len()).unwrap_or(u16::MAX);
     let header = ReservationStatus {
@@ -265,10 +265,10 @@ pub fn report_data(report: &Report, len_max: usize) -> Vec<u8> {
     data
 }
 
-/// The commands as hosts build them.
+/// Constructors of the commands that hosts send.
 impl Command {
-    /// Reservation Register, Acquire or Release with this dword 10, and keys of `len` bytes in
-    /// the capsule.
+    /// Reservation Register, Acquire or Release with this dword 10, and `len` bytes of keys in the
+    /// capsule.
     pub fn reservation(opcode: IoOpcode, nsid: NamespaceId, cdw10: u32, len: u32) -> Self {
         Self { cdw10: cdw10.into(), ..Self::new(opcode.0, nsid) }.with_capsule_data(len)
     }

@@ -1,7 +1,7 @@
-//! The one SGL descriptor that an NVMe/TCP command carries.
+//! The single SGL descriptor of an NVMe/TCP command.
 //!
-//! Spec: NVMe Base 2.0, 4.1.2. Descriptor kinds that fabrics do not use (segments, keyed blocks)
-//! decode as [`Sgl::Other`] and are refused by whoever needs the data.
+//! Spec: NVMe Base 2.0, 4.1.2. Descriptor types that NVMe/TCP does not use (segments, keyed blocks)
+//! decode as [`Sgl::Other`] and are refused where the data is needed.
 
 use std::ops::RangeInclusive;
 
@@ -15,7 +15,7 @@ wire! {
     /// SGL descriptor. NVMe Base 2.0, 4.1.2.
     #[derive(Default)]
     pub struct SglDescriptor: [u8; 16] {
-        /// Address, or offset into the capsule, by subtype.
+        /// Address, or offset into the capsule, depending on the subtype.
         pub address: U64,
         /// Length in bytes.
         pub length: U32,
@@ -26,35 +26,35 @@ wire! {
     }
 }
 
-/// Where the data of a command from the host is.
+/// The location of a command's data from the host.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Placement {
-    /// There is none.
+    /// No data.
     None,
-    /// All of the data in the command's capsule.
+    /// All of the data is in the command's capsule.
     InCapsule,
-    /// Moved by the transport's data PDUs.
+    /// The transport's data PDUs move the data.
     Transport,
 }
 
-/// What a descriptor says about where a command's data is.
+/// The meaning of a descriptor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sgl {
     /// In the command capsule, `offset` bytes past the in-capsule data offset (ICDOFF).
     InCapsule {
-        /// From the start of in-capsule data.
+        /// Offset from the start of the in-capsule data.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u32,
     },
-    /// Moved by the transport with its own data PDUs.
+    /// The transport's data PDUs move the data.
     Transport {
-        /// Bytes.
+        /// Length in bytes.
         length: u32,
     },
-    /// Anything else: nothing that this transport can move.
+    /// A descriptor that this transport does not support.
     Other {
-        /// Type and subtype as on the wire.
+        /// Type and subtype, as in the descriptor.
         identifier: u8,
     },
 }
@@ -65,13 +65,13 @@ impl SglDescriptor {
     /// Transport data block (5h) with subtype transport-specific (Ah).
     pub const TRANSPORT: u8 = 0x5A;
 
-    /// Data within the capsule.
+    /// A descriptor for data in the capsule.
     pub fn in_capsule(offset: u64, length: u32) -> Self {
         Self::unkeyed(offset, length, Self::IN_CAPSULE)
     }
 
-    /// Data that the transport moves by itself. With length 0 this is also what a command
-    /// without data carries.
+    /// A descriptor for data that the transport moves. A command without data carries it with
+    /// length 0.
     pub fn transport(length: u32) -> Self {
         Self::unkeyed(0, length, Self::TRANSPORT)
     }
@@ -80,12 +80,12 @@ impl SglDescriptor {
         Self { address: address.into(), length: length.into(), reserved: [0; 3], identifier }
     }
 
-    /// Whether the host has made room for exactly `len` bytes. `in_capsule` is how many came with the
-    /// command. NVMe Base 2.0, 4.1.2.
+    /// Checks that the host's buffer has exactly `len` bytes. `in_capsule` is the number of bytes
+    /// in the capsule. NVMe Base 2.0, 4.1.2.
     ///
     /// # Errors
-    /// When it has made room for more or less, or elsewhere than the transport moves data, or has
-    /// sent some.
+    /// If the buffer has another length, if the descriptor is not a transport data block, or if the
+    /// capsule holds data.
     #[inline]
     pub fn check_to_host(&self, len: u64, in_capsule: usize) -> Result<(), Status> {
         match self.decode() {
@@ -94,11 +94,12 @@ impl SglDescriptor {
         }
     }
 
-    /// Where data from the host is, and how much: as much as `expected`, and all that came with the
-    /// command, which is `in_capsule` bytes. NVMe Base 2.0, 4.1.2.
+    /// Locates data from the host and returns its length, which must be in `expected`. In-capsule
+    /// data must have all `in_capsule` bytes of the capsule. NVMe Base 2.0, 4.1.2.
     ///
     /// # Errors
-    /// When it is of another length, or neither all in the capsule nor the transport's to move.
+    /// If the length differs, or if the data is neither entirely in the capsule nor moved by the
+    /// transport.
     #[inline]
     pub fn locate_from_host(
         &self,

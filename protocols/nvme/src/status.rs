@@ -1,4 +1,4 @@
-//! How a command ended, in the specification's codes.
+//! Command status, in the specification's codes.
 //!
 //! Spec: NVMe Base 2.0, 3.3.3.2.1. A [`Status`] is the status field without the phase bit, so that
 //! the numbers here are those that the specification, Linux and SPDK print.
@@ -17,70 +17,70 @@ codes! { Status {
     // Status code type 0h, generic.
     SUCCESS = 0x000, "Success";
     INVALID_OPCODE = 0x001, "Invalid Opcode";
-    /// A field holds what it must not hold, or asks for what is not supported.
+    /// A field has a reserved value or requests an unsupported feature.
     INVALID_FIELD = 0x002, "Invalid Field";
     COMMAND_ID_CONFLICT = 0x003, "Command ID Conflict";
-    /// The data did not arrive whole.
+    /// The data did not arrive completely.
     DATA_TRANSFER_ERROR = 0x004, "Data Transfer Error";
     INTERNAL_ERROR = 0x006, "Internal Error";
-    /// Stopped by an Abort command.
+    /// An Abort command aborted the command.
     ABORT_REQUESTED = 0x007, "Abort Requested";
-    /// Stopped because its submission queue went away.
+    /// Aborted because its submission queue was deleted.
     ABORTED_SQ_DELETION = 0x008, "Aborted, SQ Deletion";
     ABORTED_FUSED_FAILED = 0x009, "Aborted, Failed Fused Command";
     ABORTED_FUSED_MISSING = 0x00A, "Aborted, Missing Fused Command";
-    /// No such namespace, or none that is attached here.
+    /// The namespace does not exist or is not attached to this controller.
     INVALID_NAMESPACE = 0x00B, "Invalid Namespace or Format";
-    /// In this order, the command makes no sense.
+    /// The command is not allowed at this point of the sequence.
     COMMAND_SEQUENCE_ERROR = 0x00C, "Command Sequence Error";
     INVALID_SGL_COUNT = 0x00E, "Invalid Number of SGL Descriptors";
-    /// The SGL's length is not that of the data.
+    /// The SGL's length differs from the length of the data.
     SGL_LENGTH_INVALID = 0x00F, "Data SGL Length Invalid";
-    /// A descriptor of a kind that cannot stand here.
+    /// The descriptor type is not supported for this command.
     SGL_TYPE_INVALID = 0x011, "SGL Descriptor Type Invalid";
-    /// The offset points outside the capsule.
+    /// The offset is outside the capsule.
     SGL_OFFSET_INVALID = 0x016, "SGL Offset Invalid";
     /// The host identifiers of a host's queues differ.
     HOST_IDENTIFIER_INCONSISTENT = 0x018, "Host Identifier Inconsistent Format";
-    /// The host was not heard of for longer than agreed.
+    /// The host sent nothing for longer than the keep-alive timeout.
     KEEP_ALIVE_EXPIRED = 0x019, "Keep Alive Timer Expired";
     KEEP_ALIVE_INVALID = 0x01A, "Keep Alive Timeout Invalid";
     NAMESPACE_WRITE_PROTECTED = 0x020, "Namespace is Write Protected";
-    /// Something was short for a moment; again may help.
+    /// A temporary shortage; a retry may succeed.
     TRANSIENT_TRANSPORT_ERROR = 0x022, "Transient Transport Error";
     COMMAND_SET_NOT_SUPPORTED = 0x02C, "I/O Command Set Not Supported";
-    // The same, of the NVM command set. NVM Command Set 1.0, 3.1.
+    // Status code type 0h, NVM command set. NVM Command Set 1.0, 3.1.
     LBA_OUT_OF_RANGE = 0x080, "LBA Out of Range";
-    /// The namespace would grow past what its storage can hold.
+    /// The write would exceed the capacity of the namespace's storage.
     CAPACITY_EXCEEDED = 0x081, "Capacity Exceeded";
-    /// The namespace cannot be reached; again may help.
+    /// The namespace cannot be accessed; a retry may succeed.
     NAMESPACE_NOT_READY = 0x082, "Namespace Not Ready";
-    /// Another host's reservation forbids it.
+    /// The command conflicts with a reservation.
     RESERVATION_CONFLICT = 0x083, "Reservation Conflict";
     // Status code type 1h, command specific.
-    /// The queue does not exist or cannot.
+    /// The queue does not exist or its identifier is not valid.
     INVALID_QUEUE_ID = 0x101, "Invalid Queue Identifier";
     ABORT_LIMIT_EXCEEDED = 0x103, "Abort Command Limit Exceeded";
     ASYNC_EVENT_LIMIT_EXCEEDED = 0x105, "Asynchronous Event Request Limit Exceeded";
     INVALID_LOG_PAGE = 0x109, "Invalid Log Page";
-    /// Set Features: the value cannot be kept.
+    /// Set Features: the value cannot be saved.
     FEATURE_NOT_SAVEABLE = 0x10D, "Feature Identifier Not Saveable";
     FEATURE_NOT_CHANGEABLE = 0x10E, "Feature Not Changeable";
     FEATURE_NOT_NAMESPACE_SPECIFIC = 0x10F, "Feature Not Namespace Specific";
     COMMAND_SET_COMBINATION_REJECTED = 0x12B, "I/O Command Set Combination Rejected";
     INVALID_COMMAND_SET = 0x12C, "Invalid I/O Command Set";
-    // 180h to 182h mean one thing after Connect and another after I/O.
+    // 180h to 182h have one meaning for Connect and another for I/O.
     /// Connect, Disconnect: unknown record format. NVMe Base 2.0, 6.
     CONNECT_INCOMPATIBLE_FORMAT = 0x180, "Incompatible Format or Conflicting Attributes";
-    /// Connect: no controller or queue is free, or still in use.
+    /// Connect: no controller or queue is free, or the queue is still in use.
     CONNECT_CONTROLLER_BUSY = 0x181, "Controller Busy or Invalid Protection Information";
-    /// Connect: a parameter is invalid; the result tells which.
+    /// Connect: a parameter is invalid; dword 0 locates it.
     CONNECT_INVALID_PARAMETERS = 0x182, "Connect Invalid Parameters or Write to Read Only";
-    /// Connect: the discovery log may have changed, start over from it.
+    /// Connect: the discovery log may have changed; the host restarts discovery.
     CONNECT_RESTART_DISCOVERY = 0x183, "Connect Restart Discovery";
-    /// Connect: this host may not.
+    /// Connect: the host is not allowed to connect.
     CONNECT_INVALID_HOST = 0x184, "Connect Invalid Host";
-    /// Disconnect: this is not a queue that it may take down.
+    /// Disconnect: the command is not allowed on this queue.
     DISCONNECT_INVALID_QUEUE_TYPE = 0x185, "Invalid Queue Type";
     /// Get Log Page: the discovery log changed while it was read.
     DISCOVER_RESTART = 0x190, "Discover Restart";
@@ -94,7 +94,7 @@ codes! { Status {
 impl Status {
     /// Do Not Retry: the same command would fail again.
     pub const DNR: u16 = 1 << 14;
-    /// More: the error log has more about it.
+    /// More: the error log page has more information.
     pub const MORE: u16 = 1 << 13;
 
     /// The same status with Do Not Retry.
@@ -103,13 +103,13 @@ impl Status {
         Self(self.0 | Self::DNR)
     }
 
-    /// Code and type alone, to compare with the constants here.
+    /// The code and type alone, for comparison with the constants of this type.
     #[must_use]
     pub const fn code(self) -> Self {
         Self(self.0 & 0x7FF)
     }
 
-    /// Whether the command did what it asked.
+    /// Whether the command succeeded.
     pub const fn is_success(self) -> bool {
         self.code().0 == 0
     }
@@ -121,8 +121,8 @@ impl Status {
 }
 
 impl From<Outcome> for Status {
-    /// Where trying again cannot help, the status says so; after a medium's error or an
-    /// unreachable device it may.
+    /// Sets Do Not Retry for outcomes that a retry cannot change. After a media error or with an
+    /// unreachable device a retry may succeed.
     fn from(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Success => Self::SUCCESS,
@@ -141,7 +141,7 @@ impl From<Outcome> for Status {
     }
 }
 
-/// As `0x4002 (Invalid Field, do not retry)`.
+/// For example `0x4002 (Invalid Field, do not retry)`.
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.code().known().map_or("unnamed status", |(_, name)| name);

@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub struct Ascii<const N: usize>(pub [u8; N]);
 
 impl<const N: usize> Ascii<N> {
-    /// The text, cut to the field; what is not printable ASCII becomes `?`.
+    /// The text, truncated to the field. Characters that are not printable ASCII become `?`.
     pub fn new(text: &str) -> Self {
         let mut field = [b' '; N];
         for (place, c) in field.iter_mut().zip(text.chars()) {
@@ -20,8 +20,8 @@ impl<const N: usize> Ascii<N> {
         Self(field)
     }
 
-    /// The text without its padding; what is not printable ASCII becomes `?`. Peers pad with NUL
-    /// too, so both are taken off.
+    /// The text without its padding. Bytes that are not printable ASCII become `?`. Some peers pad
+    /// with NUL, so trailing spaces and NULs are both removed.
     pub fn text(&self) -> String {
         let end = self.0.iter().rposition(|byte| !matches!(byte, b' ' | 0)).map_or(0, |at| at + 1);
         let printable = |byte: &u8| match byte {

@@ -1,6 +1,6 @@
-//! Changes of what all sessions of a volume share and that is no I/O: registrations, reservations,
-//! modes. They are rare, go one at a time through the node's control side, and are answered when
-//! every core acts on them.
+//! Changes of the state that all sessions of a volume share: registrations, reservations, modes.
+//! They are rare, go one at a time through the node's control side, and are answered when every
+//! core acts on them.
 //!
 //! The words are those of both standards where these agree: SPC-4, 5.13 (PERSISTENT RESERVE OUT
 //! and IN) and NVMe Base 2.0, 8.19 (Reservation Register, Acquire, Release, Report).
@@ -10,17 +10,17 @@ use crate::{Access, Nexus, VolumeId};
 /// One change asked of one volume.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Change {
-    /// Which volume.
+    /// The volume.
     pub volume: VolumeId,
-    /// Who asks. Never [`Nexus::NONE`], except for what needs no registration.
+    /// The nexus that asks. [`Nexus::NONE`] only for changes that need no registration.
     pub nexus: Nexus,
-    /// The same for people and reports.
+    /// The same in its protocol's terms, for reports.
     pub identity: Identity,
-    /// What is to change.
+    /// The change.
     pub kind: ChangeKind,
 }
 
-/// Who stands behind a nexus, in its protocol's own names: what reports have to tell.
+/// The party behind a nexus, in its protocol's terms, as reports name it.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Identity {
     /// An initiator port.
@@ -42,14 +42,14 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// What NVMe reports for a registered host without a controller.
+    /// The controller id that NVMe reports for a registered host without a controller.
     pub const NO_CONTROLLER: u16 = 0xFFFF;
 }
 
-/// What a registration is expected to be before it changes. Where it is another: conflict.
+/// The state that a registration must have before it changes. Otherwise the change conflicts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Expected {
-    /// Whatever it is. (REGISTER AND IGNORE EXISTING KEY; NVMe Replace with IEKEY)
+    /// Any state. (REGISTER AND IGNORE EXISTING KEY; NVMe Replace with IEKEY)
     Anything,
     /// The asker is not registered. (REGISTER with a reservation key of zero)
     Nothing,
@@ -61,13 +61,13 @@ pub enum Expected {
     Key(u64),
 }
 
-/// What is to change. Where a `key` stands, the asker has to be registered with it: conflict
-/// otherwise.
+/// The kind of a change. If it has a `key`, the asker must be registered with that key; otherwise
+/// the change conflicts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ChangeKind {
     /// The asker's registration becomes `new`, or ends.
     Register {
-        /// What it has to be before.
+        /// The required state before.
         expected: Expected,
         /// Its key from now on; zero ends the registration.
         new: u64,
@@ -99,12 +99,12 @@ pub enum ChangeKind {
     Preempt {
         /// The asker's.
         key: u64,
-        /// Whose registrations end.
+        /// The key whose registrations end.
         victim: u64,
         /// Of what type the reservation is then.
         reservation: ReservationType,
-        /// What the victims asked for before is over when this is answered, and what their sessions
-        /// have not begun never happens.
+        /// Whether the victims' earlier requests end before the answer. Those that their sessions
+        /// have not begun are never executed.
         abort: bool,
     },
     /// The older, exclusive reservation of SPC-2 RESERVE.
@@ -118,27 +118,28 @@ pub enum ChangeKind {
     SetPersistence(bool),
     /// The changeable fields of the SCSI control mode page.
     SetModes(Modes),
-    /// A reset: ends the older reservation and puts modes back to what they are by default. What was
-    /// asked for before is over when this is answered.
+    /// A reset: ends the older reservation and puts modes back to what they are by default. What
+    /// was asked for before is over when this is answered.
     Reset(ResetScope),
     /// Commands are ended: what was asked for before is over when this is answered, and what its
-    /// session has not begun never happens. The asker's own session has given up its part. (ABORT TASK
-    /// SET, CLEAR TASK SET)
+    /// session has not begun never happens. The asker's own session has given up its part. (ABORT
+    /// TASK SET, CLEAR TASK SET)
     EndTasks(TaskSet),
     /// The asker's session is over: ends its older reservation. (I_T nexus loss)
     NexusLost,
 }
 
-/// What MODE SELECT can change; all sessions of a volume share it, and it does not outlive a reset.
+/// The modes that MODE SELECT can change. All sessions of a volume share them, and a reset restores
+/// the defaults.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Modes {
-    /// SWP: nobody writes, whatever door.
+    /// SWP: writes are refused, over every protocol.
     pub write_protected: bool,
     /// D_SENSE: sense data comes in descriptor format.
     pub descriptor_sense: bool,
 }
 
-/// How much a reset reaches.
+/// The scope of a reset.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ResetScope {
     /// The volume.
@@ -149,7 +150,7 @@ pub enum ResetScope {
     TargetAndSessions,
 }
 
-/// Whose commands are ended.
+/// The set of commands to end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TaskSet {
     /// The asker's, which its session has given up: they are only waited for.
@@ -158,8 +159,8 @@ pub enum TaskSet {
     All,
 }
 
-/// What a reservation allows to whom. SPC-4, table of persistent reservation type codes; NVMe Base
-/// 2.0, 8.19.
+/// The type of a persistent reservation. SPC-4, table of persistent reservation type codes; NVMe
+/// Base 2.0, 8.19.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum ReservationType {
     /// Only the holder writes.
@@ -220,7 +221,8 @@ impl ReservationType {
         matches!(self, Self::WriteExclusive | Self::ExclusiveAccess)
     }
 
-    /// What it refuses to whom it does not let in: this access and those above it.
+    /// The lowest access that it refuses to a nexus that it does not admit; it refuses all above,
+    /// too.
     pub const fn refuses_from(self) -> Access {
         match self {
             Self::WriteExclusive
@@ -245,12 +247,12 @@ impl ReservationType {
     }
 }
 
-/// How a change ended.
+/// The result of a change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ChangeResult {
     /// Done, on every core, and recorded where it persists.
     Done,
-    /// How it is.
+    /// The state of registrations and the reservation.
     Report(Box<Report>),
     /// Another's reservation or the asker's registration forbids it. (SCSI and NVMe status
     /// Reservation Conflict)
@@ -259,7 +261,7 @@ pub enum ChangeResult {
     Refused(Refusal),
 }
 
-/// Why a change cannot be, beside a conflict.
+/// The reason why a change is refused, other than a conflict.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// A `victim` of zero without a reservation of all registrants. (SCSI: invalid field in
@@ -279,7 +281,7 @@ pub enum Refusal {
     /// It should have been recorded, and could not be: it did not happen.
     #[error("the change could not be recorded")]
     NotRecorded,
-    /// As many changes of the volume are unanswered as may be: the same may succeed later. (SCSI: BUSY)
+    /// The volume has the largest number of unanswered changes; a retry may succeed. (SCSI: BUSY)
     #[error("as many changes of the volume wait as may")]
     Busy,
     /// The node does not do this.
@@ -292,18 +294,18 @@ pub enum Refusal {
 pub struct Report {
     /// Counts changes of registrations, modulo 2^32.
     pub generation: u32,
-    /// What is reserved.
+    /// The reservation's type, if one is held.
     pub reservation: Option<ReservationType>,
     /// Whether it all survives a loss of power.
     pub persists: bool,
-    /// Who is registered, in the order of registration.
+    /// The registrants, in the order of registration.
     pub registrants: Vec<Registrant>,
 }
 
 /// Someone registered.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Registrant {
-    /// Who.
+    /// The registrant.
     pub nexus: Nexus,
     /// The same in its protocol's names.
     pub identity: Identity,
@@ -313,8 +315,8 @@ pub struct Registrant {
     pub holds: bool,
 }
 
-/// What a change, or the node, has to tell sessions that did not ask for it: a SCSI unit attention,
-/// an NVMe reservation notification or a notice of changed attributes.
+/// A notice to sessions about a change that another session or the node made: a SCSI unit
+/// attention, an NVMe reservation notification or a notice of changed attributes.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Attention {
     /// The node has just begun.
@@ -323,8 +325,8 @@ pub enum Attention {
     ColdReset,
     /// The unit was reset: what was not begun is aborted.
     Reset,
-    /// Another session has cleared the unit's task set, or this one's part of it with its registration:
-    /// what was not begun is aborted, which each command says for itself.
+    /// Another session has cleared the unit's task set, or this one's part of it with its
+    /// registration: what was not begun is aborted, which each command says for itself.
     TasksCleared,
     /// The session was lost and is here again.
     NexusLoss,
@@ -345,11 +347,11 @@ pub enum Attention {
 /// Something to tell.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Raised {
-    /// Which volume's; `None` for what is every volume's.
+    /// The volume; `None` for a notice that concerns every volume.
     pub volume: Option<VolumeId>,
     /// Whom.
     pub to: Addressees,
-    /// What.
+    /// The notice.
     pub attention: Attention,
 }
 

@@ -1,12 +1,12 @@
-//! The one request that every door produces and the engine answers.
+//! The request type that every protocol produces and the engine answers.
 //!
 //! NVMe/TCP, iSCSI and direct sessions all turn their commands into a [`Request`] and their
 //! answers from a [`Completion`]; permission, layout, devices and metrics exist once, behind it.
-//! Payload never stands here, only the [`BufferId`] of the pool buffer that holds it.
+//! A request never contains payload, only the [`BufferId`] of the pool buffer that holds it.
 //!
-//! What is no I/O and all sessions of a volume share (reservations, modes) is a [`Change`].
+//! A change of the state that all sessions of a volume share (reservations, modes) is a [`Change`].
 //!
-//! Knows nothing of any protocol's bytes, of devices, or of memory.
+//! This crate has no notion of any protocol's wire format, of devices, or of memory.
 
 mod change;
 mod nexus;
@@ -20,8 +20,8 @@ use nearflash_units::{Blocks, Lba};
 pub use nexus::{Access, Nexus};
 pub use usage::{Traffic, Usage};
 
-/// A session's own number for a request: what comes back with its [`Completion`]. Unique among the
-/// requests that the session has in flight.
+/// A session's own number for a request; its [`Completion`] has the same. Unique among the requests
+/// that the session has in flight.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Tag(pub u32);
 
@@ -39,11 +39,11 @@ pub struct BufferId(pub u32);
 pub struct BlockRange {
     /// The first block.
     pub start: Lba,
-    /// How many; may be zero only in a deallocation.
+    /// The number of blocks; may be zero only in a deallocation.
     pub count: Blocks,
 }
 
-/// What is asked of a volume. Its tag is a word, so that a copy goes word by word.
+/// An operation on a volume. Its tag is a word, so that a copy goes word by word.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub enum Operation {
@@ -70,9 +70,9 @@ pub enum Operation {
         /// Holds exactly the range's bytes, of which only `skip..skip + len` are the host's;
         /// returns to the pool with the completion.
         payload: BufferId,
-        /// How far into the first block the new bytes begin; less than a block.
+        /// The offset of the new bytes in the first block; less than a block.
         skip: u32,
-        /// How many they are; never zero. They end in the range's last block.
+        /// The number of new bytes; never zero. They end in the range's last block.
         len: u32,
         /// Durable before the answer.
         force_unit_access: bool,
@@ -81,11 +81,11 @@ pub enum Operation {
     /// Words are 8 bytes, little-endian, at a multiple of 8. The answer has the word as it was,
     /// [`Payload::Word`], also when it was another ([`Outcome::Miscompare`]).
     CompareAndSwap {
-        /// Where in the range's one block the word is.
+        /// The offset of the word in the range's only block.
         word: u32,
-        /// What must be there.
+        /// The word that must be there.
         expected: u64,
-        /// What is put there.
+        /// The word that replaces it.
         new: u64,
         /// Durable before the answer.
         force_unit_access: bool,
@@ -93,9 +93,9 @@ pub enum Operation {
     /// The word becomes the sum of itself and `addend`, modulo 2^64; nothing else touches its block
     /// in between. The answer has the word as it was.
     FetchAdd {
-        /// Where in the range's one block the word is.
+        /// The offset of the word in the range's only block.
         word: u32,
-        /// What is added.
+        /// The number to add.
         addend: u64,
         /// Durable before the answer.
         force_unit_access: bool,
@@ -118,35 +118,35 @@ pub enum Operation {
         /// Durable before the answer.
         force_unit_access: bool,
     },
-    /// A write on stable media whose range is then read again: success only if it can be read. Nothing
-    /// else touches the range in between. (SCSI WRITE AND VERIFY)
+    /// A write on stable media whose range is then read again: success only if it can be read.
+    /// Nothing else touches the range in between. (SCSI WRITE AND VERIFY)
     WriteAndVerify {
         /// Holds exactly the range's bytes; returns to the pool with the completion.
         payload: BufferId,
-        /// What is read has to be what was written. Where it is not, [`Payload::Differs`] says from
-        /// where.
+        /// Whether the bytes read again must equal those written. [`Payload::Differs`] has the
+        /// offset of the first difference.
         compare: bool,
     },
-    /// The range's bytes become themselves or those in `payload`, bit by bit; nothing else touches
-    /// the range in between. (SCSI ORWRITE)
+    /// The range's bytes become the bitwise OR of themselves and the bytes in `payload`; nothing
+    /// else touches the range in between. (SCSI ORWRITE)
     OrWrite {
         /// Holds exactly the range's bytes; returns to the pool with the completion.
         payload: BufferId,
         /// Durable before the answer.
         force_unit_access: bool,
     },
-    /// The range becomes what as many blocks of another range hold, of this volume or of another one
-    /// with blocks of any size. The range is no longer than a transfer, and both ranges may overlap.
-    /// (SCSI EXTENDED COPY, piece by piece)
+    /// The range becomes what as many blocks of another range hold, of this volume or of another
+    /// one with blocks of any size. The range is no longer than a transfer, and both ranges may
+    /// overlap. (SCSI EXTENDED COPY, piece by piece)
     Copy {
         /// The volume that is read.
         source: VolumeId,
-        /// What of it: as many bytes as the range has.
+        /// The blocks to copy; as many bytes as the range has.
         from: BlockRange,
     },
     /// The contents of these ranges are no longer needed. The request's own range is ignored.
     Deallocate {
-        /// Which.
+        /// The ranges.
         ranges: Box<[BlockRange]>,
         /// Afterwards they read as zeroes. Otherwise as zeroes or as before, and always the same.
         zeroes: bool,
@@ -154,8 +154,9 @@ pub enum Operation {
     /// Success only if the medium can be read all over the range, which may be longer than a
     /// transfer. Nothing is handed over. (SCSI VERIFY)
     Verify,
-    /// How the run of blocks is that begins with the range's first one and ends with the range at
-    /// the latest: [`Payload::Allocation`]. The range is not empty. (SCSI GET LBA STATUS)
+    /// Queries the allocation state of the run of blocks that begins with the range's first block
+    /// and ends within the range: [`Payload::Allocation`]. The range is not empty. (SCSI GET LBA
+    /// STATUS)
     Allocation,
     /// Touches nothing: success, unless a reservation or a write protection forbids such an access
     /// to the asker. The range is ignored.
@@ -176,9 +177,9 @@ pub enum Operation {
     /// touches the range in between. Where they do not, [`Payload::Differs`] says from where. (NVMe
     /// fused compare and write, SCSI COMPARE AND WRITE)
     CompareAndWrite {
-        /// What must be there.
+        /// The buffer with the expected bytes.
         compare: BufferId,
-        /// What is put there.
+        /// The buffer with the new bytes.
         write: BufferId,
         /// Durable before the answer.
         force_unit_access: bool,
@@ -186,8 +187,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// What it wants of the volume, as reservations see it: both standards have them refuse a flush
-    /// as they refuse a write.
+    /// The access that reservations check. By both standards they refuse a flush as they refuse a
+    /// write.
     #[inline]
     pub const fn access(&self) -> Access {
         match self {
@@ -214,20 +215,20 @@ impl Operation {
     }
 }
 
-/// One thing asked of one volume.
+/// A request for one operation on one volume.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Request {
     /// The session's number for it.
     pub tag: Tag,
-    /// Which volume.
+    /// The volume.
     pub volume: VolumeId,
-    /// Where in it.
+    /// The blocks of the volume.
     pub range: BlockRange,
-    /// What.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// How a request ended. Every door maps each of these to its protocol's exact status code.
+/// The outcome of a request. Every protocol maps each of these to its exact status code.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outcome {
     /// Done, and as durable as was asked.
@@ -257,7 +258,7 @@ pub enum Outcome {
     WriteProtected,
 }
 
-/// What a request is answered with beside its outcome. Its tag is a word, as an [`Operation`]'s.
+/// The data of an answer, next to its outcome. Its tag is a word, as in [`Operation`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]
 pub enum Payload {
@@ -269,13 +270,13 @@ pub enum Payload {
     Zeroes,
     /// The word that was there before an atomic operation.
     Word(u64),
-    /// Where the first difference of a comparison is, in bytes from the start of the range.
+    /// The first difference of a comparison, in bytes from the start of the range.
     Differs(u64),
-    /// How a run of blocks is.
+    /// The allocation state of a run of blocks.
     Allocation {
         /// It has storage of its own; otherwise it reads as zeroes.
         mapped: bool,
-        /// How long it is; at least one.
+        /// The length of the run; at least one block.
         blocks: Blocks,
     },
 }
@@ -283,11 +284,11 @@ pub enum Payload {
 /// The answer to a [`Request`]: exactly one for each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Completion {
-    /// The request's.
+    /// The request's tag.
     pub tag: Tag,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
-    /// What was read, if it was a read and it succeeded; the word of an atomic operation, if it was
-    /// one and the word could be read; where a comparison found a difference.
+    /// The data of a successful read; the previous word of an atomic operation, if it could be
+    /// read; the offset of the first difference of a comparison; the state of a run of blocks.
     pub payload: Payload,
 }

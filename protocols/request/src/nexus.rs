@@ -1,16 +1,16 @@
-//! Who asks, as reservations know it.
+//! The identity to which registrations and reservations belong.
 
 use std::fmt;
 
-/// An initiator's port and the target it talks to, or a host and its subsystem: what registers and
-/// reserves. It is the same on every connection and after every reconnect, and no other one's.
+/// An initiator port with its target, or a host with its subsystem: the owner of registrations and
+/// reservations. It is unique, and the same on every connection and after every reconnect.
 ///
-/// The number is derived from names by `nearflash_session::nexus`; nobody reads anything out of it.
+/// `nearflash_session::nexus` derives the number from names. The number has no structure.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Nexus(pub u128);
 
 impl Nexus {
-    /// Who cannot register: direct clients, and everybody before the login. Holds nothing, ever.
+    /// A party that cannot register or reserve: a direct client, or any initiator before login.
     pub const NONE: Self = Self(0);
 }
 
@@ -27,17 +27,17 @@ impl fmt::Debug for Nexus {
     }
 }
 
-/// What a command wants of a unit: what reservations allow or refuse.
+/// The kind of access that a command needs, by which reservations allow or refuse it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Access {
-    /// Neither reads nor changes the medium, and persistent reservations let it pass: only the
-    /// older exclusive reservation (SPC-2 RESERVE) refuses it. TEST UNIT READY is one.
+    /// Neither reads nor changes the medium. Persistent reservations allow it; only the older
+    /// exclusive reservation (SPC-2 RESERVE) refuses it. Example: TEST UNIT READY.
     Look,
-    /// Tells something of what the medium holds.
+    /// Reveals contents of the medium.
     Read,
-    /// Changes how the unit works, or whether what the medium holds is durable: reservations refuse
-    /// it as they refuse a write, and a write protection lets it pass. A flush is one.
+    /// Changes the unit's behavior or the durability of its contents. Reservations refuse it as
+    /// they refuse a write; write protection allows it. Example: a flush.
     Manage,
-    /// Changes what the medium holds.
+    /// Changes the contents of the medium.
     Write,
 }

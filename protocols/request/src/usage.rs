@@ -1,14 +1,15 @@
-//! What was done with each volume: counted by each core for itself, and read by anyone at any time.
+//! Traffic counters of each volume: every core has its own, and any thread can read them at any
+//! time.
 //!
-//! Invariant: each row has one writer, a core, and nobody waits for it. So a sum that is taken meanwhile
-//! may lack what is just being counted.
+//! Invariant: each row has one writer, a core, and no reader waits for it. So a sum may lack
+//! requests that are being counted at that moment.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::VolumeId;
 
-/// What was done with a volume.
+/// The traffic counters of a volume.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Traffic {
     /// Reads and comparisons that succeeded.

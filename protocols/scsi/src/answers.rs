@@ -1,4 +1,4 @@
-//! From what the engine and the control side say to what an initiator is told.
+//! Converts completions of the engine and results of the control side to SCSI data and failures.
 
 use nearflash_request::{ChangeResult, Completion, Outcome, Payload, Refusal};
 use nearflash_units::{Blocks, Lba};
@@ -11,10 +11,10 @@ use crate::{Failure, Sense, SenseKey};
 const INTERNAL_FAILURE: Sense = Sense::new(SenseKey::HARDWARE_ERROR, 0x4400);
 
 impl RequestTask {
-    /// What the initiator is answered: data beside what was read, which the completion has itself.
+    /// The data for the initiator, except for data that was read, which is in the completion.
     ///
     /// # Errors
-    /// The status, with its sense data, of a request that did not succeed.
+    /// The status and sense data of a request that failed.
     pub fn answer(&self, completion: &Completion) -> Result<Vec<u8>, Failure> {
         if completion.outcome != Outcome::Success {
             return Err(of_outcome(self, completion));
@@ -34,10 +34,10 @@ impl RequestTask {
 }
 
 impl ChangeTask {
-    /// What the initiator is answered.
+    /// The data for the initiator.
     ///
     /// # Errors
-    /// The status, with its sense data, of a change that cannot be.
+    /// The status and sense data of a change that was refused.
     pub fn answer(&self, result: &ChangeResult) -> Result<Vec<u8>, Failure> {
         match result {
             ChangeResult::Done => Ok(Vec::new()),
@@ -67,7 +67,7 @@ fn of_outcome(task: &RequestTask, completion: &Completion) -> Failure {
     Failure::Check(sense)
 }
 
-/// COMPARE AND WRITE tells the byte where the data differs (SBC-4, 5.3), the others the block.
+/// INFORMATION is the differing byte for COMPARE AND WRITE (SBC-4, 5.3), otherwise the block.
 fn of_miscompare(task: &RequestTask, payload: Payload) -> Sense {
     let Payload::Differs(offset) = payload else { return Sense::MISCOMPARE };
     if matches!(task.action, Action::CompareAndWrite { .. }) {

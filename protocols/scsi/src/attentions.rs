@@ -1,7 +1,7 @@
-//! Unit attentions: what a session has not been told yet, for each of its logical units.
+//! The pending unit attention conditions of a session, for each of its logical units.
 //!
-//! Spec: SAM-5, 5.14. One atomic word for each unit, because all connections of a session share
-//! them and may live on a core other than the one that raises.
+//! Spec: SAM-5, 5.14. Each unit has one atomic word, because all connections of a session share the
+//! conditions and may run on another core than the one that establishes a condition.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,10 +10,9 @@ use nearflash_request::Attention;
 use crate::limits::LUN_MAX;
 use crate::{Sense, SenseKey};
 
-/// What can be pending, first what is told first, with its additional sense code. Not here is what ends
-/// a session, and what commands say for themselves: a task set that another has cleared is told by TASK
-/// ABORTED, as TAS in the control mode page has it, and then by no "commands cleared by another
-/// initiator" (SAM-5, 5.6).
+/// The conditions that can be pending, in reporting order, with their additional sense codes.
+/// Attentions that end a session are not listed, nor is COMMANDS CLEARED BY ANOTHER INITIATOR: with
+/// TAS set in the control mode page, such commands end with TASK ABORTED instead (SAM-5, 5.6).
 const BY_PRIORITY: [(Attention, u16); 9] = [
     (Attention::PowerOn, 0x2900),
     (Attention::Reset, 0x2903),
@@ -26,7 +25,7 @@ const BY_PRIORITY: [(Attention, u16); 9] = [
     (Attention::RegistrationsPreempted, 0x2A05),
 ];
 
-/// The pending unit attentions of one session.
+/// The pending unit attention conditions of one session.
 #[derive(Debug)]
 pub struct Attentions {
     by_lun: Box<[AtomicU32]>,
@@ -39,40 +38,40 @@ impl Default for Attentions {
 }
 
 impl Attentions {
-    /// None pending.
+    /// No condition is pending.
     pub fn new() -> Self {
         Self { by_lun: (0..=LUN_MAX).map(|_| AtomicU32::new(0)).collect() }
     }
 
-    /// The session is to be told of this unit.
+    /// Establishes a condition for a unit.
     pub fn raise(&self, lun: u16, attention: Attention) {
         if let Some(pending) = self.by_lun.get(usize::from(lun)) {
             pending.fetch_or(bit(attention), Ordering::Relaxed);
         }
     }
 
-    /// The session is to be told of every unit, also of those that come later.
+    /// Establishes a condition for every unit, including units that are added later.
     pub fn raise_all(&self, attention: Attention) {
         for pending in &self.by_lun {
             pending.fetch_or(bit(attention), Ordering::Relaxed);
         }
     }
 
-    /// The session knows already, for every unit.
+    /// Clears a condition for every unit, because the initiator knows of it.
     pub fn withdraw_all(&self, attention: Attention) {
         for pending in &self.by_lun {
             pending.fetch_and(!bit(attention), Ordering::Relaxed);
         }
     }
 
-    /// Whether there is something to tell of this unit.
+    /// Whether a condition is pending for this unit.
     #[inline]
     pub fn is_any_pending(&self, lun: u16) -> bool {
         let pending = self.by_lun.get(usize::from(lun));
         pending.is_some_and(|pending| pending.load(Ordering::Relaxed) != 0)
     }
 
-    /// What is to be told next of this unit; it is not pending any more.
+    /// Takes the next condition to report for this unit. It is no longer pending.
     pub fn take(&self, lun: u16) -> Option<Attention> {
         let pending = self.by_lun.get(usize::from(lun))?;
         loop {
@@ -91,13 +90,14 @@ impl Attentions {
     }
 }
 
-/// An attention's place in the words: the lower, the sooner told. Zero for what is never pending.
+/// The bit of an attention in the words: lower bits are reported first. Zero if it is never
+/// pending.
 fn bit(attention: Attention) -> u32 {
     let place = BY_PRIORITY.iter().position(|&(listed, _)| listed == attention);
     place.map_or(0, |place| 1 << place)
 }
 
-/// The sense data that tells it.
+/// The sense data that reports the attention.
 pub fn sense_of_attention(attention: Attention) -> Sense {
     let code = BY_PRIORITY.iter().find(|&&(listed, _)| listed == attention);
     Sense::new(SenseKey::UNIT_ATTENTION, code.map_or(0x2900, |&(_, code)| code))

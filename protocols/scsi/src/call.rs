@@ -1,49 +1,49 @@
-//! A command: what the table says of it, and what its handler sees.
+//! A command: its entry in the table, and the context of its handler.
 
 use nearflash_request::{Access, Attention};
 
 use crate::task::{Action, NO_BLOCKS, RequestTask};
 use crate::{Attentions, Cdb, CopyRecords, LogicalUnit, LogicalUnits, Sense, Task};
 
-/// A command, and where it has come to.
+/// A command and its context.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
     /// The command block.
     pub cdb: &'a Cdb,
-    /// The unit that it is for; `None` if there is no unit of that number.
+    /// The unit that the command addresses; `None` if no unit has this number.
     pub unit: Option<&'a LogicalUnit>,
     /// All units of the target.
     pub units: &'a LogicalUnits,
-    /// What the session has not been told yet.
+    /// The session's pending unit attention conditions.
     pub attentions: &'a Attentions,
-    /// The session's copies.
+    /// The session's third-party copies.
     pub copies: &'a CopyRecords,
 }
 
-/// The same, for a handler: the unit is there.
+/// The context of a handler. The unit exists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) cdb: &'a Cdb,
     pub(crate) unit: &'a LogicalUnit,
     pub(crate) units: &'a LogicalUnits,
     pub(crate) copies: &'a CopyRecords,
-    /// Every command there is, in groups.
+    /// All commands, in groups.
     pub(crate) table: &'static [&'static [Command]],
 }
 
 impl Call<'_> {
-    /// Everything written before is durable.
+    /// A task that makes all completed writes durable.
     pub(crate) fn flush(&self) -> Task {
         Task::Request(RequestTask::new(Action::Flush, NO_BLOCKS, self.unit.block_size))
     }
 
-    /// What asks for no blocks at all succeeds, if a reservation lets it.
+    /// The task of a command for zero blocks: it succeeds unless a reservation conflicts.
     pub(crate) fn nothing(&self, access: Access) -> Task {
         Task::Request(RequestTask::new(Action::Admit(access), NO_BLOCKS, self.unit.block_size))
     }
 }
 
-/// REPORT LUNS tells what the units are, so that no attention needs to. SPC-4, 6.33.
+/// REPORT LUNS clears the REPORTED LUNS DATA HAS CHANGED condition. SPC-4, 6.33.
 pub(crate) fn units_are_told(asked: &Asked<'_>) {
     asked.attentions.withdraw_all(Attention::UnitsChanged);
 }
@@ -51,42 +51,42 @@ pub(crate) fn units_are_told(asked: &Asked<'_>) {
 /// One command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Command {
-    /// CDB usage data: the operation code, the service action in its place, and a 1 for every other
-    /// bit that is looked at. As long as the CDB.
+    /// CDB usage data: the operation code, the service action in its field, and a 1 for every other
+    /// bit that is evaluated. It is as long as the CDB.
     pub(crate) usage: &'static [u8],
-    /// Whether the operation code means several commands, told apart by their service action.
+    /// Whether the operation code has several commands, distinguished by their service action.
     pub(crate) has_service_action: bool,
-    /// What it is turned into.
+    /// The handler.
     pub(crate) act: Act,
-    /// The same when its parameters have come.
+    /// The handler of its parameter list, if it has one.
     pub(crate) parameters: Option<Take>,
-    /// What reservations have to let pass for it, if no engine request or change says it.
+    /// The access that reservations must allow, if no engine request or change checks it.
     pub(crate) admit: Option<Access>,
-    /// How long it should take at most, in seconds; zero for what is done at once.
+    /// The recommended timeout in seconds; zero for a command that completes immediately.
     pub(crate) timeout_secs: u32,
-    /// Which units have it.
+    /// The units that support it.
     pub(crate) only: Only,
 }
 
-/// Which units have a command.
+/// The units that support a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Only {
-    /// All.
+    /// All units.
     All,
-    /// Those that blocks can be unmapped of.
+    /// Units that support unmapping.
     Unmapping,
 }
 
 /// A handler.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Act {
-    /// Also answers where there is no unit, and with an attention pending.
+    /// Also executed if there is no unit or a unit attention is pending.
     Always(fn(&Asked<'_>) -> Result<Task, Sense>),
-    /// Of one unit.
+    /// Executed on a unit.
     OfUnit(fn(&Call<'_>) -> Result<Task, Sense>),
 }
 
-/// A handler of parameters.
+/// A handler of a parameter list.
 pub(crate) type Take = fn(&Call<'_>, &[u8]) -> Result<Task, Sense>;
 
 impl Command {
@@ -136,7 +136,7 @@ impl Command {
         Self { only, ..self }
     }
 
-    /// Whether a unit has it.
+    /// Whether a unit supports it.
     pub(crate) const fn is_of(&self, unit: &LogicalUnit) -> bool {
         unit.unmaps() || matches!(self.only, Only::All)
     }

@@ -1,6 +1,6 @@
-//! A command block, and its fields.
+//! A command descriptor block and its fields.
 
-/// The longest command block there is here; shorter ones end in bytes that nobody looks at.
+/// The maximum length of a CDB. Shorter ones are padded with bytes that are not evaluated.
 pub const CDB_LEN: usize = 16;
 
 /// A command descriptor block (CDB). SPC-4, 4.3.
@@ -8,7 +8,7 @@ pub const CDB_LEN: usize = 16;
 pub struct Cdb(pub [u8; CDB_LEN]);
 
 impl Cdb {
-    /// The command of that many bytes at most; what is missing is zero.
+    /// The CDB in `bytes`, truncated or padded with zeroes to [`CDB_LEN`].
     pub fn new(bytes: &[u8]) -> Self {
         let mut block = [0; CDB_LEN];
         let len = bytes.len().min(CDB_LEN);
@@ -21,12 +21,12 @@ impl Cdb {
         self.0[0]
     }
 
-    /// SERVICE ACTION, of commands that have one there.
+    /// SERVICE ACTION, for commands that have it in byte 1.
     pub const fn service_action(&self) -> u8 {
         self.0[1] & 0x1F
     }
 
-    /// The field of `N` bytes that begins with that byte.
+    /// The field of `N` bytes at offset `at`.
     fn field<const N: usize>(&self, at: usize) -> [u8; N] {
         let mut field = [0; N];
         field.copy_from_slice(&self.0[at..at + N]);

@@ -1,7 +1,7 @@
-//! Third-party copies: what a list of segments has become, and what is remembered of each.
+//! Third-party copies: their decoded segments, and the records of their progress.
 //!
-//! Spec: SPC-4, 5.16 (third-party copies) and 6.18 (what RECEIVE COPY RESULTS tells). The records are
-//! a session's, as list identifiers are those of an initiator that asks one target.
+//! Spec: SPC-4, 5.16 (third-party copies) and 6.18 (RECEIVE COPY RESULTS). Records belong to a
+//! session, since a list identifier is specific to an initiator and a target.
 
 #![allow(
     clippy::disallowed_types,
@@ -21,36 +21,36 @@ use crate::limits::COPIES_MAX;
 pub struct CopyEnd {
     /// The volume.
     pub volume: VolumeId,
-    /// Its blocks' size.
+    /// Its block size.
     pub block_size: BlockSize,
     /// The first block.
     pub start: Lba,
 }
 
-/// Blocks that are copied from one place to another.
+/// A run of bytes to copy from one place to another.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CopySegment {
-    /// Where from.
+    /// The start of the source.
     pub source: CopyEnd,
-    /// Where to.
+    /// The start of the destination.
     pub destination: CopyEnd,
-    /// How much: whole blocks of both.
+    /// The length, a whole number of blocks of both ends.
     pub len: ByteLen,
 }
 
-/// Which copy of a session's: of which unit, and its LIST IDENTIFIER there.
+/// Identifies a copy of a session: the unit and its LIST IDENTIFIER.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CopyId {
-    /// The unit that was asked.
+    /// The unit that received the command.
     pub lun: u16,
     /// LIST IDENTIFIER.
     pub list: u8,
 }
 
-/// EXTENDED COPY, understood: its segments, which all lie within their volumes.
+/// A decoded EXTENDED COPY. All segments lie within their volumes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CopyTask {
-    /// What the initiator calls it, unless it does not want to ask.
+    /// The identifier for RECEIVE COPY RESULTS, unless the initiator wants none.
     pub id: Option<CopyId>,
     /// In the order in which they are copied.
     pub segments: Box<[CopySegment]>,
@@ -59,38 +59,38 @@ pub struct CopyTask {
 /// COPY MANAGER STATUS.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CopyState {
-    /// Under way.
+    /// In progress.
     InProgress = 0,
-    /// All was copied.
+    /// Completed without errors.
     Done = 1,
-    /// Ended before.
+    /// Ended with an error.
     Failed = 2,
 }
 
-/// How far a copy has come.
+/// The progress of a copy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct CopyProgress {
-    /// Whether it goes on.
+    /// The copy's state.
     pub state: CopyState,
-    /// Segments copied.
+    /// The number of segments copied.
     pub segments: u16,
-    /// Bytes copied.
+    /// The number of bytes copied.
     pub copied: ByteLen,
 }
 
-/// The copies of a session: those under way, and the latest that ended. All connections of a session
-/// live on one core, so that the lock is never waited for.
+/// The copies of a session: those in progress and those that ended last. All connections of a
+/// session run on one core, so the lock is never contended.
 #[derive(Debug, Default)]
 pub struct CopyRecords {
-    /// Oldest first, [`COPIES_MAX`] at most.
+    /// Oldest first, at most [`COPIES_MAX`].
     records: Mutex<Vec<(CopyId, CopyProgress)>>,
 }
 
 impl CopyRecords {
-    /// A copy begins.
+    /// Adds a record for a copy that begins.
     ///
     /// # Errors
-    /// When one of that name is under way, or too many are.
+    /// If a copy with this identifier is in progress, or too many copies are.
     pub fn begin(&self, id: CopyId) -> Result<(), Sense> {
         let mut records = self.lock();
         let is_over = |state| state != CopyState::InProgress;
@@ -107,19 +107,19 @@ impl CopyRecords {
         Ok(())
     }
 
-    /// A copy has come so far.
+    /// Records the progress of a copy.
     pub fn note(&self, id: CopyId, progress: CopyProgress) {
         if let Some((_, known)) = self.lock().iter_mut().find(|(other, _)| *other == id) {
             *known = progress;
         }
     }
 
-    /// How far a copy has come; `None` of one that nothing is known of.
+    /// The progress of a copy; `None` if it has no record.
     pub fn get(&self, id: CopyId) -> Option<CopyProgress> {
         self.lock().iter().find(|(other, _)| *other == id).map(|&(_, progress)| progress)
     }
 
-    /// A unit was reset: nothing is known of its copies any more.
+    /// Removes the records of a unit that was reset.
     pub fn forget(&self, lun: u16) {
         self.lock().retain(|(id, _)| id.lun != lun);
     }

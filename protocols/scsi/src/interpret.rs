@@ -1,4 +1,4 @@
-//! From a command to a task, through the table of commands.
+//! Decodes a command into a task, through the table of commands.
 
 use nearflash_request::Access;
 use nearflash_units::ByteLen;
@@ -8,8 +8,8 @@ use crate::commands::{GROUPS, find, has_service_actions};
 use crate::task::{Action, NO_BLOCKS, Reply, RequestTask};
 use crate::{Cdb, LogicalUnit, Sense, Task, sense_of_attention};
 
-/// What a command asks. A pending unit attention is told instead (and is then no longer pending),
-/// but for INQUIRY, REPORT LUNS and REQUEST SENSE. SAM-5, 5.14; SPC-4, 5.
+/// Decodes a command. A pending unit attention is reported instead and cleared, except for INQUIRY,
+/// REPORT LUNS and REQUEST SENSE. SAM-5, 5.14; SPC-4, 5.
 ///
 /// # Errors
 /// The sense data of CHECK CONDITION.
@@ -35,7 +35,7 @@ pub fn interpret(asked: &Asked<'_>) -> Result<Task, Sense> {
     Ok(admitted(command, &call, act(&call)?))
 }
 
-/// What a command asks whose parameters have come: those that its [`Task::Parameters`] was about.
+/// Decodes a command whose parameter list, requested by [`Task::Parameters`], has arrived.
 ///
 /// # Errors
 /// The sense data of CHECK CONDITION.
@@ -48,7 +48,7 @@ pub fn parameters(asked: &Asked<'_>, bytes: &[u8]) -> Result<Task, Sense> {
     Ok(admitted(command, &call, take(&call, bytes)?))
 }
 
-/// An answer that is ready goes through the engine where a reservation can forbid it.
+/// Passes an immediate task through the engine if a reservation may conflict with the command.
 fn admitted(command: &Command, call: &Call<'_>, task: Task) -> Task {
     let Some(access) = command.admit else { return task };
     match task {
@@ -67,13 +67,13 @@ fn admission(access: Access, unit: &LogicalUnit, reply: Reply) -> RequestTask {
     RequestTask { reply, data_in, ..task }
 }
 
-/// An operation code that is there with other service actions is a wrong field, not a wrong code.
+/// If the operation code is supported with other service actions, the field is invalid.
 fn unknown(cdb: &Cdb) -> Sense {
     if has_service_actions(cdb.opcode()) { Sense::cdb_field(1, 4) } else { Sense::INVALID_OPCODE }
 }
 
-/// NACA of the CONTROL byte asks for auto contingent allegiance, which INQUIRY denies (NORMACA).
-/// SAM-5, 5.2.
+/// Checks that NACA of the CONTROL byte is clear. Auto contingent allegiance is not supported
+/// (NORMACA in INQUIRY is 0). SAM-5, 5.2.
 fn check_control(cdb: &Cdb) -> Result<(), Sense> {
     let last = match cdb.opcode() >> 5 {
         0 => 5,

@@ -1,10 +1,9 @@
-//! SCSI without a transport: what a command block asks of a logical unit, and what its initiator is
-//! told.
+//! SCSI without a transport: decodes commands for logical units and encodes their results.
 //!
-//! Spec: SPC-4 and SBC-4 (with SAM-5 for status, attentions and numbers). Everything here is pure:
-//! command blocks and parameters go in; tasks, data and sense come out. A [`Task`] is answered at
-//! once, or becomes a request of the engine or a change of the control side. Knows nothing of PDUs,
-//! sessions, buffers' memory or devices; `nearflash-iscsi` carries it.
+//! Spec: SPC-4 and SBC-4 (with SAM-5 for status, unit attentions and LUNs). The crate is sans-IO:
+//! command blocks and parameter lists go in; tasks, data and sense data come out. A [`Task`]
+//! completes immediately, or becomes a request for the engine or a change for the control side. It
+//! has no PDUs, sessions, buffer memory or devices; `nearflash-iscsi` is the transport.
 
 mod answers;
 mod attentions;

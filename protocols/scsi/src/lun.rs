@@ -1,20 +1,20 @@
-//! Logical unit numbers in the eight bytes that they are on the wire.
+//! Logical unit numbers in their eight-byte format.
 //!
-//! Spec: SAM-5, 4.7: one level; peripheral addressing up to 255, flat space addressing from 256.
+//! Spec: SAM-5, 4.7: one level, peripheral addressing up to 255, flat space addressing from 256.
 
-/// ADDRESS METHOD of flat space addressing, in its place.
+/// ADDRESS METHOD of flat space addressing, shifted to its position.
 const FLAT: u8 = 0b01 << 6;
-/// Where ADDRESS METHOD is.
+/// The mask of ADDRESS METHOD.
 const METHOD: u8 = 0b11 << 6;
 
-/// The eight bytes of a number.
+/// Encodes a LUN.
 pub const fn to_bytes(lun: u16) -> [u8; 8] {
     let [high, low] = lun.to_be_bytes();
     let first = if high == 0 { 0 } else { FLAT | (high & !METHOD) };
     [first, low, 0, 0, 0, 0, 0, 0]
 }
 
-/// The number that eight bytes say; `None` for one of another form, which names no unit here.
+/// Decodes a LUN; `None` for another format, which addresses no unit here.
 pub const fn from_bytes(bytes: [u8; 8]) -> Option<u16> {
     let [first, low, 0, 0, 0, 0, 0, 0] = bytes else { return None };
     match first & METHOD {

@@ -1,59 +1,59 @@
-//! Sense data: what is wrong, and where, in both formats.
+//! Sense data, in fixed and in descriptor format.
 //!
-//! Spec: SPC-4, 4.5. A volume's control mode page says which format its initiators get.
+//! Spec: SPC-4, 4.5. D_SENSE in the unit's control mode page selects the format.
 
-/// SENSE KEY: the kind of trouble.
+/// SENSE KEY.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SenseKey(pub u8);
 
 impl SenseKey {
     /// Nothing to report.
     pub const NO_SENSE: Self = Self(0x0);
-    /// The logical unit cannot be reached now.
+    /// The logical unit cannot be accessed now.
     pub const NOT_READY: Self = Self(0x2);
-    /// The medium failed.
+    /// An error of the medium.
     pub const MEDIUM_ERROR: Self = Self(0x3);
-    /// The device failed.
+    /// A failure of the device.
     pub const HARDWARE_ERROR: Self = Self(0x4);
-    /// The command, or its parameters, cannot be meant.
+    /// The command or its parameters are not valid.
     pub const ILLEGAL_REQUEST: Self = Self(0x5);
-    /// Something happened that the initiator has not been told yet.
+    /// A unit attention condition.
     pub const UNIT_ATTENTION: Self = Self(0x6);
-    /// What was to be written is protected.
+    /// The unit is write protected.
     pub const DATA_PROTECT: Self = Self(0x7);
-    /// A third-party copy stopped.
+    /// A third-party copy ended with an error.
     pub const COPY_ABORTED: Self = Self(0xA);
-    /// Stopped by the target; sending it again may help.
+    /// The target aborted the command; a retry may succeed.
     pub const ABORTED_COMMAND: Self = Self(0xB);
-    /// The bytes differ from the medium's.
+    /// The data differs from the medium.
     pub const MISCOMPARE: Self = Self(0xE);
 }
 
-/// ADDITIONAL SENSE CODE in the high byte, its qualifier in the low one.
+/// ADDITIONAL SENSE CODE in the high byte, ADDITIONAL SENSE CODE QUALIFIER in the low byte.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SenseCode(pub u16);
 
-/// The field that an ILLEGAL REQUEST is about.
+/// The invalid field of an ILLEGAL REQUEST.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FieldPointer {
-    /// In the CDB; in the parameter list otherwise (C/D).
+    /// C/D: the field is in the CDB, otherwise in the parameter list.
     pub in_cdb: bool,
     /// The field's first byte.
     pub byte: u16,
-    /// Its highest bit, where the byte does not say enough.
+    /// The field's highest bit, if the byte alone does not identify the field.
     pub bit: Option<u8>,
 }
 
 /// Why a command ended with CHECK CONDITION.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sense {
-    /// The kind of trouble.
+    /// The sense key.
     pub key: SenseKey,
-    /// The trouble.
+    /// The additional sense code and qualifier.
     pub code: SenseCode,
-    /// INFORMATION: a block's address, or where bytes differ.
+    /// INFORMATION: a block address, or the offset of a difference.
     pub information: Option<u64>,
-    /// Which field is wrong.
+    /// The invalid field.
     pub field: Option<FieldPointer>,
 }
 
@@ -68,7 +68,7 @@ const VALID: u8 = 1 << 7;
 /// The sense key specific bytes are valid (SKSV).
 const SPECIFIC_VALID: u8 = 1 << 7;
 
-/// The constants: their names, keys and codes, and their names in SPC-4 or what else they are.
+/// Defines the constants by name, key, code and documentation.
 macro_rules! senses {
     ($($name:ident = $key:ident, $code:literal, $words:literal;)*) => {
         impl Sense {
@@ -120,35 +120,36 @@ senses! {
 }
 
 impl Sense {
-    /// A key and a code, and nothing more.
+    /// Sense data with only a key and a code.
     pub const fn new(key: SenseKey, code: u16) -> Self {
         Self { key, code: SenseCode(code), information: None, field: None }
     }
 
-    /// INVALID FIELD IN CDB: the field that begins at `byte`, its highest bit `bit`.
+    /// INVALID FIELD IN CDB, for the field that begins at `byte` and whose highest bit is `bit`.
     pub const fn cdb_field(byte: u16, bit: u8) -> Self {
         let field = FieldPointer { in_cdb: true, byte, bit: Some(bit) };
         Self { field: Some(field), ..Self::INVALID_FIELD_IN_CDB }
     }
 
-    /// INVALID FIELD IN PARAMETER LIST: the field that begins at `byte`, its highest bit `bit`.
+    /// INVALID FIELD IN PARAMETER LIST, for the field that begins at `byte` and whose highest bit
+    /// is `bit`.
     pub const fn parameter_field(byte: u16, bit: u8) -> Self {
         let field = FieldPointer { in_cdb: false, byte, bit: Some(bit) };
         Self { field: Some(field), ..Self::INVALID_FIELD_IN_PARAMETERS }
     }
 
-    /// The same with INFORMATION.
+    /// The same sense data with INFORMATION.
     #[must_use]
     pub const fn with_information(self, information: u64) -> Self {
         Self { information: Some(information), ..self }
     }
 
-    /// As bytes, in descriptor format if `d_sense` says so.
+    /// Encodes the sense data, in descriptor format if `d_sense` is set.
     pub fn to_bytes(self, d_sense: bool) -> Vec<u8> {
         if d_sense { self.to_descriptors() } else { self.to_fixed().to_vec() }
     }
 
-    /// SPC-4, 4.5.3. An INFORMATION that does not fit its four bytes is left out.
+    /// SPC-4, 4.5.3. INFORMATION that does not fit into four bytes is omitted.
     fn to_fixed(self) -> [u8; FIXED_LEN] {
         let mut bytes = [0; FIXED_LEN];
         bytes[0] = CURRENT_FIXED;
@@ -157,7 +158,7 @@ impl Sense {
             bytes[0] |= VALID;
             bytes[3..7].copy_from_slice(&information.to_be_bytes());
         }
-        bytes[7] = 10; // ADDITIONAL SENSE LENGTH: what follows byte 7
+        bytes[7] = 10; // ADDITIONAL SENSE LENGTH: after byte 7
         bytes[12..14].copy_from_slice(&self.code.0.to_be_bytes());
         if let Some(field) = self.field {
             bytes[15..18].copy_from_slice(&field.to_bytes());

@@ -1,7 +1,7 @@
-//! What is done piece by piece: a transfer longer than a buffer, and a copy.
+//! Commands that are executed piece by piece: transfers longer than a buffer, and copies.
 //!
-//! One piece is with the engine at a time, so that a command never holds more than one buffer, and can
-//! be ended between two pieces. Everything that decides on requests is looked at again for each.
+//! The engine has one piece at a time. A command therefore holds at most one buffer and can end
+//! between two pieces. The checks on requests, such as reservations, apply to each piece.
 
 use nearflash_request::{BlockRange, Completion, Outcome, VolumeId};
 use nearflash_units::{BlockSize, ByteLen, Lba};
@@ -11,44 +11,44 @@ use crate::limits::BUFFER_LEN_MAX;
 use crate::task::{Action, RequestTask};
 use crate::{Failure, Sense};
 
-/// A request for the engine, and of which volume.
+/// A request for the engine, and its volume.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Piece {
     /// The volume.
     pub volume: VolumeId,
-    /// The request in the making: no more data than a buffer holds.
+    /// The request without its buffers. Its data fits into one buffer.
     pub task: RequestTask,
 }
 
-/// A command that is done piece by piece.
+/// A command that is executed piece by piece.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Series {
     what: What,
-    /// Bytes that were moved.
+    /// The number of bytes moved.
     done: ByteLen,
     piece: Piece,
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum What {
-    /// All of it as if it were one request.
+    /// A transfer, as if it were one request.
     Transfer(RequestTask),
     Copy {
         task: CopyTask,
-        /// Which is being copied, and how much of it was.
+        /// The current segment, and the number of its bytes that were copied.
         segment: usize,
         within: ByteLen,
     },
 }
 
 impl Series {
-    /// A transfer of a volume's.
+    /// A transfer on a volume.
     pub fn of_transfer(volume: VolumeId, task: RequestTask) -> Self {
         let piece = Piece { volume, task: part(&task, ByteLen(0)) };
         Self { what: What::Transfer(task), done: ByteLen(0), piece }
     }
 
-    /// A copy; `None` if there is nothing to copy.
+    /// A copy; `None` if all its segments are empty.
     pub fn of_copy(task: CopyTask) -> Option<Self> {
         let segment = first_from(&task.segments, 0)?;
         let piece = piece_of(&task.segments[segment], ByteLen(0));
@@ -56,17 +56,17 @@ impl Series {
         Some(Self { what, done: ByteLen(0), piece })
     }
 
-    /// What is to be asked of the engine now.
+    /// The current piece, for the engine.
     pub const fn piece(&self) -> &Piece {
         &self.piece
     }
 
-    /// How many bytes were moved.
+    /// The number of bytes moved.
     pub const fn done(&self) -> ByteLen {
         self.done
     }
 
-    /// The piece is done: on to the next one. `false` when there is none.
+    /// Continues with the next piece. Returns `false` if there is none.
     pub fn advance(&mut self) -> bool {
         let len = self.piece.len();
         self.done.0 += len.0;
@@ -92,7 +92,7 @@ impl Series {
         true
     }
 
-    /// Whether it is a copy: no data of the initiator's is moved.
+    /// The copy; `None` for a transfer.
     pub const fn copy(&self) -> Option<&CopyTask> {
         match &self.what {
             What::Copy { task, .. } => Some(task),
@@ -100,7 +100,7 @@ impl Series {
         }
     }
 
-    /// How far it has come, as whoever asks about a copy is told.
+    /// The progress of a copy, for RECEIVE COPY RESULTS.
     pub fn progress(&self, state: CopyState) -> CopyProgress {
         let segments = match &self.what {
             What::Copy { segment, .. } => u16::try_from(*segment).unwrap_or(u16::MAX),
@@ -109,11 +109,11 @@ impl Series {
         CopyProgress { state, segments, copied: self.done }
     }
 
-    /// What becomes of the command with the piece.
+    /// The result of the command after a piece.
     ///
     /// # Errors
-    /// The status, with its sense data, of a piece that did not succeed. What a copy has changed by
-    /// then stays changed, which COPY ABORTED says. SPC-4, 6.4.
+    /// The status and sense data of a failed piece. Blocks that a copy has changed stay changed, which
+    /// COPY ABORTED reports. SPC-4, 6.4.
     pub fn answer(&self, completion: &Completion) -> Result<(), Failure> {
         let answer = self.piece.task.answer(completion).map(|_| ());
         if self.copy().is_none() || completion.outcome == Outcome::Success {
@@ -131,7 +131,7 @@ impl Series {
 }
 
 impl Piece {
-    /// How much it moves.
+    /// The number of bytes that it moves.
     fn len(&self) -> ByteLen {
         match self.task.action {
             Action::Copy { .. } => {
@@ -142,17 +142,17 @@ impl Piece {
     }
 }
 
-/// Data moves one way or the other.
+/// The data length. Data moves in one direction only.
 fn len_of(task: &RequestTask) -> ByteLen {
     task.data_out.max(task.data_in)
 }
 
-/// Of a transfer, what comes after `done` bytes of it.
+/// The piece of a transfer after `done` bytes.
 fn part(whole: &RequestTask, done: ByteLen) -> RequestTask {
     let left = ByteLen(len_of(whole).0 - done.0);
     let len = left.min(BUFFER_LEN_MAX);
     let action = match whole.action {
-        // Bytes that are no whole blocks are the last ones.
+        // Only the last piece can end within a block.
         Action::WriteBytes { force_unit_access, .. } if len < left => {
             Action::Write { force_unit_access }
         }
@@ -178,13 +178,14 @@ fn range_of(block_size: BlockSize, start: Lba, skip: ByteLen, len: ByteLen) -> B
     BlockRange { start, count: block_size.blocks_in(rounded) }
 }
 
-/// The first segment from that one on with something to copy.
+/// The first segment that is not empty, starting at `index`.
 fn first_from(segments: &[CopySegment], index: usize) -> Option<usize> {
     (index..segments.len()).find(|index| segments[*index].len.0 > 0)
 }
 
-/// Of a segment, what comes after `done` bytes of it. One whose destination lies in its source, and
-/// behind its beginning, is copied from its end: nothing is copied over before it was copied.
+/// The piece of a segment after `done` bytes. If source and destination are in one volume and the
+/// destination is behind the source, the segment is copied from its end, so that no block is
+/// overwritten before it is copied.
 fn piece_of(segment: &CopySegment, done: ByteLen) -> Piece {
     let CopySegment { source, destination, len: whole } = *segment;
     let len = ByteLen(whole.0 - done.0).min(BUFFER_LEN_MAX);

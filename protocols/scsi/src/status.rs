@@ -1,4 +1,4 @@
-//! How a command ends other than well.
+//! The status of commands that fail.
 
 use crate::Sense;
 
@@ -7,21 +7,21 @@ use crate::Sense;
 pub struct Status(pub u8);
 
 impl Status {
-    /// Done.
+    /// The command succeeded.
     pub const GOOD: Self = Self(0x00);
-    /// Not done; the sense data says why.
+    /// The command failed; the sense data has the reason.
     pub const CHECK_CONDITION: Self = Self(0x02);
-    /// Not taken now; to be sent again later.
+    /// The command was not accepted; a later retry may succeed.
     pub const BUSY: Self = Self(0x08);
-    /// A reservation of somebody else's bars the sender.
+    /// The command conflicts with another initiator's reservation.
     pub const RESERVATION_CONFLICT: Self = Self(0x18);
-    /// The task set holds no more.
+    /// The task set is full.
     pub const TASK_SET_FULL: Self = Self(0x28);
-    /// Ended by another initiator's doing, or by a reset.
+    /// Aborted by another initiator or a reset.
     pub const TASK_ABORTED: Self = Self(0x40);
 }
 
-/// Why a command is not done: its status, with sense data where there is some.
+/// Why a command failed: its status, with sense data for CHECK CONDITION.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Failure {
     /// CHECK CONDITION.
@@ -48,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// The sense data that goes with a CHECK CONDITION.
+    /// The sense data of a CHECK CONDITION.
     pub const fn sense(self) -> Option<Sense> {
         match self {
             Self::Check(sense) => Some(sense),

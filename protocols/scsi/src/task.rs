@@ -1,45 +1,45 @@
-//! What a command is turned into.
+//! Tasks: the results of decoding a command.
 
 use nearflash_request::{Access, BlockRange, BufferId, ChangeKind, Operation, VolumeId};
 use nearflash_units::{BlockSize, Blocks, ByteLen, Lba};
 
 use crate::{CopyTask, Sense};
 
-/// What is to be done for a command.
+/// The execution of a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Task {
-    /// Nothing any more: GOOD, and no data.
+    /// Nothing: GOOD status without data.
     Good,
-    /// To be answered at once: GOOD with this data, cut to the allocation length already.
+    /// GOOD status with this data, which is already truncated to the allocation length.
     DataIn(Vec<u8>),
-    /// That many bytes of parameters are to be fetched, [`crate::limits::PARAMETERS_LEN_MAX`] at
-    /// most and never none, and given to [`crate::parameters`].
+    /// Request this many bytes of parameters, from 1 to [`crate::limits::PARAMETERS_LEN_MAX`], and
+    /// pass them to [`crate::parameters`].
     Parameters(ByteLen),
-    /// To be asked of the engine.
+    /// A request for the engine.
     Request(RequestTask),
-    /// To be copied, piece by piece: [`crate::Series`].
+    /// A copy, piece by piece: [`crate::Series`].
     Copy(CopyTask),
-    /// To be asked of the control side.
+    /// A change for the control side.
     Change(ChangeTask),
 }
 
-/// A request in the making: its buffers are missing.
+/// A request without its buffers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RequestTask {
-    /// What is to be done.
+    /// The operation.
     pub action: Action,
-    /// With which blocks.
+    /// The blocks.
     pub range: BlockRange,
-    /// How much data the command takes from the initiator.
+    /// The length of the data from the initiator.
     pub data_out: ByteLen,
-    /// How much data it gives back: what is read, or the answer's length at most.
+    /// The length of the data to the initiator, or the maximum length of the reply.
     pub data_in: ByteLen,
-    /// What an initiator is told that does not bring exactly as much, where it has to: the data's
-    /// parts depend on its length. See [`Self::with_data_of`].
+    /// The sense data if the initiator sends data of another length, for commands whose data layout
+    /// depends on its length. See [`Self::with_data_of`].
     pub exact: Option<Sense>,
-    /// The size of the unit's blocks, for what sense data says.
+    /// The unit's block size, for sense data.
     pub block_size: BlockSize,
-    /// What the answer has to say beside how it ended.
+    /// The data of the response, in addition to the status.
     pub reply: Reply,
 }
 
@@ -50,20 +50,20 @@ pub enum Action {
     Read,
     /// See [`Operation::Write`]: one buffer.
     Write {
-        /// Durable before the answer.
+        /// FUA: durable before the status.
         force_unit_access: bool,
     },
-    /// See [`Operation::WriteBytes`], from the first block's first byte: one buffer, of the range's
-    /// bytes.
+    /// See [`Operation::WriteBytes`], from the first byte of the first block: one buffer of the
+    /// range's length.
     WriteBytes {
-        /// How many bytes are written.
+        /// The number of bytes to write.
         len: u32,
-        /// Durable before the answer.
+        /// FUA: durable before the status.
         force_unit_access: bool,
     },
     /// See [`Operation::WriteAndVerify`]: one buffer.
     WriteAndVerify {
-        /// What is read has to be what was written.
+        /// The data read back must equal the data written.
         compare: bool,
     },
     /// See [`Operation::Flush`].
@@ -74,23 +74,23 @@ pub enum Action {
     Compare,
     /// See [`Operation::CompareSame`]: one buffer, of one block.
     CompareSame,
-    /// See [`Operation::CompareAndWrite`]: two buffers of equal length, what must be there first.
+    /// See [`Operation::CompareAndWrite`]: two buffers of equal length, the compare instance first.
     CompareAndWrite {
-        /// Durable before the answer.
+        /// FUA: durable before the status.
         force_unit_access: bool,
     },
     /// See [`Operation::OrWrite`]: one buffer.
     OrWrite {
-        /// Durable before the answer.
+        /// FUA: durable before the status.
         force_unit_access: bool,
     },
     /// See [`Operation::WriteSame`]: one buffer, of one block.
     WriteSame,
     /// See [`Operation::Copy`].
     Copy {
-        /// The volume that is read.
+        /// The source volume.
         source: VolumeId,
-        /// What of it.
+        /// The blocks to read.
         from: BlockRange,
     },
     /// See [`Operation::WriteZeroes`].
@@ -98,22 +98,22 @@ pub enum Action {
         /// The blocks may be released.
         deallocate: bool,
     },
-    /// See [`Operation::Deallocate`], with zeroes afterwards.
+    /// See [`Operation::Deallocate`]; the blocks read as zeroes afterwards.
     Deallocate(Box<[BlockRange]>),
     /// See [`Operation::Allocation`].
     Allocation,
-    /// See [`Operation::Admit`]: the answer is ready, if the asker may have it.
+    /// See [`Operation::Admit`]: the response is ready if the access is allowed.
     Admit(Access),
 }
 
-/// What a [`RequestTask`]'s answer is made of.
+/// The data of a [`RequestTask`]'s response.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reply {
-    /// Nothing but the status; of a read, what was read.
+    /// No data except the data of a read.
     Status,
-    /// This, if the engine lets it pass.
+    /// This data, if the engine allows the access.
     Data(Vec<u8>),
-    /// The parameter data of GET LBA STATUS, cut to this length.
+    /// The parameter data of GET LBA STATUS, truncated to this length.
     LbaStatus {
         /// ALLOCATION LENGTH.
         allocation_len: u32,
@@ -121,7 +121,7 @@ pub enum Reply {
 }
 
 impl RequestTask {
-    /// One that moves no data.
+    /// A request that transfers no data.
     pub fn new(action: Action, range: BlockRange, block_size: BlockSize) -> Self {
         let none = ByteLen(0);
         Self {
@@ -135,7 +135,7 @@ impl RequestTask {
         }
     }
 
-    /// How many buffers the data of the initiator fills: none, one or two. Each is as long.
+    /// The number of buffers for the initiator's data: none, one, or two of equal length.
     pub fn buffer_count(&self) -> usize {
         match self.action {
             Action::CompareAndWrite { .. } => 2,
@@ -143,7 +143,7 @@ impl RequestTask {
         }
     }
 
-    /// How long each of these buffers is.
+    /// The length of each of these buffers.
     pub fn buffer_len(&self) -> ByteLen {
         match self.action {
             Action::CompareAndWrite { .. } => ByteLen(self.data_out.0 / 2),
@@ -152,14 +152,14 @@ impl RequestTask {
         }
     }
 
-    /// The same for an initiator that brings another amount of data than the command takes. What is
-    /// left over is passed over. Where some is missing, the command is done as far as it comes, which
-    /// is a target's choice and which the residual count then tells: a plain write to the byte, others
-    /// to the block, and with no data at all nothing is done.
+    /// Adapts the request to the length of data that the initiator sends. Excess data is ignored.
+    /// With too little data the command is executed for the part that arrived, which SCSI leaves to
+    /// the target, and the residual count reports the rest: a plain write to the byte, others to
+    /// the block. Without any data nothing is executed.
     ///
     /// # Errors
-    /// When the data ends within a block of what works by blocks, or has to be [`Self::exact`] and is
-    /// another amount.
+    /// If the data ends within a block and the operation needs whole blocks, or if its length
+    /// differs and [`Self::exact`] is set.
     pub fn with_data_of(self, brought: ByteLen) -> Result<Self, Sense> {
         if let Some(sense) = self.exact
             && brought != self.data_out
@@ -186,7 +186,7 @@ impl RequestTask {
         Ok(Self { action, range, data_out: brought, ..self })
     }
 
-    /// What is to be asked of the engine; `None` if these are not [`Self::buffer_count`] buffers.
+    /// The engine's operation; `None` unless `buffers` has [`Self::buffer_count`] entries.
     pub fn operation(&self, buffers: &[BufferId]) -> Option<Operation> {
         Some(match (&self.action, buffers) {
             (Action::Read, []) => Operation::Read,
@@ -226,19 +226,19 @@ impl RequestTask {
     }
 }
 
-/// A change in the making, and what its answer is to say.
+/// A change for the control side, and the data of its response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ChangeTask {
-    /// What is to change.
+    /// The change.
     pub kind: ChangeKind,
-    /// What the initiator is told when it has.
+    /// The data for the initiator after the change.
     pub reply: ReportReply,
 }
 
-/// What of a [`nearflash_request::Report`] an initiator is told, and how much of it at most.
+/// The part of a [`nearflash_request::Report`] for an initiator, and its allocation length.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReportReply {
-    /// Nothing.
+    /// No data.
     Status,
     /// PERSISTENT RESERVE IN, READ KEYS.
     Keys(u16),
@@ -250,5 +250,5 @@ pub enum ReportReply {
     FullStatus(u16),
 }
 
-/// No blocks.
+/// An empty range.
 pub(crate) const NO_BLOCKS: BlockRange = BlockRange { start: Lba(0), count: Blocks(0) };

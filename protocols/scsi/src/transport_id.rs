@@ -1,4 +1,4 @@
-//! TransportIDs: who an initiator port is.
+//! TransportIDs, which identify initiator ports.
 //!
 //! Spec: SPC-4, 7.6.4.
 
@@ -6,15 +6,15 @@ use nearflash_request::Identity;
 
 /// PROTOCOL IDENTIFIER iSCSI.
 const ISCSI: u8 = 5;
-/// FORMAT CODE of an iSCSI TransportID with a name and an ISID, in its place.
+/// FORMAT CODE of an iSCSI TransportID with a name and an ISID, shifted to its position.
 const WITH_ISID: u8 = 0b01 << 6;
-/// PROTOCOL IDENTIFIER of no specific protocol.
+/// PROTOCOL IDENTIFIER: no specific protocol.
 const OTHER: u8 = 0xF;
-/// Length of a TransportID that is not iSCSI's.
+/// Length of a TransportID of any protocol other than iSCSI.
 const FIXED_LEN: usize = 24;
 
-/// The TransportID of a registrant. A host of another door has none that SPC knows: its identifier
-/// stands where other protocols have theirs.
+/// The TransportID of a registrant. SPC-4 defines none for NVMe hosts, so their host identifier
+/// takes the place of the name.
 pub(crate) fn of(identity: &Identity) -> Vec<u8> {
     match identity {
         Identity::Iscsi { initiator, isid, .. } => of_initiator(initiator, *isid),
@@ -27,7 +27,7 @@ pub(crate) fn of(identity: &Identity) -> Vec<u8> {
     }
 }
 
-/// "NAME,i,0xISID", with a zero at the end, filled up to a multiple of four.
+/// "NAME,i,0xISID", terminated by a zero and padded to a multiple of four bytes.
 fn of_initiator(initiator: &str, isid: [u8; 6]) -> Vec<u8> {
     let [a, b, c, d, e, f] = isid;
     let isid = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);

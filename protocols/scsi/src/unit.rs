@@ -1,81 +1,81 @@
-//! The logical units of a target, as its initiators see them.
+//! The logical units of a target.
 
 use std::sync::Arc;
 
 use nearflash_request::VolumeId;
 use nearflash_units::{BlockSize, Blocks};
 
-/// What becomes of blocks that an initiator unmaps. SBC-4, 4.7.3.
+/// The effect of unmapping blocks. SBC-4, 4.7.3.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Provisioning {
-    /// None can be: every block is mapped (LBPME 0).
+    /// Unmapping is not supported: every block is mapped (LBPME 0).
     #[default]
     Full,
-    /// They read as zeroes, and keep their storage: they are anchored.
+    /// Unmapped blocks read as zeroes and are anchored: they keep their storage.
     Resource,
-    /// They read as zeroes, and their storage is released.
+    /// Unmapped blocks read as zeroes, and their storage is released.
     Thin,
 }
 
 /// One volume as a logical unit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LogicalUnit {
-    /// Its number.
+    /// The logical unit number.
     pub lun: u16,
     /// The volume behind it.
     pub volume: VolumeId,
-    /// The volume's identifier, which the unit's names are made of.
+    /// The volume's identifier, from which the unit's designators are derived.
     pub uuid: [u8; 16],
     /// The volume's name.
     pub name: String,
-    /// Size of a logical block.
+    /// The logical block size.
     pub block_size: BlockSize,
-    /// How many logical blocks.
+    /// The number of logical blocks.
     pub blocks: Blocks,
-    /// What was written may be lost with the power until it is flushed (WCE).
+    /// WCE: writes may be lost with the power until they are flushed.
     pub volatile_cache: bool,
-    /// What becomes of blocks that are unmapped.
+    /// The effect of unmapping blocks.
     pub provisioning: Provisioning,
-    /// Read only, whatever the control mode page says.
+    /// Read only, regardless of the control mode page.
     pub write_protected: bool,
-    /// SWP of the control mode page: read only because an initiator said so.
+    /// SWP of the control mode page: an initiator made the unit read only.
     pub software_write_protected: bool,
     /// D_SENSE of the control mode page: sense data in descriptor format.
     pub descriptor_sense: bool,
-    /// Changes whenever the volume is another one than before.
+    /// Changes when the unit exports another volume.
     pub epoch: u64,
 }
 
 impl LogicalUnit {
-    /// Whether blocks can be unmapped (LBPME).
+    /// Whether unmapping is supported (LBPME).
     pub const fn unmaps(&self) -> bool {
         !matches!(self.provisioning, Provisioning::Full)
     }
 
-    /// LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT: initiators best write multiples of 4096 bytes, which is
-    /// what most devices write at once whatever the smallest block is that they take.
+    /// LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT: initiators should write multiples of 4096 bytes,
+    /// the internal write unit of most devices even if their smallest block is shorter.
     pub const fn blocks_per_physical_shift(&self) -> u8 {
         BlockSize::B4096.shift().saturating_sub(self.block_size.shift())
     }
 
-    /// Whether nothing may be written.
+    /// Whether writes are refused.
     pub const fn is_read_only(&self) -> bool {
         self.write_protected || self.software_write_protected
     }
 }
 
-/// What a target's initiators reach, by number. Never changed, only replaced whole.
+/// The units of a target by number. A set is immutable and is replaced as a whole.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LogicalUnits {
     target: Arc<str>,
     portal_group: u16,
-    /// In the order of their numbers.
+    /// Sorted by number.
     units: Box<[LogicalUnit]>,
 }
 
 impl LogicalUnits {
-    /// The units of the target of that iSCSI name, reached through that portal group. Units past
-    /// [`crate::limits::LUN_MAX`] are left out.
+    /// The units of the target with this iSCSI name and portal group. Units above
+    /// [`crate::limits::LUN_MAX`] are omitted.
     pub fn new(
         target: &str,
         portal_group: u16,
@@ -88,9 +88,9 @@ impl LogicalUnits {
         Self { target: target.into(), portal_group, units: units.into() }
     }
 
-    /// The unit of that number.
+    /// The unit with this number.
     pub fn get(&self, lun: u16) -> Option<&LogicalUnit> {
-        // Numbers are dense as a rule: the unit is mostly where its number says.
+        // Numbers are usually dense, so the unit is usually at the index of its number.
         if let Some(unit) = self.units.get(usize::from(lun))
             && unit.lun == lun
         {
@@ -100,17 +100,17 @@ impl LogicalUnits {
         self.units.get(index)
     }
 
-    /// All of them, in the order of their numbers.
+    /// All units, sorted by number.
     pub fn iter(&self) -> impl Iterator<Item = &LogicalUnit> {
         self.units.iter()
     }
 
-    /// How many.
+    /// The number of units.
     pub fn len(&self) -> usize {
         self.units.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no units.
     pub fn is_empty(&self) -> bool {
         self.units.is_empty()
     }
@@ -120,7 +120,7 @@ impl LogicalUnits {
         &self.target
     }
 
-    /// The tag of the portal group: also the relative identifier of the target's one port.
+    /// The portal group tag, which is also the relative target port identifier of the only port.
     pub const fn portal_group(&self) -> u16 {
         self.portal_group
     }

@@ -1,5 +1,5 @@
-//! What the properties of every door's sessions are checked with: memory that notices a buffer lost
-//! or given back twice, and numbers from a seed.
+//! Tools for the property checks of every protocol's sessions: memory that detects a buffer lost or
+//! given back twice, and numbers from a seed.
 
 use std::ops::Range;
 

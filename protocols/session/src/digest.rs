@@ -5,7 +5,7 @@
 /// A digest on the wire, in bytes.
 pub const DIGEST_LEN: usize = 4;
 
-/// Which digests a connection uses, or may use.
+/// The digests that a connection uses, or may use.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Digests {
     /// Over every header.
@@ -26,13 +26,13 @@ impl Digests {
         Self { header: self.header && other.header, data: self.data && other.data }
     }
 
-    /// How many bytes stand behind a header.
+    /// The length of the digest after a header, in bytes.
     #[inline]
     pub const fn header_len(self) -> usize {
         if self.header { DIGEST_LEN } else { 0 }
     }
 
-    /// How many bytes stand behind data.
+    /// The length of the digest after data, in bytes.
     #[inline]
     pub const fn data_len(self) -> usize {
         if self.data { DIGEST_LEN } else { 0 }

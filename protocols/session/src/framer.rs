@@ -2,8 +2,8 @@
 //!
 //! A PDU is its head (header and header digest) and its body: padding, data, padding, data digest.
 //! A head that lies whole in the bytes received is looked at where it is; only one that the
-//! transport cut in two is gathered in an array. Data is never gathered: [`Body`] counts what is left
-//! of it, and the session says where it goes.
+//! transport cut in two is gathered in an array. Data is never gathered: [`Body`] counts what is
+//! left of it, and the session says where it goes.
 //!
 //! Knows nothing of any protocol's headers but what [`HeadRules`] says of them.
 //!
@@ -12,24 +12,24 @@
 
 use crate::digest::{self, DIGEST_LEN};
 
-/// What a protocol knows of its heads.
+/// The rules of a protocol's heads.
 pub trait HeadRules {
-    /// The peer broke them.
+    /// The error for a head that breaks the rules.
     type Error;
-    /// As much of a header as says how long its PDU is.
+    /// The length of the part of a header that determines the length of its PDU.
     const PREFIX_LEN: usize;
 
-    /// Whether a PDU that begins so can be, and how it is laid out.
+    /// The layout of a PDU that begins with `prefix`.
     ///
     /// # Errors
-    /// When it cannot be.
+    /// When no PDU can begin so.
     fn shape(&self, prefix: &[u8]) -> Result<HeadShape, Self::Error>;
 
-    /// A header is not what was sent.
+    /// The error for a header whose digest does not match.
     fn damaged(received: u32, computed: u32) -> Self::Error;
 }
 
-/// How a PDU is laid out.
+/// The layout of a PDU.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadShape {
     /// The header, without its digest.
@@ -38,11 +38,11 @@ pub struct HeadShape {
     pub head_len: usize,
     /// The header's digest is checked.
     pub is_digested: bool,
-    /// What follows.
+    /// The layout of the body.
     pub body: Layout,
 }
 
-/// How a PDU's body is laid out: lengths in bytes, in their order.
+/// The layout of a PDU's body. Lengths are in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Layout {
     /// Padding before the data, which the digest leaves out.
@@ -55,7 +55,7 @@ pub struct Layout {
     pub data: u32,
 }
 
-/// What is left of a PDU behind its head.
+/// The rest of a PDU after its head.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Body {
     data: usize,
@@ -65,7 +65,7 @@ pub struct Body {
     is_digested: bool,
     /// The digest's bytes as they came.
     received: [u8; DIGEST_LEN],
-    /// The digest of what it covers so far.
+    /// The digest of the bytes so far.
     computed: u32,
 }
 
@@ -178,9 +178,9 @@ pub enum Head<'a> {
 /// The framer of one connection's incoming stream. No head is longer than `MAX` bytes.
 #[derive(Debug)]
 pub struct Framer<R, const MAX: usize> {
-    /// What it accepts.
+    /// The rules of the protocol's heads.
     pub rules: R,
-    /// What is left of the PDU whose head was last.
+    /// The rest of the PDU whose head came last.
     pub body: Body,
     head: [u8; MAX],
     filled: usize,
@@ -202,13 +202,13 @@ impl<R: HeadRules, const MAX: usize> Framer<R, MAX> {
         self.head
     }
 
-    /// What was gathered of a head that is not whole.
+    /// The bytes received of an incomplete head.
     pub fn unfinished(&self) -> &[u8] {
         &self.head[..self.filled]
     }
 
-    /// Takes the next head off `rest`: `None` when it is not whole yet (all of `rest` is kept then).
-    /// Afterwards [`Self::body`] is what follows it.
+    /// Takes the next head off `rest`: `None` when it is not whole yet (all of `rest` is kept
+    /// then). Afterwards [`Self::body`] is what follows it.
     ///
     /// # Errors
     /// When the rules do not allow it, or it was damaged.

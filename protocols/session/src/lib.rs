@@ -1,13 +1,13 @@
-//! The kit that every door's session is made of, and what it shares with whoever drives it.
+//! Building blocks of every protocol's sessions, and their interface to the driver of a connection.
 //!
 //! A driver sees a serving end as a [`ServingEnd`]: where the next received bytes belong
-//! ([`Receiving`]), what is to be sent ([`Output`], as [`Chunk`]s), which buffers are wanted. Behind
-//! that, a session has a [`Framer`] that cuts the stream, a [`SlotTable`] of the commands in flight,
-//! a [`BufferQueue`] of those that wait for memory, and an [`Outbox`]; an asking end has
+//! ([`Receiving`]), what is to be sent ([`Output`], as [`Chunk`]s), which buffers are wanted.
+//! Behind that, a session has a [`Framer`] that cuts the stream, a [`SlotTable`] of the commands in
+//! flight, a [`BufferQueue`] of those that wait for memory, and an [`Outbox`]; an asking end has
 //! [`Posted`] commands. A protocol adds its PDUs and what they mean.
 //!
-//! [`wire!`] declares the structures of a PDU, [`codes!`] the numbers that their fields are known to
-//! hold, [`offset!`] says where a field stands.
+//! [`wire!`] declares the structures of a PDU, [`codes!`] the numbers that their fields are known
+//! to hold, [`offset!`] says where a field stands.
 //!
 //! Knows nothing of any protocol's bytes, of sockets, or of memory.
 

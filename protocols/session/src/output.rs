@@ -1,8 +1,8 @@
-//! What a session has to send: header bytes of its own and payload that it only names, in stream
-//! order.
+//! The output of a session, in stream order: header bytes that it owns, and payload that it only
+//! refers to.
 //!
-//! Knows nothing of protocols or of how sending is done. Headers that follow one another are one chunk,
-//! so that a thousand small answers leave as one.
+//! Knows nothing of protocols or of how sending is done. Headers that follow one another are one
+//! chunk, so that a thousand small answers leave as one.
 
 use std::collections::VecDeque;
 
@@ -18,11 +18,11 @@ pub enum Chunk<'a> {
     Bytes(&'a [u8]),
     /// Bytes of a pool buffer.
     Buffer {
-        /// Which.
+        /// The buffer.
         buffer: BufferId,
         /// From where in it.
         offset: usize,
-        /// How many.
+        /// The length in bytes.
         len: usize,
     },
     /// So many zero bytes.
@@ -30,7 +30,7 @@ pub enum Chunk<'a> {
 }
 
 impl Chunk<'_> {
-    /// How many bytes it stands for.
+    /// The number of bytes that it stands for.
     pub const fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -65,7 +65,7 @@ impl Source {
     }
 }
 
-/// What is left of some header bytes and of the payload behind them.
+/// The unsent rest of some header bytes and of the payload after them.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     /// How many of `Output::bytes` come first.
@@ -92,7 +92,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// What is left to send, in bytes.
+    /// The number of bytes left to send.
     #[inline]
     pub const fn len(&self) -> usize {
         self.len
@@ -110,7 +110,7 @@ impl Output {
         self.parts.len()
     }
 
-    /// How much memory its own bytes take.
+    /// The memory that its own bytes take, in bytes.
     #[inline]
     pub const fn bytes_len(&self) -> usize {
         self.bytes.len()
@@ -146,8 +146,8 @@ impl Output {
         self.count_bytes(N * size_of::<u64>());
     }
 
-    /// Appends a header with its digest, and behind it what a read was answered with: `len` bytes from
-    /// `offset` on.
+    /// Appends a header with its digest, and behind it what a read was answered with: `len` bytes
+    /// from `offset` on.
     ///
     /// # Panics
     /// When that is no payload: the read has not succeeded.
@@ -223,8 +223,8 @@ impl Output {
         self.push_source(Source::Buffer(buffer), offset, len);
     }
 
-    /// Appends `len` bytes of a buffer that a later [`Self::push_buffer`] names once more: it is not
-    /// given back before that part is sent.
+    /// Appends `len` bytes of a buffer that a later [`Self::push_buffer`] names once more: it is
+    /// not given back before that part is sent.
     #[inline]
     pub fn push_part_of_buffer(&mut self, buffer: BufferId, offset: u32, len: u32) {
         self.push_source(Source::Lent(buffer), offset, len);
@@ -254,7 +254,7 @@ impl Output {
         }
     }
 
-    /// What to send, in order.
+    /// The chunks to send, in order.
     #[inline]
     pub fn chunks(&self) -> impl Iterator<Item = Chunk<'_>> {
         let bytes = &self.bytes[self.bytes_sent..];
@@ -264,7 +264,7 @@ impl Output {
     /// `sent` bytes of the chunks are gone. Buffers whose part is sent are named to `released`.
     ///
     /// # Panics
-    /// When more was sent than there is: our own fault.
+    /// When more was sent than is queued, which is a bug of the caller.
     #[inline]
     pub fn advance(&mut self, sent: usize, released: &mut impl FnMut(BufferId)) {
         assert!(sent <= self.len, "no more is sent than there is");
@@ -308,7 +308,8 @@ impl Output {
         self.len = 0;
     }
 
-    /// What is moved is paid for by at least as much that was sent.
+    /// Drops the sent bytes from the front. It moves at most as many bytes as were sent since the
+    /// last time, so the cost per sent byte is constant.
     fn forget_sent_bytes(&mut self) {
         if self.bytes_sent >= SENT_LEN_MAX && self.bytes_sent * 2 >= self.bytes.len() {
             self.bytes.drain(..self.bytes_sent);

@@ -1,7 +1,7 @@
 //! The commands in flight of an asking end, from their submission until they are told to be over.
 //!
-//! Buffers stay the caller's, so a command is not over before all of its own buffer is sent, even if
-//! it is answered earlier.
+//! Buffers stay the caller's, so a command is not over before all of its own buffer is sent, even
+//! if it is answered earlier.
 //!
 //! Invariant: every command that is begun completes once, or [`Posted::in_flight`] names it.
 
@@ -15,16 +15,16 @@ use crate::slots::SlotTable;
 /// A command's data and where it goes or comes from.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Data {
-    /// There is none.
+    /// The command has no data.
     #[default]
     None,
     /// Received into a buffer of the caller's.
     Incoming(BufferId),
     /// Sent from a buffer of the caller's.
     Outgoing(BufferId),
-    /// Received here.
+    /// Received into this vector.
     SmallIncoming(Vec<u8>),
-    /// Sent from here.
+    /// Sent from this vector.
     SmallOutgoing(Vec<u8>),
 }
 
@@ -42,7 +42,7 @@ impl Data {
     }
 }
 
-/// How far a command is.
+/// The state of a command.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Stage {
     /// Not answered.
@@ -60,15 +60,15 @@ pub struct PostedCommand<A> {
     stage: Stage,
     /// Data came damaged.
     pub damaged: bool,
-    /// Where its data is.
+    /// Its data.
     pub data: Data,
     /// Of the data.
     pub len: u32,
-    /// How much of it has come, was asked for, or was sent unasked.
+    /// The number of bytes that have come, were requested, or were sent unsolicited.
     pub moved: u32,
     /// Where in the stream the last part of the command's own buffer ends.
     pub sent_until: u64,
-    /// What the protocol knows of it, and what it is answered.
+    /// The protocol's own state of the command, and its answer.
     pub answer: A,
 }
 
@@ -130,8 +130,8 @@ impl<A> Posted<A> {
         found.filter(|command| command.stage == Stage::InFlight)
     }
 
-    /// A command is answered, and over once its buffer is sent. `position` is how much of the stream
-    /// was.
+    /// A command is answered, and over once its buffer is sent. `position` is how much of the
+    /// stream was.
     #[inline]
     pub fn complete(&mut self, index: u16, position: u64) {
         let command = &mut self.slots[index];

@@ -2,7 +2,7 @@
 
 use nearflash_request::BufferId;
 
-/// What the next bytes of the stream are for.
+/// The destination of the next bytes of the stream.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Receiving {
     /// For `handle_input`.
@@ -10,11 +10,11 @@ pub enum Receiving {
     /// They are payload: the next `len` bytes belong into the buffer at `offset`, and are then
     /// told to `handle_payload`, in as many parts as they come.
     Payload {
-        /// Which buffer.
+        /// The buffer.
         buffer: BufferId,
         /// From where in it.
         offset: usize,
-        /// How many.
+        /// The number of bytes.
         len: usize,
     },
     /// For nobody yet: a buffer is wanted, answers must be sent first, or the session is closing.
@@ -24,10 +24,10 @@ pub enum Receiving {
 /// A part of the payload of what the asking end is about to send.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PayloadPart {
-    /// Which buffer.
+    /// The buffer.
     pub buffer: BufferId,
     /// From where in it.
     pub offset: usize,
-    /// How many bytes.
+    /// The number of bytes.
     pub len: usize,
 }

@@ -1,4 +1,4 @@
-//! The serving end of a protocol, as whoever drives a connection sees it.
+//! The serving end of a protocol: the interface to the driver of a connection.
 
 use nearflash_request::{BufferId, Completion};
 use nearflash_units::{ByteLen, Nanos};
@@ -22,7 +22,7 @@ pub trait ServingEnd {
     /// The peer broke the protocol, or ended the connection.
     type PeerError;
 
-    /// Where the next bytes of the stream belong.
+    /// The destination of the next bytes of the stream.
     fn receiving(&self) -> Receiving;
 
     /// Takes bytes of the stream: all headers and small data in them. Returns how many were
@@ -45,7 +45,7 @@ pub trait ServingEnd {
     /// command, so it is for now and then.
     fn awaits_data(&self) -> bool;
 
-    /// How large a buffer a command's payload is waiting for, if one is.
+    /// The length of the buffer that a command's payload is waiting for, if any.
     fn wants_buffer(&self) -> Option<ByteLen>;
 
     /// Whether the buffer that [`Self::wants_buffer`] asks for is for what is next in the stream:
@@ -82,19 +82,19 @@ pub trait ServingEnd {
         false
     }
 
-    /// What is to be sent, and buffers that are of no more use.
+    /// The output to send, and the buffers to give back.
     fn outbox(&self) -> &Outbox;
 
     /// The same, to be changed.
     fn outbox_mut(&mut self) -> &mut Outbox;
 
-    /// What to send, in stream order, from where the last send stopped.
+    /// The chunks to send, in stream order, from where the last send stopped.
     #[inline]
     fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
         self.outbox().chunks()
     }
 
-    /// How many bytes that is.
+    /// The number of bytes left to send.
     #[inline]
     fn output_len(&self) -> usize {
         self.outbox().len()

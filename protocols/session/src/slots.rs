@@ -57,7 +57,7 @@ impl<T> SlotTable<T> {
     /// A slot is free again.
     ///
     /// # Panics
-    /// When it was not taken: whoever holds its number would answer for another command.
+    /// When it was not taken: the holder of its number would complete another command.
     #[inline]
     pub fn give_back(&mut self, index: u16) {
         let slot = &mut self.slots[usize::from(index)];

@@ -1,4 +1,4 @@
-//! What will happen, in the order in which it will.
+//! The agenda: future events, in the order of time.
 
 use std::collections::BTreeMap;
 

@@ -34,7 +34,7 @@ enum Step {
     Show,
     /// What sessions hear of it.
     Tell(Vec<Raised>),
-    /// What came before is to end.
+    /// Earlier requests must end.
     Quiesce,
 }
 
@@ -73,7 +73,7 @@ impl Changes {
         *self = Self::default();
     }
 
-    /// How many wait to be answered.
+    /// The number of changes that wait to be answered.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len() + self.under_way.len()
     }

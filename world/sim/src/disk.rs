@@ -51,7 +51,7 @@ pub(crate) struct Disk {
     dice: Dice,
     sectors: Sectors,
     operations: BTreeMap<u64, DiskOperation>,
-    /// Where blocks begin that cannot be read.
+    /// The offsets of blocks that cannot be read.
     unreadable: BTreeSet<usize>,
     /// Operations that are not answered for now.
     hung: Vec<u64>,
@@ -77,7 +77,7 @@ impl Disk {
         }
     }
 
-    /// What a read would see now.
+    /// The bytes that a read would see now.
     pub(crate) fn bytes(&self, offset: ByteOffset, len: ByteLen) -> &[u8] {
         let start = ByteLen(offset.0).to_usize();
         &self.sectors.visible()[start..start + len.to_usize()]

@@ -5,7 +5,7 @@ use nearflash_units::{KIB, Nanos};
 
 use crate::Dice;
 
-/// What networks do.
+/// The timing, limits and faults of networks.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkFaults {
     /// From send to arrival.
@@ -18,13 +18,13 @@ pub struct NetworkFaults {
     pub short_permille: u32,
     /// A piece, and all behind it, comes late.
     pub stall_permille: u32,
-    /// How late.
+    /// The delay of such a piece.
     pub stall: Nanos,
     /// A send meets a connection that is reset instead.
     pub reset_permille: u32,
 }
 
-/// What devices do.
+/// The faults of devices.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskFaults {
     /// From submission to completion.
@@ -84,7 +84,7 @@ pub struct CoreFaults {
     pub turn: (Nanos, Nanos),
     /// A turn comes late, as on a machine that is shared.
     pub pause_permille: u32,
-    /// How late.
+    /// The delay of such a piece.
     pub pause: Nanos,
     /// How long a core turns without work before it sleeps.
     pub spin: Nanos,

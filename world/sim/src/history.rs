@@ -1,4 +1,5 @@
-//! What hosts have seen of each block, and whether any order of events explains it.
+//! The values that hosts have seen in each block, and the check that some order of events explains
+//! them.
 //!
 //! Each block is a register. A write is *sent* when its host submits it and *ends* when its answer
 //! is there; it takes effect once, in between. Then a read that was sent at `s` and answered at `n`
@@ -46,7 +47,7 @@ pub(crate) struct WriteId {
     index: usize,
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ending {
     /// It was answered with success.
@@ -109,7 +110,7 @@ pub(crate) struct Sent {
 #[derive(Debug)]
 struct Register {
     writes: Vec<Write>,
-    /// What each sector held at the beginning.
+    /// The initial value of each sector.
     first_sectors: Vec<Value>,
 }
 
@@ -196,7 +197,7 @@ impl History {
         }
     }
 
-    /// What a write writes.
+    /// The value that a write writes.
     pub(crate) fn value_of(&self, id: WriteId) -> Option<Value> {
         self.registers.get(&id.block).map(|register| register.writes[id.index].value)
     }
@@ -341,7 +342,7 @@ impl History {
         self.registers.keys().copied().collect()
     }
 
-    /// How many reads were judged.
+    /// The number of reads that were checked.
     pub(crate) fn reads(&self) -> u64 {
         self.reads
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::history::Block;
 use crate::stamp::{Stamp, Value};
 
-/// What became of one compare-and-write.
+/// The result of one compare-and-write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Step {
     /// Not known, perhaps for ever.
@@ -93,7 +93,7 @@ impl Increments {
         self.steps.clear();
     }
 
-    /// How many steps succeeded.
+    /// The number of steps that succeeded.
     pub(crate) fn won_count(&self) -> u64 {
         self.won
     }

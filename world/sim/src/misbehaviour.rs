@@ -1,8 +1,8 @@
-//! How those speak who do not keep the protocol, whichever it is.
+//! Peers that violate their protocol, whichever it is.
 
 use crate::Dice;
 
-/// How somebody misbehaves.
+/// A kind of protocol violation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Misbehaviour {
     /// Sends so many bytes of a valid stream, then nothing, and waits.

@@ -128,7 +128,7 @@ pub(crate) struct Network {
     listening: bool,
     /// Connections that broke in the middle.
     pub(crate) broken: u64,
-    /// What will arrive, for the agenda.
+    /// Future deliveries, for the agenda.
     pub(crate) due: Vec<(Nanos, Delivery)>,
     pub(crate) stirs: Vec<Stir>,
 }
@@ -185,7 +185,7 @@ impl Network {
         self.links.iter().find(|(_, link)| Peer::Address(link.peer) == peer).map(|(id, _)| *id)
     }
 
-    /// How many bytes have arrived at the host's end and were not received.
+    /// The number of bytes that have arrived at the host's end and were not received.
     pub(crate) fn unread_by_host(&self, link: LinkId) -> usize {
         self.links[&link].to_host.unread()
     }
@@ -311,7 +311,7 @@ impl Network {
         self.due.push((at, Delivery { link: id, side: to, what }));
     }
 
-    /// Sends what there is room for. `Sent::Bytes(0)` when there is none.
+    /// Sends as many bytes as there is room for; `Sent::Bytes(0)` if there is none.
     pub(crate) fn send(&mut self, now: Nanos, id: LinkId, from: Side, bytes: &[u8]) -> Sent {
         let Self { faults, dice, links, due, .. } = self;
         let link = links.get_mut(&id).expect("links stay");

@@ -31,10 +31,10 @@ use crate::client::grants::Grants;
 use crate::failures::Part;
 use crate::outside::Outside;
 
-/// What a node is made with.
+/// The configuration of a node.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// How many cores it has.
+    /// The number of cores.
     pub cores: u16,
     /// Each core's pool.
     pub pool_len: ByteLen,
@@ -55,11 +55,11 @@ pub struct NodeConfig {
     pub device_depth: u32,
 }
 
-/// What a change came to.
+/// The result of a change.
 #[derive(Debug)]
 pub(crate) struct Applied {
     pub(crate) result: ChangeResult,
-    /// What sessions are to be told.
+    /// The conditions to report to sessions.
     pub(crate) raised: Vec<Raised>,
     /// Cores have to refuse something else than before.
     pub(crate) restricts: bool,
@@ -161,7 +161,7 @@ impl Node {
         &self.volumes
     }
 
-    /// How many blocks a volume has.
+    /// The number of blocks of a volume.
     pub(crate) fn blocks(&self, volume: u32) -> u64 {
         self.volumes.iter().find(|known| known.id == volume).map_or(0, |known| known.blocks.0)
     }
@@ -179,12 +179,12 @@ impl Node {
         self.volumes.iter().find_map(place)
     }
 
-    /// Where the bytes of all volumes are.
+    /// The places of the bytes of all volumes on the devices.
     pub(crate) fn parts(&self) -> Vec<Part> {
         self.volumes.iter().flat_map(SimVolume::parts).collect()
     }
 
-    /// Where on a device a volume lies, as one range.
+    /// The range of a volume on a device.
     pub(crate) fn bytes_of(&self, volume: u32, disk: usize) -> Option<(u64, u64)> {
         self.volumes.iter().find(|known| known.id == volume)?.bytes_on(disk)
     }
@@ -343,7 +343,7 @@ impl Node {
         self.cores.iter().all(Core::pool_is_whole)
     }
 
-    /// How many cores it has.
+    /// The number of cores.
     pub(crate) fn core_count(&self) -> usize {
         self.cores.len()
     }

@@ -17,7 +17,7 @@ use crate::ring::Rings;
 use crate::witness::{Tick, Witness};
 use crate::{Dice, Trace};
 
-/// What happens at some moment.
+/// An event at some moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Happening {
     /// Something arrives over the network.
@@ -77,7 +77,7 @@ pub(crate) struct Outside {
     pub(crate) size: Option<(Tick, u64)>,
     /// Bytes of a device that nobody may touch: whose they are has no rights.
     pub(crate) forbidden: Option<(usize, Range<u64>)>,
-    /// How often the node was started.
+    /// The number of starts of the node.
     pub(crate) starts: u32,
     /// The node was told to drain.
     pub(crate) is_draining: bool,
@@ -225,7 +225,7 @@ impl Outside {
     }
 }
 
-/// What devices put where a read's bytes go, before they put the bytes there.
+/// The byte that devices fill a read's buffer with before they write the data to it.
 pub(crate) const SCRIBBLE: u8 = 0xA5;
 
 /// Hands a read's bytes over, and sees to it that nobody used the buffer meanwhile.

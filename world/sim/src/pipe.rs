@@ -25,7 +25,7 @@ pub(crate) enum Arrival {
 /// One direction.
 #[derive(Debug)]
 pub(crate) struct Pipe {
-    /// How many bytes more its sender may put in.
+    /// The number of bytes that its sender may still put in.
     room: usize,
     flight: VecDeque<Vec<u8>>,
     arrived: VecDeque<u8>,
@@ -125,7 +125,7 @@ impl Pipe {
         }
     }
 
-    /// What has arrived and was not read is lost.
+    /// Discards bytes that have arrived and were not read.
     pub(crate) fn forget(&mut self) {
         self.arrived.clear();
     }

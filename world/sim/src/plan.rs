@@ -1,4 +1,4 @@
-//! What a run is made of: all of it a function of the seed, or written down by a scenario.
+//! The plan of a run: derived from the seed, or given by a scenario.
 
 use nearflash_engine::DEVICE_DEPTH;
 use nearflash_nvme_tcp::Digests;
@@ -17,9 +17,9 @@ use crate::{Dice, Faults};
 /// A run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What all chance is drawn from.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// What goes wrong.
+    /// The faults of the run.
     pub faults: Faults,
     /// The node.
     pub node: NodeConfig,
@@ -29,13 +29,14 @@ pub struct Plan {
     pub initiators: Vec<InitiatorPlan>,
     /// Direct clients.
     pub clients: Vec<ClientPlan>,
-    /// How often a direct client loses its grants for a while. Only where there are keys.
+    /// The number of times that a direct client loses its grants for a while. Only where there are
+    /// keys.
     pub revocations: u32,
     /// Hosts that misbehave.
     pub misfits: Vec<MisfitPlan>,
-    /// How often a volume changes its size.
+    /// The number of size changes of a volume.
     pub resizes: u32,
-    /// How often the node loses its power and starts again.
+    /// The number of power losses, each followed by a restart.
     pub power_losses: u32,
     /// The node is told to drain while hosts are at work.
     pub drain_while_busy: bool,

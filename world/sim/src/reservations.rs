@@ -18,7 +18,7 @@ pub(crate) use rules::{Ends, Rules};
 
 use crate::witness::Tick;
 
-/// What was in force, from when to when.
+/// The rules in force, with the time they were in force.
 #[derive(Debug)]
 struct State {
     rules: Rules,
@@ -32,14 +32,14 @@ impl State {
     }
 }
 
-/// What was asked, by whom, and when that was sent and answered.
+/// An access to a volume by a nexus, and the time at which its command was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     /// Of which volume.
     pub volume: u32,
     /// By whom.
     pub nexus: Nexus,
-    /// What.
+    /// The kind of access.
     pub access: Access,
     /// When it was sent.
     pub sent: Tick,
@@ -49,7 +49,7 @@ pub(crate) struct Asked {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     states: BTreeMap<u32, Vec<State>>,
-    /// How many changes that somebody asked for ended so, and are not known to be answered.
+    /// The number of requested changes that ended so and whose answer is not yet known.
     unanswered: BTreeMap<(Nexus, Ends), u64>,
     /// Answers that were held against a restriction.
     pub(crate) judged: u64,

@@ -1,5 +1,5 @@
-//! How hosts and initiators fight over a volume: they register, reserve, preempt one another and
-//! let go, each with a key that says who it is.
+//! Hosts and initiators that compete for a volume: they register, reserve, preempt one another and
+//! release, each with a key of its own.
 
 use nearflash_request::ReservationType;
 

@@ -8,12 +8,12 @@ use crate::Dice;
 use crate::plan::Plan;
 use crate::sim::{PATIENCE, Sim};
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Report {
     /// The same for two runs of a seed.
     pub trace: u64,
-    /// How much happened.
+    /// The number of events.
     pub happenings: u64,
     /// Turns that cores took.
     pub turns: u64,
@@ -58,16 +58,16 @@ pub struct Report {
     pub broken: u64,
     /// How often each thing happened that has a name: faults, changes, partings.
     pub events: BTreeMap<&'static str, u64>,
-    /// How often initiators logged in.
+    /// The number of logins of initiators.
     pub logged_in: u32,
-    /// How often hosts joined.
+    /// The number of times that hosts joined.
     pub joined: u32,
-    /// How long it took on the simulated clock.
+    /// The duration on the simulated clock.
     pub span: Nanos,
 }
 
 impl Report {
-    /// How often something happened that has a name.
+    /// The number of events of that name.
     pub fn count(&self, what: &str) -> u64 {
         self.events.get(what).copied().unwrap_or_default()
     }
@@ -150,7 +150,7 @@ impl Sim {
         }
     }
 
-    /// What it came to.
+    /// The result of the run.
     pub fn report(&self) -> Report {
         Report {
             trace: self.outside.trace.hash(),

@@ -1,4 +1,4 @@
-//! What a disk holds: what reads see, and what is left when the power goes.
+//! The content of a disk: the bytes that reads see, and those that survive a loss of power.
 //!
 //! Between the two stand versions: a completed write is volatile until it was durable itself, or
 //! until a flush has completed that was submitted after the write completed. When the power goes,
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::Dice;
 
-/// What a medium writes whole, always.
+/// The unit that a medium writes atomically.
 pub(crate) const SECTOR_LEN: usize = 512;
 
 type Sector = [u8; SECTOR_LEN];
@@ -49,12 +49,12 @@ impl Sectors {
         Self { visible: vec![0; len], stable: vec![0; len], versions: BTreeMap::new() }
     }
 
-    /// How long the disk is.
+    /// The length of the disk.
     pub(crate) fn len(&self) -> usize {
         self.visible.len()
     }
 
-    /// What a read sees.
+    /// The bytes that a read sees.
     pub(crate) fn visible(&self) -> &[u8] {
         &self.visible
     }

@@ -23,7 +23,7 @@ use crate::outside::{Happening, Outside};
 use crate::plan::Plan;
 use crate::sim::notices::Confirmed;
 
-/// How long anything may take that must end: far more than all the faults together need.
+/// The longest time for anything that must end: far more than all the faults together need.
 pub(crate) const PATIENCE: Nanos = Nanos::from_secs(600);
 
 /// A node, its hosts, and everything between and around them.
@@ -223,7 +223,7 @@ impl Sim {
         self.node.pools_free().min().expect("a node has a core")
     }
 
-    /// How many connections the node has.
+    /// The number of connections of the node.
     pub fn connections(&self) -> usize {
         self.outside.network.open_at_node().count()
     }

@@ -4,7 +4,7 @@ use nearflash_units::Lba;
 
 use crate::sectors::SECTOR_LEN;
 
-/// Who wrote a block: one for each connection of a queue, never used again.
+/// The writer of a block: a number for each connection of a queue, never reused.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Writer(pub u32);
 
@@ -15,7 +15,7 @@ pub(crate) struct Stamp {
     pub volume: u32,
     /// Which block.
     pub lba: Lba,
-    /// Who wrote it.
+    /// The writer of the block.
     pub writer: Writer,
     /// Counts the writer's commands.
     pub sequence: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Stamp {
     pub count: u32,
 }
 
-/// What a block holds.
+/// The content of a block.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Value {
     /// Zeroes.
@@ -84,7 +84,7 @@ impl Stamp {
 }
 
 impl Value {
-    /// What a block holds.
+    /// The content of a block.
     pub(crate) fn of(block: &[u8]) -> Self {
         if block.iter().all(|byte| *byte == 0) {
             return Self::Zero;

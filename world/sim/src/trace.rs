@@ -44,12 +44,12 @@ impl Trace {
         self.hash
     }
 
-    /// How often each thing happened that has a name.
+    /// The number of events of each name.
     pub fn counts(&self) -> &BTreeMap<&'static str, u64> {
         &self.counts
     }
 
-    /// How much happened.
+    /// The number of events.
     pub fn entries(&self) -> u64 {
         self.entries
     }

@@ -94,7 +94,7 @@ pub(crate) struct Witness {
     /// Answered as not having been done.
     refused: BTreeSet<Place>,
     writers: BTreeMap<Writer, Connection>,
-    /// Whose admin queue a link is.
+    /// The host whose admin queue a link is.
     admins: BTreeMap<LinkId, Who>,
     /// In which turn of a core a link was closed by the node.
     closed: BTreeMap<LinkId, u64>,

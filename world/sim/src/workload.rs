@@ -1,4 +1,4 @@
-//! What everybody wants, by whichever door: a few blocks, all at once.
+//! The workload on the blocks that the hosts and initiators of all protocols share.
 
 use nearflash_nvme::NamespaceId;
 use nearflash_units::{BlockSize, Blocks, Lba};
@@ -9,7 +9,7 @@ use crate::judge::{Asker, Io, Seen, What};
 use crate::outside::Outside;
 use crate::stamp::{Stamp, Writer};
 
-/// Where hosts work.
+/// The blocks that hosts work on.
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub(crate) block_size: BlockSize,
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
     Tail,
 }
 
-/// How often each kind of command comes, in relation to the others.
+/// The relative frequency of each kind of command.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Mix {
     /// Reads.
@@ -121,7 +121,7 @@ impl Mix {
 pub(crate) struct Workload {
     pub(crate) mix: Mix,
     pub(crate) field: Field,
-    /// What blocks held when this host last read them.
+    /// The content of blocks when this host last read them.
     pub(crate) known: std::collections::BTreeMap<Block, Vec<u8>>,
 }
 

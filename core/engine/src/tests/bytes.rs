@@ -14,7 +14,7 @@ impl Node {
     fn write_bytes(&mut self, core: usize, at: usize, bytes: &[u8]) -> ((u64, u64), Operation) {
         let (first, skip) = (at / BLOCK, at % BLOCK);
         let count = (skip + bytes.len()).div_ceil(BLOCK);
-        // What a buffer holds beside the new bytes is whatever was last in it.
+        // The rest of the buffer holds arbitrary bytes.
         let mut range = vec![0xA5; count * BLOCK];
         range[skip..skip + bytes.len()].copy_from_slice(bytes);
         let operation = Operation::WriteBytes {
@@ -148,7 +148,7 @@ fn a_plain_write_asks_nobody_and_waits_only_where_something_is_changed() {
     node.collect();
     assert_eq!((node.in_flight.len(), node.messages.len()), (1, 0));
     node.run();
-    // A change of block 0 is under way: writes there wait, writes beside it do not.
+    // A change of block 0 is under way: writes to it wait, writes to other blocks do not.
     node.submit_bytes(0, 2, 10, &[7; 10]);
     while node.in_flight.is_empty() {
         assert!(node.step(&mut |_, _| {}));
@@ -190,7 +190,7 @@ fn a_clients_memory_goes_to_the_device_as_it_is_and_is_handed_back() {
     assert_eq!(outcomes[&2].payload, Payload::Buffer(into), "as for a read");
     assert_eq!(node.pools[0].foreign_count(), 1);
     node.pools[0].give_back(into);
-    // One that fails gives its memory back itself.
+    // A failed request gives its memory back itself.
     let into = node.pools[0].lend(memory);
     node.submit(0, 3, (2 * SEAM, 1), Operation::ReadInto { buffer: into });
     assert_eq!(node.finish().0.outcome, Outcome::OutOfRange);
@@ -198,8 +198,9 @@ fn a_clients_memory_goes_to_the_device_as_it_is_and_is_handed_back() {
     node.assert_all_returned();
 }
 
-/// Writers that each own every third byte of a few blocks, word adders beside them, and plain writes
-/// of whole blocks elsewhere between: whatever the cores do, each finds in the end what it did.
+/// Writers that each own every third byte of a few blocks, word adders in the same blocks, and
+/// plain writes of whole blocks elsewhere: in any order of events, each finds its own changes in
+/// the end.
 fn check_nothing_is_lost(seed: u64, cores: u16, requests: u32) {
     const WORDS: usize = 4;
     const LEN: usize = 3 * BLOCK;
@@ -259,7 +260,7 @@ fn check_nothing_is_lost(seed: u64, cores: u16, requests: u32) {
     node.assert_all_returned();
 }
 
-/// Every swap that succeeded replaced what the one before it put there: the words form one chain.
+/// Every successful swap replaced the word of the previous one: the words form one chain.
 fn check_swaps_are_one_chain(seed: u64, requests: u32) {
     let mut node = Node::new(3, seed);
     let mut guess = 0;

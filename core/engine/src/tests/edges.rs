@@ -1,5 +1,5 @@
-//! A volume of small blocks on a device that writes eight of them at once: neighbours in one block of the
-//! device keep what is theirs, whatever the cores do.
+//! A volume with eight blocks in each block of its device: in any order of events, a write leaves
+//! the neighbours in the same device block unchanged.
 
 use super::*;
 
@@ -7,7 +7,7 @@ use super::*;
 const FIRST: u64 = SEAM - 8;
 const COUNT: usize = 16;
 
-/// What is asked of a free range, and what each of its blocks becomes.
+/// An operation on a free range, and the expected content of each of its blocks.
 fn any_write(node: &mut Node, core: usize, range: (u64, u64), fill: u8) -> (Operation, u8) {
     let len = usize::try_from(range.1).unwrap() * BLOCK;
     let force_unit_access = node.dice.below(2) == 0;

@@ -1,4 +1,4 @@
-//! Requests that go over their range in steps, what is allocated, and what restrictions refuse.
+//! Requests that process their range in steps, allocation status, and refusals by restrictions.
 
 use nearflash_request::{Access, Change, ChangeKind, Expected, Identity, Modes, ReservationType};
 use nearflash_space::{Provisioning, Reservations, VolumeEntry};
@@ -11,7 +11,7 @@ fn volume(provisioning: Provisioning, reservations: &Reservations) -> Arc<Volume
     Arc::new(VolumeTable::new([(VOLUME, entry)]))
 }
 
-/// Answers the one request, and what it is answered with.
+/// Runs the only request to its answer, and returns the outcome and the payload.
 fn ask(node: &mut Node, range: (u64, u64), operation: Operation) -> (Outcome, Payload) {
     node.submit(0, 1, range, operation);
     let (done, _) = node.finish();
@@ -214,7 +214,7 @@ fn a_range_that_is_filled_waits_for_the_fences_on_it() {
     node.assert_all_returned();
 }
 
-/// Bits that several cores add to one block all get there, whatever the order.
+/// Bits that several cores OR into one block are all set in the end, in any order.
 fn check_bits_are_never_lost(seed: u64) {
     let mut node = Node::new(2, seed);
     for bit in 0..32u32 {
@@ -404,7 +404,7 @@ fn scratch_is_charged_beside_what_a_request_brings_and_returned_with_its_answer(
             page.0 + most.0,
             true,
         ),
-        // That zeroes need none is seen later.
+        // That zeroes need no buffer is decided later.
         (
             &|payload| Operation::WriteSame { payload, force_unit_access },
             0,
@@ -433,7 +433,7 @@ fn scratch_is_charged_beside_what_a_request_brings_and_returned_with_its_answer(
 #[test]
 fn scratch_leaves_room_for_what_stands_first_in_streams() {
     let mut node = Node::new(1, 1);
-    // One largest buffer beside the reserve: two requests at a time would take all.
+    // One largest buffer in addition to the reserve: two requests at a time would take all.
     for tag in 0..4 {
         node.submit(0, tag, (0, SEAM), Operation::Verify);
     }

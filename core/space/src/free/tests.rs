@@ -102,7 +102,7 @@ fn shortened_extents_give_back_what_is_behind() {
     assert!(extents.is_empty());
 }
 
-/// What a volume of the model may do.
+/// A step of the model.
 #[derive(Clone, Debug)]
 enum Step {
     Create(u64),

@@ -1,5 +1,5 @@
-//! The older reservation: RESERVE and RELEASE of SPC-2, exclusive to one nexus, and how they behave
-//! beside persistent reservations (SPC-4, 5.13.3: exceptions to SPC-2 behavior, CRH).
+//! The older reservation: RESERVE and RELEASE of SPC-2, exclusive to one nexus, and their behavior
+//! while persistent reservations exist (SPC-4, 5.13.3: exceptions to SPC-2 behavior, CRH).
 
 use nearflash_request::Nexus;
 
@@ -20,14 +20,14 @@ impl Reservations {
 
     pub(super) fn legacy_release(&mut self, nexus: Nexus) -> Changed {
         self.beside_registrations(nexus).unwrap_or_else(|| {
-            // Another's stays, and that is no error.
+            // Another nexus' reservation stays, and the command succeeds.
             self.legacy.take_if(|holder| *holder == nexus);
             DONE
         })
     }
 
-    /// While anybody is registered, both commands conflict, but are answered as done to whom the
-    /// persistent reservation lets in anyway.
+    /// While registrations exist, both commands conflict. A nexus that the persistent reservation
+    /// admits gets success instead, without effect.
     fn beside_registrations(&self, nexus: Nexus) -> Option<Changed> {
         if self.registrations.is_empty() {
             return None;

@@ -1,4 +1,4 @@
-//! Persistent reservations: what PERSISTENT RESERVE OUT and NVMe's Register, Acquire and Release do.
+//! Persistent reservations: PERSISTENT RESERVE OUT, and NVMe's Register, Acquire and Release.
 //!
 //! All of them conflict while the older reservation is held (SPC-2, 5.5.1), whoever holds it.
 
@@ -83,7 +83,7 @@ impl Reservations {
             Some(held) if self.holds(asker.nexus) => {
                 (ChangeResult::Done, self.end_reservation(asker, held.kind))
             }
-            // Nothing is held, or another's: it stays, and that is no error.
+            // Nothing is held, or another nexus holds it: it stays, and the command succeeds.
             _ => DONE,
         }
     }
@@ -163,7 +163,7 @@ impl Reservations {
         told
     }
 
-    /// What registrants had a part in is told to them.
+    /// Ends the reservation, and notifies the registrants that shared in it.
     fn end_reservation(&mut self, asker: Asker, kind: ReservationType) -> Vec<Raised> {
         self.reservation = None;
         if kind.is_holders_alone() {

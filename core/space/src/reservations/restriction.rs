@@ -1,23 +1,26 @@
-//! What reservations and modes of a volume refuse, in the form that a core looks at for a request.
+//! The accesses that a volume's reservations and modes refuse, in the form that a core checks for
+//! each request.
 
 use nearflash_request::{Access, Nexus, Outcome};
 
 use super::Reservation;
 
-/// What is refused to whom. Immutable, and replaced whole; a volume that nothing restricts has none.
+/// The accesses refused to each nexus. Immutable, and replaced whole; an unrestricted volume has no
+/// `Restriction`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Restriction {
     write_protected: bool,
-    /// Everybody else is refused everything.
+    /// The holder of the older reservation; every other nexus is refused every access.
     legacy: Option<Nexus>,
     persistent: Option<Barred>,
 }
 
-/// A persistent reservation: whom it lets in, and from which access on it refuses the others.
+/// A persistent reservation: the nexuses that it admits, and the lowest access that it refuses to
+/// the others.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Barred {
     from: Access,
-    /// In order.
+    /// Sorted.
     admitted: Box<[Nexus]>,
 }
 
@@ -40,7 +43,7 @@ impl Restriction {
         restricts.then_some(Self { write_protected, legacy, persistent })
     }
 
-    /// Why that access is refused to the nexus; `None` when it is allowed.
+    /// The outcome with which the access is refused to the nexus; `None` when it is allowed.
     pub fn refusal(&self, nexus: Nexus, access: Access) -> Option<Outcome> {
         let legacy = self.legacy.is_some_and(|holder| holder != nexus);
         let barred = self.persistent.as_ref().is_some_and(|barred| {

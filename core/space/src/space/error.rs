@@ -1,22 +1,22 @@
-//! Why volumes cannot be changed, or not be restored.
+//! Errors of changing and of restoring volumes.
 
 use nearflash_units::{BlockSize, ByteLen};
 
 use crate::{MapError, Name, SpaceError};
 
-/// Why a volume cannot be made, changed or removed: the configuration's fault.
+/// Error: a volume cannot be created, changed or removed as requested.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum VolumeError {
-    /// The name is taken.
+    /// A volume with this name exists.
     #[error("volume '{name}' exists already: choose another name, or resize or remove it")]
     Exists {
-        /// Which.
+        /// The volume's name.
         name: Name,
     },
     /// There is no such volume.
     #[error("no volume '{name}': 'nearflash volume list' names all")]
     NotFound {
-        /// Which.
+        /// The volume's name.
         name: Name,
     },
     /// There is no such device.
@@ -26,36 +26,36 @@ pub enum VolumeError {
         volume: Name,
         /// The device asked for.
         device: Name,
-        /// All there are.
+        /// The names of all devices.
         known: NameList,
     },
-    /// The size is no number of blocks.
+    /// The size is not a whole number of blocks.
     #[error("volume '{name}': {len} is not a whole number of {block_size}-byte blocks")]
     Size {
-        /// Which.
+        /// The volume's name.
         name: Name,
-        /// What was asked for.
+        /// The requested size.
         len: ByteLen,
         /// The size of its blocks.
         block_size: BlockSize,
     },
-    /// The device has not enough left.
+    /// The device has too little free space.
     #[error("volume '{name}': device '{device}' is full: {source}")]
     NoSpace {
-        /// Which.
+        /// The volume's name.
         name: Name,
-        /// On which device.
+        /// The device.
         device: Name,
-        /// How full.
+        /// The failed allocation.
         source: SpaceError,
     },
-    /// The new size is smaller and nobody said that the rest may go.
+    /// The new size is smaller, and the request does not allow shrinking.
     #[error(
         "volume '{name}' is {from} and would lose what lies behind {to}: \
          add --shrink if that is meant"
     )]
     WouldShrink {
-        /// Which.
+        /// The volume's name.
         name: Name,
         /// Its size.
         from: ByteLen,
@@ -67,17 +67,17 @@ pub enum VolumeError {
         "volume '{name}' is being prepared by job {job}: wait until that is done, or cancel it"
     )]
     Preparing {
-        /// Which.
+        /// The volume's name.
         name: Name,
         /// The job's number.
         job: u64,
     },
-    /// A bound is reached.
+    /// A limit is reached.
     #[error("volume '{name}': {bound}")]
     TooMany {
-        /// Which.
+        /// The volume's name.
         name: Name,
-        /// Which bound, and what to do.
+        /// The limit, and what to do.
         bound: &'static str,
     },
 }
@@ -98,39 +98,39 @@ impl std::fmt::Display for NameList {
     }
 }
 
-/// Why recorded volumes do not fit the devices: the record is damaged or another's.
+/// Error: recorded volumes do not fit the devices: the record is damaged, or of another node.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RestoreError {
-    /// An extent is taken twice or outside the device.
+    /// An extent is taken twice or lies outside the device.
     #[error("volume '{volume}' on device '{device}': {source}")]
     Extent {
-        /// Whose.
+        /// The volume's name.
         volume: Name,
-        /// Where.
+        /// The device's name.
         device: Name,
-        /// What is wrong with it.
+        /// The failed reservation of the extent.
         source: SpaceError,
     },
-    /// The extents make no map.
+    /// The extents do not form a valid map.
     #[error("volume '{volume}': {source}")]
     Map {
-        /// Whose.
+        /// The volume's name.
         volume: Name,
-        /// What is wrong with them.
+        /// The map's error.
         source: MapError,
     },
     /// Two volumes have one name, id or namespace.
     #[error("volume '{volume}' is recorded twice, by name or by namespace")]
     Twice {
-        /// Which.
+        /// The volume's name.
         volume: Name,
     },
-    /// A field that no version of ours writes.
+    /// A field has a value that no version writes.
     #[error("volume '{volume}': {field} is invalid")]
     Field {
-        /// Whose.
+        /// The volume's name.
         volume: Name,
-        /// Which.
+        /// The field's name.
         field: &'static str,
     },
 }

@@ -23,7 +23,7 @@ use nearflash_session::check::Memory;
 const VOLUME: VolumeHandle = VolumeHandle(0);
 const CREDITS: u32 = 8;
 
-/// What the check knows of a request in flight.
+/// The check's record of a request in flight.
 #[derive(Debug)]
 struct InFlight {
     buffer: Option<BufferId>,
@@ -178,7 +178,7 @@ impl Bench {
         }
     }
 
-    /// What a sound node would answer next to a request, if it is in flight.
+    /// Sends the answer that a correct node would send next to a request, if it is in flight.
     fn answer_next(&mut self, tag: u32, status: Status, mutation: [u8; 2]) {
         let Some(request) = self.in_flight.get_mut(&tag) else {
             return self.push(Opcode::READ, tag, ended(status, 0), &[], mutation);
@@ -293,7 +293,7 @@ impl Bench {
     }
 }
 
-/// What of an answer's header says how a request ended.
+/// The header fields that report a request's result.
 fn ended(status: Status, value: u64) -> AnswerHeader {
     let (status, value) = (U16::new(status.0), U64::new(value));
     AnswerHeader { status, value, ..AnswerHeader::default() }

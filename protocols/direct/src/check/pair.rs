@@ -36,7 +36,7 @@ const AREA_LEN: usize = 8 * 512 * 1024;
 pub struct PairScenario {
     /// Decides what is done, when answers come and how the streams are cut.
     pub seed: u64,
-    /// What both ends want.
+    /// The digests that both ends request.
     pub digests: Digests,
     /// The client has a key, with a grant on every byte.
     pub with_key: bool,
@@ -44,11 +44,11 @@ pub struct PairScenario {
     pub by_rings: bool,
     /// The volume's blocks have 4 KiB instead of 512 bytes.
     pub large_blocks: bool,
-    /// How many operations.
+    /// The number of operations.
     pub operations: usize,
 }
 
-/// What an operation in flight must be answered.
+/// The answer that an operation in flight must get.
 #[derive(Debug)]
 struct Expected {
     bytes: Range<usize>,
@@ -65,7 +65,7 @@ struct Pair {
     client: ClientSession,
     client_memory: Memory,
     handle: VolumeHandle,
-    /// What the volume must hold.
+    /// The bytes that the volume must hold.
     model: Vec<u8>,
     expected: HashMap<RequestTag, Expected>,
     target: TargetSession,

@@ -75,11 +75,11 @@ pub(crate) struct Bench {
     /// The entries that it has put into the completion ring.
     pub(crate) entries: Vec<[u8; HEADER_LEN]>,
     pub(crate) error: Option<PeerError>,
-    /// What it has demanded.
+    /// The demands that it has made.
     pub(crate) demanded: Vec<String>,
 }
 
-/// What the node of these checks offers.
+/// The exports of the node in these checks.
 pub(crate) fn exports(with_key: bool, epoch: u32) -> Exports {
     let export = Export {
         volume: VOLUME,
@@ -138,7 +138,7 @@ impl Bench {
         }
     }
 
-    /// What a sound client does.
+    /// Sends the handshake of a correct client.
     pub(crate) fn let_in(&mut self, stand: Stand) {
         let hello = hello(stand);
         self.feed(&hello);
@@ -363,8 +363,8 @@ pub(crate) fn message(
     bytes
 }
 
-/// What a sound anonymous client says first, with the digests of `selector`: HELLO, and OPEN of the
-/// volume that [`stream_of`]'s messages are about.
+/// The first messages of a correct anonymous client, with the digests of `selector`: HELLO, and
+/// OPEN of the volume that the messages of [`stream_of`] use.
 pub fn greeting_of(selector: u8) -> Vec<u8> {
     let stand = Stand { with_key: false, ..Stand::of(selector) };
     let header = RequestHeader { volume: U16::new(0xFFFF), ..RequestHeader::default() };

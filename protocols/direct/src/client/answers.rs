@@ -91,7 +91,8 @@ impl ClientSession {
     }
 }
 
-/// Which segment of a read `len` bytes at `at` within it are; `None` when they are none.
+/// The number of the segment of a read with `len` bytes at `at`; `None` when there is no such
+/// segment.
 #[inline]
 fn segment_of(offset: u64, asked_len: u32, at: u64, len: u32) -> Option<u32> {
     if at >= u64::from(asked_len) {

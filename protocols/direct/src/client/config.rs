@@ -1,10 +1,10 @@
-//! What a client session is told, given and answers.
+//! The configuration of a client session, its events and its results.
 
 use crate::Digests;
 use crate::secret::Secret;
 use crate::wire::{NONCE_LEN, Rights, Status};
 
-/// Who the client is and what it wants.
+/// The configuration of a client session.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// The key's name and its secret; `None` for an anonymous client.
@@ -21,24 +21,24 @@ pub struct ClientConfig {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct VolumeHandle(pub u16);
 
-/// What a client knows of an open volume.
+/// The properties of an open volume.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct VolumeInfo {
     /// Its handle in this session.
     pub handle: VolumeHandle,
     /// Its length.
     pub bytes: u64,
-    /// What is read and written as one.
+    /// The block size in bytes.
     pub block_size: u32,
-    /// Its layout's.
+    /// The epoch of its layout.
     pub epoch: u32,
     /// Tells it from another that has its name later.
     pub uuid: [u8; 16],
-    /// What may be done somewhere in it at least.
+    /// The rights that the client has on at least one byte of the volume.
     pub rights: Rights,
 }
 
-/// What the node agreed to.
+/// The limits and features that the node agreed to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Agreed {
     /// The digests in use.
@@ -87,7 +87,7 @@ pub struct ClientCompletion {
     pub value: u64,
 }
 
-/// Something that is no request's completion.
+/// An event other than a completion.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ClientEvent {
     /// The handshake is over: volumes can be opened.
@@ -109,7 +109,7 @@ pub enum ClientEvent {
     Pong,
 }
 
-/// Why a request was not taken. Nothing was sent.
+/// Error: a request was not accepted, and nothing was sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SubmitError {
     /// As many requests are in flight as the node allows: wait for a completion.

@@ -38,7 +38,7 @@ pub(super) fn hello(config: &ClientConfig) -> (Vec<u8>, u32) {
 }
 
 impl ClientSession {
-    /// What the node agrees to.
+    /// Handles the answer to HELLO, which has the agreed features and limits.
     pub(super) fn on_hello(
         &mut self,
         header: &AnswerHeader,

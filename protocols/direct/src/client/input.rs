@@ -7,17 +7,17 @@ use crate::error::PeerError;
 use crate::stream::{begin_segment, header};
 use crate::wire::{AnswerHeader, HEADER_LEN, Opcode, SMALL_LEN_MAX};
 
-/// Where the payload of the current answer goes.
+/// The destination of the payload of the current answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sink {
-    /// There is none.
+    /// There is no payload.
     Drop,
     /// To the session's own bytes.
     Small(AnswerHeader),
     /// To a read's buffer.
     Read {
         tag: u16,
-        /// Where in the buffer the next byte goes.
+        /// The offset of the next byte in the buffer.
         at: usize,
         /// Nothing more comes for this request.
         is_last: bool,
@@ -25,7 +25,7 @@ pub(super) enum Sink {
 }
 
 impl ClientSession {
-    /// Where the next bytes of the stream belong.
+    /// The destination of the next bytes of the stream.
     #[inline]
     pub fn receiving(&self) -> Receiving {
         if self.is_closing() {

@@ -46,7 +46,7 @@ use crate::wire::{IDENTITY_LEN, Opcode, RequestHeader, SMALL_LEN_MAX, Status};
 use input::Sink;
 use volumes::{Asked, Volumes};
 
-/// What the connection is, and so what may come.
+/// The state of the connection, which determines the messages that may come.
 #[derive(Debug)]
 enum State {
     /// HELLO is on its way; this was said.
@@ -55,11 +55,11 @@ enum State {
     AwaitingProof(Vec<u8>),
     /// In.
     Ready,
-    /// What is queued is sent, nothing more is received.
+    /// Queued output is still sent; nothing more is received.
     Closing,
 }
 
-/// How requests on volumes go.
+/// The path of requests on volumes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Transport {
     /// By the stream.
@@ -70,7 +70,7 @@ enum Transport {
     Rings,
 }
 
-/// What is known of a request, and what it is answered.
+/// The state of a request, and its answer.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     opcode: Opcode,
@@ -91,7 +91,7 @@ impl Default for Request {
 #[derive(Debug)]
 pub struct ClientSession {
     key: Option<(Box<str>, Secret)>,
-    /// What was asked for in HELLO.
+    /// The features requested in HELLO.
     wanted: u32,
     state: State,
     agreed: Option<Agreed>,
@@ -100,7 +100,7 @@ pub struct ClientSession {
     /// Payload of the session's own messages.
     small: Vec<u8>,
     posted: Posted<Request>,
-    /// How many requests may be in flight.
+    /// The number of requests that may be in flight.
     credits: u32,
     events: VecDeque<ClientEvent>,
     volumes: Volumes,
@@ -139,7 +139,7 @@ impl ClientSession {
         }
     }
 
-    /// What was agreed, once the handshake is over.
+    /// The agreed limits and features; `None` before the end of the handshake.
     pub fn agreed(&self) -> Option<&Agreed> {
         match self.state {
             State::AwaitingHello(_) | State::AwaitingProof(_) => None,
@@ -161,20 +161,20 @@ impl ClientSession {
         Some(ClientCompletion { tag: RequestTag::of(tag), status, value })
     }
 
-    /// What else has happened.
+    /// The next event other than a completion.
     #[inline]
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         self.events.pop_front()
     }
 
-    /// How many more requests can be submitted now.
+    /// The number of further requests that can be submitted now.
     #[inline]
     pub fn credits_left(&self) -> u32 {
         let in_use = u32::try_from(self.posted.in_use()).expect("credits are 32 bits");
         if self.is_ready() { self.credits.saturating_sub(in_use) } else { 0 }
     }
 
-    /// How many requests are in flight: submitted, and their completion not polled.
+    /// The number of requests in flight: submitted, and their completion not polled.
     #[inline]
     pub fn requests_in_flight(&self) -> usize {
         self.posted.in_use()
@@ -186,13 +186,13 @@ impl ClientSession {
         self.posted.unanswered().map(RequestTag::of)
     }
 
-    /// What to send, in stream order, from where the last send stopped.
+    /// The chunks to send, in stream order, from where the last send stopped.
     #[inline]
     pub fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
         self.output.chunks()
     }
 
-    /// How many bytes that is.
+    /// The number of bytes left to send.
     #[inline]
     pub fn output_len(&self) -> usize {
         self.output.len()

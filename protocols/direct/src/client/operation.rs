@@ -1,10 +1,10 @@
-//! What an application can ask of a volume.
+//! The operations that an application can request.
 
 use nearflash_request::BufferId;
 
 use crate::wire::{Opcode, RequestHeader, WORD_LEN};
 
-/// What is asked of a volume.
+/// An operation on a volume.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ClientOperation {
     /// Bytes into a buffer of the caller's.
@@ -13,7 +13,7 @@ pub enum ClientOperation {
         buffer: BufferId,
         /// From where in the volume.
         offset: u64,
-        /// How many.
+        /// The length in bytes.
         len: u32,
     },
     /// Bytes from a buffer of the caller's.
@@ -22,7 +22,7 @@ pub enum ClientOperation {
         buffer: BufferId,
         /// To where in the volume.
         offset: u64,
-        /// How many.
+        /// The length in bytes.
         len: u32,
         /// On stable media before the answer.
         durable: bool,
@@ -33,25 +33,25 @@ pub enum ClientOperation {
     Discard {
         /// From where in the volume.
         offset: u64,
-        /// How many.
+        /// The length in bytes.
         len: u32,
     },
     /// If the word is `expected`, it becomes `new`. Completes with the word that was there.
     CompareAndSwap {
-        /// Where in the volume: a multiple of 8.
+        /// The first byte of the word in the volume: a multiple of 8.
         offset: u64,
-        /// What must be there.
+        /// The word that must be there.
         expected: u64,
-        /// What is put there.
+        /// The word that replaces it.
         new: u64,
         /// On stable media before the answer.
         durable: bool,
     },
     /// The word becomes the sum of itself and `addend`. Completes with the word that was there.
     FetchAdd {
-        /// Where in the volume: a multiple of 8.
+        /// The first byte of the word in the volume: a multiple of 8.
         offset: u64,
-        /// What is added.
+        /// The number to add.
         addend: u64,
         /// On stable media before the answer.
         durable: bool,
@@ -68,8 +68,8 @@ pub(super) struct Fields {
 }
 
 impl ClientOperation {
-    /// What an atomic operation is about, as it stands at its place in the data area of rings: the
-    /// first so many of these bytes.
+    /// The operands of an atomic operation as they are stored in the data area of rings, and their
+    /// length in bytes.
     pub fn operands(&self) -> ([u8; 16], usize) {
         let mut operands = [0; 16];
         let mut put = |words: &[u64]| {

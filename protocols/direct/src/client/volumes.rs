@@ -7,7 +7,7 @@ use super::config::{ClientEvent, SubmitError, VolumeHandle, VolumeInfo};
 use crate::error::PeerError;
 use crate::wire::{AnswerHeader, NEW_HANDLE, Opcode, OpenAnswer, SMALL_LEN_MAX, Status};
 
-/// What a message of the session was about.
+/// The request that a message of the session made.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Asked {
     Open { name: Box<str> },
@@ -76,8 +76,8 @@ impl ClientSession {
     }
 
     /// Asks again what a volume is, after [`Status::STALE_EPOCH`]. Its handle stays; requests
-    /// submitted from the event on carry the new epoch. When the volume is another by now, the event
-    /// says [`Status::NO_SUCH_VOLUME`], and the handle is closed.
+    /// submitted from the event on carry the new epoch. When the volume is another by now, the
+    /// event says [`Status::NO_SUCH_VOLUME`], and the handle is closed.
     ///
     /// # Errors
     /// When the session is not connected or the volume not open.
@@ -155,7 +155,7 @@ impl ClientSession {
     }
 }
 
-/// What an OPEN is answered with.
+/// Decodes the answer to OPEN.
 fn opened(header: &AnswerHeader, payload: &[u8]) -> Result<Result<VolumeInfo, Status>, PeerError> {
     let status = header.status();
     if !status.is_ok() {

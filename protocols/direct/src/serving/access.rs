@@ -1,4 +1,4 @@
-//! What is granted on one volume, compiled: one lookup says whether a request is allowed.
+//! The grants on one volume, compiled so that one lookup decides whether a request is allowed.
 //!
 //! Grants may overlap, touch and come in any order. Compiled they are, for each right, the disjoint
 //! ranges where somebody has it, so that a request is allowed exactly when it lies within one. The
@@ -18,7 +18,7 @@ pub enum Right {
     Write,
 }
 
-/// What is granted on one volume.
+/// The compiled grants on one volume.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Access {
     readable: Ranges,
@@ -54,7 +54,7 @@ impl Access {
         }
     }
 
-    /// What is allowed somewhere at least.
+    /// The rights that apply to at least one byte of the volume.
     pub fn hull(&self) -> Rights {
         let read = if self.readable.is_empty() { Rights::NONE } else { Rights::READ };
         let write = if self.writable.is_empty() { Rights::NONE } else { Rights::WRITE };

@@ -24,14 +24,14 @@ impl Lineage {
     }
 }
 
-/// What became of a session's claim.
+/// The state of a session's claim.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Claim {
-    /// There was none.
+    /// No claim has come.
     None,
-    /// It is to be handed out.
+    /// The claim is to be handed out.
     Made([u8; IDENTITY_LEN]),
-    /// It was.
+    /// The claim was handed out.
     HandedOut,
 }
 

@@ -1,4 +1,4 @@
-//! What a target session is told, what it asks for, and what it gives for rings.
+//! The configuration of a target session, its demands, and its output for rings.
 
 use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag, VolumeId};
 use nearflash_units::{BlockSize, Nanos};
@@ -16,16 +16,16 @@ pub struct SessionConfig {
     pub local: bool,
     /// The most bytes that a request may read or write: at most [`LEN_MAX`].
     pub len_max: u32,
-    /// How many requests a client may have in flight: 1 to [`crate::wire::CREDITS_MAX`].
+    /// The number of requests that a client may have in flight: 1 to [`crate::wire::CREDITS_MAX`].
     pub credits: u32,
-    /// What every device writes at once or in multiples of. Devices take a client's memory for such
-    /// pieces of a volume alone.
+    /// The unit in which every device writes. Devices transfer directly to and from a client's
+    /// memory only for whole units of a volume.
     pub unit: BlockSize,
-    /// How many volumes a client may have open: 1 to 65,535.
+    /// The number of volumes that a client may have open: 1 to 65,535.
     pub handles_max: u16,
     /// The digests that a client may have if it wants them.
     pub digests: Digests,
-    /// How long a client may take from the connection's first byte until it is in.
+    /// The time that a client has from the connection's first byte to the end of the handshake.
     pub handshake_timeout: Nanos,
     /// Drawn at random for this connection: never used twice.
     pub nonce: [u8; NONCE_LEN],
@@ -48,7 +48,7 @@ impl SessionConfig {
     }
 }
 
-/// What a session wants done.
+/// A demand of a session on its caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Demand {
     /// By the engine; answered with [`nearflash_session::ServingEnd::handle_completion`].
@@ -76,22 +76,22 @@ pub struct AttachDemand {
 /// A part of the data area of the rings: always within it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Place {
-    /// Where it begins.
+    /// Its first byte in the data area.
     pub offset: u64,
-    /// How many bytes.
+    /// Its length in bytes.
     pub len: u32,
 }
 
-/// A request whose payload goes straight between the device and the client's memory.
+/// A request whose payload goes directly between the device and the client's memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LendDemand {
-    /// What the foreign buffer is to be over.
+    /// The memory that the foreign buffer covers.
     pub place: Place,
     /// The request's number.
     pub tag: Tag,
-    /// Which volume.
+    /// The volume.
     pub volume: VolumeId,
-    /// Which blocks: exactly as many bytes as the place has.
+    /// The blocks: exactly as many bytes as the place has.
     pub range: BlockRange,
     /// To the device (or from it).
     pub is_write: bool,
@@ -123,11 +123,11 @@ pub struct CopyInDemand {
     pub buffer: BufferId,
     /// From where in it.
     pub offset: usize,
-    /// What to submit then.
+    /// The request to submit after the copy.
     pub request: Request,
 }
 
-/// What is to be done for a client with rings, in this order.
+/// An output for a client with rings. The order of outputs matters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RingOutput {
     /// Copy bytes of a pool buffer into the data area, and give the buffer back.

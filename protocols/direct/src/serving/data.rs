@@ -10,7 +10,7 @@ use crate::segments;
 use crate::stream::begin_segment;
 use crate::wire::{RequestHeader, Status};
 
-/// Where the payload of the current message goes.
+/// The destination of the payload of the current message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Sink {
     /// Nowhere: its request was refused.
@@ -31,11 +31,11 @@ pub(super) struct Incoming {
     segment: u32,
     count: u32,
     pub(super) sink: Sink,
-    /// Where the segment goes.
+    /// The destination of the segment.
     buffer: Option<BufferId>,
     /// From where in the buffer, and how long the buffer must be.
     span: Span,
-    /// How much of the segment has come.
+    /// The number of bytes of the segment received.
     received: usize,
 }
 
@@ -105,8 +105,8 @@ impl TargetSession {
         }
     }
 
-    /// Takes what `rest` has of the current message's payload; `false` when more is needed first, or
-    /// a buffer, or it is for a buffer.
+    /// Takes what `rest` has of the current message's payload; `false` when more is needed first,
+    /// or a buffer, or it is for a buffer.
     #[inline]
     pub(super) fn consume_payload(&mut self, rest: &mut &[u8]) -> Result<bool, PeerError> {
         while !self.incoming.is_over() {

@@ -1,4 +1,4 @@
-//! What a session wants done, made from the slots when it is asked for.
+//! The demands of a session, made from the slots when the caller polls.
 
 use nearflash_request::{BlockRange, BufferId, Operation, Request, Tag};
 use nearflash_units::{BlockSize, Blocks, Lba};
@@ -70,7 +70,7 @@ const NO_RANGE: BlockRange = BlockRange { start: Lba(0), count: Blocks(0) };
 const SEGMENT_SHIFT: u32 = 16;
 
 impl TargetSession {
-    /// What is to be done next, oldest first.
+    /// The next demand, oldest first.
     #[inline]
     pub fn poll_demand(&mut self) -> Option<Demand> {
         while let Some(Ready { tag, buffer }) = self.ready.pop_front() {

@@ -1,4 +1,4 @@
-//! What a node offers over this protocol: volumes by name, and who may reach them.
+//! The volumes that a node exports over this protocol, by name, and the keys that may access them.
 //!
 //! One value for all sessions of the node, immutable, replaced whole. Compiled by the control side;
 //! a session looks at it when a volume is opened and when the whole is replaced, not per request.
@@ -27,14 +27,14 @@ pub struct Export {
     pub uuid: [u8; 16],
 }
 
-/// Who may come with a key, and what for.
+/// A credential, and the access granted to it.
 #[derive(Clone, Debug)]
 pub struct CredentialExport {
-    /// What the client must prove to know.
+    /// The secret that the client must prove to know.
     pub secret: Secret,
-    /// It is no longer good: the client is told so, and nothing is allowed to it.
+    /// Whether it has expired: the client is told so, and has no rights.
     pub expired: bool,
-    /// What is granted to it, by volume. A volume that is not here may not be opened.
+    /// The granted access, by volume. A volume that is not here may not be opened.
     pub access: HashMap<VolumeId, Arc<Access>>,
 }
 
@@ -61,7 +61,8 @@ impl Exports {
         self.credentials.is_empty()
     }
 
-    /// The volumes on which somebody has other rights than by older exports, or sees another layout.
+    /// The volumes on which a client has other rights than under `older`, or that have another
+    /// layout.
     pub fn changed_since(&self, older: &Self) -> Box<[VolumeId]> {
         let changed = older.volumes.iter().filter(|(name, export)| {
             let mut credentials = older.credentials.iter();

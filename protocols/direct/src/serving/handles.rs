@@ -10,7 +10,7 @@ use super::exports::{CredentialExport, Export, Exports};
 use crate::secret::Secret;
 use crate::wire::{Rights, Status};
 
-/// Who the client is.
+/// The identity of a client.
 #[derive(Clone, Debug)]
 pub(super) enum Who {
     /// Nobody in particular, at a door that serves such while no credential exists.
@@ -19,12 +19,12 @@ pub(super) enum Who {
     Key(Box<str>, Secret),
 }
 
-/// What a client may do with a volume.
+/// The rights of a client on a volume.
 #[derive(Clone, Debug)]
 pub(super) enum Reach {
     /// Everything.
     Full,
-    /// What is granted.
+    /// The ranges that its grants cover.
     Granted(Arc<Access>),
 }
 
@@ -46,7 +46,7 @@ impl Reach {
 }
 
 impl Who {
-    /// What this client may do with a volume, according to `exports`.
+    /// The rights of this client on a volume, according to `exports`.
     fn reach(&self, exports: &Exports, export: &Export) -> Result<Reach, Status> {
         let (key, secret) = match self {
             Self::Anonymous if exports.is_open() => return Ok(Reach::Full),
@@ -75,7 +75,7 @@ pub(super) struct Handle {
     reach: Result<Reach, Status>,
 }
 
-/// What a request is about, for [`Handle::check`].
+/// The parameters of a request that [`Handle::check`] checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) epoch: u32,
@@ -113,7 +113,7 @@ impl Handle {
         }
     }
 
-    /// What the client may do with it.
+    /// The client's rights on the volume.
     pub(super) fn rights(&self) -> Rights {
         self.reach.as_ref().map_or(Rights::NONE, Reach::hull)
     }
@@ -166,7 +166,7 @@ impl Handles {
         self.handles.get(usize::from(number))?.as_ref()
     }
 
-    /// Gives a handle a free number; `None` when there is none.
+    /// Stores a handle under a free number; `None` when all numbers are taken.
     pub(super) fn insert(&mut self, handle: Handle) -> Option<u16> {
         let free = self.handles.iter().position(Option::is_none);
         let number = u16::try_from(free.unwrap_or(self.handles.len())).ok()?;

@@ -16,7 +16,7 @@ use crate::wire::{
     RequestHeader, SEGMENT_LEN_MAX, Status, VERSION,
 };
 
-/// What a client has said that has yet to prove who it is.
+/// The HELLO of a client that has not yet proved its identity.
 #[derive(Debug)]
 pub(super) struct Hello {
     key: Box<str>,
@@ -58,7 +58,7 @@ impl TargetSession {
         if is_anonymous {
             self.let_in(Who::Anonymous);
         } else {
-            // What is no text is no key's name either.
+            // Bytes that are not valid UTF-8 cannot match any key id.
             let key = String::from_utf8_lossy(key).into();
             self.state = State::AwaitingProof(Box::new(Hello { key, transcript }));
         }

@@ -4,8 +4,8 @@
 //! The protocol is defined in `docs/direct-protocol.md`. Knows nothing of sockets, of memory of
 //! payload, or of volumes beyond their number, size and grants.
 //!
-//! It is driven as a [`ServingEnd`]; its demands are taken with [`TargetSession::poll_demand`]. With
-//! rings also: while [`TargetSession::takes_entries`], give entries to
+//! It is driven as a [`ServingEnd`]; its demands are taken with [`TargetSession::poll_demand`].
+//! With rings also: while [`TargetSession::takes_entries`], give entries to
 //! [`TargetSession::handle_entry`]; do every [`TargetSession::poll_ring`].
 //!
 //! Invariants: every request is answered once or the connection is closing; what a request may do
@@ -60,10 +60,10 @@ use slots::Slots;
 /// in flight can be answered with unless the client does not read.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 
-/// What the connection is, and so what may come.
+/// The state of the connection, which determines the messages that may come.
 #[derive(Debug)]
 enum State {
-    /// Nothing was agreed yet.
+    /// Before HELLO.
     AwaitingHello,
     /// The client has to prove who it is.
     AwaitingProof(Box<Hello>),
@@ -73,7 +73,7 @@ enum State {
     Attaching(Who, AttachDemand, u32),
     /// Earlier connections are being ended; until then nothing is taken.
     Claiming(Who, u32),
-    /// What is queued is sent, nothing more is received.
+    /// Queued output is still sent; nothing more is received.
     Closing,
 }
 
@@ -104,7 +104,7 @@ pub struct TargetSession {
     small: Vec<u8>,
     handles: Handles,
     slots: Slots,
-    /// What the client is told that it may have in flight.
+    /// The number of requests that the client may have in flight.
     credits: u32,
     /// Segments to be handed out, oldest first.
     ready: VecDeque<Ready>,

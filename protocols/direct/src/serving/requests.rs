@@ -1,7 +1,7 @@
 //! From a header to a slot: whether a request may be done at all.
 //!
-//! What is wrong with a request is its answer's status; what is wrong with its tag ends the
-//! connection, because nobody could say which request an answer is for.
+//! An error in a request becomes the status of its answer. An error in its tag ends the connection,
+//! because an answer could not be assigned to a request.
 
 use nearflash_request::Tag;
 use zerocopy::FromBytes;
@@ -157,8 +157,8 @@ impl TargetSession {
         }
     }
 
-    /// Whether a request that was handed out, and has not begun, is still allowed. One that is not is to
-    /// be completed as aborted, and is answered with the reason.
+    /// Whether a request that was handed out, and has not begun, is still allowed. One that is not
+    /// is to be completed as aborted, and is answered with the reason.
     #[cold]
     pub fn is_still_allowed(&mut self, tag: Tag) -> bool {
         let (number, _) = parts_of(tag);
@@ -169,9 +169,10 @@ impl TargetSession {
         checked.is_ok()
     }
 
-    /// The exports have changed since a request was allowed: is it still? The epoch is none of the
-    /// question: it was the right one when the request came, and who is told that it was stale
-    /// believes that nothing was done, while of a long request a part may be done already.
+    /// Checks a request again, because the exports have changed since it was allowed. It does not
+    /// check the epoch, which was right when the request came: a client that gets the status for a
+    /// stale epoch assumes that nothing was done, while parts of a long request may be done
+    /// already.
     #[cold]
     pub(super) fn check_again(&mut self, tag: u32) -> Result<(), Refusal> {
         let slot = &self.slots[tag];
@@ -203,7 +204,7 @@ impl Kind {
         matches!(self, Self::Read | Self::Write)
     }
 
-    /// How many requests of the engine it becomes.
+    /// The number of engine requests that it becomes.
     #[inline]
     fn segments(self, offset: u64, len: u32) -> u32 {
         match self {
@@ -232,7 +233,7 @@ fn check_len(kind: Kind, offset: u64, len: u32, len_max: u32) -> Result<u32, Ref
     }
 }
 
-/// What an atomic operation asks, by its operands; `None` when they are not as many.
+/// The kind of an atomic operation with its operands; `None` when their length is wrong.
 fn atomic_kind(opcode: Opcode, operands: &[u8]) -> Option<Kind> {
     if opcode == Opcode::COMPARE_AND_SWAP {
         let [expected, new] = <[U64; 2]>::read_from_bytes(operands).ok()?;

@@ -23,13 +23,13 @@ use crate::segments::{self, Segment};
 use crate::stream::bytes_of;
 use crate::wire::{AttachRequest, HEADER_LEN, Opcode, RequestHeader, Status};
 
-/// What a data area is a multiple of.
+/// The length of a data area is a multiple of this, in bytes.
 const PAGE_LEN: u64 = 4096;
 
-/// The longest data area: places are 32 bits.
+/// The length of the longest data area in bytes: places are 32 bits.
 const DATA_LEN_MAX: u64 = 1 << 32;
 
-/// What the session knows of its rings.
+/// The session's state of its rings.
 #[derive(Debug)]
 pub(super) struct Rings {
     data_len: u64,
@@ -50,7 +50,7 @@ impl Rings {
         }
     }
 
-    /// How large a buffer is wanted next.
+    /// The length of the buffer that the session needs next, if any.
     pub(super) fn wants_buffer(&self) -> Option<ByteLen> {
         self.awaiting.first().map(|(_, len)| len)
     }
@@ -237,7 +237,7 @@ impl TargetSession {
         self.refuse(header, Status::INVALID_FIELD, u64::from(RequestHeader::PLACE_OFFSET));
     }
 
-    /// What a segment that is to be handed out asks.
+    /// The demand for a segment of a request that came by the rings.
     #[inline]
     pub(super) fn ring_demand(
         &mut self,
@@ -303,7 +303,7 @@ impl TargetSession {
         self.end_part(number);
     }
 
-    /// What is to be done next for a client with rings, oldest first.
+    /// The next output for a client with rings, oldest first.
     #[inline]
     pub fn poll_ring(&mut self) -> Option<RingOutput> {
         self.rings.as_mut()?.outputs.pop_front()
@@ -320,8 +320,8 @@ impl TargetSession {
     }
 }
 
-/// Whether a device can read or write the client's memory for this segment: it may want memory to be
-/// aligned to its blocks, and parts of its blocks need memory of the node's.
+/// Whether a device can read or write the client's memory for this segment: it may want memory to
+/// be aligned to its blocks, and parts of its blocks need memory of the node's.
 #[inline]
 fn is_direct(slot: &Slot, segment: Segment) -> bool {
     let unit = slot.unit.bytes();
@@ -331,7 +331,7 @@ fn is_direct(slot: &Slot, segment: Segment) -> bool {
     place.is_multiple_of(unit) && (start | end).is_multiple_of(unit.into())
 }
 
-/// Where in the data area a segment's bytes are. The whole request's are within it.
+/// The place of a segment's bytes in the data area. The whole request's bytes lie within the area.
 #[inline]
 fn place_of(slot: &Slot, segment: Segment) -> Place {
     Place { offset: u64::from(slot.place) + u64::from(segment.start), len: segment.len }

@@ -7,7 +7,7 @@ use nearflash_units::BlockSize;
 
 use crate::wire::{CREDITS_MAX, Status};
 
-/// What a request asks, as far as its slot needs to know.
+/// The kind of a request, with the operands of an atomic operation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     Read,
@@ -26,19 +26,19 @@ pub(super) struct Slot {
     pub(super) durable: bool,
     /// The handle it came with.
     pub(super) handle: u16,
-    /// Which exports allowed it.
+    /// The generation of the exports that allowed it.
     pub(super) generation: u32,
     pub(super) volume: VolumeId,
     pub(super) block_size: BlockSize,
-    /// What devices take the client's memory for multiples of.
+    /// Devices transfer to and from the client's memory in multiples of this.
     pub(super) unit: BlockSize,
     pub(super) offset: u64,
     pub(super) len: u32,
-    /// Where in the data area of the rings its payload is.
+    /// The offset of its payload in the data area of the rings.
     pub(super) place: u32,
     /// Segments that are not over.
     pub(super) pending: u32,
-    /// What it will be answered whatever else happens; OK if nothing has failed.
+    /// The status of its first failure, which its answer will have; OK if nothing has failed.
     pub(super) failed: Status,
     /// The epoch that made it stale.
     pub(super) value: u64,
@@ -79,7 +79,7 @@ pub(super) struct Slots {
 
 impl Slots {
     /// # Panics
-    /// When the credits are none or too many.
+    /// When `credits` is zero or too large.
     pub(super) fn new(credits: u32) -> Self {
         assert!((1..=CREDITS_MAX).contains(&credits), "a session has 1 to {CREDITS_MAX} credits");
         Self { slots: vec![Slot::FREE; crate::length(credits)].into_boxed_slice(), taken: 0 }

@@ -57,7 +57,7 @@ fn write(tag: u32, offset: u64, payload: &[u8]) -> Vec<u8> {
 }
 
 impl Bench {
-    /// What was sent since the last look, with its payload.
+    /// The answers sent since the last call, with their payload.
     fn answers(&mut self) -> Vec<(AnswerHeader, Vec<u8>)> {
         self.send();
         let sent = std::mem::take(&mut self.sent);
@@ -78,7 +78,7 @@ impl Bench {
         answers.remove(0)
     }
 
-    /// What one message is answered.
+    /// The answer to one message.
     fn ask(&mut self, message: &[u8]) -> (AnswerHeader, Vec<u8>) {
         self.feed(message);
         self.settle();

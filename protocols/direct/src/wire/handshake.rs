@@ -10,7 +10,7 @@ use crate::Digests;
 pub const VERSION: u16 = 1;
 
 wire! {
-    /// What may be agreed on, as bits.
+    /// Optional features that both ends can agree on, as bits.
     pub struct Features(pub U32);
 }
 
@@ -50,9 +50,9 @@ wire! {
         pub version_min: U16,
         /// The highest.
         pub version_max: U16,
-        /// What the client wants.
+        /// The features that the client requests.
         pub features: Features,
-        /// Drawn at random for this connection.
+        /// Random bytes, fresh for this connection.
         pub nonce: [u8; NONCE_LEN],
     }
 }
@@ -70,7 +70,7 @@ wire! {
         /// 1 when PROVE must be next; 0 when the client is in.
         pub proof_wanted: u8,
         pub(crate) reserved0: u8,
-        /// What is agreed: part of what the client wanted.
+        /// The agreed features: a subset of those that the client requests.
         pub features: Features,
         /// The most bytes that a request may read or write.
         pub len_max: U32,
@@ -78,14 +78,14 @@ wire! {
         pub segment_len_max: U32,
         /// Tags are below this; never more requests are in flight.
         pub credits_max: U32,
-        /// How many volumes can be open at a time.
+        /// The number of volumes that can be open at a time.
         pub handles_max: U32,
         pub(crate) reserved1: U64,
         /// Drawn at random for this connection.
         pub nonce: [u8; NONCE_LEN],
     }
 
-    /// What a client may do with a volume, somewhere in it at least: the hull of its grants.
+    /// The rights that a client has on at least one byte of a volume: the union of its grants.
     pub struct Rights(pub u8);
 }
 
@@ -117,13 +117,13 @@ wire! {
     pub struct OpenAnswer: [u8; 40] {
         /// The volume's length in bytes.
         pub bytes: U64,
-        /// What is read and written as one.
+        /// The volume's block size in bytes.
         pub block_size: U32,
         /// To be put into every request for this volume.
         pub epoch: U32,
         /// Tells a volume from another that has its name later.
         pub uuid: [u8; 16],
-        /// What the client may do with it.
+        /// The client's rights on the volume.
         pub rights: Rights,
         pub(crate) reserved: [u8; 7],
     }

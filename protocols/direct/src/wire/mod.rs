@@ -56,7 +56,7 @@ wire! {
     /// A request's header.
     #[derive(Default)]
     pub struct RequestHeader: [u8; HEADER_LEN] {
-        /// What is asked.
+        /// The operation.
         pub opcode: u8,
         /// [`RequestHeader::DURABLE`]; the others are 0.
         pub flags: u8,
@@ -64,9 +64,9 @@ wire! {
         pub volume: U16,
         /// Comes back with the answer. Below the session's credits for requests on volumes.
         pub tag: U32,
-        /// Where in the volume, in bytes.
+        /// The first byte in the volume.
         pub offset: U64,
-        /// How many bytes.
+        /// The length of the range in bytes.
         pub len: U32,
         /// The volume's epoch, as OPEN gave it.
         pub epoch: U32,
@@ -81,13 +81,13 @@ impl RequestHeader {
     /// On stable media before the answer.
     pub const DURABLE: u8 = 1;
 
-    /// Where [`Self::flags`] stands.
+    /// The offset of [`Self::flags`] in the header.
     pub(crate) const FLAGS_OFFSET: u32 = 1;
-    /// Where [`Self::offset`] stands.
+    /// The offset of [`Self::offset`] in the header.
     pub(crate) const OFFSET_OFFSET: u32 = 8;
-    /// Where [`Self::len`] stands.
+    /// The offset of [`Self::len`] in the header.
     pub(crate) const LEN_OFFSET: u32 = 16;
-    /// Where [`Self::place`] stands.
+    /// The offset of [`Self::place`] in the header.
     pub(crate) const PLACE_OFFSET: u32 = 24;
 
     /// The header as words, but for its digest: they go from registers to their place.
@@ -106,20 +106,20 @@ wire! {
     /// An answer's header.
     #[derive(Default)]
     pub struct AnswerHeader: [u8; HEADER_LEN] {
-        /// What was asked, and [`Opcode::ANSWER`].
+        /// The request's opcode, with [`Opcode::ANSWER`] set.
         pub opcode: u8,
         /// [`AnswerHeader::MORE`]; the others are 0.
         pub flags: u8,
-        /// How it ended. See [`Status`].
+        /// The result of the request. See [`Status`].
         pub status: U16,
         /// The request's.
         pub tag: U32,
         /// READ: where in what was asked for this payload belongs. COMPARE_AND_SWAP, FETCH_ADD: the
         /// word that was there. STALE_EPOCH: the volume's epoch. Otherwise 0.
         pub value: U64,
-        /// How many bytes of payload follow.
+        /// The length in bytes of the payload that follows.
         pub len: U32,
-        /// How many requests the client may have in flight from now on.
+        /// The number of requests that the client may have in flight from now on.
         pub credits: U32,
         pub(crate) reserved: U32,
         /// As in [`RequestHeader::digest`].
@@ -131,12 +131,12 @@ impl AnswerHeader {
     /// Another part of this answer follows, perhaps after other answers.
     pub const MORE: u8 = 1;
 
-    /// How it ended.
+    /// The result of the request.
     pub fn status(&self) -> Status {
         Status(self.status.get())
     }
 
-    /// Where [`Self::len`] stands.
+    /// The offset of [`Self::len`] in the header.
     pub(crate) const LEN_OFFSET: u32 = 16;
 
     /// The header as words, but for its digest: they go from registers to their place.

@@ -1,10 +1,10 @@
-//! What a header asks for.
+//! Opcodes of requests and answers.
 
 use std::fmt;
 
 use nearflash_session::codes;
 
-/// What a header asks for. Open: an unknown value decodes, and is refused in one place.
+/// The opcode of a header. Unknown values decode, too, and are refused in one place.
 ///
 /// Bit 6 says that `len` bytes of payload follow a request, so that one which is not known can be
 /// passed over; bit 7 makes it an answer.

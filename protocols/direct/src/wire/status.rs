@@ -5,8 +5,7 @@ use std::fmt;
 use nearflash_request::Outcome;
 use nearflash_session::codes;
 
-/// How a request ended. Open: a client takes an unknown value as a failure that it has no words
-/// for.
+/// The result of a request. A client treats an unknown value as a failure without a description.
 #[derive(Clone, Copy, Eq, Hash, PartialEq)]
 pub struct Status(pub u16);
 
@@ -46,7 +45,7 @@ impl Status {
         self.known().map_or("UNKNOWN", |(name, _)| name)
     }
 
-    /// What it means, in one sentence; the same in every language.
+    /// The status in one English sentence; the same in every language binding.
     pub fn sentence(self) -> &'static str {
         let known = self.known();
         known.map_or("the node gave a status that is not known here", |(_, sentence)| sentence)
@@ -71,8 +70,8 @@ impl fmt::Display for Status {
     }
 }
 
-/// What the engine's outcomes are called here. A compare-and-swap that found another word was done:
-/// the word is the answer.
+/// The status for an outcome of the engine. A compare-and-swap that found another word is a
+/// success: the answer has the word.
 impl From<Outcome> for Status {
     fn from(outcome: Outcome) -> Self {
         match outcome {

@@ -1,4 +1,4 @@
-//! Who proves what to whom.
+//! CHAP accounts: the credentials of the initiator and, for mutual CHAP, of the target.
 
 use super::Secret;
 
@@ -7,11 +7,11 @@ use super::Secret;
 pub struct Credential {
     /// CHAP_N.
     pub user: String,
-    /// What proves it.
+    /// The secret of this user.
     pub secret: Secret,
 }
 
-/// Why an account cannot be.
+/// Why an account is not valid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum AccountError {
     /// RFC 7143, 12.1.3: the same secret must not prove both ends.
@@ -19,7 +19,7 @@ pub enum AccountError {
     SameSecret,
 }
 
-/// A CHAP account: how an initiator proves itself, and perhaps how the target does in return.
+/// A CHAP account: the credential of the initiator and, for mutual CHAP, of the target.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Account {
     initiator: Credential,
@@ -27,7 +27,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// An account, mutual with `target`.
+    /// An account; with `target`, for mutual CHAP.
     ///
     /// # Errors
     /// When both secrets are the same.
@@ -38,12 +38,12 @@ impl Account {
         }
     }
 
-    /// What the initiator proves.
+    /// The initiator's credential.
     pub const fn initiator(&self) -> &Credential {
         &self.initiator
     }
 
-    /// What the target proves, if it is asked to.
+    /// The target's credential, for mutual CHAP.
     pub const fn target(&self) -> Option<&Credential> {
         self.target.as_ref()
     }

@@ -1,9 +1,9 @@
 //! Binary values of text keys: hexadecimal or base64. RFC 7143, 6.1.
 
-/// The longest. RFC 7143, 12.1.3: a challenge is at most 1024 bytes.
+/// The longest binary value, in bytes. RFC 7143, 12.1.3: a challenge is at most 1024 bytes.
 pub const BINARY_LEN_MAX: usize = 1024;
 
-/// As text, in hexadecimal.
+/// Encodes bytes in hexadecimal.
 pub fn encode(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
@@ -11,7 +11,7 @@ pub fn encode(bytes: &[u8]) -> String {
     "0x".chars().chain(digits).collect()
 }
 
-/// Of a text; `None` when it is no binary value, or too long.
+/// Decodes a text; `None` when it is not a binary value, or is too long.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     let (base, digits) = text.split_at_checked(2)?;
     let bytes = match base {

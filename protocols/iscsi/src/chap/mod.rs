@@ -1,7 +1,8 @@
-//! CHAP: that an end knows a secret, without saying it.
+//! CHAP: an end proves that it knows a secret, without sending it.
 //!
 //! Spec: RFC 1994 and RFC 7143, 12.1.3. The response is the hash of the identifier, the secret and
-//! the challenge. Identifiers and challenges come from the configuration: nothing is drawn here.
+//! the challenge. Identifiers and challenges come from the configuration: this module generates no
+//! random numbers.
 //!
 //! Invariants: secrets are overwritten when dropped and never printed; responses are compared in a
 //! time that does not depend on where they differ.
@@ -23,18 +24,18 @@ pub use binary::{BINARY_LEN_MAX, decode, encode};
 pub const SECRET_LEN_MIN: usize = 12;
 /// The longest.
 pub const SECRET_LEN_MAX: usize = 64;
-/// What is drawn for a challenge; MD5 uses the first half of it.
+/// The random bytes of a challenge; MD5 uses the first half of them.
 pub const CHALLENGE_LEN: usize = 32;
 
-/// A secret of other length than secrets have.
+/// A secret that is too short or too long.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("a CHAP secret has {SECRET_LEN_MIN} to {SECRET_LEN_MAX} bytes, not {len}")]
 pub struct SecretLenError {
-    /// What it has.
+    /// Its length in bytes.
     pub len: usize,
 }
 
-/// What both ends of a CHAP account know.
+/// The secret of a CHAP user, known to both ends.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Secret(Vec<u8>);
 
@@ -72,18 +73,18 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How a response is made: CHAP_A. RFC 7143, 12.1.3 and IANA's registry of PPP authentication
+/// The hash of a response: CHAP_A. RFC 7143, 12.1.3 and IANA's registry of PPP authentication
 /// algorithms.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Algorithm {
-    /// 5: every end must have it.
+    /// 5: mandatory for both ends.
     Md5,
     /// 7.
     Sha256,
 }
 
 impl Algorithm {
-    /// What an initiator offers, the best first.
+    /// The algorithms that an initiator offers, the preferred one first.
     pub const OFFER: &str = "7,5";
 
     /// Its number.
@@ -94,12 +95,12 @@ impl Algorithm {
         }
     }
 
-    /// The one of that number, if it is had.
+    /// The algorithm of that number, if it is supported.
     pub fn of(code: &str) -> Option<Self> {
         [Self::Md5, Self::Sha256].into_iter().find(|algorithm| algorithm.code() == code)
     }
 
-    /// The first of a list that is had.
+    /// The first supported algorithm of a list.
     pub fn first_of(list: &str) -> Option<Self> {
         list.split(',').find_map(Self::of)
     }
@@ -113,7 +114,7 @@ impl Algorithm {
     }
 }
 
-/// The identifier and challenge that an end asks with: drawn anew for every login.
+/// The identifier and challenge that an end sends: random, and new for every login.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Challenge {
     /// CHAP_I.
@@ -137,7 +138,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// What answers a challenge under a secret.
+    /// The response to a challenge, with a secret.
     pub fn new(algorithm: Algorithm, identifier: u8, secret: &Secret, challenge: &[u8]) -> Self {
         let mut bytes = [0; 32];
         let len = algorithm.response_len();
@@ -157,7 +158,7 @@ impl Response {
         &self.bytes[..self.len]
     }
 
-    /// Whether the peer's is the same, in the same time wherever they differ.
+    /// Whether the peer's response is equal, compared in constant time.
     pub fn is(&self, other: &[u8]) -> bool {
         are_equal(self.bytes(), other)
     }

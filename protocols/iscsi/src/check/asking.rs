@@ -1,4 +1,4 @@
-//! Commands of the common forms, as properties, tests and benchmarks ask for them.
+//! Commands of the common forms, for properties, tests and benchmarks.
 
 use nearflash_request::BufferId;
 
@@ -45,7 +45,7 @@ impl InitiatorSession {
         self.submit(lun, &cdb::synchronize_cache(), TaskData::None, &[])
     }
 
-    /// Blocks that are no longer needed, as ranges of LBA and number.
+    /// Unmaps blocks, as ranges of LBA and number of blocks.
     ///
     /// # Errors
     /// As [`Self::submit`].
@@ -57,7 +57,7 @@ impl InitiatorSession {
         self.submit(lun, &cdb, TaskData::SmallFromInitiator(parameters), &[])
     }
 
-    /// If `blocks` hold what the buffer's first half does, they become what its second half holds.
+    /// Replaces `blocks` with the second half of the buffer if they are equal to its first half.
     ///
     /// # Errors
     /// As [`Self::submit`].

@@ -32,12 +32,12 @@ const TASKS: u16 = 8;
 /// CID 1, in the upper half.
 const TAG_BASE: u32 = 1 << 16;
 
-/// What the check knows of a command in flight.
+/// The check's record of a command in flight.
 #[derive(Debug)]
 struct InFlight {
     buffer: Option<BufferId>,
     len: u32,
-    /// What a sound target would name next.
+    /// The offset that a valid target would use next.
     moved: u32,
     /// How many Data-In or R2T it had.
     data_sn: u32,
@@ -45,7 +45,7 @@ struct InFlight {
     is_read: bool,
 }
 
-/// A session, its buffers, and what was asked of it.
+/// A session, its buffers and its commands.
 #[derive(Debug)]
 struct Bench {
     initiator: InitiatorSession,
@@ -58,10 +58,10 @@ struct Bench {
     is_sound: bool,
 }
 
-/// Whatever a target answers: no panic, no endless loop, every command ends once or is named as one
-/// that never will, and no read succeeds without its data.
+/// For every answer of a target: no panic and no endless loop, every command completes once or is
+/// listed as still in flight, and no read succeeds without its data.
 ///
-/// The first byte says how the two are connected, then eight bytes each what happens next.
+/// The first byte of `input` selects the connection, and every eight bytes after it select a step.
 pub fn check_initiator_never_panics(input: &[u8]) {
     let Some((selector, instructions)) = input.split_first() else { return };
     let mut bench = Bench::new(*selector);
@@ -88,7 +88,7 @@ impl Bench {
             error: None,
             is_sound: true,
         };
-        // Most streams are to get past this.
+        // Most streams begin after a successful login.
         if selector & 0xE0 != 0 {
             bench.log_in(selector & 4 != 0);
             bench.digests = digests;
@@ -161,7 +161,8 @@ impl Bench {
         while self.initiator.poll_event().is_some() {}
     }
 
-    /// Mostly the part that a sound target would name next; as offset and length.
+    /// The part of a command's data to use, as offset and length: usually the one that a valid
+    /// target would use next.
     fn part_of(&self, id: TaskId, len: u32, choice: u8) -> (u32, u32) {
         let command = self.in_flight.get(&id);
         let (moved, all) = command.map_or((0, UNIT), |command| (command.moved, command.len));
@@ -187,7 +188,7 @@ impl Bench {
         };
         match self.initiator.submit(3, &cdb::read(0, 1), data, payload) {
             Ok(id) => {
-                // What goes out unasked is for the session to say: a sound target looks at it.
+                // The session chooses the unsolicited data, which a valid target checks.
                 let command = InFlight { buffer, len, moved: 0, data_sn: 0, is_read };
                 assert!(self.in_flight.insert(id, command).is_none(), "numbers are not reused");
             }
@@ -199,7 +200,7 @@ impl Bench {
         }
     }
 
-    /// Serial numbers as a sound target says them; StatSN is used up if it says so.
+    /// The serial numbers of a valid target; `uses_up` advances StatSN.
     fn serials(&mut self, uses_up: bool) -> Serials {
         let stat_sn = self.stat_sn;
         if uses_up {
@@ -254,7 +255,7 @@ impl Bench {
         }
     }
 
-    /// A task management function and its answer, or a logout and its.
+    /// A task management function or a logout, and its answer.
     fn manage(&mut self, what: u8, (function, result): (u8, u8), mutation: [u8; 2]) {
         if what < 16 {
             let _ = self.initiator.logout(LogoutReason(function % 3));
@@ -301,7 +302,7 @@ impl Bench {
         }
     }
 
-    /// An answer to a question about targets.
+    /// An answer to SendTargets.
     fn say(&mut self, flags: u8, text: &[u8], mutation: [u8; 2]) {
         let _ = self.initiator.send_targets("All");
         let serials = self.serials(true);
@@ -315,7 +316,7 @@ impl Bench {
         let mut output = Output::default();
         push_small(&mut output, self.digests, header, data);
         let mut pdu = bytes_of(&output);
-        // Half of all PDUs are as they should be.
+        // Half of all PDUs stay valid.
         if mutation >= 128 {
             let place = usize::from(place) % pdu.len();
             pdu[place] ^= 1 << (mutation % 8);
@@ -328,12 +329,12 @@ impl Bench {
         self.feed(&bytes_of(output));
     }
 
-    /// All of `bytes`, unless the session errs or will not have them.
+    /// Feeds `bytes` until the session fails or pauses.
     fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.error.is_none() {
             let taken = match self.initiator.receiving() {
                 Receiving::Paused => {
-                    // What is cut short here is no whole PDU any more.
+                    // The PDU is truncated here, so it is no longer whole.
                     self.is_sound = false;
                     break;
                 }
@@ -357,7 +358,7 @@ impl Bench {
         }
     }
 
-    /// At most `len` bytes of what the session has to send; all that there were.
+    /// Takes at most `len` bytes of the session's output. Returns the bytes taken.
     fn take_output(&mut self, len: usize) -> Vec<u8> {
         while let Some(part) = self.initiator.wants_payload() {
             let bytes = &self.memory.bytes(part.buffer)[part.offset..][..part.len];
@@ -383,7 +384,7 @@ impl Bench {
         self.memory.give_back(buffer);
     }
 
-    /// The connection is lost; nothing may be missing.
+    /// Ends the connection, and checks that no command is missing.
     fn end(mut self) {
         self.take_output(usize::MAX);
         while let Some(completion) = self.initiator.poll_completion() {

@@ -13,7 +13,7 @@ use crate::login::{
 use crate::params::{DigestWish, Offer, SessionParams};
 use crate::pdu::{LoginFlags, LoginRequest, LoginResponse, Serial, Serials, Stage};
 
-/// What both ends offer.
+/// The offer of both ends.
 pub(crate) fn offer(digests: [bool; 2]) -> Offer {
     let wish = |is_wanted| if is_wanted { DigestWish::Crc } else { DigestWish::PreferNone };
     Offer {
@@ -39,7 +39,7 @@ pub(crate) fn account() -> Arc<Account> {
     Arc::new(account.expect("the secrets differ"))
 }
 
-/// As whom an initiator logs in.
+/// The login configuration of an initiator.
 pub(crate) fn login_config(digests: [bool; 2]) -> LoginConfig {
     LoginConfig {
         initiator: "iqn.2026-11.io.example:host".to_owned(),
@@ -63,10 +63,10 @@ fn next_pdu<'a>(input: &mut &'a [u8]) -> Option<(LoginFlags, &'a [u8])> {
     Some((LoginFlags(*flags), text))
 }
 
-/// Whatever an initiator asks: no panic, and nobody enters the full feature phase who did not prove
-/// that it knows the secret.
+/// For every request of an initiator: no panic, and no initiator enters the full feature phase
+/// without a proof that it knows the secret.
 ///
-/// The first byte says whether names come first, as they must; then follow requests.
+/// The first byte of `input` selects whether the required names come first; requests follow.
 pub fn check_login_never_panics(input: &[u8]) {
     const NAMES: &[u8] = b"InitiatorName=iqn.a:b\0TargetName=iqn.a:c\0AuthMethod=CHAP\0CHAP_A=7\0";
     let Some((selector, mut rest)) = input.split_first() else { return };
@@ -97,9 +97,10 @@ pub fn check_login_never_panics(input: &[u8]) {
     });
 }
 
-/// Whatever a target answers: no panic, and a target that does not know its secret is not believed.
+/// For every answer of a target: no panic, and a target that does not know its secret is not
+/// accepted.
 ///
-/// The first byte says whether one is asked for; then follow responses.
+/// The first byte of `input` selects mutual CHAP; responses follow.
 pub fn check_initiator_login_never_panics(input: &[u8]) {
     let Some((selector, mut rest)) = input.split_first() else { return };
     let is_mutual = selector & 1 == 0;
@@ -127,7 +128,7 @@ pub fn check_initiator_login_never_panics(input: &[u8]) {
     }
 }
 
-/// The initiator's session is granted what it wants by a target of the same offer.
+/// Grants the login of an initiator's session.
 pub(crate) fn grant(target: &mut TargetLogin, output: &mut Output) {
     let granted = Granted { tsih: 1, exp_cmd_sn: Serial(1), max_cmd_sn: Serial(64) };
     target.grant(granted, output);

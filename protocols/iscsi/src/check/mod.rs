@@ -1,7 +1,7 @@
 //! Properties of both ends as functions, which the property tests and the fuzzers call.
 //!
-//! Each panics when its property does not hold. Knows what a driver knows of a session, and no
-//! more: these are also the shortest examples of one.
+//! Each panics when its property does not hold. They use only the interface that a session has for
+//! its driver, so they are also the shortest examples of a driver.
 
 mod asking;
 pub(crate) mod initiator;

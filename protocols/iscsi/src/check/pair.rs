@@ -33,7 +33,7 @@ const COMPARED_BLOCKS_MAX: usize = 8;
 /// One way for two ends to be connected and used.
 #[derive(Clone, Copy, Debug)]
 pub struct PairScenario {
-    /// Decides what is done, when answers come and how the streams are cut.
+    /// Selects the operations, the times of answers and the cuts of the streams.
     pub seed: u64,
     /// Header and data digests.
     pub digests: [bool; 2],
@@ -51,17 +51,17 @@ pub struct PairScenario {
     pub operations: usize,
 }
 
-/// What an operation in flight must be answered.
+/// The expected result of an operation in flight.
 #[derive(Debug)]
 struct Expected {
     blocks: Range<usize>,
     ending: Ending,
-    /// What was read must be this.
+    /// The expected data of a read.
     read: Option<Vec<u8>>,
     buffer: Option<BufferId>,
 }
 
-/// One connection, and what is on its way.
+/// One connection, with its requests and streams in transit.
 struct Link {
     initiator: InitiatorSession,
     target: TargetSession,
@@ -80,14 +80,14 @@ struct Pair {
     initiator_memory: Memory,
     target_memory: Memory,
     volume: Volume,
-    /// What the volume must hold.
+    /// The expected content of the volume.
     model: Vec<u8>,
     expected: HashMap<(usize, TaskId), Expected>,
 }
 
-/// Whatever is asked, on whichever connection, in whatever order it is answered and however the
-/// streams are cut: reads return what was written, every command is answered once with its status,
-/// and all buffers are given back.
+/// For all operations, connections, orders of answers and cuts of the streams: reads return the
+/// data that was written, every command is answered once with its status, and all buffers are given
+/// back.
 pub fn check_pair(scenario: PairScenario) {
     let mut pair = Pair::new(scenario);
     for cid in 0..scenario.connections.clamp(1, 4) {
@@ -176,7 +176,7 @@ impl Pair {
         }
     }
 
-    /// A new session hears of the power that came on, once.
+    /// Consumes the POWER ON unit attention that a new session reports once.
     fn hear_attentions(&mut self) {
         loop {
             let cdb = cdb::test_unit_ready();
@@ -217,7 +217,7 @@ impl Pair {
         true
     }
 
-    /// Mostly a few blocks; seldom many, or past the volume's end.
+    /// Usually a few blocks; rarely many, or beyond the volume's end.
     fn some_blocks(&mut self) -> Range<usize> {
         let len = match self.choices.below(16) {
             0 => 1 + self.choices.below(2048),
@@ -267,7 +267,7 @@ impl Pair {
         self.expect(link, id, 0..0, (None, None));
     }
 
-    /// Two times out of three with what is there.
+    /// Compares with the current content two times out of three.
     fn submit_compare_and_write(&mut self, link: usize, near: usize) {
         let len = 1 + self.choices.below(COMPARED_BLOCKS_MAX);
         let start = near.min(VOLUME_BLOCKS - len);
@@ -353,7 +353,7 @@ impl Pair {
         }
     }
 
-    /// How much of a stream moves at once.
+    /// The number of bytes of a stream that move at once.
     fn cut(&mut self, len: usize) -> usize {
         match self.choices.below(4) {
             0 => self.choices.below(len + 1),
@@ -502,7 +502,7 @@ impl Pair {
     }
 }
 
-/// Blocks as commands say them.
+/// LBA and number of blocks, as in a CDB.
 fn wire(blocks: &Range<usize>) -> (u64, u32) {
     let start = u64::try_from(blocks.start).expect("a small volume");
     (start, u32::try_from(blocks.len()).expect("a small volume"))

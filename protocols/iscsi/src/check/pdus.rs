@@ -1,5 +1,5 @@
-//! The PDUs of a target as the properties' and the tests' own target says them. The serving end puts
-//! its answers together as words, and never as structures.
+//! Constructors of a target's PDUs, for the target in properties and tests. The serving end
+//! assembles its answers as words, and never as structures.
 
 use zerocopy::FromZeros;
 use zerocopy::big_endian::U32;
@@ -10,7 +10,7 @@ use crate::pdu::{
     TaskResponse, TaskResult, TextResponse,
 };
 
-/// What the headers of a target have in common.
+/// A constructor with the fields that the headers of a target share.
 macro_rules! bare {
     ($($name:ident = $opcode:ident,)*) => {
         $(impl $name {
@@ -58,7 +58,7 @@ impl TaskResponse {
 }
 
 impl DataIn {
-    /// Data of a read. StatSN is told with [`Self::STATUS`] only.
+    /// Data of a read. It carries StatSN with [`Self::STATUS`] only.
     pub(crate) fn new(flags: u8, itt: u32, serials: Serials) -> Self {
         let mut header = Self::bare(flags, itt, serials);
         header.ttt = U32::new(NO_TAG);
@@ -67,7 +67,7 @@ impl DataIn {
 }
 
 impl R2t {
-    /// Leave to send data. StatSN is the next one, and is not used up.
+    /// A request for data. It carries the next StatSN without using it.
     pub(crate) fn new(lun: LunField, itt: u32, ttt: u32, serials: Serials) -> Self {
         let mut header = Self::bare(FINAL, itt, serials);
         header.lun = lun;
@@ -104,7 +104,7 @@ impl LogoutResponse {
 }
 
 impl Reject {
-    /// A PDU is not taken. Its header follows as data.
+    /// A rejected PDU. Its header follows as data.
     pub(crate) fn new(reason: RejectReason, serials: Serials) -> Self {
         let mut header = Self::bare(FINAL, NO_TAG, serials);
         header.reason = reason;

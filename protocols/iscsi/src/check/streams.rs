@@ -1,6 +1,5 @@
-//! Streams that are nearly sound: PDUs of the full feature phase, made from a few bytes each, with
-//! what can be wrong in them wrong now and then. Random bytes alone would hardly get past the first
-//! header.
+//! Streams that are nearly valid: PDUs of the full feature phase, each made from a few bytes, with
+//! occasional errors in their fields. Random bytes alone would hardly get past the first header.
 
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromZeros, IntoBytes};
@@ -12,7 +11,7 @@ use crate::pdu::{
     SnackRequest, TaskFunction, TaskRequest, TextRequest,
 };
 
-/// Operation codes with the place of the byte that says how much.
+/// Operation codes, each with the offset of a byte of its length field.
 const COMMANDS: [(u8, usize); 20] = [
     (0x28, 8),
     (0x2A, 8),
@@ -36,7 +35,7 @@ const COMMANDS: [(u8, usize); 20] = [
     (0xA3, 9),
 ];
 
-/// How many bytes a PDU is made from.
+/// The bytes of a recipe that one PDU is made from.
 const RECIPE_LEN: usize = 6;
 
 /// A stream of PDUs: each is made from six bytes.
@@ -44,12 +43,12 @@ pub fn stream_of(setup: Setup, recipe: &[u8]) -> Vec<u8> {
     stream_after(setup, 0, recipe)
 }
 
-/// How many commands a stream of such a recipe has at most.
+/// The most commands in the stream of such a recipe.
 pub const fn commands_in(recipe: &[u8]) -> usize {
     recipe.len() / RECIPE_LEN
 }
 
-/// The same for a session that has had so many commands.
+/// The same for a session that has already had `commands` commands.
 pub fn stream_after(setup: Setup, commands: u32, recipe: &[u8]) -> Vec<u8> {
     let mut maker = Maker {
         digests: Digests { header: setup.header_digest, data: setup.data_digest },
@@ -85,7 +84,7 @@ impl Maker {
         }
     }
 
-    /// Mostly the next number; sometimes one of before or behind.
+    /// Usually the next number; sometimes one before or after it.
     fn next_number(&mut self, skew: u8) -> U32 {
         let skewed = match skew {
             0..=3 => self.number.wrapping_add(u32::from(skew)),
@@ -178,14 +177,14 @@ impl Maker {
         self.push(request.as_bytes(), &[]);
     }
 
-    /// What is not for targets, or for nobody.
+    /// Adds a PDU with an arbitrary opcode, which targets may not support.
     fn other(&mut self, [opcode, len, ..]: [u8; 4]) {
         let mut header = SnackRequest::new_zeroed();
         header.opcode = OpcodeByte(opcode & 0x7F);
         self.push(header.as_bytes(), &vec![opcode; usize::from(len)]);
     }
 
-    /// Now and then a byte of the last PDU is another.
+    /// Changes a byte of the last PDU for some values of `spoil`.
     fn spoil(&mut self, spoil: u8) {
         if spoil < 0xF0 || self.stream.is_empty() {
             return;

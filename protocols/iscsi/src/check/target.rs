@@ -26,16 +26,16 @@ use nearflash_session::check::Memory;
 
 /// The target that checks are made with.
 pub const TARGET: &str = "iqn.2026-11.io.nearflash:check";
-/// And the initiator.
+/// The initiator that checks are made with.
 pub(crate) const INITIATOR: &str = "iqn.2026-11.io.example:host";
 /// Blocks of its volumes.
 pub(crate) const VOLUME_BLOCKS: u64 = 4096;
-/// Commands that a session has under way at most.
+/// The command window of a session.
 pub(crate) const WINDOW: u32 = 8;
 /// CmdSN of the login, and of the first command.
 pub(crate) const FIRST_CMD_SN: u32 = u32::MAX - 2;
 
-/// How far a session is before the stream begins.
+/// The state of a session before the stream begins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stage {
     /// Nothing was received.
@@ -56,18 +56,18 @@ impl Stage {
         [Self::Login, Self::Granting, Self::FullFeature, Self::Discovery, Self::Closing];
 }
 
-/// What a session is made with.
+/// The configuration of a session under check.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setup {
     /// Header digests.
     pub header_digest: bool,
     /// Data digests.
     pub data_digest: bool,
-    /// Keys beside the usual, which the login's operational text ends with.
+    /// Additional keys, at the end of the login's operational text.
     pub keys: &'static str,
 }
 
-/// A session, its buffers, and what came out of it.
+/// A session, its buffers and its output.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) target: TargetSession,
@@ -77,11 +77,12 @@ pub(crate) struct Bench {
     pub(crate) demands: Vec<Demand>,
     pub(crate) error: Option<PeerError>,
     pub(crate) digests: Digests,
-    /// Buffers are given as soon as they are wanted, and not only when nothing moves without.
+    /// Whether buffers are given as soon as they are wanted, instead of only when the session
+    /// stands still.
     is_generous: bool,
-    /// There are buffers at all.
+    /// Whether there are buffers.
     pub(crate) has_buffers: bool,
-    /// What a volume's reservations are asked to report.
+    /// The report of a volume's reservations that the control side answers with.
     pub(crate) report: Report,
 }
 
@@ -122,7 +123,7 @@ pub(crate) fn portal() -> Portal {
     Portal::new(PortalConfig { window: WINDOW, ..PortalConfig::default() })
 }
 
-/// A PDU as it is on the wire: header with the data's length set, data, padding, digests.
+/// A PDU in wire format: header with DataSegmentLength set, data, padding, digests.
 pub(crate) fn pdu_of(header: &[u8], data: &[u8], digests: Digests) -> Vec<u8> {
     let mut stream = header.to_vec();
     let len = DataSegmentLen::new(u32::try_from(data.len()).expect("short"));
@@ -159,8 +160,8 @@ pub(crate) fn login_pdu(setup: Setup, tsih: u16, cid: u16, is_discovery: bool) -
     pdu_of(request.as_bytes(), text.as_bytes(), Digests::NONE)
 }
 
-/// The login of a sound initiator that has no account: of a new session, in place of whatever it had
-/// (`tsih` 0), or of one more connection of a session.
+/// The login of a valid initiator without an account: of a new session that replaces its old one
+/// (`tsih` 0), or of another connection of a session.
 pub fn login_of(setup: Setup, tsih: u16, cid: u16) -> Vec<u8> {
     login_pdu(setup, tsih, cid, false)
 }
@@ -215,7 +216,7 @@ impl Bench {
         };
         let granted = admit(&mut self.portal, &demand);
         if let Ok(granted) = &granted {
-            // What every session is told first, checks need not hear.
+            // Checks ignore the first unit attentions of every session.
             let attentions = granted.session.attentions();
             attentions.withdraw_all(Attention::PowerOn);
             attentions.withdraw_all(Attention::NexusLoss);
@@ -230,7 +231,7 @@ impl Bench {
         self.feed(&stream);
     }
 
-    /// All of `bytes`, unless the session errs or will not have them.
+    /// Feeds `bytes` until the session fails or pauses.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while self.error.is_none() {
             let taken = match self.target.receiving() {
@@ -328,7 +329,7 @@ impl Bench {
         stream
     }
 
-    /// The connection is lost; nothing may be missing.
+    /// Ends the connection, and checks that no buffer is missing.
     pub(crate) fn end(mut self) {
         let memory = &mut self.memory;
         self.target.release_all(&mut |buffer| memory.give_back(buffer));
@@ -344,7 +345,7 @@ impl Bench {
     }
 }
 
-/// What the first core answers.
+/// The answer of the first core to a login.
 pub(crate) fn admit(portal: &mut Portal, demand: &LoginDemand) -> Result<Granted, LoginStatus> {
     loop {
         match portal.login(demand)? {
@@ -358,7 +359,7 @@ pub(crate) fn admit(portal: &mut Portal, demand: &LoginDemand) -> Result<Granted
     }
 }
 
-/// Whatever comes, and however its answers are timed: no panic, no buffer lost.
+/// The session never panics or loses a buffer, for every stream and every timing of answers.
 pub fn check_target_never_panics(stage: Stage, setup: Setup, stream: &[u8], part_len: usize) {
     let mut bench = Bench::new(stage, setup);
     for (turn, part) in stream.chunks(part_len.max(1)).enumerate() {
@@ -378,11 +379,11 @@ pub fn check_target_never_panics(stage: Stage, setup: Setup, stream: &[u8], part
     bench.end();
 }
 
-/// However the transport cuts the stream, the session says the same and ends the same.
+/// The session's output and its end do not depend on how the transport cuts the stream.
 pub fn check_segmentation_does_not_matter(setup: Setup, stream: &[u8], part_len: usize) {
     let run = |part_len: usize| {
         let mut bench = Bench::new(Stage::FullFeature, setup);
-        // When data is asked for depends on when there is a buffer, and must not on the cuts.
+        // The time of an R2T depends on when there is a buffer, which must not depend on the cuts.
         bench.is_generous = false;
         stream.chunks(part_len).for_each(|part| bench.feed(part));
         bench.is_generous = true;

@@ -1,4 +1,4 @@
-//! What a target answers commands with: data, leave to send data, and how they ended.
+//! A target's answers to commands: Data-In, R2T and SCSI Response.
 //!
 //! Spec: RFC 7143, 11.4, 11.7 and 11.8.
 
@@ -17,11 +17,11 @@ const ITT_OFFSET: u32 = 16;
 const TTT_OFFSET: u32 = 20;
 const DESIRED_LEN_OFFSET: u32 = 44;
 
-/// Sense data as a response has it: its length, and itself.
+/// The length in bytes of the SenseLength field before the sense data of a response.
 const SENSE_LEN_FIELD: usize = 2;
 
 impl InitiatorSession {
-    /// Data comes in order, so what is next is how much has come.
+    /// Data comes in order, so the next offset is the length received so far.
     #[inline]
     pub(super) fn on_data_in(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
         let header = DataIn::ref_from_bytes(head).expect("of that length");
@@ -55,7 +55,7 @@ impl InitiatorSession {
         Ok(())
     }
 
-    /// All of a Data-In has come.
+    /// Handles the end of a Data-In.
     #[inline]
     pub(super) fn end_data(&mut self, id: TaskId, completes: Option<Answer>) {
         if self.framer.body.damage().is_some() {
@@ -66,7 +66,7 @@ impl InitiatorSession {
         }
     }
 
-    /// A response with sense data is looked at when it is whole.
+    /// A response with sense data is handled when it is complete.
     #[inline]
     pub(super) fn on_response(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
         if self.framer.body.data_left() > 0 {
@@ -140,7 +140,8 @@ impl InitiatorSession {
         index.map(TaskId).ok_or(PeerError::UnknownTask { opcode, tag })
     }
 
-    /// StatSN of a PDU that uses one up. At error recovery level 0, none is ever missing.
+    /// Checks and counts StatSN of a PDU that uses one. At error recovery level 0, no number is
+    /// ever missing.
     #[inline]
     pub(super) fn take_stat_sn(&mut self, opcode: Opcode, field: U32) -> Result<(), PeerError> {
         let received = Serial::of(field);
@@ -158,13 +159,14 @@ impl InitiatorSession {
         self.window.update(Serial::of(exp_cmd_sn), Serial::of(max_cmd_sn), self.is_shared);
     }
 
-    /// The logical unit answered.
+    /// Completes a command with the answer of the logical unit.
     #[inline]
     fn answer(&mut self, id: TaskId, answer: Answer) {
         let command = &mut self.posted[id.0];
         let is_good = answer.status == Status::GOOD;
         let is_damaged = match command.data {
-            // A read that succeeds has all its data, but for what the target says it has not.
+            // A read that succeeds has all its data, except for the residual that the target
+            // reports.
             Data::Incoming(_) => {
                 command.damaged
                     || is_good
@@ -191,7 +193,7 @@ impl InitiatorSession {
     }
 }
 
-/// Sense data of a response; `None` when there is none that can be read.
+/// The sense data of a response; `None` if there is none, or it cannot be parsed.
 fn sense(data: &[u8]) -> Option<Sense> {
     let (len, sense) = data.split_first_chunk::<SENSE_LEN_FIELD>()?;
     let len = usize::from(u16::from_be_bytes(*len)).min(sense.len());

@@ -1,10 +1,10 @@
-//! The command descriptor blocks that an initiator needs for blocks, and the parameters some of them
-//! bring along. SBC-3, 5 and SPC-4, 6.
+//! The CDBs that an initiator needs for block devices, and the parameters of some of them. SBC-3, 5
+//! and SPC-4, 6.
 
 /// A command descriptor block, shorter ones padded with zeroes.
 pub type Cdb = [u8; 16];
 
-/// FUA of reads and writes: past every cache.
+/// FUA of reads and writes: bypasses every cache.
 pub const FORCE_UNIT_ACCESS: u8 = 0x08;
 
 /// A command with a 64-bit LBA and a 32-bit number of blocks.
@@ -32,13 +32,13 @@ pub fn write(flags: u8, lba: u64, blocks: u32) -> Cdb {
     long(0x8A, flags, lba, blocks)
 }
 
-/// SYNCHRONIZE CACHE (16) of everything.
+/// SYNCHRONIZE CACHE (16) of all blocks.
 #[inline]
 pub fn synchronize_cache() -> Cdb {
     long(0x91, 0, 0, 0)
 }
 
-/// COMPARE AND WRITE: its data is what must be there, and then what is put there.
+/// COMPARE AND WRITE: its data is the expected content, and then the new content.
 pub fn compare_and_write(flags: u8, lba: u64, blocks: u8) -> Cdb {
     let mut cdb = long(0x89, flags, lba, 0);
     cdb[13] = blocks;
@@ -87,7 +87,7 @@ pub const fn read_capacity() -> Cdb {
     [0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0]
 }
 
-/// Number of blocks and their length, of what [`read_capacity`] brought.
+/// Number of blocks and their length, from the data of [`read_capacity`].
 pub fn capacity(data: &[u8]) -> Option<(u64, u32)> {
     let last = u64::from_be_bytes(*data.first_chunk()?);
     let block_len = u32::from_be_bytes(data.get(8..12)?.try_into().ok()?);

@@ -1,4 +1,4 @@
-//! What an initiator's session is told, given and answers.
+//! The configuration, data and results of an initiator's session.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ pub const TASKS_MAX: u16 = 4096;
 /// One connection that an initiator wants.
 #[derive(Clone, Debug)]
 pub struct InitiatorConfig {
-    /// As whom, to what, and with which offers.
+    /// The names, credentials and offers of the login.
     pub login: LoginConfig,
-    /// The session's, shared by its connections.
+    /// The session's command window, shared by its connections.
     pub window: Arc<CommandWindow>,
     /// The most commands in flight: 1 to [`TASKS_MAX`].
     pub task_count: u16,
@@ -65,11 +65,11 @@ pub struct Status(pub u8);
 
 codes! { Status {
     GOOD = 0x00, "GOOD";
-    /// The sense data says what is wrong.
+    /// The sense data gives the reason.
     CHECK_CONDITION = 0x02, "CHECK CONDITION";
     /// Of a prefetch that fits the cache.
     CONDITION_MET = 0x04, "CONDITION MET";
-    /// Later.
+    /// The logical unit is busy: retry later.
     BUSY = 0x08, "BUSY";
     /// Another initiator's reservation forbids it.
     RESERVATION_CONFLICT = 0x18, "RESERVATION CONFLICT";
@@ -95,9 +95,9 @@ impl fmt::Display for Status {
 pub enum Ending {
     /// The logical unit answered.
     Answered(Status),
-    /// The target says that it failed: the response code.
+    /// The target failed: the response code.
     TargetFailed(u8),
-    /// The target did not take it.
+    /// The target rejected it.
     Rejected(RejectReason),
     /// A task management function ended it.
     Aborted,
@@ -112,23 +112,23 @@ pub struct TaskCompletion {
     pub id: TaskId,
     /// How it ended.
     pub ending: Ending,
-    /// With CHECK CONDITION: why.
+    /// The sense data, with CHECK CONDITION.
     pub sense: Option<Sense>,
-    /// How much data came, or was sent as the target says.
+    /// The length of the data received, or sent according to the target.
     pub moved: u32,
-    /// What came for [`TaskData::SmallToInitiator`]; otherwise empty.
+    /// The data of [`TaskData::SmallToInitiator`]; otherwise empty.
     pub data: Vec<u8>,
 }
 
 impl TaskCompletion {
-    /// Whether it did what was asked.
+    /// Whether the command succeeded.
     #[inline]
     pub fn is_good(&self) -> bool {
         self.ending == Ending::Answered(Status::GOOD)
     }
 }
 
-/// What happens beside commands.
+/// An event other than the completion of a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event {
     /// The target answered a ping.
@@ -142,7 +142,7 @@ pub enum Event {
         /// How long it waits.
         seconds: u16,
     },
-    /// The target reports this unasked.
+    /// An asynchronous event, with its sense data if any.
     Reported(Option<Sense>),
     /// The logout is over, and the connection is.
     LoggedOut(LogoutResult),
@@ -157,7 +157,7 @@ pub enum SubmitError {
     /// The session's command window is closed: wait until the target answers something.
     #[error("the target takes no more commands now")]
     WindowClosed,
-    /// Not logged in yet, or no more; or a like thing is under way.
+    /// The connection is not logged in, or an exchange of the same kind is under way.
     #[error("the connection is not ready for this")]
     NotReady,
 }

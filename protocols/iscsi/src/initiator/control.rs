@@ -1,5 +1,4 @@
-//! What happens beside commands: login, pings, task management, text, logout, and what a target says
-//! unasked.
+//! PDUs other than commands: login, pings, task management, text, logout and asynchronous messages.
 //!
 //! Spec: RFC 7143, 11.5, 11.6, 11.9 to 11.11, 11.14, 11.15 and 11.17 to 11.19.
 
@@ -25,18 +24,18 @@ const LOGOUT_TAG: u32 = 0xFFF2;
 const MANAGE_TAG: u32 = 0xFFF3;
 const FENCE_TAG: u32 = 0xFFF4;
 
-/// A task management function that is under way: what it is about.
+/// A task management function that is under way, and the commands that it affects.
 #[derive(Clone, Copy, Debug)]
 pub struct Managing {
     function: TaskFunction,
     lun: LunField,
     task: Option<TaskId>,
-    /// Its CmdSN: it is about commands with lower numbers.
+    /// Its CmdSN: it affects commands with lower numbers.
     number: Serial,
 }
 
 impl InitiatorSession {
-    /// A PDU other than commands' data has come, and all of its data.
+    /// Handles a PDU, except Data-In and R2T, with all its data.
     pub(super) fn on_whole(
         &mut self,
         opcode: Opcode,
@@ -67,7 +66,8 @@ impl InitiatorSession {
         Ok(())
     }
 
-    /// RFC 7143, 11.19: an answer to our ping, or a ping, or only news of the window.
+    /// RFC 7143, 11.19: an answer to this end's ping, or a ping, or only an update of the command
+    /// window.
     fn on_nop_in(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
         let header = NopIn::ref_from_bytes(head).expect("of that length");
         let opcode = Opcode::NOP_IN;
@@ -92,10 +92,10 @@ impl InitiatorSession {
         Ok(())
     }
 
-    /// Asks whether the target is there: [`Event::Pong`] says so.
+    /// Pings the target: [`Event::Pong`] reports its answer.
     ///
     /// # Errors
-    /// When the connection is not ready or such a question is under way.
+    /// When the connection is not ready or a ping is under way.
     pub fn ping(&mut self) -> Result<(), SubmitError> {
         if !self.is_ready() || self.errands.is_pinging {
             return Err(SubmitError::NotReady);
@@ -112,9 +112,9 @@ impl InitiatorSession {
         push_small(&mut self.output, self.connection.digests, header.as_bytes(), &[]);
     }
 
-    /// Asks for a task management function, of a logical unit or of one command:
-    /// [`Event::Managed`] says how it ended. Then the session's other connections are to
-    /// [`Self::conclude`] it, too.
+    /// Requests a task management function for a logical unit or one command: [`Event::Managed`]
+    /// reports its result. Then [`Self::conclude`] must be called for the session's other
+    /// connections, too.
     ///
     /// # Errors
     /// When the connection is not ready or one is under way.
@@ -144,10 +144,10 @@ impl InitiatorSession {
         Ok(managing)
     }
 
-    /// A function of another connection of the session has ended like this: what it ended here gets no
-    /// response any more. What was sent here before may still come: the target has waited for that, RFC
-    /// 7143, 4.2.2.3.3, unless it has lost this connection. So a ping goes there first, whose answer
-    /// comes behind all that.
+    /// A function of another connection of the session has ended with `result`: the commands that
+    /// it ended here get no response. PDUs that the target sent here before may still come. The
+    /// target has waited for them (RFC 7143, 4.2.2.3.3), unless it has lost this connection. So
+    /// this connection first sends a ping, whose answer comes after these PDUs.
     pub fn conclude(&mut self, managing: &Managing, result: TaskResult) {
         if managing.function != TaskFunction::ABORT_TASK && self.is_ready() {
             self.errands.concluded.push((*managing, result));
@@ -163,7 +163,7 @@ impl InitiatorSession {
         }
     }
 
-    /// All has come that was sent before the fence.
+    /// All PDUs sent before the fence have come.
     fn pass_fence(&mut self) {
         let fenced = std::mem::take(&mut self.errands.fenced);
         let passed: Vec<_> = self.errands.concluded.drain(..fenced).collect();
@@ -185,11 +185,11 @@ impl InitiatorSession {
         Ok(())
     }
 
-    /// What the function ended gets no response any more.
+    /// Completes the commands that the function ended: they get no response.
     fn end_managed(&mut self, managing: Managing, result: TaskResult) {
         let Managing { function, lun, task, number } = managing;
         let is_over = match function {
-            // A task that the target does not know will never be answered either.
+            // A task that the target does not know will never be answered.
             TaskFunction::ABORT_TASK => {
                 matches!(result, TaskResult::COMPLETE | TaskResult::NO_TASK)
             }
@@ -217,8 +217,8 @@ impl InitiatorSession {
         }
     }
 
-    /// Asks for all targets of a discovery session ("All"), one by name, or this session's own
-    /// (""): [`Event::Targets`] has them.
+    /// Requests all targets in a discovery session ("All"), one by name, or this session's own
+    /// (""): [`Event::Targets`] reports them.
     ///
     /// # Errors
     /// When the connection is not ready or text is under way.
@@ -260,7 +260,7 @@ impl InitiatorSession {
             return Ok(());
         }
         if ttt == NO_TAG || data.is_empty() {
-            // Nothing to go on with, or no end in sight.
+            // The exchange cannot continue, or would never end.
             return Err(PeerError::Sequence { opcode });
         }
         let mut next = TextRequest::new(FINAL, tag, ttt);
@@ -269,8 +269,8 @@ impl InitiatorSession {
         Ok(())
     }
 
-    /// Asks for the end of this connection, or of the session with all its connections. No command
-    /// is taken any more; [`Event::LoggedOut`] comes last.
+    /// Requests the end of this connection, or of the session with all its connections. No further
+    /// command is accepted; [`Event::LoggedOut`] comes last.
     ///
     /// # Errors
     /// When the connection is not ready.
@@ -309,7 +309,7 @@ impl InitiatorSession {
         let event = match header.event {
             AsyncEvent::LOGOUT => Event::LogoutRequested { seconds: header.parameter3.get() },
             AsyncEvent::CONNECTION_DROP if u32::from(header.parameter1.get()) != cid => {
-                // Another connection of the session: it will notice.
+                // The target drops another connection, which notices that by itself.
                 return Ok(());
             }
             AsyncEvent::CONNECTION_DROP | AsyncEvent::SESSION_DROP => {
@@ -319,15 +319,14 @@ impl InitiatorSession {
                 let sense = data.split_first_chunk::<2>().and_then(|(_, data)| Sense::parse(data));
                 Event::Reported(sense)
             }
-            // Nothing that this end would act on.
+            // Other events need no action.
             _ => Event::Reported(None),
         };
         self.errands.events.push_back(event);
         Ok(())
     }
 
-    /// RFC 7143, 11.17: a command that was not taken is over; without anything else, this end cannot
-    /// go on.
+    /// RFC 7143, 11.17: a rejected command is over; a Reject of any other PDU ends the connection.
     fn on_reject(&mut self, head: &[u8; HEADER_LEN], data: &[u8]) -> Result<(), PeerError> {
         let header = Reject::ref_from_bytes(head).expect("of that length");
         self.take_stat_sn(Opcode::REJECT, header.stat_sn)?;

@@ -1,4 +1,4 @@
-//! The data of writes: unasked for, or as an R2T asks for it.
+//! The data of writes: unsolicited, or solicited by an R2T.
 //!
 //! Spec: RFC 7143, 11.7 and 11.8.
 
@@ -45,7 +45,7 @@ impl InitiatorSession {
         self.connection.send_len_max & !3
     }
 
-    /// Queues what an R2T asked for. The caller has checked that the command has that data.
+    /// Queues the data that an R2T requests. The caller has checked that the command has this data.
     pub(super) fn send_data(&mut self, id: TaskId, ttt: u32, offset: u32, len: u32) {
         let end = offset + len;
         let mut next = offset;
@@ -65,7 +65,8 @@ impl InitiatorSession {
                 self.posted[id.0].data = Data::Outgoing(buffer);
                 if self.connection.digests.data {
                     self.parts.push_back(PendingPart { id, buffer, part });
-                    // Not sent before its digest is known: never, as far as is known.
+                    // It is sent only after its digest is known, so its position in the stream is
+                    // not known yet.
                     self.posted[id.0].sent_until = u64::MAX;
                 } else {
                     self.push_part(id, part, Source::Buffer(buffer), &[]);
@@ -124,8 +125,7 @@ impl InitiatorSession {
         });
     }
 
-    /// Which bytes are to be digested before they can be sent, oldest first. Only with data
-    /// digests.
+    /// The bytes that need a digest before they can be sent, oldest first. Only with data digests.
     #[inline]
     pub fn wants_payload(&self) -> Option<PayloadPart> {
         let PendingPart { buffer, part, .. } = *self.parts.front()?;
@@ -135,7 +135,7 @@ impl InitiatorSession {
     /// The bytes that [`Self::wants_payload`] named.
     ///
     /// # Panics
-    /// When none were, or others.
+    /// When no bytes were named, or `bytes` has another length.
     pub fn provide_payload(&mut self, bytes: &[u8]) {
         let PendingPart { id, buffer, part } =
             self.parts.pop_front().expect("payload comes only when wanted");

@@ -1,10 +1,10 @@
-//! Which targets there are: SendTargets. RFC 7143, 13.3 and Appendix C.
+//! Discovery of targets: SendTargets. RFC 7143, 13.3 and Appendix C.
 
 use crate::error::PeerError;
 use crate::pdu::Opcode;
 use crate::text::Pairs;
 
-/// The most text about targets that is gathered.
+/// The most text that is collected in discovery, in bytes.
 pub const TARGETS_TEXT_LEN_MAX: usize = 1 << 20;
 
 /// A target, and where it is.
@@ -17,7 +17,7 @@ pub struct DiscoveredTarget {
     pub addresses: Vec<String>,
 }
 
-/// Of a whole answer.
+/// Parses a complete answer.
 pub(super) fn parse_targets(text: &[u8]) -> Result<Vec<DiscoveredTarget>, PeerError> {
     let mut targets: Vec<DiscoveredTarget> = Vec::new();
     for pair in Pairs::new(text) {

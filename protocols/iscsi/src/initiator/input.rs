@@ -1,4 +1,4 @@
-//! From bytes to completions: the loop over received bytes, and which PDU may come when.
+//! From bytes to completions: the loop over received bytes, and the PDUs that each state allows.
 
 use nearflash_session::{Data, Head, Receiving};
 
@@ -35,7 +35,7 @@ impl InitiatorSession {
     /// the stream is cut, the outcome is the same.
     ///
     /// # Errors
-    /// When the target broke the protocol or ended the connection: the session is closing.
+    /// When the target violated the protocol or ended the connection: the session is closing.
     #[inline]
     pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
         let mut rest = bytes;
@@ -63,7 +63,7 @@ impl InitiatorSession {
     /// are once more.
     ///
     /// # Panics
-    /// When that many were not awaited.
+    /// When fewer bytes of payload were awaited.
     #[inline]
     pub fn handle_payload(&mut self, bytes: &[u8]) {
         let Sink::Task { id, completes } = self.sink else {
@@ -101,7 +101,7 @@ impl InitiatorSession {
         if self.framer.body.is_over() { self.end_body() } else { Ok(()) }
     }
 
-    /// Other PDUs are looked at when they are whole.
+    /// Collects any other PDU, which is handled when it is complete.
     fn gather(&mut self, head: &[u8; HEADER_LEN], opcode: Opcode) -> Result<(), PeerError> {
         let is_expected = match &self.state {
             State::LoggingIn(_) => opcode == Opcode::LOGIN_RESPONSE,
@@ -123,15 +123,15 @@ impl InitiatorSession {
         Ok(())
     }
 
-    /// This PDU's data is gathered.
+    /// Begins to collect a PDU's data.
     pub(super) fn keep(&mut self, head: &[u8; HEADER_LEN]) {
         self.small_header = *head;
         self.small.clear();
         self.sink = Sink::Small;
     }
 
-    /// Takes what `rest` has of the current PDU's body; `false` when more is needed first, or it is
-    /// payload.
+    /// Consumes the bytes of the current PDU's body in `rest`. Returns `false` if more bytes are
+    /// needed first, or if the body is payload.
     #[inline]
     fn consume_body(&mut self, rest: &mut &[u8]) -> Result<bool, PeerError> {
         if self.framer.body.data_left() > 0 {

@@ -1,9 +1,9 @@
 //! The initiator's end of one connection: commands in, bytes and payload buffers of the stream out;
 //! bytes in, completions out.
 //!
-//! Spec: RFC 7143, 4 and 11. A session has one connection or several, each an
-//! [`InitiatorSession`]; what they share is a [`CommandWindow`]. Knows nothing of sockets, of
-//! memory of payload, or of what a command asks.
+//! Spec: RFC 7143, 4 and 11. A session has one connection or several, each an [`InitiatorSession`];
+//! they share a [`CommandWindow`]. Knows nothing of sockets, of memory for payload, or of the
+//! meaning of commands.
 //!
 //! A driver's turn: [`InitiatorSession::submit`] as much as there is; send
 //! [`InitiatorSession::output`] and tell [`InitiatorSession::advance_output`]; ask
@@ -12,7 +12,7 @@
 //! [`InitiatorSession::poll_completion`] and [`InitiatorSession::poll_event`]. With data digests,
 //! also satisfy [`InitiatorSession::wants_payload`].
 //!
-//! Buffers stay the caller's. A command's is not touched after its completion was polled.
+//! Buffers belong to the caller. A command's buffer is not used after its completion was polled.
 //!
 //! Invariants: every command submitted completes once, or the session is closing and
 //! [`InitiatorSession::in_flight`] names those that never will; memory is bounded by the number of
@@ -55,21 +55,21 @@ use crate::pdu::{HEADER_LEN, LunField, Serial, TaskResult};
 use crate::text::Gathering;
 use data_out::PendingPart;
 
-/// Parts waiting to be sent, past which nothing more is received: more than all tasks make unless
-/// the target does not read.
+/// The number of parts waiting to be sent above which nothing more is received: more than all tasks
+/// have, unless the target does not read.
 const PARTS_MAX: usize = 64 * 1024;
-/// Events that nobody polled, past which nothing more is received.
+/// The number of unpolled events above which nothing more is received.
 const EVENTS_MAX: usize = 64;
 
-/// What the connection is, and so which PDUs may come.
+/// The state of the connection, which determines the PDUs that may come.
 #[derive(Debug)]
 enum State {
     LoggingIn(Box<InitiatorLogin>),
     /// Full feature phase.
     Ready,
-    /// A logout is on its way: no more commands.
+    /// A logout is under way: no command is accepted.
     LoggingOut,
-    /// What is queued is sent, nothing more is received.
+    /// The queued output is sent, nothing more is received.
     Closing,
 }
 
@@ -80,24 +80,24 @@ enum Sink {
     Skipped,
     /// To a task, which its answer may end.
     Task { id: TaskId, completes: Option<Answer> },
-    /// Gathered, until the PDU is whole.
+    /// Collected until the PDU is complete.
     Small,
 }
 
-/// How a target said that a task ended.
+/// The status of a task in the target's answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Answer {
     status: Status,
-    /// How much less than the transfer length moved, if it says so.
+    /// The reported underflow of the transfer length, in bytes.
     underflow: u32,
 }
 
-/// What is known of a command, and what it is answered.
+/// The state and the answer of a command.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     lun: LunField,
     cmd_sn: Serial,
-    /// How many Data-In or R2T there were.
+    /// The number of Data-In or R2T PDUs received.
     data_sn: u32,
     ending: Ending,
     sense: Option<Sense>,
@@ -115,14 +115,14 @@ impl Default for Task {
     }
 }
 
-/// What of the task management function, ping, text and logout is under way.
+/// The task management function, ping and text exchange under way, and pending events.
 #[derive(Debug)]
 struct Errands {
     is_pinging: bool,
     managing: Option<control::Managing>,
     /// Functions of other connections that have ended.
     concluded: Vec<(control::Managing, TaskResult)>,
-    /// How many of them wait for the answer to a ping.
+    /// The number of `concluded` that wait for the answer to a ping.
     fenced: usize,
     text: Option<Gathering>,
     events: VecDeque<Event>,
@@ -143,7 +143,7 @@ pub struct InitiatorSession {
     exp_stat_sn: Serial,
     framer: Framer,
     sink: Sink,
-    /// The header of the PDU whose data is gathered, and the data.
+    /// The header of the PDU whose data is collected, and the data.
     small_header: [u8; HEADER_LEN],
     small: Vec<u8>,
     /// Commands by the lower half of their tag.
@@ -158,11 +158,11 @@ impl InitiatorSession {
     /// The end of a connection that was just made. Its first login request is in its output.
     ///
     /// # Panics
-    /// When it is to have no tasks, or more than [`TASKS_MAX`].
+    /// When `task_count` is 0, or more than [`TASKS_MAX`].
     pub fn new(config: InitiatorConfig) -> Self {
         let InitiatorConfig { mut login, window, task_count } = config;
         assert!((1..=TASKS_MAX).contains(&task_count), "1 to {TASKS_MAX} tasks");
-        // What this end is not made for is not offered.
+        // Features that this end does not support are not offered.
         login.offer.session.data_pdu_in_order = true;
         login.offer.session.data_sequence_in_order = true;
         login.offer.session.error_recovery_level = 0;
@@ -197,7 +197,7 @@ impl InitiatorSession {
         }
     }
 
-    /// What was agreed on, once the login is over.
+    /// The negotiated parameters, once the login is over.
     pub const fn established(&self) -> Option<&Established> {
         self.established.as_ref()
     }
@@ -208,7 +208,7 @@ impl InitiatorSession {
         matches!(self.state, State::Ready)
     }
 
-    /// The digests agreed, once the login is over.
+    /// The negotiated digests, once the login is over.
     #[inline]
     pub const fn digests(&self) -> Digests {
         self.connection.digests
@@ -223,7 +223,7 @@ impl InitiatorSession {
         Some(TaskCompletion { id: TaskId(id), ending, sense, moved, data })
     }
 
-    /// The next thing that happened beside commands.
+    /// The next event other than the completion of a command.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.errands.events.pop_front()
@@ -240,12 +240,12 @@ impl InitiatorSession {
         self.posted.in_flight().map(TaskId)
     }
 
-    /// What to send, in stream order, from where the last send stopped.
+    /// The data to send, in stream order, from where the last send stopped.
     pub fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
         self.output.chunks()
     }
 
-    /// How many bytes that is.
+    /// The length of [`Self::output`], in bytes.
     #[inline]
     pub const fn output_len(&self) -> usize {
         self.output.len()
@@ -261,8 +261,8 @@ impl InitiatorSession {
         self.posted.sent(self.output.position());
     }
 
-    /// Ends the connection, without a word: iSCSI has none for it.
-    /// [`Self::handle_input`] does so by itself.
+    /// Ends the connection without a PDU: iSCSI has none for it. [`Self::handle_input`] does so by
+    /// itself.
     pub fn terminate(&mut self) {
         self.state = State::Closing;
     }
@@ -286,7 +286,7 @@ impl InitiatorSession {
         self.state = State::Ready;
     }
 
-    /// What went wrong ends the connection.
+    /// Ends the connection after an error.
     #[cold]
     fn fail(&mut self, error: PeerError) -> PeerError {
         self.state = State::Closing;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a command was not done.
+/// The reason for a CHECK CONDITION status.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sense {
     /// Sense key.
@@ -16,7 +16,7 @@ pub struct Sense {
 }
 
 impl Sense {
-    /// Of sense data; `None` when it is in no known format.
+    /// Parses sense data; `None` if its format is unknown.
     pub fn parse(data: &[u8]) -> Option<Self> {
         match data.first()? & 0x7F {
             0x70 | 0x71 => Self::parse_fixed(data),

@@ -1,4 +1,4 @@
-//! From a command to its PDU, with as much of its data as may go unasked.
+//! From a command to its PDU, with as much unsolicited data as allowed.
 //!
 //! Spec: RFC 7143, 4.2.5.2 (immediate and unsolicited data) and 11.3.
 
@@ -22,13 +22,13 @@ struct Begun {
 }
 
 impl InitiatorSession {
-    /// Queues a command. Its number, which the session chooses, comes back with its completion.
-    /// `payload` is what [`TaskData::FromInitiator`]'s buffer holds, looked at only when data
-    /// digests were agreed.
+    /// Queues a command. Its number, which the session chooses, is returned with its completion.
+    /// `payload` is the content of [`TaskData::FromInitiator`]'s buffer, read only with data
+    /// digests.
     ///
     /// # Errors
-    /// When no place is free, the window is closed or the connection not ready: the command was not
-    /// taken.
+    /// When no place is free, the window is closed or the connection is not ready: the command was
+    /// not accepted.
     #[inline]
     pub fn submit(
         &mut self,
@@ -66,8 +66,7 @@ impl InitiatorSession {
         Ok(id)
     }
 
-    /// How many bytes of data a command may bring along, and how many may follow unasked, all
-    /// together.
+    /// The lengths of a command's immediate data, and of all its unsolicited data together.
     #[inline]
     fn unsolicited_lens(&self, len: u32) -> (u32, u32) {
         let first_burst = len.min(self.session.first_burst_len & !3);
@@ -77,7 +76,7 @@ impl InitiatorSession {
         (immediate, all)
     }
 
-    /// A command with data of the initiator's. `payload` is its bytes.
+    /// Queues a command with data from the initiator. `payload` is the data.
     fn queue_write(
         &mut self,
         cdb: &Cdb,
@@ -110,7 +109,7 @@ impl InitiatorSession {
         id
     }
 
-    /// A command has its number. The caller has seen that there is room.
+    /// Puts a command with its number in flight. The caller has checked that there is room.
     #[inline]
     fn put_in_flight(&mut self, begun: Begun) -> TaskId {
         let id = self.posted.take().expect("the caller has seen that there is room");

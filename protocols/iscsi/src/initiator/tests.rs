@@ -16,12 +16,12 @@ use nearflash_session::check::Memory;
 
 const TAG_BASE: u32 = 1 << 16;
 
-/// An initiator that is logged in at a target which the test plays.
+/// An initiator that is logged in to a target played by the test.
 struct Peer {
     initiator: InitiatorSession,
     memory: Memory,
     stat_sn: Serial,
-    /// All that was sent and not looked at.
+    /// The bytes sent since the last look.
     sent: Vec<u8>,
 }
 
@@ -118,7 +118,7 @@ impl Peer {
         self.answer(header.as_bytes(), &[])
     }
 
-    /// One Data-In of bytes that say their place.
+    /// Sends one Data-In whose bytes depend on their offset.
     fn give(
         &mut self,
         id: TaskId,
@@ -577,7 +577,8 @@ fn session_in(state: &str) -> Peer {
     peer
 }
 
-/// What comes of a PDU of zeroes but for what makes it the next one, for command `id`.
+/// The outcome of a PDU for command `id` that is zero except for the fields that make it the next
+/// one.
 fn outcome_of(peer: &mut Peer, opcode: Opcode, id: u32) -> String {
     let mut header = [0; HEADER_LEN];
     header[0] = opcode.0;

@@ -1,8 +1,9 @@
-//! What the connections of a session share: its command window and what was agreed on.
+//! The state that the connections of a session share: its command window and the negotiated
+//! parameters.
 //!
-//! Spec: RFC 7143, 4.2.2.1. Connections may be driven by different threads, so these are atomics.
-//! Where one connection is all that was agreed on, they are used without locking the bus, which would
-//! be a tenth of what a command costs.
+//! Spec: RFC 7143, 4.2.2.1. Different threads may drive the connections, so these are atomics. With
+//! MaxConnections 1, they are used without atomic read-modify-write operations, which would be a
+//! tenth of the cost of a command.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +21,7 @@ pub struct CommandWindow {
 }
 
 impl CommandWindow {
-    /// Of a session that begins with this CmdSN.
+    /// The window of a session that begins with this CmdSN.
     pub const fn new(cmd_sn: u32) -> Self {
         Self {
             next: AtomicU32::new(cmd_sn),
@@ -34,20 +35,20 @@ impl CommandWindow {
         self.agreed.get().map(|(tsih, _)| *tsih)
     }
 
-    /// CmdSN of the next command: immediate ones have it too, and do not use it up.
+    /// CmdSN of the next command. Immediate commands carry it, too, without using it.
     #[inline]
     pub fn next(&self) -> Serial {
         Serial(self.next.load(Ordering::Relaxed))
     }
 
-    /// Whether the target takes a command now.
+    /// Whether the target accepts a command now.
     #[inline]
     pub fn is_open(&self) -> bool {
         !Serial(self.max.load(Ordering::Relaxed)).is_before(self.next())
     }
 
-    /// How many commands the target takes now. Some begin with few and take more once they have
-    /// answered some.
+    /// The number of commands that the target accepts now. Some targets begin with a small window
+    /// and widen it with their answers.
     pub fn width(&self) -> u32 {
         match self.is_open() {
             true => self.max.load(Ordering::Relaxed).wrapping_sub(self.next().0).wrapping_add(1),
@@ -55,8 +56,8 @@ impl CommandWindow {
         }
     }
 
-    /// CmdSN for a command; `None` when the target takes none now. `is_shared` with any other
-    /// connection.
+    /// Takes a CmdSN for a command; `None` if the target accepts none now. `is_shared`: the session
+    /// may have other connections.
     #[inline]
     pub(super) fn take(&self, is_shared: bool) -> Option<Serial> {
         let max = Serial(self.max.load(Ordering::Relaxed));
@@ -71,10 +72,10 @@ impl CommandWindow {
         taken.ok().map(Serial)
     }
 
-    /// A PDU said so. RFC 7143, 4.2.2.1: what is older than what is known is ignored.
+    /// Updates the window from a PDU. RFC 7143, 4.2.2.1: older values are ignored.
     #[inline]
     pub(super) fn update(&self, exp_cmd_sn: Serial, max_cmd_sn: Serial, is_shared: bool) {
-        // MaxCmdSN below ExpCmdSN - 1 is no window.
+        // MaxCmdSN below ExpCmdSN - 1 is not valid.
         if max_cmd_sn.next().is_before(exp_cmd_sn) {
             return;
         }
@@ -84,14 +85,15 @@ impl CommandWindow {
         }
         if is_shared {
             let newer = |known| Serial(known).is_before(max_cmd_sn).then_some(max_cmd_sn.0);
-            // Refused by what is newer still.
+            // This fails if another connection stored a newer value.
             let _ = self.max.fetch_update(Ordering::Relaxed, Ordering::Relaxed, newer);
         } else {
             self.max.store(max_cmd_sn.0, Ordering::Relaxed);
         }
     }
 
-    /// A connection is logged in: the session's parameters, which the first one agreed on.
+    /// A connection is logged in: returns the session's parameters, which the leading connection
+    /// negotiated.
     pub(super) fn agree(&self, established: &Established) -> SessionParams {
         let (_, session) = self.agreed.get_or_init(|| (established.tsih, established.session));
         self.update(established.exp_cmd_sn, established.max_cmd_sn, true);

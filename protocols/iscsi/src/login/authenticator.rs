@@ -7,12 +7,12 @@ use super::keys::Keys;
 use crate::chap::{Account, Algorithm, Challenge, Response, Secret, decode, encode};
 use crate::text::Outgoing;
 
-/// Who may log in.
+/// The initiators that may log in.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    /// Whether initiators that prove nothing may.
+    /// Whether initiators may log in without authentication.
     pub is_open: bool,
-    /// Those that prove themselves.
+    /// The accounts of initiators that authenticate by CHAP.
     pub accounts: Vec<Arc<Account>>,
 }
 
@@ -21,7 +21,7 @@ impl Access {
         self.accounts.iter().find(|account| account.initiator().user == user)
     }
 
-    /// The first of the initiator's methods that will do.
+    /// The first of the initiator's methods that is accepted.
     fn method(&self, list: &str) -> Option<Method> {
         list.split(',').find_map(|name| match name {
             "CHAP" if !self.accounts.is_empty() => Some(Method::Chap),
@@ -37,16 +37,16 @@ enum Method {
     Chap,
 }
 
-/// How far authentication is.
+/// The progress of authentication.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     /// No method is agreed on.
     Begun,
-    /// CHAP is; CHAP_A is next.
+    /// CHAP is agreed on; CHAP_A is next.
     AwaitingAlgorithm,
     /// The challenge is out; CHAP_N and CHAP_R are next.
     Challenged(Algorithm),
-    /// Whoever it is may log in.
+    /// Authentication is complete: the initiator may log in.
     Over,
 }
 
@@ -69,7 +69,7 @@ impl Authenticator {
     pub(super) fn is_over(&self, access: &Access) -> bool {
         match self.state {
             State::Over => true,
-            // It was never spoken of.
+            // The initiator sent no AuthMethod.
             State::Begun => access.is_open,
             State::AwaitingAlgorithm | State::Challenged(_) => false,
         }
@@ -160,7 +160,7 @@ impl Authenticator {
         Ok(())
     }
 
-    /// Answers the initiator's own challenge, if there is one.
+    /// Answers the initiator's challenge, if there is one.
     fn prove_target(
         &self,
         account: &Account,
@@ -175,7 +175,7 @@ impl Authenticator {
         };
         let identifier: u8 = identifier.parse().map_err(|_| FAILURE)?;
         let challenge = decode(challenge).ok_or(FAILURE)?;
-        // RFC 7143, 12.1.3: our own challenge, sent back to us for its answer.
+        // RFC 7143, 12.1.3: the initiator reflects this end's challenge.
         if challenge == self.challenge.bytes_for(algorithm) {
             return Err(FAILURE);
         }
@@ -187,7 +187,7 @@ impl Authenticator {
     }
 }
 
-/// A secret that proves nobody.
+/// A secret of no user, for an equal running time.
 fn nobody() -> Secret {
     Secret::new(vec![0; 16]).expect("that is a secret's length")
 }

@@ -1,9 +1,9 @@
-//! What a login asks of whoever keeps the target's sessions, once all is negotiated.
+//! The request of a login to the keeper of the target's sessions, after negotiation.
 
 use crate::params::{ConnectionParams, SessionParams};
 use crate::pdu::Serial;
 
-/// What a session is for.
+/// The type of a session.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum SessionKind {
     /// For text only: SendTargets.
@@ -15,32 +15,33 @@ pub enum SessionKind {
     },
 }
 
-/// An initiator has proved itself as far as it must, and asks for the full feature phase.
+/// An authenticated initiator asks for the full feature phase.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LoginDemand {
     /// InitiatorName, in lower case.
     pub initiator: String,
     /// InitiatorAlias.
     pub initiator_alias: Option<String>,
-    /// The user of the CHAP account that it proved to be, if it did.
+    /// The user of its CHAP account, if it authenticated by CHAP.
     pub account: Option<String>,
     /// ISID.
     pub isid: [u8; 6],
-    /// TSIH: 0 for a new session, or one that takes an old one's place.
+    /// TSIH: 0 for a new session, or for one that replaces an old session.
     pub tsih: u16,
     /// CID.
     pub cid: u16,
-    /// What for.
+    /// The session's type, with its target.
     pub kind: SessionKind,
-    /// The session's parameters. Without meaning when it joins a session, whose are agreed.
+    /// The session's parameters. Ignored when the connection joins a session, whose parameters are
+    /// already negotiated.
     pub session: SessionParams,
-    /// The connection's.
+    /// The connection's parameters.
     pub connection: ConnectionParams,
     /// CmdSN of the login: the first command of a new session has it too.
     pub cmd_sn: Serial,
 }
 
-/// The answer to a [`LoginDemand`] that is granted: what the last login response says.
+/// The answer to a [`LoginDemand`] that is granted: fields of the last login response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Granted {
     /// The session's TSIH, never 0.

@@ -17,7 +17,7 @@ use crate::pdu::{DataSegmentLen, LoginFlags, LoginRequest, LoginResponse, Opcode
 use crate::small::push_small;
 use crate::text::{Gathering, Outgoing, Pairs, TEXT_LEN_MAX};
 
-/// What an initiator logs in as, and to what.
+/// The names, credentials and offers of an initiator's login.
 #[derive(Clone, Debug)]
 pub struct LoginConfig {
     /// InitiatorName.
@@ -30,13 +30,13 @@ pub struct LoginConfig {
     pub tsih: u16,
     /// CID: the connection's number in its session.
     pub cid: u16,
-    /// What for.
+    /// The session's type, with its target.
     pub kind: SessionKind,
-    /// How to prove who this is, and perhaps what the target must prove.
+    /// The CHAP account; with a target credential, for mutual CHAP.
     pub account: Option<Arc<Account>>,
-    /// What the target must answer then: drawn for this login.
+    /// The challenge for the target in mutual CHAP: random, for this login only.
     pub challenge: Challenge,
-    /// What to offer.
+    /// The parameters to offer.
     pub offer: Offer,
 }
 
@@ -47,7 +47,7 @@ pub struct Established {
     pub tsih: u16,
     /// The session's parameters; those of a further connection are its leading connection's.
     pub session: SessionParams,
-    /// The connection's.
+    /// The connection's parameters.
     pub connection: ConnectionParams,
     /// StatSN of the next response.
     pub exp_stat_sn: Serial,
@@ -108,10 +108,10 @@ impl InitiatorLogin {
         login
     }
 
-    /// A response with all its data: the next request is queued, or the login is over.
+    /// Handles a response with all its data: the next request is queued, or the login is over.
     ///
     /// # Errors
-    /// When the target refuses the login, breaks the protocol, or does not prove itself.
+    /// When the target refuses the login, violates the protocol, or does not prove itself.
     pub fn handle(
         &mut self,
         response: &LoginResponse,
@@ -120,7 +120,7 @@ impl InitiatorLogin {
     ) -> Result<Option<Established>, PeerError> {
         self.check_response(response)?;
         if !self.outgoing.is_over() {
-            // Our text continues: what is answered now is only that it was received.
+            // This end's text continues: the response only acknowledges its last part.
             self.request(output);
             return Ok(None);
         }
@@ -183,7 +183,7 @@ impl InitiatorLogin {
             let (key, value) = pair?;
             let is_declared =
                 matches!(key, "TargetPortalGroupTag" | "TargetAlias" | "TargetAddress");
-            // The last of two counts.
+            // Of two equal keys, the last one counts.
             if !is_declared && keys.take(key, value).is_none() {
                 self.negotiation.handle(key, value, &mut self.outgoing)?;
             }
@@ -207,7 +207,7 @@ impl InitiatorLogin {
         })
     }
 
-    /// Queues what this end has to say, and asks for the next stage if that is all.
+    /// Queues a request with the pending text, and asks for the next stage if that is all of it.
     fn request(&mut self, output: &mut Output) {
         if self.stage == Stage::Operational && !self.has_offered {
             self.has_offered = true;

@@ -1,10 +1,10 @@
 //! The keys of authentication in one text. RFC 7143, 12.1.
 
-/// Their values, as far as they came.
+/// The values of the keys received.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Keys<'a> {
     pub(super) method: Option<&'a str>,
-    /// What the initiator offers, or what the target chose.
+    /// The initiator's list, or the target's choice.
     pub(super) algorithm: Option<&'a str>,
     pub(super) identifier: Option<&'a str>,
     pub(super) challenge: Option<&'a str>,
@@ -13,7 +13,8 @@ pub(super) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// Takes a pair if it is one of these; whether it was, and the value that it had before.
+    /// Takes a pair whose key is one of these, and returns the key's previous value; `None` for
+    /// other keys.
     pub(super) fn take(&mut self, key: &str, value: &'a str) -> Option<Option<&'a str>> {
         let place = match key {
             "AuthMethod" => &mut self.method,
@@ -31,7 +32,7 @@ impl<'a> Keys<'a> {
         *self == Self::default()
     }
 
-    /// Whether there is nothing of CHAP.
+    /// Whether no CHAP key was received.
     pub(super) fn is_method_only(&self) -> bool {
         *self == Self { method: self.method, ..Self::default() }
     }

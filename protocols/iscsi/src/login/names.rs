@@ -1,9 +1,9 @@
-//! Who logs in, and to what: the keys that are declared in the first request of a login.
+//! The names in a login: the keys that are declared in its first request.
 
 use super::demand::SessionKind;
 use super::{LoginStatus, NAME_LEN_MAX};
 
-/// What was declared so far.
+/// The keys declared so far.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     initiator: Option<String>,
@@ -19,7 +19,7 @@ enum Kind {
 }
 
 impl Names {
-    /// Takes a pair if it is one of these; whether it was.
+    /// Takes a pair whose key is one of these. Returns whether it is one.
     pub(super) fn take(&mut self, key: &str, value: &str) -> Result<bool, LoginStatus> {
         let is_new = match key {
             "InitiatorName" => self.initiator.replace(name(value)?).is_none(),
@@ -32,7 +32,7 @@ impl Names {
         if is_new { Ok(true) } else { Err(LoginStatus::INITIATOR_ERROR) }
     }
 
-    /// Whether all is there that the first request must have. RFC 7143, 6.3.1.
+    /// Checks that the keys that the first request must have are there. RFC 7143, 6.3.1.
     pub(super) fn check(&self) -> Result<(), LoginStatus> {
         let is_whole = self.initiator.is_some() && (self.is_discovery() || self.target.is_some());
         if is_whole { Ok(()) } else { Err(LoginStatus::MISSING_PARAMETER) }
@@ -43,7 +43,7 @@ impl Names {
         self.kind == Some(Kind::Discovery)
     }
 
-    /// All of it: initiator, its alias, what for. Only after [`Self::check`].
+    /// Initiator, its alias and the session's type. Only after [`Self::check`].
     pub(super) fn whole(&self) -> (String, Option<String>, SessionKind) {
         let initiator = self.initiator.clone().expect("checked with the first request");
         let kind = match self.kind {

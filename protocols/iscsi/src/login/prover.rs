@@ -8,14 +8,14 @@ use crate::chap::{Account, Algorithm, Challenge, Response, decode, encode};
 use crate::error::PeerError;
 use crate::text::Outgoing;
 
-/// How far authentication is.
+/// The progress of authentication.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     /// AuthMethod is offered.
     Offered,
     /// CHAP_A is offered.
     AwaitingChallenge,
-    /// All was answered; the target must prove itself too.
+    /// The target's challenge is answered; the target must prove itself, too.
     AwaitingProof(Algorithm),
     /// Nothing is left to do.
     Over,
@@ -25,7 +25,7 @@ enum State {
 #[derive(Debug)]
 pub(super) struct Prover {
     account: Option<Arc<Account>>,
-    /// What the target must answer, if it proves itself.
+    /// The challenge that the target must answer in mutual CHAP.
     challenge: Challenge,
     state: State,
 }
@@ -38,7 +38,7 @@ impl Prover {
         challenge: Challenge,
         out: &mut Outgoing,
     ) -> Self {
-        // Who must prove itself only to others does not mind those who do not ask.
+        // With one-way CHAP, the initiator also accepts a target that asks for no authentication.
         let methods = match &account {
             None => "None",
             Some(account) if account.target().is_none() => "CHAP,None",
@@ -49,7 +49,7 @@ impl Prover {
         Self { account, challenge, state }
     }
 
-    /// Whether this end has nothing more to say before the next stage.
+    /// Whether this end has sent all its keys before the next stage.
     pub(super) const fn has_said_all(&self) -> bool {
         matches!(self.state, State::Over | State::AwaitingProof(_))
     }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use nearflash_session::codes;
 
-/// Status-Class and Status-Detail of a login response. The class is 0 for success, 1 for redirection,
-/// 2 for the initiator's fault, 3 for the target's.
+/// Status-Class and Status-Detail of a login response. The class is 0 for success, 1 for
+/// redirection, 2 for an initiator error, 3 for a target error.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct LoginStatus(u16);
 
@@ -37,7 +37,7 @@ codes! { LoginStatus {
 } }
 
 impl LoginStatus {
-    /// Of its two bytes.
+    /// A status of this class and detail.
     pub const fn new(class: u8, detail: u8) -> Self {
         Self(u16::from_be_bytes([class, detail]))
     }
@@ -52,7 +52,7 @@ impl LoginStatus {
         self.0.to_be_bytes()[1]
     }
 
-    /// Whether it is good.
+    /// Whether the class is success.
     pub const fn is_success(self) -> bool {
         self.class() == 0
     }

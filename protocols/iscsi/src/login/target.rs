@@ -16,20 +16,20 @@ use crate::pdu::{DataSegmentLen, LoginFlags, LoginRequest, LoginResponse, Serial
 use crate::small::push_small;
 use crate::text::{Gathering, Outgoing, Pairs, TEXT_LEN_MAX};
 
-/// What a target brings into a login.
+/// The configuration of a target's end of a login.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetLoginConfig {
-    /// What it takes.
+    /// The parameters that it accepts.
     pub offer: Offer,
     /// TargetPortalGroupTag.
     pub portal_group: u16,
-    /// What an initiator must answer: drawn for this login.
+    /// The challenge that an initiator must answer: random, for this login only.
     pub challenge: Challenge,
     /// StatSN of the first response.
     pub stat_sn: Serial,
 }
 
-/// What came of a login request.
+/// The result of a login request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum LoginStep {
     /// A response is queued; the next request is awaited.
@@ -37,12 +37,12 @@ pub enum LoginStep {
     /// Nothing is queued: [`TargetLogin::grant`] or [`TargetLogin::refuse`] answers. Until then, no
     /// request may be given.
     Demanded(Box<LoginDemand>),
-    /// Nothing is queued: [`TargetLogin::refuse`] answers, and the connection ends then. Whoever
-    /// failed to prove something waits for it a while.
+    /// Nothing is queued: [`TargetLogin::refuse`] answers, and then the connection ends. After a
+    /// failed authentication, the answer is delayed.
     Refused(LoginStatus),
 }
 
-/// What all requests of a login have in common, and the answers repeat.
+/// The fields that all requests of a login share, and that the responses repeat.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Identity {
     isid: [u8; 6],
@@ -84,7 +84,7 @@ pub struct TargetLogin {
 }
 
 impl TargetLogin {
-    /// A login whose first request is yet to come.
+    /// A login before its first request.
     pub fn new(config: TargetLoginConfig) -> Self {
         Self {
             identity: None,
@@ -229,7 +229,7 @@ impl TargetLogin {
             None => self.begin_negotiation(),
         };
         self.authenticator.handle(access, &keys, &mut self.outgoing)?;
-        // Not sooner: initiators refuse operational keys in the security stage.
+        // Not earlier: initiators refuse operational keys in the security stage.
         if !is_security && !std::mem::replace(&mut self.has_declared, true) {
             negotiation.declare(&mut self.outgoing);
         }
@@ -251,12 +251,12 @@ impl TargetLogin {
         Negotiation::new(self.config.offer, Scope { is_discovery, is_leading })
     }
 
-    /// Sends what there is to say, and goes to the next stage if that is all.
+    /// Sends the pending text, and goes to the next stage if that is all of it.
     fn answer(&mut self, access: &Access, output: &mut Output) -> Result<LoginStep, LoginStatus> {
         let is_authenticated = self.authenticator.is_over(access);
         let next = self.flags.next().filter(|_| self.flags.is_transit());
         if (next.is_some() || self.stage != Stage::Security) && !is_authenticated {
-            // An exchange that goes on stays in its stage; what never began will not.
+            // An authentication under way continues in this stage; one that never began has failed.
             if !self.authenticator.is_under_way() {
                 return Err(LoginStatus::AUTHENTICATION_FAILURE);
             }
@@ -296,7 +296,7 @@ impl TargetLogin {
         })
     }
 
-    /// Until the session is known, its window is the login itself.
+    /// Before the session is known, the command window holds only the login.
     const fn serials(&self) -> Serials {
         Serials { stat_sn: self.stat_sn, exp_cmd_sn: self.cmd_sn, max_cmd_sn: self.cmd_sn }
     }

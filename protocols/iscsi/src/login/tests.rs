@@ -98,7 +98,7 @@ fn drain(output: &mut Output) -> Vec<([u8; HEADER_LEN], Vec<u8>)> {
     pdus
 }
 
-/// What the last response in `output` says.
+/// The last response in `output`, and its text.
 fn response(output: &mut Output) -> (LoginResponse, String) {
     let (header, data) = drain(output).pop().expect("there is a response");
     let text = String::from_utf8(data).unwrap().replace('\0', " ");
@@ -210,7 +210,7 @@ fn a_target_that_cannot_prove_itself_is_an_impostor() {
     let (established, _) = log_in(config.clone(), &closed(account(None)));
     let failure = LoginStatus::AUTHENTICATION_FAILURE;
     assert_eq!(established, Err(PeerError::Login(failure)));
-    // It does not even ask.
+    // An open target does not accept CHAP, the only method that this initiator offers.
     let (established, _) = log_in(config, &open());
     assert_eq!(established, Err(PeerError::Login(failure)));
 }
@@ -242,7 +242,7 @@ const TO_OPERATIONAL: LoginFlags = LoginFlags::transit(Stage::Security, Stage::O
 const TO_FULL: LoginFlags = LoginFlags::transit(Stage::Operational, Stage::FullFeature);
 const NAMES: &str = "InitiatorName=iqn.a:b TargetName=iqn.a:c";
 
-/// A target that is told requests of any kind.
+/// A target that receives requests of any kind.
 struct Requests {
     access: Access,
     target: TargetLogin,
@@ -256,7 +256,8 @@ impl Requests {
         Self { access, target, output, is_first: true }
     }
 
-    /// Sends text, blanks standing for zero bytes, the names with the first; what came back.
+    /// Sends text with blanks for zero bytes, and the names with the first text. Returns the
+    /// response.
     fn send(&mut self, flags: LoginFlags, text: &str) -> (LoginStatus, LoginFlags, String) {
         let names = if std::mem::take(&mut self.is_first) { NAMES } else { "" };
         self.send_bare(flags, &format!("{names} {text}"))

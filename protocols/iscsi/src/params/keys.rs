@@ -46,14 +46,15 @@ macro_rules! session_keys {
         $(#[$doc:meta])*
         $field:ident: $type:ty = $default:expr, $key:literal, $rule:expr, $is_normal_only:expr;
     )*) => {
-        /// Parameters that all connections of a session share. What an end offers, and what comes out.
+        /// Parameters that all connections of a session share: an end's offer, or the negotiated
+        /// result.
         #[derive(Clone, Copy, Debug, Eq, PartialEq)]
         pub struct SessionParams {
             $(#[doc = concat!($key, ".")] $(#[$doc])* pub $field: $type,)*
         }
 
         impl Default for SessionParams {
-            /// What holds when nothing is said. RFC 7143, 13.
+            /// The values that apply without negotiation. RFC 7143, 13.
             fn default() -> Self {
                 Self { $($field: $default,)* }
             }
@@ -73,13 +74,13 @@ macro_rules! session_keys {
 session_keys! {
     /// The lower of both. 1 to 65535.
     max_connections: u32 = 1, "MaxConnections", Rule::Lower(1, 65_535), true;
-    /// No unsolicited Data-Out; if either end wants it so.
+    /// No unsolicited Data-Out, if either end wants that.
     initial_r2t: bool = true, "InitialR2T", Rule::Or, true;
-    /// Data in the command's PDU; if both ends do.
+    /// Data in the command's PDU, if both ends want that.
     immediate_data: bool = true, "ImmediateData", Rule::And, true;
     /// The most data that one R2T asks for, and in one sequence of Data-In.
     max_burst_len: u32 = 262_144, "MaxBurstLength", Rule::Lower(LEN_MIN, LEN_MAX), true;
-    /// The most unsolicited data of a command, immediate data among it.
+    /// The most unsolicited data of a command, including immediate data.
     first_burst_len: u32 = 65_536, "FirstBurstLength", Rule::Lower(LEN_MIN, LEN_MAX), true;
     /// In seconds: the higher of both. 0 to 3600.
     time_to_wait: u32 = 2, "DefaultTime2Wait", Rule::Higher(0, 3600), false;
@@ -96,7 +97,7 @@ session_keys! {
 }
 
 impl Rule {
-    /// A value as the text says it; `None` when it is none, or out of range.
+    /// Parses a value; `None` when it is not valid for the key, or out of range.
     pub(super) fn parse(self, text: &str) -> Option<u32> {
         match (self, text) {
             (Self::Or | Self::And, "Yes") => Some(1),
@@ -117,7 +118,7 @@ impl Rule {
         }
     }
 
-    /// What two values become. Yes is 1 and No is 0, so that or and and are the higher and the lower.
+    /// The result of two values. Yes is 1 and No is 0, so OR is the higher and AND the lower.
     pub(super) fn of(self, ours: u32, theirs: u32) -> u32 {
         match self {
             Self::Lower(..) | Self::And => ours.min(theirs),
@@ -125,8 +126,8 @@ impl Rule {
         }
     }
 
-    /// The result when the other end's value cannot change it: no answer is needed then.
-    /// RFC 7143, 6.2.2.
+    /// The result, if the other end's value cannot change it: then no answer is needed. RFC 7143,
+    /// 6.2.2.
     pub(super) fn foregone(self, ours: u32) -> Option<u32> {
         match (self, ours) {
             (Self::Or, 1) | (Self::And, 0) => Some(ours),
@@ -141,7 +142,7 @@ pub(super) fn number(text: &str) -> Option<u32> {
         Some(digits) => (digits, 16),
         None => (text, 10),
     };
-    // A sign is no digit, though the standard library takes one.
+    // The standard library accepts a sign, which RFC 7143 does not.
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     u32::from_str_radix(digits, radix).ok().filter(|_| is_number)
 }

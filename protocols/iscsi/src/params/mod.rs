@@ -1,7 +1,7 @@
-//! What the two ends of a session agree on.
+//! The parameters that the two ends of a session negotiate.
 //!
-//! Spec: RFC 7143, 6.2 (negotiation) and 13 (keys). [`Negotiation`] is either end's. Names of
-//! initiator and target, and authentication, are the login's.
+//! Spec: RFC 7143, 6.2 (negotiation) and 13 (keys). Both ends use [`Negotiation`]. The module
+//! `login` handles the names of initiator and target, and authentication.
 
 mod keys;
 mod negotiation;
@@ -13,7 +13,7 @@ pub use negotiation::{Negotiation, ParamError, answer_in_full_feature_phase};
 
 use crate::Digests;
 
-/// The lowest that MaxRecvDataSegmentLength and burst lengths may be.
+/// The lowest valid MaxRecvDataSegmentLength or burst length.
 pub const LEN_MIN: u32 = 512;
 /// The highest.
 pub const LEN_MAX: u32 = (1 << 24) - 1;
@@ -23,7 +23,7 @@ pub const RECEIVE_LEN_DEFAULT: u32 = 8192;
 /// Parameters of one connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ConnectionParams {
-    /// The digests agreed.
+    /// The negotiated digests.
     pub digests: Digests,
     /// MaxRecvDataSegmentLength of this end: the most data in a PDU that it takes.
     pub receive_len_max: u32,
@@ -41,7 +41,7 @@ impl Default for ConnectionParams {
     }
 }
 
-/// Which digests an end takes, for header or data, the one it would rather have first.
+/// The digests that an end accepts for header or data, the preferred one first.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum DigestWish {
     /// None.
@@ -55,12 +55,13 @@ pub enum DigestWish {
     Crc,
 }
 
-/// What one end brings into a login.
+/// The values that one end offers or accepts in a login.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Offer {
-    /// The session's parameters. Those that a responder has no wish about are as high as it takes.
+    /// The session's parameters. Where a responder has no preference, it offers the highest value
+    /// that it accepts.
     pub session: SessionParams,
-    /// MaxRecvDataSegmentLength that it declares.
+    /// MaxRecvDataSegmentLength that this end declares.
     pub receive_len_max: u32,
     /// HeaderDigest.
     pub header_digest: DigestWish,
@@ -71,7 +72,7 @@ pub struct Offer {
 /// Which keys may be agreed on in a login.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Scope {
-    /// A discovery session, where most keys mean nothing.
+    /// A discovery session, where most keys are irrelevant.
     pub is_discovery: bool,
     /// The first connection of a session: the session's keys are agreed on here only.
     pub is_leading: bool,

@@ -1,4 +1,4 @@
-//! One end of a negotiation: what it offers, and what it answers.
+//! One end of a negotiation: its offers and its answers.
 
 use super::keys::{KEYS, Key, number};
 use super::{ConnectionParams, DigestWish, LEN_MAX, LEN_MIN, Offer, Scope, SessionParams};
@@ -15,7 +15,7 @@ const REJECT: &str = "Reject";
 const IRRELEVANT: &str = "Irrelevant";
 const NOT_UNDERSTOOD: &str = "NotUnderstood";
 
-/// Why a negotiation fails. What can be answered is no error.
+/// Why a negotiation fails. A key that can be answered, with Reject for example, is not an error.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ParamError {
     /// A key came twice.
@@ -24,13 +24,13 @@ pub enum ParamError {
         /// Which.
         key: &'static str,
     },
-    /// An answer that no answer to what was offered can be.
+    /// An answer that is not possible for the value offered.
     #[error("the answer to {key} fits nothing that was offered")]
     BadAnswer {
         /// To which.
         key: &'static str,
     },
-    /// The peer has not the digest that this end insists on.
+    /// The peer does not support the digest that this end requires.
     #[error("{key} was not agreed on, and this end insists on it")]
     DigestRefused {
         /// Which.
@@ -38,7 +38,7 @@ pub enum ParamError {
     },
 }
 
-/// Which keys have been seen: those of the table, and three more.
+/// The set of keys seen: those of the table, and three more.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct KeySet(u32);
 
@@ -51,7 +51,7 @@ impl KeySet {
         self.0 >> bit & 1 == 1
     }
 
-    /// Whether it was new.
+    /// Adds a key. Returns whether it was new.
     fn insert(&mut self, bit: usize) -> bool {
         let is_new = !self.has(bit);
         self.0 |= 1 << bit;
@@ -140,10 +140,10 @@ impl Negotiation {
         }
     }
 
-    /// What was agreed on.
+    /// The negotiated parameters.
     ///
     /// # Errors
-    /// When it is less than this end insists on.
+    /// When a digest that this end requires was not agreed on.
     pub fn result(&self) -> Result<(SessionParams, ConnectionParams), ParamError> {
         let Offer { header_digest, data_digest, session: ours, .. } = self.offer;
         let ConnectionParams { digests, .. } = self.connection;
@@ -180,7 +180,7 @@ impl Negotiation {
             if is_no_value(value) {
                 return Ok(());
             }
-            // An answer is what comes of the offer and any value of the peer's.
+            // A valid answer is the result of the offer and some value of the peer's.
             let agreed = key.rule.parse(value).filter(|value| key.rule.of(ours, *value) == *value);
             let agreed = agreed.ok_or(ParamError::BadAnswer { key: key.name })?;
             (key.set)(&mut self.session, agreed);
@@ -261,22 +261,24 @@ fn is_no_value(value: &str) -> bool {
 fn take_receive_len(value: &str, connection: &mut ConnectionParams, out: &mut Outgoing) {
     match number(value).filter(|len| (LEN_MIN..=LEN_MAX).contains(len)) {
         Some(len) => connection.send_len_max = len,
-        // Our own declaration was not taken: what holds without one is for the peer to say.
+        // The peer did not accept this end's declaration; the peer decides on the length that it
+        // sends.
         None if is_no_value(value) => {}
         None => out.push(RECEIVE_LEN, REJECT),
     }
 }
 
-/// Keys that this end has but one value for, and those that it does not know.
+/// Answers a key that this end has only one value for, or does not know.
 fn answer_other(key: &str, value: &str, scope: Scope, out: &mut Outgoing) {
     match key {
-        // An answer to what was never asked needs none.
+        // The answer to a key that this end never offered needs no answer.
         _ if is_no_value(value) => {}
         "TaskReporting" if scope.is_discovery => out.push(key, IRRELEVANT),
         "TaskReporting" if scope.is_leading && value.split(',').any(|name| name == "RFC3720") => {
             out.push(key, "RFC3720");
         }
-        // RFC 7143, 13: markers are no more; old initiators still ask, and understand a No best.
+        // RFC 7143, 13: markers are obsolete. Old initiators still offer them, and No is the answer
+        // that they handle best.
         "IFMarker" | "OFMarker" => out.push(key, "No"),
         "TaskReporting" | "IFMarkInt" | "OFMarkInt" => out.push(key, REJECT),
         _ => out.push(key, NOT_UNDERSTOOD),

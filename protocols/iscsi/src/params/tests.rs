@@ -14,7 +14,7 @@ fn offer() -> Offer {
     }
 }
 
-/// What a responder answers.
+/// The answers of a responder to these pairs.
 fn answers(scope: Scope, pairs: &[(&str, &str)]) -> Result<String, ParamError> {
     let mut out = Outgoing::default();
     let mut negotiation = Negotiation::new(offer(), scope);
@@ -186,8 +186,8 @@ fn any_offer() -> impl Strategy<Value = Offer> {
 }
 
 proptest! {
-    /// Whatever the two ends wish, they agree on the same, whichever answers the responder leaves
-    /// out because they are foregone.
+    /// Both ends arrive at the same parameters for all offers, even when the responder omits
+    /// answers that cannot change the result.
     #[test]
     fn both_ends_agree_on_the_same(
         ours in any_offer(),

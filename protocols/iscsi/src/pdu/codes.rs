@@ -11,7 +11,7 @@ wire! {
     pub struct TaskResult(pub u8);
     /// Why a PDU is rejected. RFC 7143, 11.17.1.
     pub struct RejectReason(pub u8);
-    /// Why a target says something unasked. RFC 7143, 11.9.1.
+    /// The event of an asynchronous message. RFC 7143, 11.9.1.
     pub struct AsyncEvent(pub u8);
     /// Why an initiator logs out. RFC 7143, 11.14.1.
     pub struct LogoutReason(pub u8);
@@ -22,18 +22,18 @@ wire! {
 codes! { TaskFunction {
     /// One task.
     ABORT_TASK = 1, "ABORT TASK";
-    /// This nexus's tasks of a logical unit.
+    /// The tasks of this nexus at a logical unit.
     ABORT_TASK_SET = 2, "ABORT TASK SET";
-    /// Not needed: no auto contingent allegiance.
+    /// Not needed, as ACA (auto contingent allegiance) is not supported.
     CLEAR_ACA = 3, "CLEAR ACA";
-    /// Everybody's tasks of a logical unit.
+    /// The tasks of all nexuses at a logical unit.
     CLEAR_TASK_SET = 4, "CLEAR TASK SET";
     LOGICAL_UNIT_RESET = 5, "LOGICAL UNIT RESET";
     /// All logical units.
     TARGET_WARM_RESET = 6, "TARGET WARM RESET";
     /// All logical units, and all connections end.
     TARGET_COLD_RESET = 7, "TARGET COLD RESET";
-    /// A task goes on, on another connection. Not at error recovery level 0.
+    /// Moves a task to another connection. Not at error recovery level 0.
     TASK_REASSIGN = 8, "TASK REASSIGN";
     /// Whether a task exists.
     QUERY_TASK = 9, "QUERY TASK";
@@ -41,7 +41,7 @@ codes! { TaskFunction {
     QUERY_TASK_SET = 10, "QUERY TASK SET";
     /// All logical units lose this nexus.
     I_T_NEXUS_RESET = 11, "I_T NEXUS RESET";
-    /// Whether an attention waits.
+    /// Whether a unit attention is pending.
     QUERY_ASYNCHRONOUS_EVENT = 12, "QUERY ASYNCHRONOUS EVENT";
 } }
 
@@ -55,14 +55,14 @@ codes! { TaskResult {
     NO_REASSIGNMENT = 4, "task allegiance reassignment not supported";
     NOT_SUPPORTED = 5, "function not supported";
     NOT_AUTHORIZED = 6, "function authorization failed";
-    /// Of QUERY TASK and its like: yes.
+    /// The affirmative answer to QUERY TASK and the other queries.
     SUCCEEDED = 7, "function succeeded";
     REJECTED = 255, "function rejected";
 } }
 
 codes! { RejectReason {
     DATA_DIGEST = 2, "data digest error";
-    /// What was lost cannot be sent again.
+    /// A retransmission that is not possible.
     SNACK = 3, "SNACK reject";
     PROTOCOL = 4, "protocol error";
     NOT_SUPPORTED = 5, "command not supported";
@@ -90,7 +90,7 @@ codes! { AsyncEvent {
 codes! { LogoutReason {
     SESSION = 0, "close the session";
     CONNECTION = 1, "close the connection";
-    /// Its tasks go on. Not at error recovery level 0.
+    /// The connection's tasks continue. Not at error recovery level 0.
     RECOVERY = 2, "remove the connection for recovery";
 } }
 
@@ -102,7 +102,7 @@ codes! { LogoutResult {
     FAILED = 3, "cleanup failed";
 } }
 
-/// Prints a code by its words, or as a number when it has none.
+/// Prints a code by its name, or an unknown one as a number.
 macro_rules! print_codes {
     ($($code:ident = $unknown:literal,)*) => {
         $(impl fmt::Display for $code {

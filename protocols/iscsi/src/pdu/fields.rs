@@ -1,10 +1,11 @@
-//! The fields that PDUs are made of. Open: an unknown value decodes, and is refused in one place.
+//! The fields of PDUs. The sets of values are open: an unknown value decodes, and is refused in one
+//! place.
 
 use nearflash_session::{codes, wire};
 use zerocopy::big_endian::U32;
 
-/// What a PDU is, without the bit for immediate delivery: from the initiator below 20h, from the
-/// target from there on. RFC 7143, 11.2.1.2.
+/// The opcode of a PDU, without the bit for immediate delivery: below 20h from the initiator, 20h
+/// and above from the target. RFC 7143, 11.2.1.2.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Opcode(pub u8);
 
@@ -18,7 +19,7 @@ codes! { Opcode {
     /// Data of a write.
     DATA_OUT = 0x05, "SCSI Data-Out";
     LOGOUT_REQUEST = 0x06, "Logout Request";
-    /// What was lost is asked for again. Not at error recovery level 0.
+    /// Requests a retransmission. Not at error recovery level 0.
     SNACK_REQUEST = 0x10, "SNACK Request";
     /// A ping, or the answer to one.
     NOP_IN = 0x20, "NOP-In";
@@ -30,11 +31,11 @@ codes! { Opcode {
     /// Data of a read, perhaps with how it ended.
     DATA_IN = 0x25, "SCSI Data-In";
     LOGOUT_RESPONSE = 0x26, "Logout Response";
-    /// Leave to send data.
+    /// The target is ready to receive data.
     R2T = 0x31, "R2T";
-    /// Unasked.
+    /// A message that answers no request.
     ASYNC = 0x32, "Asynchronous Message";
-    /// A PDU is not taken.
+    /// The target does not accept a PDU.
     REJECT = 0x3F, "Reject";
 } }
 
@@ -63,7 +64,7 @@ impl OpcodeByte {
         Self(opcode.0 | Self::IMMEDIATE)
     }
 
-    /// What it is. The reserved bit stays in, and makes it unknown.
+    /// The opcode. The reserved bit is kept, so that an opcode with this bit set is unknown.
     #[inline]
     pub const fn opcode(self) -> Opcode {
         Opcode(self.0 & !Self::IMMEDIATE)
@@ -82,13 +83,13 @@ wire! {
 }
 
 impl DataSegmentLen {
-    /// The most that can be said.
+    /// The highest value of the field.
     pub const MAX: u32 = (1 << 24) - 1;
 
-    /// So much data.
+    /// A length in bytes.
     ///
     /// # Panics
-    /// When it cannot be said: our own fault, no PDU is made so long.
+    /// When it exceeds [`Self::MAX`], which no caller does.
     #[inline]
     pub const fn new(len: u32) -> Self {
         assert!(len <= Self::MAX, "a data segment is below 16 MiB");
@@ -96,7 +97,7 @@ impl DataSegmentLen {
         Self([high, middle, low])
     }
 
-    /// How much.
+    /// The length in bytes.
     #[inline]
     pub const fn get(self) -> u32 {
         let [high, middle, low] = self.0;
@@ -105,15 +106,16 @@ impl DataSegmentLen {
 }
 
 wire! {
-    /// LUN, as SAM says it: eight bytes. RFC 7143, 11.2.1.7.
+    /// LUN in SAM's format: eight bytes. RFC 7143, 11.2.1.7.
     pub struct LunField(pub [u8; 8]);
 }
 
 impl LunField {
-    /// The most that fits the flat space method.
+    /// The highest number in the flat space addressing method.
     pub const NUMBER_MAX: u16 = (1 << 14) - 1;
 
-    /// Of a logical unit: the peripheral device method up to 255, the flat space method above.
+    /// The LUN of a logical unit: the peripheral device method up to 255, the flat space method
+    /// above.
     #[inline]
     pub const fn new(number: u16) -> Self {
         let [high, low] = number.to_be_bytes();
@@ -121,7 +123,7 @@ impl LunField {
         Self([high & 0x3F | method, low, 0, 0, 0, 0, 0, 0])
     }
 
-    /// Which; `None` for what no logical unit here can be: other methods, other levels.
+    /// The unit's number; `None` for other addressing methods and for more than one level.
     #[inline]
     pub const fn number(self) -> Option<u16> {
         let [high, low, rest @ ..] = self.0;
@@ -133,13 +135,13 @@ impl LunField {
     }
 }
 
-/// A serial number: CmdSN, StatSN, DataSN, R2TSN and those that are expected. Compared modulo 2^32.
+/// A serial number: CmdSN, StatSN, DataSN, R2TSN and their expected values. Compared modulo 2^32.
 /// RFC 7143, 4.2.2.1 and RFC 1982.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Serial(pub u32);
 
 impl Serial {
-    /// Of a field.
+    /// Reads a field.
     #[inline]
     pub const fn of(field: U32) -> Self {
         Self(field.get())
@@ -151,7 +153,7 @@ impl Serial {
         U32::new(self.0)
     }
 
-    /// So many later.
+    /// The number `count` after this one.
     #[inline]
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
@@ -165,13 +167,13 @@ impl Serial {
         self.plus(1)
     }
 
-    /// How many later than `earlier` it is; only meaningful when it is.
+    /// The distance from `earlier`; meaningful only if this number is not before `earlier`.
     #[inline]
     pub const fn since(self, earlier: Self) -> u32 {
         self.0.wrapping_sub(earlier.0)
     }
 
-    /// Whether it comes before `other`: at most half of all numbers before.
+    /// Whether it is before `other`, by less than half of the number space.
     #[inline]
     pub const fn is_before(self, other: Self) -> bool {
         let ahead = other.since(self);
@@ -223,7 +225,7 @@ impl LoginFlags {
         Self(stage.code() << 2)
     }
 
-    /// The text goes on in the next PDU.
+    /// The text continues in the next PDU.
     pub const fn continued(stage: Stage) -> Self {
         Self(stage.code() << 2 | Self::CONTINUE)
     }
@@ -248,7 +250,7 @@ impl LoginFlags {
         Stage::of(self.0 >> 2)
     }
 
-    /// NSG, which means something with T only; `None` for the reserved value.
+    /// NSG, valid only with T; `None` for the reserved value.
     pub const fn next(self) -> Option<Stage> {
         Stage::of(self.0)
     }

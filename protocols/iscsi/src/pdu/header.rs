@@ -1,14 +1,14 @@
-//! How the headers of PDUs are written down.
+//! The macro that declares the headers of PDUs.
 
-/// A header: the fields that have the same name and place in most PDUs by their names alone
-/// (`lengths` are those of the additional headers and the data, `serials` those that a target tells),
-/// its own as in a structure. The opcode comes first.
+/// Declares a header. A field that has the same name and place in most PDUs is given by its name
+/// alone (`lengths` stands for the lengths of the additional headers and the data, `serials` for a
+/// target's serial numbers), other fields as in a structure. The opcode comes first.
 macro_rules! header {
     (@ [$(#[$($meta:tt)*])* $name:ident] [$($fields:tt)*]) => {
         nearflash_session::wire! {
             $(#[$($meta)*])*
             pub struct $name: [u8; HEADER_LEN] {
-                /// What it is, and whether it is for immediate delivery.
+                /// The opcode, and the bit for immediate delivery.
                 pub opcode: OpcodeByte,
                 $($fields)*
             }

@@ -2,7 +2,7 @@
 //!
 //! Spec: RFC 7143, 11. Every PDU begins with a basic header of 48 bytes, big-endian; additional
 //! headers, a header digest, data, its padding to 4 bytes and a data digest may follow. Knows
-//! nothing of sessions or of what a command says.
+//! nothing of sessions or of the content of a command.
 
 #[macro_use]
 mod header;
@@ -27,10 +27,10 @@ pub use target::{
 
 /// The basic header of every PDU, in bytes.
 pub const HEADER_LEN: usize = 48;
-/// The most additional headers that are passed over, in bytes. None of them means anything here: an
-/// extended CDB and bidirectional commands are not served.
+/// The most additional headers that are skipped, in bytes. None of them is used: an extended CDB
+/// and bidirectional commands are not supported.
 pub const AHS_LEN_MAX: usize = 256;
-/// The tag that is no tag: ITT or TTT of PDUs that belong to no task.
+/// The reserved tag: ITT or TTT of PDUs that belong to no task.
 pub const NO_TAG: u32 = 0xFFFF_FFFF;
 /// The F bit of every PDU that has one, and bit 7 of those where it is always 1.
 pub const FINAL: u8 = 0x80;
@@ -38,7 +38,7 @@ pub const FINAL: u8 = 0x80;
 pub const CONTINUE: u8 = 0x40;
 
 header! {
-    /// What all basic headers have in common. RFC 7143, 11.2.1.
+    /// The fields that all basic headers share. RFC 7143, 11.2.1.
     pub struct BasicHeader {
         /// Depends on the opcode.
         pub flags: u8;
@@ -58,7 +58,7 @@ impl BasicHeader {
     }
 }
 
-/// How many bytes of padding follow so much data.
+/// The padding after `data_len` bytes of data, in bytes.
 #[inline]
 pub const fn padding_len(data_len: usize) -> usize {
     data_len.wrapping_neg() & 3

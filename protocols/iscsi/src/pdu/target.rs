@@ -7,7 +7,7 @@ use super::codes::{AsyncEvent, LogoutResult, RejectReason, TaskResult};
 use super::fields::{DataSegmentLen, LoginFlags, LunField, Opcode, OpcodeByte, Serial};
 use super::{FINAL, HEADER_LEN};
 
-/// The serial numbers that everything a target sends tells.
+/// The serial numbers in every PDU of a target.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Serials {
     /// StatSN, of the connection.
@@ -21,7 +21,7 @@ pub struct Serials {
 header! {
     /// SCSI Response. RFC 7143, 11.4.
     pub struct ScsiResponse {
-        /// Bit 7, and where there is a residual.
+        /// Bit 7, and the residual flags.
         pub flags: u8;
         /// 0: the command was completed at the target.
         pub response: u8;
@@ -31,7 +31,7 @@ header! {
         /// SNACK tag.
         pub snack_tag: U32;
         serials;
-        /// ExpDataSN: how many Data-In and R2T there were.
+        /// ExpDataSN: the number of Data-In and R2T PDUs of the command.
         pub exp_data_sn: U32;
         /// Residual of the read half of a bidirectional command.
         pub bidirectional_residual: U32;
@@ -41,9 +41,9 @@ header! {
 }
 
 impl ScsiResponse {
-    /// O: the transfer length was too short by the residual.
+    /// O: the expected transfer length was too short, by the residual count.
     pub const OVERFLOW: u8 = 0x04;
-    /// U: so much of the transfer length was not used.
+    /// U: the residual count tells how much of the expected transfer length was not used.
     pub const UNDERFLOW: u8 = 0x02;
 }
 
@@ -80,7 +80,7 @@ header! {
 impl DataIn {
     /// S: status, StatSN and residual are valid; no response follows.
     pub const STATUS: u8 = 0x01;
-    /// U: so much of the transfer length was not used.
+    /// U: the residual count tells how much of the expected transfer length was not used.
     pub const UNDERFLOW: u8 = 0x02;
 
     /// F: the last of its sequence.
@@ -104,7 +104,7 @@ header! {
         reserved0: [u8; 2]; lengths; lun; itt; ttt; serials;
         /// R2TSN: its number among the command's R2Ts.
         pub r2t_sn: U32;
-        /// Buffer offset of what is asked for.
+        /// Buffer offset of the requested data.
         pub offset: U32;
         /// Desired data transfer length.
         pub desired_len: U32;
@@ -117,7 +117,7 @@ header! {
         /// Bit 7.
         pub flags: u8;
         reserved0: [u8; 2]; lengths; lun; itt; reserved1: [u8; 4]; serials;
-        /// What happened.
+        /// AsyncEvent.
         pub event: AsyncEvent;
         /// AsyncVCode.
         pub vendor_code: u8;
@@ -155,9 +155,9 @@ header! {
         /// TSIH: the session's, in the last response.
         pub tsih: U16;
         itt; reserved0: [u8; 4]; serials;
-        /// Whose fault it is, if one.
+        /// Status-Class.
         pub status_class: u8;
-        /// What exactly.
+        /// Status-Detail.
         pub status_detail: u8;
         reserved1: [u8; 10];
     }

@@ -1,6 +1,6 @@
-//! The commonest headers as words, made from the fields themselves: they go from registers to their
-//! place in the output. A header that is put together in memory byte by byte must wait there before
-//! it can be copied as a whole, which is most of what an answer costs.
+//! The most frequent headers as words, made from the fields: they go from registers to their place
+//! in the output. The copy of a header that is assembled in memory byte by byte must wait for these
+//! stores, which is most of the cost of an answer.
 
 use super::{DataOut, DataSegmentLen, LunField, ScsiCommand};
 

@@ -14,16 +14,17 @@ use crate::length;
 use crate::pdu::{DataIn, FINAL, HEADER_LEN, LunField, NO_TAG, Opcode, RejectReason, ScsiResponse};
 use crate::small::{push_data, push_tail};
 
-/// Where data to the initiator is.
+/// The source of data to the initiator.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DataSource<'a> {
-    /// In a pool buffer, whose bytes are here if they are to be digested.
+    /// In a pool buffer; with its bytes, if a data digest is needed.
     Buffer(BufferId, &'a [u8]),
     Zeroes,
     Bytes(&'a [u8]),
 }
 
-/// The difference between what was expected to move and what did, as flag and count.
+/// The residual: the difference between the expected and the actual transfer length, as flag and
+/// count.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Residual {
     flag: u8,
@@ -55,7 +56,7 @@ fn head(opcode: Opcode, flags: u8, [third, fourth]: [u8; 2], data_len: u32) -> u
     word(u32::from_be_bytes([opcode.0, flags, third, fourth]), data_len)
 }
 
-/// What a PDU that answers has in common with the others.
+/// The fields that answer PDUs share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     pub(super) opcode: Opcode,
@@ -80,7 +81,7 @@ impl Answer {
 }
 
 impl TargetSession {
-    /// The same for everything that is not the common case.
+    /// Answers every request that is not a successful read or write of the common form.
     #[cold]
     pub(super) fn answer_request(&mut self, index: u16, done: Completion, payload: &[u8]) {
         let kind = std::mem::take(&mut self.tasks.slots[index].kind);
@@ -107,7 +108,7 @@ impl TargetSession {
         }
     }
 
-    /// What a read or write of the common form would have been, for its sense data.
+    /// The general task for a read or write of the common form, to make its sense data.
     fn plain_task(
         &self,
         index: u16,
@@ -150,7 +151,7 @@ impl TargetSession {
         }
     }
 
-    /// A command that needs nothing more: answered as it is.
+    /// Answers a command that needs no further request.
     pub(super) fn answer_ready(&mut self, index: u16) {
         let slot = &mut self.tasks.slots[index];
         if let Some(failure) = slot.failed {
@@ -171,7 +172,7 @@ impl TargetSession {
         }
     }
 
-    /// GOOD, with data: as many Data-In as it takes, the status in the last.
+    /// Answers GOOD with data: as many Data-In as necessary, with the status in the last.
     #[inline]
     pub(super) fn answer_with(&mut self, index: u16, source: DataSource<'_>) {
         let slot = &self.tasks.slots[index];
@@ -195,8 +196,8 @@ impl TargetSession {
         self.push_data_in(itt, source, part, FINAL, residual);
     }
 
-    /// RFC 7143, 11.7.1: F at the end of each sequence of MaxBurstLength at most. The number of the
-    /// Data-In behind these.
+    /// RFC 7143, 11.7.1: sets F at the end of each sequence, which has at most MaxBurstLength
+    /// bytes. Returns the DataSN after these PDUs.
     #[cold]
     pub(super) fn push_in_parts(
         &mut self,
@@ -278,7 +279,7 @@ impl TargetSession {
         self.push_response(itt, Status::GOOD, Residual::of(expected, wanted), r2ts, &[]);
     }
 
-    /// A command is not done, and this is why.
+    /// Answers a command that failed, with the reason.
     #[cold]
     pub(super) fn fail(&mut self, index: u16, failure: Failure) {
         let slot = &self.tasks.slots[index];
@@ -315,14 +316,14 @@ impl TargetSession {
         self.push_answer(&answer, data);
     }
 
-    /// A PDU with a status number of its own.
+    /// Queues a PDU that uses a StatSN.
     #[inline]
     pub(super) fn push_answer(&mut self, answer: &Answer, data: &[u8]) {
         let stat_sn = self.next_stat_sn();
         self.push_pdu(answer, stat_sn, data);
     }
 
-    /// A PDU that answers nothing: the status number is the next one's.
+    /// Queues a PDU that answers nothing: it carries the next StatSN, without using it.
     pub(super) fn push_unasked(&mut self, answer: &Answer, data: &[u8]) {
         self.push_pdu(answer, self.link.stat_sn, data);
     }
@@ -346,7 +347,7 @@ impl TargetSession {
         push_data(&mut self.link.output, self.link.params.digests, data);
     }
 
-    /// R2T: no status, but the number of the next one.
+    /// Queues an R2T: it carries the next StatSN, without using it.
     #[inline]
     pub(super) fn push_r2t(&mut self, asked: &R2tOf, lun: Option<u16>) {
         let answer = Answer {
@@ -358,7 +359,7 @@ impl TargetSession {
         self.push_unasked(&answer, &[]);
     }
 
-    /// A PDU is not taken: the initiator gets its header back.
+    /// Rejects a PDU: the Reject carries its header.
     #[cold]
     pub(super) fn reject(&mut self, reason: RejectReason, header: &[u8]) {
         let header = &header[..header.len().min(HEADER_LEN)];
@@ -373,7 +374,7 @@ impl TargetSession {
         stat_sn
     }
 
-    /// A command is over: its slot, its buffers and its place in the window are free again.
+    /// Ends a command: frees its slot, its buffers and its place in the window.
     #[inline]
     pub(super) fn release_slot(&mut self, index: u16) {
         let slot = &mut self.tasks.slots[index];
@@ -403,7 +404,7 @@ struct Part {
     is_last: bool,
 }
 
-/// What of a command's data is sent.
+/// The range of a command's data that is sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     /// Where it begins, and where it ends.
@@ -411,7 +412,7 @@ pub(super) struct Span {
     pub(super) end: u32,
     /// The number of its first Data-In.
     pub(super) number: u32,
-    /// Nothing follows.
+    /// No data follows.
     pub(super) is_last: bool,
 }
 

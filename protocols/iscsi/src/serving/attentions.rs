@@ -1,10 +1,10 @@
-//! What a session is told that it did not ask for: changes of units, resets, other exports.
+//! Events that a session reports to its initiator: changes of units, resets, new exports.
 //!
 //! Spec: SAM-5, 5.14; RFC 7143, 11.9.1 (asynchronous events).
 //!
-//! A session whose target is gone is asked to log out, and its connections are dropped when it does
-//! not. It never has units again: whatever is made under the target's name later is something else,
-//! and must not get what an initiator still has to write.
+//! A session whose target is gone is asked to log out, and its connections are dropped if it does
+//! not. It never has units again: a target created later under the same name is a different target,
+//! and must not receive the pending writes of an initiator.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::exports::Exports;
 use super::{State, TargetSession};
 use crate::pdu::{AsyncEvent, LunField, NO_TAG, Opcode};
 
-/// How long an initiator may take to log out when it is asked to.
+/// The time that an initiator has to log out when it is asked to, in seconds.
 const LOGOUT_SECONDS: u16 = 10;
 
 /// Whether the session's target is still there.
@@ -27,13 +27,13 @@ pub(super) enum Presence {
     Present,
     /// It is not, and the initiator was asked to log out.
     Gone,
-    /// The same, and at that time the connection is dropped.
+    /// The target is gone, and the connection is dropped at this time.
     GoneUntil(Nanos),
 }
 
 impl TargetSession {
-    /// Targets, units or accounts have changed. What was handed out goes on; what comes from now on
-    /// sees these.
+    /// Targets, units or accounts have changed. Commands that were handed out continue; commands
+    /// that come later see the new exports.
     pub fn set_exports(&mut self, exports: Arc<Exports>) {
         self.exports = exports;
         if self.state == State::FullFeature && !self.names.is_discovery {
@@ -41,8 +41,8 @@ impl TargetSession {
         }
     }
 
-    /// Takes over the units that the target has now. A number that is another volume's than before
-    /// has that to tell, before it does anything.
+    /// Takes over the target's current units. A LUN that now belongs to another volume reports this
+    /// as a unit attention, before it executes commands.
     pub(super) fn look_at_target(&mut self) {
         if self.presence != Presence::Present {
             return;
@@ -60,7 +60,7 @@ impl TargetSession {
         }
     }
 
-    /// Who was asked to log out and did not in time is dropped.
+    /// Drops an initiator that did not log out in time after it was asked to.
     pub(super) fn drop_if_overdue(&mut self, now: Nanos) {
         match self.presence {
             Presence::Gone => {
@@ -74,10 +74,10 @@ impl TargetSession {
         }
     }
 
-    /// Something happened that initiators are to be told: a unit attention, for the next command.
-    /// For a change of size or of units also at once, as an asynchronous message. A reset, and the end of
-    /// a task set, abort what the session has not begun; with a cold reset of the target the session is
-    /// over.
+    /// Reports an event to the initiator: as a unit attention for the next command and, for a
+    /// change of size or of units, also at once as an asynchronous message. A reset, and the end of
+    /// a task set, abort commands that the session has not begun. A cold reset of the target ends
+    /// the session.
     pub fn raise(&mut self, raised: &Raised) {
         if self.state != State::FullFeature
             || self.names.is_discovery
@@ -104,7 +104,7 @@ impl TargetSession {
         }
     }
 
-    /// Initiators look again at units when they hear of this, and would not ask by themselves.
+    /// Initiators rescan units when they receive this message, and would not do so by themselves.
     fn tell_at_once(&mut self, lun: u16, attention: Attention) {
         if !matches!(attention, Attention::CapacityChanged | Attention::UnitsChanged) {
             return;

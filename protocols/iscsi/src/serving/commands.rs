@@ -1,7 +1,7 @@
-//! SCSI commands: from a header to a slot.
+//! SCSI commands, from a header to a slot.
 //!
-//! Spec: RFC 7143, 11.3. What a command block means is `nearflash-scsi`'s; reads and writes of the
-//! common forms are understood here at once.
+//! Spec: RFC 7143, 11.3. The crate `nearflash-scsi` decodes the CDB; only reads and writes of the
+//! common forms are decoded here.
 
 use nearflash_request::{BlockRange, VolumeId};
 use nearflash_scsi::{
@@ -20,7 +20,7 @@ const READ_10: u8 = 0x28;
 const READ_16: u8 = 0x88;
 const WRITE_10: u8 = 0x2A;
 const WRITE_16: u8 = 0x8A;
-/// DPO means nothing here; FUA something for writes.
+/// DPO is ignored; FUA matters for writes only.
 const DISABLE_PAGE_OUT: u8 = 1 << 4;
 const FORCE_UNIT_ACCESS: u8 = 1 << 3;
 
@@ -33,19 +33,19 @@ struct Plain {
     force_unit_access: bool,
 }
 
-/// What a command became: the slot's kind, how much data it moves by its CDB, and the buffers for
-/// what the initiator sends.
+/// A decoded command: the slot's kind, the length of its data by its CDB, and the buffers for the
+/// data that the initiator sends.
 struct Planned {
     kind: Kind,
     wanted: u32,
-    /// Of that, from the initiator.
+    /// The part of `wanted` that the initiator sends.
     takes: u32,
     buffers: Buffers,
     failed: Option<Failure>,
 }
 
 impl Planned {
-    /// Whether there is something for the initiator to receive.
+    /// Whether the command has data for the initiator.
     fn gives(&self) -> bool {
         match &self.kind {
             Kind::Read { .. } => true,
@@ -86,7 +86,7 @@ impl TargetSession {
         self.begin_command(command)
     }
 
-    /// A command before its turn: what is coming with it and behind it is received already.
+    /// Holds a command before its turn. Its immediate and unsolicited data is received meanwhile.
     fn hold(&mut self, command: &ScsiCommand) -> Result<(), PeerError> {
         if self.tasks.slots.is_full() {
             return Err(PeerError::WindowOverrun { window: self.shared.window() });
@@ -127,7 +127,7 @@ impl TargetSession {
         }
     }
 
-    /// Range and volume of a READ or WRITE, if all else in it is as usual.
+    /// Range and volume of a READ or WRITE, if its other fields have their common values.
     #[inline]
     fn plain(&self, command: &ScsiCommand) -> Option<Plain> {
         let cdb = &command.cdb;
@@ -174,7 +174,7 @@ impl TargetSession {
         Some(Planned { kind, wanted: len, takes: len, buffers, failed: None })
     }
 
-    /// Finds out what a command is, and puts it into a slot.
+    /// Decodes a command, and puts it into a slot.
     #[inline]
     fn take_slot(&mut self, command: &ScsiCommand) -> u16 {
         let planned = match self.plain_write(command) {
@@ -183,7 +183,7 @@ impl TargetSession {
         };
         let mut begin = begin_of(command, planned.wanted);
         if planned.gives() && !command.is_read() {
-            // What it gives, the initiator has no room for at all.
+            // The initiator has no room for any of the command's data.
             begin.expected = 0;
         }
         let index = self.tasks.slots.take(begin);
@@ -213,7 +213,7 @@ impl TargetSession {
         Asked { cdb, unit, units: &self.units, attentions, copies }
     }
 
-    /// The parameters of a command have come: what it asks now.
+    /// Decodes a command again, now that its parameters have come.
     pub(super) fn plan_parameters(&mut self, index: u16, cdb: [u8; 16], data: &[u8]) {
         let lun = self.tasks.slots[index].lun;
         let unit = lun.and_then(|lun| self.units.get(lun));
@@ -228,7 +228,7 @@ impl TargetSession {
         slot.failed = slot.failed.or(planned.failed);
     }
 
-    /// What comes with a command, and what follows.
+    /// Begins the data of a command: immediate data, and unsolicited data that follows.
     #[inline]
     fn begin_data(&mut self, index: u16, command: &ScsiCommand) -> Result<(), PeerError> {
         let data_len = command.data_len.get();
@@ -282,7 +282,7 @@ fn begin_of(command: &ScsiCommand, wanted: u32) -> Begin {
     }
 }
 
-/// How much data the initiator means to send.
+/// The length of the data that the initiator is to send.
 fn brought_by(command: &ScsiCommand) -> u32 {
     if command.is_write() { command.transfer_len.get() } else { 0 }
 }
@@ -301,7 +301,7 @@ fn planned(
         buffers: Buffers::default(),
         failed: None,
     };
-    // Only INQUIRY, REPORT LUNS and REQUEST SENSE do without a unit, and those are answered at once.
+    // Only INQUIRY, REPORT LUNS and REQUEST SENSE need no unit, and those are answered at once.
     let volume = unit.map(|unit| unit.volume);
     match (task, volume) {
         (Task::Good, _) => bare(Kind::Ready { data: Vec::new() }, 0),
@@ -350,7 +350,7 @@ fn series(task: RequestTask, volume: VolumeId, wanted: u32) -> Planned {
     Planned { kind: Kind::Series(series), wanted, takes, buffers, failed: None }
 }
 
-/// What the data of the piece that is next is collected in.
+/// The buffers for the data of the next piece.
 pub(super) fn buffers_of(series: &Series) -> Buffers {
     let task = &series.piece().task;
     let count = u8::try_from(task.buffer_count()).expect("a command fills two buffers at most");

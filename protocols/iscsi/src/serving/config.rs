@@ -1,4 +1,4 @@
-//! What a target session is told, and what it asks for.
+//! The configuration of a target session, and its demands.
 
 use std::sync::Arc;
 
@@ -9,30 +9,30 @@ use super::shared::SessionShared;
 use crate::login::LoginDemand;
 use crate::params::{DigestWish, Offer, SessionParams};
 
-/// The limits of one connection, and its door's.
+/// The limits of one connection, and the settings of its portal.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionConfig {
-    /// Initiators without a CHAP account are let in, as long as the exports name none.
+    /// Whether initiators may log in without CHAP, if the exports have no accounts.
     pub anonymous: bool,
-    /// What is offered in a login.
+    /// The parameters offered in a login.
     pub offer: Offer,
-    /// How long an initiator may take from the connection's first byte until it is in.
+    /// The time limit for the login, from the start of the connection.
     pub login_timeout: Nanos,
-    /// An initiator that fails to prove who it is is not told so before its connection is so old.
+    /// The age of the connection before which a failed authentication is not answered.
     pub refusal_delay: Nanos,
-    /// An initiator that has said nothing for this long is asked whether it is there.
+    /// The time of silence after which the initiator is pinged.
     pub ping_interval: Nanos,
-    /// How long it may take to say something then.
+    /// The time limit for an answer to the ping.
     pub ping_timeout: Nanos,
-    /// Drawn at random for this connection, and never used twice: the CHAP challenge.
+    /// Random bytes for the CHAP challenge of this connection, never used twice.
     pub nonce: [u8; NONCE_LEN],
 }
 
-/// Bytes of a nonce.
+/// The length of a nonce, in bytes.
 pub const NONCE_LEN: usize = 33;
 
 impl SessionConfig {
-    /// A door that serves whom the exports let in, with this nonce.
+    /// The default configuration, without anonymous logins, with this nonce.
     pub fn with_nonce(nonce: [u8; NONCE_LEN]) -> Self {
         Self {
             anonymous: false,
@@ -42,7 +42,7 @@ impl SessionConfig {
                     initial_r2t: false,
                     max_burst_len: 1 << 20,
                     first_burst_len: 256 << 10,
-                    // What a lost connection had under way is not kept.
+                    // The tasks of a lost connection are not kept.
                     time_to_retain: 0,
                     ..SessionParams::default()
                 },
@@ -59,7 +59,7 @@ impl SessionConfig {
     }
 }
 
-/// What a session wants done.
+/// A request of a session to its driver.
 #[derive(Clone, Debug)]
 pub enum Demand {
     /// By the first core's [`super::Portal`]; answered with [`super::TargetSession::handle_login`].
@@ -73,10 +73,10 @@ pub enum Demand {
 /// The answer to a login that is granted.
 #[derive(Clone, Debug)]
 pub struct Granted {
-    /// What the connection shares with the session's others.
+    /// The state that the session's connections share.
     pub session: Arc<SessionShared>,
     /// Its CID.
     pub cid: u16,
-    /// The core that it lives on from now on.
+    /// The core that drives it from now on.
     pub core: u16,
 }

@@ -1,8 +1,8 @@
-//! Data from the initiator: in the command's PDU, unsolicited behind it, or asked for with an R2T.
+//! Data from the initiator: in the command's PDU, unsolicited after it, or solicited by an R2T.
 //!
 //! Spec: RFC 7143, 4.2.5.2, 11.7 and 11.8. A command has one R2T outstanding at a time, for as much
-//! as MaxBurstLength allows, so that MaxOutstandingR2T is kept whatever it is. Data past what the
-//! command takes is received and dropped.
+//! as MaxBurstLength allows, which satisfies every MaxOutstandingR2T. Data in excess of the
+//! command's length is received and dropped.
 
 use nearflash_scsi::{Failure, Sense};
 use nearflash_units::ByteLen;
@@ -14,7 +14,7 @@ use crate::length;
 use crate::pdu::{DataOut, FINAL, NO_TAG, Opcode, RejectReason};
 
 impl TargetSession {
-    /// The command whose data is next in the stream, when that waits for a buffer.
+    /// The command whose data is next in the stream, if it waits for a buffer.
     #[inline]
     pub(super) fn standing_slot(&self) -> Option<u16> {
         let Sink::Slot { index, .. } = self.link.sink else { return None };
@@ -47,8 +47,8 @@ impl TargetSession {
         let (offset, len) = (data.offset.get(), data.data_len.get());
         let (received, expected) = (data.data_sn.get(), slot.data_sn);
         if received != expected {
-            // As if a PDU between had been damaged: that ends its command, not the connection. RFC
-            // 7143, 7.7 and 7.8.
+            // Treated like a damaged PDU: the command fails, the connection stays. RFC 7143, 7.7
+            // and 7.8.
             slot.failed.get_or_insert(Failure::Check(Sense::DATA_DIGEST));
         }
         let left = slot.burst_end - slot.received;
@@ -56,7 +56,7 @@ impl TargetSession {
             return Err(PeerError::DataOutOfRange { opcode, offset, len, expected: slot.received });
         }
         let is_last = data.flags & FINAL != 0;
-        // What an R2T asks for is all sent, and then the sequence is over.
+        // The initiator must send all the data of an R2T, and F only with the last of it.
         if slot.stage == Stage::Solicited && is_last != (len == left) {
             return Err(PeerError::DataOutOfRange {
                 opcode,
@@ -87,8 +87,8 @@ impl TargetSession {
         }
     }
 
-    /// Takes what `rest` has of the current PDU's body; `false` when more is needed first, or a
-    /// buffer, or it is payload.
+    /// Consumes the bytes of the current PDU's body in `rest`. Returns `false` if more bytes or a
+    /// buffer are needed first, or if the body is payload.
     #[inline]
     pub(super) fn consume_body(&mut self, rest: &mut &[u8]) -> Result<bool, PeerError> {
         while self.link.framer.body.data_left() > 0 {
@@ -121,7 +121,7 @@ impl TargetSession {
         Ok(true)
     }
 
-    /// Data of a command that goes into no buffer; `false` for what does.
+    /// Consumes a command's data that goes into no buffer. Returns `false` for data that does.
     fn consume_slot_data(&mut self, index: u16, rest: &mut &[u8]) -> bool {
         let slot = &mut self.tasks.slots[index];
         let room = length(slot.room());
@@ -145,12 +145,12 @@ impl TargetSession {
         self.tasks.slots[index].received += len;
     }
 
-    /// What was dropped was damaged: nobody minds.
+    /// Ends a PDU whose data was dropped: damage to it does not matter.
     fn end_dropped(&mut self) {
         self.link.sink = Sink::Drop;
     }
 
-    /// A PDU with a command's data is over. RFC 7143, 7.8: damaged data is rejected, and the command
+    /// Ends a PDU with a command's data. RFC 7143, 7.8: damaged data is rejected, and the command
     /// fails when all its data has come.
     #[inline]
     pub(super) fn end_data(&mut self) {
@@ -168,8 +168,8 @@ impl TargetSession {
         }
     }
 
-    /// A command without data to come, or whose sequence is over: the next sequence is asked for, or
-    /// it is done.
+    /// Continues a command that awaits no data, or whose sequence is over: asks for the next
+    /// sequence, or submits the command.
     #[inline]
     pub(super) fn go_on(&mut self, index: u16) {
         let slot = &mut self.tasks.slots[index];
@@ -204,19 +204,19 @@ impl TargetSession {
         self.push_r2t(&asked, lun);
     }
 
-    /// Gives up a command that still collects data: nothing of it was done, and nothing is said.
+    /// Gives up a command that still collects data. It had no effect, and is not answered.
     pub(super) fn give_up(&mut self, index: u16) {
         self.expect_no_more(index);
         self.release_slot(index);
     }
 
-    /// The same for what another gave up: its initiator waits for an answer, and gets TASK ABORTED.
+    /// Aborts a command that another initiator ended: it is answered with TASK ABORTED.
     pub(super) fn abort(&mut self, index: u16) {
         self.expect_no_more(index);
         self.fail(index, Failure::Aborted);
     }
 
-    /// The command's data, if more of it comes, is nobody's.
+    /// Discards the data of the command that may still come.
     fn expect_no_more(&mut self, index: u16) {
         self.tasks.has_aborted = true;
         self.note_end_of_copy(index);
@@ -230,14 +230,14 @@ impl TargetSession {
         }
     }
 
-    /// Whether nothing of the stream is taken any more.
+    /// Whether the session receives nothing more from the stream.
     #[inline]
     pub(super) const fn is_stopped(&self) -> bool {
         matches!(self.state, State::LoggingOut | State::Closing)
     }
 }
 
-/// What an R2T says.
+/// The fields of an R2T.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct R2tOf {
     pub(super) itt: u32,

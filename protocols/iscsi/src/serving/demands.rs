@@ -1,4 +1,4 @@
-//! What a session wants done, made from the slots when it is asked for.
+//! The demands of a session, made from the slots when they are polled.
 
 use nearflash_request::{
     BlockRange, BufferId, Change, ChangeKind, Operation, Request, Tag, VolumeId,
@@ -8,7 +8,7 @@ use super::slots::{FunctionTask, Kind, Stage};
 use super::{Demand, TargetSession};
 
 impl TargetSession {
-    /// What is to be done next, oldest first.
+    /// The next demand, oldest first.
     #[inline]
     pub fn poll_demand(&mut self) -> Option<Demand> {
         if let Some(index) = self.tasks.ready.pop_front() {
@@ -64,7 +64,7 @@ impl TargetSession {
         Demand::Change(tag_of(index), Box::new(Change { volume, nexus, identity, kind }))
     }
 
-    /// A command's data is there, or it has none: it is done, or handed out.
+    /// Submits a command whose data is complete, or that has none: it is answered, or handed out.
     #[inline]
     pub(super) fn submit(&mut self, index: u16) {
         let slot = &mut self.tasks.slots[index];
@@ -87,7 +87,7 @@ impl TargetSession {
         match self.tasks.slots[index].kind {
             _ if self.tasks.slots[index].failed.is_some() => self.answer_failed(index),
             Kind::Ready { .. } => self.answer_ready(index),
-            // No parameters ask for more parameters.
+            // A command's parameters never require further parameters.
             _ => self.tasks.ready.push_back(index),
         }
     }

@@ -1,4 +1,4 @@
-//! The session as its driver sees it.
+//! The session's interface to its driver.
 
 use nearflash_request::{BufferId, Completion, Outcome};
 use nearflash_scsi::Failure;
@@ -90,9 +90,9 @@ impl ServingEnd for TargetSession {
         }
     }
 
-    /// What holds buffers and waits for data behind, or for commands on other connections, would wait
-    /// for itself; so the command is not taken, and is answered with TASK SET FULL once its data has
-    /// passed.
+    /// Prevents a deadlock of the command whose data is next in the stream: the commands that hold
+    /// the buffers may wait for data behind it, or for commands on other connections. The command
+    /// is answered with TASK SET FULL once its data has passed.
     fn give_way(&mut self) -> bool {
         let Some(index) = self.standing_slot() else { return false };
         if !(self.shared.is_multiple() || self.tasks.slots.any_holds_buffers()) {
@@ -164,7 +164,7 @@ impl ServingEnd for TargetSession {
                 self.terminate(error);
                 return Err(error);
             }
-            // What waits for us is not the initiator's fault.
+            // The initiator is not at fault while this end delays it.
             _ if self.liveness.has_heard || self.is_paused() || self.stands_still() => {
                 self.liveness.has_heard = false;
                 self.liveness.has_pinged = false;

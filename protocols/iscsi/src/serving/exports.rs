@@ -1,8 +1,8 @@
-//! What a node offers over this protocol: targets by name, where they are reached, and who may log
+//! The iSCSI exports of a node: targets by name, their addresses, and the initiators that may log
 //! in.
 //!
-//! One value for all sessions of the node, immutable, replaced whole. Compiled by the control side; a
-//! session looks at it in its login, for SendTargets, and when the whole is replaced: never per
+//! One immutable value for all sessions of the node, replaced as a whole. Compiled by the control
+//! side. A session reads it in its login, for SendTargets, and when it is replaced; never per
 //! command.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use crate::login::Access;
 /// A target as initiators see it.
 #[derive(Clone, Debug)]
 pub struct TargetExport {
-    /// What it is called beside its name.
+    /// TargetAlias.
     pub alias: Option<Box<str>>,
     /// Its logical units.
     pub units: Arc<LogicalUnits>,
@@ -34,8 +34,7 @@ pub struct Exports {
 }
 
 impl Exports {
-    /// These targets by name, reached by these portals. Names of iSCSI are the same in capital and
-    /// small letters.
+    /// Exports these targets by name, at these portals. iSCSI names do not depend on case.
     pub fn new(
         targets: impl IntoIterator<Item = (Box<str>, TargetExport)>,
         portals: impl IntoIterator<Item = SocketAddr>,
@@ -49,22 +48,22 @@ impl Exports {
         }
     }
 
-    /// Initiators have to prove that they know one of these accounts' secrets; with none, nobody has
-    /// to prove anything.
+    /// Requires initiators to authenticate by one of these CHAP accounts; an empty list requires no
+    /// authentication.
     #[must_use]
     pub fn with_accounts(mut self, accounts: impl IntoIterator<Item = Account>) -> Self {
         self.accounts = accounts.into_iter().map(Arc::new).collect();
         self
     }
 
-    /// Only initiators of these names are let in.
+    /// Admits only initiators with these names.
     #[must_use]
     pub fn with_initiators(mut self, names: impl IntoIterator<Item = Box<str>>) -> Self {
         self.initiators = Some(names.into_iter().map(|name| name.to_lowercase().into()).collect());
         self
     }
 
-    /// Whether initiators have to prove who they are.
+    /// Whether initiators must authenticate by CHAP.
     pub fn wants_chap(&self) -> bool {
         !self.accounts.is_empty()
     }
@@ -74,23 +73,23 @@ impl Exports {
         self.accounts.iter().any(|account| account.initiator().user == user)
     }
 
-    /// Whether a session may be there that came in by that account, or by none.
+    /// Whether a session that logged in by this account, or without one, is still allowed.
     pub fn trusts(&self, account: Option<&str>) -> bool {
         account.map_or(!self.wants_chap(), |user| self.has_account(user))
     }
 
-    /// Whether initiators of that name, in small letters, are let in.
+    /// Whether the initiator with this name, in lower case, is admitted.
     pub fn admits(&self, initiator: &str) -> bool {
         self.initiators.as_ref().is_none_or(|names| names.contains(initiator))
     }
 
-    /// Who may log in through a door, as the login needs to know it.
+    /// The initiators that may log in on a portal; `anonymous` is the portal's setting.
     pub(super) fn access(&self, anonymous: bool) -> Access {
         let is_open = anonymous && self.accounts.is_empty();
         Access { is_open, accounts: self.accounts.clone() }
     }
 
-    /// The target of a name in small letters.
+    /// The target with this name, in lower case.
     pub fn target(&self, name: &str) -> Option<&TargetExport> {
         self.targets.get(name)
     }
@@ -100,8 +99,9 @@ impl Exports {
         self.targets.iter().map(|(name, target)| (&**name, target))
     }
 
-    /// Where targets are reached, as TargetAddress says it, for a connection that came to `local`. A
-    /// portal that is every address of the machine is told as the one that the initiator used.
+    /// The addresses of targets in the format of TargetAddress, for a connection accepted at
+    /// `local`. A portal at the unspecified address is reported as the address that the initiator
+    /// used.
     pub fn addresses(&self, local: SocketAddr) -> Vec<String> {
         let told = |portal: &SocketAddr| {
             let address = if portal.ip().is_unspecified() {

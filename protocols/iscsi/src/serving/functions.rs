@@ -1,13 +1,15 @@
-//! Task management functions: which commands they are about, and what waits until these are answered.
+//! Task management functions: the commands that they affect, and the actions that wait until these
+//! are answered.
 //!
-//! Spec: RFC 7143, 11.5 and 4.2.3 (aborts). A command that still collects data, or waits for its turn,
-//! is given up without a word. One that was handed out is waited for: nobody may believe a write over
-//! that is on its way to the device. Its answer goes out before the function's.
+//! Spec: RFC 7143, 11.5 and 4.2.3 (aborts). A command that still collects data, or waits for its
+//! turn, is given up without an answer. A command that was handed out is awaited, because a write
+//! on its way to the device must not appear to be over. Its answer is sent before the function's.
 //!
-//! A function that is about many commands means those of all connections of the session with lower
-//! numbers: it waits until these have come (4.2.3.3), and the other connections are told
-//! (`siblings.rs`). What such commands of theirs have handed out already, and what the function ends of
-//! other sessions, the control side waits for: see [`ChangeKind::EndTasks`] and [`ChangeKind::Reset`].
+//! A function that affects many commands applies to commands with lower numbers on all connections
+//! of the session: it waits until these have come (4.2.3.3), and the other connections are informed
+//! (`siblings.rs`). The control side waits for requests that the other connections have already
+//! handed out, and for commands of other sessions that the function ends: see
+//! [`ChangeKind::EndTasks`] and [`ChangeKind::Reset`].
 
 use nearflash_request::{ChangeKind, ChangeResult, ResetScope, TaskSet};
 
@@ -19,7 +21,7 @@ use crate::pdu::{
     LogoutResult, Opcode, RejectReason, Serial, TaskFunction, TaskRequest, TaskResult,
 };
 
-/// Where the commands are that something is about.
+/// The location of the commands that a function affects.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Scope {
     Nothing,
@@ -28,33 +30,33 @@ enum Scope {
     All,
 }
 
-/// Which commands something is about.
+/// The commands that a function affects.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Reach {
     scope: Scope,
-    /// Only those with lower numbers: later ones are none of its business.
+    /// Only commands with lower numbers are affected.
     before: Option<Serial>,
 }
 
-/// What is done when they are answered.
+/// The action once these commands are answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Then {
     Answer(TaskResult),
     HandOut(FunctionTask),
-    /// The connection goes, unless the logout is another's.
+    /// This connection closes, unless the logout names another one.
     LogOut {
         goes: bool,
         result: LogoutResult,
     },
 }
 
-/// A function that waits, or a logout.
+/// A function or a logout that waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Function {
     pub(super) itt: u32,
     pub(super) is_immediate: bool,
     pub(super) reach: Reach,
-    /// What the session's other connections are to hear first.
+    /// The request that the session's other connections must handle first.
     pub(super) order: Option<SiblingRequest>,
     pub(super) then: Then,
 }
@@ -85,14 +87,15 @@ impl TargetSession {
             return self.abort_missing(request);
         };
         let reach = Reach { scope: Scope::Slot(index), before: None };
-        // One that is answered before the function is: by then there is no such task.
+        // A command that is answered before the function: by then the task no longer exists.
         let is_given_up = self.give_up_all(reach) > 0;
         let result = if is_given_up { TaskResult::COMPLETE } else { TaskResult::NO_TASK };
         self.wait(request, reach, Then::Answer(result), None);
     }
 
-    /// A command that is not here. If it may still come, by its number, that counts as come, for
-    /// others may wait for it; the command itself is passed over then. RFC 7143, 11.6.1.
+    /// Aborts a command that is not here. If its number shows that it may still come, the number
+    /// counts as received, because others may wait for it; the command is ignored when it comes.
+    /// RFC 7143, 11.6.1.
     fn abort_missing(&mut self, request: &TaskRequest) {
         let [number, asked_at] = [request.ref_cmd_sn, request.cmd_sn].map(Serial::of);
         let is_skipped = number.is_before(asked_at) && self.skip(number);
@@ -101,7 +104,7 @@ impl TargetSession {
         self.answer_function(request, result);
     }
 
-    /// A function that is about all commands of a unit, or of the target.
+    /// Handles a function that affects all commands of a unit, or of the target.
     fn abort_many(&mut self, request: &TaskRequest) {
         let number = Serial::of(request.cmd_sn);
         if request.opcode.is_immediate() && self.comes_before_its_turn(number) {
@@ -119,7 +122,8 @@ impl TargetSession {
             (Scope::All, self.units.iter().next())
         };
         let then = match (unit.map(|unit| unit.volume), change_of(function)) {
-            // One connection has all there is of the session's, and knows when it is over.
+            // The only connection of a session has all its commands, and knows when they have
+            // ended.
             (Some(_), ChangeKind::EndTasks(TaskSet::Own)) if !self.shared.is_multiple() => {
                 Then::Answer(TaskResult::COMPLETE)
             }
@@ -140,8 +144,8 @@ impl TargetSession {
         self.wait(request, reach, then, order);
     }
 
-    /// The first command that a function of that number is not about. What has come before on the one
-    /// connection of a session is always meant.
+    /// The first command that a function with this number does not affect. Commands that came
+    /// earlier on the only connection of a session are always affected.
     fn first_unaffected(&self, number: Serial) -> Serial {
         let expected = self.shared.numbers.expected();
         match self.shared.is_multiple() && number.is_before(expected) {
@@ -162,8 +166,9 @@ impl TargetSession {
         self.settle_functions();
     }
 
-    /// Gives up what still collects data or waits for its turn, and what goes piece by piece as soon as
-    /// the piece is done that was handed out. How many there were.
+    /// Gives up commands that still collect data or wait for their turn, and commands that run
+    /// piece by piece as soon as the piece that was handed out is done. Returns the number of these
+    /// commands.
     pub(super) fn give_up_all(&mut self, reach: Reach) -> usize {
         let collecting = self.tasks.slots.iter().filter(|(_, slot)| slot.is_collecting());
         let meant = collecting.filter(|(index, slot)| reach.includes(*index, slot));
@@ -172,8 +177,9 @@ impl TargetSession {
         meant.len() + self.cut_short(Cut::Silently, |index, slot| reach.includes(index, slot))
     }
 
-    /// A unit was reset, or its task set cleared, by another: what still collects data is aborted, and
-    /// says so (TAS). SAM-5, 5.6. What waits for its turn comes after that.
+    /// Another initiator reset the unit or cleared its task set: commands that still collect data
+    /// are aborted with TASK ABORTED (TAS). SAM-5, 5.6. Commands that wait for their turn begin
+    /// after that.
     pub(super) fn abort_unit(&mut self, lun: u16) {
         let meant: Vec<u16> = self
             .tasks
@@ -187,7 +193,7 @@ impl TargetSession {
         self.settle_functions();
     }
 
-    /// Does what waited for commands that are answered by now.
+    /// Performs the functions whose commands are all answered.
     #[cold]
     pub(super) fn settle_functions(&mut self) {
         while let Some(place) =
@@ -217,7 +223,8 @@ impl TargetSession {
 
     fn hand_out_function(&mut self, itt: u32, is_immediate: bool, task: FunctionTask) {
         if self.tasks.slots.is_full() {
-            // For one of an initiator that gives numbers twice: there are slots for every number.
+            // Only an initiator that uses a number twice gets here: there is a slot for every
+            // number.
             if let After::Logout { goes } = task.after {
                 self.finish_function(is_immediate);
                 return self.conclude_logout(itt, goes, LogoutResult::FAILED);
@@ -232,7 +239,7 @@ impl TargetSession {
         self.tasks.ready.push_back(index);
     }
 
-    /// The control side has done its part.
+    /// Handles the control side's answer.
     pub(super) fn answer_handed_out(
         &mut self,
         index: u16,
@@ -275,7 +282,7 @@ impl TargetSession {
         self.push_answer(&answer, &[]);
     }
 
-    /// What is no SCSI command is answered: its place in the window is free.
+    /// A request other than a SCSI command is answered: its place in the window is free.
     pub(super) fn finish_function(&mut self, is_immediate: bool) {
         if is_immediate {
             self.tasks.immediate_count -= 1;
@@ -284,7 +291,8 @@ impl TargetSession {
         }
     }
 
-    /// A request that is no SCSI command, and whose data is there.
+    /// Counts an immediate request other than a SCSI command. Returns `false` if there are too
+    /// many: then it is rejected.
     pub(super) fn count_immediate(&mut self, header: &[u8]) -> bool {
         if self.tasks.immediate_count >= super::slots::IMMEDIATE_MAX {
             self.reject(RejectReason::TOO_MANY_IMMEDIATE, header);
@@ -301,7 +309,7 @@ pub(super) struct FunctionAnswer {
     /// Its slot.
     pub(super) index: u16,
     pub(super) response: TaskResult,
-    /// And the session is over.
+    /// Whether the session ends with it.
     pub(super) begins_anew: bool,
 }
 
@@ -323,7 +331,7 @@ impl Reach {
     }
 }
 
-/// What a function asks of the control side.
+/// The change that a function requests from the control side.
 fn change_of(function: TaskFunction) -> ChangeKind {
     match function {
         TaskFunction::ABORT_TASK_SET => ChangeKind::EndTasks(TaskSet::Own),

@@ -1,4 +1,4 @@
-//! From bytes to handlers: the loop over received bytes, and what may come when.
+//! From bytes to handlers: the loop over received bytes, and the PDUs that each state allows.
 
 use nearflash_scsi::limits;
 use nearflash_session::Head;
@@ -37,11 +37,12 @@ impl TargetSession {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Whether nothing more is taken until something was sent or answered, or ever.
+    /// Whether the session receives nothing more: until output is sent or a login is answered, or
+    /// because it is stopping.
     #[inline]
     pub(super) fn is_paused(&self) -> bool {
-        // As many parts as all commands can be answered with, and more. Requests that never have a
-        // slot are bounded by the bytes.
+        // More parts than the answers to all commands have. The byte limit bounds the requests that
+        // never have a slot.
         self.link.output.exceeds(16 * self.tasks.slots.count() + 64, OUTPUT_BYTES_MAX)
             || matches!(
                 self.state,
@@ -89,7 +90,7 @@ impl TargetSession {
             Opcode::NOP_OUT | Opcode::TEXT_REQUEST | Opcode::LOGOUT_REQUEST if is_in => {
                 self.begin_small(head)
             }
-            // Nothing else is answered outside of its time: RFC 7143, 7.5 and 6.3.
+            // Other requests in a wrong state end the connection. RFC 7143, 7.5 and 6.3.
             Opcode::LOGIN_REQUEST
             | Opcode::SCSI_COMMAND
             | Opcode::DATA_OUT
@@ -103,7 +104,7 @@ impl TargetSession {
         }
     }
 
-    /// Data that is no command's follows: it is gathered, and then handled. No more than a PDU has.
+    /// Collects the data of a PDU that belongs to no SCSI command: at most one PDU.
     fn begin_small(&mut self, head: &[u8; HEADER_LEN]) -> Result<(), PeerError> {
         self.link.current = *head;
         self.link.small.clear();
@@ -111,7 +112,7 @@ impl TargetSession {
         if self.link.framer.body.is_over() { self.end_small() } else { Ok(()) }
     }
 
-    /// All of it is there.
+    /// Handles a PDU whose data was collected.
     pub(super) fn end_small(&mut self) -> Result<(), PeerError> {
         self.link.sink = Sink::Drop;
         let data = std::mem::take(&mut self.link.small);
@@ -119,7 +120,7 @@ impl TargetSession {
         let handled = self.on_small(&header, &data);
         self.link.small = data;
         self.link.small.clear();
-        // A ping of a quarter of a megabyte is no reason to keep that much.
+        // A large ping must not make the session keep that much memory.
         self.link.small.shrink_to(SMALL_LEN_KEPT);
         handled
     }
@@ -135,7 +136,7 @@ impl TargetSession {
             return self.on_login(header, data);
         }
         if opcode == Opcode::NOP_OUT && basic.itt.get() == NO_TAG {
-            // The answer to our ping, or word of what the initiator has seen: it has no number.
+            // The answer to this end's ping, or an acknowledgement of StatSN: it uses no CmdSN.
             return Ok(());
         }
         if basic.opcode.is_immediate() {
@@ -186,7 +187,7 @@ impl TargetSession {
     }
 }
 
-/// How much memory for small data a session keeps.
+/// The memory for small data that a session keeps, in bytes.
 const SMALL_LEN_KEPT: usize = 16 * 1024;
 
 /// CmdSN is at the same place in every request.

@@ -1,4 +1,4 @@
-//! The login of a connection: between the login's own machine and whoever keeps the sessions.
+//! The login of a connection: the link between its state machine and the keeper of the sessions.
 //!
 //! Spec: RFC 7143, 6.3.
 
@@ -36,14 +36,15 @@ impl TargetSession {
         }
     }
 
-    /// Who did not prove what it must is told, now that it has waited: guessing takes time.
+    /// Answers a failed authentication, after a delay that slows down guessing.
     pub(super) fn refuse_at_last(&mut self) -> PeerError {
         let status = LoginStatus::AUTHENTICATION_FAILURE;
         self.login.exchange.refuse(status, &mut self.link.output);
         PeerError::Login(status)
     }
 
-    /// The initiator is who it says, and everything is agreed: may it come in?
+    /// The initiator is authenticated and all parameters are negotiated: asks whether the login is
+    /// granted.
     fn ask_for_login(&mut self, demand: Box<LoginDemand>) -> Result<(), PeerError> {
         if let Err(status) = self.check_login(&demand) {
             self.login.exchange.refuse(status, &mut self.link.output);
@@ -67,8 +68,8 @@ impl TargetSession {
         }
     }
 
-    /// The answer to a [`super::Demand::Login`]: the last login response, after which the connection lives
-    /// on the core that was granted.
+    /// Answers a [`super::Demand::Login`] with the last login response; after it, the connection
+    /// lives on the core that was granted.
     ///
     /// # Panics
     /// When none was asked for.
@@ -118,7 +119,7 @@ impl TargetSession {
             // The target may have gone while the login waited.
             self.look_at_target();
         }
-        // And so may its session: nobody tells this connection any more.
+        // The session may have ended, too, without notice to this connection.
         self.close_if_over();
     }
 }

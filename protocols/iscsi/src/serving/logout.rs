@@ -1,4 +1,4 @@
-//! How a connection ends in good order, and a session with all of its connections.
+//! The orderly end of a connection, and of a session with all its connections.
 //!
 //! Spec: RFC 7143, 11.14 (logout) and 11.9 (asynchronous message).
 
@@ -47,7 +47,7 @@ impl TargetSession {
         self.leave_fence();
         let order = (is_of_session && self.shared.is_multiple()).then(SiblingRequest::close_all);
         if order.is_some() {
-            // One that is just joining hears no order.
+            // A connection that is still joining does not receive the request.
             self.shared.close_all();
             self.siblings.is_concerned = true;
         }
@@ -62,18 +62,19 @@ impl TargetSession {
         self.settle_functions();
     }
 
-    /// Another connection of the session ends, without a word of its own.
+    /// Ends another connection of the session, which sends nothing more.
     fn close_other(&mut self, itt: u32, is_immediate: bool, cid: u16) {
         let (reach, order) = (Reach::NOTHING, Some(SiblingRequest::close(cid)));
-        // Unless it is found.
+        // The result if no connection has this CID.
         let then = Then::LogOut { goes: false, result: LogoutResult::NO_CONNECTION };
         self.siblings.functions.push(Function { itt, is_immediate, reach, order, then });
         self.siblings.is_concerned = true;
     }
 
-    /// What is left of a logout when other connections have ended because of it. Their writes that are
-    /// with a device land before its answer: the initiator may write the same blocks by another
-    /// connection then. The control side waits for them, as their connections may be gone before.
+    /// The rest of a logout after it has ended other connections. Their writes at a device finish
+    /// before the logout is answered, because the initiator may then write the same blocks on
+    /// another connection. The control side waits for these writes, as their connections may be
+    /// gone earlier.
     pub(super) fn after_close(&self, then: Then, outcome: SiblingOutcome) -> Then {
         let Then::LogOut { goes, .. } = then else { return then };
         match (outcome, self.units.iter().next()) {
@@ -87,7 +88,7 @@ impl TargetSession {
         }
     }
 
-    /// A logout is answered; `goes`: and with it this connection goes.
+    /// Answers a logout; with `goes`, this connection closes.
     pub(super) fn conclude_logout(&mut self, itt: u32, goes: bool, result: LogoutResult) {
         let answer = Answer { codes: [result.0, 0], ..Answer::new(Opcode::LOGOUT_RESPONSE, itt) };
         self.push_answer(&answer, &[]);
@@ -97,8 +98,8 @@ impl TargetSession {
         }
     }
 
-    /// The target was reset as if its power had gone: every connection of the session ends, and the
-    /// initiator's next session is told of a start. RFC 7143, 11.5.1.
+    /// The target was reset as by a power cycle: every connection of the session ends, and the
+    /// initiator's next session reports a power on. RFC 7143, 11.5.1.
     pub(super) fn begin_anew(&mut self) {
         self.shared.forget();
         self.end_session();
@@ -112,7 +113,7 @@ impl TargetSession {
         self.stop();
     }
 
-    /// With the end of its session a connection ends, too.
+    /// Closes the connection if its session has ended.
     pub(super) fn close_if_over(&mut self) {
         if !self.is_stopped() && self.shared.is_over() {
             self.has_logged_out = true;

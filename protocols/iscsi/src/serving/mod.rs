@@ -1,18 +1,19 @@
 //! The target's end of one connection: bytes of the stream in, requests for the engine and for the
 //! control side out; their answers in, bytes and payload buffers of the stream out.
 //!
-//! Spec: RFC 7143. What commands mean is `nearflash-scsi`'s; this end carries them. Knows nothing of
-//! sockets, of memory of payload, or of volumes beyond their units.
+//! Spec: RFC 7143. The crate `nearflash-scsi` interprets the commands; this end transports them.
+//! Knows nothing of sockets, of memory for payload, or of volumes beyond their units.
 //!
-//! It is driven as a [`ServingEnd`]; its demands are taken with [`TargetSession::poll_demand`]. And of
-//! sessions with several connections, whenever one [`TargetSession::concerns_siblings`]: of each, carry
-//! [`TargetSession::sibling_request`] to the others, and [`TargetSession::resume`] it; one that
-//! [`TargetSession::awaits_others`] goes on by [`TargetSession::lift_fence`] when every other
-//! [`TargetSession::is_acknowledged`].
+//! A driver uses it as a [`ServingEnd`], and takes its demands with [`TargetSession::poll_demand`].
+//! Whenever [`TargetSession::concerns_siblings`] is true for one connection of a session with
+//! several, the driver carries the [`TargetSession::sibling_request`] of each to the others, and
+//! calls [`TargetSession::resume`] of each. If [`TargetSession::awaits_others`] is true for a
+//! connection, the driver calls its [`TargetSession::lift_fence`] when
+//! [`TargetSession::is_acknowledged`] is true for every other one.
 //!
-//! Invariants: every command is answered once, or was aborted by its initiator, or the connection is
-//! closing; commands begin in the order of their numbers; answers leave in the order they were given;
-//! memory is bounded by the session's window.
+//! Invariants: every command is answered once, or was aborted by its initiator, or the connection
+//! is closing; commands begin in the order of their numbers; answers are sent in the order in which
+//! they were given; memory is bounded by the session's window.
 
 mod answers;
 mod attentions;
@@ -71,14 +72,14 @@ use siblings::Fence;
 use slots::{Slot, Slots};
 use window::EarlyCommands;
 
-/// Own bytes waiting to be sent, past which no further command is taken: far more than a window of
-/// commands can be answered with unless the initiator does not read.
+/// The session's own bytes in the output above which no further command is taken: far more than the
+/// answers to a window of commands, unless the initiator does not read.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// The target transfer tag of our pings.
+/// The target transfer tag of this end's pings.
 const PING_TAG: u32 = 0x7F01_B16A;
 
-/// What the connection is, and so which PDUs may come.
+/// The state of the connection, which determines the PDUs that may come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     /// A login is under way.
@@ -89,9 +90,9 @@ enum State {
     Refusing,
     /// Commands come.
     FullFeature,
-    /// Nothing more is taken; what was handed out is waited for.
+    /// Nothing more is received; requests that were handed out are awaited.
     LoggingOut,
-    /// What is queued is sent, nothing more is received.
+    /// The queued output is sent, nothing more is received.
     Closing,
 }
 
@@ -117,27 +118,27 @@ struct Link {
     params: ConnectionParams,
     framer: Framer,
     sink: Sink,
-    /// The header of the PDU whose data is coming, where it may be needed.
+    /// The header of the PDU whose data is coming, if it may be needed.
     current: [u8; HEADER_LEN],
-    /// Data that is no command's.
+    /// Data that belongs to no SCSI command.
     small: Vec<u8>,
     stat_sn: u32,
     output: Outbox,
 }
 
-/// The login, and its demand on the way.
+/// The login, and its demand under way.
 #[derive(Debug)]
 struct Login {
     exchange: Box<TargetLogin>,
-    /// To be handed out.
+    /// The demand that is to be handed out.
     demand: Option<Box<LoginDemand>>,
-    /// Was handed out, or is to be, and has no answer.
+    /// The demand that has no answer yet, whether handed out or not.
     demanded: Option<Box<LoginDemand>>,
-    /// Before this, no initiator is told that its authentication failed.
+    /// The time before which a failed authentication is not answered.
     refuse_at: Nanos,
 }
 
-/// Who is at which end, once the initiator is in.
+/// The names of both ends, once the login is granted.
 #[derive(Debug, Default)]
 struct Names {
     cid: u16,
@@ -146,12 +147,12 @@ struct Names {
     is_discovery: bool,
 }
 
-/// When the initiator was last heard of.
+/// Supervision of the initiator by pings.
 #[derive(Debug)]
 struct Liveness {
-    /// When something must have been heard.
+    /// The time at which the initiator counts as silent.
     silent_at: Nanos,
-    /// Something was, since that was last looked at.
+    /// Whether something was received since the last check.
     has_heard: bool,
     /// A ping waits for its answer.
     has_pinged: bool,
@@ -169,7 +170,7 @@ struct Tasks {
     ready: VecDeque<u16>,
     /// Immediate commands and functions under way.
     immediate_count: u32,
-    /// Commands were given up whose data may still come.
+    /// Whether commands were given up whose data may still come.
     has_aborted: bool,
 }
 
@@ -186,7 +187,7 @@ impl Tasks {
     }
 }
 
-/// What concerns the other connections of the session.
+/// Pending work that involves the other connections of the session.
 #[derive(Debug, Default)]
 struct Siblings {
     functions: Vec<Function>,
@@ -200,7 +201,7 @@ struct Siblings {
 pub struct TargetSession {
     config: SessionConfig,
     exports: Arc<Exports>,
-    /// The address that the initiator came to.
+    /// The local address of the connection.
     local: SocketAddr,
     state: State,
     liveness: Liveness,
@@ -264,34 +265,34 @@ impl TargetSession {
         }
     }
 
-    /// Whether the initiator is in: the login is over, and the connection is not.
+    /// Whether the login is over, and the connection is not.
     #[inline]
     pub const fn is_ready(&self) -> bool {
         matches!(self.state, State::FullFeature | State::LoggingOut)
     }
 
-    /// Who asks, as reservations know it: nobody before the login.
+    /// The I_T nexus, as reservations identify it; none before the login.
     #[inline]
     pub fn nexus(&self) -> Nexus {
         self.shared.nexus()
     }
 
-    /// What the connection shares with the session's others, once it is in.
+    /// The state that the session's connections share, once the login is granted.
     pub fn session(&self) -> Option<&Arc<SessionShared>> {
         (self.shared.tsih() != 0).then_some(&self.shared)
     }
 
-    /// The connection's CID, once it is in.
+    /// The connection's CID, once the login is granted.
     pub const fn cid(&self) -> u16 {
         self.names.cid
     }
 
-    /// The initiator's name, once it is in.
+    /// The initiator's name, once the login is granted.
     pub fn initiator(&self) -> &str {
         &self.names.initiator
     }
 
-    /// The target's name, once the initiator is in; empty for discovery.
+    /// The target's name, once the login is granted; empty for discovery.
     pub fn target(&self) -> &str {
         &self.names.target
     }
@@ -309,12 +310,12 @@ impl TargetSession {
     /// Ends the connection for `error`. [`Self::handle_input`], [`Self::resume`] and
     /// [`Self::handle_timeout`] do so by themselves.
     pub fn terminate(&mut self, error: PeerError) {
-        let _ = error; // At error recovery level 0 there are no last words about it.
+        let _ = error; // At error recovery level 0, no PDU reports it.
         self.stop();
     }
 
-    /// Nothing more is received. What was received is still handed out, as if it had been polled
-    /// before.
+    /// Stops receiving. Commands that were received are still handed out, as if they had been
+    /// polled before.
     fn stop(&mut self) {
         if self.state == State::Closing {
             return;

@@ -2,32 +2,32 @@
 //!
 //! Spec: RFC 7143, 4.2.2.1 (command numbering).
 //!
-//! Invariants: ExpCmdSN and MaxCmdSN never go back; never more commands are taken and not answered than
-//! the window has; a number that is skipped lies in the window, and no command has it.
+//! Invariants: ExpCmdSN and MaxCmdSN never decrease; the commands taken and not answered never
+//! exceed the window; a skipped number lies in the window, and no command uses it.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::pdu::Serial;
 
-/// How a command number stands to what is expected.
+/// The position of a command number relative to ExpCmdSN.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Turn {
     /// It is the next one, and is taken now.
     Now,
     /// Others come first.
     Later,
-    /// It was taken before, or is more than the window allows: not looked at.
+    /// It was taken before, or is outside the window: ignored.
     Never,
 }
 
-/// The numbers.
+/// The command numbers of a session.
 #[derive(Debug)]
 pub(super) struct Numbers {
     window: u32,
     expected: AtomicU32,
     last: AtomicU32,
-    /// Numbers ahead that nothing comes of any more: a bit for each number of the window, by its low
-    /// bits; and how many there are.
+    /// Numbers ahead that no command will use: a bit for each number of the window, indexed by its
+    /// low bits; and the count of these numbers.
     skipped: Box<[AtomicU64]>,
     skipped_count: AtomicU32,
     /// Requests that wait for their turn, on all connections.
@@ -35,9 +35,9 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Those of a session whose first command has that number.
+    /// The numbers of a session whose first command has the number `first`.
     pub(super) fn new(first: Serial, window: u32) -> Self {
-        // A power of two, so that numbers find their bits also where they begin again at zero.
+        // A power of two, so that a number's bit stays the same when numbers wrap to zero.
         let words = window.next_power_of_two().div_ceil(64);
         Self {
             window,
@@ -66,7 +66,7 @@ impl Numbers {
         Serial(self.last.load(Ordering::Relaxed))
     }
 
-    /// Where a command number stands. If it is its turn, the next one is expected.
+    /// The turn of a command number. If it is the next one, ExpCmdSN advances.
     #[inline]
     pub(super) fn take_turn(&self, number: Serial) -> Turn {
         let expected = self.expected();
@@ -95,8 +95,8 @@ impl Numbers {
         self.last.store(self.last().next().0, Ordering::Relaxed);
     }
 
-    /// Nothing comes of that number any more, if it is ahead: in its turn it counts as taken, and
-    /// answered. Whether it is.
+    /// Skips a number that no command will use, if it is ahead: in its turn it counts as taken and
+    /// answered. Returns whether it is ahead.
     pub(super) fn skip(&self, number: Serial) -> bool {
         let (expected, last) = (self.expected(), self.last());
         if last.next() == expected || number.since(expected) > last.since(expected) {
@@ -110,7 +110,7 @@ impl Numbers {
         true
     }
 
-    /// Goes on behind the numbers that are next and that nothing comes of.
+    /// Advances past skipped numbers that are next.
     #[cold]
     fn pass_skipped(&self) {
         let mut expected = self.expected();
@@ -141,7 +141,7 @@ impl Numbers {
         self.early_count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One waits no more.
+    /// A request no longer waits for its turn.
     pub(super) fn early_left(&self) {
         self.early_count.fetch_sub(1, Ordering::Relaxed);
     }
@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers do not wrap here.
+    /// A model of the numbers, without wrapping.
     #[derive(Debug, Default)]
     struct Model {
         expected: u32,

@@ -1,12 +1,12 @@
-//! Every session of a node: who may begin one, which connections it has, and on which core it lives.
+//! The sessions of a node: the admission of logins, the connections of each session, and its core.
 //!
 //! Spec: RFC 7143, 6.3.5 (reinstatement) and 7.2 (session state). Kept on the first core, where
 //! connections come in. Knows nothing of sockets or of what the sessions do.
 //!
-//! A login that takes an old connection's or session's place is answered when nothing of the old one
-//! is under way any more: a write of it that is still on its way to the device must not land after
-//! the new one's. So [`Portal::login`] says whom to end first, and is asked again when
-//! [`Portal::connection_gone`] has been told of each.
+//! A login that replaces an old connection or session is answered when no request of the old one is
+//! under way: an old write that is still on its way to the device must not land after a new one. So
+//! [`Portal::login`] returns the connections to end first, and is called again when
+//! [`Portal::connection_gone`] was called for each.
 //!
 //! Invariants: no two sessions have the same TSIH, and none of normal kind the same initiator, ISID
 //! and target; no two connections of a session have the same CID.
@@ -23,8 +23,9 @@ use crate::login::{LoginDemand, LoginStatus, SessionKind};
 /// The most connections of a session, whatever is negotiated.
 pub const CONNECTIONS_PER_SESSION_MAX: usize = 64;
 
-/// Initiators whose session is over and who are remembered for that: twice as many as have one at a
-/// time, as a rule. Who is forgotten is told of the node's start again, which means no less.
+/// The most initiators that are remembered after their session: by default, twice the number of
+/// sessions. A new session of a forgotten initiator reports a power on, which implies the loss of
+/// its nexus.
 const REMEMBERED_MAX: usize = 2048;
 
 /// The limits of a node's sessions.
@@ -55,7 +56,7 @@ pub struct ConnectionPlace {
     pub core: u16,
 }
 
-/// What becomes of a login.
+/// The decision about a login.
 #[derive(Clone, Debug)]
 pub enum Admission {
     /// The connection is the session's.
@@ -67,7 +68,7 @@ pub enum Admission {
 /// A session that is over.
 #[derive(Clone, Debug)]
 pub struct Ended {
-    /// What its connections shared.
+    /// The state that its connections shared.
     pub session: Arc<SessionShared>,
     /// Its target; `None` for a discovery session.
     pub target: Option<Box<str>>,
@@ -78,9 +79,9 @@ pub struct Ended {
 pub struct SessionStatus {
     /// Its TSIH.
     pub tsih: u16,
-    /// Whose it is.
+    /// The initiator's name.
     pub initiator: Box<str>,
-    /// What the initiator calls itself beside that.
+    /// InitiatorAlias.
     pub alias: Option<Box<str>>,
     /// The user of its CHAP account.
     pub account: Option<Box<str>>,
@@ -88,7 +89,7 @@ pub struct SessionStatus {
     pub target: Option<Box<str>>,
     /// The CIDs of its connections.
     pub connections: Vec<u16>,
-    /// Where they live.
+    /// The core of its connections.
     pub core: u16,
 }
 
@@ -102,7 +103,7 @@ struct Session {
     target: Option<Box<str>>,
     core: u16,
     cids: Vec<u16>,
-    /// No connection joins it any more.
+    /// Whether the session is ending, so that no connection may join it.
     is_ending: bool,
 }
 
@@ -125,7 +126,7 @@ impl Session {
 pub struct Portal {
     config: PortalConfig,
     sessions: BTreeMap<u16, Session>,
-    /// Whose sessions are over, the latest last.
+    /// The nexuses whose sessions are over, the latest last.
     remembered: VecDeque<Nexus>,
     /// The TSIH that was given out last.
     last_tsih: u16,
@@ -150,7 +151,7 @@ impl Portal {
     /// An initiator asks for the full feature phase.
     ///
     /// # Errors
-    /// What it is answered instead.
+    /// The status of the refusal.
     pub fn login(&mut self, demand: &LoginDemand) -> Result<Admission, LoginStatus> {
         if demand.tsih != 0 {
             return self.join(demand);
@@ -164,7 +165,7 @@ impl Portal {
         self.begin(demand).map(Admission::Granted)
     }
 
-    /// One more connection of a session that is there. RFC 7143, 6.3.4.
+    /// Adds a connection to an existing session. RFC 7143, 6.3.4.
     fn join(&mut self, demand: &LoginDemand) -> Result<Admission, LoginStatus> {
         let session = self.sessions.get_mut(&demand.tsih);
         let session = session.filter(|session| session.is_of(demand) && !session.is_ending);
@@ -208,8 +209,8 @@ impl Portal {
         Ok(Granted { session: shared, cid: demand.cid, core })
     }
 
-    /// What an initiator is told of the time before its session, of every unit. SAM-5, 6.3: that the
-    /// node has begun, or that its session before this one is over.
+    /// The unit attention that a new session reports for every unit. SAM-5, 6.3: power on, or the
+    /// loss of the nexus if the initiator's last session is over.
     fn told_first(&self, nexus: Nexus) -> Attention {
         if self.remembered.contains(&nexus) { Attention::NexusLoss } else { Attention::PowerOn }
     }
@@ -223,7 +224,7 @@ impl Portal {
         self.remembered.push_back(nexus);
     }
 
-    /// The next one that is free: one that was in use lately is not used again soon.
+    /// The next free TSIH: one that was in use recently is not reused soon.
     fn next_tsih(&mut self) -> u16 {
         loop {
             self.last_tsih = self.last_tsih.wrapping_add(1);
@@ -238,8 +239,8 @@ impl Portal {
         self.last_core
     }
 
-    /// A connection that was granted is no more, and neither is any request of it. With its last one
-    /// the session is over.
+    /// A granted connection has ended, and so have all its requests. The session ends with its last
+    /// connection.
     pub fn connection_gone(&mut self, tsih: u16, cid: u16) -> Option<Ended> {
         let session = self.sessions.get_mut(&tsih)?;
         session.cids.retain(|other| *other != cid);
@@ -255,8 +256,8 @@ impl Portal {
         Some(Ended { session: session.shared, target: session.target })
     }
 
-    /// Sessions that someone wants to be over: their connections, each to be ended. No connection
-    /// joins them any more.
+    /// Ends sessions: returns their connections, each of which the caller must end. No connection
+    /// may join these sessions.
     pub fn end(&mut self, is_meant: impl Fn(&SessionStatus) -> bool) -> Vec<ConnectionPlace> {
         let mut places = Vec::new();
         for session in self.sessions.values_mut() {
@@ -278,12 +279,12 @@ impl Portal {
         self.sessions.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }
 
-    /// Whether a session of that nexus is there.
+    /// Whether there is a session of this nexus.
     pub fn has(&self, nexus: Nexus) -> bool {
         self.sessions.values().any(|session| session.shared.nexus() == nexus)
     }
@@ -408,7 +409,7 @@ mod tests {
         assert_eq!(portal.end(|session| session.target.is_none()).len(), 3);
     }
 
-    /// What the session of a login is told first.
+    /// The first unit attention of a login's session.
     fn told(portal: &mut Portal, demand: &LoginDemand) -> Option<Attention> {
         let session = granted(portal.login(demand)).session;
         portal.connection_gone(session.tsih(), demand.cid);

@@ -1,4 +1,4 @@
-//! Commands that are done piece by piece: transfers longer than a buffer, and third-party copies.
+//! Commands that run piece by piece: transfers longer than a buffer, and third-party copies.
 //!
 //! Spec: RFC 7143, 11.7 (Data-In in several sequences), 11.8 (R2Ts in order). One piece is with the
 //! engine at a time, or collects its data: a command holds one buffer at most, however long it is,
@@ -43,7 +43,7 @@ impl TargetSession {
         if let Payload::Buffer(_) | Payload::Zeroes = done.payload {
             let (start, end) = (len32(start.0), len32(series.done().0));
             let source = source_of(done.payload, payload);
-            // What the initiator has no room for is not read either.
+            // Data that the initiator has no room for is not read.
             if !goes_on || end >= self.tasks.slots[index].expected {
                 return self.answer_with_last(index, source, start);
             }
@@ -60,7 +60,7 @@ impl TargetSession {
         self.answer_good(index);
     }
 
-    /// The next piece is asked of the engine, or the initiator for its data.
+    /// Requests the next piece from the engine, or its data from the initiator.
     fn go_on_with(&mut self, index: u16, series: Box<Series>) {
         self.note_copy(&series, CopyState::InProgress);
         if series.piece().task.data_out.0 == 0 {
@@ -91,7 +91,8 @@ impl TargetSession {
         self.tasks.ready.push_back(index);
     }
 
-    /// What is handed out piece by piece ends with the piece that is. How many are meant.
+    /// Ends every affected command that runs piece by piece after the piece that is handed out now.
+    /// Returns the number of these commands.
     pub(super) fn cut_short(&mut self, cut: Cut, is_meant: impl Fn(u16, &Slot) -> bool) -> usize {
         let mut count = 0;
         for (index, slot) in self.tasks.slots.iter_mut() {
@@ -104,7 +105,7 @@ impl TargetSession {
         count
     }
 
-    /// A command is given up: if it is a copy, whoever asks for it is told so.
+    /// A command is given up: if it is a copy, its record shows that it failed.
     pub(super) fn note_end_of_copy(&self, index: u16) {
         if let Kind::Series(series) = &self.tasks.slots[index].kind {
             self.note_copy(series, CopyState::Failed);

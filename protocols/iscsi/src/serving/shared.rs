@@ -1,8 +1,8 @@
-//! What the connections of one session share: the numbers of its commands, attentions, names.
+//! The state that the connections of one session share: command numbers, unit attentions, names.
 //!
-//! Spec: RFC 7143, 4.2 (sessions). All connections of a session live on one core, so nothing here is
-//! ever contended; the words are atomic because a connection is made on the first core and then moves
-//! to its own.
+//! Spec: RFC 7143, 4.2 (sessions). All connections of a session live on one core, so nothing here
+//! is ever contended; the words are atomic because a connection is made on the first core and then
+//! moves to its own.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,14 +15,14 @@ use crate::login::{LoginDemand, SessionKind};
 use crate::params::SessionParams;
 use crate::pdu::Serial;
 
-/// The tag of the one portal group that a node is.
+/// TargetPortalGroupTag: a node is one portal group.
 pub const PORTAL_GROUP: u16 = 1;
 
 fn identity(initiator: &str, isid: [u8; 6]) -> Identity {
     Identity::Iscsi { initiator: initiator.into(), isid, portal_group: PORTAL_GROUP }
 }
 
-/// A session: what its connections have in common.
+/// The state of a session that its connections share.
 #[derive(Debug)]
 pub struct SessionShared {
     tsih: u16,
@@ -31,7 +31,7 @@ pub struct SessionShared {
     params: SessionParams,
     attentions: Attentions,
     copies: CopyRecords,
-    /// Of its commands.
+    /// The numbers of its commands.
     pub(super) numbers: Numbers,
     /// Whether there may be other connections.
     is_multiple: bool,
@@ -62,7 +62,7 @@ impl SessionShared {
         }
     }
 
-    /// Of a connection that is not in: nobody's.
+    /// The state of a connection before its login.
     pub(super) fn none() -> Self {
         Self {
             tsih: 0,
@@ -83,7 +83,7 @@ impl SessionShared {
         self.tsih
     }
 
-    /// Who asks, as reservations know it. None for a discovery session.
+    /// The I_T nexus, as reservations identify it; none for a discovery session.
     pub fn nexus(&self) -> Nexus {
         self.nexus
     }
@@ -93,17 +93,17 @@ impl SessionShared {
         &self.identity
     }
 
-    /// What was negotiated for all connections.
+    /// The negotiated parameters of the session.
     pub fn params(&self) -> &SessionParams {
         &self.params
     }
 
-    /// What the initiator has not been told yet.
+    /// The pending unit attentions.
     pub fn attentions(&self) -> &Attentions {
         &self.attentions
     }
 
-    /// What is remembered of its third-party copies.
+    /// The records of its third-party copies.
     pub(super) fn copies(&self) -> &CopyRecords {
         &self.copies
     }
@@ -119,23 +119,23 @@ impl SessionShared {
         self.is_multiple
     }
 
-    /// Every connection is to close.
+    /// Requests every connection to close.
     pub(super) fn close_all(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Whether they are.
+    /// Whether every connection is to close.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// The target has begun anew with its end: the initiator's next session is told that, and not of
-    /// this one's end.
+    /// The session ended by a cold reset: the initiator's next session reports a power on instead
+    /// of the loss of this nexus.
     pub(super) fn forget(&self) {
         self.is_forgotten.store(true, Ordering::Relaxed);
     }
 
-    /// Whether nobody is to be told of its end.
+    /// Whether the end of the session is not remembered.
     pub(super) fn is_forgotten(&self) -> bool {
         self.is_forgotten.load(Ordering::Relaxed)
     }

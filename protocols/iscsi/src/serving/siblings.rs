@@ -1,21 +1,21 @@
-//! What a task management function or a logout asks of the session's other connections: to give up
-//! commands of theirs, to know that their answers have arrived before its own goes out, or to close.
+//! The requests of a task management function or a logout to the session's other connections: to
+//! give up commands, to confirm that their answers have arrived before its own is sent, or to
+//! close.
 //!
-//! Spec: RFC 7143, 4.2.3.3 (aborts of many tasks), 4.2.2.3.3 (response fence) and 11.14 (logout). The
-//! other connections live on the same core: whoever drives them carries [`SiblingRequest`]s from one to the
-//! others whenever one [`TargetSession::concerns_siblings`].
+//! Spec: RFC 7143, 4.2.3.3 (aborts of many tasks), 4.2.2.3.3 (response fence) and 11.14 (logout).
+//! The other connections live on the same core: their driver carries [`SiblingRequest`]s from one
+//! to the others whenever [`TargetSession::concerns_siblings`] is true for one.
 //!
-//! The fence: an answer on one connection may overtake what was said on another, an R2T for a command
-//! that is over as well, which no status number acknowledges. So every other connection asks its
-//! initiator for a word (a ping with a tag of its own), which comes behind all that, and the answer to
-//! it lifts the fence there.
+//! The fence: an answer on one connection may overtake PDUs sent on another, even an R2T for a
+//! command that is over, which no StatSN acknowledges. So every other connection sends a ping with
+//! a tag of its own behind these PDUs, and the initiator's answer lifts the fence there.
 
 use super::functions::{Function, FunctionAnswer, Reach};
 use super::slots::{Slot, Stage};
 use super::{PING_TAG, State, TargetSession};
 use crate::pdu::{HEADER_LEN, NO_TAG, NopOut, Opcode};
 
-/// What one connection of a session asks of the others.
+/// A request of one connection of a session to the others.
 #[derive(Clone, Copy, Debug)]
 pub struct SiblingRequest(Kind);
 
@@ -23,20 +23,20 @@ pub struct SiblingRequest(Kind);
 enum Kind {
     /// These commands are over.
     GiveUp(Reach),
-    /// What was said is to be acknowledged.
+    /// The initiator is to acknowledge the PDUs sent so far.
     Acknowledge,
     /// The connection of that CID ends, or every one.
     Close(Option<u16>),
 }
 
-/// What became of an [`SiblingRequest`].
+/// The outcome of a [`SiblingRequest`].
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum SiblingOutcome {
-    /// It was about others.
+    /// The request concerned other connections.
     NotMeant,
     /// It is done.
     Done,
-    /// It is done, and what was handed out already is still to end.
+    /// It is done, but requests that were handed out earlier have not ended.
     LeavesRequests,
 }
 
@@ -57,9 +57,9 @@ impl SiblingRequest {
 /// Answers that wait for the session's other connections.
 #[derive(Debug, Default)]
 pub(super) struct Fence {
-    /// Of this connection's functions.
+    /// The answers to this connection's functions.
     answers: Vec<FunctionAnswer>,
-    /// The others know.
+    /// The other connections have the request to acknowledge.
     is_told: bool,
     /// The tag of the ping that has to be answered here first, for functions of others.
     awaited: Option<u32>,
@@ -68,15 +68,17 @@ pub(super) struct Fence {
 }
 
 impl TargetSession {
-    /// What the session's other connections are to hear: each is to [`Self::handle_sibling_request`] it, and then this one
-    /// hears what became of it, by [`Self::handle_sibling_outcome`].
+    /// The request to the session's other connections. The driver calls
+    /// [`Self::handle_sibling_request`] of each, and then [`Self::handle_sibling_outcome`] of this
+    /// one.
     pub fn sibling_request(&self) -> Option<SiblingRequest> {
         let of_functions = self.siblings.functions.iter().find_map(|function| function.order);
         let acknowledges = !self.siblings.fence.answers.is_empty() && !self.siblings.fence.is_told;
         of_functions.or_else(|| acknowledges.then_some(SiblingRequest(Kind::Acknowledge)))
     }
 
-    /// Every other connection has heard [`Self::sibling_request`]: what became of it where it came furthest.
+    /// Every other connection has handled [`Self::sibling_request`]: `outcome` is the highest of
+    /// their outcomes.
     pub fn handle_sibling_outcome(&mut self, outcome: SiblingOutcome) {
         match self.siblings.functions.iter().position(|function| function.order.is_some()) {
             Some(place) => {
@@ -90,7 +92,7 @@ impl TargetSession {
         }
     }
 
-    /// Does what another connection of the session asks for.
+    /// Handles the request of another connection of the session.
     pub fn handle_sibling_request(&mut self, order: &SiblingRequest) -> SiblingOutcome {
         match order.0 {
             Kind::Close(cid) if cid.is_none_or(|cid| cid == self.names.cid) => return self.leave(),
@@ -102,7 +104,7 @@ impl TargetSession {
                 self.settle_functions();
             }
             Kind::Acknowledge => {
-                // Never that of the other pings.
+                // Never 0, which would give the tag of the other pings.
                 self.siblings.fence.pings = self.siblings.fence.pings % u16::MAX + 1;
                 let tag = PING_TAG ^ u32::from(self.siblings.fence.pings);
                 self.siblings.fence.awaited = Some(tag);
@@ -112,7 +114,7 @@ impl TargetSession {
         SiblingOutcome::Done
     }
 
-    /// Ends because another connection has logged this one out, without a word of its own.
+    /// Ends this connection without a PDU, because a logout on another connection closed it.
     fn leave(&mut self) -> SiblingOutcome {
         let is_handed_out = |slot: &Slot| slot.stage == Stage::Submitted;
         let leaves_requests = self.tasks.slots.iter().any(|(_, slot)| is_handed_out(slot));
@@ -126,12 +128,12 @@ impl TargetSession {
         !self.siblings.fence.answers.is_empty() && self.siblings.fence.is_told
     }
 
-    /// Whether the initiator has heard what it was to acknowledge, or never will.
+    /// Whether the initiator has acknowledged the PDUs, or never will.
     pub fn is_acknowledged(&self) -> bool {
         self.siblings.fence.awaited.is_none() || self.state != State::FullFeature
     }
 
-    /// Every other connection is acknowledged: what waited for that is said.
+    /// Sends the answers that waited until every other connection was acknowledged.
     pub fn lift_fence(&mut self) {
         for answer in std::mem::take(&mut self.siblings.fence.answers) {
             if self.state != State::Closing {
@@ -140,14 +142,15 @@ impl TargetSession {
         }
     }
 
-    /// A function is over, but for what other connections said before.
+    /// A function is over: its answer waits until the PDUs sent on other connections are
+    /// acknowledged.
     pub(super) fn answer_behind_others(&mut self, answer: FunctionAnswer) {
         self.siblings.fence.answers.push(answer);
         self.siblings.fence.is_told = false;
         self.siblings.is_concerned = true;
     }
 
-    /// A PDU has come while a ping is to be answered.
+    /// Checks whether a PDU answers the fence's ping.
     #[cold]
     pub(super) fn look_at_fence(&mut self, head: &[u8; HEADER_LEN]) {
         let word: &NopOut = zerocopy::transmute_ref!(head);
@@ -158,18 +161,18 @@ impl TargetSession {
         }
     }
 
-    /// The connection ends: nobody is to wait for it any more.
+    /// The connection ends: no other connection needs to wait for it.
     pub(super) fn leave_fence(&mut self) {
         self.siblings.is_concerned |= self.siblings.fence.awaited.take().is_some();
     }
 
-    /// And nothing is answered on it.
+    /// The connection ends, and sends no more answers.
     pub(super) fn drop_fence(&mut self) {
         self.leave_fence();
         self.siblings.fence.answers.clear();
     }
 
-    /// Whether something is to be acknowledged here.
+    /// Whether the initiator still has to acknowledge the fence's ping.
     #[inline]
     pub(super) const fn is_fenced(&self) -> bool {
         self.siblings.fence.awaited.is_some()

@@ -12,11 +12,11 @@ use nearflash_session::SlotTable;
 
 use crate::pdu::Serial;
 
-/// Immediate commands and functions of a connection at a time. They have no number, and so are no
-/// part of the window.
+/// The most immediate commands and functions of a connection at a time. They use no CmdSN, so the
+/// window does not count them.
 pub(super) const IMMEDIATE_MAX: u32 = 16;
 
-/// How far a command is.
+/// The stage of a command.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Stage {
     /// Its unsolicited data is coming: in the command's PDU, or behind it.
@@ -27,15 +27,15 @@ pub(super) enum Stage {
     AwaitingBuffer,
     /// Its data is coming: an R2T was sent.
     Solicited,
-    /// It is to be handed out, or was.
+    /// It is ready to be handed out, or was handed out.
     #[default]
     Submitted,
 }
 
-/// What a command is, as far as its slot needs to know.
+/// The kind of a command, as far as its slot needs it.
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// Answered with what is read.
+    /// A read of the common form.
     Read { volume: VolumeId, range: BlockRange },
     /// Its data goes to the volume.
     Write { volume: VolumeId, range: BlockRange, force_unit_access: bool },
@@ -59,16 +59,16 @@ impl Default for Kind {
     }
 }
 
-/// What the initiator hears of a command that ends between two pieces.
+/// The answer to a command that ends between two pieces.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Cut {
-    /// Nothing: it has given it up itself.
+    /// None: the initiator itself gave up the command.
     Silently,
-    /// TASK ABORTED: another has.
+    /// TASK ABORTED: another initiator ended it.
     TaskAborted,
 }
 
-/// What the control side does for a task management function, or a logout.
+/// The change that the control side makes for a task management function, or a logout.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct FunctionTask {
     pub(super) volume: VolumeId,
@@ -76,15 +76,15 @@ pub(super) struct FunctionTask {
     pub(super) after: After,
 }
 
-/// What it was for.
+/// The step after the control side's answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum After {
-    /// A function that is over then.
+    /// The function is over.
     Nothing,
-    /// One after which the session is.
+    /// The function is over, and ends the session.
     BeginAnew,
-    /// A logout: requests of other connections that it ends had not ended. The connection itself goes,
-    /// too, unless it is another's.
+    /// A logout that waited for requests of the connections that it closes. With `goes`, this
+    /// connection closes, too.
     Logout { goes: bool },
 }
 
@@ -93,12 +93,12 @@ pub(super) enum After {
 pub(super) struct Buffers {
     ids: [Option<BufferId>; 2],
     count: u8,
-    /// Of each.
+    /// The length of each buffer, in bytes.
     len: u32,
 }
 
 impl Buffers {
-    /// So many, so long. None are there yet.
+    /// The need for `count` buffers of `len` bytes. None are there yet.
     #[inline]
     pub(super) const fn wanted(count: u8, len: u32) -> Self {
         Self { ids: [None; 2], count, len }
@@ -143,13 +143,13 @@ impl Buffers {
         Some((self.ids[index]?, within, self.len - within))
     }
 
-    /// How much data all of them hold.
+    /// The capacity of all buffers, in bytes.
     #[inline]
     pub(super) fn room(&self) -> u32 {
         u32::from(self.count) * self.len
     }
 
-    /// They leave: with a request, or because they are of no more use.
+    /// Takes the buffers out: for a request, or because they are no longer needed.
     #[inline]
     pub(super) fn take(&mut self) -> [Option<BufferId>; 2] {
         std::mem::take(&mut self.ids)
@@ -168,17 +168,17 @@ pub(super) struct Slot {
     pub(super) lun: Option<u16>,
     /// CmdSN.
     pub(super) number: Serial,
-    /// Expected data transfer length: what the initiator has room or data for.
+    /// Expected data transfer length: the length of the initiator's buffer.
     pub(super) expected: u32,
-    /// How much the command moves by what its CDB says.
+    /// The length of the command's data by its CDB.
     pub(super) wanted: u32,
     /// How much data from the initiator it takes.
     pub(super) takes: u32,
     /// How much data has come.
     pub(super) received: u32,
-    /// How much of it came before what the buffers hold, or are for: of what goes piece by piece.
+    /// The offset of the current piece: the data that came for earlier pieces.
     pub(super) base: u32,
-    /// Between two pieces it ends.
+    /// Set when the command is to end between two pieces.
     pub(super) cut_short: Option<Cut>,
     /// Where the sequence that is coming ends.
     pub(super) burst_end: u32,
@@ -187,7 +187,7 @@ pub(super) struct Slot {
     /// How many R2Ts were sent.
     pub(super) r2t_sn: u32,
     pub(super) buffers: Buffers,
-    /// What it will be answered whatever else happens.
+    /// The failure that the command will be answered with.
     pub(super) failed: Option<Failure>,
     pub(super) kind: Kind,
 }
@@ -206,13 +206,13 @@ impl Slot {
         matches!(self.stage, Stage::Unsolicited | Stage::Solicited)
     }
 
-    /// How much of what comes next is kept.
+    /// The length of the data to come that is kept.
     #[inline]
     pub(super) fn room(&self) -> u32 {
         if self.failed.is_some() { 0 } else { self.takes.saturating_sub(self.received) }
     }
 
-    /// How much is asked for next: no more than the piece takes that is collected.
+    /// The length to ask for next: at most to the end of the current piece.
     #[inline]
     pub(super) fn room_of_piece(&self) -> u32 {
         match self.kind {
@@ -221,7 +221,7 @@ impl Slot {
         }
     }
 
-    /// Where the data ends that the buffers are for.
+    /// The offset at which the buffers' data ends.
     fn piece_end(&self) -> u32 {
         self.base + self.buffers.room()
     }
@@ -233,7 +233,7 @@ impl Slot {
     }
 }
 
-/// What a command begins with.
+/// The fields of a new command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begin {
     pub(super) itt: u32,
@@ -261,7 +261,7 @@ impl Slots {
     /// Puts a command into a free slot. Its stage, kind and buffers are for the caller to set.
     ///
     /// # Panics
-    /// When none is free: the caller asks first.
+    /// When no slot is free: the caller checks this first.
     #[inline]
     pub(super) fn take(&mut self, begin: Begin) -> u16 {
         let index = self.table.take().expect("the caller saw a free slot");
@@ -278,13 +278,13 @@ impl Slots {
         index
     }
 
-    /// The command is answered. What it still holds is dropped, except for its buffers: see to those
-    /// first.
+    /// Frees the slot of an answered command, and drops its contents. The caller must take its
+    /// buffers first.
     #[inline]
     pub(super) fn give_back(&mut self, index: u16) {
         self.table.give_back(index);
         let slot = &mut self.table[index];
-        // A read has moved none of these.
+        // A read uses none of these.
         if !matches!(slot.kind, Kind::Read { .. }) {
             assert!(slot.buffers.ids == [None; 2], "a buffer outlives its slot");
             slot.received = 0;
@@ -299,7 +299,7 @@ impl Slots {
         slot.failed = None;
     }
 
-    /// The command of a target transfer tag that the initiator says.
+    /// The command with the target transfer tag of a Data-Out, if it awaits solicited data.
     #[inline]
     pub(super) fn by_transfer_tag(&self, tag: u32) -> Option<u16> {
         let index = self.table.by_tag(tag)?;

@@ -1,8 +1,8 @@
 //! Pings and text of the full feature phase: SendTargets.
 //!
 //! Spec: RFC 7143, 11.10 and 11.11 (text), 11.18 and 11.19 (NOP), appendix C (SendTargets).
-//! SendTargets=All is answered in every session, as initiators in the field expect, with the targets
-//! that discovery would tell them.
+//! SendTargets=All is answered in every session, as deployed initiators expect, with the targets of
+//! a discovery session.
 
 use zerocopy::IntoBytes;
 
@@ -12,11 +12,11 @@ use crate::length;
 use crate::pdu::{CONTINUE, FINAL, NO_TAG, NopOut, Opcode, RejectReason, TextRequest};
 use crate::text::{Pairs, TextError};
 
-/// The one exchange of text that a connection has at a time.
+/// The target transfer tag of the one text exchange that a connection may have.
 const TEXT_TAG: u32 = 0x7E87_7E87;
 
 impl TargetSession {
-    /// NOP-Out that wants an answer: its data comes back, as much as the initiator takes.
+    /// Answers a NOP-Out with its data, up to the initiator's MaxRecvDataSegmentLength.
     pub(super) fn on_ping(&mut self, request: &NopOut, data: &[u8]) {
         self.finish_function(request.opcode.is_immediate());
         let data = &data[..data.len().min(length(self.link.params.send_len_max))];
@@ -28,7 +28,7 @@ impl TargetSession {
         self.push_answer(&answer, data);
     }
 
-    /// Asks the initiator whether it is there. Its answer names the tag.
+    /// Sends a ping. The initiator's answer carries the tag.
     pub(super) fn push_ping(&mut self, tag: u32) {
         let answer = Answer { tag, ..Answer::new(Opcode::NOP_IN, NO_TAG) };
         self.push_unasked(&answer, &[]);
@@ -38,7 +38,7 @@ impl TargetSession {
     pub(super) fn on_text(&mut self, request: &TextRequest, data: &[u8]) {
         self.finish_function(request.opcode.is_immediate());
         if request.ttt.get() == NO_TAG {
-            // A new exchange; what there was of an old one is dropped.
+            // A new exchange; the rest of an old one is dropped.
             self.text_in.take();
             self.text_out.clear();
         } else if request.ttt.get() != TEXT_TAG {
@@ -64,7 +64,7 @@ impl TargetSession {
         self.push_text(request, self.link.params.send_len_max, is_final);
     }
 
-    /// Answers with the next part of what there is to say.
+    /// Answers with the next part of the outgoing text.
     fn push_text(&mut self, request: &TextRequest, len_max: u32, is_final: bool) {
         let mut text = std::mem::take(&mut self.text_out);
         let (part, continues) = text.next_part(len_max);
@@ -121,7 +121,7 @@ impl TargetSession {
         if !["iqn.", "eui.", "naa."].iter().any(|kind| name.starts_with(kind)) {
             return self.text_out.push("SendTargets", "Reject");
         }
-        // Of a target that does not exist nothing is told: RFC 7143, appendix C.
+        // A target that does not exist is not reported: RFC 7143, appendix C.
         if exports.target(&name).is_some() {
             self.push_target(&name, &addresses);
         }
@@ -135,5 +135,5 @@ impl TargetSession {
     }
 }
 
-/// Text that goes on is answered with none.
+/// `is_final` of the empty answer to a text that continues.
 const NO_PART: bool = false;

@@ -1,4 +1,4 @@
-//! The order of commands: those that came before their turn wait here.
+//! The order of commands: a command that comes before its turn waits here.
 //!
 //! Spec: RFC 7143, 4.2.2.1. Commands of a session are numbered over all its connections, and begin
 //! in that order. On each connection they come in increasing order (error recovery level 0), so
@@ -19,10 +19,10 @@ pub(super) struct Early {
     what: Waiting,
 }
 
-/// What of it is kept.
+/// The part of an early request that is kept.
 #[derive(Debug)]
 enum Waiting {
-    /// A SCSI command without data: nothing was done for it yet.
+    /// A SCSI command without data, which has no slot yet.
     Command(ScsiCommand),
     /// A SCSI command whose data is received already.
     Slot(u16),
@@ -32,14 +32,14 @@ enum Waiting {
     Function(Box<TaskRequest>),
 }
 
-/// Data of requests that wait, together. More is not held: pings and text have little.
+/// The most data of all waiting requests together, in bytes: pings and text have little.
 const DATA_LEN_MAX: usize = 64 * 1024;
 
 /// The commands of a connection that wait for others, in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct EarlyCommands {
     queue: VecDeque<Early>,
-    /// How much data the others have.
+    /// The data of waiting requests other than SCSI commands, in bytes.
     data_len: usize,
 }
 
@@ -48,13 +48,13 @@ impl EarlyCommands {
         self.queue.is_empty()
     }
 
-    /// The latest number that was taken up here.
+    /// The last number that waits here.
     fn last_number(&self) -> Option<Serial> {
         let has_number = |early: &&Early| !matches!(early.what, Waiting::Function(_));
         self.queue.iter().rev().find(has_number).map(|early| early.number)
     }
 
-    /// The number of the first that is meant, which waits no more.
+    /// Removes the first early command that matches, and returns its number.
     fn remove(&mut self, is_meant: impl Fn(&Waiting) -> bool) -> Option<Serial> {
         let place = self.queue.iter().position(|early| is_meant(&early.what))?;
         self.queue.remove(place).map(|early| early.number)
@@ -62,8 +62,8 @@ impl EarlyCommands {
 }
 
 impl TargetSession {
-    /// Where a command stands, by its number. On a connection numbers only grow: one that was held
-    /// already is not taken twice.
+    /// The turn of a command, by its number. On a connection numbers only increase: a number that
+    /// is held already is not taken twice.
     #[inline]
     pub(super) fn turn_of(&self, number: Serial) -> Turn {
         let turn = self.shared.numbers.take_turn(number);
@@ -80,18 +80,18 @@ impl TargetSession {
         self.shared.numbers.early_came();
     }
 
-    /// A SCSI command without data has to wait.
+    /// Holds a SCSI command without data.
     pub(super) fn hold_command(&mut self, command: &ScsiCommand) {
         self.hold_until(Serial::of(command.cmd_sn), Waiting::Command(*command));
     }
 
-    /// A SCSI command with data has to wait; its data is received all the same.
+    /// Holds a SCSI command with data; its data is received nevertheless.
     pub(super) fn hold_slot(&mut self, number: Serial, index: u16) {
         self.tasks.slots[index].is_due = false;
         self.hold_until(number, Waiting::Slot(index));
     }
 
-    /// Another request has to wait.
+    /// Holds another request.
     pub(super) fn hold_other(
         &mut self,
         number: Serial,
@@ -114,25 +114,25 @@ impl TargetSession {
             && number.since(expected) <= self.shared.window()
     }
 
-    /// A task management function has to wait for commands that it is about.
+    /// Holds a task management function until the commands that it affects have come.
     pub(super) fn hold_function(&mut self, number: Serial, request: &TaskRequest) {
         self.hold_until(number, Waiting::Function(Box::new(*request)));
     }
 
-    /// Nothing comes of that number any more: in its turn it is passed over, and what waits for that may
-    /// be next, on any connection. Whether it was ahead.
+    /// Skips a number that no command will use: in its turn it is passed over, and a waiting
+    /// command on any connection may be next. Returns whether the number was ahead.
     pub(super) fn skip(&mut self, number: Serial) -> bool {
         let is_ahead = self.shared.numbers.skip(number);
         self.siblings.is_concerned |= is_ahead;
         is_ahead
     }
 
-    /// Gives up a command that waits and has no slot. Whether there was one.
+    /// Gives up a waiting command that has no slot. Returns whether there was one.
     pub(super) fn skip_command(&mut self, is_meant: impl Fn(&ScsiCommand) -> bool) -> bool {
         self.skip_early(|what| matches!(what, Waiting::Command(command) if is_meant(command)))
     }
 
-    /// The same for one whose slot is given up.
+    /// Gives up a waiting command whose slot is given up.
     pub(super) fn skip_slot(&mut self, index: u16) {
         self.skip_early(|what| matches!(what, Waiting::Slot(slot) if *slot == index));
     }
@@ -146,7 +146,8 @@ impl TargetSession {
         number.is_some()
     }
 
-    /// The connection takes no more, and the session may go on without it.
+    /// Gives up all waiting commands: the connection takes no more, and the session may continue
+    /// without it.
     pub(super) fn skip_all(&mut self) {
         for early in std::mem::take(&mut self.early).queue {
             self.shared.numbers.early_left();
@@ -156,7 +157,7 @@ impl TargetSession {
         }
     }
 
-    /// Whose turn it is of those that wait here, and where that stands.
+    /// The turn of the first command that waits here.
     fn turn_of_first(&self) -> Turn {
         match self.early.queue.front() {
             None => Turn::Later,
@@ -177,11 +178,11 @@ impl TargetSession {
         std::mem::take(&mut self.siblings.is_concerned)
     }
 
-    /// Other connections of the session have taken commands, or it is to close: takes what waited
-    /// for that.
+    /// Other connections of the session have taken commands, or the session is to close: takes the
+    /// commands that waited for this.
     ///
     /// # Errors
-    /// When the initiator broke the protocol: the session is closing.
+    /// When the initiator violated the protocol: the session is closing.
     pub fn resume(&mut self) -> Result<(), PeerError> {
         self.close_if_over();
         self.settle_functions();
@@ -231,7 +232,7 @@ impl TargetSession {
         Ok(())
     }
 
-    /// Another connection had the same number, or gave it up: this was never more than a second one.
+    /// Drops an early command whose number another connection used or gave up: it is a duplicate.
     fn forget_early(&mut self, what: Waiting) {
         match what {
             Waiting::Slot(index) => self.give_up(index),

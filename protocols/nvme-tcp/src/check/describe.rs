@@ -1,4 +1,4 @@
-//! A stream of PDUs as lines that tests compare.
+//! A description of a PDU stream, in lines that tests compare.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::pdu::{
     CapsuleCmd, CapsuleResp, CommonHeader, DataPdu, IcResp, PduFlags, PduType, TermReq,
 };
 
-/// One line for each PDU that an end sends. Digests are checked.
+/// One line for each PDU in the stream. Digests are verified.
 pub(crate) fn describe(mut stream: &[u8], digests: Digests) -> Vec<String> {
     let mut lines = Vec::new();
     while !stream.is_empty() {

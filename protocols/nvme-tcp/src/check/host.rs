@@ -1,4 +1,4 @@
-//! Hostile controllers at a host session.
+//! Invalid PDUs from a controller, sent to a host session.
 
 use std::collections::BTreeMap;
 
@@ -21,18 +21,18 @@ use nearflash_session::check::Memory;
 const NSID: NamespaceId = NamespaceId(1);
 const UNIT: u32 = 512;
 
-/// What the check knows of a command in flight.
+/// The expected state of a command in flight.
 #[derive(Debug)]
 struct InFlight {
     buffer: Option<BufferId>,
     len: u32,
-    /// What a sound controller would name next.
+    /// The offset that a conforming controller sends next.
     moved: u32,
-    /// Its data is to be received into `buffer`.
+    /// Whether the data is received into `buffer`.
     is_read: bool,
 }
 
-/// A session, its buffers, and what was asked of it.
+/// A session, its buffers and its commands.
 #[derive(Debug)]
 struct Bench {
     host: HostSession,
@@ -40,14 +40,15 @@ struct Bench {
     digests: Digests,
     in_flight: BTreeMap<CommandId, InFlight>,
     error: Option<PeerError>,
-    /// Only whole PDUs were sent, so that what a read received is known.
+    /// Whether only complete PDUs were sent, so that the data of a read is known.
     is_sound: bool,
 }
 
-/// Whatever a controller answers: no panic, no endless loop, every command ends once or is named
-/// as one that never will, and no read succeeds without its data.
+/// Sends arbitrary PDUs to a host session. It never panics and never loops endlessly. Every command
+/// completes once or is reported as in flight at the end, and no read succeeds without its data.
 ///
-/// The first byte says how the two are connected, then eight bytes each what happens next.
+/// The first byte selects the connection's parameters. Each following group of eight bytes is one
+/// instruction.
 pub fn check_host_never_panics(input: &[u8]) {
     let Some((selector, instructions)) = input.split_first() else { return };
     let mut bench = Bench::new(*selector);
@@ -81,7 +82,7 @@ impl Bench {
             error: None,
             is_sound: true,
         };
-        // Most streams are to get past this.
+        // Most inputs complete the handshake.
         if selector & 0xC0 == 0 {
             bench.digests = Digests::NONE;
         } else {
@@ -131,7 +132,7 @@ impl Bench {
         }
     }
 
-    /// Mostly the part that a sound controller would name next; as offset and length.
+    /// An offset and a length: usually the part that a conforming controller sends next.
     fn part_of(&self, cid: CommandId, len: u32, choice: u8) -> (u32, u32) {
         let command = self.in_flight.get(&cid);
         let (moved, all) = command.map_or((0, UNIT), |command| (command.moved, command.len));
@@ -193,7 +194,7 @@ impl Bench {
         flags: PduFlags,
         mutation: [u8; 2],
     ) {
-        // One flipped bit does not make this what fresh buffers hold.
+        // A single flipped bit does not turn these bytes into the contents of a fresh buffer.
         let data = vec![0; length(len)];
         let bare = CommonHeader::bare(PduType::C2H_DATA, 24);
         let mut common = laid_out(bare, data.len(), self.digests);
@@ -224,12 +225,12 @@ impl Bench {
         self.feed(&pdu);
     }
 
-    /// All of `bytes`, unless the session errs or will not have them.
+    /// Feeds all of `bytes`, unless the session fails or pauses.
     fn feed(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() && self.error.is_none() {
             let taken = match self.host.receiving() {
                 Receiving::Paused => {
-                    // What is cut short here is no whole PDU any more.
+                    // The PDU is cut off here.
                     self.is_sound = false;
                     break;
                 }
@@ -253,7 +254,7 @@ impl Bench {
         }
     }
 
-    /// At most `len` bytes of what the session has to send.
+    /// Sends at most `len` bytes of the session's output.
     fn send(&mut self, len: usize) {
         while let Some(part) = self.host.wants_payload() {
             let bytes = &self.memory.bytes(part.buffer)[part.offset..][..part.len];
@@ -276,7 +277,7 @@ impl Bench {
         self.memory.give_back(buffer);
     }
 
-    /// The connection is lost; nothing may be missing.
+    /// Ends the connection. Every command must have completed or be reported as in flight.
     fn end(mut self) {
         self.send(usize::MAX);
         while let Some(completion) = self.host.poll_completion() {

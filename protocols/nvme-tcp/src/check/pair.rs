@@ -1,4 +1,4 @@
-//! Both ends against one another and a volume in memory.
+//! A host and a target session, connected to each other and to a volume in memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,29 +28,29 @@ const PLACE_BLOCKS: usize = 48;
 const BLOCK_LEN: usize = 512;
 const PLACE_LEN: usize = PLACE_BLOCKS * BLOCK_LEN;
 
-/// One way for two ends to be connected and used.
+/// The parameters of a connection and its workload.
 #[derive(Clone, Copy, Debug)]
 pub struct PairScenario {
-    /// Decides what is done, when answers come and how TCP cuts the streams.
+    /// The seed for the operations, the order of completions and the segmentation of the streams.
     pub seed: u64,
-    /// What both ends want.
+    /// The digests that both ends request.
     pub digests: Digests,
-    /// Whether SQHD is kept.
+    /// Whether SQ flow control is enabled.
     pub flow_control: bool,
-    /// The most data in a capsule, for both ends; below 512 every write needs an R2T.
+    /// The maximum in-capsule data for both ends. Below 512 every write needs an R2T.
     pub in_capsule_len_max: u32,
     /// HPDA and CPDA.
     pub alignment: u8,
-    /// How many operations.
+    /// The number of operations.
     pub operations: usize,
 }
 
-/// What an operation in flight will have done, and what it must be answered.
+/// The expected effect and status of an operation in flight.
 #[derive(Debug)]
 struct Expected {
     place: usize,
     status: Status,
-    /// The buffer that must hold the place's bytes, from this block on, afterwards.
+    /// The buffer that must hold the place's bytes, from this block on, after completion.
     read: Option<(BufferId, usize)>,
     buffer: Option<BufferId>,
 }
@@ -59,7 +59,7 @@ struct Pair {
     choices: Choices,
     host: HostSession,
     host_memory: Memory,
-    /// What the volume must hold.
+    /// The expected contents of the volume.
     model: Vec<u8>,
     expected: HashMap<CommandId, Expected>,
     /// Commands in flight in each place.
@@ -74,9 +74,9 @@ struct Pair {
     entries: u16,
 }
 
-/// Whatever is asked, in whatever order it is answered and however TCP cuts the streams: reads
-/// return what was written, every command is answered once with its status, and all buffers are
-/// given back.
+/// Runs random operations, with completions in random order and random segmentation of the streams.
+/// Reads return the data written, every command completes once with its expected status, and all
+/// buffers are returned.
 pub fn check_pair(scenario: PairScenario) {
     let mut pair = Pair::new(scenario);
     pair.connect();
@@ -145,7 +145,7 @@ impl Pair {
         assert_eq!(self.target.handle_timeout(Nanos(u64::MAX)), Ok(()), "the handshake is over");
     }
 
-    /// A little of everything, in random amounts.
+    /// A random amount of each step.
     fn turn(&mut self) {
         self.send();
         self.receive_at_target();
@@ -184,7 +184,7 @@ impl Pair {
         let mut left = self.choices.below(self.to_target.len() + 1);
         loop {
             if let Some(len) = self.target.wants_buffer() {
-                // The pool is empty now and then.
+                // The pool is sometimes empty.
                 if self.choices.once_in(3) {
                     let buffer = self.target_memory.take(len.to_usize());
                     self.target.provide_buffer(buffer);
@@ -267,7 +267,7 @@ impl Pair {
         self.target.handle_completion(done, bytes);
     }
 
-    /// One operation in a place where nothing is in flight; `false` when there is none, or the
+    /// Submits one operation in an idle place. Returns `false` if the chosen place is busy or the
     /// queue is full.
     fn submit(&mut self) -> bool {
         let place = self.choices.below(PLACES);
@@ -310,7 +310,7 @@ impl Pair {
         self.submit_command(command, data, expected);
     }
 
-    /// A buffer of new bytes.
+    /// A buffer with new bytes.
     fn fill(&mut self, run: Run) -> BufferId {
         let buffer = self.host_memory.take(run.len());
         let value = self.choices.any().to_le_bytes();
@@ -334,7 +334,7 @@ impl Pair {
         self.submit_from_host(command, run, buffer, Status::SUCCESS);
     }
 
-    /// The buffer to compare with, and whether it is equal.
+    /// A buffer for a Compare, and whether it equals the volume's contents.
     fn fill_compared(&mut self, run: Run) -> (BufferId, bool) {
         let buffer = self.fill(run);
         if self.choices.once_in(2) {
@@ -374,7 +374,7 @@ impl Pair {
             let command = Command::write_zeroes(NSID, run.lba(), run.zero_based());
             return self.submit_command(command, HostData::None, expected);
         }
-        // As two ranges, the second perhaps empty.
+        // Two ranges, the second of which may be empty.
         let half = run.blocks.div_ceil(2);
         let ranges =
             [(run.first, half), (run.first + half, run.blocks - half)].map(|(first, blocks)| {
@@ -418,7 +418,7 @@ impl Pair {
     }
 }
 
-/// Some blocks of a place.
+/// A run of blocks of a place.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     place: usize,

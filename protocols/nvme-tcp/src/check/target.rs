@@ -1,4 +1,4 @@
-//! Hostile streams at a target session in each of its states.
+//! Invalid streams, sent to a target session in each of its states.
 
 use std::sync::Arc;
 
@@ -28,14 +28,14 @@ use nearflash_session::check::Memory;
 const VOLUME_BLOCKS: u64 = 64;
 pub(crate) const ENTRIES: u16 = 8;
 
-/// How far a session is before the stream begins.
+/// The state of a session before the stream begins.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stage {
     /// Nothing was received.
     AwaitingIcReq,
-    /// The transport's parameters are agreed.
+    /// The transport's parameters are negotiated.
     AwaitingConnect,
-    /// A Connect is not answered yet.
+    /// A Connect is in progress.
     Connecting,
     /// An admin queue.
     Admin,
@@ -46,7 +46,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Every one.
+    /// All stages.
     pub const ALL: [Self; 6] = [
         Self::AwaitingIcReq,
         Self::AwaitingConnect,
@@ -57,7 +57,7 @@ impl Stage {
     ];
 }
 
-/// A session, its buffers, and what came out of it.
+/// A session, its buffers and its demands.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) target: TargetSession,
@@ -124,8 +124,9 @@ impl Bench {
         self.target.handle_connected(entry, Some(granted));
     }
 
-    /// All of `bytes`, unless the session errs or will not have them. Buffers are provided only
-    /// when nothing moves without, so that what comes out does not depend on when.
+    /// Feeds all of `bytes`, unless the session fails or pauses. Buffers are provided only when the
+    /// session cannot continue without one, so that the outcome does not depend on the time at
+    /// which they are provided.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while self.error.is_none() {
             let taken = match self.target.receiving() {
@@ -166,7 +167,7 @@ impl Bench {
         }
     }
 
-    /// Answers everything that was handed out, as an engine and a controller would.
+    /// Completes every demand, as an engine and a controller would.
     pub(crate) fn answer_all(&mut self) {
         for demand in std::mem::take(&mut self.demands) {
             match demand {
@@ -200,7 +201,7 @@ impl Bench {
         self.target.handle_completion(done, bytes);
     }
 
-    /// All that the session has to send.
+    /// Takes all of the session's output.
     pub(crate) fn drain_output(&mut self) -> Vec<u8> {
         let mut stream = Vec::new();
         self.target.output().for_each(|chunk| self.memory.append(&mut stream, chunk));
@@ -209,7 +210,7 @@ impl Bench {
         stream
     }
 
-    /// The connection is lost; nothing may be missing.
+    /// Ends the connection. All buffers must be returned.
     pub(crate) fn end(mut self) {
         let memory = &mut self.memory;
         self.target.release_all(&mut |buffer| memory.give_back(buffer));
@@ -225,13 +226,13 @@ impl Bench {
     }
 }
 
-/// Who the host of a bench is.
+/// The identity of a bench's host.
 pub(crate) fn asker() -> Asker {
     let identity = Identity::Nvme { host_id: [7; 16], controller: 1 };
     Asker { nexus: Nexus(7), identity }
 }
 
-/// A volume with one registrant, that never changes.
+/// The result of a change on a volume with one registrant, whose state never changes.
 pub(crate) fn made(change: &Change) -> ChangeResult {
     if change.kind != ChangeKind::Report {
         return ChangeResult::Done;
@@ -245,8 +246,8 @@ pub(crate) fn made(change: &Change) -> ChangeResult {
     }))
 }
 
-/// Whatever a peer sends, in whatever state: no panic, no endless loop, no buffer lost. The first
-/// byte says which state, the others are the stream.
+/// Sends arbitrary bytes to a target session. It never panics, never loops endlessly and loses no
+/// buffer. The first byte selects the state, the others are the stream.
 pub fn check_target_never_panics(input: &[u8]) {
     let Some((selector, stream)) = input.split_first() else { return };
     let (stage, digests, flow_control) = selected(*selector);
@@ -256,22 +257,22 @@ pub fn check_target_never_panics(input: &[u8]) {
     bench.answer_all();
     bench.drain_output();
     bench.feed(second);
-    // Answers to half of what is in flight; the rest is lost with the connection.
+    // Half of the demands complete. The rest are lost with the connection.
     let kept = bench.demands.split_off(bench.demands.len() / 2);
     bench.answer_all();
     bench.demands = kept;
     bench.end();
 }
 
-/// The state and the parameters that a byte stands for.
+/// The state and the parameters that a byte selects.
 fn selected(selector: u8) -> (Stage, Digests, bool) {
     let stage = Stage::ALL[usize::from(selector & 7) % Stage::ALL.len()];
     let digests = Digests { header: selector & 8 != 0, data: selector & 16 != 0 };
     (stage, digests, selector & 32 != 0)
 }
 
-/// However TCP cuts a stream, the same demands, output and error come of it. `cuts` are the lengths
-/// of the parts, over and over.
+/// A stream has the same demands, output and error however TCP segments it. `cuts` are the lengths
+/// of the segments, repeated cyclically.
 pub fn check_segmentation_does_not_matter(selector: u8, stream: &[u8], cuts: &[u8]) {
     let (stage, digests, flow_control) = selected(selector);
     let mut whole = Bench::new(stage, digests, flow_control);
@@ -289,14 +290,14 @@ pub fn check_segmentation_does_not_matter(selector: u8, stream: &[u8], cuts: &[u
         }
     }
     assert_eq!(whole.error, parts.error);
-    // Equal, but too long to print.
+    // The values are too long to print, so `assert_eq` is not used.
     assert!(format!("{:?}", whole.demands) == format!("{:?}", parts.demands), "same demands");
     assert!(whole.drain_output() == parts.drain_output(), "same output");
     whole.end();
     parts.end();
 }
 
-/// A stream of PDUs, most of them sound: eight bytes of `instructions` say what each is.
+/// A stream of mostly valid PDUs. Each eight bytes of `instructions` encode one.
 pub fn stream_of(selector: u8, instructions: &[u8]) -> Vec<u8> {
     let (stage, digests, _) = selected(selector);
     let digests = if stage == Stage::AwaitingIcReq { Digests::NONE } else { digests };
@@ -359,7 +360,7 @@ fn append_pdu(stream: &mut Vec<u8>, instruction: [u8; 8], digests: Digests) {
     mutate(stream, start, mutation, place);
 }
 
-/// A command about reservations, and keys for it.
+/// A reservation command and its keys.
 fn reservation(
     nsid: NamespaceId,
     [which, action, kind, flags]: [u8; 4],
@@ -374,7 +375,7 @@ fn reservation(
     (Command::reservation(opcode, nsid, cdw10, len), keys)
 }
 
-/// One PDU in eight has one byte wrong.
+/// Corrupts one byte in one PDU of eight.
 pub(super) fn mutate(stream: &mut [u8], start: usize, mutation: u8, place: u8) {
     let pdu = &mut stream[start..];
     if mutation < 32
@@ -384,14 +385,14 @@ pub(super) fn mutate(stream: &mut [u8], start: usize, mutation: u8, place: u8) {
     }
 }
 
-/// Appends a capsule.
+/// Appends a command capsule.
 pub(crate) fn capsule(stream: &mut Vec<u8>, command: Command, data: &[u8], digests: Digests) {
     let common = CommonHeader::bare(PduType::CAPSULE_CMD, 72);
     let common = laid_out(common, data.len(), digests);
     append(stream, CapsuleCmd { common, command }.as_bytes(), data, digests);
 }
 
-/// Appends an H2CData whose data begins at the command's first byte.
+/// Appends an H2CData whose data starts at offset 0 of the command's data.
 pub(crate) fn data_pdu(
     stream: &mut Vec<u8>,
     ids: DataIds,

@@ -1,4 +1,4 @@
-//! The properties, under proptest.
+//! The properties as proptests.
 
 use proptest::prelude::*;
 

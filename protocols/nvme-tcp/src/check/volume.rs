@@ -1,11 +1,11 @@
-//! A volume in memory: what an engine would do with each request, at once and in full.
+//! A volume in memory, which completes each request immediately like an engine.
 
 use nearflash_request::{BlockRange, BufferId, Completion, Operation, Outcome, Payload, Request};
 use nearflash_units::BlockSize;
 
 use nearflash_session::check::Memory;
 
-/// Logical blocks of the volume.
+/// The logical block size of the volume.
 pub(super) const BLOCK_SIZE: BlockSize = BlockSize::B512;
 
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Volume {
         &self.bytes
     }
 
-    /// Answers a request. Its buffers go back, a read's is taken.
+    /// Completes a request. The buffers of a write are returned, and a read takes a new one.
     pub(super) fn complete(&mut self, request: Request, memory: &mut Memory) -> Completion {
         let Request { tag, range, operation, .. } = request;
         let mut payload = Payload::None;

@@ -1,4 +1,4 @@
-//! What a host session is told, given and answers.
+//! The configuration of a host session, the data of its commands, and their completions.
 
 use nearflash_nvme::{CommandId, CompletionEntry, ControllerId, Nqn, QueueId};
 use nearflash_request::BufferId;
@@ -7,25 +7,26 @@ use uuid::Uuid;
 use crate::digest::Digests;
 use crate::pdu::DataAlignment;
 
-/// One queue pair that a host wants.
+/// The parameters of one queue pair.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// The digests to ask for. What the controller does not grant is not used.
+    /// The digests to request. A digest that the controller does not enable is not used.
     pub digests: Digests,
-    /// HPDA: how the controller must align data.
+    /// HPDA: the alignment of the data that the controller sends.
     pub alignment: DataAlignment,
-    /// Which queue; 0 is the admin queue.
+    /// The queue's number; 0 is the admin queue.
     pub queue: QueueId,
-    /// Entries of the submission queue, 1's based, at least 2. One fewer can be in flight.
+    /// The number of submission queue entries, 1's based, at least 2. One fewer can be in flight.
     pub sq_entries: u16,
-    /// SQHD is kept in every completion. Without it, reads need no response.
+    /// Whether every completion has SQHD. Without it, reads need no response capsule.
     pub flow_control: bool,
-    /// The most data in a capsule: 8 KiB on an admin queue; on others what IOCCSZ of the
-    /// controller allows, which is `IOCCSZ * 16 - 64`.
+    /// The maximum length of in-capsule data: 8 KiB on an admin queue, `IOCCSZ * 16 - 64` on an I/O
+    /// queue, with IOCCSZ of the controller.
     pub in_capsule_len_max: u32,
-    /// [`ControllerId::DYNAMIC`] on an admin queue, the number that was returned there on others.
+    /// [`ControllerId::DYNAMIC`] on an admin queue. On I/O queues, the number that the admin
+    /// queue's Connect returned.
     pub controller: ControllerId,
-    /// KATO, for an admin queue; 0 turns the timer off.
+    /// KATO, for an admin queue; 0 disables the timer.
     pub keep_alive_ms: u32,
     /// HOSTID: the same for all queues of a host.
     pub host_id: Uuid,
@@ -38,51 +39,51 @@ pub struct HostConfig {
 /// A command's data.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum HostData {
-    /// None.
+    /// No data.
     #[default]
     None,
-    /// Received into a buffer of the caller's.
+    /// Received into a buffer of the caller.
     ToHost {
-        /// Which; it must hold `len` bytes until the command completes.
+        /// The buffer. It must hold `len` bytes until the command completes.
         buffer: BufferId,
-        /// How much.
+        /// Length in bytes.
         len: u32,
     },
-    /// Sent from a buffer of the caller's.
+    /// Sent from a buffer of the caller.
     FromHost {
-        /// Which; its bytes stay as they are until the command completes.
+        /// The buffer. Its bytes must not change until the command completes.
         buffer: BufferId,
-        /// How much.
+        /// Length in bytes.
         len: u32,
     },
-    /// Received into [`HostCompletion::data`]: identify structures, log pages.
+    /// Received into [`HostCompletion::data`], such as Identify structures and log pages.
     SmallToHost {
-        /// How much at most.
+        /// Maximum length in bytes.
         len: u32,
     },
     /// Sent from these bytes.
     SmallFromHost(Vec<u8>),
 }
 
-/// A command is over.
+/// The completion of a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HostCompletion {
-    /// As [`super::HostSession::submit`] returned it.
+    /// The identifier that [`super::HostSession::submit`] returned.
     pub cid: CommandId,
-    /// The controller's answer. A transient transport error also stands for data that was damaged
-    /// on its way to the host or did not come.
+    /// The controller's completion. If data to the host was damaged or is missing, its status is
+    /// Transient Transport Error.
     pub entry: CompletionEntry,
-    /// What came for [`HostData::SmallToHost`]; otherwise empty.
+    /// The data received for [`HostData::SmallToHost`]; otherwise empty.
     pub data: Vec<u8>,
 }
 
-/// Why a command was not taken.
+/// Why a command was not submitted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SubmitError {
-    /// As many commands are in flight as the queue holds: wait for a completion.
+    /// The queue is full. Wait for a completion.
     #[error("the submission queue is full")]
     QueueFull,
-    /// The queue is not connected yet, or no more.
+    /// The queue is not connected yet or no longer.
     #[error("the queue is not connected")]
     NotConnected,
 }

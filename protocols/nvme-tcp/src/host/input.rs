@@ -1,4 +1,4 @@
-//! From bytes to completions: the loop over received bytes, and which PDU may come when.
+//! Receives: the loop over received bytes, the check of each PDU, and completions.
 
 use nearflash_nvme::{CommandId, CompletionEntry, Status};
 use zerocopy::FromBytes;
@@ -11,19 +11,19 @@ use crate::length;
 use crate::pdu::{CapsuleResp, CommonHeader, DataPdu, IcResp, PduFlags, PduType, TermReq};
 use nearflash_session::{Data, Head, PostedCommand, Receiving, offset};
 
-/// The least that MAXH2CDATA may be. NVMe/TCP 1.1, 3.6.2.3.
+/// The minimum of MAXH2CDATA. NVMe/TCP 1.1, 3.6.2.3.
 const H2C_DATA_LEN_MIN: u32 = 4096;
 
 type Command = PostedCommand<CompletionEntry>;
 
-/// Whether a read has not all its data.
+/// Whether data of a read is missing.
 #[inline]
 fn came_short(command: &Command) -> bool {
     matches!(command.data, Data::Incoming(_)) && command.moved < command.len
 }
 
 impl HostSession {
-    /// Where the next bytes of the stream belong.
+    /// The destination of the next bytes of the stream.
     #[inline]
     pub fn receiving(&self) -> Receiving {
         if self.framer.body.is_over() {
@@ -46,12 +46,12 @@ impl HostSession {
         }
     }
 
-    /// Takes bytes of the stream: all headers and small data in them. Returns how many were
-    /// consumed. It stops where payload begins and where [`Self::receiving`] says to pause. However
-    /// the stream is cut, the outcome is the same.
+    /// Consumes bytes of the stream, which are headers and small data, and returns their number. It
+    /// stops where payload begins and where [`Self::receiving`] pauses. The outcome does not depend
+    /// on the segmentation of the stream.
     ///
     /// # Errors
-    /// When the controller broke the protocol or ended the connection: the session is closing.
+    /// If the controller violated the protocol or ended the connection. The session is closing.
     #[inline]
     pub fn handle_input(&mut self, bytes: &[u8]) -> Result<usize, PeerError> {
         let mut rest = bytes;
@@ -75,11 +75,11 @@ impl HostSession {
         Ok(bytes.len() - rest.len())
     }
 
-    /// The next bytes of the payload are in the buffer that [`Self::receiving`] named; here they
-    /// are once more.
+    /// Accounts for payload bytes that were received into the buffer of [`Self::receiving`].
+    /// `bytes` is a view of them.
     ///
     /// # Panics
-    /// When that many were not awaited.
+    /// If `bytes` is longer than the payload that [`Self::receiving`] expects.
     #[inline]
     pub fn handle_payload(&mut self, bytes: &[u8]) {
         let sink = self.sink.expect("payload comes only when awaited");
@@ -121,7 +121,7 @@ impl HostSession {
         error
     }
 
-    /// NVMe/TCP 1.1, 3.3: the transport's parameters are agreed; the queue is asked for.
+    /// NVMe/TCP 1.1, 3.3: the transport's parameters are negotiated, so Connect follows.
     fn on_ic_resp(&mut self, head: &[u8]) -> Result<(), PeerError> {
         let (response, _) = IcResp::ref_from_prefix(head).expect("the framer checked the length");
         let pdu = PduType::IC_RESP;
@@ -162,14 +162,14 @@ impl HostSession {
     fn on_response(&mut self, head: &[u8]) -> Result<(), PeerError> {
         let entry = response(head);
         let command = self.find(PduType::CAPSULE_RESP, ENTRY_CID, entry.cid.get())?;
-        // A read that succeeds has all its data; anything else that came short is as it should be.
+        // A successful read must have all its data. A failed command may have less.
         let came_short = came_short(command) && entry.status().is_success();
         self.posted[entry.cid.get()].damaged |= came_short;
         self.complete(entry);
         Ok(())
     }
 
-    /// NVMe/TCP 1.1, 3.6.2.9. Data comes in order, so what is next is how much has come.
+    /// NVMe/TCP 1.1, 3.6.2.9. Data arrives in order, so the expected offset is the length received.
     #[inline]
     fn on_data(&mut self, head: &[u8]) -> Result<(), PeerError> {
         let (data, _) = DataPdu::ref_from_prefix(head).expect("the framer checked the length");
@@ -195,7 +195,7 @@ impl HostSession {
         Ok(())
     }
 
-    /// NVMe/TCP 1.1, 3.6.2.10. Data is asked for in order, so no byte is asked for twice.
+    /// NVMe/TCP 1.1, 3.6.2.10. R2Ts are in order, so no byte is requested twice.
     fn on_r2t(&mut self, head: &[u8]) -> Result<(), PeerError> {
         let (r2t, _) = DataPdu::ref_from_prefix(head).expect("the framer checked the length");
         let pdu = PduType::R2T;
@@ -217,14 +217,14 @@ impl HostSession {
         Ok(())
     }
 
-    /// The command that a PDU names at `offset`.
+    /// The command whose identifier is at `offset` of a PDU.
     #[inline]
     fn find(&self, pdu: PduType, offset: u32, cid: u16) -> Result<&Command, PeerError> {
         self.posted.find(cid).ok_or(PeerError::HeaderField { pdu, offset })
     }
 
-    /// Takes what `rest` has of the current PDU's body; `false` when more is needed first, or it is
-    /// payload.
+    /// Consumes the current PDU's body from `rest`. Returns `false` if more bytes are needed first,
+    /// or if payload is next.
     #[inline]
     fn consume_body(&mut self, rest: &mut &[u8]) -> bool {
         self.framer.body.skip_padding(rest);
@@ -267,7 +267,7 @@ impl HostSession {
         }
     }
 
-    /// A command is over.
+    /// Completes a command.
     #[inline]
     fn complete(&mut self, entry: CompletionEntry) {
         let cid = entry.cid.get();
@@ -281,7 +281,7 @@ impl HostSession {
     }
 }
 
-/// Where CID stands in a response capsule.
+/// The offset of CID in a response capsule.
 const ENTRY_CID: u32 = 8 + 12;
 
 #[inline]

@@ -1,19 +1,21 @@
-//! The host's end of one connection: commands in, bytes and payload buffers of the stream out;
-//! bytes in, completions out.
+//! The host's end of one connection: commands go in and the outgoing stream comes out; the incoming
+//! stream goes in and completions come out.
 //!
-//! Spec: NVMe/TCP 1.1, 3. One session is one queue pair; a host that wants several has several
-//! sessions. Knows nothing of sockets, of memory of payload, or of what a command asks.
+//! Spec: NVMe/TCP 1.1, 3. One session is one queue pair. A host with several queues has several
+//! sessions. A session has no sockets and no payload memory, and does not interpret commands.
 //!
-//! A driver's turn: [`HostSession::submit`] as much as there is; send [`HostSession::output`] and
-//! tell [`HostSession::advance_output`]; ask [`HostSession::receiving`], give bytes to
-//! [`HostSession::handle_input`] or payload to its buffer and then to
-//! [`HostSession::handle_payload`]; take every [`HostSession::poll_completion`]. With data digests,
-//! also satisfy [`HostSession::wants_payload`].
+//! The loop of a driver: call [`HostSession::submit`] for the pending commands. Send
+//! [`HostSession::output`] and report the length to [`HostSession::advance_output`]. Ask
+//! [`HostSession::receiving`] for the destination of incoming bytes: pass them to
+//! [`HostSession::handle_input`], or receive them into the payload buffer and call
+//! [`HostSession::handle_payload`]. Take every [`HostSession::poll_completion`]. With data digests,
+//! also serve [`HostSession::wants_payload`].
 //!
-//! Buffers stay the caller's. A command's is not touched after its completion was polled.
+//! Buffers belong to the caller. A command's buffer is not used after its completion was polled.
 //!
-//! Invariants: every command submitted completes once, or the session is closing and
-//! [`HostSession::in_flight`] names those that never will; memory is bounded by the queue's entries.
+//! Invariants: every submitted command completes once, or the session is closing and
+//! [`HostSession::in_flight`] returns the commands that never will. The queue's entries bound the
+//! memory.
 
 mod config;
 mod input;
@@ -37,28 +39,28 @@ use crate::pdu::{DataAlignment, IcReq, PduType, TermReq};
 use nearflash_session::{Chunk, Output, Posted};
 use submit::PendingPart;
 
-/// Parts waiting to be sent, past which nothing more is received: more than a full queue of
-/// commands makes unless the controller does not read.
+/// The limit of outgoing parts above which the session receives nothing more. A full queue stays
+/// below it unless the controller does not read.
 const PARTS_MAX: usize = 64 * 1024;
 
-/// What the connection is, and so which PDUs may come.
+/// The connection's state, which determines the PDUs that are allowed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// ICReq is on its way.
+    /// ICReq was sent.
     AwaitingIcResp,
-    /// Connect is on its way.
+    /// Connect was sent.
     Connecting,
-    /// A queue.
+    /// The queue is connected.
     Ready,
-    /// What is queued is sent, nothing more is received.
+    /// Pending output is sent, and nothing more is received.
     Closing,
 }
 
-/// Where the data of the current PDU goes.
+/// The destination of the current PDU's data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Sink {
     cid: u16,
-    /// The command is over once the data has come.
+    /// Whether the command completes with the end of the data.
     completes: bool,
 }
 
@@ -71,16 +73,16 @@ pub struct HostSession {
     sink: Option<Sink>,
     /// Commands by their identifier.
     posted: Posted<CompletionEntry>,
-    /// Parts of payload that the controller asked for, waiting for their data digest.
+    /// Parts of payload that an R2T requested and that wait for their data digest.
     parts: VecDeque<PendingPart>,
-    /// How the controller wants data aligned, and how much in one PDU.
+    /// CPDA and MAXH2CDATA of the controller.
     controller_alignment: DataAlignment,
     h2c_data_len_max: u32,
     output: Output,
     connected: Option<CompletionEntry>,
 }
 
-/// What a host receives.
+/// The PDU types that a host receives.
 const ACCEPTED: &[PduType] = &[
     PduType::C2H_DATA,
     PduType::CAPSULE_RESP,
@@ -90,10 +92,10 @@ const ACCEPTED: &[PduType] = &[
 ];
 
 impl HostSession {
-    /// The end of a connection that was just made. ICReq is in its output.
+    /// A session for a new connection. Its output holds ICReq.
     ///
     /// # Panics
-    /// When the queue has fewer than two entries or the alignment is none.
+    /// If the queue has fewer than two entries or the alignment is not valid.
     pub fn new(config: HostConfig) -> Self {
         assert!(config.sq_entries >= 2, "a queue has at least two entries");
         assert!(config.alignment.is_valid(), "an alignment is at most 128 bytes");
@@ -121,12 +123,12 @@ impl HostSession {
         }
     }
 
-    /// The answer to Connect, good or bad, once it is there.
+    /// The completion of Connect, once it has arrived.
     pub fn connect_response(&self) -> Option<CompletionEntry> {
         self.connected
     }
 
-    /// The controller that an admin queue was connected to.
+    /// The controller to which an admin queue is connected.
     pub fn controller(&self) -> Option<ControllerId> {
         let entry = self.connected.filter(|entry| entry.status().is_success())?;
         let [low, high, ..] = entry.dw0.get().to_le_bytes();
@@ -139,12 +141,12 @@ impl HostSession {
         self.state == State::Ready
     }
 
-    /// The digests agreed, once the transport's parameters are.
+    /// The digests in use. They are negotiated by ICReq and ICResp.
     pub fn digests(&self) -> Digests {
         self.framer.rules.digests
     }
 
-    /// The next command that is over. Its place in the queue is free from here on.
+    /// The next completion. The command's slot in the queue becomes free.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<HostCompletion> {
         let (cid, command) = self.posted.poll()?;
@@ -152,45 +154,45 @@ impl HostSession {
         Some(HostCompletion { cid: CommandId(cid), entry, data })
     }
 
-    /// How many commands are in flight: submitted, and their completion not polled.
+    /// The number of commands in flight: submitted, with their completion not polled.
     #[inline]
     pub fn commands_in_flight(&self) -> usize {
         self.posted.in_use()
     }
 
-    /// The commands in flight: on a lost connection, those that will never complete.
+    /// The commands in flight. On a lost connection these never complete.
     pub fn in_flight(&self) -> impl Iterator<Item = CommandId> {
         self.posted.in_flight().map(CommandId)
     }
 
-    /// What to send, in stream order, from where the last send stopped.
+    /// The bytes to send, in stream order, from the end of the last send.
     pub fn output(&self) -> impl Iterator<Item = Chunk<'_>> {
         self.output.chunks()
     }
 
-    /// How many bytes that is.
+    /// The number of bytes in [`Self::output`].
     #[inline]
     pub fn output_len(&self) -> usize {
         self.output.len()
     }
 
-    /// The first `sent` bytes of [`Self::output`] are sent.
+    /// Removes the first `sent` bytes of [`Self::output`].
     ///
     /// # Panics
-    /// When more was sent than there is.
+    /// If `sent` exceeds the length of the output.
     #[inline]
     pub fn advance_output(&mut self, sent: usize) {
         self.output.advance(sent, &mut |_: BufferId| {});
         self.posted.sent(self.output.position());
     }
 
-    /// Ends the connection for `error`, telling the controller what the specification has for it.
-    /// [`Self::handle_input`] does so by itself.
+    /// Ends the connection because of `error`, with the termination request that the specification
+    /// defines. [`Self::handle_input`] does this by itself.
     pub fn terminate(&mut self, error: PeerError) {
         self.close(&error, &[]);
     }
 
-    /// Whether the connection ends: close it once the output is sent.
+    /// Whether the session is closing. Close the connection once the output is sent.
     pub fn is_closing(&self) -> bool {
         self.state == State::Closing
     }

@@ -1,4 +1,4 @@
-//! From a command to its capsule, and from an R2T to the data it asks for.
+//! Sends: command capsules, and H2CData for R2Ts.
 //!
 //! Spec: NVMe/TCP 1.1, 3.3.2.1 (in-capsule data) and 3.3.2.2 (R2T and H2CData).
 
@@ -15,13 +15,13 @@ use crate::digest::digest;
 use crate::length;
 use crate::pdu::{CapsuleCmd, CommonHeader, DataIds, DataPdu, PduFlags, PduType};
 
-/// The longest padding: data aligned to 128.
+/// The longest padding, for an alignment of 128 bytes.
 const PADDING: [u8; 128] = [0; 128];
 
-/// The most small data in the capsule of an admin queue's command.
+/// The maximum length of in-capsule data on an admin queue.
 const ADMIN_CAPSULE_LEN_MAX: u32 = 8 * 1024;
 
-/// A part of a command's payload that becomes one H2CData once its digest is known.
+/// A part of a command's payload, which becomes one H2CData once its digest is known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingPart {
     cid: u16,
@@ -29,7 +29,7 @@ pub(super) struct PendingPart {
     part: DataPart,
 }
 
-/// Which part of a command's data one H2CData carries, and for which R2T.
+/// The part of a command's data in one H2CData, and its R2T.
 #[derive(Clone, Copy, Debug)]
 struct DataPart {
     transfer_tag: u16,
@@ -38,7 +38,7 @@ struct DataPart {
     is_last: bool,
 }
 
-/// What a capsule carries beside its command.
+/// The in-capsule data of a command.
 #[derive(Clone, Copy, Debug)]
 enum CapsuleData<'a> {
     Buffer(BufferId, u32),
@@ -56,12 +56,12 @@ impl CapsuleData<'_> {
 }
 
 impl HostSession {
-    /// Queues a command. Its identifier, which the session chooses, comes back with its completion;
-    /// its SGL is the session's to say too. `payload` is what [`HostData::FromHost`]'s buffer
-    /// holds, looked at only when data digests were agreed.
+    /// Submits a command. The session chooses its identifier, which its completion has too, and its
+    /// SGL. `payload` is the contents of [`HostData::FromHost`]'s buffer and is only read with data
+    /// digests.
     ///
     /// # Errors
-    /// When the queue is full or not connected: the command was not taken.
+    /// If the queue is full or not connected. The command is not submitted.
     #[inline]
     pub fn submit(
         &mut self,
@@ -77,7 +77,7 @@ impl HostSession {
         Ok(CommandId(cid))
     }
 
-    /// The Connect that makes the connection a queue. NVMe Base 2.0, 6.3.
+    /// Sends the Connect that turns the connection into a queue. NVMe Base 2.0, 6.3.
     pub(super) fn submit_connect(&mut self) {
         let config = &self.config;
         let command = Connect {
@@ -115,7 +115,7 @@ impl HostSession {
         self.posted[cid].sent_until = self.output.end_position();
     }
 
-    /// Small data goes into the capsule where it fits, and is kept for an R2T where not.
+    /// Queues a command with small data: in the capsule if it fits, otherwise kept for an R2T.
     #[cold]
     fn queue_small(&mut self, cid: u16, command: Command, bytes: Vec<u8>) {
         let len = u32::try_from(bytes.len()).expect("small data is small");
@@ -130,7 +130,7 @@ impl HostSession {
         self.posted.begin(cid, Data::SmallOutgoing(bytes), len);
     }
 
-    /// Queues a capsule without data in it. What the caller just made stays in registers.
+    /// Queues a capsule without data. The small function keeps the command in registers.
     #[inline]
     fn push_bare_capsule(&mut self, cid: u16, command: Command, len: u32) {
         let sgl = SglDescriptor::transport(len);
@@ -144,7 +144,7 @@ impl HostSession {
             .push_header(CapsuleCmd { common, command }.to_words(), self.framer.rules.digests);
     }
 
-    /// Queues a capsule with its data. `payload` is the bytes of `data`, for its digest.
+    /// Queues a capsule with its data. `payload` is the bytes of `data`, for the digest.
     fn push_capsule(&mut self, cid: u16, command: Command, data: CapsuleData<'_>, payload: &[u8]) {
         let data_len = data.len();
         let sgl = SglDescriptor::in_capsule(0, data_len);
@@ -165,8 +165,8 @@ impl HostSession {
         }
     }
 
-    /// Fills in flags, PDO and PLEN of a PDU with `data_len` bytes of data, at least one; returns how
-    /// much padding stands before them.
+    /// Sets FLAGS, PDO and PLEN of a PDU with `data_len` bytes of data, which is at least 1.
+    /// Returns the length of the padding before the data.
     #[inline]
     fn lay_out(&self, common: &mut CommonHeader, data_len: u32) -> usize {
         let digests = self.framer.rules.digests;
@@ -184,8 +184,8 @@ impl HostSession {
         data_offset - head_len
     }
 
-    /// Queues what an R2T asked for: as many H2CData as MAXH2CDATA makes it. The caller has checked
-    /// that the command has that data.
+    /// Queues the data that an R2T requested, in H2CData PDUs of at most MAXH2CDATA. The caller has
+    /// checked that the command has that data.
     pub(super) fn send_data(&mut self, cid: u16, transfer_tag: u16, offset: u32, len: u32) {
         let end = offset + len;
         let mut next = offset;
@@ -203,7 +203,7 @@ impl HostSession {
                 self.posted[cid].data = Data::Outgoing(buffer);
                 if self.framer.rules.digests.data {
                     self.parts.push_back(PendingPart { cid, buffer, part });
-                    // Not sent before its digest is known: never, as far as is known.
+                    // The position in the stream is unknown until the digest is known.
                     self.posted[cid].sent_until = u64::MAX;
                 } else {
                     self.push_part_header(cid, part);
@@ -240,7 +240,7 @@ impl HostSession {
         }
     }
 
-    /// Which bytes are to be digested before they can be sent, oldest first. Only with data
+    /// The payload whose digest is needed next before it can be sent, oldest first. Only with data
     /// digests.
     #[inline]
     pub fn wants_payload(&self) -> Option<PayloadPart> {
@@ -248,10 +248,10 @@ impl HostSession {
         Some(PayloadPart { buffer, offset: length(part.offset), len: length(part.len) })
     }
 
-    /// The bytes that [`Self::wants_payload`] named.
+    /// Passes in the bytes that [`Self::wants_payload`] requested.
     ///
     /// # Panics
-    /// When none were, or others.
+    /// If no bytes were requested, or of another length.
     pub fn provide_payload(&mut self, bytes: &[u8]) {
         let PendingPart { cid, buffer, part } =
             self.parts.pop_front().expect("payload comes only when wanted");

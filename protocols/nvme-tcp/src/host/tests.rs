@@ -1,4 +1,4 @@
-//! The rules of the host's end, each with bytes made by hand.
+//! The rules of the host's end, tested with handmade PDUs.
 
 use nearflash_nvme::{
     Command, CommandId, CompletionEntry, ControllerId, NamespaceId, Nqn, QueueId, Status,
@@ -45,7 +45,7 @@ fn ic_resp(digests: Digests) -> IcResp {
     IcResp::new(DataAlignment(0), digests.into(), H2C_DATA_LEN_MAX)
 }
 
-/// A session that is a queue, its output sent.
+/// A connected session whose output was sent.
 fn connected(digests: Digests) -> HostSession {
     let mut host = HostSession::new(config(digests));
     sent(&mut host);
@@ -59,7 +59,7 @@ fn connected(digests: Digests) -> HostSession {
     host
 }
 
-/// All that the session has to send; a buffer stands for its number, over and over.
+/// All of the session's output. A buffer's bytes are its number, repeated.
 fn sent_bytes(host: &mut HostSession) -> Vec<u8> {
     let mut stream = Vec::new();
     for chunk in host.output() {
@@ -101,7 +101,7 @@ fn try_feed(host: &mut HostSession, bytes: &mut &[u8]) -> Result<(), PeerError> 
     Ok(())
 }
 
-/// What the session makes of a PDU that it must not accept.
+/// The session's output for a PDU that it must refuse.
 fn refused(host: &mut HostSession, mut bytes: &[u8]) -> Vec<String> {
     assert!(try_feed(host, &mut bytes).is_err());
     assert!(host.is_closing());
@@ -339,7 +339,7 @@ fn small_data_comes_back_with_its_completion() {
     let mut host = connected(Digests::NONE);
     let identify = Command::new(0x06, NamespaceId(0));
     let cid = host.submit(&identify, HostData::SmallToHost { len: 4096 }, &[]).unwrap().0;
-    // Less than there is room for.
+    // Less data than the buffer holds.
     feed(&mut host, &data(cid, 0, &[5; 100], LAST, Digests::NONE));
     feed(&mut host, &response(success(cid), Digests::NONE));
     let completion = host.poll_completion().unwrap();
@@ -448,7 +448,7 @@ fn an_answer_before_all_was_sent_waits_until_it_is() {
     assert_eq!(host.commands_in_flight(), 0);
 }
 
-// The queue and the end.
+// The queue, and the end of the connection.
 
 #[test]
 fn a_queue_holds_one_command_fewer_than_entries() {
@@ -494,7 +494,7 @@ fn every_state_has_an_answer_to_every_pdu() {
     insta::assert_snapshot!(table);
 }
 
-/// A session in that state; when it is ready, command 0 is a read and command 1 a write.
+/// A session in this state. If it is ready, command 0 is a read and command 1 a write.
 fn session_in(state: &str) -> HostSession {
     let mut host = HostSession::new(config(Digests::NONE));
     if state != "AwaitingIcResp" {
@@ -512,7 +512,7 @@ fn session_in(state: &str) -> HostSession {
     host
 }
 
-/// A sound PDU of that type, by itself.
+/// A valid PDU of this type.
 fn sample(pdu_type: PduType) -> Vec<u8> {
     match pdu_type {
         PduType::IC_RESP => ic_resp(Digests::NONE).as_bytes().to_vec(),

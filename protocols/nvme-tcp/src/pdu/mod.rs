@@ -1,8 +1,8 @@
 //! The PDUs of NVMe/TCP as structs over bytes.
 //!
-//! Spec: NVMe/TCP 1.1, 3.6.2. Every PDU begins with the common header, continues with a header of
-//! fixed length for its type, and, where the type has data, with a header digest, padding, the
-//! data and a data digest. Knows nothing of sessions, of queues, or of what a command says.
+//! Spec: NVMe/TCP 1.1, 3.6.2. Every PDU begins with the common header and continues with a header
+//! of fixed length for its type. If the type has data, a header digest, padding, the data and a
+//! data digest follow. This module is independent of sessions, queues and commands.
 
 mod words;
 
@@ -13,7 +13,7 @@ use zerocopy::little_endian::{U16, U32};
 use crate::digest::{DIGEST_LEN, Digests};
 
 wire! {
-    /// What a PDU is. Open: an unknown value decodes, and is refused in one place.
+    /// The PDU type, as an open enumeration: an unknown value decodes and is refused in one place.
     /// NVMe/TCP 1.1, 3.6.2.1.
     pub struct PduType(pub u8);
 }
@@ -23,24 +23,24 @@ codes! { PduType {
     IC_REQ = 0x00, "ICReq";
     /// Initialize connection response, from the controller.
     IC_RESP = 0x01, "ICResp";
-    /// The host gives up the connection.
+    /// The host terminates the connection.
     H2C_TERM_REQ = 0x02, "H2CTermReq";
-    /// The controller gives up the connection.
+    /// The controller terminates the connection.
     C2H_TERM_REQ = 0x03, "C2HTermReq";
-    /// A command, perhaps with its data.
+    /// A command, optionally with its data.
     CAPSULE_CMD = 0x04, "CapsuleCmd";
     /// A completion queue entry.
     CAPSULE_RESP = 0x05, "CapsuleResp";
-    /// Data from the host that an R2T asked for.
+    /// Data from the host that an R2T requested.
     H2C_DATA = 0x06, "H2CData";
     /// Data to the host.
     C2H_DATA = 0x07, "C2HData";
-    /// Leave to send data.
+    /// Ready to transfer: a request for data from the host.
     R2T = 0x09, "R2T";
 } }
 
 impl PduType {
-    /// HLEN that a PDU of this type must have; `None` for an unknown type.
+    /// The HLEN of a PDU of this type; `None` for an unknown type.
     pub const fn header_len(self) -> Option<usize> {
         match self {
             Self::IC_REQ | Self::IC_RESP => Some(128),
@@ -55,20 +55,20 @@ impl PduType {
         }
     }
 
-    /// Whether digests, once agreed, are part of a PDU of this type.
-    /// NVMe/TCP 1.1, 3.3.1: not of those that begin or end a connection.
+    /// Whether a PDU of this type has digests, if they are enabled. NVMe/TCP 1.1, 3.3.1: the PDUs
+    /// that begin or end a connection have none.
     pub const fn carries_digests(self) -> bool {
         !matches!(self, Self::IC_REQ | Self::IC_RESP | Self::H2C_TERM_REQ | Self::C2H_TERM_REQ)
     }
 
-    /// Its short name, for messages.
+    /// The short name, for messages.
     pub fn name(self) -> &'static str {
         self.known().map_or("unknown", |(_, name)| name)
     }
 }
 
 wire! {
-    /// The FLAGS field. Which bits mean something depends on the type.
+    /// The FLAGS field. The meaning of the bits depends on the PDU type.
     pub struct PduFlags(pub u8);
 }
 
@@ -87,7 +87,7 @@ impl PduFlags {
         self.0 & flags.0 == flags.0
     }
 
-    /// These and those.
+    /// The union of both sets of flags.
     #[must_use]
     pub const fn with(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
@@ -97,15 +97,15 @@ impl PduFlags {
 wire! {
     /// PDU common header, CH. NVMe/TCP 1.1, 3.6.2.1.
     pub struct CommonHeader: [u8; 8] {
-        /// What it is.
+        /// The PDU type.
         pub pdu_type: PduType,
-        /// Depends on the type.
+        /// The flags, which depend on the type.
         pub flags: PduFlags,
-        /// HLEN: this header and the type's own, without the digest.
+        /// HLEN: the length of this header and the type's own, without the digest.
         pub header_len: u8,
-        /// PDO: from the start of the PDU to its data.
+        /// PDO: the offset of the data from the start of the PDU.
         pub data_offset: u8,
-        /// PLEN: all of the PDU, digests and padding too.
+        /// PLEN: the length of the whole PDU, including digests and padding.
         pub pdu_len: U32,
     }
 }
@@ -124,7 +124,7 @@ impl CommonHeader {
 }
 
 wire! {
-    /// The DGST field of ICReq and ICResp: which digests.
+    /// The DGST field of ICReq and ICResp: the digests to enable.
     pub struct DigestBits(pub u8);
 }
 
@@ -151,27 +151,27 @@ impl From<Digests> for DigestBits {
 }
 
 wire! {
-    /// A data alignment as ICReq and ICResp say it (HPDA, CPDA): 0's based, in dwords, at most 31.
+    /// A data alignment in the encoding of ICReq and ICResp (HPDA, CPDA): 0's based, in dwords, at
+    /// most 31.
     pub struct DataAlignment(pub u8);
 }
 
 impl DataAlignment {
-    /// The largest that the field may hold: 128 bytes.
+    /// The largest valid value: 128 bytes.
     pub const MAX: Self = Self(31);
 
-    /// Whether the field may hold it.
+    /// Whether the value is valid.
     pub const fn is_valid(self) -> bool {
         self.0 <= Self::MAX.0
     }
 
-    /// In bytes: 4 to 128 for valid ones.
+    /// The alignment in bytes: 4 to 128 for valid values.
     pub const fn bytes(self) -> usize {
-        // Widening: `From` is not usable in a const function.
+        // A widening cast: `From` is not usable in a const function.
         (self.0 as usize + 1) * 4
     }
 
-    /// Whether data may begin so far into its PDU. Most alignments are powers of two, and no
-    /// division is needed to say so.
+    /// Whether `data_offset` is aligned. Most alignments are powers of two, which need no division.
     #[inline]
     pub(crate) const fn divides(self, data_offset: usize) -> bool {
         let bytes = self.bytes();
@@ -182,7 +182,7 @@ impl DataAlignment {
         }
     }
 
-    /// Where data begins after `head_len` bytes of header and digest.
+    /// The offset of data after `head_len` bytes of header and digest.
     pub const fn data_offset(self, head_len: usize) -> usize {
         head_len.next_multiple_of(self.bytes())
     }
@@ -193,20 +193,20 @@ wire! {
     pub struct IcReq: [u8; 128] {
         /// HLEN and PLEN are 128.
         pub common: CommonHeader,
-        /// PFV: 0 is the only one defined.
+        /// PFV: only 0 is defined.
         pub format_version: U16,
-        /// HPDA: how the host wants C2HData's data aligned.
+        /// HPDA: the alignment of the data in C2HData.
         pub host_alignment: DataAlignment,
-        /// Which digests the host wants.
+        /// The digests that the host requests.
         pub digests: DigestBits,
-        /// MAXR2T, 0's based: R2Ts outstanding per command.
+        /// MAXR2T, 0's based: the maximum number of outstanding R2Ts per command.
         pub max_r2t: U32,
         reserved: [u8; 112],
     }
 }
 
 impl IcReq {
-    /// What a host opens a connection with.
+    /// The ICReq with which a host opens a connection.
     pub fn new(host_alignment: DataAlignment, digests: DigestBits, max_r2t: u32) -> Self {
         Self {
             common: CommonHeader::bare(PduType::IC_REQ, 128),
@@ -226,18 +226,18 @@ wire! {
         pub common: CommonHeader,
         /// PFV: 0 is the only one defined.
         pub format_version: U16,
-        /// CPDA: how the controller wants the data of capsules and H2CData aligned.
+        /// CPDA: the alignment of the data in capsules and H2CData.
         pub controller_alignment: DataAlignment,
-        /// Which digests are used from here on.
+        /// The digests in use on the connection.
         pub digests: DigestBits,
-        /// MAXH2CDATA: the most data in one H2CData, a multiple of 4 and at least 4096.
+        /// MAXH2CDATA: the maximum data in one H2CData, a multiple of 4 and at least 4096.
         pub max_h2c_data: U32,
         reserved: [u8; 112],
     }
 }
 
 impl IcResp {
-    /// What a controller answers an [`IcReq`] with.
+    /// The response to an [`IcReq`].
     pub fn new(
         controller_alignment: DataAlignment,
         digests: DigestBits,
@@ -255,44 +255,46 @@ impl IcResp {
 }
 
 wire! {
-    /// FES: why a connection is given up. Open. NVMe/TCP 1.1, 3.6.2.4 and 3.6.2.5.
+    /// FES: why a connection is terminated, as an open enumeration. NVMe/TCP 1.1, 3.6.2.4 and
+    /// 3.6.2.5.
     pub struct FatalStatus(pub U16);
 }
 
 impl FatalStatus {
     /// A header field is invalid; FEI is its byte offset.
     pub const INVALID_HEADER_FIELD: Self = Self(U16::from_bytes([1, 0]));
-    /// A PDU that may not stand here.
+    /// The PDU is out of sequence.
     pub const SEQUENCE: Self = Self(U16::from_bytes([2, 0]));
-    /// FEI is the digest received.
+    /// The header digest is wrong; FEI is the digest received.
     pub const HEADER_DIGEST: Self = Self(U16::from_bytes([3, 0]));
-    /// Data outside of what the command or R2T covers.
+    /// Data outside the range of the command or R2T.
     pub const DATA_OUT_OF_RANGE: Self = Self(U16::from_bytes([4, 0]));
-    /// More data in a PDU than MAXH2CDATA (to the host), more R2Ts than MAXR2T (to the controller).
+    /// More data in a PDU than MAXH2CDATA (found by the controller), or more R2Ts than MAXR2T
+    /// (found by the host).
     pub const LIMIT_EXCEEDED: Self = Self(U16::from_bytes([5, 0]));
-    /// FEI is the byte offset of a parameter that is not supported.
+    /// A parameter is not supported; FEI is its byte offset.
     pub const UNSUPPORTED_PARAMETER: Self = Self(U16::from_bytes([6, 0]));
 }
 
 wire! {
-    /// H2CTermReq and C2HTermReq. NVMe/TCP 1.1, 3.6.2.4 and 3.6.2.5. The header of the PDU at fault
+    /// H2CTermReq and C2HTermReq. NVMe/TCP 1.1, 3.6.2.4 and 3.6.2.5. The header of the invalid PDU
     /// follows as data.
     pub struct TermReq: [u8; 24] {
         /// HLEN is 24, PLEN 24 to 152.
         pub common: CommonHeader,
         /// FES.
         pub status: FatalStatus,
-        /// FEI, not aligned on the wire.
+        /// FEI, unaligned.
         pub information: U32,
         reserved: [u8; 10],
     }
 }
 
 impl TermReq {
-    /// The most data after the header.
+    /// The maximum length of the data after the header.
     pub const DATA_LEN_MAX: usize = 128;
 
-    /// Gives up a connection; `data_len` bytes of the PDU at fault follow.
+    /// A termination request that `data_len` bytes of the invalid PDU follow.
     pub fn new(pdu_type: PduType, status: FatalStatus, information: u32, data_len: u8) -> Self {
         let mut common = CommonHeader::bare(pdu_type, 24);
         common.pdu_len = U32::new(24 + u32::from(data_len));
@@ -323,18 +325,18 @@ wire! {
         pub common: CommonHeader,
         /// CCCID: the command's identifier.
         pub command_id: U16,
-        /// TTAG, of the R2T and the data that it asks for; reserved in C2HData.
+        /// TTAG of the R2T and of the data that it requests; reserved in C2HData.
         pub transfer_tag: U16,
-        /// DATAO or R2TO: from the start of the command's data.
+        /// DATAO or R2TO: the offset in the command's data.
         pub data_offset: U32,
-        /// DATAL or R2TL: how much is in this PDU, or asked for.
+        /// DATAL or R2TL: the length of the data in this PDU or requested.
         pub data_len: U32,
         reserved: [u8; 4],
     }
 }
 
 impl DataPdu {
-    /// The header of `data_len` bytes of data at `data_offset` in the command's.
+    /// The header for `data_len` bytes at `data_offset` of the command's data.
     #[inline]
     pub fn new(common: CommonHeader, ids: DataIds, data_offset: u32, data_len: u32) -> Self {
         Self {
@@ -347,13 +349,13 @@ impl DataPdu {
         }
     }
 
-    /// An R2T: leave to send `data_len` bytes from `data_offset` on.
+    /// An R2T that requests `data_len` bytes at `data_offset`.
     pub fn r2t(ids: DataIds, data_offset: u32, data_len: u32) -> Self {
         Self::new(CommonHeader::bare(PduType::R2T, 24), ids, data_offset, data_len)
     }
 }
 
-/// Which command, and which R2T of it, data belongs to.
+/// The command, and its R2T, to which data belongs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DataIds {
     /// CCCID.
@@ -362,7 +364,7 @@ pub struct DataIds {
     pub transfer_tag: u16,
 }
 
-/// Longest header of any type, with its digest.
+/// The longest header of any type, including its digest.
 pub const HEAD_LEN_MAX: usize = 128 + DIGEST_LEN;
 
 #[cfg(test)]

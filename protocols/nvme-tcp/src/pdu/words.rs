@@ -1,6 +1,6 @@
-//! The commonest headers as little-endian words, made from the fields themselves: they go from
-//! registers to their place. A header that is put together in memory byte by byte must wait there
-//! before it can be copied as a whole, which is most of what an answer costs.
+//! The most frequent headers as little-endian words, built from the fields in registers and stored
+//! as words. A header that is written to memory byte by byte and then copied as a whole stalls on
+//! store forwarding, which would be most of the cost of a completion.
 
 use super::{CapsuleCmd, CapsuleResp, CommonHeader, DataPdu};
 
@@ -22,7 +22,7 @@ impl CommonHeader {
 }
 
 impl CapsuleCmd {
-    /// The same bytes.
+    /// The bytes of the PDU as words.
     #[inline]
     pub(crate) fn to_words(self) -> [u64; 9] {
         let Self { common, command } = self;
@@ -49,7 +49,7 @@ impl CapsuleCmd {
 }
 
 impl CapsuleResp {
-    /// The same bytes.
+    /// The bytes of the PDU as words.
     #[inline]
     pub(crate) fn to_words(self) -> [u64; 3] {
         let Self { common, entry } = self;
@@ -60,7 +60,7 @@ impl CapsuleResp {
 }
 
 impl DataPdu {
-    /// The same bytes.
+    /// The bytes of the PDU as words.
     #[inline]
     pub(crate) fn to_words(self) -> [u64; 3] {
         let ids = u32::from(self.transfer_tag.get()) << 16 | u32::from(self.command_id.get());

@@ -1,4 +1,4 @@
-//! Answers: response capsules, and data to the host in front of them or instead of them.
+//! Completions: response capsules, and data to the host before or instead of them.
 //!
 //! Spec: NVMe/TCP 1.1, 3.3.2.2 and 3.6.2.7–9; SQ head and flow control: NVMe Base 2.0, 3.3.2.1.
 
@@ -13,32 +13,32 @@ use crate::length;
 use crate::pdu::{CapsuleResp, CommonHeader, DataAlignment, DataIds, DataPdu, PduFlags, PduType};
 use nearflash_session::Output;
 
-/// SQHD of a Connect response that grants to go without SQ flow control. NVMe Base 2.0, 6.3.
+/// SQHD of a Connect response if SQ flow control is disabled. NVMe Base 2.0, 6.3.
 const SQ_HEAD_UNUSED: u16 = 0xFFFF;
 
 const DATA_HEADER_LEN: usize = size_of::<DataPdu>();
 
-/// The longest padding: data after a header of 24 bytes aligned to 128.
+/// The longest padding: after a header of 24 bytes, for an alignment of 128 bytes.
 const PADDING: [u8; 128] = [0; 128];
 
-/// Where data to the host is.
+/// The source of data to the host.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DataSource<'a> {
-    /// What a read was answered with.
+    /// The payload of a completed read.
     Payload(Payload),
-    /// These, and zeroes behind them if the data is longer.
+    /// These bytes, followed by zeroes if the data is longer.
     Bytes(&'a [u8]),
 }
 
-/// How this connection's PDUs to the host are built.
+/// The parameters of this connection's PDUs to the host.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answering {
     digests: Digests,
-    /// The header of every C2HData but for SUCCESS and the length.
+    /// The common header of every C2HData, apart from SUCCESS and PLEN.
     data_common: CommonHeader,
-    /// Between the C2HData header, or its digest, and the data.
+    /// The length of the padding between the C2HData header, or its digest, and the data.
     padding: usize,
-    /// Entries of the submission queue; how many were answered, modulo that.
+    /// The number of submission queue entries. `sq_head` counts the completions modulo this number.
     sq_entries: u16,
     sq_head: u16,
     flow_control: bool,
@@ -67,7 +67,7 @@ impl Answering {
         self.flow_control = flow_control;
     }
 
-    /// One more entry of the submission queue is free again: SQHD.
+    /// Frees one more entry of the submission queue and returns the new SQHD.
     #[inline]
     fn next_sq_head(&mut self) -> u16 {
         self.sq_head += 1;
@@ -77,7 +77,7 @@ impl Answering {
         self.sq_head
     }
 
-    /// Fills in what digests change in the header of a PDU without data.
+    /// Sets the fields of a header without data that depend on the digests.
     #[inline]
     pub(super) fn finish_header(&self, common: &mut CommonHeader) {
         if self.digests.header {
@@ -86,8 +86,8 @@ impl Answering {
         }
     }
 
-    /// Queues a C2HData with all of a command's data. `len` is not zero; `data_digest` is looked at
-    /// only when one was agreed.
+    /// Queues a C2HData with all of a command's data. `len` is not zero. `data_digest` is only used
+    /// if data digests are enabled.
     #[inline]
     fn push_data(
         &self,
@@ -126,7 +126,7 @@ impl Answering {
 }
 
 impl TargetSession {
-    /// A command has its data and so its answer.
+    /// Completes a read that succeeded.
     #[inline]
     pub(super) fn answer_read(&mut self, index: u16, payload: Payload, bytes: &[u8]) {
         let (cid, len) = (self.slots[index].cid, self.slots[index].len);
@@ -145,7 +145,7 @@ impl TargetSession {
         }
     }
 
-    /// Everything but a read that succeeded.
+    /// Completes any request except a successful read.
     pub(super) fn answer_request(&mut self, index: u16, done: Completion) {
         self.output.orphan_payload(done.payload);
         let slot = &mut self.slots[index];
@@ -166,11 +166,11 @@ impl TargetSession {
         }
     }
 
-    /// The controller's answer to a [`super::Demand::Admin`], and the data it returns. More data
-    /// than the command has room for is not sent.
+    /// Passes in the controller's completion of a [`super::Demand::Admin`] and its data. Data
+    /// beyond the length of the host's buffer is not sent.
     ///
     /// # Panics
-    /// When no such command is in flight.
+    /// If no such command is in flight.
     pub fn handle_admin_response(&mut self, entry: CompletionEntry, data: &[u8]) {
         if self.state == State::Closing {
             return;
@@ -186,10 +186,11 @@ impl TargetSession {
         self.respond(entry);
     }
 
-    /// The subsystem's answer to a [`super::Demand::Connect`]; `granted` when it succeeded.
+    /// Passes in the subsystem's completion of a [`super::Demand::Connect`]; `granted` if it
+    /// succeeded.
     ///
     /// # Panics
-    /// When no Connect is in flight.
+    /// If no Connect is in flight.
     pub fn handle_connected(&mut self, mut entry: CompletionEntry, granted: Option<Granted>) {
         if self.state == State::Closing {
             return;
@@ -203,7 +204,7 @@ impl TargetSession {
         match granted {
             Some(granted) => {
                 self.become_queue(granted, flow_control);
-                // The Connect itself was the queue's first entry.
+                // The Connect itself is the queue's first entry.
                 let head = self.answering.next_sq_head();
                 entry.sq_head = if flow_control { head } else { SQ_HEAD_UNUSED }.into();
             }
@@ -212,7 +213,7 @@ impl TargetSession {
         self.push_response(entry);
     }
 
-    /// Data that is in no pool buffer: these bytes, and zeroes behind them up to `len`.
+    /// Sends data that is not in a pool buffer: these bytes, followed by zeroes up to `len`.
     pub(super) fn push_own_data(&mut self, cid: CommandId, bytes: &[u8], len: u32) {
         let data_digest = if self.answering.digests.data {
             append_zeroes(digest(bytes), length(len) - bytes.len())
@@ -224,7 +225,8 @@ impl TargetSession {
         self.answering.push_data(&mut self.output, cid, source, flags, data_digest);
     }
 
-    /// The command in a slot is answered without data. Its buffer is given back at the next chance.
+    /// Completes the command in a slot without data. Its buffer is returned at the next
+    /// opportunity.
     pub(super) fn answer(&mut self, index: u16, status: Status) {
         let slot = &mut self.slots[index];
         let cid = slot.cid;
@@ -233,7 +235,7 @@ impl TargetSession {
         self.respond(CompletionEntry::new(cid, status));
     }
 
-    /// A command is refused that never had a slot.
+    /// Completes a command that never had a slot with an error.
     pub(super) fn refuse(&mut self, cid: CommandId, status: Status) {
         self.respond(CompletionEntry::new(cid, status));
     }

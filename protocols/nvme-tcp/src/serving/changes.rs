@@ -1,5 +1,5 @@
-//! What is no I/O and all hosts of a namespace share: registrations and reservations. It goes to
-//! the control side, and its answer comes back whenever that is done.
+//! Changes of state that all hosts of a namespace share: registrations and reservations. They go to
+//! the control side, which replies asynchronously.
 
 use nearflash_nvme::reservation::{report_data, status_of};
 use nearflash_nvme::{CompletionEntry, Status};
@@ -10,18 +10,19 @@ use super::{CHANGES_IN_FLIGHT_MAX, Demand, State, TargetSession};
 use crate::length;
 
 impl TargetSession {
-    /// Who the host is to reservations; [`Nexus::NONE`] before the queue is connected.
+    /// The host's identity for reservations; [`Nexus::NONE`] before the queue is connected.
     pub fn nexus(&self) -> Nexus {
         self.asker.as_ref().map_or(Nexus::NONE, |asker| asker.nexus)
     }
 
-    /// A host that gives no identifier cannot be told from another without. NVMe Base 2.0, 8.19.
+    /// Hosts without an identifier cannot be told apart, so they cannot register. NVMe Base 2.0,
+    /// 8.19.
     pub(super) fn check_can_register(&self) -> Result<(), Status> {
         let known = self.nexus() != Nexus::NONE;
         if known { Ok(()) } else { Err(Status::HOST_IDENTIFIER_INCONSISTENT.dnr()) }
     }
 
-    /// The keys of a command are there.
+    /// Submits a reservation command whose keys have arrived.
     pub(super) fn submit_reservation(&mut self, index: u16) {
         let slot = &mut self.slots[index];
         let Kind::Reservation { volume, command, data } =
@@ -35,7 +36,7 @@ impl TargetSession {
         }
     }
 
-    /// A command asks for a change.
+    /// Hands out a command's change to the control side.
     pub(super) fn hand_out_change(&mut self, index: u16, volume: VolumeId, change: ChangeKind) {
         if self.changes_in_flight >= CHANGES_IN_FLIGHT_MAX {
             return self.answer(index, Status::TRANSIENT_TRANSPORT_ERROR);
@@ -57,10 +58,10 @@ impl TargetSession {
         Demand::Change(Tag(u32::from(index)), Box::new(Change { volume, nexus, identity, kind }))
     }
 
-    /// How a [`Demand::Change`] ended.
+    /// Passes in the result of a [`Demand::Change`].
     ///
     /// # Panics
-    /// When no such change is in flight.
+    /// If no such change is in flight.
     pub fn handle_change(&mut self, tag: Tag, result: &ChangeResult) {
         if self.state == State::Closing {
             return;

@@ -1,6 +1,6 @@
-//! From a command capsule to a request for the engine or a command for the controller.
+//! Command capsules: from a command to a request for the engine or an admin command to hand out.
 //!
-//! Spec: NVMe/TCP 1.1, 3.3.2 (where a command's data is), NVMe Base 2.0, 4.1.2 (SGLs) and 6
+//! Spec: NVMe/TCP 1.1, 3.3.2 (location of a command's data), NVMe Base 2.0, 4.1.2 (SGLs) and 6
 //! (Fabrics commands).
 
 use std::ops::RangeInclusive;
@@ -16,18 +16,18 @@ use super::{AdminDemand, SMALL_DATA_LEN_MAX, Sink, State, TargetSession};
 use crate::error::PeerError;
 use crate::length;
 
-/// A command that will have a slot.
+/// A valid command that has no slot yet.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) cid: CommandId,
     pub(super) kind: Kind,
-    /// Of its data, either way.
+    /// The length of its data, in either direction.
     pub(super) len: u32,
     pub(super) placement: Placement,
 }
 
 impl TargetSession {
-    /// A command of an I/O queue.
+    /// Handles a command of an I/O queue.
     #[inline]
     pub(super) fn on_io_command(&mut self, command: &Command) -> Result<(), PeerError> {
         self.check_room()?;
@@ -47,7 +47,7 @@ impl TargetSession {
         Ok(())
     }
 
-    /// A command that is no part of a fused operation, and no Read of the common form.
+    /// Handles a command that is neither part of a fused operation nor a Read of the usual form.
     pub(super) fn on_single_command(&mut self, command: &Command) {
         if let Err(status) = self.take_single(command) {
             self.refuse(command.command_id(), status);
@@ -88,7 +88,7 @@ impl TargetSession {
         Ok(())
     }
 
-    /// What a command asks, if it may be asked here at all.
+    /// Decodes a command, if it is allowed on this queue.
     #[inline]
     pub(super) fn read_command(&self, command: &Command) -> Result<Asked, Status> {
         if self.slots.has(command.command_id()) {
@@ -100,14 +100,14 @@ impl TargetSession {
         operation::read(command, self.namespaces())
     }
 
-    /// A command with data from the host, and how that comes.
+    /// Validates a command with data from the host, and locates the data.
     pub(super) fn prepare(&self, command: &Command, asked: Asked) -> Result<Prepared, Status> {
         let cid = command.command_id();
         let (kind, expected) = match asked {
             Asked::Payload { volume, range, payload_use, len } => {
                 (Kind::Payload { volume, range, payload_use }, len..=len)
             }
-            // Hosts may send the list in the length of the longest, as Linux does.
+            // The data may be longer than the list. Linux always sends the maximum length.
             Asked::Ranges { volume, deallocate, len } => {
                 let kind = Kind::Ranges { volume, deallocate, len, data: Vec::new() };
                 (kind, len..=RANGES_LEN_MAX)
@@ -122,11 +122,12 @@ impl TargetSession {
         Ok(Prepared { cid, kind, len, placement })
     }
 
-    /// Puts a command into a slot and has its data come.
+    /// Stores a command in a slot and starts the transfer of its data.
     #[inline]
     pub(super) fn begin(&mut self, prepared: Prepared) -> u16 {
         let Prepared { cid, mut kind, len, placement } = prepared;
-        // Where nothing comes, the length is what the host has room for: any at all.
+        // Without data from the host, the length is that of the host's buffer, which has no limit
+        // here.
         if placement != Placement::None
             && let Some(small) = kind.small_data()
         {
@@ -157,13 +158,13 @@ impl TargetSession {
         }
     }
 
-    /// NVMe Base 2.0, 6.4: the host deletes this queue. Whatever was in flight is not answered.
+    /// NVMe Base 2.0, 6.4: the host deletes this queue. Commands in flight are not completed.
     fn disconnect(&mut self, cid: CommandId) {
         self.refuse(cid, Status::SUCCESS);
         self.stop();
     }
 
-    /// A command of an admin queue: handed out as it is, with its data.
+    /// Handles a command of an admin queue, which is handed out unchanged with its data.
     pub(super) fn on_admin_command(&mut self, command: &Command) -> Result<(), PeerError> {
         self.check_room()?;
         match self.prepare_admin(command) {
@@ -193,7 +194,7 @@ impl TargetSession {
         Ok(Prepared { cid, kind, len: data_len, placement: Placement::None })
     }
 
-    /// The first command of a connection must be a Connect. NVMe Base 2.0, 6.3.
+    /// Handles the first command of a connection, which must be a Connect. NVMe Base 2.0, 6.3.
     pub(super) fn on_first_command(&mut self, command: &Command) -> Result<(), PeerError> {
         let cid = command.command_id();
         if !command.is_fabrics() || command.fabrics_type() != FabricsType::CONNECT {
@@ -221,14 +222,14 @@ impl TargetSession {
         Ok(Prepared { cid: command.command_id(), kind, len, placement })
     }
 
-    /// A command while the connection is no queue yet.
+    /// Refuses a command on a connection that is not a queue yet.
     pub(super) fn on_early_command(&mut self, command: &Command) -> Result<(), PeerError> {
         self.refuse(command.command_id(), Status::COMMAND_SEQUENCE_ERROR.dnr());
         Ok(())
     }
 
-    /// NVMe Base 2.0, 3.3.2.1: a host has at most as many commands in flight as the queue has
-    /// entries, or the connection ends.
+    /// NVMe Base 2.0, 3.3.2.1: if a host has more commands in flight than the queue has entries,
+    /// the connection ends.
     #[inline]
     fn check_room(&self) -> Result<(), PeerError> {
         if self.slots.is_full() {
@@ -238,7 +239,7 @@ impl TargetSession {
         Ok(())
     }
 
-    /// Whether a command without data from the host brings none in its capsule.
+    /// Checks that the capsule of a command without data from the host has no data.
     fn check_no_data(&self) -> Result<(), Status> {
         if self.framer.body.data_left() > 0 {
             return Err(Status::SGL_TYPE_INVALID.dnr());
@@ -246,7 +247,7 @@ impl TargetSession {
         Ok(())
     }
 
-    /// Where the data of a command from the host is.
+    /// Locates a command's data from the host.
     #[inline]
     fn locate(
         &self,
@@ -257,7 +258,7 @@ impl TargetSession {
     }
 }
 
-/// The longest list of ranges: 256 of 16 bytes. NVM Command Set 1.0, 3.2.3.
+/// The longest list of ranges: 256 ranges of 16 bytes. NVM Command Set 1.0, 3.2.3.
 const RANGES_LEN_MAX: u32 = 4096;
 
 /// FUSE in a command's flags.

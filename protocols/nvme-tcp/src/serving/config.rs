@@ -1,4 +1,4 @@
-//! What a target session is told, what it asks for, and what it is answered.
+//! The configuration of a target session, its demands, and their replies.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::pdu::DataAlignment;
 /// The limits of one session.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionConfig {
-    /// The most data in a capsule of an I/O queue: what IOCCSZ tells hosts. A session always takes
-    /// the 8 KiB that hosts may put into a capsule of an admin queue.
+    /// The maximum in-capsule data of an I/O queue, which IOCCSZ reports. A session always accepts
+    /// the 8 KiB that hosts may send in a capsule of an admin queue.
     pub in_capsule_len_max: u32,
-    /// MAXH2CDATA: the most data in one H2CData. A multiple of 4, at least 4096.
+    /// MAXH2CDATA: the maximum data in one H2CData. A multiple of 4, at least 4096.
     pub h2c_data_len_max: u32,
-    /// How long a host may take from the connection's first byte until its queue is connected.
+    /// The maximum time from the start of the session until its queue is connected.
     pub handshake_timeout: Nanos,
-    /// The digests that a host may have if it wants them.
+    /// The digests that are enabled if a host requests them.
     pub digests: Digests,
-    /// CPDA: how hosts must align data.
+    /// CPDA: the alignment of the data that hosts send.
     pub alignment: DataAlignment,
 }
 
@@ -38,58 +38,58 @@ impl Default for SessionConfig {
     }
 }
 
-/// What a queue pair is for.
+/// The kind of commands on a queue pair.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum QueueKind {
-    /// All commands are handed out whole.
+    /// Commands are handed out unchanged.
     Admin,
-    /// Commands become requests.
+    /// Commands are decoded and become requests.
     Io,
 }
 
-/// A queue that a Connect brought into being.
+/// The queue that a successful Connect creates.
 #[derive(Clone, Debug)]
 pub struct Granted {
-    /// Admin for an admin queue and for a discovery controller's.
+    /// Admin for the admin queue of any controller, including a discovery controller.
     pub kind: QueueKind,
-    /// Its number.
+    /// The queue's number.
     pub queue: QueueId,
-    /// Entries of the submission queue, 1's based, at least 2.
+    /// The number of submission queue entries, 1's based, at least 2.
     pub sq_entries: u16,
-    /// What the controller's host may reach, by NSID. Not looked at for an admin queue.
+    /// The namespaces that the host can access. Not used for an admin queue.
     pub namespaces: Arc<NamespaceTable>,
-    /// Who the host is to reservations.
+    /// The host's identity for reservations.
     pub asker: Asker,
 }
 
-/// Who asks for what comes over a queue.
+/// The host that sends commands on a queue.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Asker {
-    /// As reservations know it.
+    /// The identity for reservations.
     pub nexus: Nexus,
-    /// In NVMe's own names.
+    /// The same identity in NVMe's identifiers.
     pub identity: Identity,
 }
 
-/// What a session wants done.
+/// A demand: work that the session hands out.
 #[derive(Clone, Debug)]
 pub enum Demand {
-    /// By the engine; answered with [`nearflash_session::ServingEnd::handle_completion`].
+    /// For the engine; completed with [`nearflash_session::ServingEnd::handle_completion`].
     Request(Request),
-    /// By the control side; answered with [`super::TargetSession::handle_change`].
+    /// For the control side; completed with [`super::TargetSession::handle_change`].
     Change(Tag, Box<Change>),
-    /// By the subsystem; answered with [`super::TargetSession::handle_connected`].
+    /// For the subsystem; completed with [`super::TargetSession::handle_connected`].
     Connect(Box<ConnectDemand>),
-    /// By the controller; answered with [`super::TargetSession::handle_admin_response`].
+    /// For the controller; completed with [`super::TargetSession::handle_admin_response`].
     Admin(Box<AdminDemand>),
 }
 
-/// A host wants this connection to be a queue pair.
+/// A Connect that the host sent.
 #[derive(Clone, Debug)]
 pub struct ConnectDemand {
-    /// The command: [`Command::as_connect`] reads it.
+    /// The command. [`Command::as_connect`] decodes it.
     pub command: Command,
-    /// Who the host is and whom it wants.
+    /// The names of the host and of the subsystem.
     pub data: Box<ConnectData>,
 }
 
@@ -98,6 +98,6 @@ pub struct ConnectDemand {
 pub struct AdminDemand {
     /// The command.
     pub command: Command,
-    /// What came with it.
+    /// The data from the host.
     pub data: Vec<u8>,
 }

@@ -1,7 +1,8 @@
-//! Data from the host: in capsules and in H2CData, into pool buffers or small own ones.
+//! Data from the host: in capsules and in H2CData, into pool buffers or into small buffers of the
+//! session.
 //!
-//! Spec: NVMe/TCP 1.1, 3.3.2 (data transfer). A command's data is asked for with one R2T for all of
-//! it, so never more than one is outstanding and MAXR2T is kept whatever it is.
+//! Spec: NVMe/TCP 1.1, 3.3.2 (data transfer). One R2T requests all of a command's data. At most one
+//! is therefore outstanding per command, which every MAXR2T allows.
 
 use nearflash_nvme::Status;
 use nearflash_session::offset;
@@ -13,7 +14,7 @@ use crate::length;
 use crate::pdu::{CommonHeader, DataIds, DataPdu, PduFlags, PduType};
 
 impl TargetSession {
-    /// The command at the head of the stream, when its data waits for a buffer.
+    /// The command whose in-capsule data is next in the stream, if the data waits for a buffer.
     #[inline]
     pub(super) fn capsule_without_buffer(&self) -> Option<u16> {
         let Sink::Slot(index) = self.sink else { return None };
@@ -32,7 +33,7 @@ impl TargetSession {
         self.output.push_header(pdu.to_words(), self.framer.rules.digests);
     }
 
-    /// H2CData: the next part of what an R2T asked for.
+    /// Handles an H2CData: the next part of the data that an R2T requested.
     pub(super) fn on_data(&mut self, data: &DataPdu) -> Result<(), PeerError> {
         let pdu = PduType::H2C_DATA;
         let refused = |offset| PeerError::HeaderField { pdu, offset };
@@ -60,8 +61,8 @@ impl TargetSession {
         Ok(())
     }
 
-    /// Takes what `rest` has of the current PDU's body; `false` when more is needed first, or a
-    /// buffer, or it is payload.
+    /// Consumes the current PDU's body from `rest`. Returns `false` if more bytes or a buffer are
+    /// needed first, or if payload is next.
     #[inline]
     pub(super) fn consume_body(&mut self, rest: &mut &[u8]) -> bool {
         self.framer.body.skip_padding(rest);
@@ -97,8 +98,8 @@ impl TargetSession {
         self.slots[index].received += len;
     }
 
-    /// A PDU's data has all come. A broken data digest fails the command, not the connection:
-    /// NVMe/TCP 1.1, 3.5.
+    /// Ends the data of a PDU. A wrong data digest fails the command, not the connection: NVMe/TCP
+    /// 1.1, 3.5.
     #[inline]
     pub(super) fn end_body(&mut self) {
         let Sink::Slot(index) = std::mem::replace(&mut self.sink, Sink::Drop) else { return };

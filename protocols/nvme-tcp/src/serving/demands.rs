@@ -1,5 +1,5 @@
-//! What a session wants done, made from the slots when it is asked for: until then the slots hold
-//! everything, and nothing is copied on the way.
+//! Demands, which are built from the slots when they are polled. The slots hold everything until
+//! then, so nothing is copied on the way.
 
 use nearflash_nvme::fabrics::ConnectData;
 use nearflash_nvme::{Status, io};
@@ -11,18 +11,18 @@ use super::slots::{Kind, Part, PayloadUse, Slot, Stage};
 use super::{AdminDemand, ConnectDemand, Demand, TargetSession};
 use crate::length;
 
-/// A command that is to be handed out, and which request of it.
+/// A command to hand out, and the index of the request among its requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ready {
     index: u16,
     request: u16,
 }
 
-/// A range where a request's own is ignored.
+/// The range of a request that ignores its range.
 const NO_RANGE: BlockRange = BlockRange { start: Lba(0), count: Blocks(0) };
 
 impl TargetSession {
-    /// What is to be done next, oldest first.
+    /// The next demand, oldest first.
     #[inline]
     pub fn poll_demand(&mut self) -> Option<Demand> {
         let Ready { index, request } = self.ready.pop_front()?;
@@ -39,18 +39,18 @@ impl TargetSession {
         Some(self.demand_of(index, request))
     }
 
-    /// A command is to be handed out.
+    /// Hands out a command.
     #[inline]
     pub(super) fn hand_out(&mut self, index: u16) {
         self.ready.push_back(Ready { index, request: 0 });
     }
 
-    /// A command is to be handed out as so many requests.
+    /// Hands out a command as several requests.
     pub(super) fn hand_out_many(&mut self, index: u16, requests: u16) {
         self.ready.extend((0..requests).map(|request| Ready { index, request }));
     }
 
-    /// A command's data is there, or failed to come.
+    /// Submits a command whose data has arrived or failed to arrive.
     #[inline]
     pub(super) fn submit(&mut self, index: u16) {
         let slot = &mut self.slots[index];
@@ -84,7 +84,7 @@ impl TargetSession {
         }
     }
 
-    /// Everything but reads.
+    /// The demand for any command except a read.
     fn demand_of(&mut self, index: u16, request: u16) -> Demand {
         let tag = tag_of(index, request);
         let slot = &mut self.slots[index];
@@ -115,7 +115,7 @@ impl TargetSession {
             }
             Kind::Admin(demand) => {
                 slot.kind = Kind::AdminHandedOut;
-                // A command with data from the host has room for none to it.
+                // A command with data from the host returns no data.
                 slot.len = if slot.received > 0 { 0 } else { slot.len };
                 Demand::Admin(demand)
             }
@@ -136,7 +136,7 @@ impl TargetSession {
         Request { tag, volume, range, operation }
     }
 
-    /// A flush of every namespace is one command and a request for each.
+    /// Submits a flush of all namespaces: one command with one request for each namespace.
     pub(super) fn flush_all(&mut self, cid: nearflash_nvme::CommandId) {
         let volumes: Vec<VolumeId> =
             self.namespaces().iter().map(|(_, entry)| entry.volume).collect();
@@ -160,13 +160,13 @@ fn connect_demand(slot: &mut Slot, demand: &AdminDemand) -> Demand {
     Demand::Connect(Box::new(ConnectDemand { command, data: Box::new(data) }))
 }
 
-/// A command's payload leaves with its request.
+/// The buffer with the command's payload, which moves to its request.
 #[inline]
 fn received(slot: &mut Slot) -> BufferId {
     slot.buffer.take().expect("payload was received into a buffer")
 }
 
-/// The request's tag: the slot, and which request of its command.
+/// The tag of a request: the slot, and the index among the command's requests.
 #[inline]
 fn tag_of(index: u16, request: u16) -> Tag {
     Tag(u32::from(request) << 16 | u32::from(index))

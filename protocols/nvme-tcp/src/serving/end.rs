@@ -110,7 +110,7 @@ impl ServingEnd for TargetSession {
         if self.state == State::Closing {
             return self.output.orphan_payload(done.payload);
         }
-        // The high half tells the requests of one command apart.
+        // The high half is the index among the command's requests.
         let [low, high, ..] = done.tag.0.to_le_bytes();
         let index = u16::from_le_bytes([low, high]);
         let slot = self.slots.get(usize::from(index)).expect("a request is answered once");

@@ -1,8 +1,7 @@
-//! The one fused operation: Compare and Write, two commands that follow one another and take
-//! effect together.
+//! The only fused operation: Compare and Write, two consecutive commands that are executed as one.
 //!
-//! Spec: NVMe Base 2.0, 3.4.2; NVM Command Set 1.0, 3.3.1. Both answers wait until the data of both
-//! is there; either's failure fails the other.
+//! Spec: NVMe Base 2.0, 3.4.2; NVM Command Set 1.0, 3.3.1. Neither command completes before the
+//! data of both has arrived. If one fails, the other fails too.
 
 use nearflash_nvme::{Command, Fused, Status};
 use nearflash_request::Outcome;
@@ -11,15 +10,15 @@ use super::TargetSession;
 use super::commands::Prepared;
 use super::slots::{Kind, Part, PayloadUse, Stage};
 
-/// What the last command means for the next one of the queue.
+/// The state that the previous command of the queue left for the next one.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Waiting {
     /// Nothing.
     #[default]
     Nothing,
-    /// It was the first of a fused operation, and is in this slot.
+    /// The previous command is the first of a fused operation, in this slot.
     First(u16),
-    /// It was the first of a fused operation, and was refused.
+    /// The previous command was the first of a fused operation and was refused.
     Refused,
 }
 
@@ -30,11 +29,11 @@ impl Waiting {
     }
 }
 
-/// What the two commands are answered.
+/// The statuses of the two commands.
 pub(super) fn statuses(outcome: Outcome) -> (Status, Status) {
     match outcome {
         Outcome::Success => (Status::SUCCESS, Status::SUCCESS),
-        // The compare held, or was not looked at, and the write failed.
+        // The compare succeeded or was not executed, and the write failed.
         Outcome::WriteFault
         | Outcome::CapacityExceeded
         | Outcome::ReservationConflict
@@ -44,7 +43,7 @@ pub(super) fn statuses(outcome: Outcome) -> (Status, Status) {
 }
 
 impl TargetSession {
-    /// A command that is part of a fused operation, or follows the first of one.
+    /// Handles a command that is part of a fused operation or follows the first command of one.
     #[cold]
     pub(super) fn on_fused_command(&mut self, command: &Command) {
         let cid = command.command_id();
@@ -105,8 +104,8 @@ impl TargetSession {
         if is_allowed(&prepared.kind) { Ok(prepared) } else { Err(Status::INVALID_FIELD.dnr()) }
     }
 
-    /// The first command of a fused operation stands alone: it is answered with `status`, once its
-    /// data has come if that is on its way.
+    /// Fails the first command of a fused operation that has no second. It completes with `status`,
+    /// after its data has arrived if a transfer is in progress.
     fn fail(&mut self, index: u16, status: Status) {
         let slot = &mut self.slots[index];
         slot.part = Part::Alone;
@@ -123,7 +122,8 @@ impl TargetSession {
         }
     }
 
-    /// One command's data is there. Once both are, they are submitted, or answered if one failed.
+    /// Handles the end of one command's data. Once both have their data, they are submitted, or
+    /// completed if one of them failed.
     pub(super) fn settle_fused(&mut self, index: u16) {
         let (first, second) = match self.slots[index].part {
             Part::First(Some(second)) => (index, second),
@@ -142,7 +142,7 @@ impl TargetSession {
         }
     }
 
-    /// The request is the first command's, and takes the second's along.
+    /// Submits the fused operation as one request of the first command, with the second's payload.
     fn submit_fused(&mut self, first: u16, second: u16) {
         for index in [first, second] {
             self.slots[index].stage = Stage::Submitted { pending: 1 };
@@ -155,7 +155,7 @@ fn is_compare(kind: &Kind) -> bool {
     matches!(kind, Kind::Payload { payload_use: PayloadUse::Compare, .. })
 }
 
-/// Both commands name the same blocks.
+/// Whether both commands address the same blocks.
 fn is_write_over(kind: &Kind, compared: &Kind) -> bool {
     match (kind, compared) {
         (

@@ -1,4 +1,4 @@
-//! From bytes to handlers: the loop over received bytes, and which PDU may come when.
+//! Receives: the loop over received bytes, and the check of each PDU against the state.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::length;
 use crate::pdu::{CapsuleCmd, CommonHeader, DataPdu, IcReq, IcResp, PduType, TermReq};
 
 impl TargetSession {
-    /// Whether nothing more is taken until something was sent, or ever.
+    /// Whether the session receives nothing more, until output is sent or because it is closing.
     #[inline]
     pub(super) fn is_paused(&self) -> bool {
-        // One part for a command's answer, one for its R2T, and as many again.
+        // One part for a command's completion, one for its R2T, and as many again.
         self.output.exceeds(4 * self.slots.count() + 4, OUTPUT_BYTES_MAX)
             || self.state == State::Closing
     }
 
-    /// One PDU's header. Its data, if any, is still to come and dropped unless a handler wants it.
+    /// Handles a PDU's header. Data that follows is dropped unless a handler sets a destination.
     #[inline]
     pub(super) fn dispatch(&mut self, head: &[u8]) -> Result<(), PeerError> {
         self.sink = Sink::Drop;
@@ -55,7 +55,7 @@ impl TargetSession {
         error
     }
 
-    /// NVMe/TCP 1.1, 3.3: the transport's parameters are agreed.
+    /// NVMe/TCP 1.1, 3.3: negotiates the transport's parameters.
     fn on_ic_req(&mut self, head: &[u8]) -> Result<(), PeerError> {
         let (request, _) = IcReq::ref_from_prefix(head).expect("the framer checked the length");
         let pdu = PduType::IC_REQ;
@@ -76,7 +76,7 @@ impl TargetSession {
         Ok(())
     }
 
-    /// The connection is a queue now.
+    /// Turns the connection into a queue.
     pub(super) fn become_queue(&mut self, granted: Granted, flow_control: bool) {
         assert!(granted.sq_entries >= 2, "a queue has at least two entries");
         self.handshake_until = None;
@@ -94,10 +94,10 @@ impl TargetSession {
         self.asker = Some(granted.asker);
     }
 
-    /// What an I/O queue's commands name.
+    /// The namespaces of an I/O queue.
     ///
     /// # Panics
-    /// On a connection that is no queue: nothing gets here then.
+    /// If the connection is not an I/O queue.
     #[inline]
     pub(super) fn namespaces(&self) -> &Arc<NamespaceTable> {
         self.namespaces.as_ref().expect("an I/O queue was granted with its namespaces")

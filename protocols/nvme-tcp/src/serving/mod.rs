@@ -1,14 +1,15 @@
-//! The controller's end of one connection: bytes of the stream in, requests for the engine and
-//! commands for the controller out; their answers in, bytes and payload buffers of the stream out.
+//! The controller's end of one connection: the incoming stream goes in, and requests for the engine
+//! and commands for the controller come out; their completions go in, and the outgoing stream comes
+//! out.
 //!
-//! Spec: NVMe/TCP 1.1, 3; queues: NVMe Base 2.0, 3.3 and 6.3. What admin commands mean, who may
-//! connect and what a controller is, is [`nearflash_nvme`]'s; this end carries them. Knows nothing
-//! of sockets, of memory of payload, or of volumes beyond their number.
+//! Spec: NVMe/TCP 1.1, 3; queues: NVMe Base 2.0, 3.3 and 6.3. [`nearflash_nvme`] executes admin
+//! commands, checks Connects and manages controllers; a session only transports them. It has no
+//! sockets and no payload memory, and knows volumes only by number.
 //!
-//! It is driven as a [`ServingEnd`]; its demands are taken with [`TargetSession::poll_demand`].
+//! A driver uses it as a [`ServingEnd`] and takes its demands with [`TargetSession::poll_demand`].
 //!
-//! Invariants: every command is answered once or the connection is closing; answers leave in the
-//! order they were given; memory is bounded by the queue's entries.
+//! Invariants: every command completes once, or the connection is closing. Completions are sent in
+//! the order in which they were passed in. The queue's entries bound the memory.
 
 mod answers;
 mod changes;
@@ -46,41 +47,41 @@ use fused::Waiting;
 use nearflash_session::{BufferQueue, Outbox};
 use slots::Slots;
 
-/// The most data of a command that is not payload: what hosts may put into an admin queue's
-/// capsule (NVMe/TCP 1.1, 3.3.2.1), and twice what 256 ranges to deallocate take.
+/// The maximum length of data that is not payload. Hosts may send this much in a capsule of an
+/// admin queue (NVMe/TCP 1.1, 3.3.2.1); 256 ranges to deallocate need half of it.
 pub const SMALL_DATA_LEN_MAX: u32 = 8 * 1024;
 
-/// Own bytes waiting to be sent, past which no further command is taken: far more than a queue of
-/// commands can be answered with unless the host does not read.
+/// The limit of unsent output, apart from payload, above which no command is accepted. A full queue
+/// of completions stays far below it unless the host does not read.
 const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Commands about reservations that wait for the control side. Each may be answered with a report of
-/// every registration; a host that sends more is told to try again.
+/// The maximum number of reservation commands that wait for the control side. Each may return a
+/// report of every registration. Further commands fail with a status that allows a retry.
 pub(crate) const CHANGES_IN_FLIGHT_MAX: usize = 16;
 
-/// What the connection is, and so which PDUs may come.
+/// The connection's state, which determines the PDUs that are allowed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// Nothing was agreed yet.
+    /// No ICReq was received yet.
     AwaitingIcReq,
-    /// The transport is agreed; no queue was asked for.
+    /// The transport's parameters are negotiated, and no Connect was received yet.
     AwaitingConnect,
-    /// A Connect waits for its data or its answer.
+    /// A Connect waits for its data or its completion.
     Connecting,
     /// An admin queue.
     Admin,
     /// An I/O queue.
     Io,
-    /// What is queued is sent, nothing more is received.
+    /// Pending output is sent, and nothing more is received.
     Closing,
 }
 
-/// Where the data of the current PDU goes.
+/// The destination of the current PDU's data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Sink {
-    /// Nowhere: its command was refused.
+    /// Dropped, because the command was refused.
     Drop,
-    /// To the command in this slot.
+    /// The command in this slot.
     Slot(u16),
 }
 
@@ -89,34 +90,34 @@ enum Sink {
 pub struct TargetSession {
     config: SessionConfig,
     state: State,
-    /// When the handshake must be over.
+    /// The deadline of the handshake.
     handshake_until: Option<Nanos>,
     framer: Framer,
     sink: Sink,
     slots: Slots,
-    /// The first command of a fused operation, whose second must be next.
+    /// The first command of a fused operation, if it was the previous command.
     waiting: Waiting,
-    /// Commands whose data is not asked for before there is a buffer, oldest first.
+    /// Commands that wait for a buffer before their data is requested, oldest first.
     awaiting_buffer: BufferQueue<u16>,
-    /// Commands to be handed out, oldest first.
+    /// Commands to hand out, oldest first.
     ready: VecDeque<Ready>,
     namespaces: Option<Arc<NamespaceTable>>,
     asker: Option<Asker>,
-    /// Changes handed out, or about to be.
+    /// The number of changes handed out or to hand out.
     changes_in_flight: usize,
     answering: Answering,
     output: Outbox,
 }
 
-/// What a controller receives.
+/// The PDU types that a controller receives.
 const ACCEPTED: &[PduType] =
     &[PduType::CAPSULE_CMD, PduType::H2C_DATA, PduType::IC_REQ, PduType::H2C_TERM_REQ];
 
 impl TargetSession {
-    /// The end of a connection that was just accepted.
+    /// A session for a connection that was just accepted.
     ///
     /// # Panics
-    /// When a limit is not what its field of the configuration says.
+    /// If a limit violates the bounds that its field of the configuration documents.
     pub fn new(config: SessionConfig, now: Nanos) -> Self {
         let h2c_max = config.h2c_data_len_max;
         assert!(h2c_max >= 4096 && h2c_max.is_multiple_of(4), "MAXH2CDATA is a multiple of 4");
@@ -146,30 +147,30 @@ impl TargetSession {
         }
     }
 
-    /// The volumes changed. Commands that come from now on see these.
+    /// Replaces the namespaces. Commands received from now on use the new ones.
     pub fn set_namespaces(&mut self, namespaces: Arc<NamespaceTable>) {
         self.namespaces = Some(namespaces);
     }
 
-    /// How many commands are in flight: taken and not answered.
+    /// The number of commands in flight: received and not completed.
     pub(crate) fn commands_in_flight(&self) -> usize {
         self.slots.in_use()
     }
 
-    /// Ends the connection for `error`, telling the host what the specification has for it.
-    /// [`Self::handle_input`] and [`Self::handle_timeout`] do so by themselves.
+    /// Ends the connection because of `error`, with the termination request that the specification
+    /// defines. [`Self::handle_input`] and [`Self::handle_timeout`] do this by themselves.
     pub fn terminate(&mut self, error: PeerError) {
         self.close(&error, &[]);
     }
 
-    /// Nothing more is received. What was received is still handed out, as if it had been polled
-    /// before.
+    /// Stops receiving. Commands that were received completely can still be polled.
     fn stop(&mut self) {
         self.state = State::Closing;
         self.handshake_until = None;
     }
 
-    /// The last words: a termination request with the header at fault, if the error has one.
+    /// Closes the session. Its last output is a termination request with the invalid header, if the
+    /// error has one.
     fn close(&mut self, error: &PeerError, header: &[u8]) {
         if self.state == State::Closing {
             return;

@@ -1,4 +1,4 @@
-//! What an I/O command asks, in the words of a slot.
+//! Decodes I/O commands for slots.
 
 use nearflash_nvme::io::{self, IoCommand, IoOperation, VolumeCommand};
 use nearflash_nvme::reservation::ReservationCommand;
@@ -8,28 +8,28 @@ use nearflash_units::ByteLen;
 
 use super::slots::PayloadUse;
 
-/// What an I/O command asks.
+/// A decoded I/O command.
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// Data to the host.
+    /// A read, with data to the host.
     Read { volume: VolumeId, range: BlockRange, len: u32 },
-    /// Something with payload from the host.
+    /// An operation with payload from the host.
     Payload { volume: VolumeId, range: BlockRange, payload_use: PayloadUse, len: u32 },
-    /// Something without data.
+    /// An operation without data.
     Plain { volume: VolumeId, range: BlockRange, operation: Operation },
     /// A flush of every namespace.
     FlushAll,
-    /// Something about ranges that come as `len` bytes of data.
+    /// An operation on ranges, which are the first `len` bytes of data.
     Ranges { volume: VolumeId, deallocate: bool, len: u32 },
-    /// Something about reservations, with `len` bytes of keys as data.
+    /// A change of reservations, with `len` bytes of keys as data.
     Reservation { volume: VolumeId, command: ReservationCommand, len: u32 },
-    /// Who is registered and what is reserved, as `len` bytes of data to the host.
+    /// A report of registrants and reservation, with `len` bytes of data to the host.
     ReservationReport { volume: VolumeId, len: u32 },
-    /// The end of the queue.
+    /// A Disconnect, which deletes the queue.
     Disconnect,
 }
 
-/// What `command` asks of `namespaces`; otherwise the status to answer with.
+/// Decodes `command` against `namespaces`. The error is the status of the completion.
 #[inline]
 pub(super) fn read(command: &Command, namespaces: &NamespaceTable) -> Result<Asked, Status> {
     if command.is_fabrics() {
@@ -63,7 +63,7 @@ pub(super) fn read(command: &Command, namespaces: &NamespaceTable) -> Result<Ask
     })
 }
 
-/// The wire's lengths are 32 bits; a table that allows more cannot be kept.
+/// Converts a data length. A table that allows more than 32 bits exceeds NVMe/TCP's length fields.
 #[inline]
 fn data_len(len: ByteLen) -> Result<u32, Status> {
     u32::try_from(len.0).map_err(|_| Status::INVALID_FIELD.dnr())

@@ -1,9 +1,9 @@
-//! The commands in flight of one queue, by a slot number that is also the request's tag and the
-//! R2T's.
+//! The commands in flight of one queue. The slot number is also the request's tag and the R2T's
+//! transfer tag.
 //!
-//! Invariants: a taken slot is named by exactly one command identifier in flight; there are never
-//! more slots in use than the submission queue has entries; nothing is allocated per command after
-//! the queue was connected.
+//! Invariants: each slot in use belongs to exactly one command identifier in flight. The submission
+//! queue's entries bound the number of slots in use. After Connect no command allocates a slot's
+//! memory.
 
 use std::ops::{Deref, DerefMut};
 
@@ -14,64 +14,65 @@ use nearflash_session::SlotTable;
 
 use super::config::AdminDemand;
 
-/// How far a command is.
+/// The progress of a command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Stage {
-    /// Its data waits for a buffer before it is asked for.
+    /// The data is not requested yet, because no buffer is available.
     AwaitingBuffer,
-    /// Its data is coming in the capsule.
+    /// The capsule's data is being received.
     ReceivingCapsule,
-    /// Its data is coming: an R2T was sent.
+    /// An R2T was sent, and the data is being received.
     ReceivingRequested,
-    /// Its data is there; the other command of the fused operation is not.
+    /// The data has arrived. The other command of the fused operation is not ready yet.
     Held,
-    /// Handed out. So many answers are still to come.
+    /// Handed out.
     Submitted {
-        /// More than one for a flush of all namespaces.
+        /// The number of outstanding requests: more than one for a flush of all namespaces.
         pending: u32,
     },
 }
 
-/// What is done with a command's payload.
+/// The use of a command's payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum PayloadUse {
     Write { force_unit_access: bool },
     Compare,
 }
 
-/// What a command is, as far as its slot needs to know.
+/// The kind of a command, with the parameters that its slot needs.
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
-    /// Answered with data from a buffer or with zeroes.
+    /// A read, which returns data from a buffer or zeroes.
     Read { volume: VolumeId, range: BlockRange },
-    /// Has no data, or no more.
+    /// A command without data, or whose data was processed.
     Plain { volume: VolumeId, range: BlockRange, operation: Operation },
-    /// A flush for each of these.
+    /// A flush of each of these volumes.
     FlushAll { volumes: Vec<VolumeId> },
-    /// Its data goes into a pool buffer.
+    /// A command whose data is received into a pool buffer.
     Payload { volume: VolumeId, range: BlockRange, payload_use: PayloadUse },
-    /// The first `len` bytes of its data list ranges, to be deallocated or as a hint.
+    /// A Dataset Management. The first `len` bytes of its data list ranges, to deallocate or as a
+    /// hint.
     Ranges { volume: VolumeId, deallocate: bool, len: u32, data: Vec<u8> },
-    /// Its data is the keys of something about reservations.
+    /// A reservation command whose data holds keys.
     Reservation { volume: VolumeId, command: ReservationCommand, data: Vec<u8> },
-    /// To be handed out for the control side.
+    /// A change to hand out to the control side.
     Change { volume: VolumeId, change: ChangeKind },
-    /// Was handed out for the control side.
+    /// A change that was handed out to the control side.
     Changing,
-    /// A command of an admin queue, with what data is there so far.
+    /// An admin command, with the data received so far.
     Admin(Box<AdminDemand>),
-    /// The Connect, with what data is there so far.
+    /// The Connect, with the data received so far.
     Connect(Box<AdminDemand>),
-    /// Nothing that anyone needs to know any more.
+    /// Nothing: the parameters were moved out of the slot.
     Taken,
     /// An admin command that was handed out.
     AdminHandedOut,
-    /// The Connect that was handed out, and whether it wants SQ flow control.
+    /// The Connect that was handed out, and whether the host uses SQ flow control.
     ConnectHandedOut { flow_control: bool },
 }
 
 impl Kind {
-    /// Where its data is kept, if not in a pool buffer.
+    /// The vector that receives its data, if the data does not go into a pool buffer.
     pub(super) fn small_data(&mut self) -> Option<&mut Vec<u8>> {
         match self {
             Self::Ranges { data, .. } | Self::Reservation { data, .. } => Some(data),
@@ -88,7 +89,7 @@ impl Kind {
         }
     }
 
-    /// Whether its data goes into a pool buffer.
+    /// Whether its data is received into a pool buffer.
     #[inline]
     pub(super) const fn has_payload(&self) -> bool {
         matches!(self, Self::Payload { .. })
@@ -99,25 +100,25 @@ impl Kind {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Part {
     Alone,
-    /// The compare; its partner once that came.
+    /// The compare, and the slot of its write once that has arrived.
     First(Option<u16>),
-    /// The write, and its compare.
+    /// The write, and the slot of its compare.
     Second(u16),
 }
 
-/// One command.
+/// One command in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Slot {
     pub(super) cid: CommandId,
     pub(super) stage: Stage,
     pub(super) part: Part,
-    /// Of the data that the command moves, either way.
+    /// The length of the data, in either direction.
     pub(super) len: u32,
-    /// Of the data from the host.
+    /// The length of the data received from the host.
     pub(super) received: u32,
-    /// Where payload from the host goes.
+    /// The buffer for payload from the host.
     pub(super) buffer: Option<BufferId>,
-    /// What it will be answered whatever else happens.
+    /// The status with which it completes, if it has already failed.
     pub(super) failed: Option<Status>,
     pub(super) kind: Kind,
 }
@@ -134,7 +135,7 @@ impl Slot {
         kind: Kind::Taken,
     };
 
-    /// Whether nothing of it was handed out, for want of what the host has yet to send.
+    /// Whether it waits for the host, so that no part of it was handed out.
     const fn is_incoming(&self) -> bool {
         matches!(
             self.stage,
@@ -146,7 +147,7 @@ impl Slot {
     }
 }
 
-/// Words of 64 bits that hold one bit for each of 65,536 command identifiers.
+/// The number of 64-bit words that hold one bit for each of 65,536 command identifiers.
 const CID_WORDS: usize = 1024;
 
 /// The slots of a queue.
@@ -158,29 +159,29 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// For a connection that is no queue yet: room for its Connect.
+    /// The slot for the Connect, before the connection is a queue.
     pub(super) fn for_connect() -> Self {
         Self { table: SlotTable::new(1, || Slot::FREE), cids: Box::default() }
     }
 
-    /// For a queue of so many entries.
+    /// The slots of a queue with `entries` entries.
     pub(super) fn for_queue(entries: u16) -> Self {
         let cids = vec![0; CID_WORDS].into_boxed_slice();
         Self { table: SlotTable::new(entries, || Slot::FREE), cids }
     }
 
-    /// Whether a command with this identifier is in flight. The one command before the queue is
-    /// connected conflicts with nothing.
+    /// Whether a command with this identifier is in flight. Before the queue is connected there is
+    /// only one command, so there is no conflict.
     #[inline]
     pub(super) fn has(&self, cid: CommandId) -> bool {
         let (word, bit) = cid_place(cid);
         self.cids.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// Puts a command into a free slot, at `stage`, with its data to come.
+    /// Stores a command in a free slot, at `stage`, before its data is received.
     ///
     /// # Panics
-    /// When none is free: the caller asks first.
+    /// If no slot is free. The caller checks this first.
     #[inline]
     pub(super) fn take(&mut self, cid: CommandId, kind: Kind, len: u32, stage: Stage) -> u16 {
         let index = self.take_free(cid, len, stage);
@@ -188,7 +189,8 @@ impl Slots {
         index
     }
 
-    /// The same for the commonest command, whose few words go from registers to their place.
+    /// Does the same for the most frequent command. Its few words are stored directly from
+    /// registers.
     #[inline]
     pub(super) fn take_read(
         &mut self,
@@ -216,7 +218,7 @@ impl Slots {
         index
     }
 
-    /// The command is answered. What it still holds is dropped, except for its buffer: see to that
+    /// Frees the slot of a completed command and drops its parameters. The caller takes its buffer
     /// first.
     #[inline]
     pub(super) fn give_back(&mut self, index: u16) {
@@ -230,18 +232,18 @@ impl Slots {
         slot.part = Part::Alone;
         slot.received = 0;
         slot.failed = None;
-        // A read holds nothing that must go.
+        // A read owns no memory, so nothing has to be dropped.
         if !matches!(slot.kind, Kind::Read { .. }) {
             slot.kind = Kind::Taken;
         }
     }
 
-    /// Whether a command waits for data that its host was asked for.
+    /// Whether a command waits for data that an R2T requested.
     pub(super) fn any_awaits_data(&self) -> bool {
         self.table.iter().any(|(_, slot)| slot.stage == Stage::ReceivingRequested)
     }
 
-    /// The slot of a command that was handed out under this identifier.
+    /// The slot of a command that was handed out with this identifier.
     pub(super) fn handed_out(&self, cid: CommandId) -> Option<u16> {
         let is_meant = |slot: &Slot| {
             let is_out = matches!(slot.kind, Kind::AdminHandedOut | Kind::ConnectHandedOut { .. });
@@ -250,13 +252,14 @@ impl Slots {
         self.table.iter().find(|(_, slot)| is_meant(slot)).map(|(index, _)| index)
     }
 
-    /// Takes the buffers of commands that have not all their data, or not their other half.
+    /// Takes the buffers of commands that wait for data or for the other command of a fused
+    /// operation.
     pub(super) fn take_incoming_buffers(&mut self) -> impl Iterator<Item = BufferId> {
         let incoming = self.table.iter_mut().filter(|(_, slot)| slot.is_incoming());
         incoming.filter_map(|(_, slot)| slot.buffer.take())
     }
 
-    /// Takes every buffer that a command has received data into.
+    /// Takes every buffer into which a command has received data.
     pub(super) fn take_buffers(&mut self) -> impl Iterator<Item = BufferId> {
         self.table.iter_mut().filter_map(|(_, slot)| slot.buffer.take())
     }

@@ -1,4 +1,4 @@
-//! The rules of the controller's end, each with bytes made by hand.
+//! The rules of the controller's end, tested with handmade PDUs.
 
 mod ending;
 mod from_host;
@@ -49,7 +49,7 @@ impl Bench {
         describe(&stream, Digests::NONE)
     }
 
-    /// Data of a command whose R2T was sent.
+    /// Sends data of a command whose R2T was sent.
     fn send_data(&mut self, cid: u16, tag: u16, flags: PduFlags, data: &[u8]) {
         let mut stream = Vec::new();
         let ids = DataIds { command_id: cid, transfer_tag: tag };
@@ -57,7 +57,7 @@ impl Bench {
         self.feed(&stream);
     }
 
-    /// Provides every buffer that is wanted.
+    /// Provides every buffer that the session requests.
     fn provide_buffers(&mut self) {
         while let Some(len) = self.target.wants_buffer() {
             let buffer = self.memory.take(len.to_usize());
@@ -111,7 +111,7 @@ fn every_state_has_an_answer_to_every_pdu() {
     insta::assert_snapshot!(table);
 }
 
-/// A sound PDU of that type, by itself.
+/// A valid PDU of this type.
 fn sample(pdu_type: PduType) -> Vec<u8> {
     let mut stream = Vec::new();
     match pdu_type {

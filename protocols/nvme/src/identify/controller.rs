@@ -12,9 +12,9 @@ wire! {
 }
 
 impl ControllerType {
-    /// Does I/O.
+    /// I/O controller.
     pub const IO: Self = Self(1);
-    /// Tells where subsystems are.
+    /// Discovery controller.
     pub const DISCOVERY: Self = Self(2);
 }
 
@@ -50,7 +50,7 @@ wire! {
         pub version: U32,
         /// RTD3R to RTD3E.
         pub reserved84: [u8; 8],
-        /// OAES: which notices it can send, see [`crate::Notices`].
+        /// OAES: the notices that the controller can send, see [`crate::Notices`].
         pub notices: U32,
         /// CTRATT.
         pub attributes: U32,
@@ -62,37 +62,37 @@ wire! {
         pub reserved112: [u8; 144],
         /// OACS: optional admin commands.
         pub admin_commands: U16,
-        /// ACL, 0's based: Abort commands at once.
+        /// ACL, 0's based: the maximum number of concurrent Abort commands.
         pub abort_limit: u8,
-        /// AERL, 0's based: Asynchronous Event Requests at once.
+        /// AERL, 0's based: the maximum number of outstanding Asynchronous Event Requests.
         pub async_event_limit: u8,
         /// FRMW.
         pub firmware_updates: u8,
         /// LPA.
         pub log_page_attributes: u8,
-        /// ELPE, 0's based: entries of the error log.
+        /// ELPE, 0's based: the number of error log entries.
         pub error_log_entries: u8,
         /// NPSS to FWUG.
         pub reserved263: [u8; 57],
-        /// KAS, in 100 ms: granularity of the keep-alive timer; 0 when there is none.
+        /// KAS, in 100 ms: granularity of the keep-alive timer; 0 if it is not supported.
         pub keep_alive_granularity: U16,
         /// HCTMA to ENDGIDMAX.
         pub reserved322: [u8; 20],
-        /// ANATT, in seconds: how long an ANA transition may take.
+        /// ANATT, in seconds: the longest time that an ANA transition may take.
         pub ana_transition_time: u8,
-        /// ANACAP: which ANA states are reported.
+        /// ANACAP: the ANA states that the controller reports.
         pub ana_capabilities: u8,
-        /// ANAGRPMAX: largest group number.
+        /// ANAGRPMAX: the largest ANA group identifier.
         pub ana_group_max: U32,
-        /// NANAGRPID: number of groups.
+        /// NANAGRPID: the number of ANA groups.
         pub ana_groups: U32,
         /// PELS to reserved.
         pub reserved352: [u8; 160],
         /// SQES: required (bits 3:0) and largest (7:4) command size, exponents of two.
         pub command_len_shifts: u8,
-        /// CQES: the same of completions.
+        /// CQES: the same for completions.
         pub completion_len_shifts: u8,
-        /// MAXCMD: commands in flight that the controller handles.
+        /// MAXCMD: the maximum number of outstanding commands.
         pub commands_max: U16,
         /// NN: the largest namespace number.
         pub namespaces: U32,
@@ -104,19 +104,20 @@ wire! {
         pub format_attributes: u8,
         /// VWC: volatile write cache.
         pub volatile_cache: u8,
-        /// AWUN, 0's based: blocks written atomically.
+        /// AWUN, 0's based: the number of blocks that are written atomically.
         pub atomic_blocks: U16,
-        /// AWUPF, 0's based: the same across power loss.
+        /// AWUPF, 0's based: the number of blocks that are written atomically across a power
+        /// failure.
         pub atomic_blocks_power_fail: U16,
         /// ICSVSCC to NWPC.
         pub reserved530: [u8; 2],
-        /// ACWU, 0's based: blocks that a fused compare and write handles.
+        /// ACWU, 0's based: the maximum number of blocks of a fused compare and write.
         pub atomic_compare_blocks: U16,
         /// OCFS.
         pub copy_formats: U16,
         /// SGLS.
         pub sgl_support: U32,
-        /// MNAN: how many namespaces there can be.
+        /// MNAN: the maximum number of namespaces.
         pub namespaces_max: U32,
         /// MAXDNA to reserved.
         pub reserved544: [u8; 224],
@@ -127,11 +128,11 @@ wire! {
         pub io_command_capsule_len: U32,
         /// IORCSZ, in 16 bytes: size of an I/O response capsule.
         pub io_response_capsule_len: U32,
-        /// ICDOFF, in 16 bytes: where in-capsule data begins after the command.
+        /// ICDOFF, in 16 bytes: the offset of in-capsule data after the command.
         pub in_capsule_data_offset: U16,
         /// FCATT: bit 0 is set by the static controller model.
         pub fabrics_attributes: u8,
-        /// MSDBD: SGL descriptors in a capsule.
+        /// MSDBD: the maximum number of SGL descriptors in a capsule.
         pub sgl_descriptors_max: u8,
         /// OFCS: optional Fabrics commands.
         pub fabrics_commands: U16,
@@ -139,7 +140,7 @@ wire! {
         pub reserved1806: [u8; 242],
         /// PSD0 to PSD31.
         pub power_state_descriptors: [PowerState; 32],
-        /// The vendor's.
+        /// Vendor specific.
         pub vendor: [u8; 1024],
     }
 }
@@ -159,17 +160,17 @@ const _: () = {
 impl IdentifyController {
     /// CMIC bit 1: the subsystem can have several controllers.
     pub const SEVERAL_CONTROLLERS: u8 = 1 << 1;
-    /// CMIC bit 3: it reports asymmetric namespace access.
+    /// CMIC bit 3: asymmetric namespace access is reported.
     pub const ANA_REPORTING: u8 = 1 << 3;
     /// CTRATT bit 0: 128-bit host identifiers.
     pub const HOST_ID_128: u32 = 1;
-    /// LPA bit 0: the health page of a namespace.
+    /// LPA bit 0: the health log page per namespace.
     pub const NAMESPACE_HEALTH: u8 = 1;
-    /// LPA bit 1: the commands supported and effects page.
+    /// LPA bit 1: the commands supported and effects log page.
     pub const EFFECTS_LOG: u8 = 1 << 1;
-    /// LPA bit 2: pages can be read in parts.
+    /// LPA bit 2: log pages can be read in parts.
     pub const EXTENDED_LOG: u8 = 1 << 2;
-    /// LPA bit 5: the supported log pages and feature effects pages.
+    /// LPA bit 5: the supported log pages and feature effects log pages.
     pub const SUPPORTED_PAGES_LOG: u8 = 1 << 5;
     /// ONCS bit 0: Compare.
     pub const COMPARE: u16 = 1;
@@ -177,7 +178,7 @@ impl IdentifyController {
     pub const DATASET_MANAGEMENT: u16 = 1 << 2;
     /// ONCS bit 3: Write Zeroes.
     pub const WRITE_ZEROES: u16 = 1 << 3;
-    /// ONCS bit 4: features have the Save and Select fields.
+    /// ONCS bit 4: the Save and Select fields of the feature commands.
     pub const SAVE_AND_SELECT: u16 = 1 << 4;
     /// ONCS bit 5: reservations.
     pub const RESERVATIONS: u16 = 1 << 5;
@@ -185,11 +186,11 @@ impl IdentifyController {
     pub const TIMESTAMP: u16 = 1 << 6;
     /// FUSES bit 0: compare and write.
     pub const COMPARE_AND_WRITE: u16 = 1;
-    /// VWC bit 0: there is a volatile write cache.
+    /// VWC bit 0: a volatile write cache is present.
     pub const CACHE_PRESENT: u8 = 1;
-    /// VWC bits 2:1 11b: Flush of all namespaces works.
+    /// VWC bits 2:1 11b: Flush supports NSID FFFFFFFFh.
     pub const FLUSH_ALL: u8 = 0b11 << 1;
-    /// ANACAP bit 0: it reports the optimized state.
+    /// ANACAP bit 0: the optimized state is reported.
     pub const ANA_OPTIMIZED: u8 = 1;
     /// SGLS bits 1:0 01b: SGLs without alignment or granularity.
     pub const SGL: u32 = 0b01;
@@ -200,7 +201,7 @@ impl IdentifyController {
     /// OFCS bit 0: Disconnect.
     pub const DISCONNECT: u16 = 1;
 
-    /// All zero: what a controller fills in.
+    /// All fields zero, for the controller to fill in.
     pub fn zeroed() -> Box<Self> {
         Box::new(Self::new_zeroed())
     }
@@ -210,13 +211,14 @@ impl IdentifyController {
         ControllerId(self.controller_id.get())
     }
 
-    /// The most bytes of one command's data, in 4 KiB pages; `None` is no limit.
+    /// The maximum data length of one command, in bytes; `None` is no limit. MDTS counts in units
+    /// of 4 KiB.
     pub fn transfer_len_max(&self) -> Option<u64> {
         let shift = u32::from(self.transfer_shift_max);
         (shift != 0).then(|| 4096_u64.checked_shl(shift).unwrap_or(u64::MAX))
     }
 
-    /// The most bytes of in-capsule data of an I/O command.
+    /// The maximum length of an I/O command's in-capsule data, in bytes.
     pub fn in_capsule_len_max(&self) -> u32 {
         let capsule = self.io_command_capsule_len.get().saturating_mul(16);
         let before = 64 + u32::from(self.in_capsule_data_offset.get()) * 16;
@@ -225,12 +227,12 @@ impl IdentifyController {
 }
 
 wire! {
-    /// I/O command set specific Identify Controller of the NVM command set, CNS 06h. NVM Command Set
-    /// 1.0, 4.1.5.
+    /// I/O command set specific Identify Controller of the NVM command set, CNS 06h. NVM Command
+    /// Set 1.0, 4.1.5.
     pub struct NvmController: [u8; super::IDENTIFY_LEN] {
-        /// VSL: exponent of two in 4 KiB; the most a Verify can cover.
+        /// VSL: exponent of two in 4 KiB; the maximum length of a Verify.
         pub verify_shift_max: u8,
-        /// WZSL: exponent of two in 4 KiB; the most a Write Zeroes can cover, 0 for no limit.
+        /// WZSL: exponent of two in 4 KiB; the maximum length of a Write Zeroes, 0 for no limit.
         pub write_zeroes_shift_max: u8,
         /// WUSL and what follows it.
         pub reserved2: [u8; 4094],
@@ -238,7 +240,7 @@ wire! {
 }
 
 impl NvmController {
-    /// No limits.
+    /// All fields zero: no limits.
     pub fn zeroed() -> Box<Self> {
         Box::new(Self::new_zeroed())
     }

@@ -1,4 +1,4 @@
-//! Lists that Identify returns: namespaces, their descriptors, command set combinations.
+//! Lists that Identify returns: namespaces, namespace descriptors and command set combinations.
 
 use nearflash_session::wire;
 use uuid::Uuid;
@@ -22,7 +22,7 @@ impl DescriptorType {
 }
 
 wire! {
-    /// What a namespace identification descriptor begins with.
+    /// The header of a namespace identification descriptor.
     struct DescriptorHeader: [u8; 4] {
         descriptor_type: DescriptorType,
         len: u8,
@@ -43,7 +43,7 @@ pub enum NamespaceDescriptor {
     CommandSet(u8),
 }
 
-/// The descriptor list of a namespace, CNS 03h.
+/// Encodes the namespace identification descriptor list, CNS 03h.
 pub fn descriptor_list(descriptors: &[NamespaceDescriptor]) -> Vec<u8> {
     let mut list = Vec::with_capacity(IDENTIFY_LEN);
     for descriptor in descriptors {
@@ -65,7 +65,7 @@ pub fn descriptor_list(descriptors: &[NamespaceDescriptor]) -> Vec<u8> {
     list
 }
 
-/// The descriptors of a list; those of unknown type or of a wrong length are passed over.
+/// Decodes a descriptor list. Descriptors of unknown type or wrong length are skipped.
 pub fn parse_descriptors(list: &[u8]) -> Vec<NamespaceDescriptor> {
     let mut descriptors = Vec::new();
     let mut rest = list;
@@ -90,10 +90,11 @@ fn parse_descriptor(descriptor_type: DescriptorType, id: &[u8]) -> Option<Namesp
     }
 }
 
-/// How many numbers a namespace list holds.
+/// The maximum number of entries of a namespace list.
 const NAMESPACE_LIST_MAX: usize = IDENTIFY_LEN / 4;
 
-/// A list of namespaces past `after`, in order: CNS 02h and 07h. `namespaces` must be sorted.
+/// Encodes the list of namespaces greater than `after`, CNS 02h and 07h. `namespaces` must be
+/// sorted.
 pub fn namespace_list(
     namespaces: impl Iterator<Item = NamespaceId>,
     after: NamespaceId,
@@ -104,14 +105,14 @@ pub fn namespace_list(
     list
 }
 
-/// The namespaces of a list, up to the first zero. The changed namespace list has the same form.
+/// Decodes a namespace list up to the first zero. The changed namespace list has the same format.
 pub fn parse_namespace_list(list: &[u8]) -> Vec<NamespaceId> {
     let (entries, _) = <[U32]>::ref_from_prefix_with_elems(list, list.len() / 4)
         .expect("as many entries as fit are asked for");
     entries.iter().map(|nsid| NamespaceId(nsid.get())).take_while(|nsid| nsid.0 != 0).collect()
 }
 
-/// The only combination of I/O command sets that there is, NVM alone: CNS 1Ch.
+/// Encodes the I/O command set combinations, CNS 1Ch. NVM alone is the only combination.
 pub fn command_set_combinations() -> Vec<u8> {
     let nvm_alone = U64::new(1);
     let mut list = nvm_alone.as_bytes().to_vec();

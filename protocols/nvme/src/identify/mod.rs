@@ -1,4 +1,4 @@
-//! Identify: what a controller and its namespaces are. NVMe Base 2.0, 5.17.
+//! Identify: the properties of a controller and its namespaces. NVMe Base 2.0, 5.17.
 
 mod controller;
 mod lists;
@@ -15,13 +15,13 @@ pub use namespace::{
 
 use crate::{AdminOpcode, Command, ControllerId, NamespaceId, SglDescriptor};
 
-/// Bytes of every Identify data structure.
+/// Length of every Identify data structure in bytes.
 pub const IDENTIFY_LEN: usize = 4096;
 
 /// The NVM command set's identifier. NVMe Base 2.0, 5.17 (CSI).
 pub const COMMAND_SET_NVM: u8 = 0;
 
-/// Which structure is asked for, CNS. NVMe Base 2.0, 5.17.
+/// CNS: the data structure to return. NVMe Base 2.0, 5.17.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Cns(pub u8);
 
@@ -30,15 +30,15 @@ impl Cns {
     pub const NAMESPACE: Self = Self(0x00);
     /// [`IdentifyController`].
     pub const CONTROLLER: Self = Self(0x01);
-    /// Numbers of active namespaces past the one given.
+    /// Active namespaces with a number greater than the given one.
     pub const ACTIVE_NAMESPACES: Self = Self(0x02);
     /// [`NamespaceDescriptor`]s.
     pub const NAMESPACE_DESCRIPTORS: Self = Self(0x03);
-    /// What the namespace's command set adds, [`NvmNamespace`].
+    /// The namespace's properties that are specific to its command set, [`NvmNamespace`].
     pub const COMMAND_SET_NAMESPACE: Self = Self(0x05);
-    /// What the command set adds about the controller, [`NvmController`].
+    /// The controller's properties that are specific to a command set, [`NvmController`].
     pub const COMMAND_SET_CONTROLLER: Self = Self(0x06);
-    /// Numbers of active namespaces of a command set.
+    /// Active namespaces of a command set.
     pub const COMMAND_SET_ACTIVE_NAMESPACES: Self = Self(0x07);
     /// [`IndependentNamespace`].
     pub const INDEPENDENT_NAMESPACE: Self = Self(0x08);
@@ -51,19 +51,19 @@ impl Cns {
 pub struct Identify {
     /// CNS.
     pub cns: Cns,
-    /// CNTID: a controller, for the structures about one.
+    /// CNTID: a controller, for the structures that describe one.
     pub controller: ControllerId,
     /// CSI: an I/O command set.
     pub command_set: u8,
 }
 
 impl Identify {
-    /// For a structure that neither names a controller nor a command set other than NVM.
+    /// The parameters for a structure that needs no controller and no command set other than NVM.
     pub fn new(cns: Cns) -> Self {
         Self { cns, controller: ControllerId(0), command_set: COMMAND_SET_NVM }
     }
 
-    /// As the command holds them.
+    /// Decodes the command's parameters.
     pub fn from_command(command: &Command) -> Self {
         let [cns, _, low, high] = command.cdw10.get().to_le_bytes();
         let [_, _, _, command_set] = command.cdw11.get().to_le_bytes();
@@ -71,7 +71,7 @@ impl Identify {
         Self { cns: Cns(cns), controller, command_set }
     }
 
-    /// The command. Its 4096 bytes arrive by the transport.
+    /// The Identify command. The transport moves its 4096 bytes of data.
     pub fn to_command(self, nsid: NamespaceId) -> Command {
         let [low, high] = self.controller.0.to_le_bytes();
         Command {

@@ -11,7 +11,7 @@ wire! {
     pub struct LbaFormat: [u8; 4] {
         /// MS: metadata bytes of a block.
         pub metadata_len: U16,
-        /// LBADS: exponent of two of a block's bytes.
+        /// LBADS: the block size as an exponent of two.
         pub data_shift: u8,
         /// RP: relative performance.
         pub performance: u8,
@@ -23,11 +23,11 @@ wire! {
 pub struct NamespaceFeatures(pub u8);
 
 impl NamespaceFeatures {
-    /// Bit 0: blocks are allocated when written, so NUSE can be less than NSZE.
+    /// Bit 0: blocks are allocated when written, so that NUSE can be less than NSZE.
     pub const THIN: u8 = 1;
-    /// Bit 1: NAWUN, NAWUPF and NACWU hold.
+    /// Bit 1: NAWUN, NAWUPF and NACWU are valid.
     pub const ATOMICS: u8 = 1 << 1;
-    /// Bit 4: NPWG to NOWS hold.
+    /// Bit 4: NPWG to NOWS are valid.
     pub const OPTIMAL_SIZES: u8 = 1 << 4;
 }
 
@@ -45,7 +45,7 @@ wire! {
         pub features: u8,
         /// NLBAF, 0's based.
         pub formats: u8,
-        /// FLBAS: the format in use.
+        /// FLBAS: the current format.
         pub format: u8,
         /// MC.
         pub metadata_capabilities: u8,
@@ -53,13 +53,13 @@ wire! {
         pub protection_capabilities: u8,
         /// DPS.
         pub protection: u8,
-        /// NMIC: bit 0, several controllers can have it.
+        /// NMIC: bit 0, several controllers can attach the namespace.
         pub multi_path: u8,
         /// RESCAP.
         pub reservations: u8,
         /// FPI.
         pub format_progress: u8,
-        /// DLFEAT: what deallocated blocks read as (bits 2:0), Write Zeroes can deallocate (bit 3).
+        /// DLFEAT: the value of deallocated blocks (bits 2:0); Write Zeroes can deallocate (bit 3).
         pub deallocate_features: u8,
         /// NAWUN, 0's based.
         pub atomic_blocks: U16,
@@ -98,13 +98,13 @@ wire! {
         pub nvm_set: U16,
         /// ENDGID.
         pub endurance_group: U16,
-        /// NGUID, big endian; zero for none.
+        /// NGUID, big endian; zero if the namespace has none.
         pub nguid: [u8; 16],
-        /// EUI64, big endian; zero for none.
+        /// EUI64, big endian; zero if the namespace has none.
         pub eui64: [u8; 8],
         /// LBAF0 to LBAF63.
         pub lba_formats: [LbaFormat; 64],
-        /// The vendor's.
+        /// Vendor specific.
         pub vendor: [u8; 3712],
     }
 }
@@ -118,10 +118,10 @@ const _: () = {
 };
 
 impl IdentifyNamespace {
-    /// NMIC: shared between controllers.
+    /// NMIC: shared by several controllers.
     pub const SHARED: u8 = 1;
-    /// RESCAP: every type of reservation (bits 6:1), which can survive a loss of power (bit 0), and
-    /// IEKEY as it is since NVMe 1.3 (bit 7).
+    /// RESCAP: every reservation type (bits 6:1), persistence through power loss (bit 0), and IEKEY
+    /// as defined since NVMe 1.3 (bit 7).
     pub const RESERVATIONS: u8 = 0xFF;
     /// NSATTR: write protected.
     pub const WRITE_PROTECTED: u8 = 1;
@@ -130,7 +130,7 @@ impl IdentifyNamespace {
     /// DLFEAT bit 3: Write Zeroes may deallocate.
     pub const WRITE_ZEROES_DEALLOCATES: u8 = 1 << 3;
 
-    /// All zero: what an inactive namespace looks like.
+    /// All fields zero, as for an inactive namespace.
     pub fn zeroed() -> Box<Self> {
         Box::new(Self::new_zeroed())
     }
@@ -140,13 +140,14 @@ impl IdentifyNamespace {
         Blocks(self.blocks.get())
     }
 
-    /// The format in use. FLBAS holds its index in bits 3:0 and, with more than 16, bits 6:5.
+    /// The current format. FLBAS holds its index in bits 3:0 and, with more than 16 formats, in
+    /// bits 6:5.
     pub fn lba_format(&self) -> LbaFormat {
         let high = if self.formats > 15 { self.format >> 1 & 0b11_0000 } else { 0 };
         self.lba_formats[usize::from(self.format & 0xF | high)]
     }
 
-    /// Bytes of a logical block; `None` when it is inactive or of a size not supported.
+    /// The logical block size; `None` if the namespace is inactive or the size is not supported.
     pub fn block_size(&self) -> Option<BlockSize> {
         let shift = u32::from(self.lba_format().data_shift);
         BlockSize::from_bytes(1_u32.checked_shl(shift)?)
@@ -156,7 +157,7 @@ impl IdentifyNamespace {
 wire! {
     /// I/O command set independent Identify Namespace, CNS 08h. NVMe Base 2.0, 5.17.2.8.
     pub struct IndependentNamespace: [u8; super::IDENTIFY_LEN] {
-        /// NSFEAT: bit 3 UIDREUSE; others than in [`NamespaceFeatures`].
+        /// NSFEAT: bit 3 is UIDREUSE. The bits differ from those of [`NamespaceFeatures`].
         pub features: u8,
         /// NMIC.
         pub multi_path: u8,
@@ -180,12 +181,12 @@ wire! {
 }
 
 impl IndependentNamespace {
-    /// NSFEAT bit 5: no volatile write cache, whatever the controller says. NVMe Base 2.1.
+    /// NSFEAT bit 5: no volatile write cache, regardless of VWC. NVMe Base 2.1.
     pub const CACHE_NOT_PRESENT: u8 = 1 << 5;
     /// NSTAT: ready.
     pub const READY: u8 = 1;
 
-    /// All zero.
+    /// All fields zero.
     pub fn zeroed() -> Box<Self> {
         Box::new(Self::new_zeroed())
     }
@@ -193,7 +194,7 @@ impl IndependentNamespace {
 
 wire! {
     /// I/O command set specific Identify Namespace of the NVM command set, CNS 05h. NVM Command Set
-    /// 1.0, 4.1.5.2. Without protection information all of it is zero.
+    /// 1.0, 4.1.5.2. All fields are zero without protection information.
     pub struct NvmNamespace: [u8; super::IDENTIFY_LEN] {
         /// LBSTM: logical block storage tag mask.
         pub storage_tag_mask: U64,
@@ -207,7 +208,7 @@ wire! {
 }
 
 impl NvmNamespace {
-    /// All zero.
+    /// All fields zero.
     pub fn zeroed() -> Box<Self> {
         Box::new(Self::new_zeroed())
     }

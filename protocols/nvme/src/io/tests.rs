@@ -99,7 +99,7 @@ fn reservation_commands_bring_their_keys() {
         (IoOpcode::RESERVATION_RELEASE, 1, 8),
     ];
     for (opcode, cdw10, len) in commands {
-        // Of a namespace that may not be written, too.
+        // The namespace is write protected, which does not affect reservations.
         let asked = Command::reservation(opcode, NamespaceId(2), cdw10, len);
         let command = decoded(asked);
         assert!(matches!(command.operation, IoOperation::Reservation(_)), "{opcode:?}");
@@ -201,7 +201,7 @@ proptest! {
         prop_assert_eq!(located, Ok((Placement::Transport, len)));
     }
 
-    /// The short way and the long one agree, whatever a command says.
+    /// [`plain_read`] and [`decode`] agree on any command.
     #[test]
     fn a_plain_read_is_what_is_decoded(
         (start, blocks_zero_based, nsid) in any::<(u64, u16, u8)>(),

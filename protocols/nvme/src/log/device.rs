@@ -1,5 +1,4 @@
-//! The pages that every controller has: errors, health, firmware. NVMe Base 2.0, 5.16.1.2 to
-//! 5.16.1.4.
+//! The log pages for errors, health and firmware. NVMe Base 2.0, 5.16.1.2 to 5.16.1.4.
 
 use nearflash_session::wire;
 use zerocopy::FromZeros;
@@ -8,10 +7,10 @@ use zerocopy::little_endian::{U16, U32, U64, U128};
 use crate::Ascii;
 
 wire! {
-    /// One failed command. NVMe Base 2.0, 5.16.1.2.
+    /// An entry of the error log page. NVMe Base 2.0, 5.16.1.2.
     #[derive(Default)]
     pub struct ErrorEntry: [u8; 64] {
-        /// Counts errors over the controller's life, from 1; 0 marks an unused entry.
+        /// The error's number in the controller's lifetime, starting at 1; 0 marks an unused entry.
         pub count: U64,
         /// SQID.
         pub queue_id: U16,
@@ -19,13 +18,13 @@ wire! {
         pub command_id: U16,
         /// Status with phase, as in the completion.
         pub status: U16,
-        /// Byte (bits 7:0) and bit (bits 10:8) of the command that is wrong; FFFFh for none.
+        /// The invalid byte (bits 7:0) and bit (bits 10:8) of the command; FFFFh for none.
         pub parameter_location: U16,
-        /// First logical block that failed.
+        /// The first logical block that failed.
         pub lba: U64,
         /// NSID.
         pub nsid: U32,
-        /// Whether a vendor's page has more; 0.
+        /// The log page with vendor specific information; 0 for none.
         pub vendor_page: u8,
         /// TRTYPE.
         pub transport: u8,
@@ -39,7 +38,7 @@ wire! {
 
     /// SMART / health information. NVMe Base 2.0, 5.16.1.3.
     pub struct HealthInformation: [u8; 512] {
-        /// Warnings by bit; 0 is good.
+        /// Warnings, one bit each; 0 is no warning.
         pub critical_warning: u8,
         /// In kelvins.
         pub temperature: U16,
@@ -49,7 +48,7 @@ wire! {
         pub spare_threshold: u8,
         /// In per cent, may exceed 100.
         pub used: u8,
-        /// Of endurance groups, by bit.
+        /// Endurance group warnings, one bit each.
         pub endurance_group_warning: u8,
         pub(crate) reserved: [u8; 25],
         /// In thousands of 512 bytes, rounded up.
@@ -70,15 +69,15 @@ wire! {
         pub unsafe_shutdowns: U128,
         /// Unrecovered errors of the medium.
         pub media_errors: U128,
-        /// Entries of the error log over the controller's life.
+        /// The number of error log entries in the controller's lifetime.
         pub error_entries: U128,
-        /// Times at too high temperatures, sensors, thermal management counters.
+        /// Times above the temperature thresholds, sensors, thermal management counters.
         pub reserved192: [u8; 320],
     }
 }
 
 impl HealthInformation {
-    /// Of a controller that wears out nothing: all spare there is, no thermometer.
+    /// The health of a controller without wear: 100 per cent spare, no temperature sensor.
     pub fn new() -> Self {
         Self { available_spare: 100, ..Self::new_zeroed() }
     }
@@ -91,7 +90,7 @@ impl Default for HealthInformation {
 }
 
 wire! {
-    /// Firmware slots. NVMe Base 2.0, 5.16.1.4.
+    /// Firmware slot information. NVMe Base 2.0, 5.16.1.4.
     pub struct FirmwareSlots: [u8; 512] {
         /// AFI: the active slot in bits 2:0.
         pub active: u8,
@@ -103,7 +102,7 @@ wire! {
 }
 
 impl FirmwareSlots {
-    /// One revision in slot 1, active.
+    /// One revision in slot 1, which is active.
     pub fn new(revision: Ascii<8>) -> Self {
         let mut revisions = [Ascii([0; 8]); 7];
         revisions[0] = revision;

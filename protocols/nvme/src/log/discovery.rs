@@ -1,4 +1,5 @@
-//! The discovery log: which subsystems a host can reach, and where. NVMe Base 2.0, 5.16.1.23.
+//! The discovery log page: the subsystems that a host can reach, and their addresses. NVMe Base
+//! 2.0, 5.16.1.23.
 
 use nearflash_session::wire;
 use zerocopy::little_endian::{U16, U64};
@@ -38,11 +39,11 @@ impl SubsystemType {
 }
 
 wire! {
-    /// What the discovery log begins with. NVMe Base 2.0, 5.16.1.23.
+    /// The header of the discovery log page. NVMe Base 2.0, 5.16.1.23.
     pub struct DiscoveryHeader: [u8; 1024] {
-        /// GENCTR: grows when the log changes; a reader that sees it differ begins anew.
+        /// GENCTR: incremented when the log changes. A reader that finds another value starts over.
         pub generation: U64,
-        /// NUMREC: entries that follow.
+        /// NUMREC: the number of entries that follow.
         pub entries: U64,
         /// RECFMT: 0.
         pub record_format: U16,
@@ -51,7 +52,7 @@ wire! {
 }
 
 impl DiscoveryHeader {
-    /// Of a log with so many entries.
+    /// The header of a log with `entries` entries.
     pub fn new(generation: u64, entries: u64) -> Self {
         Self {
             generation: generation.into(),
@@ -63,7 +64,7 @@ impl DiscoveryHeader {
 }
 
 wire! {
-    /// One place where one subsystem can be reached. NVMe Base 2.0, 5.16.1.23.
+    /// One address of one subsystem. NVMe Base 2.0, 5.16.1.23.
     pub struct DiscoveryEntry: [u8; 1024] {
         /// TRTYPE.
         pub transport: TransportType,
@@ -73,11 +74,11 @@ wire! {
         pub subsystem_type: SubsystemType,
         /// TREQ: secure channel not specified (00b), SQ flow control may be disabled (bit 2).
         pub requirements: u8,
-        /// PORTID: which listener of the subsystem.
+        /// PORTID: the listener.
         pub port_id: U16,
-        /// CNTLID: FFFFh, controllers are made on demand.
+        /// CNTLID: FFFFh, the dynamic controller model.
         pub controller_id: U16,
-        /// ASQSZ: the most entries that an admin queue can have.
+        /// ASQSZ: the maximum number of entries of an admin queue.
         pub admin_queue_entries_max: U16,
         /// EFLAGS.
         pub flags: U16,
@@ -89,7 +90,7 @@ wire! {
         pub subsystem: NqnField,
         /// TRADDR: the IP address.
         pub address: Ascii<256>,
-        /// TSAS: for TCP, byte 0 is the kind of security, 0 for none.
+        /// TSAS: for TCP, byte 0 is the security type, 0 for none.
         pub transport_specific: [u8; 256],
     }
 }

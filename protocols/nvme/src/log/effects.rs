@@ -4,11 +4,11 @@ use nearflash_session::wire;
 use zerocopy::little_endian::U32;
 
 wire! {
-    /// For each opcode what it does besides answering. NVMe Base 2.0, 5.16.1.6.
+    /// The effects of each opcode. NVMe Base 2.0, 5.16.1.6.
     pub struct CommandEffects: [u8; 4096] {
-        /// Of admin commands, by opcode.
+        /// Admin commands, by opcode.
         pub admin: [U32; 256],
-        /// Of I/O commands, by opcode.
+        /// I/O commands, by opcode.
         pub io: [U32; 256],
         pub(crate) reserved: [u8; 2048],
     }
@@ -17,10 +17,10 @@ wire! {
 impl CommandEffects {
     /// CSUPP: the command is supported.
     pub const SUPPORTED: u32 = 1;
-    /// LBCC: it may change the contents of logical blocks.
+    /// LBCC: the command may change the contents of logical blocks.
     pub const CHANGES_BLOCKS: u32 = 1 << 1;
 
-    /// Nothing is supported.
+    /// No command is supported.
     pub const NONE: Self =
         Self { admin: [U32::ZERO; 256], io: [U32::ZERO; 256], reserved: [0; 2048] };
 }

@@ -34,8 +34,8 @@ impl LogId {
     pub const RESERVATION_NOTIFICATION: Self = Self(0x80);
 }
 
-/// The most namespaces that the changed namespace list names; when more changed, its first entry
-/// is [`NamespaceId::ALL`] and it names none. NVMe Base 2.0, 5.16.1.5.
+/// The maximum number of entries of the changed namespace list. If more namespaces changed, the
+/// list's only entry is [`NamespaceId::ALL`]. NVMe Base 2.0, 5.16.1.5.
 pub const CHANGED_NAMESPACES_MAX: usize = 1024;
 
 /// A Get Log Page command's parameters. NVMe Base 2.0, 5.16.
@@ -43,22 +43,22 @@ pub const CHANGED_NAMESPACES_MAX: usize = 1024;
 pub struct GetLogPage {
     /// LID.
     pub log: LogId,
-    /// LSP: specific to the page.
+    /// LSP: a field specific to the log page.
     pub specific: u8,
-    /// RAE: the events that the page would clear are kept.
+    /// RAE: reading the page does not clear its event.
     pub retain_event: bool,
-    /// NUMD: dwords wanted, 0's based.
+    /// NUMD: the number of dwords to return, 0's based.
     pub dwords_zero_based: u32,
-    /// LPO: where in the page to begin, in bytes (or by index, with OT).
+    /// LPO: the offset in the page, in bytes (or an index, with OT).
     pub offset: u64,
     /// OT: the offset is an index.
     pub offset_is_index: bool,
-    /// CSI: of which I/O command set.
+    /// CSI: the I/O command set.
     pub command_set: u8,
 }
 
 impl GetLogPage {
-    /// All of a page's first `len` bytes, which must be a multiple of 4 and not 0.
+    /// The first `len` bytes of a page. `len` must be a multiple of 4 and not 0.
     pub fn new(log: LogId, len: u32) -> Self {
         Self {
             log,
@@ -71,17 +71,17 @@ impl GetLogPage {
         }
     }
 
-    /// Bytes wanted.
+    /// The number of bytes to return.
     pub fn len(&self) -> u64 {
         (u64::from(self.dwords_zero_based) + 1) * 4
     }
 
-    /// Never: at least one dword is asked for.
+    /// Always false: a command requests at least one dword.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// As the command holds them.
+    /// Decodes the command's parameters.
     pub fn from_command(command: &Command) -> Self {
         let [log, specific, low0, low1] = command.cdw10.get().to_le_bytes();
         let [high0, high1, _, _] = command.cdw11.get().to_le_bytes();
@@ -97,8 +97,8 @@ impl GetLogPage {
         }
     }
 
-    /// The command, for a page of the controller (`NamespaceId::ALL` or `NONE`) or of a namespace.
-    /// Its data arrives by the transport.
+    /// The Get Log Page command for a page of the controller (`NamespaceId::ALL` or `NONE`) or of a
+    /// namespace. The transport moves its data.
     pub fn to_command(self, nsid: NamespaceId) -> Command {
         let [low0, low1, high0, high1] = self.dwords_zero_based.to_le_bytes();
         let specific = self.specific & 0x7F | u8::from(self.retain_event) << 7;
@@ -116,7 +116,7 @@ impl GetLogPage {
     }
 }
 
-/// The changed namespace list of these namespaces. NVMe Base 2.0, 5.16.1.5.
+/// Encodes the changed namespace list. NVMe Base 2.0, 5.16.1.5.
 pub fn changed_namespaces(changed: &[NamespaceId]) -> Vec<u8> {
     let mut list = vec![0; CHANGED_NAMESPACES_MAX * 4];
     let overflow = [NamespaceId::ALL];

@@ -6,19 +6,19 @@ use zerocopy::little_endian::{U32, U64};
 
 use crate::NamespaceId;
 
-/// What a notification says. NVMe Base 2.0, 5.16.1 (LID 80h, log page type).
+/// The type of a reservation notification. NVMe Base 2.0, 5.16.1 (LID 80h, log page type).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum ReservationNotice {
-    /// The host's registration was ended by another host.
+    /// Another host preempted the host's registration.
     RegistrationPreempted,
-    /// The reservation that registrants had a part in is released, or of another type.
+    /// The reservation was released or changed its type.
     ReservationReleased,
-    /// The reservation and all registrations were cleared by another host.
+    /// Another host cleared the reservation and all registrations.
     ReservationPreempted,
 }
 
 impl ReservationNotice {
-    /// As the page has it; 0 is of a page that says nothing.
+    /// The type's code in the page; 0 is an empty page.
     pub const fn to_code(self) -> u8 {
         match self {
             Self::RegistrationPreempted => 1,
@@ -27,8 +27,8 @@ impl ReservationNotice {
         }
     }
 
-    /// Its bit in the Reservation Notification Mask feature: the host does not want to hear of it.
-    /// NVMe Base 2.0, 5.27.1 (FID 82h).
+    /// The type's bit in the Reservation Notification Mask feature, which suppresses it. NVMe Base
+    /// 2.0, 5.27.1 (FID 82h).
     pub const fn mask_bit(self) -> u32 {
         1 << self.to_code()
     }
@@ -37,11 +37,11 @@ impl ReservationNotice {
 wire! {
     /// Reservation Notification page. NVMe Base 2.0, 5.16.1 (LID 80h).
     pub struct ReservationNotification: [u8; 64] {
-        /// Counts notifications, from 1 and never 0: a gap tells the host what it missed.
+        /// The notification's number, from 1 and never 0. A gap tells the host that it missed some.
         pub count: U64,
-        /// What it says, see [`ReservationNotice`]; 0 when there is none.
+        /// The type, see [`ReservationNotice`]; 0 if the page is empty.
         pub notice: u8,
-        /// How many more there are, up to 255.
+        /// The number of further notifications, up to 255.
         pub available: u8,
         pub(crate) reserved10: [u8; 2],
         /// NSID.
@@ -51,12 +51,12 @@ wire! {
 }
 
 impl ReservationNotification {
-    /// The page that says nothing.
+    /// The empty page.
     pub fn none() -> Self {
         Self::new_zeroed()
     }
 
-    /// One notification.
+    /// A page with one notification.
     pub fn new(count: u64, notice: ReservationNotice, namespace: NamespaceId) -> Self {
         Self {
             count: count.into(),

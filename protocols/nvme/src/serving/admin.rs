@@ -1,4 +1,4 @@
-//! What the handler of an admin command sees, changes and answers. NVMe Base 2.0, 5.
+//! The context, effects and result of an admin command's handler. NVMe Base 2.0, 5.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,10 +11,10 @@ use super::state::ControllerKind;
 use super::subsystem::{Namespaces, Subsystem};
 use crate::{AdminOpcode, Command, Nqn, Status};
 
-/// AERL + 1: Asynchronous Event Requests that may wait.
+/// AERL + 1: the maximum number of outstanding Asynchronous Event Requests.
 pub(super) const EVENT_REQUESTS_MAX: u8 = 4;
 
-/// One admin command in the making: all that its handler may see and change.
+/// One admin command in execution: everything that its handler may read and change.
 pub(super) struct Admin<'a> {
     pub(super) now: Nanos,
     pub(super) config: &'a TargetConfig,
@@ -24,24 +24,24 @@ pub(super) struct Admin<'a> {
     pub(super) actions: &'a mut VecDeque<Action>,
     pub(super) command: &'a Command,
     pub(super) data: &'a [u8],
-    /// The opcodes that a kind of controller knows.
+    /// The opcodes that a controller of this kind supports.
     pub(super) opcodes: fn(ControllerKind) -> Vec<AdminOpcode>,
 }
 
-/// What a command that succeeded returns.
+/// The result of a successful command.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     /// Dwords 0 and 1.
     pub(super) result: u64,
-    /// To the host.
+    /// Data to the host.
     pub(super) data: Vec<u8>,
 }
 
-/// When a command that succeeded is answered.
+/// When a successful command completes.
 pub(super) enum Reply {
-    /// At once.
+    /// Immediately.
     Now(Answer),
-    /// When something happens.
+    /// Later, when an event occurs or the control side has replied.
     Later,
 }
 
@@ -58,24 +58,24 @@ impl Answer {
 }
 
 impl Admin<'_> {
-    /// The namespaces that the host sees; none on a discovery controller.
+    /// The namespaces that the host can access; empty on a discovery controller.
     pub(super) fn namespaces(&self) -> &Namespaces {
         static NONE: Namespaces = Namespaces::new();
         self.subsystem().map_or(&NONE, |subsystem| &subsystem.namespaces)
     }
 
-    /// The controller's subsystem, unless that is the discovery subsystem.
+    /// The controller's subsystem; `None` on a discovery controller.
     pub(super) fn subsystem(&self) -> Option<&Subsystem> {
         self.subsystems.get(&self.controller.subsystem)
     }
 
-    /// The command's data from the host, which must be exactly so long.
+    /// The command's data from the host, which must have exactly this length.
     pub(super) fn data_exactly(&self, len: usize) -> Result<&[u8], Status> {
         let exact = self.data.len() == len;
         if exact { Ok(self.data) } else { Err(Status::SGL_LENGTH_INVALID.dnr()) }
     }
 
-    /// Whether the host has made room for exactly so much data.
+    /// Checks that the host's buffer has exactly this length.
     pub(super) fn check_room(&self, len: u64) -> Result<(), Status> {
         self.command.sgl.check_to_host(len, 0)
     }

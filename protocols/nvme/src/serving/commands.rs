@@ -1,7 +1,6 @@
-//! Commands of the admin queue: which there are, and the handlers of those that need no file of
-//! their own.
+//! The table of admin commands, and the handlers that have no module of their own.
 //!
-//! Spec: NVMe Base 2.0, 5. A new command is a row in [`COMMANDS`].
+//! Spec: NVMe Base 2.0, 5. Each command is a row in [`COMMANDS`].
 
 use super::admin::{Admin, Answer, EVENT_REQUESTS_MAX, Reply};
 use super::state::ControllerKind;
@@ -10,7 +9,7 @@ use crate::{AdminOpcode, Command, CommandId, CompletionEntry, FabricsType, Queue
 
 type Handler = fn(&mut Admin<'_>) -> Result<Reply, Status>;
 
-/// An admin command: its opcode, whether discovery controllers have it too, its handler.
+/// An admin command: its opcode, whether discovery controllers support it, its handler.
 struct Row(AdminOpcode, bool, Handler);
 
 const COMMANDS: [Row; 7] = [
@@ -26,19 +25,19 @@ const COMMANDS: [Row; 7] = [
 const FABRICS_COMMANDS: [(FabricsType, Handler); 4] = [
     (FabricsType::PROPERTY_SET, |admin| properties::set(admin).map(Reply::Now)),
     (FabricsType::PROPERTY_GET, |admin| properties::get(admin).map(Reply::Now)),
-    // The queue that it came on is connected already.
+    // The queue is already connected.
     (FabricsType::CONNECT, |_| Err(Status::COMMAND_SEQUENCE_ERROR.dnr())),
-    // Only I/O queues can be taken down by themselves.
+    // Disconnect only deletes I/O queues.
     (FabricsType::DISCONNECT, |_| Err(Status::DISCONNECT_INVALID_QUEUE_TYPE.dnr())),
 ];
 
-/// The opcodes that a kind of controller knows.
+/// The opcodes that a controller of this kind supports.
 pub(super) fn supported_opcodes(kind: ControllerKind) -> Vec<AdminOpcode> {
     let known = COMMANDS.iter().filter(|row| row.1 || kind == ControllerKind::Io);
     known.map(|row| row.0).collect()
 }
 
-/// Does what the command asks.
+/// Executes the command.
 pub(super) fn dispatch(admin: &mut Admin<'_>) -> Result<Reply, Status> {
     let handler = find_handler(admin.command, admin.controller.kind)?;
     if !admin.command.uses_sgl() {
@@ -61,7 +60,7 @@ fn find_handler(command: &Command, kind: ControllerKind) -> Result<Handler, Stat
     found.ok_or(Status::INVALID_OPCODE.dnr())
 }
 
-/// NVMe Base 2.0, 5.1. I/O commands are not stopped: they are answered soon enough.
+/// NVMe Base 2.0, 5.1. I/O commands are not aborted, since they complete soon.
 fn abort(admin: &mut Admin<'_>) -> Result<Reply, Status> {
     const NOT_ABORTED: u32 = 1;
     let [queue_low, queue_high, command_low, command_high] =
@@ -93,7 +92,7 @@ fn async_event_request(admin: &mut Admin<'_>) -> Result<Reply, Status> {
     Ok(Reply::Later)
 }
 
-/// NVMe Base 2.0, 5.18. That the host was heard of is noted with every command.
+/// NVMe Base 2.0, 5.18. Every command restarts the keep-alive timer, so there is nothing to do.
 fn keep_alive(_: &mut Admin<'_>) -> Result<Reply, Status> {
     Ok(Reply::Now(Answer::default()))
 }

@@ -1,4 +1,4 @@
-//! What a node is told of what it serves: by whom it is called, to whom it answers, within which
+//! The configuration of a target: its identity, the hosts that may connect, its namespaces and
 //! limits.
 
 use std::collections::BTreeSet;
@@ -11,50 +11,50 @@ use uuid::Uuid;
 use crate::address::TransportAddress;
 use crate::{HostName, NamespaceEntry, NamespaceId, Nqn};
 
-/// What stays as it is while a node runs.
+/// The configuration that does not change while a node runs.
 #[derive(Clone, Debug)]
 pub struct TargetConfig {
-    /// Each subsystem's serial number is made from this and its name: the same after a restart,
-    /// and different on another node.
+    /// The seed of the serial numbers. A serial number is derived from it and the subsystem's name,
+    /// so that it is the same after a restart and differs on another node.
     pub serial_seed: u64,
-    /// MN, at most 40 characters of ASCII.
+    /// MN, at most 40 ASCII characters.
     pub model: String,
-    /// FR, at most 8 characters of ASCII.
+    /// FR, at most 8 ASCII characters.
     pub firmware: String,
-    /// Who may connect.
+    /// The hosts that may connect.
     pub hosts: HostAccess,
-    /// Where hosts can connect: what the discovery log lists.
+    /// The listeners, which the discovery log lists.
     pub ports: Vec<Port>,
-    /// What nobody may exceed.
+    /// The limits for hosts.
     pub limits: Limits,
-    /// What the health log tells.
+    /// The source of the health log page.
     pub life: Life,
 }
 
-/// How the node has lived so far, and what was done with its volumes.
+/// The node's history, for the health log page.
 #[derive(Clone, Debug, Default)]
 pub struct Life {
-    /// How often it was started, this start included.
+    /// The number of starts, including the current one.
     pub starts: u64,
-    /// How often it ended without having drained.
+    /// The number of times that the node ended without a drain.
     pub unsafe_ends: u64,
-    /// How long it ran before this start.
+    /// The time that the node ran before the current start.
     pub ran: Nanos,
-    /// What was done with its volumes, in earlier runs too.
+    /// The I/O statistics of the volumes, including earlier runs.
     pub usage: Arc<Usage>,
 }
 
-/// Who may connect to subsystems.
+/// The hosts that may connect to subsystems.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HostAccess {
     /// Every host.
     Any,
-    /// Hosts of these names.
+    /// Hosts with one of these names.
     Listed(BTreeSet<Nqn>),
 }
 
 impl HostAccess {
-    /// Whether this host may.
+    /// Whether this host may connect.
     pub fn admits(&self, host: &HostName) -> bool {
         match (self, host) {
             (Self::Any, _) => true,
@@ -69,25 +69,26 @@ impl HostAccess {
 pub struct Port {
     /// PORTID in the discovery log.
     pub id: u16,
-    /// Where it listens.
+    /// The address on which it listens.
     pub listen: TransportAddress,
-    /// What hosts are told instead, where they do not reach it by that address (NAT). Empty: the
-    /// address where it listens or, when that is unspecified, the one that the host used.
+    /// The addresses to advertise instead, for hosts that do not reach the listener by its own
+    /// (NAT). If empty, the discovery log has the listener's address or, if that is unspecified,
+    /// the one that the host used.
     pub advertise: Vec<TransportAddress>,
 }
 
-/// Limits, each told to hosts in the field named.
+/// Limits, each reported to hosts in the named field.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
     /// MDTS: a power of two, at least 4 KiB.
     pub transfer_len_max: ByteLen,
-    /// IOCCSZ less the command: bytes of data in an I/O capsule, a multiple of 16.
+    /// IOCCSZ without the command: bytes of data in an I/O capsule, a multiple of 16.
     pub in_capsule_len_max: u32,
-    /// I/O queues of a controller.
+    /// The maximum number of I/O queues of a controller.
     pub io_queues_max: u16,
-    /// MQES: entries of a queue.
+    /// MQES: the maximum number of entries of a queue.
     pub queue_entries_max: u16,
-    /// Controllers of the node, over all subsystems.
+    /// The maximum number of controllers of the node, over all subsystems.
     pub controllers_max: u16,
 }
 
@@ -103,50 +104,50 @@ impl Default for Limits {
     }
 }
 
-/// A volume offered as a namespace.
+/// A volume exported as a namespace.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NamespaceConfig {
-    /// The subsystem that has it.
+    /// The subsystem of the namespace.
     pub subsystem: Nqn,
-    /// Its number there, from 1 to [`NAMESPACE_ID_MAX`](crate::NAMESPACE_ID_MAX).
+    /// Its number in the subsystem, from 1 to [`NAMESPACE_ID_MAX`](crate::NAMESPACE_ID_MAX).
     pub namespace: NamespaceId,
     /// The volume.
     pub volume: VolumeId,
-    /// What hosts know it by, on every path and for ever.
+    /// The identifier by which hosts recognize the namespace on every path. It never changes.
     pub uuid: Uuid,
-    /// Size of its logical blocks.
+    /// The logical block size.
     pub block_size: BlockSize,
-    /// How many it has.
+    /// The number of logical blocks.
     pub blocks: Blocks,
-    /// What its device writes at once, whole or not at all when power is lost.
+    /// The unit that the device writes atomically across a power failure.
     pub device_block_size: BlockSize,
-    /// Its device has a volatile write cache, so that only a flush makes writes durable.
+    /// The device has a volatile write cache, so that only a flush makes writes durable.
     pub volatile_cache: bool,
-    /// What a deallocation does.
+    /// The effect of a deallocation.
     pub deallocation: Deallocation,
     /// Writes are refused.
     pub write_protected: bool,
 }
 
-/// What becomes of deallocated blocks.
+/// The effect of a deallocation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Deallocation {
-    /// Nothing: all blocks are always there.
+    /// None: all blocks stay allocated.
     None,
-    /// They are released, and read as zeroes or as before.
+    /// The blocks are released, and read as zeroes or as before.
     Unspecified,
-    /// They are released, and always read as zeroes.
+    /// The blocks are released, and always read as zeroes.
     ReadsZeroes,
 }
 
 impl NamespaceConfig {
-    /// What hosts best write in multiples of: shorter writes have devices read and change what they
-    /// write at once.
+    /// The preferred write granularity. With shorter or unaligned writes the device must read,
+    /// modify and write.
     pub(super) fn physical_block_size(&self) -> BlockSize {
         self.block_size.max(self.device_block_size).max(BlockSize::B4096)
     }
 
-    /// What I/O needs to know of it.
+    /// The properties that decoding I/O commands needs.
     pub(super) fn entry(&self) -> NamespaceEntry {
         NamespaceEntry {
             volume: self.volume,
@@ -157,26 +158,26 @@ impl NamespaceConfig {
     }
 }
 
-/// Why namespaces cannot be published. The configuration's fault.
+/// Why a set of namespaces cannot be published: an error of the configuration.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum PublishError {
-    /// The number names no namespace.
+    /// The number is not a valid namespace number.
     #[error("namespace {} of {subsystem}: numbers go from 1 to 1024", namespace.0)]
     NamespaceNumber {
-        /// Whose.
+        /// The subsystem.
         subsystem: Nqn,
-        /// Which.
+        /// The namespace.
         namespace: NamespaceId,
     },
-    /// Two namespaces with one number.
+    /// Two namespaces have the same number.
     #[error("namespace {} of {subsystem} is given twice", namespace.0)]
     Duplicate {
-        /// Whose.
+        /// The subsystem.
         subsystem: Nqn,
-        /// Which.
+        /// The namespace.
         namespace: NamespaceId,
     },
-    /// The name of discovery subsystems cannot name one with namespaces.
+    /// A subsystem with namespaces has the discovery subsystem's name.
     #[error("a subsystem cannot have the discovery subsystem's name")]
     DiscoveryName,
 }

@@ -1,4 +1,5 @@
-//! Connect: who may join which controller with which queue. NVMe Base 2.0, 3.3.2.2 and 6.3.
+//! Connect: checks which host may connect which queue to which controller. NVMe Base 2.0, 3.3.2.2
+//! and 6.3.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -22,31 +23,33 @@ use crate::{
     Status,
 };
 
-/// A connection that became a queue.
+/// The result of a successful Connect: the connection is now a queue.
 #[derive(Clone, Debug)]
 pub struct Connected {
-    /// Its controller.
+    /// The queue's controller.
     pub controller: ControllerId,
-    /// Which queue of it.
+    /// The queue's number.
     pub queue: QueueId,
-    /// Entries of the queue: one more than commands may be in flight, unless flow control is off.
+    /// The number of entries: one more than the commands in flight, unless flow control is
+    /// disabled.
     pub sq_entries: u32,
-    /// The host goes without SQ flow control; SQHD is FFFFh in the answer and not used after.
+    /// The host disables SQ flow control. SQHD is FFFFh in the completion and is not used
+    /// afterwards.
     pub disable_sq_flow_control: bool,
-    /// Of which kind the queue is.
+    /// The kind of queue.
     pub kind: QueueKind,
-    /// The namespaces that I/O on it sees; none on a discovery controller.
+    /// The namespaces that I/O on the queue can access; empty on a discovery controller.
     pub namespaces: Arc<NamespaceTable>,
-    /// Who the host is to reservations.
+    /// The host's identity for reservations.
     pub nexus: Nexus,
-    /// The same in NVMe's own names.
+    /// The same identity in NVMe's identifiers.
     pub identity: Identity,
 }
 
-/// What goes over a queue.
+/// The kind of commands on a queue.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum QueueKind {
-    /// Admin commands of a controller with namespaces.
+    /// Admin commands of an I/O controller.
     Admin,
     /// I/O commands.
     Io,
@@ -55,7 +58,7 @@ pub enum QueueKind {
 }
 
 impl Connected {
-    /// The answer to the Connect. NVMe Base 2.0, 6.3.
+    /// The completion of the Connect. NVMe Base 2.0, 6.3.
     pub fn completion(&self, cid: CommandId) -> CompletionEntry {
         let controller = u32::from(self.controller.0);
         let completion = CompletionEntry::with_result(cid, Status::SUCCESS, controller);
@@ -64,27 +67,27 @@ impl Connected {
     }
 }
 
-/// A Connect that was refused: what to answer before the connection ends.
+/// A refused Connect: the completion that is sent before the connection ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Refusal {
-    /// Why.
+    /// The status.
     pub status: Status,
-    /// Dword 0: with Connect Invalid Parameters, which parameter.
+    /// Dword 0: with Connect Invalid Parameters, the location of the parameter.
     pub result: u32,
 }
 
 impl Refusal {
-    /// The answer to the Connect.
+    /// The completion of the Connect.
     pub fn completion(&self, cid: CommandId) -> CompletionEntry {
         CompletionEntry::with_result(cid, self.status, self.result)
     }
 
-    /// Trying again cannot help.
+    /// A refusal after which a retry would fail too.
     fn finally(status: Status) -> Self {
         Self { status: status.dnr(), result: 0 }
     }
 
-    /// Trying again may help.
+    /// A refusal after which a retry may succeed.
     fn for_now(status: Status) -> Self {
         Self { status, result: 0 }
     }
@@ -103,7 +106,7 @@ impl Refusal {
     }
 }
 
-/// A Connect whose names are known to be names.
+/// A Connect whose names are valid.
 struct Wanted<'a> {
     now: Nanos,
     connect: Connect,
@@ -114,11 +117,12 @@ struct Wanted<'a> {
 }
 
 impl Target {
-    /// A host's first command on a connection: makes it a queue, and, if it is the admin queue, makes
-    /// its controller. `local` is the node's address that the host reached.
+    /// Handles the first command on a connection. It turns the connection into a queue and, for an
+    /// admin queue, creates the controller. `local` is the node's address to which the host
+    /// connected.
     ///
     /// # Errors
-    /// What the host is told, when it may not or what it asks for cannot be.
+    /// The refusal for the host, if it may not connect or a parameter is not valid.
     pub fn connect(
         &mut self,
         now: Nanos,
@@ -134,7 +138,7 @@ impl Target {
         }
     }
 
-    /// What both kinds of queues must have right.
+    /// Checks the parameters that both kinds of queues share.
     fn check_parameters<'a>(
         &self,
         now: Nanos,
@@ -157,7 +161,8 @@ impl Target {
         if host == HostName::Unnamed && self.config.hosts != HostAccess::Any {
             return Err(Refusal::data(ConnectData::HOST_OFFSET));
         }
-        // Anybody may ask where subsystems are; only those who may connect are told.
+        // Any host may connect for discovery. The log lists subsystems only for hosts that may
+        // connect.
         if !subsystem.is_discovery() && !self.config.hosts.admits(&host) {
             let which = InvalidParameter::Data(ConnectData::HOST_OFFSET);
             let status = Status::CONNECT_INVALID_HOST.dnr();
@@ -221,7 +226,7 @@ impl Target {
         }
         let state = controller.queues.entry(queue).or_default();
         if state.open {
-            // Its connection may be lost without our knowledge yet.
+            // The connection may be lost without the target knowing it yet.
             return Err(Refusal::for_now(Status::COMMAND_SEQUENCE_ERROR));
         }
         state.open = true;
@@ -243,8 +248,8 @@ impl Target {
         }
     }
 
-    /// The next number that no controller has: those of the past are not soon given again, so that
-    /// a host that missed its controller's end does not join another's.
+    /// The next unused number. Numbers are reused as late as possible, so that a host that missed
+    /// the end of its controller does not connect to another host's.
     fn free_controller_id(&mut self) -> Option<ControllerId> {
         if self.controllers.len() >= usize::from(self.config.limits.controllers_max) {
             return None;

@@ -12,12 +12,12 @@ use crate::address::TransportAddress;
 use crate::property::{Configuration, ControllerStatus};
 use crate::{CommandId, ControllerId, HostName, NamespaceId, Nqn, QueueId};
 
-/// How many connections there are of one queue.
+/// The connections of one queue.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct QueueState {
-    /// One that serves.
+    /// Whether one is open.
     pub(super) open: bool,
-    /// Those that were told to end and have not been reported closed.
+    /// The number of connections that were told to end and are not yet reported closed.
     pub(super) closing: u32,
 }
 
@@ -29,22 +29,22 @@ pub(super) struct Controller {
     pub(super) subsystem: Nqn,
     pub(super) host: HostName,
     pub(super) host_id: [u8; 16],
-    /// Who the host is to reservations.
+    /// The host's identity for reservations.
     pub(super) nexus: Nexus,
-    /// The address by which the host reached the node.
+    /// The node's address to which the host connected.
     pub(super) local: TransportAddress,
     pub(super) configuration: Configuration,
     pub(super) status: ControllerStatus,
-    /// KATO, rounded up to the granularity; `None` when the timer is off.
+    /// KATO, rounded up to the granularity; `None` if the timer is off.
     pub(super) keep_alive: Option<Nanos>,
     pub(super) heard_at: Nanos,
     pub(super) features: Features,
     pub(super) events: Events,
-    /// Asynchronous Event Requests that wait, oldest first.
+    /// Outstanding Asynchronous Event Requests, oldest first.
     pub(super) event_requests: VecDeque<CommandId>,
-    /// Namespaces that changed since the host read the list.
+    /// The namespaces that changed since the host last read the list.
     pub(super) changed_namespaces: BTreeSet<NamespaceId>,
-    /// What the host is to be told of reservations.
+    /// Reservation notifications for the host.
     pub(super) notifications: Notifications,
     /// Commands that wait for the control side.
     pub(super) changing: Vec<Changing>,
@@ -54,17 +54,17 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    /// When it is given up unless the host is heard of.
+    /// When the keep-alive timer expires.
     pub(super) fn expires_at(&self) -> Option<Nanos> {
         self.keep_alive.map(|span| self.heard_at.plus(span))
     }
 
-    /// I/O queues that serve.
+    /// The open I/O queues.
     pub(super) fn open_queues(&self) -> impl Iterator<Item = QueueId> {
         self.queues.iter().filter(|(_, state)| state.open).map(|(queue, _)| *queue)
     }
 
-    /// Counts all serving I/O queues as closing, and names them.
+    /// Marks all open I/O queues as closing, and returns them.
     pub(super) fn close_queues(&mut self) -> Vec<QueueId> {
         let open: Vec<_> = self.open_queues().collect();
         for state in self.queues.values_mut().filter(|state| state.open) {
@@ -73,8 +73,8 @@ impl Controller {
         open
     }
 
-    /// An I/O queue's connection has ended. One that was told to is counted first: which of two
-    /// connections of the same queue ended shows once both have.
+    /// The connection of an I/O queue ended. A closing connection is counted first: with two
+    /// connections of one queue, the order does not matter once both have ended.
     pub(super) fn queue_closed(&mut self, queue: QueueId) {
         let Some(state) = self.queues.get_mut(&queue) else { return };
         match state.closing.checked_sub(1) {

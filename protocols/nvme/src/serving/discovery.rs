@@ -1,4 +1,4 @@
-//! The discovery log, as one host is to see it. NVMe Base 2.0, 3.1.2.3 and 5.16.1.23.
+//! The discovery log page for one host. NVMe Base 2.0, 3.1.2.3 and 5.16.1.23.
 
 use zerocopy::IntoBytes;
 
@@ -8,11 +8,11 @@ use crate::address::TransportAddress;
 use crate::log::{DiscoveryEntry, DiscoveryHeader, SubsystemType};
 use crate::{ControllerId, Nqn, NqnField};
 
-/// ASQSZ: the least that the specification lets it be, and enough.
+/// ASQSZ: the minimum that the specification allows.
 const ADMIN_QUEUE_ENTRIES: u16 = 32;
 
-/// The whole log: every subsystem at every address where this host can reach it. A host that is
-/// not admitted sees no subsystem.
+/// The whole log: every subsystem at every address where this host can reach it. It is empty for a
+/// host that may not connect.
 pub(super) fn log(admin: &Admin<'_>) -> Vec<u8> {
     let admitted = admin.config.hosts.admits(&admin.controller.host);
     let mut entries = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn log(admin: &Admin<'_>) -> Vec<u8> {
     log
 }
 
-/// The addresses of a port for a host that reached the node by `local`.
+/// The addresses of a port for a host that connected to `local`.
 fn addresses(port: &Port, local: TransportAddress) -> Vec<TransportAddress> {
     if !port.advertise.is_empty() {
         return port.advertise.clone();
@@ -38,7 +38,8 @@ fn addresses(port: &Port, local: TransportAddress) -> Vec<TransportAddress> {
     if !port.listen.is_unspecified() {
         return vec![port.listen];
     }
-    // A listener of all IPv6 addresses takes IPv4 too; one of all IPv4 addresses takes only those.
+    // A listener on all IPv6 addresses accepts IPv4 too. One on all IPv4 addresses accepts only
+    // IPv4.
     let listens = port.listen.socket();
     let reachable = listens.is_ipv6() || local.socket().is_ipv4();
     let mut used = local.socket();

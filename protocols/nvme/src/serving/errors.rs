@@ -7,7 +7,7 @@ use zerocopy::IntoBytes;
 use crate::log::{ErrorEntry, TransportType};
 use crate::{Command, QueueId, Status};
 
-/// Entries kept.
+/// The number of entries in the log.
 pub(super) const ERROR_LOG_MAX: u8 = 16;
 
 /// The last failed commands, newest first.
@@ -18,7 +18,7 @@ pub(super) struct ErrorLog {
 }
 
 impl ErrorLog {
-    /// Notes a command of the admin queue that failed.
+    /// Records a failed command of the admin queue.
     pub(super) fn record(&mut self, command: &Command, status: Status) {
         self.count += 1;
         self.entries.truncate(usize::from(ERROR_LOG_MAX) - 1);
@@ -34,12 +34,12 @@ impl ErrorLog {
         });
     }
 
-    /// How many failed since the controller was made.
+    /// The number of failed commands since the controller was created.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The page.
+    /// Encodes the log page.
     pub(super) fn page(&self) -> Vec<u8> {
         let mut page = Vec::new();
         for entry in &self.entries {

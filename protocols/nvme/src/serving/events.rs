@@ -1,14 +1,14 @@
-//! Which asynchronous events a controller has to tell. NVMe Base 2.0, 5.2.
+//! The pending asynchronous events of a controller. NVMe Base 2.0, 5.2.
 //!
-//! An event that was told is masked until the host reads the log page that explains it; what
-//! happens meanwhile is in that page. Invariant: at most one event of a kind waits.
+//! A reported event is masked until the host reads the log page that clears it. That page includes
+//! later changes. Invariant: at most one event of a kind is pending.
 
 use crate::{AsyncEvent, Notices};
 
-/// A bit of no notice, for an event that no configuration turns off.
+/// A bit that no notice uses, for an event that the configuration cannot disable.
 const ALWAYS: u32 = 1;
 
-/// The events there are, with the bit that enables each.
+/// The kinds of events, each with the bit that enables it.
 const KINDS: [(AsyncEvent, u32); 4] = [
     (AsyncEvent::RESERVATION_CHANGED, ALWAYS),
     (AsyncEvent::NAMESPACE_CHANGED, Notices::NAMESPACE),
@@ -16,7 +16,7 @@ const KINDS: [(AsyncEvent, u32); 4] = [
     (AsyncEvent::DISCOVERY_CHANGED, Notices::DISCOVERY),
 ];
 
-/// Waiting and told events, by their bits in [`Notices`].
+/// Pending and masked events, by their bits in [`Notices`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Events {
     waiting: u32,
@@ -24,7 +24,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// It happened. Nothing follows when the host does not want to hear of it.
+    /// Makes the event pending, unless it is disabled or masked.
     pub(super) fn raise(&mut self, event: AsyncEvent, enabled: Notices) {
         let bit = bit(event);
         if (enabled.0 | ALWAYS) & bit != 0 && self.masked & bit == 0 {
@@ -32,7 +32,7 @@ impl Events {
         }
     }
 
-    /// The next event to tell; from here on it is masked.
+    /// Takes the next pending event and masks it.
     pub(super) fn take(&mut self) -> Option<AsyncEvent> {
         let (event, bit) = KINDS.iter().find(|(_, bit)| self.waiting & bit != 0)?;
         self.waiting &= !bit;
@@ -40,13 +40,13 @@ impl Events {
         Some(*event)
     }
 
-    /// The host has read the page that explains it, or no longer wants to hear of it.
+    /// Clears the event: the host read its log page or disabled it.
     pub(super) fn clear(&mut self, event: AsyncEvent) {
         self.waiting &= !bit(event);
         self.masked &= !bit(event);
     }
 
-    /// Forgets what waits and is no longer wanted.
+    /// Drops the pending events that are no longer enabled.
     pub(super) fn retain(&mut self, enabled: Notices) {
         self.waiting &= enabled.0 | ALWAYS;
     }

@@ -1,6 +1,6 @@
 //! Get Features and Set Features. NVMe Base 2.0, 5.15 and 5.27.
 //!
-//! A new feature is a row in [`FEATURES`]. No value outlives a reset.
+//! Each feature is a row in [`FEATURES`]. No value persists across resets.
 
 use nearflash_units::Nanos;
 
@@ -10,7 +10,7 @@ use super::state::{ControllerKind, Features, HOST_BEHAVIOR_USED, supported_notic
 use crate::feature::{FeatureId, GetFeatures, QueueCount, Select, SetFeatures};
 use crate::{NamespaceId, Notices, Status};
 
-/// KAS is one: the keep-alive time is rounded up to this.
+/// KAS is 1: the keep-alive timeout is rounded up to a multiple of this.
 pub(super) const KEEP_ALIVE_GRANULARITY_MS: u32 = 100;
 
 const HOST_BEHAVIOR_LEN: usize = 512;
@@ -22,9 +22,9 @@ type Set = fn(&mut Admin<'_>, u32) -> Result<u32, Status>;
 /// A feature.
 struct Feature {
     id: FeatureId,
-    /// Whether discovery controllers have it too.
+    /// Whether discovery controllers support it.
     discovery: bool,
-    /// Whether each namespace has a value of its own.
+    /// Whether it is namespace specific.
     of_namespace: bool,
     get: Get,
     /// Returns dword 0 of the completion.
@@ -79,7 +79,7 @@ const FEATURES: [Feature; 15] = [
         discovery: true,
         of_namespace: false,
         get: get_host_identifier,
-        // Over fabrics it is a matter of Connect.
+        // Over fabrics only Connect sets it.
         set: |_, _| Err(Status::COMMAND_SEQUENCE_ERROR.dnr()),
     },
     namespace_feature(
@@ -87,7 +87,7 @@ const FEATURES: [Feature; 15] = [
         |admin, all| reservations::get_mask(admin, &all.notification_masks),
         reservations::set_mask,
     ),
-    // What it is and becomes the control side says, see `Reply::Later`; at first it is off.
+    // The control side holds the value, see `Reply::Later`. The default is off.
     namespace_feature(FeatureId::RESERVATION_PERSISTENCE, |_, _| dword(0), |_, _| Ok(0)),
 ];
 
@@ -105,7 +105,7 @@ fn find(id: FeatureId, kind: ControllerKind) -> Result<&'static Feature, Status>
     found.ok_or(Status::INVALID_FIELD.dnr())
 }
 
-/// The features that a kind of controller has, and which of them are of namespaces.
+/// The features that a controller of this kind supports, and whether each is namespace specific.
 pub(super) fn supported(kind: ControllerKind) -> impl Iterator<Item = (FeatureId, bool)> {
     let known = move |feature: &&Feature| feature.discovery || kind == ControllerKind::Io;
     FEATURES.iter().filter(known).map(|feature| (feature.id, feature.of_namespace))
@@ -122,7 +122,7 @@ pub(super) fn get_features(admin: &mut Admin<'_>) -> Result<Reply, Status> {
             return reservations::get_persistence(admin);
         }
         Select::Current => (feature.get)(admin, &admin.controller.features),
-        // What is not saved is at its default after a reset.
+        // No value is saved, so the saved value is the default.
         Select::Default | Select::Saved => {
             let first = Features::new(admin.controller.kind, &admin.config.limits);
             (feature.get)(admin, &first)
@@ -157,13 +157,13 @@ fn dword(value: u32) -> Result<Answer, Status> {
     Ok(Answer::result(value))
 }
 
-/// There is one power state.
+/// Power state 0 is the only one.
 fn set_power(_: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
     if value & 0x1F == 0 { Ok(0) } else { Err(Status::INVALID_FIELD.dnr()) }
 }
 
-/// The place of the threshold that dword 11 selects: THSEL in bits 21:20; of the sensors (TMPSEL,
-/// bits 19:16) there is the composite alone, and all.
+/// The index of the threshold that dword 11 selects. THSEL is in bits 21:20. TMPSEL, bits 19:16,
+/// must be the composite temperature or all sensors.
 fn temperature_place(value: u32) -> Result<usize, Status> {
     let sensor = value >> 16 & 0xF;
     match (sensor, value >> 20 & 0b11) {
@@ -185,7 +185,7 @@ fn set_temperature(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
     Ok(0)
 }
 
-/// Errors for deallocated blocks (bit 16) are not reported by any namespace.
+/// DULBE (bit 16) is refused: no namespace supports errors for deallocated blocks.
 fn set_error_recovery(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
     if value & 1 << 16 != 0 {
         return Err(Status::INVALID_FIELD.dnr());
@@ -196,7 +196,7 @@ fn set_error_recovery(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> 
 
 const CACHE_ENABLED: u32 = 1;
 
-/// The cache is the devices', and shared with other hosts: it is not turned off for one of them.
+/// The cache belongs to devices that hosts share, so one host cannot disable it.
 fn set_cache(_: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
     let enabled = value & 1 == CACHE_ENABLED;
     if enabled { Ok(0) } else { Err(Status::FEATURE_NOT_CHANGEABLE.dnr()) }
@@ -206,7 +206,7 @@ fn queue_count(all: &Features) -> u32 {
     QueueCount::pairs(all.queues).to_value()
 }
 
-/// NVMe Base 2.0, 5.27.1.5: before any I/O queue is there.
+/// NVMe Base 2.0, 5.27.1.5: only allowed before I/O queues are connected.
 fn set_queues(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
     let asked = QueueCount::from_value(value);
     if asked.submission_zero_based == u16::MAX || asked.completion_zero_based == u16::MAX {
@@ -221,7 +221,7 @@ fn set_queues(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
     Ok(queue_count(&admin.controller.features))
 }
 
-/// Critical warnings (bits 7:0) may be enabled; none is ever raised.
+/// Critical warnings (bits 7:0) may be enabled, but are never raised.
 fn set_notices(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
     let known = supported_notices(admin.controller.kind).0 | 0xFF;
     if value & !known != 0 {
@@ -233,7 +233,8 @@ fn set_notices(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
     Ok(0)
 }
 
-/// NVMe Base 2.0, 5.27.1 (FID 0Eh): milliseconds since 1970 in 48 bits, as last set and gone on since.
+/// NVMe Base 2.0, 5.27.1 (FID 0Eh): milliseconds since 1970 in 48 bits, counted on from the last
+/// set value.
 fn get_timestamp(admin: &Admin<'_>, all: &Features) -> Result<Answer, Status> {
     const SET_BY_HOST: u8 = 0b001 << 1;
     admin.check_room(8)?;
@@ -253,7 +254,7 @@ fn set_timestamp(admin: &mut Admin<'_>, _: u32) -> Result<u32, Status> {
     Ok(0)
 }
 
-/// The keep-alive time that KATO asks for: rounded up; 0 turns the timer off.
+/// The keep-alive timeout for KATO, rounded up. 0 disables the timer.
 pub(super) fn keep_alive_from_ms(ms: u32) -> Option<Nanos> {
     let granules = u64::from(ms.div_ceil(KEEP_ALIVE_GRANULARITY_MS));
     (ms != 0).then(|| Nanos::from_millis(granules * u64::from(KEEP_ALIVE_GRANULARITY_MS)))
@@ -286,13 +287,13 @@ fn set_host_behavior(admin: &mut Admin<'_>, _: u32) -> Result<u32, Status> {
     Ok(0)
 }
 
-/// The one combination of I/O command sets is the one in use.
+/// Combination 0 of I/O command sets is the only one.
 fn set_command_set_profile(_: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
     let known = value & 0x1FF == 0;
     if known { Ok(0) } else { Err(Status::COMMAND_SET_COMBINATION_REJECTED.dnr()) }
 }
 
-/// Over fabrics always in its 128-bit form (EXHID). NVMe Base 2.0, 5.27.1 (FID 81h).
+/// Over fabrics the identifier always has 128 bits (EXHID). NVMe Base 2.0, 5.27.1 (FID 81h).
 fn get_host_identifier(admin: &Admin<'_>, _: &Features) -> Result<Answer, Status> {
     if admin.command.cdw11.get() & 1 == 0 {
         return Err(Status::HOST_IDENTIFIER_INCONSISTENT.dnr());

@@ -1,6 +1,6 @@
-//! Identify, on the controller's side. NVMe Base 2.0, 5.17; NVM Command Set 1.0, 4.1.5.
+//! Identify in the controller. NVMe Base 2.0, 5.17; NVM Command Set 1.0, 4.1.5.
 //!
-//! A new structure is a row in [`STRUCTURES`].
+//! Each structure is a row in [`STRUCTURES`].
 
 use nearflash_units::{BlockSize, ByteLen};
 use zerocopy::IntoBytes;
@@ -18,12 +18,12 @@ use crate::identify::{
 use crate::property::Version;
 use crate::{Ascii, ControllerId, NAMESPACE_ID_MAX, NamespaceId, NqnField, Status};
 
-/// The one group that all namespaces are in.
+/// The ANA group of all namespaces.
 pub(super) const ANA_GROUP: u32 = 1;
 
 type Describe = fn(&Admin<'_>, &Identify) -> Result<Vec<u8>, Status>;
 
-/// A structure: its CNS, whether discovery controllers have it too, what fills it.
+/// A structure: its CNS, whether discovery controllers support it, the function that fills it.
 struct Row(Cns, bool, Describe);
 
 const STRUCTURES: [Row; 9] = [
@@ -58,7 +58,7 @@ fn check_command_set(asked: &Identify) -> Result<(), Status> {
     if nvm { Ok(()) } else { Err(Status::INVALID_FIELD.dnr()) }
 }
 
-/// The namespace asked for; `Ok(None)` when the number is a valid one that nothing has.
+/// The requested namespace; `Ok(None)` if the number is valid but inactive.
 fn find<'a>(admin: &'a Admin<'_>) -> Result<Option<&'a NamespaceConfig>, Status> {
     let nsid = admin.command.namespace_id();
     if !(1..=NAMESPACE_ID_MAX).contains(&nsid.0) {
@@ -101,7 +101,7 @@ fn describe_namespace(config: &NamespaceConfig) -> Box<IdentifyNamespace> {
     described
 }
 
-/// How hosts best write, and what is written whole when power is lost.
+/// The preferred write sizes, and the atomic write unit across a power failure.
 fn describe_sizes(config: &NamespaceConfig, described: &mut IdentifyNamespace) {
     let blocks_in = |size: BlockSize| {
         let blocks = config.block_size.blocks_in(ByteLen(size.bytes().into())).0;
@@ -116,7 +116,8 @@ fn describe_sizes(config: &NamespaceConfig, described: &mut IdentifyNamespace) {
     described.write_size = physical;
     let atomic = blocks_in(config.device_block_size);
     if atomic != U16::ZERO {
-        // Only within one block of the device: the boundaries say so. NABO is 0.
+        // Writes are atomic only within one block of the device, as the boundaries report. NABO is
+        // 0.
         described.features |= NamespaceFeatures::ATOMICS;
         described.atomic_blocks = atomic;
         described.atomic_blocks_power_fail = atomic;
@@ -145,7 +146,7 @@ fn descriptors(admin: &Admin<'_>, _: &Identify) -> Result<Vec<u8>, Status> {
     ]))
 }
 
-/// Without protection information there is nothing to add to the namespace.
+/// Without protection information all fields are zero.
 fn nvm_namespace(admin: &Admin<'_>, asked: &Identify) -> Result<Vec<u8>, Status> {
     check_command_set(asked)?;
     find(admin)?;
@@ -155,7 +156,7 @@ fn nvm_namespace(admin: &Admin<'_>, asked: &Identify) -> Result<Vec<u8>, Status>
 fn nvm_controller(_: &Admin<'_>, asked: &Identify) -> Result<Vec<u8>, Status> {
     check_command_set(asked)?;
     let mut described = NvmController::zeroed();
-    // 32 MiB: more than that hosts that reckon in bytes could not say in 16 bits of 512-byte blocks.
+    // 32 MiB: a larger limit in 512-byte blocks does not fit into the 16 bits that some hosts use.
     described.write_zeroes_shift_max = 13;
     Ok(described.as_bytes().to_vec())
 }
@@ -174,7 +175,7 @@ fn independent_namespace(admin: &Admin<'_>, _: &Identify) -> Result<Vec<u8>, Sta
     Ok(described.as_bytes().to_vec())
 }
 
-/// Of this controller, by its number or by FFFFh.
+/// Only for this controller, by its number or FFFFh.
 fn command_sets(admin: &Admin<'_>, asked: &Identify) -> Result<Vec<u8>, Status> {
     let this = [admin.controller.id, ControllerId(0xFFFF)];
     if !this.contains(&asked.controller) {
@@ -193,7 +194,7 @@ fn controller(admin: &Admin<'_>) -> Box<IdentifyController> {
     described
 }
 
-/// What both kinds of controllers say.
+/// The fields that both kinds of controllers share.
 fn describe_any(admin: &Admin<'_>, described: &mut IdentifyController) {
     let config = admin.config;
     let pages = config.limits.transfer_len_max.0 / 4096;
@@ -217,9 +218,9 @@ fn describe_any(admin: &Admin<'_>, described: &mut IdentifyController) {
     described.subsystem = NqnField::from(&admin.controller.subsystem);
 }
 
-/// What controllers with namespaces say besides. A volatile write cache is always reported: a
-/// namespace whose device has one can come while hosts are connected, and those that had been told
-/// otherwise would never flush it. Namespaces without one say so themselves.
+/// The fields of an I/O controller. A volatile write cache is always reported: a namespace on a
+/// device with a cache may be added while hosts are connected, and a host that saw no cache would
+/// never flush it. A namespace without a cache reports that itself.
 fn describe_io(admin: &Admin<'_>, described: &mut IdentifyController) {
     let limits = &admin.config.limits;
     let compare_blocks = limits.transfer_len_max.0 / 4096 - 1;
@@ -232,8 +233,8 @@ fn describe_io(admin: &Admin<'_>, described: &mut IdentifyController) {
         | IdentifyController::EFFECTS_LOG
         | IdentifyController::SUPPORTED_PAGES_LOG;
     described.ana_transition_time = 10;
-    // Without bit 6 (a namespace never changes its group): with it, nvme-cli before 2.10 leaves no room
-    // for the namespaces' numbers in its ANA log, and prints others.
+    // Bit 6 (ANAGRPID does not change) is clear: if it is set, nvme-cli before 2.10 allocates no
+    // space for the namespace numbers in its ANA log and prints wrong ones.
     described.ana_capabilities = IdentifyController::ANA_OPTIMIZED;
     described.ana_group_max = ANA_GROUP.into();
     described.ana_groups = 1.into();

@@ -1,7 +1,7 @@
-//! Get Log Page, on the controller's side. NVMe Base 2.0, 5.16.
+//! Get Log Page in the controller. NVMe Base 2.0, 5.16.
 //!
-//! A new page is a row in [`PAGES`]. Invariant: no answer is longer than a command's data may be,
-//! however much is asked for.
+//! Each page is a row in [`PAGES`]. Invariant: the returned data never exceeds the maximum data
+//! length of a command.
 
 use nearflash_request::Traffic;
 use nearflash_units::ByteLen;
@@ -21,7 +21,7 @@ use crate::{Ascii, AsyncEvent, IoOpcode, NAMESPACE_ID_MAX, NamespaceId, Status};
 
 type Fill = fn(&mut Admin<'_>, &GetLogPage) -> Result<Vec<u8>, Status>;
 
-/// Which controllers have a page.
+/// The kinds of controllers that support a page.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum On {
     Io,
@@ -29,7 +29,8 @@ enum On {
     Both,
 }
 
-/// A page: its identifier, who has it, the event that reading it clears, what fills it.
+/// A page: its identifier, the controllers that support it, the event that reading it clears, the
+/// function that fills it.
 struct Row(LogId, On, Option<AsyncEvent>, Fill);
 
 const PAGES: [Row; 10] = [
@@ -41,7 +42,7 @@ const PAGES: [Row; 10] = [
     Row(LogId::COMMAND_EFFECTS, On::Io, None, command_effects),
     Row(LogId::ANA, On::Io, Some(AsyncEvent::ANA_CHANGED), |admin, asked| Ok(ana(admin, asked))),
     Row(LogId::FEATURE_EFFECTS, On::Io, None, |admin, _| Ok(feature_effects(admin))),
-    // Which notification goes with the event, its own handler sees to.
+    // The handler clears the notification and its event.
     Row(LogId::RESERVATION_NOTIFICATION, On::Io, None, |admin, asked| {
         Ok(reservations::page(admin, asked.retain_event))
     }),
@@ -78,7 +79,7 @@ fn has(row: &Row, kind: ControllerKind) -> bool {
     }
 }
 
-/// `len` bytes of a page from `offset`; past its end there are zeroes.
+/// `len` bytes of a page from `offset`, padded with zeroes past the page's end.
 fn part(page: &[u8], offset: u64, len: usize) -> Result<Vec<u8>, Status> {
     let offset = usize::try_from(offset).ok().filter(|offset| *offset <= page.len());
     let rest = &page[offset.ok_or(Status::INVALID_FIELD.dnr())?..];
@@ -87,7 +88,7 @@ fn part(page: &[u8], offset: u64, len: usize) -> Result<Vec<u8>, Status> {
     Ok(data)
 }
 
-/// NVMe Base 2.0, 5.16.1.1: bit 0 of a page's dword says that it is there.
+/// NVMe Base 2.0, 5.16.1.1: bit 0 of a page's dword is set if the page is supported.
 fn supported_pages(admin: &Admin<'_>) -> Vec<u8> {
     let mut page = [U32::ZERO; 256];
     for row in PAGES.iter().filter(|row| has(row, admin.controller.kind)) {
@@ -96,8 +97,9 @@ fn supported_pages(admin: &Admin<'_>) -> Vec<u8> {
     page.as_bytes().to_vec()
 }
 
-/// NVMe Base 2.0, 5.16.1.3: of one namespace, or of all that the controller has. It counts what came by
-/// any door, and lasts as long as the volumes do; the node's starts stand for power cycles.
+/// NVMe Base 2.0, 5.16.1.3: the page of one namespace, or of all that the controller can access. It
+/// counts the I/O of all protocols over the lifetime of the volumes. Power cycles are the node's
+/// starts.
 fn health(admin: &mut Admin<'_>, _: &GetLogPage) -> Result<Vec<u8>, Status> {
     const HOUR: u64 = 3_600_000_000_000;
     let asked = admin.command.namespace_id();
@@ -131,7 +133,7 @@ fn firmware_slots(admin: &Admin<'_>) -> Vec<u8> {
     FirmwareSlots::new(Ascii::new(&admin.config.firmware)).as_bytes().to_vec()
 }
 
-/// NVMe Base 2.0, 5.16.1.5. Reading it empties it, unless the event is to be retained.
+/// NVMe Base 2.0, 5.16.1.5. Reading clears the list, unless RAE is set.
 fn changed(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>, Status> {
     let list: Vec<_> = admin.controller.changed_namespaces.iter().copied().collect();
     if !asked.retain_event {
@@ -142,8 +144,9 @@ fn changed(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>, Status>
 
 /// NVMe Base 2.0, 5.16.1.6.
 ///
-/// Of another I/O command set than NVM no I/O command is supported, and that is what its page says:
-/// hosts go through the sets (nvme-cli asks for zoned namespaces, too) and take an error for ours.
+/// For an I/O command set other than NVM, the page reports no supported I/O command. An error would
+/// not do: hosts query several command sets (nvme-cli also queries zoned namespaces) and report the
+/// error.
 fn command_effects(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>, Status> {
     let reads = [
         IoOpcode::FLUSH,
@@ -172,8 +175,8 @@ fn command_effects(admin: &mut Admin<'_>, asked: &GetLogPage) -> Result<Vec<u8>,
     Ok(effects.as_bytes().to_vec())
 }
 
-/// NVMe Base 2.0, 5.16.1 (LID 12h): bit 0 of a feature's dword says that it is there, bit 20 or 21 that
-/// it is a namespace's or the controller's.
+/// NVMe Base 2.0, 5.16.1 (LID 12h): bit 0 of a feature's dword is set if the feature is supported,
+/// bit 20 if its scope is a namespace, bit 21 if it is the controller.
 fn feature_effects(admin: &Admin<'_>) -> Vec<u8> {
     let mut page = [U32::ZERO; 256];
     for (feature, of_namespace) in features::supported(admin.controller.kind) {
@@ -183,9 +186,9 @@ fn feature_effects(admin: &Admin<'_>) -> Vec<u8> {
     page.as_bytes().to_vec()
 }
 
-/// NVMe Base 2.0, 5.16.1.13: one group, always optimized. Behind the namespaces' numbers there are
-/// zeroes, as many as there can be numbers: hosts read the page as long as it can be (nvme-cli before
-/// 2.10 does, in parts, and takes an error at the second one for the page's).
+/// NVMe Base 2.0, 5.16.1.13: one group, always optimized. The page is padded with zeroes to the
+/// length for the maximum number of namespaces, because some hosts read that length. For example
+/// nvme-cli before 2.10 reads it in parts and fails if the second part is refused.
 fn ana(admin: &Admin<'_>, asked: &GetLogPage) -> Vec<u8> {
     const GROUPS_ONLY: u8 = 1;
     let changes = admin.subsystem().map_or(0, |subsystem| subsystem.generation);

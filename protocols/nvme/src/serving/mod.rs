@@ -1,13 +1,14 @@
-//! The controllers of a node: who is connected, what they see, what they are told.
+//! The controllers of a node: connections, admin commands and events.
 //!
 //! Spec: NVMe Base 2.0, 3 to 6, for controllers of the dynamic model. One [`Target`] holds all
-//! subsystems of a node and lives on one of its cores; the queues' connections, wherever they are,
-//! bring it their Connects and admin commands and do what its [`Action`]s say. I/O commands never
-//! come here: their queues hold a [`NamespaceTable`] each. Knows nothing of PDUs and sockets.
+//! subsystems of a node and runs on one of its cores. The queues' connections run on any core: they
+//! pass their Connects and admin commands to the target and execute its [`Action`]s. I/O commands
+//! never reach the target, since each I/O queue holds a [`NamespaceTable`]. There are no PDUs and
+//! no sockets here.
 //!
-//! Invariants: while its controller lives each admin command is answered exactly once: at once or,
-//! if it is an Asynchronous Event Request, when something happens, when it is aborted or when the
-//! controller is reset. A controller that ends is followed by the end of all its queues. All that a
+//! Invariants: each admin command completes exactly once while its controller lives. An
+//! Asynchronous Event Request completes on an event, an abort or a controller reset. When a
+//! controller ends, all its queues end. [`Limits`] bound all memory that a host can occupy.
 //! host can make grow is bounded by [`Limits`].
 
 mod admin;
@@ -50,43 +51,43 @@ use admin::{Admin, Answer, Reply};
 use controller::Controller;
 use subsystem::{Namespaces, Subsystem, by_subsystem};
 
-/// What is to be done for the target.
+/// An action that the caller executes for the target.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
-    /// Answer a command of the queue. The queue fills in SQHD.
+    /// Complete a command of the queue. The queue fills in SQHD.
     Respond {
-        /// Whose queue.
+        /// The controller.
         controller: ControllerId,
-        /// Which queue.
+        /// The queue.
         queue: QueueId,
-        /// The answer.
+        /// The completion.
         completion: CompletionEntry,
-        /// Data to the host, sent before it.
+        /// Data to the host, sent before the completion.
         data: Vec<u8>,
     },
-    /// End these connections.
+    /// End connections.
     Disconnect {
-        /// Whose.
+        /// The controller.
         controller: ControllerId,
-        /// Which queue; `None` is all of the controller's, the admin queue too.
+        /// The queue; `None` is all of the controller's, including the admin queue.
         queue: Option<QueueId>,
-        /// Why, for the log.
+        /// The reason, for the log.
         reason: DisconnectReason,
     },
-    /// From now on the controller's I/O queues see these namespaces.
+    /// Replace the namespaces that the controller's I/O queues access.
     Namespaces {
-        /// Whose.
+        /// The controller.
         controller: ControllerId,
-        /// Which.
+        /// The new table.
         table: Arc<NamespaceTable>,
     },
-    /// Have the control side make this change; answered with [`Target::handle_change`].
+    /// Pass a change to the control side, which replies with [`Target::handle_change`].
     Change {
-        /// Whose.
+        /// The controller.
         controller: ControllerId,
-        /// By which command of its admin queue.
+        /// The command of the admin queue that requests it.
         command_id: CommandId,
-        /// What.
+        /// The change.
         change: Change,
     },
 }
@@ -94,13 +95,13 @@ pub enum Action {
 /// Why a host's connections end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum DisconnectReason {
-    /// The host was not heard of for longer than agreed.
+    /// The host sent nothing for longer than the keep-alive timeout.
     #[error("keep alive expired")]
     KeepAliveExpired,
-    /// The subsystem is no longer offered.
+    /// The subsystem was removed.
     #[error("subsystem removed")]
     SubsystemRemoved,
-    /// The host reset the controller, which ends its I/O queues.
+    /// The host reset the controller and thereby deleted its I/O queues.
     #[error("controller reset by the host")]
     ControllerReset,
     /// The controller's admin queue ended.
@@ -121,10 +122,10 @@ pub struct Target {
 }
 
 impl Target {
-    /// Without subsystems yet.
+    /// A target without subsystems.
     ///
     /// # Panics
-    /// When limits are not as [`Limits`] says they must be.
+    /// If the limits violate the bounds that [`Limits`] documents.
     pub fn new(config: TargetConfig) -> Self {
         let limits = &config.limits;
         let transfer_len_max = limits.transfer_len_max.0;
@@ -142,11 +143,11 @@ impl Target {
         }
     }
 
-    /// These namespaces and no others are offered from now on. Hosts are told what changed; a
-    /// subsystem without namespaces is gone, and so are its controllers.
+    /// Replaces all namespaces. Hosts are notified of the changes. A subsystem without namespaces
+    /// is removed together with its controllers.
     ///
     /// # Errors
-    /// When they contradict each other; then nothing has changed.
+    /// If the namespaces contradict each other. The target is unchanged then.
     pub fn publish(&mut self, namespaces: Vec<NamespaceConfig>) -> Result<(), PublishError> {
         let mut wanted = by_subsystem(namespaces)?;
         let gone = |nqn: &&Nqn| !wanted.contains_key(*nqn);
@@ -199,8 +200,7 @@ impl Target {
         }
     }
 
-    /// The connection of a queue has ended, whoever ended it. With the admin queue its controller
-    /// ends.
+    /// The connection of a queue ended, on whichever side. A controller ends with its admin queue.
     pub fn queue_closed(&mut self, controller: ControllerId, queue: QueueId) {
         if !queue.is_admin() {
             if let Some(controller) = self.controllers.get_mut(&controller) {
@@ -218,9 +218,9 @@ impl Target {
         }
     }
 
-    /// A command of an admin queue, with the data it brought (its descriptor tells how much
-    /// that is). Of a controller that has just ended it is passed over: its connection is about to
-    /// end.
+    /// Executes a command of an admin queue. `data` is the data from the host, whose length the
+    /// descriptor gives. A command of a controller that has ended is ignored, as its connection is
+    /// about to end.
     pub fn admin(&mut self, now: Nanos, controller: ControllerId, command: &Command, data: &[u8]) {
         let Some(controller) = self.controllers.get_mut(&controller) else { return };
         controller.heard_at = controller.heard_at.max(now);
@@ -255,13 +255,13 @@ impl Target {
         }
     }
 
-    /// What is to be done next. To be asked until there is nothing, after each call that is given
-    /// something.
+    /// The next action. Call it until it returns `None`, after each call that passes something in.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// Time has passed. What has come from hosts by then must have been given before.
+    /// Handles the passing of time. Everything received from hosts until `now` must be passed in
+    /// first.
     pub fn handle_timeout(&mut self, now: Nanos) {
         let late = |it: &&Controller| it.expires_at().is_some_and(|at| at <= now);
         let late: Vec<_> = self.controllers.values().filter(late).map(|it| it.id).collect();
@@ -270,19 +270,19 @@ impl Target {
         }
     }
 
-    /// When [`Self::handle_timeout`] is next to be called.
+    /// When [`Self::handle_timeout`] must be called next.
     pub fn poll_timeout(&self) -> Option<Nanos> {
         self.controllers.values().filter_map(Controller::expires_at).min()
     }
 
-    /// Forgets a controller and ends its connections.
+    /// Removes a controller and ends its connections.
     fn end(&mut self, controller: ControllerId, reason: DisconnectReason) {
         self.controllers.remove(&controller);
         self.actions.push_back(Action::Disconnect { controller, queue: None, reason });
     }
 }
 
-/// Answers waiting Asynchronous Event Requests as long as there is something to tell.
+/// Completes outstanding Asynchronous Event Requests as long as events are pending.
 fn tell_events(controller: &mut Controller, actions: &mut VecDeque<Action>) {
     while !controller.event_requests.is_empty() {
         let Some(event) = controller.events.take() else { return };

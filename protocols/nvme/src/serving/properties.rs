@@ -11,10 +11,10 @@ use crate::fabrics::PropertyAccess;
 use crate::property::{Capabilities, Configuration, ControllerStatus, Version, offset};
 use crate::{CompletionEntry, QueueId, Status};
 
-/// TO and CRWMT: a controller is ready at once; half a second is the least that can be said.
+/// TO and CRWMT: a controller is ready immediately, and half a second is the minimum value.
 const READY_TIMEOUT_500MS: u8 = 1;
 
-/// A property: where, its size as ATTRIB says, its value.
+/// A property: its offset, its size in ATTRIB's encoding, its value.
 struct Property(u32, u8, fn(&Admin<'_>) -> u64);
 
 const PROPERTIES: [Property; 6] = [
@@ -41,7 +41,7 @@ pub(super) fn get(admin: &mut Admin<'_>) -> Result<Answer, Status> {
     Ok(Answer { result: value(admin), data: Vec::new() })
 }
 
-/// Property Set: of CC, the only one that a host may set.
+/// Property Set of CC, the only property that a host may set.
 pub(super) fn set(admin: &mut Admin<'_>) -> Result<Answer, Status> {
     let access = admin.command.as_property_access();
     if (access.offset, access.size) != (offset::CONFIGURATION, PropertyAccess::SIZE_4) {
@@ -72,8 +72,8 @@ fn configure(admin: &mut Admin<'_>, new: Configuration) {
     }
 }
 
-/// Whether a controller can work as the host wants it to. A discovery controller has no I/O queues,
-/// so that the size of their entries does not matter.
+/// Whether the configuration is supported. A discovery controller has no I/O queues, so the sizes
+/// of their entries are not checked.
 fn supports(kind: ControllerKind, wanted: Configuration) -> bool {
     let entry_sizes = (wanted.io_command_len_shift(), wanted.io_completion_len_shift());
     let io_as_known = kind == ControllerKind::Discovery || entry_sizes == (6, 4);
@@ -81,7 +81,7 @@ fn supports(kind: ControllerKind, wanted: Configuration) -> bool {
     io_as_known && command_set_as_known && wanted.page_shift() == 0 && wanted.arbitration() == 0
 }
 
-/// Everything but the admin queue's connection begins anew.
+/// Resets everything except the admin queue's connection.
 fn reset(admin: &mut Admin<'_>) {
     admin.controller.status = ControllerStatus::default();
     admin.controller.features = Features::new(admin.controller.kind, &admin.config.limits);

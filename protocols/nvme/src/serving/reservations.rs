@@ -1,5 +1,5 @@
-//! What controllers have to do with reservations, beside passing commands on: who a host is to
-//! them, what it is told when another changes them, and whether they survive a loss of power.
+//! Reservations in the controller: the host's identity, notifications about other hosts' changes,
+//! and the persistence feature. Reservation commands are I/O commands and do not pass through here.
 //!
 //! Spec: NVMe Base 2.0, 8.19, 5.16.1 (LID 80h) and 5.27.1 (FIDs 82h and 83h).
 
@@ -27,8 +27,9 @@ const MASK_BITS: u32 = 0b1110;
 /// PTPL of the Reservation Persistence feature.
 const PERSISTS: u32 = 1;
 
-/// Who a host is to reservations: the same over all its controllers and for ever. One that gives no
-/// identifier is nobody, since every other one without would be the same.
+/// The host's identity for reservations, which is the same for all its controllers and after a
+/// restart. A host without an identifier gets [`Nexus::NONE`], since all such hosts would share one
+/// identity.
 pub(super) fn nexus_of(host_id: &[u8; 16], subsystem: &Nqn) -> Nexus {
     if *host_id == [0; 16] {
         return Nexus::NONE;
@@ -36,8 +37,8 @@ pub(super) fn nexus_of(host_id: &[u8; 16], subsystem: &Nqn) -> Nexus {
     nexus("nvme", &[host_id, subsystem.as_str().as_bytes()])
 }
 
-/// Reservation Notification page. NVMe Base 2.0, 5.16.1 (LID 80h): the oldest, which is gone with
-/// its event unless the event is to be retained.
+/// Reservation Notification page. NVMe Base 2.0, 5.16.1 (LID 80h): the oldest notification. Reading
+/// removes it and clears its event, unless RAE is set.
 pub(super) fn page(admin: &mut Admin<'_>, retain_event: bool) -> Vec<u8> {
     let notifications = &mut admin.controller.notifications;
     let Some(oldest) = notifications.waiting.front() else {
@@ -67,7 +68,7 @@ pub(super) fn get_mask(admin: &Admin<'_>, masks: &NotificationMasks) -> Result<A
     Ok(Answer::result(masks.of(namespace)))
 }
 
-/// The same, of one namespace or of all.
+/// Sets the mask of one namespace or of all.
 pub(super) fn set_mask(admin: &mut Admin<'_>, value: u32) -> Result<u32, Status> {
     if value & !MASK_BITS != 0 {
         return Err(Status::INVALID_FIELD.dnr());
@@ -96,7 +97,7 @@ pub(super) fn get_persistence(admin: &mut Admin<'_>) -> Result<Reply, Status> {
     Ok(Reply::Later)
 }
 
-/// The same, of one namespace or of all, one after the other.
+/// Sets the persistence of one namespace or of all, one after the other.
 pub(super) fn set_persistence(admin: &mut Admin<'_>, value: u32) -> Result<Reply, Status> {
     let asked = admin.command.namespace_id();
     let volumes: VecDeque<VolumeId> = if asked == NamespaceId::ALL {
@@ -117,7 +118,7 @@ fn change(admin: &mut Admin<'_>, kind: ChangeKind, volumes: VecDeque<VolumeId>) 
     admin.controller.changing.push(changing);
 }
 
-/// What is to be asked of the next volume, if there is one.
+/// The action for the next volume, if there is one.
 fn next_change(controller: &Controller, changing: &mut Changing) -> Option<Action> {
     let change = Change {
         volume: changing.rest.pop_front()?,
@@ -130,14 +131,14 @@ fn next_change(controller: &Controller, changing: &mut Changing) -> Option<Actio
 }
 
 impl Controller {
-    /// Who its host is, for reports.
+    /// The host's identity, for reports.
     pub(super) fn identity(&self) -> Identity {
         Identity::Nvme { host_id: self.host_id, controller: self.id.0 }
     }
 }
 
 impl Target {
-    /// The answer to an [`Action::Change`]. Of a controller that is gone by now it is passed over.
+    /// The result of an [`Action::Change`]. It is ignored if the controller has ended.
     pub fn handle_change(
         &mut self,
         controller: ControllerId,
@@ -171,7 +172,7 @@ impl Target {
         });
     }
 
-    /// Something happened to a volume that hosts are to be told of.
+    /// Notifies hosts of an attention of a volume.
     pub fn raise(&mut self, raised: &Raised) {
         let (Some(volume), Some(notice)) = (raised.volume, notice_of(raised.attention)) else {
             return;
@@ -194,7 +195,7 @@ impl Target {
     }
 }
 
-/// What is a reservation notification; other changes hosts are told of as namespaces change.
+/// The reservation notification for an attention. Other changes reach hosts as namespace changes.
 fn notice_of(attention: Attention) -> Option<ReservationNotice> {
     match attention {
         Attention::RegistrationsPreempted => Some(ReservationNotice::RegistrationPreempted),

@@ -1,7 +1,7 @@
-//! What a controller keeps of what its host has set, and of what the host is to hear.
+//! The state that a controller keeps for its host: feature values and notifications.
 //!
-//! Spec: NVMe Base 2.0, 5.27 (features), 5.16.1 (LID 80h). How a host sets and asks for it is in
-//! `features.rs` and `reservations.rs`.
+//! Spec: NVMe Base 2.0, 5.27 (features), 5.16.1 (LID 80h). `features.rs` and `reservations.rs` have
+//! the commands that set and read it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,16 +12,16 @@ use super::config::Limits;
 use crate::log::{ReservationNotice, ReservationNotification};
 use crate::{Command, NamespaceId, Notices};
 
-/// What kind of controller a host connected to.
+/// The kind of controller to which a host connected.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum ControllerKind {
-    /// Has namespaces.
+    /// A controller with namespaces.
     Io,
-    /// Tells where subsystems are.
+    /// A discovery controller.
     Discovery,
 }
 
-/// What a host has set.
+/// The values of the features.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Features {
     pub(super) arbitration: u32,
@@ -31,20 +31,20 @@ pub(super) struct Features {
     pub(super) write_atomicity: u32,
     /// Asynchronous Event Configuration.
     pub(super) notices: Notices,
-    /// I/O queue pairs that the host may have.
+    /// The number of I/O queue pairs that the host may connect.
     pub(super) queues: u16,
-    /// Milliseconds since 1970 as the host set them, and when.
+    /// Milliseconds since 1970 as the host set them, and the time at which it did.
     pub(super) timestamp: Option<(u64, Nanos)>,
-    /// Host Behavior Support: the bytes that mean something.
+    /// Host Behavior Support: the bytes that have a meaning.
     pub(super) host_behavior: [u8; HOST_BEHAVIOR_USED],
     pub(super) notification_masks: NotificationMasks,
 }
 
-/// Of Host Behavior Support.
+/// The number of Host Behavior Support bytes that have a meaning.
 pub(super) const HOST_BEHAVIOR_USED: usize = 3;
 
 impl Features {
-    /// As a controller begins: with all the notices that it knows.
+    /// The default values, with all supported notices enabled.
     pub(super) fn new(kind: ControllerKind, limits: &Limits) -> Self {
         Self {
             arbitration: 0,
@@ -60,7 +60,7 @@ impl Features {
     }
 }
 
-/// OAES: what there is to tell about.
+/// OAES: the supported notices.
 pub(super) fn supported_notices(kind: ControllerKind) -> Notices {
     match kind {
         ControllerKind::Io => Notices(Notices::NAMESPACE | Notices::ANA),
@@ -68,11 +68,11 @@ pub(super) fn supported_notices(kind: ControllerKind) -> Notices {
     }
 }
 
-/// Notifications that wait for a host; the oldest goes when there is one more, and the count shows
-/// the host that it missed some.
+/// The maximum number of pending notifications. A further one replaces the oldest, and the count
+/// shows the host that it missed some.
 const NOTIFICATIONS_MAX: usize = 64;
 
-/// What a controller has to tell its host of reservations.
+/// The reservation notifications of a controller.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Notifications {
     /// Oldest first.
@@ -81,18 +81,18 @@ pub(super) struct Notifications {
 }
 
 impl Notifications {
-    /// It happened.
+    /// Adds a notification.
     pub(super) fn push(&mut self, namespace: NamespaceId, notice: ReservationNotice) {
         if self.waiting.len() >= NOTIFICATIONS_MAX {
             self.waiting.pop_front();
         }
-        // 0 is of the page that says nothing.
+        // 0 marks the empty page.
         self.count = self.count.checked_add(1).unwrap_or(1);
         self.waiting.push_back(ReservationNotification::new(self.count, notice, namespace));
     }
 }
 
-/// What the host does not want to hear of, by namespace: a bit for each kind of notification.
+/// The disabled notifications by namespace, one bit for each type.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct NotificationMasks(pub(super) BTreeMap<NamespaceId, u32>);
 
@@ -107,6 +107,6 @@ impl NotificationMasks {
 pub(super) struct Changing {
     pub(super) command: Command,
     pub(super) kind: ChangeKind,
-    /// Volumes that the same is still to be asked of.
+    /// The volumes that the same change is still to be made on.
     pub(super) rest: VecDeque<VolumeId>,
 }

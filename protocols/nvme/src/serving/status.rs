@@ -1,4 +1,4 @@
-//! What people are told of a target: who is connected to what.
+//! The status of a target: its subsystems and connected hosts.
 
 use nearflash_units::Nanos;
 use uuid::Uuid;
@@ -11,9 +11,9 @@ use crate::{ControllerId, HostName, NamespaceId, Nqn, QueueId};
 /// All subsystems and hosts of a node.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TargetStatus {
-    /// By name.
+    /// Sorted by name.
     pub subsystems: Vec<SubsystemStatus>,
-    /// By controller number.
+    /// Sorted by controller number.
     pub hosts: Vec<HostStatus>,
 }
 
@@ -31,11 +31,11 @@ pub struct SubsystemStatus {
 /// A host's association with a subsystem.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct HostStatus {
-    /// The controller it has.
+    /// The host's controller.
     pub controller: ControllerId,
-    /// Of which kind.
+    /// The kind of controller.
     pub kind: ControllerKind,
-    /// Of which subsystem.
+    /// The subsystem.
     pub subsystem: Nqn,
     /// The host's name.
     pub host: HostName,
@@ -43,14 +43,14 @@ pub struct HostStatus {
     pub host_id: Uuid,
     /// The host has enabled the controller.
     pub ready: bool,
-    /// The agreed keep-alive time; `None` when there is none.
+    /// The keep-alive timeout; `None` if the timer is off.
     pub keep_alive: Option<Nanos>,
     /// Its I/O queues.
     pub queues: Vec<QueueId>,
 }
 
 impl Target {
-    /// Who is connected to what.
+    /// The subsystems and the connected hosts.
     pub fn status(&self) -> TargetStatus {
         let subsystems = self.subsystems.values().map(|subsystem| SubsystemStatus {
             nqn: subsystem.nqn.clone(),

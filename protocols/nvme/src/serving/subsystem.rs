@@ -1,4 +1,4 @@
-//! A subsystem: a name, a serial number, and namespaces that come and go.
+//! A subsystem: a name, a serial number, and a set of namespaces that can change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use crate::{Ascii, NAMESPACE_ID_MAX, NamespaceId, NamespaceTable, Nqn};
 /// Namespaces by number.
 pub(super) type Namespaces = BTreeMap<NamespaceId, NamespaceConfig>;
 
-/// What hosts connect to.
+/// A subsystem to which hosts connect.
 #[derive(Debug)]
 pub(super) struct Subsystem {
     pub(super) nqn: Nqn,
     pub(super) serial: Ascii<20>,
     pub(super) namespaces: Namespaces,
-    /// The same for I/O.
+    /// The same namespaces for I/O.
     pub(super) table: Arc<NamespaceTable>,
-    /// Grows with each change of which namespaces there are: ANA change count.
+    /// Incremented when the set of namespaces changes: the ANA change count.
     pub(super) generation: u64,
 }
 
 impl Subsystem {
-    /// Without namespaces yet.
+    /// A subsystem without namespaces.
     pub(super) fn new(nqn: Nqn, serial_seed: u64) -> Self {
         Self {
             serial: serial_number(serial_seed, &nqn),
@@ -35,7 +35,7 @@ impl Subsystem {
         }
     }
 
-    /// Takes the namespaces that it is to have, and tells which of them differ from before.
+    /// Replaces the namespaces and returns the numbers of those that differ from before.
     pub(super) fn replace(
         &mut self,
         namespaces: Namespaces,
@@ -55,7 +55,7 @@ impl Subsystem {
     }
 }
 
-/// Sorts namespaces by subsystem.
+/// Groups namespaces by subsystem.
 pub(super) fn by_subsystem(
     namespaces: Vec<NamespaceConfig>,
 ) -> Result<BTreeMap<Nqn, Namespaces>, PublishError> {
@@ -76,8 +76,8 @@ pub(super) fn by_subsystem(
     Ok(subsystems)
 }
 
-/// Sixteen hexadecimal digits: FNV-1a over the seed and the name, which is stable for ever and
-/// need not resist anybody.
+/// Sixteen hexadecimal digits: FNV-1a over the seed and the name. The hash is stable across
+/// versions and need not resist collision attacks.
 fn serial_number(seed: u64, nqn: &Nqn) -> Ascii<20> {
     let start: u64 = 0xCBF2_9CE4_8422_2325;
     let bytes = seed.to_le_bytes().into_iter().chain(nqn.as_str().bytes());

@@ -1,6 +1,6 @@
-//! What must hold for any command, as functions: tests and fuzzers both call them.
+//! Properties that hold for any command, as functions that tests and fuzzers both call.
 //!
-//! Each panics when its property does not hold.
+//! Each function panics if its property does not hold.
 
 mod model;
 #[cfg(test)]
@@ -17,7 +17,7 @@ use crate::{
     Provisioning, RequestTask, Sense, Series, Task, interpret, limits, parameters,
 };
 
-/// The unit that checks are made with; the kinds differ in what they allow.
+/// The unit for checks. The bits of `kind` select its properties.
 pub fn unit(kind: u8) -> LogicalUnit {
     LogicalUnit {
         lun: 0,
@@ -39,13 +39,13 @@ pub fn unit(kind: u8) -> LogicalUnit {
     }
 }
 
-/// A target with that one unit.
+/// A target with only this unit.
 pub fn units_of(unit: LogicalUnit) -> LogicalUnits {
     LogicalUnits::new("iqn.2026-11.io.nearflash:model", 1, [unit])
 }
 
-/// Whatever a command is, and whatever parameters come with it: neither panics, and what is asked
-/// lies within the unit, within the limits, and within what the unit allows.
+/// Interprets an arbitrary command and parameter list. Neither panics, and the resulting request
+/// lies within the unit, the limits and the properties of the unit.
 pub fn check_any_command(kind: u8, bytes: &[u8]) {
     let (cdb, rest) = bytes.split_at(bytes.len().min(CDB_LEN));
     let (cdb, units, attentions) = (Cdb::new(cdb), units_of(unit(kind)), Attentions::new());
@@ -62,7 +62,7 @@ pub fn check_any_command(kind: u8, bytes: &[u8]) {
         let task = parameters(&asked, &list);
         assert!(!matches!(task, Ok(Task::Parameters(_))), "parameters of parameters");
         check_result(&asked, &task);
-        // A list that is shorter than was asked for is refused, or means what it says.
+        // A list that is shorter than requested is refused or processed as it is.
         check_result(&asked, &parameters(&asked, rest));
     }
 }
@@ -115,7 +115,7 @@ fn check_request(asked: &Asked<'_>, task: &RequestTask) {
     }
 }
 
-/// A copy's pieces lie within their units, and are as much as was asked for.
+/// The pieces of a copy lie within their units and add up to the requested length.
 fn check_copy(asked: &Asked<'_>, task: &CopyTask) {
     assert!(task.segments.len() <= limits::COPY_SEGMENTS_MAX);
     let sum: u64 = task.segments.iter().map(|segment| segment.len.0).sum();
@@ -132,8 +132,7 @@ fn check_copy(asked: &Asked<'_>, task: &CopyTask) {
     assert_eq!((copied, series.done().0), (sum, sum));
 }
 
-/// Bits that a command's usage map does not have change nothing: the map tells initiators the
-/// truth.
+/// Bits that are not in a command's CDB usage data have no effect, so the usage data is correct.
 pub fn check_usage_map(kind: u8, bytes: &[u8]) {
     let (units, attentions) = (units_of(unit(kind)), Attentions::new());
     let copies = CopyRecords::default();
@@ -159,8 +158,8 @@ pub fn check_usage_map(kind: u8, bytes: &[u8]) {
     assert_eq!(interpret(&of(&cdb)), interpret(&of(&used)), "{cdb:02x?}");
 }
 
-/// Commands one after the other against a unit in memory: what fails changes nothing, what is read
-/// is as long as was asked, and nothing is written to a unit that is protected.
+/// Executes commands one after the other on a unit in memory. A failed command changes nothing,
+/// data has the requested length, and a write-protected unit is not written.
 pub fn check_commands_against_memory(kind: u8, bytes: &[u8]) {
     let mut model = Model::new(LogicalUnit { blocks: Blocks(64), ..unit(kind) });
     for piece in bytes.chunks(CDB_LEN + 8) {
@@ -178,7 +177,7 @@ pub fn check_commands_against_memory(kind: u8, bytes: &[u8]) {
     }
 }
 
-/// Makes an address and a count small, so that commands reach the few blocks of a model.
+/// Reduces an address and a count, so that commands address the few blocks of a model.
 fn within_reach(cdb: &mut Cdb) {
     let [opcode, ..] = cdb.0;
     let zeroed: &[usize] = match opcode >> 5 {
@@ -195,7 +194,7 @@ fn within_reach(cdb: &mut Cdb) {
     }
 }
 
-/// Whether two commands that name the same blocks in different forms mean the same.
+/// Checks that CDBs of different lengths for the same blocks have the same meaning.
 pub fn check_forms_agree(start: u32, count: u16) {
     let units = units_of(unit(4));
     let (attentions, copies) = (Attentions::new(), CopyRecords::default());

@@ -1,4 +1,4 @@
-//! A unit in memory: the naive form of what an engine and a control side do.
+//! A unit in memory: a simple model of an engine and a control side.
 
 use nearflash_request::{
     BlockRange, BufferId, ChangeKind, ChangeResult, Completion, Outcome, Payload, Tag,
@@ -11,7 +11,7 @@ use crate::{
     LogicalUnits, RequestTask, Series, Task, interpret, parameters,
 };
 
-/// What an initiator is told: data, or why there is none.
+/// The result for an initiator: data or a failure.
 pub type Told = Result<Vec<u8>, Failure>;
 
 /// A unit in memory.
@@ -24,7 +24,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// All zeroes.
+    /// A unit whose blocks are zero.
     pub fn new(unit: LogicalUnit) -> Self {
         let len = unit.block_size.len(unit.blocks).map_or(0, ByteLen::to_usize);
         Self {
@@ -35,7 +35,7 @@ impl Model {
         }
     }
 
-    /// What the unit holds.
+    /// The contents of the unit.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -45,15 +45,15 @@ impl Model {
         self.units.get(0).expect("a model has one unit")
     }
 
-    /// What is pending.
+    /// The pending unit attention conditions.
     pub const fn attentions(&self) -> &Attentions {
         &self.attentions
     }
 
-    /// Carries a command out. Data that it wants is `data`, over and over, as long as it has to be.
+    /// Executes a command. Its parameter list or data is `data`, repeated to the required length.
     ///
     /// # Errors
-    /// As the initiator is told.
+    /// The failure for the initiator.
     pub fn execute(&mut self, cdb: &Cdb, data: &[u8]) -> Told {
         let units = self.units.clone();
         let (attentions, copies) = (&self.attentions, &self.copies);

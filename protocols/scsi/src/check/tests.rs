@@ -1,4 +1,4 @@
-//! The properties, called with many inputs.
+//! The properties as proptests.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use super::{
 use crate::commands::GROUPS;
 use crate::{CDB_LEN, Cdb};
 
-/// A CDB of a command that there is, with the bits that its map has drawn.
+/// A CDB of a supported command, with random values for the bits of its usage data.
 fn known_command() -> impl Strategy<Value = [u8; CDB_LEN]> {
     let commands: Vec<_> = GROUPS.into_iter().flatten().collect();
     (prop::sample::select(commands), any::<[u8; CDB_LEN]>(), any::<[u8; CDB_LEN]>()).prop_map(

@@ -1,7 +1,7 @@
-//! Commands that name a run of blocks: how they name it, and what is checked before anything else.
+//! Commands that address a range of blocks: the CDB fields, and the checks that all of them share.
 //!
-//! Spec: SBC-4, 4.7 and 5; protection information is not there, so that every protect field has to
-//! be zero.
+//! Spec: SBC-4, 4.7 and 5. Protection information is not supported, so every protect field must be
+//! zero.
 
 use nearflash_request::BlockRange;
 use nearflash_units::{Blocks, ByteLen, Lba};
@@ -9,7 +9,8 @@ use nearflash_units::{Blocks, ByteLen, Lba};
 use crate::call::Call;
 use crate::{Cdb, LogicalUnit, Sense, limits};
 
-/// Where a CDB has LOGICAL BLOCK ADDRESS and the count of blocks: it depends on its length alone.
+/// The location of LOGICAL BLOCK ADDRESS and the block count, which depends on the CDB length
+/// alone.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     Six,
@@ -18,8 +19,8 @@ pub(super) enum Form {
     Sixteen,
 }
 
-/// A command that names a run of blocks: how, its operation code, the bits of byte 1 that it looks
-/// at, its handler.
+/// A command that addresses a range of blocks: its form, its operation code, the bits of byte 1
+/// that it evaluates, its handler.
 macro_rules! of_blocks {
     ($form:ident, $opcode:literal, $flags:literal, $handler:ident) => {
         Command::of_unit(usage_of_blocks!($form, $opcode, $flags), |call| {
@@ -28,7 +29,7 @@ macro_rules! of_blocks {
     };
 }
 
-/// The CDB usage data of such a command.
+/// The CDB usage data of a command that addresses a range of blocks.
 #[rustfmt::skip]
 macro_rules! usage_of_blocks {
     (Ten, $opcode:literal, $flags:literal) => {
@@ -46,7 +47,7 @@ macro_rules! usage_of_blocks {
 }
 
 impl Form {
-    /// The blocks. Six-byte commands know no count of zero: they mean 256 by it.
+    /// The addressed blocks. In a six-byte command a count of zero means 256.
     pub(super) fn range(self, cdb: &Cdb) -> BlockRange {
         let (start, count) = match self {
             Self::Six => {
@@ -60,7 +61,7 @@ impl Form {
         BlockRange { start: Lba(start), count: Blocks(u64::from(count)) }
     }
 
-    /// The count's first byte, for what sense data points at.
+    /// The offset of the count, for the field pointer of sense data.
     pub(super) const fn count_at(self) -> u16 {
         match self {
             Self::Six => 4,
@@ -76,7 +77,7 @@ pub(super) fn check_protect(cdb: &Cdb) -> Result<(), Sense> {
     if cdb.byte(1) >> 5 == 0 { Ok(()) } else { Err(Sense::cdb_field(1, 7)) }
 }
 
-/// Nothing is written to a unit that is protected, however little it would be.
+/// A write-protected unit refuses every write command, even for zero blocks.
 pub(super) const fn check_writable(unit: &LogicalUnit) -> Result<(), Sense> {
     match (unit.write_protected, unit.software_write_protected) {
         (true, _) => Err(Sense::WRITE_PROTECTED),
@@ -85,7 +86,7 @@ pub(super) const fn check_writable(unit: &LogicalUnit) -> Result<(), Sense> {
     }
 }
 
-/// The unit ends where it ends; a run of no blocks may begin there.
+/// Checks that the range lies within the unit. An empty range may begin at its end.
 pub(super) fn check_range(unit: &LogicalUnit, range: BlockRange) -> Result<(), Sense> {
     if unit.blocks.contains(range.start, range.count) {
         Ok(())
@@ -94,7 +95,7 @@ pub(super) fn check_range(unit: &LogicalUnit, range: BlockRange) -> Result<(), S
     }
 }
 
-/// A count of zero means all blocks up to the end.
+/// Extends a range whose count is zero to the end of the unit.
 pub(super) fn to_the_end(unit: &LogicalUnit, range: BlockRange) -> BlockRange {
     if range.count.0 != 0 {
         return range;
@@ -102,7 +103,7 @@ pub(super) fn to_the_end(unit: &LogicalUnit, range: BlockRange) -> BlockRange {
     BlockRange { count: Blocks(unit.blocks.0.saturating_sub(range.start.0)), ..range }
 }
 
-/// The run of a command that moves as much data as the run is long.
+/// The range of a command that transfers all of its blocks, and its length.
 pub(super) fn transferred(call: &Call<'_>, form: Form) -> Result<(BlockRange, ByteLen), Sense> {
     let range = form.range(call.cdb);
     check_range(call.unit, range)?;
@@ -110,7 +111,7 @@ pub(super) fn transferred(call: &Call<'_>, form: Form) -> Result<(BlockRange, By
     Ok((range, len.ok_or(Sense::cdb_field(form.count_at(), 7))?))
 }
 
-/// How long a run is, if it is no longer than `max`.
+/// The length of a range, if it is at most `max`.
 pub(super) fn len_at_most(unit: &LogicalUnit, range: BlockRange, max: ByteLen) -> Option<ByteLen> {
     unit.block_size.len(range.count).filter(|len| *len <= max)
 }

@@ -1,8 +1,8 @@
 //! EXTENDED COPY and RECEIVE COPY RESULTS, with list identifiers of one byte (LID1).
 //!
-//! Spec: SPC-4, 6.4, 6.18, 7.8.17. Copies go from block device to block device, between the units of
-//! one target; what they are named by is what VPD page 83h says. Everything about a list is checked
-//! before anything is copied.
+//! Spec: SPC-4, 6.4, 6.18, 7.8.17. Copies are from block device to block device, between the units
+//! of one target. The units are identified by the designators of VPD page 83h. The whole list is
+//! checked before anything is copied.
 
 use nearflash_request::Access;
 use nearflash_units::{Blocks, ByteLen, Lba};
@@ -44,13 +44,13 @@ pub(super) const COMMANDS: &[Command] = &[
 const HEADER_LEN: usize = 16;
 /// Length of a target descriptor.
 const END_LEN: usize = 32;
-/// Length of a segment descriptor of blocks to blocks.
+/// Length of a block-to-block segment descriptor.
 const SEGMENT_LEN: usize = 28;
-/// What stands before a segment descriptor's length, and the length itself.
+/// Length of a segment descriptor's header, up to and including its length field.
 const SEGMENT_HEAD_LEN: usize = 4;
 
-/// DESCRIPTOR TYPE CODE of segments from block device to block device, and of targets that are named
-/// by a designator. All there are, in their order.
+/// DESCRIPTOR TYPE CODE of block-to-block segments and of identification target descriptors. These
+/// are the supported codes in ascending order.
 const BLOCK_TO_BLOCK: u8 = 0x02;
 const IDENTIFICATION: u8 = 0xE4;
 const DESCRIPTORS: [u8; 2] = [BLOCK_TO_BLOCK, IDENTIFICATION];
@@ -91,7 +91,7 @@ fn parameters(call: &Call<'_>, bytes: &[u8]) -> Result<Task, Sense> {
     Ok(Task::Copy(CopyTask { id, segments: segments.into() }))
 }
 
-/// LIST IDENTIFIER, if LIST ID USAGE says that there is one.
+/// LIST IDENTIFIER, if LIST ID USAGE has one.
 fn id_of(call: &Call<'_>, header: &[u8; HEADER_LEN]) -> Result<Option<CopyId>, Sense> {
     let (list, usage) = (header[0], header[1] >> 3 & 0b11);
     match (usage, list) {
@@ -102,7 +102,7 @@ fn id_of(call: &Call<'_>, header: &[u8; HEADER_LEN]) -> Result<Option<CopyId>, S
     }
 }
 
-/// The units that the target descriptors name; `None` for what is not reached from here.
+/// The units that the target descriptors identify; `None` for a unit that is not in this target.
 fn ends_of<'a>(call: &Call<'a>, bytes: &[u8]) -> Result<Vec<Option<&'a LogicalUnit>>, Sense> {
     let (descriptors, rest) = bytes.as_chunks::<END_LEN>();
     if !rest.is_empty() {
@@ -115,7 +115,7 @@ fn ends_of<'a>(call: &Call<'a>, bytes: &[u8]) -> Result<Vec<Option<&'a LogicalUn
     descriptors.iter().zip(starts).map(|(descriptor, at)| end_of(call, descriptor, at)).collect()
 }
 
-/// One of them: an identification descriptor. LU ID TYPE is not looked at, and NUL is obsolete.
+/// The unit of one identification descriptor. LU ID TYPE is ignored, and NUL is obsolete.
 fn end_of<'a>(
     call: &Call<'a>,
     descriptor: &[u8; END_LEN],
@@ -163,9 +163,9 @@ fn segments_of(ends: &[Option<&LogicalUnit>], bytes: &[u8]) -> Result<Vec<CopySe
     Ok(segments)
 }
 
-/// One of them. With DC the count is in the destination's blocks. What is no whole number of the
-/// other's would need to be filled up or kept for the next one, which CAT and PAD can ask for, and
-/// which is not done here.
+/// Decodes one segment descriptor. With DC the count is in blocks of the destination. The length
+/// must be a whole number of blocks of both ends, because CAT and PAD, which handle the remainder,
+/// are not supported.
 fn segment_of(
     ends: &[Option<&LogicalUnit>],
     descriptor: &[u8; SEGMENT_LEN],
@@ -209,7 +209,7 @@ fn copy_status(call: &Call<'_>) -> Result<Task, Sense> {
     Ok(answer(data, call.cdb.double(10)))
 }
 
-/// OPERATING PARAMETERS: what a list may be, and how much is done at a time.
+/// OPERATING PARAMETERS: the limits of a list and the granularity of copies.
 fn operating_parameters(call: &Call<'_>) -> Result<Task, Sense> {
     /// SNLID: lists without an identifier.
     const WITHOUT_ID: u8 = 1 << 0;
@@ -230,15 +230,15 @@ fn operating_parameters(call: &Call<'_>) -> Result<Task, Sense> {
     Ok(answer(data, call.cdb.double(10)))
 }
 
-/// Segments are copied in pieces of two to the power of that.
+/// The length of the pieces that segments are copied in, as an exponent of two.
 fn granularity() -> u8 {
     u8::try_from(BUFFER_LEN_MAX.0.trailing_zeros()).unwrap_or(0)
 }
 
-/// VPD page 8Fh, third-party copy: the same, and which commands there are.
+/// VPD page 8Fh, third-party copy: the same parameters, and the supported commands.
 pub(super) fn third_party_page(_: &LogicalUnit) -> Vec<u8> {
     let mut page = Vec::new();
-    // Each opcode, how many service actions, and these.
+    // Each opcode, the number of its service actions, and the service actions.
     descriptor(&mut page, 0x0001, &[&[7, 0x83, 1, 0x00, 0x84, 2, 0x00, 0x03]]);
     let (ends, segments) = (len_u16(COPY_ENDS_MAX), len_u16(COPY_SEGMENTS_MAX));
     let list_len = len_u32(COPY_DESCRIPTORS_LEN_MAX);
@@ -250,7 +250,7 @@ pub(super) fn third_party_page(_: &LogicalUnit) -> Vec<u8> {
     page
 }
 
-/// A descriptor of the page, filled up to a multiple of four.
+/// A descriptor of the page, padded to a multiple of four bytes.
 fn descriptor(page: &mut Vec<u8>, kind: u16, parts: &[&[u8]]) {
     let mut body = parts.concat();
     body.resize(body.len().next_multiple_of(4), 0);

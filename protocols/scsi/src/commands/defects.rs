@@ -1,4 +1,4 @@
-//! READ DEFECT DATA: the lists are empty, whatever they are asked for.
+//! READ DEFECT DATA: the defect lists are always empty.
 //!
 //! Spec: SBC-4, 5.21 and 5.22.
 
@@ -16,7 +16,7 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 fn read_10(call: &Call<'_>) -> Result<Task, Sense> {
-    // The lists asked for are there, and in the format asked for, as nothing is in them.
+    // Empty lists are available in every format, so the response repeats the requested ones.
     let asked = call.cdb.byte(2) & 0x1F;
     Ok(answer(vec![0, asked, 0, 0], u32::from(call.cdb.word(7))))
 }

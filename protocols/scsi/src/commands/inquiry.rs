@@ -1,4 +1,4 @@
-//! INQUIRY: what a unit is.
+//! INQUIRY: the identification of a unit.
 //!
 //! Spec: SPC-4, 6.6.
 
@@ -17,17 +17,16 @@ const PRODUCT: &str = "nearflash volume";
 const REVISION: &str =
     concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
 
-/// PERIPHERAL QUALIFIER and DEVICE TYPE of a number without a unit: there cannot be one, of no type.
+/// PERIPHERAL QUALIFIER and DEVICE TYPE of a number without a unit: 011b and 1Fh.
 const NO_UNIT: u8 = 0x7F;
 
 /// VERSION: SPC-4.
 const VERSION: u8 = 0x06;
-/// HISUP: numbers are in REPORT LUNS' form; RESPONSE DATA FORMAT 2.
+/// HISUP: LUNs have the format of REPORT LUNS; RESPONSE DATA FORMAT 2.
 const FORMAT: u8 = 1 << 4 | 2;
-/// CMDQUE: several commands at a time.
+/// CMDQUE: command queuing is supported.
 const QUEUES: u8 = 1 << 1;
-/// TPGS: target port groups change their state without being told to, and REPORT TARGET PORT
-/// GROUPS says so.
+/// TPGS: implicit asymmetric access, which REPORT TARGET PORT GROUPS describes.
 const IMPLICIT_GROUPS: u8 = 0b01 << 4;
 /// 3PC: third-party copies.
 const COPIES: u8 = 1 << 3;

@@ -1,4 +1,4 @@
-//! GET LBA STATUS: which blocks have storage of their own.
+//! GET LBA STATUS: the blocks that are mapped.
 //!
 //! Spec: SBC-4, 5.6 and its parameter data.
 
@@ -12,10 +12,10 @@ const MAPPED: u8 = 0;
 /// PROVISIONING STATUS: deallocated.
 const DEALLOCATED: u8 = 1;
 
-/// The parameter data: one descriptor, of the run that begins at `start`.
+/// The parameter data: one descriptor for the run that begins at `start`.
 pub(crate) fn format(start: Lba, mapped: bool, blocks: Blocks, allocation_len: u32) -> Vec<u8> {
     let mut data = Vec::with_capacity(24);
-    data.extend(20_u32.to_be_bytes()); // what follows these four bytes
+    data.extend(20_u32.to_be_bytes()); // the length after this field
     data.extend([0; 4]);
     data.extend(start.0.to_be_bytes());
     data.extend(u32::try_from(blocks.0).unwrap_or(u32::MAX).to_be_bytes());
@@ -23,7 +23,7 @@ pub(crate) fn format(start: Lba, mapped: bool, blocks: Blocks, allocation_len: u
     cut(data, allocation_len)
 }
 
-/// Of the run that begins there, at most as much as a descriptor can say.
+/// The range from `start` to the end of the unit, limited to the maximum of a descriptor.
 pub(crate) fn run_from(start: Lba, blocks: Blocks) -> BlockRange {
     let left = blocks.0.saturating_sub(start.0);
     BlockRange { start, count: Blocks(left.min(u64::from(u32::MAX))) }

@@ -1,4 +1,4 @@
-//! What answers for every number, also where there is no unit: REPORT LUNS and REQUEST SENSE.
+//! Commands for any LUN, even without a unit: REPORT LUNS and REQUEST SENSE.
 //!
 //! Spec: SPC-4, 6.33 and 6.39.
 
@@ -11,7 +11,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command::always(&[0xA0, 0, 0xFF, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0, 0x04], report_luns),
 ];
 
-/// The least ALLOCATION LENGTH of a REPORT LUNS.
+/// The minimum ALLOCATION LENGTH of a REPORT LUNS.
 const REPORT_LEN_MIN: u32 = 16;
 
 fn report_luns(asked: &Asked<'_>) -> Result<Task, Sense> {
@@ -22,7 +22,7 @@ fn report_luns(asked: &Asked<'_>) -> Result<Task, Sense> {
     }
     let listed = match cdb.byte(2) {
         0x00 | 0x02 => asked.units.len(),
-        0x01 => 0, // well-known units, of which there are none
+        0x01 => 0, // well-known logical units: none
         _ => return Err(Sense::cdb_field(2, 7)),
     };
     let mut data = Vec::with_capacity(8 + listed * 8);
@@ -33,7 +33,7 @@ fn report_luns(asked: &Asked<'_>) -> Result<Task, Sense> {
     Ok(answer(data, allocation_len))
 }
 
-/// Errors are told at once with their command, so that only an attention can be left to tell.
+/// Errors are reported with their command (autosense), so only a unit attention can be pending.
 fn request_sense(asked: &Asked<'_>) -> Result<Task, Sense> {
     let sense = match asked.unit {
         None => Sense::NO_SUCH_UNIT,

@@ -1,5 +1,5 @@
-//! The commands: one table of small handlers, each with the map of the bits of its CDB that it looks
-//! at. REPORT SUPPORTED OPERATION CODES tells what stands here.
+//! The commands: a table of small handlers, each with the CDB bits that it evaluates. REPORT
+//! SUPPORTED OPERATION CODES reports this table.
 
 #[macro_use]
 mod blocks;
@@ -24,7 +24,7 @@ mod write_same;
 use crate::Cdb;
 use crate::call::Command;
 
-/// All commands, in the order of their codes within each group.
+/// All commands, sorted by operation code within each group.
 pub(crate) const GROUPS: [&[Command]; 13] = [
     read_write::COMMANDS,
     verify::COMMANDS,
@@ -41,8 +41,8 @@ pub(crate) const GROUPS: [&[Command]; 13] = [
     reserve_out::COMMANDS,
 ];
 
-/// Where the first command of each operation code stands: group and place in it. Reads and writes
-/// find theirs with one look.
+/// The position of the first command of each operation code: its group and index. Reads and writes
+/// are found with one lookup.
 const FIRST: [Option<(usize, usize)>; 256] = {
     let mut first = [None; 256];
     let mut group = 0;
@@ -62,20 +62,20 @@ const FIRST: [Option<(usize, usize)>; 256] = {
     first
 };
 
-/// The commands of an operation code, which stand together.
+/// The commands of an operation code, which are adjacent.
 fn of_opcode(opcode: u8) -> impl Iterator<Item = &'static Command> {
     let (group, place) = FIRST[usize::from(opcode)].unwrap_or((0, GROUPS[0].len()));
     GROUPS[group][place..].iter().take_while(move |command| command.opcode() == opcode)
 }
 
-/// The command that a CDB is.
+/// The command of a CDB.
 pub(crate) fn find(cdb: &Cdb) -> Option<&'static Command> {
     of_opcode(cdb.opcode()).find(|command| {
         command.service_action().is_none_or(|action| action == cdb.service_action())
     })
 }
 
-/// Whether an operation code means several commands.
+/// Whether an operation code has several commands.
 pub(crate) fn has_service_actions(opcode: u8) -> bool {
     of_opcode(opcode).any(|command| command.has_service_action)
 }

@@ -1,7 +1,7 @@
-//! MODE SENSE and MODE SELECT: how a unit behaves, and the little of it that an initiator can change.
+//! MODE SENSE and MODE SELECT: the parameters of a unit, a few of which are changeable.
 //!
-//! Spec: SPC-4, 6.13 to 6.16 and 7.5; SBC-4, 6.5. Changes hold for all initiators, until a reset;
-//! none is saved.
+//! Spec: SPC-4, 6.13 to 6.16 and 7.5; SBC-4, 6.5. Changes apply to all initiators until a reset.
+//! None is saved.
 
 use nearflash_request::{Access, ChangeKind, Modes};
 use nearflash_units::ByteLen;
@@ -23,7 +23,7 @@ pub(super) const COMMANDS: &[Command] = &[
         .admitted_for(Access::Read),
 ];
 
-/// A mode page: its code and subpage code, its contents, and which bits of these can be changed.
+/// A mode page: its code and subpage code, its contents, and its changeable bits.
 struct Page {
     code: u8,
     subpage: u8,
@@ -31,7 +31,7 @@ struct Page {
     changeable: fn(&LogicalUnit) -> Vec<u8>,
 }
 
-/// All pages, in the order in which they are given back together.
+/// All pages, in the order in which they are returned.
 const PAGES: [Page; 5] = [
     Page { code: 0x01, subpage: 0, current: error_recovery, changeable: |_| vec![0; 10] },
     Page { code: 0x08, subpage: 0, current: caching, changeable: |_| vec![0; 18] },
@@ -47,18 +47,18 @@ const PAGES: [Page; 5] = [
 
 /// PAGE CODE of the control page.
 const CONTROL: u8 = 0x0A;
-/// PAGE CODE that asks for all pages, and SUBPAGE CODE that asks for their subpages too.
+/// PAGE CODE for all pages, and SUBPAGE CODE for all subpages.
 const ALL_PAGES: u8 = 0x3F;
 const ALL_SUBPAGES: u8 = 0xFF;
 
-/// D_SENSE, in byte 2 of the control page; here without the page's header.
+/// D_SENSE, in byte 2 of the control page, which is the first byte after the page's header.
 const D_SENSE: u8 = 1 << 2;
 /// SWP, in byte 4.
 const SWP: u8 = 1 << 3;
-/// What MODE SELECT can change.
+/// The bits that MODE SELECT can change.
 const CONTROL_CHANGEABLE: [u8; 10] = [D_SENSE, 0, SWP, 0, 0, 0, 0, 0, 0, 0];
 
-/// AWRE and ARRE: bad places are replaced behind our back.
+/// AWRE and ARRE: the device reallocates defective blocks automatically.
 fn error_recovery(_: &LogicalUnit) -> Vec<u8> {
     vec![0xC0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
 }
@@ -70,27 +70,26 @@ fn caching(unit: &LogicalUnit) -> Vec<u8> {
     body
 }
 
-/// One task set for all initiators; commands may be done in any order; no limit is known for how
-/// long the unit may be busy.
+/// One task set for all initiators, unrestricted reordering, and an unlimited busy timeout.
 fn control(unit: &LogicalUnit) -> Vec<u8> {
-    /// GLTSD: nothing is logged by itself.
+    /// GLTSD: logging is not implicitly enabled.
     const NO_LOG: u8 = 1 << 1;
     /// QUEUE ALGORITHM MODIFIER: unrestricted.
     const ANY_ORDER: u8 = 1 << 4;
-    /// TAS: what another aborts is answered with TASK ABORTED.
+    /// TAS: commands that another initiator aborts end with TASK ABORTED.
     const SAYS_ABORTED: u8 = 1 << 6;
     let d_sense = if unit.descriptor_sense { D_SENSE } else { 0 };
     let swp = if unit.software_write_protected { SWP } else { 0 };
     vec![NO_LOG | d_sense, ANY_ORDER, swp, SAYS_ABORTED, 0, 0, 0xFF, 0xFF, 0, 0]
 }
 
-/// The same for a unit that nobody has changed.
+/// The unit with its default parameters.
 fn by_default(unit: &LogicalUnit) -> LogicalUnit {
     LogicalUnit { software_write_protected: false, descriptor_sense: false, ..unit.clone() }
 }
 
 impl Page {
-    /// The page with its header, as SPC-4 has it with and without a subpage code.
+    /// The page with its header, whose format depends on the subpage code. SPC-4.
     fn with_header(&self, body: &[u8]) -> Vec<u8> {
         let mut bytes = match self.subpage {
             0 => vec![self.code, len_u8(body.len())],
@@ -109,7 +108,7 @@ impl Page {
     }
 }
 
-/// The pages that a MODE SENSE asks for, one after the other. PC says of what time.
+/// The pages of a MODE SENSE. PC selects current, changeable, default or saved values.
 fn pages(call: &Call<'_>) -> Result<Vec<u8>, Sense> {
     let (control, code) = (call.cdb.byte(2) >> 6, call.cdb.byte(2) & 0x3F);
     let body: &dyn Fn(&Page) -> Vec<u8> = match control {
@@ -137,14 +136,14 @@ fn device_specific(unit: &LogicalUnit) -> u8 {
     protected | 1 << 4
 }
 
-/// The block descriptor with a count of four bytes.
+/// The block descriptor with a block count of four bytes.
 fn short_descriptor(unit: &LogicalUnit) -> [u8; 8] {
     let [a, b, c, d] = u32::try_from(unit.blocks.0).unwrap_or(u32::MAX).to_be_bytes();
     let [_, e, f, g] = unit.block_size.bytes().to_be_bytes();
     [a, b, c, d, 0, e, f, g]
 }
 
-/// The block descriptor with a count of eight bytes.
+/// The block descriptor with a block count of eight bytes.
 fn long_descriptor(unit: &LogicalUnit) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&unit.blocks.0.to_be_bytes());
@@ -152,7 +151,7 @@ fn long_descriptor(unit: &LogicalUnit) -> [u8; 16] {
     bytes
 }
 
-/// The block descriptor that a MODE SENSE gets; DBD asks for none.
+/// The block descriptor of a MODE SENSE; empty if DBD is set.
 fn descriptor(call: &Call<'_>, long: bool) -> Vec<u8> {
     match (call.cdb.bit(1, 3), long) {
         (true, _) => Vec::new(),
@@ -164,7 +163,7 @@ fn descriptor(call: &Call<'_>, long: bool) -> Vec<u8> {
 fn sense_6(call: &Call<'_>) -> Result<Task, Sense> {
     let pages = pages(call)?;
     let descriptor = descriptor(call, false);
-    let rest = 3 + descriptor.len() + pages.len(); // MODE DATA LENGTH: what follows it
+    let rest = 3 + descriptor.len() + pages.len(); // MODE DATA LENGTH: the length after it
     let mut data = vec![len_u8(rest), 0, device_specific(call.unit), len_u8(descriptor.len())];
     data.extend(descriptor);
     data.extend(pages);
@@ -229,7 +228,7 @@ fn take_10(call: &Call<'_>, bytes: &[u8]) -> Result<Task, Sense> {
     take(call, bytes, HEADER_10_LEN, descriptors_len, header[4] & 1 != 0)
 }
 
-/// Nothing changes unless all of the list can be.
+/// Checks the whole list before anything is changed.
 fn take(
     call: &Call<'_>,
     bytes: &[u8],
@@ -248,8 +247,8 @@ fn take(
     Ok(change(modes))
 }
 
-/// A block descriptor may say what is so anyway: the size of blocks, and their count, or zero for
-/// it.
+/// Checks a block descriptor. It must have the unit's block size, and the unit's block count, zero
+/// or the maximum value.
 fn check_descriptor(
     unit: &LogicalUnit,
     descriptors: &[u8],
@@ -279,7 +278,7 @@ fn field(at: usize, bit: u8) -> Sense {
     Sense::parameter_field(u16::try_from(at).unwrap_or(u16::MAX), bit)
 }
 
-/// One page of a list: its length, and in `modes` what it changes.
+/// Applies one page of a list to `modes`, and returns its length.
 fn take_page(
     unit: &LogicalUnit,
     bytes: &[u8],

@@ -1,4 +1,4 @@
-//! What a unit is called: by INQUIRY, by its pages, and by those who name it in a copy.
+//! The designators of a unit, for INQUIRY, VPD pages and third-party copies.
 //!
 //! Spec: SPC-4, 6.6 and 7.8.6.
 
@@ -15,7 +15,7 @@ pub(super) fn serial(unit: &LogicalUnit) -> String {
     format!("{:032x}", u128::from_be_bytes(unit.uuid))
 }
 
-/// What a designator is the name of.
+/// ASSOCIATION: the object that a designator identifies.
 #[derive(Clone, Copy)]
 pub(super) enum Of {
     Unit = 0,
@@ -23,7 +23,7 @@ pub(super) enum Of {
     Target = 2,
 }
 
-/// How a designator is written.
+/// CODE SET: the encoding of a designator.
 #[derive(Clone, Copy)]
 pub(super) enum CodeSet {
     Binary = 1,
@@ -31,7 +31,7 @@ pub(super) enum CodeSet {
     Utf8 = 3,
 }
 
-/// The parts of DESIGNATOR TYPE that are used here.
+/// DESIGNATOR TYPE: the values that are used here.
 #[derive(Clone, Copy)]
 pub(super) enum Type {
     Vendor = 1,
@@ -46,8 +46,8 @@ pub(super) fn u8_of(small: usize) -> u8 {
     len_u8(small)
 }
 
-/// Whether a designator of a target descriptor, with its code set, its association and its type,
-/// names the unit. Those that fit there are the ones in binary.
+/// Whether a target descriptor's designator, with its code set, association and type, identifies
+/// the unit. Only the unit's binary designators fit into a target descriptor.
 pub(super) fn is_named(unit: &LogicalUnit, code_set: u8, of: u8, designator: &[u8]) -> bool {
     let is = |kind: Type, name: &[u8]| {
         of == u8_of(Of::Unit as usize) << 4 | u8_of(kind as usize) && designator == name
@@ -56,13 +56,13 @@ pub(super) fn is_named(unit: &LogicalUnit, code_set: u8, of: u8, designator: &[u
         && (is(Type::Naa, &local_name(unit)) || is(Type::Uuid, &uuid_name(unit)))
 }
 
-/// The identifier, behind the kind that it is.
+/// The UUID designator: its type, followed by the identifier.
 pub(super) fn uuid_name(unit: &LogicalUnit) -> Vec<u8> {
     [&[0x10, 0][..], &unit.uuid].concat()
 }
 
-/// NAA 3h, locally assigned: 60 of the identifier's bits. It has no vendor's part, as there is no
-/// vendor's number to put there.
+/// NAA 3h, locally assigned: 60 bits of the identifier. Other NAA formats need an IEEE company
+/// identifier, which nearflash does not have.
 pub(super) fn local_name(unit: &LogicalUnit) -> [u8; 8] {
     let bits = u128::from_be_bytes(unit.uuid) & ((1 << 60) - 1);
     let [.., a, b, c, d, e, f, g, h] = bits.to_be_bytes();

@@ -1,5 +1,5 @@
-//! What else can be asked: REPORT SUPPORTED OPERATION CODES, REPORT SUPPORTED TASK MANAGEMENT
-//! FUNCTIONS, REPORT TARGET PORT GROUPS.
+//! REPORT SUPPORTED OPERATION CODES, REPORT SUPPORTED TASK MANAGEMENT FUNCTIONS, REPORT TARGET PORT
+//! GROUPS.
 //!
 //! Spec: SPC-4, 6.35 to 6.37.
 
@@ -26,7 +26,7 @@ fn all(call: &Call<'_>) -> impl Iterator<Item = &'static Command> {
     call.table.iter().flat_map(|group| group.iter())
 }
 
-/// The commands that a unit has.
+/// The commands that a unit supports.
 fn supported(call: &Call<'_>) -> impl Iterator<Item = &'static Command> {
     all(call).filter(|command| command.is_of(call.unit))
 }
@@ -52,9 +52,9 @@ fn operation_codes(call: &Call<'_>) -> Result<Task, Sense> {
     Ok(answer(data, cdb.double(6)))
 }
 
-/// All commands, each with its code, its service action and its length.
+/// All commands, each with its operation code, service action and CDB length.
 fn list(call: &Call<'_>, timeouts: bool) -> Vec<u8> {
-    /// SERVACTV: the service action is one.
+    /// SERVACTV: the service action is valid.
     const HAS_ACTION: u8 = 1 << 0;
     /// CTDP: a timeouts descriptor follows.
     const HAS_TIMEOUTS: u8 = 1 << 1;
@@ -73,9 +73,9 @@ fn list(call: &Call<'_>, timeouts: bool) -> Vec<u8> {
     data
 }
 
-/// One command, with the usage of its bits.
+/// One command with its CDB usage data.
 fn one(command: Option<&Command>, timeouts: bool) -> Vec<u8> {
-    /// SUPPORT: as the standard says; not at all.
+    /// SUPPORT: supported as in the standard, or not supported.
     const AS_STANDARD: u8 = 0b011;
     const NOT_SUPPORTED: u8 = 0b001;
     let Some(command) = command else { return vec![0, NOT_SUPPORTED, 0, 0] };
@@ -89,7 +89,7 @@ fn one(command: Option<&Command>, timeouts: bool) -> Vec<u8> {
     data
 }
 
-/// The timeouts descriptor: nothing is known of how long a command takes nominally.
+/// The timeouts descriptor. The nominal processing timeout is not specified.
 fn timeouts_of(command: &Command) -> [u8; 12] {
     let [a, b, c, d] = command.timeout_secs.to_be_bytes();
     [0, 10, 0, 0, 0, 0, 0, 0, a, b, c, d]
@@ -97,7 +97,7 @@ fn timeouts_of(command: &Command) -> [u8; 12] {
 
 /// ABORT TASK, ABORT TASK SET, LOGICAL UNIT RESET and TARGET RESET.
 fn task_management(call: &Call<'_>) -> Result<Task, Sense> {
-    /// ATS, ATSS, LURS, and TRS, which SPC-4 has made obsolete and iSCSI has not.
+    /// ATS, ATSS, LURS and TRS. SPC-4 made TRS obsolete, but iSCSI uses it.
     const FUNCTIONS: u8 = 1 << 7 | 1 << 6 | 1 << 3 | 1 << 1;
     let allocation_len = call.cdb.double(6);
     if allocation_len < 4 {
@@ -109,16 +109,16 @@ fn task_management(call: &Call<'_>) -> Result<Task, Sense> {
     Ok(answer(data, allocation_len))
 }
 
-/// One group of one port, as good as any can be.
+/// One group with one port in the active/optimized state.
 fn port_groups(call: &Call<'_>) -> Result<Task, Sense> {
-    /// AO_SUP: active and optimized is the one state there is.
+    /// AO_SUP: active/optimized is the only supported state.
     const STATES: u8 = 1 << 0;
     let [high, low] = call.units.portal_group().to_be_bytes();
     let group = [0, STATES, high, low, 0, 0, 0, 1, 0, 0, high, low];
     // PARAMETER DATA FORMAT shares its byte with the service action.
     let header: &[u8] = match call.cdb.byte(1) >> 5 {
         0 => &[],
-        1 => &[1 << 4, 0, 0, 0], // FORMAT TYPE; no time that a change of state takes
+        1 => &[1 << 4, 0, 0, 0], // FORMAT TYPE; no transition time
         _ => return Err(Sense::cdb_field(1, 7)),
     };
     let mut data = len_u32(header.len() + group.len()).to_vec();

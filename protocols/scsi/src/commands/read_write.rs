@@ -1,7 +1,7 @@
 //! READ, WRITE, WRITE AND VERIFY, ORWRITE, COMPARE AND WRITE.
 //!
-//! Spec: SBC-4, 5. DPO is a hint that nothing here follows. What a cache holds is the device's
-//! affair; FUA makes a write durable before its answer.
+//! Spec: SBC-4, 5. DPO is ignored. The device manages its cache. FUA makes a write durable before
+//! its status.
 
 use nearflash_request::Access;
 use nearflash_units::{Blocks, ByteLen};
@@ -33,7 +33,7 @@ pub(super) const COMMANDS: &[Command] = &[
     of_blocks!(Twelve, 0xAE, 0xF6, write_and_verify).within_secs(SECS),
 ];
 
-/// FUA, in all but the six-byte commands.
+/// FUA, in all forms except the six-byte commands.
 fn force_unit_access(call: &Call<'_>) -> bool {
     call.cdb.bit(1, 3)
 }
@@ -72,7 +72,7 @@ fn or_write(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     write_checked(call, form, Action::OrWrite { force_unit_access })
 }
 
-/// BYTCHK of 0 asks whether the medium can be read again, of 1 also whether it is the same.
+/// With BYTCHK 0 the medium is read back, with 1 it is also compared.
 fn write_and_verify(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     check_protect(call.cdb)?;
     let compare = match call.cdb.byte(1) >> 1 & 0b11 {
@@ -93,7 +93,7 @@ fn write_checked(call: &Call<'_>, form: Form, action: Action) -> Result<Task, Se
     Ok(Task::Request(RequestTask { data_out, ..task }))
 }
 
-/// Brings what must be there and then what is to be put there: twice the blocks. SBC-4, 5.3.
+/// The data holds the compare instance and the write instance, twice the blocks. SBC-4, 5.3.
 fn compare_and_write(call: &Call<'_>) -> Result<Task, Sense> {
     check_protect(call.cdb)?;
     check_writable(call.unit)?;
@@ -103,7 +103,7 @@ fn compare_and_write(call: &Call<'_>) -> Result<Task, Sense> {
     if count > limits::compare_and_write_blocks_max(call.unit.block_size) {
         return Err(Sense::cdb_field(13, 7));
     }
-    // More or less data than the count says may as well be a wrong count, which has eight bits.
+    // Data of another length than the count requires is reported as an invalid count.
     let exact = Some(Sense::cdb_field(13, 7));
     if count.0 == 0 {
         let task = RequestTask::new(Action::Admit(Access::Write), range, call.unit.block_size);

@@ -1,4 +1,4 @@
-//! PERSISTENT RESERVE IN: who is registered, and who holds the reservation.
+//! PERSISTENT RESERVE IN: registrants and the reservation holder.
 //!
 //! Spec: SPC-4, 6.15.
 
@@ -33,7 +33,7 @@ fn report(call: &Call<'_>, reply: fn(u16) -> ReportReply) -> Result<Task, Sense>
     Ok(Task::Change(ChangeTask { kind: ChangeKind::Report, reply }))
 }
 
-/// The parameter data of one of these.
+/// The parameter data for a reply.
 pub(crate) fn format(reply: ReportReply, report: &Report) -> Vec<u8> {
     let (data, allocation_len) = match reply {
         ReportReply::Status => return Vec::new(),
@@ -45,7 +45,7 @@ pub(crate) fn format(reply: ReportReply, report: &Report) -> Vec<u8> {
     cut(data, u32::from(allocation_len))
 }
 
-/// PRGENERATION, ADDITIONAL LENGTH, and what that is the length of.
+/// PRGENERATION, ADDITIONAL LENGTH, and the body.
 fn with_header(report: &Report, body: &[u8]) -> Vec<u8> {
     let mut data = Vec::with_capacity(8 + body.len());
     data.extend(report.generation.to_be_bytes());
@@ -73,13 +73,13 @@ fn reservation(report: &Report) -> Vec<u8> {
 }
 
 fn capabilities(report: &Report) -> Vec<u8> {
-    /// CRH: RESERVE and RELEASE of whom a reservation lets in are answered as done, and do nothing.
-    /// ATP_C: ALL_TG_PT is taken. PTPL_C: can persist through a loss of power. SIP_C is 0: see
+    /// CRH: RESERVE and RELEASE from a registrant or holder succeed and have no effect. ATP_C:
+    /// ALL_TG_PT is supported. PTPL_C: persistence through power loss is supported. SIP_C is 0: see
     /// `reserve_out`.
     const PERSISTS: u8 = 1 << 4 | 1 << 2 | 1 << 0;
-    /// TMV: the type mask is valid. ALLOW COMMANDS 0: no word on what else passes.
+    /// TMV: the type mask is valid. ALLOW COMMANDS 0: no information on other commands.
     const TYPES_VALID: u8 = 1 << 7;
-    /// PTPL_A: it does persist.
+    /// PTPL_A: persistence is active.
     const PERSISTS_NOW: u8 = 1 << 0;
     /// WR_EX_AR, EX_AC_RO, WR_EX_RO, EX_AC, WR_EX; in the second byte EX_AC_AR.
     const TYPES: [u8; 2] = [0b1110_1010, 0b0000_0001];

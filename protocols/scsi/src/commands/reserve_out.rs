@@ -1,8 +1,8 @@
-//! PERSISTENT RESERVE OUT, and the older RESERVE and RELEASE.
+//! PERSISTENT RESERVE OUT, and RESERVE and RELEASE of SPC-2.
 //!
-//! Spec: SPC-4, 6.16; SPC-2, 7.16 to 7.21. A registration is the sender's own and reaches its one
-//! target port, which is all that ALL_TG_PT can mean here; registering others (SPEC_I_PT) and moving
-//! a registration are not there, as REPORT CAPABILITIES says.
+//! Spec: SPC-4, 6.16; SPC-2, 7.16 to 7.21. A registration applies to the sender and the target's
+//! only port, so ALL_TG_PT makes no difference. Registering others (SPEC_I_PT) and REGISTER AND
+//! MOVE are not supported, as REPORT CAPABILITIES reports.
 
 use nearflash_request::{ChangeKind, Expected, ReservationType};
 use nearflash_units::ByteLen;
@@ -53,7 +53,7 @@ fn release_legacy(call: &Call<'_>) -> Result<Task, Sense> {
     Ok(change(ChangeKind::LegacyRelease))
 }
 
-/// For others (3RDPTY) and of parts of the medium (EXTENT) nothing is reserved: both are obsolete.
+/// Third-party (3RDPTY) and extent (EXTENT) reservations are obsolete and refused.
 fn check_whole_unit(cdb: &Cdb) -> Result<(), Sense> {
     match (cdb.bit(1, 4), cdb.bit(1, 0)) {
         (true, _) => Err(Sense::cdb_field(1, 4)),
@@ -62,7 +62,7 @@ fn check_whole_unit(cdb: &Cdb) -> Result<(), Sense> {
     }
 }
 
-/// Length of a parameter list without the names of others.
+/// Length of a parameter list without TransportIDs of other initiators.
 const LIST_LEN: usize = 24;
 
 fn parameter_list(call: &Call<'_>) -> Result<Task, Sense> {
@@ -74,7 +74,7 @@ fn parameter_list(call: &Call<'_>) -> Result<Task, Sense> {
     if fits { Ok(Task::Parameters(len)) } else { Err(Sense::PARAMETER_LIST_LENGTH) }
 }
 
-/// SCOPE has to be the logical unit (0), and TYPE one that is not obsolete.
+/// SCOPE must be the logical unit (0), and TYPE must not be obsolete.
 fn reservation_type(cdb: &Cdb) -> Result<ReservationType, Sense> {
     if cdb.byte(2) >> 4 != 0 {
         return Err(Sense::cdb_field(2, 7));
@@ -84,11 +84,11 @@ fn reservation_type(cdb: &Cdb) -> Result<ReservationType, Sense> {
 
 /// A parameter list.
 struct List {
-    /// RESERVATION KEY: the sender's.
+    /// RESERVATION KEY: the sender's key.
     key: u64,
-    /// SERVICE ACTION RESERVATION KEY: the new one, or the victim's.
+    /// SERVICE ACTION RESERVATION KEY: the new key, or the key to preempt.
     action_key: u64,
-    /// APTPL: registrations and reservation survive a loss of power.
+    /// APTPL: registrations and reservation persist through power loss.
     persists: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The state of a unit: whether it is ready, how large it is, starting and stopping it.
+//! The state of a unit: readiness, capacity, start and stop.
 //!
 //! Spec: SPC-4, 6.47; SBC-4, 5.15 to 5.20 and 5.31.
 
@@ -35,13 +35,13 @@ pub(super) const COMMANDS: &[Command] = &[
     .within_secs(30),
 ];
 
-/// TEST UNIT READY: a unit that is there is ready.
+/// TEST UNIT READY: every existing unit is ready.
 fn good(_: &Call<'_>) -> Result<Task, Sense> {
     Ok(Task::Good)
 }
 
-/// PREVENT ALLOW MEDIUM REMOVAL: this medium cannot be removed. To prevent it is the holder's of a
-/// reservation, to allow it anybody's. SPC-4, 5.13.1.
+/// PREVENT ALLOW MEDIUM REMOVAL: the medium is not removable. Under a reservation, preventing needs
+/// `Access::Manage`, and allowing only `Access::Look`. SPC-4, 5.13.1.
 fn prevent_allow(call: &Call<'_>) -> Result<Task, Sense> {
     let prevents = call.cdb.byte(4) & 0b11 != 0;
     Ok(call.nothing(if prevents { Access::Manage } else { Access::Look }))
@@ -56,14 +56,14 @@ fn read_capacity_10(call: &Call<'_>) -> Result<Task, Sense> {
     Ok(Task::DataIn(data))
 }
 
-/// PMI and the obsolete LOGICAL BLOCK ADDRESS: without PMI the address has to be zero. Where the
-/// medium is one piece, the end after any address is the end.
+/// PMI and the obsolete LOGICAL BLOCK ADDRESS: without PMI the address must be zero. With PMI the
+/// response is the same for any address.
 fn check_partial_medium(call: &Call<'_>) -> Result<(), Sense> {
     let asks_at = call.cdb.double(2) != 0;
     if asks_at && !call.cdb.bit(8, 0) { Err(Sense::cdb_field(2, 7)) } else { Ok(()) }
 }
 
-/// LBPME: blocks can be released.
+/// LBPME: unmapping is supported.
 const MANAGED: u8 = 1 << 7;
 /// LBPRZ: released blocks read as zeroes.
 const READS_ZEROES: u8 = 1 << 6;
@@ -95,9 +95,9 @@ fn get_lba_status(call: &Call<'_>) -> Result<Task, Sense> {
     Ok(Task::Request(RequestTask { reply, data_in, ..task }))
 }
 
-/// START STOP UNIT: nothing here spins; what a stop has to do is to make everything durable.
-/// SBC-4, 5.31. Loading and ejecting are for media that can be removed. A reservation lets anybody
-/// start a unit, and nobody else do anything more with its power (SBC-4, 4.17).
+/// START STOP UNIT: a stop only makes all writes durable. SBC-4, 5.31. Load and eject are for
+/// removable media and are refused. Under a reservation any initiator may start a unit, but other
+/// power changes need `Access::Manage` (SBC-4, 4.17).
 fn start_stop(call: &Call<'_>) -> Result<Task, Sense> {
     let cdb = call.cdb;
     let power_condition = cdb.byte(4) >> 4;

@@ -1,6 +1,6 @@
-//! UNMAP: blocks that are no longer needed.
+//! UNMAP: deallocates blocks.
 //!
-//! Spec: SBC-4, 5.35. Units have it that blocks can be unmapped of.
+//! Spec: SBC-4, 5.35. Only units with unmapping support it.
 
 use nearflash_request::{Access, BlockRange};
 use nearflash_units::{Blocks, ByteLen, Lba};
@@ -16,13 +16,13 @@ pub(super) const COMMANDS: &[Command] =
         .only(Only::Unmapping)
         .within_secs(60)];
 
-/// What stands before the block descriptors.
+/// Length of the header before the block descriptors.
 const HEADER_LEN: usize = 8;
 /// Length of a block descriptor.
 const DESCRIPTOR_LEN: usize = 16;
 
 fn unmap(call: &Call<'_>) -> Result<Task, Sense> {
-    // ANCHOR, which is what becomes of every block that is unmapped there.
+    // ANCHOR is only allowed if unmapped blocks are anchored.
     if call.cdb.bit(1, 0) && call.unit.provisioning != Provisioning::Resource {
         return Err(Sense::cdb_field(1, 0));
     }
@@ -41,7 +41,7 @@ fn descriptors(call: &Call<'_>, bytes: &[u8]) -> Result<Task, Sense> {
     let (header, rest) = bytes.split_at_checked(HEADER_LEN).ok_or(Sense::PARAMETER_LIST_LENGTH)?;
     let len = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let listed = rest.get(..len).ok_or(Sense::PARAMETER_LIST_LENGTH)?;
-    let (listed, _) = listed.as_chunks::<DESCRIPTOR_LEN>(); // an incomplete one does not count
+    let (listed, _) = listed.as_chunks::<DESCRIPTOR_LEN>(); // a partial one is ignored
     let mut ranges = Vec::with_capacity(listed.len());
     let mut sum = 0_u64;
     for (descriptor, at) in listed.iter().zip((HEADER_LEN..).step_by(DESCRIPTOR_LEN)) {

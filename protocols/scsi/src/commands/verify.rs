@@ -1,4 +1,5 @@
-//! VERIFY, PRE-FETCH and SYNCHRONIZE CACHE: what is about blocks and moves none to the initiator.
+//! VERIFY, PRE-FETCH and SYNCHRONIZE CACHE: commands on blocks that return no data to the
+//! initiator.
 //!
 //! Spec: SBC-4, 5.
 
@@ -22,8 +23,8 @@ pub(super) const COMMANDS: &[Command] = &[
     of_blocks!(Twelve, 0xAF, 0xF6, verify).within_secs(SECS),
 ];
 
-/// BYTCHK: 0 reads the medium, 1 compares it with as many blocks of the initiator's, 3 each of its
-/// blocks with the initiator's one.
+/// BYTCHK: 0 reads the medium, 1 compares it with as many blocks from the initiator, 3 compares
+/// each block with one block from the initiator.
 fn verify(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     check_protect(call.cdb)?;
     let range = form.range(call.cdb);
@@ -44,15 +45,15 @@ fn verify(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     Ok(Task::Request(RequestTask { data_out, exact, ..task }))
 }
 
-/// GOOD says that not all the blocks may be in the cache, which is true of any: they are read when
-/// they are asked for.
+/// Nothing is prefetched. GOOD, in contrast to CONDITION MET, does not promise that the blocks are
+/// in the cache.
 fn prefetch(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     let range = form.range(call.cdb);
     check_range(call.unit, to_the_end(call.unit, range))?;
     Ok(Task::Good)
 }
 
-/// A device makes all durable or nothing. IMMED lets the answer come sooner, and does not have to.
+/// A flush covers the whole volume. IMMED allows an early status but does not require it.
 fn synchronize(call: &Call<'_>, form: Form) -> Result<Task, Sense> {
     let range = form.range(call.cdb);
     check_range(call.unit, to_the_end(call.unit, range))?;

@@ -1,4 +1,4 @@
-//! Vital product data: names, limits and provisioning of a unit.
+//! Vital product data: designators, limits and provisioning of a unit.
 //!
 //! Spec: SPC-4, 7.8; SBC-4, 6.6.
 
@@ -8,7 +8,7 @@ use super::names::{CodeSet, DISK, Of, Type, VENDOR, local_name, serial, u8_of, u
 use crate::call::Asked;
 use crate::{LogicalUnit, LogicalUnits, Provisioning, Sense, limits};
 
-/// Writes what follows a page's header.
+/// Returns the body of a page, which follows its header.
 type Page = fn(&LogicalUnit, &LogicalUnits) -> Vec<u8>;
 
 /// All pages, in the order of their codes.
@@ -22,7 +22,7 @@ const PAGES: [(u8, Page); 7] = [
     (0xB2, provisioning),
 ];
 
-/// The page of that code, whole.
+/// The complete page with this code.
 pub(super) fn page(asked: &Asked<'_>, code: u8) -> Result<Vec<u8>, Sense> {
     let unit = asked.unit.ok_or(Sense::NO_SUCH_UNIT)?;
     let found = PAGES.iter().find(|&&(listed, _)| listed == code);
@@ -43,7 +43,7 @@ fn serial_number(unit: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
     serial(unit).into_bytes()
 }
 
-/// PROTOCOL IDENTIFIER iSCSI, and that it is valid (PIV), in their places.
+/// PROTOCOL IDENTIFIER iSCSI, and PIV, shifted to their positions.
 const ISCSI: u8 = 5 << 4;
 const PROTOCOL_VALID: u8 = 1 << 7;
 
@@ -57,7 +57,7 @@ fn designator(data: &mut Vec<u8>, of: Of, set: CodeSet, kind: Type, name: &[u8])
     data.extend(name);
 }
 
-/// The unit by number, by vendor and by UUID; the port it is seen through; the target.
+/// The unit's NAA, vendor and UUID designators, and those of its target port and target device.
 fn identification(unit: &LogicalUnit, units: &LogicalUnits) -> Vec<u8> {
     let mut data = Vec::new();
     designator(&mut data, Of::Unit, CodeSet::Binary, Type::Naa, &local_name(unit));
@@ -75,14 +75,14 @@ fn identification(unit: &LogicalUnit, units: &LogicalUnits) -> Vec<u8> {
     data
 }
 
-/// A SCSI name string: ends in a zero, and is filled up to a multiple of four.
+/// A SCSI name string: terminated by a zero, and padded to a multiple of four bytes.
 fn name_string(name: &str) -> Vec<u8> {
     let mut bytes = name.as_bytes().to_vec();
     bytes.resize(bytes.len() / 4 * 4 + 4, 0);
     bytes
 }
 
-/// For a field of four bytes; what does not fit says that there is no limit.
+/// A count for a field of four bytes. A larger value becomes the maximum, which means no limit.
 fn count(blocks: u64) -> [u8; 4] {
     u32::try_from(blocks).unwrap_or(u32::MAX).to_be_bytes()
 }
@@ -112,17 +112,17 @@ fn block_limits(unit: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
 }
 
 fn characteristics(_: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
-    let mut body = vec![0, 1]; // MEDIUM ROTATION RATE: it does not
+    let mut body = vec![0, 1]; // MEDIUM ROTATION RATE: none
     body.resize(60, 0);
     body
 }
 
 fn provisioning(unit: &LogicalUnit, _: &LogicalUnits) -> Vec<u8> {
-    /// LBPU and LBPWS: by UNMAP and by WRITE SAME (16).
+    /// LBPU and LBPWS: UNMAP and WRITE SAME (16) unmap blocks.
     const UNMAPS: u8 = 0b110 << 5;
     /// LBPRZ: released blocks read as zeroes.
     const READS_ZEROES: u8 = 0b001 << 2;
-    /// ANC_SUP: blocks can be anchored, which those of such a unit are that are unmapped.
+    /// ANC_SUP: anchored blocks are supported. Unmapped blocks of such a unit are anchored.
     const ANCHORS: u8 = 1 << 1;
     /// PROVISIONING TYPE: resource, thin.
     const RESOURCE: u8 = 1;

@@ -1,8 +1,8 @@
-//! WRITE SAME: one block over a run of blocks, or none of them needed any more.
+//! WRITE SAME: writes one block to a range of blocks, or unmaps the range.
 //!
-//! Spec: SBC-4, 5.50 and 5.51. What is unmapped reads as zeroes here, so that UNMAP asks for nothing
-//! where the block is of something else: it is then written. Only WRITE SAME (16) has UNMAP: who knows
-//! of it knows the longer command.
+//! Spec: SBC-4, 5.50 and 5.51. Unmapped blocks read as zeroes, so a block that is not zero is
+//! written even with UNMAP. Only WRITE SAME (16) supports UNMAP, since initiators that use it know
+//! the longer command.
 
 use nearflash_request::Access;
 use nearflash_units::ByteLen;
@@ -48,13 +48,13 @@ fn unmap(call: &Call<'_>) -> bool {
     call.cdb.bit(1, 3)
 }
 
-/// NDOB: no data comes; zeroes are meant.
+/// NDOB: the command has no data, and zeroes are written.
 fn without_data(call: &Call<'_>, form: Form) -> bool {
     matches!(form, Form::Sixteen) && call.cdb.bit(1, 0)
 }
 
-/// UNMAP is in the longer command, and where blocks can be unmapped; ANCHOR is where these are
-/// anchored anyway, and nothing without UNMAP; the obsolete PBDATA and LBDATA would have to change the data.
+/// Checks the flags. UNMAP needs WRITE SAME (16) and a unit with unmapping. ANCHOR needs UNMAP and
+/// a unit whose unmapped blocks are anchored. The obsolete PBDATA and LBDATA are refused.
 fn check_flags(call: &Call<'_>, form: Form) -> Result<(), Sense> {
     let cdb = call.cdb;
     let unmaps = call.unit.unmaps() && matches!(form, Form::Sixteen);

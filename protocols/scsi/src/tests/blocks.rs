@@ -1,4 +1,4 @@
-//! Commands about blocks.
+//! Commands on blocks.
 
 use nearflash_request::{Access, BlockRange, Completion, Outcome, Payload, Tag};
 use nearflash_units::{Blocks, ByteLen, Lba};
@@ -305,7 +305,7 @@ fn missing_data_is_left_out_by_blocks_and_of_a_plain_write_by_bytes() {
         let refused = compare.clone().with_data_of(ByteLen(brought));
         assert_eq!(refused, Err(Sense::cdb_field(13, 7)));
     }
-    // 256 blocks do not fit the count's eight bits.
+    // 256 blocks do not fit into the 8-bit count.
     let none = session.request(&[0x89, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0]);
     assert_eq!(none.clone().with_data_of(ByteLen(0)), Ok(none.clone()));
     assert_eq!(none.with_data_of(ByteLen(262_144)), Err(Sense::cdb_field(13, 7)));

@@ -6,7 +6,7 @@ use super::{PROTECTED, SOFTWARE_PROTECTED, Session, THIN};
 use crate::limits::{COPY_DESCRIPTORS_LEN_MAX, COPY_ENDS_MAX, COPY_SEGMENTS_MAX};
 use crate::{CopyState, Failure, Sense, Series, Task};
 
-/// A target descriptor of the session's one unit, by its NAA designator.
+/// A target descriptor of the session's unit, by its NAA designator.
 fn end() -> Vec<u8> {
     let data = Session::new(THIN).data(&[0x12, 1, 0x83, 0, 255, 0]);
     let naa = &data[4..4 + 12];
@@ -25,7 +25,7 @@ fn segment(source: u64, destination: u64, count: u16) -> Vec<u8> {
     segment
 }
 
-/// A parameter list with that list identifier and LIST ID USAGE.
+/// A parameter list with this list identifier and LIST ID USAGE.
 fn list(id: u8, usage: u8, ends: &[Vec<u8>], segments: &[Vec<u8>]) -> Vec<u8> {
     let (ends, segments) = (ends.concat(), segments.concat());
     let mut list = vec![id, usage << 3];
@@ -98,7 +98,7 @@ fn lists_are_as_long_as_they_say_and_no_longer_than_is_told() {
     assert_eq!(ask_short(&session, &longer), Err(Sense::PARAMETER_LIST_LENGTH));
 }
 
-/// The same for lists that may be refused by their length alone.
+/// Sends a list that may be refused because of its length alone.
 fn ask_short(session: &Session, list: &[u8]) -> Result<Task, Sense> {
     let mut cdb = [0; 16];
     cdb[0] = 0x83;

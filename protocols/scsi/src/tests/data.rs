@@ -1,4 +1,4 @@
-//! Data that units tell of themselves.
+//! Data that describes a unit.
 
 use super::{PROTECTED, Session, THICK, THIN};
 use crate::Sense;
@@ -79,7 +79,7 @@ fn capacity_is_the_last_block_and_the_size_of_blocks() {
     let data = session.data(&long);
     assert_eq!(data[..12], [0, 0, 0, 0, 0, 0, 0x0F, 0x9F, 0, 0, 2, 0]);
     assert_eq!((data.len(), data[12], data[14]), (32, 0, 0xC0));
-    // Eight logical blocks in a physical one, the first of them the first of one.
+    // Eight logical blocks per physical block, aligned at LBA 0.
     assert_eq!((data[13], data[14] & 0x3F, data[15]), (3, 0, 0));
     assert_eq!(Session::new(THIN | 1).data(&long)[13], 0);
     assert_eq!(Session::new(THICK).data(&long)[14], 0);

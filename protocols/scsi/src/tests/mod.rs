@@ -1,4 +1,4 @@
-//! What initiators may rely on, command by command.
+//! The behavior of commands as initiators see it.
 
 mod blocks;
 mod copies;
@@ -16,7 +16,7 @@ use crate::{
     Sense, Task, interpret, parameters, sense_of_attention,
 };
 
-/// Kinds of [`unit`]. What is neither thin nor resource provisioned has all its blocks mapped.
+/// Kinds of [`unit`]. Units that are neither thin nor resource provisioned have all blocks mapped.
 const THICK: u8 = 0;
 const RESOURCE: u8 = 64;
 const THIN: u8 = 4;
@@ -53,7 +53,7 @@ impl Session {
         interpret(&Asked { unit: None, ..self.asked(&cdb) })
     }
 
-    /// A command and its parameters, as long as it says.
+    /// Sends a command and its parameter list.
     fn ask_with(&self, cdb: &[u8], list: &[u8]) -> Result<Task, Sense> {
         let cdb = Cdb::new(cdb);
         let Task::Parameters(len) = interpret(&self.asked(&cdb))? else { panic!("no parameters") };
@@ -71,7 +71,7 @@ impl Session {
         }
     }
 
-    /// The data that a command is answered with, also if reservations have to let it pass.
+    /// The data of a command, even if it passes through the engine because of reservations.
     fn data(&self, cdb: &[u8]) -> Vec<u8> {
         match self.ask(cdb) {
             Ok(Task::DataIn(data)) => data,
@@ -119,7 +119,7 @@ fn inquiry_and_report_luns_pass_an_attention_by() {
     session.attentions.raise_all(Attention::UnitsChanged);
     assert!(session.ask(&[0x12, 0, 0, 0, 36, 0]).is_ok());
     assert!(session.ask(&[0xA0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0]).is_ok());
-    // What REPORT LUNS told is told.
+    // REPORT LUNS cleared its unit attention.
     assert_eq!(session.attentions.take(0), Some(Attention::Reset));
     assert_eq!(session.attentions.take(0), None);
 }
@@ -162,7 +162,7 @@ fn looking_at_a_unit_asks_whether_a_reservation_lets_it() {
     assert_eq!(task.data_in, ByteLen::of(&data));
 }
 
-/// SPC-4, 5.13.1 and SBC-4, 4.17: what is allowed in the presence of reservations.
+/// SPC-4, 5.13.1 and SBC-4, 4.17: the commands that reservations allow.
 #[test]
 fn reservations_let_each_command_pass_or_not_as_the_standards_tables_say() {
     let session = Session::new(THIN);

@@ -5,7 +5,7 @@ use nearflash_request::{ChangeKind, Modes};
 use super::{PROTECTED, SOFTWARE_PROTECTED, Session, THIN};
 use crate::{ReportReply, Sense, Task};
 
-/// The control page's place in what MODE SENSE (6) gives back without a block descriptor.
+/// The offset of the control page in MODE SENSE (6) data without a block descriptor.
 const PAGE_AT: usize = 4;
 
 fn control_page(session: &Session, page_control: u8) -> Vec<u8> {

@@ -1,18 +1,18 @@
-//! Units whose blocks can be unmapped, and keep their storage or not.
+//! Units with unmapping, whose unmapped blocks are anchored or deallocated.
 
 use nearflash_units::ByteLen;
 
 use super::{RESOURCE, Session, THICK, THIN};
 use crate::{Action, Sense, Task};
 
-/// UNMAP of the block 9, with these flags.
+/// UNMAP of block 9 with these flags.
 fn unmap(session: &Session, flags: u8) -> Result<Task, Sense> {
     let mut list = vec![0, 22, 0, 16, 0, 0, 0, 0];
     list.extend([0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0, 0, 0]);
     session.ask_with(&[0x42, flags, 0, 0, 0, 0, 0, 0, 24, 0], &list)
 }
 
-/// WRITE SAME (16) of the block 9, with these flags.
+/// WRITE SAME (16) of block 9 with these flags.
 fn write_same(session: &Session, flags: u8) -> Result<Task, Sense> {
     session.ask(&[0x93, flags, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1, 0, 0])
 }

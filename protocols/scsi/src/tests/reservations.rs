@@ -1,4 +1,4 @@
-//! Persistent reservations, and the older ones.
+//! Persistent reservations, and those of SPC-2.
 
 use nearflash_request::{
     ChangeKind, ChangeResult, Expected, Identity, Nexus, Refusal, Registrant, Report,

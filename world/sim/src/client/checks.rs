@@ -1,4 +1,4 @@
-//! What is checked of direct clients: revocation, and what their volume holds.
+//! Checks on direct clients: revocation, and the content of their volume.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What a direct client is like.
+//! The plan of a direct client.
 
 use nearflash_direct::Digests;
 use nearflash_units::Nanos;
@@ -12,7 +12,7 @@ use crate::workload::Mix;
 pub struct ClientPlan {
     /// Requests that it makes.
     pub requests: u32,
-    /// How many it has in flight at most.
+    /// The most requests that it has in flight.
     pub depth: usize,
     /// What it asks for.
     pub digests: Digests,
@@ -20,7 +20,7 @@ pub struct ClientPlan {
     pub rings: bool,
     /// Between looks at what to do.
     pub think: (Nanos, Nanos),
-    /// How many of its requests are reads as long as can be.
+    /// The permille of its requests that are reads of the greatest length.
     pub long_read_permille: u32,
     /// Of its other requests, how many are for what is another client's alone. Only where there are
     /// keys.

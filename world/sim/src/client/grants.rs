@@ -1,4 +1,4 @@
-//! What direct clients are granted.
+//! The grants of direct clients.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::client::ground::Ground;
 use crate::client::worker::key_of;
 use crate::node::{FIELD_IDS, JUNK_ID, SHARED_ID};
 
-/// Who may do what, as of now.
+/// The current grants.
 #[derive(Clone, Debug)]
 pub(crate) struct Grants {
     ground: Ground,

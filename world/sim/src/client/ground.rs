@@ -1,4 +1,4 @@
-//! Who may write which bytes of the volume that direct clients share.
+//! The division of the direct clients' shared volume: the bytes that each client may write.
 //!
 //! Around the place where two extents meet, stripes of a hundred bytes belong to the clients in turn,
 //! so that every block is written by all of them, never at its whole length; between the stripes

@@ -1,4 +1,4 @@
-//! What may stand in the bytes that one client alone writes.
+//! The possible values of bytes that only one client writes.
 //!
 //! A client has no two changes of one byte in flight, and reads no byte that it is changing. So a
 //! read returns what was written last; or what a change left behind that failed since then; or, of
@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use crate::witness::Tick;
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Ending {
     /// Done; durable, if that was asked.
@@ -25,7 +25,7 @@ pub(crate) enum Ending {
     Lost,
 }
 
-/// What a change puts into its bytes.
+/// The value that a change writes to its bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fill {
     /// A pattern that this number and the place give.

@@ -30,7 +30,7 @@ struct Sum {
     durable: u64,
 }
 
-/// What became of a swap.
+/// The result of a swap.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Fate {
     Open,

@@ -31,7 +31,7 @@ use crate::stamp::Writer;
 use crate::witness::{Door, Opened, Tick, Who};
 use crate::workload::{Field, Workload};
 
-/// What clients do together.
+/// State that all clients share.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
     pub(crate) words: Words,
@@ -51,7 +51,7 @@ pub(crate) struct Common {
     pub(crate) epochs_change: bool,
 }
 
-/// What is in flight.
+/// A request in flight.
 #[derive(Clone, Debug)]
 pub(crate) enum Pending {
     /// On the volume that clients share.
@@ -109,7 +109,7 @@ impl Pending {
         }
     }
 
-    /// Where what is read goes.
+    /// The buffer that a read fills.
     pub(crate) fn read_buffer(&self) -> Option<BufferId> {
         let reads = match self {
             Self::Own(request) => request.what == What::Read,
@@ -131,7 +131,7 @@ impl Pending {
 /// Entries of a simulated client's rings.
 const RING_ENTRIES_MAX: u32 = 8;
 
-/// Where a client is in its life.
+/// The phase of a client's life.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Life {
     Away(Nanos),
@@ -160,7 +160,7 @@ pub(crate) struct Client {
     made: u32,
     /// Tells its writes apart.
     fills: u64,
-    /// What it last saw of each word of swaps.
+    /// The last known value of each word of swaps.
     guesses: Vec<(u64, u64)>,
     pub(crate) resting: bool,
     /// Since when it has no rights at all: the node has said that nothing of it is under way.

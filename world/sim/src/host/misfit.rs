@@ -23,7 +23,7 @@ use crate::outside::Outside;
 pub struct MisfitPlan {
     /// How.
     pub how: Misbehaviour,
-    /// How often it comes.
+    /// The number of its visits.
     pub visits: u32,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Misfit {
     dice: Dice,
     queues: Vec<Crooked>,
     away_until: Nanos,
-    /// How often it still comes.
+    /// The number of visits left.
     visits: u32,
     controller: Option<ControllerId>,
     commands: u32,

@@ -34,7 +34,7 @@ pub(crate) enum AdminStep {
 }
 
 impl Answer {
-    /// What an NVMe status means.
+    /// The answer that an NVMe status stands for.
     pub(crate) fn of_nvme(status: Status) -> Self {
         match status.code() {
             _ if status.is_success() => Self::Done,

@@ -1,4 +1,4 @@
-//! What hosts say in a fight over a volume: Reservation Register, Acquire and Release.
+//! The commands of hosts that compete for a volume: Reservation Register, Acquire and Release.
 //!
 //! Spec: NVMe Base 2.0, 7 and 8.19.
 

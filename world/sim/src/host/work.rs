@@ -1,4 +1,4 @@
-//! What working hosts do on the blocks that everybody wants, by NVMe's commands.
+//! The NVMe commands of working hosts on the shared blocks.
 
 use nearflash_nvme::{Command, DsmRange, Fused, NamespaceId};
 use nearflash_nvme_tcp::host::HostData;

@@ -41,7 +41,7 @@ pub(crate) enum Life {
     Gone,
 }
 
-/// How a host leaves its connections.
+/// The way in which a host leaves its connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Leaving {
     /// As a program that ends.
@@ -78,7 +78,7 @@ pub(crate) struct Worker {
     pub(crate) resting: bool,
     /// How often its controller said that something happened.
     pub(crate) events: u32,
-    /// How often it joined.
+    /// The number of times that it joined.
     pub(crate) joined: u32,
     /// Links on which the node was told nothing, and since when.
     pub(crate) silenced: Vec<(Nanos, LinkId)>,
@@ -366,7 +366,7 @@ impl Worker {
         }
     }
 
-    /// Gives up all connections. What was not answered is lost.
+    /// Gives up all connections. Unanswered commands are lost.
     pub(crate) fn leave(
         &mut self,
         how: Leaving,
@@ -399,7 +399,7 @@ impl Worker {
             }
         }
         self.controller = None;
-        // What was read may no longer be there: a host that comes back reads again.
+        // The content read before may have changed: a host that comes back reads again.
         self.workload.known.clear();
         let away = Nanos::from_micros(self.dice.pick(&[10, 1_000, 50_000]));
         let until = outside.now.plus(away);

@@ -1,4 +1,4 @@
-//! How a working host works: written down by a scenario, or drawn from the seed.
+//! The plan of a working host: given by a scenario, or drawn from the seed.
 
 use nearflash_nvme_tcp::Digests;
 use nearflash_units::Nanos;
@@ -6,7 +6,7 @@ use nearflash_units::Nanos;
 use crate::Dice;
 use crate::workload::Mix;
 
-/// How a host works, and how it misbehaves.
+/// The plan of a host: its work and its misbehaviour.
 #[derive(Clone, Debug)]
 pub struct WorkerPlan {
     /// I/O queues.
@@ -23,7 +23,7 @@ pub struct WorkerPlan {
     pub in_capsule_len_max: u32,
     /// KATO; 0 turns the timer off.
     pub keep_alive_ms: u32,
-    /// How many commands it submits in all.
+    /// The total number of commands that it submits.
     pub commands: u32,
     /// From one look around to the next.
     pub think: (Nanos, Nanos),
@@ -38,7 +38,7 @@ pub struct WorkerPlan {
     pub trickle: Option<(usize, Nanos)>,
     /// In one look, it registers, reserves, preempts or lets go.
     pub rival_permille: u32,
-    /// What it does beside that.
+    /// The mix of its other commands.
     pub mix: Mix,
 }
 

@@ -1,6 +1,6 @@
-//! How a command was answered, whatever protocol's words that was said in.
+//! The answer to a command, independent of the protocol.
 
-/// How a command was answered, by whichever door it came.
+/// The answer to a command, in any protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Answer {
     /// With success.

@@ -1,4 +1,4 @@
-//! What all answers of a run are held against, and how many of each kind there were.
+//! The checks of all answers of a run, and the number of answers of each kind.
 
 use std::fmt::Debug;
 

@@ -58,7 +58,7 @@ pub(crate) enum What {
     StepWrite(StepId),
 }
 
-/// What was learned of blocks.
+/// The blocks whose content an answer has shown, with that content.
 pub(crate) type Seen = Vec<(Block, Vec<u8>)>;
 
 impl Io {

@@ -1,4 +1,4 @@
-//! What the node shows: its volumes as every door's clients see them.
+//! The exports of the node: its volumes as the clients of every protocol see them.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ impl Node {
         self.volumes.iter().filter_map(config).collect()
     }
 
-    /// What direct clients may reach.
+    /// The exports to direct clients.
     pub(super) fn direct_exports(&self) -> Arc<direct::Exports> {
         let block_size = self.config.block_size;
         let export = |volume: &SimVolume| {
@@ -84,7 +84,7 @@ impl Node {
         Arc::new(direct::Exports::new(volumes, keys))
     }
 
-    /// What initiators may reach: the volumes that are checked.
+    /// The exports to initiators: the volumes that are checked.
     pub(super) fn iscsi_exports(&self) -> Arc<iscsi::Exports> {
         let unit = |volume: &SimVolume| {
             let modes = self.reservations[&volume.id].modes();

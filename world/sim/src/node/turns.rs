@@ -15,7 +15,7 @@ pub(super) struct Core {
     pub(super) id: CoreId,
     shard: Shard,
     pub(super) pool: Pool,
-    /// What of the pool was free at the start, when the engine had taken its reserves.
+    /// The free bytes of the pool at the start, after the engine had taken its reserves.
     free_at_first: ByteLen,
     awake: bool,
     worked_at: Nanos,

@@ -16,7 +16,7 @@ pub(crate) struct SimVolume {
     pub subsystem: Option<Nqn>,
     /// As which namespace.
     pub namespace: NamespaceId,
-    /// How many blocks it has now.
+    /// The current number of blocks.
     pub blocks: Blocks,
     pub(super) epoch: Epoch,
     extents: Vec<Extent>,
@@ -99,7 +99,7 @@ impl SimVolume {
         self.subsystem.as_ref().is_some_and(|name| name.as_str() == CHECKED)
     }
 
-    /// Where its bytes are, whatever its length.
+    /// The places of its bytes on the devices, independent of its length.
     pub(super) fn parts(&self) -> Vec<Part> {
         let mut start = 0;
         let part = |extent: &Extent| {

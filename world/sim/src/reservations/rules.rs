@@ -1,5 +1,5 @@
-//! What the standards say of registrations and reservations, told once more and as plainly as can
-//! be: what the node does is held against it.
+//! A plain second implementation of the standards' rules for registrations and reservations. The
+//! node's behaviour is checked against it.
 //!
 //! Spec: SPC-4, 5.13; NVMe Base 2.0, 8.19. Of persistent reservations alone: nobody here uses the
 //! older ones, and nobody changes modes. Knows nothing of how the node keeps any of it.
@@ -10,7 +10,7 @@ use nearflash_request::{
     Access, Change, ChangeKind, ChangeResult, Expected, Nexus, Report, ReservationType as Type,
 };
 
-/// How a change ends.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Ends {
     Done,
@@ -29,7 +29,7 @@ impl Ends {
     }
 }
 
-/// Who is registered with a volume, and what is reserved by whom.
+/// The registrations and the reservation of a volume.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Rules {
     keys: BTreeMap<Nexus, u64>,

@@ -1,4 +1,4 @@
-//! What the control side does while hosts are at work: a volume gets another size, the node drains.
+//! Actions of the control side while hosts are at work: it resizes a volume, or drains the node.
 
 use std::ops::Range;
 

@@ -40,17 +40,17 @@ impl Confirmed {
         }
     }
 
-    /// How many cores go by what they were shown with that number.
+    /// The number of cores that use the state sent with that number.
     pub(crate) fn shown(&self, number: u64) -> usize {
         cores(&self.shown, number)
     }
 
-    /// On how many cores the older requests have ended.
+    /// The number of cores on which the older requests have ended.
     pub(crate) fn quiesced(&self, number: u64) -> usize {
         cores(&self.quiesced, number)
     }
 
-    /// How many have told their sessions what that says.
+    /// The number of cores that have told their sessions.
     pub(crate) fn told(&self, number: u64) -> usize {
         cores(&self.told, number)
     }

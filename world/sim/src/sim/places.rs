@@ -1,4 +1,4 @@
-//! Where things lie on the devices: nothing is where it was not sent.
+//! Checks of the places on the devices: no data is anywhere it was not written to.
 
 use nearflash_units::{ByteLen, ByteOffset, Lba};
 

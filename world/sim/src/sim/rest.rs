@@ -64,7 +64,7 @@ impl Sim {
         self.outside.disks.iter().any(Disk::hangs)
     }
 
-    /// How many changes of reservations and modes are not answered.
+    /// The number of unanswered changes of reservations and modes.
     pub fn changes_left(&self) -> usize {
         self.changes.len()
     }
@@ -137,7 +137,7 @@ impl Sim {
         self.check_places();
         self.check_clients_at_rest();
     }
-    /// What a block holds on its device.
+    /// The content of a block on its device.
     pub(super) fn block_bytes(&self, block: Block) -> Vec<u8> {
         let piece = self.node.locate(block.volume, block.lba).expect("the block is the volume's");
         let disk = usize::try_from(piece.device.0).expect("few devices");

@@ -1,4 +1,5 @@
-//! How a run begins: who is there, where they work, and when each looks around first.
+//! The start of a run: the participants, the blocks they work on, and the time of each one's first
+//! step.
 
 use nearflash_units::{BlockSize, ByteLen, Nanos};
 

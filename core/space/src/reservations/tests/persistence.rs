@@ -1,4 +1,4 @@
-//! What is recorded, and found again.
+//! Recording and restoring.
 
 use super::*;
 

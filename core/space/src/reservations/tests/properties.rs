@@ -1,4 +1,4 @@
-//! What holds after any sequence of changes.
+//! Properties that hold after any sequence of changes.
 
 use proptest::prelude::*;
 
@@ -81,7 +81,7 @@ fn check_state(it: &Reservations) {
     }
 }
 
-/// What the standards' tables say.
+/// The standards' tables of allowed and conflicting commands.
 fn is_allowed(it: &Reservations, report: &Report, nexus: Nexus, access: Access) -> bool {
     if it.legacy.is_some_and(|holder| holder != nexus) {
         return false;

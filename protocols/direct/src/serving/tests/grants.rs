@@ -1,4 +1,4 @@
-//! What a client may do, and when it may not any more.
+//! A client's rights, and their end.
 
 use super::*;
 

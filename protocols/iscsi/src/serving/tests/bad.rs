@@ -1,4 +1,4 @@
-//! PDUs that may not come, or not now.
+//! PDUs that are not allowed, or not in this state.
 
 use super::*;
 use crate::check::Stage;

@@ -76,7 +76,7 @@ fn inquiry_is_answered_at_once_and_cut_to_what_is_expected() {
     bench.end();
 }
 
-/// What libiscsi's residual tests ask for, with blocks of 512 bytes.
+/// The commands of libiscsi's residual tests, with blocks of 512 bytes.
 #[test]
 fn residuals_of_reads_are_what_is_missing_or_too_much() {
     for (count, expected, moved, flag, residual) in
@@ -128,7 +128,7 @@ fn a_write_that_brings_too_much_writes_what_it_says() {
     bench.end();
 }
 
-/// libiscsi, Read10Invalid: a READ that is flagged as a write is done, and gives nothing.
+/// libiscsi, Read10Invalid: a READ that is flagged as a write succeeds, and returns no data.
 #[test]
 fn a_read_that_is_flagged_as_a_write_is_good_and_gives_nothing() {
     let mut bench = bench(PLAIN);

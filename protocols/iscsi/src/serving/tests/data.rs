@@ -1,4 +1,4 @@
-//! Data from the initiator: immediate, unsolicited, asked for; and what can be wrong with it.
+//! Data from the initiator: immediate, unsolicited, solicited; and errors in it.
 
 use super::*;
 use crate::check::Stage;
@@ -13,7 +13,7 @@ fn with(bytes: &[u8], count: usize) -> Vec<u8> {
     bytes.iter().copied().cycle().take(count).collect()
 }
 
-/// Asserts that the one thing said is an R2T; its tag.
+/// Asserts that the only PDU sent is an R2T, and returns its tag.
 fn r2t(bench: &mut Bench, number: u32, offset: u32, len: u32) -> u32 {
     let pdu = said_once(bench);
     assert_eq!(pdu.opcode(), Opcode::R2T, "{pdu:?}");
@@ -124,8 +124,8 @@ fn unsolicited_data_that_was_not_agreed_on_fails_the_command() {
     }
 }
 
-/// The buffers are all gone, and some of them to a command whose data comes behind another's: that
-/// one is turned away, or nothing would ever move again.
+/// All buffers are in use, some of them by a command whose data comes after another's: the other
+/// command is refused, to prevent a deadlock.
 #[test]
 fn a_write_that_no_buffer_is_there_for_gives_way_to_one_whose_data_is_behind_it() {
     let mut bench = bench(UNSOLICITED);
@@ -150,7 +150,7 @@ fn a_write_that_no_buffer_is_there_for_gives_way_to_one_whose_data_is_behind_it(
     bench.end();
 }
 
-/// With nothing of its own in the way, it waits for others.
+/// If no command of its own connection holds a buffer, the write waits.
 #[test]
 fn a_write_alone_waits_for_a_buffer() {
     let mut bench = bench(PLAIN);

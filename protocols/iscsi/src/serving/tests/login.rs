@@ -73,7 +73,7 @@ fn who_may_not_come_in_is_told_why() {
         bench.feed(&login_pdu(PLAIN, 0, 1, false));
         let status = LoginStatus::new(expected.0, expected.1);
         if status == LoginStatus::AUTHENTICATION_FAILURE {
-            // Whoever guesses waits.
+            // A failed authentication is answered late.
             let told_at = config.refusal_delay;
             assert_eq!(bench.target.handle_timeout(Nanos(told_at.0 - 1)), Ok(()));
             assert_eq!((bench.error, bench.target.output_len()), (None, 0));

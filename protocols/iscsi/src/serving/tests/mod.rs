@@ -1,4 +1,4 @@
-//! The target by raw PDUs.
+//! Tests of the target with raw PDUs.
 
 mod bad;
 mod commands;
@@ -61,7 +61,7 @@ impl Pdu {
     }
 }
 
-/// Everything that was said, cut into PDUs; digests are checked.
+/// All output, cut into PDUs; digests are checked.
 fn said(bench: &mut Bench) -> Vec<Pdu> {
     cut(&bench.drain_output(), bench.digests)
 }
@@ -82,7 +82,7 @@ fn cut(stream: &[u8], digests: Digests) -> Vec<Pdu> {
     pdus
 }
 
-/// The one PDU that was said.
+/// The only PDU sent.
 fn said_once(bench: &mut Bench) -> Pdu {
     let mut pdus = said(bench);
     assert_eq!(pdus.len(), 1, "{pdus:?}");

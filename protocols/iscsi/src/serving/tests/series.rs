@@ -1,4 +1,4 @@
-//! What goes piece by piece: transfers longer than a buffer, and third-party copies.
+//! Commands that run piece by piece: transfers longer than a buffer, and third-party copies.
 
 use nearflash_request::{Addressees, Attention, Raised};
 
@@ -150,7 +150,7 @@ fn copy(index: u32) -> (ScsiCommand, Vec<u8>) {
     (command, list)
 }
 
-/// What COPY STATUS tells of the copy: its state, and how many segments and KiB are copied.
+/// COPY STATUS of the copy: its state, and the segments and KiB copied.
 fn copy_status(bench: &mut Bench, index: u32) -> Option<(u8, u8, u32)> {
     let mut command = ScsiCommand::new(FINAL | ScsiCommand::READ, index);
     command.cdb[..3].copy_from_slice(&[0x84, 0, 5]);

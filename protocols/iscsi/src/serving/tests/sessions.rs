@@ -31,7 +31,7 @@ fn pair() -> [Bench; 2] {
     [first, second]
 }
 
-/// What the shard does when a connection concerns its siblings.
+/// Drives both connections as the shard does when one concerns its siblings.
 fn resume(benches: &mut [Bench; 2]) {
     while benches.iter_mut().any(|bench| bench.target.concerns_siblings()) {
         for index in 0..2 {
@@ -305,7 +305,7 @@ fn function(code: TaskFunction, referenced: u32, index: u32) -> TaskRequest {
     request
 }
 
-/// The initiator answers a ping, and says so how far it has heard what was said before.
+/// The initiator answers a ping, which acknowledges the earlier PDUs.
 fn acknowledge(bench: &mut Bench, ping: &Pdu) {
     assert_eq!((ping.opcode(), ping.itt()), (Opcode::NOP_IN, NO_TAG));
     let mut answer = NopOut::new(LunField::new(0), NO_TAG, ping.number(20));
@@ -348,7 +348,7 @@ fn a_command_that_is_aborted_before_it_comes_keeps_nobody_waiting_and_is_passed_
     assert_eq!(benches[1].demands.len(), 1);
     let pdu = said_once(&mut benches[0]);
     assert_eq!((pdu.header[2], pdu.number(28)), (0, number(1).get()));
-    // They come after all.
+    // The skipped commands come after all, and are ignored.
     for index in [0, 2] {
         let mut late = write(index, 0, 1);
         late.flags &= !FINAL;
@@ -399,7 +399,7 @@ fn a_function_waits_for_the_commands_before_it_and_ends_those_of_every_connectio
         assert!(benches[1].demands.is_empty(), "one is missing that it is about");
         benches[0].send(read(2, 0, 1).as_bytes(), &[]);
         resume(&mut benches);
-        // What is late for the dead.
+        // Late data of aborted commands.
         for (index, itt) in [(0, 0), (1, 1)] {
             let data = data_out(itt, tags[index], 0, 0, FINAL);
             benches[index].send(data.as_bytes(), &[0xEE; 512]);
@@ -427,7 +427,7 @@ fn a_function_is_answered_when_the_other_connections_have_been_heard() {
     resume(&mut benches);
     let pdus = said(&mut benches[0]);
     assert_eq!(opcodes(&pdus), [Opcode::DATA_IN, Opcode::NOP_IN]);
-    // Any other word does not count before it acknowledges.
+    // Other PDUs do not lift the fence; only the answer to the ping does.
     benches[0].send(test_unit_ready(1).as_bytes(), &[]);
     resume(&mut benches);
     assert!(said(&mut benches[1]).is_empty());
@@ -438,7 +438,7 @@ fn a_function_is_answered_when_the_other_connections_have_been_heard() {
     end(benches);
 }
 
-/// An R2T has no number of its own: who has seen every status may not have seen it.
+/// An R2T uses no StatSN: an initiator that has received every status may not have received it.
 #[test]
 fn a_function_waits_for_the_answer_to_its_own_ping() {
     let mut benches = pair();

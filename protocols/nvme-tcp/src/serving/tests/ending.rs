@@ -1,4 +1,4 @@
-//! Flush, admin commands, and the end.
+//! Flush, admin commands, and the end of the connection.
 
 use super::*;
 
@@ -50,7 +50,7 @@ fn an_admin_command_goes_out_with_its_data_and_comes_back_with_the_answers() {
     let success = Status::SUCCESS;
     assert_eq!(bench.sent(), [format!("CapsuleResp cid=4 sqhd=2 {success}")]);
 
-    // Not more than the host has room for.
+    // At most the length of the host's buffer.
     let identify = Command::new(0x06, NamespaceId(1)).with_transport_data(1000);
     bench.send(with_cid(identify, 5), &[]);
     bench.demands.clear();

@@ -1,4 +1,4 @@
-//! Data from the host: in capsules, or asked for.
+//! Data from the host: in capsules or requested.
 
 use super::*;
 
@@ -162,7 +162,7 @@ fn ranges_to_deallocate_come_in_the_capsule_or_when_asked_for() {
     }
 }
 
-/// As the Linux host does: it always sends a list of the longest length.
+/// Linux does this: it always sends a list of the maximum length.
 #[test]
 fn a_list_of_ranges_may_be_longer_than_the_ranges_in_it() {
     let mut data = vec![0xA5; 4096];

@@ -56,7 +56,7 @@ fn a_fused_command_without_its_other_is_aborted() {
     lonely.send(in_capsule(write(2)).with_fused(Fused::Second), &[5; 512]);
     assert_eq!(lonely.sent(), [format!("CapsuleResp cid=2 sqhd=2 {missing}")]);
 
-    // With its data in the capsule, not asked for, and on its way.
+    // The compare's data is in the capsule, not requested yet, or requested.
     for (first, has_buffer) in
         [(in_capsule(compare(1)), false), (compare(1), false), (compare(1), true)]
     {

@@ -1,4 +1,4 @@
-//! Headers that cannot be, and termination requests.
+//! Invalid headers, and termination requests.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn a_header_field_that_cannot_be_is_named_by_its_offset() {
         let expected = format!("C2HTermReq FES=1 FEI={offset:#x} header=8");
         assert_eq!(bench.sent(), [expected], "byte {byte} is {value}");
     }
-    // Shorter than its header, and than header and padding.
+    // PLEN shorter than the header, or than header and padding.
     for pdu_len in [0u32, 71, 73, 75] {
         let mut bench = bench(Stage::Io);
         let mut broken = sound.clone();

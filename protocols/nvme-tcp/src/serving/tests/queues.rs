@@ -1,4 +1,4 @@
-//! What a queue has in flight.
+//! The commands in flight of a queue.
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn more_commands_than_entries_end_the_connection() {
 #[test]
 fn the_sq_head_counts_answers_modulo_the_entries() {
     let mut bench = bench(Stage::Io);
-    // The Connect was the first of eight.
+    // The Connect used the first of the eight entries.
     for expected in (2..8).chain(0..3) {
         bench.send(with_cid(Command::flush(NSID), 9), &[]);
         bench.answer_all();

@@ -1,4 +1,4 @@
-//! Commands about reservations: keys in, changes out.
+//! Reservation commands: keys from the host become changes.
 
 use super::*;
 

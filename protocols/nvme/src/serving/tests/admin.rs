@@ -247,8 +247,9 @@ fn pages_of_a_controller_are_as_hosts_expect_them() {
     }
 }
 
-/// The Linux host and nvme-cli reckon how long the page can be by what the controller says of itself
-/// (nvme-cli before 2.10 without the numbers where ANACAP has bit 6), and nvme-cli reads 4 KiB at a time.
+/// The Linux host and nvme-cli compute the maximum length of the page from Identify Controller
+/// (nvme-cli before 2.10 omits the namespace numbers if ANACAP bit 6 is set), and nvme-cli reads 4
+/// KiB at a time.
 #[test]
 fn hosts_that_read_all_that_the_ana_log_can_be_find_every_namespace() {
     let (mut target, controller) = joined();

@@ -94,7 +94,7 @@ fn a_host_without_a_name_joins_where_every_host_can() {
     ask(&mut target, controller, enable());
     host.on_queue(1, controller).connect(&mut target).unwrap();
     assert_eq!(target.status().hosts[0].host, HostName::Unnamed);
-    // A named host does not join the controller of an unnamed one.
+    // A named host cannot connect to the controller of an unnamed one.
     let named = Host::of(&nqn("data")).on_queue(2, controller);
     refused_data(&named, &mut target, ConnectData::HOST_OFFSET);
 }
@@ -243,7 +243,7 @@ fn a_reset_ends_io_queues_and_lets_them_be_connected_anew() {
     refused_command(&host, &mut target, Connect::QUEUE_OFFSET);
     ask(&mut target, controller, enable());
     host.connect(&mut target).unwrap();
-    // The old connection's end does not take the new one with it.
+    // The end of the old connection does not end the new one.
     target.queue_closed(controller, QueueId(1));
     assert_eq!(target.status().hosts[0].queues, [QueueId(1)]);
     target.queue_closed(controller, QueueId(1));

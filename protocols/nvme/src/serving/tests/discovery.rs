@@ -3,8 +3,8 @@ use zerocopy::FromBytes;
 use super::*;
 use crate::log::{DiscoveryEntry, DiscoveryHeader, GetLogPage, LogId, SubsystemType};
 
-/// The generation, and each entry's subsystem and address, as the host that reached `local` by
-/// name `host` reads them.
+/// The generation, and the subsystem and address of each entry, as read by the host named `host`
+/// that connected to `local`.
 fn read(target: &mut Target, local: &str, host: &str) -> (u64, Vec<(String, String)>) {
     let mut asking = Host::of(&Nqn::discovery());
     asking.data.host = (&nqn(host)).into();

@@ -8,7 +8,7 @@ fn wait_for_event(target: &mut Target, controller: ControllerId, cid: u16) {
     target.admin(NOW, controller, &request, &[]);
 }
 
-/// The events that were told, by the commands that had waited for them.
+/// The reported events, with the commands that they complete.
 fn told(target: &mut Target) -> Vec<(u16, AsyncEvent)> {
     let respond = |action| match action {
         Action::Respond { completion, .. } if completion.status().is_success() => {
@@ -142,7 +142,7 @@ fn a_subsystem_that_goes_takes_its_controllers_and_leaves_others() {
     assert_eq!(actions(&mut target), [Action::Disconnect { controller, queue: None, reason }]);
     assert_eq!(target.status().hosts.len(), 1);
     assert_eq!(target.status().hosts[0].controller, other);
-    // A command that was under way meanwhile is passed over.
+    // A command that was still on its way is ignored.
     target.admin(NOW, controller, &Command::keep_alive(), &[]);
     assert_eq!(actions(&mut target), []);
 }

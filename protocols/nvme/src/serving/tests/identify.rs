@@ -16,7 +16,7 @@ fn described(target: &mut Target, controller: ControllerId, command: Command) ->
     data
 }
 
-/// A target with three unlike namespaces.
+/// A target with three different namespaces.
 fn three() -> (Target, ControllerId) {
     let (mut target, controller) = joined();
     let second = NamespaceConfig {
@@ -57,7 +57,7 @@ fn structures_are_as_hosts_expect_them() {
     insta::assert_snapshot!("discovery_controller", dump(&data));
 }
 
-/// What Linux's host insists on before it takes a controller.
+/// The fields that the Linux host checks before it accepts a controller.
 #[test]
 fn the_controller_says_what_a_linux_host_needs() {
     let (mut target, controller) = joined();

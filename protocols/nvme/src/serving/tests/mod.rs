@@ -1,4 +1,4 @@
-//! The target as hosts see it: each test plays a host, command by command.
+//! The target as hosts see it: each test acts as a host, command by command.
 
 mod admin;
 mod connect;
@@ -61,14 +61,14 @@ fn namespace(subsystem: &str, nsid: u32) -> NamespaceConfig {
     }
 }
 
-/// A target that offers namespace 1 of the subsystem `data`.
+/// A target with namespace 1 of the subsystem `data`.
 fn target() -> Target {
     let mut target = Target::new(config());
     target.publish(vec![namespace("data", 1)]).unwrap();
     target
 }
 
-/// What one host says in its Connects.
+/// The Connect parameters of one host.
 #[derive(Clone)]
 struct Host {
     connect: Connect,
@@ -118,7 +118,7 @@ fn actions(target: &mut Target) -> Vec<Action> {
     std::iter::from_fn(|| target.poll_action()).collect()
 }
 
-/// Sends a command and takes its one answer.
+/// Sends a command and returns its only completion.
 fn ask(
     target: &mut Target,
     controller: ControllerId,

@@ -35,7 +35,7 @@ fn wait_for_event(target: &mut Target, controller: ControllerId, cid: u16) {
     target.admin(NOW, controller, &request, &[]);
 }
 
-/// The events that were told.
+/// The reported events.
 fn told(target: &mut Target) -> Vec<(ControllerId, AsyncEvent)> {
     let event = |action| match action {
         Action::Respond { controller, completion, .. } => {
@@ -171,7 +171,7 @@ fn persistence(nsid: u32, get: bool, value: u32) -> Command {
     Command { nsid: nsid.into(), ..command }.with_command_id(CommandId(0xC1D))
 }
 
-/// What the target wants changed, and nothing else.
+/// The changes that the target requests. Any other action fails the test.
 fn changes(target: &mut Target) -> Vec<Change> {
     let change = |action| match action {
         Action::Change { command_id: CommandId(0xC1D), change, .. } => change,
@@ -180,7 +180,7 @@ fn changes(target: &mut Target) -> Vec<Change> {
     actions(target).into_iter().map(change).collect()
 }
 
-/// The one answer's status and dword 0.
+/// The status and dword 0 of the only completion.
 fn answered(target: &mut Target) -> (Status, u32) {
     match &actions(target)[..] {
         [Action::Respond { completion, .. }] => (completion.status(), completion.dw0.get()),

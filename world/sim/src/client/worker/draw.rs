@@ -1,4 +1,4 @@
-//! What a client asks for next.
+//! The choice of a client's next request.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! What a client does on the blocks that hosts and initiators work on, too: whole blocks, written and
-//! judged as theirs are.
+//! A client's work on the blocks that hosts and initiators share: whole blocks, written and judged
+//! like theirs.
 
 use nearflash_direct::client::ClientOperation;
 use nearflash_direct::{Status, segments};
@@ -50,7 +50,7 @@ impl Client {
         Some(io(self.connection.as_ref()?.asker, run, buffer, what, outside))
     }
 
-    /// Where some blocks are, in bytes.
+    /// The offset and length of some blocks, in bytes.
     fn place(&self, run: Run) -> (u64, u32) {
         (run.block.lba.0 * self.ground.block_len, self.workload.bytes_len(run))
     }
@@ -143,7 +143,7 @@ impl Client {
 }
 
 impl Answer {
-    /// What a status of a direct request means.
+    /// The answer that a status of a direct request stands for.
     pub(crate) fn of_direct(status: Status) -> Self {
         match status {
             Status::OK => Self::Done,

@@ -1,4 +1,4 @@
-//! What a client makes of its answers.
+//! A client's checks of its answers.
 
 use std::ops::Range;
 
@@ -141,7 +141,7 @@ impl Client {
         assert!(is_due, "client {}: a request was answered {status:?}", self.number);
     }
 
-    /// What a word of swaps is likely to be.
+    /// Remembers the likely value of a word of swaps.
     fn guess(&mut self, word: u64, guess: u64) {
         match self.guesses.iter_mut().find(|(of, _)| *of == word) {
             Some(place) => place.1 = guess,

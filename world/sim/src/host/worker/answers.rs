@@ -1,4 +1,4 @@
-//! What a host makes of its answers.
+//! A host's checks of its answers.
 
 use nearflash_nvme::log::{CHANGED_NAMESPACES_MAX, GetLogPage, LogId};
 use nearflash_nvme::{Command, NamespaceId, Status};
