@@ -41,7 +41,7 @@ pub struct Answer {
     /// Pool bytes charged to the owner that are free again: all of the request's, unless the
     /// completion hands over a buffer.
     pub returned: ByteLen,
-    /// The request's need was [`crate::Need::Scratch`].
+    /// The request's need was `Need::Scratch`.
     pub had_scratch: bool,
 }
 

@@ -10,26 +10,29 @@
 //! What is checked, always:
 //!
 //! - every command is answered once, with a status that it can have, or its connection was lost; a
-//! command fails because of a device only when one of its own operations failed (`failures`), and
-//! is aborted only while a function that may end it is under way (`judge/endings`); - a read
-//! returns what some order of events allows, per block, and never another volume's bytes, whichever
-//! of the three doors it and the writes came in by (`history`); counters changed by
-//! compare-and-write alone lose no step (`increments`); - on a volume of theirs, each byte that one
-//! direct client alone writes is what it wrote last, whatever others write next to it in the same
-//! block, and words are what some order of atomic operations makes them (`ownership`, `words`);
-//! once a revocation is confirmed, nothing of its client has any effect; - a comparison fails only
-//! if something else may have been there (`history`); - whom a reservation shuts out is shut out,
-//! by every door, from the moment on that its command is answered, and nobody else
-//! (`reservations`); of what it had under way nothing lands after that answer (`history`,
-//! `witness`, `changes`), and who is told that it has its way has it; - when the power goes,
-//! nothing durable is lost, sector by sector (`sectors`, `history`); - each block that was written
-//! lies at its place in its volume, and where no volume is, there is nothing (`sim/places`); - each
-//! write is given to a device at most once, and never when it was answered as not done; none begins
-//! after its connection was closed, and who comes back, by whichever door, finds nothing of its
-//! last visit under way (`witness`); - buffers that a device uses are used by nobody else; all of
-//! them return; memory that a client shares is kept until nothing uses it (`ring`); - a host that
-//! keeps the protocol is never said to have broken it, whatever its neighbours do; a host that says
-//! nothing is given up; draining ends, and leaves nothing.
+//!   command fails because of a device only when one of its own operations failed (`failures`), and is
+//!   aborted only while a function that may end it is under way (`judge/endings`);
+//! - a read returns what some order of events allows, per block, and never another volume's bytes,
+//!   whichever of the three doors it and the writes came in by (`history`); counters changed by
+//!   compare-and-write alone lose no step (`increments`);
+//! - on a volume of theirs, each byte that one direct client alone writes is what it wrote last,
+//!   whatever others write beside it in the same block, and words are what some order of atomic
+//!   operations makes them (`ownership`, `words`); once a revocation is confirmed, nothing of its
+//!   client has any effect;
+//! - a comparison fails only if something else may have been there (`history`);
+//! - whom a reservation shuts out is shut out, by every door, from the moment on that its command is
+//!   answered, and nobody else (`reservations`); of what it had under way nothing lands after that
+//!   answer (`history`, `witness`, `changes`), and who is told that it has its way has it;
+//! - when the power goes, nothing durable is lost, sector by sector (`sectors`, `history`);
+//! - each block that was written lies at its place in its volume, and where no volume is, there is
+//!   nothing (`sim/places`);
+//! - each write is given to a device at most once, and never when it was answered as not done; none
+//!   begins after its connection was closed, and who comes back, by whichever door, finds nothing of
+//!   its last visit under way (`witness`);
+//! - buffers that a device uses are used by nobody else; all of them return; memory that a client
+//!   shares is kept until nothing uses it (`ring`);
+//! - a host that keeps the protocol is never said to have broken it, whatever its neighbours do; a
+//!   host that says nothing is given up; draining ends, and leaves nothing.
 //!
 //! That all of this comes up, and by far more often than once, is a test of the seeds themselves
 //! (`tests/seeds.rs`): a run that ends early, or a fault that nobody draws any more, is a failure too.
